@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from ptokit.lang.assign import tassign
     from ptokit.lang.check import Report, TargetReport, check, show
     from ptokit.lang.control import (  # isort: skip
-        barrier, block_idx, block_num, const, load_scalar, otherwise, range, set_flag, wait_flag, when,
+        barrier, block_idx, block_num, const, load_scalar, otherwise, range, set_flag, sync_set, sync_wait, wait_flag,
+        when,
     )  # fmt: skip
     from ptokit.lang.expr import cdiv, max, min
     from ptokit.lang.instructions import *  # noqa: F403
@@ -44,7 +45,7 @@ __all__ = [
     "OutOfBoundsError", "Pad", "Report", "Run", "SLayout", "TargetReport", "TextKernel", "Tile", "TileType",
     "VerifyError", "Where", "barrier", "block_idx", "block_num", "cases", "cdiv", "check", "const", "dtype", "dyn",
     "gather", "kernel", "load", "load_scalar", "max", "min", "otherwise", "range", "scatter", "set_flag", "show",
-    "target", "tassign", "wait_flag", "when",
+    "sync_set", "sync_wait", "target", "tassign", "wait_flag", "when",
 ]  # fmt: skip
 __all__ += instructions.__all__
 
@@ -52,7 +53,7 @@ __all__ += instructions.__all__
 LATER = {
     "lang.assign": ("tassign",),
     "lang.control": ("barrier", "block_idx", "block_num", "const", "load_scalar", "otherwise", "range", "set_flag",
-                     "wait_flag", "when"),
+                     "sync_set", "sync_wait", "wait_flag", "when"),
     "lang.expr": ("cdiv", "max", "min"),
     "lang.kernel": ("Kernel", "kernel"),
     "lang.live": ("cases",),

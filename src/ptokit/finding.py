@@ -94,8 +94,17 @@ class ConflictAccess:
         return self.pipe.rpartition(".")[2]
 
     def __str__(self) -> str:
+        return f"{self._does} on {self.unit}"
+
+    @property
+    def on_core(self) -> str:
+        """`mgather writes rows (dst) on AIV.V`."""
+        return f"{self._does} on {self.pipe}"
+
+    @property
+    def _does(self) -> str:
         verb = {"read": "reads", "write": "writes"}.get(self.how, f"{self.how}s to")
-        return f"{self.instruction} {verb} {shown(self.name, self.operand)} on {self.unit}"
+        return f"{self.instruction} {verb} {shown(self.name, self.operand)}"
 
     @property
     def act(self) -> str:
@@ -105,8 +114,17 @@ class ConflictAccess:
     @property
     def noun(self) -> str:
         """`mgather's write of rows (dst) on V (line 14)`."""
+        return f"{self._done} on {self.unit}{self.line}"
+
+    @property
+    def noun_on_core(self) -> str:
+        """`mgather's write of rows (dst) on AIV.V (line 14)`."""
+        return f"{self._done} on {self.pipe}{self.line}"
+
+    @property
+    def _done(self) -> str:
         of = "of" if self.how in ("read", "write") else "to"
-        return f"{self.act} {of} {shown(self.name, self.operand)} on {self.unit}{self.line}"
+        return f"{self.act} {of} {shown(self.name, self.operand)}"
 
     @property
     def line(self) -> str:

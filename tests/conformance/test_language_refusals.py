@@ -108,7 +108,36 @@ LOOP = """
 OUTSIDE = kernel("kept.append(pto.Tile('vec', 'float32', 1, 8))").replace("@pto", "kept = []\n@pto")
 NEST = "def nest(n):\n    for i in pto.range(1):\n        nest(n - 1) if n else None\n"
 WHOLE = "np.zeros(64, 'float32')"
+NZ = "blayout='col_major', slayout='row_major'"
+HANDED = f"""
+ub, l1 = pto.Tile('vec', 'float32', 16, 64), pto.Tile('mat', 'float32', 16, 64, {NZ})
+pto.tload(ub, x[0:16])
+pto.tstore(out[0:16], ub)
+pto.tload(l1, out[0:16])
+"""
+CROSSING = "pto.set_flag('FIX', 'V', 0)\npto.wait_flag('FIX', 'V', 0)"
+NO_FLAGS = """
+from ptokit.program import order
+kept, order.CROSS_USER_IDS = order.CROSS_USER_IDS, 0
+try:
+{}
+finally:
+    order.CROSS_USER_IDS = kept
+"""
+SIMT = f"""
+l1 = pto.Tile('mat', 'float32', 16, 16, addr=0, {NZ})
+pto.mgather(l1, x[0:64, 0:16], y, coalesce='elem', oob='zero', scratch=z, executor='simt')
+pto.sync_set('AIC.MTE2', 2)
+pto.sync_wait('V', 2)
+"""
 MORE = [
+    kernel(CROSSING, "x, engine='machine'", mode="manual").replace("k[1](", "report = k[1]("),
+    kernel("pto.sync_set('FIX', 12)\npto.sync_wait('V', 12)", mode="manual"),
+    kernel("pto.sync_set('M', 0)\npto.sync_wait('V', 0)", mode="manual"),
+    kernel(
+        SIMT, "x[:, 0:16].copy(), np.zeros((16, 16), 'int32'), np.zeros(256, 'float32')", given="x, y, z", mode="manual"
+    ),
+    NO_FLAGS.format(indent(kernel(HANDED, "x, out, engine='machine'", given="x, out"), "    ")),
     kernel("pass", "object()"),
     kernel("getattr(pto, 'otherwise')().__enter__()"),
     kernel("nest(33)").replace("@pto", NEST + "@pto"),

@@ -34,6 +34,7 @@ CLAUSES = {
     "check_overlaps": ("A-38",),
     "check_cells": ("CO-SEM-01",),
     "check_cores": ("KN-16",),
+    "check_sync": ("KN-13",),
     "check_written": ("KN-19",),
 }
 """The clauses whose examples show what a check finds."""

@@ -13,9 +13,9 @@ from ptokit.isa.policy import BLayout, GlobalLayout, SLayout, TileType
 from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
 from ptokit.machine.formulas import Overlap
-from ptokit.machine.pipes import unit_of
-from ptokit.machine.timed import Part, Timings
+from ptokit.machine.timed import Part, TimedWorks
 from ptokit.machine.traffic import TrafficMeter
+from ptokit.program.cores import unit_of
 from ptokit.target import Profile
 from tests.machine.executing import execute
 
@@ -57,12 +57,12 @@ def parts(what: Executed, profile: Profile, **overrides: float) -> dict[str, Par
     """What each pipe does."""
     costs = Costs(profile, {name.replace("_", " "): number for name, number in overrides.items()})
     TrafficMeter(costs.grains).observe(what)
-    return {unit_of(step.pipe): step for step in Timings(costs).timed(what).steps if isinstance(step, Part)}
+    return {unit_of(step.pipe): step for step in TimedWorks().of(what).parts(costs) if isinstance(step, Part)}
 
 
 def cycles(what: Executed, profile: Profile, **overrides: float) -> dict[str, float]:
-    """The cycles of each pipe."""
-    return {pipe: part.cycles for pipe, part in parts(what, profile, **overrides).items()}
+    """The cycles of each pipe until its part has ended."""
+    return {pipe: part.cycles + part.latency for pipe, part in parts(what, profile, **overrides).items()}
 
 
 def overlaps(what: Executed, profile: Profile) -> dict[str, Overlap]:

@@ -10,7 +10,7 @@ import pytest
 
 import ptokit as pto
 from ptokit.lang.launch import mode_of
-from ptokit.machine.cores import Cores
+from ptokit.program.cores import Cores
 from ptokit.program.ir import Flag
 from ptokit.target.a5 import A5
 
@@ -59,8 +59,8 @@ def twice_through(table, ids, scratch, ordered: pto.const = True):
     second = pto.Tile("mat", "float16", 16, 16, addr=4096, **NZ)
     pto.mgather(first, table, ids, coalesce="elem", oob="zero", scratch=scratch, executor="simt")
     if ordered:
-        pto.set_flag("MTE2", "V", 0)
-        pto.wait_flag("MTE2", "V", 0)
+        pto.sync_set("AIC.MTE2", 0)
+        pto.sync_wait("V", 0)
     pto.mgather(second, table, ids, coalesce="elem", oob="zero", scratch=scratch, executor="simt")
 
 
@@ -69,7 +69,8 @@ def test_a_scratch_is_named_where_it_is_what_is_raced_for() -> None:
     assert twice_through[1](table, ids[:16], scratch, target="a5", engine="machine").ok
     report = twice_through[1](table, ids[:16], scratch, ordered=False, target="a5", engine="machine")
     messages = "\n".join(finding.message for finding in report.hazards)
-    assert "mgather writes scratch on V; nothing orders this write after mgather's read of scratch on MTE2" in messages
+    assert "mgather writes scratch on AIV.V; nothing orders this write after" in messages
+    assert "mgather's read of scratch on AIC.MTE2" in messages
 
 
 @pto.kernel
@@ -87,16 +88,18 @@ V, C = "AIV", "AIC"
 """The vector core and the cube core."""
 ENDS = [
     (("MTE2", "V"), (V,), [(V, V)]),
-    (("MTE2", "V"), (C,), [(C, V)]),
-    (("MTE2", "V"), (V, C), [(C, V), (V, V)]),
-    (("V", "MTE2"), (V, C), [(V, C), (V, V)]),
-    (("MTE2", "MTE1"), (V, C), [(C, C), (V, C)]),
-    (("MTE2", "S"), (V, C), [(C, C), (C, V), (V, C), (V, V)]),
+    (("MTE2", "V"), (C,), [(V, V)]),
+    (("MTE2", "V"), (V, C), [(V, V)]),
+    (("V", "MTE2"), (V, C), [(V, V)]),
+    (("MTE2", "MTE1"), (V, C), [(C, C)]),
+    (("MTE2", "S"), (V, C), [(C, C), (V, V)]),
     (("S", "MTE2"), (V,), [(V, V)]),
     (("V", "S"), (V,), [(V, V)]),
-    (("V", "S"), (V, C), [(V, C), (V, V)]),
-    (("S", "FIX"), (V, C), [(C, C), (V, C)]),
+    (("V", "S"), (V, C), [(V, V)]),
+    (("S", "FIX"), (V, C), [(C, C)]),
     (("M", "V"), (V, C), [(C, V)]),
+    (("FIX", "V"), (V, C), [(C, V)]),
+    (("MTE3", "MTE1"), (V, C), [(V, C)]),
     (("MTE2", "M"), (), [(C, C)]),
 ]
 

@@ -230,8 +230,8 @@ def test_strict_makes_errors_of_what_the_run_finds() -> None:
 def test_costs_that_are_replaced_count_whatever_else_is_looked_at() -> None:
     arrays = floats(9, COLS), np.arange(ROWS, dtype="int32"), floats(ROWS, COLS)
     usual = machine(gather[1], *arrays).timeline.cycles
-    small = pto.MachineOptions(costs={"GM burst bytes": 32})
-    alone = pto.MachineOptions(costs={"GM burst bytes": 32}, checks=("time",))
+    small = pto.MachineOptions(costs={"GM burst bytes": 16})
+    alone = pto.MachineOptions(costs={"GM burst bytes": 16}, checks=("time",))
     assert machine(gather[1], *arrays, options=small).timeline.cycles > usual
     assert machine(gather[1], *arrays, options=alone).timeline.cycles > usual
 

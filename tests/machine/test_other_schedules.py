@@ -150,13 +150,19 @@ CLEAN: list[tuple[Any, Callable[[], Arrays], str, Arrays]] = [
     *((table_written_after, product_arrays, target, {}) for target in ("a2a3", "a5")),
     *((scratch_read_back, scratch_arrays, target, {}) for target in ("a2a3", "a5")),
     *((scratch_read_first, scratch_arrays, target, {}) for target in ("a2a3", "a5")),
-    (scratch_read_back, scratch_arrays, "a5", SIMT),
     (scratch_read_first, scratch_arrays, "a5", SIMT),
     *((by_events, event_arrays, "a5", chosen) for chosen in (DOWN, UP)),
     (atomics_backwards, atomic_arrays, "a5", {}),
     (many_loops, loop_arrays, "a5", {}),
     *((cleared_by_the_scalar_pipe, zero_arrays, target, {}) for target in ("a2a3", "a5")),
 ]
+
+
+def test_the_cube_core_reads_stale_what_threads_have_stored() -> None:
+    """Both cores need the number, and the threads of the vector core store through its cache."""
+    report = scratch_read_back[1](**scratch_arrays(), executor="simt", target="a5", engine="machine")
+    assert [finding.kind for finding in report.hazards] == ["H-47"]
+    assert "the cache of AIV" in report.hazards[0].message
 
 
 @pytest.mark.parametrize(("kernel", "make", "target", "chosen"), CLEAN)

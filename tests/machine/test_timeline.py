@@ -138,16 +138,19 @@ def test_a_chain_of_waits_before_their_sets() -> None:
     assert spans(ended(t)) == {MTE2: [(0, 11)], V: [(11, 18)], MTE3: [(18, 23)]}
 
 
-def test_a_barrier_waits_for_every_pipe() -> None:
+def test_a_barrier_waits_for_every_pipe_of_its_core() -> None:
     t = timer(flag=10)
     t.work(MTE2, 100, 0, "tload")
     t.work(V, 30, 1, "tadd")
     t.work("AIC.M", 500, 2, "tmatmul")
     t.barrier()
     t.work(MTE3, 5, 3, "tstore")
+    t.work("AIC.FIX", 5, 4, "tstore")
     found = ended(t)
-    assert spans(found)[MTE3] == [(510, 515)]
-    assert [(w.src, w.dst, w.what, w.cycles) for w in found.waits] == [("AIC.M", S, "tstore", 510)]
+    assert spans(found)[MTE3] == [(110, 115)]
+    assert spans(found)["AIC.FIX"] == [(510, 515)]
+    waits = {(w.src, w.dst, w.what, w.cycles) for w in found.waits}
+    assert waits == {(MTE2, S, "tstore", 110), ("AIC.M", "AIC.S", "tstore", 510)}
 
 
 def test_events_can_be_waited_for_more_than_once() -> None:
@@ -227,6 +230,87 @@ def test_nothing_at_all() -> None:
     assert ended(empty).cycles == 0
 
 
+# --- cores
+
+
+def launched(cores: int, cycles: list[float]) -> Timeline:
+    t = Timer(Costs(A5), 1000, cores)
+    for block, each in enumerate(cycles):
+        t.begin_block(block)
+        t._record(Schedule.work, S, PipeJob(each, 0, "tadd"))
+        t.end_block()
+    return t.result()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_blocks_start_in_order_on_the_core_that_is_free_first(seed: int) -> None:
+    rng = random.Random(seed)
+    cores, cycles = rng.randint(1, 6), [float(rng.randint(0, 30)) for _ in range(rng.randint(1, 40))]
+    free, starts = [0.0] * cores, []
+    for each in cycles:
+        core = free.index(min(free))
+        starts.append(free[core])
+        free[core] += each
+    found = launched(cores, cycles)
+    assert found.cycles == max(free) and found.total == sum(cycles)
+    assert found.starts == dict(enumerate(starts)) | {found.longest: starts[found.longest]}
+    assert found.longest_cycles == max(cycles)
+    trace = found.to_perfetto()["traceEvents"]
+    assert max(event["ts"] + event["dur"] for event in trace if event["ph"] == "X") == pytest.approx(
+        found.cycles / 1850
+    )
+
+
+def test_equal_blocks_run_in_waves() -> None:
+    found = launched(48, [100.0] * 1024)
+    assert (found.cycles, found.cores, found.waves, found.longest_cycles) == (2200, 48, 22, 100)
+    assert str(found).startswith(
+        "2,200 cycles (1.19 us at 1.85 GHz); 1,024 blocks on 48 cores, up to 22 a core; block 0 takes longest: 100\n"
+    )
+    few = launched(48, [100.0] * 40)
+    assert (few.cycles, few.cores, few.waves) == (100, 40, 1)
+    assert "; block 0 of 40 takes longest" in str(few)
+
+
+def test_more_blocks_and_longer_blocks_never_take_less() -> None:
+    for seed in range(40):
+        rng = random.Random(seed)
+        cores, cycles = rng.randint(1, 6), [float(rng.randint(0, 30)) for _ in range(20)]
+        times = [launched(cores, cycles[:count]).cycles for count in range(21)]
+        assert times == sorted(times)
+        longer = [each + rng.choice((0, 0, 3)) for each in cycles]
+        assert launched(cores, cycles).cycles <= launched(cores, longer).cycles
+        assert launched(cores + 1, cycles).cycles <= launched(cores, cycles).cycles
+
+
+# --- loads pipeline
+
+
+def test_loads_wait_for_memory_in_parallel_and_end_in_order() -> None:
+    t = timer()
+    for k, (cycles, latency) in enumerate(((30, 500), (40, 500), (10, 0))):
+        t._record(Schedule.work, MTE2, PipeJob(cycles, k, "tload", latency=latency))
+    t.set(MTE2, "f")
+    t.wait(V, "f")
+    t.work(V, 5, 3, "tadd")
+    found = ended(t)
+    assert spans(found) == {MTE2: [(0, 530), (530, 570), (570, 570)], V: [(570, 575)]}
+    assert found.busy[MTE2] == 570 / 575
+    assert [(c.work.number, c.after) for c in found.critical] == [(0, ""), (1, MTE2), (2, MTE2), (3, MTE2)]
+
+
+@pytest.mark.parametrize("profile", [A2A3, A5], ids=lambda profile: profile.name)
+@pytest.mark.parametrize("count", [1, 2, 16, 40])
+def test_loads_pay_one_latency_and_the_number_of_outstanding_transfers_limits_them(profile, count: int) -> None:
+    n = profile.costs
+    loads = [executed(profile, "tload", vec(1, 8), tensor(1, 8)) for _ in range(count)]
+    one = n["DMA start cycles"] + n["DMA burst cycles"] + 32 * n["clock GHz"] / n["GM to UB GB/s"]
+    for outstanding in (1, 4, 1000):
+        each = max(one, n["GM latency cycles"] / outstanding)
+        found = run(profile, {"outstanding transfers": outstanding, "issue cycles": 0}, *loads)
+        assert found.cycles == pytest.approx(n["GM latency cycles"] + count * each)
+
+
 # --- bounded memory
 
 
@@ -247,9 +331,10 @@ def test_memory_is_bounded_and_the_sums_are_not() -> None:
     assert found.busy[V] == pytest.approx(2000 / 2001)
 
 
+@pytest.mark.parametrize("cores", [0, 3])
 @pytest.mark.parametrize("differ", [False, True])
-def test_many_blocks_take_no_more_memory(differ: bool) -> None:
-    t, held = timer(keep=10), {}
+def test_many_blocks_take_no_more_memory(differ: bool, cores: int) -> None:
+    t, held = Timer(Costs(A5), 10, cores), {}
     tracemalloc.start()
     for block in range(241):
         t.begin_block(block)
@@ -336,35 +421,29 @@ def test_the_critical_path_goes_from_work_to_work_without_a_gap() -> None:
     assert ends[-1] == found.cycles
 
 
-def test_advice_names_the_instruction_the_pipe_and_the_share() -> None:
+def test_limits_name_the_instruction_the_pipe_and_the_share() -> None:
     t = timer()
     for _ in range(10):
         t.work(MTE2, 61, 0, "tload", Where("k.py", 11))
         sync(t, MTE2, V)
         t.work(V, 39, 1, "mgather", Where("k.py", 12))
         sync(t, V, MTE2)
-    found = ended(t)
-    assert found.advice[:2] == (
-        "mgather (line 12) waits for MTE2 61% of the time: load what comes next while this is computed "
-        "(double buffering)",
-        "MTE2 is busy 61% of the time, most of it with tload (line 11): loads are the limit: load each byte once, "
-        "in long rows",
-    )
-    assert found.advice[2].startswith(
-        "tload (line 11) waits for V 35% of the time: give the next iteration its own tiles"
+    assert ended(t).limits == (
+        "mgather (line 12) waits for MTE2 61% of the time",
+        "MTE2 is busy 61% of the time, most of it with tload (line 11)",
+        "tload (line 11) waits for V 35% of the time",
     )
 
 
-def test_advice_says_cores_where_there_are_two_and_nothing_of_trifles() -> None:
+def test_limits_say_cores_where_there_are_two_and_nothing_of_trifles() -> None:
     t = timer()
     t.work("AIC.MTE2", 100, 0, "tload")
     sync(t, "AIC.MTE2", "AIC.MTE1")
     t.work("AIC.MTE1", 900, 1, "tmov")
     t.work(V, 5, 2, "tadd")
-    found = ended(t)
-    assert [line.split(":")[0] for line in found.advice] == [
+    assert ended(t).limits == (
         "AIC.MTE1 is busy 90% of the time, most of it with tmov", "tmov waits for AIC.MTE2 10% of the time",
-    ]  # fmt: skip
+    )  # fmt: skip
 
 
 def test_the_chart_shows_who_is_busy_when() -> None:
@@ -418,7 +497,7 @@ def test_an_element_gather_holds_up_its_core_and_a_row_gather_mostly_the_load_pi
     by_rows, by_elements = run(A2A3, {}, rows), run(A2A3, {}, elements)
     assert by_rows.busy[MTE2] > 0.5 > by_rows.busy[S]
     assert by_elements.busy[S] > 0.99 and MTE2 not in by_elements.busy
-    assert "gather rows instead of elements" in by_elements.advice[0]
+    assert "whole rows instead of elements" in by_elements.advice[0]
 
 
 def test_steps_of_another_core_keep_their_names() -> None:

@@ -110,8 +110,8 @@ def test_the_two_cores_of_a_kernel_are_left_to_themselves() -> None:
         wait MTE1 M 0
         tmatmul c l r
         tload a y
-        set MTE2 V 0
-        wait MTE2 V 0
+        set MTE2 V 1
+        wait MTE2 V 1
         texp a a
     """)
 
@@ -250,8 +250,8 @@ def test_loop(profile: Profile) -> None:
             wait MTE2 V 0
             texp b a
             set V MTE2 0
-            set V MTE3 0
-            wait V MTE3 0
+            set V MTE3 1
+            wait V MTE3 1
             tstore y b
             set MTE3 V 0
         wait V MTE2 0
@@ -276,8 +276,8 @@ def test_double_buffers_alternate_ids() -> None:
             wait MTE2 V i % 2
             texp b a
             set V MTE2 i % 2
-            set V MTE3 i % 2
-            wait V MTE3 i % 2
+            set V MTE3 2 + i % 2
+            wait V MTE3 2 + i % 2
             tstore y b
             set MTE3 V i % 2
         wait V MTE2 0
@@ -357,14 +357,14 @@ def test_a_sum_over_iterations() -> None:
         for i
             wait V MTE2 0
             tload b y
-            set MTE2 V 0
-            wait MTE2 V 0
+            set MTE2 V 1
+            wait MTE2 V 1
             tadd a a b
             set V MTE2 0
-        set V MTE3 0
+        set V MTE3 1
         wait V MTE2 0
         wait MTE2 MTE3 0
-        wait V MTE3 0
+        wait V MTE3 1
         tstore z a
     """)
 

@@ -48,6 +48,7 @@ from ptokit.text.cpp.expr import HELPERS, Expressions
 from ptokit.text.cpp.names import Identifiers, identifier
 from ptokit.text.cpp.ready import prepare
 from tests import snippet
+from tests.corpus.hazards.cores import CIRCULAR, RING, TO_CUBE, TO_VECTOR, Hazard
 from tests.examples.test_gallery import GALLERY, Entry, rng
 from tests.lang.random_kernels import random_kernel
 from tests.lang.test_random_kernels import GRID, kernel_of
@@ -927,12 +928,67 @@ def test_a_workspace_behind_tiles_of_unknown_place_is_refused() -> None:
     assert [finding.rule for finding in refusal.value.findings] == ["A-38"]
 
 
-def test_a_kernel_for_two_cores_is_refused() -> None:
-    nz = "valid=(8, 16), blayout='col_major', slayout='row_major'"
-    body = f"{VEC.format('float32')}a = pto.Tile('mat', 'float32', 16, 16, {nz})\npto.tload(a, x[0:8, 0:16])"
-    with pytest.raises(pto.VerifyError) as refusal:
-        emitted(body, "a2a3", x=floats(8, 64))
-    assert [finding.rule for finding in refusal.value.findings] == ["KN-16"]
+@pytest.mark.parametrize("target", ["a2a3", "a5"])
+@pytest.mark.parametrize("hazard", [TO_CUBE, TO_VECTOR, CIRCULAR, RING], ids=lambda each: each.kernel.name)
+def test_a_kernel_for_two_cores_compiles_for_each(hazard: Hazard, target: str, tmp_path: Path) -> None:
+    if hazard is RING and target == "a2a3":
+        return  # there is no path from L0C to UB
+    text = two_cores(hazard, target)
+    cube, vector = preprocessed(text, "__DAV_CUBE__"), preprocessed(text, "__DAV_VEC__")
+    for lines in (cube, vector):
+        assert complaints("\n".join(lines) + "\n", target, tmp_path) == ""
+    assert any("TMATMUL" in line for line in cube) and not any("TMATMUL" in line for line in vector)
+    assert any("PIPE_V, PIPE_MTE3" in line or "PIPE_MTE2, PIPE_MTE3" in line for line in vector)
+    assert not any("PIPE_V" in line or "PIPE_MTE3" in line for line in cube)
+
+
+def two_cores(hazard: Hazard, target: str, **more: Any) -> str:
+    """A kernel of the corpus as C++."""
+    given = {name: value() if callable(value) else value for name, value in {**hazard.given, **more}.items()}
+    return emit(hazard.kernel.trace(hazard.kernel.bind((), given), mode_of(target)).program, profile(target))
+
+
+CALLS = {
+    "a2a3": (
+        ["ffts_cross_core_sync(PIPE_MTE3, getFFTSMsg(0x2, 3));"],
+        ["wait_flag_dev(3);"],
+        ["set_ffts_base_addr(reinterpret_cast<uint64_t>(ffts_addr));"],
+        ["const bool is_first_vector = get_subblockid() == 0;"],
+    ),
+    "a5": (
+        ["set_intra_block(PIPE_MTE3, 3);"],
+        ["wait_intra_block(PIPE_MTE2, 3);"],
+        [],
+        ["if (get_subblockid() != 0) {"],
+    ),
+}
+"""What the vector core and the cube core call to hand over, what both call first, and what chooses a vector core."""
+
+
+@pytest.mark.parametrize("target", CALLS)
+def test_each_core_hands_over_by_the_calls_of_its_target(target: str) -> None:
+    sets, waits, base, chosen = CALLS[target]
+    text = two_cores(TO_CUBE, target, event=3)
+    cube = [line.partition("  //")[0].strip() for line in preprocessed(text, "__DAV_CUBE__")]
+    vector = [line.partition("  //")[0].strip() for line in preprocessed(text, "__DAV_VEC__")]
+    for wanted, core, other in ((sets, vector, cube), (waits, cube, vector), (chosen, vector, cube)):
+        assert all(line in core and line not in other for line in wanted)
+    assert all(line in core for line in base for core in (cube, vector))
+    stores = [line for line in vector if "TSTORE(" in line]
+    assert stores and all(line.startswith("if (is_first_vector) ") == (target == "a2a3") for line in stores)
+    assert ("ffts_addr" in text) == (target == "a2a3")
+
+
+def test_a_flag_between_pipes_of_two_cores_has_no_cpp() -> None:
+    with pytest.raises(pto.VerifyError, match="no flag from FIX to V") as refusal:
+        two_cores(TO_VECTOR, "a5", way="FIX to V")
+    assert {finding.rule for finding in refusal.value.findings} == {"KN-16"}
+
+
+def test_two_cores_run_one_after_the_other_on_the_simulator(tmp_path: Path) -> None:
+    text = two_cores(TO_CUBE, "cpu")
+    assert complaints(text, "cpu", tmp_path) == ""
+    assert "intra_block" not in text and "ffts" not in text
 
 
 def test_the_options_are_those_of_the_verifier() -> None:
@@ -1123,12 +1179,14 @@ def preprocessed(text: str, macro: str) -> list[str]:
     return kept
 
 
-def test_a_simt_gather_that_would_wait_for_the_cube_core_is_refused() -> None:
+def test_a_simt_gather_waits_for_the_cube_core(tmp_path: Path) -> None:
     again = "pto.mgather(a, x, idx, scratch=scratch, oob='clamp', executor='simt')\npto.tmov(left, a)\n"
     for body in (SIMT + again, SIMT.replace("pto.mgather", "for i in pto.range(2):\n    pto.mgather")):
-        with pytest.raises(pto.VerifyError) as refusal:
-            simt(body)
-        assert {finding.rule for finding in refusal.value.findings} == {"KN-16"}
+        text = simt(body)
+        assert complaints(text, "a5", tmp_path) == ""
+        cube, vector = preprocessed(text, "__DAV_CUBE__"), preprocessed(text, "__DAV_VEC__")
+        assert any("set_intra_block(PIPE_MTE2, 0);" in line for line in cube)
+        assert any("wait_intra_block(PIPE_V, 0);" in line for line in vector)
 
 
 # --- Names ---------------------------------------------------------------------------------------------------------

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 import ptokit as pto
 from ptokit.lang.launch import mode_of
 from ptokit.lang.loaded import from_text
-from ptokit.program.ir import Program
+from ptokit.program.expr import Var
+from ptokit.program.ir import CrossFlag, Program
 from ptokit.text.errors import TextError
 from ptokit.text.forms import FORMS, Form, convert, form_of, format_text, print_program, read_program
+from tests.corpus.hazards.cores import CACHES, CIRCULAR, RING, TO_CUBE, TO_VECTOR, Hazard
 from tests.examples.test_gallery import GALLERY, Entry, rng
 from tests.lang.random_kernels import random_kernel
 from tests.lang.test_random_kernels import GRID, kernel_of
@@ -97,6 +99,44 @@ def test_random_kernels_survive_and_compute_the_same_bits(seed: int, form: Form)
         others = random_arguments()
         from_text(text)[GRID](**others, target="a2a3")
         assert arrays["out"].tobytes() == others["out"].tobytes(), text
+
+
+@every_form
+@pytest.mark.parametrize("hazard", [TO_CUBE, TO_VECTOR, RING, CIRCULAR, CACHES], ids=lambda each: each.kernel.name)
+def test_programs_for_two_cores_survive_in_every_form(hazard: Hazard, form: Form) -> None:
+    given = {name: value() if callable(value) else value for name, value in hazard.given.items()}
+    text = survives(program_of(hazard.kernel, "a5", given), form)
+    assert "sync.set" in text and "sync.wait" in text
+
+
+COMPUTED = """
+module attributes {pto.target_arch = "a3"} {
+  func.func @k(%ffts: memref<256xi64>, %e: index) {
+    pto.set_ffts %ffts : memref<256xi64>
+    pto.sync.set <PIPE_MTE3>, %e {ffts_mode = 2 : i32}
+    pto.section.cube {
+      pto.sync.wait <PIPE_MTE2>, %e
+    }
+    return
+  }
+  func.func @vector() attributes {pto.kernel_kind = #pto.kernel_kind<vector>} {
+    pto.sync.set <PIPE_MTE2>, 10
+    return
+  }
+}
+"""
+
+
+@every_form
+def test_ids_of_flags_between_cores_may_be_computed(form: Form) -> None:
+    program = read_program(COMPUTED, function="k")
+    assert program.body == (CrossFlag("set", "AIV", "MTE3", Var("e")), CrossFlag("wait", "AIC", "MTE2", Var("e")))
+    again = read_program(print_program(program, form), f"kernel.{form}")
+    assert again.body == program.body
+
+
+def test_the_kind_of_a_function_names_the_core_of_its_pipes() -> None:
+    assert read_program(COMPUTED, function="vector").body == (CrossFlag("set", "AIV", "MTE2", 10),)
 
 
 def test_the_name_of_a_form_is_checked() -> None:

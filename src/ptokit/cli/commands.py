@@ -91,6 +91,7 @@ Function = Annotated[str | None, typer.Option(metavar="NAME", help="The function
 Strict = Annotated[bool, typer.Option("--strict", help="Hazards are errors.")]
 Header = Annotated[bool, typer.Option("--header", help="Refuse only what the target's real headers refuse.")]
 DynUb = Annotated[int | None, typer.Option(min=0, metavar="BYTES", help="Dynamic UB that the launch asks for.")]
+Costs = Annotated[str | None, typer.Option(metavar="FILE.json", help="Machine: a cost table that `calibrate` wrote.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -143,22 +144,32 @@ def check(
     header: Header = False,
     dyn_ub: DynUb = None,
     run: Annotated[bool, typer.Option("--run", help="Also run it on the machine; needs the arrays.")] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Repair its flags in its source; implies --run.")] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="With --fix: print the change, and write nothing.")] = False,
+    needless: Annotated[bool, typer.Option("--needless", help="With --fix: remove flags that nothing needs.")] = False,
     as_json: Json = False,
 ) -> int:
     """Report what targets refuse in a program, and why.
 
-    A text or a named kernel is run, on the machine, only with --run. A Python file is run as `python` runs it, and
-    every launch that it makes is checked, on the machine too, with copies of its arrays.
+    A text or a named kernel is run, on the machine, only with --run or --fix. A Python file is run as `python` runs it,
+    and every launch that it makes is checked, on the machine too, with copies of its arrays.
     """
     from ptokit.cli.live import check_launches, is_python
     from ptokit.cli.problems import Misuse
     from ptokit.cli.programs import ProgramRequest, check_program
 
     request = ProgramRequest(word, arg or (), target, grid, function, strict, header, dyn_ub)
+    repairs = fix or diff or needless
     if module or is_python(word):
+        if repairs:
+            raise Misuse(f"--fix needs one kernel: {word}:NAME")
         return check_launches(request, rest or (), as_json, is_module=module)
     if rest:
         raise Misuse(f"{word} takes no arguments of its own: {' '.join(rest)}")
+    if repairs:
+        from ptokit.cli.fix import FixRequest, fix_program
+
+        return fix_program(request, FixRequest(fix, diff, needless), as_json)
     return check_program(request, as_json, run)
 
 
@@ -188,6 +199,8 @@ def run(
         str | None, typer.Option(metavar="FILE.json", help="Machine: write the timeline, for Perfetto.")
     ] = None,
     notes: Annotated[bool, typer.Option("--notes", help="Machine: show notes, too.")] = False,
+    costs: Costs = None,
+    cores: Annotated[int | None, typer.Option(min=1, help="Machine: how many blocks run at a time.")] = None,
     as_json: Json = False,
 ) -> int:
     """Run a program on NumPy files. Files are written only when it runs to the end; inputs are never changed."""
@@ -195,7 +208,7 @@ def run(
     from ptokit.cli.programs import ProgramRequest, run_program
 
     request = ProgramRequest(word, arg or (), target, grid, function, strict, header, dyn_ub, launch.value)
-    machine = MachineRequest(seed, lanes, timeline, notes, blocks)
+    machine = MachineRequest(seed, lanes, timeline, notes, costs, cores, blocks)
     return run_program(request, out or (), engine, threads, machine, as_json)
 
 
@@ -255,6 +268,24 @@ def explain(
 
     Console().print(page_of(name, target), crop=False)  # lines of code stay whole
     return FINE
+
+
+@_command
+def calibrate(
+    trace: Annotated[str, typer.Argument(metavar="TRACE", help="Measured times: JSON, or a CSV file of msprof.")],
+    kernel: Annotated[
+        list[str] | None,
+        typer.Option("--kernel", metavar="FILE|MODULE:KERNEL", help="A kernel that the trace names, once for each."),
+    ] = None,
+    target: Target = None,
+    costs: Costs = None,
+    out: Annotated[str, typer.Option("-o", "--output", metavar="FILE.json", help="Where to write.")] = "costs.json",
+    as_json: Json = False,
+) -> int:
+    """Fit the cost table of a target to measured times, and write it for --costs."""
+    from ptokit.cli.calibrate import calibrate_costs
+
+    return calibrate_costs(trace, kernel or (), target, costs, out, as_json)
 
 
 @_command

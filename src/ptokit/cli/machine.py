@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from ptokit.cli.report import print_lines
 from ptokit.finding import Finding, not_in_run
 from ptokit.lang.check import TargetReport
 from ptokit.machine import MACHINE
+from ptokit.machine.costs import read_costs
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.report import MachineReport
 from ptokit.render.machine import report_lines
@@ -31,6 +33,9 @@ class MachineRequest:
     timeline: str | None = None
     """The file for the timeline."""
     notes: bool = False
+    costs: str | None = None
+    """The file with costs."""
+    cores: int | None = None
     blocks: str | None = None
     """The blocks that run."""
 
@@ -39,8 +44,11 @@ class MachineRequest:
         if engine == MACHINE:
             if self.timeline is not None:
                 check_destination(self.timeline)
+            costs = costs_in(self.costs)
             try:
-                return MachineOptions(seed=self.seed, lanes=self.lanes, blocks=self.blocks)
+                return MachineOptions(
+                    seed=self.seed, lanes=self.lanes, costs=costs, cores=self.cores, blocks=self.blocks
+                )
             except ValueError as problem:
                 raise Misuse(f"--blocks: {problem}") from None
         given = [f"--{field.name}" for field in fields(self) if getattr(self, field.name) != field.default]
@@ -56,6 +64,14 @@ class MachineRequest:
             raise Misuse(f"--timeline: {result.target} has no pipes, and so no timeline")
         trace = json.dumps(result.timeline.to_perfetto()).encode("utf-8")
         return {self.timeline: lambda stream: stream.write(trace)}
+
+
+def costs_in(file: str | None) -> Mapping[str, float]:
+    """The costs in a file; none without one."""
+    try:
+        return read_costs(file) if file is not None else {}
+    except ValueError as problem:
+        raise Misuse(f"--costs: {problem}") from problem
 
 
 def show_machine(report: MachineReport, *, notes: bool) -> None:

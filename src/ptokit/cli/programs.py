@@ -83,14 +83,21 @@ def check_program(request: ProgramRequest, as_json: bool, run: bool = False) -> 
 
 
 def _machine_findings(kernel: Launchable, request: ProgramRequest, target: str) -> tuple[Finding, ...]:
-    """The findings of a run on the machine, on fresh arrays."""
-    args, keywords = passed(kernel, _values(kernel, request, ()))
+    """The findings of a run on the machine."""
     try:
-        with library_call():
-            options = {**request.options, "target": target, "engine": MACHINE}
-            return kernel[request.grid](*args, **options, **keywords).findings
+        return machine_report(kernel, request, target).findings
     except (VerifyError, OutOfBoundsError) as refusal:
         return refusal.findings
+
+
+def machine_report(kernel: Launchable, request: ProgramRequest, target: str) -> MachineReport:
+    """A run on the machine, on fresh arrays."""
+    args, keywords = passed(kernel, _values(kernel, request, ()))
+    with library_call():
+        options = {**request.options, "target": target, "engine": MACHINE}
+        report = kernel[request.grid](*args, **options, **keywords)
+    assert isinstance(report, MachineReport)
+    return report
 
 
 def run_program(

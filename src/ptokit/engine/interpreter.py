@@ -18,12 +18,11 @@ from ptokit.finding import VerifyError
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.operand import OperandSpec, TileSpec
 from ptokit.program import ir
-from ptokit.program.bounds import event_finding, index_finding
+from ptokit.program.bounds import event_finding, ids_of, index_finding
 from ptokit.program.calls import Sharing, all_operands, has_slices, sharing, tile_spec
 from ptokit.program.expr import BLOCK_NUM, Var, compiled, value_of
 from ptokit.program.verify_call import Options
 from ptokit.target import Profile
-from ptokit.target.profile import EVENT_IDS
 
 POISON = 0xFF
 """Every byte of a tile that nothing has written."""
@@ -221,13 +220,15 @@ class InstructionStep:
 
 def _is_idle(stmt: ir.Stmt) -> bool:
     """Whether a statement does nothing here, because instructions run in program order."""
-    return isinstance(stmt, ir.Barrier) or (isinstance(stmt, ir.Flag) and isinstance(stmt.event, int))
+    if isinstance(stmt, ir.Flag | ir.CrossFlag):
+        return isinstance(stmt.event, int)
+    return isinstance(stmt, ir.Barrier)
 
 
 class FlagStep:
     """A flag whose event id is computed: the id must be in range."""
 
-    def __init__(self, flag: ir.Flag, _executable: Executable) -> None:
+    def __init__(self, flag: ir.Flag | ir.CrossFlag, _executable: Executable) -> None:
         self.flag = flag
 
     def __call__(self, frame: Frame) -> None:
@@ -237,8 +238,9 @@ class FlagStep:
         """The current event id."""
         frame.where = self.flag.where
         event = frame.value(self.flag.event)
-        if not 0 <= event < EVENT_IDS:
-            raise VerifyError([event_finding(event, frame.when).at(frame.where)])
+        most = ids_of(self.flag)
+        if not 0 <= event < most:
+            raise VerifyError([event_finding(event, most, frame.when).at(frame.where)])
         return event
 
 
@@ -267,6 +269,7 @@ STEPS: dict[type, Callable[[Any, Executable], Step]] = {
     ir.Instr: InstructionStep,
     ir.LoadScalar: LoadScalarStep,
     ir.Flag: FlagStep,
+    ir.CrossFlag: FlagStep,
     ir.Loop: LoopStep,
     ir.Branch: BranchStep,
 }

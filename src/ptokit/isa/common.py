@@ -9,7 +9,7 @@ from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, INT32, PTO_TYPES, UINT32, D
 from ptokit.isa.instruction import ALWAYS, EVERYWHERE, Blocks, Call, Case, Rule, case, error, is_tensor
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Remap
-from ptokit.isa.operand import TensorSpec, TileSpec, show_extents
+from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec, show_extents
 from ptokit.isa.policy import Coalesce, GatherOOB, GlobalLayout, PtoEnum, ScatterOOB
 from ptokit.isa.table import Table
 
@@ -159,6 +159,21 @@ def is_row(call: Call) -> bool:
 def is_elem(call: Call) -> bool:
     """Coalesce::Elem: one index moves one element."""
     return call.coalesce is Coalesce.Elem
+
+
+def by_rows(call: Call, rows: int, cols: int) -> Call:
+    """The same instruction over whole rows of a packed table, one for each index."""
+    index = call.instruction.roles["index"]
+    given: dict[str, OperandSpec | None] = dict.fromkeys(call.operands)
+    for name, spec in call.operands.items():
+        if isinstance(spec, TileSpec):
+            given[name] = spec.reshaped(1, rows) if name == index else spec.reshaped(rows, cols)
+        elif isinstance(spec, TensorSpec):
+            given[name] = spec.reshaped(max(1, spec.span // cols), cols)
+    names = (modifier.name for modifier in call.instruction.modifiers)
+    chosen = zip(names, call.modifiers, strict=True)
+    modifiers = tuple(Coalesce.Row if name == "coalesce" else value for name, value in chosen)
+    return Call(call.instruction, given, modifiers, call.target)
 
 
 def packed_rows(call: Call) -> bool:

@@ -484,16 +484,6 @@ class FlatIndex:
 
 
 @dataclass(frozen=True)
-class HandOver:
-    """The member of a modifier with which the vector core runs a call for the cube core."""
-
-    modifier: str
-    member: PtoEnum
-    fix: str
-    """What to do if the vector core would have to wait for the cube core."""
-
-
-@dataclass(frozen=True)
 class Cpp:
     """How C++ calls an instruction, and what the vendor's headers refuse or compute differently."""
 
@@ -517,8 +507,6 @@ class Cpp:
     """How an index of rows is converted to flat offsets."""
     row_index: Case | None = None
     """When a column of indices is a row of the same bytes."""
-    hand_over: HandOver | None = None
-    """When the vector core runs it for the cube core."""
     uses_hidden: bool = False
     """Whether the headers use their own workspace in UB (`Headers.hidden`)."""
 

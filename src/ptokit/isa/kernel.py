@@ -33,6 +33,8 @@ class Handshake:
     """Inside the loop of a plain store, once per row."""
     between: tuple[Pair, ...] = ()
     """Between filling the scratch and copying it (MG-L1-14); a core before the pipe means a flag across cores."""
+    cross_ids: tuple[int, ...] = ()
+    """The flags between the cores that it uses."""
     after_fill: tuple[Pair, ...] = ()
     """Between zeroing the tile and the transfers into it, if indices outside store zero (A-37)."""
 
@@ -138,6 +140,8 @@ class RouteKernel:
     """What moves, if that depends on the route."""
     reach: Callable[[Any], int] | None = None
     """Columns of a destination row that a transfer writes, if they may be more than the valid ones."""
+    rows: Callable[[Any, int, int], Any] | None = None
+    """The call that moves that many rows of so many elements of a packed table instead, if there is one."""
     by_element: bool = False
     """Whether each index moves a single element to or from global memory."""
     index_note: str = ""

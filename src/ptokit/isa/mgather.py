@@ -21,6 +21,7 @@ from ptokit.isa.common import (
     REMAPS,
     WRAP,
     burst_multiple,
+    by_rows,
     data_type,
     even_rows,
     extents_positive,
@@ -54,7 +55,6 @@ from ptokit.isa.instruction import (
     Case,
     Cpp,
     Fault,
-    HandOver,
     Instruction,
     Modifier,
     OrderHazard,
@@ -533,9 +533,11 @@ ROW = RouteKernel(
     cost={"S": Cost("row loop", zeroed=zeroed_rows), "MTE2": Cost("row transfers", "GM to UB GB/s")},
     lower=lower_row,
     reach=whole_blocks,
+    rows=by_rows,
 )
 ROW_NZ = replace(
     ROW,
+    rows=None,
     handshake=replace(ROW.handshake, after_fill=(("S", "MTE2"),)),
     work=row_batches,
     cost={"S": Cost("row loop", zeroed=zeroed_tile), "MTE2": Cost("fractal row transfers", "GM to UB GB/s")},
@@ -550,6 +552,7 @@ ELEM = RouteKernel(
     work=lambda rows, cols, _batches: Work(scalar=rows * cols),  # MG-SYNC-09
     cost={"S": Cost("element gather")},
     lower=lower_elem,
+    rows=by_rows,
     by_element=True,
     index_note="H-24",
 )
@@ -574,13 +577,13 @@ L1_KERNELS = {
 }
 L1_SIMT = RouteKernel(
     touches("V", "V", "MTE2", "V"),
-    handshake=Handshake(body=("V", "MTE2"), between=(("AIV.S", "AIC.MTE2"),)),  # MG-SYNC-17
+    handshake=Handshake(body=("V", "MTE2"), between=(("AIV.S", "AIC.MTE2"),), cross_ids=(2,)),  # MG-SYNC-17
     launch=padded_launch,
     cost={"V": Cost("SIMT to scratch"), "MTE2": Cost("scratch to L1", "GM to L1 GB/s")},
     lower=lower_l1_elem,  # the same result by MG-SIMT-23
     by_element=True,
 )
-SIMT = RouteKernel(touches("V", "V", "V"), handshake=ON_V, cost={"V": Cost("SIMT")})
+SIMT = RouteKernel(touches("V", "V", "V"), handshake=ON_V, cost={"V": Cost("SIMT")}, rows=by_rows)
 OFF_CHIP = {"mgather.row": RouteKernel(lower=lower_row), "mgather.elem": RouteKernel(lower=lower_elem)}
 
 KERNELS = {
@@ -685,11 +688,6 @@ MGATHER = Instruction(
             (c.executor or GatherExec.Scalar, GatherExec.Scalar),
         ),
         row_index=is_row,
-        hand_over=HandOver(
-            "executor",
-            GatherExec.Simt,
-            'give every such gather a scratch and a table of its own, outside loops, or use executor="scalar"',
-        ),
     ),
     kernels=KERNELS,
     conflicts=CONFLICTS,

@@ -14,6 +14,7 @@ from ptokit.isa.common import (
     SCATTER_TYPES,
     WRAP,
     burst_multiple,
+    by_rows,
     data_type,
     even_rows,
     extents_positive,
@@ -256,6 +257,7 @@ A2A3 = {
             after=(("MTE3", "V"), ("MTE3", "MTE2")),
         ),
         cost={"S": Cost("row loop"), "MTE3": Cost("row transfers", "UB to GM GB/s")},
+        rows=by_rows,
     ),
     "mscatter.elem": RouteKernel(
         touches("S", "S", "S"),
@@ -265,10 +267,13 @@ A2A3 = {
             after=(("S", "V"), ("S", "MTE2"), ("S", "MTE3")),
         ),
         cost={"S": Cost("element scatter")},
+        rows=by_rows,
         by_element=True,
     ),
 }
-SIMT = RouteKernel(touches("V", "V", "V"), handshake=ON_V, launch=full_launch, launched="src", cost={"V": Cost("SIMT")})
+SIMT = RouteKernel(
+    touches("V", "V", "V"), handshake=ON_V, launch=full_launch, launched="src", cost={"V": Cost("SIMT")}, rows=by_rows
+)
 
 
 BELOW_CAPACITY = 'keep indices below the capacity, or choose oob="skip", "clamp" or "wrap"'

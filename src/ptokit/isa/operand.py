@@ -151,6 +151,11 @@ class TileSpec(_Spec):
             skew=((0 if self.skew is None else self.skew) + nbytes) % BLOCK,
         )
 
+    def reshaped(self, rows: int, cols: int) -> TileSpec:
+        """A plain tile of other extents in the same memory, its rows padded to whole blocks."""
+        unit = max(1, BLOCK // self.dtype.size)
+        return TileSpec(self.dtype, self.loc, rows, -(-cols // unit) * unit, rows, cols)
+
     @property
     def unsliced(self) -> TileSpec:
         """The whole tile with the same layout: gaps between rows become padding."""
@@ -253,6 +258,11 @@ class TensorSpec(_Spec):
             GlobalLayout.DN: (inner_rows, b * c * r * inner_cols),
             GlobalLayout.NZ: (r * FRACTAL_ROWS, b * c * self.dtype.c0),
         }[self.layout_kind]
+
+    def reshaped(self, rows: int, cols: int) -> TensorSpec:
+        """A packed tensor of other extents."""
+        shape = (1, 1, 1, rows, cols)
+        return TensorSpec(self.dtype, shape, cast("tuple[int, int, int, int, int]", packed(shape)))
 
     @cached_property
     def elements(self) -> int:

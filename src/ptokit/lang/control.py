@@ -19,9 +19,10 @@ from ptokit.lang.source import assigned_name, marked
 from ptokit.lang.stand_ins import TracedTensor
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.where import place, refuse, user_frame, user_place
+from ptokit.program.cores import owners
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, truth
-from ptokit.program.ir import Barrier, Branch, Flag
-from ptokit.target.profile import EVENT_IDS, PIPES
+from ptokit.program.ir import Barrier, Branch, CrossFlag, Flag
+from ptokit.target.profile import CROSS_IDS, EVENT_IDS, PIPES
 
 MOST_BUFFERS = 8
 
@@ -216,8 +217,51 @@ def _flag(action: str, src: str, dst: str, event: Any) -> None:
 
 
 @public
+def sync_set(pipe: str, id: Any = 0) -> None:
+    """A pipe sets a flag for the other core when all that was issued to it before has ended.
+
+    The flag counts: each `sync_wait` of the other core takes one set. A pipe that both cores have is written with its
+    core: `"AIC.MTE2"`.
+    """
+    _sync("set", pipe, id)
+
+
+@public
+def sync_wait(pipe: str, id: Any = 0) -> None:
+    """A pipe starts nothing that is issued after this before the other core has set the flag.
+
+    On A2/A3 the whole core waits, whatever its pipe.
+    """
+    _sync("wait", pipe, id)
+
+
+def _sync(action: str, pipe: object, event: object) -> None:
+    core, unit = _pipe_of_core(pipe)
+    number = expression(event, "a flag id")
+    if isinstance(number, int) and not 0 <= number < CROSS_IDS:
+        raise refuse("KN-13", f"flags between cores have ids 0 to {CROSS_IDS - 1}; found {number}", "choose another id")
+    _manual(f"sync_{action}", CrossFlag(action, core, unit, number, where=user_place()))
+
+
+def _pipe_of_core(name: object) -> tuple[str, str]:
+    """The core and the pipe of `FIX`, `AIC.FIX` or `AIC.PIPE_FIX`."""
+    core, dot, unit = name.rpartition(".") if isinstance(name, str) else ("", "", "")
+    bare = _pipe(unit if dot else name)
+    first, *others = owners(bare)
+    if not dot and others:
+        both = " or ".join(f'"{each}.{bare}"' for each in (first, *others))
+        raise refuse("KN-13", f"both cores have {bare}", f"name the core: {both}")
+    if dot and core not in (first, *others):
+        raise refuse("KN-13", f"there is no pipe {bare} of {core or 'no core'}", f'write "{first}.{bare}"')
+    return core or first, bare
+
+
+@public
 def barrier(pipe: str = "ALL") -> None:
-    """All that was issued before, to one pipe or to `ALL`, ends before anything that is issued after begins."""
+    """All that was issued before, to one pipe or to `ALL`, ends before anything that is issued after begins.
+
+    It holds for each core by itself: no core waits for the other.
+    """
     name = "ALL" if str(pipe).removeprefix("PIPE_") == "ALL" else _pipe(pipe)
     _manual("barrier", Barrier(name))
 
@@ -229,7 +273,7 @@ def _pipe(name: object) -> str:
     return bare
 
 
-def _manual(what: str, statement: Flag | Barrier) -> None:
+def _manual(what: str, statement: Flag | CrossFlag | Barrier) -> None:
     """Record a flag or a barrier; an untraced run needs none."""
     tracer = current().tracer
     if tracer is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, update_wrapper
 from types import FunctionType
 from typing import Any, NoReturn, cast, overload
@@ -17,6 +17,7 @@ from ptokit.lang.expr import TracedInteger
 from ptokit.lang.faults import public, suggested
 from ptokit.lang.launch import LAUNCH_OPTIONS, FindingCollector
 from ptokit.lang.launcher import Launchable
+from ptokit.lang.patch import remade, rewritten
 from ptokit.lang.reading import check_source, refuse_at
 from ptokit.lang.source import constants_of, content, surroundings
 from ptokit.lang.stand_ins import TracedTensor, TracedTile
@@ -24,9 +25,11 @@ from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.trace import Tracer
 from ptokit.lang.traced import Traced
 from ptokit.lang.untraced import untraced
+from ptokit.machine.proposal import Patch
 from ptokit.program.calls import without_defaults
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Var
 from ptokit.program.ir import Argument, Integer, Program
+from ptokit.program.repair import Edit
 
 MODES = ("auto", "manual")
 MOST_SIGNATURES = 256
@@ -138,6 +141,18 @@ class Kernel(Launchable):
             where=where,
         )
         return Traced(without_defaults(program), self._outside())
+
+    def rewritten(self, program: Program, edits: Sequence[Edit]) -> Patch:
+        """The kernel with edits of its program made in its file."""
+        source, text, function = rewritten(self.function, program, edits)
+        return Patch({source.file: source.text}, {source.file: text}, Kernel(function, self.mode))
+
+    def siblings(self, patch: Patch, /) -> Iterator[tuple[str, Launchable, Launchable]]:
+        """Kernels of its module that the same function made with other values."""
+        code, name = self.function.__code__, patch.kernel.function.__code__.co_filename
+        for other, value in self.function.__globals__.items():
+            if isinstance(value, Kernel) and value is not self and value.function.__code__ is code:
+                yield other, value, Kernel(remade(value.function, name), value.mode)
 
     def run_untraced(self, arguments: Arguments, mode: Mode, grid: int, collector: FindingCollector, /) -> None:
         """Run the function itself for every block, with real values."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -34,6 +34,10 @@ from ptokit.lang.launch import (
 from ptokit.lang.recall import MOST_CACHED, NUMPY, CachedLaunch, Key, key_of
 from ptokit.lang.traced import Traced
 from ptokit.lang.where import refuse
+from ptokit.machine.proposal import Patch
+from ptokit.program.ir import Program
+from ptokit.program.order import races
+from ptokit.program.repair import Edit, Unpatchable
 from ptokit.progress import task
 
 if TYPE_CHECKING:
@@ -99,6 +103,14 @@ class Launchable(ABC):
     def storages(self, arguments: Arguments) -> dict[str, Storage]:
         """The memory of each array argument of the program."""
         return {name: tensor.storage for name, tensor in arguments.tensors.items()}
+
+    @abstractmethod
+    def rewritten(self, program: Program, edits: Sequence[Edit]) -> Patch:
+        """The kernel with edits of its program made in its source. Raises Unpatchable if they cannot be."""
+
+    def siblings(self, _patch: Patch, /) -> Iterator[tuple[str, Launchable, Launchable]]:
+        """Other kernels of the same source: their names, as they are, and as a patch makes them."""
+        return iter(())
 
     @abstractmethod
     def run_untraced(self, arguments: Arguments, mode: Mode, grid: int, collector: FindingCollector, /) -> None:
@@ -206,8 +218,33 @@ class Launcher:
         if any(finding.blocks for finding in verdict.errors):
             raise VerifyError(verdict.errors)
         storages, certain = self._storages(arguments, traced), (*verdict.errors, *verdict.remarks)
+        machine = traced.machine(mode)
         with self._writing(arguments, traced):
-            return traced.machine(mode).run(storages, arguments.numbers, self.grid, options, certain)
+            report = machine.run(storages, arguments.numbers, self.grid, options, certain)
+        return replace(report, patched=partial(self._patched, arguments, mode, machine.program))
+
+    def _patched(
+        self,
+        arguments: Arguments,
+        mode: Mode,
+        program: Program,
+        edits: Sequence[Edit],
+        is_right: Callable[[Program], bool],
+    ) -> Patch:
+        """Edits in the kernel's source, if its program is then right."""
+        try:
+            patch = self.kernel.rewritten(program, edits)
+            for name, before, after in self.kernel.siblings(patch):
+                if not _agrees(before, after, arguments, mode):
+                    raise Unpatchable(f"{name} is made of the same lines, and has other needs")
+            if is_right(patch.kernel.trace(arguments, mode).machine(mode).program):
+                return patch
+            why = "the lines concerned are used several times, with different needs"
+        except Unpatchable as problem:
+            why = str(problem)
+        except Exception as problem:  # of the changed source
+            why = f"the changed source fails: {type(problem).__name__}: {problem}"
+        return Patch(refusal=why)
 
     def _storages(self, arguments: Arguments, traced: Traced) -> dict[str, Storage]:
         """The memory of the arguments; those that the program writes must be writable."""
@@ -247,3 +284,16 @@ class Launcher:
         began = time.perf_counter()
         self.kernel.run_untraced(arguments, mode, self.grid, collector)
         return time.perf_counter() - began
+
+
+def _agrees(before: Launchable, after: Launchable, arguments: Arguments, mode: Mode) -> bool:
+    """Whether a patch suits another kernel of the same source too: it lacked order before, and does not after. A kernel
+    that does not take these arguments is not asked."""
+    found: list[bool] = []
+    for kernel in (before, after):
+        try:
+            program = kernel.trace(arguments, mode).machine(mode).program
+        except Exception:
+            return True
+        found.append(bool(races(program, mode.profile)))
+    return found == [True, False]

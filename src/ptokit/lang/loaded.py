@@ -24,9 +24,12 @@ from ptokit.lang.launcher import Launchable
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.traced import Traced
 from ptokit.lang.where import refuse
+from ptokit.machine.proposal import Patch
 from ptokit.program.expr import evaluate, variables
 from ptokit.program.ir import Argument, Float, Integer, Program
+from ptokit.program.repair import Edit, Unpatchable
 from ptokit.target import DEFAULT_ARCH
+from ptokit.text.edits import edited_text
 from ptokit.text.forms import read_program
 from ptokit.text.memories import open_extent, size_of
 
@@ -45,15 +48,24 @@ def load(file: str | os.PathLike[str], function: str | None = None) -> TextKerne
 @public
 def from_text(text: str | bytes, file: str = "<text>", function: str | None = None) -> TextKernel:
     """A kernel from a text itself."""
-    return TextKernel(read_program(text, file, function), lambda arch: read_program(text, file, function, arch))
+    program = read_program(text, file, function)
+    source = text.decode() if isinstance(text, bytes) else text
+    return TextKernel(program, lambda arch: read_program(text, file, function, arch), (source, file, function))
 
 
 class TextKernel(Launchable):
     """A kernel that was read from text: `kernel[grid](table=..., n=..., target="a5")`."""
 
-    def __init__(self, program: Program, reread: Callable[[str], Program] | None = None) -> None:
-        """`reread` returns the program for an architecture, if the text names none."""
+    def __init__(
+        self,
+        program: Program,
+        reread: Callable[[str], Program] | None = None,
+        source: tuple[str, str, str | None] | None = None,
+    ) -> None:
+        """`reread` returns the program for an architecture, if the text names none. `source` is the text, its file, and
+        the function that was asked for."""
         super().__init__(program.name, None)
+        self._source = source
         self.program = program
         self._reread = None if program.arch else reread
         given = (a for a in program.arguments if not (isinstance(a, Argument) and a.view_of))
@@ -167,6 +179,14 @@ class TextKernel(Launchable):
         tensors = self.program.tensors
         found = {name: arguments.tensors[argument.array].storage for name, argument in tensors.items()}
         return {**found, **arguments.floats}
+
+    def rewritten(self, program: Program, edits: Sequence[Edit]) -> Patch:
+        """The kernel with edits of its program made in its text."""
+        if self._source is None:
+            raise Unpatchable("the program was not read from a text")
+        text, file, function = self._source
+        new = edited_text(text, file, program, edits)
+        return Patch({file: text}, {file: new}, from_text(new, file, function))
 
     def run_untraced(self, *_: object) -> None:
         """A text has no function to run."""

@@ -77,6 +77,12 @@ def _tree(file: str, code: CodeType) -> Function:
     return tree
 
 
+def is_unchanged(code: CodeType) -> bool:
+    """Whether the file of a function still has its source."""
+    tree = _parsed(_lines_of(code), code)
+    return tree is not None and is_source(tree, code)
+
+
 def _lines_of(code: CodeType) -> list[str]:
     """The lines of the file of code; none if it cannot be read."""
     file = code.co_filename

@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import NamedTuple
 
-from ptokit.machine.pipes import Pipe, PipeEngine, Signal, Stuck
+from ptokit.machine.pipes import Pipe, PipeEngine, Semaphore, Signal, Stuck
+from ptokit.target.profile import CROSS_MOST
 
 Clock = list[int]
 Do = Callable[[Clock, int], None]
@@ -19,6 +20,14 @@ Do = Callable[[Clock, int], None]
 OnEarly = Callable[[Hashable, object, object, bool], None]
 """Called with a flag that is set while the wait for an earlier set may not be over, with what sets it, with what set it
 before, and with whether no wait for it was issued between the two."""
+OnUnpaired = Callable[[Hashable, object, object], None]
+"""Called with a flag between cores whose sets or waits are in no order, with the later one, and with the one before."""
+OnOverflow = Callable[[Hashable, object, bool], None]
+"""Called with a flag between cores, with what sets it too often, and whether that is so in program order, too."""
+
+
+def _nothing(*_: object) -> None:
+    """Report nothing."""
 
 
 class SetBy(NamedTuple):
@@ -70,6 +79,8 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
         self.on_early = on_early
         self.pending: set[Hashable] = set()
         """The flags for which no wait was issued since their last set."""
+        self.on_unpaired: OnUnpaired = _nothing
+        self.on_overflow: OnOverflow = _nothing
         super().__init__(pipes, on_stuck)
         self.begin()
         self.pipes = tuple(self._pipes)
@@ -90,6 +101,9 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
         for flag, signal in self._flags.items():
             if signal.stamp is not None and isinstance(signal.setter, SetBy) and signal.setter.what is not None:
                 yield flag, signal.setter.what
+        for flag, semaphore in self._semaphores.items():
+            for setter in semaphore.setters:
+                yield flag, setter
 
     def peek(self, pipe: str) -> Clock:
         """What would come before the next work of a pipe."""
@@ -103,7 +117,7 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
 
     def was_waited(self, flag: Hashable) -> bool:
         """Whether an earlier wait of the block has ended."""
-        return self._flags[flag].waited is not None
+        return flag in self._flags and self._flags[flag].waited is not None
 
     def unused(self, gate: str, before: int, time: int) -> Hashable:
         """A flag that is set after what the pipe `before` did at a time, and for which `gate` has not waited."""
@@ -169,6 +183,9 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
     def _set(self, at: ClockPipe, issued: Clock, signal: Signal[Clock], flag: Hashable, what: object) -> None:
         """Set a flag. One that is still set for a wait in a queue, and whose sets and waits alternate in the order of
         issue, is set again after that wait."""
+        if isinstance(signal, Semaphore):
+            self._count(at, self._stamp(at, issued), signal, flag, what)
+            return
         clock, waited = self._stamp(at, issued), signal.waited
         is_set, is_doubled = signal.stamp is not None, isinstance(what, SetBy) and what.is_doubled
         if isinstance(what, SetBy) and (is_set or (waited is not None and clock[waited[0]] < waited[1])):
@@ -179,8 +196,41 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
         else:
             signal.stamp, signal.setter = list(clock), what
 
-    def _wait(self, at: ClockPipe, issued: Clock, signal: Signal[Clock], takes: bool) -> None:
-        super()._wait(at, issued, signal, takes)
+    def _count(self, at: ClockPipe, clock: Clock, semaphore: Semaphore[Clock], flag: Hashable, what: object) -> None:
+        """A flag between cores is set once more."""
+        last, waits = semaphore.last_set, semaphore.unknown_waits
+        if last is not None and clock[last[0]] < last[1]:
+            self.on_unpaired(flag, what, last[2])
+        while waits and waits[0][1] <= clock[waits[0][0]]:
+            waits.popleft()
+        self.times[at.number] = clock[at.number] = self.times[at.number] + 1
+        if not semaphore.owed:
+            semaphore.setters.append(what)
+        semaphore.give(list(clock))
+        semaphore.last_set = at.number, self.times[at.number], what
+        if len(semaphore.stamps) + len(waits) > CROSS_MOST:
+            self.on_overflow(flag, what, len(semaphore.stamps) > CROSS_MOST)
+
+    def _take_set(
+        self, at: ClockPipe, issued: Clock, semaphore: Semaphore[Clock], flag: Hashable, what: object
+    ) -> None:
+        """A wait takes a set, and it may be any that no wait has taken: what is known is what comes before them all."""
+        waited, clock = semaphore.waited, self._stamp(at, issued)
+        if waited is not None and clock[waited[0]] < waited[1]:
+            self.on_unpaired(flag, what, semaphore.last_wait)
+        stamp = [min(counts) for counts in zip(*semaphore.stamps, strict=True)] if semaphore.stamps else None
+        semaphore.take()
+        semaphore.last_wait = what
+        self._receive(at, issued, stamp, True)
+        semaphore.unknown_waits.append((at.number, self.times[at.number]))
+
+    def _wait(
+        self, at: ClockPipe, issued: Clock, signal: Signal[Clock], takes: bool, flag: Hashable, what: object
+    ) -> None:
+        if isinstance(signal, Semaphore):
+            self._take_set(at, issued, signal, flag, what)
+        else:
+            super()._wait(at, issued, signal, takes, flag, what)
         if takes:
             signal.waited = at.number, self.times[at.number]
             if signal.later:

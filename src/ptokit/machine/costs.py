@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import os
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from numbers import Real
 from typing import Any, NamedTuple
 
+from ptokit.spec import family_of
 from ptokit.target import LOAD, Profile
 
 MOST = 1e9
 """The largest cost; its inverse is the least of costs that must not be 0."""
+FORMAT = 1
+"""Of files with costs."""
+LARGEST_FILE = 1 << 20
+"""Bytes of a file with costs."""
 WORD = 8
 """Bytes of a scalar store."""
 LANES = 32
@@ -31,12 +38,41 @@ def chunks(nbytes: Any) -> Any:
     return -(-nbytes // CHUNK)
 
 
+class CostTable(dict[str, float]):
+    """Costs of a target that replace those of its profile, as `ptokit calibrate` writes them."""
+
+    def __init__(self, costs: Mapping[str, float], target: str) -> None:
+        super().__init__(costs)
+        self.target = target
+
+
+def read_costs(file: str | os.PathLike[str]) -> CostTable:
+    """The costs in a file; `ValueError` if it is none."""
+    shown = os.fspath(file)
+    try:
+        with open(file, "rb") as stream:
+            text = stream.read(LARGEST_FILE + 1)
+        data = json.loads(text.decode("utf-8-sig")) if len(text) <= LARGEST_FILE else None
+    except OSError as problem:
+        raise ValueError(f"cannot read {shown}: {problem.strerror}") from problem
+    except (ValueError, RecursionError) as problem:
+        raise ValueError(f"{shown} is no JSON: {problem}") from problem
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise ValueError(f'{shown} is no cost table: it has no "format": {FORMAT}')
+    target, costs = data.get("target"), data.get("costs")
+    if not isinstance(target, str) or not isinstance(costs, dict):
+        raise ValueError(f'{shown} is no cost table: "target" is a name and "costs" are numbers by name')
+    return CostTable({str(name): _checked(name, number) for name, number in costs.items()}, target)
+
+
 class Costs:
     """The cost model of a target."""
 
     def __init__(self, profile: Profile, overrides: Mapping[str, float] | None = None) -> None:
         """Raises `ValueError` for a name that the profile does not have, and for a number out of range."""
         overrides = overrides or {}
+        if isinstance(overrides, CostTable) and family_of(overrides.target) != profile.family:
+            raise ValueError(f"the costs are those of {overrides.target}, not of {profile.name}")
         unknown = [name for name in overrides if name not in profile.costs]
         if unknown:
             known = ", ".join(map(repr, profile.costs)) or "none"
@@ -69,6 +105,11 @@ class Costs:
         """Cycles in which the scalar pipe reads a number from global memory."""
         return self.numbers.get("GM latency cycles", 0.0)
 
+    def cores(self, used: Iterable[str]) -> int:
+        """How many blocks run at a time, if a block uses one core of each of these kinds."""
+        counts = [self.numbers[name] for core in used if (name := f"{core} cores") in self.numbers]
+        return max(1, int(min(counts, default=1)))
+
     @property
     def grains(self) -> Grains:
         """The smallest transfers, in bytes."""
@@ -88,9 +129,13 @@ class Costs:
         return self["DMA start cycles"] + bursts * self["DMA burst cycles"] + moving
 
     def queued(self, count: int, one: float, unit: str) -> float:
-        """Cycles of several transfers, with as many outstanding as possible (MG-COST-05)."""
-        latency = self.latency(unit)
-        return latency + count * max(one, latency / self["outstanding transfers"]) if count else 0.0
+        """Cycles in which a pipe starts several transfers, if as many as possible are outstanding (MG-COST-05). The
+        data of the last arrive after the memory latency."""
+        return count * max(one, self.latency(unit) / self["outstanding transfers"])
+
+    def combining(self, is_atomic: bool) -> float:
+        """Cycles that a transfer takes longer if memory combines its data with the old ones."""
+        return self["DMA atomic cycles"] if is_atomic else 0.0
 
     def latency(self, unit: str) -> float:
         """Memory latency of a pipe; 0 for stores."""

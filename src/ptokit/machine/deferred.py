@@ -14,11 +14,11 @@ from ptokit.engine.storage import Storage
 from ptokit.isa.move import Combine
 from ptokit.isa.spelling import TMP
 from ptokit.machine.chance import Chance
-from ptokit.machine.pipes import unit_of
 from ptokit.machine.repeats import is_ordered
 from ptokit.machine.shadow import READ
 from ptokit.machine.site import Site
 from ptokit.machine.stale import StaleAccess, StaleLines, is_cached
+from ptokit.program.cores import unit_of
 from ptokit.program.steps import PipeWork
 
 

@@ -10,9 +10,9 @@ from ptokit.isa.policy import BLayout, SLayout
 from ptokit.machine.extent import Extent
 from ptokit.machine.history import Moment
 from ptokit.machine.memories import Global, MemoryLocation
-from ptokit.machine.pipes import unit_of
 from ptokit.machine.shadow import READ, Earlier
 from ptokit.program.calls import access_of, all_operands, call_of, effects
+from ptokit.program.cores import unit_of
 from ptokit.program.describe import name_of, operands_of
 from ptokit.program.expr import Var, evaluate
 from ptokit.program.ir import Instr, Program, Stmt, TileUse, View

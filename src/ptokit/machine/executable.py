@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from operator import length_hint
 from time import perf_counter
 
@@ -20,15 +21,19 @@ from ptokit.machine.findings import Findings
 from ptokit.machine.frame import WatchedFrame
 from ptokit.machine.instruction import WatchedInstruction
 from ptokit.machine.options import MachineOptions
+from ptokit.machine.proposal import nothing
+from ptokit.machine.repairs import repairs
 from ptokit.machine.report import MachineReport
 from ptokit.machine.sample import sampled
 from ptokit.machine.session import Session
 from ptokit.machine.shadow import READ
 from ptokit.machine.stale import StaleAccess, StaleLines
+from ptokit.machine.trial import Replay
 from ptokit.program.budget import Use, memory_findings
 from ptokit.program.calls import written_arguments
+from ptokit.program.cores import ends_of
 from ptokit.program.expr import BLOCK_NUM, Var
-from ptokit.program.ir import Assign, Barrier, Block, Flag, Instr, LoadScalar, Loop, Stmt, TileDecl
+from ptokit.program.ir import Assign, Barrier, Block, CrossFlag, Flag, Instr, LoadScalar, Loop, Stmt, TileDecl
 from ptokit.program.verify_call import judged
 from ptokit.progress import task
 
@@ -80,8 +85,7 @@ class MachineExecutable(Executable):
         written = written_arguments(self.program)
         session = Session(self.program, self.profile, options, tensors, written)
         began = perf_counter()
-        session.values = {**integers, BLOCK_NUM: grid}
-        self._run_blocks(WatchedFrame(session, tensors, session.values), blocks)
+        self.observe(session, tensors, {**integers, BLOCK_NUM: grid}, blocks)
         if session.skipped or (options.seed is not None and self.profile.pipes):
             session.gm.restore()
         if options.seed is not None and self.profile.pipes and not session.skipped:
@@ -100,7 +104,22 @@ class MachineExecutable(Executable):
             self.program.name,
             not session.skipped,
             len(blocks),
+            partial(repairs, Replay(self, tensors, session.gm, integers, grid, options, known))
+            if self._is_repairable
+            else nothing,
         )  # fmt: skip
+
+    @property
+    def _is_repairable(self) -> bool:
+        """Whether the author wrote the flags."""
+        return bool(self.profile.pipes) and self.program.mode != "auto"
+
+    def observe(
+        self, session: Session, tensors: Mapping[str, Storage], values: dict[Var, int], blocks: Iterable[int]
+    ) -> None:
+        """Run some blocks under a session."""
+        session.values = values
+        self._run_blocks(WatchedFrame(session, tensors, values), blocks)
 
     def _run_blocks(self, frame: WatchedFrame, blocks: Iterable[int]) -> None:
         number = length_hint(blocks)
@@ -186,6 +205,7 @@ class _Flag(FlagStep):
 
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
         event, is_set = self.event(frame), self.flag.action == "set"
+        assert isinstance(self.flag, Flag)
         what = self.flag, frame.session.moment
         for src, dst in frame.session.cores.pairs(self.flag) if frame.engines else ():
             for engine in frame.engines:
@@ -193,6 +213,22 @@ class _Flag(FlagStep):
                     engine.set(src, (src, dst, event), what)
                 else:
                     engine.wait(dst, (src, dst, event), what)
+
+
+class _CrossFlag(FlagStep):
+    """A set or a wait of a flag between the cores."""
+
+    def __init__(self, flag: CrossFlag, machine: Executable) -> None:
+        super().__init__(flag, machine)
+        setter = ends_of(flag)[0]
+        self.is_set, self.setter = flag.action == "set", setter
+        pipe = flag.pipe if self.is_set else machine.profile.cross_wait or flag.pipe
+        self.pipe = f"{flag.core}.{pipe}"
+
+    def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
+        flag, what = (self.setter, self.event(frame)), (self.flag, frame.session.moment)
+        for engine in frame.engines:
+            (engine.cross_set if self.is_set else engine.cross_wait)(self.pipe, flag, what)
 
 
 class _Barrier:
@@ -207,7 +243,8 @@ class _Barrier:
 class _LoadScalar(LoadScalarStep):
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
         if frame.adversary:
-            frame.adversary.drain(frame.session.cores.scalar)
+            for pipe in frame.session.cores.scalars(self.stmt):
+                frame.adversary.drain(pipe)
             self._read_later(frame, self.read(frame))
         else:
             frame.session.load_scalar(self.stmt, self.read(frame), Touched(0, READ, ONE))
@@ -226,6 +263,7 @@ STEPS = {
     Instr: WatchedInstruction,
     LoadScalar: _LoadScalar,
     Flag: _Flag,
+    CrossFlag: _CrossFlag,
     Barrier: _Barrier,
     Loop: _Loop,
 }

@@ -34,7 +34,7 @@ class Executed:
     recorded."""
     block: int
     transactions: int = 0
-    """Of a SIMT launch: the segments of global memory that its warps touch through the index, once they are counted."""
+    """Segments, chunks or lines of global memory that are touched through the index, once they are counted."""
 
     @property
     def where(self) -> Where | None:

@@ -3,31 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from functools import cached_property
 
 from ptokit.finding import ConflictAccess, Where
-from ptokit.machine.pipes import unit_of
-from ptokit.program.ir import Flag, Loop, Program, Stmt, walk
+from ptokit.program.cores import unit_of
+from ptokit.program.ir import Barrier, Flag, Loop, Program, Stmt, walk
 from ptokit.program.memory import Outline, Path, meeting_block, statements
 from ptokit.program.order import free_ids
+from ptokit.program.repair import spelled
 from ptokit.target import Profile
-
-
-@dataclass(frozen=True)
-class FixSyntax:
-    """How a source spells what fixes add."""
-
-    flag: str
-    barrier: str
-
-
-SYNTAX = {
-    "": FixSyntax('pto.{action}_flag("{src}", "{dst}", {event})', 'pto.barrier("ALL")'),
-    "mlir": FixSyntax("pto.{action}_flag[<PIPE_{src}>, <PIPE_{dst}>, <EVENT_ID{event}>]", "pto.barrier <PIPE_ALL>"),
-    "as": FixSyntax("{action}_flag[PIPE_{src}, PIPE_{dst}, EVENT_ID{event}]", "barrier PIPE_ALL"),
-}
-"""By the form of the program's text; empty for Python."""
 
 
 class Fixes:
@@ -35,14 +19,19 @@ class Fixes:
 
     def __init__(self, program: Program, profile: Profile) -> None:
         self.program, self.profile = program, profile
-        self.syntax = SYNTAX[program.form]
         self._events: dict[Hashable, int | None] = {}
 
     # --- what is written
 
     def flag(self, action: str, src: str, dst: str, event: object) -> str:
         """A set or a wait."""
-        return self.syntax.flag.format(action=action, src=unit_of(src), dst=unit_of(dst), event=event)
+        return spelled(Flag(action, unit_of(src), unit_of(dst), 0), self.program.form, event=str(event))
+
+    def last_wait(self, flag: Hashable) -> str:
+        """The wait for a flag that is left set; of a flag between the cores, in words."""
+        if isinstance(flag, tuple) and len(flag) == 3:
+            return self.flag("wait", *flag)
+        return "wait for it on the other core"
 
     def event(self, src: str, dst: str, user: Hashable = None) -> int | None:
         """An event id that nothing uses, for one user; None if there is none left."""
@@ -85,7 +74,7 @@ class Fixes:
         after, before = _lines(*ends)
         event = self.event(src, dst, then.statement)
         if event is None:
-            return f"{self.syntax.barrier} before {before}: no event id is free"
+            return f"{spelled(Barrier('ALL'), self.program.form)} before {before}: no event id is free"
         give, take = (self.flag(action, src, dst, event) for action in ("set", "wait"))
         loop = self._loop(block)
         if one < other or loop is None:

@@ -6,6 +6,7 @@ Some depend on the call alone, others also on the number of lanes inside and out
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 from ptokit.engine.storage import region
@@ -13,16 +14,18 @@ from ptokit.isa.instruction import Call
 from ptokit.isa.kernel import Cost, Formula
 from ptokit.isa.move import Access, Compute, Index, IndexUnit, Move, Remap, Side
 from ptokit.isa.operand import FRACTAL_ROWS, TensorSpec, TileSpec
+from ptokit.isa.policy import GlobalLayout
 from ptokit.machine.costs import CHUNK, LANES, WORD, Costs, chunks
-from ptokit.machine.ways import bursts_of, table_of, transfers_of_a_row
+from ptokit.machine.ways import MOST_CACHED, bursts_of, table_of, transfers_of_a_row
 from ptokit.target import SCALAR
 
 REPEAT = 256
 """Bytes that a vector instruction processes at a time."""
 UNROLLED = 4
 """Iterations of a row kernel's inner loop that are under way at a time (MG-SIMT-26)."""
-INSTRUCTIONS = 4
-"""Of a warp for each of its accesses: read the index, form the address, load, store."""
+INSTRUCTIONS = 5
+"""Of a warp for each of its accesses: read the index, form the address, load, store, go on. They take longer than the
+two segments of 128 bytes that 32 words side by side touch at most, so that misaligned rows do not cost time."""
 
 
 class Tally(NamedTuple):
@@ -31,7 +34,7 @@ class Tally(NamedTuple):
     lanes: int = 0
     outside: int = 0
     transactions: int = 0
-    """Segments of global memory that warps touch through the index."""
+    """Segments of global memory that warps touch through the index, or cache lines that the scalar pipe touches."""
 
     @property
     def inside(self) -> int:
@@ -45,7 +48,7 @@ class Overlap(NamedTuple):
     lead: float = 0.0
     """Cycles that it can start before the other one ends."""
     tail: float = 0.0
-    """Cycles that it takes at least after that."""
+    """Cycles that it is busy at least after that."""
 
 
 NO_OVERLAP = Overlap()
@@ -138,15 +141,15 @@ TRANSFERS: dict[str, Callable[[PipeTask], float]] = {
 def _row_transfers(task: PipeTask) -> float:
     costs, call = task.costs, task.call
     one = TRANSFERS[task.cost.formula](task)
-    if _waits_each_row(call):
-        one += costs["flag cycles"] * len(call.kernel.handshake.each_row)
+    one += costs["flag cycles"] * len(call.kernel.handshake.each_row) + costs.combining(call.is_atomic)
     transfers = task.tally.inside * transfers_of_a_row(call)  # none for a row outside the table
     return costs.queued(transfers, one, task.unit) + _zeroing(task)
 
 
 def _waits_each_row(call: Call) -> bool:
-    """Whether the scalar loop waits for every transfer: a plain store does."""
-    return bool(call.kernel.handshake.each_row) and not call.is_atomic
+    """Whether transfers come one after the other: a plain store waits for each by a flag, and memory combines the rows
+    of an atomic one by one, which is assumed to take no less."""
+    return bool(call.kernel.handshake.each_row)
 
 
 # --- elements, one by one
@@ -156,14 +159,19 @@ def _element_gather(task: PipeTask) -> float:
     """A read of GM and a write of UB for each lane (MG-COST-04); a lane outside only writes its zero."""
     costs, call, _, tally = task
     each = _index_read(costs, call) + _policy(costs, call) + costs["scalar UB cycles"]
-    return tally.lanes * each + tally.inside * costs["GM latency cycles"]
+    return tally.lanes * each + _cached_reads(costs, tally)
+
+
+def _cached_reads(costs: Costs, tally: Tally) -> float:
+    """Cycles of the scalar pipe to read the table: every line comes from memory once, then from the cache."""
+    return tally.transactions * costs["GM latency cycles"] + tally.inside * costs["scalar UB cycles"]
 
 
 def _element_gather_to_scratch(task: PipeTask) -> float:
     """The scratch is cleared, filled lane by lane, and flushed from the cache (MG-L1-13, MG-L1-14)."""
     costs, call, _, tally = task
     each = _index_read(costs, call) + _policy(costs, call)
-    inside = tally.inside * (costs["GM latency cycles"] + costs["GM posted write cycles"])
+    inside = _cached_reads(costs, tally) + tally.inside * costs["GM posted write cycles"]
     cleared = -(-call.destination.nbytes // WORD) * costs["GM posted write cycles"]
     return cleared + tally.lanes * each + inside + _flushed(costs, call)
 
@@ -176,10 +184,10 @@ def _element_scatter(task: PipeTask) -> float:
     """Two reads of UB and a write of GM for each lane; an atomic reads the cell first."""
     costs, call, _, tally = task
     each = _index_read(costs, call) + _policy(costs, call) + costs["scalar UB cycles"]
-    cell = costs["GM posted write cycles"]
-    if call.is_atomic:
-        cell += costs["GM latency cycles"] + costs["scalar step cycles"]
-    return tally.lanes * each + tally.inside * cell
+    written = tally.lanes * each + tally.inside * costs["GM posted write cycles"]
+    if not call.is_atomic:
+        return written
+    return written + _cached_reads(costs, tally) + tally.inside * costs["scalar step cycles"]
 
 
 # --- SIMT launches
@@ -232,14 +240,25 @@ def _simt_to_scratch(task: PipeTask) -> float:
 
 
 def _block(task: PipeTask) -> float:
-    costs, call = task.costs, task.call
+    costs, (nbytes, bursts) = task.costs, _block_bursts(task.call)
+    one = costs.transfer(nbytes, task.cost.rate, max(1, bursts)) + costs.combining(task.call.is_atomic)
+    return costs.queued(1, one, task.unit)
+
+
+@lru_cache(maxsize=MOST_CACHED)
+def _block_bursts(call: Call) -> tuple[int, int]:
+    """Bytes and bursts of a block that is loaded or stored. Between two fractal layouts, DMA moves whole columns of
+    fractals, a burst for each."""
     move = next(move for move in call.lowered if isinstance(move, Move) and isinstance(move.src, Access))
     assert isinstance(move.src, Access)
     ends = {access.operand: region(access.layout, *move.shape) for access in (move.src, move.dst)}
-    memory = next(name for name in ends if isinstance(call.operands[name], TensorSpec))
-    tile = next(name for name in ends if isinstance(call.operands[name], TileSpec))
-    moved = bursts_of(ends[memory], (call.operands[tile], ends[tile]), call.destination.dtype.size, True)
-    return costs.queued(1, costs.transfer(moved.moved, task.cost.rate, max(1, moved.bursts)), task.unit)
+    (memory, tensor), *_ = [(name, spec) for name in ends if isinstance(spec := call.operands[name], TensorSpec)]
+    (tile, spec), *_ = [(name, spec) for name in ends if isinstance(spec := call.operands[name], TileSpec)]
+    if tensor.layout_kind is GlobalLayout.NZ:
+        columns = -(-move.cols // tensor.dtype.c0)
+        return columns * move.rows * CHUNK, columns
+    moved = bursts_of(ends[memory], (spec, ends[tile]), call.destination.dtype.size, True)
+    return moved.moved, moved.bursts
 
 
 def _scratch_to_l1(task: PipeTask) -> float:
@@ -257,11 +276,12 @@ def _copy(task: PipeTask) -> float:
 
 
 def _repeats(tile: TileSpec) -> int:
-    """Repeats of a vector instruction, 256 bytes each; rows with gaps between them are processed one by one."""
-    row = tile.valid_cols * tile.dtype.size
-    if tile.valid_cols == tile.cols and not tile.pitch:
-        return -(-tile.valid_rows * row // REPEAT)
-    return tile.valid_rows * -(-row // REPEAT)
+    """Repeats of a vector instruction, 256 bytes each: row by row, or over whole rows with their padding if there is
+    nothing else between them."""
+    by_row = tile.valid_rows * -(-tile.valid_cols * tile.dtype.size // REPEAT)
+    if tile.pitch:
+        return by_row
+    return min(by_row, -(-tile.valid_rows * tile.cols * tile.dtype.size // REPEAT))
 
 
 def _vector(task: PipeTask) -> float:
@@ -287,6 +307,8 @@ def _scalar_loop(task: PipeTask) -> float:
     return rows * cols * each + _zeroing(task)
 
 
+QUEUED: frozenset[Formula] = frozenset({"row transfers", "fractal row transfers", "scratch to L1", "block"})
+"""Transfers of a DMA pipe, which wait for memory in parallel."""
 FORMULAS: dict[Formula, Callable[[PipeTask], float]] = {
     "row loop": _row_loop,
     "row transfers": _row_transfers,
@@ -312,6 +334,13 @@ def cycles(costs: Costs, call: Call, unit: str, tally: Tally) -> float:
     return FORMULAS[task.cost.formula](task)
 
 
+def latency(costs: Costs, call: Call, unit: str, tally: Tally) -> float:
+    """How long the data of a pipe's part are under way while the pipe goes on: transfers from memory queue up."""
+    task = PipeTask(costs, call, unit, tally)
+    is_moved = task.cost.formula not in TRANSFERS or tally.inside
+    return costs.latency(unit) if task.cost.formula in QUEUED and is_moved else 0.0
+
+
 def overlap(costs: Costs, call: Call, unit: str, tally: Tally) -> Overlap:
     """How far a pipe's part runs along with the one before: transfers queue up behind the scalar loop that issues them,
     unless it waits for each (MG-COST-02)."""
@@ -319,4 +348,4 @@ def overlap(costs: Costs, call: Call, unit: str, tally: Tally) -> Overlap:
     one = TRANSFERS.get(task.cost.formula)
     if one is None or not tally.inside or _waits_each_row(call):
         return NO_OVERLAP
-    return Overlap((tally.inside - 1) * _row_issue(costs, call), costs.latency(unit) + one(task))
+    return Overlap((tally.inside - 1) * _row_issue(costs, call), one(task))

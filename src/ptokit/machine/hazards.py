@@ -16,6 +16,7 @@ from ptokit.machine.fixes import Fixes
 from ptokit.machine.memories import MemoryLocation
 from ptokit.machine.site import Site
 from ptokit.program.budget import simt_launch
+from ptokit.program.cores import core_of, unit_of
 from ptokit.target import GM_ACCESS, LOAD, VECTOR, Profile
 
 LATER = "read it in a later kernel"
@@ -116,9 +117,28 @@ STALE: tuple[tuple[str, Level, str, str], ...] = (
 )
 
 
+def is_cached(pipe: str) -> bool:
+    """Whether a pipe accesses global memory through a cache."""
+    return GM_ACCESS.get(unit_of(pipe)) != "bursts"
+
+
+def _other_cache(writer: str, reader: str) -> str:
+    """The core of the writer, if both accesses go through caches, and not through the same one."""
+    both = is_cached(writer) and is_cached(reader)
+    return core_of(writer) if both and core_of(writer) != core_of(reader) else ""
+
+
+def may_be_stale(writer: str, reader: str) -> bool:
+    """Whether a pipe may read old data, because another one wrote by another path."""
+    return is_cached(writer) != is_cached(reader) or bool(_other_cache(writer, reader))
+
+
 def stale(first: ConflictAccess, then: ConflictAccess, profile: Profile) -> Finding:
-    """A read of global memory by another path than the write before it in the same kernel."""
+    """A read of global memory by another path than the write before it in the same kernel, or through the cache of the
+    other core."""
     kind, level, why, fix = STALE[GM_ACCESS[then.unit] == "bursts"]
+    if cache := _other_cache(first.pipe, then.pipe):
+        why, fix = f"which was written through the cache of {cache}: that of this core may hold the old data", LATER
     fix = LATER if _role(then) == "index" else fix
     message = f"{then}, {why}: {first}{first.line}"
     return _finding(level, kind, profile.name, message, then.operand, fix)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import gcd
 from typing import NamedTuple
 
@@ -240,6 +240,10 @@ class Global:
         """Save what is about to be overwritten."""
         self._saved[place.shadow].save(extent, place.start)
 
+    def saved(self) -> Iterator[tuple[Array, Array]]:
+        """Parts of arrays that were written, and the content that they had before the launch."""
+        return chain.from_iterable(saved.parts() for saved in self._saved.values())
+
     def restore(self) -> None:
         """Give all arrays the content that they had before the launch."""
         for saved in self._saved.values():
@@ -267,11 +271,19 @@ class _Saved:
             here = content[max(0, first - at) : max(0, end - at)]
             yield here, here.copy()
 
+    def parts(self) -> Iterator[tuple[Array, Array]]:
+        """Parts that were saved, and their content."""
+        return chain.from_iterable(self._pages.values())
+
     def restore(self) -> None:
         """Write it back."""
-        for page in self._pages.values():
-            for here, content in page:
-                here[...] = content
+        for here, content in self.parts():
+            here[...] = content
+
+
+def spans_of(storages: Iterable[Storage]) -> list[range]:
+    """The spans of memory of some storages, joined if they overlap."""
+    return [span for span, _ in _groups(list(storages))]
 
 
 def _groups(storages: list[Storage]) -> list[tuple[range, int]]:

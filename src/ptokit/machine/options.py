@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -34,8 +35,10 @@ class MachineOptions:
     """dynUBufSize of the launch in bytes; None asks for none."""
     launch: str = "standard"
     """How the kernel is started: `standard` or `function_pointer`."""
-    costs: Mapping[str, float] = field(default_factory=dict)
-    """Cost-table overrides."""
+    costs: Mapping[str, float] | str | os.PathLike[str] = field(default_factory=dict)
+    """Cost-table overrides, or a file with them, as `ptokit calibrate` writes it."""
+    cores: int | None = None
+    """How many blocks run at a time; None for the number of cores in the cost table."""
     consequences: bool = False
     """Whether to report also what a fault that was reported brings along."""
     lanes: bool = False
@@ -51,14 +54,23 @@ class MachineOptions:
         unknown = [check for check in self.checks if check not in CHECKS]
         if unknown:
             raise ValueError(f"checks are {', '.join(CHECKS)}; found {', '.join(map(repr, unknown))}")
+        if isinstance(self.costs, str | os.PathLike):
+            from ptokit.machine.costs import read_costs
+
+            object.__setattr__(self, "costs", read_costs(self.costs))
         if self.launch not in LAUNCHES:
             raise ValueError(f"launch is one of {', '.join(LAUNCHES)}; found {self.launch!r}")
         if self.blocks is not None:
             parse_blocks(self.blocks)
-        for name, least in (("seed", 0), ("timeline", 1), ("dyn_ub", 0)):
+        for name, least in (("seed", 0), ("timeline", 1), ("dyn_ub", 0), ("cores", 1)):
             number = getattr(self, name)
             if number is not None and (not _is_whole(number) or number < least):
                 raise ValueError(f"{name} takes a whole number from {least} up, found {number!r}")
+
+    @property
+    def overrides(self) -> Mapping[str, float]:
+        """The cost-table overrides; a file is already read."""
+        return self.costs if isinstance(self.costs, Mapping) else {}
 
     def enables(self, check: str) -> bool:
         """Whether a check is enabled."""

@@ -2,8 +2,12 @@
 
 A pipe is named with its core (`AIV.MTE2`). It runs its items in the order of issue. The scalar pipe of a core issues
 the items of all its pipes. An item that waits for a flag that is not set holds its pipe: the items behind it queue
-until the flag is set. A scalar pipe cannot be held, because nothing could then issue the set: the wait is reported as
-stuck and ends at once. At the end of a block every wait that still holds a pipe is reported as stuck, and ends.
+until the flag is set. A scalar pipe that waits for its own core cannot be held, because nothing could then issue the
+set: the wait is reported as stuck and ends at once. One that waits for the other core stalls its core: nothing more is
+issued there until the other core has set the flag. At the end of a block the waits that still hold a pipe are reported
+as stuck, and end; several that wait for one another are one report.
+
+Flags, events and barriers belong to one core. A flag between cores is a `Semaphore`, which counts its sets.
 
 `PipeEngine` is the protocol: flags, handshakes of instructions (`sync`), events, barriers, queues, deadlocks. A
 subclass defines time by four methods: `_issue`, `_work`, `_stamp` and `_receive`.
@@ -22,28 +26,19 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from typing import Any, Generic, Self, TypeVar
 
+from ptokit.program.cores import core_of
 from ptokit.target import SCALAR
-
-
-def core_of(pipe: str) -> str:
-    """The core of a pipe: `AIV` of `AIV.MTE2`."""
-    return pipe.partition(".")[0]
-
-
-def unit_of(pipe: str) -> str:
-    """A pipe without its core: `MTE2` of `AIV.MTE2`."""
-    return pipe.rpartition(".")[2]
 
 
 class Pipe:
     """A pipe during a block."""
 
-    __slots__ = ("name", "number", "pending", "queue", "scalar")
+    __slots__ = ("later", "name", "number", "pending", "queue", "scalar")
 
     scalar: Self
     """The pipe that issues the items of this one."""
@@ -53,7 +48,9 @@ class Pipe:
         self.queue: deque[PipeItem[Any]] = deque()
         """Items that cannot run yet."""
         self.pending = 0
-        """How many of them are work or waits for flags."""
+        """How many of them, and of those that a stalled core will issue to it, count in the time of `Clocks`."""
+        self.later: deque[Delayed] = deque()
+        """Of a scalar pipe that waits for the other core: what its core issues after that."""
 
 
 P = TypeVar("P", bound=Pipe)
@@ -77,6 +74,51 @@ class Signal(Generic[T]):
         self.later: deque[tuple[T, object]] = deque()
         """Sets that count only after the wait for this one (`Clocks`)."""
 
+    def give(self, stamp: T) -> None:
+        """It is set."""
+        self.stamp = stamp
+
+    def take(self) -> T | None:
+        """It is waited for, and no longer set."""
+        stamp, self.stamp = self.stamp, None
+        return stamp
+
+
+class Semaphore(Signal[T]):
+    """A flag between the cores: it counts its sets, and a wait takes one."""
+
+    __slots__ = ("last_set", "last_wait", "owed", "setters", "stamps", "unknown_waits")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stamps: deque[T] = deque()
+        self.setters: deque[object] = deque()
+        """The sets that no wait has taken."""
+        self.owed = 0
+        """How many waits were ended without a set: as many sets that come later count for them."""
+        self.last_set: tuple[int, int, object] | None = None
+        """The pipe, the time and the statement of the last set (`Clocks`)."""
+        self.last_wait: object = None
+        """The statement of the last wait (`Clocks`)."""
+        self.unknown_waits: deque[tuple[int, int]] = deque()
+        """The waits that the setting pipe does not know to be over (`Clocks`)."""
+
+    def give(self, stamp: T) -> None:
+        """It is set once more."""
+        if self.owed:
+            self.owed -= 1
+            return
+        self.stamps.append(stamp)
+        self.stamp = self.stamps[0]
+
+    def take(self) -> T | None:
+        """A wait takes the oldest set."""
+        stamp = self.stamps.popleft() if self.stamps else None
+        if self.setters:
+            self.setters.popleft()
+        self.stamp = self.stamps[0] if self.stamps else None
+        return stamp
+
 
 @dataclass(frozen=True)
 class Stuck:
@@ -85,6 +127,18 @@ class Stuck:
     pipe: str
     flag: Hashable
     what: object
+    others: tuple[Stuck, ...] = ()
+    """The waits of other pipes that keep the flag from being set, and that wait for this one in turn."""
+
+
+@dataclass(slots=True)
+class Delayed:
+    """What a core issues when it is no longer stalled."""
+
+    run: Callable[[], None]
+    at: Pipe
+    ticks: int = 0
+    sets: Signal[Any] | None = None
 
 
 @dataclass(slots=True)
@@ -99,6 +153,8 @@ class PipeItem(Generic[T]):
     """What must be set before it runs."""
     stuck: Stuck | None = None
     """What to report if it never is."""
+    sets: Signal[T] | None = None
+    """What it sets."""
     after: Signal[T] | None = None
     """What should be set before it runs, as long as other items can run (`Adversary`)."""
     turn: int = field(default_factory=count().__next__)
@@ -137,7 +193,9 @@ class PipeEngine(Generic[P, T, W]):
         for name in pipes:
             self._pipes[name]
         self._flags: defaultdict[Hashable, Signal[T]] = defaultdict(Signal)
-        self._events: dict[Hashable, list[Signal[T]]] = {}
+        self._semaphores: defaultdict[Hashable, Semaphore[T]] = defaultdict(Semaphore)
+        self._events: dict[Hashable, list[tuple[str, Signal[T]]]] = {}
+        """The pipes that signal an event."""
         self._held: dict[str, P] = {}
         """The pipes that have items in their queues, in the order in which they were held."""
 
@@ -145,11 +203,12 @@ class PipeEngine(Generic[P, T, W]):
         """Run the items of the block that are still held: their flags are never set. Of waits that hold one another,
         the one that was issued first is the cause: its set comes too late. Those that it alone holds go on with it."""
         while self._held:
-            self._force(min(self._held_pipes(), key=lambda pipe: pipe.queue[0].turn))
+            self._force(*self._cause(min(self._held_pipes(), key=lambda pipe: pipe.queue[0].turn)))
 
     def forget(self) -> None:
         """Forget the flags and events of a block: the next one has its own."""
         self._flags.clear()
+        self._semaphores.clear()
         self._events.clear()
 
     # --- the notion of time
@@ -178,12 +237,18 @@ class PipeEngine(Generic[P, T, W]):
 
     def work(self, pipe: str, work: W) -> None:
         """A pipe does work."""
-        at = self._pipes[pipe]
+        self._issue_work(self._pipes[pipe], work, None)
+
+    def _issue_work(self, at: P, work: W, limit: T | None) -> None:
+        if self._is_stalled(at):
+            self._delay(at, partial(self._issue_work, at, work, self._limit()), ticks=1)
+            return
         issued = self._issue(at)
         if at.queue or self.defers:
-            self._hold(at, PipeItem(partial(self._work, at, issued, self._limit(), work), issued, ticks=1))
+            run = partial(self._work, at, issued, self._limit() if limit is None else limit, work)
+            self._hold(at, PipeItem(run, issued, ticks=1))
         else:
-            self._work(at, issued, None, work)
+            self._work(at, issued, limit, work)
 
     def set(self, src: str, flag: Hashable, what: object = None) -> None:
         """A pipe sets a flag."""
@@ -193,10 +258,18 @@ class PipeEngine(Generic[P, T, W]):
         """A pipe waits for a flag, which is then no longer set."""
         self._issue_wait(self._pipes[dst], self._flags[flag], flag, what)
 
+    def cross_set(self, src: str, flag: Hashable, what: object = None) -> None:
+        """A pipe sets a flag of its core for the other core."""
+        self._issue_set(self._pipes[src], self._semaphores[flag], flag, what, ticks=1)
+
+    def cross_wait(self, dst: str, flag: Hashable, what: object = None) -> None:
+        """A pipe waits for a flag of the other core."""
+        self._issue_wait(self._pipes[dst], self._semaphores[flag], flag, what)
+
     def sync(self, src: str, dst: str) -> None:
         """A pipe waits for another: an instruction's own flag, which no statement can touch."""
         first, then = self._pipes[src], self._pipes[dst]
-        if first.queue or then.queue or self.defers:
+        if first.queue or then.queue or self.defers or self._is_stalled(first) or self._is_stalled(then):
             signal: Signal[T] = Signal()
             self._issue_set(first, signal)
             self._issue_wait(then, signal)
@@ -205,31 +278,47 @@ class PipeEngine(Generic[P, T, W]):
             self._receive(then, self._issue(then), stamp, True)
 
     def barrier(self) -> None:
-        """Everything issued so far comes before everything issued later."""
-        names = list(self._pipes)
-        for scalar in (name for name in names if unit_of(name) == SCALAR):
-            for name in names:
-                if name != scalar:
-                    self.sync(name, scalar)
+        """Everything issued so far comes before everything issued later, on each core by itself."""
+        for scalar in [pipe for pipe in self._pipes.values() if pipe is pipe.scalar]:
+            self._issue_barrier(scalar)
+
+    def _issue_barrier(self, scalar: P) -> None:
+        if self._is_stalled(scalar):
+            self._delay(scalar, partial(self._issue_barrier, scalar))
+        else:
+            self._barrier(scalar, [pipe for pipe in self._pipes.values() if pipe.scalar is scalar])
+
+    def _barrier(self, scalar: P, pipes: list[P]) -> None:
+        """A scalar pipe waits for all pipes of its core."""
+        for pipe in pipes:
+            if pipe is not scalar:
+                self.sync(pipe.name, scalar.name)
 
     def signal_event(self, event: Hashable, pipes: Sequence[str]) -> None:
         """An instruction on these pipes has ended. Signalled again, as in a loop, it is another event."""
-        signals: list[Signal[T]] = [Signal() for _ in pipes]
+        signals: list[tuple[str, Signal[T]]] = [(pipe, Signal()) for pipe in pipes]
         self._events[event] = signals
-        for pipe, signal in zip(pipes, signals, strict=True):
+        for pipe, signal in signals:
             self._issue_set(self._pipes[pipe], signal)
 
     def wait_event(self, event: Hashable, pipes: Sequence[str], what: object = None) -> None:
-        """An instruction on these pipes starts after an event. An event can be waited for more than once."""
-        never: list[Signal[T]] = [Signal()]
+        """An instruction on these pipes starts after an event of its core. It can be waited for more than once."""
         for dst in pipes:
-            for signal in self._events.get(event, never):
-                self._issue_wait(self._pipes[dst], signal, event, what, takes=False)
+            for src, signal in self._events.get(event, ((dst, Signal[T]()),)):
+                if core_of(src) == core_of(dst):
+                    self._issue_wait(self._pipes[dst], signal, event, what, takes=False)
 
-    def _issue_set(self, at: P, signal: Signal[T], flag: Hashable = None, what: object = None) -> None:
+    def _issue_set(
+        self, at: P, signal: Signal[T], flag: Hashable = None, what: object = None, *, ticks: int = 0
+    ) -> None:
+        if self._is_stalled(at):
+            again = partial(self._issue_set, at, signal, flag, what, ticks=ticks)
+            self._delay(at, again, ticks=ticks, sets=signal)
+            return
         issued = self._issue(at)
         if at.queue or self.defers:
-            self._hold(at, PipeItem(partial(self._set, at, issued, signal, flag, what), issued))
+            run = partial(self._set, at, issued, signal, flag, what)
+            self._hold(at, PipeItem(run, issued, ticks, sets=signal))
         else:
             self._set(at, issued, signal, flag, what)
             if self._held:
@@ -238,29 +327,46 @@ class PipeEngine(Generic[P, T, W]):
     def _issue_wait(
         self, at: P, signal: Signal[T], flag: Hashable = None, what: object = None, *, takes: bool = True
     ) -> None:
+        if self._is_stalled(at):
+            again = partial(self._issue_wait, at, signal, flag, what, takes=takes)
+            self._delay(at, again, ticks=int(takes))
+            return
         issued = self._issue(at)
         if at.queue or signal.stamp is None or self.defers:
-            run = partial(self._wait, at, issued, signal, takes)
+            run = partial(self._wait, at, issued, signal, takes, flag, what)
             self._hold(at, PipeItem(run, issued, int(takes), signal, Stuck(at.name, flag, what)))
         else:
-            self._wait(at, issued, signal, takes)
+            self._wait(at, issued, signal, takes, flag, what)
 
     # --- how items run
 
     def _set(self, at: P, issued: T, signal: Signal[T], _flag: Hashable, _what: object) -> None:
-        signal.stamp = self._stamp(at, issued)
+        signal.give(self._stamp(at, issued))
 
-    def _wait(self, at: P, issued: T, signal: Signal[T], takes: bool) -> None:
-        stamp = signal.stamp
-        if takes:
-            signal.stamp = None
-        self._receive(at, issued, stamp, takes)
+    def _wait(self, at: P, issued: T, signal: Signal[T], takes: bool, _flag: Hashable, _what: object) -> None:
+        self._receive(at, issued, signal.take() if takes else signal.stamp, takes)
 
     def _hold(self, at: P, item: PipeItem[T]) -> None:
-        """Queue an item. A scalar pipe cannot be held."""
+        """Queue an item. A scalar pipe can be held only by the other core, maybe through a pipe of its own."""
         self._queue(at, item)
-        if at is at.scalar:
+        if at is at.scalar and not isinstance(self._cause(at)[0].queue[0].signal, Semaphore):
             self._force(at)
+
+    def _is_stalled(self, at: P) -> bool:
+        """Whether the core of a pipe issues nothing, because its scalar pipe waits for the other core."""
+        return bool(at.scalar.queue) and not self.defers
+
+    def _delay(self, at: P, run: Callable[[], None], *, ticks: int = 0, sets: Signal[T] | None = None) -> None:
+        """Issue something to a pipe of a stalled core later."""
+        at.pending += ticks
+        at.scalar.later.append(Delayed(run, at, ticks, sets))
+
+    def _resume(self, scalar: P) -> None:
+        """A scalar pipe has waited: its core issues what was delayed."""
+        while scalar.later and not scalar.queue:
+            delayed = scalar.later.popleft()
+            delayed.at.pending -= delayed.ticks
+            delayed.run()
 
     def _queue(self, at: P, item: PipeItem[T]) -> None:
         at.queue.append(item)
@@ -290,15 +396,42 @@ class PipeEngine(Generic[P, T, W]):
                 while pipe.queue and self._is_ready(pipe, pipe.queue[0]):
                     self._take(pipe).run()
                     moved = True
+                    if pipe is pipe.scalar:
+                        self._resume(pipe)
 
-    def _force(self, at: P) -> None:
+    def _cause(self, held: P) -> tuple[P, tuple[Stuck, ...]]:
+        """The pipe whose wait is why a pipe is held; and if pipes wait for one another, the waits of the others."""
+        chain: list[P] = []
+        following: P | None = held
+        while following is not None and following not in chain:
+            chain.append(following)
+            following = self._holds_back(following.queue[0].signal)
+        if following is None:
+            return chain[-1], ()
+        circle = sorted(chain[chain.index(following) :], key=lambda pipe: pipe.queue[0].turn)
+        return circle[0], tuple(stuck for pipe in circle[1:] if (stuck := pipe.queue[0].stuck))
+
+    def _holds_back(self, signal: Signal[T] | None) -> P | None:
+        """The pipe that is held, so that a signal is not set."""
+        if signal is None:
+            return None
+        for pipe in self._held_pipes():
+            if any(item.sets is signal for item in (*pipe.queue, *pipe.later)):
+                return pipe
+        return None
+
+    def _force(self, at: P, others: tuple[Stuck, ...] = ()) -> None:
         """Report the wait that holds a pipe, and end it."""
         item = self._take(at)
         assert item.stuck is not None
-        self.on_stuck(item.stuck)
+        self.on_stuck(replace(item.stuck, others=others) if others else item.stuck)
         if item.stuck.what is None:
             self._report_held(at.scalar)
+        if isinstance(item.signal, Semaphore):
+            item.signal.owed += 1
         item.run()
+        if at is at.scalar:
+            self._resume(at)
         self._advance()
 
     def _report_held(self, scalar: P) -> None:

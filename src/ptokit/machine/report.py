@@ -6,11 +6,13 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any
 
 from ptokit.engine.runnable import Run
 from ptokit.finding import LEVELS, NAME, Finding, counted, summary
 from ptokit.machine.outcomes import LaneOutcomes
+from ptokit.machine.proposal import Patcher, Repair, no_patch, nothing
 from ptokit.machine.timeline import Timeline
 from ptokit.machine.traffic import Traffic
 
@@ -49,6 +51,16 @@ class MachineReport(Run):
     """Whether arrays were written: not if an instruction could not be executed."""
     blocks: int | None = None
     """How many blocks of the grid were run; None for all."""
+    propose: Callable[[Patcher, bool], tuple[Repair, ...]] = field(default=nothing, compare=False)
+    """Searches for repairs."""
+    patched: Patcher = field(default=no_patch, compare=False)
+    """Makes a change of the flags in the user's source."""
+
+    @cached_property
+    def repairs(self) -> tuple[Repair, ...]:
+        """What makes the launch clean; for a clean one, flags and barriers that nothing needs. Searched at first use,
+        with the arrays of the launch as they are then."""
+        return self.propose(self.patched, self.ok)
 
     def __repr__(self) -> str:
         return f"<Report {self.kernel[:NAME]} on {self.target}, {self.extent}: {summary(self.findings)}>"

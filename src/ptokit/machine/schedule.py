@@ -1,19 +1,23 @@
 """When the pipes of a block are busy, in cycles: a list scheduler that takes items in program order.
 
 The scalar pipe of a core issues one item after the other, so what delays it delays everything issued later. A flag
-takes time from the pipe that sets it to the pipe that waits. Every block begins at 0: blocks run on cores of their own.
+takes time from the pipe that sets it to the pipe that waits. Loads pipeline: a pipe starts its next transfer while the
+data of earlier ones are under way, and transfers end in order. Every block begins at 0; `Waves` starts the blocks of a
+launch.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from heapq import heappop, heappush
 from typing import NamedTuple, Self
 
 from ptokit.finding import Where
+from ptokit.machine.costs import Costs
 from ptokit.machine.formulas import NO_OVERLAP, Overlap
 from ptokit.machine.pipes import Pipe, PipeEngine
-from ptokit.machine.timed import Part, Timed
-from ptokit.machine.timeline import ISSUING, BusySpan
+from ptokit.machine.spans import ISSUING, BusySpan
+from ptokit.machine.timed import Part, TimedWork
 
 
 class Scheduled:
@@ -38,7 +42,7 @@ class Scheduled:
 class CyclePipe(Pipe):
     """A pipe with its time."""
 
-    __slots__ = ("busy", "freed", "last", "time", "waits")
+    __slots__ = ("busy", "freed", "last", "time", "waits", "work")
 
     def __init__(self, name: str, number: int, scalar: Self | None) -> None:
         super().__init__(name, number, scalar)
@@ -46,8 +50,15 @@ class CyclePipe(Pipe):
         """Which pipes it has waited for since its last work, and how long."""
         self.time = self.freed = self.busy = 0.0
         """When its next item can start; when its last work ended; how long it has issued items."""
+        self.work: Scheduled | None = None
+        """Its last work."""
         self.last: Scheduled | None = None
-        """The work whose end is `time`: its own, or one that it waited for."""
+        """The work that `end` waits for: its own, or one that it waited for."""
+
+    @property
+    def end(self) -> float:
+        """When everything issued to it so far has ended."""
+        return max(self.time, self.freed)
 
 
 class PipeJob(NamedTuple):
@@ -59,6 +70,7 @@ class PipeJob(NamedTuple):
     what: str
     where: Where | None = None
     overlap: Overlap = NO_OVERLAP
+    latency: float = 0.0
 
 
 class Stamp(NamedTuple):
@@ -74,10 +86,10 @@ class Schedule(PipeEngine[CyclePipe, Stamp, PipeJob]):
 
     pipe_type = CyclePipe
 
-    def __init__(self, issue: float, flag: float, keep: int) -> None:
-        """`issue` and `flag` are the cycles that an issue takes, and those from a set to its wait."""
+    def __init__(self, costs: Costs, keep: int) -> None:
         super().__init__()
-        self._issue_cycles, self._flag_cycles, self._keep = issue, flag, keep
+        self._costs, self._keep = costs, keep
+        self._issue_cycles, self._flag_cycles = costs.issue, costs.flag
         self.cycles = -1.0
         self.last: Scheduled | None = None
         self.count = 0
@@ -91,8 +103,8 @@ class Schedule(PipeEngine[CyclePipe, Stamp, PipeJob]):
     def end(self) -> None:
         """End the block."""
         self.finish()
-        final = max(self._pipes.values(), key=lambda pipe: pipe.time, default=None)
-        self.cycles = final.time if final else 0.0
+        final = max(self._pipes.values(), key=lambda pipe: pipe.end, default=None)
+        self.cycles = final.end if final else 0.0
         self.last = final.last if final else None
         for pipe in self._pipes.values():
             if pipe.busy:
@@ -102,13 +114,17 @@ class Schedule(PipeEngine[CyclePipe, Stamp, PipeJob]):
 
     # --- what is issued
 
-    def execute(self, timed: Timed, number: int, what: str, where: Where | None) -> None:
+    def execute(self, work: TimedWork, number: int, what: str, where: Where | None) -> None:
         """All steps of an instruction."""
-        for step in timed.steps:
+        for step in work.parts(self._costs):
             if isinstance(step, Part):
-                self.work(step.pipe, PipeJob(step.cycles, number, what, where, step.overlap))
+                self.work(step.pipe, PipeJob(step.cycles, number, what, where, step.overlap, step.latency))
             else:
                 self.sync(step.src, step.dst)
+
+    def read_scalar(self, pipe: str, number: int, where: Where | None) -> None:
+        """The scalar pipe reads a number from global memory."""
+        self.work(pipe, PipeJob(self._costs.scalar_read, number, "load_scalar", where))
 
     def work(self, pipe: str, work: PipeJob) -> None:
         """A pipe is busy for a statement."""
@@ -118,14 +134,11 @@ class Schedule(PipeEngine[CyclePipe, Stamp, PipeJob]):
             self._charge(scalar, work.number)
         super().work(pipe, work)
 
-    def barrier(self) -> None:
-        """Everything issued so far ends before anything else is issued. Pipes that are held do not count."""
-        others = [pipe for pipe in self._pipes.values() if not pipe.queue]
-        slowest = max(others, key=lambda pipe: pipe.time, default=None)
-        for scalar in [pipe for pipe in others if pipe is pipe.scalar]:
-            assert slowest is not None
-            stamp = Stamp(slowest.time + self._flag_cycles * (slowest is not scalar), slowest.name, slowest.last)
-            self._receive(scalar, self._issue(scalar), stamp, True)
+    def _barrier(self, scalar: CyclePipe, pipes: list[CyclePipe]) -> None:
+        """A scalar pipe waits for all pipes of its core. Pipes that are held do not count."""
+        slowest = max((pipe for pipe in pipes if not pipe.queue), key=lambda pipe: pipe.end)
+        stamp = Stamp(slowest.end + self._flag_cycles * (slowest is not scalar), slowest.name, slowest.last)
+        self._receive(scalar, self._issue(scalar), stamp, True)
 
     # --- the notion of time
 
@@ -138,21 +151,24 @@ class Schedule(PipeEngine[CyclePipe, Stamp, PipeJob]):
         return Stamp(scalar.time, scalar.name, scalar.last)
 
     def _work(self, pipe: CyclePipe, issued: Stamp, _limit: Stamp | None, work: PipeJob) -> None:
-        cycles, number, what, where, overlap = work
+        cycles, number, what, where, overlap, latency = work
         start, before = pipe.time, pipe.last
         if issued.time - overlap.lead > start:
             start, before = issued.time - overlap.lead, issued.last
-        end = max(start + cycles, issued.time + overlap.tail) if overlap.tail else start + cycles
-        done = Scheduled(pipe.name, start, end, number, what, where, start - pipe.freed, before)
-        self._note(done, cycles)
+        free = max(start + cycles, issued.time + overlap.tail) if overlap.tail else start + cycles
+        shown, end = max(start, pipe.freed), max(free + latency, pipe.freed)
+        if pipe.work is not None and shown > start:  # it started while earlier data were under way
+            before = pipe.work
+        done = Scheduled(pipe.name, shown, end, number, what, where, shown - pipe.freed, before)
+        self._note(done, min(cycles + latency, end - shown))
         if pipe.waits:
             self._charge(pipe, number)
-        pipe.time = pipe.freed = end
-        pipe.last = done
+        pipe.time, pipe.freed = free, end
+        pipe.last = pipe.work = done
 
     def _stamp(self, pipe: CyclePipe, issued: Stamp) -> Stamp:
-        if pipe.time >= issued.time:
-            return Stamp(pipe.time + self._flag_cycles, pipe.name, pipe.last)
+        if pipe.end >= issued.time:
+            return Stamp(pipe.end + self._flag_cycles, pipe.name, pipe.last)
         return Stamp(issued.time + self._flag_cycles, pipe.name, issued.last)
 
     def _receive(self, pipe: CyclePipe, issued: Stamp, stamp: Stamp | None, _takes: bool) -> None:
@@ -189,3 +205,24 @@ def _cut(done: Scheduled, keep: int) -> None:
         node = node.before if node else None
     if node:
         node.before = None
+
+
+class Waves:
+    """The cores that run blocks; 0 is one for each. Blocks start in the order of the launch, each on the core that is
+    free first."""
+
+    def __init__(self, cores: int) -> None:
+        self.cores = cores
+        self.end = 0.0
+        self.rounds = 0
+        """The most blocks that a core runs."""
+        self._busy: list[tuple[float, int]] = []
+        """For every core in use: when it is free, and how many blocks it has run."""
+
+    def place(self, cycles: float) -> float:
+        """When the next block starts."""
+        start, before = heappop(self._busy) if len(self._busy) >= self.cores > 0 else (0.0, 0)
+        if self.cores:
+            heappush(self._busy, (start + cycles, before + 1))
+        self.end, self.rounds = max(self.end, start + cycles), max(self.rounds, before + 1)
+        return start

@@ -12,9 +12,8 @@ from ptokit.engine.reference import Touched
 from ptokit.engine.storage import Storage
 from ptokit.finding import ConflictAccess, Finding, Level
 from ptokit.isa.policy import TileType
-from ptokit.machine import hazards
+from ptokit.machine import crossing, hazards
 from ptokit.machine.clocks import Clock, Clocks
-from ptokit.machine.cores import Cores
 from ptokit.machine.costs import Costs
 from ptokit.machine.ends import Meeting, MemoryAccess, Naming
 from ptokit.machine.executed import Executed
@@ -25,15 +24,15 @@ from ptokit.machine.known import Act, IssuedWork, KnownBlocks, KnownItem
 from ptokit.machine.memories import Chip, Global, Owners
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.outcomes import LaneOutcomes, outcomes
-from ptokit.machine.pipes import Stuck, core_of, unit_of
+from ptokit.machine.pipes import Stuck
 from ptokit.machine.repeats import repeats
 from ptokit.machine.report import MemoryUse
 from ptokit.machine.shadow import READ, WRITE, Earlier, Shadow, meets
 from ptokit.machine.site import Site
-from ptokit.machine.stale import is_cached
 from ptokit.machine.timer import Timer
 from ptokit.machine.traffic import TrafficMeter
 from ptokit.program.budget import has_simt, hidden_memory, static_bytes
+from ptokit.program.cores import Cores, core_of, unit_of
 from ptokit.program.describe import described
 from ptokit.program.expr import Var
 from ptokit.program.ir import Instr, LoadScalar, Program, Stmt, walk
@@ -71,6 +70,7 @@ class Session:
         self.numbers = {id(stmt): number for number, stmt in enumerate(self.statements)}
         self.cores = Cores(program, profile)
         self.clocks = Clocks(self.cores.pipes, self._set_twice, self._stuck)
+        self.clocks.on_unpaired, self.clocks.on_overflow = self._unpaired, self._overflow
         self.history = Iterations(program, len(self.clocks.pipes))
         names = {loc: memory.name for loc, memory in profile.memories.items()}
         bits = len(self.statements).bit_length()
@@ -87,9 +87,12 @@ class Session:
         """Whether accesses are compared with earlier ones."""
         self.naming, self.fixes = Naming(program, profile, self.gm), Fixes(program, profile)
         self._unordered = partial(hazards.unordered, self.fixes)
+        self._not_handed = partial(crossing.missing, program)
         self.orders = bool(profile.pipes) and options.enables("order")
-        self.costs = Costs(profile, options.costs)
-        self.timer = Timer(self.costs, options.timeline) if profile.pipes and options.enables("time") else None
+        self.costs = Costs(profile, options.overrides)
+        at_once = options.cores or self.costs.cores(self.cores.names)
+        is_timed = profile.pipes and options.enables("time")
+        self.timer = Timer(self.costs, options.timeline, at_once) if is_timed else None
         self.known = KnownBlocks(self.clocks.started)
         """What earlier blocks have issued."""
         order = WatchedClocks(self)
@@ -150,7 +153,7 @@ class Session:
         for flag, setter in self.clocks.end():
             if isinstance(setter, tuple) and self.orders and flag not in self._unset:
                 message = f"the flag {_named(flag)} is still set when a block ends"
-                fix = f"{self.fixes.flag('wait', *_parts(flag))} at the end: the next kernel would find it set"
+                fix = f"{self.fixes.last_wait(flag)} at the end: the next kernel would find it set"
                 self.report([Finding("hazard", "KN-13", message, None, "flag", fix=fix)], *setter, flag=flag)
 
     def _forget_chip(self) -> None:
@@ -240,7 +243,7 @@ class Session:
                 fix = f"use another event for {unit_of(dst)}"
                 self.report([Finding("note", "KN-13", message, None, "flag", fix=fix)], flag)
 
-    def _set_twice(self, flag: Hashable, what: object, _before: object, is_doubled: bool) -> None:
+    def _set_twice(self, flag: Hashable, what: object, before: object, is_doubled: bool) -> None:
         if isinstance(what, tuple) and self.orders:
             level, why = TWICE[is_doubled]
             message = f"the flag {_named(flag)} is set {why}"
@@ -252,6 +255,14 @@ class Session:
             )
             self.report([Finding(level, "KN-13", message, None, "flag", fix=fix)], *what, flag=flag)
 
+    def _unpaired(self, flag: Hashable, what: object, before: object) -> None:
+        if isinstance(what, tuple) and isinstance(before, tuple) and self.orders:
+            self.report([crossing.unpaired(what[0], before[0])], *what, flag=flag)
+
+    def _overflow(self, flag: Hashable, what: object, certain: bool) -> None:
+        if isinstance(what, tuple) and self.orders:
+            self.report([crossing.overflow(what[0], certain)], *what, flag=flag)
+
     def _stuck(self, stuck: Stuck) -> None:
         if not isinstance(stuck.what, tuple) or not self.orders:
             return
@@ -261,6 +272,9 @@ class Session:
             self.clocks.pretend(stuck.flag)
             if self._unset.setdefault(stuck.flag, stmt) is not stmt:
                 return
+        if crossing.is_between(stuck):
+            self.report(*crossing.stuck(stuck), moment)
+            return
         if isinstance(stmt, Instr):
             message, operand, fix = f"{stmt.name} waits for an event that nothing signals", "event", "record it first"
         else:
@@ -332,11 +346,13 @@ class Session:
         for touch in touches:
             if touch.is_index:
                 earlier = touch.place.shadow.unordered(READ, scalar, known, touch.extent, touch.place.start)
-                if any(each.pipe == load for each in earlier):
-                    finding = hazards.unflagged_index(
-                        executed.instr.name, touch.operand, kind, self.profile.name, self.fixes
-                    )
-                    self.report([finding], executed.instr)
+                for each in (each for each in earlier if each.pipe == load):
+                    self._note_index(executed, kind, touch, each, f"{core_of(wait.dst)}.{VECTOR}")
+
+    def _note_index(self, executed: Executed, kind: str, touch: MemoryAccess, load: Earlier, gate: str) -> None:
+        """The load of an index that nothing makes `gate` wait for."""
+        finding = hazards.unflagged_index(executed.instr.name, touch.operand, kind, self.profile.name, self.fixes)
+        self.report([finding], executed.instr)
 
     def skip(self, instr: Instr) -> None:
         """Nothing was executed for an instruction. What waits for its event does not have to wait."""
@@ -355,16 +371,17 @@ class Session:
         touches = (
             [] if place is None else [MemoryAccess("source", READ, place, place.extent(touched, storage.dtype.size))]
         )
-        pipe, number = self.cores.scalar, self.numbers[id(stmt)]
+        number = self.numbers[id(stmt)]
         if not self.follows(("load_scalar", number), touches):
-            self.check(("load_scalar", number), partial(self._load_scalar, number), (), touches)
+            self.check(("load_scalar", number), partial(self._load_scalar, stmt), (), touches)
         if self.timer:
-            self.timer.work(pipe, self.costs.scalar_read, number, "load_scalar", stmt.where)
+            for pipe in self.cores.scalars(stmt):
+                self.timer.read_scalar(pipe, number, stmt.where)
 
-    def _load_scalar(self, number: int, touches: Sequence[MemoryAccess]) -> None:
-        pipe = self.cores.scalar
-        work = IssuedWork(self.known.item, 0, number, PipeWork(pipe, ("source",)), pipe)
-        self.clocks.work(pipe, partial(self._work, work, touches, self.moment))
+    def _load_scalar(self, stmt: LoadScalar, touches: Sequence[MemoryAccess]) -> None:
+        for k, pipe in enumerate(self.cores.scalars(stmt)):
+            work = IssuedWork(self.known.item, k, self.numbers[id(stmt)], PipeWork(pipe, ("source",)), pipe)
+            self.clocks.work(pipe, partial(self._work, work, touches, self.moment))
 
     def _races(
         self, work: IssuedWork, given: Sequence[MemoryAccess], _moment: Moment, clock: Clock, _time: int
@@ -391,7 +408,9 @@ class Session:
             place, extent = touch.place, touch.extent
             if self.orders:
                 for earlier in place.shadow.unordered(touch.how, me, clock, extent, place.start):
-                    self._conflict(self._unordered, Meeting(number, moment, pipe, gate, touch, earlier))
+                    crosses = core_of(self.clocks.pipes[earlier.pipe]) != core_of(pipe)
+                    hazard = self._not_handed if crosses else self._unordered
+                    self._conflict(hazard, Meeting(number, moment, pipe, gate, touch, earlier))
                     if not self.options.consequences:
                         self.clocks.assume(clock, pipe, gate, self.clocks.pipes[earlier.pipe], earlier.time)
             if place.is_global:
@@ -414,7 +433,7 @@ class Session:
             if self.options.enables("blocks") and (other := layer.last_until(before, extent, start)):
                 self.blocks_meet = True
                 self._conflict(hazards.between_blocks, Meeting(number, moment, pipe, gate, touch, other))
-            if self.orders and touch.how == READ and _is_cached(self.clocks.pipes[layer.pipe]) != _is_cached(pipe):
+            if self.orders and touch.how == READ and hazards.may_be_stale(self.clocks.pipes[layer.pipe], pipe):
                 stale = layer.last(extent, start, before)
                 if stale and stale.statement != number:  # the kernel of an instruction handles its own
                     self.is_stale = True
@@ -508,10 +527,19 @@ class WatchedClocks:
 
     def wait(self, dst: str, flag: Hashable, what: Issued) -> None:
         """A statement waits for a flag."""
-        self._pass(("wait", dst, flag, id(what[0])), partial(self._wait, dst, flag, what[0]))
+        self._issue(self._clocks.wait, "wait", dst, flag, what)
 
-    def _wait(self, dst: str, flag: Hashable, stmt: Stmt) -> None:
-        self._clocks.wait(dst, flag, (stmt, self._session.moment))
+    def cross_set(self, src: str, flag: Hashable, what: Issued) -> None:
+        """A statement sets a flag for the other core."""
+        self._issue(self._clocks.cross_set, "cross_set", src, flag, what)
+
+    def cross_wait(self, dst: str, flag: Hashable, what: Issued) -> None:
+        """A statement waits for a flag of the other core."""
+        self._issue(self._clocks.cross_wait, "cross_wait", dst, flag, what)
+
+    def _issue(self, do: Callable[..., None], name: str, pipe: str, flag: Hashable, what: Issued) -> None:
+        stmt = what[0]
+        self._pass((name, pipe, flag, id(stmt)), lambda: do(pipe, flag, (stmt, self._session.moment)))
 
     def barrier(self) -> None:
         """Everything issued so far comes before everything issued later."""
@@ -530,11 +558,6 @@ def _own(step: PipeWork, touches: Sequence[MemoryAccess]) -> list[MemoryAccess]:
     return own
 
 
-def _is_cached(pipe: str) -> bool:
-    """Whether accesses of a pipe to global memory go through the cache."""
-    return is_cached(unit_of(pipe))
-
-
 def _parts(flag: object) -> tuple[str, str, object]:
     """The pipes and the event of a flag."""
     src, dst, event = flag if isinstance(flag, tuple) else ("", "", flag)
@@ -543,5 +566,7 @@ def _parts(flag: object) -> tuple[str, str, object]:
 
 def _named(flag: object) -> str:
     """A flag as messages name it."""
+    if isinstance(flag, tuple) and len(flag) == 2:
+        return f"{flag[1]} of {flag[0]}"
     src, dst, event = _parts(flag)
     return f"{unit_of(src)}→{unit_of(dst)} {event}"

@@ -11,11 +11,10 @@ from ptokit.engine.reference import IndexedStep, Lanes, Plan, Touched
 from ptokit.finding import Finding
 from ptokit.isa.instruction import Call
 from ptokit.isa.operand import TileSpec
-from ptokit.machine.cores import home_of, pipe_of
-from ptokit.machine.pipes import unit_of
-from ptokit.program.steps import PipeWork, Step, Sync, gate, steps
+from ptokit.program.cores import home_of, unit_of
+from ptokit.program.steps import PipeWork, Step, Sync, gate, on_cores, steps
 from ptokit.program.verify_call import Options
-from ptokit.target import LOAD, SCALAR, STORE, Core, Profile
+from ptokit.target import LOAD, SCALAR, STORE, Profile
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,17 +84,16 @@ def site(prepared: Prepared, lenient: Prepared | None, profile: Profile) -> Site
     if used is None or used.plan is None:
         return None
     tiles = {name: spec for name, spec in used.call.operands.items() if isinstance(spec, TileSpec)}
-    core = home_of((tile.loc for tile in tiles.values()), profile)
-    done = tuple(_placed(step, core, profile) for step in steps(used.call, profile))
+    done = placed_steps(used.call, profile)
     return Site(used, used.call, used.plan, done, tiles, (*prepared.refused, *prepared.remarks))
+
+
+def placed_steps(call: Call, profile: Profile) -> tuple[Step, ...]:
+    """The steps of a call, with the core of every pipe."""
+    core = home_of((spec.loc for spec in call.operands.values() if isinstance(spec, TileSpec)), profile)
+    return on_cores(steps(call, profile), core, profile)
 
 
 def lenient(options: Options) -> Options:
     """Only what the headers assert apart from alignment, and memory safety: what a refused call is executed with."""
     return replace(options, header=True, lenient=True, strict=False)
-
-
-def _placed(step: Step, core: Core, profile: Profile) -> Step:
-    if isinstance(step, Sync):
-        return Sync(pipe_of(step.src, core, profile), pipe_of(step.dst, core, profile))
-    return replace(step, pipe=pipe_of(step.pipe, core, profile))

@@ -1,4 +1,4 @@
-"""The work of pipes for an instruction, in cycles. Computed once for equal executions."""
+"""The work of pipes for an instruction: recorded once for equal executions, and timed under any cost table."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import numpy as np
 
 from ptokit.engine.kept import remember
 from ptokit.engine.reference import Lanes, Plan
+from ptokit.isa.instruction import Call
 from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
-from ptokit.machine.formulas import NO_OVERLAP, Overlap, Tally, cycles, overlap
-from ptokit.machine.pipes import unit_of
-from ptokit.program.steps import Sync
+from ptokit.machine.formulas import NO_OVERLAP, Overlap, Tally, cycles, latency, overlap
+from ptokit.program.cores import unit_of
+from ptokit.program.steps import Step, Sync
 
 
 class Part(NamedTuple):
@@ -21,38 +22,46 @@ class Part(NamedTuple):
 
     pipe: str
     cycles: float
+    """How long the pipe cannot start other work."""
+    latency: float = 0.0
+    """How long its data are under way after that, while the pipe goes on."""
     overlap: Overlap = NO_OVERLAP
 
 
-class Timed:
-    """The steps of an instruction. Two are alike only if they are the same object."""
+class TimedWork:
+    """An execution of an instruction for the cost model. Two are alike only if they are the same object."""
 
-    __slots__ = ("steps",)
+    __slots__ = ("_costs", "_parts", "call", "steps", "tally")
 
-    def __init__(self, steps: Sequence[Part | Sync]) -> None:
-        self.steps = tuple(steps)
+    def __init__(self, call: Call, steps: Sequence[Step], tally: Tally) -> None:
+        self.call, self.steps, self.tally = call, steps, tally
+        self._costs: Costs | None = None
+        self._parts: tuple[Part | Sync, ...] = ()
+
+    def parts(self, costs: Costs) -> tuple[Part | Sync, ...]:
+        """The steps with their cycles. Transfers overlap with the loop that issues them: the sync between the two is
+        left out."""
+        if self._costs is not costs:
+            parts = [step if isinstance(step, Sync) else self._part(costs, step.pipe) for step in self.steps]
+            kept = [step for k, step in enumerate(parts) if isinstance(step, Part) or not _overlaps(parts, k)]
+            self._costs, self._parts = costs, tuple(kept)
+        return self._parts
+
+    def _part(self, costs: Costs, pipe: str) -> Part:
+        given = costs, self.call, unit_of(pipe), self.tally
+        return Part(pipe, cycles(*given), latency(*given), overlap(*given))
 
 
-class Timings:
-    """The timed steps of instructions, by the cost model."""
+class TimedWorks:
+    """The works of executed instructions; equal executions share one."""
 
-    def __init__(self, costs: Costs) -> None:
-        self.costs = costs
-        self._known: dict[tuple[Plan, Tally], Timed] = {}
+    def __init__(self) -> None:
+        self._known: dict[tuple[Plan, Tally], TimedWork] = {}
 
-    def timed(self, executed: Executed) -> Timed:
-        """The steps of an instruction, with their cycles."""
+    def of(self, executed: Executed) -> TimedWork:
+        """The work of an instruction."""
         key = executed.plan, tally_of(executed)
-        return self._known.get(key) or remember(self._known, key, Timed(self._steps(executed, key[1])))
-
-    def _steps(self, executed: Executed, tally: Tally) -> list[Part | Sync]:
-        """Transfers overlap with the loop that issues them: the sync between the two is left out."""
-        steps = [step if isinstance(step, Sync) else self._part(executed, step.pipe, tally) for step in executed.steps]
-        return [step for k, step in enumerate(steps) if isinstance(step, Part) or not _overlaps(steps, k)]
-
-    def _part(self, executed: Executed, pipe: str, tally: Tally) -> Part:
-        given = self.costs, executed.call, unit_of(pipe), tally
-        return Part(pipe, cycles(*given), overlap(*given))
+        return self._known.get(key) or remember(self._known, key, TimedWork(executed.call, executed.steps, key[1]))
 
 
 def tally_of(executed: Executed) -> Tally:

@@ -1,41 +1,26 @@
-"""When pipes were busy and what they waited for: the result, as text and as a chart, with advice."""
+"""When pipes were busy and what they waited for: the result, as text and as a chart."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from ptokit.finding import Where
-from ptokit.machine.pipes import unit_of
-from ptokit.target import SCALAR
+from ptokit.machine.advice import Advice, advise
+from ptokit.machine.record import Record
+from ptokit.machine.spans import BusySpan, named
+from ptokit.program.cores import unit_of
 
 WIDTH = 60
 """Columns of the chart."""
-MOST_ADVICE = 4
+MOST_LIMITS = 4
 LEAST_SHARE = 0.1
-"""The least share of the time that advice mentions."""
+"""The least share of the time that a limit mentions."""
 MOSTLY = 0.5
 """The share of the time from which a pipe counts as the limit."""
-
-
-@dataclass(frozen=True)
-class BusySpan:
-    """Work of a pipe for a statement: when it starts and ends, in cycles of its block."""
-
-    pipe: str
-    start: float
-    end: float
-    number: int
-    what: str
-    where: Where | None
-    block: int
-
-    @property
-    def name(self) -> str:
-        """The statement as messages name it: `mgather (line 12)`."""
-        return named(self.what, self.where)
 
 
 @dataclass(frozen=True)
@@ -73,7 +58,7 @@ class Timeline:
     """When pipes were busy."""
 
     cycles: float
-    """Of the longest block."""
+    """Of the launch: when its last block ends."""
     total: float
     """Of all blocks together."""
     blocks: int
@@ -89,15 +74,30 @@ class Timeline:
     """The critical path of the longest block, from its start; only the last part if it is very long."""
     waits: tuple[Waited, ...]
     """Of the longest block, the longest first."""
-    advice: tuple[str, ...]
-    """What to change first."""
+    limits: tuple[str, ...]
+    """Waits of the critical path, and pipes that are busy most of the time, the larger share first."""
     clock: float = 0.0
     """GHz; 0 if it is not known."""
+    longest_cycles: float = 0.0
+    """Of the longest block."""
+    cores: int = 1
+    """How many cores the launch uses."""
+    waves: int = 1
+    """The most blocks that one of them runs."""
+    starts: Mapping[int, float] = field(default_factory=dict)
+    """When blocks start, of those whose work is kept."""
+    record: Record | None = field(default=None, repr=False, compare=False)
+    """What the pipes did, to time it again."""
 
     @property
     def microseconds(self) -> float | None:
-        """Of the longest block; None if the clock is not known."""
+        """Of the launch; None if the clock is not known."""
         return self.cycles / self.clock / 1000 if self.clock else None
+
+    @cached_property
+    def advice(self) -> tuple[Advice, ...]:
+        """What to change first, with the cycles that this saves in the model, the largest gain first."""
+        return tuple(advise(self.record)) if self.record else ()
 
     def as_dict(self) -> dict[str, Any]:
         """The timeline as plain data."""
@@ -107,37 +107,51 @@ class Timeline:
             "total": self.total,
             "blocks": self.blocks,
             "longest": self.longest,
+            "longest_cycles": self.longest_cycles,
+            "cores": self.cores,
+            "waves": self.waves,
             "busy": dict(self.busy),
             "works": list(map(_plain, self.works)),
             "dropped": self.dropped,
             "critical": [{**_plain(c.work), "after": c.after, "idle": c.idle} for c in self.critical],
             "waits": list(map(_plain, self.waits)),
-            "advice": list(self.advice),
+            "limits": list(self.limits),
+            "advice": list(map(str, self.advice)),
+            "gains": [each.as_dict() for each in self.advice],
         }
 
     def __str__(self) -> str:
         time = f" ({self.microseconds:,.2f} us at {self.clock:g} GHz)" if self.microseconds is not None else ""
-        many = f"; block {self.longest} of {self.blocks} takes longest" if self.blocks > 1 else ""
-        cut = f"work after cycle {self.drawn:,.0f} is not kept, nor drawn" if self.drawn < self.cycles else ""
-        head = f"{self.cycles:,.0f} cycles{time}{many}"
-        return "\n".join([head, *self.chart(), *filter(None, [cut]), *self.advice])
+        cut = f"work after cycle {self.drawn:,.0f} is not kept, nor drawn" if self.drawn < self.longest_cycles else ""
+        head = f"{self.cycles:,.0f} cycles{time}{self._launched()}"
+        return "\n".join([head, *self.chart(), *filter(None, [cut]), *self.limits, *self.advice])
+
+    def _launched(self) -> str:
+        """How the blocks of the launch run."""
+        if self.blocks <= 1:
+            return ""
+        if self.waves <= 1:
+            return f"; block {self.longest} of {self.blocks:,} takes longest"
+        longest = f"block {self.longest} takes longest: {self.longest_cycles:,.0f}"
+        return f"; {self.blocks:,} blocks on {self.cores:,} cores, up to {self.waves:,} a core; {longest}"
 
     @property
     def drawn(self) -> float:
         """The time up to which all work of the longest block is kept."""
         if not self.dropped or any(work.block != self.longest for work in self.works):
-            return self.cycles
+            return self.longest_cycles
         return max((work.start for work in self.works), default=0.0)
 
     def chart(self, width: int = WIDTH) -> list[str]:
         """A line for each pipe of the longest block: `#` where it is busy most of a column's time, `-` for less; blank
         where work is no longer kept."""
         rows: dict[str, list[float]] = {pipe: [0.0] * width for pipe in self.busy}
+        whole = self.longest_cycles
         for work in self.works:
-            if work.block == self.longest and self.cycles:
-                _shade(rows[work.pipe], work.start / self.cycles * width, work.end / self.cycles * width)
+            if work.block == self.longest and whole:
+                _shade(rows[work.pipe], work.start / whole * width, work.end / whole * width)
         edge = max(map(len, rows), default=0)
-        end = width if self.drawn >= self.cycles else int(self.drawn / self.cycles * width)
+        end = width if self.drawn >= whole else int(self.drawn / whole * width)
         drawn = {pipe: "".join(map(_mark, row[:end])).ljust(width) for pipe, row in rows.items()}
         return [f"{pipe:<{edge}} |{line}| {self.busy[pipe]:4.0%}" for pipe, line in drawn.items()]
 
@@ -155,18 +169,13 @@ class Timeline:
                 "cat": unit_of(work.pipe),
                 "pid": work.block,
                 "tid": threads[work.pipe],
-                "ts": work.start * scale,
+                "ts": (self.starts.get(work.block, 0.0) + work.start) * scale,
                 "dur": (work.end - work.start) * scale,
                 "args": {"statement": work.number, "where": _place(work.where), "cycles": work.end - work.start},
             }
             for work in self.works
         ]
         return {"traceEvents": names + events, "displayTimeUnit": "ns"}
-
-
-def named(what: str, where: Where | None) -> str:
-    """A statement as messages name it."""
-    return f"{what} (line {where.line})" if where else what
 
 
 def _place(where: Where | None) -> str | None:
@@ -191,42 +200,7 @@ def _mark(share: float) -> str:
     return "#" if share >= MOSTLY else "-" if share > 0 else "."
 
 
-# --- what to change first
-
-OWN_TILES = "give the next iteration its own tiles, so that it does not wait until these are free"
-WAIT_HINTS = {
-    ("MTE2", "V"): "load what comes next while this is computed (double buffering)",
-    ("MTE2", "S"): "load the next indices while these are used (double buffering)",
-    ("MTE2", "MTE3"): "load the next tile while this one is stored (double buffering)",
-    ("MTE2", "MTE1"): "load the next tile while this one is multiplied (double buffering)",
-    ("V", "MTE3"): "compute the next tile while this one is stored (double buffering)",
-    ("V", "S"): "put work between that does not need the result, or gather before computing",
-    ("V", "MTE2"): OWN_TILES,
-    ("MTE3", "MTE2"): OWN_TILES,
-    ("MTE3", "V"): OWN_TILES,
-    ("MTE3", "S"): OWN_TILES,
-    ("MTE1", "MTE2"): OWN_TILES,
-    ("M", "MTE1"): OWN_TILES,
-    ("FIX", "M"): OWN_TILES,
-}
-"""By the pipe that is waited for, and the pipe that waits."""
-ELEMENT_HINTS = {
-    "S": "the scalar pipe moves elements one by one: gather rows instead of elements, longer rows",
-    "V": "the vector pipe is the limit: rows rather than elements, longer rows, fewer passes",
-}
-"""What to change if a pipe is busy with a gather or scatter of elements."""
-SCALAR_HINT = "the scalar pipe moves rows one by one: fewer and longer rows"
-ISSUING = -1
-"""Instead of the number of a statement, for the time in which the scalar pipe issues instructions."""
-BUSY_HINTS = {
-    SCALAR: SCALAR_HINT,
-    "MTE2": "loads are the limit: load each byte once, in long rows",
-    "MTE3": "stores are the limit: store each byte once, in long rows",
-    "V": "the vector pipe is the limit: longer rows, fewer passes",
-    "M": "the cube is the limit, as it should be",
-    "MTE1": "feeding the cube is the limit: larger products, operands that stay in L0",
-    "FIX": "taking results out is the limit: accumulate in L0C first",
-}
+# --- what limits a block
 
 
 @dataclass(frozen=True)
@@ -236,31 +210,20 @@ class Busiest:
     share: float
     pipe: str
     name: str
-    by_element: bool
-    """Whether that is a gather or scatter of single elements."""
-
-    @property
-    def hint(self) -> str:
-        """What to change."""
-        unit = unit_of(self.pipe)
-        return ELEMENT_HINTS.get(unit, BUSY_HINTS[unit]) if self.by_element else BUSY_HINTS[unit]
 
 
-def advise(path: Sequence[Critical], busiest: Sequence[Busiest], one_core: bool) -> Iterator[str]:
+def limits(path: Sequence[Critical], busiest: Sequence[Busiest], one_core: bool) -> Iterator[str]:
     """Waits along the critical path, and the pipes that are the limit, the larger share first."""
     show = unit_of if one_core else str
-    hints = {each.pipe: each.hint for each in busiest}
     found: list[tuple[float, str]] = []
-    for (src, dst, name), share in _waits_along(path).items():
-        hint = WAIT_HINTS.get((unit_of(src), unit_of(dst)))
-        hint = hint or (hints.get(src, SCALAR_HINT) if unit_of(src) == SCALAR else "let both work on their own tiles")
-        found.append((share, f"{name} waits for {show(src)} {share:.0%} of the time: {hint}"))
+    for (src, _, name), share in _waits_along(path).items():
+        found.append((share, f"{name} waits for {show(src)} {share:.0%} of the time"))
     for each in busiest:
         if each.share >= MOSTLY:
             most = f"{show(each.pipe)} is busy {each.share:.0%} of the time, most of it with {each.name}"
-            found.append((each.share, f"{most}: {each.hint}"))
+            found.append((each.share, most))
     found.sort(key=lambda each: -round(each[0], 6))
-    return (text for share, text in found[:MOST_ADVICE] if share >= LEAST_SHARE)
+    return (text for share, text in found[:MOST_LIMITS] if share >= LEAST_SHARE)
 
 
 def _waits_along(path: Sequence[Critical]) -> dict[tuple[str, str, str], float]:

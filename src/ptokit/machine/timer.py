@@ -2,49 +2,59 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 from ptokit.finding import Where
 from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
-from ptokit.machine.pipes import core_of, unit_of
-from ptokit.machine.schedule import PipeJob, Schedule
-from ptokit.machine.timed import Timings
-from ptokit.machine.timeline import Busiest, Critical, Timeline, Waited, advise, named
+from ptokit.machine.record import Operation, Record, replay
+from ptokit.machine.schedule import PipeJob, Schedule, Waves
+from ptokit.machine.spans import named
+from ptokit.machine.timed import TimedWorks
+from ptokit.machine.timeline import Busiest, Critical, Timeline, Waited, limits
+from ptokit.program.cores import core_of, unit_of
 from ptokit.target.profile import PIPES
 
 MOST_RECORDED = 1024
 """Operations of a block that are recorded before its schedule begins: memory does not grow with its length."""
 MOST_COMPARED = 16
-"""Different blocks that later ones are compared with."""
-Operation = tuple[Any, ...]
-"""A method of the schedule, and its arguments."""
+"""Different blocks that later ones are compared with, at least."""
 
 
 class Timer:
-    """Records what pipes do, block after block, and computes when they do it. Memory does not grow with blocks: `keep`
-    bounds how many pieces of work are kept."""
+    """Records what pipes do, block after block, and computes when they do it. Memory does not grow with blocks, apart
+    from two bytes for each: `keep` bounds how many pieces of work and operations are kept. `cores` run the blocks; 0 is
+    one for each."""
 
-    def __init__(self, costs: Costs, keep: int = 10_000) -> None:
+    def __init__(self, costs: Costs, keep: int = 10_000, cores: int = 0) -> None:
         self.costs = costs
         self.keep = max(1, keep)
-        self._timings = Timings(costs)
-        self._known: dict[tuple[Operation, ...], Schedule] = {}
+        self._works_of = TimedWorks()
+        self._known: dict[tuple[Operation, ...], tuple[int, Schedule]] = {}
+        """Different blocks, with their numbers in the order in which they were found."""
+        self._operations = 0
+        """How many operations those have."""
+        self._order = array("H")
+        """For every block the number of the block that it equals, as long as all are known."""
+        self._is_whole = True
+        """Whether all blocks are known."""
+        self._waves = Waves(cores)
         self._longest = 0, self._new()
-        self._kept: list[tuple[int, Schedule]] = []
-        """The first blocks with their numbers, as many as have work to show."""
+        self._long_record: tuple[Operation, ...] = ()
+        self._kept: list[tuple[int, float, Schedule]] = []
+        """The first blocks with their numbers and starts, as many as have work to show."""
         self._space = self.keep
         self._busy: dict[str, float] = defaultdict(float)
-        self._by_element: set[int] = set()
-        """Statements that gather or scatter single elements."""
         self._works = self._blocks = 0
-        self._total = 0.0
+        self._total = self._start = 0.0
+        """Cycles of all blocks; the start of the longest one."""
         self.begin_block(0)
 
     def _new(self) -> Schedule:
-        return Schedule(self.costs.issue, self.costs.flag, self.keep)
+        return Schedule(self.costs, self.keep)
 
     # --- blocks
 
@@ -54,36 +64,46 @@ class Timer:
         self._recorded: list[Operation] = []
         self._begun: Schedule | None = None
         """The block's schedule so far, if it is too long to be compared."""
+        self._first: tuple[Operation, ...] = ()
+        """The first operations of such a block."""
 
     def end_block(self) -> None:
         """End a block."""
+        recorded = self._first or tuple(self._recorded)
         block = self._scheduled()
+        start = self._waves.place(block.cycles)
         self._total += block.cycles
         self._works += block.count
         self._blocks += 1
         for (pipe, _), cycles in block.busy.items():
             self._busy[pipe] += cycles
         if block.works and self._space > 0:
-            self._kept.append((self._number, block))
+            self._kept.append((self._number, start, block))
             self._space -= len(block.works)
         if block.cycles > self._longest[1].cycles:
-            self._longest = self._number, block
+            self._longest, self._start, self._long_record = (self._number, block), start, recorded
 
     def _scheduled(self) -> Schedule:
         """The schedule of the block; that of an earlier block if both do the same."""
         if self._begun is not None:
+            self._is_whole = False
             return self._ended(self._continued(self._begun))
         recorded = tuple(self._recorded)
-        known = self._known.get(recorded)
+        number, known = self._known.get(recorded) or (len(self._known), None)
+        is_new = known is None
         if known is None:
             known = self._ended(self._continued(self._new()))
-            if len(self._known) < MOST_COMPARED:
-                self._known[recorded] = known
+        if is_new and number < 1 << 16 and (number < MOST_COMPARED or self._operations < self.keep):
+            self._known[recorded] = number, known
+            self._operations += len(recorded)
+        elif is_new:
+            self._is_whole = False
+        if self._is_whole:
+            self._order.append(number)
         return known
 
     def _continued(self, schedule: Schedule) -> Schedule:
-        for operation, *args in self._recorded:
-            operation(schedule, *args)
+        replay(schedule, self._recorded)
         self._recorded.clear()
         return schedule
 
@@ -95,15 +115,18 @@ class Timer:
 
     def _record(self, operation: Callable[..., None], *args: Any) -> None:
         self._recorded.append((operation, *args))
-        if len(self._recorded) >= MOST_RECORDED:
+        if len(self._recorded) >= max(MOST_RECORDED, self.keep):
+            self._first = self._first or tuple(self._recorded)
             self._begun = self._continued(self._begun or self._new())
 
     def execute(self, executed: Executed) -> None:
         """All steps of an instruction, with the cycles of the cost model."""
         instr = executed.instr
-        if executed.call.kernel.by_element:
-            self._by_element.add(executed.number)
-        self._record(Schedule.execute, self._timings.timed(executed), executed.number, instr.name, instr.where)
+        self._record(Schedule.execute, self._works_of.of(executed), executed.number, instr.name, instr.where)
+
+    def read_scalar(self, pipe: str, number: int, where: Where | None) -> None:
+        """The scalar pipe reads a number from global memory."""
+        self._record(Schedule.read_scalar, pipe, number, where)
 
     def work(self, pipe: str, cycles: float, number: int, what: str, where: Where | None = None) -> None:
         """A pipe is busy for a statement."""
@@ -116,6 +139,14 @@ class Timer:
     def wait(self, dst: str, flag: Hashable, _what: object = None) -> None:
         """A pipe waits for a flag, which is then no longer set."""
         self._record(Schedule.wait, dst, flag)
+
+    def cross_set(self, src: str, flag: Hashable, _what: object = None) -> None:
+        """A pipe sets a flag of its core for the other core."""
+        self._record(Schedule.cross_set, src, flag)
+
+    def cross_wait(self, dst: str, flag: Hashable, _what: object = None) -> None:
+        """A pipe waits for a flag of the other core."""
+        self._record(Schedule.cross_wait, dst, flag)
 
     def signal_event(self, event: Hashable, pipes: Sequence[str]) -> None:
         """An instruction on these pipes has ended."""
@@ -135,15 +166,17 @@ class Timer:
         """All blocks that have ended."""
         longest, block = self._longest
         cycles = max(0.0, block.cycles)
-        others = [(number, each) for number, each in self._kept if number != longest]
-        works = [done.span(number) for number, each in (self._longest, *others) for done in each.works]
+        others = [(number, start, each) for number, start, each in self._kept if number != longest]
+        shown = [(longest, self._start, block), *others]
+        works = [done.span(number) for number, _, each in shown for done in each.works]
         waits = tuple(sorted(_waits(block, cycles), key=lambda wait: -wait.cycles))
         names = sorted(self._busy, key=lambda pipe: (core_of(pipe), PIPES.index(unit_of(pipe))))
         one_core = len({core_of(pipe) for pipe in names}) <= 1
         kept = tuple(works[: self.keep])
         path = _path(block, longest)[-self.keep :]
+        blocks = tuple(self._known) if self._is_whole else ()
         return Timeline(
-            cycles=cycles,
+            cycles=self._waves.end,
             total=self._total,
             blocks=self._blocks,
             longest=longest,
@@ -152,8 +185,13 @@ class Timer:
             dropped=self._works - len(kept),
             critical=tuple(path),
             waits=waits,
-            advice=tuple(advise(path, _busiest(block, cycles, self._by_element), one_core)),
+            limits=tuple(limits(path, _busiest(block, cycles), one_core)),
             clock=self.costs.clock,
+            longest_cycles=cycles,
+            cores=min(self._waves.cores or self._blocks, self._blocks),
+            waves=self._waves.rounds,
+            starts={number: start for number, start, _ in shown},
+            record=Record(self.costs, self._long_record, blocks, self._order, self._waves.cores),
         )
 
 
@@ -162,15 +200,15 @@ def _waits(block: Schedule, cycles: float) -> Iterator[Waited]:
         yield Waited(src, dst, number, *block.names[number], waited, waited / cycles if cycles else 0.0)
 
 
-def _busiest(block: Schedule, cycles: float, by_element: Collection[int]) -> list[Busiest]:
+def _busiest(block: Schedule, cycles: float) -> list[Busiest]:
     """Each pipe's share of a block's time, with what it does most."""
     totals: dict[str, float] = defaultdict(float)
-    most: dict[str, tuple[float, str, bool]] = {}
+    most: dict[str, tuple[float, str]] = {}
     for (pipe, number), busy in block.busy.items():
         totals[pipe] += busy
         name = named(*block.names[number]) if number in block.names else "issuing instructions"
-        most[pipe] = max(most.get(pipe, (0.0, name, False)), (busy, name, number in by_element))
-    return [Busiest(total / cycles, pipe, *most[pipe][1:]) for pipe, total in totals.items() if cycles]
+        most[pipe] = max(most.get(pipe, (0.0, name)), (busy, name))
+    return [Busiest(total / cycles, pipe, most[pipe][1]) for pipe, total in totals.items() if cycles]
 
 
 def _path(block: Schedule, number: int) -> list[Critical]:

@@ -103,9 +103,8 @@ class TrafficMeter:
             total = self._sums[executed.number] = _Sum(executed.number, instr.name, instr.where)
         counts = [access.moves(access, executed) for access in reached.accesses]
         total.add(counts, reached.launch)
-        if reached.launch is not None:
-            indexed = [count for access, count in zip(reached.accesses, counts, strict=True) if access.is_indexed]
-            executed.transactions = max(count.transactions for count in indexed)
+        indexed = (count for access, count in zip(reached.accesses, counts, strict=True) if access.is_indexed)
+        executed.transactions = max((count.transactions for count in indexed), default=0)
 
     def _reach(self, executed: Executed) -> _Accesses:
         return _Accesses(tuple(global_accesses(executed, self.grains)), _launch(executed))

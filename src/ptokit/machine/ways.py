@@ -2,8 +2,8 @@
 
 There are three kinds. The lanes of a warp (pipe V of a target with SIMT) touch whole segments of 128 bytes, shared by
 the lanes that fall into one (MG-COST-07). A burst of a DMA pipe moves whole chunks of 32 bytes (A-67). The scalar pipe
-uses the data cache in lines of 64 bytes; only the line of the previous access is cached. Arrays of a launch are assumed
-to start at a multiple of each. Cost overrides change the sizes of segments and lines.
+uses the data cache in lines of 64 bytes; a line is cached while an instruction runs. Arrays of a launch are assumed to
+start at a multiple of each. Cost overrides change the sizes of segments and lines.
 """
 
 from __future__ import annotations
@@ -198,12 +198,12 @@ def _row_segments(access: GlobalAccess, step: IndexedStep, rows: Array, start: i
     are_alike = layout.strides is not None and layout.strides[0] * access.size % access.grains.segment == 0
     begins = (layout.row(rows[:1] if are_alike else rows) * access.size + start) % access.grains.segment
     begins, counts = (begins, [rows.size] * begins.size) if are_alike else np.unique(begins, return_counts=True)
-    each = [_segments_from(int(begin), cols, access.size, access.grains.segment) for begin in begins]
+    each = [segments_from(int(begin), cols, access.size, access.grains.segment) for begin in begins]
     return sum(int(count) * segments for count, segments in zip(counts, each, strict=True))
 
 
 @lru_cache(maxsize=MOST_CACHED)
-def _segments_from(begin: int, cols: int, size: int, segment: int) -> int:
+def segments_from(begin: int, cols: int, size: int, segment: int) -> int:
     """Segments of a row that starts `begin` bytes into one; warps take 32 elements at a time."""
     firsts = np.arange(0, cols, LANES)
     lasts = np.minimum(firsts + LANES, cols) * size - 1
@@ -301,10 +301,10 @@ def _misaligned(tile: TileSpec, offsets: Array) -> int:
 
 
 def _by_scalars(access: GlobalAccess, executed: Executed) -> Count:
-    """Element after element; a line counts when it is not the one of the access before."""
+    """Element after element; each line counts once."""
     found = access.addresses(executed)
     found = _numbered(found[found >= 0], access.grains.line)
-    lines = int(np.count_nonzero(found[1:] != found[:-1])) + min(1, found.size)
+    lines = np.unique(found).size
     moved = lines * access.grains.line
     return Count(lines, scalar=found.size, moved=moved, used=min(moved, access.used(found.size)))
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ptokit.finding import Where
+from ptokit.program.cores import core_of, unit_of
 from ptokit.program.memory import Outline, Path
 from ptokit.target import SCALAR
 
@@ -67,29 +68,29 @@ class KnownOrder:
 
     known: dict[str, int]
     """For each pipe: what comes before its next step."""
-    issued: int = 0
-    """What comes before everything issued from now on."""
+    issued: dict[str, int]
+    """For each core: what comes before everything that it issues from now on."""
     sent: dict[Hashable, int] = field(default_factory=dict)
     """For each flag that is set, and each event: what comes before it."""
 
     def copy(self) -> KnownOrder:
         """A copy, to follow another path."""
-        return KnownOrder(dict(self.known), self.issued, dict(self.sent))
+        return KnownOrder(dict(self.known), dict(self.issued), dict(self.sent))
 
     def before(self, pipe: str) -> int:
         """What comes before the next step of a pipe."""
-        return self.known[pipe] | self.issued
+        return self.known[pipe] | self.issued[core_of(pipe)]
 
     def add(self, pipe: str, more: int) -> None:
         """A pipe has waited for these steps and waits."""
         self.known[pipe] |= more
-        if pipe == SCALAR:
-            self.issued |= self.known[pipe]
+        if unit_of(pipe) == SCALAR:
+            self.issued[core_of(pipe)] |= self.known[pipe]
 
     def assuming(self, more: int) -> KnownOrder:
         """The same, with more steps and waits known everywhere."""
         sent = {key: known | more for key, known in self.sent.items()}
-        return KnownOrder(dict(self.known), self.issued | more, sent)
+        return KnownOrder(dict(self.known), {core: known | more for core, known in self.issued.items()}, sent)
 
 
 def intersection(orders: Sequence[KnownOrder]) -> KnownOrder:
@@ -98,7 +99,7 @@ def intersection(orders: Sequence[KnownOrder]) -> KnownOrder:
     for other in orders[1:]:
         total = KnownOrder(
             {pipe: total.before(pipe) & other.before(pipe) for pipe in total.known},
-            total.issued & other.issued,
+            {core: known & other.issued[core] for core, known in total.issued.items()},
             {key: known & other.sent[key] for key, known in total.sent.items() if key in other.sent},
         )
     return total
@@ -137,7 +138,7 @@ class OrderCheck:
     def __init__(self, unrolled: Unrolled, actions: Mapping[Slot, Sequence[Action]]) -> None:
         self.unrolled = unrolled
         self.actions = actions
-        self.now = KnownOrder(dict.fromkeys(unrolled.pipes, 0))
+        self.now = KnownOrder(dict.fromkeys(unrolled.pipes, 0), dict.fromkeys(map(core_of, unrolled.pipes), 0))
         self._waited: dict[Any, int] = defaultdict(int)
         self._forks: tuple[_Fork, ...] = ()
         self._at = 0
@@ -181,7 +182,7 @@ class OrderCheck:
         missing = step.conflicts & ~now.before(step.pipe)
         if missing:
             self.on_race(step, missing)
-        now.known[step.pipe] |= now.issued | 1 << bit
+        now.known[step.pipe] = now.before(step.pipe) | 1 << bit
         self._steps += 1
 
     def sync(self, src: str, dst: str) -> None:
@@ -198,20 +199,21 @@ class OrderCheck:
         self.now.add(dst, self.now.sent.pop(flag, 0))
 
     def barrier(self) -> None:
-        """Everything issued so far comes before everything issued later."""
-        for known in self.now.known.values():
-            self.now.issued |= known
+        """Everything issued so far comes before everything issued later, on each core by itself."""
+        for pipe, known in self.now.known.items():
+            self.now.issued[core_of(pipe)] |= known
 
     def signal_event(self, event: Hashable, pipes: tuple[str, ...]) -> None:
         """An instruction on these pipes has ended."""
-        self.now.sent[event] = 0
+        for core in self.now.issued:
+            self.now.sent[event, core] = 0
         for pipe in pipes:
-            self.now.sent[event] |= self.now.before(pipe)
+            self.now.sent[event, core_of(pipe)] |= self.now.before(pipe)
 
     def wait_event(self, event: Hashable, pipes: tuple[str, ...]) -> None:
-        """An instruction on these pipes starts after an event. An event can be waited for more than once."""
+        """An instruction on these pipes starts after an event of its core. It can be waited for more than once."""
         for pipe in pipes:
-            self.now.add(pipe, self.now.sent.get(event, 0))
+            self.now.add(pipe, self.now.sent.get((event, core_of(pipe)), 0))
 
     # --- flags that are checked ---
 

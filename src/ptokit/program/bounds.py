@@ -35,7 +35,7 @@ from ptokit.program.expr import (
     total,
     variables,
 )
-from ptokit.target.profile import EVENT_IDS
+from ptokit.target.profile import CROSS_IDS, EVENT_IDS
 
 Array = np.ndarray[Any, np.dtype[Any]]
 MOST_TRIED = 1 << 16
@@ -208,7 +208,7 @@ def check_bounds(program: ir.Program, grid: int | None) -> Iterator[Finding]:
     for stmt, reach in reaches(program, grid):
         if isinstance(stmt, ir.LoadScalar):
             yield from _check_view(program, stmt.source, reach, stmt.where, index_finding)
-        elif isinstance(stmt, ir.Flag):
+        elif isinstance(stmt, ir.Flag | ir.CrossFlag):
             yield from _check_event(stmt, reach)
         for operand in all_operands(stmt).values() if isinstance(stmt, ir.Instr) else ():
             found = [] if operand in reported else list(_check_operand(program, operand, reach, stmt.where))
@@ -239,10 +239,15 @@ def _check_view(
             return
 
 
-def _check_event(flag: ir.Flag, reach: Reach) -> Iterator[Finding]:
-    when = _broken(reach, flag.event, 1, EVENT_IDS)
+def _check_event(flag: ir.Flag | ir.CrossFlag, reach: Reach) -> Iterator[Finding]:
+    when = _broken(reach, flag.event, 1, ids_of(flag))
     if when:
-        yield event_finding(when.numbers[0], when.text).at(flag.where)
+        yield event_finding(when.numbers[0], ids_of(flag), when.text).at(flag.where)
+
+
+def ids_of(flag: ir.Flag | ir.CrossFlag) -> int:
+    """How many ids there are for a flag."""
+    return EVENT_IDS if isinstance(flag, ir.Flag) else CROSS_IDS
 
 
 def _check_valid(tile: ir.TileDecl, use: ir.TileUse, reach: Reach, where: Where | None) -> Iterator[Finding]:
@@ -297,9 +302,9 @@ def _broken(reach: Reach, first: Expr, size: Expr, most: Expr) -> _Broken | None
     return _Broken((int(starts[at]), int(sizes[at]), int(limits[at])), text)
 
 
-def event_finding(event: int, when: str) -> Finding:
+def event_finding(event: int, ids: int, when: str) -> Finding:
     """An event id out of range."""
-    message = f"event ids are 0 to {EVENT_IDS - 1}; found {event} {when}"
+    message = f"event ids are 0 to {ids - 1}; found {event} {when}"
     return Finding("error", "KN-13", message, fix="take it modulo the ids in use")
 
 

@@ -203,6 +203,24 @@ class Flag:
 
 
 @dataclass(frozen=True)
+class CrossFlag:
+    """A set or a wait of a flag between the two cores (`sync_set`, `sync_wait`). It counts: a wait takes one set.
+
+    The flag is that of the core that sets it, and the other core waits for it.
+    """
+
+    action: str
+    """`set` or `wait`."""
+    core: str
+    """The core that sets or waits: `AIC` or `AIV`."""
+    pipe: str
+    event: Expr
+    auto: bool = False
+    """Whether auto mode added it."""
+    where: Where | None = _place()
+
+
+@dataclass(frozen=True)
 class Barrier:
     """Everything issued before, on one pipe or on `ALL`, ends before anything issued later starts."""
 
@@ -235,7 +253,7 @@ class Branch:
     where: Where | None = _place()
 
 
-Leaf = TileDecl | Assign | Instr | LoadScalar | Flag | Barrier
+Leaf = TileDecl | Assign | Instr | LoadScalar | Flag | CrossFlag | Barrier
 """A statement without blocks inside."""
 Stmt = Leaf | Loop | Branch
 Block = tuple[Stmt, ...]
@@ -327,7 +345,7 @@ def expressions(stmt: Stmt) -> Iterator[Expr]:
             yield from stmt.addresses
         case Assign():
             yield stmt.address
-        case Flag():
+        case Flag() | CrossFlag():
             yield stmt.event
         case LoadScalar():
             yield from stmt.source.starts
@@ -344,6 +362,48 @@ def _parts_of(operand: Operand | None) -> tuple[Expr, ...]:
     if isinstance(operand, View):
         return (*operand.starts, *operand.sizes)
     return (operand.value,) if isinstance(operand, Number) else ()
+
+
+def with_expressions(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
+    """The statement with other expressions, in the blocks inside, too."""
+
+    def view(each: View) -> View:
+        return View(each.argument, tuple(map(change, each.starts)), tuple(map(change, each.sizes)))
+
+    def operand(each: Operand) -> Operand:
+        match each:
+            case TileUse():
+                (row, col), window = each.valid, each.window
+                moved = window and Window((change(window.start[0]), change(window.start[1])), window.size)
+                return TileUse(each.tile, (change(row), change(col)), moved)
+            case View():
+                return view(each)
+            case Number():
+                return replace(each, value=change(each.value))
+            case _:
+                return each
+
+    match stmt:
+        case Loop():
+            changed: Stmt = replace(stmt, start=change(stmt.start), stop=change(stmt.stop))
+        case Branch():
+            changed = replace(stmt, condition=change(stmt.condition))
+        case TileDecl():
+            changed = replace(stmt, addresses=tuple(map(change, stmt.addresses)))
+        case Assign():
+            changed = replace(stmt, address=change(stmt.address))
+        case Flag() | CrossFlag():
+            changed = replace(stmt, event=change(stmt.event))
+        case LoadScalar():
+            changed = replace(stmt, source=view(stmt.source))
+        case Instr():
+            workspace = operand(stmt.workspace) if stmt.workspace is not None else None
+            assert workspace is None or isinstance(workspace, TileUse)
+            changed = replace(stmt, operands=tuple(map(operand, stmt.operands)), workspace=workspace)
+        case Barrier():
+            changed = stmt
+    blocks = [tuple(with_expressions(inner, change) for inner in block) for block in children(stmt)]
+    return with_blocks(changed, blocks)
 
 
 def with_blocks(stmt: Stmt, blocks: Iterable[Block]) -> Stmt:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 
-from ptokit.finding import Where
+from ptokit.finding import Finding, VerifyError, Where
 from ptokit.isa.kernel import Pair
 from ptokit.program import ir
 from ptokit.program.before import Action, FaultCollector, OrderCheck, PipeStep, Slot, Unrolled
 from ptokit.program.calls import call_of
+from ptokit.program.cores import core_of, ends_of, unit_of
 from ptokit.program.expr import Expr, apply, interval
 from ptokit.program.memory import Path, meeting_block
 from ptokit.program.steps import own_pairs
 from ptokit.program.unroll import unroll
 from ptokit.target import Profile
+from ptokit.target.profile import CROSS_MOST, CROSS_USER_IDS
 
 
 @dataclass(frozen=True)
@@ -45,9 +47,14 @@ class Link:
         return self.wait_at < self.set_at + self.reply
 
     @property
+    def crosses(self) -> bool:
+        """Whether it hands over from one core to the other."""
+        return core_of(self.src) != core_of(self.dst)
+
+    @property
     def pair(self) -> Pair:
-        """The two pipes."""
-        return self.src, self.dst
+        """What its event ids belong to: the two pipes, of whatever core; for the other core, the core that sets it."""
+        return (core_of(self.src), "") if self.crosses else (unit_of(self.src), unit_of(self.dst))
 
     def replied(self) -> Link:
         """The link that makes every set of this one come after the wait for the set before."""
@@ -86,6 +93,31 @@ class End(Action):
             check.checked_wait(link.dst, link, number)
 
 
+@dataclass(frozen=True)
+class Insertion:
+    """A statement that is put into a block, at a slot."""
+
+    block: Path
+    at: int
+    rank: int
+    """Which end of a flag it is. Ends up to `DRAIN` belong to the statement before the slot, others to the next one."""
+    stmt: ir.Flag | ir.CrossFlag | ir.Barrier
+
+
+def missing(program: ir.Program, profile: Profile, more: Iterable[Link] = ()) -> list[tuple[Insertion, ...]]:
+    """The flags that a program lacks, whatever its mode: for each, the statements to insert.
+
+    `more` are links that are known to be needed, although the accesses of the program do not show it.
+    """
+    return _Orderer(program, profile, unroll(program, profile)).insertions(more)
+
+
+def races(program: ir.Program, profile: Profile) -> list[tuple[PipeStep, PipeStep]]:
+    """Steps that conflict, and that nothing orders."""
+    unrolled = unroll(program, profile)
+    return [(unrolled.steps[a], unrolled.steps[b]) for a, b in FaultCollector(unrolled, {}).races]
+
+
 def order(program: ir.Program, profile: Profile) -> ir.Program:
     """The program with the flags that its data dependences need, marked `auto`.
 
@@ -120,15 +152,32 @@ class _Orderer:
         self.unrolled = unrolled
         self.outline = self.unrolled.outline
         self.free = free_ids(program, profile)
+        self.profile = profile
 
     def result(self) -> ir.Program:
         """The program with its flags."""
+        links, events = self._numbered(self._settled([]))
+        return replace(self.program, body=self._with_flags(self.program.body, (), self._slots(links), events))
+
+    def insertions(self, more: Iterable[Link]) -> list[tuple[Insertion, ...]]:
+        """What each link adds; `more` are links that are added to those found, needed or not."""
         links = self._settled([])
+        links, events = self._numbered(self._repeatable([*links, *(link for link in more if link not in links)]))
+        return [
+            tuple(Insertion(*slot, end.rank, self._statement(end, events)) for slot, end in self._ends(link))
+            for link in links
+        ]
+
+    def _numbered(self, links: Links) -> tuple[Links, dict[Link, int]]:
+        """The links with their first event ids; fewer links, or barriers, if there are not enough ids."""
         events, without_id = self._number(links)
         while without_id:
-            links = self._settled(_relieved(links, without_id))
+            fewer = _relieved(links, without_id)
+            if fewer == links:
+                raise VerifyError([_too_many(self.program, without_id[0], self.profile.name)])
+            links = self._settled(fewer)
             events, without_id = self._number(links)
-        return replace(self.program, body=self._with_flags(self.program.body, (), self._slots(links), events))
+        return links, events
 
     # --- which links ---
 
@@ -147,6 +196,8 @@ class _Orderer:
         producer, consumer = self.unrolled.steps[first], self.unrolled.steps[second]
         block, one, other = meeting_block(producer.path, consumer.path)
         link = Link(producer.pipe, consumer.gate, block, one + 1, other, where=consumer.where)
+        if link.crosses and self.profile.cross_wait:
+            link = replace(link, dst=f"{core_of(link.dst)}.{self.profile.cross_wait}")
         return replace(link, events=self._distance(link, producer, consumer)) if link.is_carried else link
 
     def _distance(self, link: Link, producer: PipeStep, consumer: PipeStep) -> int:
@@ -231,8 +282,10 @@ class _Orderer:
         return events, without_id
 
     def _first_event(self, link: Link, faults: FaultCollector, users: dict[tuple[Pair, int], Links]) -> int | None:
-        free = self.free[link.pair]
-        for first in free:
+        """Preferably one that no other pair of the same source uses: hardware may not tell the destinations apart."""
+        free, src = self.free[link.pair], link.src
+        taken = {event for (pair, event), links in users.items() if links and pair[0] == src and pair != link.pair}
+        for first in sorted(free, key=lambda first: not taken.isdisjoint(range(first, first + link.events))):
             events = range(first, first + link.events)
             if all(event in free and _may_join(faults, link, users[link.pair, event]) for event in events):
                 return first
@@ -250,12 +303,15 @@ class _Orderer:
             out.append(ir.with_blocks(stmt, blocks))
         return (*out, *map(write, slots.get((at, len(block)), ())))
 
-    def _statement(self, end: End, events: dict[Link, int]) -> ir.Stmt:
+    def _statement(self, end: End, events: dict[Link, int]) -> ir.Flag | ir.CrossFlag | ir.Barrier:
         link = end.link
         if not link.events:
             return ir.Barrier("ALL", auto=True, where=link.where)
-        action = "set" if end.sets else "wait"
-        return ir.Flag(action, link.src, link.dst, self._event(end, events[link]), auto=True, where=link.where)
+        action, event = "set" if end.sets else "wait", self._event(end, events[link])
+        if link.crosses:
+            pipe = link.src if end.sets else link.dst
+            return ir.CrossFlag(action, core_of(pipe), unit_of(pipe), event, auto=True, where=link.where)
+        return ir.Flag(action, unit_of(link.src), unit_of(link.dst), event, auto=True, where=link.where)
 
     def _event(self, end: End, first: int) -> Expr:
         link = end.link
@@ -267,9 +323,18 @@ class _Orderer:
 
 def _may_join(faults: FaultCollector, link: Link, users: Links) -> bool:
     """Whether a link may use an event that others use too."""
+    if users and all(_in_step(link, user) for user in users):
+        return len(users) < CROSS_MOST
     if users and any(user.events > 1 for user in (link, *users)):
         return False
     return not any(_clash(faults, link, user) or _clash(faults, user, link) for user in users)
+
+
+def _in_step(a: Link, b: Link) -> bool:
+    """Whether two links between cores can share a flag, which counts: the waits come in the order of the sets."""
+    alike = a.crosses and (a.src, a.dst, a.block) == (b.src, b.dst, b.block)
+    once = a.events == b.events == 1 and not (a.is_carried or b.is_carried or a.reply or b.reply)
+    return alike and once and (a.set_at - b.set_at) * (a.wait_at - b.wait_at) >= 0
 
 
 def _clash(faults: FaultCollector, link: Link, later: Link) -> bool:
@@ -287,8 +352,15 @@ def _replaced(links: Links, old: Link, new: Link) -> Links:
 
 
 def _barrier(link: Link) -> Link:
-    """A barrier that orders what a link orders, and needs no event."""
-    return replace(link, events=0)
+    """A barrier that orders what a link orders, and needs no event; between cores, a link right before the wait."""
+    return replace(link, set_at=link.wait_at, events=1) if link.crosses else replace(link, events=0)
+
+
+def _too_many(program: ir.Program, link: Link, target: str) -> Finding:
+    core = core_of(link.src)
+    message = f"{program.name}: {core} would need more than {CROSS_USER_IDS} flags for the other core"
+    fix = "split the kernel, or hand over in manual mode"
+    return Finding("error", "KN-16", message, None, "", "fewer hand-overs", fix=fix, where=link.where, target=target)
 
 
 def _relieved(links: Links, without_id: Links) -> Links:
@@ -304,7 +376,9 @@ def _relieved(links: Links, without_id: Links) -> Links:
 def _merged(links: Links, pair: Pair) -> Links:
     """The links with two neighbours of a pair of pipes merged into one, which is set later and waited for earlier."""
     flags = [link for link in links if link.pair == pair and link.events and not link.reply]
-    flags.sort(key=lambda link: (link.block, link.events, link.is_carried, link.set_at, link.wait_at))
+    flags.sort(
+        key=lambda link: (link.src, link.dst, link.block, link.events, link.is_carried, link.set_at, link.wait_at)
+    )
     choices = [(a, b) for a, b in pairwise(flags) if _may_merge(a, b)]
     if not choices:
         return links
@@ -314,7 +388,7 @@ def _merged(links: Links, pair: Pair) -> Links:
 
 
 def _may_merge(a: Link, b: Link) -> bool:
-    alike = (a.block, a.events, a.is_carried) == (b.block, b.events, b.is_carried)
+    alike = (a.src, a.dst, a.block, a.events, a.is_carried) == (b.src, b.dst, b.block, b.events, b.is_carried)
     return alike and (a.is_carried or b.set_at <= min(a.wait_at, b.wait_at))
 
 
@@ -322,15 +396,20 @@ def free_ids(program: ir.Program, profile: Profile) -> dict[Pair, list[int]]:
     """For each pair of pipes: the event ids that neither the program nor an instruction itself (id 0) uses. Those that
     the program uses for no other pair of the same source come first."""
     pairs = [(a, b) for a in profile.pipes for b in profile.pipes]
+    crossing = [(core.name, "") for core in profile.cores]
     free = {pair: list(range(profile.event_ids)) for pair in pairs}
+    free |= {pair: list(range(CROSS_USER_IDS)) for pair in crossing}
     used: dict[str, set[int]] = {pipe: set() for pipe in profile.pipes}
     for stmt in ir.walk(program.body):
         if isinstance(stmt, ir.Instr):
-            for pair in own_pairs(call_of(program, stmt, profile)):
+            call = call_of(program, stmt, profile)
+            for pair in own_pairs(call):
                 free[pair] = [event for event in free.get(pair, ()) if event != 0]
-        elif isinstance(stmt, ir.Flag):
+            for pair in crossing:
+                free[pair] = [event for event in free[pair] if event not in call.kernel.handshake.cross_ids]
+        elif isinstance(stmt, ir.Flag | ir.CrossFlag):
             low, high = interval(stmt.event, {})
-            pair = stmt.src, stmt.dst
+            pair = (stmt.src, stmt.dst) if isinstance(stmt, ir.Flag) else (ends_of(stmt)[0], "")
             free[pair] = [event for event in free.get(pair, ()) if not low <= event <= high]
-            used.setdefault(stmt.src, set()).update(event for event in range(profile.event_ids) if low <= event <= high)
-    return {pair: sorted(events, key=lambda event: event in used[pair[0]]) for pair, events in free.items()}
+            used.setdefault(pair[0], set()).update(event for event in range(profile.event_ids) if low <= event <= high)
+    return {pair: sorted(events, key=lambda event: event in used.get(pair[0], ())) for pair, events in free.items()}

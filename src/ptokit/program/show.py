@@ -44,7 +44,7 @@ class _Printer:
         self.defined.append(set())
         for stmt in block:
             yield from self._definitions(stmt, depth)
-            auto = isinstance(stmt, ir.Flag | ir.Barrier) and stmt.auto
+            auto = isinstance(stmt, ir.Flag | ir.CrossFlag | ir.Barrier) and stmt.auto
             yield _line(depth, self._text(stmt), stmt.where, auto=auto)
             for arm, inner in enumerate(ir.children(stmt)):
                 if arm and inner:
@@ -83,6 +83,8 @@ class _Printer:
                 return f"{stmt.result} = load_scalar({stmt.source.argument}, {index})"
             case ir.Flag():
                 return f'{stmt.action}_flag("{stmt.src}", "{stmt.dst}", {self._expr(stmt.event)})'
+            case ir.CrossFlag():
+                return f'sync_{stmt.action}("{stmt.core}.{stmt.pipe}", {self._expr(stmt.event)})'
             case ir.Barrier():
                 return f'barrier("{stmt.pipe}")'
             case ir.Instr():

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
 
 from ptokit.isa.instruction import Call
 from ptokit.isa.kernel import Effect, Pair
 from ptokit.program.calls import effects
-from ptokit.target import SCALAR, Profile
+from ptokit.program.cores import pipe_of
+from ptokit.target import SCALAR, Core, Profile
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,17 @@ def steps(call: Call, profile: Profile) -> tuple[Step, ...]:
     for k, (first, then) in reversed(list(enumerate(pairwise(pipes), 1))):
         work.insert(k, Sync(first, then))
     return (*_syncs(own.before), *work, *_syncs(own.after))
+
+
+def on_cores(found: tuple[Step, ...], core: Core, profile: Profile) -> tuple[Step, ...]:
+    """The steps with the core of every pipe; `core` is that of the instruction."""
+    return tuple(_on_core(step, core, profile) for step in found)
+
+
+def _on_core(step: Step, core: Core, profile: Profile) -> Step:
+    if isinstance(step, Sync):
+        return Sync(pipe_of(step.src, core, profile), pipe_of(step.dst, core, profile))
+    return replace(step, pipe=pipe_of(step.pipe, core, profile))
 
 
 def own_pairs(call: Call) -> set[Pair]:

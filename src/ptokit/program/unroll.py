@@ -8,7 +8,7 @@ because what a pipe has waited for stays known.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from operator import methodcaller
@@ -17,11 +17,25 @@ from typing import Any
 from ptokit.finding import Where
 from ptokit.program.before import PipeStep, Unrolled
 from ptokit.program.calls import all_operands, call_of
+from ptokit.program.cores import Cores, ends_of, home_of, pipe_of, pipes_of
 from ptokit.program.expr import Expr, Var, apply, interval, substitute, subtract
-from ptokit.program.ir import Barrier, Block, Branch, Flag, Instr, LoadScalar, Loop, Program, Stmt, TileUse, View
+from ptokit.program.ir import (
+    Barrier,
+    Block,
+    Branch,
+    CrossFlag,
+    Flag,
+    Instr,
+    LoadScalar,
+    Loop,
+    Program,
+    Stmt,
+    TileUse,
+    View,
+)
 from ptokit.program.memory import History, OperandAccess, Path, rewrite
-from ptokit.program.steps import PipeWork, Step, Sync, gate, steps
-from ptokit.target import SCALAR, Profile
+from ptokit.program.steps import PipeWork, Step, Sync, gate, on_cores, steps
+from ptokit.target import SCALAR, Core, Profile
 
 SOURCE = "source"
 LOAD_SCALAR: tuple[Step, ...] = (PipeWork(SCALAR, reads=(SOURCE,)),)
@@ -68,11 +82,12 @@ class _Unroller:
         """For each event: the steps of the instructions that have signalled it so far (`only_events`)."""
         self.history = History(program)
         self.outline = self.history.outline
-        self.result = Unrolled(profile.pipes, [], [], {}, self.outline, {})
+        self.cores = Cores(program, profile)
+        self.result = Unrolled(pipes_of(profile), [], [], {}, self.outline, {})
         self._sites: dict[Path, _Steps] = {}
         self._handlers: dict[type[Stmt], Handler] = {
-            Instr: self._instr, LoadScalar: self._load_scalar, Flag: self._flag, Barrier: self._barrier,
-            Loop: self._loop, Branch: self._branch,
+            Instr: self._instr, LoadScalar: self._load_scalar, Flag: self._flag, CrossFlag: self._cross_flag,
+            Barrier: self._barrier, Loop: self._loop, Branch: self._branch,
         }  # fmt: skip
 
     def block(self, block: Block, at: Path, iterations: tuple[int, ...], scope: LoopValues) -> None:
@@ -97,7 +112,8 @@ class _Unroller:
         if path not in self._sites:
             todo = steps(call_of(self.program, stmt, self.profile), self.profile)
             operands = {name: o for name, o in all_operands(stmt).items() if isinstance(o, TileUse | View)}
-            self._sites[path] = self._site(todo, operands, path, scope)
+            home = home_of((self.program.tiles[use.tile].spec.loc for use in stmt.tiles), self.profile)
+            self._sites[path] = self._site(todo, operands, path, scope, [home])
         if self.only_events:
             awaited = 0
             for event in stmt.waits:
@@ -115,12 +131,19 @@ class _Unroller:
 
     def _load_scalar(self, stmt: LoadScalar, path: Path, iterations: tuple[int, ...], scope: LoopValues) -> None:
         if path not in self._sites:
-            self._sites[path] = self._site(LOAD_SCALAR, {SOURCE: stmt.source}, path, scope)
+            homes = [core for core in self.profile.cores if f"{core.name}.{SCALAR}" in self.cores.scalars(stmt)]
+            self._sites[path] = self._site(LOAD_SCALAR, {SOURCE: stmt.source}, path, scope, homes)
         self._work(path, iterations, stmt.where)
 
     def _site(
-        self, todo: tuple[Step, ...], operands: Mapping[str, TileUse | View], path: Path, scope: LoopValues
+        self,
+        todo: tuple[Step, ...],
+        operands: Mapping[str, TileUse | View],
+        path: Path,
+        scope: LoopValues,
+        homes: Sequence[Core],
     ) -> _Steps:
+        """The steps of a statement, on each of its `homes`."""
         loops = self.outline.around(path)
 
         def accesses(names: tuple[str, ...], *, writes: bool) -> list[OperandAccess]:
@@ -128,12 +151,13 @@ class _Unroller:
             return [OperandAccess(rewrite(o, scope) if isinstance(o, View) else o, writes, loops) for o in found]
 
         site: list[tuple[Step, str, tuple[OperandAccess, ...]]] = []
-        for step in todo:
-            if isinstance(step, Sync):
-                site.append((step, "", ()))
-            else:
-                touched = (*accesses(step.reads, writes=False), *accesses(step.writes, writes=True))
-                site.append((step, gate(todo, step.pipe), touched))
+        for home in homes:
+            for step, placed in zip(todo, on_cores(todo, home, self.profile), strict=True):
+                if isinstance(step, Sync):
+                    site.append((placed, "", ()))
+                else:
+                    touched = (*accesses(step.reads, writes=False), *accesses(step.writes, writes=True))
+                    site.append((placed, pipe_of(gate(todo, step.pipe), home, self.profile), touched))
         return _Steps(tuple(site))
 
     def _work(self, path: Path, iterations: tuple[int, ...], where: Where | None, awaited: int = 0) -> int:
@@ -160,15 +184,23 @@ class _Unroller:
     # --- flags of the program ---
 
     def _flag(self, stmt: Flag, path: Path, iterations: tuple[int, ...], scope: LoopValues) -> None:
+        event = self._event(stmt, path, iterations, scope)
+        if event is None or not {stmt.src, stmt.dst} <= {*self.profile.pipes}:
+            return  # it is not known which flag this is, so it orders nothing
+        for src, dst in self.cores.pairs(stmt):
+            self._emit(stmt.action, src if stmt.action == "set" else dst, (src, dst, event))
+
+    def _cross_flag(self, stmt: CrossFlag, path: Path, iterations: tuple[int, ...], scope: LoopValues) -> None:
+        event = self._event(stmt, path, iterations, scope)
+        if event is not None:
+            pipe = stmt.pipe if stmt.action == "set" else self.profile.cross_wait or stmt.pipe
+            self._emit(stmt.action, f"{stmt.core}.{pipe}", (ends_of(stmt), event))
+
+    def _event(self, stmt: Flag | CrossFlag, path: Path, iterations: tuple[int, ...], scope: LoopValues) -> int | None:
+        """The id of a flag in these iterations, if it is known."""
         counters = [self.history.views.counters[loop] for loop in self.outline.around(path)]
         event = substitute(substitute(stmt.event, scope), dict(zip(counters, iterations, strict=True)))
-        if not isinstance(event, int) or not {stmt.src, stmt.dst} <= {*self.profile.pipes}:
-            return  # it is not known which flag this is, so it orders nothing
-        key = (stmt.src, stmt.dst, event)
-        if stmt.action == "set":
-            self._emit("set", stmt.src, key)
-        else:
-            self._emit("wait", stmt.dst, key)
+        return event if isinstance(event, int) else None
 
     def _barrier(self, stmt: Barrier, _path: Path, _iterations: tuple[int, ...], _scope: LoopValues) -> None:
         if stmt.pipe == "ALL":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 
 from ptokit.finding import Finding, fold_overlaps
@@ -22,6 +21,7 @@ from ptokit.program.calls import (
 )
 from ptokit.program.describe import described
 from ptokit.program.expr import Expr, Var
+from ptokit.program.handover import check_cores, check_sync
 from ptokit.program.ir import Block, Branch, Instr, Leaf, LoadScalar, Loop, Program, TileDecl, TileUse, View, fold, walk
 from ptokit.program.overlaps import sharing
 from ptokit.program.verify_call import Options, check_rules, judged, verify_call
@@ -86,27 +86,6 @@ def check_cells(program: Program, _profile: Profile, _options: Options, _grid: i
                 )  # fmt: skip
 
 
-def check_cores(program: Program, profile: Profile, options: Options, _grid: int | None) -> Iterable[Finding]:
-    """A kernel uses the tiles of one core, unless an instruction moves data between the two."""
-    level = "hazard" if options.header and profile.mixed_cores else profile.mixed_cores
-    if level is None:
-        return
-    first: dict[str, str] = {}
-    found: list[Finding] = []
-    for instr in program.instructions:
-        here = {profile.core_of([program.tiles[use.tile].spec.loc]).name: use.tile for use in instr.tiles}
-        if len(here) > 1:
-            return
-        first = {**first, **{core: tile for core, tile in here.items() if core not in first}}
-        if len(first) > 1 and not found:
-            (core, tile), (other, against) = first.items()
-            message = f"{program.name} on {profile.name}: {against} belongs to {other}, {tile} to {core}"
-            fix = "split the kernel in two, and pass data through memory"
-            finding = Finding(level, "KN-16", message, None, against, "tiles of one core", fix=fix, target=profile.name)
-            found = [replace(finding, where=instr.where, blocks=True)]
-    yield from found
-
-
 def check_written(program: Program, _profile: Profile, _options: Options, grid: int | None) -> Iterable[Finding]:
     """A tile is written before it is read: through itself, or through one that shares bytes with it."""
     return _reads_of_unwritten(program.body, sharing(program, grid))
@@ -156,7 +135,9 @@ def _unwritten_reads(instr: Instr, written: set[str], near: Mapping[str, set[str
 
 
 Check = Callable[[Program, Profile, Options, "int | None"], Iterable[Finding]]
-CHECKS: tuple[Check, ...] = (check_memory, check_addresses, check_overlaps, check_cells, check_cores, check_written)
+CHECKS: tuple[Check, ...] = (
+    check_memory, check_addresses, check_overlaps, check_cells, check_cores, check_sync, check_written,
+)  # fmt: skip
 """The checks of the whole program."""
 
 

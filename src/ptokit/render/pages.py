@@ -399,7 +399,7 @@ FACTS = {
     },
     "UB for tiles": lambda p: _budget(p, "limit"),
     "UB without dyn_ub": lambda p: _budget(p, "available"),
-    "cores": lambda p: " ".join(core.name for core in p.cores) or "none",
+    "cores": lambda p: " ".join(f"{p.costs[f'{core.name} cores']:g} {core.name}" for core in p.cores) or "none",
     "pipes": lambda p: " ".join(p.pipes) or "none",
     "event ids": lambda p: str(p.event_ids or "none"),
     "SIMT launch": _largest_launch,

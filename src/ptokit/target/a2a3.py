@@ -5,7 +5,9 @@ from ptokit.target.profile import (
     CUBE_CORE,
     EVENT_IDS,
     KB,
+    SCALAR,
     VECTOR_CORE,
+    CrossCalls,
     Headers,
     Memory,
     Profile,
@@ -16,6 +18,7 @@ from ptokit.target.profile import (
 )
 
 PUBLIC = "public figure of the family"
+CONFIG = "platform_config/<SoC>.ini of CANN"
 MAGNITUDE = "assumption: order of magnitude"
 COSTS: Stated = {
     "clock GHz": (1.85, PUBLIC),
@@ -28,6 +31,7 @@ COSTS: Stated = {
     "GM posted write cycles": (20, "assumption: a scalar store does not wait for memory"),
     "DMA start cycles": (30, "assumption: to set up a transfer"),
     "DMA burst cycles": (2, "assumption: to go on to the next burst of a transfer"),
+    "DMA atomic cycles": (20, "assumption: a transfer that memory combines with the old data, on top of the transfer"),
     "outstanding transfers": (16, "assumption: MG-COST-05 names the bound and gives no number"),
     "cache line bytes": (64, PUBLIC),
     "cache flush cycles": (10, "assumption: a line (MG-L1-14)"),
@@ -42,6 +46,8 @@ COSTS: Stated = {
     "vector indexed repeat cycles": (8, "assumption: 256 bytes, a 32-byte block a cycle"),
     "cube start cycles": (14, "assumption: as the vector pipe"),
     "cube block cycles": (1, "assumption: 16 x 16 x 32 bytes"),
+    "AIV cores": (48, f"{CONFIG}: Ascend910B1, 910B2 and 910_93 have 48, 910B3 and 910B4 have 40"),
+    "AIC cores": (24, f"{CONFIG}: Ascend910B1, 910B2 and 910_93 have 24, 910B3 and 910B4 have 20"),
 }
 """The cost model's numbers."""
 
@@ -68,7 +74,15 @@ A2A3 = Profile(
     burst=32,  # MG-ALIGN-06, CO-ALIGN-01
     drops_unaligned_loads=True,  # MG-HAZ-01
     store_line=64,  # a line that two blocks have in their caches is written back by both
+    cross_wait=SCALAR,  # wait_flag_dev stops the scalar unit
     mixed_cores="hazard",
     arch="a3",
-    headers=Headers(hidden=184 * KB, overlapping="V"),
+    headers=Headers(
+        hidden=184 * KB,
+        overlapping="V",
+        cross=CrossCalls(
+            "ffts_cross_core_sync({pipe}, getFFTSMsg(0x2, {id}))", "wait_flag_dev({id})", "set_ffts_base_addr",
+            both_vectors=True,
+        ),
+    ),
 )  # fmt: skip

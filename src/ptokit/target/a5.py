@@ -1,13 +1,14 @@
 """A5: SIMT launches on the vector pipe, separate cube and vector cores, a UB shared with the data cache."""
 
 from ptokit.isa.policy import TileType
+from ptokit.target.a2a3 import CONFIG, PUBLIC
 from ptokit.target.a2a3 import COSTS as A2A3_COSTS
-from ptokit.target.a2a3 import PUBLIC
 from ptokit.target.profile import (
     CUBE_CORE,
     EVENT_IDS,
     KB,
     VECTOR_CORE,
+    CrossCalls,
     Headers,
     Memory,
     Profile,
@@ -23,6 +24,8 @@ SHARED = {
 }
 COSTS: Stated = {
     **SHARED,
+    "AIV cores": (64, f"{CONFIG}: Ascend950PR_958b has 64; other versions of the chip have more or fewer"),
+    "AIC cores": (32, f"{CONFIG}: Ascend950PR_958b has 32; other versions of the chip have more or fewer"),
     "cache line bytes": (64, PUBLIC),
     "GM burst bytes": (128, "MG-COST-07"),
     "registers a thread": (32, "MG-SIMT-24; no cost depends on it"),
@@ -59,7 +62,8 @@ A5 = Profile(
         "MS-PERF-01", "MS-PERF-02", "MS-PERF-03",
     ),
     burst=32,  # CO-ALIGN-01
+    no_cross=("M",),
     mixed_cores="error",
     arch="a5",
-    headers=Headers(),
+    headers=Headers(cross=CrossCalls("set_intra_block({pipe}, {id})", "wait_intra_block({pipe}, {id})")),
 )  # fmt: skip

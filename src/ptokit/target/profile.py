@@ -24,6 +24,9 @@ GM_ACCESS = {SCALAR: "elements", VECTOR: "warps", **dict.fromkeys(("MTE1", LOAD,
 """How pipes access global memory. Bursts do not go through the cache."""
 EVENT_IDS = 8
 """Events of each pair of pipes."""
+CROSS_IDS, CROSS_USER_IDS, CROSS_MOST = 16, 11, 15
+"""Flags from one core to the other; the first of them that kernels may use, the headers have the rest; how many sets of
+one flag can be pending."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,18 @@ CUBE_CORE = Core(
 
 
 @dataclass(frozen=True)
+class CrossCalls:
+    """The C++ calls of flags between the cores, with `{pipe}` and `{id}`."""
+
+    set: str
+    wait: str
+    base: str = ""
+    """The call that takes the memory of the flags, if they have one."""
+    both_vectors: bool = False
+    """Whether a flag reaches both vector cores of a block, and both must set one for the cube core."""
+
+
+@dataclass(frozen=True)
 class Headers:
     """Facts about the C++ headers of a target. Those about one instruction are in its definition."""
 
@@ -62,6 +77,8 @@ class Headers:
     """Where the headers' own workspace in UB begins, if they have one."""
     overlapping: str = ""
     """The pipe whose instructions may overlap, so that dependent ones need a barrier between them."""
+    cross: CrossCalls | None = None
+    """The flags between the cores; None if all instructions run one after the other."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +155,10 @@ class Profile:
     """Bytes of a cache line that a scalar store writes back as a whole; 0 if stores of blocks do not disturb others."""
     drops_unaligned_loads: bool = False
     """Whether a load to another address is dropped."""
+    cross_wait: str = ""
+    """The pipe that waits for the other core, whatever pipe a program names; the named one if empty."""
+    no_cross: tuple[str, ...] = ()
+    """Pipes that neither set flags for the other core nor wait for them."""
     mixed_cores: Level | None = None
     """The level of a finding on a kernel that uses tiles of both cores without a transfer between them."""
     arch: str = ""

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 
 from ptokit.isa.catalog import INSTRUCTIONS, derived
 from ptokit.isa.instruction import Instruction
-from ptokit.target.profile import EVENT_IDS
+from ptokit.target.profile import CUBE_CORE, EVENT_IDS, VECTOR_CORE
 from ptokit.target.profile import PIPES as CORE_PIPES
 
 PIPES = tuple(f"PIPE_{name}" for name in (*CORE_PIPES, "ALL", "MTE4", "MTE5", "V2"))
 """Pipes: those of a core, `ALL`, and those that exist only in text."""
+SECTIONS = {"cube": CUBE_CORE.name, "vector": VECTOR_CORE.name}
+"""The core of each kind of section and function."""
 EVENTS = tuple(f"EVENT_ID{number}" for number in range(EVENT_IDS))
 ASSIGN = next(each for each in INSTRUCTIONS.values() if each.is_statement)
 """The instruction that binds a tile to an address."""

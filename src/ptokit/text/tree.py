@@ -75,6 +75,8 @@ class Operation:
     element type."""
     bodies: tuple[Body, ...] = ()
     where: Where | None = None
+    end: Where | None = None
+    """The place after its last character."""
     comments: tuple[str, ...] = ()
     """Comment lines before it."""
     remark: str = ""

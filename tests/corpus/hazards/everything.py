@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.corpus.hazards import (
     blocks,
     budgets,
+    cores,
     flags,
     indices,
     launch,
@@ -19,5 +20,7 @@ from tests.corpus.hazards import (
 )
 from tests.corpus.hazards.case import Case
 
-MODULES = (order, budgets, tables, indices, blocks, repeats, memory, scratch, launch, tails, overlaps, flags, lines)
+MODULES = (
+    *(order, cores, budgets, tables, indices, blocks, repeats, memory, scratch, launch, tails, overlaps, flags, lines),
+)
 CASES: tuple[Case, ...] = tuple(case for module in MODULES for case in module.CASES)

@@ -123,7 +123,7 @@ def reload(table, tokens, out, once_only: pto.const = False):
         pto.wait_flag("MTE3", "V", 0)
         pto.mgather(got, table, ids)
         pto.set_flag("V", "MTE2", 1 - i)
-        flag("V", "MTE3", 1)
+        flag("V", "MTE3", 2)
         pto.tstore(out[i * 8 : i * 8 + 8], got)
         pto.set_flag("MTE3", "V", 0)
     pto.wait_flag("V", "MTE2", 0)
@@ -274,7 +274,7 @@ def in_loop(table, tokens, out, guard: pto.const = True):
             pto.wait_flag("MTE3", "V", 0)
         pto.mgather(got, table, ids)
         pto.set_flag("V", "MTE2", 0)
-        flag("V", "MTE3", i % 2)
+        flag("V", "MTE3", 2 + i % 2)
         pto.tstore(out[i * 8 : i * 8 + 8], got)
         if guard:
             pto.set_flag("MTE3", "V", 0)

@@ -12,7 +12,7 @@ def on(rules: str, *targets: str) -> dict[str, frozenset[str]]:
 
 
 RULES: dict[str, dict[str, frozenset[str]]] = {
-    "": on("CO-SEM-02 KN-13", *BOTH),
+    "": on("CO-SEM-02 KN-13 KN-16", *BOTH),
     "H-01": on("MG-HAZ-01 CO-ALIGN-01", "a2a3") | on("CO-ALIGN-01", "a5"),
     "H-02": on("MG-LAY-15", "a5"),
     "H-03": on("MG-SHAPE-05", "a5"),

@@ -61,8 +61,8 @@ __global__ AICORE void combine(__gm__ float* answers, __gm__ int32_t* slots, __g
             TROWEXPANDMUL(answer, answer, upright);  // moe_dispatch_combine.py:58
             TADD(total, total, answer);  // moe_dispatch_combine.py:59
         }
-        set_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
-        wait_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+        set_flag(PIPE_V, PIPE_MTE3, EVENT_ID4);
+        wait_flag(PIPE_V, PIPE_MTE3, EVENT_ID4);
         using out_view_shape = Shape<1, 1, 1, -1, 20>;
         using out_view_stride = Stride<6660, 6660, 6660, 20, 1>;
         GlobalTensor<float, out_view_shape, out_view_stride, Layout::ND> out_view(

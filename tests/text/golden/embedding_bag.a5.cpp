@@ -61,8 +61,8 @@ __global__ AICORE void embedding_bag(__gm__ float* table, __gm__ int32_t* ids, _
             TASSIGN(vectors_slice, 768 + tile_iteration % 2 * 6144 + start * 32 * 4);
             TCOLSUM(sums_slice, vectors_slice);  // embedding_bag.py:45
         }
-        set_flag(PIPE_V, PIPE_MTE3, static_cast<event_t>(tile_iteration % 2));
-        wait_flag(PIPE_V, PIPE_MTE3, static_cast<event_t>(tile_iteration % 2));
+        set_flag(PIPE_V, PIPE_MTE3, static_cast<event_t>(4 + tile_iteration % 2));
+        wait_flag(PIPE_V, PIPE_MTE3, static_cast<event_t>(4 + tile_iteration % 2));
         using out_view_shape = Shape<1, 1, 1, -1, 20>;
         using out_view_stride = Stride<2660, 2660, 2660, 20, 1>;
         GlobalTensor<float, out_view_shape, out_view_stride, Layout::ND> out_view(

@@ -38,8 +38,8 @@ __global__ AICORE void embedding_lookup(__gm__ float* table, __gm__ int32_t* tok
         GlobalTensor<float, Shape<1, 1, 1, 5000, 20>, Stride<100000, 100000, 100000, 20, 1>, Layout::ND> table_view(table);
         MGATHER<Coalesce::Row, GatherOOB::Zero>(vectors, table_view, ids);  // embedding_lookup.py:34
         set_flag(PIPE_V, PIPE_MTE2, static_cast<event_t>(tile_iteration % 2));
-        set_flag(PIPE_V, PIPE_MTE3, static_cast<event_t>(tile_iteration % 2));
-        wait_flag(PIPE_V, PIPE_MTE3, static_cast<event_t>(tile_iteration % 2));
+        set_flag(PIPE_V, PIPE_MTE3, static_cast<event_t>(2 + tile_iteration % 2));
+        wait_flag(PIPE_V, PIPE_MTE3, static_cast<event_t>(2 + tile_iteration % 2));
         using out_view_shape = Shape<1, 1, 1, -1, 20>;
         using out_view_stride = Stride<6660, 6660, 6660, 20, 1>;
         GlobalTensor<float, out_view_shape, out_view_stride, Layout::ND> out_view(

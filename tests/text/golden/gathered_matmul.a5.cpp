@@ -56,8 +56,8 @@ __global__ AICORE void gathered_matmul(__gm__ half* table, __gm__ int32_t* ids, 
                 wait_flag(PIPE_M, PIPE_MTE1, static_cast<event_t>(k_iteration % 2));
                 TEXTRACT(left, left_matrix, 0, k);  // gathered_matmul.py:45
                 TEXTRACT(right, right_matrix, k, 0);  // gathered_matmul.py:46
-                set_flag(PIPE_MTE1, PIPE_M, static_cast<event_t>(k_iteration % 2));
-                wait_flag(PIPE_MTE1, PIPE_M, static_cast<event_t>(k_iteration % 2));
+                set_flag(PIPE_MTE1, PIPE_M, static_cast<event_t>(2 + k_iteration % 2));
+                wait_flag(PIPE_MTE1, PIPE_M, static_cast<event_t>(2 + k_iteration % 2));
                 if (k == 0) {  // gathered_matmul.py:47
                     TMATMUL(product, left, right);  // gathered_matmul.py:48
                 } else {
@@ -66,8 +66,8 @@ __global__ AICORE void gathered_matmul(__gm__ half* table, __gm__ int32_t* ids, 
                 set_flag(PIPE_M, PIPE_MTE1, static_cast<event_t>(k_iteration % 2));
             }
             set_flag(PIPE_MTE1, PIPE_MTE2, static_cast<event_t>(tile_iteration % 2));
-            set_flag(PIPE_M, PIPE_FIX, static_cast<event_t>(tile_iteration % 2));
-            wait_flag(PIPE_M, PIPE_FIX, static_cast<event_t>(tile_iteration % 2));
+            set_flag(PIPE_M, PIPE_FIX, static_cast<event_t>(2 + tile_iteration % 2));
+            wait_flag(PIPE_M, PIPE_FIX, static_cast<event_t>(2 + tile_iteration % 2));
             using out_view_shape = Shape<1, 1, 1, -1, 24>;
             using out_view_stride = Stride<7992, 7992, 7992, 24, 1>;
             GlobalTensor<float, out_view_shape, out_view_stride, Layout::ND> out_view(

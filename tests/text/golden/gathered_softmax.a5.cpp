@@ -51,8 +51,8 @@ __global__ AICORE void gathered_softmax(__gm__ float* logits, __gm__ int32_t* ca
         TASSIGN(tmp_1, 0x3100);
         TROWSUM(total, scores, tmp_1);  // gathered_softmax.py:41
         TROWEXPANDDIV(scores, scores, total);  // gathered_softmax.py:42
-        set_flag(PIPE_V, PIPE_MTE3, static_cast<event_t>(tile_iteration % 2));
-        wait_flag(PIPE_V, PIPE_MTE3, static_cast<event_t>(tile_iteration % 2));
+        set_flag(PIPE_V, PIPE_MTE3, static_cast<event_t>(2 + tile_iteration % 2));
+        wait_flag(PIPE_V, PIPE_MTE3, static_cast<event_t>(2 + tile_iteration % 2));
         using out_view_shape = Shape<1, 1, 1, -1, 37>;
         using out_view_stride = Stride<3700, 3700, 3700, 37, 1>;
         GlobalTensor<float, out_view_shape, out_view_stride, Layout::ND> out_view(

@@ -54,8 +54,8 @@ __global__ AICORE void paged_kv_gather(__gm__ float* cache, __gm__ int32_t* bloc
             GlobalTensor<float, Shape<1, 1, 1, 78, 128>, Stride<9984, 9984, 9984, 128, 1>, Layout::ND> cache_view(cache);
             MGATHER<Coalesce::Row>(keys, cache_view, page_ids);  // paged_kv_gather.py:42
             set_flag(PIPE_V, PIPE_MTE2, static_cast<event_t>(item_iteration % 2));
-            set_flag(PIPE_V, PIPE_MTE3, static_cast<event_t>(item_iteration % 2));
-            wait_flag(PIPE_V, PIPE_MTE3, static_cast<event_t>(item_iteration % 2));
+            set_flag(PIPE_V, PIPE_MTE3, static_cast<event_t>(4 + item_iteration % 2));
+            wait_flag(PIPE_V, PIPE_MTE3, static_cast<event_t>(4 + item_iteration % 2));
             using out_view_shape = Shape<1, 1, 1, -1, 128>;
             using out_view_stride = Stride<33792, 33792, 5632, 128, 1>;
             GlobalTensor<float, out_view_shape, out_view_stride, Layout::ND> out_view(
@@ -78,8 +78,8 @@ __global__ AICORE void paged_kv_gather(__gm__ float* cache, __gm__ int32_t* bloc
             GlobalTensor<float, Shape<1, 1, 1, 78, 128>, Stride<9984, 9984, 9984, 128, 1>, Layout::ND> cache_view_1(cache);
             MGATHER<Coalesce::Row>(last_keys, cache_view_1, last_id);  // paged_kv_gather.py:48
             set_flag(PIPE_V, PIPE_MTE2, static_cast<event_t>(2 + item_iteration % 2));
-            set_flag(PIPE_V, PIPE_MTE3, static_cast<event_t>(2 + item_iteration % 2));
-            wait_flag(PIPE_V, PIPE_MTE3, static_cast<event_t>(2 + item_iteration % 2));
+            set_flag(PIPE_V, PIPE_MTE3, static_cast<event_t>(6 + item_iteration % 2));
+            wait_flag(PIPE_V, PIPE_MTE3, static_cast<event_t>(6 + item_iteration % 2));
             using out_view_1_shape = Shape<1, 1, 1, 1, -1>;
             using out_view_1_stride = Stride<33792, 33792, 5632, 128, 1>;
             GlobalTensor<float, out_view_1_shape, out_view_1_stride, Layout::ND> out_view_1(

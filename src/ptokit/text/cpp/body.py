@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -12,14 +13,14 @@ from typing import Any
 from ptokit.finding import Where
 from ptokit.isa.instruction import Call
 from ptokit.isa.operand import TileSpec
-from ptokit.isa.policy import TileType
 from ptokit.program import ir
 from ptokit.program.calls import named_operands, offset_in, tile_spec
+from ptokit.program.cores import StatementCores
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, GUARDS, Expr, Op, Var, apply, parts, variables
 from ptokit.target import Profile
+from ptokit.target.profile import VECTOR_CORE
 from ptokit.text.cpp.calls import call_text, constant, converted, enumerator
 from ptokit.text.cpp.expr import Expressions
-from ptokit.text.cpp.headers import hand_over
 from ptokit.text.cpp.names import Identifiers, pipe, place_text
 from ptokit.text.cpp.ready import Ready
 from ptokit.text.cpp.types import (
@@ -82,10 +83,9 @@ class KernelBody:
             self.identifiers.of(name, kind)
         self.expressions = Expressions(self.identifiers, program.names)
         self.text = self.expressions.text
-        self.written: list[tuple[str, bool]] = []
-        """Lines, and whether only the cube core runs them, in a kernel for both cores."""
-        self.gathered = {use.tile for instr in ir.instructions(program.body) if hand_over(instr) for use in instr.tiles}
-        """Tiles that the vector core gathers for the cube core."""
+        self.written: list[tuple[str, str]] = []
+        """Lines, and the core that runs them; empty if all do."""
+        self.cores = StatementCores(program, [profile]) if profile.cores else None
         self.seen: list[dict[object, str]] = [{}]
         """The names declared in each open block: of variables, expressions, tiles, tensors."""
         self.inner = set(_inner_variables(program))
@@ -104,11 +104,10 @@ class KernelBody:
         for stmt in self.program.body:
             self._statement(stmt)
         result: list[str] = []
-        for cube_only, lines in groupby(self.written, key=itemgetter(1)):
+        macros = {core.name: core.macro for core in self.profile.cores}
+        for core, lines in groupby(self.written, key=itemgetter(1)):
             texts = [text for text, _ in lines]
-            result += (
-                (f"#if defined({self.profile.core_of([TileType.Mat]).macro})", *texts, "#endif") if cube_only else texts
-            )
+            result += (f"#if defined({macros[core]})", *texts, "#endif") if core else texts
         return result
 
     def open_variables(self) -> list[Var]:
@@ -117,15 +116,26 @@ class KernelBody:
         known = {BLOCK_IDX, BLOCK_NUM, *integers, *self.inner}
         return [var for var in self.expressions.used if var not in known]
 
-    @property
+    @cached_property
     def has_both_cores(self) -> bool:
-        """Whether the vector core gathers for the cube core; the cube core runs the rest."""
-        return bool(self.gathered)
+        """Whether both cores run some of it."""
+        return self.cores is not None and len(self.cores.all) > 1
 
-    def _write(self, text: str, where: Where | None = None, *, cube_only: bool = False) -> None:
+    @cached_property
+    def first_vector(self) -> str:
+        """The name of what says that this is the first vector core of its block, if only that one works."""
+        statements = list(ir.walk(self.program.body))
+        alone = self.has_both_cores and any(self._core_of(s) == VECTOR_CORE.name for s in statements)
+        return "is_first_vector" if alone else ""
+
+    def _core_of(self, stmt: ir.Stmt) -> str:
+        """The core that runs a statement; empty if both do, or if the kernel is for one core."""
+        cores = self.cores.of(stmt) if self.cores is not None and self.has_both_cores else ()
+        return next(iter(cores)) if len(cores) == 1 else ""
+
+    def _write(self, text: str, where: Where | None = None, core: str = "") -> None:
         place = f"  // {place_text(where)}" if where else ""
-        line = f"{INDENT * len(self.seen)}{text}{place}"
-        self.written.append((line, cube_only and self.has_both_cores))
+        self.written.append((f"{INDENT * len(self.seen)}{text}{place}", core))
 
     def _declare(self, key: object, name: str) -> str:
         self.seen[-1][key] = name
@@ -147,7 +157,7 @@ class KernelBody:
 
     def _barrier(self, barrier: ir.Barrier) -> None:
         where = None if barrier.auto else barrier.where
-        self._write(f"pipe_barrier({pipe(barrier.pipe)});", where, cube_only=True)
+        self._write(f"pipe_barrier({pipe(barrier.pipe)});", where, self._core_of(barrier))
 
     def _loop(self, loop: ir.Loop) -> None:
         self._define(loop.start, loop.stop)
@@ -183,7 +193,16 @@ class KernelBody:
         event = flag.event
         text = f"EVENT_ID{event}" if isinstance(event, int) else f"static_cast<event_t>({self.text(event)})"
         given = f"({pipe(flag.src)}, {pipe(flag.dst)}, {text})"
-        self._write(f"{FLAGS[flag.action]}{given};", None if flag.auto else flag.where, cube_only=True)
+        self._write(f"{FLAGS[flag.action]}{given};", None if flag.auto else flag.where, self._core_of(flag))
+
+    def _cross_flag(self, flag: ir.CrossFlag) -> None:
+        calls = self.profile.headers.cross if self.profile.headers else None
+        if calls is None:
+            return
+        self._define(flag.event)
+        call = calls.set if flag.action == "set" else calls.wait
+        text = call.format(pipe=pipe(flag.pipe), id=self.text(flag.event))
+        self._write(f"{text};", None if flag.auto else flag.where, self._core_of(flag))
 
     def _load(self, load: ir.LoadScalar) -> None:
         argument = self.program.tensors[load.source.argument]
@@ -250,7 +269,7 @@ class KernelBody:
             for key, name in block.items():
                 if isinstance(key, _TileKey) and key.tile == stmt.tile:
                     address = self.text(self._start(key))
-                    self._write(f"{BIND}({name}, {address});", cube_only=stmt.tile not in self.gathered)
+                    self._write(f"{BIND}({name}, {address});", core=self._core_of(stmt))
 
     def _tile(self, key: _TileKey, where: Where | None = None) -> str:
         """The C++ object of a tile, declared if it is not yet visible."""
@@ -267,8 +286,7 @@ class KernelBody:
             name = self.identifiers.fresh(f"{key.tile}_{kind}")
         else:
             self.named.add(key.tile)
-        cube_only = key.tile not in self.gathered
-        self._object(name, spec, valid, self._start(key), where, cube_only=cube_only)
+        self._object(name, spec, valid, self._start(key), where, self._core_of(ir.Assign(key.tile, 0)))
         return self._declare(key, name)
 
     def _start(self, key: _TileKey) -> Expr:
@@ -285,16 +303,15 @@ class KernelBody:
         valid: tuple[Expr, Expr],
         address: Expr,
         where: Where | None = None,
-        *,
-        cube_only: bool = False,
+        core: str = "",
     ) -> None:
         """A tile and its address."""
         numbers = [extent for extent, is_dynamic in zip(valid, spec.dynamic, strict=True) if is_dynamic]
         self._define(*numbers)
         given = f"({', '.join(map(self.text, numbers))})" if numbers else ""
         self._define(address)
-        self._write(f"{tile_type(spec, valid)} {name}{given};", where, cube_only=cube_only)
-        self._write(f"{BIND}({name}, {_bytes(address, self.text(address))});", cube_only=cube_only)
+        self._write(f"{tile_type(spec, valid)} {name}{given};", where, core)
+        self._write(f"{BIND}({name}, {_bytes(address, self.text(address))});", core=core)
 
     # --- tensors ---
 
@@ -352,8 +369,11 @@ class KernelBody:
             like = operands.get(call.instruction.workspace.like) if call.instruction.workspace else None
             valid: tuple[Expr, Expr] = like.valid if isinstance(like, ir.TileUse) else scratch.valid
             given["tmp"] = self.identifiers.fresh("tmp")
-            self._object(given["tmp"], scratch, valid, self.ready.workspace)
-        self._write(f"{call_text(call, given)};", instr.where, cube_only=hand_over(instr) is None)
+            self._object(given["tmp"], scratch, valid, self.ready.workspace, core=self._core_of(instr))
+        core, calls = self._core_of(instr), self.profile.headers.cross if self.profile.headers else None
+        guarded = core == VECTOR_CORE.name and calls is not None and calls.both_vectors
+        guard = f"if ({self.first_vector}) " if guarded else ""
+        self._write(f"{guard}{call_text(call, given)};", instr.where, core)
 
     def _operand(self, call: Call, instr: ir.Instr, name: str) -> str:
         operand = named_operands(instr)[name]
@@ -381,6 +401,7 @@ STATEMENTS: dict[type, Callable[[KernelBody, Any], None]] = {
     ir.Instr: KernelBody._instruction,
     ir.LoadScalar: KernelBody._load,
     ir.Flag: KernelBody._flag,
+    ir.CrossFlag: KernelBody._cross_flag,
     ir.Barrier: KernelBody._barrier,
     ir.Loop: KernelBody._loop,
     ir.Branch: KernelBody._branch,

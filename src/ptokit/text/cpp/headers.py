@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from ptokit import spec as clauses
 from ptokit.finding import Finding
 from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.isa.instruction import HandOver
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import SLayout, TileType
 from ptokit.program.bounds import reaches
-from ptokit.program.ir import Assign, Flag, Instr, Program, Stmt, TileDecl, TileUse, instructions, walk
+from ptokit.program.cores import is_crossing
+from ptokit.program.ir import Assign, Flag, Program, TileDecl, TileUse, instructions, walk
 from ptokit.target import Core, Profile
 
 
@@ -37,37 +37,22 @@ def cores(program: Program, profile: Profile) -> dict[Core, str]:
     return {profile.core_of([program.tiles[use.tile].spec.loc]): use.tile for use in used} if profile.cores else {}
 
 
-def hand_over(stmt: Stmt) -> HandOver | None:
-    """What makes the vector core run a statement for the cube core, if it does."""
-    found = INSTRUCTIONS[stmt.name].cpp.hand_over if isinstance(stmt, Instr) else None
-    return found if found is not None and isinstance(stmt, Instr) and found.member in stmt.modifiers else None
-
-
-def hand_over_findings(program: Program, profile: Profile) -> Iterator[Finding]:
-    """A gather on the vector core hands its result over to the cube core; nothing is handed back."""
-    found = next(filter(None, map(hand_over, walk(program.body))), None)
-    if found is None:
-        return
-    vector, choice = profile.core_of([TileType.Vec]), f"{found.modifier} {found.member.text}"
+def crossing_findings(program: Program, profile: Profile) -> Iterator[Finding]:
+    """Flags between pipes of two cores, which the hardware does not have."""
     for stmt in walk(program.body):
-        if isinstance(stmt, Flag) and vector in (profile.owner(stmt.src), profile.owner(stmt.dst)):
+        if isinstance(stmt, Flag) and is_crossing(stmt) and profile.cores:
+            message = f"{program.name}: there is no flag from {stmt.src} to {stmt.dst}: they belong to two cores"
+            fix = f'pto.sync_set("{stmt.src}", id), pto.sync_wait("{stmt.dst}", id)'
             yield Finding(
-                "error", "KN-16",
-                f"{program.name}: the gather with {choice} would have to wait for {stmt.src} of the other core", None,
-                found.modifier, "no wait across cores", fix=found.fix, where=stmt.where, target=profile.name,
+                "error", "KN-16", message, None, "flag", "pipes of one core", fix=fix, where=stmt.where,
+                target=profile.name,
             )  # fmt: skip
 
 
 def program_findings(program: Program, profile: Profile, used: int, *, has_workspace: bool) -> Iterator[Finding]:
-    """Both cores in one kernel, and tiles in the UB that the headers use themselves."""
+    """Tiles in the UB that the headers use themselves."""
     if has_workspace:
         yield from _unknown_addresses(program)
-    used_cores = cores(program, profile)
-    if len(used_cores) > 1:
-        message = f"{program.name}: C++ is emitted for one core; {' and '.join(used_cores.values())} belong to two"
-        fix = "split the kernel in two, and pass data through memory"
-        expected, target = "tiles of one core", profile.name
-        yield Finding("error", "KN-16", message, None, "", expected, fix=fix, where=program.where, target=target)
     end = profile.headers.hidden if profile.headers else None
     if end is None or used <= end:
         return

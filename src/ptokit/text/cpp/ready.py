@@ -15,11 +15,12 @@ from ptokit.program.expr import difference
 from ptokit.program.ir import Instr, Program, TileUse, instructions
 from ptokit.program.order import order, order_events
 from ptokit.program.place import BLOCK, place
+from ptokit.program.streams import arranged
 from ptokit.program.verify import verify
 from ptokit.program.verify_call import Options, check_rules
 from ptokit.target import Profile
 from ptokit.text.cpp.barriers import with_barriers
-from ptokit.text.cpp.headers import hand_over_findings, program_findings, tile_findings
+from ptokit.text.cpp.headers import crossing_findings, program_findings, tile_findings
 from ptokit.text.cpp.scatter import flatten
 from ptokit.text.cpp.types import as_row, becomes_row, header_call, logical_extents, transfer
 from ptokit.text.cpp.values import value_findings
@@ -40,6 +41,7 @@ def prepare(program: Program, profile: Profile, options: Options, dyn_ub: int | 
 
     In C++ every tile is bound to an address, so nothing is allocated at compile time (MG-BUDG-08).
     """
+    program = arranged(program)
     tiles, simt = _end_of_tiles(program, profile, dyn_ub), has_simt(program, profile)
     asked = _dynamic(profile, tiles) if dyn_ub is None else dyn_ub
     _raise_errors(verify(program, profile, replace(options, dyn_ub=asked, bound=True)))
@@ -54,7 +56,7 @@ def prepare(program: Program, profile: Profile, options: Options, dyn_ub: int | 
         *program_findings(placed, profile, used, has_workspace=used > tiles),
     ])  # fmt: skip
     flagged = order_events(with_barriers(order(placed, profile), profile, workspace), profile)
-    _raise_errors(hand_over_findings(flagged, profile))
+    _raise_errors(crossing_findings(flagged, profile))
     return Ready(flagged, workspace, asked)
 
 

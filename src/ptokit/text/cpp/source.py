@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM
-from ptokit.program.ir import Argument, Float, Integer, Program
+from ptokit.program.ir import Argument, CrossFlag, Float, Integer, Program, walk
 from ptokit.program.verify_call import Options
 from ptokit.target import PROFILES, Profile
+from ptokit.target.profile import VECTOR_CORE
 from ptokit.text.cpp.body import INDENT, KernelBody, kind_of
 from ptokit.text.cpp.expr import HELPERS
 from ptokit.text.cpp.headers import cores
@@ -70,6 +72,8 @@ class _File:
 
     def _parameters(self, memory: str) -> Iterator[str]:
         """The parameters: a pointer for each memory, and numbers."""
+        if self._base:
+            yield f"{memory}uint64_t* {self._base}"
         for argument in self.program.arguments:
             if not isinstance(argument, Argument):
                 yield f"{_number_type(argument)} {self._name(argument)}"
@@ -81,17 +85,43 @@ class _File:
         return self.identifiers.of(argument.name, kind_of(argument))
 
     def _guarded(self, lines: list[str]) -> Iterator[str]:
-        """The body, for the core that has the tiles, or for both if the vector core gathers for the cube core."""
+        """The body, for the core that has the tiles, or for both."""
         used_cores = cores(self.program, self.profile)
         guarded = self.profile.cores if self.body.has_both_cores else used_cores
         tests = " || ".join(f"defined({core.macro})" for core in guarded)
-        yield from (f"#if {tests}" for _ in used_cores)
+        if used_cores:
+            yield f"#if {tests}"
+        yield from self._vector_cores()
         used = self.body.expressions.used
         yield from (
             f"{INDENT}const int64_t {self.identifiers.of(var)} = {BLOCKS[var]}();" for var in BLOCKS if var in used
         )
         yield from lines
-        yield from ("#endif" for _ in used_cores)
+        if used_cores:
+            yield "#endif"
+
+    def _vector_cores(self) -> Iterator[str]:
+        """A block has two vector cores, and the kernel has the work of one: the other only sets and waits, or ends."""
+        name, cross = self.body.first_vector, self.profile.headers.cross if self.profile.headers else None
+        if not name or cross is None:
+            return
+        if self._base:
+            yield f"{INDENT}{cross.base}(reinterpret_cast<uint64_t>({self._base}));"
+        yield f"#if defined({VECTOR_CORE.macro})"
+        if cross.both_vectors:
+            yield f"{INDENT}const bool {name} = get_subblockid() == 0;"
+        else:
+            yield f"{INDENT}if (get_subblockid() != 0) {{"
+            yield f"{INDENT * 2}return;"
+            yield f"{INDENT}}}"
+        yield "#endif"
+
+    @cached_property
+    def _base(self) -> str:
+        """The parameter with the memory of the flags between the cores, if there is one and the kernel uses it."""
+        cross = self.profile.headers.cross if self.profile.headers else None
+        used = any(isinstance(stmt, CrossFlag) for stmt in walk(self.program.body))
+        return self.identifiers.fresh("ffts_addr") if cross and cross.base and used else ""
 
     def _launcher(self) -> Iterator[str]:
         """A function for the host; the simulator calls the kernel itself."""

@@ -24,6 +24,7 @@ from ptokit.program import ir
 from ptokit.program.addresses import footprint
 from ptokit.program.budget import Use
 from ptokit.program.calls import call_of, chosen_modifiers
+from ptokit.program.cores import owners
 from ptokit.program.expr import Expr, Var, apply, truth
 from ptokit.program.place import BLOCK
 from ptokit.target import left_layouts
@@ -32,7 +33,7 @@ from ptokit.text.extents import merge_extents, part_extents, part_type
 from ptokit.text.lift.writing import NAME, OperandParts, Writing, WrittenScope
 from ptokit.text.lower import mode_of
 from ptokit.text.memories import is_unshaped, offset_terms
-from ptokit.text.spelling import ASSIGN, modes
+from ptokit.text.spelling import ASSIGN, SECTIONS, modes
 from ptokit.text.tree import Body, Function, Pointer, Source, Unit, Value
 
 Form = Literal["l1", "l2", "as"]
@@ -165,6 +166,24 @@ class _Lift(Writing):
             self.add(f"{stmt.action}_flag", {}, attributes={**pipes, "event_id": f"EVENT_ID{stmt.event}"})
         else:
             self.add(f"{stmt.action}_flag_dyn", {"event_id": (self.number(stmt.event),)}, attributes=pipes)
+
+    def cross_flag(self, stmt: ir.CrossFlag) -> None:
+        """A set or a wait between the cores; in a section of its core if both cores have its pipe."""
+        if len(owners(stmt.pipe)) == 1:
+            self._cross_flag(stmt)
+            return
+        with self.body() as inner:
+            self._cross_flag(stmt)
+        kind = next(kind for kind, core in SECTIONS.items() if core == stmt.core)
+        self.where = stmt.where
+        self.add(f"section.{kind}", {}, bodies=[Body(inner.operations)])
+
+    def _cross_flag(self, stmt: ir.CrossFlag) -> None:
+        attributes: dict[str, Any] = {"pipe": f"PIPE_{stmt.pipe}"}
+        if isinstance(stmt.event, int):
+            self.add(f"sync.{stmt.action}", {}, attributes={**attributes, "event_id": stmt.event})
+        else:
+            self.add(f"sync.{stmt.action}", {"event_id": (self.number(stmt.event),)}, attributes=attributes)
 
     def barrier(self, stmt: ir.Barrier) -> None:
         """A barrier."""
@@ -350,6 +369,7 @@ WRITERS: dict[type, Callable[[_Lift, Any], None]] = {
     ir.Instr: _Lift.instruction,
     ir.LoadScalar: _Lift.load,
     ir.Flag: _Lift.flag,
+    ir.CrossFlag: _Lift.cross_flag,
     ir.Barrier: _Lift.barrier,
     ir.Loop: _Lift.loop,
     ir.Branch: _Lift.branch,

@@ -8,6 +8,7 @@ from ptokit.text.lower.arithmetic import computed
 from ptokit.text.lower.lowering import YIELDING, Handler, Lowering, OpenScope
 from ptokit.text.lower.operands import Meaning, TileName
 from ptokit.text.numbers import bounded, selected
+from ptokit.text.spelling import SECTIONS
 from ptokit.text.tree import Body, Operation, Value, walk
 
 MOST_CALLS = 16
@@ -18,8 +19,10 @@ MOST_BUFFERS = 8
 
 def _inline(low: Lowering, op: Operation) -> None:
     """A section: its operations belong to the body around it."""
+    outer, low.core = low.core, SECTIONS[op.name.removeprefix("section.")]
     for body in op.bodies:
         low.block(body)
+    low.core = outer
 
 
 def _call(low: Lowering, op: Operation) -> None:

@@ -37,6 +37,7 @@ ATTRIBUTES = {
     **dict.fromkeys(("set_flag", "wait_flag"), ("src_pipe", "dst_pipe", "event_id")),
     **dict.fromkeys(("set_flag_dyn", "wait_flag_dyn"), ("src_pipe", "dst_pipe")),
     **dict.fromkeys(("record_event", "wait_event"), ("src_op", "dst_op", "event_id")),
+    **dict.fromkeys(("sync.set", "sync.wait"), ("pipe", "event_id", "ffts_mode")),
     "barrier_sync": ("op_type",), "arith.constant": ("value",), "arith.cmpi": ("predicate",),
     **dict.fromkeys(("func.call", "call"), ("callee",)),
 }  # fmt: skip
@@ -93,6 +94,8 @@ class Lowering:
         self.count = 0
         self.tile_names: list[dict[str, str]] = [{}]
         """For each function that is being read: the program's names of its tiles."""
+        self.core = ""
+        """The core of the section or function that is being read; empty outside."""
         self.where: Where | None = None
         self.calls: tuple[Where, ...] = ()
         """The calls that are being inlined, the innermost first."""

@@ -15,6 +15,7 @@ from ptokit.text.lower.control import CONTROL
 from ptokit.text.lower.instructions import read_instruction
 from ptokit.text.lower.lowering import Handler, Lowering, NotRead, StopLowering
 from ptokit.text.lower.statements import STATEMENTS
+from ptokit.text.spelling import SECTIONS
 from ptokit.text.tree import Function, Unit, walk
 
 Arguments = tuple[ir.Argument | ir.Integer | ir.Float, ...]
@@ -58,6 +59,7 @@ def _entry(unit: Unit, name: str | None) -> Function:
 
 def _program(low: Lowering, function: Function) -> ir.Program:
     low.where = function.where
+    low.core = SECTIONS.get(str(function.attributes.get("pto.kernel_kind")), "")
     listed: list[Callable[[], Arguments]] = []
     try:
         listed += [take_argument(low, value) for value in function.arguments]
@@ -98,7 +100,7 @@ def mode_of(body: ir.Block) -> str:
     if any(isinstance(stmt, ir.Assign) or (isinstance(stmt, ir.TileDecl) and stmt.addresses) for stmt in found):
         return "manual"
     events = any(isinstance(stmt, ir.Instr) and (stmt.event is not None or stmt.waits) for stmt in found)
-    return "flags" if events or any(isinstance(stmt, ir.Flag | ir.Barrier) for stmt in found) else "auto"
+    return "flags" if events or any(isinstance(stmt, ir.Flag | ir.CrossFlag | ir.Barrier) for stmt in found) else "auto"
 
 
 def _viewed(body: ir.Block) -> Iterator[str]:

@@ -9,10 +9,11 @@ import numpy as np
 from ptokit.isa.dtype import DType
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import GlobalLayout
+from ptokit.program.cores import owners
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, Op, Var, apply
-from ptokit.program.ir import Assign, Barrier, Flag, LoadScalar, View, Window
+from ptokit.program.ir import Assign, Barrier, CrossFlag, Flag, LoadScalar, View, Window
 from ptokit.program.slices import layout_problem
-from ptokit.target.profile import PIPES
+from ptokit.target.profile import CROSS_IDS, PIPES
 from ptokit.text.lower.lowering import Handler, Lowering
 from ptokit.text.lower.operands import TileName
 from ptokit.text.memories import ElementPointer, all_of
@@ -184,6 +185,33 @@ def _barrier_sync(low: Lowering, op: Operation) -> None:
     low.emit(Barrier(_pipe_of_kind(low, op.attributes.get("op_type")), where=low.where))
 
 
+def _sync(low: Lowering, op: Operation) -> None:
+    """A flag between the cores. The section around it names the core of a pipe that both have."""
+    if op.attributes.get("ffts_mode", HAND_OVER) != HAND_OVER:
+        low.refuse("a synchronisation of all cores has no lowering", f"a hand-over has ffts_mode = {HAND_OVER}")
+    pipe = _pipe(low, op.attributes.get("pipe"))
+    cores = [core for core in owners(pipe) if low.core in ("", core)]
+    if not cores:
+        low.refuse(f"{low.core} has no pipe {pipe}", "a section has the work of one core")
+    if len(cores) > 1:
+        low.refuse(f"both cores have the pipe {pipe}", "put it into pto.section.cube or pto.section.vector")
+    given = op.part("event_id")
+    event = low.number(given[0]) if given else op.attributes.get("event_id")
+    if isinstance(event, int) and not 0 <= event < CROSS_IDS:
+        low.refuse(f"flags between cores have ids 0 to {CROSS_IDS - 1}; found {event}", "a block has one vector core")
+    if not isinstance(event, int | Var | Op):
+        low.refuse(f"{op.name} takes an id")
+    low.emit(CrossFlag(op.name.removeprefix("sync."), cores[0], pipe, event, where=low.where))
+
+
+def _set_ffts(low: Lowering, op: Operation) -> None:
+    """The memory of the flags between the cores of A2/A3. The model needs none."""
+
+
+HAND_OVER = 2
+"""The mode of a flag between the cube core and its vector core."""
+
+
 def _pipe(low: Lowering, word: object, *more: str) -> str:
     pipe = str(word).removeprefix("PIPE_")
     if pipe not in (*PIPES, *more):
@@ -227,6 +255,8 @@ STATEMENTS: dict[str, Handler] = {
     **dict.fromkeys(("load_scalar", "load"), _load_scalar),
     **dict.fromkeys(("set_flag", "wait_flag", "set_flag_dyn", "wait_flag_dyn"), _flag),
     **dict.fromkeys(("record_event", "wait_event"), _record),
+    **dict.fromkeys(("sync.set", "sync.wait"), _sync),
+    "set_ffts": _set_ffts,
     "barrier": _barrier,
     "barrier_sync": _barrier_sync,
     **dict.fromkeys(("get_block_idx", "get_block_num"), _block_index),

@@ -129,6 +129,8 @@ class MlirOp:
     """`loc(...)`, or nothing where it is not known."""
     offset: int = 0
     """Where the operation starts in its text."""
+    end: int = 0
+    """Where it ends: the place after its last character."""
     places: dict[str, int] = field(default_factory=dict)
     """Where the names of its attributes stand in the text."""
     before: list[str] = field(default_factory=list)

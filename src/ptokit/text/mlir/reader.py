@@ -170,6 +170,7 @@ class Reader(Parser):
         if op.regions and len(self.problems) == found:
             self._check_terminators(op)
         op.location = optional_location(self)
+        op.end = self.behind
         if outer is not None and not self.problems:
             self._collector.leave(op, outer, self.start)
         return op

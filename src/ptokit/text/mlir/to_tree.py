@@ -92,6 +92,7 @@ class _Translation:
             _attributes(op),
             tuple(map(self.body, op.regions)),
             self.source.where(op.offset),
+            end=self.source.where(op.end),
             places={name: self.source.where(at) for name, at in op.places.items()},
         )
 

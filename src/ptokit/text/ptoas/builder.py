@@ -20,6 +20,7 @@ from ptokit.text.ptoas.shapes import (
     KEYWORDS,
     LONG,
     NAMES,
+    NUMBERED,
     PIPES,
     STATIC,
     SYNTAX,
@@ -166,6 +167,8 @@ class Builder:
             if item.kind == "value" and key == "event_id" and name in DYNAMIC:
                 parts[key] = (self.scope.value(item, TypeAt("index", item.start)),)
                 name = DYNAMIC[name]
+            elif item.kind == "number" and key == "event_id" and name in NUMBERED:
+                attributes[key] = int(item.text, 0)
             else:
                 attributes[key] = self._keyword(key, item)
         return self.scope.emit(name, parts, (), attributes)

@@ -195,6 +195,7 @@ class PtoasReader:
         operation = self._builder.build(draft)
         inner = tuple(line for line in tokens.comments() if line)
         operation.where = self.source.where(draft.results[0].start if draft.results else draft.start)
+        operation.end = self.source.where(tokens.behind)
         operation.comments = (*comments, *inner)
         operation.places = self._places(draft)
         self._last = operation
@@ -290,6 +291,7 @@ class PtoasReader:
         elif tokens.at("{"):
             found = self.grammar.dictionary(Draft())
             operation.attributes, operation.places = found.attributes, self._places(found)
+        operation.end = self.source.where(tokens.behind)
 
 
 def _stem(file: str) -> str:

@@ -119,14 +119,17 @@ SYNTAX = {
     "store": Syntax(("value", "ptr"), index="index", results=(0,)),
     **dict.fromkeys(("set_flag", "wait_flag"), Syntax(words=("src_pipe", "dst_pipe", "event_id"), results=(0,))),
     **dict.fromkeys(("record_event", "wait_event"), Syntax(words=("src_op", "dst_op", "event_id"), results=(0,))),
+    **dict.fromkeys(("sync.set", "sync.wait"), Syntax(words=("pipe", "event_id"), results=(0,))),
     "barrier": Syntax(words=("pipe",), results=(0,)),
     "barrier_sync": Syntax(words=("op_type",), results=(0,)),
     **dict.fromkeys(("get_block_idx", "get_block_num", "get_subblock_idx", "get_subblock_num"), Syntax(result="i64")),
 }
 """Operations that are not instructions."""
 
-DYNAMIC = {"set_flag": "set_flag_dyn", "wait_flag": "wait_flag_dyn"}
-"""Operations with another name if the event is known at run time."""
+NUMBERED = ("sync.set", "sync.wait")
+"""Operations whose event is a number."""
+DYNAMIC = {"set_flag": "set_flag_dyn", "wait_flag": "wait_flag_dyn", **{name: name for name in NUMBERED}}
+"""The names of operations if the event is known at run time."""
 STATIC = {name: short for short, name in DYNAMIC.items()}
 
 LONG = {"for": "scf.for", "if": "scf.if", "yield": "scf.yield", "call": "func.call", "return": "func.return"}

@@ -62,6 +62,8 @@ class Tokens:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.kind, self.text, self.start, self.end = "line", "", 0, 0
+        self.behind = 0
+        """Where the token before the current one ends."""
         self.opening = 0
         """Where the mark or word stands that was taken last."""
         self._is_new = True
@@ -75,7 +77,7 @@ class Tokens:
 
     def advance(self) -> str:
         """Go on to the next token. Lines without one are no tokens. Gives the text of the one that was there."""
-        taken = self.text
+        taken, self.behind = self.text, self.end
         line_ended = self._is_new = self.kind == "line"
         if self._blank:
             self._before.append("")

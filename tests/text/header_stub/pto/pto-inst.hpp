@@ -41,6 +41,19 @@ enum event_t { EVENT_ID0, EVENT_ID1, EVENT_ID2, EVENT_ID3, EVENT_ID4, EVENT_ID5,
 inline void set_flag(pipe_t, pipe_t, event_t) {}
 inline void wait_flag(pipe_t, pipe_t, event_t) {}
 inline void pipe_barrier(pipe_t) {}
+inline int64_t get_subblockid() { return 0; }
+#ifdef PTO_A2A3
+inline void ffts_cross_core_sync(pipe_t, uint64_t) {}
+inline void wait_flag_dev(int64_t) {}
+inline void set_ffts_base_addr(uint64_t) {}
+namespace pto {
+inline uint16_t getFFTSMsg(uint16_t mode, uint16_t id) { return 1 + (mode << 4) + (id << 8); }
+}
+#endif
+#ifdef PTO_A5
+inline void set_intra_block(pipe_t, uint64_t) {}
+inline void wait_intra_block(pipe_t, uint64_t) {}
+#endif
 inline int64_t thisBlock = 0, allBlocks = 1;
 inline int64_t get_block_idx() { return thisBlock; }
 inline int64_t get_block_num() { return allBlocks; }

@@ -25,9 +25,9 @@ from ptokit.engine.native.program.stage import Stage
 from ptokit.engine.native.program.variant import Variant
 from ptokit.engine.storage import ADDRESS_SPACE
 from ptokit.isa.move import Fill
+from ptokit.program.bounds import ids_of
 from ptokit.program.expr import BLOCK_IDX, Expr, apply, interval
-from ptokit.program.ir import Assign, Block, Branch, Flag, Instr, LoadScalar, Loop, Program, Stmt, TileDecl
-from ptokit.target.profile import EVENT_IDS
+from ptokit.program.ir import Assign, Block, Branch, CrossFlag, Flag, Instr, LoadScalar, Loop, Program, Stmt, TileDecl
 
 
 class Emitter:
@@ -151,10 +151,10 @@ class Emitter:
         code.begin(done)
         return [variable.get() for variable in found]
 
-    def _flag(self, flag: Flag) -> None:
+    def _flag(self, flag: Flag | CrossFlag) -> None:
         if not isinstance(flag.event, int):
             with self._fast_path(flag) as (slow, _):
-                conditions = [apply("ge", flag.event, 0), apply("lt", flag.event, EVENT_IDS)]
+                conditions = [apply("ge", flag.event, 0), apply("lt", flag.event, ids_of(flag))]
                 self.stage.evaluator().require(conditions, slow)
 
     @contextmanager
@@ -258,6 +258,7 @@ class Emitter:
         Instr: _instruction,
         LoadScalar: _load_scalar,
         Flag: _flag,
+        CrossFlag: _flag,
         Loop: _loop,
         Branch: _branch,
     }

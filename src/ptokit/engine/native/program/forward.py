@@ -9,7 +9,7 @@ from ptokit.engine.native.program.symbolic import expr_of
 from ptokit.engine.native.program.variant import Variant
 from ptokit.isa.move import Combine, Fill, Move, Remap, Side
 from ptokit.program.calls import named_operands
-from ptokit.program.ir import Barrier, Flag, Instr, Operand, Program, Stmt, TileDecl, TileUse, View, walk
+from ptokit.program.ir import Barrier, CrossFlag, Flag, Instr, Operand, Program, Stmt, TileDecl, TileUse, View, walk
 
 Variants = Callable[[Instr], Sequence[Variant]]
 
@@ -43,7 +43,7 @@ def forwarded(
     """The statement together with the one that empties its tile, if they are such a pair."""
     if not isinstance(stmt, Instr):
         return None
-    store = next((s for s in rest if not isinstance(s, TileDecl | Flag | Barrier)), None)
+    store = next((s for s in rest if not isinstance(s, TileDecl | Flag | CrossFlag | Barrier)), None)
     if not isinstance(store, Instr) or len(variants(stmt)) != 1 or len(variants(store)) != 1:
         return None
     pair = Forwarded(stmt, store, variants(stmt)[0], variants(store)[0])

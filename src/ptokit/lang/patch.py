@@ -1,0 +1,413 @@
+"""Edits of a program in the Python source of its kernel: the file's text with them, and the kernel of that text.
+
+A statement of the program comes from a line of the kernel, or from lines of functions that it calls. An edit goes to
+the outermost of these lines at which it means the same.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import os
+import re
+import tokenize
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, cast
+
+from ptokit.finding import Where
+from ptokit.lang.recompile import codes_in, without_warnings
+from ptokit.lang.source import is_unchanged
+from ptokit.program import ir
+from ptokit.program.expr import Expr, Var, show_expr, substitute
+from ptokit.program.memory import Path, statements
+from ptokit.program.repair import AFTER, BEFORE, REMOVE, REPLACE, Edit, Sync, Unpatchable, spelled
+
+PACKAGE = "ptokit"
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
+_NUMBERS = count(1)
+_TEXTS: dict[str, tuple[str, str]] = {}
+"""The file and the text of kernels that were made of changed texts, by the file name of their code."""
+
+
+@dataclass(frozen=True)
+class PythonFile:
+    """The text of a Python file."""
+
+    file: str
+    text: str
+    name: str
+    """The file name of its code."""
+
+    @staticmethod
+    def of(code: CodeType) -> PythonFile:
+        """The file of a function; it must not have changed since it was imported."""
+        name = code.co_filename
+        if not is_unchanged(code):
+            raise Unpatchable(f"the source of {code.co_name} has changed since it was imported")
+        if name in _TEXTS:
+            return PythonFile(*_TEXTS[name], name)
+        if not os.path.isfile(name):
+            raise Unpatchable(f"the source of {code.co_name} is no file")
+        with open(name, "rb") as stream:
+            encoding, _ = tokenize.detect_encoding(stream.readline)
+        with open(name, encoding=encoding, newline="") as stream:
+            return PythonFile(name, stream.read(), name)
+
+
+def encoded(file: str, text: str) -> bytes:
+    """A text as the bytes of its file: Python source in the encoding that the file has."""
+    if not file.endswith(".py"):
+        return text.encode()
+    with open(file, "rb") as stream:
+        return text.encode(tokenize.detect_encoding(stream.readline)[0])
+
+
+# --- the text with edits
+
+
+@dataclass
+class _Changes:
+    """What happens at a statement of the source."""
+
+    before: list[str] = field(default_factory=list)
+    after: list[str] = field(default_factory=list)
+    removed: bool = False
+    replaced: str = ""
+    makes: dict[str, Path] = field(default_factory=dict)
+    """The statement of the program that the insertions of each side are for: others of the same line need the same."""
+
+
+class _SourceTree:
+    """The statements of a text, and the changes to them."""
+
+    def __init__(self, source: PythonFile) -> None:
+        self.text = source.text
+        with without_warnings():
+            self.tree = ast.parse(source.text)
+        self.lines = [match[0] for match in _LINE.finditer(source.text) if match[0]] or [""]
+        self.starts = [0]
+        for line in self.lines:
+            self.starts.append(self.starts[-1] + len(line))
+        self.bodies = [body for node in ast.walk(self.tree) for body in _bodies(node)]
+        self.homes = {node: body for body in self.bodies for node in body}
+        self.changes: dict[ast.stmt, _Changes] = defaultdict(_Changes)
+
+    def offset(self, line: int, column: int) -> int:
+        """The offset of a line and of a column, which Python counts in bytes."""
+        text = self.lines[line - 1]
+        return self.starts[line - 1] + len(text.encode()[:column].decode("utf-8", "replace"))
+
+    def span(self, node: ast.stmt) -> tuple[int, int]:
+        """The offsets of a statement's first character and of the one after its last."""
+        end = self.offset(cast("int", node.end_lineno), cast("int", node.end_col_offset))
+        return self.offset(node.lineno, node.col_offset), end
+
+    def segment(self, node: ast.stmt) -> str:
+        """The text of a statement."""
+        start, end = self.span(node)
+        return self.text[start:end]
+
+    def at(self, line: int) -> list[ast.stmt]:
+        """The innermost statements at a line: several if they share it."""
+        around = [node for node in self.homes if node.lineno <= line <= cast("int", node.end_lineno)]
+        return [node for node in around if not any(other in inner for other in around for inner in _bodies(node))]
+
+    def heads(self, line: int, kind: type[ast.stmt]) -> list[ast.stmt]:
+        """The innermost statement of a kind whose head, before its body, has a line."""
+        found = [node for node in self.homes if isinstance(node, kind) and node.lineno <= line <= _body_line(node)]
+        return sorted(found, key=lambda node: (node.lineno, node.col_offset))[-1:]
+
+    def changed(self) -> str:
+        """The text with all changes."""
+        pieces = sorted(
+            piece for body in self.bodies for group in self._groups(body) for piece in self._pieces(body, group)
+        )
+        done, at = "", 0
+        for start, end, text in pieces:
+            done += self.text[at:start] + text
+            at = end
+        return done + self.text[at:]
+
+    def _groups(self, body: list[ast.stmt]) -> Iterator[list[ast.stmt]]:
+        """The statements of a body that share lines."""
+        group: list[ast.stmt] = []
+        for node in body:
+            if group and node.lineno > cast("int", group[-1].end_lineno):
+                yield group
+                group = []
+            group.append(node)
+        yield group
+
+    def _pieces(self, body: list[ast.stmt], group: list[ast.stmt]) -> Iterator[tuple[int, int, str]]:
+        """The ranges of the text that a group replaces, with what replaces them."""
+        if not any(node in self.changes for node in group):
+            return
+        start, end = self.span(group[0])[0], self.span(group[-1])[1]
+        first, last = self.starts[group[0].lineno - 1], self.starts[cast("int", group[-1].end_lineno)]
+        rest = self.text[end:last].strip()
+        if len(group) == 1 and not self.text[first:start].strip() and (not rest or rest.startswith("#")):
+            yield from self._line_pieces(body, group[0], first, last, self.text[first:start])
+            return
+        yield start, end, "; ".join(part for node in group for part in self._parts(node)) or "pass"
+
+    def _parts(self, node: ast.stmt) -> Iterator[str]:
+        """A statement of a line with several, and what goes before and after it."""
+        change = self.changes.get(node, _Changes())
+        yield from change.before
+        if not change.removed:
+            yield change.replaced or self.segment(node)
+        yield from change.after
+
+    def _line_pieces(
+        self, body: list[ast.stmt], node: ast.stmt, first: int, last: int, indent: str
+    ) -> Iterator[tuple[int, int, str]]:
+        """A statement with lines of its own."""
+        change, (start, end) = self.changes[node], self.span(node)
+        newline = "\r\n" if self.text[:last].endswith("\r\n") else "\n"
+        yield first, first, "".join(f"{indent}{text}{newline}" for text in change.before)
+        if change.removed:
+            is_empty = all(self.changes.get(other, _Changes()).removed for other in body)
+            keeps = is_empty and node is body[0]
+            yield (start, end, "pass") if keeps else (first, last, "")
+        elif change.replaced:
+            yield start, end, change.replaced
+        added = "".join(f"{indent}{text}{newline}" for text in change.after)
+        is_open = bool(added) and not self.text[:last].endswith(("\n", "\r"))  # the last line has no end
+        yield last, last, f"{newline}{added[: -len(newline)]}" if is_open else added
+
+
+def _bodies(node: ast.AST) -> list[list[ast.stmt]]:
+    """The lists of statements inside a node."""
+    lists = [getattr(node, name, None) for name in ("body", "orelse", "finalbody")]
+    return [each for each in lists if isinstance(each, list) and each and isinstance(each[0], ast.stmt)]
+
+
+def _body_line(node: ast.stmt) -> int:
+    return min(body[0].lineno for body in _bodies(node))
+
+
+# --- where edits go
+
+HEADS: dict[type[object], type[ast.stmt]] = {ir.Loop: ast.For, ir.Branch: ast.With}
+"""The statements of the source that make statements with blocks."""
+
+
+class SourceEditor:
+    """Finds the statements of a text that make those of a program."""
+
+    def __init__(self, program: ir.Program, source: PythonFile, names: Mapping[str, object]) -> None:
+        self.source, self.names = source, names
+        self.file = _SourceTree(source)
+        self.program = dict(statements(program.body))
+        self.nodes = {path: self._nodes(path, stmt) for path, stmt in self.program.items()}
+        """For each statement: those of the source that it comes from, the outermost first."""
+        self.made: dict[ast.stmt, set[Path]] = defaultdict(set)
+        """The statements that each one of the source makes."""
+        for path, nodes in self.nodes.items():
+            for node in nodes:
+                self.made[node].add(path)
+
+    def _nodes(self, path: Path, stmt: ir.Stmt) -> list[ast.stmt]:
+        if stmt.where is None:
+            return []
+        found: list[ast.stmt] = []
+        for place in reversed(stmt.where.path):
+            nodes = self.file.at(place.line) if place.file == self.source.name else []
+            if place is stmt.where and type(stmt) in HEADS:
+                nodes = self.file.heads(place.line, HEADS[type(stmt)])
+            elif len(nodes) > 1:
+                nodes = self._shared(nodes, path, stmt, place)
+            if not nodes:
+                break
+            found.append(nodes[0])
+        return found
+
+    def _shared(self, nodes: list[ast.stmt], path: Path, stmt: ir.Stmt, place: Where) -> list[ast.stmt]:
+        """The statement of a line with several: the one that calls what makes `stmt`, by its number among those."""
+        name = _called(stmt)
+        calling = [node for node in nodes if name in _calls(node)]
+        alike = [
+            other
+            for other, each in self.program.items()
+            if other[:-1] == path[:-1] and each.where and place in each.where.path and _called(each) == name
+        ]
+        return calling[alike.index(path) :][:1] if len(calling) == len(alike) else calling[:1]
+
+    def node_of(self, edit: Edit) -> ast.stmt:
+        """The statement of the source at which an insertion means what it means in the program."""
+        nodes = self.nodes[edit.at]
+        *block, number = edit.at
+        beside = (*block, number + (1 if edit.side == AFTER else -1))
+        for node in nodes:
+            if beside not in self.made[node]:
+                return node
+        if not nodes or not edit.where or len(nodes) < len(edit.where.path):
+            raise Unpatchable(f"{_place(edit)} is not in {self.source.file}")
+        return nodes[-1]
+
+    def removed_by(self, edit: Edit, gone: set[Path]) -> ast.stmt:
+        """The statement of the source whose removal removes a statement of the program, and no others than `gone`."""
+        for node in self.nodes[edit.at]:
+            if isinstance(node, ast.Expr) and self.made[node] <= gone:
+                return node
+        raise Unpatchable(f"{_place(edit)} also makes statements that must stay")
+
+    def last_of(self, node: ast.stmt, edit: Edit) -> ast.stmt:
+        """The statement after which an insertion goes: after `with pto.when(...)` comes `with pto.otherwise()`."""
+        siblings = self.file.homes[node]
+        following = siblings[siblings.index(node) + 1 :][:1]
+        is_branch = isinstance(edit.anchor, ir.Branch) and following and isinstance(following[0], ast.With)
+        return following[0] if is_branch and "otherwise" in _calls(following[0]) else node
+
+    def event(self, stmt: Sync, at: Path) -> str:
+        """The event id of a statement as text, with the source's names of loop variables."""
+        event: Expr = stmt.event if isinstance(stmt, ir.Flag) else 0
+        return show_expr(substitute(event, dict(self._targets(at))))
+
+    def _targets(self, at: Path) -> Iterator[tuple[Var, Expr]]:
+        for depth in range(1, len(at), 2):
+            loop = self.program[at[:depth]]
+            if isinstance(loop, ir.Loop):
+                node = self.nodes[at[:depth]][-1:]
+                if node and isinstance(node[0], ast.For) and isinstance(node[0].target, ast.Name):
+                    yield loop.var, Var(node[0].target.id)
+
+    def written(self, stmt: Sync, at: Path) -> str:
+        """A statement as the source writes it."""
+        return spelled(stmt, "", self._module(stmt), self.event(stmt, at))
+
+    def _module(self, stmt: Sync) -> str:
+        """How the source names what it imports from this package."""
+        for name, value in self.names.items():
+            if isinstance(value, ModuleType) and value.__name__ == PACKAGE:
+                return f"{name}."
+        function = spelled(stmt, "", "").partition("(")[0]
+        if getattr(self.names.get(function), "__module__", "").startswith(PACKAGE):
+            return ""
+        raise Unpatchable(f"{self.source.file} has no name for {PACKAGE}")
+
+    def apply(self, edits: Sequence[Edit]) -> str:
+        """The text with edits."""
+        gone = {edit.at for edit in edits if edit.action == REMOVE}
+        for edit in edits:
+            if edit.action == REMOVE:
+                self.file.changes[self.removed_by(edit, gone)].removed = True
+                continue
+            node, text = self.node_of(edit), self.written(edit.stmt, edit.at)
+            if edit.action == REPLACE:
+                node = self.nodes[edit.at][-1]
+                if self.made[node] != {edit.at} or not isinstance(node, ast.Expr):
+                    raise Unpatchable(f"{_place(edit)} makes more than this flag")
+                self.file.changes[node].replaced = text
+                continue
+            node = node if edit.side == BEFORE else self.last_of(node, edit)
+            change = self.file.changes[node]
+            if change.makes.setdefault(edit.side, edit.at) == edit.at:
+                (change.before if edit.side == BEFORE else change.after).append(text)
+        return self.file.changed()
+
+
+def _place(edit: Edit) -> str:
+    return f"line {edit.where.line}" if edit.where else "the statement"
+
+
+def _called(stmt: ir.Stmt) -> str:
+    """The name of the function that makes a statement."""
+    if isinstance(stmt, ir.Flag):
+        return f"{stmt.action}_flag"
+    names: dict[type[Any], str] = {
+        ir.Barrier: "barrier", ir.TileDecl: "Tile", ir.LoadScalar: "load_scalar", ir.Assign: "tassign",
+        ir.Loop: "range", ir.Branch: "when",
+    }  # fmt: skip
+    return stmt.name if isinstance(stmt, ir.Instr) else names[type(stmt)]
+
+
+def _calls(node: ast.stmt) -> set[str]:
+    """The names of what a statement calls, without those inside its bodies."""
+    inner = {each for body in _bodies(node) for stmt in body for each in ast.walk(stmt)}
+    called = (each.func for each in ast.walk(node) if isinstance(each, ast.Call) and each not in inner)
+    names = (getattr(each, "attr", None) or getattr(each, "id", None) for each in called)
+    return {name for name in names if name}
+
+
+# --- the function of a changed text
+
+
+def rewritten(
+    function: FunctionType, program: ir.Program, edits: Sequence[Edit]
+) -> tuple[PythonFile, str, FunctionType]:
+    """The source of a kernel's function, its text with edits, and the function that this text defines."""
+    source = PythonFile.of(function.__code__)
+    text = SourceEditor(program, source, function.__globals__).apply(edits)
+    name = f"<{source.file} with repair {next(_NUMBERS)}>"
+    _TEXTS[name] = source.file, text
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    return source, text, remade(function, name)
+
+
+def remade(function: FunctionType, name: str) -> FunctionType:
+    """A function as a changed text of its file defines it; `name` is the file name of the code of that text."""
+    source, (_, text) = PythonFile.of(function.__code__), _TEXTS[name]
+    with without_warnings():
+        try:
+            code = compile(text, name, "exec", dont_inherit=True)
+        except SyntaxError as problem:
+            raise Unpatchable(f"the change does not fit line {problem.lineno}") from None
+        before = compile(source.text, source.name, "exec", dont_inherit=True)
+    return _Rebuilt(source.name, _numbered(before), _numbered(code)).function(function)
+
+
+Key = tuple[str, int]
+"""A function of a file: its qualified name, and which of those with this name it is."""
+
+
+def _numbered(code: CodeType) -> dict[Key, CodeType]:
+    found: dict[Key, CodeType] = {}
+    numbers: dict[str, Iterator[int]] = defaultdict(count)
+    for inner in _all_codes(code):
+        found[inner.co_qualname, next(numbers[inner.co_qualname])] = inner
+    return found
+
+
+def _all_codes(code: CodeType) -> Iterator[CodeType]:
+    for inner in sorted(codes_in(code), key=lambda each: each.co_firstlineno):
+        yield inner
+        yield from _all_codes(inner)
+
+
+class _Rebuilt:
+    """The functions of a module, as another text of its file defines them."""
+
+    def __init__(self, name: str, before: Mapping[Key, CodeType], after: Mapping[Key, CodeType]) -> None:
+        self.name, self.before, self.after = name, before, after
+        self.names: dict[str, Any] = {}
+
+    def function(self, function: FunctionType) -> FunctionType:
+        """A function, with the functions of its module."""
+        self.names.update(function.__globals__)
+        for name, value in function.__globals__.items():
+            if isinstance(value, FunctionType) and value.__code__.co_filename == self.name:
+                self.names[name] = self._made(value) or value
+        made = self._made(function)
+        if made is None:
+            raise Unpatchable(f"{function.__name__} was not found in its file")
+        return made
+
+    def _made(self, function: FunctionType) -> FunctionType | None:
+        old = function.__code__
+        alike = (key for key, code in self.before.items() if _is_same(code, old) and key in self.after)
+        code = next((self.after[key] for key in alike), None)
+        if code is None or code.co_freevars != old.co_freevars:
+            return None
+        made = FunctionType(code, self.names, function.__name__, function.__defaults__, function.__closure__)
+        made.__kwdefaults__, made.__module__ = function.__kwdefaults__, function.__module__
+        made.__annotations__, made.__qualname__ = function.__annotations__, function.__qualname__
+        return made
+
+
+def _is_same(code: CodeType, old: CodeType) -> bool:
+    return (code.co_qualname, code.co_firstlineno) == (old.co_qualname, old.co_firstlineno)

@@ -1,0 +1,295 @@
+"""Repairs: the smallest change of a program's flags that makes it clean, and flags that nothing needs.
+
+Every proposal was run on the machine, on the arrays of the launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from ptokit.machine.proposal import NEEDLESS, ORDER, Patcher, Repair
+from ptokit.machine.trial import Faults, Replay
+from ptokit.program.ir import Barrier, Instr, LoadScalar, Program, Stmt, View, transform, walk
+from ptokit.program.memory import Path
+from ptokit.program.repair import (
+    Edited,
+    Sync,
+    Unit,
+    component,
+    conflicts_with,
+    cost,
+    cures,
+    in_order,
+    link_between,
+    missing_order,
+    removable,
+)
+from ptokit.target.registry import PROFILES
+
+MOST_RUNS = 120
+"""Runs on the machine that a search may take."""
+MOST_CURES = 8
+"""Faulty flags that are cured, one after the other."""
+MOST_CAUSES = 3
+"""Waits that never end, of which any may be the cause, that are tried at a time."""
+MOST_BLOCKS = 8
+"""Blocks that a search runs; its result is run on all."""
+MOST_ROUNDS = 4
+"""How often a search is repeated with blocks that its result did not make clean."""
+
+Units = tuple[Unit, ...]
+
+
+def repairs(replay: Replay, patched: Patcher, is_ok: bool) -> tuple[Repair, ...]:
+    """The repair of a launch; for one without any fault (`is_ok`), what can be removed. `patched` makes the change in
+    the user's source."""
+    search = Search(replay, alternates=True)
+    first = search.faults(())
+    if first.is_clean:
+        removed = search.needless(first) if is_ok else []
+        return tuple(_repair(search, NEEDLESS, in_order(unit), cycles, patched) for unit, cycles in removed)
+    made = _order(search, first, patched)
+    if replay.program.form and made and made[0].patch.refusal:  # maybe an id that the text cannot compute
+        plain = _order(Search(replay, alternates=False), first, patched)
+        return plain if plain and not plain[0].patch.refusal else made
+    return made
+
+
+def _order(search: Search, first: Faults, patched: Patcher) -> tuple[Repair, ...]:
+    """The repair of a faulty launch, if there is one."""
+    replay, found = search.replay, search.order(first)
+    if found is None:
+        return ()
+    before, after = replay.report().timeline, replay.report(Edited(replay.program, found).program).timeline
+    cycles = after.cycles - before.cycles if before and after else 0.0
+    return (_repair(search, ORDER, in_order(edit for unit in found for edit in unit), cycles, patched),)
+
+
+def _repair(search: Search, kind: str, edits: Unit, cycles: float, patched: Patcher) -> Repair:
+    patch = patched(edits, partial(search.is_right, Edited(search.program, (edits,)).program))
+    return Repair(kind, search.replay.target, edits, cycles, search.program.form, patch)
+
+
+class Search:
+    """Tries edits of a program on the machine."""
+
+    def __init__(self, replay: Replay, *, alternates: bool) -> None:
+        self.replay, self.program, self.profile = replay, replay.program, replay.executable.profile
+        self.alternates = alternates
+        """Whether event ids may be expressions."""
+        self.blocks: Sequence[int] = range(replay.grid)
+        self._known: dict[Unit, Faults] = {}
+        self._runs = 0
+        self._best: Units | None = None
+        self._limit = float("inf")
+        """What a better repair has to count less than."""
+
+    def faults(self, units: Units, *, timed: bool = False) -> Faults:
+        """The faults of the program with edits, in the chosen blocks."""
+        key = in_order(edit for unit in units for edit in unit)
+        if timed or key not in self._known:
+            self._runs += 1
+            self._known[key] = self.replay.faults(Edited(self.program, units), self.blocks, timed=timed)
+        return self._known[key]
+
+    def _choose(self, blocks: Iterable[int]) -> None:
+        """Search in some blocks, with the first and the last."""
+        last = self.replay.grid - 1
+        self.blocks = sorted({0, last, *list(blocks)[:MOST_BLOCKS]}) if last >= MOST_BLOCKS else range(last + 1)
+        self._known.clear()
+        self._runs = 0
+
+    def _confirmed(self, units: Units) -> bool:
+        """Whether all blocks are clean; if not, the search goes on with those that are not."""
+        if len(self.blocks) == self.replay.grid:
+            return True
+        found = self.replay.faults(Edited(self.program, units), range(self.replay.grid))
+        if not found.is_clean:
+            self.blocks = sorted({*self.blocks, *found.blocks[:MOST_BLOCKS]})
+            self._known.clear()
+            self._runs = 0
+        return found.is_clean
+
+    def is_right(self, expected: Program, found: Program) -> bool:
+        """Whether a program is the expected one, or as good: clean, with no more flags, and the same otherwise."""
+        if found == expected:
+            return True
+        is_alike = _without_flags(found) == _without_flags(expected) and _flags(found) <= _flags(expected)
+        return is_alike and self.replay.faults(Edited(found, ()), range(self.replay.grid)).is_clean
+
+    # --- missing order
+
+    def order(self, first: Faults) -> Units | None:
+        """The smallest change that makes the program clean; None if none was found."""
+        self._choose(first.blocks)
+        for _ in range(MOST_ROUNDS):
+            self._best, self._limit = None, float("inf")
+            self._start_anew()
+            self._solve((), 0)
+            if self._best is None or self._confirmed(self._best):
+                return self._best
+        return None
+
+    def _start_anew(self) -> None:
+        """Replace flags that are wrong, or all flags, by those that auto mode adds: a bound for the search."""
+        edited, faults = Edited(self.program, ()), self.faults(())
+        wrong = [fault.path for fault in faults.flags]
+        for paths in (wrong, [path for path, stmt in edited.statements.items() if isinstance(stmt, Sync)]):
+            groups = dict.fromkeys(tuple(component(path, faults.pairs)) for path in paths)
+            units = [tuple(edit for path in group if (edit := edited.removed(path))) for group in groups]
+            if wrong and self._best is None:
+                self._add_flags(tuple(unit for unit in units if unit), MOST_CURES)
+        self._limit += 0.5  # a cure that counts as much is better
+
+    def _solve(self, units: Units, depth: int) -> None:
+        """Cure one fault after the other, in every way that may be better than the best so far."""
+        if cost(units) >= self._limit or depth > MOST_CURES or self._runs >= MOST_RUNS:
+            return
+        faults = self.faults(units)
+        if faults.is_clean:
+            self._offer(units)
+        elif faults.races and not faults.unpaired:
+            self._add_flags(units, depth)
+        elif faults.flags:
+            edited = Edited(self.program, units)
+            chosen = [fault for fault in faults.flags if fault.kind == "stuck"][:MOST_CAUSES] or faults.flags[:1]
+            cure = partial(cures, edited, self.profile, pairs=faults.pairs, seen=faults.races)
+            found = (unit for fault in chosen for unit in cure(fault, alternate=self.alternates))
+            tried = [(*units, unit) for unit in found if cost((*units, unit)) < self._limit]
+            for each in sorted(tried, key=lambda each: self.faults(each).count + cost(each)):
+                self._solve(each, depth + 1)
+
+    def _add_flags(self, units: Units, depth: int) -> None:
+        """Add all flags that are missing: what the accesses of the program need, then what the machine found."""
+        edited = Edited(self.program, units)
+        for alternate in (True, False) if self.alternates else (False,):
+            added = (*units, *self._missing(edited, (), alternate))
+            found = self.faults(added)
+            if found.races:
+                after = Edited(self.program, added)
+                ends = ((after.origin(race.first), after.origin(race.then), race) for race in found.races)
+                links = [
+                    link_between(edited, edited.now(first), edited.now(then), race.src, race.dst)
+                    for first, then, race in ends
+                    if first is not None and then is not None and race.src != race.dst
+                ]
+                added = (*units, *self._missing(edited, links, alternate))
+                found = self.faults(added)
+            if found.is_clean:
+                self._offer(added)
+                return
+            if len(added) > len(units) and (found.unpaired or not found.races):
+                self._solve(added, depth + 1)
+
+    def _missing(self, edited: Edited, links: Iterable[Any], alternate: bool) -> list[Unit]:
+        with suppress(AttributeError):  # a call without a route has no pipes
+            return missing_order(edited, self.profile, links, alternate=alternate)
+        return []
+
+    def _offer(self, units: Units) -> None:
+        """Keep what is clean, without what it does not need, if it is better than the best so far."""
+        for unit in sorted(units, key=lambda unit: -cost([unit])):
+            rest = tuple(other for other in units if other != unit)
+            if self.faults(rest).is_clean:
+                units = rest
+        if cost(units) < self._limit:
+            self._best, self._limit = units, cost(units)
+
+    # --- needless flags
+
+    def needless(self, first: Faults) -> list[tuple[Unit, float]]:
+        """Units that nothing needs, each given that those before it go, and the cycles that its removal changes."""
+        units = [unit for unit in removable(Edited(self.program, ()), first.pairs) if _is_for_all_pipes(unit)]
+        if not units:
+            return []
+        self._choose(range(self.replay.grid))
+        others = self._others()
+        for _ in range(MOST_ROUNDS):
+            found = self._removed(units, others)
+            if self._confirmed(tuple(unit for unit, _ in found)):
+                return found
+        return []
+
+    def _others(self) -> list[Search]:
+        """Searches on the other targets that the program may be for: all that can run it, unless it names its own."""
+        if self.program.mode != "manual" or self.program.arch:
+            return []
+        found: list[Search] = []
+        for profile in PROFILES.values():
+            if profile.pipes and profile.name == profile.family != self.profile.family:
+                search = Search(self.replay.on(profile), alternates=False)
+                search.blocks = self.blocks
+                with suppress(AttributeError):  # an instruction that this target does not have
+                    found += [search] if search.faults(()).error is None else []
+        return found
+
+    def is_not_worse(self, units: Units) -> bool:
+        """Whether edits add no fault."""
+        return self._identified(units) <= self._identified(())
+
+    def _identified(self, units: Units) -> set[object]:
+        """The faults with edits, by the statements before."""
+        origin, found = Edited(self.program, units).origin, self.faults(units)
+        races = {(origin(race.first), origin(race.then), race.src, race.dst) for race in found.races}
+        flags = {(fault.kind, origin(fault.path)) for fault in found.flags}
+        return {*races, *flags, *(["error"] if found.error else [])}
+
+    def _removed(self, units: list[Unit], others: list[Search]) -> list[tuple[Unit, float]]:
+        base = self.faults((), timed=True)
+        gains: list[tuple[float, int, Unit]] = []
+        for number, unit in enumerate(units):
+            found = self.faults((unit,), timed=True)
+            if found.is_clean:
+                gains.append((found.cycles - base.cycles, number, unit))
+        gone: Units = ()
+        kept: list[tuple[Unit, float]] = []
+        cycles = base.cycles
+        for _, _, unit in sorted(gains, key=lambda gain: gain[:2]):
+            without = (*gone, unit)
+            found = self.faults(without, timed=True)
+            is_clean = found.is_clean and all(other.is_not_worse(without) for other in others)
+            if is_clean and self._is_unneeded(without, base):
+                kept.append((unit, found.cycles - cycles))
+                gone, cycles = (*gone, unit), found.cycles
+        return kept
+
+    def _is_unneeded(self, gone: Units, base: Faults) -> bool:
+        """Whether no path of the program needs what goes. What the run has executed is judged by the run."""
+        edited = Edited(self.program, gone)
+        with suppress(AttributeError):
+            before = conflicts_with(self.program, self.profile)
+            after = {(edited.origin(a), edited.origin(b)) for a, b in conflicts_with(edited.program, self.profile)}
+            return all(self._was_tried(*pair, base) for pair in after - before if None not in pair)  # type: ignore[arg-type]
+        return True
+
+    def _was_tried(self, first: Path, then: Path, base: Faults) -> bool:
+        """Whether the run has shown that two statements do not conflict: both ran, and touch no common array."""
+        statements = Edited(self.program, ()).statements
+        often = 2 if first >= then else 1
+        return min(base.executed[first], base.executed[then]) >= often and not (
+            _arrays(statements[first]) & _arrays(statements[then])
+        )
+
+
+def _flags(program: Program) -> int:
+    return sum(isinstance(stmt, Sync) for stmt in walk(program.body))
+
+
+def _without_flags(program: Program) -> Program:
+    return replace(program, body=transform(program.body, lambda stmt: () if isinstance(stmt, Sync) else stmt))
+
+
+def _is_for_all_pipes(unit: Unit) -> bool:
+    """A barrier of one pipe says nothing to a model whose pipes run in order; it is left alone."""
+    return not any(isinstance(edit.stmt, Barrier) and edit.stmt.pipe != "ALL" for edit in unit)
+
+
+def _arrays(stmt: Stmt) -> set[str]:
+    if isinstance(stmt, LoadScalar):
+        return {stmt.source.argument}
+    operands = stmt.operands if isinstance(stmt, Instr) else ()
+    return {operand.argument for operand in operands if isinstance(operand, View)}

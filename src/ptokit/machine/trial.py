@@ -1,0 +1,290 @@
+"""A launch that is run again on the same data with other flags, and the faults of order that it shows."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ptokit.engine.storage import Array, Storage, address_of
+from ptokit.finding import Finding, OutOfBoundsError, VerifyError
+from ptokit.machine.ends import MemoryAccess
+from ptokit.machine.executed import Executed
+from ptokit.machine.history import Moment
+from ptokit.machine.memories import Global, spans_of
+from ptokit.machine.options import MachineOptions
+from ptokit.machine.session import Session
+from ptokit.machine.shadow import Earlier
+from ptokit.machine.site import Site
+from ptokit.program.calls import written_arguments
+from ptokit.program.expr import BLOCK_NUM, Var
+from ptokit.program.ir import Program, Stmt
+from ptokit.program.memory import Path
+from ptokit.program.repair import Edited, FlagFault, Pairs, Race
+from ptokit.target import Profile
+
+ALIGNMENT = 64
+"""Copies of arrays keep their addresses modulo this."""
+
+
+@dataclass
+class Faults:
+    """The faults of order that a run shows."""
+
+    flags: list[FlagFault] = field(default_factory=list)
+    """Those that may be the cause of others first: waits that never end, sets that nothing waits for."""
+    races: list[Race] = field(default_factory=list)
+    blocks: list[int] = field(default_factory=list)
+    """The blocks that have one."""
+    pairs: Pairs = field(default_factory=set)
+    """Sets and their waits. This is no fault."""
+    executed: Counter[Path] = field(default_factory=Counter)
+    """How often each instruction ran, in the block that ran it most. This is no fault."""
+    error: Exception | None = None
+    """What has stopped the run."""
+    cycles: float = 0.0
+    """The model's time of the longest block, if it was asked for. This is no fault."""
+
+    @property
+    def unpaired(self) -> bool:
+        """Whether a set or a wait lacks the other."""
+        return any(fault.kind != "doubled" for fault in self.flags)
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.flags) + len(self.races) + (1000 if self.error else 0)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether there is none."""
+        return not (self.flags or self.races or self.error)
+
+
+class Replay:
+    """A launch on the machine, ready to be run again on the same data."""
+
+    def __init__(
+        self,
+        executable: Any,
+        tensors: Mapping[str, Storage],
+        gm: Global,
+        integers: Mapping[Var, int],
+        grid: int,
+        options: MachineOptions,
+        known: Sequence[Finding],
+    ) -> None:
+        """`gm` has the content that arrays had before the launch."""
+        self.executable, self.integers, self.grid, self.options, self.known = executable, integers, grid, options, known
+        self._given, self._gm = tensors, gm
+        self._tensors: dict[str, Storage] = {}
+
+    @property
+    def program(self) -> Program:
+        """The program that was launched."""
+        return self.executable.program
+
+    @property
+    def target(self) -> str:
+        """The name of its target."""
+        return self.executable.profile.name
+
+    def on(self, profile: Profile) -> Replay:
+        """The same launch on another target."""
+        executable = type(self.executable)(self.program, profile, self.executable.options)
+        return Replay(executable, self._given, self._gm, self.integers, self.grid, self.options, ())
+
+    def tensors(self) -> dict[str, Storage]:
+        """Copies of the arrays, with their content before the launch."""
+        if not self._tensors:
+            self._tensors = _copied(self._given, list(_places(self._gm)))
+        return self._tensors
+
+    def report(self, program: Program | None = None) -> Any:
+        """The report of the whole launch, with another program."""
+        made = type(self.executable)(program or self.program, self.executable.profile, self.executable.options)
+        tensors, self._tensors = self.tensors(), {}
+        return made.run(tensors, self.integers, self.grid, replace(self.options, seed=None), self.known)
+
+    def faults(self, edited: Edited, blocks: Sequence[int], *, timed: bool = False) -> Faults:
+        """The faults of order in some blocks of an edited program."""
+        executable, tensors = self.executable, self.tensors()
+        made = type(executable)(edited.program, executable.profile, executable.options)
+        checks = ("order", "time") if timed else ("order",)
+        options = replace(self.options, checks=checks, seed=None, lanes=False, poison=False, consequences=True)
+        session = TrialSession(edited.program, executable.profile, options, tensors, written_arguments(self.program))
+        try:
+            made.observe(session, tensors, {**self.integers, BLOCK_NUM: self.grid}, blocks)
+        except (VerifyError, OutOfBoundsError) as problem:
+            return Faults(error=problem)
+        finally:
+            session.gm.restore()
+        return session.faults(edited)
+
+
+def _places(gm: Global) -> Iterator[tuple[int, Array]]:
+    """The addresses of parts that a launch has written, and what they held before."""
+    return ((address_of(here), content) for here, content in gm.saved() if here.size)
+
+
+def _copied(tensors: Mapping[str, Storage], before: Sequence[tuple[int, Array]]) -> dict[str, Storage]:
+    """The same arrays in other memory, with what they held `before`; those that share memory still do."""
+    copies: dict[str, Storage] = {}
+    empty = {name: Storage(each.bits.copy(), each.dtype) for name, each in tensors.items() if not len(each.span)}
+    for span in spans_of(tensors.values()):
+        raw = np.zeros(len(span) + ALIGNMENT, np.uint8)
+        shift = (span.start - address_of(raw)) % ALIGNMENT
+        memory = raw[shift : shift + len(span)]
+        for name, each in tensors.items():
+            if len(each.span) and each.address in span:
+                part = memory[each.address - span.start :][: len(each.span)]
+                part[:] = each.bits.view(np.uint8)
+                copies[name] = Storage(part.view(each.dtype.bits), each.dtype)
+        for address, content in before:
+            if address in span:
+                memory[address - span.start :][: content.size] = content
+    return {**copies, **empty}
+
+
+def _ignored(*_: object) -> None:
+    """Listen to nothing."""
+
+
+class FlagLog:
+    """Listens to the flags of a block, in the order of issue: which set belongs to which wait."""
+
+    def __init__(self, session: TrialSession) -> None:
+        self._numbers = session.numbers
+        self.pairs: set[tuple[int, int]] = set()
+        self.unset: dict[int, dict[int, None]] = defaultdict(dict)
+        """Waits that were issued before the set for them, with the event ids."""
+        self.left: dict[int, dict[int, None]] = defaultdict(dict)
+        """Sets that nothing waits for."""
+        self._sets: dict[Hashable, deque[int]] = defaultdict(deque)
+        self._waits: dict[Hashable, deque[int]] = defaultdict(deque)
+
+    def set(self, _src: str, flag: Any, what: Any) -> None:
+        """A pipe sets a flag."""
+        number = self._numbers[id(what[0])]
+        if self._waits[flag]:
+            self.pairs.add((number, self._waits[flag].popleft()))
+        else:
+            self._sets[flag].append(number)
+
+    def wait(self, _dst: str, flag: Any, what: Any) -> None:
+        """A pipe waits for a flag."""
+        number = self._numbers[id(what[0])]
+        if self._sets[flag]:
+            self.pairs.add((self._sets[flag].popleft(), number))
+        else:
+            self.unset[number][flag[-1]] = None
+            self._waits[flag].append(number)
+
+    def end(self) -> None:
+        """A block has ended."""
+        for flag, sets in self._sets.items():
+            for number in sets:
+                self.left[number][flag[-1]] = None  # type: ignore[index]
+        self._sets.clear()
+        self._waits.clear()
+
+    def __getattr__(self, _name: str) -> Callable[..., None]:
+        """What else engines are told concerns no flag."""
+        return _ignored
+
+
+class TrialSession(Session):
+    """A session that records the faults of order by statement."""
+
+    def __init__(self, *args: Any) -> None:
+        self._raced: dict[tuple[int, int, str, str], None] = {}
+        self._stuck_waits: dict[int, None] = {}
+        self._sets_too_early: dict[tuple[int, int | None, int], None] = {}
+        self._faulty: dict[int, None] = {}
+        self._ran: Counter[int] = Counter()
+        self._most: Counter[int] = Counter()
+        super().__init__(*args)
+        self.log = FlagLog(self)
+        self.engines = (*self.engines, self.log)  # type: ignore[assignment]
+
+    def _number(self, issued: Any) -> int:
+        stmt, _ = issued
+        return self.numbers[id(stmt)]
+
+    def end(self) -> None:
+        super().end()
+        left = len(self.log.left)
+        self.log.end()
+        if len(self.log.left) > left:
+            self._faulty[self.block] = None
+        self._most |= self._ran
+        self._ran.clear()
+
+    def observe(self, executed: Executed, site: Site) -> None:
+        self._ran[executed.number] += 1
+        super().observe(executed, site)
+
+    def report(
+        self,
+        findings: Iterable[Finding],
+        stmt: Stmt,
+        moment: Moment | None = None,
+        cause: Hashable = None,
+        flag: Hashable = None,
+    ) -> None:
+        """Findings are not needed, but a block that has one is not like a clean one."""
+        if any(True for _ in findings):
+            self.known.found()
+
+    def _conflict(self, hazard: object, meeting: Any) -> None:
+        if hazard in (self._unordered, self._not_handed):
+            self._note_race(meeting.earlier, meeting.number, meeting.gate)
+
+    def _note_index(self, executed: Executed, kind: str, touch: MemoryAccess, load: Earlier, gate: str) -> None:
+        self._note_race(load, executed.number, gate)
+
+    def _mark(self) -> None:
+        """The block has a fault."""
+        self._faulty[self.block] = None
+        self.known.found()
+
+    def _note_race(self, earlier: Any, number: int, gate: str) -> None:
+        self._mark()
+        self._raced[earlier.statement, number, self.clocks.pipes[earlier.pipe], gate] = None
+
+    def _set_twice(self, flag: Any, what: Any, before: Any, is_doubled: bool) -> None:
+        if isinstance(what, tuple):
+            self._mark()
+            earlier = self._number(before) if isinstance(before, tuple) else None
+            self._sets_too_early[self._number(what), earlier, flag[-1]] = None
+        super()._set_twice(flag, what, before, is_doubled)
+
+    def _stuck(self, stuck: Any) -> None:
+        if isinstance(stuck.what, tuple):
+            self._mark()
+            self._stuck_waits[self._number(stuck.what)] = None
+        super()._stuck(stuck)
+
+    def faults(self, edited: Edited) -> Faults:
+        """The faults so far, by the paths of the statements."""
+        paths, log = edited.paths, self.log
+        turned = any(first > then for first, then, _, _ in self._raced)  # maybe by a wait before its set
+        outside = [number for number in log.unset if turned and not edited.outline.around(paths[number])]
+        # pipes that wait for each other: one of the waits was issued before its set
+        causes = (list(log.unset) or list(self._stuck_waits)) if self._stuck_waits else outside
+        flags = [FlagFault("stuck", paths[number], tuple(log.unset.get(number, ()))) for number in causes]
+        flags += [FlagFault("left", paths[number], tuple(events)) for number, events in log.left.items()]
+        twice: dict[tuple[int, int | None], list[int]] = defaultdict(list)
+        for number, earlier, event in self._sets_too_early:
+            twice[number, earlier].append(event)
+        for (number, earlier), events in twice.items():
+            before = None if earlier is None else paths[earlier]
+            flags.append(FlagFault("doubled", paths[number], tuple(events), before))
+        races = [Race(paths[first], paths[then], src, dst) for first, then, src, dst in self._raced]
+        pairs = {(paths[first], paths[then]) for first, then in log.pairs}
+        ran = Counter({paths[number]: count for number, count in self._most.items()})
+        cycles = self.timer.result().cycles if self.timer else 0.0
+        return Faults(flags, races, sorted(self._faulty), pairs, ran, cycles=cycles)

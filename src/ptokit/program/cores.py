@@ -1,0 +1,200 @@
+"""Which core pipes and statements belong to.
+
+A pipe is named with its core: `AIV.MTE2`. A flag belongs to every core that has both of its pipes. One between pipes of
+two cores, and a `CrossFlag`, hands over from one core to the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import cache
+
+from ptokit.isa.policy import TileType
+from ptokit.program.calls import call_of, effects
+from ptokit.program.expr import Var, variables
+from ptokit.program.ir import (
+    Assign,
+    Barrier,
+    CrossFlag,
+    Flag,
+    Instr,
+    LoadScalar,
+    Program,
+    Stmt,
+    TileDecl,
+    children,
+    expressions,
+    walk,
+)
+from ptokit.target import PROFILES, SCALAR, Core, Profile
+from ptokit.target.profile import CUBE_CORE, VECTOR_CORE
+
+ONE_CORE = (Core("host", frozenset(TileType), (SCALAR,), ""),)
+"""The core of a target without cores."""
+CORES = (CUBE_CORE, VECTOR_CORE)
+OTHER = {CUBE_CORE.name: VECTOR_CORE.name, VECTOR_CORE.name: CUBE_CORE.name}
+"""For each core, the one that it hands over to."""
+
+
+@cache
+def core_of(pipe: str) -> str:
+    """The core of a pipe: `AIV` of `AIV.MTE2`."""
+    return pipe.rpartition(".")[0]
+
+
+@cache
+def unit_of(pipe: str) -> str:
+    """A pipe without its core: `MTE2` of `AIV.MTE2`."""
+    return pipe.rpartition(".")[2]
+
+
+def pipes_of(profile: Profile) -> tuple[str, ...]:
+    """All pipes of a target, with their cores: `AIV.S`."""
+    return tuple(f"{core.name}.{pipe}" for core in profile.cores or ONE_CORE for pipe in core.pipes)
+
+
+def pipe_of(pipe: str, core: Core, profile: Profile) -> str:
+    """A pipe with its core; `core` is that of the instruction, for pipes that several cores have."""
+    return f"{(profile.owner(pipe) or core).name}.{pipe}"
+
+
+def home_of(locs: Iterable[TileType], profile: Profile) -> Core:
+    """The core of an instruction, by its tiles."""
+    return profile.core_of(locs) if profile.cores else ONE_CORE[0]
+
+
+def owners(*pipes: str) -> tuple[str, ...]:
+    """The cores that have all of these pipes."""
+    return tuple(core.name for core in CORES if {*pipes} <= {*core.pipes})
+
+
+def is_crossing(stmt: Stmt) -> bool:
+    """Whether a statement sets or waits for something on the other core."""
+    return isinstance(stmt, CrossFlag) or (isinstance(stmt, Flag) and not owners(stmt.src, stmt.dst))
+
+
+def ends_of(flag: Flag | CrossFlag) -> tuple[str, str]:
+    """The core that sets a flag between two cores, and the core that waits for it."""
+    if isinstance(flag, Flag):
+        return owners(flag.src)[0], owners(flag.dst)[0]
+    return (flag.core, OTHER[flag.core]) if flag.action == "set" else (OTHER[flag.core], flag.core)
+
+
+def busy_pipes(program: Program, instr: Instr, profile: Profile) -> frozenset[str]:
+    """The pipes that work for an instruction; none if the target has no route for it."""
+    home = home_of((program.tiles[use.tile].spec.loc for use in instr.tiles), profile)
+    with suppress(AttributeError):  # a call without a route runs on no pipe
+        return frozenset(pipe_of(e.pipe, home, profile) for e in effects(call_of(program, instr, profile)))
+    return frozenset()
+
+
+class StatementCores:
+    """The cores that run each statement of a program."""
+
+    def __init__(self, program: Program, profiles: Sequence[Profile] = ()) -> None:
+        """On all targets with cores, unless `profiles` are given."""
+        self.program = program
+        self._profiles = profiles or [each for each in PROFILES.values() if each.cores and each.name == each.family]
+        self._known: dict[int, frozenset[str]] = {}
+        self._by_tile: dict[str, set[str]] = {}
+        self._kept: list[Stmt] = []
+        """Added statements: `_known` is by identity."""
+        statements = list(walk(program.body))
+        for stmt in statements:
+            if isinstance(stmt, Instr):
+                cores = self._known[id(stmt)] = self._instruction(stmt)
+                for use in stmt.tiles:
+                    self._by_tile.setdefault(use.tile, set()).update(cores)
+            elif isinstance(stmt, CrossFlag):
+                self._known[id(stmt)] = frozenset((stmt.core,))
+        self.all = frozenset[str]().union(*self._known.values())
+        self._readers: dict[Var, set[str]] = {}
+        """The cores that need the value of each variable."""
+        before = -1
+        while before != (before := sum(map(len, self._readers.values()))):
+            for stmt in reversed(statements):
+                self._note_reads(stmt)
+
+    def add(self, stmt: Stmt) -> None:
+        """Learn the cores of a statement, and of those inside, that was made of statements of the program."""
+        for inner in walk((stmt,)):
+            if isinstance(inner, Instr):
+                self._known[id(inner)] = self._instruction(inner)
+            elif isinstance(inner, CrossFlag):
+                self._known[id(inner)] = frozenset((inner.core,))
+        self._kept.append(stmt)
+
+    def _instruction(self, instr: Instr) -> frozenset[str]:
+        pipes = (busy_pipes(self.program, instr, profile) for profile in self._profiles)
+        home = home_of((self.program.tiles[use.tile].spec.loc for use in instr.tiles), self._profiles[0])
+        return frozenset(core_of(pipe) for each in pipes for pipe in each) or frozenset((home.name,))
+
+    def _note_reads(self, stmt: Stmt) -> None:
+        declares = isinstance(stmt, TileDecl)
+        cores = frozenset(self._by_tile.get(stmt.name, ())) if declares else self.of(stmt)
+        for expr in expressions(stmt):
+            for var in variables(expr):
+                self._readers.setdefault(var, set()).update(cores)
+
+    def of(self, stmt: Stmt) -> frozenset[str]:
+        """The cores that run a statement. A declaration needs none."""
+        known = self._known.get(id(stmt))
+        if known is not None:
+            return known
+        match stmt:
+            case Flag():
+                shared = frozenset(owners(stmt.src, stmt.dst))
+                end = ends_of(stmt)[stmt.action == "wait"] if not shared else ""
+                return shared & self.all if shared else frozenset((end,))
+            case Barrier():
+                return self.all if stmt.pipe == "ALL" else self.all.intersection(owners(stmt.pipe))
+            case Assign():
+                return frozenset(self._by_tile.get(stmt.tile, ()))
+            case LoadScalar():
+                return frozenset(self._readers.get(stmt.result, ()))
+            case TileDecl():
+                return frozenset()
+            case _:
+                return frozenset[str]().union(*(self.of(inner) for block in children(stmt) for inner in block))
+
+
+class Cores:
+    """The cores that a program uses on a target, by its tiles, its flags and the pipes of its instructions."""
+
+    def __init__(self, program: Program, profile: Profile) -> None:
+        statements = list(walk(program.body))
+        self.profile = profile
+        homes: set[Core] = set()
+        self._busy: set[str] = set()
+        """Pipes with their cores that instructions work on."""
+        for instr in (stmt for stmt in statements if isinstance(stmt, Instr)):
+            homes.add(home_of((program.tiles[use.tile].spec.loc for use in instr.tiles), profile))
+            self._busy |= busy_pipes(program, instr, profile)
+        flags = [stmt for stmt in statements if isinstance(stmt, Flag)]
+        fixed = {core.name for flag in flags for pipe in (flag.src, flag.dst) if (core := profile.owner(pipe))}
+        cores = profile.cores or ONE_CORE
+        crossing = {core for stmt in statements if isinstance(stmt, CrossFlag) for core in ends_of(stmt)}
+        names = {*(core.name for core in homes), *fixed, *crossing, *map(core_of, self._busy)}
+        self.names = tuple(sorted(names)) or (cores[0].name,)
+        self.pipes = tuple(pipe for pipe in pipes_of(profile) if core_of(pipe) in self.names)
+        self._busy |= {f"{core}.{SCALAR}" for core in self.names}
+        self.scalar = f"{next((core for core in cores if core in homes), cores[0]).name}.{SCALAR}"
+        """The scalar pipe of the first core that has an instruction."""
+        self._statements = StatementCores(program, [profile]) if profile.cores else None
+        self._pairs: dict[int, list[tuple[str, str]]] = {}
+
+    def scalars(self, stmt: LoadScalar) -> tuple[str, ...]:
+        """The scalar pipes that read a number from global memory: of every core that needs it."""
+        cores = self._statements.of(stmt) if self._statements else ()
+        return tuple(f"{core}.{SCALAR}" for core in self.names if core in cores) or (self.scalar,)
+
+    def pairs(self, flag: Flag) -> list[tuple[str, str]]:
+        """The pipes of a flag with their cores: of each core that has both and uses them, else those of two cores."""
+        known = self._pairs.get(id(flag))
+        if known is None:
+            shared = [core for core in self.names if core in owners(flag.src, flag.dst)]
+            used = [core for core in shared if {f"{core}.{flag.src}", f"{core}.{flag.dst}"} <= self._busy]
+            pairs = [(core, core) for core in used or shared] or [ends_of(flag)]
+            known = self._pairs[id(flag)] = [(f"{a}.{flag.src}", f"{b}.{flag.dst}") for a, b in pairs]
+        return known

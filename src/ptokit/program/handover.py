@@ -1,0 +1,217 @@
+"""What the verifier says of programs for two cores: data that nothing hands over, and flags between the cores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+from ptokit.finding import Finding, Level
+from ptokit.program.calls import access_of, call_of, effects, named_operands
+from ptokit.program.cores import StatementCores, ends_of, is_crossing, owners, unit_of
+from ptokit.program.expr import interval
+from ptokit.program.ir import CrossFlag, Flag, Instr, Program, TileUse, View, walk
+from ptokit.program.memory import Path, statements
+from ptokit.program.streams import endless
+from ptokit.program.verify_call import Options
+from ptokit.target import SCALAR, Profile
+from ptokit.target.profile import CROSS_USER_IDS
+
+Direction = tuple[str, str]
+"""The core that hands over, and the other."""
+
+
+def check_cores(program: Program, profile: Profile, options: Options, _grid: int | None) -> Iterable[Finding]:
+    """What one core writes and the other reads is handed over; a kernel for both cores hands something over."""
+    level = "hazard" if options.header and profile.mixed_cores else profile.mixed_cores
+    if level is None:
+        return
+    by_core, moves = _first_tiles(program, profile)
+    if len(by_core) < 2:
+        return
+    found = _missing(program, profile, level)
+    if program.mode == "auto" and (found or moves):
+        return  # auto mode hands over itself
+    if found or moves or _handed(program):
+        yield from found
+        return
+    (core, (tile, _)), (other, (against, instr)) = by_core.items()
+    message = f"{program.name} on {profile.name}: {against} belongs to {other}, {tile} to {core}"
+    fix = "split the kernel in two, and pass data through memory"
+    yield Finding(
+        level, "KN-16", message, None, against, "tiles of one core", fix=fix, where=instr.where, target=profile.name
+    )
+
+
+def _first_tiles(program: Program, profile: Profile) -> tuple[dict[str, tuple[str, Instr]], bool]:
+    """For each core, its first tile; and whether an instruction has tiles of both."""
+    first: dict[str, tuple[str, Instr]] = {}
+    moves = False
+    for instr in program.instructions:
+        here = {profile.core_of([program.tiles[use.tile].spec.loc]).name: use.tile for use in instr.tiles}
+        moves |= len(here) > 1
+        first |= {core: (tile, instr) for core, tile in here.items() if core not in first}
+    return first, moves
+
+
+def _handed(program: Program) -> set[Direction]:
+    """The directions in which something is both set and waited for."""
+    ends: dict[str, set[Direction]] = {"set": set(), "wait": set()}
+    for stmt in walk(program.body):
+        if isinstance(stmt, Flag | CrossFlag) and is_crossing(stmt):
+            ends[stmt.action].add(ends_of(stmt))
+    return ends["set"] & ends["wait"]
+
+
+class _Flow(NamedTuple):
+    """What one core writes and the other reads."""
+
+    writer: Instr
+    written: str
+    """The operand."""
+    reader: Instr
+    read: str
+    way: Direction
+
+
+def _missing(program: Program, profile: Profile, level: Level) -> list[Finding]:
+    """The first read of each core of what only the other one has written, if nothing is handed over that way."""
+    handed, found = _handed(program), dict[Direction, Finding]()
+    for flow in _flows(program, profile):
+        if flow.way not in handed and flow.way not in found:
+            found[flow.way] = _not_handed(flow, program, profile, level)
+    return list(found.values())
+
+
+def _flows(program: Program, profile: Profile) -> Iterator[_Flow]:
+    cores = StatementCores(program, [profile])
+    writers: dict[object, tuple[Path, Instr, str]] = {}
+    for path, instr in statements(program.body):
+        if not isinstance(instr, Instr):
+            continue
+        access = access_of(instr.name)
+        places = {name: _place(operand) for name, operand in named_operands(instr).items()}
+        for name, place in places.items():
+            if access[name] == "write" or place not in writers:
+                continue
+            at, writer, written = writers[place]
+            if cores.of(writer).isdisjoint(cores.of(instr)) and not _are_exclusive(at, path):
+                (src,), (dst,) = cores.of(writer), cores.of(instr)
+                yield _Flow(writer, written, instr, name, (src, dst))
+        writers |= {place: (path, instr, name) for name, place in places.items() if place and access[name] != "read"}
+
+
+def _not_handed(flow: _Flow, program: Program, profile: Profile, level: Level) -> Finding:
+    src = _pipe(program, flow.writer, flow.written, flow.way[0], profile)
+    dst = _pipe(program, flow.reader, flow.read, flow.way[1], profile)
+    line = f" (line {flow.writer.where.line})" if flow.writer.where else ""
+    write = f"{flow.writer.name}'s write of {flow.written} on {src}{line}"
+    message = f"{flow.reader.name} reads {flow.read} on {dst}; nothing orders this read after {write}"
+    fix = hand_over_fix(src, dst, free_id(program, flow.way[0]))
+    return Finding(
+        level, "KN-16", message, None, flow.read, expected_hand_over(flow.way), fix=fix, where=flow.reader.where,
+        target=profile.name,
+    )  # fmt: skip
+
+
+def _are_exclusive(one: Path, other: Path) -> bool:
+    """Whether two statements stand in different arms of a branch."""
+    first = next((k for k, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), 0)
+    return first % 2 == 1
+
+
+def _place(operand: object) -> object:
+    if isinstance(operand, TileUse):
+        return operand.tile
+    return operand if isinstance(operand, View) else None
+
+
+def expected_hand_over(way: Direction) -> str:
+    """What a finding on data that is not handed over expects."""
+    return f"a hand-over from {way[0]} to {way[1]}"
+
+
+def hand_over_fix(src: str, dst: str, event: int) -> str:
+    """The hand-over that is missing between two pipes, named with their cores."""
+    short = [pipe if len(owners(unit_of(pipe))) > 1 else unit_of(pipe) for pipe in (src, dst)]
+    return (
+        f'pto.sync_set("{short[0]}", {event}) after the first, pto.sync_wait("{short[1]}", {event}) before the second'
+    )
+
+
+def free_id(program: Program, core: str) -> int:
+    """The first flag of a core that the program does not set."""
+    ids = [stmt.event for stmt in walk(program.body) if isinstance(stmt, CrossFlag) and ends_of(stmt)[0] == core]
+    return next((event for event in range(CROSS_USER_IDS) if event not in ids), 0)
+
+
+def _pipe(program: Program, instr: Instr, operand: str, core: str, profile: Profile) -> str:
+    """The pipe of a core that accesses an operand, with its core."""
+    pipe = SCALAR
+    with suppress(AttributeError):  # a call without a route
+        touched = effects(call_of(program, instr, profile))
+        pipe = next((effect.pipe for effect in touched if effect.operand == operand), SCALAR)
+    return f"{core}.{pipe}"
+
+
+def check_sync(program: Program, profile: Profile, _options: Options, _grid: int | None) -> Iterable[Finding]:
+    """Flags between the cores: their ids and pipes, waits that never end, and flags that are not made for it."""
+    for wait, other in endless(program):
+        yield endless_finding(wait, [] if other is None else [other]).at(wait.where)
+    if not profile.cores:
+        return
+    own = _own_ids(program, profile)
+    for stmt in walk(program.body):
+        if isinstance(stmt, CrossFlag):
+            yield from (finding.at(stmt.where) for finding in _sync_findings(stmt, own, profile))
+        elif isinstance(stmt, Flag) and stmt.action == "set" and is_crossing(stmt):
+            src, dst = ends_of(stmt)
+            message = f"{stmt.src} is a pipe of {src}, {stmt.dst} of {dst}: hardware has no flag between them"
+            fix = f'pto.sync_set("{stmt.src}", id), pto.sync_wait("{stmt.dst}", id)'
+            yield Finding("note", "KN-16", message, None, "flag", fix=fix, where=stmt.where, target=profile.name)
+
+
+def endless_finding(wait: Flag | CrossFlag, others: Iterable[Flag | CrossFlag]) -> Finding:
+    """A wait for the other core that never ends; `others` are waits that it waits for, and that wait for it."""
+    setter = ends_of(wait)[0]
+    name = (
+        f"the flag {wait.src}→{wait.dst} {wait.event}" if isinstance(wait, Flag) else f"flag {wait.event} of {setter}"
+    )
+    message = f"{sync_name(wait)} waits forever for {name}"
+    fix = f"set the flag on {setter}, on every path to the wait"
+    lines = [f"{sync_name(other)}" + (f" (line {other.where.line})" if other.where else "") for other in others]
+    if lines:
+        message += f", which is set only after {' and '.join(lines)}, which waits for this one"
+        fix = "let one of the cores set its flag before it waits"
+    return Finding("error", "KN-13", message, None, "flag", fix=fix)
+
+
+def sync_name(flag: Flag | CrossFlag) -> str:
+    """The end of a flag between the cores: `AIV.V`."""
+    if isinstance(flag, CrossFlag):
+        return f"{flag.core}.{flag.pipe}"
+    pipe = flag.src if flag.action == "set" else flag.dst
+    return f"{owners(pipe)[0]}.{pipe}"
+
+
+def _own_ids(program: Program, profile: Profile) -> dict[int, str]:
+    """The ids of flags between cores that instructions use themselves."""
+    found: dict[int, str] = {}
+    for instr in program.instructions:
+        with suppress(AttributeError):  # a call without a route
+            found |= dict.fromkeys(call_of(program, instr, profile).kernel.handshake.cross_ids, instr.name)
+    return found
+
+
+def _sync_findings(flag: CrossFlag, own: dict[int, str], profile: Profile) -> Iterator[Finding]:
+    low, high = interval(flag.event, {})
+    taken = next((event for event in own if low <= event <= high), None)
+    if taken is not None:
+        message = f"{own[taken]} uses flag {taken} between the cores itself"
+        yield Finding("error", "KN-13", message, None, "flag", fix="choose another id")
+    if low >= CROSS_USER_IDS:
+        message = f"the headers use the flags from {CROSS_USER_IDS} on themselves; found {flag.event}"
+        yield Finding("hazard", "KN-13", message, None, "flag", fix=f"ids 0 to {CROSS_USER_IDS - 1}")
+    if flag.pipe in profile.no_cross:
+        message = f"{flag.pipe} neither sets flags for the other core nor waits for them"
+        yield Finding("error", "KN-13", message, None, "flag", fix=f"a pipe of {flag.core} that moves data")

@@ -1,0 +1,426 @@
+"""Changes to the flags of a program: what may cure a fault, as edits of the program that the author wrote.
+
+The search for a repair is in `machine/repairs.py`: it tries these edits on the machine.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from ptokit.finding import Where
+from ptokit.program import ir
+from ptokit.program.cores import owners, unit_of
+from ptokit.program.expr import apply, evaluate, variables
+from ptokit.program.memory import Outline, Path, meeting_block, statements
+from ptokit.program.order import (
+    DRAIN,
+    PRIME,
+    REPLY_SET,
+    REPLY_WAIT,
+    SET,
+    WAIT,
+    Insertion,
+    Link,
+    free_ids,
+    missing,
+    races,
+)
+from ptokit.target import Profile
+
+
+class Unpatchable(Exception):
+    """An edit that the source of a program cannot express."""
+
+
+INSERT, REMOVE, REPLACE = "insert", "remove", "replace"
+BEFORE, AFTER = "before", "after"
+BARRIER_COST = 10
+"""A barrier counts as much as this many flags: it stops all pipes."""
+MOST_COPIES = 8
+"""The most buffers that iterations of a loop alternate between."""
+
+Sync = ir.Flag | ir.CrossFlag | ir.Barrier
+"""Statements that order pipes and do nothing else."""
+
+SPELLINGS: dict[str, dict[type[ir.Stmt], str]] = {
+    "": {
+        ir.Flag: '{module}{action}_flag("{src}", "{dst}", {event})',
+        ir.CrossFlag: '{module}sync_{action}("{named}", {event})',
+        ir.Barrier: '{module}barrier("{pipe}")',
+    },
+    "mlir": {
+        ir.Flag: "pto.{action}_flag[<PIPE_{src}>, <PIPE_{dst}>, <EVENT_ID{event}>]",
+        ir.CrossFlag: "pto.sync.{action} <PIPE_{pipe}>, {event}",
+        ir.Barrier: "pto.barrier <PIPE_{pipe}>",
+    },
+    "as": {
+        ir.Flag: "{action}_flag[PIPE_{src}, PIPE_{dst}, EVENT_ID{event}]",
+        ir.CrossFlag: "sync.{action}[PIPE_{pipe}, {event}]",
+        ir.Barrier: "barrier <PIPE_{pipe}>",
+    },
+}
+"""How the form of a program, empty for Python, spells such a statement: its fields, and the name of the module."""
+
+COMPUTED = {
+    "mlir": "pto.{action}_flag_dyn[<PIPE_{src}>, <PIPE_{dst}>, {event}]",
+    "as": "{action}_flag[PIPE_{src}, PIPE_{dst}, {event}]",
+}
+"""How texts spell a flag whose event id is a value."""
+
+
+def spelled(stmt: Sync, form: str, module: str = "pto.", event: str = "") -> str:
+    """A statement as text; `event` replaces the text of its event id."""
+    fields = {**vars(stmt), "module": module, "named": _named(stmt)}
+    is_computed = isinstance(stmt, ir.Flag) and not isinstance(stmt.event, int)
+    template = COMPUTED.get(form) if is_computed else None
+    return (template or SPELLINGS[form][type(stmt)]).format(**(fields | {"event": event} if event else fields))
+
+
+def _named(stmt: Sync) -> str:
+    """The pipe of a flag between the cores, with its core if both cores have such a pipe."""
+    if not isinstance(stmt, ir.CrossFlag):
+        return ""
+    return stmt.pipe if len(owners(stmt.pipe)) == 1 else f"{stmt.core}.{stmt.pipe}"
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One statement that is inserted before or after another, removed, or replaced."""
+
+    action: str
+    """`insert`, `remove` or `replace`."""
+    at: Path
+    """The statement of the author's program that it is next to, or that goes."""
+    stmt: Sync
+    """The statement that is inserted, is removed, or takes the place."""
+    side: str = ""
+    """Of an insertion: `before` or `after`."""
+    rank: int = 0
+    """The order of insertions at one place."""
+    anchor: ir.Stmt | None = field(default=None, compare=False, repr=False)
+    """The statement at `at`."""
+
+    @property
+    def where(self) -> Where | None:
+        """The line of the statement at `at`."""
+        return self.anchor.where if self.anchor is not None else None
+
+    @property
+    def cost(self) -> int:
+        """How much it counts when repairs are compared."""
+        return BARRIER_COST if self.action == INSERT and isinstance(self.stmt, ir.Barrier) else 1
+
+    def text(self, form: str = "") -> str:
+        """What to do, in words."""
+        line = f"line {self.where.line}" if self.where else "the statement"
+        line = f"the {NAMES[type(self.anchor)]} of {line}" if type(self.anchor) in NAMES else line
+        named = f" ({self.anchor.name})" if isinstance(self.anchor, ir.Instr) else ""
+        written = spelled(self.stmt, form)
+        if self.action == INSERT:
+            return f"{self.side} {line}{named}: {written}"
+        return f"{line}: remove {written}" if self.action == REMOVE else f"{line}: change to {written}"
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+NAMES: dict[type[object], str] = {ir.Loop: "loop", ir.Branch: "branch"}
+"""What statements with blocks inside are called."""
+Unit = tuple[Edit, ...]
+"""Edits that belong together: none of them makes sense without the others."""
+
+
+def cost(units: Iterable[Unit]) -> int:
+    """How much units count together."""
+    return sum(edit.cost for unit in units for edit in unit)
+
+
+def in_order(edits: Iterable[Edit]) -> Unit:
+    """Edits in the order of the text."""
+    return tuple(sorted(edits, key=lambda edit: (edit.at, edit.side == AFTER, edit.rank, edit.text())))
+
+
+# --- edited programs
+
+
+class Edited:
+    """A program with edits, which knows the statements of the program before."""
+
+    def __init__(self, program: ir.Program, units: Iterable[Unit]) -> None:
+        self._edits: dict[Path, list[Edit]] = defaultdict(list)
+        for edit in in_order(edit for unit in units for edit in unit):
+            self._edits[edit.at].append(edit)
+        self._origins: dict[Path, Path] = {}
+        self._before = dict(statements(program.body))
+        self.program = replace(program, body=self._block(program.body, (), ()))
+        self._now = {was: now for now, was in self._origins.items()}
+        self.paths = [path for path, _ in statements(self.program.body)]
+        """The paths of all statements, in the order of the text."""
+        self.statements = dict(statements(self.program.body))
+        self.outline = Outline(self.program)
+
+    def _block(self, block: ir.Block, was: Path, now: Path) -> ir.Block:
+        done: list[ir.Stmt] = []
+        for number, stmt in enumerate(block):
+            edits = self._edits.get((*was, number), ())
+            done += [edit.stmt for edit in edits if edit.side == BEFORE]
+            if not any(edit.action == REMOVE for edit in edits):
+                done.append(self._changed(stmt, edits, (*was, number), (*now, len(done))))
+            done += [edit.stmt for edit in edits if edit.side == AFTER]
+        return tuple(done)
+
+    def _changed(self, stmt: ir.Stmt, edits: Sequence[Edit], was: Path, now: Path) -> ir.Stmt:
+        self._origins[now] = was
+        new: ir.Stmt = next((edit.stmt for edit in edits if edit.action == REPLACE), stmt)
+        blocks = (self._block(inner, (*was, arm), (*now, arm)) for arm, inner in enumerate(ir.children(new)))
+        return ir.with_blocks(new, blocks)
+
+    def origin(self, path: Path) -> Path | None:
+        """The path that a statement had before; None for one that was inserted."""
+        return self._origins.get(path)
+
+    def now(self, origin: Path) -> Path:
+        """The path of a statement of the program before."""
+        return self._now[origin]
+
+    def inserted(self, insertion: Insertion) -> Edit:
+        """An insertion into the edited program, as an edit of the program before."""
+        block, at, rank = insertion.block, insertion.at, insertion.rank
+        stmt = replace(insertion.stmt, auto=False, where=None)
+        behind = next((path for j in range(at - 1, -1, -1) if (path := self.origin((*block, j)))), None)
+        ahead = next((path for j in range(at, at + len(self.paths)) if (path := self.origin((*block, j)))), None)
+        if (rank <= DRAIN and behind is not None) or ahead is None:
+            assert behind is not None
+            return Edit(INSERT, behind, stmt, AFTER, rank, self._before[behind])
+        return Edit(INSERT, ahead, stmt, BEFORE, rank, self._before[ahead])
+
+    def removed(self, path: Path) -> Edit | None:
+        """The removal of a statement; None for one that was inserted."""
+        origin, stmt = self.origin(path), self.statements[path]
+        if origin is None or not isinstance(stmt, Sync):
+            return None
+        return Edit(REMOVE, origin, stmt, anchor=self._before[origin])
+
+    def replaced(self, path: Path, stmt: Sync) -> Edit | None:
+        """The replacement of a statement; None for one that was inserted."""
+        origin = self.origin(path)
+        return None if origin is None else Edit(REPLACE, origin, stmt, anchor=self._before[origin])
+
+
+# --- flags that are missing
+
+
+def missing_order(edited: Edited, profile: Profile, more: Iterable[Link], *, alternate: bool) -> list[Unit]:
+    """The flags that an edited program lacks. With `alternate`, ids may alternate with the buffers of a loop."""
+    program = with_copies(edited.program) if alternate else edited.program
+    return [tuple(map(edited.inserted, each)) for each in missing(program, profile, more)]
+
+
+def link_between(edited: Edited, first: Path, then: Path, src: str, dst: str) -> Link:
+    """A flag between two statements, from pipe to pipe; without a loop around, from the first in the text."""
+    block, one, other = meeting_block(first, then)
+    if other <= one and not edited.outline.around(block):
+        return Link(dst, src, block, other + 1, one)
+    return Link(src, dst, block, one + 1, other)
+
+
+def with_copies(program: ir.Program) -> ir.Program:
+    """The program with several copies of a tile whose address alternates with the iterations of the loop around it."""
+
+    def changed(block: ir.Block, loop: ir.Loop | None) -> ir.Block:
+        done: list[ir.Stmt] = []
+        for stmt in block:
+            inner = stmt if isinstance(stmt, ir.Loop) else loop
+            new = ir.with_blocks(stmt, (changed(each, inner) for each in ir.children(stmt)))
+            done.append(_with_copies(new, loop) if isinstance(new, ir.TileDecl) and loop else new)
+        return tuple(done)
+
+    return replace(program, body=changed(program.body, None))
+
+
+def _with_copies(tile: ir.TileDecl, loop: ir.Loop) -> ir.TileDecl:
+    if (
+        len(tile.addresses) != 1
+        or not isinstance(loop.start, int)
+        or variables(tile.addresses[0]) != frozenset((loop.var,))
+    ):
+        return tile
+    start, step = loop.start, loop.step
+    found = [evaluate(tile.addresses[0], {loop.var: start + step * k}) for k in range(2 * MOST_COPIES)]
+    for period in range(2, MOST_COPIES + 1):
+        if all(address == found[k % period] for k, address in enumerate(found)):
+            return replace(tile, addresses=tuple(found[:period]), buffers=period)
+    return tile
+
+
+# --- flags that are there, and wrong
+
+
+@dataclass(frozen=True)
+class Race:
+    """Two statements that nothing orders, and the pipes that a flag between them needs."""
+
+    first: Path
+    then: Path
+    src: str
+    dst: str
+
+
+@dataclass(frozen=True)
+class FlagFault:
+    """A set or a wait that does not fit the others of its flag, in a run."""
+
+    kind: str
+    """`stuck`: a wait that never ends. `left`: a set that nothing waits for. `doubled`: a set while the wait for the
+    one before may not be over."""
+    path: Path
+    events: tuple[int, ...]
+    """The event ids that it concerns."""
+    earlier: Path | None = None
+    """Of `doubled`: the set before."""
+
+
+Pairs = set[tuple[Path, Path]]
+"""Sets and the waits for them, in the order of issue."""
+
+
+def cures(
+    edited: Edited, profile: Profile, fault: FlagFault, pairs: Pairs, seen: Iterable[Race], *, alternate: bool
+) -> Iterator[Unit]:
+    """Edits that may cure a fault, the best first. `seen` are races of the run; with `alternate`, ids may alternate
+    with iterations."""
+    stmt = edited.statements[fault.path]
+    if not isinstance(stmt, ir.Flag):
+        return
+    if fault.kind == "doubled":
+        found = _doubled(edited, profile, fault, stmt, pairs)
+    else:
+        possible = (Race(a.path, b.path, a.pipe, b.gate) for a, b in races(edited.program, profile))
+        found = _unpaired(edited, fault, stmt, dict.fromkeys((*seen, *possible)))
+    for unit in found:
+        known = tuple(edit for edit in unit if edit is not None)
+        if len(known) == len(unit) and (alternate or not any(_is_computed(edit) for edit in unit)):
+            yield known
+
+
+def _is_computed(edit: Edit | None) -> bool:
+    """Whether an edit adds a flag whose id is computed."""
+    stmt = edit.stmt if edit and edit.action != REMOVE else None
+    return isinstance(stmt, ir.Flag) and not isinstance(stmt.event, int)
+
+
+Maybe = tuple[Edit | None, ...]
+
+
+def _unpaired(edited: Edited, fault: FlagFault, stmt: ir.Flag, known: Iterable[Race]) -> Iterator[Maybe]:
+    """For a wait without a set, or a set without a wait: add the other one outside the loop, remove it, or add the
+    other one where it orders something."""
+    is_wait = fault.kind == "stuck"
+    other = replace(stmt, action="set" if is_wait else "wait", where=None)
+    partners = [path for path, each in edited.statements.items() if _is_partner(each, other)]
+    for loop in _loops_around(edited, fault.path, partners):
+        *block, number = loop
+        at, rank = (number, PRIME) if is_wait else (number + 1, DRAIN)
+        flags = [replace(other, event=event) for event in fault.events]
+        yield tuple(edited.inserted(Insertion(tuple(block), at, rank, flag)) for flag in flags)
+    yield (edited.removed(fault.path),)
+    for race in known:
+        if (unit_of(race.src), unit_of(race.dst)) == (stmt.src, stmt.dst):
+            mate = race.first if is_wait else race.then
+            block, mine, theirs = meeting_block(fault.path, mate)
+            fits = isinstance(stmt.event, int) or len(block) + 1 == len(fault.path)
+            follows = theirs < mine if is_wait else mine < theirs
+            if fits and (follows or edited.outline.around(block)):
+                at, rank = (theirs + 1, SET) if is_wait else (theirs, WAIT)
+                yield (edited.inserted(Insertion(block, at, rank, other)),)
+    *block, number = fault.path
+    at, rank = (number, WAIT) if is_wait else (number + 1, SET)
+    yield (edited.inserted(Insertion(tuple(block), at, rank, other)),)
+
+
+def _is_partner(stmt: ir.Stmt, flag: ir.Flag) -> bool:
+    return isinstance(stmt, ir.Flag) and (stmt.action, stmt.src, stmt.dst) == (flag.action, flag.src, flag.dst)
+
+
+def _loops_around(edited: Edited, path: Path, partners: list[Path]) -> list[Path]:
+    """The outermost and the innermost loop around a statement and one of its partners."""
+    bodies = edited.outline.around(path)
+    shared = [body[:-1] for body in bodies if any(partner[: len(body)] == body for partner in partners)]
+    return [*dict.fromkeys((*shared[:1], *shared[-1:]))]
+
+
+def _doubled(edited: Edited, profile: Profile, fault: FlagFault, stmt: ir.Flag, pairs: Pairs) -> Iterator[Maybe]:
+    """For a set that comes too early: remove one of the two, use other ids, or wait for the wait."""
+    yield (edited.removed(fault.path),)
+    if fault.earlier is not None and fault.earlier != fault.path:
+        yield (edited.removed(fault.earlier),)
+    *inside, number = fault.path
+    block = tuple(inside)
+    yield (edited.inserted(Insertion(block, number, REPLY_WAIT, replace(stmt, action="wait", where=None))),)
+    yield from _renamed(edited, profile, fault, stmt, pairs)
+    for wait in sorted(wait for first, wait in pairs if first == (fault.earlier or fault.path)):
+        yield from _answered(edited, profile, fault, stmt, wait)
+    yield (edited.inserted(Insertion(block, number, REPLY_WAIT, ir.Barrier("ALL"))),)
+
+
+def _renamed(edited: Edited, profile: Profile, fault: FlagFault, stmt: ir.Flag, pairs: Pairs) -> Iterator[Maybe]:
+    """Another id for the set and all that it is paired with; in a loop, ids that alternate."""
+    group = component(fault.path, pairs)
+    others = Edited(edited.program, [tuple(Edit(REMOVE, path, stmt) for path in group)]).program
+    free = free_ids(others, profile)[stmt.src, stmt.dst]
+    flags = [(path, flag) for path in group if isinstance(flag := edited.statements[path], ir.Flag)]
+    if fault.earlier not in group and free and all(isinstance(flag.event, int) for _, flag in flags):
+        yield tuple(edited.replaced(path, replace(flag, event=free[0], where=None)) for path, flag in flags)
+    homes = {path[:-1] for path in group}
+    loops = edited.outline.around(fault.path)
+    pair = next((id for id in free if id + 1 in free), None)
+    if len(group) == 2 and len(homes) == 1 and loops and loops[-1] == fault.path[:-1] and pair is not None:
+        event = apply("add", pair, apply("mod", ir.iteration(edited.outline.loops[loops[-1]]), 2))
+        yield tuple(edited.replaced(path, replace(flag, event=event, where=None)) for path, flag in flags)
+
+
+def _answered(edited: Edited, profile: Profile, fault: FlagFault, stmt: ir.Flag, wait: Path) -> Iterator[Maybe]:
+    """A flag back: set after the wait, waited for before the set."""
+    free = free_ids(edited.program, profile)[stmt.dst, stmt.src]
+    if not free:
+        return
+    block, one, other = meeting_block(wait, fault.path)
+    flags = {action: ir.Flag(action, stmt.dst, stmt.src, free[0]) for action in ("set", "wait")}
+    ends = [Insertion(block, one + 1, REPLY_SET, flags["set"]), Insertion(block, other, REPLY_WAIT, flags["wait"])]
+    loops = edited.outline.around(block)
+    if other <= one and loops:
+        *outer, at, _ = loops[0]
+        ends += [
+            Insertion(tuple(outer), at, PRIME, flags["set"]), Insertion(tuple(outer), at + 1, DRAIN, flags["wait"])
+        ]  # fmt: skip
+    yield tuple(map(edited.inserted, ends))
+
+
+def component(path: Path, pairs: Pairs) -> list[Path]:
+    """The statements that are paired with one, with those of it, and so on; in the order of the text."""
+    found, size = {path}, 0
+    while len(found) > size:
+        size = len(found)
+        found |= {each for pair in pairs if found & {*pair} for each in pair}
+    return sorted(found)
+
+
+# --- flags that nothing needs
+
+
+def removable(edited: Edited, pairs: Pairs) -> list[Unit]:
+    """What can only go together: barriers, then sets with their waits; each the removal of statements."""
+    units: list[list[Path]] = [[path] for path, stmt in edited.statements.items() if isinstance(stmt, ir.Barrier)]
+    left = sorted({path for pair in pairs for path in pair})
+    while left:
+        units.append(component(left[0], pairs))
+        left = [path for path in left if path not in units[-1]]
+    found = [tuple(edited.removed(path) for path in unit) for unit in units]
+    return [tuple(edit for edit in unit if edit is not None) for unit in found if None not in unit]
+
+
+def conflicts_with(program: ir.Program, profile: Profile) -> set[tuple[Path, Path]]:
+    """Pairs of statements that may race, on any path of the program."""
+    return {(first.path, then.path) for first, then in races(program, profile)}

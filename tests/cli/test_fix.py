@@ -1,0 +1,188 @@
+"""`ptokit check --fix`: repairs in the user's own file, or as a diff."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.shell import ptokit_ as call
+
+KERNELS = '''\
+import ptokit as pto
+
+
+@pto.kernel(mode="manual")
+def double(x, out):
+    """Two buffers; nothing makes V wait for the load."""
+    for b in range(2):
+        pto.set_flag("V", "MTE2", b)
+        pto.set_flag("MTE3", "V", b)
+    for i in pto.range(8):
+        got = pto.Tile("vec", "float32", 8, 16, addr=i % 2 * 512)
+        made = pto.Tile("vec", "float32", 8, 16, addr=4096 + i % 2 * 512)
+        pto.wait_flag("V", "MTE2", i % 2)
+        pto.tload(got, x[i * 8 : i * 8 + 8])
+        pto.wait_flag("MTE3", "V", i % 2)
+        pto.tmuls(made, got, 2)
+        pto.set_flag("V", "MTE2", i % 2)
+        pto.set_flag("V", "MTE3", i % 2)
+        pto.wait_flag("V", "MTE3", i % 2)
+        pto.tstore(out[i * 8 : i * 8 + 8], made)
+        pto.set_flag("MTE3", "V", i % 2)
+    for b in range(2):
+        pto.wait_flag("V", "MTE2", b)
+        pto.wait_flag("MTE3", "V", b)
+
+
+@pto.kernel(mode="manual")
+def slow(x, out):
+    """A barrier for nothing."""
+    tile = pto.Tile("vec", "float32", 8, 16, addr=0)
+    pto.tload(tile, x[0:8])
+    pto.set_flag("MTE2", "MTE3", 0)
+    pto.wait_flag("MTE2", "MTE3", 0)
+    pto.barrier("ALL")
+    pto.tstore(out[0:8], tile)
+
+
+@pto.kernel(mode="manual")
+def unrolled(x, out):
+    """A loop of Python cannot express the first wait."""
+    tile = pto.Tile("vec", "float32", 8, 16, addr=0)
+    for k in range(3):
+        pto.tload(tile, x[k * 8 : k * 8 + 8])
+        pto.set_flag("MTE2", "MTE3", 0)
+        pto.wait_flag("MTE2", "MTE3", 0)
+        pto.tstore(out[k * 8 : k * 8 + 8], tile)
+
+
+@pto.kernel(mode="manual")
+def unwritten(x, out):
+    """What no flag can repair."""
+    tile = pto.Tile("vec", "float32", 8, 16, addr=0)
+    pto.tstore(out[0:8], tile)
+
+
+@pto.kernel
+def automatic(x, out):
+    tile = pto.Tile("vec", "float32", 8, 16)
+    pto.tload(tile, x[0:8])
+    pto.tstore(out[0:8], tile)
+'''
+ARRAYS = "--arg", "x=f32[64,16]", "--arg", "out=f32[64,16]"
+ADDED = ['+        pto.set_flag("MTE2", "V", i % 2)', '+        pto.wait_flag("MTE2", "V", i % 2)']
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The kernels in a file of the current directory."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / f"kernels_{abs(hash(tmp_path)) % 10**9}.py"
+    path.write_text(KERNELS)
+    return path
+
+
+def check(file: Path, kernel: str, *options: str) -> Any:
+    """The result of `ptokit check`."""
+    return call("check", f"{file.name}:{kernel}", *ARRAYS, *options)
+
+
+def test_a_diff_repairs_double_buffering(file: Path) -> None:
+    """The whole way: a missing flag, its diff, the diff applied by another program, a clean run."""
+    assert check(file, "double", "--run").exit_code == 1
+    result = check(file, "double", "--fix", "--diff")
+    assert result.exit_code == 1 and file.read_text() == KERNELS
+    lines = result.stdout.splitlines()
+    assert lines[:2] == [f"--- {file.name}", f"+++ {file.name}"]
+    assert [line for line in lines[2:] if line[:1] in "+-"] == ADDED
+    subprocess.run(["patch", "-p0"], input=result.stdout, text=True, check=True, cwd=file.parent)
+    assert file.read_text().count("\n") == KERNELS.count("\n") + 2
+    assert check(file, "double", "--run").exit_code == 0
+
+
+def test_fix_writes_the_file_and_checks_it(file: Path) -> None:
+    os.chmod(file, 0o640)
+    file.write_bytes(KERNELS.replace("\n", "\r\n").encode())
+    result = check(file, "double", "--fix")
+    assert result.exit_code == 0, result.output
+    assert "2 edits" in result.stdout and "a5: accepted" in result.stdout
+    text = file.read_bytes()
+    assert text.count(b"\r\n") == text.count(b"\n") == KERNELS.count("\n") + 2
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert not list(file.parent.glob(".ptokit*"))
+    assert "nothing to repair" in check(file, "double", "--fix").stdout
+    assert file.read_bytes() == text
+
+
+def test_one_target_is_enough(file: Path) -> None:
+    result = check(file, "double", "--fix", "--target", "a2a3")
+    assert result.exit_code == 0 and "a5" not in result.stdout
+
+
+def test_needless_flags_go_only_if_asked(file: Path) -> None:
+    result = check(file, "slow", "--fix")
+    assert result.exit_code == 0 and file.read_text() == KERNELS
+    assert 'remove pto.barrier("ALL")' in result.stdout and "--fix --needless" in result.stdout
+    assert check(file, "slow", "--fix", "--diff").stdout == ""
+    shown = check(file, "slow", "--fix", "--needless", "--diff")
+    assert [line for line in shown.stdout.splitlines()[2:] if line[:1] in "+-"] == ['-    pto.barrier("ALL")']
+    assert shown.exit_code == 0
+    assert check(file, "slow", "--fix", "--needless").exit_code == 0
+    assert file.read_text() == KERNELS.replace('    pto.barrier("ALL")\n', "")
+
+
+def test_what_the_source_cannot_express_is_text(file: Path) -> None:
+    result = check(file, "unrolled", "--fix")
+    assert result.exit_code == 1 and file.read_text() == KERNELS
+    assert "the source cannot be changed" in result.stdout and "different needs" in result.stdout
+    assert 'pto.set_flag("MTE3", "MTE2", 0)' in result.stdout
+    shown = check(file, "unrolled", "--fix", "--diff")
+    assert shown.exit_code == 1 and shown.stdout == "" and "by hand" in shown.stderr
+
+
+def test_other_findings_stay(file: Path) -> None:
+    result = check(file, "unwritten", "--fix")
+    assert result.exit_code == 1 and file.read_text() == KERNELS
+    assert "no flag can repair" in result.stdout and "H-36" in result.stdout
+
+
+def test_auto_mode_has_nothing_to_repair(file: Path) -> None:
+    assert "nothing to repair" in check(file, "automatic", "--fix").stdout
+
+
+def test_a_text_is_repaired(file: Path) -> None:
+    text = file.parent / "copy.ptoas"
+    text.write_text(
+        ".kernel copy\n.arg %x : !pto.memref<8x16xf32>\n.arg %out : !pto.memref<8x16xf32>\n"
+        "pto.tassign %t, @tile(0x0)\n"
+        "tload %t, %x[0, 0] : (!pto.tile<8x16xf32>, !pto.memref<8x16xf32>)\ntstore %t, %out\n"
+    )
+    arrays = "--arg", "x=f32[8,16]", "--arg", "out=f32[8,16]"
+    shown = call("check", "copy.ptoas", *arrays, "--fix", "--diff")
+    assert "+set_flag[PIPE_MTE2, PIPE_MTE3, EVENT_ID0]" in shown.stdout.splitlines()
+    assert call("check", "copy.ptoas", *arrays, "--fix").exit_code == 0
+    assert call("check", "copy.ptoas", *arrays, "--run").exit_code == 0
+    assert text.read_text().count("_flag[") == 2
+
+
+def test_json(file: Path) -> None:
+    data = json.loads(check(file, "double", "--fix", "--diff", "--json").stdout)
+    (repair,) = data["repairs"]
+    assert (data["command"], data["kernel"], repair["kind"], repair["in_source"]) == ("check", "double", "order", True)
+    assert len(repair["edits"]) == 2 and data["diff"].startswith("--- ") and file.read_text() == KERNELS
+
+
+@pytest.mark.parametrize("option", ["--diff", "--needless"])
+def test_options_that_need_fix(file: Path, option: str) -> None:
+    result = check(file, "double", option)
+    assert result.exit_code == 2 and "belongs to --fix" in result.output
+
+
+def test_standard_input_cannot_be_written() -> None:
+    result = call("check", "-", "--fix")
+    assert result.exit_code == 2 and "--diff" in result.output
