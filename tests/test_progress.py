@@ -17,6 +17,7 @@ import pytest
 
 import ptokit as pto
 from ptokit import progress
+from ptokit.machine.session import Session
 from ptokit.progress import BAR, ERASE, PATIENCE, ProgressLine, Task, hidden, is_wanted, shown, task, tick
 
 SOURCE = str(Path(pto.__file__).parent.parent)
@@ -277,11 +278,14 @@ def test_a_launch_on_the_machine_shows_its_blocks(lines: list[str], terminal: Te
 def test_a_launch_that_stops_leaves_no_line(
     lines: list[str], terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupt(*_: object) -> None:
+    begin = Session.begin
+
+    def interrupt(session: Session, block: int) -> None:
         if len(lines) == 4:
             raise KeyboardInterrupt
+        begin(session, block)
 
-    monkeypatch.setattr("ptokit.machine.session.Session.begin", interrupt)
+    monkeypatch.setattr(Session, "begin", interrupt)
     with pytest.raises(KeyboardInterrupt):
         copy[8](X, np.zeros_like(X), target="a5", engine="machine")
     assert len(lines) == 4 and lines[-1] and terminal.line == "" and progress.current() is None
