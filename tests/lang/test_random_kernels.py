@@ -74,6 +74,10 @@ def test_every_way_to_run_a_kernel_gives_the_same_bits(seed: int) -> None:
         assert outcome(manual, f"manual {seed}", **options) == expected, manual
 
 
+UNORDERED = {"H-14", "H-15", "H-47", "H-48"}
+"""Hazards of programs whose result depends on the schedule: one cell that a scatter stores to twice, stale lines."""
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_another_schedule_gives_the_same_bits(seed: int) -> None:
     """One block, as nothing orders several that write to one place."""
@@ -81,6 +85,8 @@ def test_another_schedule_gives_the_same_bits(seed: int) -> None:
     for target in ("a2a3", "a5"):
         expected = outcome(auto, f"auto {seed}", grid=1, target=target, engine="reference")
         for schedule in (seed, seed + 1):
-            options = pto.MachineOptions(seed=schedule)
-            found = outcome(auto, f"auto {seed}", grid=1, target=target, engine="machine", options=options)
-            assert found == expected, auto
+            given, options = arguments(), pto.MachineOptions(seed=schedule)
+            kernel = kernel_of(auto, f"auto {seed}")
+            report = kernel[1](*given.values(), target=target, engine="machine", options=options)
+            if UNORDERED.isdisjoint(finding.kind for finding in report.hazards):
+                assert given["out"].tobytes() == expected, auto
