@@ -11,7 +11,7 @@ from ptokit.cli.operators import operator
 from ptokit.machine.costs import Costs
 from ptokit.machine.fit import FITTED, Calibration, Measurement, calibrate
 from ptokit.machine.options import MachineOptions
-from ptokit.machine.record import Record
+from ptokit.machine.schedule import Record
 from ptokit.target import profile
 
 TIMES = 7

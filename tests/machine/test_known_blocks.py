@@ -96,22 +96,22 @@ def launch_copies(kernel: Any, of: Sample, options: pto.MachineOptions, bits: li
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often blocks followed others, left them in the middle, and had findings of their own meanwhile."""
     seen: Counter[str] = Counter()
-    leave, end, report = KnownBlocks.leave, Session.end, Session.report
+    check_all, end, report = KnownBlocks.check_all, Session.end, Session.report
 
-    def left(blocks: KnownBlocks) -> Any:
-        seen["left"] += blocks.item > 0
-        return leave(blocks)
+    def left(blocks: KnownBlocks) -> None:
+        seen["left"] += blocks.is_repeat and blocks.item > 0
+        check_all(blocks)
 
     def ended(session: Session) -> None:
-        seen["followed"] += session.known.follows
+        seen["followed"] += session.known.is_repeat
         end(session)
 
     def reported(session: Session, findings: Any, *rest: Any, **more: Any) -> None:
         given = list(findings)
-        seen["found in a followed block"] += bool(given) and session.known.follows
+        seen["found in a followed block"] += bool(given) and session.known.is_repeat
         report(session, given, *rest, **more)
 
-    monkeypatch.setattr(KnownBlocks, "leave", left)
+    monkeypatch.setattr(KnownBlocks, "check_all", left)
     monkeypatch.setattr(Session, "end", ended)
     monkeypatch.setattr(Session, "report", reported)
     return seen

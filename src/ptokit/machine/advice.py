@@ -18,10 +18,8 @@ from ptokit.isa.operand import TensorSpec, TileSpec
 from ptokit.isa.policy import TileType
 from ptokit.machine.costs import Costs
 from ptokit.machine.formulas import Tally
-from ptokit.machine.record import Operation, Record, cycles_of
-from ptokit.machine.schedule import Schedule
+from ptokit.machine.schedule import Operation, Record, Schedule, cycles_of, named
 from ptokit.machine.site import placed_steps
-from ptokit.machine.spans import named
 from ptokit.machine.timed import Part, TimedWork
 from ptokit.machine.ways import segments_from
 from ptokit.program.steps import Step, Sync

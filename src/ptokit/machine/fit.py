@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ptokit.machine.costs import MOST, Costs
-from ptokit.machine.record import Record
+from ptokit.machine.schedule import Record
 from ptokit.target import Profile
 
 FITTED = ("cycles", "GB/s", "bytes/cycle", "outstanding transfers")

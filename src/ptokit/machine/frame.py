@@ -9,8 +9,8 @@ from ptokit.engine.frame import Frame
 from ptokit.engine.storage import Storage
 from ptokit.finding import Finding
 from ptokit.machine.adversary import Adversary
+from ptokit.machine.deferred import StaleLines
 from ptokit.machine.session import Session
-from ptokit.machine.stale import StaleLines
 from ptokit.program.expr import Var
 from ptokit.program.ir import Stmt, TileDecl
 

@@ -23,13 +23,12 @@ from ptokit.machine import hazards
 from ptokit.machine.adversary import Adversary
 from ptokit.machine.deferred import DeferredInstruction, poison
 from ptokit.machine.ends import MemoryAccess
-from ptokit.machine.executed import Executed
 from ptokit.machine.extent import Extent, extent_of, listed
 from ptokit.machine.frame import WatchedFrame
 from ptokit.machine.memories import MemoryLocation
 from ptokit.machine.session import HEADERS, Session
 from ptokit.machine.shadow import DATA, FILLED, READ, UNDEFINED, WRITE
-from ptokit.machine.site import Site, lenient, site
+from ptokit.machine.site import Executed, Site, lenient, site
 from ptokit.program.calls import access_of, named_operands, offset_in, with_tiles
 from ptokit.program.expr import compiled
 from ptokit.program.ir import Instr, TileUse, View
@@ -148,9 +147,9 @@ class WatchedInstruction(InstructionStep):
         done = Executed(number, self.instr, here.call, here.steps, plan, storages, lanes, indices, session.block)
         session.observe(done, here)
         if here.call.kernel.index_note and any(access.is_index for access in in_global):
-            session.check_all()
+            session.known.check_all()
         key = self._key(frame, here, made, touched, lanes)
-        if not session.follows(key, in_global):
+        if not session.known.repeats(key, in_global):
             self._check_all(frame, done, here, made, key, touched, in_global)
         return how
 
@@ -189,7 +188,7 @@ class WatchedInstruction(InstructionStep):
         overrun = self._overrun(here, done.lanes) if here.last_column else None
         slim = replace(done, storages=(), lanes=(), indices=())
         act = partial(self._check, frame.session, slim, here, fresh, overrun)
-        frame.session.check(key, act, on_chip, accesses)
+        frame.session.known.check(key, act, on_chip, accesses)
 
     def _check(
         self,
@@ -370,7 +369,7 @@ class WatchedInstruction(InstructionStep):
 
     def _skip(self, frame: WatchedFrame) -> None:
         """Nothing was executed. Its tiles count as written, so that nothing more is reported."""
-        frame.session.check_all()
+        frame.session.known.check_all()
         for tile in self.tiles:
             place, whole = self._whole(frame, tile)
             place.shadow.define(whole, place.start, DATA)

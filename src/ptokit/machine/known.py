@@ -4,24 +4,26 @@ Checks of order and of on-chip memory depend on what a block issues and on the o
 values, and not on addresses in global memory. A block is a sequence of items, each with a key. Sequences without
 findings are kept, as a tree. While a block follows the tree, only its accesses to global memory are checked, with the
 clocks that they had in the earlier block. If the block leaves the tree, its items so far are made up for, and the rest
-is checked as usual.
+is checked as usual. The session has the checks themselves; all that is remembered of blocks is here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from operator import add, sub
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
-from ptokit.machine.clocks import Clock
+from ptokit.machine.clocks import Clock, Clocks
+from ptokit.machine.ends import Issued, MemoryAccess, Moment
+from ptokit.program.ir import Stmt
 from ptokit.program.steps import PipeWork
 
 MOST_ITEMS = 1 << 12
 """Items of a block that is kept."""
 MOST_KNOWN = 1 << 15
 """Items of all kept blocks together."""
-Touches = Sequence[Any]
-"""Accesses to memory."""
+Touches = Sequence[MemoryAccess]
 Act = Callable[[Touches], None]
 """Checks an item."""
 
@@ -64,60 +66,105 @@ class KnownItem:
         """Of the last item: how far each pipe has come, counted from the start of the block."""
 
 
+class BlockChecks(Protocol):
+    """The checks of blocks, which a session makes."""
+
+    clocks: Clocks
+    moment: Moment
+
+    def forget_block(self) -> None:
+        """Forget what the running block has done to on-chip memory."""
+
+    def races(self, work: IssuedWork, given: Touches, clock: Clock) -> bool:
+        """Whether nothing orders an access to global memory after an earlier one."""
+        ...
+
+    def check_work(self, work: IssuedWork, given: Touches, moment: Moment, clock: Clock, time: int) -> None:
+        """Check the accesses of a pipe, and record them."""
+
+    def check_destinations(self, src: str, dst: str, event: int, flag: Stmt) -> None:
+        """Check a set against flags of other destinations."""
+
+
 class KnownBlocks:
     """The kept blocks as a tree, and the running block."""
 
-    def __init__(self, started: Clock) -> None:
+    def __init__(self, checks: BlockChecks) -> None:
+        self._checks, self._clocks = checks, checks.clocks
         self._root = KnownItem(lambda _: None, ())
         self._count = 0
-        self.begin(started)
+        self.begin()
 
-    def begin(self, started: Clock) -> None:
-        """A block begins, when the pipes have come so far."""
-        self._started = started
-        self.follows = bool(self._root.next)
+    def begin(self) -> None:
+        """A block begins."""
+        self._started = self._clocks.started
+        self.is_repeat = bool(self._root.next)
         """Whether an earlier block has issued what this one has issued so far."""
         self._last = self._root
         self._path: list[KnownItem] = []
-        self._given: list[tuple[Any, Touches]] = []
-        """The iteration and the accesses to global memory of the items that were followed."""
+        self._given: list[tuple[Moment, Touches]] = []
+        """The iteration and the accesses to global memory of the items that were repeated."""
         self._new: list[tuple[Hashable, KnownItem]] | None = []
         """Items that are not in the tree; None if the block will not be kept."""
         self._running: KnownItem | None = None
         self._done: set[tuple[int, int]] = set()
         """Work on global memory of those items that has run."""
         self.item = 0
+        if not self.is_repeat:
+            self._checks.forget_block()
 
-    def follow(self, key: Hashable, touches: Touches, moment: Any) -> KnownItem | None:
+    def end(self, act: Act) -> None:
+        """A block ends, which `act` checks."""
+        found = self._next("end", ())
+        if found is None:
+            self.check("end", act)
+            self._keep()
+        elif self.is_repeat:
+            self._clocks.times = list(map(add, self._started, found.times))
+
+    def repeats(self, key: Hashable, touches: Touches = ()) -> bool:
+        """Whether an earlier block has issued the same so far, and this. Then only accesses to global memory are
+        checked, here, and all others need not be."""
+        return self._next(key, touches) is not None
+
+    def _next(self, key: Hashable, touches: Touches) -> KnownItem | None:
         """Take the next item of the tree; None if it has another one there."""
+        if not self.is_repeat:
+            return None
         found = self._last.next.get(key)
-        if found is not None:
-            self._last = found
-            self._path.append(found)
-            self._given.append((moment, touches))
-            self.item += 1
+        if found is None:
+            self.check_all()
+            return None
+        self._last = found
+        self._path.append(found)
+        self._given.append((self._checks.moment, touches))
+        self.item += 1
+        for ran in found.ran:
+            (moment, given), started = self._given[ran.work.item], self._started
+            clock = list(map(add, started, ran.before))
+            if self._checks.races(ran.work, given, clock):  # what follows from a race depends on the clocks themselves
+                self.drop()
+                self.check_all()
+                return found
+            self._done.add((ran.work.item, ran.work.position))
+            self._checks.check_work(ran.work, given, moment, clock, started[ran.pipe] + ran.time)
         return found
 
-    def repeated(self, ran: GlobalWork) -> tuple[IssuedWork, Touches, Any, Clock, int]:
-        """Work of a kept block, as it is in this one, with its iteration, its clock and its time."""
-        work, started = ran.work, self._started
-        moment, touches = self._given[work.item]
-        return work, touches, moment, list(map(add, started, ran.before)), started[ran.pipe] + ran.time
+    def check_all(self) -> None:
+        """Check everything in this block: the items so far, which an earlier block has issued, and all later ones."""
+        if self.is_repeat:
+            self._checks.forget_block()
+            self.is_repeat = False
+            now, self.item = self._checks.moment, 0
+            for item, (moment, touches) in zip(self._path, self._given, strict=True):
+                self._checks.moment = moment
+                item.act([*item.chip, *touches])
+                self.item += 1
+            self._checks.moment = now
 
-    def run(self, ran: GlobalWork) -> None:
-        """Work of a kept block runs in this one."""
-        self._done.add((ran.work.item, ran.work.position))
-
-    def leave(self) -> Iterator[tuple[Any, KnownItem, Touches]]:
-        """The items so far, which have to be made up for, with their iterations and accesses to global memory."""
-        self.follows = False
-        self.item = 0
-        for known, (moment, touches) in zip(self._path, self._given, strict=True):
-            yield moment, known, touches
-            self.item += 1
-
-    def check(self, key: Hashable, act: Act, chip: Touches, touches: Touches) -> None:
-        """Check an item; `touches` are all its accesses, `chip` those to on-chip memory."""
+    def check(self, key: Hashable, act: Act, chip: Touches = (), touches: Touches = ()) -> None:
+        """Check an item, and remember it for later blocks. `touches` are all its accesses, `chip` those to on-chip
+        memory. Apart from the others, what `act` does follows from the `key`."""
         self._running = KnownItem(act, chip)
         if self._new is not None:
             self._new.append((key, self._running))
@@ -135,7 +182,7 @@ class KnownBlocks:
 
     def has_run(self, work: IssuedWork) -> bool:
         """Whether work that is made up for has already been checked in global memory."""
-        return not self.follows and (work.item, work.position) in self._done
+        return not self.is_repeat and (work.item, work.position) in self._done
 
     def found(self) -> None:
         """Something was reported: a block with findings of its items is not kept."""
@@ -146,8 +193,8 @@ class KnownBlocks:
         """Do not keep this block."""
         self._new = None
 
-    def end(self, times: Clock) -> None:
-        """The block has ended, and the pipes have come so far."""
+    def _keep(self) -> None:
+        """Add a block that has ended to the tree."""
         new = self._new
         if not new or self._count + len(new) > MOST_KNOWN:
             return
@@ -155,4 +202,43 @@ class KnownBlocks:
         for key, item in new:
             self._last.next[key] = item
             self._last = item
-        self._last.times = list(map(sub, times, self._started))
+        self._last.times = list(map(sub, self._clocks.times, self._started))
+
+
+class WatchedClocks:
+    """The clocks, as flags and barriers reach them: only in a block that is not known."""
+
+    def __init__(self, checks: BlockChecks, known: KnownBlocks) -> None:
+        self._checks, self._clocks, self._known = checks, checks.clocks, known
+
+    def set(self, src: str, flag: tuple[str, str, int], what: Issued) -> None:
+        """A statement sets a flag."""
+        self._pass(("set", src, flag, id(what[0])), partial(self._set, src, flag, what[0]))
+
+    def _set(self, src: str, flag: tuple[str, str, int], stmt: Stmt) -> None:
+        self._checks.check_destinations(*flag, stmt)
+        self._clocks.set(src, flag, (stmt, self._checks.moment))
+
+    def wait(self, dst: str, flag: Hashable, what: Issued) -> None:
+        """A statement waits for a flag."""
+        self._issue(self._clocks.wait, "wait", dst, flag, what)
+
+    def cross_set(self, src: str, flag: Hashable, what: Issued) -> None:
+        """A statement sets a flag for the other core."""
+        self._issue(self._clocks.cross_set, "cross_set", src, flag, what)
+
+    def cross_wait(self, dst: str, flag: Hashable, what: Issued) -> None:
+        """A statement waits for a flag of the other core."""
+        self._issue(self._clocks.cross_wait, "cross_wait", dst, flag, what)
+
+    def _issue(self, do: Callable[..., None], name: str, pipe: str, flag: Hashable, what: Issued) -> None:
+        stmt = what[0]
+        self._pass((name, pipe, flag, id(stmt)), lambda: do(pipe, flag, (stmt, self._checks.moment)))
+
+    def barrier(self) -> None:
+        """Everything issued so far comes before everything issued later."""
+        self._pass("barrier", self._clocks.barrier)
+
+    def _pass(self, key: Hashable, do: Callable[[], None]) -> None:
+        if not self._known.repeats(key):
+            self._known.check(key, lambda _: do())

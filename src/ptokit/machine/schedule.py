@@ -9,15 +9,42 @@ launch.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from ptokit.finding import Where
 from ptokit.machine.costs import Costs
 from ptokit.machine.formulas import NO_OVERLAP, Overlap
 from ptokit.machine.pipes import Pipe, PipeEngine
-from ptokit.machine.spans import ISSUING, BusySpan
 from ptokit.machine.timed import Part, TimedWork
+
+ISSUING = -1
+"""Instead of the number of a statement, for the time in which the scalar pipe issues instructions."""
+
+
+@dataclass(frozen=True)
+class BusySpan:
+    """Work of a pipe for a statement: when it starts and ends, in cycles of its block."""
+
+    pipe: str
+    start: float
+    end: float
+    number: int
+    what: str
+    where: Where | None
+    block: int
+
+    @property
+    def name(self) -> str:
+        """The statement as messages name it: `mgather (line 12)`."""
+        return named(self.what, self.where)
+
+
+def named(what: str, where: Where | None) -> str:
+    """A statement as messages name it."""
+    return f"{what} (line {where.line})" if where else what
 
 
 class Scheduled:
@@ -226,3 +253,45 @@ class Waves:
             heappush(self._busy, (start + cycles, before + 1))
         self.end, self.rounds = max(self.end, start + cycles), max(self.rounds, before + 1)
         return start
+
+
+Operation = tuple[Any, ...]
+"""A method of the schedule, and its arguments."""
+
+
+def replay(schedule: Schedule, operations: Iterable[Operation]) -> Schedule:
+    """Give recorded operations to a schedule."""
+    for operation, *args in operations:
+        operation(schedule, *args)
+    return schedule
+
+
+def cycles_of(operations: Iterable[Operation], costs: Costs) -> float:
+    """How long a block takes."""
+    schedule = replay(Schedule(costs, 1), operations)
+    schedule.end()
+    return schedule.cycles
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """The operations of a launch."""
+
+    costs: Costs
+    longest: tuple[Operation, ...]
+    """Of the longest block, or the first of them if they are very many."""
+    blocks: tuple[tuple[Operation, ...], ...]
+    """Of all different blocks; empty if they were too many to keep."""
+    order: Sequence[int]
+    """Of which of these each block of the launch is."""
+    cores: int
+
+    def cycles(self, costs: Costs) -> float:
+        """How long the launch takes with other costs."""
+        if self.order and not self.blocks:
+            raise ValueError("the launch has too many different blocks to be timed again")
+        times = [cycles_of(block, costs) for block in self.blocks]
+        waves = Waves(self.cores)
+        for number in self.order:
+            waves.place(times[number])
+        return waves.end

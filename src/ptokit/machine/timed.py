@@ -11,8 +11,8 @@ from ptokit.engine.kept import remember
 from ptokit.engine.reference import Lanes, Plan
 from ptokit.isa.instruction import Call
 from ptokit.machine.costs import Costs
-from ptokit.machine.executed import Executed
 from ptokit.machine.formulas import NO_OVERLAP, Overlap, Tally, cycles, latency, overlap
+from ptokit.machine.site import Executed
 from ptokit.program.cores import unit_of
 from ptokit.program.steps import Step, Sync
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from ptokit.finding import Where
 from ptokit.machine.advice import Advice, advise
-from ptokit.machine.record import Record
-from ptokit.machine.spans import BusySpan, named
+from ptokit.machine.schedule import BusySpan, Record, named
 from ptokit.program.cores import unit_of
 
 WIDTH = 60

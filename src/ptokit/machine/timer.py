@@ -9,10 +9,8 @@ from typing import Any
 
 from ptokit.finding import Where
 from ptokit.machine.costs import Costs
-from ptokit.machine.executed import Executed
-from ptokit.machine.record import Operation, Record, replay
-from ptokit.machine.schedule import PipeJob, Schedule, Waves
-from ptokit.machine.spans import named
+from ptokit.machine.schedule import Operation, PipeJob, Record, Schedule, Waves, named, replay
+from ptokit.machine.site import Executed
 from ptokit.machine.timed import TimedWorks
 from ptokit.machine.timeline import Busiest, Critical, Timeline, Waited, limits
 from ptokit.program.cores import core_of, unit_of

@@ -11,14 +11,12 @@ import numpy as np
 
 from ptokit.engine.storage import Array, Storage, address_of
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
-from ptokit.machine.ends import MemoryAccess
-from ptokit.machine.executed import Executed
-from ptokit.machine.history import Moment
+from ptokit.machine.ends import MemoryAccess, Moment
 from ptokit.machine.memories import Global, spans_of
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.session import Session
 from ptokit.machine.shadow import Earlier
-from ptokit.machine.site import Site
+from ptokit.machine.site import Executed, Site
 from ptokit.program.calls import written_arguments
 from ptokit.program.expr import BLOCK_NUM, Var
 from ptokit.program.ir import Program, Stmt
