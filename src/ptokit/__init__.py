@@ -26,8 +26,8 @@ from ptokit.lang.tile import Tile
 
 if TYPE_CHECKING:
     from ptokit.engine.runnable import Run
-    from ptokit.lang.assign import tassign
     from ptokit.lang.check import Report, TargetReport, check, show
+    from ptokit.lang.dispatch import tassign
     from ptokit.lang.control import (  # isort: skip
         barrier, block_idx, block_num, const, load_scalar, otherwise, range, set_flag, sync_set, sync_wait, wait_flag,
         when,

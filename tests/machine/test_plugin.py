@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-from ptokit.lang.copies import copied
+from ptokit.lang.watch import copied
 from ptokit.machine.report import MachineReport
 
 pytest_plugins = "pytester"

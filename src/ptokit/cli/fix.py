@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ptokit.cli.choices import ALL
 from ptokit.cli.files import STDIN, check_destination, print_text, write_all
+from ptokit.cli.parsing import ALL
 from ptokit.cli.problems import FINE, FOUND, Misuse, print_error, printable
 from ptokit.cli.programs import ProgramRequest, check_program, library_call, machine_report
 from ptokit.cli.report import print_json

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ptokit.engine.bind import bind, elements, measures, offset_of
-from ptokit.engine.frame import Bytes, Frame
+from ptokit.engine.frame import Bytes, Frame, bind, elements, measures, offset_of
 from ptokit.engine.kept import remember
 from ptokit.engine.prepared import Prepared
 from ptokit.engine.runnable import REFERENCE, Listener

@@ -11,7 +11,7 @@
 | `ends.py`, `fixes.py` | for findings: the two accesses of a conflict with their iterations; what a fix writes |
 | `outcomes.py` | the outcome of every lane |
 | `ways.py`, `traffic.py` | accesses to global memory; their sums |
-| `costs.py`, `formulas.py`, `timed.py` | how long steps take: numbers and transfer sizes, formulas, instructions |
+| `costs.py`, `formulas.py` | how long instructions take: numbers and transfer sizes; formulas |
 | `timer.py`, `timeline.py` | when the pipes of all blocks are busy, and what they wait for |
 | `advice.py` | changes of a block, timed again |
 | `fit.py` | costs from measured times |

@@ -17,10 +17,9 @@ from ptokit.isa.move import IndexUnit
 from ptokit.isa.operand import TensorSpec, TileSpec
 from ptokit.isa.policy import TileType
 from ptokit.machine.costs import Costs
-from ptokit.machine.formulas import Tally
+from ptokit.machine.formulas import Part, Tally, TimedWork
 from ptokit.machine.schedule import Operation, Record, Schedule, cycles_of, named
 from ptokit.machine.site import placed_steps
-from ptokit.machine.timed import Part, TimedWork
 from ptokit.machine.ways import segments_from
 from ptokit.program.steps import Step, Sync
 from ptokit.target import LOAD

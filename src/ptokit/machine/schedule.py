@@ -16,9 +16,8 @@ from typing import Any, NamedTuple, Self
 
 from ptokit.finding import Where
 from ptokit.machine.costs import Costs
-from ptokit.machine.formulas import NO_OVERLAP, Overlap
+from ptokit.machine.formulas import NO_OVERLAP, Overlap, Part, TimedWork
 from ptokit.machine.pipes import Pipe, PipeEngine
-from ptokit.machine.timed import Part, TimedWork
 
 ISSUING = -1
 """Instead of the number of a statement, for the time in which the scalar pipe issues instructions."""

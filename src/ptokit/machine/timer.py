@@ -9,9 +9,9 @@ from typing import Any
 
 from ptokit.finding import Where
 from ptokit.machine.costs import Costs
+from ptokit.machine.formulas import TimedWorks
 from ptokit.machine.schedule import Operation, PipeJob, Record, Schedule, Waves, named, replay
 from ptokit.machine.site import Executed
-from ptokit.machine.timed import TimedWorks
 from ptokit.machine.timeline import Busiest, Critical, Timeline, Waited, limits
 from ptokit.program.cores import core_of, unit_of
 from ptokit.target.profile import PIPES

@@ -29,11 +29,11 @@ from ptokit.program.expr import Expr, Var, apply, truth
 from ptokit.program.place import BLOCK
 from ptokit.target import left_layouts
 from ptokit.target.cpu import CPU
-from ptokit.text.extents import merge_extents, part_extents, part_type
 from ptokit.text.lift.writing import NAME, OperandParts, Writing, WrittenScope
 from ptokit.text.lower import mode_of
 from ptokit.text.memories import is_unshaped, offset_terms
 from ptokit.text.spelling import ASSIGN, SECTIONS, modes
+from ptokit.text.tiles import merge_extents, part_extents, part_type
 from ptokit.text.tree import Body, Function, Pointer, Source, Unit, Value
 
 Form = Literal["l1", "l2", "as"]
