@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ptokit import spec
 from ptokit.engine.storage import Storage
-from ptokit.finding import ConflictAccess, Finding, Level, shown
+from ptokit.finding import ConflictAccess, Finding, Level, at_line, shown
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import OrderHazard
 from ptokit.machine.ends import MemoryAccess
@@ -203,9 +203,8 @@ def endless_wait(found: Stuck) -> tuple[list[Finding], Stmt]:
 
 def unpaired(what: CrossFlag, before: CrossFlag) -> Finding:
     """A flag whose sets, or whose waits, are on two pipes that nothing orders."""
-    verb = "set" if what.action == "set" else "waited for"
-    line = f" (line {before.where.line})" if before.where else ""
-    message = f"flag {what.event} is {verb} by {sync_name(what)} and by {sync_name(before)}{line} in no order"
+    verb, other = "set" if what.action == "set" else "waited for", at_line(sync_name(before), before.where)
+    message = f"flag {what.event} is {verb} by {sync_name(what)} and by {other} in no order"
     why = "which set ends which wait is open"
     return Finding("error", "KN-13", f"{message}: {why}", None, "flag", fix="use another id for one of them")
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, NamedTuple, Self
 
-from ptokit.finding import Where
+from ptokit.finding import Where, at_line
 from ptokit.machine.costs import Costs
 from ptokit.machine.formulas import NO_OVERLAP, Overlap, Part, TimedWork
 from ptokit.machine.pipes import Pipe, PipeEngine
@@ -38,12 +38,7 @@ class BusySpan:
     @property
     def name(self) -> str:
         """The statement as messages name it: `mgather (line 12)`."""
-        return named(self.what, self.where)
-
-
-def named(what: str, where: Where | None) -> str:
-    """A statement as messages name it."""
-    return f"{what} (line {where.line})" if where else what
+        return at_line(self.what, self.where)
 
 
 class Scheduled:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from ptokit.finding import Finding, Level
+from ptokit.finding import Finding, Level, at_line
 from ptokit.program.calls import access_of, call_of, effects, named_operands
 from ptokit.program.cores import StatementCores, ends_of, is_crossing, owners, unit_of
 from ptokit.program.expr import interval
@@ -104,8 +104,7 @@ def _flows(program: Program, profile: Profile) -> Iterator[_Flow]:
 def _not_handed(flow: _Flow, program: Program, profile: Profile, level: Level) -> Finding:
     src = _pipe(program, flow.writer, flow.written, flow.way[0], profile)
     dst = _pipe(program, flow.reader, flow.read, flow.way[1], profile)
-    line = f" (line {flow.writer.where.line})" if flow.writer.where else ""
-    write = f"{flow.writer.name}'s write of {flow.written} on {src}{line}"
+    write = at_line(f"{flow.writer.name}'s write of {flow.written} on {src}", flow.writer.where)
     message = f"{flow.reader.name} reads {flow.read} on {dst}; nothing orders this read after {write}"
     fix = hand_over_fix(src, dst, free_id(program, flow.way[0]))
     return Finding(
@@ -179,7 +178,7 @@ def endless_finding(wait: Flag | CrossFlag, others: Iterable[Flag | CrossFlag]) 
     )
     message = f"{sync_name(wait)} waits forever for {name}"
     fix = f"set the flag on {setter}, on every path to the wait"
-    lines = [f"{sync_name(other)}" + (f" (line {other.where.line})" if other.where else "") for other in others]
+    lines = [at_line(sync_name(other), other.where) for other in others]
     if lines:
         message += f", which is set only after {' and '.join(lines)}, which waits for this one"
         fix = "let one of the cores set its flag before it waits"

@@ -1,4 +1,4 @@
-"""Tile types in any syntax: the words for their parts, the tile of given parts, and the parts of a tile. Valid extents."""
+"""Tile types in any syntax: words for their parts, the tile of given parts, the parts of a tile, valid extents."""
 
 from __future__ import annotations
 

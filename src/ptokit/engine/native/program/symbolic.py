@@ -1,8 +1,8 @@
 """Run-time numbers that pass through rules and lowerings as if they were known, and record the decisions.
 
 A rule or a lowering is plain Python over whole numbers. Given `SymbolicNumber`s instead, it computes expressions, and
-every decision it takes is recorded as a condition. The result is valid for all numbers that meet the conditions. The numbers
-at which instructions are traced are some that occur in the launch.
+every decision it takes is recorded as a condition. The result is valid for all numbers that meet the conditions. The
+numbers at which instructions are traced are some that occur in the launch.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from typing import Any
 
 from ptokit.engine.native.program.slots import address_of
 from ptokit.engine.storage import Storage
+from ptokit.program.conditions import MIRRORED, NEGATED
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, ExpressionError, Op, Var, apply, difference, evaluate, total
 from ptokit.program.ir import Assign, Block, Branch, Instr, Leaf, LoadScalar, Loop, Program, TileDecl, fold
 
-OPPOSITES = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
-MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
 Form = tuple[tuple[Expr, int], ...]
 """A sum of multiples without its constant."""
 
@@ -51,7 +50,7 @@ class Conditions:
     def note(self, condition: Expr, holds: bool) -> bool:
         """Record a decision that depends on the run."""
         if isinstance(condition, Op):
-            self._take(condition.name if holds else OPPOSITES[condition.name], *condition.args)
+            self._take(condition.name if holds else NEGATED[condition.name], *condition.args)
         return holds
 
     def _take(self, how: str, a: Expr, b: Expr) -> None:
