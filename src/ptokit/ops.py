@@ -68,7 +68,6 @@ class _Call:
         )
 
     def policy(self, enum: type[E], name: str, given: object) -> E:
-        """A policy, from its enum or its name."""
         try:
             return enum.parse(given)
         except (TypeError, ValueError) as problem:

@@ -103,7 +103,6 @@ class Executable:
         """None: this engine has no fast path to repeat a launch."""
 
     def block(self, block: ir.Block) -> tuple[Step, ...]:
-        """The steps of a block."""
         return tuple(self._step(stmt) for stmt in block if not _is_idle(stmt))
 
     def _step(self, stmt: ir.Stmt) -> Step:

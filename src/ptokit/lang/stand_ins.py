@@ -79,7 +79,6 @@ class TracedTile(StandIn, Tile):
         self._extents, self._set_at = changed, self.tracer.path
 
     def use(self) -> TileUse:
-        """The tile as an operand at this point of the trace."""
         if self.tracer.has_ended(self._home):
             message = f"{self.name} was made inside a pto.range or pto.when body that has ended"
             raise refuse("KN-04", message, "make the tile before the body")
@@ -92,7 +91,6 @@ class TracedTile(StandIn, Tile):
         return TileUse(self.name, self._extents, self.window)
 
     def bind(self, addr: object) -> None:
-        """Move to an address (`pto.tassign`)."""
         if self.window is not None:
             message = f"a slice of {self.name} has no address of its own; found tassign"
             raise refuse("SL-01", message, "assign that of the whole tile")
@@ -182,7 +180,6 @@ class TracedTensor(StandIn, GlobalTensor):
 
     @property
     def dtype(self) -> DType:
-        """The element type."""
         return self.argument.dtype
 
     @property
@@ -196,14 +193,12 @@ class TracedTensor(StandIn, GlobalTensor):
         return self.own is None
 
     def use(self) -> View:
-        """The block as an operand."""
         if self.tracer.has_ended(self.home):
             message = f"this block of {self.argument.name} is of a pto.range or pto.when body that has ended"
             raise refuse("KN-04", message, "slice it before the body, or use it inside")
         return View(self.argument.name, self.starts, self.sizes)
 
     def block(self, starts: tuple[Expr, ...], sizes: tuple[Expr, ...]) -> View:
-        """A block of this block."""
         moved = tuple(apply("add", a, b) for a, b in zip(self.starts, starts, strict=True))
         return View(self.argument.name, moved, sizes)
 

@@ -93,7 +93,6 @@ class Chance:
         return self._random.sample(things, len(things))
 
     def order(self, count: int) -> Array:
-        """An order of lanes."""
         return np.array(self.shuffled(range(count)), np.intp)
 
 
@@ -140,7 +139,6 @@ class Adversary(PipeEngine[RandomPipe, int, Do]):
 
     @property
     def pipes(self) -> list[RandomPipe]:
-        """All pipes."""
         return list(self._pipes.values())
 
     @property

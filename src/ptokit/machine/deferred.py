@@ -161,7 +161,6 @@ class DeferredInstruction:
             self._poisons.append((_first(touches, TMP), workspace))
 
     def is_atomic(self, touch: PipeWork) -> bool:
-        """Whether a part is an atomic."""
         return self._is_atomic and any(mover is touch for mover in self._moves)
 
     def __call__(self, touch: PipeWork) -> None:

@@ -51,7 +51,6 @@ class Iterations:
             self._last[pipe] = None
 
     def find(self, pipe: int, time: int) -> Moment:
-        """The iteration for which a pipe worked at a time."""
         at = bisect_right(self._times[pipe], time)
         return self._moments[pipe][at - 1] if at else ()
 

@@ -400,7 +400,6 @@ class TimedWorks:
         self._known: dict[tuple[Plan, Tally], TimedWork] = {}
 
     def of(self, executed: Executed) -> TimedWork:
-        """The work of an instruction."""
         key = executed.plan, tally_of(executed)
         return self._known.get(key) or remember(self._known, key, TimedWork(executed.call, executed.steps, key[1]))
 

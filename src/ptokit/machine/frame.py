@@ -42,7 +42,6 @@ class WatchedFrame(Frame):
         self.adversary, self.stale, self.engines = adversary, stale, (adversary,)
 
     def report(self, findings: Sequence[Finding]) -> None:
-        """Report findings of the current statement to the session."""
         indices = self.session.options.enables("indices")
         assert self.stmt is not None
         self.session.report([f for f in findings if indices or f.level != "hazard"], self.stmt)

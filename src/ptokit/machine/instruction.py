@@ -143,7 +143,6 @@ class WatchedInstruction(InstructionStep):
         frame.session.skip(self.instr)
 
     def workspace(self, frame: WatchedFrame, here: Site) -> Storage | None:
-        """The memory of the workspace, if it has one."""
         use, spec = self.instr.workspace, here.tiles.get(TMP)
         if use is None or spec is None:
             return None

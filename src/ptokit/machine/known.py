@@ -212,7 +212,6 @@ class WatchedClocks:
         self._checks, self._clocks, self._known = checks, checks.clocks, known
 
     def set(self, src: str, flag: tuple[str, str, int], what: Issued) -> None:
-        """A statement sets a flag."""
         self._pass(("set", src, flag, id(what[0])), partial(self._set, src, flag, what[0]))
 
     def _set(self, src: str, flag: tuple[str, str, int], stmt: Stmt) -> None:
@@ -220,7 +219,6 @@ class WatchedClocks:
         self._clocks.set(src, flag, (stmt, self._checks.moment))
 
     def wait(self, dst: str, flag: Hashable, what: Issued) -> None:
-        """A statement waits for a flag."""
         self._issue(self._clocks.wait, "wait", dst, flag, what)
 
     def cross_set(self, src: str, flag: Hashable, what: Issued) -> None:

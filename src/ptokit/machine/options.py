@@ -119,5 +119,4 @@ class MachineOptions:
         return self.costs if isinstance(self.costs, Mapping) else {}
 
     def enables(self, check: str) -> bool:
-        """Whether a check is enabled."""
         return check in self.checks

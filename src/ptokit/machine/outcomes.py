@@ -34,7 +34,6 @@ class Outcome(IntEnum):
 
     @property
     def text(self) -> str:
-        """The name as text."""
         return self.name.lower().replace("_", " ")
 
 
@@ -50,7 +49,6 @@ class Fate(IntEnum):
 
     @property
     def text(self) -> str:
-        """The name as text."""
         return self.name.lower()
 
 

@@ -437,14 +437,12 @@ class Session:
         return any(layer.last_until(self.clocks.started[layer.pipe], touch.extent, start) for layer in layers)
 
     def _block_of(self, earlier: Earlier) -> int:
-        """The block of an earlier access."""
         at = bisect_left(self._starts, earlier.time, key=lambda start: start[earlier.pipe])
         return self._blocks[max(0, at - 1)]
 
     # --- memory
 
     def placed(self, tile: str, loc: TileType, address: int, nbytes: int) -> None:
-        """Record the address of a tile."""
         self.used.setdefault(loc, {})[tile, address, address + nbytes] = None
 
     def memory(self) -> dict[str, MemoryUse]:

@@ -35,7 +35,6 @@ class Site:
 
     @cached_property
     def pipes(self) -> tuple[str, ...]:
-        """The pipes that work for it."""
         return tuple(dict.fromkeys(step.pipe for step in self.steps if isinstance(step, PipeWork)))
 
     @cached_property

@@ -66,7 +66,6 @@ class Timer:
     # --- blocks
 
     def begin_block(self, block: int) -> None:
-        """Start a block."""
         self._number = block
         self._recorded: list[Operation] = []
         self._begun: Schedule | None = None
@@ -75,7 +74,6 @@ class Timer:
         """The first operations of such a block."""
 
     def end_block(self) -> None:
-        """End a block."""
         recorded = self._first or tuple(self._recorded)
         block = self._scheduled()
         start = self._waves.place(block.cycles)

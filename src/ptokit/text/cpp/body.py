@@ -65,7 +65,6 @@ class _TileKey:
 
     @property
     def use(self) -> ir.TileUse:
-        """The operand."""
         return ir.TileUse(self.tile, self.valid, self.window)
 
 
@@ -308,7 +307,6 @@ class KernelBody:
         where: Where | None = None,
         core: str = "",
     ) -> None:
-        """A tile and its address."""
         numbers = [extent for extent, is_dynamic in zip(valid, spec.dynamic, strict=True) if is_dynamic]
         self._define(*numbers)
         given = f"({', '.join(map(self.text, numbers))})" if numbers else ""

@@ -229,7 +229,6 @@ class Lowering:
         return meaning
 
     def meaning(self, value: Value) -> Meaning:
-        """The meaning of a value."""
         if value in self.not_read:
             raise NotRead
         if value not in self.values:
@@ -292,7 +291,6 @@ class Lowering:
         self.tile_names[-1][value.name] = name
 
     def tile_name(self, value: Value) -> TileName:
-        """The tile or slice of a value."""
         meaning = self.meaning(value)
         if not isinstance(meaning, TileName):
             self.refuse(f"%{value.name} is not a tile")
