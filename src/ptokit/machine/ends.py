@@ -59,7 +59,7 @@ class Iterations:
         return tuple(zip(map(self._name, self._loops[number]), moment, strict=False))
 
     def _name(self, var: Var) -> str:
-        """The author's name of a loop variable: without the number that tells several loops apart."""
+        """The author's name of a loop variable: without the number that distinguishes several loops."""
         name = re.sub(r"_\d+$", "", var)
         return name if any(name in loops for loops in self._loops) else str(var)
 

@@ -342,7 +342,7 @@ def cycles(costs: Costs, call: Call, unit: str, tally: Tally) -> float:
 
 
 def latency(costs: Costs, call: Call, unit: str, tally: Tally) -> float:
-    """How long the data of a pipe's part are under way while the pipe goes on: transfers from memory queue up."""
+    """How long the data of a pipe's part are outstanding while the pipe continues: transfers from memory queue up."""
     task = PipeTask(costs, call, unit, tally)
     is_moved = task.cost.formula not in TRANSFERS or tally.inside
     return costs.latency(unit) if task.cost.formula in QUEUED and is_moved else 0.0
@@ -365,7 +365,7 @@ class Part(NamedTuple):
     cycles: float
     """How long the pipe cannot start other work."""
     latency: float = 0.0
-    """How long its data are under way after that, while the pipe goes on."""
+    """How long its data are outstanding after that, while the pipe continues."""
     overlap: Overlap = NO_OVERLAP
 
 

@@ -245,8 +245,8 @@ def burst(
         bad = start if start % alignment else start + pitch
         is_dropped = pipe == LOAD and profile.drops_unaligned_loads
         effect = "it is dropped" if is_dropped else f"{pipe} moves whole blocks of {alignment} bytes"
-        way = f"a burst {'to' if pipe == LOAD else 'from'} {operand}"
-        message = f"{name}: {way} begins at {bad:#x}, which is no multiple of {alignment}: {effect}"
+        moved = f"a burst {'to' if pipe == LOAD else 'from'} {operand}"
+        message = f"{name}: {moved} begins at {bad:#x}, which is no multiple of {alignment}: {effect}"
         fix = f"put rows of {operand} at multiples of {alignment} bytes"
         expected = f"a multiple of {alignment}"
         found = _finding("error", "H-01", profile.name, message, operand, fix, expected, hex(bad))

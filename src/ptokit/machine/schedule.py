@@ -2,8 +2,8 @@
 
 The scalar pipe of a core issues one item after the other, so what delays it delays everything issued later. A flag
 takes time from the pipe that sets it to the pipe that waits. Loads pipeline: a pipe starts its next transfer while the
-data of earlier ones are under way, and transfers end in order. Every block begins at 0; `Waves` starts the blocks of a
-launch.
+data of earlier ones are outstanding, and transfers end in order. Every block begins at 0; `Waves` starts the blocks of
+a launch.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class Schedule(PipeEngine[CyclePipe, Stamp, PipeJob]):
             start, before = issued.time - overlap.lead, issued.last
         free = max(start + cycles, issued.time + overlap.tail) if overlap.tail else start + cycles
         shown, end = max(start, pipe.freed), max(free + latency, pipe.freed)
-        if pipe.work is not None and shown > start:  # it started while earlier data were under way
+        if pipe.work is not None and shown > start:  # it started while earlier data were outstanding
             before = pipe.work
         done = Scheduled(pipe.name, shown, end, number, what, where, shown - pipe.freed, before)
         self._note(done, min(cycles + latency, end - shown))

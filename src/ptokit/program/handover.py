@@ -71,15 +71,15 @@ class _Flow(NamedTuple):
     """The operand."""
     reader: Instr
     read: str
-    way: Direction
+    direction: Direction
 
 
 def _missing(program: Program, profile: Profile, level: Level) -> list[Finding]:
     """The first read of each core of what only the other one has written, if nothing is handed over that way."""
     handed, found = _handed(program), dict[Direction, Finding]()
     for flow in _flows(program, profile):
-        if flow.way not in handed and flow.way not in found:
-            found[flow.way] = _not_handed(flow, program, profile, level)
+        if flow.direction not in handed and flow.direction not in found:
+            found[flow.direction] = _not_handed(flow, program, profile, level)
     return list(found.values())
 
 
@@ -102,13 +102,13 @@ def _flows(program: Program, profile: Profile) -> Iterator[_Flow]:
 
 
 def _not_handed(flow: _Flow, program: Program, profile: Profile, level: Level) -> Finding:
-    src = _pipe(program, flow.writer, flow.written, flow.way[0], profile)
-    dst = _pipe(program, flow.reader, flow.read, flow.way[1], profile)
+    src = _pipe(program, flow.writer, flow.written, flow.direction[0], profile)
+    dst = _pipe(program, flow.reader, flow.read, flow.direction[1], profile)
     write = at_line(f"{flow.writer.name}'s write of {flow.written} on {src}", flow.writer.where)
     message = f"{flow.reader.name} reads {flow.read} on {dst}; nothing orders this read after {write}"
-    fix = hand_over_fix(src, dst, free_id(program, flow.way[0]))
+    fix = hand_over_fix(src, dst, free_id(program, flow.direction[0]))
     return Finding(
-        level, "KN-16", message, None, flow.read, expected_hand_over(flow.way), fix=fix, where=flow.reader.where,
+        level, "KN-16", message, None, flow.read, expected_hand_over(flow.direction), fix=fix, where=flow.reader.where,
         target=profile.name,
     )  # fmt: skip
 
@@ -125,9 +125,9 @@ def _place(operand: object) -> object:
     return operand if isinstance(operand, View) else None
 
 
-def expected_hand_over(way: Direction) -> str:
+def expected_hand_over(cores: Direction) -> str:
     """What a finding on data that is not handed over expects."""
-    return f"a hand-over from {way[0]} to {way[1]}"
+    return f"a hand-over from {cores[0]} to {cores[1]}"
 
 
 def hand_over_fix(src: str, dst: str, event: int) -> str:
