@@ -6,12 +6,24 @@ import re
 from dataclasses import dataclass
 
 from ptokit.finding import near
-from ptokit.text.mlir import pieces
 from ptokit.text.mlir.attributes import plain_text, read_attribute, string_attribute
 from ptokit.text.mlir.cursor import braced
 from ptokit.text.mlir.interface import Parser
 from ptokit.text.mlir.ir import UNIT, UNKNOWN, Attributes, MlirAttribute, MlirOp, SsaValue, Type
 from ptokit.text.mlir.loose import starts_region
+from ptokit.text.mlir.pieces import (
+    AXIS,
+    FORMAT,
+    INSIDE,
+    KINDS,
+    OUTS_TYPE,
+    OpDraft,
+    Operand,
+    Piece,
+    results_text,
+    typed_operand,
+    typed_text,
+)
 from ptokit.text.mlir.types import type_list
 from ptokit.text.mlir.writer import Writer
 
@@ -20,7 +32,7 @@ _REST = re.compile(r"(?!loc\b)([A-Za-z_]\w*)\s*[(=](?!=)", re.ASCII)
 
 
 @dataclass
-class Destinations(pieces.Piece):
+class Destinations(Piece):
     """`ins(...) outs(...)`, the general shape, with all its variants; also values and results, as in Level 1.
 
     Read: operands, then types after one colon or after each operand; a dictionary among the operands; strings among
@@ -41,7 +53,7 @@ class Destinations(pieces.Piece):
     one_type: bool = False
     """Whether one type may stand for those of all values."""
 
-    def read(self, c: Parser, draft: pieces.OpDraft) -> None:
+    def read(self, c: Parser, draft: OpDraft) -> None:
         if c.word not in ("ins", "outs"):
             self._read_values(c, draft)
         else:
@@ -56,13 +68,13 @@ class Destinations(pieces.Piece):
             c.fail("expected `ins(...)` before `outs(...)`, and each clause once", expects="form")
         c.fail_word(f"unknown `{word}`", word, known, c.start)
 
-    def _read_groups(self, c: Parser, draft: pieces.OpDraft) -> None:
+    def _read_groups(self, c: Parser, draft: OpDraft) -> None:
         for name in ("ins", "outs"):
             if not c.accept(name):
                 continue
             if name == "outs" and c.accept(":"):
                 draft.results.append(c.type())
-                draft.properties[pieces.OUTS_TYPE] = UNIT
+                draft.properties[OUTS_TYPE] = UNIT
             else:
                 self._read_group(c, draft, name)
         self._read_dict(c, draft)
@@ -70,10 +82,10 @@ class Destinations(pieces.Piece):
         self._read_results(c, draft)
         self.settle(draft)
 
-    def _read_values(self, c: Parser, draft: pieces.OpDraft) -> None:
+    def _read_values(self, c: Parser, draft: OpDraft) -> None:
         """`%a, %b {...} : (T, T) -> R`. What follows the colon, or the arrow, may be missing."""
         if not c.starts_results():
-            pieces.Operand("args", many=True).read(c, draft)
+            Operand("args", many=True).read(c, draft)
         self._read_dict(c, draft)
         if c.accept(":"):
             draft.types["args"] = self._spread(draft, _types(c))
@@ -83,16 +95,16 @@ class Destinations(pieces.Piece):
         if not draft.operands and not self.bare:
             c.expected("`ins(...)` or operands", expects="form")
 
-    def _read_dict(self, c: Parser, draft: pieces.OpDraft) -> None:
+    def _read_dict(self, c: Parser, draft: OpDraft) -> None:
         if not (self.bare and starts_region(c)):
             draft.attributes |= c.dictionary()
 
-    def _spread(self, draft: pieces.OpDraft, kinds: list[Type]) -> list[Type]:
+    def _spread(self, draft: OpDraft, kinds: list[Type]) -> list[Type]:
         """Types of the operands; pages give one for all operands of some ops."""
         missing = len(draft.operands.get("args", ())) - len(kinds)
         return kinds + [UNKNOWN] * missing if self.one_type and len(kinds) == 1 else kinds
 
-    def _read_group(self, c: Parser, draft: pieces.OpDraft, name: str) -> None:
+    def _read_group(self, c: Parser, draft: OpDraft, name: str) -> None:
         c.expect("(", f" after `{name}`")
         part = name
         while c.word != ")":
@@ -107,13 +119,13 @@ class Destinations(pieces.Piece):
                 c.expected(f"`,`, `:` or `)` in {name}(...)", expects="form")
         c.expect(")")
 
-    def _read_item(self, c: Parser, draft: pieces.OpDraft, part: str) -> str:
+    def _read_item(self, c: Parser, draft: OpDraft, part: str) -> str:
         """A dictionary, a string, or an operand, perhaps behind a keyword. Gives the part that types then belong to."""
         if c.word == "{":
             inner = {**inside_of(draft.properties), **c.dictionary()}
-            draft.properties[pieces.INSIDE] = inside_attribute(inner)
+            draft.properties[INSIDE] = inside_attribute(inner)
         elif c.kind == "string":
-            draft.properties[pieces.FORMAT] = string_attribute(c.string())
+            draft.properties[FORMAT] = string_attribute(c.string())
         else:
             if c.kind == "bare" and not c.is_part():
                 close = near(c.word, c.scope) if c.word not in c.scope else c.word
@@ -123,45 +135,45 @@ class Destinations(pieces.Piece):
             draft.add(part, c.operand(f"an operand of {part}(...)"))
         return part
 
-    def _read_type(self, c: Parser, draft: pieces.OpDraft, part: str) -> None:
+    def _read_type(self, c: Parser, draft: OpDraft, part: str) -> None:
         if c.kind == "string":
-            draft.properties[pieces.AXIS] = string_attribute(c.string())
+            draft.properties[AXIS] = string_attribute(c.string())
         else:
             draft.types.setdefault(part, []).append(c.type())
 
-    def _read_clauses(self, c: Parser, draft: pieces.OpDraft) -> None:
+    def _read_clauses(self, c: Parser, draft: OpDraft) -> None:
         while (name := c.word) in self.clauses or name in self.inside:
             c.places[name] = c.start
             c.advance()
             c.expect("=")
             if c.kind == "value":
-                pieces.typed_operand(c, draft, name)
+                typed_operand(c, draft, name)
             else:
-                draft.attributes[name] = read_attribute(c, pieces.KINDS.get(name, ""))
+                draft.attributes[name] = read_attribute(c, KINDS.get(name, ""))
 
-    def _read_results(self, c: Parser, draft: pieces.OpDraft) -> None:
+    def _read_results(self, c: Parser, draft: OpDraft) -> None:
         if c.accept("->"):
             draft.results += _types(c)
 
-    def settle(self, draft: pieces.OpDraft) -> None:
+    def settle(self, draft: OpDraft) -> None:
         """Move attributes to where they belong."""
         moved = {name: draft.attributes.pop(name) for name in self.inside if name in draft.attributes}
         if moved:
-            draft.properties[pieces.INSIDE] = inside_attribute({**inside_of(draft.properties), **moved})
+            draft.properties[INSIDE] = inside_attribute({**inside_of(draft.properties), **moved})
 
     def write(self, w: Writer, op: MlirOp, remaining: Attributes) -> None:
         if _has_values_only(op):
             return self._write_values(w, op, remaining)
         self._write_ins(w, op)
-        if pieces.OUTS_TYPE in op.properties:
+        if OUTS_TYPE in op.properties:
             w.add(f" outs : {op.results[0].type.text}")
         elif op.part("outs"):
             w.add(f" outs({_grouped(w, op.part('outs'))})")
         if remaining:
             w.add(f" {braced(remaining)}")
         self._write_clauses(w, op)
-        if pieces.OUTS_TYPE not in op.properties:
-            w.add(pieces.results_text(op))
+        if OUTS_TYPE not in op.properties:
+            w.add(results_text(op))
         return None
 
     def _write_values(self, w: Writer, op: MlirOp, remaining: Attributes) -> None:
@@ -175,27 +187,27 @@ class Destinations(pieces.Piece):
             bracketed = len(operands) > 1 or not op.results or op.results[0].type == UNKNOWN
             kinds = ", ".join(value.type.text for value in operands)
             w.add(f" : ({kinds})" if bracketed else f" : {kinds}")
-        w.add(pieces.results_text(op, always=typed))
+        w.add(results_text(op, always=typed))
 
     def _write_ins(self, w: Writer, op: MlirOp) -> None:
-        values, inside, text = op.part("ins"), inside_of(op.properties), op.properties.get(pieces.FORMAT)
+        values, inside, text = op.part("ins"), inside_of(op.properties), op.properties.get(FORMAT)
         others = [name for name in op.parts if name not in ("ins", "outs", *self.clauses)]
         if not (values or inside or text or others):
             return
         w.add(" ins(")
         if text is not None:
             w.add(f"{text.text}{', ' if values else ''}")
-        w.add(pieces.typed_text(w, values) if self.each else _grouped(w, values, inside, listed=self.listed))
-        if (axis := op.properties.get(pieces.AXIS)) is not None:
+        w.add(typed_text(w, values) if self.each else _grouped(w, values, inside, listed=self.listed))
+        if (axis := op.properties.get(AXIS)) is not None:
             w.add(f", {axis.text}")
         for name in others:
-            w.add(f" {name} {pieces.typed_text(w, op.part(name))}")
+            w.add(f" {name} {typed_text(w, op.part(name))}")
         w.add(")")
 
     def _write_clauses(self, w: Writer, op: MlirOp) -> None:
         for name in self.clauses:
             if op.part(name):
-                w.add(f" {name} = {pieces.typed_text(w, op.part(name))}")
+                w.add(f" {name} = {typed_text(w, op.part(name))}")
             elif name in op.attributes:
                 w.add(f" {name} = {plain_text(op.attributes[name], stripped=True)}")
 
@@ -204,12 +216,12 @@ def _has_values_only(op: MlirOp) -> bool:
     """Whether an op was written with values and results, without `ins` and `outs`."""
     if op.parts:
         return "args" in op.parts
-    return bool(op.results) and pieces.OUTS_TYPE not in op.properties
+    return bool(op.results) and OUTS_TYPE not in op.properties
 
 
 def inside_of(properties: Attributes) -> Attributes:
     """Attributes that are written within `ins(...)`."""
-    return dict(properties[pieces.INSIDE].value) if pieces.INSIDE in properties else {}
+    return dict(properties[INSIDE].value) if INSIDE in properties else {}
 
 
 def inside_attribute(inner: Attributes) -> MlirAttribute:

@@ -8,7 +8,6 @@ from typing import Any
 from ptokit.isa.operand import TileSpec
 from ptokit.program.ir import Constant
 from ptokit.text import tree
-from ptokit.text.mlir import types
 from ptokit.text.mlir.attributes import array_attribute, integer, keyword, string_attribute
 from ptokit.text.mlir.builtin import FORMS
 from ptokit.text.mlir.destinations import Destinations, inside_attribute
@@ -18,22 +17,33 @@ from ptokit.text.mlir.ir import Attributes, Block, MlirAttribute, MlirOp, MlirRe
 from ptokit.text.mlir.module import Module
 from ptokit.text.mlir.pieces import INSIDE, operand_names
 from ptokit.text.mlir.shapes import Row
+from ptokit.text.mlir.types import (
+    HIF8,
+    Signature,
+    TileBuf,
+    buffer_type,
+    ptr_type,
+    ranked_type,
+    signature_text,
+    tile_type,
+)
 from ptokit.text.tiles import PADS, valid_extents
 
 
 def module_of(unit: tree.Unit, *, has_values: bool = False) -> Module:
     """The module of a tree; tiles are buffers, or values as in Level 1."""
-    return _TreeWriter(types.tile_type if has_values else types.buffer_type).module(unit)
+    return _TreeWriter(tile_type if has_values else buffer_type).module(unit)
 
 
 class _TreeWriter:
     """Operations of one tree."""
 
-    def __init__(self, tile: Callable[[types.TileBuf], Type]) -> None:
+    def __init__(self, tile: Callable[[TileBuf], Type]) -> None:
         self._tile = tile
         self._values: dict[tree.Value, SsaValue] = {}
 
     def module(self, unit: tree.Unit) -> Module:
+        """The whole tree."""
         attributes = {"pto.target_arch": string_attribute(unit.arch)} if unit.arch else {}
         block = Block(ops=[self._function(function) for function in unit.functions])
         op = MlirOp("builtin.module", FORMS["builtin.module"], attributes=attributes, regions=[MlirRegion([block])])
@@ -43,7 +53,7 @@ class _TreeWriter:
         kinds = tuple(self.type(value.type) for value in function.arguments)
         properties = {
             "sym_name": string_attribute(function.name),
-            "function_type": MlirAttribute(types.signature_text(kinds, ()), types.Signature(kinds, ())),
+            "function_type": MlirAttribute(signature_text(kinds, ()), Signature(kinds, ())),
         }
         attributes = {key: plain_attribute(value) for key, value in function.attributes.items()}
         regions = [self._region(function.body)]
@@ -64,10 +74,10 @@ class _TreeWriter:
     def type(self, kind: tree.Type) -> Type:
         """A type as MLIR writes it."""
         if isinstance(kind, tree.Pointer):
-            return types.ptr_type(element_type(kind.dtype.mlir))
+            return ptr_type(element_type(kind.dtype.mlir))
         if isinstance(kind, tree.Tensor):
             name = "partition_tensor_view" if kind.is_part else "tensor_view"
-            return types.ranked_type(name, kind.dims, element_type(kind.dtype.mlir))
+            return ranked_type(name, kind.dims, element_type(kind.dtype.mlir))
         if isinstance(kind, TileSpec):
             return self._tile(_buffer(kind))
         return Type(kind if isinstance(kind, str) else kind.text)
@@ -136,11 +146,11 @@ def _constant(given: MlirAttribute, operation: tree.Operation, kind: Type) -> Ml
 
 def element_type(name: str) -> Type:
     """An element type; those that MLIR does not know belong to the dialect."""
-    return types.HIF8 if name == "hif8" else Type(name)
+    return HIF8 if name == "hif8" else Type(name)
 
 
-def _buffer(spec: TileSpec) -> types.TileBuf:
-    return types.TileBuf(
+def _buffer(spec: TileSpec) -> TileBuf:
+    return TileBuf(
         spec.loc.text, spec.rows, spec.cols, element_type(spec.dtype.mlir), *valid_extents(spec), spec.blayout.text,
         spec.slayout.text, spec.fractal, PADS.index(spec.pad),
     )  # fmt: skip

@@ -11,8 +11,19 @@ from ptokit.isa.instruction import Instruction
 from ptokit.isa.operand import TileSpec
 from ptokit.text.errors import TextError
 from ptokit.text.numbers import predicate_word
-from ptokit.text.ptoas import shapes
 from ptokit.text.ptoas.literals import attributes_text, constant_text, value_text
+from ptokit.text.ptoas.shapes import (
+    BLOCKS,
+    DEFAULT_TYPES,
+    SHORT,
+    STATIC,
+    SYNTAX,
+    KnownExtents,
+    Syntax,
+    defaults,
+    moves_memory,
+    suffixes,
+)
 from ptokit.text.ptoas.types import type_text
 from ptokit.text.results import default_of
 from ptokit.text.spelling import instruction_of, modes
@@ -73,6 +84,7 @@ class _FunctionWriter:
         self.output: list[str] = []
 
     def lines(self) -> list[str]:
+        """All lines of the function."""
         function = self.function
         self.output += _comment_lines(self.notes.get(function, ()), "")
         attributes = f" {attributes_text(function.attributes)}" if function.attributes else ""
@@ -107,7 +119,7 @@ class _FunctionWriter:
             self._line(indent, self._text(operation), operation)
 
     def _with_bodies(self, operation: Operation, indent: str) -> None:
-        if operation.name not in shapes.BLOCKS:
+        if operation.name not in BLOCKS:
             raise _problem(operation, f"`{operation.name}` with a body has no spelling")
         first, *more = operation.bodies
         results = self._results(operation)
@@ -176,9 +188,9 @@ class _FunctionWriter:
             (result,) = operation.results
             number = constant_text(operation.attributes["value"], result.type)
             return f".const {self._define(result)} = {number} : {type_text(result.type)}"
-        shape = shapes.SYNTAX.get(shapes.STATIC.get(name, name))
+        shape = SYNTAX.get(STATIC.get(name, name))
         if shape is not None:
-            return self._shaped(operation, shapes.STATIC.get(name, name), shape)
+            return self._shaped(operation, STATIC.get(name, name), shape)
         if name.startswith("arith."):
             return self._arithmetic(operation)
         instruction = instruction_of(name)
@@ -193,7 +205,7 @@ class _FunctionWriter:
     def _listed(self, values: Iterable[Value]) -> str:
         return ", ".join(map(self._use, values))
 
-    def _shaped(self, operation: Operation, name: str, shape: shapes.Syntax) -> str:
+    def _shaped(self, operation: Operation, name: str, shape: Syntax) -> str:
         attributes = dict(operation.attributes)
         if shape.words:
             words = [self._word(operation, attributes, key) for key in shape.words]
@@ -255,7 +267,7 @@ class _FunctionWriter:
             types = ()
         more = [(key, values) for key, values in operation.parts.items() if key not in ("ins", "outs")]
         operands += "".join(f" {key} = [{self._listed(values)}]" for key, values in more)
-        opcode = shapes.SHORT.get(operation.name, operation.name)
+        opcode = SHORT.get(operation.name, operation.name)
         signature = self._signature(types, operation.results)
         return f"{self._results(operation)}{opcode}{operands}{_dictionary(attributes)}{signature}"
 
@@ -279,7 +291,7 @@ class _FunctionWriter:
 
 def _inlined(body: Body) -> tuple[dict[Value, str], dict[Value, tuple[Value, tuple[Value, ...]]]]:
     """Numbers and blocks that are printed at their use: the text of a number; the view and indices of a block."""
-    extents = shapes.KnownExtents()
+    extents = KnownExtents()
     literals: dict[Value, str] = {}
     blocks: dict[Value, tuple[Value, tuple[Value, ...]]] = {}
     candidates: dict[Value, Operation] = {}
@@ -291,7 +303,7 @@ def _inlined(body: Body) -> tuple[dict[Value, str], dict[Value, tuple[Value, tup
             literals[result] = constant_text(operation.attributes["value"], result.type)
         elif result is not None and not result.name and operation.name == "partition_view":
             candidates[result] = operation
-        elif instruction_of(operation.name) is not None or operation.name not in shapes.SYNTAX:
+        elif instruction_of(operation.name) is not None or operation.name not in SYNTAX:
             for value in (*operation.ins, *operation.outs):
                 if value in candidates and _is_block(candidates[value], operation, extents):
                     made = candidates[value]
@@ -309,24 +321,24 @@ def _inlined(body: Body) -> tuple[dict[Value, str], dict[Value, tuple[Value, tup
 
 def _must_have_names(operation: Operation) -> set[Value]:
     """Operands that need a name: a literal would be read with another type."""
-    if operation.name == "scf.if" or operation.name in shapes.STATIC:
+    if operation.name == "scf.if" or operation.name in STATIC:
         return {value for values in operation.parts.values() for value in values}
     found = set(operation.ins[:1]) if operation.name == "arith.select" else set()
     for part, values in operation.parts.items():
         if operation.name == "scf.for" or part not in _typed_parts(operation):
-            found |= {value for value in values if value.type != shapes.DEFAULT_TYPES.get(part, "index")}
+            found |= {value for value in values if value.type != DEFAULT_TYPES.get(part, "index")}
     return found
 
 
 def _typed_parts(operation: Operation) -> tuple[str, ...]:
     """Groups whose types are written behind the colon."""
-    shape = shapes.SYNTAX.get(operation.name)
+    shape = SYNTAX.get(operation.name)
     if shape is None:
         return ("ins", "outs")
     return () if shape.only_result else shape.operands
 
 
-def _is_block(made: Operation, user: Operation, extents: shapes.KnownExtents) -> bool:
+def _is_block(made: Operation, user: Operation, extents: KnownExtents) -> bool:
     """Whether the view with indices reads back as this block, at this use."""
     view, result = made.part("view")[0].type, made.results[0].type
     instruction = instruction_of(user.name)
@@ -371,7 +383,7 @@ def _has_one_destination(operation: Operation, instruction: Instruction) -> bool
     """Whether an instruction has the operands of its plain spelling."""
     if set(operation.parts) - {"ins", "outs"} or len(operation.outs) + len(operation.results) != 1:
         return False
-    return not shapes.moves_memory(instruction) or _is_one_memory(operation, instruction)
+    return not moves_memory(instruction) or _is_one_memory(operation, instruction)
 
 
 def _is_one_memory(operation: Operation, instruction: Instruction) -> bool:
@@ -388,8 +400,8 @@ def _is_one_memory(operation: Operation, instruction: Instruction) -> bool:
 
 def _with_suffixes(operation: Operation, instruction: Instruction) -> tuple[str, dict[str, Any]]:
     """The opcode with its suffixes, and the attributes without a suffix."""
-    attributes, known = dict(operation.attributes), shapes.suffixes().get(operation.name, {})
-    implied, missing = shapes.defaults(instruction), set(modes(instruction)) - attributes.keys()
+    attributes, known = dict(operation.attributes), suffixes().get(operation.name, {})
+    implied, missing = defaults(instruction), set(modes(instruction)) - attributes.keys()
     for modifier, text in instruction.attributes:
         if text.key in missing:  # the shapes of the operands may determine it (A-25)
             member = default_of(instruction, modifier, [value.type for value in operation.ins])
