@@ -18,7 +18,7 @@
 | `deferred.py` | an instruction whose pipes run their parts at different times, and may read stale data |
 | `trial.py`, `repairs.py`, `proposal.py` | a launch run again with other flags; the search for a repair; its result |
 | `session.py`, `findings.py` | one launch: its checks and their findings |
-| `known.py` | what is remembered of blocks, so that equal ones are checked once |
+| `block_cache.py` | what is remembered of blocks, so that equal ones are checked once |
 | `frame.py`, `instruction.py`, `executable.py` | a block, an instruction and a program that a session observes |
 """
 

@@ -181,9 +181,9 @@ def _note_address(
     session = frame.session
     session.placed(tile.name, spec.loc, address, spec.nbytes)
     key = "declare", tile.name, address
-    if session.owners.is_needed and frame.adversary is None and not session.known.repeats(key):
+    if session.owners.is_needed and frame.adversary is None and not session.cache.repeats(key):
         place = session.chip.at(spec.loc, address, frame.tiles[tile.name])
-        session.known.check(key, lambda _: session.owners.declare(tile.name, place))
+        session.cache.check(key, lambda _: session.owners.declare(tile.name, place))
     if not is_known:
         subject = f"{machine.program.name} on {machine.profile.name}"
         used = {spec.loc: Use(address + spec.nbytes, session.static.get(spec.loc, 0))}

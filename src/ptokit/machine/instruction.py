@@ -136,7 +136,7 @@ class WatchedInstruction(InstructionStep):
 
     def _skip(self, frame: WatchedFrame) -> None:
         """Nothing was executed. Its tiles count as written, so that nothing more is reported."""
-        frame.session.known.check_all()
+        frame.session.cache.check_all()
         for tile in self.tiles:
             place, whole = self.whole(frame, tile)
             place.shadow.define(whole, place.start, DATA)
@@ -179,15 +179,15 @@ class _Execution:
         done = Executed(number, self.instr, here.call, here.steps, plan, storages, lanes, indices, session.block)
         session.observe(done, here)
         if here.call.kernel.index_note and any(access.is_index for access in in_global):
-            session.known.check_all()
+            session.cache.check_all()
         key = self._key(touched, lanes)
-        if not session.known.repeats(key, in_global):
+        if not session.cache.repeats(key, in_global):
             accesses = self._accesses(storages, touched, in_global)
             on_chip = [access for access in accesses if not access.place.is_global]
             fresh = [self.step.whole(self.frame, tile) for tile in self.made]
             overrun = self._overrun(lanes) if here.last_column else None
             slim = replace(done, storages=(), lanes=(), indices=())
-            session.known.check(key, partial(self._check, slim, fresh, overrun), on_chip, accesses)
+            session.cache.check(key, partial(self._check, slim, fresh, overrun), on_chip, accesses)
         return how
 
     def _key(self, touched: Sequence[Touched], lanes: Sequence[Lanes | None]) -> Hashable:

@@ -12,12 +12,12 @@ from ptokit.engine.storage import Storage
 from ptokit.finding import ConflictAccess, Finding, Level
 from ptokit.isa.policy import TileType
 from ptokit.machine import hazards
+from ptokit.machine.block_cache import BlockCache, IssuedWork, Touches, WatchedClocks
 from ptokit.machine.clocks import Clock, Clocks
 from ptokit.machine.costs import Costs
 from ptokit.machine.ends import Iterations, Meeting, MemoryAccess, Moment, Naming
 from ptokit.machine.findings import Findings
 from ptokit.machine.fixes import Fixes
-from ptokit.machine.known import IssuedWork, KnownBlocks, Touches, WatchedClocks
 from ptokit.machine.memories import Chip, Global, Owners
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.outcomes import LaneOutcomes, outcomes
@@ -90,9 +90,9 @@ class Session:
         at_once = options.cores or self.costs.cores(self.cores.names)
         is_timed = profile.pipes and options.enables("time")
         self.timer = Timer(self.costs, options.timeline, at_once) if is_timed else None
-        self.known = KnownBlocks(self)
+        self.cache = BlockCache(self)
         """What earlier blocks have issued."""
-        order = WatchedClocks(self, self.known)
+        order = WatchedClocks(self, self.cache)
         self.engines = () if not profile.pipes else (order, self.timer) if self.timer else (order,)
         """The engines that flags, events and barriers go to."""
         is_counted = options.enables("traffic") or self.timer is not None
@@ -129,13 +129,13 @@ class Session:
         self._blocks.append(block)
         self.moment = ()
         self._unset.clear()
-        self.known.begin()
+        self.cache.begin()
         if self.timer:
             self.timer.begin_block(block)
 
     def end(self) -> None:
         """A block has ended."""
-        self.known.end(self._end_clocks)
+        self.cache.end(self._end_clocks)
         if self.timer:
             self.timer.end_block()
 
@@ -156,8 +156,8 @@ class Session:
         """The block cannot go on. Nothing that follows from that is reported."""
         self.skipped = True
         self.findings.show((finding.on(self.profile.name) for finding in findings), self.block, (), ())
-        self.known.check_all()
-        self.known.drop()
+        self.cache.check_all()
+        self.cache.drop()
         orders, self.orders = self.orders, False
         self.end()
         self.orders = orders
@@ -173,7 +173,7 @@ class Session:
         """Add findings of a statement, by default in the current iteration."""
         found = [finding.on(self.profile.name) for finding in findings]
         if found:
-            self.known.found()
+            self.cache.found()
             number = self.numbers[id(stmt)]
             moment = self.moment if moment is None else moment
             placed = (described(finding, self.program, stmt) for finding in found)
@@ -272,7 +272,7 @@ class Session:
             if isinstance(step, Sync):
                 self.clocks.sync(step.src, step.dst)
             else:
-                work = IssuedWork(self.known.item, position, number, step, site.gates[step.pipe])
+                work = IssuedWork(self.cache.item, position, number, step, site.gates[step.pipe])
                 self.clocks.work(step.pipe, partial(self.check_work, work, touches, moment))
         if instr.event is not None:
             self.clocks.signal_event(instr.event, pipes)
@@ -307,7 +307,7 @@ class Session:
     def skip(self, instr: Instr) -> None:
         """Nothing was executed for an instruction. What waits for its event does not have to wait."""
         self.skipped = True
-        self.known.drop()
+        self.cache.drop()
         if instr.event is not None and self.profile.pipes:
             self.clocks.signal_event(instr.event, (self.cores.scalar,))
             if self.timer:
@@ -322,15 +322,15 @@ class Session:
             [] if place is None else [MemoryAccess("source", READ, place, place.extent(touched, storage.dtype.size))]
         )
         number = self.numbers[id(stmt)]
-        if not self.known.repeats(("load_scalar", number), touches):
-            self.known.check(("load_scalar", number), partial(self._load_scalar, stmt), (), touches)
+        if not self.cache.repeats(("load_scalar", number), touches):
+            self.cache.check(("load_scalar", number), partial(self._load_scalar, stmt), (), touches)
         if self.timer:
             for pipe in self.cores.scalars(stmt):
                 self.timer.read_scalar(pipe, number, stmt.where)
 
     def _load_scalar(self, stmt: LoadScalar, touches: Touches) -> None:
         for k, pipe in enumerate(self.cores.scalars(stmt)):
-            work = IssuedWork(self.known.item, k, self.numbers[id(stmt)], PipeWork(pipe, ("source",)), pipe)
+            work = IssuedWork(self.cache.item, k, self.numbers[id(stmt)], PipeWork(pipe, ("source",)), pipe)
             self.clocks.work(pipe, partial(self.check_work, work, touches, self.moment))
 
     def races(self, work: IssuedWork, given: Touches, clock: Clock) -> bool:
@@ -349,8 +349,8 @@ class Session:
         me = self.clocks.number[pipe]
         touches = _own(work.step, given)
         if any(touch.place.is_global for touch in touches):
-            self.known.note(work, me, clock, time)
-            if self.known.has_run(work):
+            self.cache.note(work, me, clock, time)
+            if self.cache.has_run(work):
                 touches = [touch for touch in touches if not touch.place.is_global]
         for touch in touches:
             place, extent = touch.place, touch.extent
@@ -391,7 +391,7 @@ class Session:
         """Report two accesses; the same two statements only once."""
         number, moment, pipe, _, touch, earlier = meeting
         cause = hazard, number, pipe, touch.operand, touch.how, earlier.how, earlier.pipe, earlier.statement
-        self.known.found()
+        self.cache.found()
         if self.findings.again(cause, self.block, moment):
             return
         first, then = self._ends(meeting)

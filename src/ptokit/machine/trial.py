@@ -235,7 +235,7 @@ class TrialSession(Session):
     ) -> None:
         """Findings are not needed, but a block that has one is not like a clean one."""
         if any(True for _ in findings):
-            self.known.found()
+            self.cache.found()
 
     def _conflict(self, hazard: object, meeting: Any) -> None:
         if hazard in (self._unordered, self._not_handed):
@@ -247,7 +247,7 @@ class TrialSession(Session):
     def _mark(self) -> None:
         """The block has a fault."""
         self._faulty[self.block] = None
-        self.known.found()
+        self.cache.found()
 
     def _note_race(self, earlier: Any, number: int, gate: str) -> None:
         self._mark()

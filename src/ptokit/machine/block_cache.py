@@ -21,7 +21,7 @@ from ptokit.program.steps import PipeWork
 
 MOST_ITEMS = 1 << 12
 """Items of a block that is kept."""
-MOST_KNOWN = 1 << 15
+MOST_CACHED_ITEMS = 1 << 15
 """Items of all kept blocks together."""
 Touches = Sequence[MemoryAccess]
 Act = Callable[[Touches], None]
@@ -51,7 +51,7 @@ class GlobalWork(NamedTuple):
     time: int
 
 
-class KnownItem:
+class CachedItem:
     """An item of a kept block."""
 
     __slots__ = ("act", "chip", "next", "ran", "times")
@@ -61,7 +61,7 @@ class KnownItem:
         """How to check it, with its accesses to on-chip memory."""
         self.ran: list[GlobalWork] = []
         """The work on global memory that ran when it was issued."""
-        self.next: dict[Hashable, KnownItem] = {}
+        self.next: dict[Hashable, CachedItem] = {}
         self.times: Clock = []
         """Of the last item: how far each pipe has come, counted from the start of the block."""
 
@@ -86,12 +86,12 @@ class BlockChecks(Protocol):
         """Check a set against flags of other destinations."""
 
 
-class KnownBlocks:
+class BlockCache:
     """The kept blocks as a tree, and the running block."""
 
     def __init__(self, checks: BlockChecks) -> None:
         self._checks, self._clocks = checks, checks.clocks
-        self._root = KnownItem(lambda _: None, ())
+        self._root = CachedItem(lambda _: None, ())
         self._count = 0
         self.begin()
 
@@ -101,12 +101,12 @@ class KnownBlocks:
         self.is_repeat = bool(self._root.next)
         """Whether an earlier block has issued what this one has issued so far."""
         self._last = self._root
-        self._path: list[KnownItem] = []
+        self._path: list[CachedItem] = []
         self._given: list[tuple[Moment, Touches]] = []
         """The iteration and the accesses to global memory of the items that were repeated."""
-        self._new: list[tuple[Hashable, KnownItem]] | None = []
+        self._new: list[tuple[Hashable, CachedItem]] | None = []
         """Items that are not in the tree; None if the block will not be kept."""
-        self._running: KnownItem | None = None
+        self._running: CachedItem | None = None
         self._done: set[tuple[int, int]] = set()
         """Work on global memory of those items that has run."""
         self.item = 0
@@ -127,7 +127,7 @@ class KnownBlocks:
         checked, here, and all others need not be."""
         return self._next(key, touches) is not None
 
-    def _next(self, key: Hashable, touches: Touches) -> KnownItem | None:
+    def _next(self, key: Hashable, touches: Touches) -> CachedItem | None:
         """Take the next item of the tree; None if it has another one there."""
         if not self.is_repeat:
             return None
@@ -165,7 +165,7 @@ class KnownBlocks:
     def check(self, key: Hashable, act: Act, chip: Touches = (), touches: Touches = ()) -> None:
         """Check an item, and remember it for later blocks. `touches` are all its accesses, `chip` those to on-chip
         memory. Apart from the others, what `act` does follows from the `key`."""
-        self._running = KnownItem(act, chip)
+        self._running = CachedItem(act, chip)
         if self._new is not None:
             self._new.append((key, self._running))
         act(touches)
@@ -196,7 +196,7 @@ class KnownBlocks:
     def _keep(self) -> None:
         """Add a block that has ended to the tree."""
         new = self._new
-        if not new or self._count + len(new) > MOST_KNOWN:
+        if not new or self._count + len(new) > MOST_CACHED_ITEMS:
             return
         self._count += len(new)
         for key, item in new:
@@ -206,10 +206,10 @@ class KnownBlocks:
 
 
 class WatchedClocks:
-    """The clocks, as flags and barriers reach them: only in a block that is not known."""
+    """The clocks, as flags and barriers reach them: only in a block that repeats no cached one."""
 
-    def __init__(self, checks: BlockChecks, known: KnownBlocks) -> None:
-        self._checks, self._clocks, self._known = checks, checks.clocks, known
+    def __init__(self, checks: BlockChecks, cache: BlockCache) -> None:
+        self._checks, self._clocks, self._cache = checks, checks.clocks, cache
 
     def set(self, src: str, flag: tuple[str, str, int], what: Issued) -> None:
         self._pass(("set", src, flag, id(what[0])), partial(self._set, src, flag, what[0]))
@@ -238,5 +238,5 @@ class WatchedClocks:
         self._pass("barrier", self._clocks.barrier)
 
     def _pass(self, key: Hashable, do: Callable[[], None]) -> None:
-        if not self._known.repeats(key):
-            self._known.check(key, lambda _: do())
+        if not self._cache.repeats(key):
+            self._cache.check(key, lambda _: do())
