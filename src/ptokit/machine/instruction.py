@@ -83,7 +83,7 @@ class WatchedInstruction(InstructionStep):
             return
         if here.findings:
             session.report([with_tiles(finding, self.instr) for finding in here.findings], self.instr)
-        run = here.prepared.run(storages, Execution(self, frame, here, made).write, tolerant=True)
+        run = here.prepared.run(storages, CheckedExecution(self, frame, here, made).write, tolerant=True)
         frame.run(found for found in run if found is not here.prepared.remarks)  # `findings` has those
 
     def _defer(self, frame: WatchedFrame, adversary: Adversary) -> None:
@@ -157,7 +157,7 @@ class WatchedInstruction(InstructionStep):
         return place, Extent(1, spec.nbytes // place.shadow.unit, 0)
 
 
-class Execution:
+class CheckedExecution:
     """One execution of an instruction in a block: what it accesses, and the checks of that."""
 
     def __init__(self, step: WatchedInstruction, frame: WatchedFrame, here: Site, made: tuple[str, ...]) -> None:
