@@ -257,9 +257,12 @@ class Finding:
 
     def _names(self) -> str:
         """`dst is out, idx is ids`: the operands that the message mentions without their names."""
-        words = set(re.findall(r"\w+", self.message))
-        said = ((operand, name) for operand, name in self.names if operand in words and name not in words)
+        said = ((operand, name) for operand, name in self.names if self._says(operand) and not self._says(name))
         return ", ".join(f"{operand} is {name}" for operand, name in said)
+
+    def _says(self, name: str) -> bool:
+        """Whether the message has a name as a word."""
+        return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", self.message) is not None
 
     def _calls(self) -> str:
         """`called from k.py:31, k.py:12; mgather's write from k.py:28`."""
