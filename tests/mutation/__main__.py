@@ -145,7 +145,8 @@ class Cover:
         the table, tests that hold tables against documents, those of the table's package first, and for a table all
         tests that enter its module."""
         entering = self._entering((mutant.module, start) for start in mutant.starts)
-        words = {part.lower() for part in (mutant.function.rpartition(".")[2], *_tables(mutant.module, mutant.table))}
+        names = (mutant.function.rpartition(".")[2], *_tables(mutant.module, mutant.table))
+        words = {name.lower().lstrip("_") for name in names}
         yield {row for row in entering or self._entering(self.tests) if words & _words_of(row[1])}
         yield self._entering((mutant.module, start) for start in mutant.starts[::-1][:1])
         yield entering
