@@ -12,8 +12,9 @@ from ptokit.isa.dtype import dtype
 from ptokit.isa.instruction import Call
 from ptokit.isa.mgather import L1_SIMT, MGATHER
 from ptokit.isa.operand import TensorSpec, TileSpec
-from ptokit.isa.policy import Coalesce, GlobalLayout, TileType
-from ptokit.isa.select import PACKS_ROWS
+from ptokit.isa.policy import Coalesce, GlobalLayout, ScatterIndex, TileType
+from ptokit.isa.select import ONE_RUN, PACKS_ROWS
+from ptokit.isa.tscatter import TSCATTER, few
 
 
 @pytest.mark.parametrize("name", INSTRUCTIONS)
@@ -51,6 +52,26 @@ def test_the_simulator_packs_rows_into_a_mask_of_a_bit_for_each_column(rows: int
     mask = TileSpec(dtype("uint8"), TileType.Vec, rows, 4, rows, 4)
     call = Call(INSTRUCTIONS["tcmps"], {"dst": mask, "src": src}, (None,), "cpu")
     assert bool(PACKS_ROWS.holds(call)) == holds
+
+
+@pytest.mark.parametrize(("rows", "words", "holds"), [(1, 5, True), (1, 4, True), (2, 4, True), (2, 5, False)])
+def test_the_simulator_reads_a_mask_of_several_rows_as_one_run(rows: int, words: int, holds: bool) -> None:
+    data, mask = (TileSpec(dtype(k), TileType.Vec, 8, 32, rows, n) for k, n in (("float32", 32), ("uint8", words)))
+    names = [param.name for param in INSTRUCTIONS["tsel"].operands]
+    assert names[:2] == ["dst", "mask"]
+    values = {"dst": data, "mask": mask, **dict.fromkeys(names[2:], data)}
+    assert bool(ONE_RUN.holds(Call(INSTRUCTIONS["tsel"], values, (), "cpu"))) == holds
+
+
+@pytest.mark.clause("TS-SEM-01")
+@pytest.mark.parametrize(("cols", "kind", "holds"), [
+    (256, "int16", True), (272, "int16", False), (272, "int32", True), (128, "int16", True),
+])  # fmt: skip
+def test_few_elements_are_named_by_16_bits(cols: int, kind: str, holds: bool) -> None:
+    """128 rows of 256 columns are 2**15 elements."""
+    data, idx = (TileSpec(dtype(k), TileType.Vec, 128, cols, 128, cols) for k in ("float16", kind))
+    call = Call(TSCATTER, {"dst": data, "src": data, "idx": idx}, (ScatterIndex.Row,), "a5")
+    assert bool(few("dst").holds(call)) == bool(few("src").holds(call)) == holds
 
 
 @pto.kernel
