@@ -19,7 +19,7 @@ from typing import Self, TypeVar
 import numpy as np
 
 from ptokit.engine.storage import Array
-from ptokit.machine.pipes import Pipe, PipeEngine, PipeItem, Signal
+from ptokit.machine.pipes import Pipe, PipeEngine, PipeItem, Signal, is_set
 
 TURNS = 4
 """Of so many consecutive seeds the first chooses among all pipes alike, and the last changes priorities."""
@@ -49,7 +49,7 @@ class RandomPipe(Pipe):
     def is_ready(self) -> bool:
         """Whether its next item can run."""
         item = self.queue[0]
-        return _is_set(item.signal) and self.scalar.done >= item.issued
+        return is_set(item.signal) and self.scalar.done >= item.issued
 
 
 class Chance:
@@ -114,7 +114,7 @@ class Concurrency:
         """Run the next item of a pipe. If every pipe is held, one continues nevertheless."""
         waiting = [(block, pipe) for block in self._blocks for pipe in block.waiting]
         ready = [pipe for _, pipe in waiting if pipe.is_ready()]
-        preferred = [pipe for pipe in ready if _is_set(pipe.queue[0].after)]
+        preferred = [pipe for pipe in ready if is_set(pipe.queue[0].after)]
         chosen = self.chance.pick(preferred or ready or [pipe for _, pipe in waiting])
         next(block for block, pipe in waiting if pipe is chosen).run(chosen)
 
@@ -189,7 +189,3 @@ class Adversary(PipeEngine[RandomPipe, int, Do]):
         at.given += 1
         if item.signal and at is at.scalar:
             at.gate = at.given
-
-
-def _is_set(signal: Signal[int] | None) -> bool:
-    return signal is None or signal.stamp is not None

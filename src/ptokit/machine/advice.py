@@ -154,12 +154,8 @@ def _lines(operations: Sequence[Operation], costs: Costs) -> dict[Place, list[Op
     for operation in filter(_is_execution, operations):
         place = _place(operation)
         found[place].append(operation)
-        busy[place] += round(sum(each.cycles + each.latency for each in _parts(operation, costs)))
+        busy[place] += round(_cycles(operation[1], costs))
     return {place: found[place] for place, _ in busy.most_common(MOST_LINES)}
-
-
-def _parts(executed: Operation, costs: Costs) -> list[Part]:
-    return [step for step in executed[1].parts(costs) if isinstance(step, Part)]
 
 
 def _changes(operations: Sequence[Operation], works: Sequence[Operation], costs: Costs) -> Iterator[Changed]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ptokit.engine.kept import remember
-from ptokit.engine.reference import Lanes, Plan
+from ptokit.engine.reference import Plan
 from ptokit.engine.storage import region
 from ptokit.isa.instruction import Call
 from ptokit.isa.kernel import Cost, Formula
@@ -151,12 +151,6 @@ def _row_transfers(task: PipeTask) -> float:
     one += costs["flag cycles"] * len(call.kernel.handshake.each_row) + costs.combining(call.is_atomic)
     transfers = task.tally.inside * transfers_of_a_row(call)  # none for a row outside the table
     return costs.queued(transfers, one, task.unit) + _zeroing(task)
-
-
-def _waits_each_row(call: Call) -> bool:
-    """Whether transfers come one after the other: a plain store waits for each by a flag, and memory combines the rows
-    of an atomic one by one, which is assumed to take no less."""
-    return bool(call.kernel.handshake.each_row)
 
 
 # --- elements, one by one
@@ -335,27 +329,19 @@ FORMULAS: dict[Formula, Callable[[PipeTask], float]] = {
 }
 
 
-def cycles(costs: Costs, call: Call, unit: str, tally: Tally) -> float:
-    """How long a pipe is busy with its part of an instruction."""
-    task = PipeTask(costs, call, unit, tally)
-    return FORMULAS[task.cost.formula](task)
-
-
-def latency(costs: Costs, call: Call, unit: str, tally: Tally) -> float:
+def latency(task: PipeTask) -> float:
     """How long the data of a pipe's part are outstanding while the pipe continues: transfers from memory queue up."""
-    task = PipeTask(costs, call, unit, tally)
-    is_moved = task.cost.formula not in TRANSFERS or tally.inside
-    return costs.latency(unit) if task.cost.formula in QUEUED and is_moved else 0.0
+    is_moved = task.cost.formula not in TRANSFERS or task.tally.inside
+    return task.costs.latency(task.unit) if task.cost.formula in QUEUED and is_moved else 0.0
 
 
-def overlap(costs: Costs, call: Call, unit: str, tally: Tally) -> Overlap:
+def overlap(task: PipeTask) -> Overlap:
     """How far a pipe's part runs along with the one before: transfers queue up behind the scalar loop that issues them,
     unless it waits for each (MG-COST-02)."""
-    task = PipeTask(costs, call, unit, tally)
-    one = TRANSFERS.get(task.cost.formula)
-    if one is None or not tally.inside or _waits_each_row(call):
+    one, inside = TRANSFERS.get(task.cost.formula), task.tally.inside
+    if one is None or not inside or task.call.kernel.handshake.each_row:
         return NO_OVERLAP
-    return Overlap((tally.inside - 1) * _row_issue(costs, call), one(task))
+    return Overlap((inside - 1) * _row_issue(task.costs, task.call), one(task))
 
 
 class Part(NamedTuple):
@@ -389,8 +375,8 @@ class TimedWork:
         return self._parts
 
     def _part(self, costs: Costs, pipe: str) -> Part:
-        given = costs, self.call, unit_of(pipe), self.tally
-        return Part(pipe, cycles(*given), latency(*given), overlap(*given))
+        task = PipeTask(costs, self.call, unit_of(pipe), self.tally)
+        return Part(pipe, FORMULAS[task.cost.formula](task), latency(task), overlap(task))
 
 
 class TimedWorks:
@@ -407,11 +393,10 @@ class TimedWorks:
 def tally_of(executed: Executed) -> Tally:
     """How many lanes an execution has, and how many are outside."""
     lanes = next((lanes for lanes in executed.lanes if lanes is not None), None)
-    return Tally() if lanes is None else Tally(lanes.values.size, _outside(lanes), executed.transactions)
-
-
-def _outside(lanes: Lanes) -> int:
-    return 0 if lanes.outside is None else int(np.count_nonzero(lanes.outside))
+    if lanes is None:
+        return Tally()
+    outside = 0 if lanes.outside is None else int(np.count_nonzero(lanes.outside))
+    return Tally(lanes.values.size, outside, executed.transactions)
 
 
 def _overlaps(steps: Sequence[Part | Sync], k: int) -> bool:
