@@ -159,17 +159,18 @@ def check(
     from ptokit.cli.programs import ProgramRequest, check_program
 
     request = ProgramRequest(word, arg or (), target, grid, function, strict, header, dyn_ub)
-    repairs = fix or diff or needless
-    if module or is_python(word):
-        if repairs:
-            raise Misuse(f"--fix needs one kernel: {word}:NAME")
-        return check_launches(request, rest or (), as_json, is_module=module)
-    if rest:
+    is_script = module or is_python(word)
+    if rest and not is_script:
         raise Misuse(f"{word} takes no arguments of its own: {' '.join(rest)}")
-    if repairs:
-        from ptokit.cli.fix import FixRequest, fix_program
+    if fix or diff or needless:
+        from ptokit.cli.fix import FixRequest, fix_launches, fix_program
 
-        return fix_program(request, FixRequest(fix, diff, needless), as_json)
+        how = FixRequest(fix, diff, needless)
+        if is_script:
+            return fix_launches(request, rest or (), how, as_json, is_module=module)
+        return fix_program(request, how, as_json)
+    if is_script:
+        return check_launches(request, rest or (), as_json, is_module=module)
     return check_program(request, as_json, run)
 
 
