@@ -379,6 +379,19 @@ def test_json(file: Path) -> None:
     assert len(repair["edits"]) == 2 and data["diff"].startswith("--- ") and file.read_text() == KERNELS
 
 
+def test_costs_of_a_file_count(file: Path) -> None:
+    """A flag that takes long makes the repair take longer, on the target of the costs."""
+    (file.parent / "costs.json").write_text('{"format": 1, "target": "a5", "costs": {"flag cycles": 9000}}')
+    shown = [
+        check(file, "double", "--fix", "--diff", "--json", "--target", "a5", *options).stdout
+        for options in ((), ("--costs", "costs.json"))
+    ]
+    default, slow = (json.loads(text)["repairs"][0]["cycles"] for text in shown)
+    assert slow > default + 8000
+    assert check(file, "double", "--fix", "--costs", "costs.json").exit_code == 0  # a2a3 keeps its own
+    assert check(file, "double", "--run", "--target", "a2a3", "--costs", "costs.json").exit_code == 2
+
+
 @pytest.mark.parametrize("option", ["--diff", "--needless"])
 def test_options_that_need_fix(file: Path, option: str) -> None:
     result = check(file, "double", option)

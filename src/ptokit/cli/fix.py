@@ -185,7 +185,7 @@ def fix_launches(
         with library_call():
             return replace(launch, kernel=kernel).report()
 
-    each = ((launch.on(name), name) for launch, targets in outcome.check.kept for name in targets)
+    each = ((outcome.check.on(launch, name), name) for launch, targets in outcome.check.kept for name in targets)
     trials = [Trial(launch.kernel, name, partial(run, launch)) for launch, name in each if profile(name).pipes]
     with progress.task(f"repair {outcome.name},"):
         fixing = Fixing(trials, needless=how.needless)

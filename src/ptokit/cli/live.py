@@ -28,6 +28,7 @@ from ptokit.lang.kernel import Kernel
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.live import Script
 from ptokit.lang.watch import LaunchWatcher, WatchedLaunch
+from ptokit.machine.options import MachineOptions
 from ptokit.render.findings import finding_text, shown_line
 from ptokit.target import profile
 from ptokit.text.errors import TextError
@@ -98,8 +99,7 @@ class LaunchCheck:
     """Checks every launch that it is shown, and runs it on the machine."""
 
     def __init__(self, request: ProgramRequest, *, keeps: bool = False) -> None:
-        self._target = request.target
-        self._keeps = keeps
+        self._target, self._on_machine, self._keeps = request.target, request.on_machine, keeps
         options = {name: getattr(request, name) for name in ("strict", "header", "dyn_ub")}
         self._options = {name: value for name, value in options.items() if value not in (False, None)}
         self._known: dict[object, TargetReport] = {}
@@ -118,9 +118,14 @@ class LaunchCheck:
         with progress.shown(), progress.task(f"launch {number:,}:"), suppress(TypeError, ValueError):
             targets = targets or self._targets(launch)
             for target in targets:  # what is suppressed, the launch itself raises
-                kernel.add(self._report(launch.on(target, **self._options)))
+                kernel.add(self._report(self.on(launch, target)))
             if self._keeps and self._is_new:
                 self.kept.append((launch.frozen(), targets))
+
+    def on(self, launch: WatchedLaunch, target: str) -> WatchedLaunch:
+        """A launch on a target, with the options of the command."""
+        own = launch.options.get("options") or MachineOptions()
+        return launch.on(target, **self._options, options=replace(own, **self._on_machine(target)))
 
     def _targets(self, launch: WatchedLaunch) -> Sequence[str]:
         """Those that the command names; else the launch's own, if it has pipes."""
