@@ -163,7 +163,7 @@ def _definition(kernel: Launchable) -> object:
     return (kernel.name, code.co_filename, code.co_firstlineno) if code else (kernel.name, kernel.module)
 
 
-class Outcome:
+class ScriptRun:
     """What a file did: its launches, and why it stopped, if it raised."""
 
     def __init__(self, name: str, check: LaunchCheck, problem: BaseException | None) -> None:
@@ -199,7 +199,7 @@ class Outcome:
             print_error(self.shown, "")
 
 
-def run_launches(request: ProgramRequest, args: Sequence[str], *, is_module: bool, keeps: bool = False) -> Outcome:
+def run_launches(request: ProgramRequest, args: Sequence[str], *, is_module: bool, keeps: bool = False) -> ScriptRun:
     """Run a file or a module as `python` does, and check its launches."""
     name = request.word
     given = [option for field_, option in FROM_LAUNCHES.items() if getattr(request, field_) not in ((), None, 1)]
@@ -211,7 +211,7 @@ def run_launches(request: ProgramRequest, args: Sequence[str], *, is_module: boo
         raise Misuse(f"there is no file {name}")
     check = LaunchCheck(request, keeps=keeps)
     problem, names = _run(Script(name, args, is_module), check)
-    outcome = Outcome(name, check, problem)
+    outcome = ScriptRun(name, check, problem)
     if not check.kernels and not isinstance(problem, REFUSALS):
         raise Misuse(outcome.shown or _without_launches(name, names)) from problem
     return outcome

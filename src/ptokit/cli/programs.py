@@ -50,7 +50,7 @@ class ProgramRequest:
     header: bool = False
     dyn_ub: int | None = None
     launch: str = "standard"
-    machine: MachineOptions = MachineOptions()
+    machine: MachineOptions | None = None
 
     @property
     def options(self) -> dict[str, Any]:
@@ -60,9 +60,10 @@ class ProgramRequest:
     def on_machine(self, target: str) -> dict[str, Any]:
         """The options of the machine for a check on a target, which launches have not decided. Of several targets, only
         those of its family take a cost table."""
-        costs = self.machine.overrides
+        machine = self.machine or MachineOptions()
+        costs = machine.overrides
         is_of_another = isinstance(costs, CostTable) and family_of(costs.target) != family_of(target)
-        chosen = {"costs": {} if is_of_another and self.target in (None, ALL) else costs, "blocks": self.machine.blocks}
+        chosen = {"costs": {} if is_of_another and self.target in (None, ALL) else costs, "blocks": machine.blocks}
         return {name: value for name, value in chosen.items() if value}
 
 
