@@ -411,6 +411,14 @@ def test_nothing_to_check_is_misuse(end: str, message: str) -> None:
     )
 
 
+def test_a_file_that_needs_arguments_says_how_to_give_them() -> None:
+    code = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('n', type=int)\n"
+    file = main(f"{code}n = parser.parse_args().n\ncopy[n](X, OUT)")
+    result = ptokit_("check", file)
+    assert result.exit_code == 2 and "arguments of script.py go after --" in result.stderr
+    assert ptokit_("check", file, "--", "1").exit_code == 0
+
+
 def test_files_that_are_not_there_and_files_without_kernels() -> None:
     assert misuse("check", "nowhere.py") == "ptokit: there is no file nowhere.py"
     assert misuse("check", written("print(1)", head="")).endswith("ptokit: script.py launches no kernel")

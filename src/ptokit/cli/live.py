@@ -213,7 +213,8 @@ def run_launches(request: ProgramRequest, args: Sequence[str], *, is_module: boo
     problem, names = _run(Script(name, args, is_module), check)
     outcome = ScriptRun(name, check, problem)
     if not check.kernels and not isinstance(problem, REFUSALS):
-        raise Misuse(outcome.shown or _without_launches(name, names)) from problem
+        hint = f"\narguments of {name} go after --" if isinstance(problem, SystemExit) and not args else ""
+        raise Misuse((outcome.shown or _without_launches(name, names)) + hint) from problem
     return outcome
 
 
