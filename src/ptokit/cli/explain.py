@@ -17,7 +17,7 @@ PAGES = {
     spec.hazards: pages.hazard_page,
 }
 """Tables of names that can be explained, and the functions that make their pages."""
-FLAGS = dict.fromkeys(("set_flag", "wait_flag", "barrier", "sync_set", "sync_wait"), "KN-13")
+FLAGS: dict[str, str] = dict.fromkeys(("set_flag", "wait_flag", "barrier", "sync_set", "sync_wait"), "KN-13")
 """Statements of order, which are no instructions, and their clause."""
 
 
