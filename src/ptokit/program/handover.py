@@ -10,9 +10,9 @@ from ptokit.finding import Finding, Level
 from ptokit.program.calls import access_of, call_of, effects, named_operands
 from ptokit.program.cores import StatementCores, ends_of, is_crossing, owners, unit_of
 from ptokit.program.expr import interval
-from ptokit.program.ir import CrossFlag, Flag, Instr, Program, TileUse, View, walk
+from ptokit.program.ir import CrossFlag, Flag, Instr, Loop, Program, Stmt, TileUse, View, walk
 from ptokit.program.memory import Path, statements
-from ptokit.program.streams import endless
+from ptokit.program.streams import problems
 from ptokit.program.verify_call import Options
 from ptokit.target import SCALAR, Profile
 from ptokit.target.profile import CROSS_USER_IDS
@@ -156,8 +156,11 @@ def _pipe(program: Program, instr: Instr, operand: str, core: str, profile: Prof
 
 def check_sync(program: Program, profile: Profile, _options: Options, _grid: int | None) -> Iterable[Finding]:
     """Flags between the cores: their ids and pipes, waits that never end, and flags that are not made for it."""
-    for wait, other in endless(program):
-        yield endless_finding(wait, [] if other is None else [other]).at(wait.where)
+    endless, unarranged = problems(program)
+    for wait, blocker in endless:
+        yield endless_finding(wait, [] if blocker is None else [blocker]).at(wait.where)
+    for loop, other in unarranged:
+        yield _unarranged_finding(loop, other).at(loop.where)
     if not profile.cores:
         return
     own = _own_ids(program, profile)
@@ -184,6 +187,15 @@ def endless_finding(wait: Flag | CrossFlag, others: Iterable[Flag | CrossFlag]) 
         message += f", which is set only after {' and '.join(lines)}, which waits for this one"
         fix = "let one of the cores set its flag before it waits"
     return Finding("error", "KN-13", message, None, "flag", fix=fix)
+
+
+def _unarranged_finding(loop: Loop, other: Stmt) -> Finding:
+    """Two cores that wait for each other in loops whose iterations cannot be matched."""
+    line = f" (line {other.where.line})" if other.where else ""
+    what = "another loop" if isinstance(other, Loop) else "statements"
+    message = f"the cores wait for each other in this loop and in {what}{line}: no order of their iterations is known"
+    fix = "one loop for both cores, or two over the same numbers, or over few that are known when the kernel is traced"
+    return Finding("error", "KN-13", message, None, "flag", "one order for two cores", fix=fix, blocks=True)
 
 
 def sync_name(flag: Flag | CrossFlag) -> str:

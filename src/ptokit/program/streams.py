@@ -3,7 +3,8 @@
 Each core runs its own instructions in the order of the text, and the other core's are in no order with them, except by
 what the cores hand over. Engines run one statement after the other. `arranged` gives them an order in which every wait
 for the other core comes after the set that it waits for, if statements can be moved so. Each core keeps its order. Two
-loops of the two cores that wait for each other become one loop, if they run over the same numbers.
+loops of the two cores that wait for each other become one loop, if they run over the same numbers. If not, their
+iterations are taken one by one, as far as the numbers are known.
 """
 
 from __future__ import annotations
@@ -15,13 +16,17 @@ from math import inf
 from ptokit.program.cores import StatementCores, ends_of, is_crossing
 from ptokit.program.expr import Var, substitute, variables
 from ptokit.program.ir import (
+    Assign,
     Block,
     Branch,
     CrossFlag,
     Flag,
+    Instr,
+    LoadScalar,
     Loop,
     Program,
     Stmt,
+    TileDecl,
     children,
     definitions,
     expressions,
@@ -37,23 +42,38 @@ Tokens = Counter[Key]
 
 
 def arranged(program: Program) -> Program:
-    """The program with its statements in such an order; the program itself if it is in one."""
+    """The program with its statements in such an order; the program itself if it is in one, or if none is known."""
     if not any(is_crossing(stmt) and _is_wait(stmt) for stmt in walk(program.body)):
         return program
-    body = _Arranger(program).result
-    return program if body == program.body else replace(program, body=body)
+    arranger = _Arranger(program)
+    return program if arranger.unarranged or arranger.result == program.body else replace(program, body=arranger.result)
 
 
-def endless(program: Program) -> list[tuple[Flag | CrossFlag, Flag | CrossFlag | None]]:
-    """The waits for the other core that certainly never end, each with the wait that keeps the other core from setting
-    the flag, or None if nothing sets it."""
+Endless = tuple[Flag | CrossFlag, Flag | CrossFlag | None]
+"""A wait for the other core that certainly never ends, with the wait that keeps the other core from setting the flag, or
+None if nothing sets it."""
+Unarranged = tuple[Loop, Stmt]
+"""A loop of one core that waits for the other core, which waits for it: no order of the statements is known."""
+
+
+def problems(program: Program) -> tuple[list[Endless], list[Unarranged]]:
+    """Why there is no such order, or why it does not help."""
     if not any(is_crossing(stmt) and _is_wait(stmt) for stmt in walk(program.body)):
-        return []
-    return _Arranger(program).endless
+        return [], []
+    arranger = _Arranger(program)
+    return arranger.endless, arranger.unarranged
 
 
 def _is_wait(stmt: Stmt) -> bool:
     return isinstance(stmt, Flag | CrossFlag) and stmt.action == "wait"
+
+
+def _sets(stmt: Stmt) -> bool:
+    return is_crossing(stmt) and not _is_wait(stmt)
+
+
+MOST_PEELED = 256
+"""Iterations that are taken out of loops."""
 
 
 class _Arranger:
@@ -66,7 +86,9 @@ class _Arranger:
         """Cores that set flags with computed ids: any wait may be for any of its sets."""
         self._uncertain: set[Key] = set()
         """Flags that are set or waited for in branches, or in loops with an unknown number of iterations."""
-        self.endless: list[tuple[Flag | CrossFlag, Flag | CrossFlag | None]] = []
+        self.endless: list[Endless] = []
+        self.unarranged: list[Unarranged] = []
+        self._peeled = 0
         self._note_uncertain(program.body, certain=True)
         self.result = self._block(program.body, Counter(), is_outermost=True)
 
@@ -93,8 +115,12 @@ class _Arranger:
                 number = 0
                 if (other := self._partner(left)) is not None:
                     left[0] = self._joined(left[0], left.pop(other))
-                elif is_outermost:
-                    self._note_endless(left)
+                elif self._peel(left):
+                    continue
+                else:
+                    self._note_unarranged(left)
+                    if is_outermost:
+                        self._note_endless(left)
             stmt = left.pop(number)
             out.append(with_blocks(stmt, [self._block(inner, tokens.copy()) for inner in children(stmt)]))
             takes, gives = self._effect(stmt)
@@ -134,6 +160,34 @@ class _Arranger:
         self.cores.add(joined)
         return joined
 
+    def _heads(self, left: list[Stmt]) -> list[int]:
+        """The statement that each core is at."""
+        cores = [self.cores.of(stmt) for stmt in left]
+        return [next(k for k, each in enumerate(cores) if core in each)
+                for core in sorted(self.cores.all) if any(core in each for each in cores)]  # fmt: skip
+
+    def _peel(self, left: list[Stmt]) -> bool:
+        """Take the next iteration out of the loops that the cores are at."""
+        peeled = False
+        for head in sorted(self._heads(left), reverse=True):
+            loop = left[head]
+            if isinstance(loop, Loop) and len(self.cores.of(loop)) == 1 and any(map(is_crossing, walk((loop,)))):
+                parts = _parts(loop)
+                if len(parts) > 1 and self._peeled < MOST_PEELED:
+                    left[head : head + 1] = parts
+                    self._peeled += 1
+                    peeled = True
+        return peeled
+
+    def _note_unarranged(self, left: list[Stmt]) -> None:
+        """Note a loop whose core waits for the other core, which waits for a set that is in the loop."""
+        heads = [left[head] for head in self._heads(left)]
+        for loop, other in zip(heads, reversed(heads), strict=True):
+            if isinstance(loop, Loop) and loop is not other and len(self.cores.of(loop)) == 1:
+                needs, gives = self._effect(other)[0].keys(), {self._key(each) for each in walk((loop,)) if _sets(each)}
+                if needs & gives and not self.unarranged:
+                    self.unarranged.append((loop, other))
+
     def _can_run(self, stmt: Stmt, tokens: Tokens) -> bool:
         takes, _ = self._effect(stmt)
         return all(tokens[key] >= count for key, count in takes.items())
@@ -171,6 +225,38 @@ class _Arranger:
             self.endless.append((stmt, None))
         elif isinstance(blocker, Flag | CrossFlag) and is_crossing(blocker) and _is_wait(blocker):
             self.endless.append((stmt, blocker))
+
+
+def _parts(loop: Loop) -> list[Stmt]:
+    """A loop as its first iteration, in parts that a hand-over begins or ends, and the others; itself if it cannot be
+    split."""
+    count = _iterations(loop)
+    if count in (0, inf) or loop.buffers != 1:
+        return [loop]
+    assert isinstance(loop.start, int)
+    second = loop.start + loop.step
+    first = [replace(loop, stop=second, body=part) for part in _segments(loop.body)]
+    return [*first, replace(loop, start=second)] if count > 1 else [*first]
+
+
+def _segments(body: Block) -> list[Block]:
+    """The parts of a block between its hand-overs. Each declares the tiles that it uses and the block declares."""
+    tiles = {stmt.name: stmt for stmt in body if isinstance(stmt, TileDecl)}
+    if any(isinstance(stmt, LoadScalar | Assign) for stmt in body) or any(tile.fresh for tile in tiles.values()):
+        return [body]
+    parts: list[list[Stmt]] = [[]]
+    for stmt in body:
+        if isinstance(stmt, TileDecl):
+            continue
+        crosses = any(map(is_crossing, walk((stmt,))))
+        if crosses and parts[-1] and not _sets(stmt):
+            parts.append([])
+        parts[-1].append(stmt)
+        if crosses:
+            parts.append([])
+    used = [{use.tile for stmt in walk(tuple(part)) if isinstance(stmt, Instr) for use in stmt.tiles} for part in parts]
+    return [(*(tile for name, tile in tiles.items() if name in names), *part)
+            for part, names in zip(parts, used, strict=True) if part]  # fmt: skip
 
 
 def _are_alike(one: Stmt, other: Stmt) -> bool:
