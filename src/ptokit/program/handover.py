@@ -55,12 +55,12 @@ def _first_tiles(program: Program, profile: Profile) -> tuple[dict[str, tuple[st
 
 
 def _handed(program: Program) -> set[Direction]:
-    """The directions in which something is both set and waited for."""
+    """The directions in which something is both set and waited for, or waited for in vain, which is reported."""
     ends: dict[str, set[Direction]] = {"set": set(), "wait": set()}
     for stmt in walk(program.body):
         if isinstance(stmt, Flag | CrossFlag) and is_crossing(stmt):
             ends[stmt.action].add(ends_of(stmt))
-    return ends["set"] & ends["wait"]
+    return (ends["set"] & ends["wait"]) | {ends_of(wait) for wait, _ in problems(program)[0]}
 
 
 class _Flow(NamedTuple):

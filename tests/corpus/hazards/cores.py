@@ -162,7 +162,7 @@ def into_ub(x, w, out, way: pto.const = "sync", event: pto.const = 0, first: pto
         vector()
 
 
-INTO_UB = Hazard("", "pto.tadds(a, a, 1.0)", "src", into_ub, {"x": HALF, "w": HALF, "out": WHOLE}, also=("",))
+INTO_UB = Hazard("", "pto.tadds(a, a, 1.0)", "src", into_ub, {"x": HALF, "w": HALF, "out": WHOLE})
 
 
 # --- A ring of buffers ---------------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ def rounds(trips: int) -> dict[str, Any]:
     return {"x": counted(16 * trips, 16, dtype="float16"), "out": zeros(16 * trips, 16), "trips": trips}
 
 
-RING = Hazard("", "pto.tmov(a, cube.product)", "dst", ring, {**rounds(4), "w": HALF}, also=("",))
+RING = Hazard("", "pto.tmov(a, cube.product)", "dst", ring, {**rounds(4), "w": HALF})
 
 
 @pto.kernel(mode="manual")
@@ -265,7 +265,7 @@ def both_ways(x, y, work, back, out, order: pto.const = "right", event: pto.cons
 
 CIRCULAR = Hazard(
     "", 'pto.sync_wait("AIV.MTE2", event)', "flag", both_ways,
-    {"x": HALF, "y": HALF, "work": SPACE, "back": WHOLE, "out": WHOLE}, also=("",),
+    {"x": HALF, "y": HALF, "work": SPACE, "back": WHOLE, "out": WHOLE},
 )  # fmt: skip
 
 
@@ -301,7 +301,7 @@ def flags(x, work, out, act: pto.const = "right", event: pto.const = 0):
 
 FLAGS = Hazard(
     "", 'pto.sync_wait("AIC.MTE2", event)  # for the store', "flag", flags,
-    {"x": HALF, "work": SPACE, "out": WHOLE}, also=("",),
+    {"x": HALF, "work": SPACE, "out": WHOLE},
 )  # fmt: skip
 AGAIN = 'pto.sync_set("MTE3", event)  # once more'
 BY_TWO = 'pto.sync_set("V", event)  # once more'
@@ -378,13 +378,13 @@ def _crossings(target: str) -> list[Case]:
     cases += [CIRCULAR.twin(f"both ways, id {event}", target, event=event) for event in (0, 3)]
     cases += [
         FLAGS.bad("never set", target, act="never set"),
-        FLAGS.bad("another id", target, act="another id"),
+        FLAGS.bad("another id", target, act="another id", also=("",)),
         FLAGS.bad("set twice", target, act="set twice", line=AGAIN, level="hazard"),
-        FLAGS.bad("set by two pipes", target, act="set by two pipes", line=BY_TWO),
+        FLAGS.bad("set by two pipes", target, act="set by two pipes", line=BY_TWO, also=("",)),
         FLAGS.twin("set by two pipes in order", target, act="set by two pipes in order"),
         FLAGS.twin("once", target),
-        FLAGS.bad("a reserved id", target, event=12, level="hazard"),
-        FLAGS.bad("the last reserved id", target, event=15, level="hazard"),
+        FLAGS.bad("a reserved id", target, event=12, level="hazard", also=("",)),
+        FLAGS.bad("the last reserved id", target, event=15, level="hazard", also=("",)),
         FLAGS.twin("the last free id", target, event=10),
         AHEAD.bad("far ahead", target),
         AHEAD.bad("17 ahead", target, **stores(17)),
@@ -413,7 +413,8 @@ _ALL = [
     RING.twin("three buffers", "a5", slots=3, prime=3, drain=3),
     RING.bad("nothing set before the loop", "a5", prime=0, drain=0, line='pto.sync_wait("FIX", 1)', operand="flag"),
     RING.bad("not drained", "a5", drain=0, line='pto.sync_set("MTE3", 1)', operand="flag", level="hazard"),
-    RING.bad("handed over twice", "a5", ready=2, line='pto.sync_set("FIX", 0)', operand="flag", level="hazard"),
+    RING.bad("handed over twice", "a5", ready=2, line='pto.sync_set("FIX", 0)', operand="flag", level="hazard",
+             also=("",)),
     *(SIMT.bad(f"id {event} of the gather", "a5", event=event) for event in (2,)),
     *(SIMT.twin(f"id {event} beside the gather", "a5", event=event) for event in (0, 1, 3)),
 ]  # fmt: skip
