@@ -153,10 +153,8 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
         return stamp
 
     def is_last(self, pipe: int, time: int, others: Sequence[tuple[int, int]]) -> bool:
-        """Whether what a pipe did at a time came before none of what `others` did, pipes by number."""
-        return not any(
-            other != (pipe, time) and self._done(self.pipes[other[0]], other[1])[pipe] >= time for other in others
-        )
+        """Whether what a pipe did at a time came before none of what other pipes did, pipes by number."""
+        return not any(other != pipe and self._done(self.pipes[other], end)[pipe] >= time for other, end in others)
 
     def _held_pipes(self) -> list[ClockPipe]:
         """In the order of the pipes, so that reports are."""

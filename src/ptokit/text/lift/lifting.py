@@ -54,7 +54,9 @@ def _arch(program: ir.Program) -> str:
     return next((arch for arch, layout in left_layouts().items() if layout in layouts), "")
 
 
-FLAG_MEMORY = {each.arch for each in PROFILES.values() if each.headers and each.headers.cross and each.headers.cross.base}
+FLAG_MEMORY = {
+    each.arch for each in PROFILES.values() if each.headers and each.headers.cross and each.headers.cross.base
+}
 """The architectures on which the launch passes the memory of the flags between the cores."""
 
 
@@ -73,7 +75,11 @@ class _Lift(Writing):
         program = self.program
         self.taken.update(filter(NAME.fullmatch, _own_names(program)))
         arguments = tuple(self._argument(a) for a in program.arguments if not getattr(a, "view_of", ""))
-        if self.form != "as" and arch in FLAG_MEMORY and any(isinstance(s, ir.CrossFlag) for s in ir.walk(program.body)):
+        if (
+            self.form != "as"
+            and arch in FLAG_MEMORY
+            and any(isinstance(s, ir.CrossFlag) for s in ir.walk(program.body))
+        ):
             memory = Value(self.name("ffts"), Opaque("memref<256xi64>"))
             arguments = (memory, *arguments)
             self.add("set_ffts", {"ffts": (memory,)})
