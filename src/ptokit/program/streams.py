@@ -12,11 +12,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from math import inf
+from typing import TypeGuard
 
 from ptokit.program.cores import StatementCores, ends_of, is_crossing
 from ptokit.program.expr import Var, substitute, variables
 from ptokit.program.ir import (
     Assign,
+    Barrier,
     Block,
     Branch,
     CrossFlag,
@@ -34,6 +36,7 @@ from ptokit.program.ir import (
     with_blocks,
     with_expressions,
 )
+from ptokit.target import SCALAR
 
 Key = tuple[object, ...]
 """A flag between the cores."""
@@ -68,7 +71,12 @@ def _is_wait(stmt: Stmt) -> bool:
     return isinstance(stmt, Flag | CrossFlag) and stmt.action == "wait"
 
 
-def _sets(stmt: Stmt) -> bool:
+def _pipe_of(flag: Flag | CrossFlag) -> str:
+    """The pipe that sets a flag or waits for it."""
+    return flag.pipe if isinstance(flag, CrossFlag) else flag.src if flag.action == "set" else flag.dst
+
+
+def _sets(stmt: Stmt) -> TypeGuard[Flag | CrossFlag]:
     return is_crossing(stmt) and not _is_wait(stmt)
 
 
@@ -224,7 +232,26 @@ class _Arranger:
         if not sets:
             self.endless.append((stmt, None))
         elif isinstance(blocker, Flag | CrossFlag) and is_crossing(blocker) and _is_wait(blocker):
-            self.endless.append((stmt, blocker))
+            if self._holds(blocker, stmt, left) and self._holds(stmt, blocker, left):
+                self.endless.append((stmt, blocker))
+
+    def _holds(self, wait: Flag | CrossFlag, other: Flag | CrossFlag, left: list[Stmt]) -> bool:
+        """Whether a wait certainly holds the set that another one waits for, on every target: by its pipe, or by flags
+        of its core that lead from there to the pipe that sets."""
+        held, flags = {_pipe_of(wait)}, set[Key]()
+        for stmt in left[next(k for k, each in enumerate(left) if each is wait) :]:
+            if isinstance(stmt, Barrier) and stmt.pipe == "ALL":
+                held.add(SCALAR)
+            if not isinstance(stmt, Flag | CrossFlag):
+                continue
+            is_held = SCALAR in held or _pipe_of(stmt) in held
+            if _sets(stmt) and self._key(stmt) == self._key(other):
+                return is_held
+            if isinstance(stmt, Flag) and stmt.action == "set" and is_held:
+                flags.add(self._key(stmt))
+            elif isinstance(stmt, Flag) and self._key(stmt) in flags:
+                held.add(stmt.dst)
+        return False
 
 
 def _parts(loop: Loop) -> list[Stmt]:
