@@ -504,7 +504,10 @@ ONE = ("stored, float32, once", "id 0, circular", "never set", "nothing set befo
 """Cases of which everything but one finding follows from the fault: a workspace, and flags between the cores."""
 
 
-@pytest.mark.parametrize("case", [case for case in ALL_CASES if case.bad and case.name.endswith(ONE)], ids=lambda c: c.id)
+FOLDED = [case for case in ALL_CASES if case.bad and case.name.endswith(ONE)]
+
+
+@pytest.mark.parametrize("case", FOLDED, ids=lambda case: case.id)
 def test_one_fault_is_one_finding(case: Case) -> None:
     assert len(case.launch().hazards) == 1
 

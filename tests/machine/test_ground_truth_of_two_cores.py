@@ -282,6 +282,7 @@ def test_the_programs_are_a_good_mixture() -> None:
                      "stuck": found.is_stuck, "left": found.leaves_set, "clean": found.is_clean,
                      "workspace": bool(works) and bool(found.races)}  # fmt: skip
             seen.update((target, kind) for kind, is_there in kinds.items() if is_there)
-    assert all(seen[target, kind] >= 3 for target in TARGETS for kind in ("race", "between cores", "stuck", "left")), seen
+    faults = ("race", "between cores", "stuck", "left")
+    assert all(seen[target, kind] >= 3 for target in TARGETS for kind in faults), seen
     assert all(seen[target, "clean"] >= 50 and seen[target, "workspace"] >= 1 for target in TARGETS), seen
     assert sum(seen[target, "open"] for target in TARGETS) >= 1, seen

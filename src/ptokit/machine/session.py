@@ -424,7 +424,7 @@ class Session:
             place.shadow.record(touch.how, me, time, number, touch.extent, place.start, since)
 
     def _causes(self, found: Iterable[Earlier]) -> Iterable[Earlier]:
-        """Of earlier accesses that nothing orders, those that come before no other one: a flag for that one orders both."""
+        """Of earlier accesses that nothing orders, those that come before no other one, whose flag would order both."""
         found = list(found)
         ends = [(each.pipe, each.time) for each in found]
         return [each for each, end in zip(found, ends, strict=True)

@@ -160,7 +160,7 @@ def check_sync(program: Program, profile: Profile, _options: Options, _grid: int
     for wait, blocker in endless:
         yield endless_finding(wait, [] if blocker is None else [blocker]).at(wait.where)
     for loop, other in unarranged:
-        yield _unarranged_finding(loop, other).at(loop.where)
+        yield _unarranged_finding(other).at(loop.where)
     if not profile.cores:
         return
     own = _own_ids(program, profile)
@@ -189,7 +189,7 @@ def endless_finding(wait: Flag | CrossFlag, others: Iterable[Flag | CrossFlag]) 
     return Finding("error", "KN-13", message, None, "flag", fix=fix)
 
 
-def _unarranged_finding(loop: Loop, other: Stmt) -> Finding:
+def _unarranged_finding(other: Stmt) -> Finding:
     """Two cores that wait for each other in loops whose iterations cannot be matched."""
     line = f" (line {other.where.line})" if other.where else ""
     what = "another loop" if isinstance(other, Loop) else "statements"

@@ -363,10 +363,8 @@ def _unpaired(
 
 def _are_ends(one: ir.Stmt, other: AnyFlag) -> TypeGuard[AnyFlag]:
     """Whether two statements are a set and a wait of flags between the same pipes, or the same cores."""
-    if isinstance(one, ir.Flag) and isinstance(other, ir.Flag):
-        return one.action != other.action and (one.src, one.dst) == (other.src, other.dst)
-    crosses = isinstance(one, ir.CrossFlag) and isinstance(other, ir.CrossFlag)
-    return crosses and one.action != other.action and ends_of(one) == ends_of(other)
+    is_flag = isinstance(one, AnyFlag) and type(one) is type(other)
+    return is_flag and one.action != other.action and pair_of(one) == pair_of(other)
 
 
 def _may_meet(one: AnyFlag, other: AnyFlag) -> bool:
@@ -384,7 +382,7 @@ def _other_end(stmt: AnyFlag, pipe: str) -> AnyFlag:
 
 
 def _other_ends(edited: Edited, stmt: AnyFlag, partners: Iterable[ir.Stmt]) -> list[AnyFlag]:
-    """The ends that may belong to one: between the cores, on the pipes of `partners`, then of the core's other flags."""
+    """The ends that may belong to one: between the cores, on the pipes of `partners`, then of other flags."""
     statements = [*partners, *edited.statements.values()]
     flags = [each for each in statements if isinstance(each, ir.CrossFlag) and isinstance(stmt, ir.CrossFlag)]
     pipes = [each.pipe for each in flags if each.core != stmt.core]  # type: ignore[union-attr]

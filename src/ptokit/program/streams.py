@@ -53,8 +53,8 @@ def arranged(program: Program) -> Program:
 
 
 Endless = tuple[Flag | CrossFlag, Flag | CrossFlag | None]
-"""A wait for the other core that certainly never ends, with the wait that keeps the other core from setting the flag, or
-None if nothing sets it."""
+"""A wait for the other core that certainly never ends, with the wait that keeps the other core from setting the flag,
+or None if nothing sets it."""
 Unarranged = tuple[Loop, Stmt]
 """A loop of one core that waits for the other core, which waits for it: no order of the statements is known."""
 
@@ -231,9 +231,14 @@ class _Arranger:
                    and self._key(each) == self._key(stmt) for each in walk(tuple(left)))  # fmt: skip
         if not sets:
             self.endless.append((stmt, None))
-        elif isinstance(blocker, Flag | CrossFlag) and is_crossing(blocker) and _is_wait(blocker):
-            if self._holds(blocker, stmt, left) and self._holds(stmt, blocker, left):
-                self.endless.append((stmt, blocker))
+        elif (
+            isinstance(blocker, Flag | CrossFlag)
+            and is_crossing(blocker)
+            and _is_wait(blocker)
+            and self._holds(blocker, stmt, left)
+            and self._holds(stmt, blocker, left)
+        ):
+            self.endless.append((stmt, blocker))
 
     def _holds(self, wait: Flag | CrossFlag, other: Flag | CrossFlag, left: list[Stmt]) -> bool:
         """Whether a wait certainly holds the set that another one waits for, on every target: by its pipe, or by flags
