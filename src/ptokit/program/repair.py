@@ -363,8 +363,9 @@ def _unpaired(
 
 def _are_ends(one: ir.Stmt, other: AnyFlag) -> TypeGuard[AnyFlag]:
     """Whether two statements are a set and a wait of flags between the same pipes, or the same cores."""
-    is_flag = isinstance(one, AnyFlag) and type(one) is type(other)
-    return is_flag and one.action != other.action and pair_of(one) == pair_of(other)
+    if not isinstance(one, AnyFlag) or type(one) is not type(other):
+        return False
+    return one.action != other.action and pair_of(one) == pair_of(other)
 
 
 def _may_meet(one: AnyFlag, other: AnyFlag) -> bool:

@@ -19,16 +19,16 @@ __global__ AICORE void both_ways(__gm__ half* x, __gm__ half* y, __gm__ half* wo
     TASSIGN(a, 0x0);
 #endif
 #if defined(__DAV_CUBE__)
-    Tile<TileType::Mat, half, 16, 16, BLayout::ColMajor, 16, 16, SLayout::RowMajor> cube;
-    TASSIGN(cube, 0x0);
-    Tile<TileType::Mat, half, 16, 16, BLayout::ColMajor, 16, 16, SLayout::RowMajor> cube_1;
-    TASSIGN(cube_1, 0x1000);
-    Tile<TileType::Left, half, 16, 16, BLayout::ColMajor, 16, 16, SLayout::RowMajor> cube_2;
-    TASSIGN(cube_2, 0x0);
-    Tile<TileType::Right, half, 16, 16, BLayout::RowMajor, 16, 16, SLayout::ColMajor> cube_3;
-    TASSIGN(cube_3, 0x0);
-    Tile<TileType::Acc, float, 16, 16, BLayout::ColMajor, 16, 16, SLayout::RowMajor, 1024> cube_4;
-    TASSIGN(cube_4, 0x0);
+    Tile<TileType::Mat, half, 16, 16, BLayout::ColMajor, 16, 16, SLayout::RowMajor> self_one;
+    TASSIGN(self_one, 0x0);
+    Tile<TileType::Mat, half, 16, 16, BLayout::ColMajor, 16, 16, SLayout::RowMajor> self_other;
+    TASSIGN(self_other, 0x1000);
+    Tile<TileType::Left, half, 16, 16, BLayout::ColMajor, 16, 16, SLayout::RowMajor> self_left;
+    TASSIGN(self_left, 0x0);
+    Tile<TileType::Right, half, 16, 16, BLayout::RowMajor, 16, 16, SLayout::ColMajor> self_right;
+    TASSIGN(self_right, 0x0);
+    Tile<TileType::Acc, float, 16, 16, BLayout::ColMajor, 16, 16, SLayout::RowMajor, 1024> self_product;
+    TASSIGN(self_product, 0x0);
 #endif
 #if defined(__DAV_VEC__)
     Tile<TileType::Vec, float, 16, 16> v;
@@ -47,22 +47,22 @@ __global__ AICORE void both_ways(__gm__ half* x, __gm__ half* y, __gm__ half* wo
 #endif
     GlobalTensor<half, Shape<1, 1, 1, 16, 16>, Stride<256, 256, 256, 16, 1>, Layout::ND> y_view(y);
 #if defined(__DAV_CUBE__)
-    TLOAD(cube_1, y_view);
+    TLOAD(self_other, y_view);
     wait_intra_block(PIPE_MTE2, 0);
-    TLOAD(cube, work_view);
+    TLOAD(self_one, work_view);
     set_flag(PIPE_MTE2, PIPE_MTE1, EVENT_ID0);
     wait_flag(PIPE_MTE2, PIPE_MTE1, EVENT_ID0);
-    TMOV(cube_2, cube);
-    TMOV(cube_3, cube_1);
+    TMOV(self_left, self_one);
+    TMOV(self_right, self_other);
     set_flag(PIPE_MTE1, PIPE_M, EVENT_ID0);
     wait_flag(PIPE_MTE1, PIPE_M, EVENT_ID0);
-    TMATMUL(cube_4, cube_2, cube_3);
+    TMATMUL(self_product, self_left, self_right);
     set_flag(PIPE_M, PIPE_FIX, EVENT_ID0);
     wait_flag(PIPE_M, PIPE_FIX, EVENT_ID0);
 #endif
     GlobalTensor<float, Shape<1, 1, 1, 16, 16>, Stride<256, 256, 256, 16, 1>, Layout::ND> back_view(back);
 #if defined(__DAV_CUBE__)
-    TSTORE(back_view, cube_4);
+    TSTORE(back_view, self_product);
     set_intra_block(PIPE_FIX, 0);
 #endif
 #if defined(__DAV_VEC__)
