@@ -3,7 +3,8 @@
 Written from the rules of order alone. A program becomes a list of entries in the order of issue. An entry belongs to a
 pipe: it does some work, sets a flag or waits for one. A pipe takes its entries in order. The scalar pipe issues: an
 entry cannot start before the waits on S that were issued before it are over. A flag is a bit. Everything else is left
-to chance, and every chance is taken.
+to chance, and every chance is taken. With two cores, pipes are named with their core (`AIV.MTE2`); each core has its S
+and its barriers, and a flag between the cores, which is named by its core and its id, counts its sets.
 """
 
 from __future__ import annotations
@@ -48,14 +49,23 @@ class Entry:
     statement: int = -1
 
     @property
+    def core(self) -> str:
+        """The core of its pipe; empty if there is only one."""
+        return self.pipe.rpartition(".")[0]
+
+    @property
     def holds_issue(self) -> bool:
-        """Whether nothing that is issued later can start before it is over."""
-        return self.act == BARRIER or (self.act in (WAIT, WAIT_EVENT) and self.pipe == SCALAR)
+        """Whether nothing that is issued later on its core can start before it is over."""
+        scalar = self.pipe.rpartition(".")[2] == SCALAR
+        return self.act == BARRIER or (self.act in (WAIT, WAIT_EVENT) and scalar)
 
     def conflicts(self, other: Entry) -> bool:
-        """Whether two works need an order that their pipes do not give."""
+        """Whether two works need an order that their pipes do not give; so do two sets, or two waits, of a flag that
+        counts: otherwise it is open which set ends which wait."""
         if self.pipe == other.pipe or self.statement == other.statement:
             return False
+        if counts(self.flag) and (self.flag, self.act) == (other.flag, other.act):
+            return True
         return any(mine.conflicts(theirs) for mine in self.accesses for theirs in other.accesses)
 
 
@@ -161,13 +171,13 @@ class Search:
         self.pipes = tuple(dict.fromkeys(entry.pipe for entry in entries))
         self.queues = [[k for k, entry in enumerate(entries) if entry.pipe == pipe] for pipe in self.pipes]
         self.place = {k: (pipe, at) for pipe, queue in enumerate(self.queues) for at, k in enumerate(queue)}
-        self.bits = {flag: 1 << k for k, flag in enumerate(dict.fromkeys(entry.flag for entry in entries))}
+        self.bits = {flag: 1 << COUNTED * k for k, flag in enumerate(dict.fromkeys(entry.flag for entry in entries))}
         self.gates = _gates(entries)
         self.conflicts = _conflicts(entries)
         self.quiet = _quiet(entries, self.conflicts) if shortcut else frozenset[int]()
         event_waits = {entry.flag for entry in entries if entry.act == WAIT_EVENT}
         taken = {entry.flag for entry in entries if entry.act in (SET, WAIT)} - event_waits
-        self.lasting = sum(self.bits[flag] for flag in taken if _is_bit(flag))
+        self.lasting = sum(self.bits[flag] for flag in taken if _is_own(flag))
         """The flags of the program, without events and without handshakes of instructions."""
 
     def verdict(self) -> Verdict:
@@ -181,7 +191,7 @@ class Search:
             state = todo.pop()
             ready = self.ready(state)
             if not ready and self.is_over(state):
-                left |= bool(state[1] & self.lasting)
+                left |= bool(state[1] & self.lasting * MOST)
             elif not ready:
                 stuck = True
             for k in self.choices(ready):
@@ -192,7 +202,7 @@ class Search:
                     seen.add(after)
                     todo.append(after)
         both = {(a, b) for a, b in first if (b, a) in first}
-        only = {(b, a) for a, b in first - both if a > b}
+        only = {(b, a) for a, b in first - both if a > b and self.entries[a].core == self.entries[b].core}
         return Verdict(self.statements(both), self.statements(only), stuck, twice, left, len(seen))
 
     def statements(self, pairs: set[tuple[int, int]]) -> frozenset[tuple[int, int]]:
@@ -211,8 +221,10 @@ class Search:
         if gate is not None and not self.is_done(gate, state):
             return False
         if entry.act in (WAIT, WAIT_EVENT):
-            return bool(state[1] & self.bits[entry.flag])
-        return entry.act != BARRIER or all(self.is_done(earlier, state) for earlier in range(k))
+            return bool(state[1] & self.bits[entry.flag] * MOST)
+        return entry.act != BARRIER or all(
+            self.is_done(earlier, state) for earlier in range(k) if self.entries[earlier].core == entry.core
+        )
 
     def choices(self, ready: list[int]) -> list[int]:
         """All entries that are ready; one of those without effect on others is enough."""
@@ -224,13 +236,14 @@ class Search:
         positions, flags = state
         pipe, at = self.place[k]
         bit = self.bits[self.entries[k].flag]
-        flags = {SET: flags | bit, WAIT: flags & ~bit}.get(self.entries[k].act, flags)
+        one_more = flags + bit if counts(self.entries[k].flag) else flags | bit
+        flags = {SET: one_more, WAIT: flags - bit}.get(self.entries[k].act, flags)
         return (*positions[:pipe], at + 1, *positions[pipe + 1 :]), flags
 
     def sets_twice(self, k: int, state: State) -> bool:
         """Whether an entry sets what is set."""
         entry = self.entries[k]
-        return entry.act == SET and bool(self.bits[entry.flag] & self.lasting & state[1])
+        return entry.act == SET and not counts(entry.flag) and bool(self.bits[entry.flag] & self.lasting & state[1])
 
     def is_done(self, k: int, state: State) -> bool:
         """Whether an entry has happened."""
@@ -242,18 +255,29 @@ class Search:
         return all(at == len(queue) for queue, at in zip(self.queues, state[0], strict=True))
 
 
-def _is_bit(flag: Hashable) -> bool:
-    """Whether a flag is one of the program's own: a pair of pipes and an event."""
-    return isinstance(flag, tuple) and len(flag) == 3
+COUNTED = 4
+"""Bits of a state for each flag: those between the cores count."""
+MOST = (1 << COUNTED) - 1
+
+
+def counts(flag: Hashable) -> bool:
+    """Whether a flag is one between the cores: a core and an id."""
+    return isinstance(flag, tuple) and len(flag) == 2 and flag[0] in ("AIC", "AIV")
+
+
+def _is_own(flag: Hashable) -> bool:
+    """Whether a flag is one of the program's own: a pair of pipes and an event, or between the cores."""
+    return counts(flag) or (isinstance(flag, tuple) and len(flag) == 3)
 
 
 def _gates(entries: Sequence[Entry]) -> list[int | None]:
     """For every entry: the last one before it that holds up the issue."""
     gates: list[int | None] = []
-    last = None
+    last: dict[str, int] = {}
     for k, entry in enumerate(entries):
-        gates.append(last)
-        last = k if entry.holds_issue else last
+        gates.append(last.get(entry.core))
+        if entry.holds_issue:
+            last[entry.core] = k
     return gates
 
 

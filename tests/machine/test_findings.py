@@ -17,6 +17,8 @@ from ptokit.finding import ConflictAccess, Finding
 from ptokit.lang.loaded import TextKernel, from_text
 from ptokit.machine.report import MachineReport
 from ptokit.render.findings import finding_text
+from tests.corpus.hazards.case import Case
+from tests.corpus.hazards.everything import CASES as ALL_CASES
 from tests.machine.manual_programs import Sample, sample
 from tests.snippet import compiled
 
@@ -495,6 +497,19 @@ FLAG = ("flag", "event")
 def _lines(finding: Finding) -> frozenset[object]:
     """The lines of both accesses, whichever ran first."""
     return frozenset(end.where for end in ends(finding)) if finding.ends else frozenset((finding.where,))
+
+
+ONE = ("stored, float32, once", "id 0, circular", "never set", "nothing set before the loop", "one buffer too few",
+       "id 0, a wait in the text before, and no set")  # fmt: skip
+"""Cases of which everything but one finding follows from the fault: a workspace, and flags between the cores."""
+
+
+FOLDED = [case for case in ALL_CASES if case.bad and case.name.endswith(ONE)]
+
+
+@pytest.mark.parametrize("case", FOLDED, ids=lambda case: case.id)
+def test_one_fault_is_one_finding(case: Case) -> None:
+    assert len(case.launch().hazards) == 1
 
 
 # --- fixes

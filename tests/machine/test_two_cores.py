@@ -24,6 +24,7 @@ from ptokit.program.ir import CrossFlag, transform, walk
 from ptokit.program.order import order
 from ptokit.program.place import place
 from ptokit.target.a5 import A5
+from tests.corpus.hazards.case import flag
 from tests.corpus.hazards.cores import NZ, into_ub
 
 PIPES = ("AIV.S", "AIV.V", "AIV.MTE3", "AIC.S", "AIC.MTE1", "AIC.FIX")
@@ -361,6 +362,106 @@ def test_loops_that_wait_for_each_other_run_as_one(first: str, rounds: int, engi
     run = ring_sections[1](x, out, 5, first=first, rounds=rounds, target="a5", engine=engine)
     assert not [finding for finding in run.findings if finding.level != "note"], run
     assert (out == x + 1).all()
+
+
+@pto.kernel(mode="manual")
+def uneven(x, out, n, m, cube_trips: pto.const = 0, vector_trips: pto.const = 0, first: pto.const = "cube"):
+    """Two slots of UB. Each core has a loop of its own: `n` and `m` iterations unless the numbers are constant, and no
+    loop for a negative number. The vector core takes several slots in an iteration, all of the cube core's together."""
+    source = pto.Tile("mat", "float32", 16, 16, addr=0, **NZ)
+
+    def fill(i: Any) -> None:
+        a = pto.Tile("vec", "float32", 16, 16, addr=(i % 2) * 0x1000)
+        pto.sync_wait("AIC.MTE1", 1)
+        flag("MTE1", "MTE2")
+        pto.tload(source, x[i * 16 : i * 16 + 16])
+        flag("MTE2", "MTE1")
+        pto.tmov(a, source)
+        pto.sync_set("AIC.MTE1", 0)
+
+    def empty(i: Any) -> None:
+        b = pto.Tile("vec", "float32", 16, 16, addr=(i % 2) * 0x1000)
+        pto.sync_wait("MTE3", 0)
+        pto.tstore(out[i * 16 : i * 16 + 16], b)
+        pto.sync_set("MTE3", 1)
+
+    def cube() -> None:
+        if cube_trips < 0:
+            for c in range(x.shape[0] // 16):
+                fill(c)
+        else:
+            for d in pto.range(cube_trips or n):
+                fill(d)
+
+    def vector() -> None:
+        if vector_trips < 0:
+            for v in range(x.shape[0] // 16):
+                empty(v)
+        else:
+            each = x.shape[0] // 16 // (vector_trips or 2)
+            for k in pto.range(vector_trips or m):
+                for part in range(each):
+                    empty(k * each + part)
+
+    for _ in range(2):
+        pto.sync_set("MTE3", 1)
+    for section in (cube, vector) if first == "cube" else (vector, cube):
+        section()
+    for _ in range(2):
+        pto.sync_wait("AIC.MTE1", 1)
+
+
+def uneven_arrays(trips: int) -> dict[str, Any]:
+    x = np.arange(trips * 256, dtype="float32").reshape(-1, 16)
+    return {"x": x, "out": np.zeros_like(x), "n": trips, "m": 2}
+
+
+@pytest.mark.parametrize("first", ["cube", "vector"])
+@pytest.mark.parametrize("trips", [(6, 3), (6, 2), (6, 1), (-1, 3), (6, -1)])
+@pytest.mark.parametrize("engine", ["reference", "native", "machine"])
+def test_loops_over_different_numbers_are_taken_iteration_by_iteration(
+    engine: str, trips: tuple[int, int], first: str
+) -> None:
+    if engine == "native":
+        pytest.importorskip("llvmlite")
+    given = uneven_arrays(6)
+    chosen = {"cube_trips": trips[0], "vector_trips": trips[1], "first": first}
+    run = uneven[1](**given, **chosen, target="a5", engine=engine)
+    assert not [finding for finding in run.findings if finding.level != "note"], run
+    assert (given["out"] == given["x"]).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_such_loops_give_the_same_bits_under_other_schedules(seed: int) -> None:
+    given = uneven_arrays(6)
+    options = pto.MachineOptions(seed=seed)
+    uneven[1](**given, cube_trips=6, vector_trips=2, target="a5", engine="machine", options=options)
+    assert (given["out"] == given["x"]).all()
+
+
+@pytest.mark.parametrize("missing", ["MTE3", "AIC.MTE1"])
+def test_a_hand_over_that_such_loops_lack_is_found(missing: str) -> None:
+    """At its line, once."""
+    given = uneven_arrays(6)
+    program = uneven.trace(uneven.bind((), given | {"cube_trips": 6, "vector_trips": 2}), mode_of("a5")).program
+    gone = {("MTE3", "wait"), ("MTE1", "set")} if missing == "AIC.MTE1" else {("MTE3", "set"), ("MTE1", "wait")}
+    body = transform(program.body, lambda s: () if isinstance(s, CrossFlag) and (s.pipe, s.action) in gone else s)
+    arrays = {name: given[name] for name in ("x", "out", "n", "m")}
+    report = TextKernel(replace(program, body=body))[1](**arrays, target="a5", engine="machine")
+    assert {finding.rule for finding in report.hazards} == {"KN-16"}, report
+
+
+@pytest.mark.parametrize("first", ["cube", "vector"])
+@pytest.mark.parametrize("engine", ["reference", "native", "machine"])
+@pytest.mark.parametrize("trips", [(0, 0), (0, 3), (6, 0), (0, -1), (600, 300)])
+def test_loops_whose_iterations_cannot_be_matched_are_refused(trips: tuple[int, int], engine: str, first: str) -> None:
+    given = uneven_arrays(max(6, trips[0]))
+    chosen = {"cube_trips": trips[0], "vector_trips": trips[1], "first": first}
+    with pytest.raises(pto.VerifyError, match="the cores wait for each other in this loop and in") as refusal:
+        uneven[1](**given, **chosen, target="a5", engine=engine)
+    (finding,) = refusal.value.findings
+    assert finding.rule == "KN-13" and finding.where is not None and "over the same numbers" in finding.fix
+    assert (given["out"] == 0).all()
 
 
 # --- Auto mode -----------------------------------------------------------------------------------------------

@@ -114,14 +114,35 @@ def test_the_gallery_compiles(entry: Entry, target: str, tmp_path: Path) -> None
 @every_launch
 def test_the_gallery_is_written_as_before(entry: Entry, target: str) -> None:
     """`PTOKIT_UPDATE_GOLDEN=1` updates the files."""
-    file, found = GOLDEN / f"{entry.name}.{target}.cpp", gallery(entry, target, **entry.sizes[0])
+    is_as_before(f"{entry.name}.{target}.cpp", gallery(entry, target, **entry.sizes[0]))
+
+
+def is_as_before(name: str, found: str) -> None:
+    """Compare a text with the file of this name, or update the file."""
+    file = GOLDEN / name
     if UPDATE:
         file.write_text(found, encoding="utf-8")
     assert found == file.read_text(encoding="utf-8")
 
 
+TWO_CORES = [(CIRCULAR, target) for target in ("cpu", "a2a3", "a5")] + [(RING, "a5")]
+"""Programs for two cores: through memory and back, and through a ring of buffers in UB."""
+
+
+@pytest.mark.parametrize(("hazard", "target"), TWO_CORES, ids=lambda each: getattr(each, "name", None))
+def test_programs_for_two_cores_are_written_as_before(hazard: Hazard, target: str, tmp_path: Path) -> None:
+    """And they compile, for each core."""
+    text = re.sub(r"  // \S+\.py:\d+$", "", two_cores(hazard, target), flags=re.MULTILINE)  # lines of the corpus
+    text = re.sub(r" \(\S+\.py:\d+\)", "", text)
+    is_as_before(f"{hazard.kernel.name}.{target}.cpp", text)
+    for core in ("__DAV_CUBE__", "__DAV_VEC__"):
+        assert complaints("\n".join(preprocessed(text, core)) + "\n", target, tmp_path) == ""
+
+
 def test_no_golden_file_is_left_over() -> None:
-    assert {file.name for file in GOLDEN.iterdir()} == {f"{entry.name}.{target}.cpp" for entry, target in LAUNCHES}
+    wanted = {f"{entry.name}.{target}.cpp" for entry, target in LAUNCHES}
+    wanted |= {f"{hazard.kernel.name}.{target}.cpp" for hazard, target in TWO_CORES}
+    assert {file.name for file in GOLDEN.iterdir()} == wanted
 
 
 @pytest.mark.parametrize("launch", REFUSED, ids="-".join)

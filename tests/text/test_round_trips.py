@@ -106,7 +106,22 @@ def test_random_kernels_survive_and_compute_the_same_bits(seed: int, form: Form)
 def test_programs_for_two_cores_survive_in_every_form(hazard: Hazard, form: Form) -> None:
     given = {name: value() if callable(value) else value for name, value in hazard.given.items()}
     text = survives(program_of(hazard.kernel, "a5", given), form)
-    assert "sync.set" in text and "sync.wait" in text
+    assert "sync.set" in text and "sync.wait" in text and "set_ffts" not in text
+
+
+@pytest.mark.parametrize("form", ["l1", "l2"])
+def test_flags_between_the_cores_of_a2a3_have_a_memory(form: Form) -> None:
+    """Public tools ask for it. It is no argument of the program."""
+    given = {name: value() if callable(value) else value for name, value in TO_CUBE.given.items()}
+    program = program_of(TO_CUBE.kernel, "a2a3", given)
+    text = print_program(program, form, arch="a3")
+    assert "@to_cube(%ffts: memref<256xi64>, %x: " in text
+    assert text.count("pto.set_ffts %ffts : memref<256xi64>\n") == 1
+    assert text.index("set_ffts") < text.index("sync.set")
+    assert format_text(text) == text
+    again = read_program(text)
+    assert again.arguments == program.arguments
+    assert print_program(again, form) == text
 
 
 COMPUTED = """

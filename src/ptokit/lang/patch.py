@@ -264,7 +264,7 @@ class SourceEditor:
 
     def event(self, stmt: Sync, at: Path) -> str:
         """The event id of a statement as text, with the source's names of loop variables."""
-        event: Expr = stmt.event if isinstance(stmt, ir.Flag) else 0
+        event: Expr = 0 if isinstance(stmt, ir.Barrier) else stmt.event
         return show_expr(substitute(event, dict(self._targets(at))))
 
     def _targets(self, at: Path) -> Iterator[tuple[Var, Expr]]:
@@ -316,8 +316,8 @@ def _place(edit: Edit) -> str:
 
 def _called(stmt: ir.Stmt) -> str:
     """The name of the function that makes a statement."""
-    if isinstance(stmt, ir.Flag):
-        return f"{stmt.action}_flag"
+    if isinstance(stmt, ir.Flag | ir.CrossFlag):
+        return f"{stmt.action}_flag" if isinstance(stmt, ir.Flag) else f"sync_{stmt.action}"
     names: dict[type[Any], str] = {
         ir.Barrier: "barrier", ir.TileDecl: "Tile", ir.LoadScalar: "load_scalar", ir.Assign: "tassign",
         ir.Loop: "range", ir.Branch: "when",

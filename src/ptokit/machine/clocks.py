@@ -9,9 +9,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import reduce
 from typing import NamedTuple
 
 from ptokit.machine.pipes import Pipe, PipeEngine, Semaphore, Signal, Stuck
+from ptokit.program.cores import core_of
 from ptokit.target.profile import CROSS_MOST
 
 Clock = list[int]
@@ -111,9 +113,12 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
         return list(map(max, at.clock, at.scalar.issued))
 
     def pretend(self, flag: Hashable) -> None:
-        """Go on as if a flag had been set now by its pipe."""
+        """Go on as if a flag had been set now by its pipe, or by all pipes of its core."""
         if isinstance(flag, tuple) and len(flag) == 3:
             self._flags[flag].stamp = list(self._pipes[flag[0]].clock)
+        elif isinstance(flag, tuple) and flag in self._semaphores:
+            clocks = [pipe.clock for name, pipe in self._pipes.items() if core_of(name) == flag[0]]
+            self._semaphores[flag].give(reduce(_latest, clocks))
 
     def was_waited(self, flag: Hashable) -> bool:
         """Whether an earlier wait of the block has ended."""
@@ -129,11 +134,7 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
     def assume(self, clock: Clock, pipe: str, gate: str, before: str, time: int) -> None:
         """Go on as if `gate` had waited for what the pipe `before` did at a time. `clock` is that of the item of `pipe`
         that runs."""
-        first, then, entry = self._pipes[before], self._pipes[pipe], self._pipes[gate]
-        learnt = first.learnt
-        at = bisect_right(learnt, time, key=lambda entry: entry[0])
-        stamp = list(learnt[at - 1][1]) if at else [0] * len(self.times)
-        stamp[first.number] = time
+        stamp, then, entry = self._done(before, time), self._pipes[pipe], self._pipes[gate]
         for each in dict.fromkeys((then, entry)):
             since, known = each.learnt[-1]
             each.learnt[-1] = since, list(known)  # what was known before this
@@ -142,6 +143,18 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
         merge(clock, stamp)
         if entry is entry.scalar:
             entry.issued = list(map(max, entry.issued, stamp))
+
+    def _done(self, pipe: str, time: int) -> Clock:
+        """What came before the end of what a pipe did at a time."""
+        at = self._pipes[pipe]
+        found = bisect_right(at.learnt, time, key=lambda entry: entry[0])
+        stamp = list(at.learnt[found - 1][1]) if found else [0] * len(self.times)
+        stamp[at.number] = time
+        return stamp
+
+    def is_last(self, pipe: int, time: int, others: Sequence[tuple[int, int]]) -> bool:
+        """Whether what a pipe did at a time came before none of what other pipes did, pipes by number."""
+        return not any(other != pipe and self._done(self.pipes[other], end)[pipe] >= time for other, end in others)
 
     def _held_pipes(self) -> list[ClockPipe]:
         """In the order of the pipes, so that reports are."""

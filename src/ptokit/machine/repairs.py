@@ -16,6 +16,8 @@ from ptokit.machine.trial import Faults, Replay
 from ptokit.program.ir import Barrier, Instr, LoadScalar, Program, Stmt, View, transform, walk
 from ptokit.program.memory import Path
 from ptokit.program.repair import (
+    OPEN,
+    STUCK,
     Edited,
     Sync,
     Unit,
@@ -36,6 +38,8 @@ MOST_CURES = 8
 """Faulty flags that are cured, one after the other."""
 MOST_CAUSES = 3
 """Waits that never end, of which any may be the cause, that are tried at a time."""
+MOST_PATCHES = 3
+"""Repairs that are tried until the source can express one."""
 MOST_BLOCKS = 8
 """Blocks that a search runs; its result is run on all."""
 MOST_ROUNDS = 4
@@ -60,13 +64,17 @@ def repairs(replay: Replay, patched: Patcher, is_ok: bool) -> tuple[Repair, ...]
 
 
 def _order(search: Search, first: Faults, patched: Patcher) -> tuple[Repair, ...]:
-    """The repair of a faulty launch, if there is one."""
-    replay, found = search.replay, search.order(first)
-    if found is None:
-        return ()
-    before, after = replay.report().timeline, replay.report(Edited(replay.program, found).program).timeline
-    cycles = after.cycles - before.cycles if before and after else 0.0
-    return (_repair(search, ORDER, in_order(edit for unit in found for edit in unit), cycles, patched),)
+    """The repair of a faulty launch, if there is one: the smallest that the source can express, else the smallest."""
+    replay, made = search.replay, list[Repair]()
+    has_source = not patched((), lambda _: True).refusal
+    while len(made) < (MOST_PATCHES if has_source else 1) and (found := search.order(first)):
+        before, after = replay.report().timeline, replay.report(Edited(replay.program, found).program).timeline
+        cycles = after.cycles - before.cycles if before and after else 0.0
+        made.append(_repair(search, ORDER, in_order(edit for unit in found for edit in unit), cycles, patched))
+        if not made[-1].patch.refusal:
+            return (made[-1],)
+        search.refused.add(made[-1].edits)
+    return tuple(made[:1])
 
 
 def _repair(search: Search, kind: str, edits: Unit, cycles: float, patched: Patcher) -> Repair:
@@ -81,6 +89,8 @@ class Search:
         self.replay, self.program, self.profile = replay, replay.program, replay.executable.profile
         self.alternates = alternates
         """Whether event ids may be expressions."""
+        self.refused: set[Unit] = set()
+        """Repairs that are not wanted."""
         self.blocks: Sequence[int] = range(replay.grid)
         self._known: dict[Unit, Faults] = {}
         self._runs = 0
@@ -152,12 +162,13 @@ class Search:
         faults = self.faults(units)
         if faults.is_clean:
             self._offer(units)
-        elif faults.races and not faults.unpaired:
+            return
+        if faults.races and not faults.unpaired:
             self._add_flags(units, depth)
-        elif faults.flags:
+        if faults.flags and (faults.unpaired or not faults.races or faults.flags[0].kind == OPEN):
             edited = Edited(self.program, units)
-            chosen = [fault for fault in faults.flags if fault.kind == "stuck"][:MOST_CAUSES] or faults.flags[:1]
-            cure = partial(cures, edited, self.profile, pairs=faults.pairs, seen=faults.races)
+            chosen = [fault for fault in faults.flags if fault.kind == STUCK][:MOST_CAUSES] or faults.flags[:1]
+            cure = partial(cures, edited, self.profile, faults.flags, pairs=faults.pairs, seen=faults.races)
             found = (unit for fault in chosen for unit in cure(fault, alternate=self.alternates))
             tried = [(*units, unit) for unit in found if cost((*units, unit)) < self._limit]
             for each in sorted(tried, key=lambda each: self.faults(each).count + cost(each)):
@@ -196,7 +207,7 @@ class Search:
             rest = tuple(other for other in units if other != unit)
             if self.faults(rest).is_clean:
                 units = rest
-        if cost(units) < self._limit:
+        if cost(units) < self._limit and in_order(edit for unit in units for edit in unit) not in self.refused:
             self._best, self._limit = units, cost(units)
 
     # --- needless flags

@@ -32,7 +32,7 @@ from ptokit.program.budget import has_simt, hidden_memory, static_bytes
 from ptokit.program.cores import Cores, core_of, unit_of
 from ptokit.program.describe import described
 from ptokit.program.expr import Var
-from ptokit.program.ir import Instr, LoadScalar, Program, Stmt, walk
+from ptokit.program.ir import CrossFlag, Instr, LoadScalar, Program, Stmt, walk
 from ptokit.program.steps import PipeWork, Sync
 from ptokit.target import SCALAR, VECTOR, Profile
 
@@ -355,7 +355,7 @@ class Session:
         for touch in touches:
             place, extent = touch.place, touch.extent
             if self.orders:
-                for earlier in place.shadow.unordered(touch.how, me, clock, extent, place.start):
+                for earlier in self._causes(place.shadow.unordered(touch.how, me, clock, extent, place.start)):
                     crosses = core_of(self.clocks.pipes[earlier.pipe]) != core_of(pipe)
                     hazard = self._not_handed if crosses else self._unordered
                     self._conflict(hazard, Meeting(number, moment, pipe, gate, touch, earlier))
@@ -370,6 +370,13 @@ class Session:
             place = touch.place
             since = self.clocks.started[me] if place.is_global else 0
             place.shadow.record(touch.how, me, time, number, touch.extent, place.start, since)
+
+    def _causes(self, found: Iterable[Earlier]) -> Iterable[Earlier]:
+        """Of earlier accesses that nothing orders, those that come before no other one, whose flag would order both."""
+        found = list(found)
+        ends = [(each.pipe, each.time) for each in found]
+        return [each for each, end in zip(found, ends, strict=True)
+                if self.options.consequences or self.clocks.is_last(*end, ends)]  # fmt: skip
 
     def _across(self, number: int, moment: Moment, pipe: str, gate: str, touch: MemoryAccess) -> None:
         """Check an access to global memory against earlier blocks, and against accesses by another path."""
@@ -390,6 +397,8 @@ class Session:
     def _conflict(self, hazard: Callable[[ConflictAccess, ConflictAccess, Profile], Finding], meeting: Meeting) -> None:
         """Report two accesses; the same two statements only once."""
         number, moment, pipe, _, touch, earlier = meeting
+        if hazard is self._not_handed and self._is_explained(pipe, self.clocks.pipes[earlier.pipe]):
+            return
         cause = hazard, number, pipe, touch.operand, touch.how, earlier.how, earlier.pipe, earlier.statement
         self.cache.found()
         if self.findings.again(cause, self.block, moment):
@@ -401,6 +410,15 @@ class Session:
             self.explained.add(flag)
             finding = replace(finding, fix=self.fixes.missing_wait(then, *_parts(flag)))
         self.report([finding], self.statements[number], moment, cause)
+
+    def _is_explained(self, *pipes: str) -> bool:
+        """Whether one of two pipes of different cores has waited in vain for the other core."""
+        waits = [stmt for stmt in self._unset.values() if isinstance(stmt, CrossFlag)]
+        return not self.options.consequences and any(
+            core_of(pipe) == wait.core and (self.profile.cross_wait or wait.pipe) in (unit_of(pipe), SCALAR)
+            for pipe in pipes
+            for wait in waits
+        )
 
     def _ends(self, meeting: Meeting) -> tuple[ConflictAccess, ConflictAccess]:
         """The two accesses of a conflict, as findings describe them."""

@@ -21,7 +21,7 @@ from ptokit.program.calls import written_arguments
 from ptokit.program.expr import BLOCK_NUM, Var
 from ptokit.program.ir import Program, Stmt
 from ptokit.program.memory import Path
-from ptokit.program.repair import Edited, FlagFault, Pairs, Race
+from ptokit.program.repair import DOUBLED, LEFT, OPEN, OVERFLOW, STUCK, Edited, FlagFault, Pairs, Race
 from ptokit.target import Profile
 
 ALIGNMENT = 64
@@ -49,7 +49,7 @@ class Faults:
     @property
     def unpaired(self) -> bool:
         """Whether a set or a wait lacks the other."""
-        return any(fault.kind != "doubled" for fault in self.flags)
+        return any(fault.kind in (STUCK, LEFT) for fault in self.flags)
 
     @property
     def count(self) -> int:
@@ -148,6 +148,11 @@ def _copied(tensors: Mapping[str, Storage], before: Sequence[tuple[int, Array]])
     return {**copies, **empty}
 
 
+def _counted(flag: Any, count: int) -> Counter[int]:
+    """The event id of a flag, which counts between the cores, and is a bit otherwise."""
+    return Counter({flag[-1]: count if len(flag) == 2 else 1})
+
+
 def _ignored(*_: object) -> None:
     """Listen to nothing."""
 
@@ -158,10 +163,10 @@ class FlagLog:
     def __init__(self, session: TrialSession) -> None:
         self._numbers = session.numbers
         self.pairs: set[tuple[int, int]] = set()
-        self.unset: dict[int, dict[int, None]] = defaultdict(dict)
-        """Waits that were issued before the set for them, with the event ids."""
-        self.left: dict[int, dict[int, None]] = defaultdict(dict)
-        """Sets that nothing waits for."""
+        self.unset: dict[int, Counter[int]] = defaultdict(Counter)
+        """Waits that were issued before the set for them: the event ids, and the most sets that were missing."""
+        self.left: dict[int, Counter[int]] = defaultdict(Counter)
+        """Sets that nothing waits for, in the block that has most of them."""
         self._sets: dict[Hashable, deque[int]] = defaultdict(deque)
         self._waits: dict[Hashable, deque[int]] = defaultdict(deque)
 
@@ -179,14 +184,16 @@ class FlagLog:
         if self._sets[flag]:
             self.pairs.add((self._sets[flag].popleft(), number))
         else:
-            self.unset[number][flag[-1]] = None
             self._waits[flag].append(number)
+            self.unset[number] |= _counted(flag, len(self._waits[flag]))
+
+    cross_set, cross_wait = set, wait
 
     def end(self) -> None:
         """A block has ended."""
         for flag, sets in self._sets.items():
-            for number in sets:
-                self.left[number][flag[-1]] = None  # type: ignore[index]
+            for number, count in Counter(sets).items():
+                self.left[number] |= _counted(flag, count)
         self._sets.clear()
         self._waits.clear()
 
@@ -201,7 +208,8 @@ class TrialSession(Session):
     def __init__(self, *args: Any) -> None:
         self._raced: dict[tuple[int, int, str, str], None] = {}
         self._stuck_waits: dict[int, None] = {}
-        self._sets_too_early: dict[tuple[int, int | None, int], None] = {}
+        self._wrong: dict[tuple[str, int, int | None, int], None] = {}
+        """Faults of flags that have both ends: kind, statement, the one before, event id."""
         self._faulty: dict[int, None] = {}
         self._ran: Counter[int] = Counter()
         self._most: Counter[int] = Counter()
@@ -258,8 +266,16 @@ class TrialSession(Session):
         if isinstance(what, tuple):
             self._mark()
             earlier = self._number(before) if isinstance(before, tuple) else None
-            self._sets_too_early[self._number(what), earlier, flag[-1]] = None
+            self._wrong[DOUBLED, self._number(what), earlier, flag[-1]] = None
         super()._set_twice(flag, what, before, is_doubled)
+
+    def _unpaired(self, flag: Any, what: Any, before: Any) -> None:
+        self._mark()
+        self._wrong[OPEN, self._number(what), self._number(before), flag[-1]] = None
+
+    def _overflow(self, flag: Any, what: Any, certain: bool) -> None:
+        self._mark()
+        self._wrong[OVERFLOW, self._number(what), self._number(what), flag[-1]] = None
 
     def _stuck(self, stuck: Any) -> None:
         if isinstance(stuck.what, tuple):
@@ -274,14 +290,14 @@ class TrialSession(Session):
         outside = [number for number in log.unset if turned and not edited.outline.around(paths[number])]
         # pipes that wait for each other: one of the waits was issued before its set
         causes = (list(log.unset) or list(self._stuck_waits)) if self._stuck_waits else outside
-        flags = [FlagFault("stuck", paths[number], tuple(log.unset.get(number, ()))) for number in causes]
-        flags += [FlagFault("left", paths[number], tuple(events)) for number, events in log.left.items()]
-        twice: dict[tuple[int, int | None], list[int]] = defaultdict(list)
-        for number, earlier, event in self._sets_too_early:
-            twice[number, earlier].append(event)
-        for (number, earlier), events in twice.items():
+        flags = [FlagFault(STUCK, paths[number], tuple(log.unset[number].elements())) for number in causes]
+        flags += [FlagFault(LEFT, paths[number], tuple(events.elements())) for number, events in log.left.items()]
+        wrong: dict[tuple[str, int, int | None], list[int]] = defaultdict(list)
+        for kind, number, earlier, event in self._wrong:
+            wrong[kind, number, earlier].append(event)
+        for (kind, number, earlier), events in wrong.items():
             before = None if earlier is None else paths[earlier]
-            flags.append(FlagFault("doubled", paths[number], tuple(events), before))
+            flags.append(FlagFault(kind, paths[number], tuple(events), before))
         races = [Race(paths[first], paths[then], src, dst) for first, then, src, dst in self._raced]
         pairs = {(paths[first], paths[then]) for first, then in log.pairs}
         ran = Counter({paths[number]: count for number, count in self._most.items()})

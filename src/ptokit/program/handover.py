@@ -10,9 +10,9 @@ from ptokit.finding import Finding, Level, at_line
 from ptokit.program.calls import access_of, call_of, effects, named_operands
 from ptokit.program.cores import StatementCores, ends_of, is_crossing, owners, unit_of
 from ptokit.program.expr import interval
-from ptokit.program.ir import CrossFlag, Flag, Instr, Program, TileUse, View, walk
+from ptokit.program.ir import CrossFlag, Flag, Instr, Loop, Program, Stmt, TileUse, View, walk
 from ptokit.program.memory import Path, statements
-from ptokit.program.streams import endless
+from ptokit.program.streams import problems
 from ptokit.program.verify_call import Options
 from ptokit.target import SCALAR, Profile
 from ptokit.target.profile import CROSS_USER_IDS
@@ -55,12 +55,12 @@ def _first_tiles(program: Program, profile: Profile) -> tuple[dict[str, tuple[st
 
 
 def _handed(program: Program) -> set[Direction]:
-    """The directions in which something is both set and waited for."""
+    """The directions in which something is both set and waited for, or waited for in vain, which is reported."""
     ends: dict[str, set[Direction]] = {"set": set(), "wait": set()}
     for stmt in walk(program.body):
         if isinstance(stmt, Flag | CrossFlag) and is_crossing(stmt):
             ends[stmt.action].add(ends_of(stmt))
-    return ends["set"] & ends["wait"]
+    return (ends["set"] & ends["wait"]) | {ends_of(wait) for wait, _ in problems(program)[0]}
 
 
 class _Flow(NamedTuple):
@@ -155,8 +155,11 @@ def _pipe(program: Program, instr: Instr, operand: str, core: str, profile: Prof
 
 def check_sync(program: Program, profile: Profile, _options: Options, _grid: int | None) -> Iterable[Finding]:
     """Flags between the cores: their ids and pipes, waits that never end, and flags that are not made for it."""
-    for wait, other in endless(program):
-        yield endless_finding(wait, [] if other is None else [other]).at(wait.where)
+    endless, unarranged = problems(program)
+    for wait, blocker in endless:
+        yield endless_finding(wait, [] if blocker is None else [blocker]).at(wait.where)
+    for loop, other in unarranged:
+        yield _unarranged_finding(other).at(loop.where)
     if not profile.cores:
         return
     own = _own_ids(program, profile)
@@ -183,6 +186,15 @@ def endless_finding(wait: Flag | CrossFlag, others: Iterable[Flag | CrossFlag]) 
         message += f", which is set only after {' and '.join(lines)}, which waits for this one"
         fix = "let one of the cores set its flag before it waits"
     return Finding("error", "KN-13", message, None, "flag", fix=fix)
+
+
+def _unarranged_finding(other: Stmt) -> Finding:
+    """Two cores that wait for each other in loops whose iterations cannot be matched."""
+    line = f" (line {other.where.line})" if other.where else ""
+    what = "another loop" if isinstance(other, Loop) else "statements"
+    message = f"the cores wait for each other in this loop and in {what}{line}: no order of their iterations is known"
+    fix = "one loop for both cores, or two over the same numbers, or over few that are known when the kernel is traced"
+    return Finding("error", "KN-13", message, None, "flag", "one order for two cores", fix=fix, blocks=True)
 
 
 def sync_name(flag: Flag | CrossFlag) -> str:

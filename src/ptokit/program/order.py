@@ -392,6 +392,11 @@ def _may_merge(a: Link, b: Link) -> bool:
     return alike and (a.is_carried or b.set_at <= min(a.wait_at, b.wait_at))
 
 
+def pair_of(flag: ir.Flag | ir.CrossFlag) -> Pair:
+    """What the event ids of a flag belong to: its two pipes; between the cores, the core that sets it."""
+    return (flag.src, flag.dst) if isinstance(flag, ir.Flag) else (ends_of(flag)[0], "")
+
+
 def free_ids(program: ir.Program, profile: Profile) -> dict[Pair, list[int]]:
     """For each pair of pipes: the event ids that neither the program nor an instruction itself (id 0) uses. Those that
     the program uses for no other pair of the same source come first."""
@@ -409,7 +414,7 @@ def free_ids(program: ir.Program, profile: Profile) -> dict[Pair, list[int]]:
                 free[pair] = [event for event in free[pair] if event not in call.kernel.handshake.cross_ids]
         elif isinstance(stmt, ir.Flag | ir.CrossFlag):
             low, high = interval(stmt.event, {})
-            pair = (stmt.src, stmt.dst) if isinstance(stmt, ir.Flag) else (ends_of(stmt)[0], "")
+            pair = pair_of(stmt)
             free[pair] = [event for event in free.get(pair, ()) if not low <= event <= high]
             used.setdefault(pair[0], set()).update(event for event in range(profile.event_ids) if low <= event <= high)
     return {pair: sorted(events, key=lambda event: event in used.get(pair[0], ())) for pair, events in free.items()}

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeGuard
 
 from ptokit.finding import Where
+from ptokit.isa.kernel import Pair
 from ptokit.program import ir
-from ptokit.program.cores import owners, unit_of
-from ptokit.program.expr import apply, evaluate, variables
+from ptokit.program.cores import OTHER, core_of, ends_of, owners, unit_of
+from ptokit.program.expr import apply, evaluate, interval, variables
 from ptokit.program.memory import Outline, Path, meeting_block, statements
 from ptokit.program.order import (
     DRAIN,
@@ -25,9 +27,10 @@ from ptokit.program.order import (
     Link,
     free_ids,
     missing,
+    pair_of,
     races,
 )
-from ptokit.target import Profile
+from ptokit.target import SCALAR, Profile
 
 
 class Unpatchable(Exception):
@@ -41,7 +44,8 @@ BARRIER_COST = 10
 MOST_COPIES = 8
 """The most buffers that iterations of a loop alternate between."""
 
-Sync = ir.Flag | ir.CrossFlag | ir.Barrier
+AnyFlag = ir.Flag | ir.CrossFlag
+Sync = AnyFlag | ir.Barrier
 """Statements that order pipes and do nothing else."""
 
 SPELLINGS: dict[str, dict[type[ir.Stmt], str]] = {
@@ -268,37 +272,49 @@ class Race:
     dst: str
 
 
+STUCK, LEFT, DOUBLED, OPEN, OVERFLOW = "stuck", "left", "doubled", "open", "overflow"
+
+
 @dataclass(frozen=True)
 class FlagFault:
     """A set or a wait that does not fit the others of its flag, in a run."""
 
     kind: str
     """`stuck`: a wait that never ends. `left`: a set that nothing waits for. `doubled`: a set while the wait for the
-    one before may not be over."""
+    one before may not be over. Between the cores, `open`: the end of a flag in no order with the one before;
+    `overflow`: one set too many ahead of the waits."""
     path: Path
     events: tuple[int, ...]
-    """The event ids that it concerns."""
+    """The event ids that it concerns, each as often as it is missing."""
     earlier: Path | None = None
-    """Of `doubled`: the set before."""
+    """Of faults with both ends: the end before."""
 
 
 Pairs = set[tuple[Path, Path]]
 """Sets and the waits for them, in the order of issue."""
+Maybe = tuple[Edit | None, ...]
 
 
 def cures(
-    edited: Edited, profile: Profile, fault: FlagFault, pairs: Pairs, seen: Iterable[Race], *, alternate: bool
+    edited: Edited,
+    profile: Profile,
+    faults: Iterable[FlagFault],
+    fault: FlagFault,
+    pairs: Pairs,
+    seen: Iterable[Race],
+    *,
+    alternate: bool,
 ) -> Iterator[Unit]:
-    """Edits that may cure a fault, the best first. `seen` are races of the run; with `alternate`, ids may alternate
-    with iterations."""
+    """Edits that may cure one of the faults, the best first. `seen` are races of the run; with `alternate`, ids may
+    alternate with iterations."""
     stmt = edited.statements[fault.path]
-    if not isinstance(stmt, ir.Flag):
+    if not isinstance(stmt, ir.Flag | ir.CrossFlag):
         return
-    if fault.kind == "doubled":
-        found = _doubled(edited, profile, fault, stmt, pairs)
-    else:
+    if fault.kind in (STUCK, LEFT):
         possible = (Race(a.path, b.path, a.pipe, b.gate) for a, b in races(edited.program, profile))
-        found = _unpaired(edited, fault, stmt, dict.fromkeys((*seen, *possible)))
+        found = _unpaired(edited, faults, fault, stmt, dict.fromkeys((*seen, *possible)))
+    else:
+        found = _paired(edited, profile, fault, stmt, pairs)
     for unit in found:
         known = tuple(edit for edit in unit if edit is not None)
         if len(known) == len(unit) and (alternate or not any(_is_computed(edit) for edit in unit)):
@@ -308,40 +324,77 @@ def cures(
 def _is_computed(edit: Edit | None) -> bool:
     """Whether an edit adds a flag whose id is computed."""
     stmt = edit.stmt if edit and edit.action != REMOVE else None
-    return isinstance(stmt, ir.Flag) and not isinstance(stmt.event, int)
+    return isinstance(stmt, AnyFlag) and not isinstance(stmt.event, int)
 
 
-Maybe = tuple[Edit | None, ...]
-
-
-def _unpaired(edited: Edited, fault: FlagFault, stmt: ir.Flag, known: Iterable[Race]) -> Iterator[Maybe]:
-    """For a wait without a set, or a set without a wait: add the other one outside the loop, remove it, or add the
-    other one where it orders something."""
-    is_wait = fault.kind == "stuck"
-    other = replace(stmt, action="set" if is_wait else "wait", where=None)
-    partners = [path for path, each in edited.statements.items() if _is_partner(each, other)]
-    for loop in _loops_around(edited, fault.path, partners):
+def _unpaired(
+    edited: Edited, faults: Iterable[FlagFault], fault: FlagFault, stmt: AnyFlag, known: Iterable[Race]
+) -> Iterator[Maybe]:
+    """For a wait without a set, or a set without a wait: use the id of one that lacks this, add the other one outside
+    the loop, remove it, or add the other one where it orders something."""
+    is_wait = fault.kind == STUCK
+    partners = {path: each for path, each in edited.statements.items() if _are_ends(each, stmt)}
+    for lacking in faults:
+        mate = partners.get(lacking.path)
+        if lacking.kind in (STUCK, LEFT) and mate and mate.event != stmt.event:
+            yield (edited.replaced(fault.path, replace(stmt, event=mate.event)),)
+    same = {path: each for path, each in partners.items() if isinstance(stmt, ir.Flag) or _may_meet(each, stmt)}
+    others = _other_ends(edited, stmt, [*same.values()])
+    for loop in _loops_around(edited, fault.path, [*same]):
         *block, number = loop
         at, rank = (number, PRIME) if is_wait else (number + 1, DRAIN)
-        flags = [replace(other, event=event) for event in fault.events]
+        flags = [replace(others[0], event=event) for event in fault.events]
         yield tuple(edited.inserted(Insertion(tuple(block), at, rank, flag)) for flag in flags)
     yield (edited.removed(fault.path),)
     for race in known:
-        if (unit_of(race.src), unit_of(race.dst)) == (stmt.src, stmt.dst):
-            mate = race.first if is_wait else race.then
+        if _orders(stmt, race):
+            mate, pipe = (race.first, race.src) if is_wait else (race.then, race.dst)
             block, mine, theirs = meeting_block(fault.path, mate)
             fits = isinstance(stmt.event, int) or len(block) + 1 == len(fault.path)
             follows = theirs < mine if is_wait else mine < theirs
-            if fits and (follows or edited.outline.around(block)):
+            if fits and (follows or isinstance(stmt, ir.CrossFlag) or edited.outline.around(block)):
                 at, rank = (theirs + 1, SET) if is_wait else (theirs, WAIT)
-                yield (edited.inserted(Insertion(block, at, rank, other)),)
+                yield (edited.inserted(Insertion(block, at, rank, _other_end(stmt, unit_of(pipe)))),)
     *block, number = fault.path
     at, rank = (number, WAIT) if is_wait else (number + 1, SET)
-    yield (edited.inserted(Insertion(tuple(block), at, rank, other)),)
+    for other in others:
+        yield (edited.inserted(Insertion(tuple(block), at, rank, other)),)
 
 
-def _is_partner(stmt: ir.Stmt, flag: ir.Flag) -> bool:
-    return isinstance(stmt, ir.Flag) and (stmt.action, stmt.src, stmt.dst) == (flag.action, flag.src, flag.dst)
+def _are_ends(one: ir.Stmt, other: AnyFlag) -> TypeGuard[AnyFlag]:
+    """Whether two statements are a set and a wait of flags between the same pipes, or the same cores."""
+    if not isinstance(one, AnyFlag) or type(one) is not type(other):
+        return False
+    return one.action != other.action and pair_of(one) == pair_of(other)
+
+
+def _may_meet(one: AnyFlag, other: AnyFlag) -> bool:
+    """Whether the ids of two flags may be equal."""
+    (low, high), (least, most) = interval(one.event, {}), interval(other.event, {})
+    return low <= most and least <= high
+
+
+def _other_end(stmt: AnyFlag, pipe: str) -> AnyFlag:
+    """The wait of a set, or the set of a wait; between the cores, on a pipe of the other core."""
+    action = "set" if stmt.action == "wait" else "wait"
+    if isinstance(stmt, ir.Flag):
+        return replace(stmt, action=action, where=None)
+    return ir.CrossFlag(action, OTHER[stmt.core], pipe, stmt.event)
+
+
+def _other_ends(edited: Edited, stmt: AnyFlag, partners: Iterable[ir.Stmt]) -> list[AnyFlag]:
+    """The ends that may belong to one: between the cores, on the pipes of `partners`, then of other flags."""
+    statements = [*partners, *edited.statements.values()]
+    flags = [each for each in statements if isinstance(each, ir.CrossFlag) and isinstance(stmt, ir.CrossFlag)]
+    pipes = [each.pipe for each in flags if each.core != stmt.core]  # type: ignore[union-attr]
+    return [*dict.fromkeys(_other_end(stmt, pipe) for pipe in (*pipes, SCALAR))]
+
+
+def _orders(stmt: AnyFlag, race: Race) -> bool:
+    """Whether a flag goes from the pipe, or the core, of a race to the other one."""
+    if isinstance(stmt, ir.Flag):
+        return (unit_of(race.src), unit_of(race.dst)) == (stmt.src, stmt.dst)
+    return (core_of(race.src), core_of(race.dst)) == ends_of(stmt)
 
 
 def _loops_around(edited: Edited, path: Path, partners: list[Path]) -> list[Path]:
@@ -351,26 +404,33 @@ def _loops_around(edited: Edited, path: Path, partners: list[Path]) -> list[Path
     return [*dict.fromkeys((*shared[:1], *shared[-1:]))]
 
 
-def _doubled(edited: Edited, profile: Profile, fault: FlagFault, stmt: ir.Flag, pairs: Pairs) -> Iterator[Maybe]:
-    """For a set that comes too early: remove one of the two, use other ids, or wait for the wait."""
-    yield (edited.removed(fault.path),)
-    if fault.earlier is not None and fault.earlier != fault.path:
-        yield (edited.removed(fault.earlier),)
+def _paired(edited: Edited, profile: Profile, fault: FlagFault, stmt: AnyFlag, pairs: Pairs) -> Iterator[Maybe]:
+    """For a set that comes too early, or an end in no order with another: remove one of the two, use other ids, or
+    wait for the other."""
     *inside, number = fault.path
     block = tuple(inside)
-    yield (edited.inserted(Insertion(block, number, REPLY_WAIT, replace(stmt, action="wait", where=None))),)
-    yield from _renamed(edited, profile, fault, stmt, pairs)
+    if fault.kind != OVERFLOW:
+        yield (edited.removed(fault.path),)
+        if fault.earlier is not None and fault.earlier != fault.path:
+            yield (edited.removed(fault.earlier),)
+        if isinstance(stmt, ir.Flag):
+            yield (edited.inserted(Insertion(block, number, REPLY_WAIT, replace(stmt, action="wait", where=None))),)
+        yield from _renamed(edited, profile, fault, stmt, pairs)
+    earlier = edited.statements[fault.earlier] if fault.earlier else None
+    if isinstance(stmt, ir.CrossFlag) and isinstance(earlier, ir.CrossFlag) and stmt.pipe != earlier.pipe:
+        yield from _linked(edited, profile, (earlier.pipe, stmt.pipe), fault.earlier or (), fault.path)
     for wait in sorted(wait for first, wait in pairs if first == (fault.earlier or fault.path)):
         yield from _answered(edited, profile, fault, stmt, wait)
-    yield (edited.inserted(Insertion(block, number, REPLY_WAIT, ir.Barrier("ALL"))),)
+    if isinstance(stmt, ir.Flag):
+        yield (edited.inserted(Insertion(block, number, REPLY_WAIT, ir.Barrier("ALL"))),)
 
 
-def _renamed(edited: Edited, profile: Profile, fault: FlagFault, stmt: ir.Flag, pairs: Pairs) -> Iterator[Maybe]:
+def _renamed(edited: Edited, profile: Profile, fault: FlagFault, stmt: AnyFlag, pairs: Pairs) -> Iterator[Maybe]:
     """Another id for the set and all that it is paired with; in a loop, ids that alternate."""
     group = component(fault.path, pairs)
     others = Edited(edited.program, [tuple(Edit(REMOVE, path, stmt) for path in group)]).program
-    free = free_ids(others, profile)[stmt.src, stmt.dst]
-    flags = [(path, flag) for path in group if isinstance(flag := edited.statements[path], ir.Flag)]
+    free = free_ids(others, profile)[pair_of(stmt)]
+    flags = [(path, flag) for path in group if isinstance(flag := edited.statements[path], AnyFlag)]
     if fault.earlier not in group and free and all(isinstance(flag.event, int) for _, flag in flags):
         yield tuple(edited.replaced(path, replace(flag, event=free[0], where=None)) for path, flag in flags)
     homes = {path[:-1] for path in group}
@@ -381,21 +441,39 @@ def _renamed(edited: Edited, profile: Profile, fault: FlagFault, stmt: ir.Flag, 
         yield tuple(edited.replaced(path, replace(flag, event=event, where=None)) for path, flag in flags)
 
 
-def _answered(edited: Edited, profile: Profile, fault: FlagFault, stmt: ir.Flag, wait: Path) -> Iterator[Maybe]:
-    """A flag back: set after the wait, waited for before the set."""
-    free = free_ids(edited.program, profile)[stmt.dst, stmt.src]
+def _linked(edited: Edited, profile: Profile, pipes: Pair, first: Path, then: Path) -> Iterator[Maybe]:
+    """A flag between two pipes of a core, from one statement to the other: waited for before that, or at once."""
+    free = free_ids(edited.program, profile)[pipes]
+    block, one, other = meeting_block(first, then)
+    for wait_at in dict.fromkeys((other, one + 1)) if free and one < other else ():
+        ends = (one + 1, SET, "set"), (wait_at, WAIT, "wait")
+        flags = [Insertion(block, at, rank, ir.Flag(action, *pipes, free[0])) for at, rank, action in ends]
+        yield tuple(map(edited.inserted, flags))
+
+
+def _answered(edited: Edited, profile: Profile, fault: FlagFault, stmt: AnyFlag, wait: Path) -> Iterator[Maybe]:
+    """A flag back: set after the wait, waited for before the set. Between the cores it may also be waited for at
+    once."""
+    waiting = edited.statements[wait]
+    if isinstance(stmt, ir.Flag):
+        ends: dict[str, AnyFlag] = {action: ir.Flag(action, stmt.dst, stmt.src, 0) for action in ("set", "wait")}
+    else:
+        assert isinstance(waiting, ir.CrossFlag)
+        ends = {"set": replace(waiting, action="set", where=None), "wait": replace(stmt, action="wait", where=None)}
+    free = free_ids(edited.program, profile)[pair_of(ends["set"])]
     if not free:
         return
+    sets, waits = (replace(ends[action], event=free[0]) for action in ("set", "wait"))
     block, one, other = meeting_block(wait, fault.path)
-    flags = {action: ir.Flag(action, stmt.dst, stmt.src, free[0]) for action in ("set", "wait")}
-    ends = [Insertion(block, one + 1, REPLY_SET, flags["set"]), Insertion(block, other, REPLY_WAIT, flags["wait"])]
+    if isinstance(stmt, ir.CrossFlag):
+        answer = Insertion(block, one + 1, SET, sets), Insertion(block, one + 1, WAIT, waits)
+        yield tuple(map(edited.inserted, answer))
+    around = [Insertion(block, one + 1, REPLY_SET, sets), Insertion(block, other, REPLY_WAIT, waits)]
     loops = edited.outline.around(block)
     if other <= one and loops:
         *outer, at, _ = loops[0]
-        ends += [
-            Insertion(tuple(outer), at, PRIME, flags["set"]), Insertion(tuple(outer), at + 1, DRAIN, flags["wait"])
-        ]  # fmt: skip
-    yield tuple(map(edited.inserted, ends))
+        around += [Insertion(tuple(outer), at, PRIME, sets), Insertion(tuple(outer), at + 1, DRAIN, waits)]
+    yield tuple(map(edited.inserted, around))
 
 
 def component(path: Path, pairs: Pairs) -> list[Path]:

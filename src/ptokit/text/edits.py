@@ -76,7 +76,7 @@ class _Editor:
 
     def _event(self, edit: Edit) -> str:
         """The event id of a flag, if it is a value: the loop around computes it first."""
-        event = edit.stmt.event if isinstance(edit.stmt, ir.Flag) else 0
+        event = 0 if isinstance(edit.stmt, ir.Barrier) else edit.stmt.event
         if isinstance(event, int):
             return ""
         loops = [

@@ -10,6 +10,8 @@ from tests.corpus.hazards.case import Case, Hazard, counted, flag, numbers, upto
 
 NZ = {"blayout": "col_major", "slayout": "row_major"}
 NPU = ("a2a3", "a5")
+IDS = (0, 1, 3, 5, 10)
+"""Of flags between the cores."""
 LEVELS = {"a2a3": "hazard", "a5": "error"}
 """Of data that nothing hands over."""
 HALF, WHOLE = counted(16, 16, dtype="float16"), zeros(16, 16)
@@ -139,7 +141,7 @@ def into_ub(x, w, out, way: pto.const = "sync", event: pto.const = 0, first: pto
         if way in ("sync", "no set"):
             pto.sync_wait("V", event)
         elif way == "FIX to V":
-            pto.wait_flag("FIX", "V")
+            pto.wait_flag("FIX", "V", event)
         pto.tadds(a, a, 1.0)
         flag("V", "MTE3", 3)
         pto.tstore(out, a)
@@ -153,7 +155,7 @@ def into_ub(x, w, out, way: pto.const = "sync", event: pto.const = 0, first: pto
     if way == "sync":
         pto.sync_set("FIX", event)
     elif way == "FIX to V":
-        pto.set_flag("FIX", "V")
+        pto.set_flag("FIX", "V", event)
     elif way == "barrier":
         pto.barrier("ALL")
     elif way == "flag of the vector core":
@@ -162,7 +164,7 @@ def into_ub(x, w, out, way: pto.const = "sync", event: pto.const = 0, first: pto
         vector()
 
 
-INTO_UB = Hazard("", "pto.tadds(a, a, 1.0)", "src", into_ub, {"x": HALF, "w": HALF, "out": WHOLE}, also=("",))
+INTO_UB = Hazard("", "pto.tadds(a, a, 1.0)", "src", into_ub, {"x": HALF, "w": HALF, "out": WHOLE})
 
 
 # --- A ring of buffers ---------------------------------------------------------------------------------------
@@ -203,7 +205,7 @@ def rounds(trips: int) -> dict[str, Any]:
     return {"x": counted(16 * trips, 16, dtype="float16"), "out": zeros(16 * trips, 16), "trips": trips}
 
 
-RING = Hazard("", "pto.tmov(a, cube.product)", "dst", ring, {**rounds(4), "w": HALF}, also=("",))
+RING = Hazard("", "pto.tmov(a, cube.product)", "dst", ring, {**rounds(4), "w": HALF})
 
 
 @pto.kernel(mode="manual")
@@ -265,7 +267,7 @@ def both_ways(x, y, work, back, out, order: pto.const = "right", event: pto.cons
 
 CIRCULAR = Hazard(
     "", 'pto.sync_wait("AIV.MTE2", event)', "flag", both_ways,
-    {"x": HALF, "y": HALF, "work": SPACE, "back": WHOLE, "out": WHOLE}, also=("",),
+    {"x": HALF, "y": HALF, "work": SPACE, "back": WHOLE, "out": WHOLE},
 )  # fmt: skip
 
 
@@ -301,7 +303,7 @@ def flags(x, work, out, act: pto.const = "right", event: pto.const = 0):
 
 FLAGS = Hazard(
     "", 'pto.sync_wait("AIC.MTE2", event)  # for the store', "flag", flags,
-    {"x": HALF, "work": SPACE, "out": WHOLE}, also=("",),
+    {"x": HALF, "work": SPACE, "out": WHOLE},
 )  # fmt: skip
 AGAIN = 'pto.sync_set("MTE3", event)  # once more'
 BY_TWO = 'pto.sync_set("V", event)  # once more'
@@ -374,17 +376,18 @@ def _crossings(target: str) -> list[Case]:
     wrong = ("none", "barrier", "flag of the cube core", "the wrong pipe")
     cases += [TO_VECTOR.bad(f"to vector, {way}", target, way=way, level=level) for way in wrong]
     cases += [TO_VECTOR.twin(f"to vector, {way}", target, way=way) for way in ("sync", "by way of S", "FIX to V")]
-    cases += [CIRCULAR.bad("circular", target, order="circular", event=event) for event in (0,)]
-    cases += [CIRCULAR.twin(f"both ways, id {event}", target, event=event) for event in (0, 3)]
+    cases += [CIRCULAR.bad(f"id {event}, circular", target, order="circular", event=event) for event in IDS]
+    cases += [CIRCULAR.twin(f"both ways, id {event}", target, event=event) for event in IDS]
+    cases += [FLAGS.bad(f"id {event}, set twice", target, act="set twice", event=event, line=AGAIN, level="hazard")
+              for event in IDS]  # fmt: skip
+    cases += [FLAGS.twin(f"once, id {event}", target, event=event) for event in IDS]
     cases += [
         FLAGS.bad("never set", target, act="never set"),
-        FLAGS.bad("another id", target, act="another id"),
-        FLAGS.bad("set twice", target, act="set twice", line=AGAIN, level="hazard"),
-        FLAGS.bad("set by two pipes", target, act="set by two pipes", line=BY_TWO),
+        FLAGS.bad("another id", target, act="another id", also=("",)),
+        FLAGS.bad("set by two pipes", target, act="set by two pipes", line=BY_TWO, also=("",)),
         FLAGS.twin("set by two pipes in order", target, act="set by two pipes in order"),
-        FLAGS.twin("once", target),
-        FLAGS.bad("a reserved id", target, event=12, level="hazard"),
-        FLAGS.bad("the last reserved id", target, event=15, level="hazard"),
+        FLAGS.bad("a reserved id", target, event=12, level="hazard", also=("",)),
+        FLAGS.bad("the last reserved id", target, event=15, level="hazard", also=("",)),
         FLAGS.twin("the last free id", target, event=10),
         AHEAD.bad("far ahead", target),
         AHEAD.bad("17 ahead", target, **stores(17)),
@@ -394,6 +397,7 @@ def _crossings(target: str) -> list[Case]:
         CACHES.bad("the cube core reads", target, reader="cube"),
         CACHES.bad("both cores read", target, reader="both"),
         CACHES.twin("the vector core reads", target, reader="vector"),
+        CACHES.twin("the vector core reads 0", target, reader="vector", values=numbers(*[0] * 8)),
     ]
     return cases
 
@@ -403,17 +407,18 @@ _ALL = [
     FLAGS.bad("taken by two pipes", "a5", act="taken by two pipes", line=AS_WELL),
     FLAGS.twin("taken by the scalar unit, whatever the pipe", "a2a3", act="taken by two pipes"),
     *(INTO_UB.bad(f"into UB, {way}", "a5", way=way) for way in ("none", "barrier", "flag of the vector core")),
-    *(INTO_UB.twin(f"into UB, {way}, {first} first", "a5", way=way, first=first)
-      for way in ("sync", "FIX to V") for first in ("cube", "vector")),
-    INTO_UB.bad("a wait in the text before, and no set", "a5", way="no set", first="vector",
-                line='pto.sync_wait("V", event)', operand="flag"),
+    *(INTO_UB.twin(f"into UB, {way}, {first} first, id {event}", "a5", way=way, first=first, event=event)
+      for way in ("sync", "FIX to V") for first in ("cube", "vector") for event in (0, 1, 3, 5, 7)),
+    *(INTO_UB.bad(f"id {event}, a wait in the text before, and no set", "a5", way="no set", first="vector", event=event,
+                  line='pto.sync_wait("V", event)', operand="flag") for event in (*range(9), 10)),
     *RING.pair("no buffer is handed back", "a5", {"free": "none", "prime": 0, "drain": 0}, {}),
     *RING.pair("one buffer too few", "a5", {"slots": 1}, {"slots": 1, "prime": 1, "drain": 1}),
     *(RING.twin(f"{trips} iterations", "a5", **rounds(trips)) for trips in (1, 2, 9, 20)),
     RING.twin("three buffers", "a5", slots=3, prime=3, drain=3),
     RING.bad("nothing set before the loop", "a5", prime=0, drain=0, line='pto.sync_wait("FIX", 1)', operand="flag"),
     RING.bad("not drained", "a5", drain=0, line='pto.sync_set("MTE3", 1)', operand="flag", level="hazard"),
-    RING.bad("handed over twice", "a5", ready=2, line='pto.sync_set("FIX", 0)', operand="flag", level="hazard"),
+    RING.bad("handed over twice", "a5", ready=2, line='pto.sync_set("FIX", 0)', operand="flag", level="hazard",
+             also=("",)),
     *(SIMT.bad(f"id {event} of the gather", "a5", event=event) for event in (2,)),
     *(SIMT.twin(f"id {event} beside the gather", "a5", event=event) for event in (0, 1, 3)),
 ]  # fmt: skip

@@ -91,19 +91,19 @@ def set_again() -> list[Case]:
 
 
 @pto.kernel(mode="manual")
-def two_destinations(x, out, event: pto.const = 0, first: pto.const = False):
+def two_destinations(x, out, event: pto.const = 0, first: pto.const = False, stored: pto.const = 0):
     """A load that two pipes wait for."""
     a = pto.Tile("vec", x.dtype, 8, 16, addr=0)
     b = pto.Tile("vec", x.dtype, 8, 16, addr=0x1000)
     pto.tload(a, x)
-    pto.set_flag("MTE2", "MTE3", 0)
+    pto.set_flag("MTE2", "MTE3", stored)
     if first:
-        pto.wait_flag("MTE2", "MTE3", 0)
+        pto.wait_flag("MTE2", "MTE3", stored)
     pto.set_flag("MTE2", "V", event)  # the second
     pto.wait_flag("MTE2", "V", event)
     pto.tadd(b, a, a)
     if not first:
-        pto.wait_flag("MTE2", "MTE3", 0)
+        pto.wait_flag("MTE2", "MTE3", stored)
     pto.tstore(out, a)
 
 
@@ -115,6 +115,8 @@ def to_two_pipes() -> list[Case]:
         both = Hazard("", "# the second", "flag", two_destinations, data, level="note")
         found += both.pair(f"two pipes, {dtype}", target, {}, {"event": 1})
         found.append(both.twin(f"one pipe after the other, {dtype}", target, first=True))
+        if dtype == "float32":
+            found += both.pair("two pipes, event 7", target, {"stored": 7}, {"stored": 6}, event=7)
     return found
 
 
@@ -228,11 +230,18 @@ def events() -> list[Case]:
             *event.pair(f"heard, {dtype}", "a2a3", {"event": False}, {}),
             event.bad(f"loaded later, {dtype}", "a2a3", late=True),
             event.bad(f"heard by the vector pipe, {dtype}", "a5"),
+            event.bad(f"not heard, {dtype}", "a5", event=False),
         ]
-    data = {"table": counted(64, 16), "tokens": spread(8, 16, below=1024), "x": counted(8, 16),
-            "out": zeros(8, 16), "more": zeros(8, 16)}  # fmt: skip
-    gather = Hazard("", "# adds", "src0", gathered, data)
-    return [*found, gather.twin("a gather", "a2a3"), gather.twin("a gather that waits by itself", "a2a3", wait=False)]
+    for dtype in ("float32", "int32", "float16", "int16"):
+        data = {"table": counted(64, 16, dtype=dtype), "tokens": spread(8, 16, below=1024),
+                "x": counted(8, 16, dtype=dtype), "out": zeros(8, 16, dtype=dtype),
+                "more": zeros(8, 16, dtype=dtype)}  # fmt: skip
+        gather = Hazard("", "# adds", "src0", gathered, data)
+        found += [
+            gather.twin(f"a gather of {dtype}", "a2a3"),
+            gather.twin(f"a gather of {dtype} that waits by itself", "a2a3", wait=False),
+        ]
+    return found
 
 
 CASES = [*set_again(), *to_two_pipes(), *scatters(), *events()]

@@ -27,14 +27,14 @@ from ptokit.program.calls import call_of, chosen_modifiers
 from ptokit.program.cores import owners
 from ptokit.program.expr import Expr, Var, apply, truth
 from ptokit.program.place import BLOCK
-from ptokit.target import left_layouts
+from ptokit.target import PROFILES, left_layouts
 from ptokit.target.cpu import CPU
 from ptokit.text.lift.writing import NAME, OperandParts, Writing, WrittenScope
 from ptokit.text.lower import mode_of
 from ptokit.text.memories import is_unshaped, offset_terms
 from ptokit.text.spelling import ASSIGN, SECTIONS, modes
 from ptokit.text.tiles import merge_extents, part_extents, part_type
-from ptokit.text.tree import Body, Function, Pointer, Source, Unit, Value
+from ptokit.text.tree import Body, Function, Opaque, Pointer, Source, Unit, Value
 
 Form = Literal["l1", "l2", "as"]
 """Level 1 (values), Level 2 (destinations), and plain PTO-AS."""
@@ -54,11 +54,18 @@ def _arch(program: ir.Program) -> str:
     return next((arch for arch, layout in left_layouts().items() if layout in layouts), "")
 
 
+FLAG_MEMORY = {
+    each.arch for each in PROFILES.values() if each.headers and each.headers.cross and each.headers.cross.base
+}
+"""The architectures on which the launch passes the memory of the flags between the cores."""
+
+
 class _Lift(Writing):
     """The tree of one program."""
 
     def __init__(self, program: ir.Program, form: Form) -> None:
         super().__init__(program)
+        self.form = form
         self.has_results = form != "l2"
         self.has_destinations = form != "l1"
         self.scalars: dict[str, Value] = {}
@@ -68,6 +75,14 @@ class _Lift(Writing):
         program = self.program
         self.taken.update(filter(NAME.fullmatch, _own_names(program)))
         arguments = tuple(self._argument(a) for a in program.arguments if not getattr(a, "view_of", ""))
+        if (
+            self.form != "as"
+            and arch in FLAG_MEMORY
+            and any(isinstance(s, ir.CrossFlag) for s in ir.walk(program.body))
+        ):
+            memory = Value(self.name("ffts"), Opaque("memref<256xi64>"))
+            arguments = (memory, *arguments)
+            self.add("set_ffts", {"ffts": (memory,)})
         for argument in program.tensors.values():
             if not argument.view_of and not is_unshaped(argument):
                 self.tensor(argument)

@@ -87,6 +87,8 @@ class Lowering:
         self.steady: set[Var] = {BLOCK_IDX, BLOCK_NUM}
         self.added_workspaces: set[str] = set()
         """Workspaces that a printer has added to the text, and that the program does not have."""
+        self.flag_memory: set[Value] = set()
+        """The memory of the flags between the cores, which the program does not have."""
         self.tiles: dict[str, TileSpec] = {}
         self.parts: dict[str, TileName] = {}
         """Slices of tiles, by their names."""

@@ -112,9 +112,9 @@ def _entry(unit: Unit, name: str | None) -> Function:
 def _program(low: Lowering, function: Function) -> ir.Program:
     low.where = function.where
     low.core = SECTIONS.get(str(function.attributes.get("pto.kernel_kind")), "")
-    listed: list[Callable[[], Arguments]] = []
+    listed: list[tuple[Value, Callable[[], Arguments]]] = []
     try:
-        listed += [take_argument(low, value) for value in function.arguments]
+        listed += [(value, take_argument(low, value)) for value in function.arguments]
         low.block(function.body)
     except TextError as problem:
         low.errors.append(problem)
@@ -127,7 +127,8 @@ def _program(low: Lowering, function: Function) -> ir.Program:
     mode = str(function.attributes.get("ptokit.mode", mode_of(body)))
     if mode not in MODES:
         low.refuse(f"ptokit.mode is one of {', '.join(MODES)}; found {mode}")
-    used = tuple(argument for make in listed for argument in _in_use(make(), body))
+    kept = (make() for value, make in listed if value not in low.flag_memory)
+    used = tuple(argument for arguments in kept for argument in _in_use(arguments, body))
     names = tuple((expr, name) for expr, name in low.names.items() if isinstance(expr, Op))
     return without_defaults(ir.Program(function.name, used, body, (), names, mode, low.unit.arch, where=function.where))
 

@@ -205,7 +205,8 @@ def _sync(low: Lowering, op: Operation) -> None:
 
 
 def _set_ffts(low: Lowering, op: Operation) -> None:
-    """The memory of the flags between the cores of A2/A3. The model needs none."""
+    """The memory of the flags between the cores of A2/A3. Programs have no argument for it."""
+    low.flag_memory.update(op.part("ffts"))
 
 
 HAND_OVER = 2

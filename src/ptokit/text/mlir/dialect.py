@@ -39,6 +39,7 @@ SHAPES = {
     "barrier": "#pipe:pipe {}",
     "barrier_sync": "[ #op_type:pipe_event_type ] {}",
     "sync.set sync.wait": "#pipe:pipe , #event_id|%event_id {}",
+    "set_ffts": "%ffts {} : ^ffts",
     "get_buf rls_buf": "[ #op_type:pipe_event_type! , #buf_id:int (? , #mode:int ?) ] {}",
     "get_block_idx get_block_num get_subblock_idx get_subblock_num trap": "{}",
     "declare_eventid_array": "{} -> R",
