@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
@@ -14,6 +14,8 @@ Level = Literal["error", "hazard", "note"]
 
 LEVELS: tuple[Level, ...] = ("error", "hazard", "note")
 """The most severe first."""
+UNWRITTEN_INDEX = "H-42"
+"""The hazard of an index that nothing has written."""
 MOST_SHOWN = 3
 """Findings that a short line names."""
 NAME = 40
@@ -286,14 +288,27 @@ def not_in_run(checked: Iterable[Finding], run: Iterable[Finding]) -> list[Findi
     return [finding for finding in checked if not (finding.unwritten and (finding.operand, finding.path) in seen)]
 
 
+def without_consequences(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings without races between tiles that must not overlap, and without values of an index that nothing has
+    written."""
+    overlaps = {finding.tiles for finding in findings if finding.level != "note" and finding.ends is None}
+    unwritten = {(finding.operand, finding.path) for finding in findings if finding.kind == UNWRITTEN_INDEX}
+    return [
+        finding
+        for finding in findings
+        if not (finding.ends and finding.tiles and finding.tiles in overlaps)
+        and not (finding.unwritten and finding.kind != UNWRITTEN_INDEX and (finding.operand, finding.path) in unwritten)
+    ]
+
+
 def fold_overlaps(findings: Iterable[Finding]) -> list[Finding]:
     """The findings, but of errors and hazards about the same overlapping tiles only the first."""
     seen: set[frozenset[str]] = set()
     kept: list[Finding] = []
     for finding in findings:
-        if finding.level == "note" or finding.tiles not in seen:
+        if finding.level == "note" or finding.ends or finding.tiles not in seen:
             kept.append(finding)
-        if finding.tiles and finding.level != "note":
+        if finding.tiles and finding.level != "note" and not finding.ends:
             seen.add(finding.tiles)
     return kept
 

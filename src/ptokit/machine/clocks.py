@@ -9,9 +9,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ptokit.machine.pipes import Pipe, PipeEngine, Semaphore, Signal, Stuck
+from ptokit.program.cores import core_of
 from ptokit.target.profile import CROSS_MOST
 
 Clock = list[int]
@@ -111,29 +112,49 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
         return list(map(max, at.clock, at.scalar.issued))
 
     def pretend(self, flag: Hashable) -> None:
-        """Go on as if a flag had been set now by its pipe."""
+        """Go on as if a flag had been set now by its pipe; one between the cores, by all pipes of its core."""
         if isinstance(flag, tuple) and len(flag) == 3:
             self._flags[flag].stamp = list(self._pipes[flag[0]].clock)
+        elif flag in self._semaphores and isinstance(flag, tuple):
+            clocks = [pipe.clock for pipe in self._pipes.values() if core_of(pipe.name) == flag[0]]
+            self._semaphores[flag].give(list(map(max, *clocks)))
+
+    def left(self, flag: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], object]]:
+        """Other flags between the same pipes, or of the same core, that are set, and what has set them."""
+        for other, signal in (*self._flags.items(), *self._semaphores.items()):
+            if isinstance(other, tuple) and other != flag and other[:-1] == flag[:-1] and signal.stamp is not None:
+                by = signal.setters[0] if isinstance(signal, Semaphore) and signal.setters else signal.setter
+                yield other, by.what if isinstance(by, SetBy) else by
 
     def was_waited(self, flag: Hashable) -> bool:
         """Whether an earlier wait of the block has ended."""
         return flag in self._flags and self._flags[flag].waited is not None
 
-    def unused(self, gate: str, before: int, time: int) -> Hashable:
+    def unused(self, gate: str, before: int, time: int) -> tuple[Any, ...] | None:
         """A flag that is set after what the pipe `before` did at a time, and for which `gate` has not waited."""
+        core, crosses = core_of(self.pipes[before]), core_of(self.pipes[before]) != core_of(gate)
+        for flag, semaphore in self._semaphores.items() if crosses else ():
+            stamps: list[Clock] = list(semaphore.stamps) if semaphore.last_wait is None else []
+            if isinstance(flag, tuple) and flag[0] == core and any(clock[before] >= time for clock in stamps):
+                return flag
         for flag, signal in self._flags.items():
             if isinstance(flag, tuple) and flag[1] == gate and signal.stamp and signal.stamp[before] >= time:
                 return flag
         return None
 
+    def known(self, before: str, time: int) -> Clock:
+        """What came before the end of what a pipe did at a time, with that."""
+        first = self._pipes[before]
+        at = bisect_right(first.learnt, time, key=lambda entry: entry[0])
+        stamp = list(first.learnt[at - 1][1]) if at else [0] * len(self.times)
+        stamp[first.number] = time
+        return stamp
+
     def assume(self, clock: Clock, pipe: str, gate: str, before: str, time: int) -> None:
         """Go on as if `gate` had waited for what the pipe `before` did at a time. `clock` is that of the item of `pipe`
         that runs."""
-        first, then, entry = self._pipes[before], self._pipes[pipe], self._pipes[gate]
-        learnt = first.learnt
-        at = bisect_right(learnt, time, key=lambda entry: entry[0])
-        stamp = list(learnt[at - 1][1]) if at else [0] * len(self.times)
-        stamp[first.number] = time
+        then, entry = self._pipes[pipe], self._pipes[gate]
+        stamp = self.known(before, time)
         for each in dict.fromkeys((then, entry)):
             since, known = each.learnt[-1]
             each.learnt[-1] = since, list(known)  # what was known before this

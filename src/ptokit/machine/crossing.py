@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from ptokit.finding import ConflictAccess, Finding
+from ptokit.machine.fixes import Fixes
 from ptokit.machine.pipes import Stuck
 from ptokit.program.cores import core_of, is_crossing
-from ptokit.program.handover import endless_finding, expected_hand_over, free_id, hand_over_fix, sync_name
-from ptokit.program.ir import CrossFlag, Flag, Program, Stmt
+from ptokit.program.handover import endless_finding, expected_hand_over, sync_name
+from ptokit.program.ir import CrossFlag, Flag, Stmt
 from ptokit.target import Profile
 from ptokit.target.profile import CROSS_MOST
 
 
-def missing(program: Program, first: ConflictAccess, then: ConflictAccess, profile: Profile) -> Finding:
+def missing(fixes: Fixes, first: ConflictAccess, then: ConflictAccess, profile: Profile) -> Finding:
     """Two accesses on different cores that nothing orders."""
     cores = core_of(first.pipe), core_of(then.pipe)
     message = f"{then.on_core}; nothing orders this {then.how} after {first.noun_on_core}"
-    fix = hand_over_fix(first.pipe, then.gate, free_id(program, cores[0]))
     level, expected = profile.mixed_cores or "error", expected_hand_over(cores)
+    fix = fixes.hand_over(first, then)
     return Finding(level, "KN-16", message, None, then.operand, expected, fix=fix, target=profile.name)
 
 

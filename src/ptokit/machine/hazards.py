@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ptokit import spec
 from ptokit.engine.storage import Storage
-from ptokit.finding import ConflictAccess, Finding, Level, shown
+from ptokit.finding import UNWRITTEN_INDEX, ConflictAccess, Finding, Level, shown
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import OrderHazard
 from ptokit.machine.ends import MemoryAccess
@@ -157,7 +157,7 @@ def unwritten(
     instruction: str, access: MemoryAccess, name: str, count: int, total: int, reason: str, target: str
 ) -> Finding:
     """A read of bytes that nothing has written, or that are undefined for another `reason`."""
-    kind = "H-42" if access.is_index else "H-36"
+    kind = UNWRITTEN_INDEX if access.is_index else "H-36"
     part = f"{count} of {total} bytes"
     what = f"{part} hold no data: {reason}" if reason else f"nothing has written {part}"
     message = f"{instruction} reads {shown(name, access.operand)}, of which {what}"

@@ -30,6 +30,7 @@ from ptokit.machine.memories import MemoryLocation
 from ptokit.machine.session import HEADERS, Session
 from ptokit.machine.shadow import DATA, FILLED, READ, UNDEFINED, WRITE
 from ptokit.machine.site import Site, lenient, site
+from ptokit.program.budget import uses_hidden
 from ptokit.program.calls import access_of, named_operands, offset_in, with_tiles
 from ptokit.program.expr import compiled
 from ptokit.program.ir import Instr, TileUse, View
@@ -280,7 +281,7 @@ class WatchedInstruction(InstructionStep):
     def _header_accesses(self, frame: WatchedFrame) -> list[MemoryAccess]:
         """The part of UB that the headers use by themselves, as far as there are tiles."""
         hidden = frame.session.hidden
-        if hidden is None or not INSTRUCTIONS[self.instr.name].cpp.uses_hidden:
+        if hidden is None or not uses_hidden(self.instr):
             return []
         above = frame.session.chip.above(TileType.Vec, hidden)
         return [MemoryAccess(HEADERS, WRITE, above[0], Extent(1, above[1], 0), tile=HEADERS)] if above else []

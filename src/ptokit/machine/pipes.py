@@ -427,7 +427,7 @@ class PipeEngine(Generic[P, T, W]):
         self.on_stuck(replace(item.stuck, others=others) if others else item.stuck)
         if item.stuck.what is None:
             self._report_held(at.scalar)
-        if isinstance(item.signal, Semaphore):
+        if isinstance(item.signal, Semaphore) and item.signal.stamp is None:
             item.signal.owed += 1
         item.run()
         if at is at.scalar:

@@ -12,6 +12,7 @@ from ptokit.program.cores import StatementCores, ends_of, is_crossing, owners, u
 from ptokit.program.expr import interval
 from ptokit.program.ir import CrossFlag, Flag, Instr, Program, TileUse, View, walk
 from ptokit.program.memory import Path, statements
+from ptokit.program.repair import spelled
 from ptokit.program.streams import endless
 from ptokit.program.verify_call import Options
 from ptokit.target import SCALAR, Profile
@@ -55,12 +56,12 @@ def _first_tiles(program: Program, profile: Profile) -> tuple[dict[str, tuple[st
 
 
 def _handed(program: Program) -> set[Direction]:
-    """The directions in which something is both set and waited for."""
+    """The directions in which something is both set and waited for, or waited for in vain, which is another finding."""
     ends: dict[str, set[Direction]] = {"set": set(), "wait": set()}
     for stmt in walk(program.body):
         if isinstance(stmt, Flag | CrossFlag) and is_crossing(stmt):
             ends[stmt.action].add(ends_of(stmt))
-    return ends["set"] & ends["wait"]
+    return ends["set"] & ends["wait"] | {ends_of(wait) for wait, _ in endless(program)}
 
 
 class _Flow(NamedTuple):
@@ -107,7 +108,10 @@ def _not_handed(flow: _Flow, program: Program, profile: Profile, level: Level) -
     line = f" (line {flow.writer.where.line})" if flow.writer.where else ""
     write = f"{flow.writer.name}'s write of {flow.written} on {src}{line}"
     message = f"{flow.reader.name} reads {flow.read} on {dst}; nothing orders this read after {write}"
-    fix = hand_over_fix(src, dst, free_id(program, flow.way[0]))
+    event = next(iter(free_cross_ids(program, flow.way[0])), 0)
+    give, take = CrossFlag("set", flow.way[0], unit_of(src), event), CrossFlag("wait", flow.way[1], unit_of(dst), event)
+    places = [f"line {instr.where.line}" if instr.where else instr.name for instr in (flow.writer, flow.reader)]
+    fix = f"{spelled(give, program.form)} after {places[0]}, {spelled(take, program.form)} before {places[1]}"
     return Finding(
         level, "KN-16", message, None, flow.read, expected_hand_over(flow.way), fix=fix, where=flow.reader.where,
         target=profile.name,
@@ -131,18 +135,10 @@ def expected_hand_over(way: Direction) -> str:
     return f"a hand-over from {way[0]} to {way[1]}"
 
 
-def hand_over_fix(src: str, dst: str, event: int) -> str:
-    """The hand-over that is missing between two pipes, named with their cores."""
-    short = [pipe if len(owners(unit_of(pipe))) > 1 else unit_of(pipe) for pipe in (src, dst)]
-    return (
-        f'pto.sync_set("{short[0]}", {event}) after the first, pto.sync_wait("{short[1]}", {event}) before the second'
-    )
-
-
-def free_id(program: Program, core: str) -> int:
-    """The first flag of a core that the program does not set."""
+def free_cross_ids(program: Program, core: str) -> list[int]:
+    """The flags of a core that the program does not set."""
     ids = [stmt.event for stmt in walk(program.body) if isinstance(stmt, CrossFlag) and ends_of(stmt)[0] == core]
-    return next((event for event in range(CROSS_USER_IDS) if event not in ids), 0)
+    return [event for event in range(CROSS_USER_IDS) if event not in ids]
 
 
 def _pipe(program: Program, instr: Instr, operand: str, core: str, profile: Profile) -> str:
