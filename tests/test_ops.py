@@ -761,7 +761,7 @@ def test_what_is_asked_of_an_engine(engine: str, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("step", [1, 2, 3])
-@pytest.mark.parametrize("kind", ["int32", "int8"])
+@pytest.mark.parametrize("kind", ["int32", "int8", "float32"])
 def test_many_elements_with_gaps_between_them_combine_into_one(engine: str, kind: str, step: int) -> None:
     random = np.random.default_rng(step)
     values = random.integers(-50, 50, 30_000 * step).astype(kind)[::step]

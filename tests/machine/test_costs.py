@@ -12,6 +12,7 @@ from ptokit.isa.dtype import dtype
 from ptokit.isa.kernel import kernels_of
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import BLayout, SLayout, TileType
+from ptokit.isa.tscatter import FLAT_LOOP, ROW_LOOP
 from ptokit.machine.costs import Costs
 from ptokit.machine.executed import Executed
 from ptokit.machine.formulas import FORMULAS, NO_OVERLAP
@@ -237,6 +238,15 @@ def test_a_product_by_blocks() -> None:
 
 
 # --- A2/A3
+
+
+def test_a_tile_scatter_touches_ub_three_times_an_element() -> None:
+    """It reads the index and the value and writes the value; `flat` zeroes the tile as well."""
+    by_row = executed(A2A3, "tscatter", *[vec(8, 16)] * 2, vec(8, 16, "int32"), indices=np.arange(8).repeat(16))
+    flat = executed(A2A3, "tscatter", *[vec(8, 16)] * 2, vec(8, 16, "int32"), indices=np.arange(128), index="flat")
+    assert ROW_LOOP.accesses == FLAT_LOOP.accesses == 3
+    assert coefficient(by_row, A2A3, "S", "scalar UB cycles") == 3 * 8 * 16
+    assert coefficient(flat, A2A3, "S", "scalar UB cycles") > 3 * 8 * 16
 
 
 @pytest.mark.clause("MG-COST-03")

@@ -700,6 +700,32 @@ def test_a_cached_read_of_what_dma_wrote_in_the_same_kernel_may_be_stale(
     assert kinds(run(store_then_gather, makers, target)) == expected
 
 
+@pto.kernel
+def product_then_number(a, b, out, numbers):
+    """FIX stores a product; a scalar of it, or of another array, is read through the cache."""
+    near = [pto.Tile("mat", "int8", 32, 32) for _ in range(2)]
+    left, right = pto.Tile("left", "int8", 32, 32), pto.Tile("right", "int8", 32, 32)
+    total = pto.Tile("acc", "int32", 32, 32)
+    pto.tload(near[0], a)
+    pto.tload(near[1], b)
+    pto.tmov(left, near[0])
+    pto.tmov(right, near[1])
+    pto.tmatmul(total, left, right)
+    pto.tstore(out, total)
+    first = pto.load_scalar(numbers, 0, 0)
+    with pto.when(first > 0):
+        pto.tstore(out, total)
+
+
+@pytest.mark.clause("A-70")
+@pytest.mark.parametrize("target", NPU)
+def test_a_product_that_fix_stored_may_be_stale_in_the_cache(target: str) -> None:
+    sides, out, other = np.ones((32, 32), "int8"), np.zeros((32, 32), "int32"), np.zeros((1, 1), "int32")
+    launch = product_then_number[1]
+    assert kinds(launch(sides, sides, out, out, target=target, engine="machine")) == ["H-47"]
+    assert kinds(launch(sides, sides, out, other, target=target, engine="machine")) == []
+
+
 @pytest.mark.clause("A-54")
 @pytest.mark.parametrize("target", NPU)
 def test_an_index_that_nothing_loaded_is_found(target: str) -> None:

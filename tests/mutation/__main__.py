@@ -132,12 +132,13 @@ class Cover:
     def choose(self, mutant: Mutant) -> tuple[str, ...]:
         """The tests to run for a mutant, group by group, as far as their time allows."""
         chosen: dict[str, None] = {}
-        left = SECONDS
-        for group in self._groups(mutant):
+        left, groups = SECONDS, list(self._groups(mutant))
+        for number, group in enumerate(groups, 1):
+            share = left / 2 if number < len(groups) else left  # the groups after it get the rest
             for seconds, name in _mixed(group):
-                if name not in chosen and seconds <= left:
+                if name not in chosen and seconds <= share:
                     chosen[name] = None
-                    left -= seconds
+                    share, left = share - seconds, left - seconds
         return tuple(chosen)
 
     def _groups(self, mutant: Mutant) -> Iterator[set[tuple[float, str]]]:
@@ -145,7 +146,8 @@ class Cover:
         the table, tests that hold tables against documents, those of the table's package first, and for a table all
         tests that enter its module."""
         entering = self._entering((mutant.module, start) for start in mutant.starts)
-        words = {part.lower() for part in (mutant.function.rpartition(".")[2], *_tables(mutant.module, mutant.table))}
+        names = (mutant.function.rpartition(".")[2], *_tables(mutant.module, mutant.table))
+        words = {name.lower().lstrip("_") for name in names}
         yield {row for row in entering or self._entering(self.tests) if words & _words_of(row[1])}
         yield self._entering((mutant.module, start) for start in mutant.starts[::-1][:1])
         yield entering
@@ -166,19 +168,19 @@ class Cover:
 
 
 def _mixed(tests: set[tuple[float, str]]) -> Iterator[tuple[float, str]]:
-    """One test of every file, then another one of every file, and so on.
+    """One case of every test function, then another one of every function, and so on.
 
-    Within a file they come in a mixed order: neighbours and short ones are much alike.
+    Cases come in a mixed order: neighbours are much alike.
     """
-    by_file: dict[str, list[tuple[float, str]]] = defaultdict(list)
+    cases: dict[str, list[tuple[float, str]]] = defaultdict(list)
     for seconds, name in sorted(tests, key=lambda row: crc32(row[1].encode())):
-        by_file[name.partition("::")[0]].append((seconds, name))
-    return filter(None, chain.from_iterable(zip_longest(*by_file.values())))
+        cases[name.partition("[")[0]].append((seconds, name))
+    return filter(None, chain.from_iterable(zip_longest(*cases.values())))
 
 
 @cache
 def _words_of(test: str) -> frozenset[str]:
-    """The names in the source of a test function, in lower case."""
+    """The names and words in the source of a test function, in lower case."""
     file, _, name = test.partition("[")[0].partition("::")
     return _words_in(file).get(name.rpartition("::")[2], frozenset())
 
@@ -186,8 +188,14 @@ def _words_of(test: str) -> frozenset[str]:
 @cache
 def _words_in(file: str) -> dict[str, frozenset[str]]:
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-    return {node.name: frozenset(map(str.lower, _named(node))) for node in ast.walk(tree)
+    return {node.name: frozenset(map(str.lower, _named(node) | _quoted(node))) for node in ast.walk(tree)
             if isinstance(node, ast.FunctionDef)}  # fmt: skip
+
+
+def _quoted(node: ast.AST) -> frozenset[str]:
+    """The strings in a piece of source."""
+    values = (each.value for each in ast.walk(node) if isinstance(each, ast.Constant))
+    return frozenset(value for value in values if isinstance(value, str))
 
 
 def _named(node: ast.AST) -> frozenset[str]:

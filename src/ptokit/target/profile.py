@@ -20,7 +20,7 @@ SCALAR, VECTOR, LOAD, STORE = "S", "V", "MTE2", "MTE3"
 the vector pipe; the pipes that move data from global memory, and from UB to it."""
 PIPES = (SCALAR, VECTOR, "M", "MTE1", LOAD, STORE, "FIX")
 """The pipes of all cores: scalar, vector, cube, and those that move data."""
-GM_ACCESS = {SCALAR: "elements", VECTOR: "warps", **dict.fromkeys(("MTE1", LOAD, STORE, "FIX"), "bursts")}
+GM_ACCESS = {SCALAR: "elements", VECTOR: "warps", **dict.fromkeys((LOAD, STORE, "FIX"), "bursts")}
 """How pipes access global memory. Bursts do not go through the cache."""
 EVENT_IDS = 8
 """Events of each pair of pipes."""

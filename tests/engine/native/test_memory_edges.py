@@ -16,7 +16,7 @@ import ptokit as pto
 from ptokit.engine.native import jit
 from ptokit.engine.native.emit import PTR, IrModule
 from ptokit.engine.native.move import CodeWriter
-from ptokit.engine.native.program import executable
+from ptokit.engine.native.program import executable, thread
 from ptokit.engine.native.program.independent import _are_apart, are_independent
 from ptokit.engine.storage import ADDRESS_SPACE, Storage
 from ptokit.lang.launch import mode_of
@@ -131,10 +131,50 @@ def at_address(x, out, address):
 @pytest.mark.parametrize("beyond", [-64, -32, 0, 32, 64, 96, 1 << 30])
 def test_tiles_at_the_end_of_their_memory(beyond: int) -> None:
     """A tile of 64 bytes fits up to 64 bytes before the end."""
-    address = ADDRESS_SPACE - 64 + beyond
-    found = same(at_address, 1, lambda: {"x": np.ones((2, 8), "f4"), "out": np.zeros((2, 8), "f4"), "address": address})
+    place = ADDRESS_SPACE - 64 + beyond
+    found = same(at_address, 1, lambda: {"x": np.ones((2, 8), "f4"), "out": np.zeros((2, 8), "f4"), "address": place})
     assert bool(found.ending) == (beyond > 0)
     assert not beyond > 0 or "lies beyond every memory" in found.ending[1]
+
+
+@pto.kernel
+def rows_by_steps(x, out, start, stop):
+    for i in pto.range(start, stop, -3):
+        row = pto.Tile("vec", "float32", 1, 8)
+        pto.tload(row, x[i : i + 1])
+        pto.tstore(out[i : i + 1], row)
+
+
+@pytest.mark.parametrize(("start", "stop"), [(7, 0), (7, 1), (6, -1), (2, 2), (2, 5), (0, -1), (-1, -1)])
+def test_a_loop_that_counts_down(start: int, stop: int) -> None:
+    given = {"x": np.ones((8, 8), "f4"), "out": np.zeros((8, 8), "f4"), "start": start, "stop": stop}
+    found = same(rows_by_steps, 1, lambda: {k: v if isinstance(v, int) else v.copy() for k, v in given.items()})
+    iterations = list(range(start, stop, -3))
+    assert not found.ending
+    rows = np.frombuffer(found.memories["out"], "f4").reshape(8, 8)[:, 0]
+    assert np.flatnonzero(rows).tolist() == sorted(iterations)
+
+
+@pto.kernel
+def rows_by_large_numbers(x, out, n):
+    for i in pto.range(n * 2**62 // 2**62):
+        row = pto.Tile("vec", "float32", 1, 8)
+        pto.tload(row, x[i : i + 1])
+        pto.tstore(out[i : i + 1], row)
+
+
+@pytest.mark.parametrize("n", [-5, 0, 1, 5, 8])
+def test_numbers_beyond_64_bits_on_the_way_to_a_small_one(n: int) -> None:
+    """A statement whose numbers do not fit is executed by the interpreter, which writes its number back."""
+    found = same(rows_by_large_numbers, 1, lambda: {"x": np.ones((8, 8), "f4"), "out": np.zeros((8, 8), "f4"), "n": n})
+    assert not found.ending
+    assert np.frombuffer(found.memories["out"], "f4").sum() == 8 * max(0, n)
+
+
+@pytest.mark.parametrize("nbytes", [1, 63, 64, 4096, 100_000])
+def test_memory_of_a_thread_is_aligned_and_whole(nbytes: int) -> None:
+    memory = thread._aligned(nbytes)
+    assert memory.size == nbytes and memory.ctypes.data % thread.ALIGNMENT == 0
 
 
 # --- Views that share memory -----------------------------------------------------------------------------------

@@ -269,9 +269,10 @@ class Mover:
             else:
                 row.fetch(rows.nbytes - 1)  # the loop below fetches a line where each begins, if rows begin at one
         with self._canonical_nans(dst) as seen, code.loop(0, whole, wide) as k:
+            start = k * rows.size
             for row in coming if wide > 1 else ():
-                row.fetch(k * rows.size)
-            self._elements(code.at(dst, k * rows.size), code.at(src, k * rows.size), wide, seen)
+                row.fetch(start)
+            self._elements(code.at(dst, start), code.at(src, start), wide, seen)
         if whole is not self.width:
             with code.loop(whole, self.width) as k:
                 self._elements(code.at(dst, k * rows.size), code.at(src, k * rows.size), 1)

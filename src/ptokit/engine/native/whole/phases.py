@@ -227,7 +227,9 @@ def mark_writers(code: IrBuilder, rows: Rows) -> None:
     """For each destination in the worker's range, the last lane that names it, counted from 1."""
     share, writers = _Share(code), word(code, "writers", PTR)
     lanes, total, own = word(code, "lanes", PTR), word(code, "count"), scratch(code)
-    code.fill_bytes(code.at(writers, share.low * 4), 0, (share.high - share.low) * 4)
+    some = share.low.compare("ult", share.high)
+    first_mark = code.select(some, code.at(writers, share.low * 4), own)  # lanes outside read that of row 0
+    code.store(code.constant(I32, 0), first_mark)
     with blocks(code, code.i64(0), total, LANES_AT_ONCE) as (first, count):
         here = code.at(lanes, first * size_of(rows.lane))
         with code.loop(0, count) as k:
