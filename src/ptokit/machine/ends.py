@@ -87,7 +87,7 @@ class Naming:
             return "source"
         starts = self.starts.get((touch.place.name, earlier.how, earlier.statement), {})
         if at := [place for place, time in starts.items() if time == earlier.time and place[0] <= first]:
-            return max(at)[1]
+            return max(at, key=lambda place: place[0])[1]
         expected = ("read" if earlier.how == READ else "write", "update")
         kind = View if touch.place.is_global else TileUse
         operands = all_operands(stmt)
