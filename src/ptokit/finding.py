@@ -254,11 +254,11 @@ class Finding:
     def details(self) -> tuple[str, ...]:
         """The lines after the fix: which bytes, in which blocks and iterations, through which calls."""
         operands = _bytes(self.ends[-1]) if self.ends else self._names()
-        lines = operands, _moments(self.seen, self._first), self._calls()
+        lines = operands, _moments(self.seen, self.first), self._calls()
         return tuple(line for line in lines if line)
 
     @property
-    def _first(self) -> ConflictAccess | None:
+    def first(self) -> ConflictAccess | None:
         """The earlier access of a conflict."""
         return self.ends[0] if len(self.ends) > 1 else None
 
@@ -273,7 +273,7 @@ class Finding:
 
     def _calls(self) -> str:
         """`called from k.py:31, k.py:12; mgather's write from k.py:28`."""
-        first = self._first
+        first = self.first
         ends = (("", self.where), (f"{first.act} " if first else "", first.where if first else None))
         through = [f"{what}called from {', '.join(map(str, end.calls))}" for what, end in ends if end and end.calls]
         return "; ".join(through)
@@ -299,12 +299,12 @@ def not_in_run(checked: Iterable[Finding], run: Iterable[Finding]) -> list[Findi
 def without_consequences(findings: Sequence[Finding]) -> list[Finding]:
     """The findings without races between tiles that must not overlap, and without values of an index that nothing has
     written."""
-    overlaps = {finding.tiles for finding in findings if finding.level != "note" and not finding._first}
+    overlaps = {finding.tiles for finding in findings if finding.level != "note" and not finding.first}
     unwritten = {(finding.operand, finding.path) for finding in findings if finding.kind == UNWRITTEN_INDEX}
     return [
         finding
         for finding in findings
-        if not (finding._first and finding.tiles and finding.tiles in overlaps)
+        if not (finding.first and finding.tiles and finding.tiles in overlaps)
         and not (finding.unwritten and finding.kind != UNWRITTEN_INDEX and (finding.operand, finding.path) in unwritten)
     ]
 
@@ -314,9 +314,9 @@ def fold_overlaps(findings: Iterable[Finding]) -> list[Finding]:
     seen: set[frozenset[str]] = set()
     kept: list[Finding] = []
     for finding in findings:
-        if finding.level == "note" or finding._first or finding.tiles not in seen:
+        if finding.level == "note" or finding.first or finding.tiles not in seen:
             kept.append(finding)
-        if finding.tiles and finding.level != "note" and not finding._first:
+        if finding.tiles and finding.level != "note" and not finding.first:
             seen.add(finding.tiles)
     return kept
 
