@@ -761,6 +761,20 @@ def test_a_fix_for_ptoas_is_ptoas_and_speaks_of_its_attributes() -> None:
     assert launched(from_text(fixed, "lookup.ptoas"), *given).ok
 
 
+@pytest.mark.parametrize("engine", ["reference", "native"])
+def test_other_engines_write_fixes_in_the_syntax_of_the_text(engine: str) -> None:
+    """Errors as well as hazards; all words of a list."""
+    x, y = arrays()
+    kernel, out = from_text(PTOAS, "lookup.ptoas"), y[0:ROWS].copy()
+    with pytest.raises(pto.OutOfBoundsError) as refused:
+        kernel[1](x, np.arange(60, 68, dtype="int32").reshape(1, ROWS), out, engine=engine)
+    fix = "keep indices below the capacity, or choose gatherOob = #pto<gather_oob clamp>, wrap or zero"
+    assert refused.value.findings[0].fix == fix
+    clamped = from_text(PTOAS.replace("%idx : ", "%idx {gatherOob = #pto<gather_oob clamp>} : "), "lookup.ptoas")
+    with pytest.warns(pto.HazardWarning, match="gatherOob = #pto<gather_oob zero>"):
+        clamped[1](x, np.full((1, ROWS), -1, "int32"), out, engine=engine)
+
+
 # --- a report in spite of a refusal
 
 
