@@ -19,14 +19,13 @@ from ptokit.isa.policy import BLayout, Pad, SLayout, TileType
 from ptokit.isa.policy import GlobalLayout as Layout
 from ptokit.lang import instructions
 from ptokit.lang.context import target
-from ptokit.lang.dispatch import Event
+from ptokit.lang.dispatch import Event, tassign
 from ptokit.lang.faults import public
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile
 
 if TYPE_CHECKING:
     from ptokit.engine.runnable import Run
-    from ptokit.lang.assign import tassign
     from ptokit.lang.check import Report, TargetReport, check, show
     from ptokit.lang.control import (  # isort: skip
         barrier, block_idx, block_num, const, load_scalar, otherwise, range, set_flag, sync_set, sync_wait, wait_flag,
@@ -51,7 +50,6 @@ __all__ += instructions.__all__
 
 
 LATER = {
-    "lang.assign": ("tassign",),
     "lang.control": ("barrier", "block_idx", "block_num", "const", "load_scalar", "otherwise", "range", "set_flag",
                      "sync_set", "sync_wait", "wait_flag", "when"),
     "lang.expr": ("cdiv", "max", "min"),

@@ -12,8 +12,7 @@ from rich.rule import Rule
 from rich.table import Table
 
 import ptokit as pto
-from ptokit.render.findings import finding_text
-from ptokit.render.machine import report_lines
+from ptokit.render.findings import finding_text, report_lines
 from ptokit.render.picture import tile_picture
 
 if TYPE_CHECKING:

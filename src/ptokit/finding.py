@@ -62,6 +62,11 @@ def shown(name: str, operand: str) -> str:
     return f"{name} ({operand})" if name and name != operand else operand
 
 
+def at_line(what: str, where: Where | None) -> str:
+    """A statement with its line: `mgather (line 12)`."""
+    return f"{what} (line {where.line})" if where else what
+
+
 @dataclass(frozen=True)
 class ConflictAccess:
     """One of the two accesses of a conflict: a pipe of an instruction touches one of its operands."""

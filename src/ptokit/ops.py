@@ -27,8 +27,7 @@ from ptokit.isa.mgather import MGATHER
 from ptokit.isa.move import Access, Combine, Index, IndexUnit, Move, Remap, Side
 from ptokit.isa.mscatter import COMBINES, MSCATTER
 from ptokit.isa.policy import Coalesce, E, GatherOOB, ScatterAtomicOp, ScatterConflict, ScatterOOB
-from ptokit.lang.arrays import as_array, writing
-from ptokit.lang.cast import exact_cast
+from ptokit.lang.arrays import as_array, exact_cast, writing
 from ptokit.lang.faults import trim
 from ptokit.lang.launch import check_engine, check_threads, refuse_inside
 from ptokit.lang.where import user_place
@@ -69,7 +68,6 @@ class _Call:
         )
 
     def policy(self, enum: type[E], name: str, given: object) -> E:
-        """A policy, from its enum or its name."""
         try:
             return enum.parse(given)
         except (TypeError, ValueError) as problem:

@@ -72,7 +72,6 @@ class ProgressLine:
         self._thread.start()
 
     def stop(self) -> None:
-        """Remove the line."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join()

@@ -103,8 +103,7 @@ class MachineFixture:
 
 def _on_all(kernel: Launchable, grid: int, arrays: Sequence[object], options: Mapping[str, Any]) -> Reports:
     """A launch on every device, each on the same content."""
-    from ptokit.lang.copies import with_copies
-    from ptokit.lang.watch import only
+    from ptokit.lang.watch import only, with_copies
 
     own = only(options, getattr(kernel, "parameters", ()))
     content = {target: with_copies(arrays, own) for target in DEVICES[:-1]}  # all of them before the first launch

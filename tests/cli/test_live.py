@@ -17,35 +17,15 @@ from ptokit.lang import watch
 from ptokit.lang.live import Script
 from ptokit.lang.watch import LaunchWatcher, WatchedLaunch
 from tests.cli.shell import fine, misuse, process, ptokit_
+from tests.snippet import KERNELS
 
-HEAD = """\
+HEAD = f"""\
 import sys
 import numpy as np
 import ptokit as pto
 
 
-@pto.kernel(mode="manual")
-def racy(x, out):
-    t = pto.Tile("vec", "float32", 8, 8, addr=0)
-    pto.tload(t, x)
-    pto.tstore(out, t)
-
-
-@pto.kernel
-def copy(x, out):
-    t = pto.Tile("vec", "float32", 8, 8)
-    pto.tload(t, x)
-    pto.tstore(out, t)
-
-
-@pto.kernel
-def pick(table, ids, out):
-    index = pto.Tile("vec", "int32", 1, 8)
-    t = pto.Tile("vec", "float32", 8, 8)
-    pto.tload(index, ids)
-    pto.mgather(t, table, index)
-    pto.tstore(out, t)
-
+{KERNELS}
 
 X = np.arange(64, dtype="float32").reshape(8, 8)
 OUT = np.zeros_like(X)

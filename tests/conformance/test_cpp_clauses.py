@@ -24,8 +24,7 @@ from ptokit.program.ir import Instr, walk
 from ptokit.program.verify_call import Options
 from ptokit.target import profile
 from ptokit.text.cpp import emit
-from ptokit.text.cpp.calls import call_text
-from ptokit.text.cpp.types import tile_type
+from ptokit.text.cpp.types import call_text, tile_type
 from tests.machine.executing import gm, nz
 from tests.text.compiling import complaints
 from tests.text.test_cpp import emitted, floats, ints, traced

@@ -27,7 +27,7 @@ from tests.conformance.sites import Site, sites, without
 from tests.conformance.test_shared_checks import ARRAYS
 from tests.lang.test_kernel_mistakes import MISTAKES
 
-SITES = sites(("lang", "program", "engine/bind.py", "engine/interpreter.py"), r"(KN|SL)-\d+")
+SITES = sites(("lang", "program", "engine/frame.py", "engine/interpreter.py"), r"(KN|SL)-\d+")
 
 KERNEL = "@pto.kernel(mode={mode!r})\ndef k({given}):\n{body}\nk[1]({launch}, debug={debug})\n"
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-from ptokit.engine.bind import bind, elements, offset_of
-from ptokit.engine.frame import Frame
+from ptokit.engine.frame import Frame, bind, elements, offset_of
 from ptokit.engine.storage import Storage
 from ptokit.isa.operand import ScalarSpec
 from ptokit.program.bounds import index_finding

@@ -25,10 +25,10 @@ from ptokit.isa.operand import OperandSpec, TileSpec
 from ptokit.isa.policy import GatherOOB, ScatterOOB
 from ptokit.lang import where
 from ptokit.lang.context import current
-from ptokit.lang.copies import copied
 from ptokit.lang.launch import FindingCollector, Observer, check_options, mode_of, observers
 from ptokit.lang.launcher import Launchable, Launcher
 from ptokit.lang.traced import Verdict
+from ptokit.lang.watch import copied
 from ptokit.machine.executable import MachineExecutable
 from ptokit.machine.extent import Extent
 from ptokit.machine.options import MachineOptions

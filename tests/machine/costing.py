@@ -11,9 +11,8 @@ from ptokit.isa.layout import packed
 from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import BLayout, GlobalLayout, SLayout, TileType
 from ptokit.machine.costs import Costs
-from ptokit.machine.executed import Executed
-from ptokit.machine.formulas import Overlap
-from ptokit.machine.timed import Part, TimedWorks
+from ptokit.machine.formulas import Overlap, Part, TimedWorks
+from ptokit.machine.site import Executed
 from ptokit.machine.traffic import TrafficMeter
 from ptokit.program.cores import unit_of
 from ptokit.target import Profile

@@ -17,8 +17,7 @@ from ptokit.isa.instruction import parse_modifiers
 from ptokit.isa.layout import packed
 from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import BLayout, GlobalLayout, SLayout, TileType
-from ptokit.machine.executed import Executed
-from ptokit.machine.site import site
+from ptokit.machine.site import Executed, site
 from ptokit.program.ir import Instr
 from ptokit.program.verify_call import Options
 from ptokit.target import profile

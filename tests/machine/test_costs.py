@@ -14,9 +14,8 @@ from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import BLayout, SLayout, TileType
 from ptokit.isa.tscatter import FLAT_LOOP, ROW_LOOP
 from ptokit.machine.costs import Costs
-from ptokit.machine.executed import Executed
-from ptokit.machine.formulas import FORMULAS, NO_OVERLAP
-from ptokit.machine.timed import TimedWorks
+from ptokit.machine.formulas import FORMULAS, NO_OVERLAP, TimedWorks
+from ptokit.machine.site import Executed
 from ptokit.machine.timer import Timer
 from ptokit.machine.traffic import TrafficMeter
 from ptokit.target import PROFILES, Profile

@@ -11,7 +11,7 @@ from ptokit.cli.operators import operator
 from ptokit.machine.costs import Costs
 from ptokit.machine.fit import FITTED, Calibration, Measurement, calibrate
 from ptokit.machine.options import MachineOptions
-from ptokit.machine.record import Record
+from ptokit.machine.schedule import Record
 from ptokit.target import profile
 
 TIMES = 7
@@ -27,12 +27,12 @@ def sweep() -> list[tuple[str, dict[str, object], int]]:
 
     for rows, cols in ((1, 16), (16, 64), (16, 1024), (256, 16)):
         add("load", rows, cols, 8, 32)
-        add("store", rows, cols, 8, 32)
-    add("store", 1, 16, 8, 32, atomic="add")
+        add("store", rows, cols, 2, 8)
+    add("store", 1, 16, 2, 8, atomic="add")
     for name in ("add", "exp", "rowsum"):
-        add(name, 1, 16, 48)
-        add(name, 64, 128, 16, 48)
-    add("transpose", 64, 64, 8, 24)
+        add(name, 1, 16, 24)
+        add(name, 64, 128, 8, 24)
+    add("transpose", 64, 64, 4, 12)
     for rows, cols in ((8, 16), (128, 32), (16, 512)):
         for mode in ("row", "elem"):
             add("gather", rows, cols, 2, 6, mode=mode, table=64)

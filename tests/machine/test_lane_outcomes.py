@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from ptokit.isa.policy import GlobalLayout, TileType
-from ptokit.machine.executed import Executed
 from ptokit.machine.outcomes import FIRST, WORST, Fate, LaneOutcomes, Outcome, outcomes
+from ptokit.machine.site import Executed
 from tests.machine.executing import HERE, Lane, execute, gm, landed, nz, scattered, vec
 
 

@@ -11,39 +11,19 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-from ptokit.lang.copies import copied
+from ptokit.lang.watch import copied
 from ptokit.machine.report import MachineReport
+from tests.snippet import KERNELS
 
 pytest_plugins = "pytester"
 
-KERNELS = """\
+MODULE = f"""\
 import numpy as np
 import pytest
 import ptokit as pto
 
 
-@pto.kernel(mode="manual")
-def racy(x, out):
-    t = pto.Tile("vec", "float32", 8, 8, addr=0)
-    pto.tload(t, x)
-    pto.tstore(out, t)
-
-
-@pto.kernel
-def copy(x, out):
-    t = pto.Tile("vec", "float32", 8, 8)
-    pto.tload(t, x)
-    pto.tstore(out, t)
-
-
-@pto.kernel
-def pick(table, ids, out):
-    index = pto.Tile("vec", "int32", 1, 8)
-    t = pto.Tile("vec", "float32", 8, 8)
-    pto.tload(index, ids)
-    pto.mgather(t, table, index)
-    pto.tstore(out, t)
-
+{KERNELS}
 
 @pto.kernel
 def head(x, n, out):
@@ -67,7 +47,7 @@ X = np.arange(64, dtype="float32").reshape(8, 8)
 @pytest.fixture(autouse=True)
 def tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels for the tests within the test, in processes that know this plugin only."""
-    pytester.makepyfile(kernels=KERNELS)
+    pytester.makepyfile(kernels=MODULE)
     source = str(Path(pto.__file__).parent.parent)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join((source, str(pytester.path))))
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")

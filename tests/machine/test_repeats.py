@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ptokit.finding import Finding
-from ptokit.machine.executed import Executed
 from ptokit.machine.repeats import last_writers, repeats
+from ptokit.machine.site import Executed
 from tests.machine.executing import HERE, execute, first_repeat, gm, landed, vec
 
 NPU = ("a2a3", "a5")

@@ -17,7 +17,7 @@ from ptokit.machine.outcomes import Fate, LaneOutcomes, Outcome
 from ptokit.machine.report import MOST_LANES, MOST_TILES, MachineReport, MemoryUse, aligned, report_text, traffic_table
 from ptokit.machine.timeline import BusySpan, Timeline
 from ptokit.machine.traffic import Traffic
-from ptokit.render.machine import report_lines
+from ptokit.render.findings import report_lines
 from ptokit.spec import hazards
 
 HERE = Where("kernels.py", 12)

@@ -19,7 +19,7 @@ from ptokit.isa.dtype import dtype
 from ptokit.isa.kernel import kernels_of, row_launch
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import BLayout, SLayout, TileType
-from ptokit.machine.executed import Executed
+from ptokit.machine.site import Executed
 from ptokit.target import Profile
 from ptokit.target.a2a3 import A2A3
 from ptokit.target.a5 import A5

@@ -150,7 +150,7 @@ def test_both_are_the_same(tally: Tally, work: Callable[[], None]) -> None:
 
 @pytest.mark.parametrize("work", WORKS[:2])
 def test_a_value_that_differs_is_seen(monkeypatch: pytest.MonkeyPatch, work: Callable[[], None]) -> None:
-    monkeypatch.setattr(instruction.WatchedInstruction, "_write", lambda *_: None)
+    monkeypatch.setattr(instruction.CheckedExecution, "write", lambda *_: None)
     with on_the_machine(), pytest.raises(Mismatch, match="differs in"):
         work()
 
@@ -182,6 +182,6 @@ def test_lanes_within_the_table_are_compared_beside_a_bad_index(monkeypatch: pyt
     with on_the_machine() as tally:
         gather()
     assert tally.passed_over == 1
-    monkeypatch.setattr(instruction.WatchedInstruction, "_write", lambda *_: None)
+    monkeypatch.setattr(instruction.CheckedExecution, "write", lambda *_: None)
     with on_the_machine(), pytest.raises(Mismatch, match="passed over"):
         gather()

@@ -28,7 +28,7 @@ from ptokit.program.ir import (
 )
 from ptokit.program.order import order
 from ptokit.program.place import place
-from ptokit.target import profile
+from ptokit.target import Profile, profile
 from tests.program.judge import (
     assert_complete,
     assert_keeps_values,
@@ -57,6 +57,16 @@ from tests.property.strategies import fuzz
 TARGETS = {name: profile(name) for name in ("a2a3", "a5")}
 ON_BOTH = pytest.mark.parametrize("name", TARGETS)
 
+
+def assert_completed(program: Program, target: Profile) -> None:
+    """Auto mode only adds flags, and then all is ordered."""
+    put = place(program, target).program
+    ordered = order(put, target)
+    assert_only_added(put, ordered)
+    assert_leaves_event_0_to_kernels(ordered, target)
+    assert_complete(ordered, target, runs(program, 10))
+
+
 # --- Random programs -----------------------------------------------------------------------------------------
 
 
@@ -64,12 +74,7 @@ ON_BOTH = pytest.mark.parametrize("name", TARGETS)
 @fuzz(0.5)
 @given(program=programs())
 def test_random_programs_are_complete(program: Program, name: str) -> None:
-    target = TARGETS[name]
-    put = place(program, target).program
-    ordered = order(put, target)
-    assert_only_added(put, ordered)
-    assert_leaves_event_0_to_kernels(ordered, target)
-    assert_complete(ordered, target, runs(program, 10))
+    assert_completed(program, TARGETS[name])
 
 
 @ON_BOTH
@@ -305,12 +310,7 @@ chosen = pytest.mark.parametrize("program", CHOSEN.values(), ids=CHOSEN)
 @ON_BOTH
 @chosen
 def test_chosen_programs_are_complete(program: Program, name: str) -> None:
-    target = TARGETS[name]
-    put = place(program, target).program
-    ordered = order(put, target)
-    assert_only_added(put, ordered)
-    assert_leaves_event_0_to_kernels(ordered, target)
-    assert_complete(ordered, target, runs(program, 10))
+    assert_completed(program, TARGETS[name])
 
 
 @ON_BOTH

@@ -12,10 +12,9 @@ from typing import Annotated, Any
 import typer
 
 import ptokit
-from ptokit.cli.choices import engines, explained, known_target, targets_or_all
-from ptokit.cli.choices import targets as target_names
 from ptokit.cli.guard import status_of
-from ptokit.cli.parsing import Command, Group
+from ptokit.cli.parsing import Command, Group, engines, explained, known_target, targets_or_all
+from ptokit.cli.parsing import targets as target_names
 from ptokit.cli.problems import FINE
 
 ABOUT = "Check, run, convert and explain PTO tile programs."

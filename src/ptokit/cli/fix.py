@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any
 
 from ptokit import progress
-from ptokit.cli.choices import ALL
 from ptokit.cli.files import STDIN, check_destination, print_text, write_all
 from ptokit.cli.live import LaunchCheck, run_launches, show_kernels
+from ptokit.cli.parsing import ALL
 from ptokit.cli.problems import FINE, FOUND, Misuse, print_error, printable
 from ptokit.cli.programs import ProgramRequest, check_program, library_call, machine_report
 from ptokit.cli.report import print_json

@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.text import Text
 
 from ptokit import progress
-from ptokit.cli.choices import ALL
 from ptokit.cli.machine import joined
+from ptokit.cli.parsing import ALL
 from ptokit.cli.problems import FINE, FOUND, Misuse, print_error, printable
 from ptokit.cli.programs import ProgramRequest
 from ptokit.cli.report import place_data, print_json, print_lines, summary_of, target_data

@@ -18,7 +18,7 @@ from ptokit.machine import MACHINE
 from ptokit.machine.costs import read_costs
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.report import MachineReport
-from ptokit.render.machine import report_lines
+from ptokit.render.findings import report_lines
 
 PARTS = ("blocks", "memory", "timeline", "traffic", "lanes")
 """Fields that a run on the machine adds to the JSON."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -56,62 +57,45 @@ def store(x, out, rows: pto.const, repeat: pto.const, atomic: pto.const = "none"
 
 
 @pto.kernel
-def add(x, out, rows: pto.const, repeat: pto.const):
-    """Load, add several times, store."""
+def compute(x, out, rows: pto.const, repeat: pto.const, name: pto.const):
+    """Load, compute several times, store."""
     first = pto.block_idx() * rows
-    t = pto.Tile("vec", x.dtype, rows, x.shape[1])
+    t = u = pto.Tile("vec", x.dtype, rows, x.shape[1])
+    if name == "rowsum":
+        u = pto.Tile("vec", x.dtype, rows, 8, valid=(rows, 1))
+    elif name == "transpose":
+        u = pto.Tile("vec", x.dtype, x.shape[1], rows)
     pto.tload(t, x[first : first + rows])
     for _ in pto.range(repeat):
-        pto.tadd(t, t, t)
+        if name == "add":
+            pto.tadd(t, t, t)
+        elif name == "exp":
+            pto.texp(t, t)
+        elif name == "rowsum":
+            pto.trowsum(u, t)
+        else:
+            pto.ttrans(u, t)
     pto.tstore(out[first : first + rows], t)
 
 
-@pto.kernel
-def exp(x, out, rows: pto.const, repeat: pto.const):
-    """Load, exponentials several times, store."""
-    first = pto.block_idx() * rows
-    t = pto.Tile("vec", x.dtype, rows, x.shape[1])
-    pto.tload(t, x[first : first + rows])
-    for _ in pto.range(repeat):
-        pto.texp(t, t)
-    pto.tstore(out[first : first + rows], t)
-
-
-@pto.kernel
-def rowsum(x, out, rows: pto.const, repeat: pto.const):
-    """Load, sums of rows several times, store."""
-    first = pto.block_idx() * rows
-    t = pto.Tile("vec", x.dtype, rows, x.shape[1])
-    s = pto.Tile("vec", x.dtype, rows, 8, valid=(rows, 1))
-    pto.tload(t, x[first : first + rows])
-    for _ in pto.range(repeat):
-        pto.trowsum(s, t)
-    pto.tstore(out[first : first + rows], t)
-
-
-@pto.kernel
-def transpose(x, out, rows: pto.const, repeat: pto.const):
-    """Load, transpose several times, store."""
-    first = pto.block_idx() * rows
-    t = pto.Tile("vec", x.dtype, rows, x.shape[1])
-    u = pto.Tile("vec", x.dtype, x.shape[1], rows)
-    pto.tload(t, x[first : first + rows])
-    for _ in pto.range(repeat):
-        pto.ttrans(u, t)
-    pto.tstore(out[first : first + rows], t)
+def load_index(ids, rows, cols, mode):
+    """The indices of a block, loaded into a tile."""
+    first, block = pto.block_idx() * rows, pto.block_idx()
+    if mode == "row":
+        index = pto.Tile("vec", "int32", 1, -(-rows // 8) * 8, valid=(1, rows))
+        pto.tload(index, ids[block : block + 1])
+    else:
+        index = pto.Tile("vec", "int32", rows, cols)
+        pto.tload(index, ids[first : first + rows])
+    return index
 
 
 @pto.kernel
 def gather(table, ids, out, rows: pto.const, repeat: pto.const, mode: pto.const, oob: pto.const):
     """Load indices, gather several times, store."""
-    first, block = pto.block_idx() * rows, pto.block_idx()
+    first = pto.block_idx() * rows
     t = pto.Tile("vec", table.dtype, rows, out.shape[1])
-    if mode == "row":
-        index = pto.Tile("vec", "int32", 1, -(-rows // 8) * 8, valid=(1, rows))
-        pto.tload(index, ids[block : block + 1])
-    else:
-        index = pto.Tile("vec", "int32", rows, out.shape[1])
-        pto.tload(index, ids[first : first + rows])
+    index = load_index(ids, rows, out.shape[1], mode)
     for _ in pto.range(repeat):
         pto.mgather(t, table, index, coalesce=mode, oob=oob)
     pto.tstore(out[first : first + rows], t)
@@ -120,15 +104,10 @@ def gather(table, ids, out, rows: pto.const, repeat: pto.const, mode: pto.const,
 @pto.kernel
 def scatter(x, ids, table, rows: pto.const, repeat: pto.const, mode: pto.const, atomic: pto.const):
     """Load data and indices, scatter several times."""
-    first, block = pto.block_idx() * rows, pto.block_idx()
+    first = pto.block_idx() * rows
     t = pto.Tile("vec", x.dtype, rows, x.shape[1])
     pto.tload(t, x[first : first + rows])
-    if mode == "row":
-        index = pto.Tile("vec", "int32", 1, -(-rows // 8) * 8, valid=(1, rows))
-        pto.tload(index, ids[block : block + 1])
-    else:
-        index = pto.Tile("vec", "int32", rows, x.shape[1])
-        pto.tload(index, ids[first : first + rows])
+    index = load_index(ids, rows, x.shape[1], mode)
     for _ in pto.range(repeat):
         pto.mscatter(table, t, index, coalesce=mode, atomic=atomic, conflict="last")
 
@@ -163,6 +142,10 @@ def _blocks(given: Numbers, words: Words, grid: int) -> tuple[Any, ...]:
     shape = grid * given["rows"], given["cols"]
     kind = dtype(words["dtype"]).numpy
     return np.zeros(shape, kind), np.zeros(shape, kind), given["rows"], given["repeat"]
+
+
+def _computed(name: str, given: Numbers, words: Words, grid: int) -> tuple[Any, ...]:
+    return (*_blocks(given, words, grid), name)
 
 
 def _stored(given: Numbers, words: Words, grid: int) -> tuple[Any, ...]:
@@ -211,7 +194,8 @@ class MeasuredOperator:
 
 
 OPERATORS = {
-    **{kernel.name: MeasuredOperator(kernel, _blocks) for kernel in (copy, load, add, exp, rowsum, transpose)},
+    **{kernel.name: MeasuredOperator(kernel, _blocks) for kernel in (copy, load)},
+    **{name: MeasuredOperator(compute, partial(_computed, name)) for name in ("add", "exp", "rowsum", "transpose")},
     "store": MeasuredOperator(store, _stored, words=("dtype", "atomic")),
     "gather": MeasuredOperator(gather, _gathered, ("rows", "cols", "repeat", "table"), ("dtype", "mode", "oob")),
     "scatter": MeasuredOperator(scatter, _scattered, ("rows", "cols", "repeat", "table"), ("dtype", "mode", "atomic")),

@@ -13,10 +13,10 @@ from functools import partial
 from typing import Any
 
 from ptokit.cli.arguments import pairs, passed, values_of, with_outs, write_array
-from ptokit.cli.choices import ALL
 from ptokit.cli.example import example
 from ptokit.cli.files import check_destination, print_text, write_all
 from ptokit.cli.machine import MachineRequest, joined, machine_data, show_machine
+from ptokit.cli.parsing import ALL
 from ptokit.cli.problems import FINE, FOUND, WORDS, Misuse, described, print_error, printable
 from ptokit.cli.report import print_check, print_run, show_findings, show_report, show_run
 from ptokit.cli.subject import find

@@ -1,20 +1,24 @@
-"""The state of a block while it runs."""
+"""The state of a block while it runs, and the operands of its instructions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from ptokit.engine.number import integer_bits
 from ptokit.engine.runnable import Listener
 from ptokit.engine.storage import ADDRESS_SPACE, OnChip, Storage
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError, Where
+from ptokit.isa.operand import OperandSpec, ScalarSpec
 from ptokit.isa.policy import TileType
+from ptokit.program.bounds import Describe, array_finding, available, edges, part_finding, slice_finding, valid_finding
+from ptokit.program.calls import offset_in, tensor_spec, tile_spec
 from ptokit.program.expr import BLOCK_IDX, Expr, ExpressionError, Var, evaluate
-from ptokit.program.ir import TileDecl
+from ptokit.program.ir import Argument, Constant, Given, Number, Operand, Program, TileDecl, TileUse, View
 from ptokit.program.verify_call import verify_address
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -92,3 +96,130 @@ class Frame:
         memory = self.memories.setdefault(spec.loc, OnChip())
         self.tiles[tile.name] = Storage(memory.at(address, spec.nbytes).view(spec.dtype.bits), spec.dtype)
         self.addresses[tile.name] = address
+
+
+@dataclass(frozen=True)
+class Bound:
+    """An operand for certain numbers: its description, and a function that takes its memory from a frame."""
+
+    spec: OperandSpec
+    take: Callable[[Frame], Storage]
+
+
+def bind(program: Program, operand: Operand, frame: Frame) -> Bound:
+    """An operand for the current numbers; refused if it leaves its tile or its argument."""
+    return BINDERS[type(operand)](program, operand, frame)
+
+
+def measures(program: Program, operand: Operand) -> tuple[Expr, ...]:
+    """The expressions that an operand's description depends on."""
+    if isinstance(operand, TileUse):
+        return (*operand.valid, *operand.start)
+    if isinstance(operand, View):
+        argument = program.tensors[operand.argument]
+        return (*operand.starts, *operand.sizes, *argument.shape, *argument.stride, argument.offset)
+    return (operand.value,) if isinstance(operand, Number) else ()
+
+
+def _bind_tile(program: Program, use: TileUse, frame: Frame) -> Bound:
+    decl, name = program.tiles[use.tile], use.tile
+    _check_valid(decl, use, frame)
+    spec = tile_spec(decl.spec, use, frame.value, frame.addresses.get(name))
+    if use.window is None:
+        return Bound(spec, lambda frame: frame.tiles[name])
+    return Bound(spec, _TilePart(name, frame.value(offset_in(decl.spec, use.window)), spec.elements))
+
+
+@dataclass
+class _TilePart:
+    """Takes some elements of a tile; the last result is cached."""
+
+    tile: str
+    offset: int
+    elements: int
+    whole: Storage | None = None
+    part: Storage | None = None
+
+    def __call__(self, frame: Frame) -> Storage:
+        whole = frame.tiles[self.tile]
+        if self.part is None or self.whole is not whole:
+            self.whole, self.part = whole, whole.part(self.offset, self.elements)
+        return self.part
+
+
+def _check_valid(decl: TileDecl, use: TileUse, frame: Frame) -> None:
+    for axis, (extent, most) in enumerate(zip(use.valid, available(decl, use), strict=True)):
+        number = frame.value(extent)
+        if not 0 <= number <= most:
+            raise VerifyError([valid_finding(decl, use, axis, number, frame.when).at(frame.where)])
+    for axis, (start, size, most) in enumerate(edges(decl, use)):
+        number = frame.value(start)
+        if not 0 <= number <= most - size:
+            raise VerifyError([part_finding(decl.name, axis, number, size, most, frame.when).at(frame.where)])
+
+
+def _bind_view(program: Program, view: View, frame: Frame) -> Bound:
+    argument = program.tensors[view.argument]
+    offset, spec = offset_of(argument, view, frame), tensor_spec(argument, view, frame.value)
+    return Bound(spec, lambda frame: elements(argument, offset, spec.span, frame))
+
+
+def elements(argument: Argument, offset: int, count: int, frame: Frame) -> Storage:
+    """Some elements of the array that was passed for an argument; refused if they are not in the array."""
+    storage = frame.tensors[argument.name]
+    size = storage.bits.size
+    if offset == 0 and count == size:
+        return storage
+    if count and not 0 <= offset <= size - count:
+        raise OutOfBoundsError(frame.placed([array_finding(argument, offset, count, size)]))
+    return storage.part(offset, count)
+
+
+def offset_of(argument: Argument, view: View, frame: Frame, describe: Describe = slice_finding) -> int:
+    """Elements before a block of an argument in its array; a block that leaves the argument is refused."""
+    offset = frame.value(argument.offset)
+    dims = zip(view.starts, view.sizes, argument.shape, argument.stride, strict=True)
+    for dim, (start, size, most, stride) in enumerate(dims):
+        first, extent, limit = frame.value(start), frame.value(size), frame.value(most)
+        if first < 0 or extent < 0 or first + extent > limit:
+            finding = describe(argument.name, dim, first, extent, limit, frame.when)
+            raise OutOfBoundsError([finding.at(frame.where)])
+        offset += first * frame.value(stride)
+    return offset
+
+
+def _bind_constant(_program: Program, number: Constant, _frame: Frame) -> Bound:
+    bits = np.array([number.bits], f"u{number.dtype.size}").view(number.dtype.bits)
+    return _fixed(ScalarSpec(number.dtype), bits)
+
+
+def _bind_number(_program: Program, number: Number, frame: Frame) -> Bound:
+    value, dtype = frame.value(number.value), number.dtype
+    if number.is_position and value < 0:
+        message = f"a window begins at row and column 0 or later; found {value} {frame.when}"
+        raise VerifyError([Finding("error", "CP-EXT-01", message, fix="count from 0", where=frame.where)])
+    if number.is_position:
+        return _fixed(ScalarSpec(dtype, value), np.zeros(1, dtype.bits))
+    try:
+        return _fixed(ScalarSpec(dtype), integer_bits(value, dtype, f"a number {frame.when}"))
+    except ValueError as problem:
+        fix = "use a wider element type or a smaller number"
+        raise VerifyError([Finding("error", "KN-11", str(problem), fix=fix, where=frame.where)]) from None
+
+
+def _bind_given(_program: Program, number: Given, _frame: Frame) -> Bound:
+    return Bound(ScalarSpec(number.dtype), lambda frame: frame.tensors[number.name])
+
+
+def _fixed(spec: ScalarSpec, bits: np.ndarray[Any, np.dtype[Any]]) -> Bound:
+    storage = Storage(bits, spec.dtype)
+    return Bound(spec, lambda _: storage)
+
+
+BINDERS: dict[type, Callable[[Program, Any, Frame], Bound]] = {
+    TileUse: _bind_tile,
+    View: _bind_view,
+    Constant: _bind_constant,
+    Number: _bind_number,
+    Given: _bind_given,
+}

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ptokit.engine.bind import bind, elements, measures, offset_of
-from ptokit.engine.frame import Bytes, Frame
+from ptokit.engine.frame import Bytes, Frame, bind, elements, measures, offset_of
 from ptokit.engine.kept import remember
 from ptokit.engine.prepared import Prepared
 from ptokit.engine.runnable import REFERENCE, Listener
@@ -105,7 +104,6 @@ class Executable:
         """None: this engine has no fast path to repeat a launch."""
 
     def block(self, block: ir.Block) -> tuple[Step, ...]:
-        """The steps of a block."""
         return tuple(self._step(stmt) for stmt in block if not _is_idle(stmt))
 
     def _step(self, stmt: ir.Stmt) -> Step:

@@ -48,12 +48,10 @@ class Lent(Storage):
 
     @property
     def address(self) -> int:
-        """Where the bytes begin."""
         return address_of(self.owner)
 
     @property
     def span(self) -> range:
-        """The addresses of the bytes."""
         if self._span is None:
             start = self.address
             count = self.owner.size if self.elements is None else self.elements
@@ -95,7 +93,6 @@ class Whole:
 
     @property
     def index(self) -> Index:
-        """What the indices do."""
         assert self.move.index is not None
         return self.move.index
 

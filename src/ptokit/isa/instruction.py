@@ -267,7 +267,6 @@ class Rule:
         return _numbers(self.kind)
 
     def clause(self, target: str) -> str:
-        """The clause or decision of a target."""
         return applying(self.id, self.elsewhere, target)
 
     def level_on(self, target: str) -> Level | None:
@@ -391,7 +390,6 @@ class Modifier:
 
     @property
     def default_name(self) -> str:
-        """The default in words."""
         default = self.constant_default
         return self.default_text or (default.text if default else "none")
 
@@ -468,7 +466,6 @@ class Fault:
     """Other clauses and decisions: the first that applies to a target replaces `rule` there."""
 
     def clause(self, target: str) -> str:
-        """The clause or decision of a target."""
         return applying(self.rule, self.elsewhere, target)
 
 

@@ -54,7 +54,6 @@ class LaunchShape:
 
     @property
     def threads(self) -> int:
-        """Threads started."""
         return self.lanes * self.warps
 
 

@@ -111,7 +111,6 @@ class Move:
 
     @property
     def rows(self) -> int:
-        """Rows of the region."""
         return self.shape[0]
 
     @property

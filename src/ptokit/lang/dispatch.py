@@ -1,6 +1,7 @@
 """The eager call: verified and lowered once for its signature, then run each time, with its findings reported.
 
-Inside a kernel that is being traced, the call is recorded instead.
+Inside a kernel that is being traced, the call is recorded instead. `tassign` is the one instruction with an argument
+that is no operand.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from ptokit.finding import Finding, OutOfBoundsError, VerifyError
 from ptokit.isa.instruction import Instruction, Modifiers, parse_modifiers
 from ptokit.isa.operand import meet
 from ptokit.isa.spelling import TMP
+from ptokit.isa.tassign import TASSIGN
 from ptokit.lang.arrays import writing
-from ptokit.lang.context import CURRENT, Mode
+from ptokit.lang.context import CURRENT, Mode, current
+from ptokit.lang.faults import public
 from ptokit.lang.scalar import Scalar
 from ptokit.lang.tensor import GlobalTensor
-from ptokit.lang.tile import Tile
+from ptokit.lang.tile import Tile, check_address, extent
 from ptokit.lang.where import place, refuse, user_frame, warn
 from ptokit.program.calls import Sharing
 
@@ -202,3 +205,20 @@ def _report(findings: Sequence[Finding]) -> tuple[Finding, ...]:
         if finding.level == "hazard":
             warn(finding, frame)
     return placed
+
+
+@public
+def tassign(tile: Tile, addr: int) -> Event:
+    """Bind a tile to a byte address of the current target's memory. It then shows what the memory holds there.
+
+    In a kernel of manual mode the address may be an expression.
+    """
+    if current().tracer is not None and isinstance(tile, Tile):  # pyright: ignore[reportUnnecessaryIsInstance]
+        tile.bind(addr)
+        return Event(TASSIGN.name, "", ())
+    where = extent(addr, "addr", "CO-API-05")
+    if isinstance(tile, GlobalTensor):  # pyright: ignore[reportUnnecessaryIsInstance]
+        check_address(tile.spec)
+    elif isinstance(tile, Tile):  # pyright: ignore[reportUnnecessaryIsInstance]
+        tile.bind(where)
+    return execute(TASSIGN, (tile,), ())

@@ -177,5 +177,5 @@ SCOPE = {
 }  # fmt: skip
 """The names that the functions use. No operand has a name that begins with an underscore."""
 NAMES = sorted(INSTRUCTIONS.keys() - {TASSIGN.name})
-"""The names of the functions. `tassign` has an argument that is no operand (`assign.py`)."""
+"""The names of the functions. `tassign` has an argument that is no operand (`dispatch.py`)."""
 __all__ = [*sorted(enums()), *NAMES]  # noqa: PLE0604 # pyright: ignore[reportUnsupportedDunderAll]

@@ -73,7 +73,6 @@ class Kernel(Launchable):
                 refuse_at(self.function, "KN-17", message, "choose another name")
 
     def bind(self, args: Sequence[object], keywords: Mapping[str, object]) -> Arguments:
-        """Sort the arguments of a launch by kind."""
         positional = dict(zip(self._positional, args, strict=False)) if args else {}
         given = {**self._defaults, **positional, **keywords}
         repeated = not positional.keys().isdisjoint(keywords)
@@ -106,7 +105,6 @@ class Kernel(Launchable):
         raise TypeError(f"{self.name}: missing {what}: {more}")
 
     def missing(self, given: Mapping[str, object]) -> list[str]:
-        """The required arguments that are not among these."""
         return [name for name in self._names if name not in given and name not in self._defaults]
 
     def trace(self, arguments: Arguments, mode: Mode) -> Traced:
@@ -169,7 +167,6 @@ class Kernel(Launchable):
                 yield other, value, value.with_texts(patch.after)
 
     def run_untraced(self, arguments: Arguments, mode: Mode, grid: int, collector: FindingCollector, /) -> None:
-        """Run the function itself for every block, with real values."""
         options, function = mode.options, untraced(self.function)
         values = {**arguments.tensors, **arguments.integers, **arguments.constants}
         for block in range(grid):

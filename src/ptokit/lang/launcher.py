@@ -21,17 +21,21 @@ from ptokit.lang.context import Mode
 from ptokit.lang.faults import public, trim
 from ptokit.lang.launch import (
     LAUNCH_OPTIONS,
+    MOST_CACHED,
+    NUMPY,
+    CachedLaunch,
     FindingCollector,
+    Key,
     check_options,
     grid_of,
     in_one_of,
     is_model,
+    key_of,
     machine_options,
     mode_of,
     observers,
     refuse_inside,
 )
-from ptokit.lang.recall import MOST_CACHED, NUMPY, CachedLaunch, Key, key_of
 from ptokit.lang.traced import Traced
 from ptokit.lang.where import refuse
 from ptokit.machine.proposal import Patch

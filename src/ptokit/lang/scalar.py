@@ -11,7 +11,7 @@ from ptokit.engine.storage import Storage
 from ptokit.isa.dtype import INT32, DType
 from ptokit.isa.operand import ScalarSpec
 from ptokit.isa.unknown import unknown
-from ptokit.lang.cast import exact_cast
+from ptokit.lang.arrays import exact_cast
 from ptokit.lang.context import current
 from ptokit.lang.expr import TracedInteger
 from ptokit.lang.tile import extent

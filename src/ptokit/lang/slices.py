@@ -7,9 +7,9 @@ from typing import NoReturn, cast
 from ptokit.isa.operand import TileSpec
 from ptokit.lang.expr import expression
 from ptokit.lang.where import refuse
+from ptokit.program.bounds import AXES, layout_problem
 from ptokit.program.expr import Expr, subtract
 from ptokit.program.ir import Window
-from ptokit.program.slices import AXES, layout_problem
 
 Extents = tuple[Expr, Expr]
 

@@ -93,7 +93,6 @@ class TracedTile(StandIn, Tile):
         return self._extents, self._set_at
 
     def use(self) -> TileUse:
-        """The tile as an operand at this point of the trace."""
         if self.tracer.has_ended(self._home):
             message = f"{self.name} was made inside a pto.range or pto.when body that has ended"
             raise refuse("KN-04", message, "make the tile before the body")
@@ -107,7 +106,6 @@ class TracedTile(StandIn, Tile):
         return TileUse(self.name, extents, self.window)
 
     def bind(self, addr: object) -> None:
-        """Move to an address (`pto.tassign`)."""
         if self.window is not None:
             message = f"a slice of {self.name} has no address of its own; found tassign"
             raise refuse("SL-01", message, "assign that of the whole tile")
@@ -197,7 +195,6 @@ class TracedTensor(StandIn, GlobalTensor):
 
     @property
     def dtype(self) -> DType:
-        """The element type."""
         return self.argument.dtype
 
     @property
@@ -211,14 +208,12 @@ class TracedTensor(StandIn, GlobalTensor):
         return self.own is None
 
     def use(self) -> View:
-        """The block as an operand."""
         if self.tracer.has_ended(self.home):
             message = f"this block of {self.argument.name} is of a pto.range or pto.when body that has ended"
             raise refuse("KN-04", message, "slice it before the body, or use it inside")
         return View(self.argument.name, self.starts, self.sizes)
 
     def block(self, starts: tuple[Expr, ...], sizes: tuple[Expr, ...]) -> View:
-        """A block of this block."""
         moved = tuple(apply("add", a, b) for a, b in zip(self.starts, starts, strict=True))
         return View(self.argument.name, moved, sizes)
 

@@ -14,7 +14,7 @@ from ptokit.finding import VerifyError
 from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.operand import FORMS, Dyn, OperandSpec, TileSpec, show_extents
 from ptokit.isa.policy import BLayout, Pad, SLayout, TileType, choose
-from ptokit.lang.cast import exact_cast
+from ptokit.lang.arrays import exact_cast
 from ptokit.lang.context import current
 from ptokit.lang.expr import TracedInteger
 from ptokit.lang.faults import public

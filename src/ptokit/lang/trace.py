@@ -125,7 +125,6 @@ class Tracer:
         wait: Wait,
         tmp: Tile | None = None,
     ) -> Event:
-        """Record an instruction."""
         pairs = zip(instruction.operands, operands, strict=False)
         named = [self._operand(instruction, param.name, given) for param, given in pairs]
         workspace = self._workspace(instruction, tmp) if tmp is not None else None

@@ -2,24 +2,23 @@
 
 | file | what it knows |
 |---|---|
-| `options.py`, `sample.py`, `report.py` | the options of a run; the blocks that run; its result, as data and as text |
+| `options.py`, `report.py` | the options of a run and the blocks that it takes; its result, as data and as text |
 | `pipes.py` | the engine that runs flags, events, barriers and queues |
 | `clocks.py`, `schedule.py`, `adversary.py` | that engine with vector clocks, with cycles, with a random order |
 | `extent.py`, `shadow.py`, `memories.py` | which bytes an access touches, the last accesses to them, in which memory |
-| `site.py`, `executed.py` | an instruction before its data are known, and after its execution |
-| `hazards.py`, `repeats.py`, `crossing.py` | the hazards and their messages; those of two cores |
-| `history.py`, `ends.py`, `fixes.py` | for findings: iterations, the two accesses of a conflict, what a fix writes |
+| `site.py` | an instruction before its data are known, and after its execution |
+| `hazards.py`, `repeats.py` | the hazards and their messages |
+| `ends.py`, `fixes.py` | for findings: the two accesses of a conflict with their iterations; what a fix writes |
 | `outcomes.py` | the outcome of every lane |
 | `ways.py`, `traffic.py` | accesses to global memory; their sums |
-| `costs.py`, `formulas.py`, `timed.py` | how long steps take: numbers and transfer sizes, formulas, instructions |
-| `timer.py`, `record.py`, `spans.py`, `timeline.py` | when the pipes of all blocks are busy, and what they wait for |
+| `costs.py`, `formulas.py` | how long instructions take: numbers and transfer sizes; formulas |
+| `timer.py`, `timeline.py` | when the pipes of all blocks are busy, and what they wait for |
 | `advice.py` | changes of a block, timed again |
 | `fit.py` | costs from measured times |
-| `chance.py`, `stale.py` | the random choices of a schedule; what a path to global memory does not see yet |
-| `deferred.py` | an instruction whose pipes run their parts at different times |
+| `deferred.py` | an instruction whose pipes run their parts at different times, and may read stale data |
 | `trial.py`, `repairs.py`, `proposal.py` | a launch run again with other flags; the search for a repair; its result |
-| `session.py`, `findings.py` | one launch, and its findings |
-| `known.py` | blocks that issue what an earlier block has issued |
+| `session.py`, `findings.py` | one launch: its checks and their findings |
+| `block_cache.py` | what is remembered of blocks, so that equal ones are checked once |
 | `frame.py`, `instruction.py`, `executable.py` | a block, an instruction and a program that a session observes |
 """
 

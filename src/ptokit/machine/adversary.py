@@ -2,20 +2,34 @@
 
 The work of the pipes is queued while the control flow of blocks runs, and then run in the order that `Chance` picks,
 pipes of several blocks among each other. A program whose accesses are all ordered gives the same bits in every order.
+
+Schedules that show a race are rare among uniform choices: one pipe has to be far behind another. As in PCT (Burckhardt
+et al., ASPLOS 2010), pipes have random priorities, the first pipe that can run does, and now and then it falls behind
+all others. Consecutive seeds alternate: uniform choices, then one pipe after the other that starves until nothing else
+can run, then changing priorities.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Self
+from operator import attrgetter
+from random import Random
+from typing import Self, TypeVar
 
-from ptokit.machine.chance import Chance
-from ptokit.machine.pipes import Pipe, PipeEngine, PipeItem, Signal
+import numpy as np
 
+from ptokit.engine.storage import Array
+from ptokit.machine.pipes import Pipe, PipeEngine, PipeItem, Signal, is_set
+
+TURNS = 4
+"""Of so many consecutive seeds the first chooses among all pipes alike, and the last changes priorities."""
+CHANGES = (0.02, 0.1, 0.3)
+"""How likely the first pipe falls behind, in a step."""
 MOST_TOGETHER = 4
 """Blocks whose pipes run among each other."""
 Do = Callable[[], None]
 """Work."""
+T = TypeVar("T")
 
 
 class RandomPipe(Pipe):
@@ -35,7 +49,51 @@ class RandomPipe(Pipe):
     def is_ready(self) -> bool:
         """Whether its next item can run."""
         item = self.queue[0]
-        return _is_set(item.signal) and self.scalar.done >= item.issued
+        return is_set(item.signal) and self.scalar.done >= item.issued
+
+
+class Chance:
+    """The choices of one launch; the same for the same seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = Random(seed)  # noqa: S311  (schedules are no secret)
+        turn, self._kind = divmod(seed, TURNS)
+        self._starved = turn * (TURNS - 2) + self._kind - 1
+        """The number of the pipe that starves, if one does."""
+        self._change = self._random.choice(CHANGES) if self._kind == TURNS - 1 else 0.0
+        self._by_block = self._random.random() < 0.5
+        """Whether a pipe of one block comes before all pipes of another."""
+        self._lowest = 0.0
+
+    def begin(self, pipes: Sequence[RandomPipe]) -> None:
+        """A block begins: its pipes get priorities."""
+        block = self._random.random() if self._by_block else 0.0
+        for pipe in pipes:
+            pipe.priority = block, self._random.random()
+        if 0 < self._kind < TURNS - 1:
+            pipes[self._starved % len(pipes)].priority = -1.0, 0.0
+
+    def pick(self, pipes: Sequence[RandomPipe]) -> RandomPipe:
+        """The next of some pipes to run."""
+        if self._kind == 0:
+            return self._random.choice(pipes)
+        first = max(pipes, key=attrgetter("priority"))
+        if len(pipes) > 1 and self._random.random() < self._change:
+            self._lowest -= 1.0
+            first.priority = self._lowest, 0.0
+            first = max(pipes, key=attrgetter("priority"))
+        return first
+
+    def coin(self) -> bool:
+        """True in half of the cases."""
+        return self._random.random() < 0.5
+
+    def shuffled(self, things: Sequence[T]) -> list[T]:
+        """The same in a random order."""
+        return self._random.sample(things, len(things))
+
+    def order(self, count: int) -> Array:
+        return np.array(self.shuffled(range(count)), np.intp)
 
 
 class Concurrency:
@@ -56,7 +114,7 @@ class Concurrency:
         """Run the next item of a pipe. If every pipe is held, one continues nevertheless."""
         waiting = [(block, pipe) for block in self._blocks for pipe in block.waiting]
         ready = [pipe for _, pipe in waiting if pipe.is_ready()]
-        preferred = [pipe for pipe in ready if _is_set(pipe.queue[0].after)]
+        preferred = [pipe for pipe in ready if is_set(pipe.queue[0].after)]
         chosen = self.chance.pick(preferred or ready or [pipe for _, pipe in waiting])
         next(block for block, pipe in waiting if pipe is chosen).run(chosen)
 
@@ -81,7 +139,6 @@ class Adversary(PipeEngine[RandomPipe, int, Do]):
 
     @property
     def pipes(self) -> list[RandomPipe]:
-        """All pipes."""
         return list(self._pipes.values())
 
     @property
@@ -132,7 +189,3 @@ class Adversary(PipeEngine[RandomPipe, int, Do]):
         at.given += 1
         if item.signal and at is at.scalar:
             at.gate = at.given
-
-
-def _is_set(signal: Signal[int] | None) -> bool:
-    return signal is None or signal.stamp is not None

@@ -11,18 +11,15 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from ptokit.finding import Where
+from ptokit.finding import Where, at_line
 from ptokit.isa.instruction import Call
 from ptokit.isa.move import IndexUnit
 from ptokit.isa.operand import TensorSpec, TileSpec
 from ptokit.isa.policy import TileType
 from ptokit.machine.costs import Costs
-from ptokit.machine.formulas import Tally
-from ptokit.machine.record import Operation, Record, cycles_of
-from ptokit.machine.schedule import Schedule
+from ptokit.machine.formulas import Part, Tally, TimedWork
+from ptokit.machine.schedule import Operation, Record, Schedule, cycles_of
 from ptokit.machine.site import placed_steps
-from ptokit.machine.spans import named
-from ptokit.machine.timed import Part, TimedWork
 from ptokit.machine.ways import segments_from
 from ptokit.program.steps import Step, Sync
 from ptokit.target import LOAD
@@ -135,7 +132,7 @@ class _Trial(NamedTuple):
 
 def _names(works: Sequence[Operation]) -> str:
     """`tload (lines 17, 18)`."""
-    names = [named(what, where) for _, _, _, what, where in works]
+    names = [at_line(what, where) for _, _, _, what, where in works]
     if len({what for *_, what, _ in works}) > 1 or len(works) == 1 or not all(where for *_, where in works):
         return " and ".join(names)
     return f"{works[0][3]} (lines {', '.join(str(where.line) for *_, where in works)})"
@@ -157,12 +154,8 @@ def _lines(operations: Sequence[Operation], costs: Costs) -> dict[Place, list[Op
     for operation in filter(_is_execution, operations):
         place = _place(operation)
         found[place].append(operation)
-        busy[place] += round(sum(each.cycles + each.latency for each in _parts(operation, costs)))
+        busy[place] += round(_cycles(operation[1], costs))
     return {place: found[place] for place, _ in busy.most_common(MOST_LINES)}
-
-
-def _parts(executed: Operation, costs: Costs) -> list[Part]:
-    return [step for step in executed[1].parts(costs) if isinstance(step, Part)]
 
 
 def _changes(operations: Sequence[Operation], works: Sequence[Operation], costs: Costs) -> Iterator[Changed]:

@@ -169,13 +169,11 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
         return sorted(super()._held_pipes(), key=lambda pipe: pipe.number)
 
     def set(self, src: str, flag: Hashable, what: object = None) -> None:
-        """A pipe sets a flag."""
         by = SetBy(what, flag in self.pending)
         self.pending.add(flag)
         super().set(src, flag, by)
 
     def wait(self, dst: str, flag: Hashable, what: object = None) -> None:
-        """A pipe waits for a flag, which is then no longer set."""
         self.pending.discard(flag)
         super().wait(dst, flag, what)
 

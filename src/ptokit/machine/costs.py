@@ -82,7 +82,6 @@ class Costs:
         self.numbers: Mapping[str, float] = {**profile.costs, **replaced}
 
     def __getitem__(self, name: str) -> float:
-        """A number by its name."""
         return self.numbers[name]
 
     @property

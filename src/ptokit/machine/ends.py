@@ -1,26 +1,80 @@
-"""The two accesses of a conflict, as a finding describes them: names, bytes and rows, block and iteration."""
+"""What a finding says of the two accesses of a conflict: names, bytes and rows, block and iteration."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from ptokit.engine.storage import Array
-from ptokit.finding import ConflictAccess
+from ptokit.finding import ConflictAccess, Iteration
 from ptokit.isa.policy import BLayout, SLayout
 from ptokit.machine.extent import Extent
-from ptokit.machine.history import Moment
 from ptokit.machine.memories import Global, MemoryLocation
 from ptokit.machine.shadow import READ, Earlier
 from ptokit.program.calls import access_of, all_operands, call_of, effects
 from ptokit.program.cores import unit_of
 from ptokit.program.describe import name_of, operands_of
 from ptokit.program.expr import Var, evaluate
-from ptokit.program.ir import Instr, Program, Stmt, TileUse, View
+from ptokit.program.ir import Block, Instr, Loop, Program, Stmt, TileUse, View, children
 from ptokit.target import Profile
+
+Moment = tuple[int, ...]
+"""The values of the loop variables around a statement, the outermost first."""
+Issued = tuple[Stmt, Moment]
+"""A statement that was issued, and when."""
+
+
+class Iterations:
+    """The iterations in which the pipes of a launch worked. Kept as bare numbers; findings look them up."""
+
+    def __init__(self, program: Program, pipes: int) -> None:
+        self._loops = tuple(_loops(program.body, ()))
+        """For each statement, in the order of `walk`: the loop variables around it."""
+        self._times: list[list[int]] = [[] for _ in range(pipes)]
+        self._moments: list[list[Moment]] = [[] for _ in range(pipes)]
+        """By the number of a pipe: when it came to another iteration, and to which."""
+        self._last: list[Moment | None] = [None] * pipes
+
+    def record(self, pipe: int, time: int, moment: Moment) -> None:
+        """A pipe works for an iteration."""
+        if moment is not self._last[pipe]:
+            self._last[pipe] = moment
+            self._moments[pipe].append(moment)
+            self._times[pipe].append(time)
+
+    def forget(self, since: Sequence[int]) -> None:
+        """Forget what came after a time on each pipe."""
+        for pipe, time in enumerate(since):
+            at = bisect_right(self._times[pipe], time)
+            del self._times[pipe][at:], self._moments[pipe][at:]
+            self._last[pipe] = None
+
+    def find(self, pipe: int, time: int) -> Moment:
+        at = bisect_right(self._times[pipe], time)
+        return self._moments[pipe][at - 1] if at else ()
+
+    def shown(self, number: int, moment: Moment) -> Iteration:
+        """An iteration with the names of the loop variables."""
+        return tuple(zip(map(self._name, self._loops[number]), moment, strict=False))
+
+    def _name(self, var: Var) -> str:
+        """The author's name of a loop variable: without the number that distinguishes several loops."""
+        name = re.sub(r"_\d+$", "", var)
+        return name if any(name in loops for loops in self._loops) else str(var)
+
+
+def _loops(block: Block, around: tuple[Var, ...]) -> Iterator[tuple[Var, ...]]:
+    for stmt in block:
+        yield around
+        inside = (*around, stmt.var) if isinstance(stmt, Loop) else around
+        for inner in children(stmt):
+            yield from _loops(inner, inside)
+
 
 Span = tuple[int, int]
 """The first and the one after the last."""

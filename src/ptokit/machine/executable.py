@@ -22,19 +22,17 @@ from ptokit.finding import (
 )
 from ptokit.isa.layout import Layout
 from ptokit.machine import MACHINE
-from ptokit.machine.adversary import MOST_TOGETHER, Concurrency
-from ptokit.machine.chance import Chance
+from ptokit.machine.adversary import MOST_TOGETHER, Chance, Concurrency
+from ptokit.machine.deferred import StaleAccess, StaleLines
 from ptokit.machine.findings import Findings
 from ptokit.machine.frame import WatchedFrame
 from ptokit.machine.instruction import WatchedInstruction
-from ptokit.machine.options import MachineOptions
+from ptokit.machine.options import MachineOptions, sampled
 from ptokit.machine.proposal import nothing
 from ptokit.machine.repairs import repairs
 from ptokit.machine.report import MachineReport
-from ptokit.machine.sample import sampled
 from ptokit.machine.session import Session
 from ptokit.machine.shadow import READ
-from ptokit.machine.stale import StaleAccess, StaleLines
 from ptokit.machine.trial import Replay
 from ptokit.program.budget import Use, memory_findings
 from ptokit.program.calls import written_arguments
@@ -191,9 +189,9 @@ def _note_address(
     session = frame.session
     session.placed(tile.name, spec.loc, address, spec.nbytes)
     key = "declare", tile.name, address
-    if session.owners.is_needed and frame.adversary is None and not session.follows(key):
+    if session.owners.is_needed and frame.adversary is None and not session.cache.repeats(key):
         place = session.chip.at(spec.loc, address, frame.tiles[tile.name])
-        session.check(key, lambda _: session.owners.declare(tile.name, place))
+        session.cache.check(key, lambda _: session.owners.declare(tile.name, place))
     if not is_known:
         subject = f"{machine.program.name} on {machine.profile.name}"
         used = {spec.loc: Use(address + spec.nbytes, session.static.get(spec.loc, 0))}

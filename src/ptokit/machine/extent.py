@@ -89,12 +89,12 @@ class Extent:
         row = 0
         while row < self.rows:
             number, ahead = divmod(start + row * self.pitch, page)
-            room = page - ahead - self.length
-            if self.rows == 1 or room < 0:
+            space = page - ahead - self.length
+            if self.rows == 1 or space < 0:
                 yield from self._run_pieces(number, ahead, page)
                 row += 1
             else:
-                count = min(self.rows - row, room // self.pitch + 1)
+                count = min(self.rows - row, space // self.pitch + 1)
                 yield number, Extent(count, self.length, self.pitch), ahead
                 row += count
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ptokit.machine.costs import MOST, Costs
-from ptokit.machine.record import Record
+from ptokit.machine.schedule import Record
 from ptokit.target import Profile
 
 FITTED = ("cycles", "GB/s", "bytes/cycle", "outstanding transfers")
@@ -48,7 +48,7 @@ NEAR = 0.1
 """How far the logarithm of a determined number may change and still count."""
 IDLE = 1e-6
 """The derivative of a number that counts in no time."""
-OTHER_WAYS = (-0.5, 0.5)
+OTHER_STARTS = (-0.5, 0.5)
 """Steps of such a number, to where it may count: the fit goes on from there, too."""
 
 Array = np.ndarray[Any, Any]
@@ -173,7 +173,7 @@ class _Fit:
         return np.exp(logs[: len(self.names)])
 
     def times(self, costs: Costs, which: Array | None = None) -> Array:
-        """Microseconds of the launches without their start; only of some if `which` tells them."""
+        """Microseconds of the launches without their start; only those of `which`, if it is given."""
         chosen = self.measurements if which is None else [self.measurements[int(k)] for k in np.flatnonzero(which)]
         return np.array([each.record.cycles(costs) for each in chosen]) / costs.clock / 1000
 
@@ -217,9 +217,9 @@ class _Fit:
         tried: set[int] = set()
         while idle := [k for k in self._idle(*best) if k not in tried]:
             tried.add(idle[0])
-            for way in OTHER_WAYS:
+            for change in OTHER_STARTS:
                 start = best[0].copy()
-                start[idle[0]] += way
+                start[idle[0]] += change
                 best = self._better(best, self._descend(start, first, prior), first, prior)
         return best[0], *self._errors(*best, prior)
 
@@ -295,9 +295,9 @@ class _Fit:
         """How much of the dependence on a number remains when it is somewhat smaller or larger: a number that another
         one is about to hide has only a bound."""
         found = [1.0]
-        for way in (-NEAR, NEAR):
+        for change in (-NEAR, NEAR):
             moved = logs.copy()
-            moved[k] += way
+            moved[k] += change
             found.append(float(np.linalg.norm(self._derivative(moved, k)) / max(np.linalg.norm(slopes), 1e-12)))
         return max(min(found), 1e-3)
 

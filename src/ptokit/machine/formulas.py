@@ -5,10 +5,14 @@ Some depend on the call alone, others also on the number of lanes inside and out
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+import numpy as np
+
+from ptokit.engine.kept import remember
+from ptokit.engine.reference import Plan
 from ptokit.engine.storage import region
 from ptokit.isa.instruction import Call
 from ptokit.isa.kernel import Cost, Formula
@@ -16,7 +20,10 @@ from ptokit.isa.move import Access, Compute, Index, IndexUnit, Move, Remap, Side
 from ptokit.isa.operand import FRACTAL_ROWS, TensorSpec, TileSpec
 from ptokit.isa.policy import GlobalLayout
 from ptokit.machine.costs import CHUNK, LANES, WORD, Costs, chunks
+from ptokit.machine.site import Executed
 from ptokit.machine.ways import MOST_CACHED, bursts_of, table_of, transfers_of_a_row
+from ptokit.program.cores import unit_of
+from ptokit.program.steps import Step, Sync
 from ptokit.target import SCALAR
 
 REPEAT = 256
@@ -144,12 +151,6 @@ def _row_transfers(task: PipeTask) -> float:
     one += costs["flag cycles"] * len(call.kernel.handshake.each_row) + costs.combining(call.is_atomic)
     transfers = task.tally.inside * transfers_of_a_row(call)  # none for a row outside the table
     return costs.queued(transfers, one, task.unit) + _zeroing(task)
-
-
-def _waits_each_row(call: Call) -> bool:
-    """Whether transfers come one after the other: a plain store waits for each by a flag, and memory combines the rows
-    of an atomic one by one, which is assumed to take no less."""
-    return bool(call.kernel.handshake.each_row)
 
 
 # --- elements, one by one
@@ -328,24 +329,79 @@ FORMULAS: dict[Formula, Callable[[PipeTask], float]] = {
 }
 
 
-def cycles(costs: Costs, call: Call, unit: str, tally: Tally) -> float:
-    """How long a pipe is busy with its part of an instruction."""
-    task = PipeTask(costs, call, unit, tally)
-    return FORMULAS[task.cost.formula](task)
+def latency(task: PipeTask) -> float:
+    """How long the data of a pipe's part are outstanding while the pipe continues: transfers from memory queue up."""
+    is_moved = task.cost.formula not in TRANSFERS or task.tally.inside
+    return task.costs.latency(task.unit) if task.cost.formula in QUEUED and is_moved else 0.0
 
 
-def latency(costs: Costs, call: Call, unit: str, tally: Tally) -> float:
-    """How long the data of a pipe's part are under way while the pipe goes on: transfers from memory queue up."""
-    task = PipeTask(costs, call, unit, tally)
-    is_moved = task.cost.formula not in TRANSFERS or tally.inside
-    return costs.latency(unit) if task.cost.formula in QUEUED and is_moved else 0.0
-
-
-def overlap(costs: Costs, call: Call, unit: str, tally: Tally) -> Overlap:
+def overlap(task: PipeTask) -> Overlap:
     """How far a pipe's part runs along with the one before: transfers queue up behind the scalar loop that issues them,
     unless it waits for each (MG-COST-02)."""
-    task = PipeTask(costs, call, unit, tally)
-    one = TRANSFERS.get(task.cost.formula)
-    if one is None or not tally.inside or _waits_each_row(call):
+    one, inside = TRANSFERS.get(task.cost.formula), task.tally.inside
+    if one is None or not inside or task.call.kernel.handshake.each_row:
         return NO_OVERLAP
-    return Overlap((tally.inside - 1) * _row_issue(costs, call), one(task))
+    return Overlap((inside - 1) * _row_issue(task.costs, task.call), one(task))
+
+
+class Part(NamedTuple):
+    """A pipe's part of an instruction."""
+
+    pipe: str
+    cycles: float
+    """How long the pipe cannot start other work."""
+    latency: float = 0.0
+    """How long its data are outstanding after that, while the pipe continues."""
+    overlap: Overlap = NO_OVERLAP
+
+
+class TimedWork:
+    """An execution of an instruction for the cost model. Two are alike only if they are the same object."""
+
+    __slots__ = ("_costs", "_parts", "call", "steps", "tally")
+
+    def __init__(self, call: Call, steps: Sequence[Step], tally: Tally) -> None:
+        self.call, self.steps, self.tally = call, steps, tally
+        self._costs: Costs | None = None
+        self._parts: tuple[Part | Sync, ...] = ()
+
+    def parts(self, costs: Costs) -> tuple[Part | Sync, ...]:
+        """The steps with their cycles. Transfers overlap with the loop that issues them: the sync between the two is
+        left out."""
+        if self._costs is not costs:
+            parts = [step if isinstance(step, Sync) else self._part(costs, step.pipe) for step in self.steps]
+            kept = [step for k, step in enumerate(parts) if isinstance(step, Part) or not _overlaps(parts, k)]
+            self._costs, self._parts = costs, tuple(kept)
+        return self._parts
+
+    def _part(self, costs: Costs, pipe: str) -> Part:
+        task = PipeTask(costs, self.call, unit_of(pipe), self.tally)
+        return Part(pipe, FORMULAS[task.cost.formula](task), latency(task), overlap(task))
+
+
+class TimedWorks:
+    """The works of executed instructions; equal executions share one."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Plan, Tally], TimedWork] = {}
+
+    def of(self, executed: Executed) -> TimedWork:
+        key = executed.plan, tally_of(executed)
+        return self._known.get(key) or remember(self._known, key, TimedWork(executed.call, executed.steps, key[1]))
+
+
+def tally_of(executed: Executed) -> Tally:
+    """How many lanes an execution has, and how many are outside."""
+    lanes = next((lanes for lanes in executed.lanes if lanes is not None), None)
+    if lanes is None:
+        return Tally()
+    outside = 0 if lanes.outside is None else int(np.count_nonzero(lanes.outside))
+    return Tally(lanes.values.size, outside, executed.transactions)
+
+
+def _overlaps(steps: Sequence[Part | Sync], k: int) -> bool:
+    """Whether the step after a sync starts before the step in front of it has ended."""
+    if not 0 < k < len(steps) - 1:
+        return False
+    before, after = steps[k - 1], steps[k + 1]
+    return isinstance(before, Part) and isinstance(after, Part) and after.overlap.tail > 0

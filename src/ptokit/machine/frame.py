@@ -9,8 +9,8 @@ from ptokit.engine.frame import Frame
 from ptokit.engine.storage import Storage
 from ptokit.finding import Finding
 from ptokit.machine.adversary import Adversary
+from ptokit.machine.deferred import StaleLines
 from ptokit.machine.session import Session
-from ptokit.machine.stale import StaleLines
 from ptokit.program.expr import Var
 from ptokit.program.ir import Stmt, TileDecl
 
@@ -42,7 +42,6 @@ class WatchedFrame(Frame):
         self.adversary, self.stale, self.engines = adversary, stale, (adversary,)
 
     def report(self, findings: Sequence[Finding]) -> None:
-        """Report findings of the current statement to the session."""
         indices = self.session.options.enables("indices")
         assert self.stmt is not None
         self.session.report([f for f in findings if indices or f.level != "hazard"], self.stmt)

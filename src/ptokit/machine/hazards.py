@@ -1,4 +1,4 @@
-"""The hazards that a run shows (section B), and their messages: order, memory, launch and addresses."""
+"""The hazards that a run shows (section B), and their messages: order, memory, two cores, launch and addresses."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ from dataclasses import replace
 
 from ptokit import spec
 from ptokit.engine.storage import Storage
-from ptokit.finding import UNWRITTEN_INDEX, ConflictAccess, Finding, Level, shown
+from ptokit.finding import UNWRITTEN_INDEX, ConflictAccess, Finding, Level, at_line, shown
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import OrderHazard
 from ptokit.machine.extent import Extent
 from ptokit.machine.fixes import Fixes
 from ptokit.machine.memories import MemoryLocation
+from ptokit.machine.pipes import Stuck
 from ptokit.machine.site import Site
 from ptokit.program.budget import simt_launch
-from ptokit.program.cores import core_of, unit_of
+from ptokit.program.cores import core_of, is_crossing, unit_of
+from ptokit.program.handover import endless_finding, expected_hand_over, sync_name
+from ptokit.program.ir import CrossFlag, Flag, Stmt
 from ptokit.target import GM_ACCESS, LOAD, VECTOR, Profile
+from ptokit.target.profile import CROSS_MOST
 
 LATER = "read it in a later kernel"
 
@@ -165,6 +169,53 @@ def unwritten(part: ConflictAccess, count: int, total: int, reason: str, target:
     return replace(finding, unwritten=True, ends=(part,))
 
 
+# --- two cores
+
+
+def not_handed_over(fixes: Fixes, first: ConflictAccess, then: ConflictAccess, profile: Profile) -> Finding:
+    """Two accesses on different cores that nothing orders."""
+    cores = core_of(first.pipe), core_of(then.pipe)
+    message = f"{then.on_core}; nothing orders this {then.how} after {first.noun_on_core}"
+    fix = fixes.hand_over(first, then)
+    level, expected = profile.mixed_cores or "error", expected_hand_over(cores)
+    return Finding(level, "KN-16", message, None, then.operand, expected, fix=fix, target=profile.name)
+
+
+def _waits(found: Stuck) -> list[Flag | CrossFlag]:
+    """The waits for the other core among those that wait for one another."""
+    waits = [each.what[0] for each in (found, *found.others) if isinstance(each.what, tuple)]
+    return [stmt for stmt in waits if isinstance(stmt, Flag | CrossFlag) and is_crossing(stmt)]
+
+
+def is_between(found: Stuck) -> bool:
+    """Whether a wait that never ends is one for the other core, or waits for one that is."""
+    between = _waits(found)
+    is_first = isinstance(found.what, tuple) and bool(between) and between[0] is found.what[0]
+    return bool(between) and (is_first or bool(found.others))
+
+
+def endless_wait(found: Stuck) -> tuple[list[Finding], Stmt]:
+    """A wait for the other core that never ends, at the first of those that wait for one another."""
+    between = sorted(_waits(found), key=lambda stmt: stmt.where.line if stmt.where else 0)
+    return [endless_finding(between[0], between[1:])], between[0]
+
+
+def unpaired(what: CrossFlag, before: CrossFlag) -> Finding:
+    """A flag whose sets, or whose waits, are on two pipes that nothing orders."""
+    verb, other = "set" if what.action == "set" else "waited for", at_line(sync_name(before), before.where)
+    message = f"flag {what.event} is {verb} by {sync_name(what)} and by {other} in no order"
+    why = "which set ends which wait is open"
+    return Finding("error", "KN-13", f"{message}: {why}", None, "flag", fix="use another id for one of them")
+
+
+def overflow(what: CrossFlag, certain: bool) -> Finding:
+    """A flag that counts further than it can."""
+    may = "is" if certain else "may be"
+    message = f"flag {what.event} of {what.core} {may} set more than {CROSS_MOST} times ahead of its waits"
+    fix = "let the other core set a flag when it has waited, and wait for that one"
+    return Finding("error" if certain else "hazard", "KN-13", message, None, "flag", fix=fix)
+
+
 # --- launch and addresses
 
 
@@ -193,8 +244,8 @@ def burst(
         bad = start if start % alignment else start + pitch
         is_dropped = pipe == LOAD and profile.drops_unaligned_loads
         effect = "it is dropped" if is_dropped else f"{pipe} moves whole blocks of {alignment} bytes"
-        way = f"a burst {'to' if pipe == LOAD else 'from'} {operand}"
-        message = f"{name}: {way} begins at {bad:#x}, which is no multiple of {alignment}: {effect}"
+        moved = f"a burst {'to' if pipe == LOAD else 'from'} {operand}"
+        message = f"{name}: {moved} begins at {bad:#x}, which is no multiple of {alignment}: {effect}"
         fix = f"put rows of {operand} at multiples of {alignment} bytes"
         expected = f"a multiple of {alignment}"
         found = _finding("error", "H-01", profile.name, message, operand, fix, expected, hex(bad))

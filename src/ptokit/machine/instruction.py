@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
@@ -14,7 +14,7 @@ from ptokit.engine.kept import remember
 from ptokit.engine.prepared import Prepared
 from ptokit.engine.reference import IndexedStep, Lanes, Plan, PlanStep, Touched
 from ptokit.engine.storage import Array, Storage, region
-from ptokit.finding import ConflictAccess, OutOfBoundsError, VerifyError
+from ptokit.finding import ConflictAccess, OutOfBoundsError, VerifyError, at_line
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import TileType
@@ -23,13 +23,12 @@ from ptokit.machine import hazards
 from ptokit.machine.adversary import Adversary
 from ptokit.machine.deferred import DeferredInstruction, poison
 from ptokit.machine.ends import MemoryAccess
-from ptokit.machine.executed import Executed
 from ptokit.machine.extent import Extent, extent_of, listed
 from ptokit.machine.frame import WatchedFrame
 from ptokit.machine.memories import MemoryLocation
-from ptokit.machine.session import HEADERS, Session
+from ptokit.machine.session import HEADERS
 from ptokit.machine.shadow import DATA, FILLED, READ, UNDEFINED, WRITE
-from ptokit.machine.site import Site, lenient, site
+from ptokit.machine.site import Executed, Site, lenient, site
 from ptokit.program.budget import uses_hidden
 from ptokit.program.calls import access_of, named_operands, offset_in, with_tiles
 from ptokit.program.expr import compiled
@@ -57,6 +56,7 @@ class WatchedInstruction(InstructionStep):
         """Whether it brings data from global memory: what it writes is no fill."""
         self.is_load = self.reads_global and isinstance(instr.operands[0], TileUse)
         """Whether it fills a tile from global memory."""
+        self.line = at_line(instr.name, instr.where)
 
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
         frame.stmt = self.instr
@@ -84,7 +84,7 @@ class WatchedInstruction(InstructionStep):
             return
         if here.findings:
             session.report([with_tiles(finding, self.instr) for finding in here.findings], self.instr)
-        run = here.prepared.run(storages, partial(self._write, frame, here, made), tolerant=True)
+        run = here.prepared.run(storages, CheckedExecution(self, frame, here, made).write, tolerant=True)
         frame.run(found for found in run if found is not here.prepared.remarks)  # `findings` has those
 
     def _defer(self, frame: WatchedFrame, adversary: Adversary) -> None:
@@ -98,8 +98,7 @@ class WatchedInstruction(InstructionStep):
         frame.fresh.difference_update(self.tiles)
         if here is None:
             return
-        number = frame.session.numbers[id(self.instr)]
-        given = here, number, storages, fresh, self._workspace_memory(frame, here)
+        given = here, frame.session.numbers[id(self.instr)], storages, fresh, self.workspace(frame, here)
         work = DeferredInstruction(*given, adversary.chance, frame.stale)
         for event in self.instr.waits:
             adversary.wait_event(event, here.pipes)
@@ -127,246 +126,6 @@ class WatchedInstruction(InstructionStep):
         operands = specs, self.instr.modifiers, call.repeats, call.clashes, call.operands.get(TMP)
         return Prepared(instruction, machine.profile, lenient(machine.options), *operands, alone=self.alone)
 
-    def _write(
-        self,
-        frame: WatchedFrame,
-        here: Site,
-        made: tuple[str, ...],
-        plan: Plan,
-        storages: Sequence[Storage],
-        lanes: list[Lanes | None],
-    ) -> str:
-        """Execute, and check what is read and written. A bad index was already reported and is skipped."""
-        session = frame.session
-        needed = session.options.lanes or here.call.instruction.repeats is not None
-        indices = [_indices(step, storages) if needed else None for step in plan.steps]
-        touched = here.touches(plan, lanes)
-        in_global = self._global_accesses(session, here, storages, touched)
-        if here.prepared.stored:
-            self._save(session, here, plan, storages, in_global)
-        how = plan.run(storages, lanes)
-        number = session.numbers[id(self.instr)]
-        done = Executed(number, self.instr, here.call, here.steps, plan, storages, lanes, indices, session.block)
-        session.observe(done, here)
-        if here.call.kernel.index_note and any(access.is_index for access in in_global):
-            session.check_all()
-        key = self._key(frame, here, made, touched, lanes)
-        if not session.follows(key, in_global):
-            self._check_all(frame, done, here, made, key, touched, in_global)
-        return how
-
-    def _key(
-        self,
-        frame: WatchedFrame,
-        here: Site,
-        made: tuple[str, ...],
-        touched: Sequence[Touched],
-        lanes: Sequence[Lanes | None],
-    ) -> Hashable:
-        """All that the checks of on-chip memory and of order depend on."""
-        values, addresses = frame.values, frame.addresses
-        places = [addresses[tile] if tile in addresses else frame.tiles[tile].address for tile in self.tiles]
-        starts = [measure(values) for measure in self.starts]
-        if not here.is_indexed:
-            return here, made, *places, *starts
-        named = [each.offsets() for each in touched if each.offsets is not None and self.shown[each.slot]]
-        outside = [each.outside for each in lanes if each is not None and each.outside is not None]
-        return here, made, *places, *starts, *map(_digest, [*named, *outside] if here.last_column else named)
-
-    def _check_all(
-        self,
-        frame: WatchedFrame,
-        done: Executed,
-        here: Site,
-        made: tuple[str, ...],
-        key: Hashable,
-        touched: Sequence[Touched],
-        in_global: list[MemoryAccess],
-    ) -> None:
-        """Check it, in a block that is not known."""
-        accesses = self._accesses(frame, here, done.storages, touched, in_global)
-        on_chip = [access for access in accesses if not access.place.is_global]
-        fresh = [self._whole(frame, tile) for tile in made]
-        overrun = self._overrun(here, done.lanes) if here.last_column else None
-        slim = replace(done, storages=(), lanes=(), indices=())
-        act = partial(self._check, frame.session, slim, here, fresh, overrun)
-        frame.session.check(key, act, on_chip, accesses)
-
-    def _check(
-        self,
-        session: Session,
-        done: Executed,
-        here: Site,
-        fresh: list[tuple[MemoryLocation, Extent]],
-        overrun: Array | None,
-        accesses: Sequence[MemoryAccess],
-    ) -> None:
-        for place, whole in fresh:
-            place.shadow.define(whole, place.start, UNDEFINED)
-        self._check_written(session, here, accesses)
-        if overrun is not None:
-            self._clear_overrun(here, accesses, overrun)
-        if session.profile.pipes:
-            session.issue(done, here, accesses)
-
-    def _save(
-        self, session: Session, here: Site, plan: Plan, storages: Sequence[Storage], accesses: list[MemoryAccess]
-    ) -> None:
-        """Save the content of global memory that is about to be overwritten."""
-        for access in accesses:
-            if access.how != READ:
-                session.gm.save(access.place, access.extent)
-        if plan.is_aliased(storages):  # indices may change while lanes take effect
-            for slot in here.prepared.stored:
-                place = session.gm.at(storages[slot])
-                assert place is not None
-                session.gm.save(place, Extent(1, storages[slot].bits.nbytes // place.shadow.unit, 0))
-
-    def _overrun(self, here: Site, lanes: Sequence[Lanes | None]) -> Array:
-        """Offsets of what a transfer writes outside the valid columns."""
-        dst, landed = here.call.destination, next(each for each in lanes if each is not None)
-        rows = np.arange(dst.valid_rows) if landed.outside is None else np.flatnonzero(~landed.outside)
-        return dst.layout.offset(rows[:, None], np.arange(dst.valid_cols, here.last_column))
-
-    def _clear_overrun(self, here: Site, accesses: Sequence[MemoryAccess], offsets: Array) -> None:
-        """What a transfer writes outside the valid columns counts as uninitialised."""
-        name, dst = here.prepared.names[0], here.call.destination
-        for access in accesses:
-            if access.operand == name and access.how != READ:
-                shadow = access.place.shadow
-                shadow.define(listed(offsets, dst.dtype.size // shadow.unit), access.place.start, UNDEFINED)
-
-    def _global_accesses(
-        self, session: Session, here: Site, storages: Sequence[Storage], touched: Sequence[Touched]
-    ) -> list[MemoryAccess]:
-        """The parts of observed global memory that it touches."""
-        names, found = here.prepared.names, list[MemoryAccess]()
-        for each in touched:
-            slot = each.slot
-            if not self.shown[slot] and (place := session.gm.at(storages[slot])) is not None:
-                extent = place.extent(each, storages[slot].dtype.size)
-                found.append(MemoryAccess(names[slot], each.how, place, extent, each.is_index))
-        return found
-
-    def _accesses(
-        self,
-        frame: WatchedFrame,
-        here: Site,
-        storages: Sequence[Storage],
-        touched: Sequence[Touched],
-        in_global: Sequence[MemoryAccess],
-    ) -> list[MemoryAccess]:
-        """The parts of all observed memories that it touches."""
-        names, found, others = here.prepared.names, list[MemoryAccess](), list(in_global)
-        for each in touched:
-            slot, tile = each.slot, self.shown[each.slot]
-            if tile:
-                place = self._place(frame, tile, storages[slot])
-                extent = place.extent(each, storages[slot].dtype.size)
-                found.append(MemoryAccess(names[slot], each.how, place, extent, each.is_index, tile))
-            elif others and others[0].operand == names[slot]:
-                found.append(others.pop(0))
-        return found + self._workspace_accesses(frame, here) + self._header_accesses(frame)
-
-    def _workspace_accesses(self, frame: WatchedFrame, here: Site) -> list[MemoryAccess]:
-        """All of the workspace, which is written."""
-        storage = self._workspace_memory(frame, here)
-        if storage is None or self.instr.workspace is None:
-            return []
-        tile = self.instr.workspace.tile
-        place = self._place(frame, tile, storage)
-        whole = Extent(1, here.tiles[TMP].nbytes // place.shadow.unit, 0)
-        return [MemoryAccess(TMP, WRITE, place, whole, tile=tile)]
-
-    def _header_accesses(self, frame: WatchedFrame) -> list[MemoryAccess]:
-        """The part of UB that the headers use by themselves, as far as there are tiles."""
-        hidden = frame.session.hidden
-        if hidden is None or not uses_hidden(self.instr):
-            return []
-        above = frame.session.chip.above(TileType.Vec, hidden)
-        return [MemoryAccess(HEADERS, WRITE, above[0], Extent(1, above[1], 0), tile=HEADERS)] if above else []
-
-    def _workspace_memory(self, frame: WatchedFrame, here: Site) -> Storage | None:
-        """The memory of the workspace, if it has one."""
-        use, spec = self.instr.workspace, here.tiles.get(TMP)
-        if use is None or spec is None:
-            return None
-        whole = self.executable.program.tiles[use.tile].spec
-        ahead = 0 if use.window is None else frame.value(offset_in(whole, use.window))
-        return frame.tiles[use.tile].part(ahead, spec.elements)
-
-    def _place(self, frame: WatchedFrame, tile: str, storage: Storage) -> MemoryLocation:
-        """The location of a tile, or of a part of it."""
-        loc, whole = self.executable.program.tiles[tile].spec.loc, frame.tiles[tile]
-        place = frame.session.chip.at(loc, frame.addresses.get(tile), whole)
-        ahead = (storage.address - whole.address) // place.shadow.unit
-        return place._replace(start=place.start + ahead, ahead=ahead) if ahead else place
-
-    def _check_written(self, session: Session, here: Site, accesses: Sequence[MemoryAccess]) -> None:
-        """On-chip memory is written before it is read, maybe by an earlier step of the instruction. What it writes is a
-        fill if all that it reads is one."""
-        state, dst = DATA if self.reads_global else FILLED, here.prepared.names[0]
-        is_loaded = self.is_load
-        for access in accesses:
-            if access.place.is_global:
-                continue
-            shadow, extent, start = access.place.shadow, access.extent, access.place.start
-            if session.owners.is_needed:
-                self._check_owner(session, access)
-            if access.how == READ:
-                self._check_defined(session, access)
-                if state == FILLED and not shadow.is_filled(extent, start):
-                    state = DATA
-            elif access.operand in (TMP, HEADERS):
-                shadow.undefine(extent, start, f"{self._line} has used them as its workspace", fills=True)
-            else:
-                if is_loaded and access.operand == dst:
-                    is_loaded = False
-                    self._leave(here.tiles[dst], access)
-                shadow.define(extent, start, state)
-
-    def _leave(self, dst: TileSpec, access: MemoryAccess) -> None:
-        """A load or gather leaves what lies outside its valid region undefined, unless a fill has cleared it
-        (CO-ALIGN-05). Of a tile, that is all of it; of a slice, the slice."""
-        shadow = access.place.shadow
-        whole = extent_of(region(dst.layout, dst.rows, dst.cols), dst.dtype.size // shadow.unit)
-        if access.extent.count < whole.count:
-            shadow.undefine(whole, access.place.start, f"{self._line} has left them outside its valid region")
-
-    @property
-    def _line(self) -> str:
-        """The instruction with its line, for messages."""
-        return f"{self.instr.name} (line {self.instr.where.line})" if self.instr.where else self.instr.name
-
-    def _check_defined(self, session: Session, access: MemoryAccess) -> None:
-        """All that is read is defined."""
-        shadow, extent, start = access.place.shadow, access.extent, access.place.start
-        missing = shadow.unwritten(extent, start) if session.options.enables("memory") else 0
-        if missing:
-            count, reason = (missing * shadow.unit, extent.count * shadow.unit), shadow.reason(extent, start)
-            part = self._part(session, access, shadow.undefined(extent, start))
-            finding = hazards.unwritten(part, *count, reason, session.profile.name, is_index=access.is_index)
-            session.report([finding], self.instr)
-            shadow.define(extent, start)
-
-    def _part(self, session: Session, access: MemoryAccess, places: Array) -> ConflictAccess:
-        """Some units of an access, as a finding describes them."""
-        number = session.numbers[id(self.instr)]
-        now = session.history.shown(number, session.moment)
-        part = session.naming.part(self.instr, access, places)
-        return replace(part, statement=number, block=session.block, iteration=now)
-
-    def _check_owner(self, session: Session, access: MemoryAccess) -> None:
-        """No other tile has overwritten what is read."""
-        owners, place, extent = session.owners, access.place, access.extent
-        if access.how != READ:
-            owners.write(access.tile, place, extent, is_workspace=access.operand in (TMP, HEADERS))
-        elif other := owners.read(access.tile, place, extent):
-            by, address, places = other
-            part = self._part(session, access, places)
-            session.report([hazards.overwritten(part, access.tile, by, address, session.profile.name)], self.instr)
-            place.shadow.define(extent, place.start)  # nothing more is reported of it
-
     def _make_fresh(self, frame: WatchedFrame) -> tuple[str, ...]:
         """Poison tiles that are used for the first time; returns them."""
         if frame.fresh.isdisjoint(self.tiles):
@@ -378,17 +137,224 @@ class WatchedInstruction(InstructionStep):
 
     def _skip(self, frame: WatchedFrame) -> None:
         """Nothing was executed. Its tiles count as written, so that nothing more is reported."""
-        frame.session.check_all()
+        frame.session.cache.check_all()
         for tile in self.tiles:
-            place, whole = self._whole(frame, tile)
+            place, whole = self.whole(frame, tile)
             place.shadow.define(whole, place.start, DATA)
         frame.session.skip(self.instr)
 
-    def _whole(self, frame: WatchedFrame, tile: str) -> tuple[MemoryLocation, Extent]:
+    def workspace(self, frame: WatchedFrame, here: Site) -> Storage | None:
+        use, spec = self.instr.workspace, here.tiles.get(TMP)
+        if use is None or spec is None:
+            return None
+        whole = self.executable.program.tiles[use.tile].spec
+        ahead = 0 if use.window is None else frame.value(offset_in(whole, use.window))
+        return frame.tiles[use.tile].part(ahead, spec.elements)
+
+    def whole(self, frame: WatchedFrame, tile: str) -> tuple[MemoryLocation, Extent]:
         """The location of a tile, and all of it."""
         spec, storage = self.executable.program.tiles[tile].spec, frame.tiles[tile]
         place = frame.session.chip.at(spec.loc, frame.addresses.get(tile), storage)
         return place, Extent(1, spec.nbytes // place.shadow.unit, 0)
+
+
+class CheckedExecution:
+    """One execution of an instruction in a block: what it accesses, and the checks of that."""
+
+    def __init__(self, step: WatchedInstruction, frame: WatchedFrame, here: Site, made: tuple[str, ...]) -> None:
+        """`made` are the tiles that it uses first."""
+        self.step, self.frame, self.here, self.made = step, frame, here, made
+        self.session, self.instr = frame.session, step.instr
+
+    def write(self, plan: Plan, storages: Sequence[Storage], lanes: list[Lanes | None]) -> str:
+        """Execute, and check what is read and written. A bad index was already reported and is skipped."""
+        session, here = self.session, self.here
+        needed = session.options.lanes or here.call.instruction.repeats is not None
+        indices = [_indices(step, storages) if needed else None for step in plan.steps]
+        touched = here.touches(plan, lanes)
+        in_global = self._global_accesses(storages, touched)
+        if here.prepared.stored:
+            self._save(plan, storages, in_global)
+        how = plan.run(storages, lanes)
+        number = session.numbers[id(self.instr)]
+        done = Executed(number, self.instr, here.call, here.steps, plan, storages, lanes, indices, session.block)
+        session.observe(done, here)
+        if here.call.kernel.index_note and any(access.is_index for access in in_global):
+            session.cache.check_all()
+        key = self._key(touched, lanes)
+        if not session.cache.repeats(key, in_global):
+            accesses = self._accesses(storages, touched, in_global)
+            on_chip = [access for access in accesses if not access.place.is_global]
+            fresh = [self.step.whole(self.frame, tile) for tile in self.made]
+            overrun = self._overrun(lanes) if here.last_column else None
+            slim = replace(done, storages=(), lanes=(), indices=())
+            session.cache.check(key, partial(self._check, slim, fresh, overrun), on_chip, accesses)
+        return how
+
+    def _key(self, touched: Sequence[Touched], lanes: Sequence[Lanes | None]) -> Hashable:
+        """All that the checks of on-chip memory and of order depend on."""
+        frame, here, addresses = self.frame, self.here, self.frame.addresses
+        places = [addresses[tile] if tile in addresses else frame.tiles[tile].address for tile in self.step.tiles]
+        starts = [measure(frame.values) for measure in self.step.starts]
+        if not here.is_indexed:
+            return here, self.made, *places, *starts
+        named = [each.offsets() for each in touched if each.offsets is not None and self.step.shown[each.slot]]
+        outside = [each.outside for each in lanes if each is not None and each.outside is not None]
+        return here, self.made, *places, *starts, *map(_digest, [*named, *outside] if here.last_column else named)
+
+    # --- what it accesses
+
+    def _global_accesses(self, storages: Sequence[Storage], touched: Sequence[Touched]) -> list[MemoryAccess]:
+        """The parts of observed global memory that it touches."""
+        names, found = self.here.prepared.names, list[MemoryAccess]()
+        for each in touched:
+            slot = each.slot
+            if not self.step.shown[slot] and (place := self.session.gm.at(storages[slot])) is not None:
+                extent = place.extent(each, storages[slot].dtype.size)
+                found.append(MemoryAccess(names[slot], each.how, place, extent, each.is_index))
+        return found
+
+    def _accesses(
+        self, storages: Sequence[Storage], touched: Sequence[Touched], in_global: Sequence[MemoryAccess]
+    ) -> list[MemoryAccess]:
+        """The parts of all observed memories that it touches."""
+        names, found, others = self.here.prepared.names, list[MemoryAccess](), list(in_global)
+        for each in touched:
+            slot, tile = each.slot, self.step.shown[each.slot]
+            if tile:
+                place = self._place(tile, storages[slot])
+                extent = place.extent(each, storages[slot].dtype.size)
+                found.append(MemoryAccess(names[slot], each.how, place, extent, each.is_index, tile))
+            elif others and others[0].operand == names[slot]:
+                found.append(others.pop(0))
+        return [*found, *self._workspace_accesses(), *self._header_accesses()]
+
+    def _workspace_accesses(self) -> Iterator[MemoryAccess]:
+        """All of the workspace, which is written."""
+        storage = self.step.workspace(self.frame, self.here)
+        if storage is not None and self.instr.workspace is not None:
+            tile = self.instr.workspace.tile
+            place = self._place(tile, storage)
+            whole = Extent(1, self.here.tiles[TMP].nbytes // place.shadow.unit, 0)
+            yield MemoryAccess(TMP, WRITE, place, whole, tile=tile)
+
+    def _header_accesses(self) -> Iterator[MemoryAccess]:
+        """The part of UB that the headers use by themselves, as far as there are tiles."""
+        hidden = self.session.hidden
+        is_used = uses_hidden(self.instr)
+        if is_used and hidden is not None and (above := self.session.chip.above(TileType.Vec, hidden)):
+            yield MemoryAccess(HEADERS, WRITE, above[0], Extent(1, above[1], 0), tile=HEADERS)
+
+    def _place(self, tile: str, storage: Storage) -> MemoryLocation:
+        """The location of a tile, or of a part of it."""
+        place, _ = self.step.whole(self.frame, tile)
+        ahead = (storage.address - self.frame.tiles[tile].address) // place.shadow.unit
+        return place._replace(start=place.start + ahead, ahead=ahead) if ahead else place
+
+    def _save(self, plan: Plan, storages: Sequence[Storage], accesses: list[MemoryAccess]) -> None:
+        """Save the content of global memory that is about to be overwritten."""
+        gm = self.session.gm
+        for access in accesses:
+            if access.how != READ:
+                gm.save(access.place, access.extent)
+        if plan.is_aliased(storages):  # indices may change while lanes take effect
+            for slot in self.here.prepared.stored:
+                place = gm.at(storages[slot])
+                assert place is not None
+                gm.save(place, Extent(1, storages[slot].bits.nbytes // place.shadow.unit, 0))
+
+    def _overrun(self, lanes: Sequence[Lanes | None]) -> Array:
+        """Offsets of what a transfer writes outside the valid columns."""
+        dst, landed = self.here.call.destination, next(each for each in lanes if each is not None)
+        rows = np.arange(dst.valid_rows) if landed.outside is None else np.flatnonzero(~landed.outside)
+        return dst.layout.offset(rows[:, None], np.arange(dst.valid_cols, self.here.last_column))
+
+    # --- the checks, which a later block may repeat
+
+    def _check(
+        self,
+        done: Executed,
+        fresh: list[tuple[MemoryLocation, Extent]],
+        overrun: Array | None,
+        accesses: Sequence[MemoryAccess],
+    ) -> None:
+        for place, whole in fresh:
+            place.shadow.define(whole, place.start, UNDEFINED)
+        self._check_written(accesses)
+        if overrun is not None:
+            self._clear_overrun(accesses, overrun)
+        if self.session.profile.pipes:
+            self.session.issue(done, self.here, accesses)
+
+    def _clear_overrun(self, accesses: Sequence[MemoryAccess], offsets: Array) -> None:
+        """What a transfer writes outside the valid columns counts as uninitialised."""
+        name, dst = self.here.prepared.names[0], self.here.call.destination
+        for access in accesses:
+            if access.operand == name and access.how != READ:
+                shadow = access.place.shadow
+                shadow.define(listed(offsets, dst.dtype.size // shadow.unit), access.place.start, UNDEFINED)
+
+    def _check_written(self, accesses: Sequence[MemoryAccess]) -> None:
+        """On-chip memory is written before it is read, maybe by an earlier step of the instruction. What it writes is a
+        fill if all that it reads is one."""
+        state, dst = DATA if self.step.reads_global else FILLED, self.here.prepared.names[0]
+        is_loaded = self.step.is_load
+        for access in accesses:
+            if access.place.is_global:
+                continue
+            shadow, extent, start = access.place.shadow, access.extent, access.place.start
+            if self.session.owners.is_needed:
+                self._check_owner(access)
+            if access.how == READ:
+                self._check_defined(access)
+                if state == FILLED and not shadow.is_filled(extent, start):
+                    state = DATA
+            elif access.operand in (TMP, HEADERS):
+                shadow.undefine(extent, start, f"{self.step.line} has used them as its workspace", fills=True)
+            else:
+                if is_loaded and access.operand == dst:
+                    is_loaded = False
+                    self._leave(self.here.tiles[dst], access)
+                shadow.define(extent, start, state)
+
+    def _leave(self, dst: TileSpec, access: MemoryAccess) -> None:
+        """A load or gather leaves what lies outside its valid region undefined, unless a fill has cleared it
+        (CO-ALIGN-05). Of a tile, that is all of it; of a slice, the slice."""
+        shadow = access.place.shadow
+        whole = extent_of(region(dst.layout, dst.rows, dst.cols), dst.dtype.size // shadow.unit)
+        if access.extent.count < whole.count:
+            shadow.undefine(whole, access.place.start, f"{self.step.line} has left them outside its valid region")
+
+    def _check_defined(self, access: MemoryAccess) -> None:
+        """All that is read is defined."""
+        session, shadow, extent, start = self.session, access.place.shadow, access.extent, access.place.start
+        missing = shadow.unwritten(extent, start) if session.options.enables("memory") else 0
+        if missing:
+            count, reason = (missing * shadow.unit, extent.count * shadow.unit), shadow.reason(extent, start)
+            part = self._part(access, shadow.undefined(extent, start))
+            finding = hazards.unwritten(part, *count, reason, session.profile.name, is_index=access.is_index)
+            session.report([finding], self.instr)
+            shadow.define(extent, start)
+
+    def _part(self, access: MemoryAccess, places: Array) -> ConflictAccess:
+        """Some units of an access, as a finding describes them."""
+        session, number = self.session, self.session.numbers[id(self.instr)]
+        now = session.history.shown(number, session.moment)
+        part = session.naming.part(self.instr, access, places)
+        return replace(part, statement=number, block=session.block, iteration=now)
+
+    def _check_owner(self, access: MemoryAccess) -> None:
+        """No other tile has overwritten what is read."""
+        owners, place, extent = self.session.owners, access.place, access.extent
+        if access.how != READ:
+            owners.write(access.tile, place, extent, is_workspace=access.operand in (TMP, HEADERS))
+        elif other := owners.read(access.tile, place, extent):
+            by, address, places = other
+            finding = hazards.overwritten(
+                self._part(access, places), access.tile, by, address, self.session.profile.name
+            )
+            self.session.report([finding], self.instr)
+            place.shadow.define(extent, place.start)  # nothing more is reported of it
 
 
 def _digest(values: Array) -> bytes:

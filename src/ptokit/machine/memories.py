@@ -32,7 +32,6 @@ class MemoryLocation(NamedTuple):
 
     @property
     def is_global(self) -> bool:
-        """Whether it is in global memory."""
         return self.name == GM
 
     def extent(self, touched: Touched, size: int) -> Extent:

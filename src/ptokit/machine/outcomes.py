@@ -14,8 +14,8 @@ from ptokit.engine.storage import Array
 from ptokit.finding import Where
 from ptokit.isa.instruction import Call
 from ptokit.isa.move import Combine, Fill, IndexUnit, Move, Remap, Side
-from ptokit.machine.executed import Executed
 from ptokit.machine.repeats import destinations, indexed, last_writers
+from ptokit.machine.site import Executed
 
 FIRST, WORST = 8, 12
 """Rows of the table: the first lanes, and the worst of the others."""
@@ -34,7 +34,6 @@ class Outcome(IntEnum):
 
     @property
     def text(self) -> str:
-        """The name as text."""
         return self.name.lower().replace("_", " ")
 
 
@@ -50,7 +49,6 @@ class Fate(IntEnum):
 
     @property
     def text(self) -> str:
-        """The name as text."""
         return self.name.lower()
 
 

@@ -84,6 +84,11 @@ class Signal(Generic[T]):
         return stamp
 
 
+def is_set(signal: Signal[Any] | None) -> bool:
+    """Whether a signal is set, or none has to be."""
+    return signal is None or signal.stamp is not None
+
+
 class Semaphore(Signal[T]):
     """A flag between the cores: it counts its sets, and a wait takes one."""
 
@@ -384,16 +389,13 @@ class PipeEngine(Generic[P, T, W]):
             del self._held[at.name]
         return item
 
-    def _is_ready(self, _at: P, item: PipeItem[T]) -> bool:
-        return item.signal is None or item.signal.stamp is not None
-
     def _advance(self) -> None:
         """Run every item that no longer has to wait."""
         moved = True
         while moved:
             moved = False
             for pipe in self._held_pipes():
-                while pipe.queue and self._is_ready(pipe, pipe.queue[0]):
+                while pipe.queue and is_set(pipe.queue[0].signal):
                     self._take(pipe).run()
                     moved = True
                     if pipe is pipe.scalar:

@@ -13,7 +13,7 @@ from ptokit.engine.storage import Array
 from ptokit.finding import Finding, Level
 from ptokit.isa.instruction import Call, Repeats
 from ptokit.isa.move import Combine, IndexUnit, Side
-from ptokit.machine.executed import Executed
+from ptokit.machine.site import Executed
 
 DENSE = 8
 """Cells for each lane up to which an entry for every cell is cheaper than sorting the lanes."""

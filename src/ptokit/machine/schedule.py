@@ -2,22 +2,43 @@
 
 The scalar pipe of a core issues one item after the other, so what delays it delays everything issued later. A flag
 takes time from the pipe that sets it to the pipe that waits. Loads pipeline: a pipe starts its next transfer while the
-data of earlier ones are under way, and transfers end in order. Every block begins at 0; `Waves` starts the blocks of a
-launch.
+data of earlier ones are outstanding, and transfers end in order. Every block begins at 0; `Waves` starts the blocks of
+a launch.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
-from ptokit.finding import Where
+from ptokit.finding import Where, at_line
 from ptokit.machine.costs import Costs
-from ptokit.machine.formulas import NO_OVERLAP, Overlap
+from ptokit.machine.formulas import NO_OVERLAP, Overlap, Part, TimedWork
 from ptokit.machine.pipes import Pipe, PipeEngine
-from ptokit.machine.spans import ISSUING, BusySpan
-from ptokit.machine.timed import Part, TimedWork
+
+ISSUING = -1
+"""Instead of the number of a statement, for the time in which the scalar pipe issues instructions."""
+
+
+@dataclass(frozen=True)
+class BusySpan:
+    """Work of a pipe for a statement: when it starts and ends, in cycles of its block."""
+
+    pipe: str
+    start: float
+    end: float
+    number: int
+    what: str
+    where: Where | None
+    block: int
+
+    @property
+    def name(self) -> str:
+        """The statement as messages name it: `mgather (line 12)`."""
+        return at_line(self.what, self.where)
 
 
 class Scheduled:
@@ -157,7 +178,7 @@ class Schedule(PipeEngine[CyclePipe, Stamp, PipeJob]):
             start, before = issued.time - overlap.lead, issued.last
         free = max(start + cycles, issued.time + overlap.tail) if overlap.tail else start + cycles
         shown, end = max(start, pipe.freed), max(free + latency, pipe.freed)
-        if pipe.work is not None and shown > start:  # it started while earlier data were under way
+        if pipe.work is not None and shown > start:  # it started while earlier data were outstanding
             before = pipe.work
         done = Scheduled(pipe.name, shown, end, number, what, where, shown - pipe.freed, before)
         self._note(done, min(cycles + latency, end - shown))
@@ -226,3 +247,45 @@ class Waves:
             heappush(self._busy, (start + cycles, before + 1))
         self.end, self.rounds = max(self.end, start + cycles), max(self.rounds, before + 1)
         return start
+
+
+Operation = tuple[Any, ...]
+"""A method of the schedule, and its arguments."""
+
+
+def replay(schedule: Schedule, operations: Iterable[Operation]) -> Schedule:
+    """Give recorded operations to a schedule."""
+    for operation, *args in operations:
+        operation(schedule, *args)
+    return schedule
+
+
+def cycles_of(operations: Iterable[Operation], costs: Costs) -> float:
+    """How long a block takes."""
+    schedule = replay(Schedule(costs, 1), operations)
+    schedule.end()
+    return schedule.cycles
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """The operations of a launch."""
+
+    costs: Costs
+    longest: tuple[Operation, ...]
+    """Of the longest block, or the first of them if they are very many."""
+    blocks: tuple[tuple[Operation, ...], ...]
+    """Of all different blocks; empty if they were too many to keep."""
+    order: Sequence[int]
+    """Of which of these each block of the launch is."""
+    cores: int
+
+    def cycles(self, costs: Costs) -> float:
+        """How long the launch takes with other costs."""
+        if self.order and not self.blocks:
+            raise ValueError("the launch has too many different blocks to be timed again")
+        times = [cycles_of(block, costs) for block in self.blocks]
+        waves = Waves(self.cores)
+        for number in self.order:
+            waves.place(times[number])
+        return waves.end

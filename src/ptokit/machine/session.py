@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from operator import add
 
 from ptokit.engine.reference import Touched
 from ptokit.engine.storage import Storage
 from ptokit.finding import ConflictAccess, Finding, Level
 from ptokit.isa.policy import TileType
-from ptokit.machine import crossing, hazards
+from ptokit.machine import hazards
+from ptokit.machine.block_cache import BlockCache, IssuedWork, Touches, WatchedClocks
 from ptokit.machine.clocks import Clock, Clocks, merge
 from ptokit.machine.costs import Costs
-from ptokit.machine.ends import Meeting, MemoryAccess, Naming
-from ptokit.machine.executed import Executed
+from ptokit.machine.ends import Iterations, Meeting, MemoryAccess, Moment, Naming
 from ptokit.machine.findings import Findings
 from ptokit.machine.fixes import Fixes
-from ptokit.machine.history import Issued, Iterations, Moment
-from ptokit.machine.known import Act, IssuedWork, KnownBlocks, KnownItem
 from ptokit.machine.memories import Chip, Global, Owners
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.outcomes import LaneOutcomes, outcomes
@@ -28,7 +25,7 @@ from ptokit.machine.pipes import Stuck
 from ptokit.machine.repeats import repeats
 from ptokit.machine.report import MemoryUse
 from ptokit.machine.shadow import READ, WRITE, Earlier, Shadow, meets
-from ptokit.machine.site import Site
+from ptokit.machine.site import Executed, Site
 from ptokit.machine.timer import Timer
 from ptokit.machine.traffic import TrafficMeter
 from ptokit.program.budget import has_simt, hidden_memory, static_bytes
@@ -87,15 +84,15 @@ class Session:
         """Whether accesses are compared with earlier ones."""
         self.naming, self.fixes = Naming(program, profile, self.gm), Fixes(program, profile)
         self._unordered = partial(hazards.unordered, self.fixes)
-        self._not_handed = partial(crossing.missing, self.fixes)
+        self._not_handed = partial(hazards.not_handed_over, self.fixes)
         self.orders = bool(profile.pipes) and options.enables("order")
         self.costs = Costs(profile, options.overrides)
         at_once = options.cores or self.costs.cores(self.cores.names)
         is_timed = profile.pipes and options.enables("time")
         self.timer = Timer(self.costs, options.timeline, at_once) if is_timed else None
-        self.known = KnownBlocks(self.clocks.started)
+        self.cache = BlockCache(self)
         """What earlier blocks have issued."""
-        order = WatchedClocks(self)
+        order = WatchedClocks(self, self.cache)
         self.engines = () if not profile.pipes else (order, self.timer) if self.timer else (order,)
         """The engines that flags, events and barriers go to."""
         is_counted = options.enables("traffic") or self.timer is not None
@@ -132,82 +129,35 @@ class Session:
         self._blocks.append(block)
         self.moment = ()
         self._unset.clear()
-        self.known.begin(self.clocks.started)
-        if not self.known.follows:
-            self._forget_chip()
+        self.cache.begin()
         if self.timer:
             self.timer.begin_block(block)
 
     def end(self) -> None:
         """A block has ended."""
-        known = self._followed("end")
-        if known is None:
-            self.known.check("end", self._end_clocks, (), ())
-            self.known.end(self.clocks.times)
-        elif self.known.follows:
-            self.clocks.times = list(map(add, self.clocks.started, known.times))
+        self.cache.end(self._end_clocks)
         if self.timer:
             self.timer.end_block()
 
-    def _end_clocks(self, _touches: Sequence[MemoryAccess]) -> None:
+    def _end_clocks(self, _touches: Touches) -> None:
         for flag, setter in self.clocks.end():
             if isinstance(setter, tuple) and self.orders and flag not in self._unset:
                 message = f"the flag {_named(flag)} is still set when a block ends"
                 fix = f"{self.fixes.last_wait(flag)} at the end: the next kernel would find it set"
                 self.report([Finding("hazard", "KN-13", message, None, "flag", fix=fix)], *setter, flag=flag)
 
-    def _forget_chip(self) -> None:
+    def forget_block(self) -> None:
+        """Forget what the running block has done to on-chip memory."""
         self.chip.forget()
         self.owners.forget()
-
-    # --- what is issued
-
-    def follows(self, key: Hashable, touches: Sequence[MemoryAccess] = ()) -> bool:
-        """Whether an earlier block has issued the same so far, and this. Then only accesses to global memory are
-        checked, here, and all others need not be."""
-        return self._followed(key, touches) is not None
-
-    def _followed(self, key: Hashable, touches: Sequence[MemoryAccess] = ()) -> KnownItem | None:
-        if not self.known.follows:
-            return None
-        known = self.known.follow(key, touches, self.moment)
-        if known is None:
-            self.check_all()
-            return None
-        for ran in known.ran:
-            work = self.known.repeated(ran)
-            if self._races(*work):  # what follows from a race depends on the clocks themselves
-                self.known.drop()
-                self.check_all()
-                return known
-            self.known.run(ran)
-            self._work(*work)
-        return known
-
-    def check(
-        self, key: Hashable, act: Act, chip: Sequence[MemoryAccess] = (), touches: Sequence[MemoryAccess] = ()
-    ) -> None:
-        """Check what is issued, and remember it for later blocks. `chip` are the `touches` of on-chip memory. Apart
-        from the others, what `act` does follows from the `key`."""
-        self.known.check(key, act, chip, touches)
-
-    def check_all(self) -> None:
-        """Check everything in this block from now on."""
-        if self.known.follows:
-            now = self.moment
-            self._forget_chip()
-            self.history.forget(self.clocks.started)
-            for moment, item, touches in self.known.leave():
-                self.moment = moment
-                item.act([*item.chip, *touches])
-            self.moment = now
+        self.history.forget(self.clocks.started)
 
     def abandon(self, findings: Iterable[Finding]) -> None:
         """The block cannot go on. Nothing that follows from that is reported."""
         self.skipped = True
         self.findings.show((finding.on(self.profile.name) for finding in findings), self.block, (), ())
-        self.check_all()
-        self.known.drop()
+        self.cache.check_all()
+        self.cache.drop()
         orders, self.orders = self.orders, False
         self.end()
         self.orders = orders
@@ -223,7 +173,7 @@ class Session:
         """Add findings of a statement, by default in the current iteration."""
         found = [finding.on(self.profile.name) for finding in findings]
         if found:
-            self.known.found()
+            self.cache.found()
             number = self.numbers[id(stmt)]
             moment = self.moment if moment is None else moment
             placed = (described(finding, self.program, stmt) for finding in found)
@@ -257,11 +207,11 @@ class Session:
 
     def _unpaired(self, flag: Hashable, what: object, before: object) -> None:
         if isinstance(what, tuple) and isinstance(before, tuple) and self.orders:
-            self.report([crossing.unpaired(what[0], before[0])], *what, flag=flag)
+            self.report([hazards.unpaired(what[0], before[0])], *what, flag=flag)
 
     def _overflow(self, flag: Hashable, what: object, certain: bool) -> None:
         if isinstance(what, tuple) and self.orders:
-            self.report([crossing.overflow(what[0], certain)], *what, flag=flag)
+            self.report([hazards.overflow(what[0], certain)], *what, flag=flag)
 
     def _stuck(self, stuck: Stuck) -> None:
         if not isinstance(stuck.what, tuple) or not self.orders:
@@ -276,8 +226,8 @@ class Session:
         if isinstance(flag, tuple) and not self.options.consequences:
             wrong = self.fixes.same_id(stmt, flag, self.clocks.left(flag))
         self.explained |= {wrong[0]} if wrong else set()
-        if crossing.is_between(stuck):
-            found, stmt = crossing.stuck(stuck)
+        if hazards.is_between(stuck):
+            found, stmt = hazards.endless_wait(stuck)
             self.report([replace(each, fix=wrong[1]) if wrong else each for each in found], stmt, moment)
             return
         if isinstance(stmt, Instr):
@@ -314,7 +264,7 @@ class Session:
         if instr.event is not None:
             timer.signal_event(instr.event, site.pipes)
 
-    def issue(self, executed: Executed, site: Site, touches: Sequence[MemoryAccess]) -> None:
+    def issue(self, executed: Executed, site: Site, touches: Touches) -> None:
         """Issue the steps of an instruction to the pipes."""
         instr, number = executed.instr, executed.number
         pipes, moment = site.pipes, self.moment
@@ -327,12 +277,12 @@ class Session:
             if isinstance(step, Sync):
                 self.clocks.sync(step.src, step.dst)
             else:
-                work = IssuedWork(self.known.item, position, number, step, site.gates[step.pipe])
-                self.clocks.work(step.pipe, partial(self._work, work, touches, moment))
+                work = IssuedWork(self.cache.item, position, number, step, site.gates[step.pipe])
+                self.clocks.work(step.pipe, partial(self.check_work, work, touches, moment))
         if instr.event is not None:
             self.clocks.signal_event(instr.event, pipes)
 
-    def _check_bursts(self, executed: Executed, site: Site, touches: Sequence[MemoryAccess]) -> None:
+    def _check_bursts(self, executed: Executed, site: Site, touches: Touches) -> None:
         """DMA bursts to and from tiles are aligned. An address is reported where it is moved first."""
         for touch in touches:
             pipe, place = site.moved.get((touch.operand, touch.how != READ)), touch.place
@@ -341,7 +291,7 @@ class Session:
                 first = self._unaligned.setdefault((place.name, place.start), executed.number) if found else None
                 self.report(found if first == executed.number else (), executed.instr)
 
-    def _check_index_flag(self, executed: Executed, site: Site, touches: Sequence[MemoryAccess]) -> None:
+    def _check_index_flag(self, executed: Executed, site: Site, touches: Touches) -> None:
         """The caller must order the load of an index, although the instruction waits for the load by itself."""
         kind, wait = site.call.kernel.index_note, site.load_wait
         if not self.orders or not kind or wait is None:
@@ -362,7 +312,7 @@ class Session:
     def skip(self, instr: Instr) -> None:
         """Nothing was executed for an instruction. What waits for its event does not have to wait."""
         self.skipped = True
-        self.known.drop()
+        self.cache.drop()
         if instr.event is not None and self.profile.pipes:
             self.clocks.signal_event(instr.event, (self.cores.scalar,))
             if self.timer:
@@ -377,20 +327,18 @@ class Session:
             [] if place is None else [MemoryAccess("source", READ, place, place.extent(touched, storage.dtype.size))]
         )
         number = self.numbers[id(stmt)]
-        if not self.follows(("load_scalar", number), touches):
-            self.check(("load_scalar", number), partial(self._load_scalar, stmt), (), touches)
+        if not self.cache.repeats(("load_scalar", number), touches):
+            self.cache.check(("load_scalar", number), partial(self._load_scalar, stmt), (), touches)
         if self.timer:
             for pipe in self.cores.scalars(stmt):
                 self.timer.read_scalar(pipe, number, stmt.where)
 
-    def _load_scalar(self, stmt: LoadScalar, touches: Sequence[MemoryAccess]) -> None:
+    def _load_scalar(self, stmt: LoadScalar, touches: Touches) -> None:
         for k, pipe in enumerate(self.cores.scalars(stmt)):
-            work = IssuedWork(self.known.item, k, self.numbers[id(stmt)], PipeWork(pipe, ("source",)), pipe)
-            self.clocks.work(pipe, partial(self._work, work, touches, self.moment))
+            work = IssuedWork(self.cache.item, k, self.numbers[id(stmt)], PipeWork(pipe, ("source",)), pipe)
+            self.clocks.work(pipe, partial(self.check_work, work, touches, self.moment))
 
-    def _races(
-        self, work: IssuedWork, given: Sequence[MemoryAccess], _moment: Moment, clock: Clock, _time: int
-    ) -> bool:
+    def races(self, work: IssuedWork, given: Touches, clock: Clock) -> bool:
         """Whether nothing orders an access to global memory after an earlier one."""
         me = self.clocks.number[work.step.pipe]
         return self.orders and any(
@@ -398,7 +346,7 @@ class Session:
             for touch in _own(work.step, given)
         )
 
-    def _work(self, work: IssuedWork, given: Sequence[MemoryAccess], moment: Moment, clock: Clock, time: int) -> None:
+    def check_work(self, work: IssuedWork, given: Touches, moment: Moment, clock: Clock, time: int) -> None:
         """Check the accesses of a pipe against earlier ones, then record them. `given` are those of all pipes."""
         if not self.watches:
             return
@@ -406,8 +354,8 @@ class Session:
         me = self.clocks.number[pipe]
         touches = _own(work.step, given)
         if any(touch.place.is_global for touch in touches):
-            self.known.note(work, me, clock, time)
-            if self.known.has_run(work):
+            self.cache.note(work, me, clock, time)
+            if self.cache.has_run(work):
                 touches = [touch for touch in touches if not touch.place.is_global]
         met = [
             Meeting(number, moment, pipe, gate, touch, earlier)
@@ -431,7 +379,7 @@ class Session:
                 self.naming.starts.setdefault(key, {})[place.start, touch.operand] = time
             place.shadow.record(touch.how, me, time, number, touch.extent, place.start, since)
 
-    def _race(self, met: Sequence[Meeting], clock: Clock) -> None:
+    def _race(self, met: list[Meeting], clock: Clock) -> None:
         """Report accesses of a pipe that nothing orders after earlier ones. One order may make up for several of them.
         Then the fix is for that one; of those on its pipe, the read of an index is reported, or else the first."""
         folds = not self.options.consequences
@@ -444,7 +392,7 @@ class Session:
             if folds:
                 self.clocks.assume(clock, last.pipe, last.gate, before, last.earlier.time)
 
-    def _last_of(self, met: Sequence[Meeting], clock: Clock) -> list[Meeting]:
+    def _last_of(self, met: list[Meeting], clock: Clock) -> list[Meeting]:
         """Those that the order of no other makes up for."""
         stamps = [self.clocks.known(self.clocks.pipes[each.earlier.pipe], each.earlier.time) for each in met]
         known, last = list(clock), set[int]()
@@ -474,7 +422,7 @@ class Session:
         """Report two accesses; the same two statements only once."""
         number, moment, pipe, _, touch, earlier, other = meeting
         cause = hazard, number, pipe, touch.operand, touch.how, earlier.how, earlier.pipe, earlier.statement
-        self.known.found()
+        self.cache.found()
         if self.findings.again(cause, self.block, moment):
             return
         first, then = self._ends(meeting)
@@ -525,14 +473,12 @@ class Session:
         return any(layer.last_until(self.clocks.started[layer.pipe], touch.extent, start) for layer in layers)
 
     def _block_of(self, earlier: Earlier) -> int:
-        """The block of an earlier access."""
         at = bisect_left(self._starts, earlier.time, key=lambda start: start[earlier.pipe])
         return self._blocks[max(0, at - 1)]
 
     # --- memory
 
     def placed(self, tile: str, loc: TileType, address: int, nbytes: int) -> None:
-        """Record the address of a tile."""
         self.used.setdefault(loc, {})[tile, address, address + nbytes] = None
 
     def memory(self) -> dict[str, MemoryUse]:
@@ -547,46 +493,7 @@ class Session:
         return found
 
 
-class WatchedClocks:
-    """The clocks, as flags and barriers reach them: only in a block that is not known."""
-
-    def __init__(self, session: Session) -> None:
-        self._session, self._clocks = session, session.clocks
-
-    def set(self, src: str, flag: tuple[str, str, int], what: Issued) -> None:
-        """A statement sets a flag."""
-        self._pass(("set", src, flag, id(what[0])), partial(self._set, src, flag, what[0]))
-
-    def _set(self, src: str, flag: tuple[str, str, int], stmt: Stmt) -> None:
-        self._session.check_destinations(*flag, stmt)
-        self._clocks.set(src, flag, (stmt, self._session.moment))
-
-    def wait(self, dst: str, flag: Hashable, what: Issued) -> None:
-        """A statement waits for a flag."""
-        self._issue(self._clocks.wait, "wait", dst, flag, what)
-
-    def cross_set(self, src: str, flag: Hashable, what: Issued) -> None:
-        """A statement sets a flag for the other core."""
-        self._issue(self._clocks.cross_set, "cross_set", src, flag, what)
-
-    def cross_wait(self, dst: str, flag: Hashable, what: Issued) -> None:
-        """A statement waits for a flag of the other core."""
-        self._issue(self._clocks.cross_wait, "cross_wait", dst, flag, what)
-
-    def _issue(self, do: Callable[..., None], name: str, pipe: str, flag: Hashable, what: Issued) -> None:
-        stmt = what[0]
-        self._pass((name, pipe, flag, id(stmt)), lambda: do(pipe, flag, (stmt, self._session.moment)))
-
-    def barrier(self) -> None:
-        """Everything issued so far comes before everything issued later."""
-        self._pass("barrier", self._clocks.barrier)
-
-    def _pass(self, key: Hashable, do: Callable[[], None]) -> None:
-        if not self._session.follows(key):
-            self._session.check(key, lambda _: do())
-
-
-def _own(step: PipeWork, touches: Sequence[MemoryAccess]) -> list[MemoryAccess]:
+def _own(step: PipeWork, touches: Touches) -> list[MemoryAccess]:
     """The accesses of a step."""
     own = [touch for touch in touches if touch.operand in (step.reads if touch.how == READ else step.writes)]
     if unit_of(step.pipe) == VECTOR:

@@ -8,10 +8,12 @@ from functools import cached_property
 
 from ptokit.engine.prepared import Prepared
 from ptokit.engine.reference import IndexedStep, Lanes, Plan, Touched
-from ptokit.finding import Finding
+from ptokit.engine.storage import Array, Storage
+from ptokit.finding import Finding, Where
 from ptokit.isa.instruction import Call
 from ptokit.isa.operand import TileSpec
 from ptokit.program.cores import home_of, unit_of
+from ptokit.program.ir import Instr
 from ptokit.program.steps import PipeWork, Step, Sync, gate, on_cores, steps
 from ptokit.program.verify_call import Options
 from ptokit.target import LOAD, SCALAR, STORE, Profile
@@ -33,7 +35,6 @@ class Site:
 
     @cached_property
     def pipes(self) -> tuple[str, ...]:
-        """The pipes that work for it."""
         return tuple(dict.fromkeys(step.pipe for step in self.steps if isinstance(step, PipeWork)))
 
     @cached_property
@@ -97,3 +98,36 @@ def placed_steps(call: Call, profile: Profile) -> tuple[Step, ...]:
 def lenient(options: Options) -> Options:
     """Only what the headers assert apart from alignment, and memory safety: what a refused call is executed with."""
     return replace(options, header=True, lenient=True, strict=False)
+
+
+@dataclass(eq=False)
+class Executed:
+    """One execution of an instruction in one block."""
+
+    number: int
+    """Of the statement in the program, counted in the order of the text."""
+    instr: Instr
+    call: Call
+    """Operands and modifiers, all extents known."""
+    steps: tuple[Step, ...]
+    """The work of the pipes, with the instruction's own handshakes."""
+    plan: Plan
+    storages: Sequence[Storage]
+    lanes: Sequence[Lanes | None]
+    """Index values after the remap, for each step of the plan that has an index."""
+    indices: Sequence[Array | None]
+    """The same before the remap: int64, a negative int32 as a negative number. Of gathers only if lane outcomes are
+    recorded."""
+    block: int
+    transactions: int = 0
+    """Segments, chunks or lines of global memory that are touched through the index, once they are counted."""
+
+    @property
+    def where(self) -> Where | None:
+        """The user's line."""
+        return self.instr.where
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Operands in the order of the storages."""
+        return tuple(name for name, spec in self.call.operands.items() if spec is not None)

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ptokit.finding import Where
+from ptokit.finding import Where, at_line
 from ptokit.machine.advice import Advice, advise
-from ptokit.machine.record import Record
-from ptokit.machine.spans import BusySpan, named
+from ptokit.machine.schedule import BusySpan, Record
 from ptokit.program.cores import unit_of
 
 WIDTH = 60
@@ -50,7 +49,7 @@ class Waited:
     @property
     def name(self) -> str:
         """The statement as messages name it: `mgather (line 12)`."""
-        return named(self.what, self.where)
+        return at_line(self.what, self.where)
 
 
 @dataclass(frozen=True)

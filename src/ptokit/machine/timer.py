@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
-from ptokit.finding import Where
+from ptokit.finding import Where, at_line
 from ptokit.machine.costs import Costs
-from ptokit.machine.executed import Executed
-from ptokit.machine.record import Operation, Record, replay
-from ptokit.machine.schedule import PipeJob, Schedule, Waves
-from ptokit.machine.spans import named
-from ptokit.machine.timed import TimedWorks
+from ptokit.machine.formulas import TimedWorks
+from ptokit.machine.schedule import Operation, PipeJob, Record, Schedule, Waves, replay
+from ptokit.machine.site import Executed
 from ptokit.machine.timeline import Busiest, Critical, Timeline, Waited, limits
 from ptokit.program.cores import core_of, unit_of
 from ptokit.target.profile import PIPES
@@ -22,6 +20,15 @@ MOST_RECORDED = 1024
 """Operations of a block that are recorded before its schedule begins: memory does not grow with its length."""
 MOST_COMPARED = 16
 """Different blocks that later ones are compared with, at least."""
+
+
+def _recorder(operation: Callable[..., None]) -> Callable[..., None]:
+    """A method that records an operation on a flag or an event. What it belongs to is for engines that report it."""
+
+    def record(timer: Timer, first: Hashable, then: Hashable, _what: object = None) -> None:
+        timer._record(operation, first, then)
+
+    return record
 
 
 class Timer:
@@ -59,7 +66,6 @@ class Timer:
     # --- blocks
 
     def begin_block(self, block: int) -> None:
-        """Start a block."""
         self._number = block
         self._recorded: list[Operation] = []
         self._begun: Schedule | None = None
@@ -68,7 +74,6 @@ class Timer:
         """The first operations of such a block."""
 
     def end_block(self) -> None:
-        """End a block."""
         recorded = self._first or tuple(self._recorded)
         block = self._scheduled()
         start = self._waves.place(block.cycles)
@@ -111,7 +116,7 @@ class Timer:
         schedule.end()
         return schedule
 
-    # --- what is issued. `_what` is for engines that report it
+    # --- what is issued
 
     def _record(self, operation: Callable[..., None], *args: Any) -> None:
         self._recorded.append((operation, *args))
@@ -132,29 +137,12 @@ class Timer:
         """A pipe is busy for a statement."""
         self._record(Schedule.work, pipe, PipeJob(cycles, number, what, where))
 
-    def set(self, src: str, flag: Hashable, _what: object = None) -> None:
-        """A pipe sets a flag."""
-        self._record(Schedule.set, src, flag)
-
-    def wait(self, dst: str, flag: Hashable, _what: object = None) -> None:
-        """A pipe waits for a flag, which is then no longer set."""
-        self._record(Schedule.wait, dst, flag)
-
-    def cross_set(self, src: str, flag: Hashable, _what: object = None) -> None:
-        """A pipe sets a flag of its core for the other core."""
-        self._record(Schedule.cross_set, src, flag)
-
-    def cross_wait(self, dst: str, flag: Hashable, _what: object = None) -> None:
-        """A pipe waits for a flag of the other core."""
-        self._record(Schedule.cross_wait, dst, flag)
-
-    def signal_event(self, event: Hashable, pipes: Sequence[str]) -> None:
-        """An instruction on these pipes has ended."""
-        self._record(Schedule.signal_event, event, tuple(pipes))
-
-    def wait_event(self, event: Hashable, pipes: Sequence[str], _what: object = None) -> None:
-        """An instruction on these pipes starts after an event."""
-        self._record(Schedule.wait_event, event, tuple(pipes))
+    set = _recorder(Schedule.set)
+    wait = _recorder(Schedule.wait)
+    cross_set = _recorder(Schedule.cross_set)
+    cross_wait = _recorder(Schedule.cross_wait)
+    signal_event = _recorder(Schedule.signal_event)
+    wait_event = _recorder(Schedule.wait_event)
 
     def barrier(self) -> None:
         """Everything issued so far ends before anything else is issued."""
@@ -206,7 +194,7 @@ def _busiest(block: Schedule, cycles: float) -> list[Busiest]:
     most: dict[str, tuple[float, str]] = {}
     for (pipe, number), busy in block.busy.items():
         totals[pipe] += busy
-        name = named(*block.names[number]) if number in block.names else "issuing instructions"
+        name = at_line(*block.names[number]) if number in block.names else "issuing instructions"
         most[pipe] = max(most.get(pipe, (0.0, name)), (busy, name))
     return [Busiest(total / cycles, pipe, most[pipe][1]) for pipe, total in totals.items() if cycles]
 

@@ -16,7 +16,7 @@ from ptokit.engine.reference import IndexedStep, Plan
 from ptokit.finding import Where
 from ptokit.isa.kernel import LaunchShape
 from ptokit.machine.costs import Grains
-from ptokit.machine.executed import Executed
+from ptokit.machine.site import Executed
 from ptokit.machine.ways import NOTHING, Count, GlobalAccess, global_accesses
 
 DEFAULT = Grains()

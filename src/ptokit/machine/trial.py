@@ -11,14 +11,12 @@ import numpy as np
 
 from ptokit.engine.storage import Array, Storage, address_of
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
-from ptokit.machine.ends import MemoryAccess
-from ptokit.machine.executed import Executed
-from ptokit.machine.history import Moment
+from ptokit.machine.ends import MemoryAccess, Moment
 from ptokit.machine.memories import Global, spans_of
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.session import Session
 from ptokit.machine.shadow import Earlier
-from ptokit.machine.site import Site
+from ptokit.machine.site import Executed, Site
 from ptokit.program.calls import written_arguments
 from ptokit.program.expr import BLOCK_NUM, Var
 from ptokit.program.ir import Program, Stmt
@@ -238,7 +236,7 @@ class TrialSession(Session):
     ) -> None:
         """Findings are not needed, but a block that has one is not like a clean one."""
         if any(True for _ in findings):
-            self.known.found()
+            self.cache.found()
 
     def _conflict(self, hazard: object, meeting: Any) -> None:
         if hazard in (self._unordered, self._not_handed):
@@ -250,7 +248,7 @@ class TrialSession(Session):
     def _mark(self) -> None:
         """The block has a fault."""
         self._faulty[self.block] = None
-        self.known.found()
+        self.cache.found()
 
     def _note_race(self, earlier: Any, number: int, gate: str) -> None:
         self._mark()

@@ -23,7 +23,7 @@ from ptokit.isa.layout import Layout
 from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import TileType
 from ptokit.machine.costs import CHUNK, LANES, Grains, chunks
-from ptokit.machine.executed import Executed
+from ptokit.machine.site import Executed
 from ptokit.program.calls import effects
 from ptokit.target import GM_ACCESS
 

@@ -298,21 +298,17 @@ class FaultCollector(OrderCheck):
             missing &= ~self.now.before(step.pipe)
 
     def on_early(self, flag: Any) -> None:
-        """Note the flag."""
         self.early[flag] = None
 
     def work(self, bit: int) -> None:
-        """A pipe does a step."""
         super().work(bit)
         self._after.append(self.now.before(self.unrolled.steps[bit].pipe))
 
     def checked_set(self, src: str, flag: Any, number: int) -> None:
-        """A pipe sets one of a flag's events."""
         super().checked_set(src, flag, number)
         self.sets[flag].append((self._clock, self.now.sent[flag, number]))
 
     def checked_wait(self, dst: str, flag: Any, number: int) -> None:
-        """A pipe waits for one of a flag's events."""
         super().checked_wait(dst, flag, number)
         self.waits[flag].append((self._clock, 1 << self._first_wait + self._clock))
 

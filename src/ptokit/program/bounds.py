@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from ptokit.finding import Finding, Where
+from ptokit.isa.operand import TileSpec
+from ptokit.isa.policy import BLayout, SLayout, TileType
 from ptokit.program import ir
 from ptokit.program.calls import all_operands
 from ptokit.program.expr import (
@@ -35,6 +37,7 @@ from ptokit.program.expr import (
     total,
     variables,
 )
+from ptokit.program.ir import Window
 from ptokit.target.profile import CROSS_IDS, EVENT_IDS
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -349,3 +352,32 @@ def valid_finding(tile: ir.TileDecl, use: ir.TileUse, axis: int, extent: int, wh
     message = f"{extent} valid {name} of {tile.name} do not lie within 0:{most} {when}"
     fix = "launch fewer blocks, or put the work into `with pto.when(n > 0):`" if extent < 0 else f"pto.min({most}, n)"
     return Finding("error", "CO-SHAPE-02", message, None, tile.name, f"0 to {most}", str(extent), fix)
+
+
+AXES = ("rows", "columns")
+
+
+def layout_problem(spec: TileSpec, window: Window) -> str:
+    """What a slice must be, if the tile's layout does not allow this one; empty if it does."""
+    if spec.slayout is not SLayout.NoneBox:
+        return _box_problem(spec, window)
+    if spec.loc is not TileType.Vec and spec.cut(*window.size, 0).pitch:
+        whole = AXES[0] if spec.blayout is BLayout.RowMajor else AXES[1]
+        return f"a slice of a {spec.loc.text} tile takes whole {whole}"
+    return ""
+
+
+def _box_problem(spec: TileSpec, window: Window) -> str:
+    """Boxes are contiguous along one dim: a slice takes whole boxes of it, and all of the other dim."""
+    axis = 0 if spec.blayout is BLayout.RowMajor else 1
+    other, box, extents = 1 - axis, spec.box[axis], (spec.rows, spec.cols)
+    start, end = window.start[axis], apply("add", window.start[axis], window.size[axis])
+    if window.start[other] != 0 or window.size[other] != extents[other]:
+        return f"a slice of a {spec.form} tile takes all {extents[other]} {AXES[other]}"
+    if not _is_multiple(start, box) or (end != extents[axis] and not _is_multiple(end, box)):
+        return f"a slice of a {spec.form} tile begins and ends at a multiple of {box} {AXES[axis]}"
+    return ""
+
+
+def _is_multiple(expr: Expr, number: int) -> bool:
+    return all(factor % number == 0 for factor in affine(expr).values())

@@ -11,22 +11,9 @@ from contextlib import suppress
 from functools import cache
 
 from ptokit.isa.policy import TileType
+from ptokit.program import ir
 from ptokit.program.calls import call_of, effects
 from ptokit.program.expr import Var, variables
-from ptokit.program.ir import (
-    Assign,
-    Barrier,
-    CrossFlag,
-    Flag,
-    Instr,
-    LoadScalar,
-    Program,
-    Stmt,
-    TileDecl,
-    children,
-    expressions,
-    walk,
-)
 from ptokit.target import PROFILES, SCALAR, Core, Profile
 from ptokit.target.profile import CUBE_CORE, VECTOR_CORE
 
@@ -69,19 +56,19 @@ def owners(*pipes: str) -> tuple[str, ...]:
     return tuple(core.name for core in CORES if {*pipes} <= {*core.pipes})
 
 
-def is_crossing(stmt: Stmt) -> bool:
+def is_crossing(stmt: ir.Stmt) -> bool:
     """Whether a statement sets or waits for something on the other core."""
-    return isinstance(stmt, CrossFlag) or (isinstance(stmt, Flag) and not owners(stmt.src, stmt.dst))
+    return isinstance(stmt, ir.CrossFlag) or (isinstance(stmt, ir.Flag) and not owners(stmt.src, stmt.dst))
 
 
-def ends_of(flag: Flag | CrossFlag) -> tuple[str, str]:
+def ends_of(flag: ir.Flag | ir.CrossFlag) -> tuple[str, str]:
     """The core that sets a flag between two cores, and the core that waits for it."""
-    if isinstance(flag, Flag):
+    if isinstance(flag, ir.Flag):
         return owners(flag.src)[0], owners(flag.dst)[0]
     return (flag.core, OTHER[flag.core]) if flag.action == "set" else (OTHER[flag.core], flag.core)
 
 
-def busy_pipes(program: Program, instr: Instr, profile: Profile) -> frozenset[str]:
+def busy_pipes(program: ir.Program, instr: ir.Instr, profile: Profile) -> frozenset[str]:
     """The pipes that work for an instruction; none if the target has no route for it."""
     home = home_of((program.tiles[use.tile].spec.loc for use in instr.tiles), profile)
     with suppress(AttributeError):  # a call without a route runs on no pipe
@@ -92,21 +79,21 @@ def busy_pipes(program: Program, instr: Instr, profile: Profile) -> frozenset[st
 class StatementCores:
     """The cores that run each statement of a program."""
 
-    def __init__(self, program: Program, profiles: Sequence[Profile] = ()) -> None:
+    def __init__(self, program: ir.Program, profiles: Sequence[Profile] = ()) -> None:
         """On all targets with cores, unless `profiles` are given."""
         self.program = program
         self._profiles = profiles or [each for each in PROFILES.values() if each.cores and each.name == each.family]
         self._known: dict[int, frozenset[str]] = {}
         self._by_tile: dict[str, set[str]] = {}
-        self._kept: list[Stmt] = []
+        self._kept: list[ir.Stmt] = []
         """Added statements: `_known` is by identity."""
-        statements = list(walk(program.body))
+        statements = list(ir.walk(program.body))
         for stmt in statements:
-            if isinstance(stmt, Instr):
+            if isinstance(stmt, ir.Instr):
                 cores = self._known[id(stmt)] = self._instruction(stmt)
                 for use in stmt.tiles:
                     self._by_tile.setdefault(use.tile, set()).update(cores)
-            elif isinstance(stmt, CrossFlag):
+            elif isinstance(stmt, ir.CrossFlag):
                 self._known[id(stmt)] = frozenset((stmt.core,))
         self.all = frozenset[str]().union(*self._known.values())
         self._readers: dict[Var, set[str]] = {}
@@ -116,65 +103,65 @@ class StatementCores:
             for stmt in reversed(statements):
                 self._note_reads(stmt)
 
-    def add(self, stmt: Stmt) -> None:
+    def add(self, stmt: ir.Stmt) -> None:
         """Learn the cores of a statement, and of those inside, that was made of statements of the program."""
-        for inner in walk((stmt,)):
-            if isinstance(inner, Instr):
+        for inner in ir.walk((stmt,)):
+            if isinstance(inner, ir.Instr):
                 self._known[id(inner)] = self._instruction(inner)
-            elif isinstance(inner, CrossFlag):
+            elif isinstance(inner, ir.CrossFlag):
                 self._known[id(inner)] = frozenset((inner.core,))
         self._kept.append(stmt)
 
-    def _instruction(self, instr: Instr) -> frozenset[str]:
+    def _instruction(self, instr: ir.Instr) -> frozenset[str]:
         pipes = (busy_pipes(self.program, instr, profile) for profile in self._profiles)
         home = home_of((self.program.tiles[use.tile].spec.loc for use in instr.tiles), self._profiles[0])
         return frozenset(core_of(pipe) for each in pipes for pipe in each) or frozenset((home.name,))
 
-    def _note_reads(self, stmt: Stmt) -> None:
-        declares = isinstance(stmt, TileDecl)
+    def _note_reads(self, stmt: ir.Stmt) -> None:
+        declares = isinstance(stmt, ir.TileDecl)
         cores = frozenset(self._by_tile.get(stmt.name, ())) if declares else self.of(stmt)
-        for expr in expressions(stmt):
+        for expr in ir.expressions(stmt):
             for var in variables(expr):
                 self._readers.setdefault(var, set()).update(cores)
 
-    def of(self, stmt: Stmt) -> frozenset[str]:
+    def of(self, stmt: ir.Stmt) -> frozenset[str]:
         """The cores that run a statement. A declaration needs none."""
         known = self._known.get(id(stmt))
         if known is not None:
             return known
         match stmt:
-            case Flag():
+            case ir.Flag():
                 shared = frozenset(owners(stmt.src, stmt.dst))
                 end = ends_of(stmt)[stmt.action == "wait"] if not shared else ""
                 return shared & self.all if shared else frozenset((end,))
-            case Barrier():
+            case ir.Barrier():
                 return self.all if stmt.pipe == "ALL" else self.all.intersection(owners(stmt.pipe))
-            case Assign():
+            case ir.Assign():
                 return frozenset(self._by_tile.get(stmt.tile, ()))
-            case LoadScalar():
+            case ir.LoadScalar():
                 return frozenset(self._readers.get(stmt.result, ()))
-            case TileDecl():
+            case ir.TileDecl():
                 return frozenset()
             case _:
-                return frozenset[str]().union(*(self.of(inner) for block in children(stmt) for inner in block))
+                return frozenset[str]().union(*(self.of(inner) for block in ir.children(stmt) for inner in block))
 
 
 class Cores:
     """The cores that a program uses on a target, by its tiles, its flags and the pipes of its instructions."""
 
-    def __init__(self, program: Program, profile: Profile) -> None:
-        statements = list(walk(program.body))
+    def __init__(self, program: ir.Program, profile: Profile) -> None:
+        statements = list(ir.walk(program.body))
         self.profile = profile
         homes: set[Core] = set()
         self._busy: set[str] = set()
         """Pipes with their cores that instructions work on."""
-        for instr in (stmt for stmt in statements if isinstance(stmt, Instr)):
+        for instr in (stmt for stmt in statements if isinstance(stmt, ir.Instr)):
             homes.add(home_of((program.tiles[use.tile].spec.loc for use in instr.tiles), profile))
             self._busy |= busy_pipes(program, instr, profile)
-        flags = [stmt for stmt in statements if isinstance(stmt, Flag)]
+        flags = [stmt for stmt in statements if isinstance(stmt, ir.Flag)]
         fixed = {core.name for flag in flags for pipe in (flag.src, flag.dst) if (core := profile.owner(pipe))}
         cores = profile.cores or ONE_CORE
-        crossing = {core for stmt in statements if isinstance(stmt, CrossFlag) for core in ends_of(stmt)}
+        crossing = {core for stmt in statements if isinstance(stmt, ir.CrossFlag) for core in ends_of(stmt)}
         names = {*(core.name for core in homes), *fixed, *crossing, *map(core_of, self._busy)}
         self.names = tuple(sorted(names)) or (cores[0].name,)
         self.pipes = tuple(pipe for pipe in pipes_of(profile) if core_of(pipe) in self.names)
@@ -184,12 +171,12 @@ class Cores:
         self._statements = StatementCores(program, [profile]) if profile.cores else None
         self._pairs: dict[int, list[tuple[str, str]]] = {}
 
-    def scalars(self, stmt: LoadScalar) -> tuple[str, ...]:
+    def scalars(self, stmt: ir.LoadScalar) -> tuple[str, ...]:
         """The scalar pipes that read a number from global memory: of every core that needs it."""
         cores = self._statements.of(stmt) if self._statements else ()
         return tuple(f"{core}.{SCALAR}" for core in self.names if core in cores) or (self.scalar,)
 
-    def pairs(self, flag: Flag) -> list[tuple[str, str]]:
+    def pairs(self, flag: ir.Flag) -> list[tuple[str, str]]:
         """The pipes of a flag with their cores: of each core that has both and uses them, else those of two cores."""
         known = self._pairs.get(id(flag))
         if known is None:

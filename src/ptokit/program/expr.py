@@ -19,7 +19,6 @@ class Var(str):
 
     @property
     def name(self) -> str:
-        """The name."""
         return str(self)
 
     def __repr__(self) -> str:

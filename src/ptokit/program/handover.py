@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from ptokit.finding import Finding, Level
+from ptokit.finding import Finding, Level, at_line
 from ptokit.program.calls import access_of, call_of, effects, named_operands
 from ptokit.program.cores import StatementCores, ends_of, is_crossing, owners, unit_of
 from ptokit.program.expr import interval
@@ -72,15 +72,15 @@ class _Flow(NamedTuple):
     """The operand."""
     reader: Instr
     read: str
-    way: Direction
+    direction: Direction
 
 
 def _missing(program: Program, profile: Profile, level: Level) -> list[Finding]:
     """The first read of each core of what only the other one has written, if nothing is handed over that way."""
     handed, found = _handed(program), dict[Direction, Finding]()
     for flow in _flows(program, profile):
-        if flow.way not in handed and flow.way not in found:
-            found[flow.way] = _not_handed(flow, program, profile, level)
+        if flow.direction not in handed and flow.direction not in found:
+            found[flow.direction] = _not_handed(flow, program, profile, level)
     return list(found.values())
 
 
@@ -103,17 +103,17 @@ def _flows(program: Program, profile: Profile) -> Iterator[_Flow]:
 
 
 def _not_handed(flow: _Flow, program: Program, profile: Profile, level: Level) -> Finding:
-    src = _pipe(program, flow.writer, flow.written, flow.way[0], profile)
-    dst = _pipe(program, flow.reader, flow.read, flow.way[1], profile)
-    line = f" (line {flow.writer.where.line})" if flow.writer.where else ""
-    write = f"{flow.writer.name}'s write of {flow.written} on {src}{line}"
+    src = _pipe(program, flow.writer, flow.written, flow.direction[0], profile)
+    dst = _pipe(program, flow.reader, flow.read, flow.direction[1], profile)
+    write = at_line(f"{flow.writer.name}'s write of {flow.written} on {src}", flow.writer.where)
     message = f"{flow.reader.name} reads {flow.read} on {dst}; nothing orders this read after {write}"
-    event = next(iter(free_cross_ids(program, flow.way[0])), 0)
-    give, take = CrossFlag("set", flow.way[0], unit_of(src), event), CrossFlag("wait", flow.way[1], unit_of(dst), event)
+    event = next(iter(free_cross_ids(program, flow.direction[0])), 0)
+    give = CrossFlag("set", flow.direction[0], unit_of(src), event)
+    take = CrossFlag("wait", flow.direction[1], unit_of(dst), event)
     places = [f"line {instr.where.line}" if instr.where else instr.name for instr in (flow.writer, flow.reader)]
     fix = f"{spelled(give, program.form)} after {places[0]}, {spelled(take, program.form)} before {places[1]}"
     return Finding(
-        level, "KN-16", message, None, flow.read, expected_hand_over(flow.way), fix=fix, where=flow.reader.where,
+        level, "KN-16", message, None, flow.read, expected_hand_over(flow.direction), fix=fix, where=flow.reader.where,
         target=profile.name,
     )  # fmt: skip
 
@@ -130,9 +130,9 @@ def _place(operand: object) -> object:
     return operand if isinstance(operand, View) else None
 
 
-def expected_hand_over(way: Direction) -> str:
+def expected_hand_over(cores: Direction) -> str:
     """What a finding on data that is not handed over expects."""
-    return f"a hand-over from {way[0]} to {way[1]}"
+    return f"a hand-over from {cores[0]} to {cores[1]}"
 
 
 def free_cross_ids(program: Program, core: str) -> list[int]:
@@ -175,7 +175,7 @@ def endless_finding(wait: Flag | CrossFlag, others: Iterable[Flag | CrossFlag]) 
     )
     message = f"{sync_name(wait)} waits forever for {name}"
     fix = f"set the flag on {setter}, on every path to the wait"
-    lines = [f"{sync_name(other)}" + (f" (line {other.where.line})" if other.where else "") for other in others]
+    lines = [at_line(sync_name(other), other.where) for other in others]
     if lines:
         message += f", which is set only after {' and '.join(lines)}, which waits for this one"
         fix = "let one of the cores set its flag before it waits"

@@ -56,7 +56,6 @@ class Integer:
 
     @property
     def var(self) -> Var:
-        """The variable."""
         return Var(self.name)
 
 

@@ -142,7 +142,6 @@ class Views:
         self._answers: dict[tuple[OperandAccess, OperandAccess, int], bool] = {}
 
     def memory(self, view: ir.View) -> str:
-        """The memory of the argument that a view is of."""
         argument = self.program.tensors[view.argument]
         return argument.memory or argument.array
 
@@ -227,7 +226,6 @@ class History:
         return found
 
     def record(self, access: OperandAccess, iterations: tuple[int, ...], bit: int) -> None:
-        """Record an access by the step of this bit."""
         operand = access.operand
         if isinstance(operand, ir.View):
             self._blocks[self.views.memory(operand)].append((access, iterations, bit))

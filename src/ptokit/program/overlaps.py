@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ptokit.finding import Where
+from ptokit.finding import Where, at_line
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.policy import Pad, TileType
 from ptokit.isa.spelling import TMP
@@ -458,4 +458,4 @@ def _cuts(program: Program) -> dict[str, set[int]]:
 
 def _line(instr: Instr) -> str:
     """An instruction, for messages."""
-    return f"{instr.name} (line {instr.where.line})" if instr.where else instr.name
+    return at_line(instr.name, instr.where)

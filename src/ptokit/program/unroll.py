@@ -67,7 +67,6 @@ class _Steps:
 
     @property
     def pipes(self) -> tuple[str, ...]:
-        """The pipes that do the steps."""
         return tuple(step.pipe for step, _, _ in self.steps if isinstance(step, PipeWork))
 
 

@@ -7,18 +7,9 @@ from functools import partial
 
 from ptokit.finding import Finding, fold_overlaps
 from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.program import calls
 from ptokit.program.addresses import check_addresses, check_memory, check_overlaps
 from ptokit.program.bounds import Reach, check_bounds, reaches
-from ptokit.program.calls import (
-    access_of,
-    all_operands,
-    call_of,
-    effects,
-    known,
-    named_operands,
-    overlaps_itself,
-    with_tiles,
-)
 from ptokit.program.describe import described
 from ptokit.program.expr import Expr, Var
 from ptokit.program.handover import check_cores, check_sync
@@ -59,26 +50,26 @@ def _instructions(
 ) -> Iterator[Finding]:
     for stmt, reach in reaches(program, grid, integers):
         if isinstance(stmt, Instr):
-            resolve = partial(_same_in_all, reach) if integers else known
-            for finding in verify_call(call_of(program, stmt, profile, resolve), profile, options, alone=False):
-                yield described(with_tiles(finding, stmt).at(stmt.where), program, stmt)
+            resolve = partial(_same_in_all, reach) if integers else calls.known
+            for finding in verify_call(calls.call_of(program, stmt, profile, resolve), profile, options, alone=False):
+                yield described(calls.with_tiles(finding, stmt).at(stmt.where), program, stmt)
 
 
 def _same_in_all(reach: Reach, expr: Expr) -> int:
     """The value of an expression if it is the same in all blocks and iterations, else an unknown number."""
     found = None if isinstance(expr, int) else reach.value(expr)
     if found is None or not found.size or (found != found[0]).any():
-        return known(expr)
+        return calls.known(expr)
     return int(found[0])
 
 
 def check_cells(program: Program, _profile: Profile, _options: Options, _grid: int | None) -> Iterable[Finding]:
     """An argument that is written has no two elements at one address."""
     for instr in program.instructions:
-        access = access_of(instr.name)
-        for name, operand in named_operands(instr).items():
+        access = calls.access_of(instr.name)
+        for name, operand in calls.named_operands(instr).items():
             written = isinstance(operand, View) and access[name] != "read"
-            if isinstance(operand, View) and written and overlaps_itself(program.tensors[operand.argument]):
+            if isinstance(operand, View) and written and calls.overlaps_itself(program.tensors[operand.argument]):
                 message = f"{instr.name}: {operand.argument} is written, and some of its elements share an address"
                 yield Finding(
                     "error", "CO-SEM-01", message, None, name, "a tensor whose elements lie apart",
@@ -115,14 +106,14 @@ def _reads_of_unwritten(block: Block, near: Mapping[str, set[str]]) -> list[Find
 
 
 def _writes(instr: Instr) -> set[str]:
-    access = access_of(instr.name)
-    tiles = {name: operand.tile for name, operand in all_operands(instr).items() if isinstance(operand, TileUse)}
+    access = calls.access_of(instr.name)
+    tiles = {name: operand.tile for name, operand in calls.all_operands(instr).items() if isinstance(operand, TileUse)}
     return {tile for name, tile in tiles.items() if access[name] != "read"}
 
 
 def _unwritten_reads(instr: Instr, written: set[str], near: Mapping[str, set[str]]) -> Iterator[Finding]:
-    access, index = access_of(instr.name), INSTRUCTIONS[instr.name].roles.get("index")
-    for name, operand in named_operands(instr).items():
+    access, index = calls.access_of(instr.name), INSTRUCTIONS[instr.name].roles.get("index")
+    for name, operand in calls.named_operands(instr).items():
         if not isinstance(operand, TileUse) or access[name] != "read":
             continue
         if written.isdisjoint((operand.tile, *near[operand.tile])):
@@ -146,10 +137,10 @@ def pipes_used(program: Program, profile: Profile) -> tuple[str, ...]:
     used: set[str] = set()
     for stmt in walk(program.body):
         if isinstance(stmt, Instr):
-            call = call_of(program, stmt, profile)
+            call = calls.call_of(program, stmt, profile)
             blocking = [rule for rule in call.instruction.rules if rule.blocks == "route"]
             if not check_rules(blocking, call, header=False):
-                used.update(effect.pipe for effect in effects(call))
+                used.update(effect.pipe for effect in calls.effects(call))
         elif isinstance(stmt, LoadScalar):
             used.add(SCALAR)
     return tuple(pipe for pipe in profile.pipes if pipe in used)

@@ -1,15 +1,17 @@
-"""Findings on a terminal: the place first, as compilers print it."""
+"""Findings on a terminal, the place first, as compilers print it; the report of the machine."""
 
 from __future__ import annotations
 
 import linecache
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 
 from rich.text import Text
 
 from ptokit.finding import Finding, Where
 from ptokit.lang.where import COMMANDS
+from ptokit.machine.report import MachineReport, Section, aligned, heading, sections, shown_findings
 from ptokit.text.errors import TextError
 
 STYLES = {"error": "bold red", "hazard": "bold yellow", "note": "bold cyan"}
@@ -44,3 +46,18 @@ def place_of(where: Where | None) -> Where | None:
     inside = os.getcwd().rstrip(os.sep) + os.sep
     calls = tuple(call for call in map(place_of, where.calls) if call)
     return replace(where, file=where.file.removeprefix(inside), calls=calls)
+
+
+def report_lines(report: MachineReport, *, notes: bool = False) -> Iterator[Text]:
+    """Findings first, then memory, time, traffic and lanes."""
+    yield Text(heading(report), style="bold green" if report.ok else "bold red")
+    yield from map(finding_text, shown_findings(report.findings, notes=notes))
+    for section in sections(report):
+        yield from _lines(section)
+
+
+def _lines(section: Section) -> Iterator[Text]:
+    yield Text(section.title, style="bold")
+    yield from (Text(f"  {line}") for line in section.lines)
+    for k, row in enumerate(aligned(section.table)):
+        yield Text(f"  {row}", style="" if k else "dim")

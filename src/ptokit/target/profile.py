@@ -189,7 +189,6 @@ class Profile:
         return next((core for core in self.cores if needed <= core.memories), self.cores[-1])
 
     def core_with(self, memory: str) -> Core | None:
-        """The core that has the memory of a name."""
         locs = {loc for loc, each in self.memories.items() if each.name == memory}
         return next((core for core in self.cores if locs & core.memories), None)
 

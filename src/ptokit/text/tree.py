@@ -112,7 +112,6 @@ class Function:
 
     @property
     def arguments(self) -> tuple[Value, ...]:
-        """The arguments of its body."""
         return self.body.arguments
 
 

@@ -152,7 +152,6 @@ class IrBuilder:
         self.is_open = False
 
     def ret(self, value: IrValue | None = None) -> None:
-        """Return from the function."""
         self.line(f"  ret {value!r}" if value is not None else "  ret void")
         self.is_open = False
 
@@ -325,7 +324,6 @@ class Variable:
         return self.pointer.code.load(self.kind, self.pointer)
 
     def set(self, value: IrValue) -> None:
-        """Assign a value."""
         self.pointer.code.store(value, self.pointer)
 
 
@@ -340,7 +338,6 @@ class IrModule:
     def function(
         self, name: str, result: str, parameters: Sequence[tuple[str, str]], attributes: str = ""
     ) -> IrBuilder:
-        """Begin a function."""
         code = IrBuilder(self, name, result, parameters, attributes)
         self.functions.append(code)
         return code
@@ -370,6 +367,5 @@ class IrModule:
 
     @property
     def text(self) -> str:
-        """The whole module."""
         parts = [*self._parts.values(), "", *(code.text for code in self.functions), METADATA]
         return "\n".join(parts)

@@ -4,11 +4,11 @@
 |---|---|
 | `source.py` | the file: head, kernel, launch |
 | `ready.py` | preparation: verification, addresses, flags |
-| `headers.py`, `values.py` | what the vendor's headers reject, and what they compute differently |
+| `headers.py` | what the vendor's headers reject, and what they compute differently |
 | `barriers.py` | barriers between vector instructions that may overlap |
 | `scatter.py` | scatters by row as scatters by offset, which is what the headers do |
 | `body.py` | the kernel, statement by statement |
-| `types.py`, `calls.py` | tiles and tensors as types; calls |
+| `types.py` | tiles and tensors as types; calls |
 | `expr.py`, `names.py` | expressions; safe names |
 """
 

@@ -19,7 +19,6 @@ from ptokit.program.cores import StatementCores
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, GUARDS, Expr, Op, Var, apply, parts, variables
 from ptokit.target import Profile
 from ptokit.target.profile import VECTOR_CORE
-from ptokit.text.cpp.calls import call_text, constant, converted, enumerator
 from ptokit.text.cpp.expr import Expressions
 from ptokit.text.cpp.names import Identifiers, pipe, place_text
 from ptokit.text.cpp.ready import Ready
@@ -27,6 +26,10 @@ from ptokit.text.cpp.types import (
     GlobalBlock,
     as_row,
     becomes_row,
+    call_text,
+    constant,
+    converted,
+    enumerator,
     header_call,
     offset_of,
     pointer_of,
@@ -62,7 +65,6 @@ class _TileKey:
 
     @property
     def use(self) -> ir.TileUse:
-        """The operand."""
         return ir.TileUse(self.tile, self.valid, self.window)
 
 
@@ -305,7 +307,6 @@ class KernelBody:
         where: Where | None = None,
         core: str = "",
     ) -> None:
-        """A tile and its address."""
         numbers = [extent for extent, is_dynamic in zip(valid, spec.dynamic, strict=True) if is_dynamic]
         self._define(*numbers)
         given = f"({', '.join(map(self.text, numbers))})" if numbers else ""

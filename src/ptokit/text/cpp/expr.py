@@ -94,7 +94,6 @@ class Expressions:
         return 0 if expr in self.natural else interval(expr, self.bounds)[0]
 
     def condition(self, expr: Expr) -> str:
-        """An expression as a condition."""
         if isinstance(expr, Op) and expr not in self.names:
             if expr.name in COMPARISONS:
                 return self._comparison(expr)

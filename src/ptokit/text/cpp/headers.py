@@ -1,17 +1,34 @@
-"""What the headers of August 2026 reject in a whole program, beyond the rules of its instructions."""
+"""What the headers of August 2026 reject in a whole program, and where they compute other values than it defines."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from ptokit import spec as clauses
 from ptokit.finding import Finding
+from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.operand import TileSpec
-from ptokit.isa.policy import SLayout, TileType
+from ptokit.isa.policy import Pad, SLayout, TileType
 from ptokit.program.bounds import reaches
 from ptokit.program.budget import uses_hidden
+from ptokit.program.calls import access_of, call_of, named_operands
 from ptokit.program.cores import is_crossing
-from ptokit.program.ir import Assign, Flag, Program, TileDecl, TileUse, instructions, walk
+from ptokit.program.expr import apply
+from ptokit.program.ir import (
+    Assign,
+    Block,
+    Constant,
+    Flag,
+    Instr,
+    Program,
+    TileDecl,
+    TileUse,
+    children,
+    instructions,
+    walk,
+)
 from ptokit.target import Core, Profile
 
 
@@ -74,3 +91,84 @@ def _unknown_addresses(program: Program) -> Iterator[Finding]:
                 message = f"{program.name}: a workspace must lie behind the tiles, and one of them lies at {address}"
                 fix = "give the tile an address that does not depend on the block or an argument"
                 yield Finding("error", "A-38", message, None, "", "a known address", fix=fix, where=stmt.where)
+
+
+_Region = tuple[int, int]
+
+
+def value_findings(program: Program, profile: Profile) -> Iterator[Finding]:
+    """Infinite numbers that are compared by a difference, and padding that a load has cleared."""
+    for instr in instructions(program.body):
+        finite = INSTRUCTIONS[instr.name].cpp.finite
+        if finite and finite(call_of(program, instr, profile)):
+            yield from _infinite(instr, profile)
+    yield from _Padding(program, profile).findings(program.body, {}, {})
+
+
+def _infinite(instr: Instr, profile: Profile) -> Iterator[Finding]:
+    """If equality is a small difference, two infinities are not equal."""
+    for name, number in named_operands(instr).items():
+        if isinstance(number, Constant) and number.dtype.is_float and np.isinf(_value(number)):
+            message = f"{instr.name} on {profile.name}: the simulator finds no value equal to an infinite one"
+            fix = "compare with ge or le and the largest finite number"
+            yield Finding("error", "CP-HDR-01", message, None, name, "a finite number", "inf", fix, instr.where)
+
+
+def _value(number: Constant) -> float:
+    return np.array([number.bits], f"u{number.dtype.size}").view(number.dtype.numpy).astype("float64")[0]
+
+
+class _Padding:
+    """Padding that is read after an instruction whose header clears the whole tile."""
+
+    def __init__(self, program: Program, profile: Profile) -> None:
+        self.program, self.profile = program, profile
+
+    def findings(self, block: Block, wide: dict[str, _Region], cleared: dict[str, _Region]) -> Iterator[Finding]:
+        """`wide` is the region of each tile written before, `cleared` the part of it that a load left."""
+        for stmt in block:
+            if isinstance(stmt, TileDecl) and stmt.fresh:
+                wide.pop(stmt.name, None)
+                cleared.pop(stmt.name, None)
+            elif isinstance(stmt, Instr):
+                yield from self._instruction(stmt, wide, cleared)
+            for inner in children(stmt):
+                yield from self.findings(inner, dict(wide), dict(cleared))
+                for instr in instructions(inner):
+                    cleared.pop(_written(instr), None)
+
+    def _instruction(self, instr: Instr, wide: dict[str, _Region], cleared: dict[str, _Region]) -> Iterator[Finding]:
+        access = access_of(instr.name)
+        for name, use in named_operands(instr).items():
+            if isinstance(use, TileUse) and access[name] != "write" and _exceeds(use, cleared.get(use.tile)):
+                message = f"{instr.name}: {name} reads padding of {use.tile}, which the simulator's load has cleared"
+                fix = "load into another tile, or give the tile a pad value"
+                yield Finding("error", "TL-03", message, None, name, "what the load has written", "", fix, instr.where)
+        first = instr.operands[0]
+        if isinstance(first, TileUse):
+            before = wide.get(first.tile, (0, 0))
+            clears = INSTRUCTIONS[instr.name].cpp.clears.get(self.profile.name)
+            is_whole = first.window is None and self.program.tiles[first.tile].spec.pad is Pad.Null
+            if clears and is_whole and _exceeds(TileUse(first.tile, before), _known(first)):
+                cleared[first.tile] = first.valid  # type: ignore[assignment]
+            else:
+                cleared.pop(first.tile, None)
+            rows, cols = _known(first) or (0, 0)
+            wide[first.tile] = max(rows, before[0]), max(cols, before[1])
+
+
+def _known(use: TileUse) -> _Region | None:
+    """The end of a use in rows and columns of the tile, if known."""
+    rows, cols = (apply("add", start, extent) for start, extent in zip(use.start, use.valid, strict=True))
+    return (rows, cols) if isinstance(rows, int) and isinstance(cols, int) else None
+
+
+def _exceeds(use: TileUse, limit: _Region | None) -> bool:
+    """Whether a use certainly exceeds a region."""
+    known = _known(use)
+    return known is not None and limit is not None and any(map(int.__gt__, known, limit))
+
+
+def _written(instr: Instr) -> str:
+    first = instr.operands[0]
+    return first.tile if isinstance(first, TileUse) else ""

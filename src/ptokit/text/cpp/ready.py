@@ -20,10 +20,9 @@ from ptokit.program.verify import verify
 from ptokit.program.verify_call import Options, check_rules
 from ptokit.target import Profile
 from ptokit.text.cpp.barriers import with_barriers
-from ptokit.text.cpp.headers import crossing_findings, program_findings, tile_findings
+from ptokit.text.cpp.headers import crossing_findings, program_findings, tile_findings, value_findings
 from ptokit.text.cpp.scatter import flatten
 from ptokit.text.cpp.types import as_row, becomes_row, header_call, logical_extents, transfer
-from ptokit.text.cpp.values import value_findings
 
 
 @dataclass(frozen=True)

@@ -29,11 +29,11 @@ from ptokit.program.expr import Expr, Var, apply, truth
 from ptokit.program.place import BLOCK
 from ptokit.target import left_layouts
 from ptokit.target.cpu import CPU
-from ptokit.text.extents import merge_extents, part_extents, part_type
 from ptokit.text.lift.writing import NAME, OperandParts, Writing, WrittenScope
 from ptokit.text.lower import mode_of
 from ptokit.text.memories import is_unshaped, offset_terms
 from ptokit.text.spelling import ASSIGN, SECTIONS, modes
+from ptokit.text.tiles import merge_extents, part_extents, part_type
 from ptokit.text.tree import Body, Function, Pointer, Source, Unit, Value
 
 Form = Literal["l1", "l2", "as"]
@@ -91,7 +91,6 @@ class _Lift(Writing):
     # --- Statements ------------------------------------------------------------------------------------------
 
     def block(self, block: ir.Block) -> None:
-        """All statements of a block."""
         results = self._result_tiles(block) if self.has_results else set()
         for stmt in block:
             self.where = stmt.where
@@ -186,7 +185,6 @@ class _Lift(Writing):
             self.add(f"sync.{stmt.action}", {"event_id": (self.number(stmt.event),)}, attributes=attributes)
 
     def barrier(self, stmt: ir.Barrier) -> None:
-        """A barrier."""
         self.add("barrier", {}, attributes={"pipe": f"PIPE_{stmt.pipe}"})
 
     def loop(self, stmt: ir.Loop) -> None:
@@ -218,7 +216,6 @@ class _Lift(Writing):
                     valid[use.tile] = None
 
     def branch(self, stmt: ir.Branch) -> None:
-        """A branch."""
         condition = self.number(truth(stmt.condition), "i1")
         arms: list[WrittenScope] = []
         for block in (stmt.then, stmt.otherwise) if stmt.otherwise else (stmt.then,):
@@ -290,7 +287,6 @@ class _Lift(Writing):
         return Value(self.own(use.tile), spec), {}
 
     def operand(self, operand: ir.Operand) -> Value:
-        """The value of an operand."""
         if isinstance(operand, ir.TileUse):
             return self._tile(operand)
         if isinstance(operand, ir.View):

@@ -10,8 +10,8 @@ from typing import Any
 from ptokit.finding import Where
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, COMPARISONS, Expr, Op, Var, is_condition, variables
 from ptokit.program.ir import Argument, Constant, Program, View
-from ptokit.text.extents import ScopedExtents
 from ptokit.text.numbers import NATURAL, PREDICATES, WRITTEN, Limits, written_out
+from ptokit.text.tiles import ScopedExtents
 from ptokit.text.tree import Body, Operation, Tensor, Value
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$.]*|[0-9]+")

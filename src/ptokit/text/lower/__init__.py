@@ -4,7 +4,7 @@
 |---|---|
 | `program.py` | the program of a text: its function, and the last steps |
 | `lowering.py` | the state of a lowering: values, names, bodies |
-| `arguments.py`, `statements.py`, `control.py`, `arithmetic.py`, `instructions.py` | the operations, by kind |
+| `statements.py`, `control.py`, `arithmetic.py`, `instructions.py` | the operations, by kind |
 | `operands.py` | the meaning of a value, and operands made from it |
 """
 

@@ -16,11 +16,11 @@ from ptokit.program.calls import known
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, ExpressionError, Op, Var, apply
 from ptokit.program.ir import Stmt, TileDecl, Window
 from ptokit.text.errors import MOST_ERRORS, TextError, choices, guess
-from ptokit.text.extents import ScopedExtents, merge_extents, part_extents, part_type
 from ptokit.text.lower.operands import Meaning, NotKnown, Refusal, TileName, refuse_unknown
 from ptokit.text.memories import ElementPointer, Memories
 from ptokit.text.numbers import Limits, TooLong
 from ptokit.text.spelling import ASSIGN, instruction_of, instructions
+from ptokit.text.tiles import ScopedExtents, merge_extents, part_extents, part_type
 from ptokit.text.tree import UNREAD, Body, Opaque, Operation, Type, Unit, Value, walk
 
 MOST_STATEMENTS = 250_000
@@ -229,7 +229,6 @@ class Lowering:
         return meaning
 
     def meaning(self, value: Value) -> Meaning:
-        """The meaning of a value."""
         if value in self.not_read:
             raise NotRead
         if value not in self.values:
@@ -292,7 +291,6 @@ class Lowering:
         self.tile_names[-1][value.name] = name
 
     def tile_name(self, value: Value) -> TileName:
-        """The tile or slice of a value."""
         meaning = self.meaning(value)
         if not isinstance(meaning, TileName):
             self.refuse(f"%{value.name} is not a tile")

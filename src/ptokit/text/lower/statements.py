@@ -9,10 +9,10 @@ import numpy as np
 from ptokit.isa.dtype import DType
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import GlobalLayout
+from ptokit.program.bounds import layout_problem
 from ptokit.program.cores import owners
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, Op, Var, apply
 from ptokit.program.ir import Assign, Barrier, CrossFlag, Flag, LoadScalar, View, Window
-from ptokit.program.slices import layout_problem
 from ptokit.target.profile import CROSS_IDS, PIPES
 from ptokit.text.lower.lowering import Handler, Lowering
 from ptokit.text.lower.operands import TileName

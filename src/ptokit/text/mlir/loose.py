@@ -176,7 +176,6 @@ class _Wording:
         self._append(_BLANKS.sub(lambda found: found[1] or " ", self.c.text[self.done : end]))
 
     def _append(self, text: str) -> None:
-        """Add to the text."""
         if self.pieces and isinstance(before := self.pieces[-1], str):
             self.pieces[-1] = before + text
         elif text:

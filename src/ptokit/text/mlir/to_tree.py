@@ -82,7 +82,6 @@ class _Translation:
         return self.values[value]
 
     def operation(self, op: MlirOp) -> tree.Operation:
-        """An operation with all its parts."""
         parts = self._parts(op)
         name = op.name.removeprefix("pto.").removeprefix("builtin.")
         return tree.Operation(

@@ -80,7 +80,6 @@ class KernelScope:
         return operation
 
     def lookup(self, name: str) -> Value | None:
-        """The value of a name."""
         for frame in reversed(self.frames):
             if name in frame.names:
                 return frame.names[name]

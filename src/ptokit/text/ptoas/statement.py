@@ -36,7 +36,6 @@ class RawItem:
 
     @property
     def name(self) -> str:
-        """The name of a value."""
         return self.text[1:]
 
 
@@ -122,12 +121,10 @@ class Grammar:
         return found
 
     def plain_value(self) -> RawItem:
-        """The name of a value."""
         start = self.tokens.start
         return RawItem("value", self.tokens.take("value", "a value, such as `%x`"), start)
 
     def item(self) -> RawItem:
-        """One operand."""
         tokens = self.tokens
         start, kind, text = tokens.start, tokens.kind, tokens.text
         if kind == "value":

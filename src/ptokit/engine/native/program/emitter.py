@@ -44,7 +44,6 @@ class Emitter:
         self.apart = are_apart(program)
 
     def text(self) -> str:
-        """The module."""
         code = self.code
         _, first, stop = code.arguments
         with code.loop(first, stop) as block:

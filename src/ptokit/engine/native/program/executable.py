@@ -17,9 +17,9 @@ from ptokit.engine.native.program.independent import are_independent
 from ptokit.engine.native.program.instruction import is_supported
 from ptokit.engine.native.program.launching import FindingBuffer, Parts, ProgramCode
 from ptokit.engine.native.program.ledger import candidates, page
-from ptokit.engine.native.program.sample import cost, sample
 from ptokit.engine.native.program.slots import Slots, address_of
 from ptokit.engine.native.program.stage import MOST_GIVEN
+from ptokit.engine.native.program.symbolic import cost, sample
 from ptokit.engine.native.program.thread import NEVER, Fallback, Tensors
 from ptokit.engine.native.program.thread_count import LaunchWork, profitable_threads, work_of
 from ptokit.engine.native.program.variant import Variant, trace

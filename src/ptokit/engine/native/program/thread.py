@@ -87,7 +87,6 @@ class Thread:
 
     @property
     def block(self) -> int:
-        """The current block."""
         return self.state[self.slots.variables[BLOCK_IDX]]
 
     # --- the callback from native code

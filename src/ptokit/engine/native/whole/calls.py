@@ -180,7 +180,6 @@ class _Gather(_Ready):
         self.begin = native("gather", straight, self.indices)
 
     def run(self, storages: Storages, threads: int) -> None:
-        """Gather."""
         if self.count <= LANES_AT_ONCE and self.cost <= SHORT:
             self.run_small(storages)
             return

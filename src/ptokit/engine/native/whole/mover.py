@@ -90,7 +90,6 @@ class Mover:
         return word(self.code, name) if known is None else self.code.i64(known)
 
     def lane(self, lanes: IrValue, k: IrValue) -> IrValue:
-        """A lane of a buffer."""
         return self.code.load(self.rows.lane, self.code.at(lanes, k * size_of(self.rows.lane)))
 
     def cell(self, lane: IrValue) -> IrValue:

@@ -101,7 +101,6 @@ class Pool:
         return np.empty(nbytes, np.uint8)
 
     def release(self, memory: Array) -> None:
-        """Return memory to the pool."""
         if memory.size + sum(each.size for each in self._free) <= self.most:
             self._free.append(memory)
 

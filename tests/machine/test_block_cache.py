@@ -13,9 +13,9 @@ import pytest
 
 import ptokit as pto
 from ptokit.lang.loaded import TextKernel
-from ptokit.machine import known
+from ptokit.machine import block_cache
+from ptokit.machine.block_cache import BlockCache
 from ptokit.machine.executable import MachineExecutable
-from ptokit.machine.known import KnownBlocks
 from ptokit.machine.session import Session
 from ptokit.program.expr import BLOCK_IDX, Op, Var
 from ptokit.program.ir import Barrier, Branch, Flag, Instr, Loop, Program, Stmt, View
@@ -39,7 +39,7 @@ def both(launch: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
     """The outcome of a launch, and that of the same launch when every block is checked."""
     found = outcome(launch)
     with monkeypatch.context() as patch:
-        patch.setattr(known, "MOST_KNOWN", 0)
+        patch.setattr(block_cache, "MOST_CACHED_ITEMS", 0)
         return found, outcome(launch)
 
 
@@ -96,22 +96,22 @@ def launch_copies(kernel: Any, of: Sample, options: pto.MachineOptions, bits: li
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often blocks followed others, left them in the middle, and had findings of their own meanwhile."""
     seen: Counter[str] = Counter()
-    leave, end, report = KnownBlocks.leave, Session.end, Session.report
+    check_all, end, report = BlockCache.check_all, Session.end, Session.report
 
-    def left(blocks: KnownBlocks) -> Any:
-        seen["left"] += blocks.item > 0
-        return leave(blocks)
+    def left(blocks: BlockCache) -> None:
+        seen["left"] += blocks.is_repeat and blocks.item > 0
+        check_all(blocks)
 
     def ended(session: Session) -> None:
-        seen["followed"] += session.known.follows
+        seen["followed"] += session.cache.is_repeat
         end(session)
 
     def reported(session: Session, findings: Any, *rest: Any, **more: Any) -> None:
         given = list(findings)
-        seen["found in a followed block"] += bool(given) and session.known.follows
+        seen["found in a followed block"] += bool(given) and session.cache.is_repeat
         report(session, given, *rest, **more)
 
-    monkeypatch.setattr(KnownBlocks, "leave", left)
+    monkeypatch.setattr(BlockCache, "check_all", left)
     monkeypatch.setattr(Session, "end", ended)
     monkeypatch.setattr(Session, "report", reported)
     return seen
