@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
@@ -14,6 +14,8 @@ Level = Literal["error", "hazard", "note"]
 
 LEVELS: tuple[Level, ...] = ("error", "hazard", "note")
 """The most severe first."""
+UNWRITTEN_INDEX = "H-42"
+"""The hazard of an index that nothing has written."""
 MOST_SHOWN = 3
 """Findings that a short line names."""
 NAME = 40
@@ -257,11 +259,11 @@ class Finding:
     def details(self) -> tuple[str, ...]:
         """The lines after the fix: which bytes, in which blocks and iterations, through which calls."""
         operands = _bytes(self.ends[-1]) if self.ends else self._names()
-        lines = operands, _moments(self.seen, self._first), self._calls()
+        lines = operands, _moments(self.seen, self.first), self._calls()
         return tuple(line for line in lines if line)
 
     @property
-    def _first(self) -> ConflictAccess | None:
+    def first(self) -> ConflictAccess | None:
         """The earlier access of a conflict."""
         return self.ends[0] if len(self.ends) > 1 else None
 
@@ -276,7 +278,7 @@ class Finding:
 
     def _calls(self) -> str:
         """`called from k.py:31, k.py:12; mgather's write from k.py:28`."""
-        first = self._first
+        first = self.first
         ends = (("", self.where), (f"{first.act} " if first else "", first.where if first else None))
         through = [f"{what}called from {', '.join(map(str, end.calls))}" for what, end in ends if end and end.calls]
         return "; ".join(through)
@@ -299,14 +301,27 @@ def not_in_run(checked: Iterable[Finding], run: Iterable[Finding]) -> list[Findi
     return [finding for finding in checked if not (finding.unwritten and (finding.operand, finding.path) in seen)]
 
 
+def without_consequences(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings without races between tiles that must not overlap, and without values of an index that nothing has
+    written."""
+    overlaps = {finding.tiles for finding in findings if finding.level != "note" and not finding.first}
+    unwritten = {(finding.operand, finding.path) for finding in findings if finding.kind == UNWRITTEN_INDEX}
+    return [
+        finding
+        for finding in findings
+        if not (finding.first and finding.tiles and finding.tiles in overlaps)
+        and not (finding.unwritten and finding.kind != UNWRITTEN_INDEX and (finding.operand, finding.path) in unwritten)
+    ]
+
+
 def fold_overlaps(findings: Iterable[Finding]) -> list[Finding]:
     """The findings, but of errors and hazards about the same overlapping tiles only the first."""
     seen: set[frozenset[str]] = set()
     kept: list[Finding] = []
     for finding in findings:
-        if finding.level == "note" or finding.tiles not in seen:
+        if finding.level == "note" or finding.first or finding.tiles not in seen:
             kept.append(finding)
-        if finding.tiles and finding.level != "note":
+        if finding.tiles and finding.level != "note" and not finding.first:
             seen.add(finding.tiles)
     return kept
 

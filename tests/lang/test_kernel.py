@@ -844,6 +844,60 @@ def test_valid_extents_can_be_the_same_again(target: str, debug: bool) -> None:
     assert (out == x).all()
 
 
+@every_way
+@pytest.mark.parametrize("rows", [2, 3, 4])
+def test_valid_extents_of_one_arm_do_not_reach_the_other(rows: int, target: str, debug: bool) -> None:
+    @pto.kernel
+    def last_is_short(x, out, n):
+        tile = pto.Tile("vec", "float32", 4, 8)
+        for i in pto.range(3):
+            tile.valid = (4, 8)
+            with pto.when(i == 2):
+                tile.valid = (n, 8)
+                with pto.when(n == 3):
+                    tile.valid = (n - 1, 8)
+                    pto.tload(tile, x[4 * i : 4 * i + n - 1])
+                    pto.tstore(out[4 * i : 4 * i + n - 1], tile)
+                with pto.otherwise():
+                    pto.tload(tile, x[4 * i : 4 * i + n])
+                    pto.tstore(out[4 * i : 4 * i + n], tile)
+            with pto.otherwise():
+                for _ in pto.range(2):
+                    pto.tload(tile, x[4 * i : 4 * i + 4])
+                    pto.tstore(out[4 * i : 4 * i + 4], tile)
+
+    x, out, expected = floats(12, 8), zeros(12, 8), zeros(12, 8)
+    expected[: 8 + {2: 2, 3: 2, 4: 4}[rows]] = x[: 8 + {2: 2, 3: 2, 4: 4}[rows]]
+    last_is_short[1](x, out, rows, target=target, debug=debug)
+    assert (out == expected).all()
+
+
+def test_valid_extents_of_an_arm_reach_the_next_iteration_and_what_follows() -> None:
+    @pto.kernel
+    def next_iteration(x, out):
+        tile = pto.Tile("vec", "float32", 4, 8)
+        for i in pto.range(2):
+            with pto.when(i == 0):
+                tile.valid = (2, 8)
+                pto.tload(tile, x[0:2])
+            with pto.otherwise():
+                pto.tload(tile, x)
+
+    @pto.kernel
+    def after(x, out):
+        tile = pto.Tile("vec", "float32", 4, 8)
+        with pto.when(pto.block_idx() == 0):
+            tile.valid = (2, 8)
+            pto.tload(tile, x[0:2])
+        with pto.otherwise():
+            pto.tload(tile, x)
+        pto.tstore(out, tile)
+
+    for kernel in (next_iteration, after):
+        with pytest.raises(pto.VerifyError, match="KN-12"):
+            kernel[1](floats(4, 8), zeros(4, 8))
+
+
 OPERATORS = (
     lambda a, b: a + b,
     lambda a, b: 7 - a,

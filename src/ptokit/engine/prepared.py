@@ -136,7 +136,10 @@ class Prepared:
         expected, found = f"an index below {report.capacity}", str(report.value)
         message = f"{subject} {problem}{more}{poison}"
         rule = fault.clause(self.target)
-        return Finding(level, rule, message, fault.kind, report.operand, expected, found, fault.fix, target=self.target)
+        return Finding(
+            level, rule, message, fault.kind, report.operand, expected, found, fault.fix, target=self.target,
+            unwritten=bool(poison),
+        )  # fmt: skip
 
     def _shared_memory(self, plan: Plan) -> tuple[Finding, ...]:
         """A note on operands that share memory, where a decision covers it."""

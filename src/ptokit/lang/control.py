@@ -135,9 +135,10 @@ class when(_Body):
         self.depth = tracer.enter()
 
     def close(self, tracer: Any) -> None:
+        number = tracer.scopes[-1].number
         branch = Branch(truth(self.condition), tracer.leave(), where=self.where)
         tracer.emit(branch)
-        tracer.closed_branch = branch
+        tracer.closed_branch, tracer.closed_body = branch, number
 
 
 @marked("otherwise")
@@ -150,7 +151,7 @@ class otherwise(_Body):
         self.branch = tracer.closed_branch
         if self.branch is None:
             raise refuse("KN-06", "pto.otherwise must follow a pto.when body directly", "move it there")
-        self.depth = tracer.enter()
+        self.depth = tracer.enter(excludes=tracer.closed_body)
 
     def close(self, tracer: Any) -> None:
         body = tracer.leave()

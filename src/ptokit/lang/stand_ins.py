@@ -31,7 +31,7 @@ def wrap(expr: Expr, home: tuple[int, ...] = ()) -> Any:
 class TracedTile(StandIn, Tile):
     """A tile of a program: a description and a name, no content."""
 
-    __slots__ = ("_extents", "_home", "_set_at", "_set_in", "_used_in", "name", "tracer", "window")
+    __slots__ = ("_earlier", "_extents", "_home", "_set_at", "_set_in", "_used_in", "name", "tracer", "window")
 
     def __init__(  # pyright: ignore[reportInconsistentConstructor]
         self, loc: Any, dtype: object, rows: Any, cols: Any, *, valid: Any = None, addr: Any = None, **options: Any
@@ -44,6 +44,8 @@ class TracedTile(StandIn, Tile):
         addresses = () if addr is None else (expression(addr, "addr"),)
         self.name = self.tracer.declare(self.spec, addresses)
         self._home = self._set_at = self.tracer.path
+        self._earlier: tuple[tuple[tuple[Expr, Expr], tuple[int, ...]], ...] = ()
+        """Extents that were set before, and where, as long as these bodies are open."""
         self._used_in: set[int] = set()
         """Loops whose body has used the tile with extents that were set before the loop."""
         self._set_in: set[int] = set()
@@ -56,6 +58,7 @@ class TracedTile(StandIn, Tile):
         part = object.__new__(TracedTile)
         part.tracer, part.name, part._extents = self.tracer, self.name, extents
         part._home = part._set_at = self.tracer.path
+        part._earlier = ()
         part._used_in, part._set_in = set(), set()
         part.window = window if self.window is None else _inner(self.window, window)
         part.spec = tile_spec(self.spec, TileUse(self.name, extents, window))
@@ -76,19 +79,31 @@ class TracedTile(StandIn, Tile):
         if self.tracer.loops_since(self._home) & self._used_in:
             message = f"{self.name}.valid changes after the tile was used in the same loop with the earlier extents"
             raise refuse("KN-12", message, "set tile.valid at the beginning of the loop's body")
+        known = (*self._earlier, (self._extents, self._set_at))
+        self._earlier = tuple((each, at) for each, at in known if not self.tracer.has_ended(at))
         self._extents, self._set_at = changed, self.tracer.path
+
+    def _here(self) -> tuple[tuple[Expr, Expr], tuple[int, ...]]:
+        """The extents at this point of the trace, and where they were set: in the `otherwise` of a `when` that sets
+        them, those from before."""
+        for extents, at in reversed(self._earlier):
+            loops = None if self.tracer.has_ended(at) else self.tracer.loops_before_other_arm(self._set_at, len(at))
+            if loops is not None and self._set_in.issuperset(loops):
+                return extents, at
+        return self._extents, self._set_at
 
     def use(self) -> TileUse:
         if self.tracer.has_ended(self._home):
             message = f"{self.name} was made inside a pto.range or pto.when body that has ended"
             raise refuse("KN-04", message, "make the tile before the body")
-        if self.tracer.has_ended(self._set_at):
+        extents, set_at = self._here()
+        if self.tracer.has_ended(set_at):
             message = f"{self.name}.valid was set inside a pto.range or pto.when body that has ended"
             raise refuse("KN-12", message, "set tile.valid again after the body")
         path = self.tracer.path
         settled = max((k for k, body in enumerate(path, 1) if body in self._set_in), default=0)
-        self._used_in |= self.tracer.loops_since(path[: max(settled, len(self._set_at))])
-        return TileUse(self.name, self._extents, self.window)
+        self._used_in |= self.tracer.loops_since(path[: max(settled, len(set_at))])
+        return TileUse(self.name, extents, self.window)
 
     def bind(self, addr: object) -> None:
         if self.window is not None:

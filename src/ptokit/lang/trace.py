@@ -40,6 +40,8 @@ class OpenBlock:
     is_loop: bool
     statements: list[ir.Stmt]
     buffers: int = 1
+    excludes: int | None = None
+    """Of an `otherwise`: the number of the body of its `when`."""
 
 
 class StandIn(ABC):
@@ -68,6 +70,8 @@ class Tracer:
         self._waited: set[int] = set()
         self._recorded = 0
         self.closed_branch: ir.Branch | None = None
+        self.closed_body: int | None = None
+        """The number of its body."""
         self.given = Names()
         """The author's names of tiles, scalars and loop variables."""
         self.names: dict[Expr, str] = {}
@@ -85,6 +89,11 @@ class Tracer:
     def has_ended(self, home: tuple[int, ...]) -> bool:
         """Whether one of these bodies is no longer open."""
         return self.path[: len(home)] != home
+
+    def loops_before_other_arm(self, home: tuple[int, ...], since: int) -> list[int] | None:
+        """If one of these bodies is that of a `when` whose `otherwise` is open: the loops around it, from a depth."""
+        depth = next((k for k, scope in enumerate(self.scopes) if scope.excludes in home), None)
+        return None if depth is None else [scope.number for scope in self.scopes[since:depth] if scope.is_loop]
 
     def unique(self, name: str) -> str:
         """A name that nothing else has: `idx`, `idx_1`, ..."""
@@ -191,11 +200,11 @@ class Tracer:
             raise
         self.emit(ir.Loop(var, *bounds, self.leave(), buffers, where=where))
 
-    def enter(self, *, is_loop: bool = False, buffers: int = 1) -> int:
+    def enter(self, *, is_loop: bool = False, buffers: int = 1, excludes: int | None = None) -> int:
         """Open a body; returns how many were open."""
         if len(self.scopes) > MOST_BODIES:
             raise refuse("KN-06", f"more than {MOST_BODIES} nested bodies", "flatten the loops")
-        self.scopes.append(OpenBlock(next(self._numbers), is_loop, [], buffers))
+        self.scopes.append(OpenBlock(next(self._numbers), is_loop, [], buffers, excludes))
         return len(self.scopes) - 1
 
     def abandon(self, depth: int) -> None:

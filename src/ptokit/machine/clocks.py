@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import reduce
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ptokit.machine.pipes import Pipe, PipeEngine, Semaphore, Signal, Stuck
 from ptokit.program.cores import core_of
@@ -120,21 +120,41 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
             clocks = [pipe.clock for name, pipe in self._pipes.items() if core_of(name) == flag[0]]
             self._semaphores[flag].give(reduce(_latest, clocks))
 
+    def left(self, flag: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], object]]:
+        """Other flags between the same pipes, or of the same core, that are set, and what has set them."""
+        for other, signal in (*self._flags.items(), *self._semaphores.items()):
+            if isinstance(other, tuple) and other != flag and other[:-1] == flag[:-1] and signal.stamp is not None:
+                by = signal.setters[0] if isinstance(signal, Semaphore) and signal.setters else signal.setter
+                yield other, by.what if isinstance(by, SetBy) else by
+
     def was_waited(self, flag: Hashable) -> bool:
         """Whether an earlier wait of the block has ended."""
         return flag in self._flags and self._flags[flag].waited is not None
 
-    def unused(self, gate: str, before: int, time: int) -> Hashable:
+    def unused(self, gate: str, before: int, time: int) -> tuple[Any, ...] | None:
         """A flag that is set after what the pipe `before` did at a time, and for which `gate` has not waited."""
+        core, crosses = core_of(self.pipes[before]), core_of(self.pipes[before]) != core_of(gate)
+        for flag, semaphore in self._semaphores.items() if crosses else ():
+            stamps: list[Clock] = list(semaphore.stamps) if semaphore.last_wait is None else []
+            if isinstance(flag, tuple) and flag[0] == core and any(clock[before] >= time for clock in stamps):
+                return flag
         for flag, signal in self._flags.items():
             if isinstance(flag, tuple) and flag[1] == gate and signal.stamp and signal.stamp[before] >= time:
                 return flag
         return None
 
+    def known(self, before: str, time: int) -> Clock:
+        """What came before the end of what a pipe did at a time, with that."""
+        first = self._pipes[before]
+        at = bisect_right(first.learnt, time, key=lambda entry: entry[0])
+        stamp = list(first.learnt[at - 1][1]) if at else [0] * len(self.times)
+        stamp[first.number] = time
+        return stamp
+
     def assume(self, clock: Clock, pipe: str, gate: str, before: str, time: int) -> None:
         """Go on as if `gate` had waited for what the pipe `before` did at a time. `clock` is that of the item of `pipe`
         that runs."""
-        stamp, then, entry = self._done(before, time), self._pipes[pipe], self._pipes[gate]
+        stamp, then, entry = self.known(before, time), self._pipes[pipe], self._pipes[gate]
         for each in dict.fromkeys((then, entry)):
             since, known = each.learnt[-1]
             each.learnt[-1] = since, list(known)  # what was known before this
@@ -143,18 +163,6 @@ class Clocks(PipeEngine[ClockPipe, Clock, Do]):
         merge(clock, stamp)
         if entry is entry.scalar:
             entry.issued = list(map(max, entry.issued, stamp))
-
-    def _done(self, pipe: str, time: int) -> Clock:
-        """What came before the end of what a pipe did at a time."""
-        at = self._pipes[pipe]
-        found = bisect_right(at.learnt, time, key=lambda entry: entry[0])
-        stamp = list(at.learnt[found - 1][1]) if found else [0] * len(self.times)
-        stamp[at.number] = time
-        return stamp
-
-    def is_last(self, pipe: int, time: int, others: Sequence[tuple[int, int]]) -> bool:
-        """Whether what a pipe did at a time came before none of what other pipes did, pipes by number."""
-        return not any(other != pipe and self._done(self.pipes[other], end)[pipe] >= time for other, end in others)
 
     def _held_pipes(self) -> list[ClockPipe]:
         """In the order of the pipes, so that reports are."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -103,6 +103,8 @@ class Meeting(NamedTuple):
     """The pipe that can wait before it."""
     touch: MemoryAccess
     earlier: Earlier
+    last: Meeting | None = None
+    """One whose order makes up for that of this one, if it is another."""
 
 
 def instruction_of(stmt: Stmt) -> str:
@@ -115,6 +117,8 @@ class Naming:
 
     def __init__(self, program: Program, profile: Profile, gm: Global) -> None:
         self.program, self.profile, self.gm = program, profile, gm
+        self.starts: dict[tuple[str, str, int], dict[tuple[int, str], int]] = {}
+        """By memory of the chip, kind of access and statement: where which operand was accessed, and when last."""
 
     def name(self, stmt: Stmt, operand: str, address: int) -> str:
         """The tile or the array of an operand; of a tile without a name, its kind and address."""
@@ -124,11 +128,20 @@ class Naming:
             return name
         return f"the {self.program.tiles[used.tile].spec.loc.name.lower()} tile at {address:#x}"
 
-    def operand(self, stmt: Stmt, earlier: Earlier, pipe: str, touch: MemoryAccess, meets: str) -> str:
+    def tiles(self, stmts: Iterable[Stmt], ends: Iterable[ConflictAccess]) -> frozenset[str]:
+        """The tiles that two accesses share bytes of; empty if it is only one, or an array."""
+        used = [(operands_of(stmt).get(end.operand), end.operand) for stmt, end in zip(stmts, ends, strict=True)]
+        found = frozenset(getattr(operand, "tile", "" if operand else name) for operand, name in used)
+        return found if len(found) == 2 else frozenset()
+
+    def operand(self, stmt: Stmt, earlier: Earlier, pipe: str, touch: MemoryAccess, meets: str, first: int) -> str:
         """The operand of an earlier statement that a pipe accessed in that way, in that kind of memory. `meets` is the
-        array of the other access."""
+        array of the other access, `first` where they meet."""
         if not isinstance(stmt, Instr):
             return "source"
+        starts = self.starts.get((touch.place.name, earlier.how, earlier.statement), {})
+        if at := [place for place, time in starts.items() if time == earlier.time and place[0] <= first]:
+            return max(at, key=lambda place: place[0])[1]
         expected = ("read" if earlier.how == READ else "write", "update")
         kind = View if touch.place.is_global else TileUse
         operands = all_operands(stmt)
@@ -150,7 +163,7 @@ class Naming:
         first, end = layer.shared(touch.extent, place.start, earlier)
         shared = first * unit, end * unit
         used = operands_of(stmts[1]).get(touch.operand)
-        operand = self.operand(stmts[0], earlier, unit_of(pipes[0]), touch, getattr(used, "argument", ""))
+        operand = self.operand(stmts[0], earlier, unit_of(pipes[0]), touch, getattr(used, "argument", ""), first)
         return (
             self._access(stmts[0], operand, earlier.how, (pipes[0], pipes[0]), touch, shared, values),
             self._access(stmts[1], touch.operand, touch.how, (pipes[1], meeting.gate), touch, shared, values),

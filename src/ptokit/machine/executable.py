@@ -12,7 +12,14 @@ from time import perf_counter
 from ptokit.engine.interpreter import AssignStep, DeclareStep, Executable, FlagStep, LoadScalarStep, LoopStep, Step
 from ptokit.engine.reference import Touched
 from ptokit.engine.storage import Storage, region
-from ptokit.finding import Finding, OutOfBoundsError, VerifyError, fold_overlaps, not_in_run
+from ptokit.finding import (
+    Finding,
+    OutOfBoundsError,
+    VerifyError,
+    fold_overlaps,
+    not_in_run,
+    without_consequences,
+)
 from ptokit.isa.layout import Layout
 from ptokit.machine import MACHINE
 from ptokit.machine.adversary import MOST_TOGETHER, Chance, Concurrency
@@ -93,7 +100,8 @@ class MachineExecutable(Executable):
         run, findings = session.findings.found(len(blocks), session.explained), Findings()
         findings.add(finding.on(self.profile.name) for finding in not_in_run(known, run))
         findings.add(run)
-        found = tuple(judged(fold_overlaps(findings.found()), self.options))
+        shown = findings.found() if options.consequences else without_consequences(findings.found())
+        found = tuple(judged(fold_overlaps(shown), self.options))
         return MachineReport(
             found, self.engine, perf_counter() - began, self.profile.name, grid, session.memory(),
             session.timer.result() if session.timer else None,

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
+from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 from ptokit.finding import ConflictAccess, Where
-from ptokit.program.cores import unit_of
-from ptokit.program.ir import Barrier, Flag, Loop, Program, Stmt, walk
+from ptokit.program.cores import core_of, ends_of, unit_of
+from ptokit.program.expr import interval
+from ptokit.program.handover import free_cross_ids
+from ptokit.program.ir import Barrier, Branch, CrossFlag, Flag, Loop, Program, Stmt, walk
 from ptokit.program.memory import Outline, Path, meeting_block, statements
 from ptokit.program.order import free_ids
 from ptokit.program.repair import spelled
 from ptokit.target import Profile
+
+FlagKey = tuple[Any, ...]
+"""Two pipes and an event id; of a flag between the cores, the core that sets it and an id."""
+BODIES = {"the loop": Loop, "the branch": Branch}
 
 
 class Fixes:
@@ -20,12 +28,17 @@ class Fixes:
     def __init__(self, program: Program, profile: Profile) -> None:
         self.program, self.profile = program, profile
         self._events: dict[Hashable, int | None] = {}
+        self._free_across: dict[str, list[int]] = {}
 
     # --- what is written
 
     def flag(self, action: str, src: str, dst: str, event: object) -> str:
         """A set or a wait."""
         return spelled(Flag(action, unit_of(src), unit_of(dst), 0), self.program.form, event=str(event))
+
+    def across(self, action: str, pipe: str, event: object) -> str:
+        """A set or a wait of a pipe, for the other core."""
+        return spelled(CrossFlag(action, core_of(pipe), unit_of(pipe), 0), self.program.form, event=str(event))
 
     def last_wait(self, flag: Hashable) -> str:
         """The wait for a flag that is left set; of a flag between the cores, in words."""
@@ -69,15 +82,31 @@ class Fixes:
         src, dst = first.unit, unit_of(then.gate)
         if src == dst:
             return "pass the data between the cores"
-        block, one, other = meeting_block(self._statements[first.statement][0], self._statements[then.statement][0])
-        ends = self._by_path[*block, one], self._by_path[*block, other]
-        after, before = _lines(*ends)
         event = self.event(src, dst, then.statement)
         if event is None:
-            return f"{spelled(Barrier('ALL'), self.program.form)} before {before}: no event id is free"
-        give, take = (self.flag(action, src, dst, event) for action in ("set", "wait"))
-        loop = self._loop(block)
-        if one < other or loop is None:
+            stop = spelled(Barrier("ALL"), self.program.form)
+            return f"{stop} before {self._between(first, then)[1]}: no event id is free"
+        return self._placed(first, then, *(self.flag(action, src, dst, event) for action in ("set", "wait")))
+
+    def hand_over(self, first: ConflictAccess, then: ConflictAccess) -> str:
+        """Make the second access wait for the first one, on the other core."""
+        core, user = core_of(first.pipe), then.statement
+        free = self._free_across.setdefault(core, free_cross_ids(self.program, core))
+        if (core, user) not in self._events:
+            self._events[core, user] = free.pop(0) if free else 0
+        event = self._events[core, user]
+        return self._placed(first, then, self.across("set", first.pipe, event), self.across("wait", then.gate, event))
+
+    def _between(self, first: ConflictAccess, then: ConflictAccess) -> tuple[str, str, Loop | None]:
+        """After and before which lines two accesses are ordered; and the loop that carries the first to the second."""
+        block, one, other = meeting_block(self._statements[first.statement][0], self._statements[then.statement][0])
+        after, before = _lines(self._by_path[*block, one], self._by_path[*block, other])
+        return after, before, None if one < other else self._loop(block)
+
+    def _placed(self, first: ConflictAccess, then: ConflictAccess, give: str, take: str) -> str:
+        """Where a set and a wait are written to order two accesses."""
+        after, before, loop = self._between(first, then)
+        if loop is None:
             return f"{give} after {after}, {take} before {before}"
         around = _line(loop.where)
         return f"{take} before {before}, {give} after {after}; {give} before the loop ({around}), {take} after the loop"
@@ -88,10 +117,11 @@ class Fixes:
         give, take = (self.flag(action, src, dst, "event" if event is None else event) for action in ("set", "wait"))
         return f"{give} after the load, {take} before the instruction"
 
-    def missing_wait(self, then: ConflictAccess, src: str, dst: str, event: object) -> str:
+    def missing_wait(self, then: ConflictAccess, flag: FlagKey) -> str:
         """Wait for a flag that is set, before the access that needs it."""
         where = self._statements[then.statement][1].where
-        return f"{self.flag('wait', src, dst, event)} before {_line(where and where.path[-1])}"
+        wait = self.flag("wait", *flag) if len(flag) == 3 else self.across("wait", then.gate, flag[1])
+        return f"{wait} before {_line(where and where.path[-1])}"
 
     def missing_set(self, wait: Stmt, src: str, dst: str, event: object, *, is_again: bool) -> str:
         """Set a flag that nothing sets before a wait: once, if later iterations of the loop around the wait set it; at
@@ -107,14 +137,47 @@ class Fixes:
             return f"{give} before the loop ({_line(loop.where)})"
         return f"{give} before {_line(wait.where and wait.where.path[-1])}"
 
+    def same_id(self, wait: Stmt, flag: FlagKey, left: Iterable[tuple[FlagKey, object]]) -> tuple[FlagKey, str] | None:
+        """For a wait that never ends: a flag that is `left` set because its event id is not that of the wait, or the
+        other way round; and one id for both."""
+        for other, by in left:
+            is_set, is_awaited = self._occurs("set", flag), self._occurs("wait", other)
+            line = _line(by[0].where and by[0].where.path[-1]) if isinstance(by, tuple) else "it"
+            if is_set and not is_awaited and isinstance(by, tuple):
+                return other, f"{self._with_id(by[0], flag[-1])} at {line}"
+            if not is_set:
+                return other, f"{self._with_id(wait, other[-1])} here, as {line} sets it, or the id of this wait there"
+        return None
+
+    def _occurs(self, action: str, flag: FlagKey) -> bool:
+        """Whether a statement may set a flag, or wait for it."""
+        ends = [unit_of(end) for end in flag[:-1]]
+        for _, stmt in self._statements:
+            if isinstance(stmt, Flag | CrossFlag) and stmt.action == action:
+                low, high = interval(stmt.event, {})
+                own = [stmt.src, stmt.dst] if isinstance(stmt, Flag) else [ends_of(stmt)[0]]
+                if own == ends and low <= flag[-1] <= high:
+                    return True
+        return False
+
+    def _with_id(self, stmt: Stmt, event: object) -> str:
+        """A flag with another event id."""
+        assert isinstance(stmt, Flag | CrossFlag)
+        return spelled(replace(stmt, event=0), self.program.form, event=str(event))
+
 
 def _lines(first: Stmt, then: Stmt) -> tuple[str, str]:
     """The lines of two statements: those of the kernel itself, unless one call contains both."""
     places = [stmt.where for stmt in (first, then)]
     outer = [where and where.path[-1] for where in places]
     one, other = places if outer[0] == outer[1] else outer
-    names = "the loop ({})" if isinstance(first, Loop) else "{}", "the loop ({})" if isinstance(then, Loop) else "{}"
-    return names[0].format(_line(one)), names[1].format(_line(other))
+    return _place(first, one), _place(then, other)
+
+
+def _place(stmt: Stmt, where: Where | None) -> str:
+    """The line of a statement; of one with a body, what it is."""
+    kind = next((name for name, kind in BODIES.items() if isinstance(stmt, kind)), None)
+    return f"{kind} ({_line(where)})" if kind else _line(where)
 
 
 def _line(where: Where | None) -> str:

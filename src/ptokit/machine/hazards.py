@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ptokit import spec
 from ptokit.engine.storage import Storage
-from ptokit.finding import ConflictAccess, Finding, Level, at_line, shown
+from ptokit.finding import UNWRITTEN_INDEX, ConflictAccess, Finding, Level, at_line, shown
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import OrderHazard
 from ptokit.machine.extent import Extent
@@ -17,8 +17,8 @@ from ptokit.machine.pipes import Stuck
 from ptokit.machine.site import Site
 from ptokit.program.budget import simt_launch
 from ptokit.program.cores import core_of, is_crossing, unit_of
-from ptokit.program.handover import endless_finding, expected_hand_over, free_id, hand_over_fix, sync_name
-from ptokit.program.ir import CrossFlag, Flag, Program, Stmt
+from ptokit.program.handover import endless_finding, expected_hand_over, sync_name
+from ptokit.program.ir import CrossFlag, Flag, Stmt
 from ptokit.target import GM_ACCESS, LOAD, VECTOR, Profile
 from ptokit.target.profile import CROSS_MOST
 
@@ -159,7 +159,7 @@ def overwritten(part: ConflictAccess, tile: str, by: str, address: int, target: 
 
 def unwritten(part: ConflictAccess, count: int, total: int, reason: str, target: str, *, is_index: bool) -> Finding:
     """A read of bytes that nothing has written, or that are undefined for another `reason`."""
-    kind = "H-42" if is_index else "H-36"
+    kind = UNWRITTEN_INDEX if is_index else "H-36"
     some = f"{count} of {total} bytes"
     what = f"{some} hold no data: {reason}" if reason else f"nothing has written {some}"
     message = f"{part.instruction} reads {shown(part.name, part.operand)}, of which {what}"
@@ -172,11 +172,11 @@ def unwritten(part: ConflictAccess, count: int, total: int, reason: str, target:
 # --- two cores
 
 
-def not_handed_over(program: Program, first: ConflictAccess, then: ConflictAccess, profile: Profile) -> Finding:
+def not_handed_over(fixes: Fixes, first: ConflictAccess, then: ConflictAccess, profile: Profile) -> Finding:
     """Two accesses on different cores that nothing orders."""
     cores = core_of(first.pipe), core_of(then.pipe)
     message = f"{then.on_core}; nothing orders this {then.how} after {first.noun_on_core}"
-    fix = hand_over_fix(first.pipe, then.gate, free_id(program, cores[0]))
+    fix = fixes.hand_over(first, then)
     level, expected = profile.mixed_cores or "error", expected_hand_over(cores)
     return Finding(level, "KN-16", message, None, then.operand, expected, fix=fix, target=profile.name)
 

@@ -29,6 +29,7 @@ from ptokit.machine.memories import MemoryLocation
 from ptokit.machine.session import HEADERS
 from ptokit.machine.shadow import DATA, FILLED, READ, UNDEFINED, WRITE
 from ptokit.machine.site import Executed, Site, lenient, site
+from ptokit.program.budget import uses_hidden
 from ptokit.program.calls import access_of, named_operands, offset_in, with_tiles
 from ptokit.program.expr import compiled
 from ptokit.program.ir import Instr, TileUse, View
@@ -240,7 +241,7 @@ class CheckedExecution:
     def _header_accesses(self) -> Iterator[MemoryAccess]:
         """The part of UB that the headers use by themselves, as far as there are tiles."""
         hidden = self.session.hidden
-        is_used = INSTRUCTIONS[self.instr.name].cpp.uses_hidden
+        is_used = uses_hidden(self.instr)
         if is_used and hidden is not None and (above := self.session.chip.above(TileType.Vec, hidden)):
             yield MemoryAccess(HEADERS, WRITE, above[0], Extent(1, above[1], 0), tile=HEADERS)
 

@@ -13,7 +13,7 @@ from ptokit.finding import ConflictAccess, Finding, Level
 from ptokit.isa.policy import TileType
 from ptokit.machine import hazards
 from ptokit.machine.block_cache import BlockCache, IssuedWork, Touches, WatchedClocks
-from ptokit.machine.clocks import Clock, Clocks
+from ptokit.machine.clocks import Clock, Clocks, merge
 from ptokit.machine.costs import Costs
 from ptokit.machine.ends import Iterations, Meeting, MemoryAccess, Moment, Naming
 from ptokit.machine.findings import Findings
@@ -84,7 +84,7 @@ class Session:
         """Whether accesses are compared with earlier ones."""
         self.naming, self.fixes = Naming(program, profile, self.gm), Fixes(program, profile)
         self._unordered = partial(hazards.unordered, self.fixes)
-        self._not_handed = partial(hazards.not_handed_over, program)
+        self._not_handed = partial(hazards.not_handed_over, self.fixes)
         self.orders = bool(profile.pipes) and options.enables("order")
         self.costs = Costs(profile, options.overrides)
         at_once = options.cores or self.costs.cores(self.cores.names)
@@ -222,15 +222,20 @@ class Session:
             self.clocks.pretend(stuck.flag)
             if self._unset.setdefault(stuck.flag, stmt) is not stmt:
                 return
+        flag, wrong = stuck.flag, None
+        if isinstance(flag, tuple) and not self.options.consequences:
+            wrong = self.fixes.same_id(stmt, flag, self.clocks.left(flag))
+        self.explained |= {wrong[0]} if wrong else set()
         if hazards.is_between(stuck):
-            self.report(*hazards.endless_wait(stuck), moment)
+            found, stmt = hazards.endless_wait(stuck)
+            self.report([replace(each, fix=wrong[1]) if wrong else each for each in found], stmt, moment)
             return
         if isinstance(stmt, Instr):
             message, operand, fix = f"{stmt.name} waits for an event that nothing signals", "event", "record it first"
         else:
             message = f"{unit_of(stuck.pipe)} waits forever for the flag {_named(stuck.flag)}"
             added = self.fixes.missing_set(stmt, *_parts(stuck.flag), is_again=is_again)
-            operand, fix = "flag", f"{added}, or set it on every path to the wait"
+            operand, fix = "flag", wrong[1] if wrong else f"{added}, or set it on every path to the wait"
         self.report([Finding("error", "KN-13", message, None, operand, fix=fix)], stmt, moment)
 
     # --- instructions
@@ -352,15 +357,15 @@ class Session:
             self.cache.note(work, me, clock, time)
             if self.cache.has_run(work):
                 touches = [touch for touch in touches if not touch.place.is_global]
+        met = [
+            Meeting(number, moment, pipe, gate, touch, earlier)
+            for touch in (touches if self.orders else ())
+            for earlier in touch.place.shadow.unordered(touch.how, me, clock, touch.extent, touch.place.start)
+        ]
+        if met:
+            self._race(met, clock)
         for touch in touches:
-            place, extent = touch.place, touch.extent
-            if self.orders:
-                for earlier in self._causes(place.shadow.unordered(touch.how, me, clock, extent, place.start)):
-                    crosses = core_of(self.clocks.pipes[earlier.pipe]) != core_of(pipe)
-                    hazard = self._not_handed if crosses else self._unordered
-                    self._conflict(hazard, Meeting(number, moment, pipe, gate, touch, earlier))
-                    if not self.options.consequences:
-                        self.clocks.assume(clock, pipe, gate, self.clocks.pipes[earlier.pipe], earlier.time)
+            place = touch.place
             if place.is_global:
                 self._across(number, moment, pipe, gate, touch)
                 if touch.how == WRITE and unit_of(pipe) == SCALAR and self.profile.store_line:
@@ -369,14 +374,33 @@ class Session:
         for touch in touches:
             place = touch.place
             since = self.clocks.started[me] if place.is_global else 0
+            if not place.is_global:
+                key = place.name, touch.how, number
+                self.naming.starts.setdefault(key, {})[place.start, touch.operand] = time
             place.shadow.record(touch.how, me, time, number, touch.extent, place.start, since)
 
-    def _causes(self, found: Iterable[Earlier]) -> Iterable[Earlier]:
-        """Of earlier accesses that nothing orders, those that come before no other one, whose flag would order both."""
-        found = list(found)
-        ends = [(each.pipe, each.time) for each in found]
-        return [each for each, end in zip(found, ends, strict=True)
-                if self.options.consequences or self.clocks.is_last(*end, ends)]  # fmt: skip
+    def _race(self, met: list[Meeting], clock: Clock) -> None:
+        """Report accesses of a pipe that nothing orders after earlier ones. One order may make up for several of them.
+        Then the fix is for that one; of those on its pipe, the read of an index is reported, or else the first."""
+        folds = not self.options.consequences
+        for last in self._last_of(met, clock) if folds else met:
+            before = self.clocks.pipes[last.earlier.pipe]
+            hazard = self._unordered if core_of(before) == core_of(last.pipe) else self._not_handed
+            alike = [each for each in met if each.earlier.pipe == last.earlier.pipe] if folds else [last]
+            shown = next((each for each in alike if each.touch.is_index), alike[0])
+            self._conflict(hazard, shown if shown is last else shown._replace(last=last))
+            if folds:
+                self.clocks.assume(clock, last.pipe, last.gate, before, last.earlier.time)
+
+    def _last_of(self, met: list[Meeting], clock: Clock) -> list[Meeting]:
+        """Those that the order of no other makes up for."""
+        stamps = [self.clocks.known(self.clocks.pipes[each.earlier.pipe], each.earlier.time) for each in met]
+        known, last = list(clock), set[int]()
+        for k in sorted(range(len(met)), key=lambda k: -sum(stamps[k])):
+            if known[met[k].earlier.pipe] < met[k].earlier.time:
+                merge(known, stamps[k])
+                last.add(k)
+        return [each for k, each in enumerate(met) if k in last]
 
     def _across(self, number: int, moment: Moment, pipe: str, gate: str, touch: MemoryAccess) -> None:
         """Check an access to global memory against earlier blocks, and against accesses by another path."""
@@ -396,7 +420,7 @@ class Session:
 
     def _conflict(self, hazard: Callable[[ConflictAccess, ConflictAccess, Profile], Finding], meeting: Meeting) -> None:
         """Report two accesses; the same two statements only once."""
-        number, moment, pipe, _, touch, earlier = meeting
+        number, moment, pipe, _, touch, earlier, other = meeting
         if hazard is self._not_handed and self._is_explained(pipe, self.clocks.pipes[earlier.pipe]):
             return
         cause = hazard, number, pipe, touch.operand, touch.how, earlier.how, earlier.pipe, earlier.statement
@@ -404,11 +428,16 @@ class Session:
         if self.findings.again(cause, self.block, moment):
             return
         first, then = self._ends(meeting)
-        finding = replace(hazard(first, then, self.profile), ends=(first, then))
-        flag = self.clocks.unused(meeting.gate, earlier.pipe, earlier.time) if hazard is self._unordered else None
+        tiles = self.naming.tiles((self.statements[earlier.statement], self.statements[number]), (first, then))
+        finding = replace(hazard(first, then, self.profile), ends=(first, then), tiles=tiles)
+        last = other or meeting
+        if other is not None:
+            finding = replace(finding, fix=hazard(*self._ends(other), self.profile).fix)
+        is_order = hazard in (self._unordered, self._not_handed)
+        flag = self.clocks.unused(last.gate, last.earlier.pipe, last.earlier.time) if is_order else None
         if flag is not None and not self.options.consequences:
             self.explained.add(flag)
-            finding = replace(finding, fix=self.fixes.missing_wait(then, *_parts(flag)))
+            finding = replace(finding, fix=self.fixes.missing_wait(then, flag))
         self.report([finding], self.statements[number], moment, cause)
 
     def _is_explained(self, *pipes: str) -> bool:
@@ -422,7 +451,7 @@ class Session:
 
     def _ends(self, meeting: Meeting) -> tuple[ConflictAccess, ConflictAccess]:
         """The two accesses of a conflict, as findings describe them."""
-        number, moment, pipe, _, _, earlier = meeting
+        number, moment, pipe, _, _, earlier, _ = meeting
         stmts, pipes = (
             (self.statements[earlier.statement], self.statements[number]),
             (self.clocks.pipes[earlier.pipe], pipe),

@@ -13,7 +13,7 @@ from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import TileType
 from ptokit.isa.unknown import certain, is_unknown
 from ptokit.program.calls import call_of
-from ptokit.program.ir import Program, TileDecl
+from ptokit.program.ir import Instr, Program, TileDecl
 from ptokit.target import Budget, Profile
 
 MANY = 1 << 20
@@ -152,7 +152,12 @@ def _finding(
     return Finding("error", rule, message, kind, operand, expected, found, fix, target=profile.name)
 
 
+def uses_hidden(instr: Instr) -> bool:
+    """Whether the headers of an instruction use memory in UB by themselves, where the target has some for that."""
+    return INSTRUCTIONS[instr.name].cpp.uses_hidden and instr.workspace is None
+
+
 def hidden_memory(program: Program, profile: Profile) -> int | None:
     """Where in UB the headers of some instruction of the program use memory by themselves; None if none does."""
-    uses = any(INSTRUCTIONS[instr.name].cpp.uses_hidden for instr in program.instructions)
+    uses = any(map(uses_hidden, program.instructions))
     return profile.headers.hidden if profile.headers and uses else None

@@ -12,6 +12,7 @@ from ptokit.program.cores import StatementCores, ends_of, is_crossing, owners, u
 from ptokit.program.expr import interval
 from ptokit.program.ir import CrossFlag, Flag, Instr, Loop, Program, Stmt, TileUse, View, walk
 from ptokit.program.memory import Path, statements
+from ptokit.program.repair import spelled
 from ptokit.program.streams import problems
 from ptokit.program.verify_call import Options
 from ptokit.target import SCALAR, Profile
@@ -106,7 +107,11 @@ def _not_handed(flow: _Flow, program: Program, profile: Profile, level: Level) -
     dst = _pipe(program, flow.reader, flow.read, flow.direction[1], profile)
     write = at_line(f"{flow.writer.name}'s write of {flow.written} on {src}", flow.writer.where)
     message = f"{flow.reader.name} reads {flow.read} on {dst}; nothing orders this read after {write}"
-    fix = hand_over_fix(src, dst, free_id(program, flow.direction[0]))
+    event = next(iter(free_cross_ids(program, flow.direction[0])), 0)
+    give = CrossFlag("set", flow.direction[0], unit_of(src), event)
+    take = CrossFlag("wait", flow.direction[1], unit_of(dst), event)
+    places = [f"line {instr.where.line}" if instr.where else instr.name for instr in (flow.writer, flow.reader)]
+    fix = f"{spelled(give, program.form)} after {places[0]}, {spelled(take, program.form)} before {places[1]}"
     return Finding(
         level, "KN-16", message, None, flow.read, expected_hand_over(flow.direction), fix=fix, where=flow.reader.where,
         target=profile.name,
@@ -130,18 +135,10 @@ def expected_hand_over(cores: Direction) -> str:
     return f"a hand-over from {cores[0]} to {cores[1]}"
 
 
-def hand_over_fix(src: str, dst: str, event: int) -> str:
-    """The hand-over that is missing between two pipes, named with their cores."""
-    short = [pipe if len(owners(unit_of(pipe))) > 1 else unit_of(pipe) for pipe in (src, dst)]
-    return (
-        f'pto.sync_set("{short[0]}", {event}) after the first, pto.sync_wait("{short[1]}", {event}) before the second'
-    )
-
-
-def free_id(program: Program, core: str) -> int:
-    """The first flag of a core that the program does not set."""
+def free_cross_ids(program: Program, core: str) -> list[int]:
+    """The flags of a core that the program does not set."""
     ids = [stmt.event for stmt in walk(program.body) if isinstance(stmt, CrossFlag) and ends_of(stmt)[0] == core]
-    return next((event for event in range(CROSS_USER_IDS) if event not in ids), 0)
+    return [event for event in range(CROSS_USER_IDS) if event not in ids]
 
 
 def _pipe(program: Program, instr: Instr, operand: str, core: str, profile: Profile) -> str:

@@ -65,8 +65,11 @@ def shared_lines() -> list[Case]:
 
 
 @pto.kernel(mode="manual")
-def expanded(x, out, addr: pto.const = 0x8000, late: pto.const = False, shape: pto.const = (16, 16)):
-    """A tile that is kept over an instruction for which the headers of A2/A3 need memory of their own."""
+def expanded(
+    x, out, addr: pto.const = 0x8000, late: pto.const = False, shape: pto.const = (16, 16), room: pto.const = 0
+):
+    """A tile that is kept over an instruction for which the headers of A2/A3 need memory of their own, unless it is
+    given a workspace (at `room`)."""
     a = pto.Tile("vec", x.dtype, *shape, addr=0)
     col = pto.Tile("vec", x.dtype, shape[0], 1, blayout="col_major", addr=0x4000)
     wide = pto.Tile("vec", x.dtype, *shape, addr=0x6000)
@@ -75,7 +78,10 @@ def expanded(x, out, addr: pto.const = 0x8000, late: pto.const = False, shape: p
     pto.tload(keep, x)
     pto.barrier("ALL")
     pto.trowsum(col, a)
-    pto.trowexpandmul(wide, a, col)
+    if room:
+        pto.trowexpandmul(wide, a, col, tmp=pto.Tile("vec", x.dtype, *shape, addr=room))
+    else:
+        pto.trowexpandmul(wide, a, col)
     if late:
         pto.barrier("ALL")
         pto.tload(keep, x)
@@ -115,6 +121,7 @@ def headers_memory() -> list[Case]:
         found += kept.pair(f"{dtype} at {addr:#x}", "a2a3", {"addr": addr}, {"addr": below})
         found.append(kept.twin(f"{dtype} at {addr:#x}, loaded later", "a2a3", addr=addr, late=True))
         found.append(kept.twin(f"{dtype} at {addr:#x}", "a5", addr=addr))
+        found.append(kept.twin(f"{dtype} at {addr:#x}, a workspace", "a2a3", addr=addr, room=0xA000))
         race = Hazard("", "# loads", "dst", overtaken, data)
         found += race.pair(f"overtaken, {dtype} at {addr:#x}", "a2a3", {"addr": addr}, {"addr": addr, "guard": True})
     return found

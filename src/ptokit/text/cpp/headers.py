@@ -12,6 +12,7 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import Pad, SLayout, TileType
 from ptokit.program.bounds import reaches
+from ptokit.program.budget import uses_hidden
 from ptokit.program.calls import access_of, call_of, named_operands
 from ptokit.program.cores import is_crossing
 from ptokit.program.expr import apply
@@ -73,7 +74,7 @@ def program_findings(program: Program, profile: Profile, used: int, *, has_works
     if end is None or used <= end:
         return
     for instr in instructions(program.body):
-        if INSTRUCTIONS[instr.name].cpp.uses_hidden:
+        if uses_hidden(instr):
             message = f"{instr.name}: the headers use UB from {end:#x} on themselves; the tiles end at {used:#x}"
             expected, fix = f"below {end:#x}", "use smaller tiles"
             yield Finding("error", "A-38", message, "H-38", "", expected, fix=fix, where=instr.where)
