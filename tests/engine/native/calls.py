@@ -18,14 +18,15 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ptokit.engine.llvm.program.emitter import Emitter
+from ptokit.engine.llvm.program.instruction import is_supported
+from ptokit.engine.llvm.program.page import Page, candidates, page
+from ptokit.engine.llvm.program.slots import Slots
+from ptokit.engine.llvm.program.stage import ENTRY
+from ptokit.engine.llvm.program.variant import trace
 from ptokit.engine.native import jit
-from ptokit.engine.native.program.emitter import Emitter
-from ptokit.engine.native.program.instruction import is_supported
-from ptokit.engine.native.program.ledger import Page, candidates, flush, page
-from ptokit.engine.native.program.slots import Slots
-from ptokit.engine.native.program.stage import ENTRY
+from ptokit.engine.native.program.ledger import flush
 from ptokit.engine.native.program.thread import Fallback, Thread
-from ptokit.engine.native.program.variant import trace
 from ptokit.engine.native.whole.strategies import Team
 from ptokit.engine.native.workers import Stop
 from ptokit.engine.prepared import Prepared, Write

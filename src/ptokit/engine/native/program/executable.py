@@ -11,18 +11,18 @@ from time import perf_counter
 from typing import Any, cast
 
 from ptokit.engine.interpreter import Executable
+from ptokit.engine.llvm.program.emitter import Emitter
+from ptokit.engine.llvm.program.independent import are_independent
+from ptokit.engine.llvm.program.instruction import is_supported
+from ptokit.engine.llvm.program.page import candidates, page
+from ptokit.engine.llvm.program.sample import cost, sample
+from ptokit.engine.llvm.program.slots import Slots, address_of
+from ptokit.engine.llvm.program.stage import MOST_GIVEN
+from ptokit.engine.llvm.program.variant import Variant, trace
 from ptokit.engine.native import jit, workers
-from ptokit.engine.native.program.emitter import Emitter
-from ptokit.engine.native.program.independent import are_independent
-from ptokit.engine.native.program.instruction import is_supported
 from ptokit.engine.native.program.launching import FindingBuffer, Parts, ProgramCode
-from ptokit.engine.native.program.ledger import candidates, page
-from ptokit.engine.native.program.sample import cost, sample
-from ptokit.engine.native.program.slots import Slots, address_of
-from ptokit.engine.native.program.stage import MOST_GIVEN
 from ptokit.engine.native.program.thread import NEVER, Fallback, Tensors
 from ptokit.engine.native.program.thread_count import LaunchWork, profitable_threads, work_of
-from ptokit.engine.native.program.variant import Variant, trace
 from ptokit.engine.runnable import NATIVE, Listener, Unsupported
 from ptokit.isa.dtype import DType
 from ptokit.program.expr import BLOCK_NUM, Op, Var

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ptokit.engine.native.emit import I64, PTR, IrModule, IrValue
-from ptokit.engine.native.numbers import from_integer, is_byte_float
-from ptokit.engine.native.program.expressions import Evaluator
-from ptokit.engine.native.program.slots import Slots, StateSlot
-from ptokit.engine.native.program.symbolic import SymbolicNumber
+from ptokit.engine.llvm.emit import I64, PTR, IrModule, IrValue
+from ptokit.engine.llvm.numbers import from_integer, is_byte_float
+from ptokit.engine.llvm.program.expressions import Evaluator
+from ptokit.engine.llvm.program.slots import Slots, StateSlot
+from ptokit.engine.llvm.program.symbolic import SymbolicNumber
 from ptokit.engine.storage import ADDRESS_SPACE
 from ptokit.isa.dtype import DType
 from ptokit.program.bounds import available, edges

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ptokit.engine.native.address import MemoryView, is_number
-from ptokit.engine.native.compute import convert, cube, elements, masks
-from ptokit.engine.native.compute.elements import ElementSite, is_float, lanes_for, operations
-from ptokit.engine.native.compute.rows import FOLDS, reduce_columns, reduce_rows
-from ptokit.engine.native.compute.walk import RegionView, RegionWalk, side
-from ptokit.engine.native.emit import IrValue
-from ptokit.engine.native.move import CodeWriter
-from ptokit.engine.native.numbers import BYTE_FORMATS
+from ptokit.engine.llvm.address import MemoryView, is_number
+from ptokit.engine.llvm.compute import convert, cube, elements, masks
+from ptokit.engine.llvm.compute.elements import ElementSite, is_float, lanes_for, operations
+from ptokit.engine.llvm.compute.rows import FOLDS, reduce_columns, reduce_rows
+from ptokit.engine.llvm.compute.walk import RegionView, RegionWalk, side
+from ptokit.engine.llvm.emit import IrValue
+from ptokit.engine.llvm.move import CodeWriter
+from ptokit.engine.llvm.numbers import BYTE_FORMATS
 from ptokit.isa.dtype import DType
 from ptokit.isa.move import Compute
 from ptokit.isa.policy import IotaOrder

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ptokit.engine.native.compute import elements
-from ptokit.engine.native.compute.elements import ElementSite, from_single, is_float, single
-from ptokit.engine.native.compute.walk import RegionView, lanes_at_once, whole_part
-from ptokit.engine.native.emit import IrValue
-from ptokit.engine.native.move import each
+from ptokit.engine.llvm.compute import elements
+from ptokit.engine.llvm.compute.elements import ElementSite, from_single, is_float, single
+from ptokit.engine.llvm.compute.walk import RegionView, lanes_at_once, whole_part
+from ptokit.engine.llvm.emit import IrValue
+from ptokit.engine.llvm.move import each
 
 TOGETHER = 4
 """Rows whose sums grow side by side, as one addition waits for the one before."""

@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import cast
 
-from ptokit.engine.native.resolve import PADDING
+from ptokit.engine.llvm.resolve import PADDING
 from ptokit.engine.storage import ADDRESS_SPACE
 from ptokit.isa.policy import TileType
 from ptokit.program import ir

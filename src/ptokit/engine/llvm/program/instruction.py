@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ptokit.engine.native.address import MemoryView, numbers_in
-from ptokit.engine.native.compute import operations as compute
-from ptokit.engine.native.emit import I32, I64, PTR, IrBuilder, IrValue, Variable, size_of
-from ptokit.engine.native.move import CodeWriter, MoveRegions, emit_move
-from ptokit.engine.native.numbers import computes
-from ptokit.engine.native.program.expressions import Evaluator
-from ptokit.engine.native.program.ledger import CAPACITY, COUNT, LANES, ROWS, Page
-from ptokit.engine.native.program.slots import Reason
-from ptokit.engine.native.program.stage import Stage
-from ptokit.engine.native.program.symbolic import SymbolicNumber, expr_of
-from ptokit.engine.native.program.variant import Variant
-from ptokit.engine.native.resolve import emit_resolve, lane_of
+from ptokit.engine.llvm.address import MemoryView, numbers_in
+from ptokit.engine.llvm.compute import operations as compute
+from ptokit.engine.llvm.emit import I32, I64, PTR, IrBuilder, IrValue, Variable, size_of
+from ptokit.engine.llvm.move import CodeWriter, MoveRegions, emit_move
+from ptokit.engine.llvm.numbers import computes
+from ptokit.engine.llvm.program.expressions import Evaluator
+from ptokit.engine.llvm.program.page import CAPACITY, COUNT, LANES, ROWS, Page
+from ptokit.engine.llvm.program.slots import Reason
+from ptokit.engine.llvm.program.stage import Stage
+from ptokit.engine.llvm.program.symbolic import SymbolicNumber, expr_of
+from ptokit.engine.llvm.program.variant import Variant
+from ptokit.engine.llvm.resolve import emit_resolve, lane_of
 from ptokit.engine.reference import NEGATIVE
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout

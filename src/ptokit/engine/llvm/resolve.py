@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ptokit.engine.native.address import WHOLE, MemoryView, ValueOf, coordinate, run_length
-from ptokit.engine.native.emit import I32, I64, IrBuilder, IrValue, lanes_of, size_of, vector
+from ptokit.engine.llvm.address import WHOLE, MemoryView, ValueOf, coordinate, run_length
+from ptokit.engine.llvm.emit import I32, I64, IrBuilder, IrValue, lanes_of, size_of, vector
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Term
 from ptokit.isa.move import Index, Remap

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ptokit.engine.native.compute.elements import ElementSite, from_single, is_float, single
-from ptokit.engine.native.compute.walk import RegionRow, RegionView, lanes_at_once, whole_part
-from ptokit.engine.native.emit import IrBuilder, IrValue, element_of, lanes_of, like, vector
-from ptokit.engine.native.numbers import intrinsic
+from ptokit.engine.llvm.compute.elements import ElementSite, from_single, is_float, single
+from ptokit.engine.llvm.compute.walk import RegionRow, RegionView, lanes_at_once, whole_part
+from ptokit.engine.llvm.emit import IrBuilder, IrValue, element_of, lanes_of, like, vector
+from ptokit.engine.llvm.numbers import intrinsic
 
 ROWS, COLS, DEEP = 4, 2, 8
 """Rows and columns of a block, and how many products of each sum are taken at once: as registers allow."""

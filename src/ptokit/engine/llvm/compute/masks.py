@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ptokit.engine.native.compute.elements import ElementSite, holds
-from ptokit.engine.native.compute.walk import Extents, RegionRow, RegionView, lanes_at_once
-from ptokit.engine.native.emit import I1, I8, IrBuilder, IrValue, vector
-from ptokit.engine.native.move import each
+from ptokit.engine.llvm.compute.elements import ElementSite, holds
+from ptokit.engine.llvm.compute.walk import Extents, RegionRow, RegionView, lanes_at_once
+from ptokit.engine.llvm.emit import I1, I8, IrBuilder, IrValue, vector
+from ptokit.engine.llvm.move import each
 from ptokit.isa.policy import CmpMode
 
 COMPARISONS: Mapping[CmpMode, str] = {mode: mode.name.lower() for mode in CmpMode}

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from ptokit.engine.native.compute.transcendental import exponential, logarithm
-from ptokit.engine.native.emit import IrBuilder, IrValue, like
-from ptokit.engine.native.numbers import NATIVE, intrinsic, narrow, real, widen
+from ptokit.engine.llvm.compute.transcendental import exponential, logarithm
+from ptokit.engine.llvm.emit import IrBuilder, IrValue, like
+from ptokit.engine.llvm.numbers import NATIVE, intrinsic, narrow, real, widen
 from ptokit.isa.dtype import DType
 
 FLOATS = frozenset((*NATIVE, "bfloat16", "float8_e4m3", "float8_e5m2"))

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Any
 
-from ptokit.engine.native.address import WHOLE, MemoryView, is_number, run_length
-from ptokit.engine.native.emit import IrBuilder, IrValue, vector
-from ptokit.engine.native.move import CodeWriter, each
+from ptokit.engine.llvm.address import WHOLE, MemoryView, is_number, run_length
+from ptokit.engine.llvm.emit import IrBuilder, IrValue, vector
+from ptokit.engine.llvm.move import CodeWriter, each
 
 Extents = tuple[Any, Any]
 """Rows and columns, known or of the run."""

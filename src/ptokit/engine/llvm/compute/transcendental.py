@@ -7,8 +7,8 @@ from math import factorial, inf, log, nan, sqrt
 
 import numpy as np
 
-from ptokit.engine.native.emit import IrBuilder, IrValue, like
-from ptokit.engine.native.numbers import intrinsic, real
+from ptokit.engine.llvm.emit import IrBuilder, IrValue, like
+from ptokit.engine.llvm.numbers import intrinsic, real
 
 LN2 = round(log(2) * 2**32) / 2**32, log(2) - round(log(2) * 2**32) / 2**32
 """ln 2 in two parts; whole numbers below 2^20 times the first are exact."""

@@ -13,16 +13,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ptokit.engine.native.emit import I8, I32, I64, PTR, IrValue, Variable
-from ptokit.engine.native.move import CodeWriter
-from ptokit.engine.native.program.expressions import Evaluator
-from ptokit.engine.native.program.forward import Forwarded, forwarded
-from ptokit.engine.native.program.instruction import Execution
-from ptokit.engine.native.program.ledger import Page
-from ptokit.engine.native.program.poison import needs_poison
-from ptokit.engine.native.program.slots import SIGNALS, Reason, Slots, StateSlot
-from ptokit.engine.native.program.stage import Stage
-from ptokit.engine.native.program.variant import Variant
+from ptokit.engine.llvm.emit import I8, I32, I64, PTR, IrValue, Variable
+from ptokit.engine.llvm.move import CodeWriter
+from ptokit.engine.llvm.program.expressions import Evaluator
+from ptokit.engine.llvm.program.forward import Forwarded, forwarded
+from ptokit.engine.llvm.program.instruction import Execution
+from ptokit.engine.llvm.program.page import Page
+from ptokit.engine.llvm.program.poison import needs_poison
+from ptokit.engine.llvm.program.slots import SIGNALS, Reason, Slots, StateSlot
+from ptokit.engine.llvm.program.stage import Stage
+from ptokit.engine.llvm.program.variant import Variant
 from ptokit.engine.storage import ADDRESS_SPACE
 from ptokit.isa.move import Fill
 from ptokit.program.bounds import ids_of

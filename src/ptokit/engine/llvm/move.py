@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Any
 
-from ptokit.engine.native.address import WHOLE, MemoryView, ValueOf, coordinate, is_number, run_length
-from ptokit.engine.native.emit import I8, I32, I64, IrBuilder, IrValue, size_of, vector
-from ptokit.engine.native.numbers import bits_of, combined, lanes_at_once
-from ptokit.engine.native.resolve import SENTINEL
+from ptokit.engine.llvm.address import WHOLE, MemoryView, ValueOf, coordinate, is_number, run_length
+from ptokit.engine.llvm.emit import I8, I32, I64, IrBuilder, IrValue, size_of, vector
+from ptokit.engine.llvm.numbers import bits_of, combined, lanes_at_once
+from ptokit.engine.llvm.resolve import SENTINEL
 from ptokit.isa.dtype import DType
 from ptokit.isa.move import Combine, Fill, Index, IndexUnit, Move, Remap, Side
 
