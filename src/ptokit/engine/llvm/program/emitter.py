@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ptokit.engine.llvm.emit import I8, I32, I64, PTR, IrValue, Variable
-from ptokit.engine.llvm.move import CodeWriter
+from ptokit.engine.llvm.chip import CPU, Chip
+from ptokit.engine.llvm.emit import I32, I64, PTR, IrValue, Variable
 from ptokit.engine.llvm.program.expressions import Evaluator
 from ptokit.engine.llvm.program.forward import Forwarded, forwarded
 from ptokit.engine.llvm.program.instruction import Execution
@@ -34,12 +34,17 @@ class Emitter:
     """Writes the function of a program, from the variants of its instructions."""
 
     def __init__(
-        self, program: Program, slots: Slots, variants: Mapping[int, Sequence[Variant]], pages: Sequence[Page] = ()
+        self,
+        program: Program,
+        slots: Slots,
+        variants: Mapping[int, Sequence[Variant]],
+        pages: Sequence[Page] = (),
+        chip: Chip = CPU,
     ) -> None:
         """`pages` are the deferred scatters."""
         self.program, self.slots, self.variants = program, slots, variants
         self.pages = {page.number: page for page in pages}
-        self.stage = Stage(program, slots)
+        self.stage = Stage(program, slots, chip)
         self.code = self.stage.code
         self.apart = are_apart(program)
 
@@ -188,8 +193,7 @@ class Emitter:
             if tile.addresses:
                 self._place(tile, tile, tile.addresses)
         elif needs_poison(self.program, tile, self._variants):
-            writer = CodeWriter(self.code, self.stage.evaluator().value_of)
-            writer.fill(self.stage.tile(tile.name), self.code.constant(I8, 255), tile.spec.nbytes)
+            self.code.poison(self.stage.tile(tile.name), self.code.i64(tile.spec.nbytes))
 
     def _assign(self, stmt: Assign) -> None:
         self._place(stmt, self.program.tiles[stmt.tile], (stmt.address,))
@@ -219,7 +223,7 @@ class Emitter:
         reached = self.stage.slot(slot)
         with code.when(end.compare("sgt", reached)):
             memory = code.at(self.stage.arena, self.slots.memory[loc])
-            code.fill_bytes(code.at(memory, reached), 255, end - reached)
+            code.poison(code.at(memory, reached), end - reached)
             self.stage.put(slot, end)
 
     # --- instructions

@@ -144,9 +144,14 @@ class Slots:
         return {loc: self._end + k * ADDRESS_SPACE for k, loc in enumerate(self.memories)}
 
     @cached_property
-    def _end(self) -> int:
-        """Where in the arena the spare result ends."""
+    def word(self) -> int:
+        """Where the lanes of a block share a number."""
         return self.spare + _aligned(max((decl.spec.nbytes for decl in self.program.tiles.values()), default=0))
+
+    @property
+    def _end(self) -> int:
+        """Where in the arena the memories begin."""
+        return self.word + ALIGNMENT
 
     @property
     def arena(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ptokit.engine.llvm.chip import Chip
 from ptokit.engine.llvm.emit import I64, PTR, IrModule, IrValue
 from ptokit.engine.llvm.numbers import from_integer, is_byte_float
 from ptokit.engine.llvm.program.expressions import Evaluator
@@ -24,10 +25,10 @@ MOST_GIVEN = 1 << 40
 class Stage:
     """The function of a program, and access to slots, tiles and arrays."""
 
-    def __init__(self, program: Program, slots: Slots) -> None:
+    def __init__(self, program: Program, slots: Slots, chip: Chip) -> None:
         self.program, self.slots = program, slots
         parameters = [(PTR, "state"), (I64, "first"), (I64, "stop")]
-        self.code = IrModule().function(ENTRY, I64, parameters, "optnone noinline")
+        self.code = IrModule(chip).function(ENTRY, I64, parameters, "optnone noinline")
         self.state = self.code.arguments[0]
         self.arena = self.slot(StateSlot.ARENA).to("inttoptr", PTR)
         self.bounds: dict[Var, Bounds] = {
@@ -45,6 +46,11 @@ class Stage:
     def put(self, slot: int, value: IrValue) -> None:
         """Store a value in a slot of the state."""
         self.code.store(value, self.code.at(self.state, 8 * slot))
+
+    @property
+    def word(self) -> IrValue:
+        """Where the lanes of a block share a number."""
+        return self.code.at(self.arena, self.slots.word)
 
     def evaluator(self) -> Evaluator:
         """An evaluator for expressions at this point of the code."""
