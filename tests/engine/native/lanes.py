@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from ptokit.engine.llvm.chip import CPU
 from ptokit.engine.llvm.program.emitter import Emitter
+from ptokit.engine.llvm.program.stage import Stage
 
 LANES = 8
 PIECE = 16
@@ -16,4 +18,4 @@ PIECE = 16
 
 def pytest_configure() -> None:
     *defaults, _ = Emitter.__init__.__defaults__ or ()
-    Emitter.__init__.__defaults__ = (*defaults, replace(CPU, lanes=LANES, piece=PIECE))
+    Emitter.__init__.__defaults__ = (*defaults, partial(Stage, chip=replace(CPU, lanes=LANES, piece=PIECE)))

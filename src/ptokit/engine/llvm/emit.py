@@ -257,6 +257,12 @@ class IrBuilder:
         value = byte if isinstance(byte, IrValue) else self.constant(I8, byte)
         self.call("void", name, pointer, value, nbytes, "i1 false")
 
+    def memory(self, nbytes: int) -> IrValue:
+        """Memory of the function's own, as long as it runs."""
+        name = self._name()
+        self._slots.append(f"  {name} = alloca [{nbytes} x i8], align 16")
+        return IrValue(self, PTR, name)
+
     def variable(self, kind: str, start: IrValue) -> Variable:
         """A variable of the function's own; registers in the end."""
         name = self._name()
@@ -456,6 +462,11 @@ class IrModule:
         """Declare an outside function or an intrinsic: `result (parameters)`; returns its name."""
         result, _, parameters = signature.partition(" (")
         self._parts.setdefault(name, f"declare {result} @{name}({parameters}")
+        return name
+
+    def outside(self, name: str, text: str) -> str:
+        """Declare memory that is defined elsewhere; returns its name."""
+        self._parts.setdefault(name, f"@{name} = {text}")
         return name
 
     def table(self, name: str, data: bytes) -> str:

@@ -30,7 +30,7 @@ def emit_shared_move(writer: CodeWriter, move: Move, dtype: DType, regions: Move
         return
     assert regions.src is not None
     by_row = move.index is None or move.index.by_row
-    task = MoveTask(writer, move, dtype, regions)
+    task = SharedMove(writer, move, dtype, regions)
     if not by_row:
         (_gather_elements if task.is_gather else _scatter_elements)(task)
         return
@@ -45,7 +45,7 @@ def _fill(writer: CodeWriter, move: Move, dtype: DType, dst: MemoryView, fill: F
 
 
 @dataclass(frozen=True)
-class MoveTask:
+class SharedMove:
     """A move between two regions."""
 
     writer: CodeWriter
@@ -86,21 +86,21 @@ class MoveTask:
         found = lane if outside is None else self.writer.code.select(outside, zero_of(lane), lane)
         return found.to("zext", I64)
 
-    def read(self, lane: IrValue, at: IrValue, wide: int) -> Piece:
+    def read(self, lane: IrValue, at: IrValue, wide: int) -> MovedElements:
         """Elements that an index names; zeroes, or none, if it leads nowhere."""
         code, outside = self.writer.code, self.is_outside(lane)
         value = self.load(at, wide)
         if outside is None:
-            return Piece(value)
+            return MovedElements(value)
         if self.index.remap is Remap.ZERO:
-            return Piece(code.select(outside, zero_of(value), value))
-        return Piece(value, outside ^ 1)
+            return MovedElements(code.select(outside, zero_of(value), value))
+        return MovedElements(value, outside ^ 1)
 
     def load(self, at: IrValue, wide: int) -> IrValue:
         """Elements side by side."""
         return self.writer.code.load(bits_of(self.dtype, wide), at, wide * self.dtype.size)
 
-    def put(self, piece: Piece, at: IrValue, wide: int) -> None:
+    def put(self, piece: MovedElements, at: IrValue, wide: int) -> None:
         """Combine elements into their cells."""
         code, combine, value, align = self.writer.code, self.move.combine, piece.value, wide * self.dtype.size
         with code.when(piece.held) if piece.held is not None else nullcontext():
@@ -110,7 +110,7 @@ class MoveTask:
 
 
 @dataclass(frozen=True)
-class Piece:
+class MovedElements:
     """Elements, and the condition under which they are stored."""
 
     value: IrValue
@@ -125,7 +125,7 @@ def zero_of(like_this: IrValue) -> IrValue:
 # --- Rows in pieces ---------------------------------------------------------------------------------------------
 
 
-def _pieces(task: MoveTask, write: Callable[[int], None]) -> None:
+def _pieces(task: SharedMove, write: Callable[[int], None]) -> None:
     """Write a move with pieces of so many elements: as long as a lane takes, if all of them are aligned."""
     code, wide = task.writer.code, _elements_at_once(task)
     if wide == 1:
@@ -135,7 +135,7 @@ def _pieces(task: MoveTask, write: Callable[[int], None]) -> None:
     code.choose((odd & (wide * task.dtype.size - 1)).compare("eq", 0), lambda: write(wide), lambda: write(1))
 
 
-def _elements_at_once(task: MoveTask) -> int:
+def _elements_at_once(task: SharedMove) -> int:
     """How many elements of a row both ends have side by side, at most as many as a lane takes."""
     dst, src = task.ends
     cols, run = task.move.cols, common_run(dst.layout.cols, src.layout.cols)
@@ -147,7 +147,7 @@ def _elements_at_once(task: MoveTask) -> int:
     return wide
 
 
-def _may_be_odd(task: MoveTask, wide: int) -> IrValue:
+def _may_be_odd(task: SharedMove, wide: int) -> IrValue:
     """A number whose last bits are zero if all pieces are aligned."""
     writer, size = task.writer, task.dtype.size
     total = writer.code.i64(0)
@@ -165,12 +165,12 @@ def _bytes(writer: CodeWriter, stride: Any, size: int, wide: int) -> IrValue:
     return writer.value_of(stride) * size
 
 
-def _rows(task: MoveTask) -> None:
+def _rows(task: SharedMove) -> None:
     """Rows that are copied or gathered: pieces of all of them, several under way in each lane."""
     _pieces(task, lambda wide: _copy_pieces(task, wide))
 
 
-def _copy_pieces(task: MoveTask, wide: int) -> None:
+def _copy_pieces(task: SharedMove, wide: int) -> None:
     code, value_of = task.writer.code, task.writer.value_of
     rows, cols = map(value_of, task.move.shape)
     across = code.i64(cols.number // wide) if cols.number is not None else cols
@@ -183,30 +183,30 @@ def _copy_pieces(task: MoveTask, wide: int) -> None:
         _copy_some(task, wide, across, [k])
 
 
-def _copy_some(task: MoveTask, wide: int, across: IrValue, which: Sequence[IrValue]) -> None:
+def _copy_some(task: SharedMove, wide: int, across: IrValue, which: Sequence[IrValue]) -> None:
     """Load some pieces, then store them."""
     loaded = [_load_piece(task, wide, k.op("udiv", across), k.op("urem", across) * wide) for k in which]
     for piece, at in loaded:
         task.put(piece, at, wide)
 
 
-def _load_piece(task: MoveTask, wide: int, i: IrValue, j: IrValue) -> tuple[Piece, IrValue]:
+def _load_piece(task: SharedMove, wide: int, i: IrValue, j: IrValue) -> tuple[MovedElements, IrValue]:
     """A piece and where it goes."""
     code, value_of, (dst, src) = task.writer.code, task.writer.value_of, task.ends
     into = dst.col(code, dst.row(code, i, value_of), j, value_of)
     if task.move.index is None:
-        return Piece(task.load(src.col(code, src.row(code, i, value_of), j, value_of), wide)), into
+        return MovedElements(task.load(src.col(code, src.row(code, i, value_of), j, value_of), wide)), into
     lane = task.lane(i)
     at = src.col(code, src.row(code, task.inside(lane), value_of), j, value_of)
     return task.read(lane, at, wide), into
 
 
-def _scatter_rows(task: MoveTask) -> None:
+def _scatter_rows(task: SharedMove) -> None:
     """Rows in their order: a lane takes the same piece of all rows that are its own."""
     _pieces(task, lambda wide: _scatter_pieces(task, wide))
 
 
-def _scatter_pieces(task: MoveTask, wide: int) -> None:
+def _scatter_pieces(task: SharedMove, wide: int) -> None:
     code, value_of, (dst, src) = task.writer.code, task.writer.value_of, task.ends
     rows, cols = map(value_of, task.move.shape)
     lanes = code.chip.lanes
@@ -223,17 +223,17 @@ def _scatter_pieces(task: MoveTask, wide: int) -> None:
         _put_own(task, lane, own, at, into, wide)
 
 
-def _put_own(task: MoveTask, lane: IrValue, own: IrValue, at: IrValue, into: IrValue, wide: int) -> None:
+def _put_own(task: SharedMove, lane: IrValue, own: IrValue, at: IrValue, into: IrValue, wide: int) -> None:
     """Store elements if they belong to this lane of the chip, and lead somewhere."""
     code, outside = task.writer.code, task.is_outside(lane)
     with code.when(own if outside is None else own & (outside ^ 1)):
-        task.put(Piece(task.load(at, wide)), into, wide)
+        task.put(MovedElements(task.load(at, wide)), into, wide)
 
 
 # --- Elements ---------------------------------------------------------------------------------------------------
 
 
-def _gather_elements(task: MoveTask) -> None:
+def _gather_elements(task: SharedMove) -> None:
     code, value_of, (dst, src) = task.writer.code, task.writer.value_of, task.ends
     rows, cols = map(value_of, task.move.shape)
     with code.region(rows, cols) as (i, across), across(0, cols) as j:
@@ -242,7 +242,7 @@ def _gather_elements(task: MoveTask) -> None:
         task.put(task.read(lane, at, 1), dst.col(code, dst.row(code, i, value_of), j, value_of), 1)
 
 
-def _scatter_elements(task: MoveTask) -> None:
+def _scatter_elements(task: SharedMove) -> None:
     """Every lane of the chip looks at all elements, and takes those that name its cells."""
     code, value_of, (dst, src) = task.writer.code, task.writer.value_of, task.ends
     rows, cols = map(value_of, task.move.shape)
