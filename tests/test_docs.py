@@ -23,6 +23,7 @@ PAGES = (
     "docs/arrays.md",
     "docs/ordering.md",
     "docs/machine.md",
+    "docs/time.md",
     "docs/text.md",
     "docs/cpp.md",
 )

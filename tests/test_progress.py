@@ -19,6 +19,7 @@ import ptokit as pto
 from ptokit import progress
 from ptokit.machine.session import Session
 from ptokit.progress import BAR, ERASE, PATIENCE, ProgressLine, Task, hidden, is_wanted, shown, task, tick
+from tests.bar import Bar
 
 SOURCE = str(Path(pto.__file__).parent.parent)
 SETTINGS = {
@@ -160,7 +161,28 @@ def test_a_line_fits_and_moves_no_cursor(terminal: Terminal, clock: Clock) -> No
         clock.now += 3
         tick()
     drawn = terminal.getvalue().removeprefix(ERASE).removesuffix(ERASE)
-    assert drawn == ("a?[2J??b" + "c" * 200)[:79]
+    assert drawn == ("a?[2J??b" + "c" * 200)[:74] + " 0:03"  # the time is always there
+
+
+def test_long_runs_of_tests_have_a_bar(terminal: Terminal, clock: Clock) -> None:
+    bar = Bar()
+    bar.pytest_sessionstart()
+    clock.now += 61
+    tick()
+    assert terminal.line == "tests 1:01"  # their number is not known yet
+    bar.pytest_xdist_node_collection_finished(["a", "b", "c", "d"])
+    for when in ("setup", "call", "teardown"):
+        bar.pytest_runtest_logreport(SimpleNamespace(when=when))  # type: ignore[arg-type]
+    tick()
+    assert terminal.line == f"tests [{'=' * 5}{' ' * 15}] 25 %, 1 of 4 tests 1:01"
+    bar.pytest_sessionfinish()
+    assert terminal.line == ""
+
+
+def test_fuzz_runs_have_the_bar() -> None:
+    text = (Path(__file__).resolve().parent.parent / "Makefile").read_text(encoding="utf-8")
+    runs = [line for line in text.partition("\nfuzz:")[2].partition("\n\n")[0].splitlines() if "pytest" in line]
+    assert runs and all("-p tests.bar" in line for line in runs)
 
 
 def test_a_hidden_line_is_away_and_its_time_does_not_count(terminal: Terminal, clock: Clock) -> None:

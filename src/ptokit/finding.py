@@ -161,9 +161,8 @@ class Seen:
         return {each.name: getattr(self, each.name) for each in fields(self)} | {"iteration": dict(self.iteration)}
 
 
-def _bytes(ends: tuple[ConflictAccess, ConflictAccess]) -> str:
+def _bytes(then: ConflictAccess) -> str:
     """`rows 0..3 of ids, UB 0x40..0x240`."""
-    then = ends[1]
     first, end = then.bytes
     place = f"bytes {first:,}..{end:,}" if then.memory == "GM" else f"{then.memory} {first:#x}..{end:#x}"
     return f"{_rows(*then.rows)} of {then.name}, {place}" if then.rows else f"{then.name}, {place}"
@@ -173,15 +172,15 @@ def _rows(first: int, last: int) -> str:
     return f"row {first:,}" if first == last else f"rows {first:,}..{last:,}"
 
 
-def _moments(seen: Seen | None, ends: tuple[ConflictAccess, ConflictAccess] | None) -> str:
+def _moments(seen: Seen | None, first: ConflictAccess | None) -> str:
     """`in 12 of 64 blocks, 36 times; first: block 3, i=2 (mgather's write: i=1)`."""
-    if seen is None or (seen.grid == 1 and not seen.iteration and not (ends and ends[0].iteration)):
+    if seen is None or (seen.grid == 1 and not seen.iteration and not (first and first.iteration)):
         return ""
     times = f", {seen.times:,} times" if seen.times > seen.blocks else ""
     now, ago = _moment(seen.block, seen.iteration), ""
-    if ends:
-        then = _moment(ends[0].block, ends[0].iteration)
-        ago = f" ({ends[0].act}: {then})" if then != now else ""
+    if first:
+        then = _moment(first.block, first.iteration)
+        ago = f" ({first.act}: {then})" if then != now else ""
     return f"in {seen.blocks:,} of {counted(seen.grid, 'block')}{times}; first: {now}{ago}"
 
 
@@ -213,8 +212,9 @@ class Finding:
     """Whether it is a read of memory that nothing has written, which a check and a run on the machine both find."""
     names: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
     """The operands of the instruction, and the author's names of their tiles and arrays."""
-    ends: tuple[ConflictAccess, ConflictAccess] | None = field(default=None, compare=False, repr=False)
-    """Of a conflict: the earlier access and the later one, where it was seen first."""
+    ends: tuple[ConflictAccess, ...] = field(default=(), compare=False, repr=False)
+    """Of a conflict: the earlier access and the later one, where it was seen first; of a read of undefined or
+    overwritten memory, the read."""
     seen: Seen | None = field(default=None, compare=False, repr=False)
     """Of a run on the machine: how often."""
     tiles: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
@@ -251,19 +251,27 @@ class Finding:
     @property
     def details(self) -> tuple[str, ...]:
         """The lines after the fix: which bytes, in which blocks and iterations, through which calls."""
-        operands = _bytes(self.ends) if self.ends else self._names()
-        lines = operands, _moments(self.seen, self.ends), self._calls()
+        operands = _bytes(self.ends[-1]) if self.ends else self._names()
+        lines = operands, _moments(self.seen, self._first), self._calls()
         return tuple(line for line in lines if line)
+
+    @property
+    def _first(self) -> ConflictAccess | None:
+        """The earlier access of a conflict."""
+        return self.ends[0] if len(self.ends) > 1 else None
 
     def _names(self) -> str:
         """`dst is out, idx is ids`: the operands that the message mentions without their names."""
-        words = set(re.findall(r"\w+", self.message))
-        said = ((operand, name) for operand, name in self.names if operand in words and name not in words)
+        said = ((operand, name) for operand, name in self.names if self._says(operand) and not self._says(name))
         return ", ".join(f"{operand} is {name}" for operand, name in said)
+
+    def _says(self, name: str) -> bool:
+        """Whether the message has a name as a word."""
+        return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", self.message) is not None
 
     def _calls(self) -> str:
         """`called from k.py:31, k.py:12; mgather's write from k.py:28`."""
-        first = self.ends[0] if self.ends else None
+        first = self._first
         ends = (("", self.where), (f"{first.act} " if first else "", first.where if first else None))
         through = [f"{what}called from {', '.join(map(str, end.calls))}" for what, end in ends if end and end.calls]
         return "; ".join(through)

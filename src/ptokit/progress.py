@@ -108,9 +108,9 @@ class ProgressLine:
         tasks = [*self.tasks]  # another thread changes them
         last = next((task for task in reversed(tasks) if task.total is not None), None)
         names = [str(task) if task is last else task.title for task in tasks]
-        text = " ".join([*filter(None, names), f"{seconds // 60}:{seconds % 60:02}"])
+        text, clock = " ".join(filter(None, names)), f" {seconds // 60}:{seconds % 60:02}"
         plain = "".join(character if character.isprintable() else "?" for character in text)
-        return plain[: self._columns() - 1]
+        return plain[: self._columns() - 1 - len(clock)] + clock
 
     def _columns(self) -> int:
         with suppress(OSError, ValueError, AttributeError):

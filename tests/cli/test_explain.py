@@ -7,10 +7,12 @@ import re
 import pytest
 from typer.testing import CliRunner
 
+import ptokit as pto
 from ptokit import spec
 from ptokit.cli import app
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.target import PROFILES
+from tests.cli.shell import ptokit_
 
 runner = CliRunner()
 
@@ -93,3 +95,9 @@ def test_demo_shows_a_missing_flag_its_repair_and_the_clean_run() -> None:
     places = [act.index(part) for part in parts]
     assert places == sorted(places)
     assert re.search(r"20 other schedules that the flags allow, [1-9]\d* results differ", act)
+
+
+@pytest.mark.parametrize("name", ["set_flag", "wait_flag", "barrier", "sync_set", "sync_wait"])
+def test_statements_of_order_have_the_page_of_their_clause(name: str) -> None:
+    assert name in pto.__all__
+    assert ptokit_("explain", name).stdout == ptokit_("explain", "KN-13").stdout != ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -170,11 +171,225 @@ def test_a_text_is_repaired(file: Path) -> None:
     assert text.read_text().count("_flag[") == 2
 
 
+SCRIPT = """\
+import sys
+import numpy as np
+import ptokit as pto
+from other import fetch
+
+ROWS = 8
+
+
+def load(tile, part):
+    pto.tload(tile, part)
+
+
+@pto.kernel(mode="manual")
+def first(x, out):
+    tile = pto.Tile("vec", "float32", ROWS, 16, addr=0)
+    load(tile, x[0:ROWS])
+    pto.tstore(out[0:ROWS], tile)
+
+
+@pto.kernel(mode="manual")
+def second(x, out, n):
+    tile = pto.Tile("vec", "float32", 8, 16, addr=0)
+    for i in pto.range(n):
+        load(tile, x[i * 8 : i * 8 + 8])
+        pto.set_flag("MTE2", "V", 0)
+        pto.wait_flag("MTE2", "V", 0)
+        pto.tmuls(tile, tile, 2)
+        pto.set_flag("V", "MTE3", 0)
+        pto.wait_flag("V", "MTE3", 0)
+        pto.tstore(out[i * 8 : i * 8 + 8], tile)
+
+
+if __name__ == "__main__":
+    x = np.ones((32, 16), "float32")
+    first[1](x, np.zeros_like(x))
+    ROWS = 16
+    first[1](x, np.zeros_like(x), target="a5")
+    for n in (1, 1, 4):
+        second[1](x, np.zeros_like(x), n)
+    fetch[1](x, np.zeros_like(x))
+    ROWS = "gone"
+    print("ended")
+    sys.exit(0)
+"""
+OTHER = """\
+import ptokit as pto
+
+
+@pto.kernel(mode="manual")
+def fetch(x, out):
+    tile = pto.Tile("vec", "float32", 8, 16, addr=0)
+    pto.tload(tile, x[0:8])
+    pto.tstore(out[0:8], tile)
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that launches three kernels, one of them of another file, which all lack flags."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for name in ("other", "script"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    (tmp_path / "other.py").write_text(OTHER)
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+def added(diff: str) -> list[str]:
+    """The lines that a diff adds or removes."""
+    return [line for line in diff.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
+
+
+def test_all_kernels_of_a_python_file_are_repaired(script: Path) -> None:
+    """One diff of all files, from one run, with the globals of each launch; another program applies it."""
+    result = call("check", script.name, "--fix", "--diff")
+    assert result.exit_code == 1 and script.read_text() == SCRIPT
+    assert result.stderr.count("ended") == 1
+    heads = [line for line in result.stdout.splitlines() if line[:3] in ("---", "+++")]
+    assert heads == ["--- script.py", "+++ script.py", "--- other.py", "+++ other.py"]
+    assert len(added(result.stdout)) == 2 + 4 + 2
+    subprocess.run(["patch", "-p0"], input=result.stdout, text=True, check=True, cwd=script.parent)
+    for name in ("script", "other"):
+        sys.modules.pop(name, None)
+    assert call("check", script.name).exit_code == 0
+    assert call("check", script.name, "--fix", "--diff").stdout == ""
+
+
+def test_fix_of_a_python_file_writes_and_checks_without_another_run(script: Path) -> None:
+    diff = call("check", script.name, "--fix", "--diff").stdout
+    sys.modules.pop("other", None)
+    result = call("check", script.name, "--fix")
+    assert result.exit_code == 0, result.output
+    assert result.stderr.count("ended") == 1
+    assert "script.py: first, order on" in result.stdout and "other.py: fetch, order on" in result.stdout
+    assert "first: 2 launches" in result.stdout and "second: " in result.stdout
+    new = script.read_text(), (script.parent / "other.py").read_text()
+    assert [text.count("_flag") for text in new] == [4 + 6, 2]
+    script.write_text(SCRIPT)
+    (script.parent / "other.py").write_text(OTHER)
+    subprocess.run(["patch", "-p0"], input=diff, text=True, check=True, cwd=script.parent)
+    assert (script.read_text(), (script.parent / "other.py").read_text()) == new
+
+
+def test_json_of_a_python_file(script: Path) -> None:
+    data = json.loads(call("check", script.name, "--fix", "--diff", "--json").stdout)
+    assert (data["file"], data["error"]) == ("script.py", None)
+    assert {repair["kernel"] for repair in data["repairs"]} == {"first", "second", "fetch"}
+    assert len(added(data["diff"])) == 8
+
+
+NEEDED = """\
+import numpy as np
+import ptokit as pto
+
+
+@pto.kernel(mode="manual")
+def two(x, out, shift: pto.const):
+    a = pto.Tile("vec", "float32", 8, 16, addr=0)
+    b = pto.Tile("vec", "float32", 8, 16, addr=shift)
+    pto.tload(a, x)
+    pto.set_flag("MTE2", "MTE3", 0)
+    pto.wait_flag("MTE2", "MTE3", 0)
+    pto.tstore(out, a)
+    pto.set_flag("MTE3", "MTE2", 0)
+    pto.wait_flag("MTE3", "MTE2", 0)
+    pto.tload(b, x)
+
+
+x = np.ones((8, 16), "float32")
+for shift in SHIFTS:
+    two[1](x, np.zeros_like(x), shift, target="a5")
+"""
+
+
+@pytest.mark.parametrize(("shifts", "removed"), [("(4096, 0)", 0), ("(0, 4096)", 0), ("(4096,)", 2)])
+def test_a_flag_that_one_launch_needs_stays(script: Path, shifts: str, removed: int) -> None:
+    """Where the tiles lie apart, nothing needs the flag back."""
+    script.write_text(NEEDED.replace("SHIFTS", shifts))
+    result = call("check", script.name, "--fix", "--needless", "--diff")
+    assert result.exit_code == 0 and len(added(result.stdout)) == removed, result.output
+    assert ("--needless removes it" in call("check", script.name, "--fix").stdout) == bool(removed)
+
+
+SHARED = """\
+import numpy as np
+import ptokit as pto
+
+
+def store(out, tile, ordered):
+    if ordered:
+        pto.set_flag("MTE2", "MTE3", 0)
+        pto.wait_flag("MTE2", "MTE3", 0)
+    pto.tstore(out, tile)
+
+
+@pto.kernel(mode="manual")
+def copy(x, out, ordered: pto.const):
+    tile = pto.Tile("vec", "float32", 8, 16, addr=0)
+    pto.tload(tile, x)
+    store(out, tile, ordered)
+
+
+@pto.cases
+def both():
+    x = np.ones((8, 16), "float32")
+    for ordered in (True, False):
+        copy[1](x, np.zeros_like(x), ordered, target="a5")
+"""
+
+
+def test_what_other_launches_need_is_not_broken(script: Path) -> None:
+    """Lines of a repair are those of other launches, too."""
+    script.write_text(SHARED)
+    assert call("check", script.name).exit_code == 1
+    result = call("check", script.name, "--fix")
+    assert result.exit_code == 0, result.output
+    sys.modules.pop("script", None)
+    assert call("check", script.name).exit_code == 0
+
+
+def test_a_refused_launch_is_repaired_too(script: Path) -> None:
+    """A race between the cores is refused by every engine; the file stops there."""
+    script.write_text(
+        "import numpy as np\nimport ptokit as pto\n\n\n@pto.kernel(mode='manual')\ndef cores(x, out):\n"
+        "    ub = pto.Tile('vec', 'float32', 16, 64, addr=0)\n"
+        "    l1 = pto.Tile('mat', 'float32', 16, 64, addr=0, blayout='col_major', slayout='row_major')\n"
+        "    pto.tload(ub, x)\n    pto.set_flag('MTE2', 'MTE3', 0)\n    pto.wait_flag('MTE2', 'MTE3', 0)\n"
+        "    pto.tstore(out, ub)\n    pto.tload(l1, out)\n\n\n"
+        "x = np.ones((16, 64), 'float32')\ncores[1](x, np.zeros_like(x), target='a5')\nprint('ended')\n"
+    )
+    result = call("check", script.name, "--fix")
+    assert result.exit_code == 1 and "a5: accepted" in result.stdout
+    assert "script.py:17" in result.stderr and "later ones were not checked" in result.stderr
+    assert "    cores[1](x" in result.stderr  # the line as it was when it was run
+    again = call("check", script.name)
+    assert again.exit_code == 0 and "ended" in again.stderr
+
+
 def test_json(file: Path) -> None:
     data = json.loads(check(file, "double", "--fix", "--diff", "--json").stdout)
     (repair,) = data["repairs"]
     assert (data["command"], data["kernel"], repair["kind"], repair["in_source"]) == ("check", "double", "order", True)
     assert len(repair["edits"]) == 2 and data["diff"].startswith("--- ") and file.read_text() == KERNELS
+
+
+def test_costs_of_a_file_count(file: Path) -> None:
+    """A flag that takes long makes the repair take longer, on the target of the costs."""
+    (file.parent / "costs.json").write_text('{"format": 1, "target": "a5", "costs": {"flag cycles": 9000}}')
+    shown = [
+        check(file, "double", "--fix", "--diff", "--json", "--target", "a5", *options).stdout
+        for options in ((), ("--costs", "costs.json"))
+    ]
+    default, slow = (json.loads(text)["repairs"][0]["cycles"] for text in shown)
+    assert slow > default + 8000
+    assert check(file, "double", "--fix", "--costs", "costs.json").exit_code == 0  # a2a3 keeps its own
+    assert check(file, "double", "--run", "--target", "a2a3", "--costs", "costs.json").exit_code == 2
 
 
 @pytest.mark.parametrize("option", ["--diff", "--needless"])

@@ -213,6 +213,35 @@ def test_which_targets_check_a_launch(launch: str, options: tuple[str, ...], tar
     assert [*data(main(launch), *options)["kernels"][0]["targets"]] == targets
 
 
+def test_a_sample_of_the_blocks_is_run() -> None:
+    """Only block 2 has an index outside the table, which is known only in the data."""
+    kernel = """
+@pto.kernel
+def each(table, ids, out):
+    index, t = pto.Tile("vec", "int32", 1, 8), pto.Tile("vec", "float32", 8, 8)
+    b = pto.block_idx()
+    pto.tload(index, ids[b * 8 : b * 8 + 8])
+    pto.mgather(t, table, index)
+    pto.tstore(out[b * 8 : b * 8 + 8], t)
+"""
+    code = "ids = np.zeros(32, 'int32')\nids[17] = 99\n"
+    file = main(f"{code}each[4](X, ids, np.zeros((32, 8), 'float32'))", head=HEAD + kernel)
+    found = {
+        blocks: rules(data(file, "--target", "a5", *blocks, status=1))["each", "a5"]
+        for blocks in [(), ("--blocks", "first,last"), ("--blocks", "2")]
+    }  # the launch itself is refused: the status is 1
+    assert [*found.values()] == [["MG-OOB-04"], [], ["MG-OOB-04"]]
+    for words in (("--blocks", "some"), ("--costs", "none.json")):
+        result = ptokit_("check", file, *words)
+        assert result.exit_code == 2 and words[0] in result.output and "stopped" not in result.output
+
+
+def test_options_of_the_machine_need_a_run() -> None:
+    file = main("racy[1](X, OUT)")
+    result = ptokit_("check", f"{file}:racy", "--blocks", "first", "--arg", "x=f32[8,8]", "--arg", "out=f32[8,8]")
+    assert result.exit_code == 2 and "--run" in result.output
+
+
 def test_options_of_the_command_and_of_the_launch_apply() -> None:
     name = written(NEGATIVE)
     plain = data(name)["kernels"][0]["targets"]["a5"]
@@ -380,6 +409,14 @@ def test_nothing_to_check_is_misuse(end: str, message: str) -> None:
     assert found.startswith(
         f"ptokit: script.py:{line_of(end)}: script.py stopped: " if "stopped" in message else "ptokit: "
     )
+
+
+def test_a_file_that_needs_arguments_says_how_to_give_them() -> None:
+    code = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('n', type=int)\n"
+    file = main(f"{code}n = parser.parse_args().n\ncopy[n](X, OUT)")
+    result = ptokit_("check", file)
+    assert result.exit_code == 2 and "arguments of script.py go after --" in result.stderr
+    assert ptokit_("check", file, "--", "1").exit_code == 0
 
 
 def test_files_that_are_not_there_and_files_without_kernels() -> None:

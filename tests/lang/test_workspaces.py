@@ -157,8 +157,8 @@ def test_the_machine_sees_a_write_that_nothing_orders_after_it() -> None:
         report = raced[1](x, y, engine="machine")
     found = report.findings[0]
     assert found.level == "error"
-    assert "tload writes the vec tile at 0x1000 (dst) on MTE2" in found.message
-    assert "after trowsum's write of the vec tile at 0x1000 (tmp) on V" in found.message
+    assert "tload writes room (dst) on MTE2" in found.message
+    assert "after trowsum's write of room (tmp) on V" in found.message
 
 
 @pto.kernel

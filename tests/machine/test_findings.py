@@ -34,12 +34,12 @@ def launched(kernel: Any, *given: object, grid: int = 1, target: str = "a5", **o
 
 
 def races(report: MachineReport) -> list[Finding]:
-    return [finding for finding in report.hazards if finding.ends]
+    return [finding for finding in report.hazards if len(finding.ends) == 2]
 
 
 def ends(finding: Finding) -> tuple[ConflictAccess, ConflictAccess]:
-    assert finding.ends is not None
-    return finding.ends
+    first, then = finding.ends
+    return first, then
 
 
 def line_in(text: str, part: str) -> int:
@@ -199,6 +199,58 @@ def test_a_tile_without_a_name_is_named_by_kind_and_address_and_one_of_a_functio
     race, unwritten = launched(without_names, *arrays()).hazards
     assert ends(race)[1].name == "made"
     assert unwritten.message.startswith("tadd reads the vec tile at 0x800 (src0)")
+
+
+@pto.kernel(mode="manual")
+def partly(x, y, rows: pto.const, cols: pto.const, first: pto.const):
+    """A load of a part; all rows from the first on are read."""
+    lines = pto.Tile("vec", "float32", ROWS, COLS, valid=(rows, cols), addr=NBYTES)
+    copied = pto.Tile("vec", "float32", ROWS, COLS, addr=0)
+    pto.tload(lines, x[0:rows, 0:cols])
+    pto.barrier("ALL")
+    lines.valid = (ROWS, COLS)
+    pto.tmov(copied[first:ROWS], lines[first:ROWS])
+
+
+@pytest.mark.parametrize("target", ["cpu", "a2a3", "a5"])
+@pytest.mark.parametrize("first", [0, 2])
+@pytest.mark.parametrize(("rows", "cols"), [(6, COLS), (1, COLS), (ROWS, 24), (6, 8), (ROWS, COLS)])
+def test_a_read_of_undefined_memory_says_which_rows_or_bytes(rows: int, cols: int, first: int, target: str) -> None:
+    found = [
+        finding
+        for finding in launched(partly, *arrays(), rows, cols, first, target=target).hazards
+        if finding.kind == "H-36"
+    ]
+    lost = [r * COLS + c for r in range(first, ROWS) for c in range(COLS) if r >= rows or c >= cols]
+    assert len(found) == bool(lost)
+    for finding in found:
+        (part,) = finding.ends
+        assert part.bytes == (NBYTES + 4 * lost[0], NBYTES + 4 * (lost[-1] + 1))
+        assert part.rows == ((max(first, rows), ROWS - 1) if cols == COLS else None)
+        assert f"{4 * len(lost)} of {4 * (ROWS - first) * COLS} bytes" in finding.message
+        start, end = part.bytes
+        named = "lines" if part.rows is None else f"rows {part.rows[0]}..{part.rows[1]} of lines"
+        assert finding.details[0] == f"{named}, {part.memory} {start:#x}..{end:#x}"
+
+
+@pto.kernel(mode="manual")
+def computed(x, y, n):
+    """A tile at a computed address destroys rows 3 and 4 of another one."""
+    lines = pto.Tile("vec", "float32", ROWS, COLS, addr=0)
+    pto.tload(lines, x[0:ROWS])
+    pto.barrier("ALL")
+    for i in pto.range(n):
+        part = pto.Tile("vec", "float32", 2, COLS, addr=(3 + i) * COLS * 4)
+        pto.tload(part, x[0:2])
+    pto.barrier("ALL")
+    pto.tstore(y[0:ROWS], lines)
+
+
+def test_a_read_of_overwritten_memory_says_which_rows() -> None:
+    (finding,) = launched(computed, *arrays(), 1).hazards
+    assert finding.kind == "H-38"
+    assert finding.ends[0].rows == (3, 4)
+    assert finding.details[0] == f"rows 3..4 of lines, UB {3 * COLS * 4:#x}..{5 * COLS * 4:#x}"
 
 
 @pto.kernel
@@ -707,6 +759,20 @@ def test_a_fix_for_ptoas_is_ptoas_and_speaks_of_its_attributes() -> None:
     assert "gatherOob = #pto<gather_oob clamp>" in index.fix and 'oob="' not in index.fix
     fixed = applied(PTOAS, order.fix, end_in_text).replace("%idx : ", "%idx {gatherOob = #pto<gather_oob clamp>} : ")
     assert launched(from_text(fixed, "lookup.ptoas"), *given).ok
+
+
+@pytest.mark.parametrize("engine", ["reference", "native"])
+def test_other_engines_write_fixes_in_the_syntax_of_the_text(engine: str) -> None:
+    """Errors as well as hazards; all words of a list."""
+    x, y = arrays()
+    kernel, out = from_text(PTOAS, "lookup.ptoas"), y[0:ROWS].copy()
+    with pytest.raises(pto.OutOfBoundsError) as refused:
+        kernel[1](x, np.arange(60, 68, dtype="int32").reshape(1, ROWS), out, engine=engine)
+    fix = "keep indices below the capacity, or choose gatherOob = #pto<gather_oob clamp>, wrap or zero"
+    assert refused.value.findings[0].fix == fix
+    clamped = from_text(PTOAS.replace("%idx : ", "%idx {gatherOob = #pto<gather_oob clamp>} : "), "lookup.ptoas")
+    with pytest.warns(pto.HazardWarning, match="gatherOob = #pto<gather_oob zero>"):
+        clamped[1](x, np.full((1, ROWS), -1, "int32"), out, engine=engine)
 
 
 # --- a report in spite of a refusal

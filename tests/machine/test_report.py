@@ -135,8 +135,8 @@ def test_a_terminal_shows_the_same_words_whatever_its_width() -> None:
 
 
 def test_every_hazard_stands_on_the_page() -> None:
-    page = Path(__file__).resolve().parent.parent.parent / "docs/machine.md"
-    text = re.sub(r"\[(H-\d+)\]\(hazards/\1\.md\)", r"\1", page.read_text(encoding="utf-8"))
+    page = Path(__file__).resolve().parent.parent.parent / "docs/hazards/README.md"
+    text = re.sub(r"\[(H-\d+)\]\(\1\.md\)", r"\1", page.read_text(encoding="utf-8"))
     lines = [line for line in text.splitlines() if line.startswith("| H-")]
     rows = [[cell.strip() for cell in re.split(r" \| ", line.strip("| "))] for line in lines]
     assert [row[:3] for row in rows] == [[each.id, each.level, each.situation] for each in hazards().values()]

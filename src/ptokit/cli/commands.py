@@ -92,6 +92,9 @@ Strict = Annotated[bool, typer.Option("--strict", help="Hazards are errors.")]
 Header = Annotated[bool, typer.Option("--header", help="Refuse only what the target's real headers refuse.")]
 DynUb = Annotated[int | None, typer.Option(min=0, metavar="BYTES", help="Dynamic UB that the launch asks for.")]
 Costs = Annotated[str | None, typer.Option(metavar="FILE.json", help="Machine: a cost table that `calibrate` wrote.")]
+Blocks = Annotated[
+    str | None, typer.Option(metavar="first,last,random:N", help="Machine: only these blocks of the grid.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -147,6 +150,8 @@ def check(
     fix: Annotated[bool, typer.Option("--fix", help="Repair its flags in its source; implies --run.")] = False,
     diff: Annotated[bool, typer.Option("--diff", help="With --fix: print the change, and write nothing.")] = False,
     needless: Annotated[bool, typer.Option("--needless", help="With --fix: remove flags that nothing needs.")] = False,
+    blocks: Blocks = None,
+    costs: Costs = None,
     as_json: Json = False,
 ) -> int:
     """Report what targets refuse in a program, and why.
@@ -155,21 +160,26 @@ def check(
     and every launch that it makes is checked, on the machine too, with copies of its arrays.
     """
     from ptokit.cli.live import check_launches, is_python
+    from ptokit.cli.machine import MachineRequest
     from ptokit.cli.problems import Misuse
     from ptokit.cli.programs import ProgramRequest, check_program
 
-    request = ProgramRequest(word, arg or (), target, grid, function, strict, header, dyn_ub)
-    repairs = fix or diff or needless
-    if module or is_python(word):
-        if repairs:
-            raise Misuse(f"--fix needs one kernel: {word}:NAME")
-        return check_launches(request, rest or (), as_json, is_module=module)
-    if rest:
+    machine = MachineRequest(costs=costs, blocks=blocks).machine_options()
+    request = ProgramRequest(word, arg or (), target, grid, function, strict, header, dyn_ub, machine=machine)
+    is_script = module or is_python(word)
+    if rest and not is_script:
         raise Misuse(f"{word} takes no arguments of its own: {' '.join(rest)}")
-    if repairs:
-        from ptokit.cli.fix import FixRequest, fix_program
+    if fix or diff or needless:
+        from ptokit.cli.fix import FixRequest, fix_launches, fix_program
 
-        return fix_program(request, FixRequest(fix, diff, needless), as_json)
+        how = FixRequest(fix, diff, needless)
+        if is_script:
+            return fix_launches(request, rest or (), how, as_json, is_module=module)
+        return fix_program(request, how, as_json)
+    if is_script:
+        return check_launches(request, rest or (), as_json, is_module=module)
+    if (blocks or costs) and not run:
+        raise Misuse("--blocks and --costs are for the machine: use --run")
     return check_program(request, as_json, run)
 
 
@@ -191,9 +201,7 @@ def run(
     dyn_ub: DynUb = None,
     launch: Annotated[Launch, typer.Option(help="How the kernel is started.")] = Launch.standard,
     seed: Annotated[int | None, typer.Option(min=0, help="Machine: another legal schedule.")] = None,
-    blocks: Annotated[
-        str | None, typer.Option(metavar="first,last,random:N", help="Machine: only these blocks of the grid.")
-    ] = None,
+    blocks: Blocks = None,
     lanes: Annotated[bool, typer.Option("--lanes", help="Machine: the outcome of every lane.")] = False,
     timeline: Annotated[
         str | None, typer.Option(metavar="FILE.json", help="Machine: write the timeline, for Perfetto.")

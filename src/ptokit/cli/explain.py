@@ -17,12 +17,14 @@ PAGES = {
     spec.hazards: pages.hazard_page,
 }
 """Tables of names that can be explained, and the functions that make their pages."""
+FLAGS: dict[str, str] = dict.fromkeys(("set_flag", "wait_flag", "barrier", "sync_set", "sync_wait"), "KN-13")
+"""Statements of order, which are no instructions, and their clause."""
 
 
 def page_of(name: str, target: str | None = None) -> RenderableType:
     """The page of a clause, a decision, a hazard or an instruction; `target` narrows an instruction's."""
     known = {key: page for names, page in PAGES.items() for key in names()}
-    word = name.strip()
+    word = FLAGS.get(name.strip().lower(), name.strip())
     found = next((key for key in (word.lower(), word.upper(), _padded(word.upper())) if key in known), None)
     if found is None:
         raise Misuse(f"there is no page {name!r}{suggestion(word, known)}")

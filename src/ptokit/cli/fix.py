@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from ptokit import progress
 from ptokit.cli.choices import ALL
 from ptokit.cli.files import STDIN, check_destination, print_text, write_all
+from ptokit.cli.live import LaunchCheck, run_launches, show_kernels
 from ptokit.cli.problems import FINE, FOUND, Misuse, print_error, printable
 from ptokit.cli.programs import ProgramRequest, check_program, library_call, machine_report
 from ptokit.cli.report import print_json
@@ -17,11 +19,15 @@ from ptokit.cli.subject import find
 from ptokit.finding import OutOfBoundsError, VerifyError
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.patch import encoded
+from ptokit.lang.watch import WatchedLaunch
 from ptokit.machine.proposal import NEEDLESS, ORDER, Patch, Repair
 from ptokit.machine.report import MachineReport
+from ptokit.program.repair import Unpatchable
 from ptokit.target import PROFILES, profile
 from ptokit.text.errors import TextError
 
+MOST_ROUNDS = 4
+"""How often launches are repaired one after the other."""
 MOST_REMOVED = 1000
 """Needless flags that one command removes."""
 
@@ -36,35 +42,65 @@ class FixRequest:
     needless: bool
     """Remove flags and barriers that nothing needs."""
 
+    def __post_init__(self) -> None:
+        if not self.fix:
+            raise Misuse(f"{'--diff' if self.diff else '--needless'} belongs to --fix")
+
+
+Named = tuple[str, Repair]
+"""A repair, and the name of its kernel."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A launch to repair."""
+
+    kernel: Launchable
+    target: str
+    run: Callable[[Launchable], MachineReport]
+    """Runs the launch with another kernel."""
+
 
 class Fixing:
-    """A kernel while targets are repaired one after the other."""
+    """Launches while they are repaired one after the other."""
 
-    def __init__(self, kernel: Launchable, request: ProgramRequest, *, needless: bool) -> None:
-        self.kernel, self.request, self.needless = kernel, request, needless
+    def __init__(self, trials: Sequence[Trial], *, needless: bool) -> None:
+        self.trials, self.needless = trials, needless
         self.before: dict[str, str] = {}
         self.after: dict[str, str] = {}
-        self.done: list[Repair] = []
+        self.done: list[Named] = []
         """Repairs that are in the source."""
-        self.refused: list[Repair] = []
+        self.refused: list[Named] = []
         """Repairs that the source cannot express."""
-        self.reports: dict[str, MachineReport] = {}
-        """The last report of each target."""
-        self.faulty = False
-        """Whether a target had findings at first."""
-        self.raised: set[str] = set()
-        """Targets on which it cannot be run."""
+        self.reports: dict[Trial, MachineReport | None] = {}
+        """The last report of each launch; None if it cannot be run."""
+        self._changes: dict[Trial, int] = {}
+        """How many repairs there were when the report was made."""
+        at_first = [self._is_ok(trial) for trial in trials]
+        self.faulty = not all(at_first)
+        """Whether a launch had findings at first."""
+        for _ in range(MOST_ROUNDS):  # what repairs one launch may disturb another
+            count = len(self.done)
+            for trial in trials:
+                for repair in self._repairs(trial, ORDER):
+                    self._take(trial, repair)
+            if len(self.done) == count:
+                break
+        if any(was_ok and not self._is_ok(trial) for trial, was_ok in zip(trials, at_first, strict=True)):
+            why = "another launch needs other flags at the same lines"
+            self.refused += [(name, replace(repair, patch=Patch(refusal=why))) for name, repair in self.done]
+            self.after, self.done = {}, []
+        for trial in trials if needless else ():
+            self._remove(trial)
+        self.is_left = not all(map(self._is_ok, trials))
+        """Whether a launch has findings at last."""
 
     @property
-    def is_left(self) -> bool:
-        """Whether a target has findings at last."""
-        return bool(self.raised) or not all(report.ok for report in self.reports.values())
-
-    @property
-    def offered(self) -> list[Repair]:
+    def offered(self) -> list[Named]:
         """Removals that were not asked for."""
-        found = (repair for report in self.reports.values() for repair in _repairs(report, NEEDLESS))
-        return [] if self.needless else list(found)
+        first = {} if self.needless else {(trial.kernel.name, trial.target): trial for trial in reversed(self.trials)}
+        found = ((trial, repair) for trial in first.values() for repair in self._repairs(trial, NEEDLESS))
+        return [(trial.kernel.name, repair) for trial, repair in found if not self._disturbs(trial, repair)]
 
     @property
     def patch(self) -> Patch:
@@ -72,77 +108,123 @@ class Fixing:
         changed = {file: text for file, text in self.after.items() if text != self.before[file]}
         return Patch({file: self.before[file] for file in changed}, changed)
 
-    def run(self, target: str) -> None:
-        """Repair the kernel for a target; then remove what nothing needs, if asked."""
+    def _report(self, trial: Trial) -> MachineReport | None:
+        """The report of a launch with the repairs so far."""
+        if self._changes.get(trial) != len(self.done):
+            self._changes[trial] = len(self.done)
+            self.reports[trial] = self._tried(trial, self.after)
+        return self.reports[trial]
+
+    def _tried(self, trial: Trial, texts: Mapping[str, str]) -> MachineReport | None:
         try:
-            report = machine_report(self.kernel, self.request, target)
-        except (VerifyError, OutOfBoundsError):  # check_program reports it
-            self.faulty = True
-            self.raised.add(target)
-            return
-        self.faulty = self.faulty or not report.ok
-        self.reports[target] = self._apply(report, target, ORDER)
-        for _ in range(MOST_REMOVED if self.needless else 0):
-            count = len(self.done)
-            self.reports[target] = self._apply(self.reports[target], target, NEEDLESS)
-            if len(self.done) == count:
+            return trial.run(trial.kernel.with_texts(texts) if texts else trial.kernel)
+        except (VerifyError, OutOfBoundsError, Unpatchable):  # the check reports it
+            return None
+
+    def _is_ok(self, trial: Trial) -> bool:
+        report = self._report(trial)
+        return report is not None and report.ok
+
+    def _repairs(self, trial: Trial, kind: str) -> list[Repair]:
+        """The repairs of a launch. Their search traces the kernel again, which may print."""
+        report = self._report(trial)
+        with library_call():
+            return [repair for repair in report.repairs if repair.kind == kind] if report else []
+
+    def _remove(self, trial: Trial) -> None:
+        """Remove what no launch needs."""
+        for _ in range(MOST_REMOVED):
+            found = (repair for repair in self._repairs(trial, NEEDLESS) if not self._disturbs(trial, repair))
+            if not any(self._take(trial, repair) for repair in found):
                 return
 
-    def _apply(self, report: MachineReport, target: str, kind: str) -> MachineReport:
-        """Make the first repair of a kind; returns the report of the kernel then."""
-        for repair in _repairs(report, kind):
-            if repair.patch.refusal:
-                self.refused += [repair] if repair not in self.refused else []
-                continue
-            self._take(repair)
-            return machine_report(self.kernel, self.request, target)
-        return report
+    def _disturbs(self, trial: Trial, repair: Repair) -> bool:
+        """Whether a launch that was clean would not be clean with a repair of another one."""
+        others = (each for each in self.trials if each is not trial and self._is_ok(each))
+        reports = (self._tried(each, {**self.after, **repair.patch.after}) for each in others)
+        return not all(report and report.ok for report in reports)
 
-    def _take(self, repair: Repair) -> None:
+    def _take(self, trial: Trial, repair: Repair) -> bool:
+        named = (trial.kernel.name, repair)
+        if repair.patch.refusal:
+            self.refused += [named] if named not in self.refused else []
+            return False
         for file, text in repair.patch.before.items():
             self.before.setdefault(file, text)
         self.after.update(repair.patch.after)
-        self.kernel = repair.patch.kernel
-        self.done.append(repair)
-
-
-def _repairs(report: MachineReport, kind: str) -> list[Repair]:
-    """The repairs of a kind. Their search traces the kernel again, which may print."""
-    with library_call():
-        return [repair for repair in report.repairs if repair.kind == kind]
+        self.done.append(named)
+        return True
 
 
 def fix_program(request: ProgramRequest, how: FixRequest, as_json: bool) -> int:
     """Repair a program in its source, or print how. Exit status: as that of the check; of the unchanged source with a
     diff."""
-    if not how.fix:
-        raise Misuse(f"{'--diff' if how.diff else '--needless'} belongs to --fix")
     if request.word == STDIN and not how.diff:
         raise Misuse("--fix cannot write to standard input; use --fix --diff")
     try:
         kernel = find(request.word, request.function)
     except (TextError, VerifyError, OutOfBoundsError):
         return check_program(request, as_json)
-    fixing = Fixing(kernel, request, needless=how.needless)
-    targets = _targets(request.target)
-    for _ in targets:  # what repairs one target may disturb another
-        count = len(fixing.done)
-        for target in targets:
-            fixing.run(target)
-        if len(fixing.done) == count:
-            break
-    if how.diff:
-        return _show_diff(fixing, as_json)
+
+    def run(target: str, kernel: Launchable) -> MachineReport:
+        return machine_report(kernel, request, target)
+
+    trials = [Trial(kernel, name, partial(run, name)) for name in _targets(request.target)]
+    fixing = Fixing(trials, needless=how.needless)
+    status = _finish(fixing, how, as_json, kernel=kernel.name, grid=request.grid)
+    return status if how.diff or as_json else check_program(request, as_json, run=True)
+
+
+def fix_launches(
+    request: ProgramRequest, args: Sequence[str], how: FixRequest, as_json: bool, *, is_module: bool
+) -> int:
+    """Run a Python file, and repair the kernels that it launches, or print how. The file is not run again."""
+    outcome = run_launches(request, args, is_module=is_module, keeps=True)
+
+    def run(launch: WatchedLaunch, kernel: Launchable) -> MachineReport:
+        with library_call():
+            return replace(launch, kernel=kernel).report()
+
+    each = ((outcome.check.on(launch, name), name) for launch, targets in outcome.check.kept for name in targets)
+    trials = [Trial(launch.kernel, name, partial(run, launch)) for launch, name in each if profile(name).pipes]
+    with progress.task(f"repair {outcome.name},"):
+        fixing = Fixing(trials, needless=how.needless)
+    changed = [_with_texts(launch, fixing.patch.after) for launch, _ in outcome.check.kept]
+    status = _finish(fixing, how, as_json, file=outcome.name, error=outcome.error)
+    if not how.diff and not as_json:
+        again = LaunchCheck(request)
+        for launch, (_, targets) in zip(changed, outcome.check.kept, strict=True):
+            with library_call():
+                again.look(launch, targets)
+        show_kernels([*again.kernels.values()])
+        status = FINE if all(kernel.is_accepted for kernel in again.kernels.values()) else FOUND
+    outcome.explain()
+    return FOUND if outcome.problem else status
+
+
+def _with_texts(launch: WatchedLaunch, texts: Mapping[str, str]) -> WatchedLaunch:
+    """A launch of the kernel that files with these texts have."""
+    return replace(launch, kernel=launch.kernel.with_texts(texts, written=True))
+
+
+def _finish(fixing: Fixing, how: FixRequest, as_json: bool, **fields: Any) -> int:
+    """Print the diff, or write the change and print what it is. Exit status: of the unchanged launches with a diff,
+    else of the changed ones."""
     patch = fixing.patch
-    for file in patch.after:
-        check_destination(file)
-    write_all({file: partial(_write, file, text) for file, text in patch.after.items()})
+    if not how.diff:
+        for file in patch.after:
+            check_destination(file)
+        write_all({file: partial(_write, file, text) for file, text in patch.after.items()})
     if as_json:
-        print_json("check", **_data(fixing))
-        return FOUND if fixing.is_left else FINE
-    for line in _summary(fixing):
-        print_text(printable(line) + "\n")
-    return check_program(request, as_json, run=True)
+        print_json("check", **fields, **_data(fixing))
+    elif how.diff:
+        print_text(shown_diff(patch))
+        for line in _refusals(fixing):
+            print_error(line, "")
+    else:
+        for line in _summary(fixing):
+            print_text(printable(line) + "\n")
+    return FOUND if (fixing.faulty if how.diff else fixing.is_left) else FINE
 
 
 def _write(file: str, text: str, stream: Any) -> None:
@@ -154,16 +236,6 @@ def _targets(name: str | None) -> list[str]:
     if name not in (None, ALL):
         return [profile(name).name] if profile(name).pipes else []
     return [each.name for each in PROFILES.values() if each.pipes and each.name == each.family]
-
-
-def _show_diff(fixing: Fixing, as_json: bool) -> int:
-    if as_json:
-        print_json("check", **_data(fixing))
-    else:
-        print_text(shown_diff(fixing.patch))
-        for line in _refusals(fixing):
-            print_error(line, "")
-    return FOUND if fixing.faulty else FINE
 
 
 def shown_diff(patch: Patch) -> str:
@@ -182,18 +254,18 @@ def _relative(file: str) -> str:
 
 def _summary(fixing: Fixing) -> Iterator[str]:
     """What was changed, and what could not be."""
-    for repair in fixing.done:
-        yield f"{', '.join(map(_relative, repair.patch.after))}: {repair}"
+    for name, repair in fixing.done:
+        yield f"{', '.join(map(_relative, repair.patch.after))}: {name}, {repair}"
     if not fixing.done and not fixing.refused and not fixing.is_left:
         yield "nothing to repair"
-    for repair in fixing.offered:
-        yield f"{repair} (--fix --needless removes it)"
+    for name, repair in fixing.offered:
+        yield f"{name}, {repair} (--fix --needless removes it)"
     yield from _refusals(fixing)
 
 
 def _refusals(fixing: Fixing) -> Iterator[str]:
-    for repair in fixing.refused:
-        yield f"the source cannot be changed: {repair.patch.refusal}; by hand:\n{repair}"
+    for name, repair in fixing.refused:
+        yield f"{name}: the source cannot be changed: {repair.patch.refusal}; by hand:\n{repair}"
     if fixing.is_left and not fixing.refused:
         yield "findings remain that no flag can repair"
 
@@ -201,16 +273,15 @@ def _refusals(fixing: Fixing) -> Iterator[str]:
 def _data(fixing: Fixing) -> dict[str, Any]:
     """The repairs as plain data."""
     return {
-        "kernel": fixing.kernel.name,
-        "grid": fixing.request.grid,
         "diff": shown_diff(fixing.patch),
-        "repairs": [_repair_data(repair, True) for repair in fixing.done]
-        + [_repair_data(repair, False) for repair in fixing.refused],
+        "repairs": [_repair_data(*each, True) for each in fixing.done]
+        + [_repair_data(*each, False) for each in fixing.refused],
     }
 
 
-def _repair_data(repair: Repair, applied: bool) -> dict[str, Any]:
+def _repair_data(name: str, repair: Repair, applied: bool) -> dict[str, Any]:
     return {
+        "kernel": name,
         "kind": repair.kind,
         "target": repair.target,
         "cycles": repair.cycles,

@@ -28,6 +28,7 @@ from ptokit.lang.kernel import Kernel
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.live import Script
 from ptokit.lang.watch import LaunchWatcher, WatchedLaunch
+from ptokit.machine.options import MachineOptions
 from ptokit.render.findings import finding_text, shown_line
 from ptokit.target import profile
 from ptokit.text.errors import TextError
@@ -97,21 +98,34 @@ class LaunchedKernel:
 class LaunchCheck:
     """Checks every launch that it is shown, and runs it on the machine."""
 
-    def __init__(self, request: ProgramRequest) -> None:
-        self._target = request.target
+    def __init__(self, request: ProgramRequest, *, keeps: bool = False) -> None:
+        self._target, self._on_machine, self._keeps = request.target, request.on_machine, keeps
         options = {name: getattr(request, name) for name in ("strict", "header", "dyn_ub")}
         self._options = {name: value for name, value in options.items() if value not in (False, None)}
         self._known: dict[object, TargetReport] = {}
         self.kernels: dict[object, LaunchedKernel] = {}
+        self._is_new = False
+        """Whether a launch differs from those before."""
+        self.kept: list[tuple[WatchedLaunch, Sequence[str]]] = []
+        """The launches that differ, with their arrays and targets; if it keeps them."""
 
-    def look(self, launch: WatchedLaunch) -> None:
+    def look(self, launch: WatchedLaunch, targets: Sequence[str] = ()) -> None:
         """Called before a launch."""
+        self._is_new = False
         kernel = self.kernels.setdefault(_definition(launch.kernel), LaunchedKernel(launch.kernel.name))
         kernel.grids.append(launch.grid)
         number = sum(len(kernel.grids) for kernel in self.kernels.values())
         with progress.shown(), progress.task(f"launch {number:,}:"), suppress(TypeError, ValueError):
-            for target in self._targets(launch):  # what is suppressed, the launch itself raises
-                kernel.add(self._report(launch.on(target, **self._options)))
+            targets = targets or self._targets(launch)
+            for target in targets:  # what is suppressed, the launch itself raises
+                kernel.add(self._report(self.on(launch, target)))
+            if self._keeps and self._is_new:
+                self.kept.append((launch.frozen(), targets))
+
+    def on(self, launch: WatchedLaunch, target: str) -> WatchedLaunch:
+        """A launch on a target, with the options of the command."""
+        own = launch.options.get("options") or MachineOptions()
+        return launch.on(target, **self._options, options=replace(own, **self._on_machine(target)))
 
     def _targets(self, launch: WatchedLaunch) -> Sequence[str]:
         """Those that the command names; else the launch's own, if it has pipes."""
@@ -126,9 +140,11 @@ class LaunchCheck:
         try:
             content = launch.content()
             if content not in self._known:
+                self._is_new = True
                 self._known[content] = joined(checked, launch.report().findings)
             return self._known[content]
         except (VerifyError, OutOfBoundsError) as refusal:
+            self._is_new = True
             return joined(checked, refusal.findings)
         except Exception:
             if checked.accepted:
@@ -147,8 +163,44 @@ def _definition(kernel: Launchable) -> object:
     return (kernel.name, code.co_filename, code.co_firstlineno) if code else (kernel.name, kernel.module)
 
 
-def check_launches(request: ProgramRequest, args: Sequence[str], as_json: bool, *, is_module: bool) -> int:
-    """Run a file or a module as `python` does, and print what is found in its launches."""
+class ScriptRun:
+    """What a file did: its launches, and why it stopped, if it raised."""
+
+    def __init__(self, name: str, check: LaunchCheck, problem: BaseException | None) -> None:
+        self.name, self.check, self.problem = name, check, problem
+        self.where = None if problem is None else place_of_problem(problem)
+        self.message = "" if problem is None else f"{name} stopped: {self._reason(problem)}"
+        self.shown = self.message if self.where is None else shown_line(self.message, self.where)
+        """The message with its line."""
+
+    def _reason(self, problem: BaseException) -> str:
+        refused = problem.findings if isinstance(problem, VerifyError | OutOfBoundsError) else ()
+        reports = (on.report for kernel in self.kernels for on in kernel.targets.values())
+        found = {_identity(finding) for report in reports for finding in report.findings}
+        if refused and {*map(_identity, refused)} <= found:
+            return f"{type(problem).__name__}: the launch is refused, and later ones were not checked"
+        return message_of(problem)
+
+    @property
+    def kernels(self) -> list[LaunchedKernel]:
+        """The kernels that it launched."""
+        return [*self.check.kernels.values()]
+
+    @property
+    def error(self) -> dict[str, Any] | None:
+        """Why it stopped, as plain data."""
+        return {"message": self.message, "fix": "", "where": place_data(self.where)} if self.problem else None
+
+    def explain(self) -> None:
+        """Print why it stopped."""
+        if isinstance(self.problem, Exception) and self.where is None and not isinstance(self.problem, REFUSALS):
+            raise self.problem  # a defect of ptokit
+        if self.problem is not None:
+            print_error(self.shown, "")
+
+
+def run_launches(request: ProgramRequest, args: Sequence[str], *, is_module: bool, keeps: bool = False) -> ScriptRun:
+    """Run a file or a module as `python` does, and check its launches."""
     name = request.word
     given = [option for field_, option in FROM_LAUNCHES.items() if getattr(request, field_) not in ((), None, 1)]
     if given:
@@ -157,24 +209,25 @@ def check_launches(request: ProgramRequest, args: Sequence[str], as_json: bool, 
         )
     if not is_module and not os.path.isfile(name):
         raise Misuse(f"there is no file {name}")
-    check = LaunchCheck(request)
+    check = LaunchCheck(request, keeps=keeps)
     problem, names = _run(Script(name, args, is_module), check)
-    kernels = [*check.kernels.values()]
-    message = "" if problem is None else f"{name} stopped: {message_of(problem)}"
-    where = None if problem is None else place_of_problem(problem)
-    shown = message if where is None else shown_line(message, where)
-    if not kernels and not isinstance(problem, REFUSALS):
-        raise Misuse(shown or _without_launches(name, names)) from problem
+    outcome = ScriptRun(name, check, problem)
+    if not check.kernels and not isinstance(problem, REFUSALS):
+        hint = f"\narguments of {name} go after --" if isinstance(problem, SystemExit) and not args else ""
+        raise Misuse((outcome.shown or _without_launches(name, names)) + hint) from problem
+    return outcome
+
+
+def check_launches(request: ProgramRequest, args: Sequence[str], as_json: bool, *, is_module: bool) -> int:
+    """Run a file or a module, and print what is found in its launches."""
+    outcome = run_launches(request, args, is_module=is_module)
     if as_json:
-        error = {"message": message, "fix": "", "where": place_data(where)} if problem else None
-        print_json("check", file=name, kernels=[*map(_kernel_data, kernels)], error=error)
+        kernels = [*map(_kernel_data, outcome.kernels)]
+        print_json("check", file=outcome.name, kernels=kernels, error=outcome.error)
     else:
-        _show(kernels)
-    if isinstance(problem, Exception) and where is None and not isinstance(problem, REFUSALS):
-        raise problem  # a defect of ptokit
-    if problem is not None:
-        print_error(shown, "")
-    return FINE if problem is None and all(kernel.is_accepted for kernel in kernels) else FOUND
+        show_kernels(outcome.kernels)
+    outcome.explain()
+    return FOUND if outcome.problem or not all(kernel.is_accepted for kernel in outcome.kernels) else FINE
 
 
 def _run(script: Script, check: LaunchCheck) -> tuple[BaseException | None, Mapping[str, object]]:
@@ -206,9 +259,10 @@ def _without_launches(name: str, names: Mapping[str, object]) -> str:
     return f"{name} launches no kernel; its kernels: {listed}; to check one: ptokit check {name}:{kernels[0]} --arg ..."
 
 
-def _show(kernels: Sequence[LaunchedKernel]) -> None:
+def show_kernels(kernels: Sequence[LaunchedKernel]) -> None:
+    """All findings by kernel and target, and a line for each target."""
     console = Console(soft_wrap=True, highlight=False)
-    for kernel in kernels:
+    for kernel in (each for each in kernels if each.targets):
         console.print(Text(printable(kernel.heading)))
         for on in kernel.targets.values():
             print_lines((_finding_text(on, finding) for finding in on.report.findings), console)

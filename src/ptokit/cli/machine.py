@@ -44,17 +44,19 @@ class MachineRequest:
         if engine == MACHINE:
             if self.timeline is not None:
                 check_destination(self.timeline)
-            costs = costs_in(self.costs)
-            try:
-                return MachineOptions(
-                    seed=self.seed, lanes=self.lanes, costs=costs, cores=self.cores, blocks=self.blocks
-                )
-            except ValueError as problem:
-                raise Misuse(f"--blocks: {problem}") from None
+            return self.machine_options()
         given = [f"--{field.name}" for field in fields(self) if getattr(self, field.name) != field.default]
         if given:
             raise Misuse(f"{', '.join(given)}: for --engine {MACHINE} only")
         return None
+
+    def machine_options(self) -> MachineOptions:
+        """The options of a launch on the machine."""
+        costs = costs_in(self.costs)
+        try:
+            return MachineOptions(seed=self.seed, lanes=self.lanes, costs=costs, cores=self.cores, blocks=self.blocks)
+        except ValueError as problem:
+            raise Misuse(f"--blocks: {problem}") from None
 
     def files(self, result: object) -> dict[str, Write]:
         """The files that are written besides the arrays."""

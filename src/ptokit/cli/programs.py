@@ -27,9 +27,12 @@ from ptokit.lang.launch import mode_of
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.loaded import TextKernel
 from ptokit.machine import MACHINE
+from ptokit.machine.costs import CostTable
+from ptokit.machine.options import MachineOptions
 from ptokit.machine.report import MachineReport
 from ptokit.program.ir import Program
 from ptokit.progress import task
+from ptokit.spec import family_of
 from ptokit.text.errors import TextError
 
 
@@ -47,11 +50,21 @@ class ProgramRequest:
     header: bool = False
     dyn_ub: int | None = None
     launch: str = "standard"
+    machine: MachineOptions | None = None
 
     @property
     def options(self) -> dict[str, Any]:
         """The options of a check or a launch."""
         return {name: getattr(self, name) for name in ("target", "strict", "header", "dyn_ub", "launch")}
+
+    def on_machine(self, target: str) -> dict[str, Any]:
+        """The options of the machine for a check on a target, which launches have not decided. Of several targets, only
+        those of its family take a cost table."""
+        machine = self.machine or MachineOptions()
+        costs = machine.overrides
+        is_of_another = isinstance(costs, CostTable) and family_of(costs.target) != family_of(target)
+        chosen = {"costs": {} if is_of_another and self.target in (None, ALL) else costs, "blocks": machine.blocks}
+        return {name: value for name, value in chosen.items() if value}
 
 
 def check_program(request: ProgramRequest, as_json: bool, run: bool = False) -> int:
@@ -94,7 +107,8 @@ def machine_report(kernel: Launchable, request: ProgramRequest, target: str) -> 
     """A run on the machine, on fresh arrays."""
     args, keywords = passed(kernel, _values(kernel, request, ()))
     with library_call():
-        options = {**request.options, "target": target, "engine": MACHINE}
+        own = MachineOptions(**request.on_machine(target))
+        options = {**request.options, "target": target, "engine": MACHINE, "options": own}
         report = kernel[request.grid](*args, **options, **keywords)
     assert isinstance(report, MachineReport)
     return report

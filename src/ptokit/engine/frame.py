@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -53,13 +53,15 @@ class Frame:
         """The current value of an expression."""
         return evaluate(expr, self.values)
 
-    def run(self, call: Iterable[Sequence[Finding]]) -> None:
-        """Run a call of the current statement to its end, and report its findings."""
+    def run(self, call: Iterable[Sequence[Finding]], spelled: Callable[[str], str] = str) -> None:
+        """Run a call of the current statement to its end, and report its findings. `spelled` writes a fix as the
+        program's source does."""
         try:
             for findings in call:
-                self.report(findings)
+                self.report([replace(finding, fix=spelled(finding.fix)) for finding in findings])
         except (VerifyError, OutOfBoundsError) as problem:
-            raise type(problem)(self.placed(problem.findings)) from None
+            found = (replace(finding, fix=spelled(finding.fix)) for finding in problem.findings)
+            raise type(problem)(self.placed(found)) from None
 
     @contextmanager
     def expressions_refused(self) -> Generator[None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from ptokit.isa.operand import OperandSpec, TileSpec
 from ptokit.program import ir
 from ptokit.program.bounds import event_finding, ids_of, index_finding
 from ptokit.program.calls import Sharing, all_operands, has_slices, sharing, tile_spec
+from ptokit.program.describe import in_source
 from ptokit.program.expr import BLOCK_NUM, Var, compiled, value_of
 from ptokit.program.verify_call import Options
 from ptokit.target import Profile
@@ -179,12 +180,13 @@ class InstructionStep:
         self.measures = [measure for measure in map(compiled, found) if not isinstance(measure, int)]
         self.tiles = [use.tile for use in instr.tiles]
         self.has_slices, self.shared = has_slices(instr), sharing(instr)
+        self.in_source = partial(in_source, executable.program, instr)
         self.bound: dict[tuple[Any, ...], tuple[Prepared, Takes]] = {}
         self.prepared: dict[tuple[tuple[OperandSpec, ...], TileSpec | None, Sharing], Prepared] = {}
 
     def __call__(self, frame: Frame) -> None:
         prepared, storages = self.prepare(frame)
-        frame.run(prepared.run(storages))
+        frame.run(prepared.run(storages), self.in_source)
 
     def prepare(self, frame: Frame) -> tuple[Prepared, list[Storage]]:
         """The call for the current numbers, and its operands' memories."""

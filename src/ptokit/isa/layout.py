@@ -36,11 +36,11 @@ class Layout:
 
     def row(self, i: Any) -> Any:
         """What the row coordinate contributes."""
-        return sum((term(i) for term in self.rows), 0 * i)
+        return _total(self.rows, i)
 
     def col(self, j: Any) -> Any:
         """What the column coordinate contributes."""
-        return sum((term(j) for term in self.cols), 0 * j)
+        return _total(self.cols, j)
 
     def offset(self, i: Any, j: Any) -> Any:
         """The element offset of (i, j); takes integers or NumPy arrays that broadcast."""
@@ -97,6 +97,11 @@ class Layout:
 def packed(shape: Sequence[int]) -> tuple[int, ...]:
     """Strides of a dense row-major array of `shape`."""
     return tuple(prod(shape[k + 1 :]) for k in range(len(shape)))
+
+
+def _total(terms: tuple[Term, ...], coordinate: Any) -> Any:
+    """The sum of terms at a coordinate."""
+    return sum((term(coordinate) for term in terms[1:]), terms[0](coordinate)) if terms else 0 * coordinate
 
 
 def _term(stride: int, extent: int = 0) -> tuple[Term, ...]:

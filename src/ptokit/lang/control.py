@@ -15,7 +15,7 @@ from ptokit.lang.context import current
 from ptokit.lang.expr import TracedInteger, expression
 from ptokit.lang.faults import public
 from ptokit.lang.reading import check_caller
-from ptokit.lang.source import assigned_name, marked
+from ptokit.lang.source import marked
 from ptokit.lang.stand_ins import TracedTensor
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.where import place, refuse, user_frame, user_place
@@ -80,7 +80,8 @@ def range(*bounds: Any, buffers: int = 1) -> Iterator[Any]:
         return iter(builtins.range(first, last, stride))  # type: ignore[arg-type]
     frame = user_frame()
     check_caller(frame, tracer.code)
-    return tracer.loop(first, last, stride, copies, assigned_name(frame) or "i", place(frame, tracer.code))
+    name = tracer.given.of((frame,) if frame else ()) or "i"
+    return tracer.loop(first, last, stride, copies, name, place(frame, tracer.code))
 
 
 def _constant(value: object, what: str, least: int, most: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial, update_wrapper
 from types import FunctionType
 from typing import Any, NoReturn, cast, overload
@@ -17,7 +18,7 @@ from ptokit.lang.expr import TracedInteger
 from ptokit.lang.faults import public, suggested
 from ptokit.lang.launch import LAUNCH_OPTIONS, FindingCollector
 from ptokit.lang.launcher import Launchable
-from ptokit.lang.patch import remade, rewritten
+from ptokit.lang.patch import frozen, rewritten, with_text
 from ptokit.lang.reading import check_source, refuse_at
 from ptokit.lang.source import constants_of, content, surroundings
 from ptokit.lang.stand_ins import TracedTensor, TracedTile
@@ -29,7 +30,7 @@ from ptokit.machine.proposal import Patch
 from ptokit.program.calls import without_defaults
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Var
 from ptokit.program.ir import Argument, Integer, Program
-from ptokit.program.repair import Edit
+from ptokit.program.repair import Edit, Unpatchable
 
 MODES = ("auto", "manual")
 MOST_SIGNATURES = 256
@@ -147,12 +148,25 @@ class Kernel(Launchable):
         source, text, function = rewritten(self.function, program, edits)
         return Patch({source.file: source.text}, {source.file: text}, Kernel(function, self.mode))
 
+    def with_texts(self, texts: Mapping[str, str], *, written: bool = False) -> Kernel:
+        """The kernel as the text of its file among these defines it."""
+        return self._as(with_text(self.function, texts, written=written))
+
+    def frozen(self) -> Kernel:
+        """The kernel with the globals of now; itself if its source is not known."""
+        with suppress(Unpatchable):
+            return self._as(frozen(self.function))
+        return self
+
+    def _as(self, function: FunctionType) -> Kernel:
+        return self if function is self.function else Kernel(function, self.mode)
+
     def siblings(self, patch: Patch, /) -> Iterator[tuple[str, Launchable, Launchable]]:
         """Kernels of its module that the same function made with other values."""
-        code, name = self.function.__code__, patch.kernel.function.__code__.co_filename
+        code = self.function.__code__
         for other, value in self.function.__globals__.items():
             if isinstance(value, Kernel) and value is not self and value.function.__code__ is code:
-                yield other, value, Kernel(remade(value.function, name), value.mode)
+                yield other, value, value.with_texts(patch.after)
 
     def run_untraced(self, arguments: Arguments, mode: Mode, grid: int, collector: FindingCollector, /) -> None:
         """Run the function itself for every block, with real values."""

@@ -108,6 +108,15 @@ class Launchable(ABC):
     def rewritten(self, program: Program, edits: Sequence[Edit]) -> Patch:
         """The kernel with edits of its program made in its source. Raises Unpatchable if they cannot be."""
 
+    def with_texts(self, _texts: Mapping[str, str], *, written: bool = False) -> Launchable:
+        """The kernel as changed texts define it, of which one may be that of its file; `written` if they are in files.
+        Raises Unpatchable."""
+        return self
+
+    def frozen(self) -> Launchable:
+        """The kernel, independent of what its surroundings become later."""
+        return self
+
     def siblings(self, _patch: Patch, /) -> Iterator[tuple[str, Launchable, Launchable]]:
         """Other kernels of the same source: their names, as they are, and as a patch makes them."""
         return iter(())

@@ -188,6 +188,11 @@ class TextKernel(Launchable):
         new = edited_text(text, file, program, edits)
         return Patch({file: text}, {file: new}, from_text(new, file, function))
 
+    def with_texts(self, texts: Mapping[str, str], *, written: bool = False) -> TextKernel:
+        """The kernel of its text among these."""
+        _, file, function = self._source or ("", "", None)
+        return from_text(texts[file], file, function) if file in texts else self
+
     def run_untraced(self, *_: object) -> None:
         """A text has no function to run."""
         raise ValueError(f"{self.name}: debug=True runs a kernel's Python function; this one was read from text")

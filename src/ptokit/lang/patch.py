@@ -28,7 +28,6 @@ from ptokit.program.repair import AFTER, BEFORE, REMOVE, REPLACE, Edit, Sync, Un
 
 PACKAGE = "ptokit"
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
-_NUMBERS = count(1)
 _TEXTS: dict[str, tuple[str, str]] = {}
 """The file and the text of kernels that were made of changed texts, by the file name of their code."""
 
@@ -343,15 +342,37 @@ def rewritten(
     """The source of a kernel's function, its text with edits, and the function that this text defines."""
     source = PythonFile.of(function.__code__)
     text = SourceEditor(program, source, function.__globals__).apply(edits)
-    name = f"<{source.file} with repair {next(_NUMBERS)}>"
-    _TEXTS[name] = source.file, text
+    return source, text, _remade(function, source, _named(source.file, text), text)
+
+
+def with_text(function: FunctionType, texts: Mapping[str, str], *, written: bool = False) -> FunctionType:
+    """A function as the text among these defines it that is of its file; itself if there is none. Once the text is
+    `written`, its code has the name of the file."""
+    name = function.__code__.co_filename
+    file, _ = _TEXTS.get(name, (name, ""))
+    if file not in texts:
+        return function
+    source, text = PythonFile.of(function.__code__), texts[file]
+    return _remade(function, source, file if written else _named(file, text), text)
+
+
+def frozen(function: FunctionType) -> FunctionType:
+    """A function that globals, if they change later, do not change."""
+    source = PythonFile.of(function.__code__)
+    return _remade(function, source, source.name, source.text)
+
+
+def _named(file: str, text: str) -> str:
+    """The file name for the code of a changed text."""
+    known = (name for name, each in _TEXTS.items() if each == (file, text))
+    name = next(known, f"<{file} with repair {len(_TEXTS) + 1}>")
+    _TEXTS[name] = file, text
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-    return source, text, remade(function, name)
+    return name
 
 
-def remade(function: FunctionType, name: str) -> FunctionType:
-    """A function as a changed text of its file defines it; `name` is the file name of the code of that text."""
-    source, (_, text) = PythonFile.of(function.__code__), _TEXTS[name]
+def _remade(function: FunctionType, source: PythonFile, name: str, text: str) -> FunctionType:
+    """A function as a text defines it; `name` is the file name of the new code."""
     with without_warnings():
         try:
             code = compile(text, name, "exec", dont_inherit=True)

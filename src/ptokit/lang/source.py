@@ -1,4 +1,4 @@
-"""A function's source: its syntax tree, the roles of its calls, and the names that it binds."""
+"""A function's source: its syntax tree, and the roles of its calls."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import linecache
 import tokenize
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
-from itertools import islice
-from types import CellType, CodeType, FrameType, FunctionType, ModuleType
+from types import CellType, CodeType, FunctionType, ModuleType
 from typing import TypeVar, cast
 
 from ptokit.lang.recompile import Function, codes_in, is_source, without_warnings
@@ -120,40 +119,6 @@ def _parsed(lines: list[str], code: CodeType) -> Function | None:
     ast.increment_lineno(module, first - 1 - nested)
     functions = (node for node in ast.walk(module) if isinstance(node, Function))
     return next((node for node in functions if node.name == code.co_name), None)
-
-
-Position = tuple[int | None, int | None, int | None, int | None]
-
-
-@lru_cache(maxsize=1024)
-def _bindings(file: str, code: CodeType) -> dict[Position, str]:
-    """The name that each assignment and each loop binds, by the position of the expression it is bound to."""
-    found: dict[Position, str] = {}
-    try:
-        tree = _tree(file, code)
-    except Unreadable:
-        return found
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and len(node.targets) == 1:
-            target, value = node.targets[0], node.value
-        elif isinstance(node, ast.For):
-            target, value = node.target, node.iter
-        elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value:
-            target, value = node.target, node.value
-        else:
-            continue
-        if isinstance(target, ast.Name):
-            found[value.lineno, value.end_lineno, value.col_offset, value.end_col_offset] = target.id
-    return found
-
-
-def assigned_name(frame: FrameType | None) -> str | None:
-    """The name that the user binds to what the current call returns."""
-    if frame is None:
-        return None
-    bindings = _bindings(frame.f_code.co_filename, frame.f_code)
-    position = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), None)
-    return bindings.get(position) if position else None
 
 
 def surroundings(function: FunctionType) -> dict[str, object]:

@@ -16,8 +16,8 @@ from ptokit.isa.operand import TileSpec
 from ptokit.isa.spelling import TMP
 from ptokit.lang.dispatch import Event, Wait, awaited, no_operand
 from ptokit.lang.expr import TracedInteger, expression
+from ptokit.lang.names import Names
 from ptokit.lang.scalar import Scalar, TracedScalar
-from ptokit.lang.source import assigned_name
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile
 from ptokit.lang.where import frames_until, place, refuse, user_frame, user_place
@@ -68,6 +68,8 @@ class Tracer:
         self._waited: set[int] = set()
         self._recorded = 0
         self.closed_branch: ir.Branch | None = None
+        self.given = Names()
+        """The author's names of tiles, scalars and loop variables."""
         self.names: dict[Expr, str] = {}
         """The user's names of expressions, for printing the program."""
 
@@ -160,8 +162,7 @@ class Tracer:
     def declare(self, spec: TileSpec, addresses: tuple[Expr, ...]) -> str:
         """Record a tile's declaration; returns its name."""
         frame = user_frame()
-        frames = frames_until(frame, self.code) if frame else []
-        given = next(filter(None, map(assigned_name, frames)), None)
+        given = self.given.of(frames_until(frame, self.code) if frame else ())
         name = self.unique(given or "tile")
         loop = next((scope for scope in reversed(self.scopes) if scope.is_loop), None)
         buffers = loop.buffers if loop and not addresses else 1
@@ -209,7 +210,9 @@ class Tracer:
     def load(self, block: Callable[..., ir.View], index: Sequence[object]) -> TracedInteger:
         """Record the load of a scalar."""
         starts = tuple(expression(part, "an index of pto.load_scalar") for part in index)
-        result, where = Var(self.unique(assigned_name(user_frame()) or "scalar")), user_place(self.code)
+        frame = user_frame()
+        name = self.given.of((frame,) if frame else ()) or "scalar"
+        result, where = Var(self.unique(name)), place(frame, self.code)
         view = block(starts, (1,) * len(starts))
         self.emit(ir.LoadScalar(result, view, where=where))
         return TracedInteger(result, self.path)

@@ -73,6 +73,11 @@ class WatchedLaunch:
         """The same launch on another target, with some options changed."""
         return replace(self, options={**self.options, "target": target, **changed})
 
+    def frozen(self) -> WatchedLaunch:
+        """The same launch with copies of its arrays, and with a kernel that later changes of globals do not concern."""
+        copies, named = with_copies(self.args, self.keywords)
+        return replace(self, kernel=self.kernel.frozen(), args=copies, keywords=named)
+
     def checked(self) -> TargetReport:
         """The report of a check, which runs nothing."""
         common = {**only(self.options, PASSED_ON), "target": self.target}

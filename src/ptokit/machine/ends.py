@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+
+from ptokit.engine.storage import Array
 from ptokit.finding import ConflictAccess
 from ptokit.isa.policy import BLayout, SLayout
 from ptokit.machine.extent import Extent
@@ -98,6 +102,17 @@ class Naming:
             self._access(stmts[1], touch.operand, touch.how, (pipes[1], meeting.gate), touch, shared, values),
         )
 
+    def part(self, stmt: Stmt, touch: MemoryAccess, places: Array) -> ConflictAccess:
+        """These units of an access to on-chip memory; with rows if they are all that it touches of them."""
+        unit, touched = touch.place.shadow.unit, touch.extent.positions(touch.place.start)
+        shared = int(places.min()) * unit, int(places.max() + 1) * unit
+        found = self._access(stmt, touch.operand, touch.how, ("", ""), touch, shared, {})
+        if found.rows is None:
+            return found
+        rows = (touched - touch.place.start + touch.place.ahead) * unit // self._row(touch.tile)[0]
+        inside = (rows >= found.rows[0]) & (rows <= found.rows[1])
+        return found if np.count_nonzero(inside) == places.size else replace(found, rows=None)
+
     def store(self, stmt: Stmt, pipe: str, touch: MemoryAccess, block: int) -> ConflictAccess:
         """A store of a block to the operand of an access."""
         named = instruction_of(stmt), touch.operand, self.name(stmt, touch.operand, 0)
@@ -134,9 +149,13 @@ class Naming:
             if len(strides) > 1 and strides[0] == max(strides):
                 length, count = strides[0] * argument.dtype.size, evaluate(argument.shape[0], values)
         elif isinstance(used, TileUse) and used.tile == touch.tile:
-            spec = self.program.tiles[used.tile].spec
-            if spec.blayout is BLayout.RowMajor and spec.slayout is SLayout.NoneBox:
-                length, count = spec.cols * spec.dtype.size, spec.rows
+            length, count = self._row(touch.tile)
         if length <= 0 or count < 2:
             return shared, None
         return shared, ((shared[0] - base) // length, (shared[1] - 1 - base) // length)
+
+    def _row(self, tile: str) -> Span:
+        """The bytes of a row of a tile, and how many rows it has; zeros if rows are not in one piece."""
+        spec = self.program.tiles[tile].spec
+        has_rows = spec.blayout is BLayout.RowMajor and spec.slayout is SLayout.NoneBox
+        return (spec.cols * spec.dtype.size, spec.rows) if has_rows else (0, 0)

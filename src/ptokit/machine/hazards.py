@@ -10,7 +10,6 @@ from ptokit.engine.storage import Storage
 from ptokit.finding import ConflictAccess, Finding, Level, shown
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import OrderHazard
-from ptokit.machine.ends import MemoryAccess
 from ptokit.machine.extent import Extent
 from ptokit.machine.fixes import Fixes
 from ptokit.machine.memories import MemoryLocation
@@ -144,26 +143,26 @@ def stale(first: ConflictAccess, then: ConflictAccess, profile: Profile) -> Find
     return _finding(level, kind, profile.name, message, then.operand, fix)
 
 
-def overwritten(name: str, operand: str, tile: str, other: tuple[str, int], target: str) -> Finding:
+def overwritten(part: ConflictAccess, tile: str, by: str, address: int, target: str) -> Finding:
     """A read of a tile after a write through another tile, or through itself at another address."""
-    by, address = other
-    message = f"{name} reads {operand} from {tile}, parts of which {by} at {address:#x} has overwritten"
+    message = (
+        f"{part.instruction} reads {part.operand} from {tile}, parts of which {by} at {address:#x} has overwritten"
+    )
     expected = f"{tile} apart from {by}"
-    finding = _finding("error", "H-38", target, message, operand, "move one of the tiles", expected)
-    return replace(finding, tiles=frozenset((tile, by)))
+    finding = _finding("error", "H-38", target, message, part.operand, "move one of the tiles", expected)
+    return replace(finding, tiles=frozenset((tile, by)), ends=(part,))
 
 
-def unwritten(
-    instruction: str, access: MemoryAccess, name: str, count: int, total: int, reason: str, target: str
-) -> Finding:
+def unwritten(part: ConflictAccess, count: int, total: int, reason: str, target: str, *, is_index: bool) -> Finding:
     """A read of bytes that nothing has written, or that are undefined for another `reason`."""
-    kind = "H-42" if access.is_index else "H-36"
-    part = f"{count} of {total} bytes"
-    what = f"{part} hold no data: {reason}" if reason else f"nothing has written {part}"
-    message = f"{instruction} reads {shown(name, access.operand)}, of which {what}"
+    kind = "H-42" if is_index else "H-36"
+    some = f"{count} of {total} bytes"
+    what = f"{some} hold no data: {reason}" if reason else f"nothing has written {some}"
+    message = f"{part.instruction} reads {shown(part.name, part.operand)}, of which {what}"
     fix = "load or compute all of it first, or shrink valid="
     expected, found = "bytes that were written", f"{count} that were not"
-    return replace(_finding("error", kind, target, message, access.operand, fix, expected, found), unwritten=True)
+    finding = _finding("error", kind, target, message, part.operand, fix, expected, found)
+    return replace(finding, unwritten=True, ends=(part,))
 
 
 # --- launch and addresses

@@ -14,7 +14,7 @@ from ptokit.engine.kept import remember
 from ptokit.engine.prepared import Prepared
 from ptokit.engine.reference import IndexedStep, Lanes, Plan, PlanStep, Touched
 from ptokit.engine.storage import Array, Storage, region
-from ptokit.finding import OutOfBoundsError, VerifyError
+from ptokit.finding import ConflictAccess, OutOfBoundsError, VerifyError
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import TileType
@@ -343,10 +343,17 @@ class WatchedInstruction(InstructionStep):
         missing = shadow.unwritten(extent, start) if session.options.enables("memory") else 0
         if missing:
             count, reason = (missing * shadow.unit, extent.count * shadow.unit), shadow.reason(extent, start)
-            name = session.naming.name(self.instr, access.operand, (start - access.place.ahead) * shadow.unit)
-            finding = hazards.unwritten(self.instr.name, access, name, *count, reason, session.profile.name)
+            part = self._part(session, access, shadow.undefined(extent, start))
+            finding = hazards.unwritten(part, *count, reason, session.profile.name, is_index=access.is_index)
             session.report([finding], self.instr)
             shadow.define(extent, start)
+
+    def _part(self, session: Session, access: MemoryAccess, places: Array) -> ConflictAccess:
+        """Some units of an access, as a finding describes them."""
+        number = session.numbers[id(self.instr)]
+        now = session.history.shown(number, session.moment)
+        part = session.naming.part(self.instr, access, places)
+        return replace(part, statement=number, block=session.block, iteration=now)
 
     def _check_owner(self, session: Session, access: MemoryAccess) -> None:
         """No other tile has overwritten what is read."""
@@ -354,9 +361,9 @@ class WatchedInstruction(InstructionStep):
         if access.how != READ:
             owners.write(access.tile, place, extent, is_workspace=access.operand in (TMP, HEADERS))
         elif other := owners.read(access.tile, place, extent):
-            name, target = self.instr.name, session.profile.name
-            finding = hazards.overwritten(name, access.operand, access.tile, other, target)
-            session.report([finding], self.instr)
+            by, address, places = other
+            part = self._part(session, access, places)
+            session.report([hazards.overwritten(part, access.tile, by, address, session.profile.name)], self.instr)
             place.shadow.define(extent, place.start)  # nothing more is reported of it
 
     def _make_fresh(self, frame: WatchedFrame) -> tuple[str, ...]:

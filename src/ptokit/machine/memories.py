@@ -183,16 +183,16 @@ class Owners:
         self._last[number:] = [(tile, handle[1]), *self._last[number + 1 :]]
         return number
 
-    def read(self, tile: str, place: MemoryLocation, extent: Extent) -> tuple[str, int] | None:
-        """The tile that overwrote units of this tile's buffer, and its address; None if none did."""
+    def read(self, tile: str, place: MemoryLocation, extent: Extent) -> tuple[str, int, Array] | None:
+        """The tile that overwrote units of this tile's buffer, its address, and the units; None if none did."""
         handle, entries = self._handle(tile, place.shadow.unit), self._entries.get(place.shadow)
         if entries is None or handle not in self._claims:
             return None
         ahead = place.start - self._starts[tile]
         found, claimed = extent.get(entries, place.start), extent.get(self._claims[handle], ahead)
-        others = found[(found != self._numbers[handle]) & claimed]
-        other = self._last[int(others.max())] if others.size else None
-        return None if other == (tile, handle[1]) else other  # it was its own workspace
+        lost = (found != self._numbers[handle]) & claimed
+        other = self._last[int(found[lost].max())] if lost.any() else (tile, handle[1])
+        return None if other == (tile, handle[1]) else (*other, extent.positions(place.start)[lost])  # own workspace
 
 
 def _may_share(program: Program, hidden: int | None) -> bool:

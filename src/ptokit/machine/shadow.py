@@ -220,6 +220,11 @@ class Shadow:
         """How many of these units are undefined."""
         return 0 if self.written is None else where.count - int(np.count_nonzero(where.get(self.written, start)))
 
+    def undefined(self, where: Extent, start: int) -> Array:
+        """Those of these units that are undefined."""
+        state = np.zeros(0, np.uint8) if self.written is None else where.get(self.written, start)
+        return where.positions(start)[state == UNDEFINED]
+
     def reason(self, where: Extent, start: int) -> str:
         """Why units of this range were made undefined last; empty if nothing did it."""
         end = start + where.end

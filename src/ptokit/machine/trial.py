@@ -95,7 +95,8 @@ class Replay:
     def on(self, profile: Profile) -> Replay:
         """The same launch on another target."""
         executable = type(self.executable)(self.program, profile, self.executable.options)
-        return Replay(executable, self._given, self._gm, self.integers, self.grid, self.options, ())
+        options = replace(self.options, costs={})  # those of this target
+        return Replay(executable, self._given, self._gm, self.integers, self.grid, options, ())
 
     def tensors(self) -> dict[str, Storage]:
         """Copies of the arrays, with their content before the launch."""

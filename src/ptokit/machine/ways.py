@@ -212,10 +212,9 @@ def segments_from(begin: int, cols: int, size: int, segment: int) -> int:
 
 def _by_thread(access: GlobalAccess, executed: Executed) -> Array:
     """Addresses in the order of the threads, filled up to whole warps with -1."""
-    found = access.addresses(executed)
+    found = _narrow(access.addresses(executed))
     size = found.size if access.threads is None else int(access.threads.max(initial=-1)) + 1
-    narrow = int(found.max(initial=0)) < 1 << 31  # half the width sorts in a fraction of the time
-    threads = np.full(-(-size // LANES) * LANES, -1, np.int32 if narrow else np.int64)
+    threads = np.full(-(-size // LANES) * LANES, -1, found.dtype)
     threads[slice(size) if access.threads is None else access.threads] = found
     return threads
 
@@ -230,6 +229,11 @@ def _numbered(addresses: Array, grain: int) -> Array:
     """Which pieces of `grain` bytes these addresses lie in; a shift is far cheaper than a division."""
     bits = grain.bit_length() - 1
     return addresses >> bits if grain == 1 << bits else addresses // grain
+
+
+def _narrow(numbers: Array) -> Array:
+    """The numbers in half the width if that holds them, which sorts in a fraction of the time."""
+    return numbers.astype(np.int32) if int(numbers.max(initial=0)) < 1 << 31 else numbers
 
 
 def _different(warps: Array) -> int:
@@ -304,7 +308,7 @@ def _by_scalars(access: GlobalAccess, executed: Executed) -> Count:
     """Element after element; each line counts once."""
     found = access.addresses(executed)
     found = _numbered(found[found >= 0], access.grains.line)
-    lines = np.unique(found).size
+    lines = _different(np.sort(_narrow(found))[None]) if found.size else 0  # np.unique takes ten times as long
     moved = lines * access.grains.line
     return Count(lines, scalar=found.size, moved=moved, used=min(moved, access.used(found.size)))
 

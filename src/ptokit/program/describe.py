@@ -10,8 +10,8 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.program.calls import all_operands
 from ptokit.program.ir import Instr, LoadScalar, Operand, Program, Stmt, TileUse, View
 
-_CHOICE = re.compile(r'\b(\w+)="(\w+)"')
-"""A modifier in Python: `oob="clamp"`."""
+_CHOICE = re.compile(r'\b(\w+)="(\w+)"((?:(?:,| or) "\w+")*)')
+"""A modifier in Python, and other words for it: `oob="clamp", "wrap" or "zero"`."""
 
 
 def described(finding: Finding, program: Program, stmt: Stmt) -> Finding:
@@ -21,8 +21,12 @@ def described(finding: Finding, program: Program, stmt: Stmt) -> Finding:
         return replace(finding, where=where)
     names = {operand: name_of(program, used) for operand, used in operands_of(stmt).items()}
     named = tuple((operand, name) for operand, name in names.items() if name)
-    fix = _CHOICE.sub(lambda choice: _attribute(stmt, choice), finding.fix) if program.form else finding.fix
-    return replace(finding, where=where, names=named, fix=fix)
+    return replace(finding, where=where, names=named, fix=in_source(program, stmt, finding.fix))
+
+
+def in_source(program: Program, instr: Instr, fix: str) -> str:
+    """A fix in the syntax of the program's source."""
+    return _CHOICE.sub(lambda choice: _attribute(instr, choice), fix) if program.form else fix
 
 
 def operands_of(stmt: Stmt) -> dict[str, Operand]:
@@ -43,9 +47,9 @@ def name_of(program: Program, operand: Operand | None) -> str:
 
 
 def _attribute(instr: Instr, choice: re.Match[str]) -> str:
-    """A modifier as text writes it: `gatherOob = #pto<gather_oob clamp>`."""
+    """A modifier as text writes it: `gatherOob = #pto<gather_oob clamp>, wrap or zero`."""
     modifier = next((each for each in INSTRUCTIONS[instr.name].modifiers if each.name == choice[1]), None)
     if modifier is None or modifier.text is None or not modifier.text.key:
         return choice[0]
     member = next((each for each in modifier.enum if each.text == choice[2]), None)
-    return choice[0] if member is None else modifier.text.literal(member)
+    return choice[0] if member is None else modifier.text.literal(member) + choice[3].replace('"', "")

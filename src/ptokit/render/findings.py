@@ -25,8 +25,7 @@ def finding_text(finding: Finding) -> Text:
 def _shown(finding: Finding) -> str:
     where = place_of(finding.where)
     if finding.ends:
-        first, then = finding.ends
-        finding = replace(finding, ends=(replace(first, where=place_of(first.where)), then))
+        finding = replace(finding, ends=tuple(replace(end, where=place_of(end.where)) for end in finding.ends))
     if finding.where is None or where is None or (where.column is None and where.caret is None):
         return str(finding.at(where))
     below = "\n    ".join(finding.at(where).lines)

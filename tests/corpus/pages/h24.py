@@ -10,8 +10,6 @@ def lookup(table, tokens, out):
     ids = pto.Tile("vec", "int32", 1, 8, addr=0x0)
     rows = pto.Tile("vec", "float32", 8, 16, addr=0x1000)
     pto.tload(ids, tokens)
-    # + pto.set_flag("MTE2", "V", 0)
-    # + pto.wait_flag("MTE2", "V", 0)
     pto.mgather(rows, table, ids)
     pto.set_flag("V", "MTE3", 0)
     pto.wait_flag("V", "MTE3", 0)

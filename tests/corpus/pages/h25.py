@@ -13,8 +13,6 @@ def lookup(table, tokens, out):
     pto.set_flag("MTE2", "V", 0)
     pto.wait_flag("MTE2", "V", 0)
     pto.mgather(rows, table, ids)
-    # + pto.set_flag("V", "MTE3", 0)
-    # + pto.wait_flag("V", "MTE3", 0)
     pto.tstore(out, rows)
 
 

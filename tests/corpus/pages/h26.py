@@ -16,8 +16,6 @@ def lookup(table, more, tokens, out):
     pto.set_flag("V", "MTE3", 0)
     pto.wait_flag("V", "MTE3", 0)
     pto.tstore(out[0:8], rows)
-    # + pto.set_flag("MTE3", "V", 0)
-    # + pto.wait_flag("MTE3", "V", 0)
     pto.mgather(rows, more, ids)
     pto.set_flag("V", "MTE3", 1)
     pto.wait_flag("V", "MTE3", 1)

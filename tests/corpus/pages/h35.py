@@ -11,8 +11,6 @@ def left(a):
     staged = pto.Tile("mat", "float16", 16, 16, blayout="col_major", slayout="row_major", addr=0x0)
     operand = pto.Tile("left", "float16", 16, 16, addr=0x0)
     pto.tload(staged, a)
-    # + pto.set_flag("MTE2", "MTE1", 0)
-    # + pto.wait_flag("MTE2", "MTE1", 0)
     pto.tmov(operand, staged)
 
 

@@ -39,8 +39,8 @@ __global__ AICORE void combine(__gm__ float* answers, __gm__ int32_t* slots, __g
             MGATHER<Coalesce::Row, GatherOOB::Zero>(answer, answers_view, chosen);  // moe_dispatch_combine.py:56
             Tile<TileType::Vec, float, 32, 16, BLayout::RowMajor, -1, 1> loaded(n);  // moe_dispatch_combine.py:68
             TASSIGN(loaded, 12544 + k % 2 * 2048);
-            Tile<TileType::Vec, float, 32, 1, BLayout::ColMajor, -1> upright(n);  // moe_dispatch_combine.py:69
-            TASSIGN(upright, 16640 + k % 2 * 128);
+            Tile<TileType::Vec, float, 32, 1, BLayout::ColMajor, -1> weight(n);  // moe_dispatch_combine.py:69
+            TASSIGN(weight, 16640 + k % 2 * 128);
             using gates_view_shape = Shape<1, 1, 1, -1, 1>;
             using gates_view_stride = Stride<666, 666, 666, 2, 1>;
             GlobalTensor<float, gates_view_shape, gates_view_stride, Layout::ND> gates_view(
@@ -51,9 +51,9 @@ __global__ AICORE void combine(__gm__ float* answers, __gm__ int32_t* slots, __g
             pipe_barrier(PIPE_V);
             Tile<TileType::Vec, float, 32, 16> tmp;
             TASSIGN(tmp, 0x4200);
-            TROWSUM(upright, loaded, tmp);  // moe_dispatch_combine.py:71
+            TROWSUM(weight, loaded, tmp);  // moe_dispatch_combine.py:71
             pipe_barrier(PIPE_V);
-            TROWEXPANDMUL(answer, answer, upright);  // moe_dispatch_combine.py:58
+            TROWEXPANDMUL(answer, answer, weight);  // moe_dispatch_combine.py:58
             pipe_barrier(PIPE_V);
             TADD(total, total, answer);  // moe_dispatch_combine.py:59
         }

@@ -44,8 +44,8 @@ __global__ AICORE void combine(__gm__ float* answers, __gm__ int32_t* slots, __g
             set_flag(PIPE_V, PIPE_MTE2, static_cast<event_t>(k % 2));
             Tile<TileType::Vec, float, 32, 16, BLayout::RowMajor, -1, 1> loaded(n);  // moe_dispatch_combine.py:68
             TASSIGN(loaded, 12544 + k % 2 * 2048);
-            Tile<TileType::Vec, float, 32, 1, BLayout::ColMajor, -1> upright(n);  // moe_dispatch_combine.py:69
-            TASSIGN(upright, 16640 + k % 2 * 128);
+            Tile<TileType::Vec, float, 32, 1, BLayout::ColMajor, -1> weight(n);  // moe_dispatch_combine.py:69
+            TASSIGN(weight, 16640 + k % 2 * 128);
             wait_flag(PIPE_V, PIPE_MTE2, static_cast<event_t>(2 + k % 2));
             using gates_view_shape = Shape<1, 1, 1, -1, 1>;
             using gates_view_stride = Stride<666, 666, 666, 2, 1>;
@@ -56,9 +56,9 @@ __global__ AICORE void combine(__gm__ float* answers, __gm__ int32_t* slots, __g
             wait_flag(PIPE_MTE2, PIPE_V, static_cast<event_t>(2 + k % 2));
             Tile<TileType::Vec, float, 32, 16> tmp;
             TASSIGN(tmp, 0x4200);
-            TROWSUM(upright, loaded, tmp);  // moe_dispatch_combine.py:71
+            TROWSUM(weight, loaded, tmp);  // moe_dispatch_combine.py:71
             set_flag(PIPE_V, PIPE_MTE2, static_cast<event_t>(2 + k % 2));
-            TROWEXPANDMUL(answer, answer, upright);  // moe_dispatch_combine.py:58
+            TROWEXPANDMUL(answer, answer, weight);  // moe_dispatch_combine.py:58
             TADD(total, total, answer);  // moe_dispatch_combine.py:59
         }
         set_flag(PIPE_V, PIPE_MTE3, EVENT_ID4);
