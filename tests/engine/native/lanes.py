@@ -1,21 +1,16 @@
-"""A pytest plugin: programs are compiled for a chip with lanes, which the CPU executes one after the other.
+"""A chip with lanes, which the CPU executes one after the other: the code of a GPU, without one.
 
-`pytest -p tests.engine.native.lanes` runs the code of a GPU without one: the lanes of a phase are iterations of a loop.
+`pytest -p tests.engine.native.lanes` runs any tests of the native engine so.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
+from ptokit.engine.llvm.chip import Chip
+from ptokit.engine.native.program.executable import NativeExecutable
 
-from ptokit.engine.llvm.chip import CPU
-from ptokit.engine.llvm.program.emitter import Emitter
-from ptokit.engine.llvm.program.stage import Stage
-
-LANES = 8
-PIECE = 16
+LANES = Chip(lanes=8, piece=16)
+"""Phases are loops over eight lanes."""
 
 
 def pytest_configure() -> None:
-    *defaults, _ = Emitter.__init__.__defaults__ or ()
-    Emitter.__init__.__defaults__ = (*defaults, partial(Stage, chip=replace(CPU, lanes=LANES, piece=PIECE)))
+    NativeExecutable.chip = LANES

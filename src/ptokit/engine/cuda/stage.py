@@ -80,6 +80,7 @@ class GridStage(Stage):
             with code.share(0, code.i64(self.slots.arena // 8)) as k:
                 code.store(code.load(I64, code.at(self.arena, k * 8)), code.at(tiles, k * 8))
         code.ret()
+        code.begin(code.new_label("unreachable"))
 
     def _special(self, name: str) -> IrValue:
         return self.code.call(I32, self.code.module.declare(name, "i32 ()")).to("zext", I64)

@@ -19,7 +19,7 @@ from ptokit.engine.llvm.program.forward import Forwarded, forwarded
 from ptokit.engine.llvm.program.instruction import Execution
 from ptokit.engine.llvm.program.page import Page
 from ptokit.engine.llvm.program.poison import needs_poison
-from ptokit.engine.llvm.program.slots import Reason, Slots, StateSlot
+from ptokit.engine.llvm.program.slots import Reason, StateSlot
 from ptokit.engine.llvm.program.stage import Stage
 from ptokit.engine.llvm.program.variant import Variant
 from ptokit.engine.storage import ADDRESS_SPACE
@@ -32,20 +32,12 @@ from ptokit.program.ir import Assign, Block, Branch, CrossFlag, Flag, Instr, Loa
 class Emitter:
     """Writes the function of a program, from the variants of its instructions."""
 
-    def __init__(
-        self,
-        program: Program,
-        slots: Slots,
-        variants: Mapping[int, Sequence[Variant]],
-        pages: Sequence[Page] = (),
-        stage: Callable[[Program, Slots], Stage] = Stage,
-    ) -> None:
+    def __init__(self, stage: Stage, variants: Mapping[int, Sequence[Variant]], pages: Sequence[Page] = ()) -> None:
         """`pages` are the deferred scatters."""
-        self.program, self.slots, self.variants = program, slots, variants
+        self.stage, self.variants = stage, variants
+        self.program, self.slots, self.code = stage.program, stage.slots, stage.code
         self.pages = {page.number: page for page in pages}
-        self.stage = stage(program, slots)
-        self.code = self.stage.code
-        self.apart = are_apart(program)
+        self.apart = are_apart(self.program)
 
     def text(self) -> str:
         """The module."""
