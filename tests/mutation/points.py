@@ -43,7 +43,7 @@ QUANTITIES = frozenset((
 """Words of the names that stand for extents, strides, capacities and sizes."""
 TABLES = ("isa/", "target/")
 """Folders whose tables hold numbers with a meaning. Those of the engines only tune them."""
-NATIVE = "engine/native/"
+NATIVE = ("engine/native/", "engine/llvm/")
 """What has no machine code runs on the reference engine, so a table without one of its rows gives the same bits."""
 TYPES = frozenset(("i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f16", "bf16", "f32", "f64"))
 """Words of a string that lists element types."""

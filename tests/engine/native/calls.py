@@ -18,14 +18,16 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ptokit.engine.llvm.program.emitter import Emitter
+from ptokit.engine.llvm.program.instruction import is_supported
+from ptokit.engine.llvm.program.page import Page, candidates, page
+from ptokit.engine.llvm.program.slots import Slots
+from ptokit.engine.llvm.program.stage import ENTRY, Stage
+from ptokit.engine.llvm.program.variant import trace
 from ptokit.engine.native import jit
-from ptokit.engine.native.program.emitter import Emitter
-from ptokit.engine.native.program.instruction import is_supported
-from ptokit.engine.native.program.ledger import Page, candidates, flush, page
-from ptokit.engine.native.program.slots import Slots
-from ptokit.engine.native.program.stage import ENTRY
+from ptokit.engine.native.program.executable import NativeExecutable
+from ptokit.engine.native.program.ledger import flush
 from ptokit.engine.native.program.thread import Fallback, Thread
-from ptokit.engine.native.program.variant import trace
 from ptokit.engine.native.whole.strategies import Team
 from ptokit.engine.native.workers import Stop
 from ptokit.engine.prepared import Prepared, Write
@@ -192,7 +194,8 @@ class NativeCall:
         variant = trace(self.program, self.instr, profile, options, self.values, placed)
         self.variants = [variant] if variant and is_supported(variant) else []
         self.pages = self._pages() if written_down else []
-        text = Emitter(self.program, self.slots, {0: self.variants}, self.pages).text()
+        stage = Stage(self.program, self.slots, NativeExecutable.chip)
+        text = Emitter(stage, {0: self.variants}, self.pages).text()
         self.library = jit.library(text, lambda: jit.IrSource(text))
         self.function = Function(self.library.address(ENTRY))
         self.thread = CountingThread(self.slots, Fallback(self.slots, profile, options), self.pages)

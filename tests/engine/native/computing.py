@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from ptokit.engine.compute import OPS, ZeroDivisor
-from ptokit.engine.native.address import MemoryView
-from ptokit.engine.native.compute import operations as compute
-from ptokit.engine.native.emit import IrModule
+from ptokit.engine.llvm.address import MemoryView
+from ptokit.engine.llvm.compute import operations as compute
+from ptokit.engine.llvm.emit import IrModule
+from ptokit.engine.llvm.move import CodeWriter
+from ptokit.engine.llvm.program.symbolic import Conditions, SymbolicNumber
 from ptokit.engine.native.jit import IrSource, library
-from ptokit.engine.native.move import CodeWriter
-from ptokit.engine.native.program.symbolic import Conditions, SymbolicNumber
 from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.layout import Layout, Term
 from ptokit.isa.move import Access, Compute, Input

@@ -12,10 +12,11 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import ptokit as pto
-from ptokit.engine.native.emit import I32, I64
-from ptokit.engine.native.program.ledger import FIRST_CAPACITY, MOST_KEPT, Ledger, Page, candidates, flush, page
-from ptokit.engine.native.program.slots import Slots
-from ptokit.engine.native.program.variant import trace
+from ptokit.engine.llvm.emit import I32, I64
+from ptokit.engine.llvm.program.page import Page, candidates, page
+from ptokit.engine.llvm.program.slots import Slots
+from ptokit.engine.llvm.program.variant import trace
+from ptokit.engine.native.program.ledger import FIRST_CAPACITY, MOST_KEPT, Ledger, flush
 from ptokit.engine.native.whole.strategies import Team
 from ptokit.engine.native.workers import Stop
 from ptokit.engine.reference import Lanes

@@ -13,11 +13,11 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import ptokit as pto
+from ptokit.engine.llvm.emit import PTR, IrModule
+from ptokit.engine.llvm.move import CodeWriter
+from ptokit.engine.llvm.program.independent import _are_apart, are_independent
 from ptokit.engine.native import jit
-from ptokit.engine.native.emit import PTR, IrModule
-from ptokit.engine.native.move import CodeWriter
 from ptokit.engine.native.program import executable, thread
-from ptokit.engine.native.program.independent import _are_apart, are_independent
 from ptokit.engine.storage import ADDRESS_SPACE, Storage
 from ptokit.lang.launch import mode_of
 from ptokit.program.expr import Var

@@ -16,11 +16,11 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
+from ptokit.engine.llvm.address import MemoryView
+from ptokit.engine.llvm.emit import I32, I64, PTR, IrBuilder, IrModule, IrValue
+from ptokit.engine.llvm.move import CodeWriter, MoveRegions, emit_move
+from ptokit.engine.llvm.resolve import PADDING, SENTINEL, emit_resolve, lane_of
 from ptokit.engine.native import jit
-from ptokit.engine.native.address import MemoryView
-from ptokit.engine.native.emit import I32, I64, PTR, IrBuilder, IrModule, IrValue
-from ptokit.engine.native.move import CodeWriter, MoveRegions, emit_move
-from ptokit.engine.native.resolve import PADDING, SENTINEL, emit_resolve, lane_of
 from ptokit.isa.dtype import dtype
 from ptokit.isa.layout import Layout, Term
 from ptokit.isa.move import Access, Combine, Fill, Index, IndexUnit, Move, Remap, Side

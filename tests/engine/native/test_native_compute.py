@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("llvmlite")
 
 from ptokit.engine.compute import OPS
-from ptokit.engine.native.compute import operations as compute
+from ptokit.engine.llvm.compute import operations as compute
 from ptokit.isa.dtype import dtype
 from ptokit.isa.layout import Layout, Term
 from ptokit.isa.move import Access, Compute, Input

@@ -10,9 +10,9 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import ptokit as pto
+from ptokit.engine.llvm.program.poison import needs_poison
+from ptokit.engine.llvm.program.variant import trace
 from ptokit.engine.native.program import executable, thread
-from ptokit.engine.native.program.poison import needs_poison
-from ptokit.engine.native.program.variant import trace
 from ptokit.lang.launch import mode_of
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Var
 from ptokit.program.ir import Loop, walk

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ptokit as pto
-from ptokit.engine.native.program.symbolic import Conditions, SymbolicNumber
-from ptokit.engine.native.program.variant import _stays_inside, trace
+from ptokit.engine.llvm.program.symbolic import Conditions, SymbolicNumber
+from ptokit.engine.llvm.program.variant import _stays_inside, trace
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Index, IndexUnit, Move, Remap, Side
 from ptokit.lang.launch import mode_of

@@ -15,7 +15,7 @@ pytest.importorskip("llvmlite")
 
 from ptokit.engine import whole as reference
 from ptokit.engine.faults import IndexFault
-from ptokit.engine.native.numbers import computes
+from ptokit.engine.llvm.numbers import computes
 from ptokit.engine.native.whole import calls as native
 from ptokit.engine.native.whole import strategies
 from ptokit.engine.runnable import Unsupported

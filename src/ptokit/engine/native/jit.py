@@ -62,14 +62,14 @@ class Library:
         self.facts = entry.facts
         self._addresses: dict[str, int] = {}
         self._name = f"{key}-{next(_numbers)}"
-        with _explained():
+        with explained():
             builder = binding.JITLibraryBuilder().add_object_img(entry.code).add_current_process()
             self._trackers = [builder.link(_linker(), self._name)]  # the code stays while they all do
 
     def address(self, symbol: str) -> int:
         """Where a function or global of the library begins."""
         if symbol not in self._addresses:
-            with BUILDING, _explained(symbol):
+            with BUILDING, explained(symbol):
                 found = _linker().lookup(self._name, symbol)
                 self._trackers.append(found)
                 self._addresses[symbol] = found[symbol]
@@ -129,7 +129,7 @@ def _compiled(text: str) -> bytes:
     if "\0" in text:
         raise JitError("there is a zero byte in the code that ptokit generated")
     machine = _machine()
-    with _explained(), binding.create_context() as context, binding.parse_assembly(text, context) as module:
+    with explained(), binding.create_context() as context, binding.parse_assembly(text, context) as module:
         module.triple, module.data_layout = machine.triple, str(machine.target_data)
         module.verify()
         with (
@@ -145,7 +145,7 @@ def _compiled(text: str) -> bytes:
 
 
 @contextmanager
-def _explained(symbol: str = "") -> Generator[None]:
+def explained(symbol: str = "") -> Generator[None]:
     """Turn an error of LLVM into a `JitError`."""
     try:
         yield

@@ -11,18 +11,19 @@ from time import perf_counter
 from typing import Any, cast
 
 from ptokit.engine.interpreter import Executable
+from ptokit.engine.llvm.chip import CPU, Chip
+from ptokit.engine.llvm.program.emitter import Emitter
+from ptokit.engine.llvm.program.independent import are_independent
+from ptokit.engine.llvm.program.instruction import is_supported
+from ptokit.engine.llvm.program.page import candidates, page
+from ptokit.engine.llvm.program.sample import cost, sample
+from ptokit.engine.llvm.program.slots import Slots, address_of
+from ptokit.engine.llvm.program.stage import MOST_GIVEN, Stage
+from ptokit.engine.llvm.program.variant import Variant, trace
 from ptokit.engine.native import jit, workers
-from ptokit.engine.native.program.emitter import Emitter
-from ptokit.engine.native.program.independent import are_independent
-from ptokit.engine.native.program.instruction import is_supported
 from ptokit.engine.native.program.launching import FindingBuffer, Parts, ProgramCode
-from ptokit.engine.native.program.ledger import candidates, page
-from ptokit.engine.native.program.slots import Slots, address_of
-from ptokit.engine.native.program.stage import MOST_GIVEN
-from ptokit.engine.native.program.symbolic import cost, sample
 from ptokit.engine.native.program.thread import NEVER, Fallback, Tensors
 from ptokit.engine.native.program.thread_count import LaunchWork, profitable_threads, work_of
-from ptokit.engine.native.program.variant import Variant, trace
 from ptokit.engine.runnable import NATIVE, Listener, Unsupported
 from ptokit.isa.dtype import DType
 from ptokit.program.expr import BLOCK_NUM, Op, Var
@@ -47,6 +48,7 @@ class NativeExecutable:
     """A program made ready for a target; it can be launched any number of times."""
 
     engine = NATIVE
+    chip: Chip = CPU
 
     def __init__(self, program: Program, profile: Profile, options: Options) -> None:
         """Raises `Unsupported` for programs that only the reference engine runs."""
@@ -113,7 +115,7 @@ class NativeExecutable:
 
     def _compiled(self, deferred: tuple[int, ...]) -> ProgramCode:
         made_from = describe(self.program), self.profile.name, describe(self.options), sorted(self._samples.items())
-        library = jit.library(repr((made_from, deferred)), lambda: self.source(deferred))
+        library = jit.library(repr((made_from, deferred, self.chip)), lambda: self.source(deferred))
         return ProgramCode(library, self.slots, Fallback(self.slots, self.profile, self.options))
 
     def source(self, deferred: Iterable[int] = ()) -> jit.IrSource:
@@ -121,9 +123,8 @@ class NativeExecutable:
         variants = {number: self._variants(number) for number in self._samples}
         pages = [page(self.program, self.slots, number, variants.get(number, ())) for number in deferred]
         known = [each for each in pages if each is not None]
-        return jit.IrSource(
-            Emitter(self.program, self.slots, variants, known).text(), {"pages": [asdict(each) for each in known]}
-        )
+        text = Emitter(Stage(self.program, self.slots, self.chip), variants, known).text()
+        return jit.IrSource(text, {"pages": [asdict(each) for each in known]})
 
     def _variants(self, number: int) -> list[Variant]:
         """The variants of an instruction for the numbers that were met."""

@@ -10,8 +10,9 @@ import numpy as np
 
 from ptokit.engine.frame import Frame
 from ptokit.engine.interpreter import POISON, Executable, InstructionStep, LoopStep, Step
-from ptokit.engine.native.program.ledger import Ledger, Page
-from ptokit.engine.native.program.slots import ALIGNMENT, SIGNALS, Reason, Slots, StateSlot
+from ptokit.engine.llvm.program.page import Page
+from ptokit.engine.llvm.program.slots import ALIGNMENT, SIGNALS, Reason, Slots, StateSlot
+from ptokit.engine.native.program.ledger import Ledger
 from ptokit.engine.native.workers import Stop
 from ptokit.engine.runnable import Listener
 from ptokit.engine.storage import ADDRESS_SPACE, OnChip, Storage

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import isqrt, prod
 
-from ptokit.engine.native.program.symbolic import UNKNOWN_ITERATIONS, tile_bytes
+from ptokit.engine.llvm.program.sample import UNKNOWN_ITERATIONS, tile_bytes
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.policy import TileType
 from ptokit.program.calls import named_operands

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ptokit.engine.native.emit import I32, I64, PTR, IrBuilder, IrModule, IrValue
-from ptokit.engine.native.resolve import PADDING
+from ptokit.engine.llvm.emit import I32, I64, PTR, IrBuilder, IrModule, IrValue
+from ptokit.engine.llvm.resolve import PADDING
 from ptokit.engine.native.workers import Stop
 from ptokit.engine.storage import address_of
 

@@ -13,9 +13,9 @@ from struct import Struct
 
 from ptokit.engine import whole as reference
 from ptokit.engine.kept import remember
-from ptokit.engine.native.compute.elements import is_float
-from ptokit.engine.native.emit import I32, size_of
-from ptokit.engine.native.numbers import computes
+from ptokit.engine.llvm.compute.elements import is_float
+from ptokit.engine.llvm.emit import I32, size_of
+from ptokit.engine.llvm.numbers import computes
 from ptokit.engine.native.whole import strategies
 from ptokit.engine.native.whole.block import LANES_AT_ONCE, PADDING, ArgumentBlock
 from ptokit.engine.native.whole.mover import UNROLLED, Rows, known_width

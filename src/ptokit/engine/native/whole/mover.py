@@ -6,9 +6,9 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ptokit.engine.native.emit import I64, PTR, IrBuilder, IrValue, Variable, size_of, vector
-from ptokit.engine.native.move import LINE, CodeWriter, Prefetch, ahead
-from ptokit.engine.native.numbers import NATIVE, bits_of, combined, lanes_at_once, narrow, rounded, widen
+from ptokit.engine.llvm.emit import I64, PTR, IrBuilder, IrValue, Variable, size_of, vector
+from ptokit.engine.llvm.move import LINE, CodeWriter, Prefetch, ahead
+from ptokit.engine.llvm.numbers import NATIVE, bits_of, combined, lanes_at_once, narrow, rounded, widen
 from ptokit.engine.native.whole.block import word
 from ptokit.isa.dtype import DType
 from ptokit.isa.move import Combine

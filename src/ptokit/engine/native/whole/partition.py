@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ptokit.engine.native.emit import I64, PTR, IrBuilder, IrValue, size_of
-from ptokit.engine.native.move import LINE
+from ptokit.engine.llvm.emit import I64, PTR, IrBuilder, IrValue, size_of
+from ptokit.engine.llvm.move import LINE
 from ptokit.engine.native.whole.block import LANES_AT_ONCE, blocks, pieces, poll, word
 from ptokit.engine.native.whole.mover import Mover, Rows
 

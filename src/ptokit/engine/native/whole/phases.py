@@ -6,9 +6,9 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ptokit.engine.native.address import MemoryView
-from ptokit.engine.native.emit import I1, I32, I64, PTR, IrBuilder, IrValue, size_of, vector
-from ptokit.engine.native.resolve import AT_ONCE, SENTINEL, emit_resolve, lane_of
+from ptokit.engine.llvm.address import MemoryView
+from ptokit.engine.llvm.emit import I1, I32, I64, PTR, IrBuilder, IrValue, size_of, vector
+from ptokit.engine.llvm.resolve import AT_ONCE, SENTINEL, emit_resolve, lane_of
 from ptokit.engine.native.whole.block import LANES_AT_ONCE, blocks, note, pieces, scratch, word
 from ptokit.engine.native.whole.mover import Mover, Rows
 from ptokit.isa.dtype import DType

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from ptokit.engine.llvm.emit import size_of
+from ptokit.engine.llvm.move import LINE
 from ptokit.engine.native import workers
-from ptokit.engine.native.emit import size_of
 from ptokit.engine.native.jit import IrSource, library
-from ptokit.engine.native.move import LINE
 from ptokit.engine.native.whole import partition, phases, sums
 from ptokit.engine.native.whole.block import LANES_AT_ONCE, SHARDS, WHOLE, ArgumentBlock, function
 from ptokit.engine.native.whole.mover import Rows, known_width

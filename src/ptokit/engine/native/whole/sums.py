@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ptokit.engine.native.compute.elements import from_single, single
-from ptokit.engine.native.emit import I64, PTR, IrBuilder, IrValue, size_of, vector
-from ptokit.engine.native.numbers import bits_of
+from ptokit.engine.llvm.compute.elements import from_single, single
+from ptokit.engine.llvm.emit import I64, PTR, IrBuilder, IrValue, size_of, vector
+from ptokit.engine.llvm.numbers import bits_of
 from ptokit.engine.native.whole.block import LANES_AT_ONCE, PICKED, blocks, pieces, scratch, word
 from ptokit.engine.native.whole.mover import Mover, Rows
 from ptokit.engine.native.whole.phases import Indices, compacted, extent, picked

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
 from typing import Any
 
-from ptokit.engine.native.address import WHOLE, MemoryView, ValueOf, coordinate, is_number, run_length
-from ptokit.engine.native.emit import I8, I32, I64, IrBuilder, IrValue, size_of, vector
-from ptokit.engine.native.numbers import bits_of, combined, lanes_at_once
-from ptokit.engine.native.resolve import SENTINEL
+from ptokit.engine.llvm.address import WHOLE, MemoryView, ValueOf, coordinate, is_number, run_length
+from ptokit.engine.llvm.emit import I8, I32, I64, IrBuilder, IrValue, size_of, vector
+from ptokit.engine.llvm.numbers import bits_of, combined, lanes_at_once
+from ptokit.engine.llvm.resolve import SENTINEL
 from ptokit.isa.dtype import DType
 from ptokit.isa.move import Combine, Fill, Index, IndexUnit, Move, Remap, Side
 
@@ -36,6 +35,8 @@ class CodeWriter:
 
     code: IrBuilder
     value_of: ValueOf
+    word: IrValue | None = None
+    """Memory for a number that the lanes of a block share, if there are several."""
 
     def length(self, count: Any, size: int) -> Any:
         """Bytes of `count` elements: a number, or a value."""
@@ -163,7 +164,7 @@ def emit_move(writer: CodeWriter, move: Move, dtype: DType, regions: MoveRegions
 def _fill(writer: CodeWriter, move: Move, dtype: DType, dst: MemoryView, fill: Fill) -> None:
     bits = writer.code.constant(bits_of(dtype), fill.bits)
     if run_length(dst.layout.cols) == WHOLE:
-        with each(writer.code, writer.value_of(move.rows)) as i:
+        with writer.code.each(writer.value_of(move.rows)) as i:
             writer.fill(dst.row(writer.code, i, writer.value_of), bits, move.cols)
     else:
         _each(writer, move.shape, lambda i, j: writer.code.store(bits, _cell(writer, dst, i, j)))
@@ -174,18 +175,8 @@ def _cell(writer: CodeWriter, place: MemoryView, i: IrValue, j: IrValue) -> IrVa
 
 
 def _each(writer: CodeWriter, shape: tuple[Any, Any], write: Callable[[IrValue, IrValue], None]) -> None:
-    with each(writer.code, writer.value_of(shape[0])) as i, each(writer.code, writer.value_of(shape[1])) as j:
+    with writer.code.each(writer.value_of(shape[0])) as i, writer.code.each(writer.value_of(shape[1])) as j:
         write(i, j)
-
-
-@contextmanager
-def each(code: IrBuilder, count: IrValue) -> Generator[IrValue]:
-    """A loop from zero, or no loop for a count of one."""
-    if count.number == 1:
-        yield code.i64(0)
-    else:
-        with code.loop(0, count) as i:
-            yield i
 
 
 def _copy(writer: CodeWriter, move: Move, dtype: DType, regions: MoveRegions) -> None:
@@ -197,7 +188,7 @@ def _copy(writer: CodeWriter, move: Move, dtype: DType, regions: MoveRegions) ->
     if move.combine is Combine.STORE and _is_one_run(dst, src, shape[1]):
         writer.copy(dst.base, src.base, writer.value_of(shape[0]) * (shape[1] * dtype.size))
         return
-    with each(writer.code, writer.value_of(shape[0])) as i:
+    with writer.code.each(writer.value_of(shape[0])) as i:
         row_starts = dst.row(writer.code, i, writer.value_of), src.row(writer.code, i, writer.value_of)
         _move_row(writer, move.combine, dtype, dst, src, row_starts, shape[1])
 
@@ -350,18 +341,18 @@ def _indexed_element(
     fixed_side = Side.DST if index.side is Side.SRC else Side.SRC
     here = fixed.col(code, row_starts[fixed_side], j, value_of)
     if regions.far:
-        ahead = _address_of(writer, index, indexed, _lane(writer, regions, at + ELEMENTS_AHEAD), j)
+        ahead = address_of(writer, index, indexed, _lane(writer, regions, at + ELEMENTS_AHEAD), j)
         writer.prefetch(ahead, to_write=indexed is dst)
     lane = _lane(writer, regions, at)
     if index.side is Side.SRC and index.remap is Remap.ZERO:
         outside = lane.compare("eq", SENTINEL)
-        there = _address_of(writer, index, indexed, code.select(outside, code.constant(lane.type, 0), lane), j)
+        there = address_of(writer, index, indexed, code.select(outside, code.constant(lane.type, 0), lane), j)
         found = code.load(bits_of(dtype), there, dtype.size)
         code.store(code.select(outside, code.constant(found.type, 0), found), here, dtype.size)
         return
 
     def move_element() -> None:
-        there = _address_of(writer, index, indexed, lane, j)
+        there = address_of(writer, index, indexed, lane, j)
         pair = (here, there) if index.side is Side.SRC else (there, here)
         _combine_elements(writer, move.combine, dtype, *pair, 1)
 
@@ -372,7 +363,7 @@ def _indexed_element(
         move_element()
 
 
-def _address_of(writer: CodeWriter, index: Index, indexed: MemoryView, lane: IrValue, j: IrValue) -> IrValue:
+def address_of(writer: CodeWriter, index: Index, indexed: MemoryView, lane: IrValue, j: IrValue) -> IrValue:
     """The address that an index names."""
     code, value_of, value = writer.code, writer.value_of, lane.to("zext", I64)
     if index.unit is IndexUnit.ROW:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ptokit.engine.native.address import WHOLE, MemoryView, ValueOf, coordinate, run_length
-from ptokit.engine.native.emit import I32, I64, IrBuilder, IrValue, lanes_of, size_of, vector
+from ptokit.engine.llvm.address import WHOLE, MemoryView, ValueOf, coordinate, run_length
+from ptokit.engine.llvm.emit import I32, I64, IrBuilder, IrValue, Variable, lanes_of, size_of, vector
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Term
 from ptokit.isa.move import Index, Remap
@@ -36,6 +36,7 @@ def emit_resolve(
     lanes: IrValue,
     value_of: ValueOf,
     kept: str | None = None,
+    word: IrValue | None = None,
 ) -> IrValue:
     """Read `shape` index values into `lanes`; returns the greatest of them, unsigned, as it was read.
 
@@ -46,6 +47,8 @@ def emit_resolve(
     reader = _Reader(code, index, dtype, value_of)
     assert kept is None or index.remap is Remap.REFUSE or kept == reader.lane
     reader.kept = kept or reader.lane
+    if code.chip.lanes > 1:
+        return reader.share(place, *shape, lanes, word)
     greatest = reader.read(place, *shape, lanes)
     if index.remap is not Remap.REFUSE:
         capacity = value_of(index.capacity)
@@ -61,13 +64,13 @@ class _Reader:
     def __init__(self, code: IrBuilder, index: Index, dtype: DType, value_of: ValueOf) -> None:
         self.code, self.index, self.dtype, self.value_of = code, index, dtype, value_of
         self.lane = self.kept = lane_of(dtype)
-        zero = code.constant(vector(self.lane, AT_ONCE[self.lane]), 0)
-        self.many = code.variable(zero.type, zero)
-        self.one = code.variable(self.lane, code.constant(self.lane, 0))
 
     def read(self, place: MemoryView, rows: IrValue, cols: IrValue, lanes: IrValue) -> IrValue:
         """Walk a region in row-major order."""
         code, layout = self.code, place.layout
+        zero = code.constant(vector(self.lane, AT_ONCE[self.lane]), 0)
+        self.many = code.variable(zero.type, zero)
+        self.one = code.variable(self.lane, code.constant(self.lane, 0))
         if cols.number == 1:
             self._along(place.base, layout.rows, rows, lanes)
         elif rows.number == 1 or (cols.number is not None and layout.strides == (cols.number, 1)):
@@ -77,6 +80,21 @@ class _Reader:
                 first = code.at(lanes, i * cols * size_of(self.kept))
                 self._along(place.row(code, i, self.value_of), layout.cols, cols, first)
         return self._greatest()
+
+    def share(self, place: MemoryView, rows: IrValue, cols: IrValue, lanes: IrValue, word: IrValue | None) -> IrValue:
+        """Several lanes of the chip read values, remap them at once, and find the greatest together."""
+        code, index = self.code, self.index
+        remap = index.remap is not Remap.REFUSE
+        change = REMAPS[index.remap](code, self.lane, self.value_of(index.capacity)) if remap else None
+
+        def find(top: Variable) -> None:
+            with code.region(rows, cols) as (i, across), across(0, cols) as j:
+                value = self._taken(place.col(code, place.row(code, i, self.value_of), j, self.value_of), 1)
+                top.set(self._larger(top.get(), value.to("zext", I64)))
+                stored = change(value) if change else value.to("trunc", self.kept)
+                code.store(stored, code.at(lanes, (i * cols + j) * size_of(self.kept)))
+
+        return code.greatest(word, find)
 
     def _along(self, base: IrValue, terms: tuple[Term, ...], count: IrValue, lanes: IrValue) -> None:
         """Values along one coordinate: many at a time where they lie side by side, then the rest."""

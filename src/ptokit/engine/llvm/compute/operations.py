@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ptokit.engine.native.address import MemoryView, is_number
-from ptokit.engine.native.compute import convert, cube, elements, masks
-from ptokit.engine.native.compute.elements import ElementSite, is_float, lanes_for, operations
-from ptokit.engine.native.compute.rows import FOLDS, reduce_columns, reduce_rows
-from ptokit.engine.native.compute.walk import RegionView, RegionWalk, side
-from ptokit.engine.native.emit import IrValue
-from ptokit.engine.native.move import CodeWriter
-from ptokit.engine.native.numbers import BYTE_FORMATS
+from ptokit.engine.llvm.address import MemoryView, is_number
+from ptokit.engine.llvm.chip import Chip
+from ptokit.engine.llvm.compute import convert, cube, elements, masks
+from ptokit.engine.llvm.compute.elements import ElementSite, is_float, lanes_for, operations
+from ptokit.engine.llvm.compute.rows import FOLDS, reduce_columns, reduce_rows
+from ptokit.engine.llvm.compute.walk import RegionView, RegionWalk, side
+from ptokit.engine.llvm.emit import I64, IrValue, Variable
+from ptokit.engine.llvm.move import CodeWriter
+from ptokit.engine.llvm.numbers import BYTE_FORMATS
 from ptokit.isa.dtype import DType
 from ptokit.isa.move import Compute
 from ptokit.isa.policy import IotaOrder
@@ -57,24 +58,23 @@ def _elementwise(task: ComputeTask) -> None:
     task.apply(elements.lanes_of_op(task.work.op, task.into), lambda given: apply(site, *given))
 
 
-def _divide(task: ComputeTask) -> None:
-    if not is_float(task.into):
-        _refuse_zeroes(task)
-    _elementwise(task)
-
-
 def _refuse_zeroes(task: ComputeTask) -> None:
     """Leave before anything is written if a divisor is zero."""
+    if is_float(task.into):
+        return
     code, divisor, most = task.writer.code, task.inputs[1], lanes_for(task.into)
 
-    def check(given: Sequence[IrValue], _j: IrValue, lanes: int) -> None:
-        zeroes = given[0].compare("eq", 0)
-        found = zeroes if lanes == 1 else zeroes.bits(f"i{lanes}").compare("ne", 0)
-        fine = code.new_label("fine")
-        code.split(found, task.refused, fine)
-        code.begin(fine)
+    def find(found: Variable) -> None:
+        def check(given: Sequence[IrValue], _j: IrValue, lanes: int) -> None:
+            zeroes = given[0].compare("eq", 0)
+            one = zeroes if lanes == 1 else zeroes.bits(f"i{lanes}").compare("ne", 0)
+            found.set(found.get() | one.to("zext", I64))
 
-    RegionWalk(task.writer, task.work.inputs[1].shape, None, (divisor,)).vectorised(most).apply(most, check)
+        RegionWalk(task.writer, task.work.inputs[1].shape, None, (divisor,)).vectorised(most).apply(most, check)
+
+    fine = code.new_label("fine")
+    code.split(code.greatest(task.writer.word, find).compare("ne", 0), task.refused, fine)
+    code.begin(fine)
 
 
 def _copy(task: ComputeTask) -> None:
@@ -186,17 +186,21 @@ class NativeOperation:
     emit: Callable[[ComputeTask], None]
     takes: Takes
     lanewise: bool = False
+    in_order: bool = False
+    """Whether it is lanewise only if one thread takes the lanes in their order."""
+    check: Callable[[ComputeTask], None] | None = None
+    """What is checked before anything is written."""
 
 
 OPERATIONS: Mapping[str, NativeOperation] = {
     **dict.fromkeys(
         (*elements.FLOAT_OPS, *elements.WHOLE_OPS), NativeOperation(_elementwise, _takes_elements, lanewise=True)
     ),
-    "div": NativeOperation(_divide, _takes_elements, lanewise=True),
+    "div": NativeOperation(_elementwise, _takes_elements, lanewise=True, check=_refuse_zeroes),
     "copy": NativeOperation(_copy, _takes_bits, lanewise=True),
     "iota": NativeOperation(_count, _takes_numbers, lanewise=True),
     "cvt": NativeOperation(_convert, _takes_conversion, lanewise=True),
-    "sel": NativeOperation(_select, _takes_selection, lanewise=True),
+    "sel": NativeOperation(_select, _takes_selection, lanewise=True, in_order=True),
     "cmp": NativeOperation(_compare, _takes_comparison),
     "window": NativeOperation(_window, _takes_bits),
     **{axis + fold: NativeOperation(_reduce, _takes_rows) for axis in REDUCERS for fold in FOLDS},
@@ -211,12 +215,13 @@ def supports(work: Compute, types: Mapping[str, DType]) -> bool:
     return work.op in OPERATIONS and OPERATIONS[work.op].takes(work.op, types[work.dst.operand], given)
 
 
-def is_lanewise(work: Compute) -> bool:
+def is_lanewise(work: Compute, chip: Chip) -> bool:
     """Whether lane (i, j) of the result needs that lane only of any input that lies as the result does.
 
     Such an input may be the memory of the result itself.
     """
-    return OPERATIONS[work.op].lanewise
+    operation = OPERATIONS[work.op]
+    return operation.lanewise and not (operation.in_order and chip.lanes > 1)
 
 
 def emit(
@@ -234,4 +239,8 @@ def emit(
     task = ComputeTask(
         work, writer, types[work.dst.operand], given, RegionView(writer, dst), sides, dict(work.options), refused
     )
-    OPERATIONS[work.op].emit(task)
+    operation = OPERATIONS[work.op]
+    if operation.check is not None:
+        operation.check(task)
+    with writer.code.phase():
+        operation.emit(task)

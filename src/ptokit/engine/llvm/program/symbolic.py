@@ -1,23 +1,20 @@
 """Run-time numbers that pass through rules and lowerings as if they were known, and record the decisions.
 
 A rule or a lowering is plain Python over whole numbers. Given `SymbolicNumber`s instead, it computes expressions, and
-every decision it takes is recorded as a condition. The result is valid for all numbers that meet the conditions. The
-numbers at which instructions are traced are some that occur in the launch.
+every decision it takes is recorded as a condition. The result is valid for all numbers that meet the conditions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import gcd, inf
 from typing import Any
 
-from ptokit.engine.native.program.slots import address_of
-from ptokit.engine.storage import Storage
-from ptokit.program.conditions import MIRRORED, NEGATED
-from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, ExpressionError, Op, Var, apply, difference, evaluate, total
-from ptokit.program.ir import Assign, Block, Branch, Instr, Leaf, LoadScalar, Loop, Program, TileDecl, fold
+from ptokit.program.expr import Expr, Op, apply, difference, total
 
+OPPOSITES = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
+MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
 Form = tuple[tuple[Expr, int], ...]
 """A sum of multiples without its constant."""
 
@@ -50,7 +47,7 @@ class Conditions:
     def note(self, condition: Expr, holds: bool) -> bool:
         """Record a decision that depends on the run."""
         if isinstance(condition, Op):
-            self._take(condition.name if holds else NEGATED[condition.name], *condition.args)
+            self._take(condition.name if holds else OPPOSITES[condition.name], *condition.args)
         return holds
 
     def _take(self, how: str, a: Expr, b: Expr) -> None:
@@ -165,96 +162,3 @@ def evaluate_one(name: str, left: int | SymbolicNumber, right: int | SymbolicNum
     result = apply(name, value_of(left), value_of(right))
     assert isinstance(result, int)
     return result
-
-
-Values = dict[Var, int]
-Samples = dict[int, list[Values]]
-"""For each instruction, by its identity, the numbers at which it ran."""
-
-
-def sample(program: Program, tensors: Mapping[str, Storage], integers: Mapping[Var, int], grid: int) -> Samples:
-    """Walk the first and the last block, with the first and the last iteration of each loop."""
-    walker = _Walker(program, tensors)
-    for block in dict.fromkeys((0, max(0, grid - 1))):
-        walker.walk(program.body, {**integers, BLOCK_IDX: block, BLOCK_NUM: grid})
-    return walker.found
-
-
-UNKNOWN_ITERATIONS = 64
-"""Assumed iterations of a loop whose end is read from memory."""
-
-
-def cost(program: Program, integers: Mapping[Var, int], grid: int) -> int:
-    """Bytes of tiles that the instructions of a launch name, roughly: what it costs."""
-    first, last = ({**integers, BLOCK_IDX: block, BLOCK_NUM: grid} for block in (0, grid - 1))
-    return grid * max(_cost(program, program.body, first), _cost(program, program.body, last))
-
-
-def tile_bytes(program: Program, instr: Instr) -> int:
-    """Bytes of the tiles that an instruction names."""
-    return sum(program.tiles[use.tile].spec.nbytes for use in instr.tiles)
-
-
-def _cost(program: Program, block: Block, values: Values) -> int:
-    def leaf(stmt: Leaf, total: int) -> int:
-        return total + (tile_bytes(program, stmt) if isinstance(stmt, Instr) else 0)
-
-    def branch(stmt: Branch, total: int) -> int:
-        return total + max(_cost(program, arm, values) for arm in (stmt.then, stmt.otherwise))
-
-    def loop(stmt: Loop, total: int) -> int:
-        try:
-            start, stop = evaluate(stmt.start, values), evaluate(stmt.stop, values)
-        except (ExpressionError, KeyError):
-            start, stop = 0, UNKNOWN_ITERATIONS * stmt.step
-        count = max(0, -((start - stop) // stmt.step))
-        return total + (count * _cost(program, stmt.body, {**values, stmt.var: start}) if count else 0)
-
-    return fold(block, 0, leaf, loop=loop, branch=branch)
-
-
-class _Walker:
-    def __init__(self, program: Program, tensors: Mapping[str, Storage]) -> None:
-        self.program, self.tensors = program, tensors
-        self.found: Samples = {}
-
-    def walk(self, block: Block, values: Values) -> None:
-        """Visit a block; an expression without a value ends the visit, and the run will report it."""
-        try:
-            fold(block, values, self._leaf, loop=self._loop, branch=self._branch)
-        except (ExpressionError, KeyError, IndexError):
-            return
-
-    def _leaf(self, stmt: Leaf, values: Values) -> Values:
-        if isinstance(stmt, Instr):
-            self.found.setdefault(id(stmt), []).append(dict(values))
-        elif isinstance(stmt, LoadScalar):
-            self._load(stmt, values)
-        elif isinstance(stmt, TileDecl) and stmt.addresses:
-            values[address_of(stmt.name)] = evaluate(stmt.addresses[0], values)
-        elif isinstance(stmt, Assign):
-            values[address_of(stmt.tile)] = evaluate(stmt.address, values)
-        return values
-
-    def _branch(self, branch: Branch, values: Values) -> Values:
-        self.walk(branch.then if evaluate(branch.condition, values) else branch.otherwise, values)
-        return values
-
-    def _loop(self, loop: Loop, values: Values) -> Values:
-        iterations = range(evaluate(loop.start, values), evaluate(loop.stop, values), loop.step)
-        for value in dict.fromkeys((iterations[0], iterations[-1])) if iterations else ():
-            self.walk(loop.body, {**values, loop.var: value})
-        if iterations:
-            values[loop.var] = iterations[-1]
-        return values
-
-    def _load(self, stmt: LoadScalar, values: Values) -> None:
-        """What memory holds now; the run checks the value that it reads."""
-        argument = self.program.tensors[stmt.source.argument]
-        at = evaluate(argument.offset, values)
-        for start, stride in zip(stmt.source.starts, argument.stride, strict=True):
-            at += evaluate(start, values) * evaluate(stride, values)
-        storage = self.tensors[argument.name]
-        if at < 0:
-            raise IndexError(at)
-        values[stmt.result] = int(storage.bits[at : at + 1].view(storage.dtype.numpy)[0])

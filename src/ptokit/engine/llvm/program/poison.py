@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ptokit.engine.native.address import are_known, numbers_in
-from ptokit.engine.native.program.forward import Variants
-from ptokit.engine.native.program.symbolic import expr_of
-from ptokit.engine.native.program.variant import Variant
+from ptokit.engine.llvm.address import are_known, numbers_in
+from ptokit.engine.llvm.program.forward import Variants
+from ptokit.engine.llvm.program.symbolic import expr_of
+from ptokit.engine.llvm.program.variant import Variant
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Combine, Compute, Fill, Move, Remap, Side
 from ptokit.program.calls import named_operands

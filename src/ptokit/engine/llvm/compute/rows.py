@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ptokit.engine.native.compute import elements
-from ptokit.engine.native.compute.elements import ElementSite, from_single, is_float, single
-from ptokit.engine.native.compute.walk import RegionView, lanes_at_once, whole_part
-from ptokit.engine.native.emit import IrValue
-from ptokit.engine.native.move import each
+from ptokit.engine.llvm.compute import elements
+from ptokit.engine.llvm.compute.elements import ElementSite, from_single, is_float, single
+from ptokit.engine.llvm.compute.walk import RegionView, lanes_at_once, whole_part
+from ptokit.engine.llvm.emit import IrValue
 
 TOGETHER = 4
 """Rows whose sums grow side by side, as one addition waits for the one before."""
@@ -51,11 +50,11 @@ def reduce_rows(site: ElementSite, fold: Fold, dst: RegionView, src: RegionView,
     code, total = site.code, src.writer.value_of(rows)
     whole = total - (total.op("urem", TOGETHER) if total.number is None else total.number % TOGETHER)
     if total.number is None or total.number >= TOGETHER:
-        with code.loop(0, whole, TOGETHER) as i:
+        with code.share(0, whole, TOGETHER) as i:
             _reduce(site, fold, dst, src, [i + k for k in range(TOGETHER)], cols)
     if whole.name != total.name:
-        with each(code, total - whole) as i:
-            _reduce(site, fold, dst, src, [whole + i], cols)
+        with code.share(whole, total) as i:
+            _reduce(site, fold, dst, src, [i], cols)
 
 
 def _reduce(site: ElementSite, fold: Fold, dst: RegionView, src: RegionView, rows: list[IrValue], cols: Any) -> None:
@@ -84,7 +83,7 @@ def _reduce_columns(
     site: ElementSite, fold: Fold, dst: RegionView, src: RegionView, rows: Any, span: tuple[Any, IrValue, int]
 ) -> None:
     code, zero, lanes = site.code, site.code.i64(0), span[2]
-    with code.loop(*span) as j:
+    with code.share(*span) as j:
         start = fold.first(site, src.row(zero, lanes).load(j, lanes))
         total = code.variable(start.type, start)
         with code.loop(1, src.writer.value_of(rows)) as i:

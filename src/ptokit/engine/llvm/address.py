@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any
 
-from ptokit.engine.native.emit import IrBuilder, IrValue
+from ptokit.engine.llvm.emit import IrBuilder, IrValue
 from ptokit.isa.layout import Layout, Term
 
 ValueOf = Callable[[Any], IrValue]

@@ -6,18 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ptokit.engine.native.address import MemoryView, numbers_in
-from ptokit.engine.native.compute import operations as compute
-from ptokit.engine.native.emit import I32, I64, PTR, IrBuilder, IrValue, Variable, size_of
-from ptokit.engine.native.move import CodeWriter, MoveRegions, emit_move
-from ptokit.engine.native.numbers import computes
-from ptokit.engine.native.program.expressions import Evaluator
-from ptokit.engine.native.program.ledger import CAPACITY, COUNT, LANES, ROWS, Page
-from ptokit.engine.native.program.slots import Reason
-from ptokit.engine.native.program.stage import Stage
-from ptokit.engine.native.program.symbolic import SymbolicNumber, expr_of
-from ptokit.engine.native.program.variant import Variant
-from ptokit.engine.native.resolve import emit_resolve, lane_of
+from ptokit.engine.llvm.address import MemoryView, numbers_in
+from ptokit.engine.llvm.compute import operations as compute
+from ptokit.engine.llvm.emit import I32, I64, PTR, IrBuilder, IrValue, Variable, size_of
+from ptokit.engine.llvm.move import CodeWriter, MoveRegions, emit_move
+from ptokit.engine.llvm.numbers import computes
+from ptokit.engine.llvm.program.expressions import Evaluator
+from ptokit.engine.llvm.program.page import CAPACITY, COUNT, LANES, ROWS, Page
+from ptokit.engine.llvm.program.slots import Reason
+from ptokit.engine.llvm.program.stage import Stage
+from ptokit.engine.llvm.program.symbolic import SymbolicNumber, expr_of
+from ptokit.engine.llvm.program.variant import Variant
+from ptokit.engine.llvm.resolve import emit_resolve, lane_of
+from ptokit.engine.llvm.shared_move import emit_shared_move
 from ptokit.engine.reference import NEGATIVE
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout
@@ -170,7 +171,9 @@ class Execution:
 
         def resolve(writer: CodeWriter, base: IrValue, lanes: IrValue, rows: IrValue, across: IrValue) -> IrValue:
             place = MemoryView(base, index.access.layout, dtype.size)
-            return emit_resolve(writer.code, index, dtype, place, (rows, across), lanes, writer.value_of)
+            return emit_resolve(
+                writer.code, index, dtype, place, (rows, across), lanes, writer.value_of, word=writer.word
+            )
 
         rows, cols = map(value_of, move.shape)
         across = self.code.i64(1) if index.by_row else cols
@@ -184,17 +187,19 @@ class Execution:
 
     def _names_no_padding(self, move: Move, index: Index, rows: IrValue, cols: IrValue) -> IrValue:
         """Whether every lane names a defined element of the tile."""
-        code, fine = self.code, self.code.variable("i1", self.code.constant("i1", "true"))
-        kind = lane_of(self.variant.types[index.access.operand])
-        with code.loop(0, self._lane_count(move)) as k:
-            lane = code.load(kind, code.at(self._lanes(), k * size_of(kind))).to("zext", I64)
-            if index.unit is IndexUnit.ROW:
-                inside = lane.compare("ult", rows)
-            else:
-                width = self.evaluator.value_of(index.width)
-                inside = lane.op("udiv", width).compare("ult", rows) & lane.op("urem", width).compare("ult", cols)
-            fine.set(fine.get() & inside)
-        return fine.get()
+        code, kind = self.code, lane_of(self.variant.types[index.access.operand])
+
+        def find(found: Variable) -> None:
+            with code.share(0, self._lane_count(move)) as k:
+                lane = code.load(kind, code.at(self._lanes(), k * size_of(kind))).to("zext", I64)
+                if index.unit is IndexUnit.ROW:
+                    inside = lane.compare("ult", rows)
+                else:
+                    width = self.evaluator.value_of(index.width)
+                    inside = lane.op("udiv", width).compare("ult", rows) & lane.op("urem", width).compare("ult", cols)
+                found.set(found.get() | (inside ^ 1).to("zext", I64))
+
+        return code.greatest(self.stage.word, find).compare("eq", 0)
 
     def _lane_count(self, move: Move) -> IrValue:
         rows, cols = map(self.evaluator.value_of, move.shape)
@@ -211,12 +216,21 @@ class Execution:
         stage, code, slot = self.stage, self.code, self.stage.slots.ledgers[self.number]
         count, lanes = stage.slot(slot + COUNT), self._lane_count(move)
         there = code.at(stage.slot(slot + LANES).to("inttoptr", PTR), count * size_of(page.lane))
-        self.writer.copy(there, self._lanes(), lanes * size_of(page.lane))
+        with code.phase():
+            if code.chip.lanes == 1:
+                self.writer.copy(there, self._lanes(), lanes * size_of(page.lane))
+            else:
+                self._copy_lanes(there, lanes, page.lane)
         rows = code.at(stage.slot(slot + ROWS).to("inttoptr", PTR), count * page.nbytes)
         packed = MemoryView(rows, Layout.plain(move.cols, 1), source.size)
         copied = Move(move.shape, Access("", packed.layout), Access("", source.layout))
         self._move(copied, source, packed)
         stage.put(slot + COUNT, count + lanes)
+
+    def _copy_lanes(self, there: IrValue, count: IrValue, kind: str) -> None:
+        code = self.code
+        with code.share(0, count) as k:
+            code.store(code.load(kind, code.at(self._lanes(), k * size_of(kind))), code.at(there, k * size_of(kind)))
 
     def moved(self, move: Move, source: MemoryView | None, target: MemoryView) -> None:
         """Emit a move between two regions, or defer it."""
@@ -232,7 +246,8 @@ class Execution:
         def write(writer: CodeWriter, into: IrValue, out: IrValue, lanes: IrValue) -> None:
             start = MemoryView(out, source.layout, source.size) if source else None
             regions = MoveRegions(replace(target, base=into), start, lanes, lane, self._is_far(move))
-            emit_move(writer, move, dtype, regions)
+            with writer.code.phase():
+                (emit_move if writer.code.chip.lanes == 1 else emit_shared_move)(writer, move, dtype, regions)
 
         self._outline("void", move, [target.base, source.base if source else target.base, self._lanes()], write)
 
@@ -249,14 +264,19 @@ class Execution:
         """Emit a step as a function of its own, which compiles faster than one long function, and call it."""
         numbers = list({expr_of(number): number for number in numbers_of(step)}.items())
         known = {expr: self.evaluator.value_of(number) for expr, number in numbers}
+        word = [self.stage.word] if self.code.chip.lanes > 1 else []
+        passed, shared, own = [*known.values(), *word, *values], len(known), len(known) + len(word)
 
         def body(code: IrBuilder, given: list[IrValue]) -> None:
-            passed = dict(zip(known, given[len(values) :], strict=True))
-            writer = CodeWriter(code, lambda n: code.i64(n) if isinstance(n, int) else passed[expr_of(n)])
-            code.ret(write(writer, *given[: len(values)]))
+            by_expr = dict(zip(known, given, strict=False))
 
-        name = self.code.module.outlined(kind, [*values, *known.values()], body)
-        return self.code.call(kind, name, *values, *known.values())
+            def value_of(number: Any) -> IrValue:
+                return code.i64(number) if isinstance(number, int) else by_expr[expr_of(number)]
+
+            code.ret(write(CodeWriter(code, value_of, *given[shared:own]), *given[own:]))
+
+        name = self.code.module.outlined(kind, passed, body)
+        return self.code.call(kind, name, *passed)
 
     @property
     def _moved_type(self) -> DType:
@@ -286,7 +306,8 @@ class Execution:
         shared = [each for each in work.inputs if self._is_one_tile(each.operand, work.dst.operand)]
         region = _region(work.dst.layout, work.shape)
         return not shared or (
-            compute.is_lanewise(work) and all(_region(each.layout, each.shape) == region for each in shared)
+            compute.is_lanewise(work, self.code.chip)
+            and all(_region(each.layout, each.shape) == region for each in shared)
         )
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from ptokit.engine.compute import largest
-from ptokit.engine.native.compute.elements import double, from_double, from_single, is_float, lanes_for, single
-from ptokit.engine.native.emit import IrBuilder, IrValue, like
-from ptokit.engine.native.numbers import bits_of, intrinsic, real
+from ptokit.engine.llvm.compute.elements import double, from_double, from_single, is_float, lanes_for, single
+from ptokit.engine.llvm.emit import IrBuilder, IrValue, like
+from ptokit.engine.llvm.numbers import bits_of, intrinsic, real
 from ptokit.isa.dtype import DType
 from ptokit.isa.policy import RoundMode, Saturation
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
-from ptokit.engine.native.program.symbolic import expr_of
-from ptokit.engine.native.program.variant import Variant
+from ptokit.engine.llvm.program.symbolic import expr_of
+from ptokit.engine.llvm.program.variant import Variant
 from ptokit.isa.move import Combine, Fill, Move, Remap, Side
 from ptokit.program.calls import named_operands
 from ptokit.program.ir import Barrier, CrossFlag, Flag, Instr, Operand, Program, Stmt, TileDecl, TileUse, View, walk

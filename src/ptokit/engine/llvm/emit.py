@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+
+from ptokit.engine.llvm.chip import CPU, Chip
 
 I1, I8, I32, I64, PTR = "i1", "i8", "i32", "i64", "ptr"
 METADATA = '!0 = !{!"branch_weights", i32 2000, i32 1}\n!1 = !{i32 1}\n'
@@ -106,7 +108,7 @@ class IrBuilder:
         self, module: IrModule, name: str, result: str, parameters: Sequence[tuple[str, str]], attributes: str = ""
     ) -> None:
         """`parameters` are types (with attributes, if any) and names."""
-        self.module = module
+        self.module, self.chip = module, module.chip
         self.name, self.result, self.attributes = name, result, attributes
         self.parameters = parameters
         self.arguments = [IrValue(self, kind.split()[0], f"%{name}") for kind, name in parameters]
@@ -117,6 +119,8 @@ class IrBuilder:
         """The block that is being written."""
         self.is_open = True
         """Whether the block still needs an end."""
+        self.lane: IrValue | None = None
+        """The number of the lane, in a phase."""
 
     # --- lines and blocks
 
@@ -252,6 +256,12 @@ class IrBuilder:
         value = byte if isinstance(byte, IrValue) else self.constant(I8, byte)
         self.call("void", name, pointer, value, nbytes, "i1 false")
 
+    def memory(self, nbytes: int) -> IrValue:
+        """Memory of the function's own, as long as it runs."""
+        name = self._name()
+        self._slots.append(f"  {name} = alloca [{nbytes} x i8], align 16")
+        return IrValue(self, PTR, name)
+
     def variable(self, kind: str, start: IrValue) -> Variable:
         """A variable of the function's own; registers in the end."""
         name = self._name()
@@ -280,6 +290,15 @@ class IrBuilder:
         self.line(f"  {i}.next = add i64 {i}, {self.i64(step).name}")
         self.jump(head)
         self.begin(done)
+
+    @contextmanager
+    def each(self, count: IrValue) -> Generator[IrValue]:
+        """A loop from zero, or no loop for a count of one."""
+        if count.number == 1:
+            yield self.i64(0)
+        else:
+            with self.loop(0, count) as i:
+                yield i
 
     def strips(self, count: IrValue, width: int) -> Iterator[tuple[IrValue, int]]:
         """Two loops over `count` elements: `width` (a power of two) at a time, then the rest one by one.
@@ -310,6 +329,85 @@ class IrBuilder:
             self.jump(done)
         self.begin(done)
 
+    # --- lanes
+
+    @contextmanager
+    def phase(self) -> Generator[None]:
+        """Code of which every lane executes its part; code after it finds everything written."""
+        assert self.lane is None, "a phase inside a phase"
+        chip = self.chip
+        if chip.lanes == 1:
+            self.lane = self.i64(0)
+            yield
+        elif chip.lane:
+            self.lane = self.call(I32, self.module.declare(chip.lane, "i32 ()")).to("zext", I64)
+            yield
+            self.call("void", self.module.declare(chip.barrier, "void ()"))
+        else:
+            with self.loop(0, chip.lanes) as self.lane:
+                yield
+        self.lane = None
+
+    def share(self, start: Operand, stop: Operand, step: int = 1) -> AbstractContextManager[IrValue]:
+        """The iterations of a loop that fall to a lane, in a phase."""
+        assert self.lane is not None
+        if self.chip.lanes == 1:
+            return self.loop(start, stop, step)
+        return self.loop(self.lane * step + start, stop, self.chip.lanes * step)
+
+    @contextmanager
+    def region(self, rows: IrValue, cols: IrValue) -> Generator[tuple[IrValue, Across]]:
+        """Rows and columns that fall to a lane, in a phase: row `i`, and a loop over its columns.
+
+        Several lanes share the elements: each gets one column of a row at a time.
+        """
+        if self.chip.lanes == 1:
+            with self.each(rows) as i:
+                yield i, self.loop
+            return
+        with self.share(0, rows * cols) as k:
+
+            @contextmanager
+            def one_column(start: Operand, _stop: Operand, step: Operand = 1) -> Generator[IrValue]:
+                assert (self.i64(start).number, step) == (0, 1)
+                yield k.op("urem", cols)
+
+            yield k.op("udiv", cols), one_column
+
+    def greatest(self, word: IrValue | None, find: Callable[[Variable], None]) -> IrValue:
+        """The greatest number that any lane finds, unsigned. `find` is a phase over a variable that starts at zero;
+        several lanes need a `word` of memory that they share."""
+        found = self.variable(I64, self.i64(0))
+        if self.chip.lanes == 1:
+            with self.phase():
+                find(found)
+            return found.get()
+        assert word is not None
+        with self.phase(), self.when(self.same_lane(0)):
+            self.store(self.i64(0), word)
+        with self.phase():
+            found.set(self.i64(0))
+            find(found)
+            self.line(f"  atomicrmw umax {word!r}, {found.get()!r} monotonic")
+        top = self.load(I64, word)
+        with self.phase():  # nobody begins the next one before all have read this one
+            pass
+        return top
+
+    def poison(self, pointer: IrValue, nbytes: IrValue) -> None:
+        """Fill memory with ones, in a phase of its own."""
+        with self.phase():
+            if self.chip.lanes == 1:
+                self.fill_bytes(pointer, 255, nbytes)
+                return
+            with self.share(0, nbytes) as k:
+                self.store(self.constant(I8, 255), self.at(pointer, k))
+
+    def same_lane(self, number: Operand) -> IrValue:
+        """Whether it is the lane of this number."""
+        assert self.lane is not None
+        return self.lane.compare("eq", number)
+
 
 class Variable:
     """Memory of a function's own that holds one value."""
@@ -327,10 +425,15 @@ class Variable:
         self.pointer.code.store(value, self.pointer)
 
 
+Across = Callable[..., AbstractContextManager[IrValue]]
+"""A loop over columns, as `IrBuilder.loop`."""
+
+
 class IrModule:
     """Functions, the globals they use and the declarations they need."""
 
-    def __init__(self) -> None:
+    def __init__(self, chip: Chip = CPU) -> None:
+        self.chip = chip
         self.functions: list[IrBuilder] = []
         self._outlined: dict[str, str] = {}
         self._parts: dict[str, str] = {}
@@ -345,7 +448,7 @@ class IrModule:
     def outlined(self, kind: str, given: Sequence[IrValue], write: Callable[[IrBuilder, list[IrValue]], None]) -> str:
         """A function of its own that takes values of these types; one that was written before is not written again."""
         parameters = [(value.type, f"p{place}") for place, value in enumerate(given)]
-        code = IrBuilder(self, f"outlined{len(self._outlined)}", kind, parameters, "noinline nounwind")
+        code = IrBuilder(self, f"outlined{len(self._outlined)}", kind, parameters, self.chip.outlined)
         write(code, code.arguments)
         name = self._outlined.setdefault(code.text.partition("(")[2], code.name)
         if name == code.name:
@@ -356,6 +459,11 @@ class IrModule:
         """Declare an outside function or an intrinsic: `result (parameters)`; returns its name."""
         result, _, parameters = signature.partition(" (")
         self._parts.setdefault(name, f"declare {result} @{name}({parameters}")
+        return name
+
+    def outside(self, name: str, text: str) -> str:
+        """Declare memory that is defined elsewhere; returns its name."""
+        self._parts.setdefault(name, f"@{name} = {text}")
         return name
 
     def table(self, name: str, data: bytes) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ptokit.engine.native.compute.elements import ElementSite, from_single, is_float, single
-from ptokit.engine.native.compute.walk import RegionRow, RegionView, lanes_at_once, whole_part
-from ptokit.engine.native.emit import IrBuilder, IrValue, element_of, lanes_of, like, vector
-from ptokit.engine.native.numbers import intrinsic
+from ptokit.engine.llvm.compute.elements import ElementSite, from_single, is_float, single
+from ptokit.engine.llvm.compute.walk import RegionRow, RegionView, lanes_at_once, whole_part
+from ptokit.engine.llvm.emit import IrBuilder, IrValue, element_of, lanes_of, like, vector
+from ptokit.engine.llvm.numbers import intrinsic
 
 ROWS, COLS, DEEP = 4, 2, 8
 """Rows and columns of a block, and how many products of each sum are taken at once: as registers allow."""
@@ -26,12 +26,13 @@ def multiply(
     m, n, k = map(dst.writer.value_of, extents)
     deep = lanes_at_once((a, b), extents[2], DEEP)
     whole = whole_part(code, (a, b), k, deep)
-    with code.loop(0, m, ROWS) as top:
-        rows = _block(code, top, ROWS, m)
+    down, right_blocks = (_blocks(extent, count) for extent, count in ((m, ROWS), (n, COLS)))
+    with code.region(down, right_blocks) as (block, across):
+        rows = _block(code, block * ROWS, ROWS, m)
         left, into = [a.row(i) for i in rows], [dst.row(i) for i in rows]
         addends = [[side.row(i) for side in more] for i in rows]
-        with code.loop(0, n, COLS) as first:
-            cols = _block(code, first, COLS, n)
+        with across(0, right_blocks) as next_block:
+            cols = _block(code, next_block * COLS, COLS, n)
             right = [b.row(j) for j in cols]
             sums = _sums(given, left, right, (0, whole, deep))
             if whole.name != k.name:
@@ -40,6 +41,13 @@ def multiply(
             made = [_sum(site, total, addends[r], j) for total, (r, j) in zip(sums, cells, strict=True)]
             for value, (r, j) in zip(made, cells, strict=True):
                 into[r].store(value, j)
+
+
+def _blocks(extent: IrValue, count: int) -> IrValue:
+    """How many blocks of so many lines an extent has, the last one perhaps not whole."""
+    if extent.number is not None:
+        return extent.code.i64(-(-extent.number // count))
+    return (extent + (count - 1)).op("udiv", count)
 
 
 def _block(code: IrBuilder, first: IrValue, count: int, extent: IrValue) -> list[IrValue]:

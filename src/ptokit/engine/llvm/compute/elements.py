@@ -10,8 +10,8 @@ from math import factorial, inf, log, nan, sqrt
 
 import numpy as np
 
-from ptokit.engine.native.emit import IrBuilder, IrValue, like
-from ptokit.engine.native.numbers import NATIVE, intrinsic, narrow, real, widen
+from ptokit.engine.llvm.emit import IrBuilder, IrValue, like
+from ptokit.engine.llvm.numbers import NATIVE, intrinsic, narrow, real, widen
 from ptokit.isa.dtype import DType
 
 LN2 = round(log(2) * 2**32) / 2**32, log(2) - round(log(2) * 2**32) / 2**32

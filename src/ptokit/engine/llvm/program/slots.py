@@ -11,8 +11,9 @@ from functools import cached_property
 from itertools import accumulate
 from typing import cast
 
-from ptokit.engine.native.resolve import PADDING
+from ptokit.engine.llvm.resolve import PADDING
 from ptokit.engine.storage import ADDRESS_SPACE
+from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.policy import TileType
 from ptokit.program import ir
 from ptokit.program.calls import named_operands
@@ -135,8 +136,27 @@ class Slots:
     @cached_property
     def spare(self) -> int:
         """Where a result is stored that may not be written in place."""
-        most = max((elements(self.program, stmt) for stmt in self.statements if isinstance(stmt, ir.Instr)), default=0)
+        most = max(map(self._most_lanes, self._instructions), default=0)
         return self.scratch + _aligned(8 * (most + PADDING))
+
+    @cached_property
+    def _instructions(self) -> list[ir.Instr]:
+        return [stmt for stmt in self.statements if isinstance(stmt, ir.Instr)]
+
+    def _most_lanes(self, instr: ir.Instr) -> int:
+        """Index values that an instruction reads, at most."""
+        role = INSTRUCTIONS[instr.name].roles.get("index")
+        if role is None:
+            return 0
+        index = named_operands(instr).get(role)
+        tiles = [index] if isinstance(index, ir.TileUse) else instr.tiles
+        return max((self.program.tiles[use.tile].spec.elements for use in tiles), default=0)
+
+    def _most_spare(self, instr: ir.Instr) -> int:
+        """Bytes of a result of which an input may be the same memory."""
+        names = [use.tile for use in instr.tiles]
+        is_apart = len(set(names)) == len(names) and sum(name in self.placed for name in names) < 2
+        return 0 if is_apart else max(self.program.tiles[name].spec.nbytes for name in names)
 
     @cached_property
     def memory(self) -> dict[TileType, int]:
@@ -144,9 +164,14 @@ class Slots:
         return {loc: self._end + k * ADDRESS_SPACE for k, loc in enumerate(self.memories)}
 
     @cached_property
+    def word(self) -> int:
+        """Where the lanes of a block share a number."""
+        return self.spare + _aligned(max(map(self._most_spare, self._instructions), default=0))
+
+    @property
     def _end(self) -> int:
-        """Where in the arena the spare result ends."""
-        return self.spare + _aligned(max((decl.spec.nbytes for decl in self.program.tiles.values()), default=0))
+        """Where in the arena the memories begin."""
+        return self.word + ALIGNMENT
 
     @property
     def arena(self) -> int:
@@ -168,12 +193,6 @@ def _mentioned(value: object) -> Iterator[Var]:
     elif isinstance(value, ir.Program | ir.Argument | ir.View | ir.TileUse | ir.Window | ir.Number | ir.Stmt):
         for each in fields(value):
             yield from _mentioned(getattr(value, each.name))
-
-
-def elements(program: ir.Program, instr: ir.Instr) -> int:
-    """Elements of the largest tile that an instruction uses."""
-    tiles = [o for o in named_operands(instr).values() if isinstance(o, ir.TileUse)]
-    return max((program.tiles[use.tile].spec.elements for use in tiles), default=0)
 
 
 def _has_memory(argument: ir.Argument | ir.Integer | ir.Float) -> bool:

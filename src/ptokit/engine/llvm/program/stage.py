@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from ptokit.engine.native.emit import I64, PTR, IrModule, IrValue
-from ptokit.engine.native.numbers import from_integer, is_byte_float
-from ptokit.engine.native.program.expressions import Evaluator
-from ptokit.engine.native.program.slots import Slots, StateSlot
-from ptokit.engine.native.program.symbolic import SymbolicNumber
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from ptokit.engine.llvm.chip import CPU, Chip
+from ptokit.engine.llvm.emit import I32, I64, PTR, IrBuilder, IrModule, IrValue
+from ptokit.engine.llvm.numbers import from_integer, is_byte_float
+from ptokit.engine.llvm.program.expressions import Evaluator
+from ptokit.engine.llvm.program.slots import SIGNALS, Reason, Slots, StateSlot
+from ptokit.engine.llvm.program.symbolic import SymbolicNumber
 from ptokit.engine.storage import ADDRESS_SPACE
 from ptokit.isa.dtype import DType
 from ptokit.program.bounds import available, edges
@@ -24,12 +28,10 @@ MOST_GIVEN = 1 << 40
 class Stage:
     """The function of a program, and access to slots, tiles and arrays."""
 
-    def __init__(self, program: Program, slots: Slots) -> None:
+    def __init__(self, program: Program, slots: Slots, chip: Chip = CPU) -> None:
         self.program, self.slots = program, slots
-        parameters = [(PTR, "state"), (I64, "first"), (I64, "stop")]
-        self.code = IrModule().function(ENTRY, I64, parameters, "optnone noinline")
-        self.state = self.code.arguments[0]
-        self.arena = self.slot(StateSlot.ARENA).to("inttoptr", PTR)
+        self.code, self.state = self._entry(IrModule(chip))
+        self.arena = self._arena()
         self.bounds: dict[Var, Bounds] = {
             BLOCK_IDX: (0, MOST_GIVEN),
             BLOCK_NUM: (0, MOST_GIVEN),
@@ -38,6 +40,48 @@ class Stage:
         }
         """Proven bounds of the variables."""
 
+    # --- entry and exits
+
+    def _entry(self, module: IrModule) -> tuple[IrBuilder, IrValue]:
+        """The function, and the address of the slots."""
+        code = module.function(ENTRY, I64, [(PTR, "state"), (I64, "first"), (I64, "stop")], "optnone noinline")
+        return code, code.arguments[0]
+
+    def _arena(self) -> IrValue:
+        return self.slot(StateSlot.ARENA).to("inttoptr", PTR)
+
+    @contextmanager
+    def blocks(self) -> Generator[IrValue]:
+        """A loop over the blocks."""
+        _, first, stop = self.code.arguments
+        with self.code.loop(first, stop) as self.block:
+            yield self.block
+
+    def end(self) -> None:
+        """After the last block."""
+        self.code.ret(self.code.arguments[2])
+
+    def poll(self) -> None:
+        """Return if the launch was stopped; let Python check for signals from time to time."""
+        code, left = self.code, self.slot(StateSlot.BUDGET) - 1
+        self.put(StateSlot.BUDGET, left)
+        with code.when(left.compare("eq", 0)):
+            self.leave(code.i64(SIGNALS * Reason.COUNT))
+        flag = self.slot(StateSlot.STOP).to("inttoptr", PTR)
+        found = code.write(I32, f"load volatile i32, {flag!r}, align 4")
+        with code.when(found.compare("ne", 0)):
+            code.ret(self.block)
+
+    def leave(self, why: IrValue) -> None:
+        """Call Python for a statement, which is in `why` with the reason; return from the function if that fails."""
+        code = self.code
+        target = self.slot(StateSlot.FALLBACK).to("inttoptr", PTR)
+        failed = code.write(I32, f"call i32 {target.name}({why!r})")
+        with code.when(failed.compare("ne", 0)):
+            code.ret(self.block)
+
+    # --- slots, tiles, arrays
+
     def slot(self, slot: int) -> IrValue:
         """The value of a slot of the state."""
         return self.code.load(I64, self.code.at(self.state, 8 * slot))
@@ -45,6 +89,11 @@ class Stage:
     def put(self, slot: int, value: IrValue) -> None:
         """Store a value in a slot of the state."""
         self.code.store(value, self.code.at(self.state, 8 * slot))
+
+    @property
+    def word(self) -> IrValue:
+        """Where the lanes of a block share a number."""
+        return self.code.at(self.arena, self.slots.word)
 
     def evaluator(self) -> Evaluator:
         """An evaluator for expressions at this point of the code."""
@@ -74,7 +123,11 @@ class Stage:
         available = self.slot(slot + 1)
         inside = at.compare("sge", 0), at.compare("sle", available - count)
         evaluator.require([*(c for c in conditions if not isinstance(c, int)), *inside], slow)
-        return self.code.at(self.slot(slot).to("inttoptr", PTR), at * argument.dtype.size)
+        return self.code.at(self.array(slot), at * argument.dtype.size)
+
+    def array(self, slot: int) -> IrValue:
+        """The address of an array, which a slot holds."""
+        return self.slot(slot).to("inttoptr", PTR)
 
     def _tile_operand(self, evaluator: Evaluator, use: TileUse, slow: str) -> IrValue:
         decl = self.program.tiles[use.tile]
@@ -94,7 +147,7 @@ class Stage:
         if isinstance(operand, View):
             return self.view(evaluator, operand, span, slow)
         if isinstance(operand, Given):
-            return self.slot(self.slots.arrays[operand.name]).to("inttoptr", PTR)
+            return self.array(self.slots.arrays[operand.name])
         if isinstance(operand, Constant):
             return self._constant(operand.dtype, operand.bits)
         return self._number(evaluator, operand, slow)

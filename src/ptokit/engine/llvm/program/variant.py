@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ptokit.engine.native.program.symbolic import Conditions, SymbolicNumber
+from ptokit.engine.llvm.program.symbolic import Conditions, SymbolicNumber
 from ptokit.engine.prepared import memory_of
 from ptokit.isa.dtype import DType
 from ptokit.isa.move import Compute, Move

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ptokit.engine.native.compute.elements import ElementSite, holds
-from ptokit.engine.native.compute.walk import Extents, RegionRow, RegionView, lanes_at_once
-from ptokit.engine.native.emit import I1, I8, IrBuilder, IrValue, vector
-from ptokit.engine.native.move import each
+from ptokit.engine.llvm.compute.elements import ElementSite, holds
+from ptokit.engine.llvm.compute.walk import Extents, RegionRow, RegionView, lanes_at_once
+from ptokit.engine.llvm.emit import I1, I8, IrBuilder, IrValue, vector
 from ptokit.isa.policy import CmpMode
 
 COMPARISONS: Mapping[CmpMode, str] = {mode: mode.name.lower() for mode in CmpMode}
@@ -42,12 +41,12 @@ def compare(
     def ask(given: Sequence[RegionRow], j: IrValue, lanes: int) -> IrValue:
         return holds(site, COMPARISONS[mode], *(row.load(j, lanes) for row in given))
 
-    with each(code, rows) as i:
+    with code.region(rows, nbytes) as (i, across):
         bits, given = mask.row(i), [side.row(i, BITS) for side in inputs]
         if full.number != 0:
-            with code.loop(0, full) as k:
+            with across(0, full) as k:
                 code.store(ask(given, k * BITS, BITS).bits(I8), _byte(bits, k))
-        with code.loop(full, nbytes) as k:
+        with across(full, nbytes) as k:
             byte, first = code.variable(I8, code.constant(I8, 0)), k * BITS
             with code.loop(first, _least(code, first + BITS, last)) as j:
                 bit = ask(given, j, 1).to("zext", I8) << (j - first).to("trunc", I8)
@@ -63,16 +62,16 @@ def select(site: ElementSite, dst: RegionView, mask: RegionView, inputs: Sequenc
     code, value_of = site.code, mask.writer.value_of
     rows, cols = map(value_of, shape)
     full, groups = _full_bytes((*inputs, dst), shape[1], code), (cols + (BITS - 1)).op("udiv", BITS)
-    with each(code, rows) as i:
+    with code.region(rows, groups) as (i, across):
         bits, given, into = mask.row(i), [side.row(i, BITS) for side in inputs], dst.row(i)
-        with code.loop(0, groups - full) as back:
+        with across(0, groups - full) as back:
             k = groups - 1 - back
             byte, first = code.load(I8, _byte(bits, k)), k * BITS
             with code.loop(first, _least(code, first + BITS, cols)) as j:
                 bit = (byte >> (j - first).to("trunc", I8)).to("trunc", I1)
                 into.store(code.select(bit, given[0].load(j), given[1].load(j)), j)
         if full.number != 0:
-            with code.loop(0, full) as back:
+            with across(0, full) as back:
                 k = full - 1 - back
                 chosen = code.load(I8, _byte(bits, k)).bits(EIGHT)
                 j = k * BITS

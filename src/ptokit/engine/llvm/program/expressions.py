@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
-from ptokit.engine.native.emit import I1, I64, IrBuilder, IrValue
-from ptokit.engine.native.program.symbolic import SymbolicNumber
+from ptokit.engine.llvm.emit import I1, I64, IrBuilder, IrValue
+from ptokit.engine.llvm.program.symbolic import SymbolicNumber
 from ptokit.program.expr import COMPARISONS, Bounds, Expr, Op, Var, interval
 
 CHECKED = {"add": "sadd", "sub": "ssub", "mul": "smul"}

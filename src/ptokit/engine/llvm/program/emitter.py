@@ -13,16 +13,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ptokit.engine.native.emit import I8, I32, I64, PTR, IrValue, Variable
-from ptokit.engine.native.move import CodeWriter
-from ptokit.engine.native.program.expressions import Evaluator
-from ptokit.engine.native.program.forward import Forwarded, forwarded
-from ptokit.engine.native.program.instruction import Execution
-from ptokit.engine.native.program.ledger import Page
-from ptokit.engine.native.program.poison import needs_poison
-from ptokit.engine.native.program.slots import SIGNALS, Reason, Slots, StateSlot
-from ptokit.engine.native.program.stage import Stage
-from ptokit.engine.native.program.variant import Variant
+from ptokit.engine.llvm.emit import I64, IrValue, Variable
+from ptokit.engine.llvm.program.expressions import Evaluator
+from ptokit.engine.llvm.program.forward import Forwarded, forwarded
+from ptokit.engine.llvm.program.instruction import Execution
+from ptokit.engine.llvm.program.page import Page
+from ptokit.engine.llvm.program.poison import needs_poison
+from ptokit.engine.llvm.program.slots import Reason, StateSlot
+from ptokit.engine.llvm.program.stage import Stage
+from ptokit.engine.llvm.program.variant import Variant
 from ptokit.engine.storage import ADDRESS_SPACE
 from ptokit.isa.move import Fill
 from ptokit.program.bounds import ids_of
@@ -33,55 +32,30 @@ from ptokit.program.ir import Assign, Block, Branch, CrossFlag, Flag, Instr, Loa
 class Emitter:
     """Writes the function of a program, from the variants of its instructions."""
 
-    def __init__(
-        self, program: Program, slots: Slots, variants: Mapping[int, Sequence[Variant]], pages: Sequence[Page] = ()
-    ) -> None:
+    def __init__(self, stage: Stage, variants: Mapping[int, Sequence[Variant]], pages: Sequence[Page] = ()) -> None:
         """`pages` are the deferred scatters."""
-        self.program, self.slots, self.variants = program, slots, variants
+        self.stage, self.variants = stage, variants
+        self.program, self.slots, self.code = stage.program, stage.slots, stage.code
         self.pages = {page.number: page for page in pages}
-        self.stage = Stage(program, slots)
-        self.code = self.stage.code
-        self.apart = are_apart(program)
+        self.apart = are_apart(self.program)
 
     def text(self) -> str:
-        code = self.code
-        _, first, stop = code.arguments
-        with code.loop(first, stop) as block:
-            self.block = block
-            self._poll()
-            self.stage.put(self.slots.variables[BLOCK_IDX], block)
-            self.stage.put(StateSlot.ITERATION, code.i64(0))
+        """The module."""
+        stage, code = self.stage, self.code
+        with stage.blocks() as block:
+            stage.poll()
+            stage.put(self.slots.variables[BLOCK_IDX], block)
+            stage.put(StateSlot.ITERATION, code.i64(0))
             for slot in self.slots.poisoned.values():
-                self.stage.put(slot, code.i64(0))
+                stage.put(slot, code.i64(0))
             self._statements(self.program.body)
-        code.ret(stop)
+        stage.end()
         return code.module.text
 
-    # --- state
-
-    def _poll(self) -> None:
-        """Return if the launch was stopped; let Python check for signals from time to time."""
-        code, left = self.code, self.stage.slot(StateSlot.BUDGET) - 1
-        self.stage.put(StateSlot.BUDGET, left)
-        with code.when(left.compare("eq", 0)):
-            self._call_python(SIGNALS, code.i64(0))
-        flag = self.stage.slot(StateSlot.STOP).to("inttoptr", PTR)
-        found = self.code.write(I32, f"load volatile i32, {flag!r}, align 4")
-        with self.code.when(found.compare("ne", 0)):
-            self.code.ret(self.block)
-
     def _slow(self, stmt: Stmt, reason: IrValue | int = Reason.MISSED) -> None:
-        """Let Python run a statement."""
+        """Leave the code for a statement: Python runs it."""
         why = reason if isinstance(reason, IrValue) else self.code.i64(reason)
-        self._call_python(self.slots.numbers[id(stmt)], why)
-
-    def _call_python(self, statement: int, why: IrValue) -> None:
-        """Call Python; return from the function if that fails."""
-        code, asked = self.code, why + statement * Reason.COUNT
-        target = self.stage.slot(StateSlot.FALLBACK).to("inttoptr", PTR)
-        failed = code.write(I32, f"call i32 {target.name}({asked!r})")
-        with code.when(failed.compare("ne", 0)):
-            code.ret(self.block)
+        self.stage.leave(why + self.slots.numbers[id(stmt)] * Reason.COUNT)
 
     # --- statements
 
@@ -107,7 +81,7 @@ class Emitter:
         first, last = (interval(expr, self.stage.bounds) for expr in (loop.start, loop.stop))
         self.stage.bounds[loop.var] = min(first[0], last[0]), max(first[1], last[1])
         with code.loop(0, iterations) as iteration:
-            self._poll()
+            self.stage.poll()
             self.stage.put(StateSlot.ITERATION, iteration)
             self.stage.put(self.slots.variables[loop.var], start + iteration * loop.step)
             self._statements(loop.body)
@@ -187,8 +161,7 @@ class Emitter:
             if tile.addresses:
                 self._place(tile, tile, tile.addresses)
         elif needs_poison(self.program, tile, self._variants):
-            writer = CodeWriter(self.code, self.stage.evaluator().value_of)
-            writer.fill(self.stage.tile(tile.name), self.code.constant(I8, 255), tile.spec.nbytes)
+            self.code.poison(self.stage.tile(tile.name), self.code.i64(tile.spec.nbytes))
 
     def _assign(self, stmt: Assign) -> None:
         self._place(stmt, self.program.tiles[stmt.tile], (stmt.address,))
@@ -218,7 +191,7 @@ class Emitter:
         reached = self.stage.slot(slot)
         with code.when(end.compare("sgt", reached)):
             memory = code.at(self.stage.arena, self.slots.memory[loc])
-            code.fill_bytes(code.at(memory, reached), 255, end - reached)
+            code.poison(code.at(memory, reached), end - reached)
             self.stage.put(slot, end)
 
     # --- instructions

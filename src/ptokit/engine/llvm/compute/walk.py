@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Any
 
-from ptokit.engine.native.address import WHOLE, MemoryView, is_number, run_length
-from ptokit.engine.native.emit import IrBuilder, IrValue, vector
-from ptokit.engine.native.move import CodeWriter, each
+from ptokit.engine.llvm.address import WHOLE, MemoryView, is_number, run_length
+from ptokit.engine.llvm.emit import Across, IrBuilder, IrValue, vector
+from ptokit.engine.llvm.move import CodeWriter
 
 Extents = tuple[Any, Any]
 """Rows and columns, known or of the run."""
@@ -82,7 +82,9 @@ def side(writer: CodeWriter, place: MemoryView, shape: Extents) -> RegionView:
 
 
 def lanes_at_once(sides: Sequence[RegionView], extent: Any, most: int) -> int:
-    """How many lanes of a row can be taken at once: a power of two."""
+    """How many lanes of a row can be taken at once: a power of two. One, if a chip has lanes of its own."""
+    if sides[0].writer.code.chip.lanes > 1:
+        return 1
     lanes = gcd(most, *(side.run for side in sides))
     while isinstance(extent, int) and lanes > max(1, extent):
         lanes //= 2
@@ -136,22 +138,22 @@ class RegionWalk:
         return self.transposed if self.transposed.lanes(most) > self.lanes(most) == 1 else self
 
     def apply(self, most: int, body: Body) -> None:
-        """Apply `body` to every lane, up to `most` at once."""
+        """Apply `body` to every lane, up to `most` at once; in a phase."""
         code, lanes = self.writer.code, self.lanes(most)
         rows, cols = map(self.writer.value_of, self.shape)
         whole = whole_part(code, self.sides, cols, lanes)
-        with each(code, rows) as i:
+        with code.region(rows, cols) as (i, across):
             inputs = [side.row(i, lanes) for side in self.inputs]
             dst = self.dst.row(i) if self.dst else None
-            _columns(code, dst, inputs, (0, whole, lanes), body)
+            _columns(across, dst, inputs, (0, whole, lanes), body)
             if whole.name != cols.name:
-                _columns(code, dst, inputs, (whole, cols, 1), body)
+                _columns(across, dst, inputs, (whole, cols, 1), body)
 
 
 def _columns(
-    code: IrBuilder, dst: RegionRow | None, inputs: Sequence[RegionRow], span: tuple[Any, IrValue, int], body: Body
+    across: Across, dst: RegionRow | None, inputs: Sequence[RegionRow], span: tuple[Any, IrValue, int], body: Body
 ) -> None:
-    with code.loop(*span) as j:
+    with across(*span) as j:
         made = body([row.load(j, span[2]) for row in inputs], j, span[2])
         if dst is not None and made is not None:
             dst.store(made, j)

@@ -1,0 +1,11 @@
+"""LLVM code for the moves, computations and programs of tiles, for every kind of chip.
+
+| file or folder | contents |
+|---|---|
+| `chip.py`, `emit.py` | what code depends on of a processor; LLVM text with operators, in phases that lanes share |
+| `numbers.py`, `address.py` | arithmetic on elements; layouts as address arithmetic |
+| `resolve.py` | the index stage: values read once, checked, remapped |
+| `move.py`, `shared_move.py` | moves of one thread; moves that lanes share |
+| `compute/` | computing operations |
+| `program/` | whole programs as one function over blocks |
+"""

@@ -1,0 +1,11 @@
+"""Whole programs as one function over blocks.
+
+| file | contents |
+|---|---|
+| `symbolic.py`, `sample.py` | numbers that record the decisions taken on them, and sample values for them |
+| `variant.py` | an instruction lowered at sample values, and the conditions under which that is valid |
+| `slots.py`, `stage.py`, `expressions.py` | the memory of a block, how code addresses it, whole numbers in code |
+| `instruction.py`, `emitter.py` | one instruction; all statements, as one function over blocks |
+| `forward.py`, `poison.py` | tiles that are never materialised, tiles that must be poisoned first |
+| `independent.py`, `page.py` | which blocks may run in parallel; scatters that may be deferred |
+"""

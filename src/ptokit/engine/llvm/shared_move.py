@@ -1,0 +1,254 @@
+"""Moves that several lanes of a block share: each takes pieces of rows, or elements.
+
+Lanes that name the same cell take effect in their order: of a scatter, each cell belongs to one lane of the chip, which
+takes all that name it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from ptokit.engine.llvm.address import WHOLE, MemoryView, is_number
+from ptokit.engine.llvm.emit import I64, IrValue, size_of
+from ptokit.engine.llvm.move import CodeWriter, MoveRegions, address_of, common_run
+from ptokit.engine.llvm.numbers import bits_of, combined, is_byte_float
+from ptokit.engine.llvm.resolve import SENTINEL
+from ptokit.isa.dtype import DType
+from ptokit.isa.move import Combine, Fill, Index, Move, Remap, Side
+
+DEPTH = 4
+"""Pieces that a lane loads before it stores the first of them."""
+
+
+def emit_shared_move(writer: CodeWriter, move: Move, dtype: DType, regions: MoveRegions) -> None:
+    """Write a move whose ends lie apart; its index, if any, was resolved."""
+    if isinstance(move.src, Fill):
+        _fill(writer, move, dtype, regions.dst, move.src)
+        return
+    assert regions.src is not None
+    by_row = move.index is None or move.index.by_row
+    task = SharedMove(writer, move, dtype, regions)
+    if not by_row:
+        (_gather_elements if task.is_gather else _scatter_elements)(task)
+        return
+    (_rows if task.is_gather else _scatter_rows)(task)
+
+
+def _fill(writer: CodeWriter, move: Move, dtype: DType, dst: MemoryView, fill: Fill) -> None:
+    code, value_of = writer.code, writer.value_of
+    bits, (rows, cols) = code.constant(bits_of(dtype), fill.bits), map(value_of, move.shape)
+    with code.region(rows, cols) as (i, across), across(0, cols) as j:
+        code.store(bits, dst.col(code, dst.row(code, i, value_of), j, value_of))
+
+
+@dataclass(frozen=True)
+class SharedMove:
+    """A move between two regions."""
+
+    writer: CodeWriter
+    move: Move
+    dtype: DType
+    regions: MoveRegions
+
+    @property
+    def index(self) -> Index:
+        """What the index does, if the move has one."""
+        assert self.move.index is not None
+        return self.move.index
+
+    @property
+    def is_gather(self) -> bool:
+        """Whether no two lanes write one cell."""
+        return self.move.index is None or self.move.index.side is Side.SRC
+
+    @property
+    def ends(self) -> tuple[MemoryView, MemoryView]:
+        """The destination and the source."""
+        assert self.regions.src is not None
+        return self.regions.dst, self.regions.src
+
+    def lane(self, k: IrValue) -> IrValue:
+        """A resolved index."""
+        code = self.writer.code
+        assert self.regions.lanes is not None
+        return code.load(self.regions.lane, code.at(self.regions.lanes, k * size_of(self.regions.lane)))
+
+    def is_outside(self, lane: IrValue) -> IrValue | None:
+        """Whether an index leads nowhere; None where it always leads somewhere."""
+        return lane.compare("eq", SENTINEL) if self.index.remap in (Remap.ZERO, Remap.SKIP) else None
+
+    def inside(self, lane: IrValue) -> IrValue:
+        """The index, or the first row for one that leads nowhere."""
+        outside = self.is_outside(lane)
+        found = lane if outside is None else self.writer.code.select(outside, zero_of(lane), lane)
+        return found.to("zext", I64)
+
+    def read(self, lane: IrValue, at: IrValue, wide: int) -> MovedElements:
+        """Elements that an index names; zeroes, or none, if it leads nowhere."""
+        code, outside = self.writer.code, self.is_outside(lane)
+        value = self.load(at, wide)
+        if outside is None:
+            return MovedElements(value)
+        if self.index.remap is Remap.ZERO:
+            return MovedElements(code.select(outside, zero_of(value), value))
+        return MovedElements(value, outside ^ 1)
+
+    def load(self, at: IrValue, wide: int) -> IrValue:
+        """Elements side by side."""
+        return self.writer.code.load(bits_of(self.dtype, wide), at, wide * self.dtype.size)
+
+    def put(self, piece: MovedElements, at: IrValue, wide: int) -> None:
+        """Combine elements into their cells."""
+        code, combine, value, align = self.writer.code, self.move.combine, piece.value, wide * self.dtype.size
+        with code.when(piece.held) if piece.held is not None else nullcontext():
+            if combine is not Combine.STORE:
+                value = combined(code, combine, self.dtype, code.load(value.type, at, align), value)
+            code.store(value, at, align)
+
+
+@dataclass(frozen=True)
+class MovedElements:
+    """Elements, and the condition under which they are stored."""
+
+    value: IrValue
+    held: IrValue | None = None
+
+
+def zero_of(like_this: IrValue) -> IrValue:
+    """Zero of the same type."""
+    return like_this.code.constant(like_this.type, 0)
+
+
+# --- Rows in pieces ---------------------------------------------------------------------------------------------
+
+
+def _pieces(task: SharedMove, write: Callable[[int], None]) -> None:
+    """Write a move with pieces of so many elements: as long as a lane takes, if all of them are aligned."""
+    code, wide = task.writer.code, _elements_at_once(task)
+    if wide == 1:
+        write(1)
+        return
+    odd = _may_be_odd(task, wide)
+    code.choose((odd & (wide * task.dtype.size - 1)).compare("eq", 0), lambda: write(wide), lambda: write(1))
+
+
+def _elements_at_once(task: SharedMove) -> int:
+    """How many elements of a row both ends have side by side, at most as many as a lane takes."""
+    dst, src = task.ends
+    cols: Any = task.move.cols
+    run = common_run(dst.layout.cols, src.layout.cols)
+    if not isinstance(cols, int) or (task.move.combine is not Combine.STORE and is_byte_float(task.dtype)):
+        return 1
+    wide = max(1, task.writer.code.chip.piece // task.dtype.size)
+    while wide > 1 and (cols % wide or (run != WHOLE and run % wide)):
+        wide //= 2
+    return wide
+
+
+def _may_be_odd(task: SharedMove, wide: int) -> IrValue:
+    """A number whose last bits are zero if all pieces are aligned."""
+    writer, size = task.writer, task.dtype.size
+    total = writer.code.i64(0)
+    for end in task.ends:
+        total = total | end.base.to("ptrtoint", I64)
+        for term in (*end.layout.rows, *end.layout.cols):
+            if not (is_number(term.stride, 1) and is_number(term.div, 1)):
+                total = total | _bytes(writer, term.stride, size, wide)
+    return total
+
+
+def _bytes(writer: CodeWriter, stride: Any, size: int, wide: int) -> IrValue:
+    if isinstance(stride, int) and stride % wide == 0:
+        return writer.code.i64(0)
+    return writer.value_of(stride) * size
+
+
+def _rows(task: SharedMove) -> None:
+    """Rows that are copied or gathered: pieces of all of them, several under way in each lane."""
+    _pieces(task, lambda wide: _copy_pieces(task, wide))
+
+
+def _copy_pieces(task: SharedMove, wide: int) -> None:
+    code, value_of = task.writer.code, task.writer.value_of
+    rows, cols = map(value_of, task.move.shape)
+    across = code.i64(cols.number // wide) if cols.number is not None else cols
+    total, round_ = rows * across, code.chip.lanes * DEPTH
+    assert code.lane is not None
+    whole = total - total.op("urem", round_)
+    with code.loop(code.lane, whole, round_) as first:
+        _copy_some(task, wide, across, [first + code.chip.lanes * step for step in range(DEPTH)])
+    with code.share(whole, total) as k:
+        _copy_some(task, wide, across, [k])
+
+
+def _copy_some(task: SharedMove, wide: int, across: IrValue, which: Sequence[IrValue]) -> None:
+    """Load some pieces, then store them."""
+    loaded = [_load_piece(task, wide, k.op("udiv", across), k.op("urem", across) * wide) for k in which]
+    for piece, at in loaded:
+        task.put(piece, at, wide)
+
+
+def _load_piece(task: SharedMove, wide: int, i: IrValue, j: IrValue) -> tuple[MovedElements, IrValue]:
+    """A piece and where it goes."""
+    code, value_of, (dst, src) = task.writer.code, task.writer.value_of, task.ends
+    into = dst.col(code, dst.row(code, i, value_of), j, value_of)
+    if task.move.index is None:
+        return MovedElements(task.load(src.col(code, src.row(code, i, value_of), j, value_of), wide)), into
+    lane = task.lane(i)
+    at = src.col(code, src.row(code, task.inside(lane), value_of), j, value_of)
+    return task.read(lane, at, wide), into
+
+
+def _scatter_rows(task: SharedMove) -> None:
+    """Rows in their order: a lane takes the same piece of all rows that are its own."""
+    _pieces(task, lambda wide: _scatter_pieces(task, wide))
+
+
+def _scatter_pieces(task: SharedMove, wide: int) -> None:
+    code, value_of, (dst, src) = task.writer.code, task.writer.value_of, task.ends
+    rows, cols = map(value_of, task.move.shape)
+    lanes = code.chip.lanes
+    pieces = code.i64(cols.number // wide) if cols.number is not None else cols
+    groups = max(1, lanes // pieces.number) if pieces.number else 1
+    """Lanes that take the same piece, each of other rows."""
+    assert code.lane is not None
+    group, first, step = code.lane.op("urem", groups), code.lane.op("udiv", groups), lanes // groups
+    with code.loop(first, pieces, step) as piece, code.loop(0, rows) as i:
+        lane, j = task.lane(i), piece * wide
+        own = task.inside(lane).op("urem", groups).compare("eq", group)
+        at = src.col(code, src.row(code, i, value_of), j, value_of)
+        into = dst.col(code, dst.row(code, task.inside(lane), value_of), j, value_of)
+        _put_own(task, lane, own, at, into, wide)
+
+
+def _put_own(task: SharedMove, lane: IrValue, own: IrValue, at: IrValue, into: IrValue, wide: int) -> None:
+    """Store elements if they belong to this lane of the chip, and lead somewhere."""
+    code, outside = task.writer.code, task.is_outside(lane)
+    with code.when(own if outside is None else own & (outside ^ 1)):
+        task.put(MovedElements(task.load(at, wide)), into, wide)
+
+
+# --- Elements ---------------------------------------------------------------------------------------------------
+
+
+def _gather_elements(task: SharedMove) -> None:
+    code, value_of, (dst, src) = task.writer.code, task.writer.value_of, task.ends
+    rows, cols = map(value_of, task.move.shape)
+    with code.region(rows, cols) as (i, across), across(0, cols) as j:
+        lane = task.lane(i * cols + j)
+        at = address_of(task.writer, task.index, src, task.inside(lane), j)
+        task.put(task.read(lane, at, 1), dst.col(code, dst.row(code, i, value_of), j, value_of), 1)
+
+
+def _scatter_elements(task: SharedMove) -> None:
+    """Every lane of the chip looks at all elements, and takes those that name its cells."""
+    code, value_of, (dst, src) = task.writer.code, task.writer.value_of, task.ends
+    rows, cols = map(value_of, task.move.shape)
+    with code.loop(0, rows) as i, code.loop(0, cols) as j:
+        lane = task.lane(i * cols + j)
+        own = code.same_lane(task.inside(lane).op("urem", code.chip.lanes))
+        at = src.col(code, src.row(code, i, value_of), j, value_of)
+        _put_own(task, lane, own, at, address_of(task.writer, task.index, dst, task.inside(lane), j), 1)
