@@ -43,7 +43,7 @@ class MemoryLocation(NamedTuple):
         return listed(touched.offsets(), each)
 
 
-class Chip:
+class ChipMemory:
     """The on-chip memories of the running block; poisoned until written."""
 
     def __init__(self, names: Mapping[TileType, str], program: Program, bits: int, *, poison: bool) -> None:

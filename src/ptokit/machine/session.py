@@ -18,7 +18,7 @@ from ptokit.machine.costs import Costs
 from ptokit.machine.ends import Iterations, Meeting, MemoryAccess, Moment, Naming
 from ptokit.machine.findings import Findings
 from ptokit.machine.fixes import Fixes
-from ptokit.machine.memories import Chip, Global, Owners
+from ptokit.machine.memories import ChipMemory, Global, Owners
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.outcomes import LaneOutcomes, outcomes
 from ptokit.machine.pipes import Stuck
@@ -71,7 +71,7 @@ class Session:
         self.history = Iterations(program, len(self.clocks.pipes))
         names = {loc: memory.name for loc, memory in profile.memories.items()}
         bits = len(self.statements).bit_length()
-        self.chip = Chip(names, program, bits, poison=options.poison)
+        self.chip = ChipMemory(names, program, bits, poison=options.poison)
         self.simt = has_simt(program, profile)
         """Whether an instruction starts threads."""
         self.static = {loc: static_bytes(program, loc) for loc in TileType}
