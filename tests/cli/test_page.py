@@ -65,10 +65,15 @@ def session(text: str) -> tuple[list[str], list[str]]:
 def test_commands_print_what_the_page_shows(folder: Path) -> None:
     blocks = [session(block["text"]) for block in SESSIONS.finditer(TEXT)]
     printed = iter(shell([command for commands, _ in blocks for command in commands], folder))
-    made = [(commands, [SECONDS.sub("...", next(printed)) for _ in commands]) for commands, _ in blocks]
+    made = [(commands, [_plain(next(printed)) for _ in commands]) for commands, _ in blocks]
     if os.environ.get("PTOKIT_UPDATE_GOLDEN"):
         return _rewrite(made)
-    assert made == [(commands, [SECONDS.sub("...", text) for text in shown]) for commands, shown in blocks]
+    assert made == [(commands, [_plain(text) for text in shown]) for commands, shown in blocks]
+
+
+def _plain(text: str) -> str:
+    """Output without its times. Versions of click write arguments that repeat with or without dots."""
+    return SECONDS.sub("...", text).replace("[-- ARG]...", "[-- ARG]")
 
 
 def _rewrite(made: list[tuple[list[str], list[str]]]) -> None:

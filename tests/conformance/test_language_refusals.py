@@ -130,10 +130,19 @@ pto.mgather(l1, x[0:64, 0:16], y, coalesce='elem', oob='zero', scratch=z, execut
 pto.sync_set('AIC.MTE2', 2)
 pto.sync_wait('V', 2)
 """
+UNMATCHED = """
+for i in pto.range(n):
+    pto.sync_set('AIC.FIX', 0)
+    pto.sync_wait('AIC.MTE2', 1)
+for i in pto.range(n + 1):
+    pto.sync_wait('AIV.V', 0)
+    pto.sync_set('AIV.MTE3', 1)
+"""
 MORE = [
     kernel(CROSSING, "x, engine='machine'", mode="manual").replace("k[1](", "report = k[1]("),
     kernel("pto.sync_set('FIX', 12)\npto.sync_wait('V', 12)", mode="manual"),
     kernel("pto.sync_set('M', 0)\npto.sync_wait('V', 0)", mode="manual"),
+    kernel(UNMATCHED, "2", given="n", mode="manual"),
     kernel(
         SIMT, "x[:, 0:16].copy(), np.zeros((16, 16), 'int32'), np.zeros(256, 'float32')", given="x, y, z", mode="manual"
     ),

@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("llvmlite")
 
 from ptokit.engine.compute import OPS
+from ptokit.engine.llvm.chip import CPU
 from ptokit.engine.llvm.compute import operations as compute
 from ptokit.isa.dtype import dtype
 from ptokit.isa.layout import Layout, Term
@@ -498,4 +499,4 @@ def test_lanes_that_need_others_may_not_be_replaced() -> None:
     layout = Layout.plain(4, 1)
     for op in OPS:
         work = Compute(op, (4, 4), Access("dst", layout), ())
-        assert compute.is_lanewise(work) is (op not in {"cmp", "window", *REDUCTIONS, "matmul"})
+        assert compute.is_lanewise(work, CPU) is (op not in {"cmp", "window", *REDUCTIONS, "matmul"})
