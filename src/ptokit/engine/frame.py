@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -67,14 +67,9 @@ class Frame:
             found = (replace(finding, fix=spelled(finding.fix)) for finding in problem.findings)
             raise type(problem)(self.placed(found)) from None
 
-    @contextmanager
-    def expressions_refused(self) -> Generator[None]:
+    def expressions_refused(self) -> ExpressionsRefused:
         """Turn an expression without a value into a finding at the current statement."""
-        try:
-            yield
-        except ExpressionError as problem:
-            finding = Finding("error", "KN-11", str(problem), fix="keep divisors and shifts in range")
-            raise VerifyError(self.placed([finding])) from None
+        return ExpressionsRefused(self)
 
     def report(self, findings: Sequence[Finding]) -> None:
         """Report findings of the current statement."""
@@ -223,3 +218,18 @@ BINDERS: dict[type, Callable[[Program, Any, Frame], Bound]] = {
     Number: _bind_number,
     Given: _bind_given,
 }
+
+
+class ExpressionsRefused(AbstractContextManager[None]):
+    """Statements in which an expression without a value is a finding. A class: launches enter it, and generators cost
+    more."""
+
+    __slots__ = ("_frame",)
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+
+    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
+        if isinstance(problem, ExpressionError):
+            finding = Finding("error", "KN-11", str(problem), fix="keep divisors and shifts in range")
+            raise VerifyError(self._frame.placed([finding])) from None

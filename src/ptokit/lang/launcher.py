@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ptokit.engine.kept import remember
 from ptokit.engine.runnable import Run
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from ptokit.machine.report import MachineReport
 
 
+Result = TypeVar("Result")
 LaunchRequest = tuple[int, str | None, str, int | None, bool | None, bool | None, int | None, str, object, bool]
 """A grid, and how to launch it: the options of `Launcher.__call__` in their order."""
 
@@ -217,8 +217,8 @@ class Launcher:
             collector(verdict.remarks)
         runnable = traced.executable(mode, chosen(engine), engine != AUTO)
         began = time.perf_counter()
-        with self._writing(arguments, traced):
-            ran = runnable.launch(storages, arguments.numbers, self.grid, collector, threads)
+        launch = partial(runnable.launch, storages, arguments.numbers, self.grid, collector, threads)
+        ran = self._writing(arguments, traced, launch)
         return ran, time.perf_counter() - began
 
     def _run_on_machine(
@@ -232,8 +232,8 @@ class Launcher:
             raise VerifyError(verdict.errors)
         storages, certain = self._storages(arguments, traced), (*verdict.errors, *verdict.remarks)
         machine = traced.machine(mode)
-        with self._writing(arguments, traced):
-            report = machine.run(storages, arguments.numbers, self.grid, options, certain)
+        run = partial(machine.run, storages, arguments.numbers, self.grid, options, certain)
+        report = self._writing(arguments, traced, run)
         return replace(report, patched=partial(self._patched, arguments, mode, machine.program))
 
     def _patched(
@@ -267,12 +267,11 @@ class Launcher:
                 raise ValueError(f"{self.kernel.name}: {name} is read-only; pass a writable array")
         return storages
 
-    @contextmanager
-    def _writing(self, arguments: Arguments, traced: Traced) -> Generator[None, None, None]:
+    def _writing(self, arguments: Arguments, traced: Traced, run: Callable[[], Result]) -> Result:
         """The run of a program, which writes some of its arguments; a run that fails may have written some blocks."""
         try:
             with writing([arguments.tensors[name].source for name in traced.stored], in_part=True):
-                yield
+                return run()
         except (VerifyError, OutOfBoundsError) as problem:
             raise in_one_of(self.grid, problem) from None
 
