@@ -387,3 +387,38 @@ def test_the_hand_over_of_a_text_is_in_its_syntax(target: str) -> None:
     finding = only(kernel[1](*arrays, target=target, engine="machine"))
     assert finding.rule == "KN-16"
     assert finding.fix == "pto.sync.set <PIPE_MTE3>, 0 after line 18, pto.sync.wait <PIPE_MTE2>, 0 before line 19"
+
+
+@pto.kernel(mode="manual")
+def alternating(x, out):
+    tile, total = pto.Tile("vec", "float32", 8, 16), pto.Tile("vec", "float32", 8, 16, addr=4096)
+    for p in range(2):
+        pto.set_flag("V", "MTE2", p)
+    for i in pto.range(4):
+        pto.tassign(tile, (i % 2) * 512)
+        pto.wait_flag("V", "MTE2", i % 2)
+        pto.tload(tile, x[8 * i : 8 * i + 8])
+        pto.set_flag("MTE2", "V", i % 2)
+        pto.tadds(total, tile, 1.0)
+        pto.set_flag("V", "MTE2", i % 2)
+        pto.barrier("ALL")
+        pto.tstore(out[8 * i : 8 * i + 8], total)
+        pto.barrier("ALL")
+    for p in range(2):
+        pto.wait_flag("V", "MTE2", p)
+
+
+@pto.kernel(mode="manual")
+def alternating_unrolled(x, out):
+    tiles = [pto.Tile("vec", "float32", 8, 16, addr=512 * p) for p in range(2)]
+    for i in range(2):
+        pto.tload(tiles[i], x[8 * i : 8 * i + 8])
+        pto.set_flag("MTE2", "MTE3", i)
+        pto.tstore(out[8 * i : 8 * i + 8], tiles[i])
+
+
+@pytest.mark.parametrize(("kernel", "event"), [(alternating, "i % 2"), (alternating_unrolled, "<as in line ")])
+def test_a_wait_for_a_computed_id_is_proposed_as_it_is_computed(kernel: Any, event: str) -> None:
+    x = np.ones((32, 16), "float32")
+    report = kernel[1](x, np.zeros_like(x), target="a5", engine="machine")
+    assert any(event in finding.fix for finding in report.findings if finding.level == "error")

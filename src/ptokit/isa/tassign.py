@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ptokit.isa.instruction import EVERYWHERE, Instruction, Param, Rule, error, is_tile
+from ptokit.isa.operand import BLOCK
 from ptokit.isa.spelling import Form
 
 RULES = (
@@ -11,7 +12,7 @@ RULES = (
     Rule("CO-API-05", "tile", lambda c: f"at a byte address that is a multiple of {c.tile.dtype.size}, from 0 up",
          lambda c: c.tile.addr is None or (c.tile.addr >= 0 and c.tile.addr % c.tile.dtype.size == 0),
          on=error(*EVERYWHERE), blocks="execution", found=lambda c: hex(c.tile.addr),
-         fix=lambda c: f"use {max(0, c.tile.addr // c.tile.dtype.size * c.tile.dtype.size):#x}"),
+         fix=lambda c: f"use {max(0, c.tile.addr // BLOCK * BLOCK):#x}"),
 )  # fmt: skip
 
 TASSIGN = Instruction(

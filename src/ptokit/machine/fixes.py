@@ -120,8 +120,25 @@ class Fixes:
     def missing_wait(self, then: ConflictAccess, flag: FlagKey) -> str:
         """Wait for a flag that is set, before the access that needs it."""
         where = self._statements[then.statement][1].where
-        wait = self.flag("wait", *flag) if len(flag) == 3 else self.across("wait", then.gate, flag[1])
+        wait = (
+            self.flag("wait", *flag[:2], self._event(flag))
+            if len(flag) == 3
+            else (self.across("wait", then.gate, flag[1]))
+        )
         return f"{wait} before {_line(where and where.path[-1])}"
+
+    def _event(self, flag: FlagKey) -> object:
+        """The event id of a flag, as it is computed in Python where it is set."""
+        pair = unit_of(flag[0]), unit_of(flag[1])
+        sets = [stmt for _, stmt in self._statements
+                if isinstance(stmt, Flag) and stmt.action == "set" and (stmt.src, stmt.dst) == pair]  # fmt: skip
+        own = next((stmt for stmt in sets if stmt.event == flag[2]), None)
+        if self.program.form or not sets:
+            return flag[2]
+        if own is None:
+            return next((stmt.event for stmt in sets if not isinstance(stmt.event, int)), flag[2])
+        others = [stmt for stmt in sets if stmt.where == own.where and stmt.event != own.event]  # unrolled by Python
+        return f"<as in {_line(own.where)}>" if others else flag[2]
 
     def missing_set(self, wait: Stmt, src: str, dst: str, event: object, *, is_again: bool) -> str:
         """Set a flag that nothing sets before a wait: once, if later iterations of the loop around the wait set it; at
