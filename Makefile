@@ -48,6 +48,7 @@ types: $(READY)
 fuzz: $(READY)
 	PYTHONPATH=. PTOKIT_FUZZ=20 $(BIN)/pytest -n auto -p tests.bar tests/property tests/lang/test_random_kernels.py tests/program/test_auto_flags.py tests/text/test_round_trips.py
 	PYTHONPATH=. PTOKIT_FUZZ=20 $(BIN)/pytest -n auto -p tests.bar tests/engine/native/test_calls.py tests/engine/native/test_programs.py tests/engine/native/test_guard_pages.py
+	PYTHONPATH=. $(BIN)/pytest -n auto -p tests.bar -p tests.engine.native.lanes tests/engine/native/test_calls.py tests/engine/native/test_programs.py tests/engine/native/test_launches.py
 	PYTHONPATH=. $(BIN)/pytest -n auto -p tests.bar -p tests.engine.native.both tests/property tests/compute
 	PYTHONPATH=. PTOKIT_FUZZ=20 $(BIN)/pytest -n auto -p tests.bar tests/machine/test_ground_truth.py tests/machine/test_clocks.py
 	PYTHONPATH=. $(BIN)/pytest -n auto -p tests.bar -p tests.machine.both tests/conformance tests/property tests/compute tests/lang

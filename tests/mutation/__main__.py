@@ -454,7 +454,10 @@ def report(outcomes: list[Outcome], *, tests: bool) -> float:
         print(*(f"    {name}" for name in outcome.tests if tests), sep="\n", end="\n" if tests else "")
     for part, count in sorted(parts.items()):
         print(f"{part}: {dead[part]} of {count} killed")
-    share = 100 * len(killed) / len(outcomes) if outcomes else 100.0
+    if not outcomes:
+        print("no mutant was judged: recording took all of the time")
+        return 0.0
+    share = 100 * len(killed) / len(outcomes)
     slow = sum(outcome.status == "timeout" for outcome in outcomes)
     print(f"{len(killed)} of {len(outcomes)} mutants killed, {slow} of them by the time limit: {share:.1f} %")
     return share
