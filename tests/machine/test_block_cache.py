@@ -21,6 +21,7 @@ from ptokit.program.expr import BLOCK_IDX, Op, Var
 from ptokit.program.ir import Barrier, Branch, Flag, Instr, Loop, Program, Stmt, View
 from tests.corpus.hazards.everything import CASES
 from tests.machine.manual_programs import ROWS, TILES, Sample, sample
+from tests.property.strategies import FUZZ
 
 GRID = 7
 
@@ -120,7 +121,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 # --- The corpus, over several blocks
 
 
-@pytest.mark.parametrize("chunk", range(6))
+@pytest.mark.parametrize("chunk", range(6 if FUZZ else 2))
 def test_the_corpus_gets_the_report_of_checking_every_block(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     run = MachineExecutable.run
 

@@ -15,6 +15,7 @@ from tests.machine.exploring import Search
 from tests.machine.manual_programs import Sample, sample
 from tests.machine.test_corpus import contents
 from tests.machine.test_ground_truth import ORDER, TextKernel, _few, judged, reads_stale_lines
+from tests.property.strategies import FUZZ
 
 SEEDS = range(20)
 RACES = ("", "H-14", "H-15", "H-16", "H-17", "H-24", "H-25", "H-26", "H-35", "H-47", "H-48")
@@ -67,7 +68,7 @@ def test_races_of_the_corpus_are_shown_within_20_seeds(kind: str) -> None:
 @pytest.mark.parametrize("chunk", range(2))
 def test_races_of_random_programs_are_shown_and_clean_ones_keep_their_bits(chunk: int) -> None:
     shown, missed, clean = 0, list[int](), 0
-    for seed in range(chunk, 160, 2):
+    for seed in range(chunk, 160 if FUZZ else 80, 2):
         of = sample(seed)
         if not _few(of):
             continue
@@ -95,7 +96,7 @@ def test_twins_of_the_corpus_keep_their_bits(chunk: int) -> None:
     twins = [case for case in CASES if not case.bad and case.target != "cpu"]
     for case in twins[chunk::8]:
         expected = bits_of(case, None)
-        for seed in range(8):
+        for seed in range(8 if FUZZ else 3):
             assert bits_of(case, seed) == expected, f"{case.id}, seed {seed}"
 
 
