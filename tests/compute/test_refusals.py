@@ -217,19 +217,33 @@ def test_corners_of_windows(target: str, src: str, dst: str, kind: str) -> None:
 @pytest.mark.clause("CP-MM-01", "CP-MM-02", "CP-MM-03")
 @pytest.mark.parametrize("target", TARGETS)
 def test_addends_of_products_have_the_form_extents_and_type_of_the_result(target: str) -> None:
+    """Each operand is wrong in one way, and just the rule about it says so."""
     wrong = {
-        "tmatmul_acc": (1, [("acc", "float32", 32, 16, {"valid": (16, 16)}), ("acc", "int32", 16, 16, {}),
-                            ("vec", "float32", 16, 16, {}), ("acc", "float32", 16, 16, {"valid": (16, 15)})]),
-        "tmatmul_bias": (3, [("bias", "float32", 1, 32, {"valid": (1, 15)}), ("bias", "int32", 1, 16, {}),
-                             ("vec", "float32", 1, 16, {}), ("bias", "float32", 8, 16, {"valid": (8, 16)}),
-                             ("bias", "float32", 16, 16, {"valid": (1, 16), "blayout": "col_major"})]),
+        "tmatmul_acc": (1, "acc", [
+            ("CP-MM-01", "vec", "float32", 16, 16, {}),
+            ("CP-MM-01", "acc", "float32", 16, 16, {"fractal": 512}),
+            ("CP-MM-01", "acc", "float32", 16, 16, {"slayout": "none_box"}),
+            ("CP-MM-02", "acc", "float32", 32, 16, {"valid": (16, 16)}),
+            ("CP-MM-02", "acc", "float32", 16, 32, {"valid": (16, 16)}),
+            ("CP-MM-02", "acc", "float32", 16, 16, {"valid": (15, 16)}),
+            ("CP-MM-02", "acc", "float32", 16, 16, {"valid": (16, 15)}),
+            ("CP-MM-03", "acc", "int32", 16, 16, {}),
+        ]),
+        "tmatmul_bias": (3, "bias", [
+            ("CP-MM-01", "vec", "float32", 1, 16, {}),
+            ("CP-MM-01", "bias", "float32", 1, 16, {"blayout": "col_major"}),
+            ("CP-MM-02", "bias", "float32", 1, 32, {"valid": (1, 15)}),
+            ("CP-MM-02", "bias", "float32", 8, 16, {"valid": (1, 16)}),
+            ("CP-MM-02", "bias", "float32", 8, 16, {"valid": (8, 16)}),
+            ("CP-MM-03", "bias", "int32", 1, 16, {}),
+        ]),
     }  # fmt: skip
     with pto.target(target):
-        for name, (k, others) in wrong.items():
-            for loc, kind, rows, cols, options in others:
+        for name, (k, addend, others) in wrong.items():
+            for rule, loc, kind, rows, cols, options in others:
                 given = products_operands(name)
                 given[k] = pto.Tile(loc, kind, rows, cols, **options).write(1)
                 with pytest.raises(pto.VerifyError) as refusal:
                     getattr(pto, name)(*given)
-                found = [finding.operand for finding in refusal.value.findings]
-                assert found == [("acc", "bias")[k == 3]] * len(found), (name, loc, kind, rows, cols, options)
+                found = [(finding.rule, finding.operand) for finding in refusal.value.findings]
+                assert found == [(rule, addend)], (name, loc, kind, rows, cols, options)

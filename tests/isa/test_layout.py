@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations, product
 from math import prod
 
 import numpy as np
@@ -118,6 +119,20 @@ def digits(number: int, radix: list[int]) -> list[int]:
         found.insert(0, number % n)
         number //= n
     return found
+
+
+@pytest.mark.parametrize("order", list(permutations((1, 3, 4))), ids=str)
+def test_a_tensor_overlaps_itself_if_two_elements_have_one_address(order: tuple[int, ...]) -> None:
+    """Three dims in any order, each stepping by the span of those inside it, or one more or less."""
+    for extents, gaps in product(product((0, 1, 2, 3), repeat=3), product((-1, 0, 1), repeat=2)):
+        shape, stride, span = [1] * 5, [0] * 5, 1
+        for dim, extent, gap in zip(order, extents, (0, *gaps), strict=True):
+            shape[dim], stride[dim] = extent, max(0, span + gap)
+            span += (extent - 1) * stride[dim]
+        steps = [[k * step for k in range(n)] for n, step in zip(shape, stride, strict=True)]
+        addresses = [sum(at) for at in product(*steps)]
+        found = tensor("float32", shape, stride, "nd").overlaps_itself
+        assert found == (len(set(addresses)) < len(addresses)), (shape, stride)
 
 
 @many

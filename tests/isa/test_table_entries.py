@@ -74,6 +74,23 @@ def test_few_elements_are_named_by_16_bits(cols: int, kind: str, holds: bool) ->
     assert bool(few("dst").holds(call)) == bool(few("src").holds(call)) == holds
 
 
+@pytest.mark.parametrize("order", ["row_major", "col_major"])
+def test_a_flat_index_counts_the_storage_of_a_tile_in_any_layout(order: str) -> None:
+    """Up to its last element, and no further."""
+    places = np.random.default_rng(1).permutation(32 * 8)[:64].reshape(8, 8)
+    places[0, 0] = 32 * 8 - 1
+    with pto.target("host"):
+        dst = pto.Tile("vec", "int32", 32, 8, blayout=order).write(0)
+        src, idx = (pto.Tile("vec", "int32", 8, 8).write(values) for values in (np.arange(1, 65).reshape(8, 8), places))
+        pto.tscatter(dst, src, idx, index="flat")
+        expected = np.zeros(32 * 8, "int32")
+        for value, place in enumerate(places.flat, 1):
+            expected[place] = value
+        assert (dst.storage.bits == expected).all()
+        with pytest.raises(pto.OutOfBoundsError, match="capacity of 256"):
+            pto.tscatter(dst, src, idx.write(places + (places == places.max())), index="flat")
+
+
 @pto.kernel
 def gathers_over_its_indices(x, out):
     tile = pto.Tile("vec", "int32", 8, 8)

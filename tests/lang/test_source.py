@@ -225,6 +225,32 @@ def k(out):
     pto.texpands(tile, 3 if out is not 1 else 4)
     pto.tstore(out, tile, atomic=None)
 """,
+    "lines inside that begin further out": """
+import ptokit as pto
+def make():
+    @pto.kernel
+    @(lambda function:
+  function)
+    def k(
+  out,
+):
+        tile = pto.Tile("vec", "float32", 1, 8, valid=(1, 8))
+  # a comment
+        name = '''
+def text():
+    pass
+''' """
+    + '"""'
+    + "\nline" * 20
+    + '"""'
+    + """
+        pto.texpands(tile, 1 + \\
+2)
+# another one
+        pto.tstore(out, tile, atomic=None)
+    return k
+k = make()
+""",
 }
 if sys.version_info >= (3, 12):
     KERNELS["a parameter of a type"] = """

@@ -10,7 +10,7 @@ import pytest
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.dtype import dtype
 from ptokit.isa.kernel import kernels_of
-from ptokit.isa.operand import TileSpec
+from ptokit.isa.operand import ScalarSpec, TileSpec
 from ptokit.isa.policy import BLayout, SLayout, TileType
 from ptokit.isa.tscatter import FLAT_LOOP, ROW_LOOP
 from ptokit.machine.costs import Costs
@@ -246,6 +246,12 @@ def test_a_tile_scatter_touches_ub_three_times_an_element() -> None:
     assert ROW_LOOP.accesses == FLAT_LOOP.accesses == 3
     assert coefficient(by_row, A2A3, "S", "scalar UB cycles") == 3 * 8 * 16
     assert coefficient(flat, A2A3, "S", "scalar UB cycles") > 3 * 8 * 16
+
+
+def test_counting_touches_ub_once_an_element() -> None:
+    """The scalar pipe writes each number."""
+    counted = executed(A2A3, "tci", vec(1, 64, "int32", valid=(1, 40)), ScalarSpec(dtype("int32")))
+    assert coefficient(counted, A2A3, "S", "scalar UB cycles") == 40
 
 
 @pytest.mark.clause("MG-COST-03")

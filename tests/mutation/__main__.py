@@ -30,6 +30,7 @@ import compileall
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -142,9 +143,9 @@ class Cover:
         return tuple(chosen)
 
     def _groups(self, mutant: Mutant) -> Iterator[set[tuple[float, str]]]:
-        """Tests that name the function or table, tests that enter the function, tests that enter functions which name
-        the table, tests that hold tables against documents, those of the table's package first, and for a table all
-        tests that enter its module."""
+        """Tests that name the function or table, tests that enter the function, and for a table: cases that are named
+        after its instructions, tests that enter functions which name it, tests that hold tables against documents,
+        those of its package first. Last, all tests that enter the module."""
         entering = self._entering((mutant.module, start) for start in mutant.starts)
         names = (mutant.function.rpartition(".")[2], *_tables(mutant.module, mutant.table))
         words = {name.lower().lstrip("_") for name in names}
@@ -156,6 +157,7 @@ class Cover:
             about = self._entering(self.tests) if mutant.module.startswith(TABLES) else set()
             holding = {row for row in about if row[1].startswith(TABLE_TESTS)}
             cheap = {row for row in holding if row[0] < CHEAP}
+            yield {row for row in holding if not _case(row[1]).isdisjoint(_instructions(mutant.module, mutant.table))}
             yield cheap & naming
             yield {row for row in cheap if row[1].startswith(f"tests/{mutant.module.partition('/')[0]}/")}
             yield cheap
@@ -176,6 +178,12 @@ def _mixed(tests: set[tuple[float, str]]) -> Iterator[tuple[float, str]]:
     for seconds, name in sorted(tests, key=lambda row: crc32(row[1].encode())):
         cases[name.partition("[")[0]].append((seconds, name))
     return filter(None, chain.from_iterable(zip_longest(*cases.values())))
+
+
+@cache
+def _case(test: str) -> frozenset[str]:
+    """The words in the name of a case."""
+    return frozenset(re.split(r"[^a-z0-9_]+", test.partition("[")[2].lower()))
 
 
 @cache
@@ -208,11 +216,25 @@ def _named(node: ast.AST) -> frozenset[str]:
 def _tables(module: str, table: str) -> frozenset[str]:
     """The names of a table, and of the tables of its module that are made from it."""
     names = {name.strip(" ()") for name in table.split(",")} - {""}
-    tree = ast.parse((PACKAGE / module).read_text(encoding="utf-8"))
-    made = [(_named(node.targets[0]), _named(node.value)) for node in tree.body if isinstance(node, ast.Assign)]
+    made = [(_named(node.targets[0]), _named(node.value)) for node in _assignments(module)]
     while more := {name for named, used in made if used & names for name in named} - names:
         names |= more
     return frozenset(names)
+
+
+@cache
+def _assignments(module: str) -> list[ast.Assign]:
+    tree = ast.parse((PACKAGE / module).read_text(encoding="utf-8"))
+    return [node for node in tree.body if isinstance(node, ast.Assign)]
+
+
+@cache
+def _instructions(module: str, table: str) -> frozenset[str]:
+    """Words that may name the instructions of a table: of the file, of the tables, and of the strings in them."""
+    names = _tables(module, table)
+    strings = (_quoted(node.value) for node in _assignments(module) if _named(node.targets[0]) & names)
+    targets = {path.stem for path in (PACKAGE / "target").glob("*.py")}
+    return frozenset(map(str.lower, {Path(module).stem, *names}.union(*strings))) - targets
 
 
 @cache

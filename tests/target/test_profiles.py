@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import FrozenInstanceError
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -573,3 +574,25 @@ def test_profiles_do_not_change() -> None:
 def test_the_families_of_the_documents_are_the_targets() -> None:
     assert {each.family for each in PROFILES.values()} == {*spec.FAMILIES, *spec.OURS}
     assert {each.family for each in PROFILES.values() if each.pipes} == set(spec.WITH_PIPES)
+
+
+@pto.kernel(mode="manual")
+def hands_over(x, flag: pto.const = 0, times: pto.const = 1):
+    for _ in range(times):
+        pto.sync_set("MTE3", flag)
+    for _ in range(times):
+        pto.sync_wait("AIC.MTE2", flag)
+
+
+@pytest.mark.clause("KN-13")
+@pytest.mark.parametrize("target", ["a2a3", "a5"])
+def test_flags_between_cores_have_ids_0_to_15_and_count_to_15(target: str) -> None:
+    """The headers use those from 11 on themselves."""
+    x = np.zeros((8, 64), "float32")
+    levels = {0: set(), 10: set(), 11: {"hazard"}, 15: {"hazard"}, 16: {"error"}}
+    for flag, expected in levels.items():
+        found = pto.check(hands_over, x, flag=flag, target=target).findings
+        assert {each.level for each in found} == expected, flag
+    for times, expected in ((15, []), (16, ["error"])):
+        report = hands_over[1](x, times=times, target=target, engine="machine")
+        assert [each.level for each in report.findings] == expected, times

@@ -176,8 +176,6 @@ CPP = Cpp(
     ),
 )  # fmt: skip
 
-CLAUSES = ("pad_mode", "pad_value", "left_padding_num", "init_out_buffer", "right_padding_num", "init_condition")
-
 TLOAD = Instruction(
     name="tload",
     summary="Load a contiguous block of GM into a tile.",
@@ -193,7 +191,9 @@ TLOAD = Instruction(
     cpp=CPP,
     kernels={family: {"tload.vec": kernel("GM to UB GB/s"), "tload.mat": kernel("GM to L1 GB/s")} for family in NPU},
     documents=("TL",),
-    form=Form(clauses=CLAUSES),
+    form=Form(
+        clauses=("pad_mode", "pad_value", "left_padding_num", "init_out_buffer", "right_padding_num", "init_condition")
+    ),
     spellings={
         "C++": ("TLOAD(tile, tensor)",),
         "Level 1": ("%dst = pto.tload %src : !pto.partition_tensor_view<...> -> !pto.tile<...>",),

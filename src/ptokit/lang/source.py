@@ -8,7 +8,9 @@ import inspect
 import linecache
 import tokenize
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
+from itertools import chain, islice
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import TypeVar, cast
 
@@ -35,6 +37,8 @@ _NO_SOURCE = {
     ),
 }
 """Why code has no source, by its file, and what to do."""
+MOST_ENDS = 16
+"""Lines that are tried as the first one after a function."""
 _Marked = TypeVar("_Marked")
 
 
@@ -109,16 +113,30 @@ def _no_source(code: CodeType) -> Unreadable:
 
 def _parsed(lines: list[str], code: CodeType) -> Function | None:
     first = code.co_firstlineno
-    try:
-        block = inspect.getblock(lines[first - 1 :])
+    for block in _blocks(lines[first - 1 :]):
         nested = block[0][:1].isspace()  # inside another function: it needs a body around it
-        with without_warnings():
-            module = ast.parse("".join(["if True:\n"] * nested + block))
-    except (SyntaxError, IndexError, tokenize.TokenError):
-        return None
-    ast.increment_lineno(module, first - 1 - nested)
-    functions = (node for node in ast.walk(module) if isinstance(node, Function))
-    return next((node for node in functions if node.name == code.co_name), None)
+        try:
+            with without_warnings():
+                module = ast.parse("".join(["if True:\n"] * nested + block))
+        except SyntaxError:
+            continue
+        ast.increment_lineno(module, first - 1 - nested)
+        functions = (node for node in ast.walk(module) if isinstance(node, Function))
+        return next((node for node in functions if node.name == code.co_name), None)
+    return None
+
+
+def _blocks(lines: list[str]) -> Iterator[list[str]]:
+    """The lines of the function that begins at the first one, up to each line that is not further inside: in brackets
+    and strings there may be such lines, but what is cut there cannot be parsed. `inspect.getblock` finds the end too,
+    but the tokenizer takes milliseconds for its first line."""
+    if not lines:
+        return
+    depth = len(lines[0]) - len(lines[0].lstrip())
+    ends = (k for k in range(1, len(lines)) if lines[k][: depth + 1].lstrip()[:1] not in ("", "#"))
+    yield from (lines[:end] for end in islice(chain(ends, [len(lines)]), MOST_ENDS))
+    with suppress(SyntaxError, tokenize.TokenError):
+        yield inspect.getblock(lines)
 
 
 def surroundings(function: FunctionType) -> dict[str, object]:
