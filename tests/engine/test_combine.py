@@ -63,6 +63,20 @@ def test_a_nan_out_of_an_add_is_the_canonical_one(payload: int) -> None:
     assert scatter(nan, [1.0], "float32", "add").view(np.uint32)[0] == QUIET["float32"]
 
 
+@pytest.mark.parametrize("engine", ["reference", "auto"])
+@pytest.mark.parametrize("part", ["float32", "float64"])
+def test_a_nan_in_a_part_of_a_complex_sum_is_the_canonical_one(part: str, engine: str) -> None:
+    word, quiet = (np.uint32, 0x7FC00000) if part == "float32" else (np.uint64, 0x7FF8 << 48)
+    one, payload = (np.array([number], part).view(word)[0] for number in (1.0, -np.nan))
+    payload |= word(0x123)
+    whole = np.complex64 if part == "float32" else np.complex128
+    table = np.array([payload, one, one, one, one, one], word).view(whole)
+    src = np.array([one, one, one, payload], word).view(whole)
+    pto.scatter(table, src, np.array([0, 1]), atomic="add", engine=engine)
+    two = np.array([2.0], part).view(word)[0]
+    assert table.view(word).tolist() == [quiet, two, two, quiet, one, one]
+
+
 @pytest.mark.parametrize("dtype", list(QUIET))
 def test_infinities_that_cancel_give_the_canonical_nan(dtype: str) -> None:
     assert scatter(np.inf, [-np.inf], dtype, "add", "host").view(BITS[dtype])[0] == QUIET[dtype]

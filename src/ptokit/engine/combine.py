@@ -32,11 +32,12 @@ def accumulate(cells: Array, where: Array, values: Array, combine: Combine, dtyp
 
 
 def _add(old: Array, lane: Array, new: Array, dtype: DType) -> Array:
-    """Integers wrap; floats round at every step; a NaN result is the canonical quiet one."""
+    """Integers wrap; floats round at every step; a NaN result is the canonical quiet one, in each part of a complex."""
     total = old.view(dtype.numpy)
     np.add.at(total, lane, new.view(dtype.numpy))
-    if dtype.is_float:
-        total[np.isnan(total)] = np.array(np.nan, dtype.numpy)
+    if dtype.is_float or dtype.family == "complex":
+        parts: Array = total.view(np.real(total).dtype)
+        parts[np.isnan(parts)] = np.nan
     return total.view(dtype.bits)
 
 
