@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ptokit.engine.native import store
+from ptokit.engine.llvm import store
 from tests.cli.shell import fine, misuse, ptokit_
 from tests.cli.test_page import TEXT
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ptokit.cli.files import print_text
 from ptokit.cli.problems import FINE, Misuse, printable
 from ptokit.cli.report import print_json
-from ptokit.engine.native import store
+from ptokit.engine.llvm import store
 from ptokit.finding import counted
 
 

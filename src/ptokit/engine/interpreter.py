@@ -78,17 +78,28 @@ class Executable:
         threads: int | None = None,
     ) -> str:
         """Run every block of the grid, in ascending order, on the calling thread; returns the engine's name."""
+        self.run_blocks(tensors, integers, grid, listener, range(grid))
+        return self.engine
+
+    def run_blocks(
+        self,
+        tensors: Mapping[str, Storage],
+        integers: Mapping[Var, int],
+        grid: int,
+        listener: Listener,
+        blocks: Iterable[int],
+    ) -> None:
+        """Run some blocks of a grid."""
         try:
             frame = self._idle.pop()
         except IndexError:
             frame = Frame()
         frame.tensors, frame.values, frame.listener = tensors, {**integers, BLOCK_NUM: grid}, listener
         try:
-            self._run_blocks(frame, range(grid))
+            self._run_blocks(frame, blocks)
         finally:
             frame.tensors = {}
             self._idle.append(frame)
-        return self.engine
 
     def _run_blocks(self, frame: Any, blocks: Iterable[int]) -> None:
         with frame.expressions_refused():

@@ -68,6 +68,7 @@ def same(
     make: Callable[[], Mapping[str, Any]],
     *,
     near: Callable[[Mapping[str, Array], str, bytes], bool] | None = None,
+    engine: str = "native",
     **options: Any,
 ) -> Outcome:
     """Launch a kernel over fresh arguments on the reference engine, then natively; the outcome they share."""
@@ -79,8 +80,8 @@ def same(
         return arrays, outcome(arrays, run)
 
     arrays, expected = launched("reference", None)
-    for threads in NATIVE:
-        found = launched("native", threads)[1]
+    for threads in NATIVE if engine == "native" else (2, 2):
+        found = launched(engine, threads)[1]
         agree(found, expected, threads, near and (lambda name, memory: near(arrays, name, memory)))
     return expected
 

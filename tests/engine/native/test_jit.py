@@ -20,8 +20,10 @@ from ptokit import _version
 
 pytest.importorskip("llvmlite")
 
-from ptokit.engine.native import jit, store
-from ptokit.engine.native.jit import IrSource, JitError, library
+from ptokit.engine.llvm import compiled, store
+from ptokit.engine.llvm.compiled import CodeCache, IrSource, JitError
+from ptokit.engine.native import jit
+from ptokit.engine.native.jit import library
 
 HOME = str(Path(ptokit.__file__).parent.parent)
 ADD = "define i64 @add(i64 %a, i64 %b) {\n  %sum = add i64 %a, %b\n  ret i64 %sum\n}\n"
@@ -32,7 +34,7 @@ I64, F64, PTR = ctypes.c_int64, ctypes.c_double, ctypes.c_void_p
 def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Empty caches in memory and on disk."""
     monkeypatch.setenv("PTOKIT_CACHE", str(tmp_path))
-    monkeypatch.setattr(jit, "_libraries", OrderedDict())
+    monkeypatch.setattr(jit._libraries, "_kept", OrderedDict())
 
 
 def forget() -> None:
@@ -195,25 +197,22 @@ def test_a_damaged_file_is_replaced() -> None:
     ("home", "name", "value"),
     [
         (_version, "__version__", "99"),
-        (jit.llvmlite, "__version__", "99"),
-        (jit.binding, "llvm_version_info", (99, 0, 0)),
+        (compiled.llvmlite, "__version__", "99"),
+        (compiled.binding, "llvm_version_info", (99, 0, 0)),
         (jit, "_host", lambda: ("x86_64-unknown-linux-gnu", "znver9", "+avx9")),
-        (jit, "_sources", lambda: [("emit.py", 1, 2)]),
+        (compiled, "_sources", lambda: [("emit.py", 1, 2)]),
     ],
 )
 def test_code_of_another_maker_is_not_taken(
     home: object, name: str, value: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = jit._digest("key")
-    jit._maker.cache_clear()
-    try:
-        assert jit._digest("key") == own
-        jit._maker.cache_clear()
-        with monkeypatch.context() as patch:
-            patch.setattr(home, name, value)
-            assert jit._digest("key") != own
-    finally:
-        jit._maker.cache_clear()
+    def digest() -> str:
+        return CodeCache(jit._host, str.encode, jit.Library).digest("key")
+
+    own = digest()
+    assert own == digest() == jit._libraries.digest("key")
+    monkeypatch.setattr(home, name, value)
+    assert digest() != own
 
 
 def test_threads_that_ask_for_one_key_build_it_once() -> None:
@@ -240,7 +239,7 @@ def test_building_may_ask_for_other_code() -> None:
 
 
 def test_what_was_not_asked_for_longest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jit, "MOST", 2)
+    monkeypatch.setattr(compiled, "MOST", 2)
     monkeypatch.setenv("PTOKIT_CACHE", "off")
     build = Builder()
     a = library("a", build)
@@ -254,7 +253,7 @@ def test_what_was_not_asked_for_longest_is_forgotten(monkeypatch: pytest.MonkeyP
 
 
 def test_code_lives_as_long_as_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jit, "MOST", 1)
+    monkeypatch.setattr(compiled, "MOST", 1)
     held = library("held", lambda: IrSource(returning(7)))
     address = held.address("number")
     for number in range(50):

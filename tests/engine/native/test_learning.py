@@ -95,7 +95,7 @@ def test_tiles_at_addresses_run_as_machine_code(monkeypatch: pytest.MonkeyPatch)
     x, out = np.arange(128, dtype="f4").reshape(8, 16), np.zeros((8, 16), "f4")
     at_addresses[1](x, out, target="a5", engine="native")
     assert (out == x + 1).all()
-    monkeypatch.setattr("ptokit.engine.native.program.thread.Thread._run", None)  # nothing goes to Python
+    monkeypatch.setattr("ptokit.engine.native.program.thread.Thread.run", None)  # nothing goes to Python
     out[:] = 0
     at_addresses[1](x, out, target="a5", engine="native")
     assert (out == x + 1).all()
@@ -134,3 +134,28 @@ def test_lanes_that_are_skipped_stay_out_of_the_last_bucket() -> None:
     indices[7] = -5
     pto.scatter(table, np.int8(1), indices, oob="skip", atomic="add", engine="native", threads=2)
     assert not beyond.any() and table[indices[indices >= 0][::1000]].all()
+
+
+@pto.kernel
+def tiles_of(x, out, rows: pto.const = 32):
+    """Tiles of rows, two columns of them one after the other; blocks may have none, the last tile is not full."""
+    count, block, blocks = x.shape[0], pto.block_idx(), pto.block_num()
+    tiles = pto.cdiv(count, rows)
+    for tile in pto.range(tiles * block // blocks, tiles * (block + 1) // blocks):
+        n = pto.min(rows, count - tile * rows)
+        for side in pto.range(2):
+            part = pto.Tile("vec", "float32", rows, 16, valid=(n, 16))
+            pto.tload(part, x[tile * rows : tile * rows + n, side * 16 : side * 16 + 16])
+            pto.tadds(part, part, 1)
+            pto.tstore(out[tile * rows : tile * rows + n, side * 16 : side * 16 + 16], part)
+
+
+@pytest.mark.parametrize("grid", [1, 5, 7, 16])
+def test_the_first_launch_meets_the_numbers_of_all_blocks(compiled: list[NativeExecutable], grid: int) -> None:
+    x = np.arange((300 + 7 * grid) * 32, dtype="f4").reshape(-1, 32)  # a program of its own for each grid
+    for _ in range(2):
+        out = np.zeros_like(x)
+        tiles_of[grid](x, out, engine="native")
+        assert (out == x + 1).all()
+    (made,) = compiled
+    assert all(len(made._variants(number)) == 1 for number in made._samples)  # full tiles or not: the same code

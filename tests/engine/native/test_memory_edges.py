@@ -20,6 +20,7 @@ from ptokit.engine.native import jit
 from ptokit.engine.native.program import executable, thread
 from ptokit.engine.storage import ADDRESS_SPACE, Storage
 from ptokit.lang.launch import mode_of
+from ptokit.program import bounds
 from ptokit.program.expr import Var
 from ptokit.program.ir import Argument, Program
 from tests.engine.native.launches import same, same_program
@@ -114,6 +115,38 @@ def test_blocks_that_write_apart_are_independent(kernel: Any, step: int, grid: i
     program = kernel.trace(kernel.bind((), given), mode_of("cpu")).program
     assert are_independent(program, grid, {Var("step"): step}) == expected
     same(kernel, grid, lambda: {**given, "out": np.zeros((16, 8), "float32")}, target="cpu")
+
+
+@pto.kernel
+def in_pieces(x, out, distance: pto.const, back: pto.const, most: pto.const):
+    """Blocks write four rows each, some distance apart and none beyond `most`, and read some rows back in `out`."""
+    block = pto.block_idx()
+    for piece in pto.range(2):
+        first = distance * block + 2 * piece
+        row = pto.Tile("vec", "float32", 2, 8, valid=(pto.min(2, most - first), 8))
+        pto.tload(row, x[first : first + pto.min(2, most - first)])
+        pto.tload(row, out[first - back : first - back + pto.min(2, most - first)])
+        pto.tstore(out[first : first + pto.min(2, most - first)], row)
+
+
+@pytest.mark.parametrize("grid", [4, 1 << 20])
+@pytest.mark.parametrize(
+    ("distance", "back", "expected"),
+    [(4, 0, True), (5, 0, True), (5, 1, True), (3, 0, False), (4, 1, False), (4, -1, False), (0, 0, False)],
+)
+def test_blocks_at_a_constant_distance_are_independent(distance: int, back: int, expected: bool, grid: int) -> None:
+    given = {"x": np.zeros((8, 8), "f4"), "out": np.zeros((8, 8), "f4"), "distance": distance, "back": back}
+    arguments = in_pieces.bind((), {**given, "most": distance * grid + 4})
+    assert are_independent(in_pieces.trace(arguments, mode_of("cpu")).program, grid, {}) == expected
+
+
+@pytest.mark.parametrize("kernel", [each_its_own, two_rows, nothing_named])
+def test_what_is_independent_for_many_blocks_is_so_for_few(kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"x": np.zeros((8, 8), "f4"), "out": np.zeros((16, 8), "f4"), "step": 2}
+    program = kernel.trace(kernel.bind((), given), mode_of("cpu")).program
+    tried = are_independent(program, 4, {Var("step"): 2})
+    monkeypatch.setattr(bounds, "MOST_TRIED", 1)
+    assert tried or not are_independent(program, 4, {Var("step"): 2})
 
 
 # --- Addresses -------------------------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import ptokit
-from ptokit.engine.native import store
-from ptokit.engine.native.store import Entry, Size
+from ptokit.engine.llvm import store
+from ptokit.engine.llvm.store import Entry, Size
 
 KEY, OTHER = "0123456789abcdef" * 4, "f" * 64
 ENTRY = Entry({"symbols": ["run"], "bytes": 64}, b"\x7fELF and so on")
@@ -297,7 +297,7 @@ def test_clearing_takes_only_our_own(cache: Path) -> None:
 
 WRITING = """
 import sys
-from ptokit.engine.native import store
+from ptokit.engine.llvm import store
 own = int(sys.argv[1])
 for turn in range(150):
     for key in ("a" * 64, "b" * 64):
@@ -320,7 +320,7 @@ def test_writers_do_not_disturb_each_other(cache: Path) -> None:
 
 
 def test_it_needs_no_llvm() -> None:
-    code = "import sys, ptokit.engine.native.store, ptokit.engine.native.workers; print('llvmlite' in sys.modules)"
+    code = "import sys, ptokit.engine.llvm.store, ptokit.engine.native.workers; print('llvmlite' in sys.modules)"
     settings = {**os.environ, "PYTHONPATH": HOME}
     done = subprocess.run([sys.executable, "-c", code], env=settings, capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

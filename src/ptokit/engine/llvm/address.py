@@ -64,10 +64,20 @@ class MemoryView:
     base: IrValue
     layout: Layout
     size: int
+    far: bool = False
+    """Whether it is part of an array."""
+    align: int = 1
+    """Bytes that the base is known to be a multiple of."""
 
     def row(self, code: IrBuilder, i: IrValue, value_of: ValueOf) -> IrValue:
         """Where row `i` begins."""
         return code.at(self.base, coordinate(code, self.layout.rows, i, value_of) * self.size)
+
+    def alignment(self, count: int) -> int:
+        """Bytes that `count` elements are known to be aligned to, where they lie side by side from a multiple on."""
+        steps = [t.stride for t in (*self.layout.rows, *self.layout.cols) if not is_number(t.stride, 1)]
+        known = steps if are_known(steps) else [1]
+        return max(self.size, gcd(self.align, self.size * gcd(count, *known)))
 
     @property
     def transposed(self) -> MemoryView:

@@ -9,9 +9,16 @@ from contextlib import AbstractContextManager, contextmanager
 from ptokit.engine.llvm.chip import CPU, Chip
 
 I1, I8, I32, I64, PTR = "i1", "i8", "i32", "i64", "ptr"
-METADATA = '!0 = !{!"branch_weights", i32 2000, i32 1}\n!1 = !{i32 1}\n'
+METADATA = """!0 = !{!"branch_weights", i32 2000, i32 1}
+!1 = !{i32 1}
+!2 = !{}
+!3 = distinct !{!3, !4}
+!4 = !{!"llvm.loop.unroll.disable"}
+"""
 """`!prof !0` after a branch: the first target is nearly always taken. `!nontemporal !1` after a store: it
-bypasses the caches."""
+bypasses the caches. `!invariant.load !2` after a load: nobody writes there as long as the code runs. `!llvm.loop !3`
+after the last branch of a loop: it is not unrolled."""
+STREAMING, INVARIANT = ", !nontemporal !1", ", !invariant.load !2"
 FLOATS = {"half": 2, "float": 4, "double": 8}
 
 
@@ -242,13 +249,17 @@ class IrBuilder:
         step = self.i64(nbytes)
         return pointer if step.number == 0 else self.write(PTR, f"getelementptr i8, {pointer!r}, {step!r}")
 
-    def load(self, kind: str, pointer: IrValue, align: int = 0) -> IrValue:
+    def load(self, kind: str, pointer: IrValue, align: int = 0, flags: str = "") -> IrValue:
         """Read memory, aligned to one element by default."""
-        return self.write(kind, f"load {kind}, {pointer!r}, align {align or size_of(element_of(kind))}")
+        return self.write(kind, f"load {kind}, {pointer!r}, align {align or size_of(element_of(kind))}{flags}")
 
     def store(self, value: IrValue, pointer: IrValue, align: int = 0, flags: str = "") -> None:
         """Write memory, aligned to one element by default."""
         self.line(f"  store {value!r}, {pointer!r}, align {align or size_of(element_of(value.type))}{flags}")
+
+    def settle(self) -> None:
+        """Keep loads that stand before this point before it."""
+        self.line('  call void asm sideeffect "", "~{memory}"()')
 
     def fill_bytes(self, pointer: IrValue, byte: IrValue | int, nbytes: IrValue) -> None:
         """Write one byte again and again."""
@@ -270,6 +281,17 @@ class IrBuilder:
         made.set(start)
         return made
 
+    def preset(self, kind: str, pointer: IrValue, nbytes: int) -> Variable:
+        """A variable that holds, when the function begins, what lies `nbytes` after an argument."""
+        name, at, start = self._name(), self._name(), self._name()
+        self._slots += [
+            f"  {name} = alloca {kind}",
+            f"  {at} = getelementptr i8, {pointer!r}, i64 {nbytes}",
+            f"  {start} = load {kind}, ptr {at}, align {size_of(kind)}",
+            f"  store {kind} {start}, ptr {name}",
+        ]
+        return Variable(IrValue(self, PTR, name), kind)
+
     # --- control
 
     @contextmanager
@@ -288,7 +310,8 @@ class IrBuilder:
         yield index
         self.begin(latch)
         self.line(f"  {i}.next = add i64 {i}, {self.i64(step).name}")
-        self.jump(head)
+        self.line(f"  br label %{head}{'' if self.chip.unrolled else ', !llvm.loop !3'}")
+        self.is_open = False
         self.begin(done)
 
     @contextmanager
@@ -309,6 +332,13 @@ class IrBuilder:
         for start, stop, step in ((self.i64(0), whole, width), (whole, count, 1))[width == 1 :]:
             with self.loop(start, stop, step) as k:
                 yield k, step
+
+    @contextmanager
+    def until(self) -> Generator[str]:
+        """Code that may be left early: yields the label to jump to."""
+        done = self.new_label("left")
+        yield done
+        self.begin(done)
 
     @contextmanager
     def when(self, condition: IrValue) -> Generator[None]:
@@ -340,13 +370,16 @@ class IrBuilder:
             self.lane = self.i64(0)
             yield
         elif chip.lane:
-            self.lane = self.call(I32, self.module.declare(chip.lane, "i32 ()")).to("zext", I64)
+            self.lane = self._own_lane()
             yield
             self.call("void", self.module.declare(chip.barrier, "void ()"))
         else:
             with self.loop(0, chip.lanes) as self.lane:
                 yield
         self.lane = None
+
+    def _own_lane(self) -> IrValue:
+        return self.call(I32, self.module.declare(self.chip.lane, "i32 ()")).to("zext", I64)
 
     def share(self, start: Operand, stop: Operand, step: int = 1) -> AbstractContextManager[IrValue]:
         """The iterations of a loop that fall to a lane, in a phase."""
@@ -356,43 +389,36 @@ class IrBuilder:
         return self.loop(self.lane * step + start, stop, self.chip.lanes * step)
 
     @contextmanager
-    def region(self, rows: IrValue, cols: IrValue) -> Generator[tuple[IrValue, Across]]:
+    def region(self, rows: IrValue, cols: IrValue, wide: int = 1) -> Generator[tuple[IrValue, Across]]:
         """Rows and columns that fall to a lane, in a phase: row `i`, and a loop over its columns.
 
-        Several lanes share the elements: each gets one column of a row at a time.
+        Several lanes share the elements: each gets `wide` columns of a row at a time, of which `cols` is a multiple.
         """
         if self.chip.lanes == 1:
             with self.each(rows) as i:
                 yield i, self.loop
             return
-        with self.share(0, rows * cols) as k:
+        across = self.i64(cols.number // wide) if cols.number is not None else cols
+        with self.share(0, rows * across) as k:
 
             @contextmanager
             def one_column(start: Operand, _stop: Operand, step: Operand = 1) -> Generator[IrValue]:
-                assert (self.i64(start).number, step) == (0, 1)
-                yield k.op("urem", cols)
+                assert (self.i64(start).number, step) == (0, wide)
+                yield k.op("urem", across) * wide
 
-            yield k.op("udiv", cols), one_column
+            yield k.op("udiv", across), one_column
 
-    def greatest(self, word: IrValue | None, find: Callable[[Variable], None]) -> IrValue:
-        """The greatest number that any lane finds, unsigned. `find` is a phase over a variable that starts at zero;
-        several lanes need a `word` of memory that they share."""
-        found = self.variable(I64, self.i64(0))
-        if self.chip.lanes == 1:
+    def any(self, find: Callable[[Variable], None]) -> IrValue:
+        """Whether any lane finds something: `find` is a phase that sets a bit."""
+        found = self.variable(I1, self.constant(I1, 0))
+        if not self.chip.lane:
             with self.phase():
                 find(found)
             return found.get()
-        assert word is not None
-        with self.phase(), self.when(self.same_lane(0)):
-            self.store(self.i64(0), word)
-        with self.phase():
-            found.set(self.i64(0))
-            find(found)
-            self.line(f"  atomicrmw umax {word!r}, {found.get()!r} monotonic")
-        top = self.load(I64, word)
-        with self.phase():  # nobody begins the next one before all have read this one
-            pass
-        return top
+        self.lane = self._own_lane()
+        find(found)
+        self.lane = None
+        return self.call(I1, self.module.declare(self.chip.any, "i1 (i32, i1)"), "i32 0", found.get())
 
     def poison(self, pointer: IrValue, nbytes: IrValue) -> None:
         """Fill memory with ones, in a phase of its own."""
@@ -407,6 +433,35 @@ class IrBuilder:
         """Whether it is the lane of this number."""
         assert self.lane is not None
         return self.lane.compare("eq", number)
+
+    # --- blocks of a grid, in a kernel
+
+    @property
+    def block(self) -> IrValue:
+        """The number of the block that executes this code."""
+        return self._of_grid(self.chip.block, -3)
+
+    @property
+    def blocks(self) -> IrValue:
+        """The number of blocks of the grid."""
+        return self._of_grid(self.chip.blocks, -2)
+
+    def _of_grid(self, intrinsic: str, argument: int) -> IrValue:
+        if not intrinsic:
+            return self.arguments[argument]
+        return self.call(I32, self.module.declare(intrinsic, "i32 ()")).to("zext", I64)
+
+    @property
+    def shared(self) -> IrValue:
+        """Memory that the lanes of a block share; a launch says how much there is."""
+        if not self.chip.block:
+            return self.arguments[-1]
+        name = self.module.outside("shared", "external addrspace(3) global [0 x i8], align 128")
+        return self.write(PTR, f"addrspacecast ptr addrspace(3) @{name} to ptr")
+
+    def spread(self, start: Operand, stop: Operand) -> AbstractContextManager[IrValue]:
+        """The iterations of a loop that fall to a block."""
+        return self.loop(self.block + start, stop, self.blocks)
 
 
 class Variable:
@@ -445,10 +500,16 @@ class IrModule:
         self.functions.append(code)
         return code
 
+    def kernel(self, name: str, parameters: Sequence[tuple[str, str]]) -> IrBuilder:
+        """A function that every block of a grid executes, over `i64` and `ptr` parameters."""
+        hidden = () if self.chip.block else ((I64, "block"), (I64, "blocks"), (PTR, "shared"))
+        return self.function(name, self.chip.kernel, (*parameters, *hidden), f'"nvvm.maxntid"="{self.chip.lanes}"')
+
     def outlined(self, kind: str, given: Sequence[IrValue], write: Callable[[IrBuilder, list[IrValue]], None]) -> str:
         """A function of its own that takes values of these types; one that was written before is not written again."""
         parameters = [(value.type, f"p{place}") for place, value in enumerate(given)]
-        code = IrBuilder(self, f"outlined{len(self._outlined)}", kind, parameters, self.chip.outlined)
+        name, result = f"outlined{len(self._outlined)}", f"internal {kind}"
+        code = IrBuilder(self, name, result, parameters, self.chip.outlined)
         write(code, code.arguments)
         name = self._outlined.setdefault(code.text.partition("(")[2], code.name)
         if name == code.name:

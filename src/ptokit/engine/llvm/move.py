@@ -10,7 +10,7 @@ from typing import Any
 from ptokit.engine.llvm.address import WHOLE, MemoryView, ValueOf, coordinate, is_number, run_length
 from ptokit.engine.llvm.emit import I8, I32, I64, IrBuilder, IrValue, size_of, vector
 from ptokit.engine.llvm.numbers import bits_of, combined, lanes_at_once
-from ptokit.engine.llvm.resolve import SENTINEL
+from ptokit.engine.llvm.resolve import SENTINEL, IndexValues
 from ptokit.isa.dtype import DType
 from ptokit.isa.move import Combine, Fill, Index, IndexUnit, Move, Remap, Side
 
@@ -18,8 +18,8 @@ LINE = 64
 """Bytes of a cache line, and of the vectors that copies use."""
 MOST_UNROLLED = 1024
 """Bytes that are copied without a loop."""
-STREAMED = 256
-"""The same, for non-temporal stores."""
+STREAMED = 4
+"""Lines that are written past the caches without a loop."""
 AHEAD = ((16, 24, 1), (64, 24, 2), (128, 16, 3), (256, 6, 5), (512, 5, 5), (1024, 3, 12), (2048, 3, 12))
 """Prefetch distance: for rows of at most this many bytes, how many rows ahead, and how many lines of each."""
 FURTHEST = (1, 8)
@@ -35,27 +35,33 @@ class CodeWriter:
 
     code: IrBuilder
     value_of: ValueOf
-    word: IrValue | None = None
-    """Memory for a number that the lanes of a block share, if there are several."""
 
     def length(self, count: Any, size: int) -> Any:
         """Bytes of `count` elements: a number, or a value."""
         return count * size if isinstance(count, int) else self.value_of(count) * size
 
-    def stream(self, dst: IrValue, src: IrValue, nbytes: int) -> None:
-        """Copy bytes with non-temporal stores; `dst` and `nbytes` are multiples of 16."""
+    def stream(self, dst: IrValue, src: IrValue, nbytes: IrValue) -> None:
+        """Copy bytes; whole lines of `dst` are written at once, past the caches."""
+        code, kind = self.code, vector(I64, LINE // 8)
+        missed = (code.i64(0) - dst.to("ptrtoint", I64)) & (LINE - 1)
+        head = code.select(missed.compare("ult", nbytes), missed, nbytes)
+        lines = (nbytes - head) >> (LINE.bit_length() - 1)
+        tail = head + lines * LINE
+        self._copy_few(dst, src, head)
+        for k, step in code.strips(lines, STREAMED):
+            for line in range(step):
+                at = head + (k + line) * LINE
+                code.store(code.load(kind, code.at(src, at), 1), code.at(dst, at), LINE, ", !nontemporal !1")
+        self._copy_few(code.at(dst, tail), code.at(src, tail), nbytes - tail)
+
+    def _copy_few(self, dst: IrValue, src: IrValue, nbytes: IrValue) -> None:
+        """Copy less than a line: a piece for each bit of the number of bytes."""
         code = self.code
-
-        def stream_bytes(dst: IrValue, src: IrValue, length: int) -> None:
-            for at in range(0, length, 16):
-                piece = code.load(vector(I8, 16), code.at(src, at), 1)
-                code.store(piece, code.at(dst, at), 16, ", !nontemporal !1")
-
-        looped = nbytes // STREAMED * STREAMED if nbytes > STREAMED else 0
-        if looped:
-            with code.loop(0, looped, STREAMED) as at:
-                stream_bytes(code.at(dst, at), code.at(src, at), STREAMED)
-        stream_bytes(code.at(dst, looped), code.at(src, looped), nbytes - looped)
+        with code.when(nbytes.compare("ne", 0)):
+            for size in (1, 2, 4, 8, 16, 32):
+                with code.when((nbytes & size).compare("ne", 0)):
+                    at = nbytes & (size - 1)
+                    code.store(code.load(vector(I8, size), code.at(src, at), 1), code.at(dst, at), 1)
 
     def copy(self, dst: IrValue, src: IrValue, nbytes: int | IrValue, coming: Sequence[Prefetch] = ()) -> None:
         """Copy bytes, with prefetches between the steps."""
@@ -145,8 +151,8 @@ class MoveRegions:
     lanes: IrValue | None = None
     lane: str = I32
     """The type of a lane."""
-    far: bool = False
-    """Whether the indexed operand is large, so that prefetching pays."""
+    values: IndexValues | None = None
+    """The values of the index, instead of lanes, on a chip with lanes of its own."""
 
 
 def emit_move(writer: CodeWriter, move: Move, dtype: DType, regions: MoveRegions) -> None:
@@ -271,7 +277,7 @@ def _indexed_rows(writer: CodeWriter, move: Move, index: Index, dtype: DType, re
     indexed, fixed = (src, dst) if index.side is Side.SRC else (dst, src)
     nbytes = writer.length(move.cols, dtype.size)
     with code.loop(0, value_of(move.rows)) as i:
-        if regions.far:
+        if indexed.far:  # so that prefetching pays
             _fetch_row(writer, regions, indexed, i + ahead(nbytes)[0], nbytes, to_write=indexed is dst)
         lane = _lane(writer, regions, i)
 
@@ -340,7 +346,7 @@ def _indexed_element(
     indexed, fixed = (src, dst) if index.side is Side.SRC else (dst, src)
     fixed_side = Side.DST if index.side is Side.SRC else Side.SRC
     here = fixed.col(code, row_starts[fixed_side], j, value_of)
-    if regions.far:
+    if indexed.far:
         ahead = address_of(writer, index, indexed, _lane(writer, regions, at + ELEMENTS_AHEAD), j)
         writer.prefetch(ahead, to_write=indexed is dst)
     lane = _lane(writer, regions, at)

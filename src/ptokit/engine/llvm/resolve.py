@@ -7,6 +7,7 @@ lane that zero or skip leave outside is the sentinel: all ones.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ptokit.engine.llvm.address import WHOLE, MemoryView, ValueOf, coordinate, run_length
 from ptokit.engine.llvm.emit import I32, I64, IrBuilder, IrValue, Variable, lanes_of, size_of, vector
@@ -33,22 +34,22 @@ def emit_resolve(
     dtype: DType,
     place: MemoryView,
     shape: tuple[IrValue, IrValue],
-    lanes: IrValue,
+    lanes: IrValue | None,
     value_of: ValueOf,
     kept: str | None = None,
-    word: IrValue | None = None,
 ) -> IrValue:
-    """Read `shape` index values into `lanes`; returns the greatest of them, unsigned, as it was read.
+    """Read `shape` index values into `lanes`; returns the greatest of them, unsigned, as it was read. On a chip without
+    lanes of its own.
 
     Where that is outside and the policy moves lanes, they are remapped in a second pass. `REFUSE` is left to the
     caller, who compares; so is a capacity of 0 under a policy that needs a row. Under `REFUSE` lanes may be kept in a
-    narrower type.
+    narrower type, or not at all: `lanes` is None.
     """
     reader = _Reader(code, index, dtype, value_of)
     assert kept is None or index.remap is Remap.REFUSE or kept == reader.lane
     reader.kept = kept or reader.lane
-    if code.chip.lanes > 1:
-        return reader.share(place, *shape, lanes, word)
+    if lanes is None:
+        return reader.read(place, *shape, lanes)
     greatest = reader.read(place, *shape, lanes)
     if index.remap is not Remap.REFUSE:
         capacity = value_of(index.capacity)
@@ -65,7 +66,7 @@ class _Reader:
         self.code, self.index, self.dtype, self.value_of = code, index, dtype, value_of
         self.lane = self.kept = lane_of(dtype)
 
-    def read(self, place: MemoryView, rows: IrValue, cols: IrValue, lanes: IrValue) -> IrValue:
+    def read(self, place: MemoryView, rows: IrValue, cols: IrValue, lanes: IrValue | None) -> IrValue:
         """Walk a region in row-major order."""
         code, layout = self.code, place.layout
         zero = code.constant(vector(self.lane, AT_ONCE[self.lane]), 0)
@@ -77,47 +78,69 @@ class _Reader:
             self._along(place.base, layout.cols, rows * cols, lanes)
         else:
             with code.loop(0, rows) as i:
-                first = code.at(lanes, i * cols * size_of(self.kept))
+                first = lanes and code.at(lanes, i * cols * size_of(self.kept))
                 self._along(place.row(code, i, self.value_of), layout.cols, cols, first)
         return self._greatest()
 
-    def share(self, place: MemoryView, rows: IrValue, cols: IrValue, lanes: IrValue, word: IrValue | None) -> IrValue:
-        """Several lanes of the chip read values, remap them at once, and find the greatest together."""
-        code, index = self.code, self.index
-        remap = index.remap is not Remap.REFUSE
-        change = REMAPS[index.remap](code, self.lane, self.value_of(index.capacity)) if remap else None
-
-        def find(top: Variable) -> None:
-            with code.region(rows, cols) as (i, across), across(0, cols) as j:
-                value = self._taken(place.col(code, place.row(code, i, self.value_of), j, self.value_of), 1)
-                top.set(self._larger(top.get(), value.to("zext", I64)))
-                stored = change(value) if change else value.to("trunc", self.kept)
-                code.store(stored, code.at(lanes, (i * cols + j) * size_of(self.kept)))
-
-        return code.greatest(word, find)
-
-    def _along(self, base: IrValue, terms: tuple[Term, ...], count: IrValue, lanes: IrValue) -> None:
+    def _along(self, base: IrValue, terms: tuple[Term, ...], count: IrValue, lanes: IrValue | None) -> None:
         """Values along one coordinate: many at a time where they lie side by side, then the rest."""
         code, wide, run = self.code, AT_ONCE[self.lane], run_length(terms)
         for k, step in code.strips(count, wide if run == WHOLE or run % wide == 0 else 1):
             top = self.many if step > 1 else self.one
             at = code.at(base, coordinate(code, terms, k, self.value_of) * self.dtype.size)
-            value = self._taken(at, step)
-            short = value.to("trunc", vector(self.kept, step))
-            code.store(short, code.at(lanes, k * size_of(self.kept)))
+            value = taken(code, self.index, self.dtype, at, step)
+            if lanes is not None:
+                short = value.to("trunc", vector(self.kept, step))
+                code.store(short, code.at(lanes, k * size_of(self.kept)))
             top.set(self._larger(top.get(), value))
-
-    def _taken(self, at: IrValue, count: int) -> IrValue:
-        """Index values in the type of lanes, cast where the index says so."""
-        bits = self.code.load(vector(f"i{8 * self.dtype.size}", count), at, 1)
-        wide = bits.to("sext" if self.dtype.family == "int" else "zext", vector(self.lane, count))
-        return wide & 0xFFFFFFFF if self.index.cast and self.lane == I64 else wide
 
     def _larger(self, a: IrValue, b: IrValue) -> IrValue:
         return self.code.select(b.compare("ugt", a), b, a)
 
     def _greatest(self) -> IrValue:
         return self._larger(self.code.reduce("umax", self.many.get()), self.one.get()).to("zext", I64)
+
+
+def taken(code: IrBuilder, index: Index, dtype: DType, at: IrValue, count: int = 1, align: int = 1) -> IrValue:
+    """Index values in the type of lanes, cast where the index says so."""
+    lane, bits = lane_of(dtype), code.load(vector(f"i{8 * dtype.size}", count), at, align)
+    wide = bits.to("sext" if dtype.family == "int" else "zext", vector(lane, count))
+    return wide & 0xFFFFFFFF if index.cast and lane == I64 else wide
+
+
+@dataclass(frozen=True)
+class IndexValues:
+    """The values of an index where they lie: each lane of the chip reads those it needs."""
+
+    code: IrBuilder
+    index: Index
+    dtype: DType
+    place: MemoryView
+    value_of: ValueOf
+
+    def read(self, i: IrValue, j: IrValue) -> IrValue:
+        """A value as a lane."""
+        row = self.place.row(self.code, i, self.value_of)
+        at = self.place.col(self.code, row, j, self.value_of)
+        return taken(self.code, self.index, self.dtype, at, align=self.dtype.size)
+
+    def resolved(self, i: IrValue, j: IrValue) -> IrValue:
+        """A value as a lane, remapped. One that was checked is read again: in an array, it may have changed since."""
+        value, remap, capacity = self.read(i, j), self.index.remap, self.value_of(self.index.capacity)
+        if remap is Remap.REFUSE and not self.place.far:
+            return value
+        if value.type == I32 and capacity.number is not None and capacity.number >= 1 << 32:
+            return value  # none is outside
+        return REMAPS[Remap.CLAMP if remap is Remap.REFUSE else remap](self.code, value.type, capacity)(value)
+
+    def are_below(self, limit: IrValue, rows: IrValue, cols: IrValue) -> IrValue:
+        """Whether every value is less, unsigned, as it is read."""
+
+        def find(found: Variable) -> None:
+            with self.code.region(rows, cols) as (i, across), across(0, cols) as j:
+                found.set(found.get() | self.read(i, j).to("zext", I64).compare("uge", limit))
+
+        return self.code.any(find) ^ 1
 
 
 def _walk(

@@ -12,15 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptokit.engine.llvm.address import WHOLE, MemoryView, is_number
-from ptokit.engine.llvm.emit import I64, IrValue, size_of
+from ptokit.engine.llvm.emit import I64, STREAMING, IrValue
 from ptokit.engine.llvm.move import CodeWriter, MoveRegions, address_of, common_run
 from ptokit.engine.llvm.numbers import bits_of, combined, is_byte_float
 from ptokit.engine.llvm.resolve import SENTINEL
 from ptokit.isa.dtype import DType
 from ptokit.isa.move import Combine, Fill, Index, Move, Remap, Side
-
-DEPTH = 4
-"""Pieces that a lane loads before it stores the first of them."""
 
 
 def emit_shared_move(writer: CodeWriter, move: Move, dtype: DType, regions: MoveRegions) -> None:
@@ -70,11 +67,10 @@ class SharedMove:
         assert self.regions.src is not None
         return self.regions.dst, self.regions.src
 
-    def lane(self, k: IrValue) -> IrValue:
+    def lane(self, i: IrValue, j: IrValue | None = None) -> IrValue:
         """A resolved index."""
-        code = self.writer.code
-        assert self.regions.lanes is not None
-        return code.load(self.regions.lane, code.at(self.regions.lanes, k * size_of(self.regions.lane)))
+        assert self.regions.values is not None
+        return self.regions.values.resolved(i, j or self.writer.code.i64(0))
 
     def is_outside(self, lane: IrValue) -> IrValue | None:
         """Whether an index leads nowhere; None where it always leads somewhere."""
@@ -106,7 +102,7 @@ class SharedMove:
         with code.when(piece.held) if piece.held is not None else nullcontext():
             if combine is not Combine.STORE:
                 value = combined(code, combine, self.dtype, code.load(value.type, at, align), value)
-            code.store(value, at, align)
+            code.store(value, at, align, STREAMING if self.regions.dst.far and combine is Combine.STORE else "")
 
 
 @dataclass(frozen=True)
@@ -125,14 +121,16 @@ def zero_of(like_this: IrValue) -> IrValue:
 # --- Rows in pieces ---------------------------------------------------------------------------------------------
 
 
-def _pieces(task: SharedMove, write: Callable[[int], None]) -> None:
-    """Write a move with pieces of so many elements: as long as a lane takes, if all of them are aligned."""
+def _pieces(task: SharedMove, write: Callable[[int, int], None]) -> None:
+    """Write a move with pieces of so many elements, several of them at a time: as long as a lane takes, if all of them
+    are aligned. The other case is rare, so its code is short."""
     code, wide = task.writer.code, _elements_at_once(task)
+    depth = code.chip.depth
     if wide == 1:
-        write(1)
+        write(1, depth)
         return
     odd = _may_be_odd(task, wide)
-    code.choose((odd & (wide * task.dtype.size - 1)).compare("eq", 0), lambda: write(wide), lambda: write(1))
+    code.choose((odd & (wide * task.dtype.size - 1)).compare("eq", 0), lambda: write(wide, depth), lambda: write(1, 1))
 
 
 def _elements_at_once(task: SharedMove) -> int:
@@ -168,20 +166,22 @@ def _bytes(writer: CodeWriter, stride: Any, size: int, wide: int) -> IrValue:
 
 def _rows(task: SharedMove) -> None:
     """Rows that are copied or gathered: pieces of all of them, several under way in each lane."""
-    _pieces(task, lambda wide: _copy_pieces(task, wide))
+    _pieces(task, lambda wide, depth: _copy_pieces(task, wide, depth))
 
 
-def _copy_pieces(task: SharedMove, wide: int) -> None:
+def _copy_pieces(task: SharedMove, wide: int, depth: int) -> None:
     code, value_of = task.writer.code, task.writer.value_of
     rows, cols = map(value_of, task.move.shape)
     across = code.i64(cols.number // wide) if cols.number is not None else cols
-    total, round_ = rows * across, code.chip.lanes * DEPTH
+    total, round_ = rows * across, code.chip.lanes * depth
     assert code.lane is not None
-    whole = total - total.op("urem", round_)
-    with code.loop(code.lane, whole, round_) as first:
-        _copy_some(task, wide, across, [first + code.chip.lanes * step for step in range(DEPTH)])
-    with code.share(whole, total) as k:
-        _copy_some(task, wide, across, [k])
+    whole = total - (total.op("urem", round_) if total.number is None else total.number % round_)
+    if depth > 1 and whole.number != 0:
+        with code.loop(code.lane, whole, round_) as first:
+            _copy_some(task, wide, across, [first + code.chip.lanes * step for step in range(depth)])
+    if depth == 1 or whole.name != total.name:
+        with code.share(whole if depth > 1 else 0, total) as k:
+            _copy_some(task, wide, across, [k])
 
 
 def _copy_some(task: SharedMove, wide: int, across: IrValue, which: Sequence[IrValue]) -> None:
@@ -204,7 +204,7 @@ def _load_piece(task: SharedMove, wide: int, i: IrValue, j: IrValue) -> tuple[Mo
 
 def _scatter_rows(task: SharedMove) -> None:
     """Rows in their order: a lane takes the same piece of all rows that are its own."""
-    _pieces(task, lambda wide: _scatter_pieces(task, wide))
+    _pieces(task, lambda wide, _: _scatter_pieces(task, wide))
 
 
 def _scatter_pieces(task: SharedMove, wide: int) -> None:
@@ -238,7 +238,7 @@ def _gather_elements(task: SharedMove) -> None:
     code, value_of, (dst, src) = task.writer.code, task.writer.value_of, task.ends
     rows, cols = map(value_of, task.move.shape)
     with code.region(rows, cols) as (i, across), across(0, cols) as j:
-        lane = task.lane(i * cols + j)
+        lane = task.lane(i, j)
         at = address_of(task.writer, task.index, src, task.inside(lane), j)
         task.put(task.read(lane, at, 1), dst.col(code, dst.row(code, i, value_of), j, value_of), 1)
 
@@ -248,7 +248,7 @@ def _scatter_elements(task: SharedMove) -> None:
     code, value_of, (dst, src) = task.writer.code, task.writer.value_of, task.ends
     rows, cols = map(value_of, task.move.shape)
     with code.loop(0, rows) as i, code.loop(0, cols) as j:
-        lane = task.lane(i * cols + j)
+        lane = task.lane(i, j)
         own = code.same_lane(task.inside(lane).op("urem", code.chip.lanes))
         at = src.col(code, src.row(code, i, value_of), j, value_of)
         _put_own(task, lane, own, at, address_of(task.writer, task.index, dst, task.inside(lane), j), 1)

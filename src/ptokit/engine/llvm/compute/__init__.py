@@ -5,5 +5,6 @@
 | `operations.py` | each operation by name: for which types there is code, whether it works in place, the code |
 | `walk.py` | regions lane by lane, or in vectors where they lie so |
 | `elements.py`, `convert.py` | arithmetic on elements, `exp` and `log`; conversions |
-| `rows.py`, `masks.py`, `cube.py` | rows reduced, comparisons and selections, matrix products |
+| `rows.py`, `masks.py` | rows reduced; comparisons and selections |
+| `cube.py`, `units.py` | matrix products, also on the matrix units of a chip |
 """

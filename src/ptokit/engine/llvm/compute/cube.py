@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from ptokit.engine.llvm.compute import units
 from ptokit.engine.llvm.compute.elements import ElementSite, from_single, is_float, single
 from ptokit.engine.llvm.compute.walk import RegionRow, RegionView, lanes_at_once, whole_part
 from ptokit.engine.llvm.emit import IrBuilder, IrValue, element_of, lanes_of, like, vector
@@ -24,6 +26,9 @@ def multiply(
     code = site.code
     a, b, *more = (inputs[0], inputs[1].transposed, *inputs[2:])
     m, n, k = map(dst.writer.value_of, extents)
+    if units.takes(code.chip, given.dtype, (a.place.layout, b.place.layout)):
+        _by_units(site, units.UnitProduct(code, given.dtype, a, b, extents), dst, more)
+        return
     deep = lanes_at_once((a, b), extents[2], DEEP)
     whole = whole_part(code, (a, b), k, deep)
     down, right_blocks = (_blocks(extent, count) for extent, count in ((m, ROWS), (n, COLS)))
@@ -41,6 +46,31 @@ def multiply(
             made = [_sum(site, total, addends[r], j) for total, (r, j) in zip(sums, cells, strict=True)]
             for value, (r, j) in zip(made, cells, strict=True):
                 into[r].store(value, j)
+
+
+def _by_units(site: ElementSite, made: units.UnitProduct, dst: RegionView, addends: Sequence[RegionView]) -> None:
+    """The same on matrix units: a lane has two neighbouring columns at a time."""
+    paired = made.n.number is not None and made.n.number % 2 == 0 and all(x.run % 2 == 0 for x in (dst, *addends))
+
+    def put(part: units.GroupPart, i: IrValue, j: IrValue, sums: Sequence[IrValue]) -> None:
+        with within(i, made.m, part.rows):
+            into, given = dst.row(i), [side.row(i) for side in addends]
+            for k, total in enumerate([_pair(*sums)] if paired else sums):
+                with within(j + k, made.n, part.cols):
+                    into.store(_sum(site, total, given, j + k), j + k)
+
+    made.write(put)
+
+
+def _pair(one: IrValue, other: IrValue) -> IrValue:
+    kind = vector(one.type, 2)
+    first = one.code.write(kind, f"insertelement {kind} poison, {one!r}, i64 0")
+    return one.code.write(kind, f"insertelement {first!r}, {other!r}, i64 1")
+
+
+def within(line: IrValue, extent: IrValue, size: int) -> AbstractContextManager[None]:
+    """Only where a line of a part of `size` lines is below an extent."""
+    return nullcontext() if units.are_whole(extent, size) else line.code.when(line.compare("slt", extent))
 
 
 def _blocks(extent: IrValue, count: int) -> IrValue:
@@ -107,6 +137,6 @@ def _sum(site: ElementSite, total: IrValue, addends: Sequence[RegionRow], j: IrV
     """What is written: the sum, rounded after each addend."""
     code, dtype = site.code, site.dtype
     for row in addends:
-        bits = row.load(j)
+        bits = row.load(j, lanes_of(total.type))
         total = total + (single(code, dtype, bits) if is_float(dtype) else bits)
     return from_single(code, dtype, total) if is_float(dtype) else total

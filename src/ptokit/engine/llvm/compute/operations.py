@@ -12,7 +12,7 @@ from ptokit.engine.llvm.compute import convert, cube, elements, masks
 from ptokit.engine.llvm.compute.elements import ElementSite, is_float, lanes_for, operations
 from ptokit.engine.llvm.compute.rows import FOLDS, reduce_columns, reduce_rows
 from ptokit.engine.llvm.compute.walk import RegionView, RegionWalk, side
-from ptokit.engine.llvm.emit import I64, IrValue, Variable
+from ptokit.engine.llvm.emit import IrValue, Variable
 from ptokit.engine.llvm.move import CodeWriter
 from ptokit.engine.llvm.numbers import BYTE_FORMATS
 from ptokit.isa.dtype import DType
@@ -67,13 +67,12 @@ def _refuse_zeroes(task: ComputeTask) -> None:
     def find(found: Variable) -> None:
         def check(given: Sequence[IrValue], _j: IrValue, lanes: int) -> None:
             zeroes = given[0].compare("eq", 0)
-            one = zeroes if lanes == 1 else zeroes.bits(f"i{lanes}").compare("ne", 0)
-            found.set(found.get() | one.to("zext", I64))
+            found.set(found.get() | (zeroes if lanes == 1 else zeroes.bits(f"i{lanes}").compare("ne", 0)))
 
         RegionWalk(task.writer, task.work.inputs[1].shape, None, (divisor,)).vectorised(most).apply(most, check)
 
     fine = code.new_label("fine")
-    code.split(code.greatest(task.writer.word, find).compare("ne", 0), task.refused, fine)
+    code.split(code.any(find), task.refused, fine)
     code.begin(fine)
 
 
@@ -188,6 +187,8 @@ class NativeOperation:
     lanewise: bool = False
     in_order: bool = False
     """Whether it is lanewise only if one thread takes the lanes in their order."""
+    added: int = 0
+    """The first input that is added to the result at the end, lane by lane, if there are such inputs."""
     check: Callable[[ComputeTask], None] | None = None
     """What is checked before anything is written."""
 
@@ -204,7 +205,7 @@ OPERATIONS: Mapping[str, NativeOperation] = {
     "cmp": NativeOperation(_compare, _takes_comparison),
     "window": NativeOperation(_window, _takes_bits),
     **{axis + fold: NativeOperation(_reduce, _takes_rows) for axis in REDUCERS for fold in FOLDS},
-    "matmul": NativeOperation(_multiply, _takes_product),
+    "matmul": NativeOperation(_multiply, _takes_product, added=2),
 }
 """Every operation by name."""
 
@@ -215,13 +216,14 @@ def supports(work: Compute, types: Mapping[str, DType]) -> bool:
     return work.op in OPERATIONS and OPERATIONS[work.op].takes(work.op, types[work.dst.operand], given)
 
 
-def is_lanewise(work: Compute, chip: Chip) -> bool:
-    """Whether lane (i, j) of the result needs that lane only of any input that lies as the result does.
+def is_lanewise(work: Compute, chip: Chip, nth: int = 0) -> bool:
+    """Whether lane (i, j) of the result needs that lane only of its n-th input, if that lies as the result does.
 
     Such an input may be the memory of the result itself.
     """
     operation = OPERATIONS[work.op]
-    return operation.lanewise and not (operation.in_order and chip.lanes > 1)
+    is_added = 0 < operation.added <= nth
+    return is_added or (operation.lanewise and not (operation.in_order and chip.lanes > 1))
 
 
 def emit(

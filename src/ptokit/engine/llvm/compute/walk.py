@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Any
 
-from ptokit.engine.llvm.address import WHOLE, MemoryView, is_number, run_length
-from ptokit.engine.llvm.emit import Across, IrBuilder, IrValue, vector
+from ptokit.engine.llvm.address import WHOLE, MemoryView, are_known, is_number, run_length
+from ptokit.engine.llvm.emit import Across, IrBuilder, IrValue, lanes_of, vector
 from ptokit.engine.llvm.move import CodeWriter
 
 Extents = tuple[Any, Any]
@@ -31,11 +31,13 @@ class RegionRow:
 
     def load(self, j: IrValue, lanes: int = 1) -> IrValue:
         """Elements `j` and on."""
-        return self.held[lanes] if self.held else self.side.writer.code.load(vector(self.side.kind, lanes), self.at(j))
+        if self.held:
+            return self.held[lanes]
+        return self.side.writer.code.load(vector(self.side.kind, lanes), self.at(j), self.side.alignment(lanes))
 
     def store(self, value: IrValue, j: IrValue) -> None:
         """Write elements `j` and on."""
-        self.side.writer.code.store(value, self.at(j))
+        self.side.writer.code.store(value, self.at(j), self.side.alignment(lanes_of(value.type)))
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,11 @@ class RegionView:
     def kind(self) -> str:
         """The type of an element in registers."""
         return f"i{8 * self.place.size}"
+
+    def alignment(self, lanes: int) -> int:
+        """Bytes that so many neighbours are known to be aligned to."""
+        first = self.shift[1]
+        return self.place.alignment(gcd(lanes, first) if isinstance(first, int) else 1)
 
     @property
     def run(self) -> int:
@@ -82,10 +89,12 @@ def side(writer: CodeWriter, place: MemoryView, shape: Extents) -> RegionView:
 
 
 def lanes_at_once(sides: Sequence[RegionView], extent: Any, most: int) -> int:
-    """How many lanes of a row can be taken at once: a power of two. One, if a chip has lanes of its own."""
-    if sides[0].writer.code.chip.lanes > 1:
-        return 1
-    lanes = gcd(most, *(side.run for side in sides))
+    """How many lanes of a row can be taken at once: a power of two. A chip with lanes of its own has no rest of a row,
+    and takes as much as one of them moves."""
+    chip, lanes = sides[0].writer.code.chip, gcd(most, *(side.run for side in sides))
+    if chip.lanes > 1:
+        known = are_known((extent, *(side.shift[1] for side in sides)))
+        return gcd(lanes, extent, max(1, chip.piece // max(side.place.size for side in sides))) if known else 1
     while isinstance(extent, int) and lanes > max(1, extent):
         lanes //= 2
     return lanes
@@ -142,7 +151,7 @@ class RegionWalk:
         code, lanes = self.writer.code, self.lanes(most)
         rows, cols = map(self.writer.value_of, self.shape)
         whole = whole_part(code, self.sides, cols, lanes)
-        with code.region(rows, cols) as (i, across):
+        with code.region(rows, cols, lanes) as (i, across):
             inputs = [side.row(i, lanes) for side in self.inputs]
             dst = self.dst.row(i) if self.dst else None
             _columns(across, dst, inputs, (0, whole, lanes), body)

@@ -1,8 +1,9 @@
-"""A whole program as one native function over a range of blocks.
+"""A whole program as one function over a range of blocks.
 
 Every statement has a fast path, written here, and a fallback to Python, where the reference engine runs that one
-statement over the same memory. The fast path requires numbers that fit, slices that stay inside, the conditions of the
-variant, and indices without a finding. So the reference engine handles all rare cases and errors, with its messages.
+statement: a CPU calls it, over the same memory; on a GPU the kernel ends there. The fast path requires numbers that
+fit, slices that stay inside, the conditions of the variant, and indices without a finding. So the reference engine
+handles all rare cases and errors, with its messages.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ptokit.engine.llvm.emit import I64, IrValue, Variable
+from ptokit.engine.llvm.compute.units import GroupSums
+from ptokit.engine.llvm.emit import I32, I64, IrValue, Variable
 from ptokit.engine.llvm.program.expressions import Evaluator
 from ptokit.engine.llvm.program.forward import Forwarded, forwarded
+from ptokit.engine.llvm.program.held import held_tiles
 from ptokit.engine.llvm.program.instruction import Execution
 from ptokit.engine.llvm.program.page import Page
 from ptokit.engine.llvm.program.poison import needs_poison
@@ -38,6 +41,9 @@ class Emitter:
         self.program, self.slots, self.code = stage.program, stage.slots, stage.code
         self.pages = {page.number: page for page in pages}
         self.apart = are_apart(self.program)
+        self.fused: dict[int, int] = {}
+        """Statements that were fused with a later one, by their numbers."""
+        stage.held = held_tiles(self.program, self.slots.placed, self.variants_of, self.code.chip)
 
     def text(self) -> str:
         """The module."""
@@ -63,14 +69,15 @@ class Emitter:
         pending = list(block)
         while pending:
             stmt = pending.pop(0)
-            pair = forwarded(stmt, pending, self.program, self.slots.placed, self._variants) if self.apart else None
+            pair = forwarded(stmt, pending, self.program, self.slots.placed, self.variants_of) if self.apart else None
             if pair is not None:
                 pending.remove(pair.store)
                 self._forward(pair)
             elif type(stmt) in self._STATEMENTS:
                 self._STATEMENTS[type(stmt)](self, stmt)
 
-    def _variants(self, instr: Instr) -> Sequence[Variant]:
+    def variants_of(self, instr: Instr) -> Sequence[Variant]:
+        """The variants of an instruction."""
         return self.variants.get(self.slots.numbers[id(instr)], ())
 
     def _loop(self, loop: Loop) -> None:
@@ -151,16 +158,21 @@ class Emitter:
         self.stage.bounds[stmt.result] = int(limits.min), int(limits.max)
         with self._fast_path(stmt) as (slow, _):
             pointer = self.stage.view(self.stage.evaluator(), stmt.source, 1, slow)
-            raw = self.code.load(f"i{8 * dtype.size}", pointer, 1)
+            raw = self.code.load(f"i{8 * dtype.size}", pointer)
+            with self.code.phase():
+                pass  # all lanes have loaded it before any of them writes there
             self.stage.put(self.slots.variables[stmt.result], raw.to("sext" if dtype.family == "int" else "zext", I64))
 
     # --- tiles
 
     def _declare(self, tile: TileDecl) -> None:
-        if tile.name in self.slots.placed:
+        if tile.name in self.stage.held:
+            held, poison = self.stage.held[tile.name], self.code.constant(I32, -1)
+            self.stage.sums[tile.name] = GroupSums(self.code, held.given, held.parts, poison)
+        elif tile.name in self.slots.placed:
             if tile.addresses:
                 self._place(tile, tile, tile.addresses)
-        elif needs_poison(self.program, tile, self._variants):
+        elif needs_poison(self.program, tile, self.variants_of):
             self.code.poison(self.stage.tile(tile.name), self.code.i64(tile.spec.nbytes))
 
     def _assign(self, stmt: Assign) -> None:
@@ -190,8 +202,7 @@ class Emitter:
         slot = self.slots.poisoned[loc]
         reached = self.stage.slot(slot)
         with code.when(end.compare("sgt", reached)):
-            memory = code.at(self.stage.arena, self.slots.memory[loc])
-            code.poison(code.at(memory, reached), end - reached)
+            code.poison(code.at(self.stage.memory(loc), reached), end - reached)
             self.stage.put(slot, end)
 
     # --- instructions
@@ -200,7 +211,7 @@ class Emitter:
         code = self.code
         reason = code.variable(I64, code.i64(Reason.MISSED))
         with self._fast_path(instr, reason) as (slow, done):
-            for nth, variant in enumerate(self._variants(instr)):
+            for nth, variant in enumerate(self.variants_of(instr)):
                 other = code.new_label("other")
                 evaluator = self.stage.evaluator()
                 evaluator.require(variant.conditions, other)
@@ -212,6 +223,8 @@ class Emitter:
     def _forward(self, pair: Forwarded) -> None:
         """A tile that only passes data on: one fused move. If a check fails, Python runs both."""
         reason = self.code.variable(I64, self.code.i64(Reason.MISSED))
+        self.stage.passed.add(pair.tile)
+        self.fused[self.slots.numbers[id(pair.load)]] = self.slots.numbers[id(pair.store)]
         with self._fast_path(pair.load, reason, pair.store) as (slow, _):
             evaluator = self.stage.evaluator()
             evaluator.require([*pair.first.conditions, *pair.second.conditions], slow)

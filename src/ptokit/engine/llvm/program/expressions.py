@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ptokit.engine.llvm.emit import I1, I64, IrBuilder, IrValue
 from ptokit.engine.llvm.program.symbolic import SymbolicNumber
-from ptokit.program.expr import COMPARISONS, Bounds, Expr, Op, Var, interval
+from ptokit.program.expr import COMPARISONS, Bounds, Expr, Op, Var, interval, is_condition
 
 CHECKED = {"add": "sadd", "sub": "ssub", "mul": "smul"}
 ORDERS = {"lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge", "eq": "eq", "ne": "ne"}
@@ -44,6 +44,9 @@ class Evaluator:
         if isinstance(condition, Op) and condition.name in COMPARISONS:
             a, b = map(self.value, condition.args)
             return a.compare(ORDERS[condition.name], b)
+        if isinstance(condition, Op) and is_condition(condition):  # of conditions
+            one, other = map(self.holds, condition.args)
+            return one & other if condition.name == "and" else one | other
         return self.value(condition).compare("ne", 0)
 
     def require(self, conditions: Sequence[Expr | IrValue], otherwise: str) -> None:

@@ -31,6 +31,13 @@ class Forwarded:
         return first, second
 
     @property
+    def tile(self) -> str:
+        """The tile between them."""
+        through = named_operands(self.load)[self.moves[0].dst.operand]
+        assert isinstance(through, TileUse)
+        return through.tile
+
+    @property
     def joined(self) -> Move:
         """The one move: the source of the first, the destination of the second, the index of either."""
         first, second = self.moves

@@ -1,13 +1,14 @@
 """Whether the blocks of a launch can run in parallel: none writes what another one reads or writes.
 
-The check uses the boxes of the arrays that each block names. An indexed access counts as the whole array; a box that is
-known at run time only counts as a conflict.
+The check uses the boxes of the arrays that each block names. An indexed access counts as the whole array. If there are
+too many blocks or iterations to try all, or a box is known at run time only, its bounds must lie at a constant distance
+from block to block, which is no shorter than what a block names.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -16,17 +17,17 @@ import numpy as np
 
 from ptokit.program.bounds import Reach, reaches
 from ptokit.program.calls import access_of, named_operands
-from ptokit.program.expr import BLOCK_IDX, Var, apply
+from ptokit.program.expr import BLOCK_IDX, Var, affine, apply, subtract
 from ptokit.program.ir import Argument, Instr, LoadScalar, Program, Stmt, View, walk
 
 Array = np.ndarray[Any, np.dtype[Any]]
+Touch = tuple[View, Reach]
 
 
 @dataclass(frozen=True)
 class BlockAccess:
     """The accesses of a statement to an array: block, and bounds in each dim, one entry for each execution."""
 
-    argument: str
     blocks: Array
     lows: Array
     highs: Array
@@ -35,13 +36,13 @@ class BlockAccess:
 def are_independent(program: Program, grid: int, integers: Mapping[Var, int], besides: Set[str] = frozenset()) -> bool:
     """Whether no block writes what another one reads or writes; memories `besides` are ignored."""
     written = _written(program) - besides
-    touched: defaultdict[str, list[BlockAccess | None]] = defaultdict(list)
+    touched: defaultdict[str, list[Touch]] = defaultdict(list)
     for stmt, reach in reaches(program, grid, integers):
         for view, _ in views_of(stmt):
             argument = program.tensors[view.argument]
             if memory_of(argument) in written:
-                touched[memory_of(argument)].append(_touch(argument, view, reach))
-    return all(_is_partitioned(touches) for touches in touched.values())
+                touched[memory_of(argument)].append((view, reach))
+    return all(_are_of_one_array(touches) and _are_partitioned(touches) for touches in touched.values())
 
 
 def _written(program: Program) -> set[str]:
@@ -65,20 +66,40 @@ def memory_of(argument: Argument) -> str:
     return argument.memory or argument.array
 
 
-def _touch(argument: Argument, view: View, reach: Reach) -> BlockAccess | None:
+def _are_of_one_array(touches: Sequence[Touch]) -> bool:
+    return len({view.argument for view, _ in touches}) == 1
+
+
+def _are_partitioned(touches: Sequence[Touch]) -> bool:
+    """Whether every block has a box of its own; its elements lie apart, or writing it is refused."""
+    known = [each for each in (_block_access(*touch) for touch in touches) if each is not None]
+    if len(known) == len(touches):
+        return _are_boxes_apart(known)
+    return any(_are_evenly_apart(touches, dim) for dim in range(len(touches[0][0].starts)))
+
+
+def _are_evenly_apart(touches: Sequence[Touch], dim: int) -> bool:
+    """Whether blocks have ranges of their own in a dim, a constant distance from each other."""
+    distance = affine(touches[0][0].starts[dim]).get(BLOCK_IDX, 0)
+    lows: list[float] = []
+    highs: list[float] = []
+    for view, reach in touches:
+        start = subtract(view.starts[dim], apply("mul", distance, BLOCK_IDX))
+        lows.append(reach.lowest(start))
+        highs.append(reach.highest(apply("add", start, view.sizes[dim])))
+    return max(highs) - min(lows) <= distance
+
+
+def _block_access(view: View, reach: Reach) -> BlockAccess | None:
     lows = [reach.value(start) for start in view.starts]
     highs = [reach.value(apply("add", start, size)) for start, size in zip(view.starts, view.sizes, strict=True)]
     if reach.values is None or any(found is None for found in (*lows, *highs)):
         return None
     boxes = (np.stack([each for each in found if each is not None], axis=1) for found in (lows, highs))
-    return BlockAccess(argument.name, reach.values[BLOCK_IDX], *boxes)
+    return BlockAccess(reach.values[BLOCK_IDX], *boxes)
 
 
-def _is_partitioned(touches: list[BlockAccess | None]) -> bool:
-    """Whether every block has a box of its own, in one array; its elements lie apart, or writing it is refused."""
-    known = [touch for touch in touches if touch is not None]
-    if len(known) < len(touches) or len({touch.argument for touch in known}) > 1:
-        return False
+def _are_boxes_apart(known: Sequence[BlockAccess]) -> bool:
     blocks = np.concatenate([touch.blocks for touch in known])
     lows = np.concatenate([touch.lows for touch in known])
     highs = np.concatenate([touch.highs for touch in known])

@@ -1,4 +1,4 @@
-"""One instruction as machine code: everything is checked before anything is written; Python handles the rare cases."""
+"""One instruction as code: everything is checked before anything is written; Python handles the rare cases."""
 
 from __future__ import annotations
 
@@ -8,21 +8,25 @@ from typing import Any
 
 from ptokit.engine.llvm.address import MemoryView, numbers_in
 from ptokit.engine.llvm.compute import operations as compute
-from ptokit.engine.llvm.emit import I32, I64, PTR, IrBuilder, IrValue, Variable, size_of
+from ptokit.engine.llvm.compute import units
+from ptokit.engine.llvm.compute.cube import within
+from ptokit.engine.llvm.compute.walk import RegionView
+from ptokit.engine.llvm.emit import I1, I32, I64, PTR, IrBuilder, IrValue, Variable, size_of
 from ptokit.engine.llvm.move import CodeWriter, MoveRegions, emit_move
 from ptokit.engine.llvm.numbers import computes
 from ptokit.engine.llvm.program.expressions import Evaluator
+from ptokit.engine.llvm.program.held import HeldTile
 from ptokit.engine.llvm.program.page import CAPACITY, COUNT, LANES, ROWS, Page
-from ptokit.engine.llvm.program.slots import Reason
+from ptokit.engine.llvm.program.slots import ALIGNMENT, Reason
 from ptokit.engine.llvm.program.stage import Stage
 from ptokit.engine.llvm.program.symbolic import SymbolicNumber, expr_of
 from ptokit.engine.llvm.program.variant import Variant
-from ptokit.engine.llvm.resolve import emit_resolve, lane_of
+from ptokit.engine.llvm.resolve import IndexValues, emit_resolve, lane_of
 from ptokit.engine.llvm.shared_move import emit_shared_move
 from ptokit.engine.reference import NEGATIVE
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout
-from ptokit.isa.move import Access, Combine, Compute, Fill, Index, IndexUnit, Move, Remap, Side
+from ptokit.isa.move import Access, Combine, Compute, Fill, Index, IndexUnit, Move, Remap
 from ptokit.program.calls import named_operands, tile_spec
 from ptokit.program.ir import Instr, TileUse, View
 
@@ -56,7 +60,9 @@ class Execution:
         self.prepare()
         for step in self.variant.steps:
             if isinstance(step, Compute):
-                self._computed(step)
+                (self._summed if self._held(step.dst) else self._computed)(step)
+            elif not isinstance(step.src, Fill) and self._held(step.src):
+                self._stored(step.src, self.place(step.dst))
             else:
                 self.moved(step, None if isinstance(step.src, Fill) else self.place(step.src), self.place(step.dst))
 
@@ -104,7 +110,9 @@ class Execution:
 
     def place(self, access: Access) -> MemoryView:
         """A region of an operand."""
-        return MemoryView(self.bases[access.operand], access.layout, self.variant.types[access.operand].size)
+        operand, base, size = access.operand, self.bases[access.operand], self.variant.types[access.operand].size
+        given = self.operands[operand]
+        return MemoryView(base, access.layout, size, isinstance(given, View), self.stage.alignment(given))
 
     # --- operands that may share memory
 
@@ -168,45 +176,73 @@ class Execution:
     def _resolve(self, move: Move, index: Index) -> None:
         """Read the indices into lanes; fall back if one is refused or has to be reported."""
         dtype, value_of = self.variant.types[index.access.operand], self.evaluator.value_of
-
-        def resolve(writer: CodeWriter, base: IrValue, lanes: IrValue, rows: IrValue, across: IrValue) -> IrValue:
-            place = MemoryView(base, index.access.layout, dtype.size)
-            return emit_resolve(
-                writer.code, index, dtype, place, (rows, across), lanes, writer.value_of, word=writer.word
-            )
-
-        rows, cols = map(value_of, move.shape)
-        across = self.code.i64(1) if index.by_row else cols
-        top = self._outline(I64, move, [self.place(index.access).base, self._lanes(), rows, across], resolve)
+        are_below = self._shared_check(move, index) if self.code.chip.lanes > 1 else self._resolved(move, index)
         if index.remap is Remap.REFUSE:
-            self.evaluator.guard(self.slow, top.compare("ult", value_of(index.capacity)))
+            self.evaluator.guard(self.slow, are_below(value_of(index.capacity)))
         if index.cast and dtype.family == "int" and index.remap in (Remap.CLAMP, Remap.WRAP):
-            self._leave_unless_reported(Reason.NEGATIVE, top.compare("ult", NEGATIVE))
+            self._leave_unless_reported(Reason.NEGATIVE, are_below(self.code.i64(NEGATIVE)))
         if index.valid is not None:
             self._leave_unless_reported(Reason.PADDED, self._names_no_padding(move, index, *map(value_of, index.valid)))
 
+    def _resolved(self, move: Move, index: Index) -> Callable[[IrValue], IrValue]:
+        """Read the indices into lanes; gives whether all of them are below a limit."""
+        dtype = self.variant.types[index.access.operand]
+
+        def resolve(writer: CodeWriter, base: IrValue, lanes: IrValue, rows: IrValue, across: IrValue) -> IrValue:
+            place = MemoryView(base, index.access.layout, dtype.size)
+            return emit_resolve(writer.code, index, dtype, place, (rows, across), lanes, writer.value_of)
+
+        given = [self.place(index.access).base, self._lanes(), *self._index_shape(move)]
+        top = self._outline(I64, move, given, resolve)
+        return lambda limit: top.compare("ult", limit)
+
+    def _shared_check(self, move: Move, index: Index) -> Callable[[IrValue], IrValue]:
+        """Gives whether all indices are below a limit, where each lane of the chip reads them in their place."""
+
+        def check(writer: CodeWriter, base: IrValue, *given: IrValue) -> IrValue:
+            return self._values(writer, index, base).are_below(*given)
+
+        base, shape = self.place(index.access).base, self._index_shape(move)
+        return lambda limit: self._outline(I1, move, [base, limit, *shape], check)
+
+    def _values(self, writer: CodeWriter, index: Index, base: IrValue) -> IndexValues:
+        dtype, place = self.variant.types[index.access.operand], replace(self.place(index.access), base=base)
+        return IndexValues(writer.code, index, dtype, place, writer.value_of)
+
+    def _index_shape(self, move: Move) -> tuple[IrValue, IrValue]:
+        """Rows and columns of the indices."""
+        rows, cols = map(self.evaluator.value_of, move.shape)
+        return rows, self.code.i64(1) if move.index is not None and move.index.by_row else cols
+
+    def _lane(self, index: Index, i: IrValue, j: IrValue, cols: IrValue) -> IrValue:
+        """An index, resolved."""
+        if self.code.chip.lanes > 1:
+            return self._values(self.writer, index, self.place(index.access).base).resolved(i, j)
+        kind = lane_of(self.variant.types[index.access.operand])
+        return self.code.load(kind, self.code.at(self._lanes(), (i * cols + j) * size_of(kind)))
+
     def _names_no_padding(self, move: Move, index: Index, rows: IrValue, cols: IrValue) -> IrValue:
         """Whether every lane names a defined element of the tile."""
-        code, kind = self.code, lane_of(self.variant.types[index.access.operand])
+        code, shape = self.code, self._index_shape(move)
 
         def find(found: Variable) -> None:
-            with code.share(0, self._lane_count(move)) as k:
-                lane = code.load(kind, code.at(self._lanes(), k * size_of(kind))).to("zext", I64)
+            with code.region(*shape) as (i, across), across(0, shape[1]) as j:
+                lane = self._lane(index, i, j, shape[1]).to("zext", I64)
                 if index.unit is IndexUnit.ROW:
                     inside = lane.compare("ult", rows)
                 else:
                     width = self.evaluator.value_of(index.width)
                     inside = lane.op("udiv", width).compare("ult", rows) & lane.op("urem", width).compare("ult", cols)
-                found.set(found.get() | (inside ^ 1).to("zext", I64))
+                found.set(found.get() | (inside ^ 1))
 
-        return code.greatest(self.stage.word, find).compare("eq", 0)
+        return code.any(find) ^ 1
 
     def _lane_count(self, move: Move) -> IrValue:
-        rows, cols = map(self.evaluator.value_of, move.shape)
-        return rows if move.index is not None and move.index.by_row else rows * cols
+        rows, cols = self._index_shape(move)
+        return rows * cols
 
     def _check_capacity(self, move: Move) -> None:
-        """Fall back if the ledger is full: Python enlarges it."""
+        """Fall back if the ledger is full."""
         stage, slot = self.stage, self.stage.slots.ledgers[self.number]
         end = stage.slot(slot + COUNT) + self._lane_count(move)
         self._leave_unless(end.compare("sle", stage.slot(slot + CAPACITY)), Reason.FULL)
@@ -220,17 +256,18 @@ class Execution:
             if code.chip.lanes == 1:
                 self.writer.copy(there, self._lanes(), lanes * size_of(page.lane))
             else:
-                self._copy_lanes(there, lanes, page.lane)
+                self._copy_lanes(there, move, page.lane)
         rows = code.at(stage.slot(slot + ROWS).to("inttoptr", PTR), count * page.nbytes)
         packed = MemoryView(rows, Layout.plain(move.cols, 1), source.size)
         copied = Move(move.shape, Access("", packed.layout), Access("", source.layout))
         self._move(copied, source, packed)
         stage.put(slot + COUNT, count + lanes)
 
-    def _copy_lanes(self, there: IrValue, count: IrValue, kind: str) -> None:
-        code = self.code
-        with code.share(0, count) as k:
-            code.store(code.load(kind, code.at(self._lanes(), k * size_of(kind))), code.at(there, k * size_of(kind)))
+    def _copy_lanes(self, there: IrValue, move: Move, kind: str) -> None:
+        code, (rows, cols) = self.code, self._index_shape(move)
+        assert move.index is not None
+        with code.region(rows, cols) as (i, across), across(0, cols) as j:
+            code.store(self._lane(move.index, i, j, cols), code.at(there, (i * cols + j) * size_of(kind)))
 
     def moved(self, move: Move, source: MemoryView | None, target: MemoryView) -> None:
         """Emit a move between two regions, or defer it."""
@@ -242,21 +279,17 @@ class Execution:
     def _move(self, move: Move, source: MemoryView | None, target: MemoryView) -> None:
         index, dtype = move.index, self._moved_type
         lane = lane_of(self.variant.types[index.access.operand]) if index else I32
+        shared = self.code.chip.lanes > 1
 
         def write(writer: CodeWriter, into: IrValue, out: IrValue, lanes: IrValue) -> None:
-            start = MemoryView(out, source.layout, source.size) if source else None
-            regions = MoveRegions(replace(target, base=into), start, lanes, lane, self._is_far(move))
+            start = replace(source, base=out) if source else None
+            values = self._values(writer, index, lanes) if index and shared else None
+            regions = MoveRegions(replace(target, base=into), start, lanes, lane, values)
             with writer.code.phase():
-                (emit_move if writer.code.chip.lanes == 1 else emit_shared_move)(writer, move, dtype, regions)
+                (emit_shared_move if shared else emit_move)(writer, move, dtype, regions)
 
-        self._outline("void", move, [target.base, source.base if source else target.base, self._lanes()], write)
-
-    def _is_far(self, move: Move) -> bool:
-        """Whether the index leads into an array."""
-        if move.index is None or isinstance(move.src, Fill):
-            return False
-        indexed = move.src.operand if move.index.side is Side.SRC else move.dst.operand
-        return isinstance(self.operands.get(indexed), View)
+        lanes = self.place(index.access).base if index and shared else self._lanes()
+        self._outline("void", move, [target.base, source.base if source else target.base, lanes], write)
 
     def _outline(
         self, kind: str, step: Move | Compute, values: Sequence[IrValue], write: Callable[..., IrValue | None]
@@ -264,8 +297,7 @@ class Execution:
         """Emit a step as a function of its own, which compiles faster than one long function, and call it."""
         numbers = list({expr_of(number): number for number in numbers_of(step)}.items())
         known = {expr: self.evaluator.value_of(number) for expr, number in numbers}
-        word = [self.stage.word] if self.code.chip.lanes > 1 else []
-        passed, shared, own = [*known.values(), *word, *values], len(known), len(known) + len(word)
+        passed = [*known.values(), *values]
 
         def body(code: IrBuilder, given: list[IrValue]) -> None:
             by_expr = dict(zip(known, given, strict=False))
@@ -273,7 +305,7 @@ class Execution:
             def value_of(number: Any) -> IrValue:
                 return code.i64(number) if isinstance(number, int) else by_expr[expr_of(number)]
 
-            code.ret(write(CodeWriter(code, value_of, *given[shared:own]), *given[own:]))
+            code.ret(write(CodeWriter(code, value_of), *given[len(known) :]))
 
         name = self.code.module.outlined(kind, passed, body)
         return self.code.call(kind, name, *passed)
@@ -285,9 +317,9 @@ class Execution:
     def _computed(self, work: Compute) -> None:
         """Write a computation; a result that may not replace its inputs at once goes to spare memory first."""
         types, target = self.variant.types, self.place(work.dst)
-        inputs = [MemoryView(self.bases[each.operand], each.layout, types[each.operand].size) for each in work.inputs]
-        spare = MemoryView(self.code.at(self.stage.arena, self.stage.slots.spare), work.dst.layout, target.size)
-        into = target if self._may_replace(work) else spare
+        inputs = [self.place(Access(each.operand, each.layout)) for each in work.inputs]
+        in_place = self._may_replace(work)
+        into = target if in_place else replace(target, base=self.stage.spare(), align=ALIGNMENT)
 
         def write(writer: CodeWriter, start: IrValue, *bases: IrValue) -> IrValue:
             code, refused = writer.code, writer.code.new_label("refused")
@@ -298,17 +330,54 @@ class Execution:
             return code.constant("i1", "false")
 
         self.evaluator.guard(self.slow, self._outline("i1", work, [into.base, *(p.base for p in inputs)], write))
-        if into is spare:
-            self._move(Move(work.shape, work.dst, work.dst), spare, target)
+        if not in_place:
+            self._move(Move(work.shape, work.dst, work.dst), into, target)
+
+    # --- tiles in registers
+
+    def _held(self, access: Access) -> str:
+        """The name of an operand's tile if it is in registers."""
+        given = self.operands[access.operand]
+        return given.tile if isinstance(given, TileUse) and given.tile in self.stage.held else ""
+
+    def _summed(self, work: Compute) -> None:
+        """Add a product to what registers hold, or put it there."""
+        name, code, given = self._held(work.dst), self.code, self.variant.types[work.inputs[0].operand]
+        held, sums = self.stage.held[name], self.stage.sums[name]
+        a, b = (RegionView(self.writer, self.place(Access(x.operand, x.layout))) for x in work.inputs[:2])
+        made = units.UnitProduct(code, given, a, b.transposed, (*work.shape, work.inputs[0].shape[1]))
+        if len(work.inputs) == 2:
+            sums.clear()
+        with code.phase(), units.held_part(code, held.parts, made.m, made.n) as part:
+            made.add(part, sums)
+
+    def _stored(self, access: Access, target: MemoryView) -> None:
+        """Write what registers hold."""
+        name = self._held(access)
+        with self.code.phase():
+            store_held(self.writer, self.stage.held[name], self.stage.sums[name], target)
 
     def _may_replace(self, work: Compute) -> bool:
         """Whether each element of the result may replace its input as soon as it is computed."""
-        shared = [each for each in work.inputs if self._is_one_tile(each.operand, work.dst.operand)]
         region = _region(work.dst.layout, work.shape)
-        return not shared or (
-            compute.is_lanewise(work, self.code.chip)
-            and all(_region(each.layout, each.shape) == region for each in shared)
+        return all(
+            compute.is_lanewise(work, self.code.chip, nth) and _region(each.layout, each.shape) == region
+            for nth, each in enumerate(work.inputs)
+            if self._is_one_tile(each.operand, work.dst.operand)
         )
+
+
+def store_held(writer: CodeWriter, held: HeldTile, sums: units.GroupSums, target: MemoryView) -> None:
+    """Write a tile that registers hold, in a phase."""
+    code, into = writer.code, RegionView(writer, target)
+    m, n = map(code.i64, held.shape)
+    with units.held_part(code, held.parts, m, n) as part:
+        for i, j, cells in part.places(sums):
+            with within(i, m, part.rows):
+                row = into.row(i)
+                for k, cell in enumerate(cells):
+                    with within(j + k, n, part.cols):
+                        row.store(cell.get().bits(I32), j + k)
 
 
 def _region(layout: Layout, shape: tuple[Any, Any]) -> tuple[object, ...]:

@@ -74,7 +74,8 @@ def _page(program: Program, number: int, instr: Instr, variant: Variant) -> Page
     if len(variant.steps) != 1 or not isinstance(move, Move) or move.index is None or isinstance(move.src, Fill):
         return None
     index, layout = move.index, move.dst.layout
-    numbers = [move.cols, index.capacity, index.width, *(t.stride for t in (*layout.rows, *layout.cols))]
+    numbers = [index.capacity, index.width, *(t.stride for t in (*layout.rows, *layout.cols))]
+    numbers += [move.cols] * index.by_row  # an element is a lane of its own, however many there are
     if index.side is not Side.DST or layout.strides is None or not are_known(numbers):
         return None
     row, col = layout.strides

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import prod
 
 from ptokit.engine.llvm.address import are_known, numbers_in
 from ptokit.engine.llvm.program.forward import Variants
@@ -18,7 +19,7 @@ Region = tuple[tuple[Expr, ...], Layout]
 
 
 def needs_poison(program: Program, tile: TileDecl, variants: Variants) -> bool:
-    """False if the first use of the tile writes all elements that are ever read."""
+    """False if the first use of the tile writes all of its elements, or all that are ever read."""
     uses = [s for s in walk(program.body) if isinstance(s, Instr) and any(u.tile == tile.name for u in s.tiles)]
     if not uses:
         return False
@@ -33,6 +34,9 @@ def needs_poison(program: Program, tile: TileDecl, variants: Variants) -> bool:
         return True
     if ANYWHERE in written:
         return True
+    ((shape, _),) = written
+    if are_known(shape) and prod(shape) == tile.spec.elements:  # type: ignore[arg-type]
+        return False
     read = {region for stmt in uses for variant in variants(stmt) for region in _reads(stmt, variant, tile.name)}
     return not read <= written
 

@@ -15,9 +15,9 @@ Samples = dict[int, list[Values]]
 
 
 def sample(program: Program, tensors: Mapping[str, Storage], integers: Mapping[Var, int], grid: int) -> Samples:
-    """Walk the first and the last block, with the first and the last iteration of each loop."""
+    """Walk the first, a middle and the last block, with the first and the last iteration of each loop."""
     walker = _Walker(program, tensors)
-    for block in dict.fromkeys((0, max(0, grid - 1))):
+    for block in dict.fromkeys((0, grid // 2, max(0, grid - 1))):
         walker.walk(program.body, {**integers, BLOCK_IDX: block, BLOCK_NUM: grid})
     return walker.found
 

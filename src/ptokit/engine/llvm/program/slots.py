@@ -136,14 +136,14 @@ class Slots:
     @cached_property
     def spare(self) -> int:
         """Where a result is stored that may not be written in place."""
-        most = max(map(self._most_lanes, self._instructions), default=0)
+        most = max(map(self.most_lanes, self._instructions), default=0)
         return self.scratch + _aligned(8 * (most + PADDING))
 
     @cached_property
     def _instructions(self) -> list[ir.Instr]:
         return [stmt for stmt in self.statements if isinstance(stmt, ir.Instr)]
 
-    def _most_lanes(self, instr: ir.Instr) -> int:
+    def most_lanes(self, instr: ir.Instr) -> int:
         """Index values that an instruction reads, at most."""
         role = INSTRUCTIONS[instr.name].roles.get("index")
         if role is None:
@@ -164,14 +164,35 @@ class Slots:
         return {loc: self._end + k * ADDRESS_SPACE for k, loc in enumerate(self.memories)}
 
     @cached_property
-    def word(self) -> int:
-        """Where the lanes of a block share a number."""
-        return self.spare + _aligned(max(map(self._most_spare, self._instructions), default=0))
-
-    @property
     def _end(self) -> int:
         """Where in the arena the memories begin."""
-        return self.word + ALIGNMENT
+        return self.spare + _aligned(max(map(self._most_spare, self._instructions), default=0))
+
+    @cached_property
+    def packed(self) -> dict[int, int]:
+        """Where the parts of the arena begin, and where they would if the memories were no longer than their tiles at
+        known addresses need."""
+        starts = [*self.tiles.values(), self.spare]
+        ends = accumulate(map(self.extent, self.memories), initial=self._end)
+        return {**dict(zip(starts, starts, strict=True)), **dict(zip(self.memory.values(), ends, strict=False))}
+
+    @property
+    def packed_size(self) -> int:
+        """Bytes of the arena so."""
+        return self._end + sum(map(self.extent, self.memories))
+
+    def extent(self, loc: TileType) -> int:
+        """Bytes of a memory that tiles at addresses can reach."""
+        decls = [self.program.tiles[name] for name in self.placed if self.program.tiles[name].spec.loc is loc]
+        if any(decl.name in self._moved or not all(isinstance(a, int) for a in decl.addresses) for decl in decls):
+            return ADDRESS_SPACE
+        ends = [cast("int", a) + decl.spec.nbytes for decl in decls for a in decl.addresses]
+        return min(ADDRESS_SPACE, _aligned(max(0, *ends)))
+
+    @property
+    def spare_size(self) -> int:
+        """Bytes for a result that may not be written in place."""
+        return self._end - self.spare
 
     @property
     def arena(self) -> int:

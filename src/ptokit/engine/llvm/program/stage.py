@@ -6,13 +6,16 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from ptokit.engine.llvm.chip import CPU, Chip
+from ptokit.engine.llvm.compute.units import GroupSums
 from ptokit.engine.llvm.emit import I32, I64, PTR, IrBuilder, IrModule, IrValue
 from ptokit.engine.llvm.numbers import from_integer, is_byte_float
 from ptokit.engine.llvm.program.expressions import Evaluator
-from ptokit.engine.llvm.program.slots import SIGNALS, Reason, Slots, StateSlot
+from ptokit.engine.llvm.program.held import HeldTile
+from ptokit.engine.llvm.program.slots import ALIGNMENT, SIGNALS, Reason, Slots, StateSlot
 from ptokit.engine.llvm.program.symbolic import SymbolicNumber
 from ptokit.engine.storage import ADDRESS_SPACE
 from ptokit.isa.dtype import DType
+from ptokit.isa.policy import TileType
 from ptokit.program.bounds import available, edges
 from ptokit.program.calls import offset_in
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Bounds, Expr, Var, apply
@@ -20,7 +23,7 @@ from ptokit.program.ir import Constant, Given, Operand, Program, TileUse, View
 from ptokit.program.ir import Number as NumberOperand
 
 ENTRY = "run_blocks"
-"""The function: `i64 (state, first block, stop)`, which returns the block it did not finish, or `stop`."""
+"""The function: on a CPU `i64 (state, first block, stop)`, which returns the block it did not finish, or `stop`."""
 MOST_GIVEN = 1 << 40
 """Whole numbers of a launch that code is made for; the reference engine takes greater ones."""
 
@@ -32,9 +35,15 @@ class Stage:
         self.program, self.slots = program, slots
         self.code, self.state = self._entry(IrModule(chip))
         self.arena = self._arena()
+        self.passed: set[str] = set()
+        """Tiles that hold nothing: what would be moved through them is moved directly."""
+        self.held: dict[str, HeldTile] = {}
+        """Tiles in registers."""
+        self.sums: dict[str, GroupSums] = {}
+        """What those hold that were declared."""
         self.bounds: dict[Var, Bounds] = {
             BLOCK_IDX: (0, MOST_GIVEN),
-            BLOCK_NUM: (0, MOST_GIVEN),
+            BLOCK_NUM: (1, MOST_GIVEN),
             **dict.fromkeys(slots.given, (-MOST_GIVEN, MOST_GIVEN)),
             **dict.fromkeys(slots.addressed, (0, ADDRESS_SPACE)),
         }
@@ -90,11 +99,6 @@ class Stage:
         """Store a value in a slot of the state."""
         self.code.store(value, self.code.at(self.state, 8 * slot))
 
-    @property
-    def word(self) -> IrValue:
-        """Where the lanes of a block share a number."""
-        return self.code.at(self.arena, self.slots.word)
-
     def evaluator(self) -> Evaluator:
         """An evaluator for expressions at this point of the code."""
         return Evaluator(self.code, self._variable, self.bounds)
@@ -103,12 +107,32 @@ class Stage:
         known = self.slots.variables
         return self.slot(known[var] if var in known else self.slots.addressed[var])
 
+    def part(self, start: int, nbytes: int) -> IrValue:
+        """Where a part of the arena lies."""
+        del nbytes
+        return self.code.at(self.arena, start)
+
     def tile(self, name: str) -> IrValue:
         """Where a tile begins."""
+        if name in self.passed or name in self.held:
+            return IrValue(self.code, PTR, "null")
+        spec = self.program.tiles[name].spec
         if name in self.slots.tiles:
-            return self.code.at(self.arena, self.slots.tiles[name])
-        memory = self.slots.memory[self.program.tiles[name].spec.loc]
-        return self.code.at(self.arena, self.slot(self.slots.addresses[name]) + memory)
+            return self.part(self.slots.tiles[name], spec.nbytes)
+        return self.code.at(self.memory(spec.loc), self.slot(self.slots.addresses[name]))
+
+    def alignment(self, operand: Operand) -> int:
+        """Bytes that the address of an operand is known to be a multiple of."""
+        is_whole = isinstance(operand, TileUse) and operand.window is None and operand.tile in self.slots.tiles
+        return ALIGNMENT if is_whole else 1
+
+    def memory(self, loc: TileType) -> IrValue:
+        """Where a memory of tiles at addresses begins."""
+        return self.part(self.slots.memory[loc], self.slots.extent(loc))
+
+    def spare(self) -> IrValue:
+        """Where a result is stored that may not be written in place."""
+        return self.part(self.slots.spare, self.slots.spare_size)
 
     def view(self, evaluator: Evaluator, view: View, span: int | SymbolicNumber, slow: str) -> IrValue:
         """The address of a block of an argument; code goes to `slow` if it leaves the argument."""
@@ -129,6 +153,10 @@ class Stage:
         """The address of an array, which a slot holds."""
         return self.slot(slot).to("inttoptr", PTR)
 
+    def number(self, name: str) -> IrValue:
+        """The address of a floating-point number of the launch."""
+        return self.array(self.slots.arrays[name])
+
     def _tile_operand(self, evaluator: Evaluator, use: TileUse, slow: str) -> IrValue:
         decl = self.program.tiles[use.tile]
         limits = [*zip(use.valid, available(decl, use), strict=True)]
@@ -147,7 +175,7 @@ class Stage:
         if isinstance(operand, View):
             return self.view(evaluator, operand, span, slow)
         if isinstance(operand, Given):
-            return self.array(self.slots.arrays[operand.name])
+            return self.number(operand.name)
         if isinstance(operand, Constant):
             return self._constant(operand.dtype, operand.bits)
         return self._number(evaluator, operand, slow)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import reduce
+from typing import Any, cast
 
 from ptokit.engine.llvm.program.symbolic import Conditions, SymbolicNumber
 from ptokit.engine.prepared import memory_of
@@ -11,7 +13,7 @@ from ptokit.isa.dtype import DType
 from ptokit.isa.move import Compute, Move
 from ptokit.isa.operand import TensorSpec
 from ptokit.program.calls import Sharing, call_of, sharing
-from ptokit.program.expr import Expr, ExpressionError, Var, evaluate
+from ptokit.program.expr import Expr, ExpressionError, Var, apply, evaluate
 from ptokit.program.ir import Instr, Program
 from ptokit.program.verify_call import Options, verify_call
 from ptokit.target import Profile
@@ -36,6 +38,36 @@ class Variant:
     def holds(self, values: Mapping[Var, int]) -> bool:
         """Whether it is valid for these numbers."""
         return all(evaluate(condition, values) for condition in self.conditions)
+
+    @property
+    def code(self) -> Hashable:
+        """All that its code is made from, but for the conditions."""
+        return _content((self.steps, tuple(self.types.items()), tuple(self.spans.items()), self.shared))
+
+
+def joined(variants: Iterable[Variant]) -> list[Variant]:
+    """Variants of an instruction; those with the same code, and no findings, as one."""
+    found: dict[Hashable, Variant] = {}
+    for nth, each in enumerate(variants):
+        key = nth if each.remarked else each.code
+        found[key] = _either(found[key], each) if key in found else each
+    return [*found.values()]
+
+
+def _either(one: Variant, other: Variant) -> Variant:
+    first, second = (reduce(lambda a, b: apply("and", a, b), each.conditions or (1,)) for each in (one, other))
+    return replace(one, conditions=(apply("or", first, second),))
+
+
+def _content(value: Any) -> Hashable:
+    """Plain data, with run-time numbers as expressions."""
+    if isinstance(value, SymbolicNumber):
+        return value.expr
+    if isinstance(value, tuple):
+        return tuple(map(_content, cast("tuple[Any, ...]", value)))
+    if is_dataclass(value) and not isinstance(value, DType):
+        return type(value), *(_content(getattr(value, each.name)) for each in fields(value))
+    return value
 
 
 def trace(

@@ -2,78 +2,42 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
-from enum import Enum
-from functools import cache, cached_property, lru_cache
+from dataclasses import asdict
+from functools import lru_cache
 from time import perf_counter
-from typing import Any, cast
 
-from ptokit.engine.interpreter import Executable
 from ptokit.engine.llvm.chip import CPU, Chip
-from ptokit.engine.llvm.program.emitter import Emitter
-from ptokit.engine.llvm.program.independent import are_independent
-from ptokit.engine.llvm.program.instruction import is_supported
-from ptokit.engine.llvm.program.page import candidates, page
-from ptokit.engine.llvm.program.sample import cost, sample
-from ptokit.engine.llvm.program.slots import Slots, address_of
-from ptokit.engine.llvm.program.stage import MOST_GIVEN, Stage
-from ptokit.engine.llvm.program.variant import Variant, trace
+from ptokit.engine.llvm.program.compiler import MOST_KEPT, NOTHING, Items, ProgramCompiler
+from ptokit.engine.llvm.program.sample import cost
+from ptokit.engine.llvm.program.stage import Stage
 from ptokit.engine.native import jit, workers
 from ptokit.engine.native.program.launching import FindingBuffer, Parts, ProgramCode
 from ptokit.engine.native.program.thread import NEVER, Fallback, Tensors
 from ptokit.engine.native.program.thread_count import LaunchWork, profitable_threads, work_of
-from ptokit.engine.runnable import NATIVE, Listener, Unsupported
-from ptokit.isa.dtype import DType
-from ptokit.program.expr import BLOCK_NUM, Op, Var
-from ptokit.program.ir import Instr, LoadScalar, Program
+from ptokit.engine.runnable import NATIVE, Listener
+from ptokit.program.expr import Var
+from ptokit.program.ir import Program
 from ptokit.program.verify_call import Options
 from ptokit.target import Profile
 
-MOST_VARIANTS = 4
-"""Variants of one instruction that are compiled."""
-MOST_TRIES = 3
-"""Attempts to find code for an instruction."""
-MOST_KEPT = 256
-Values = dict[Var, int]
-Items = tuple[tuple[Var, int], ...]
-PLAIN = frozenset((int, str, bool, float, type(None), Var))
-NOTHING: frozenset[str] = frozenset()
 SMALL = 1 << 20
 """Bytes of tiles that a launch may name and stay on the calling thread; more is left to workers."""
 
 
-class NativeExecutable:
+class NativeExecutable(ProgramCompiler):
     """A program made ready for a target; it can be launched any number of times."""
 
     engine = NATIVE
     chip: Chip = CPU
 
     def __init__(self, program: Program, profile: Profile, options: Options) -> None:
-        """Raises `Unsupported` for programs that only the reference engine runs."""
-        self.program, self.profile, self.options = program, profile, options
-        self.slots = Slots(program)
-        _check(program, self.slots)
+        super().__init__(program, profile, options)
         self.code: ProgramCode | None = None
         """The machine code, from the first launch on."""
         self._deferring_code: ProgramCode | None = None
-        self._samples: dict[int, list[Values]] = {}
-        self._missed: dict[int, Values] = {}
-        self._failures: Counter[int] = Counter()
-        """How often an instruction had no code and tracing it gave none."""
-        self._are_independent = lru_cache(MOST_KEPT)(self._find_independent)
         self._cost = lru_cache(MOST_KEPT)(self._find_cost)
         self._work = lru_cache(MOST_KEPT)(self._find_work)
-
-    @cached_property
-    def reference(self) -> Executable:
-        """The program on the reference engine, for launches that have no code."""
-        return Executable(self.program, self.profile, self.options)
-
-    @cached_property
-    def _candidates(self) -> dict[int, str]:
-        return candidates(self.program, self.slots)
 
     # --- compiling
 
@@ -82,29 +46,8 @@ class NativeExecutable:
         if self.code is not None and not self._missed:
             return
         with jit.BUILDING:
-            if self.code is None:
-                found = sample(self.program, tensors, integers, grid)
-                self._samples = {self.slots.numbers[stmt]: values[:MOST_VARIANTS] for stmt, values in found.items()}
-            missed, self._missed = self._missed, {}
-            learnt = [self._learn(number, values) for number, values in missed.items()]
-            if any(learnt) or self.code is None:
+            if self._learn(tensors, integers, grid):
                 self.code, self._deferring_code = self._compiled(()), None
-
-    def _learn(self, number: int, values: Values) -> bool:
-        """Add numbers that had no code to the samples; whether there will be code for them."""
-        samples, known = self._samples.setdefault(number, []), self._variants(number)
-        covered = len(known) == MOST_VARIANTS or any(variant.holds(values) for variant in known)
-        if not covered and self._trace(number, values) is not None:
-            samples.append(values)
-            return True
-        self._failures[number] += 1
-        return False
-
-    def miss(self, missed: Mapping[int, Values]) -> None:
-        """Keep numbers that had no code for the next launch, unless compiling for them has failed before."""
-        fresh = {number: values for number, values in missed.items() if self._failures[number] < MOST_TRIES}
-        if fresh:
-            self._missed = {**fresh, **self._missed}
 
     def _deferring(self) -> ProgramCode:
         """Code that defers scatters."""
@@ -114,33 +57,13 @@ class NativeExecutable:
             return self._deferring_code
 
     def _compiled(self, deferred: tuple[int, ...]) -> ProgramCode:
-        made_from = describe(self.program), self.profile.name, describe(self.options), sorted(self._samples.items())
-        library = jit.library(repr((made_from, deferred, self.chip)), lambda: self.source(deferred))
+        library = jit.library(self._key(deferred, self.chip), lambda: self.source(deferred))
         return ProgramCode(library, self.slots, Fallback(self.slots, self.profile, self.options))
 
     def source(self, deferred: Iterable[int] = ()) -> jit.IrSource:
         """The LLVM text for the numbers that were met; the scatters `deferred` take effect later, where they can."""
-        variants = {number: self._variants(number) for number in self._samples}
-        pages = [page(self.program, self.slots, number, variants.get(number, ())) for number in deferred]
-        known = [each for each in pages if each is not None]
-        text = Emitter(Stage(self.program, self.slots, self.chip), variants, known).text()
-        return jit.IrSource(text, {"pages": [asdict(each) for each in known]})
-
-    def _variants(self, number: int) -> list[Variant]:
-        """The variants of an instruction for the numbers that were met."""
-        known: list[Variant] = []
-        for values in self._samples.get(number, ()):
-            if len(known) < MOST_VARIANTS and not any(variant.holds(values) for variant in known):
-                variant = self._trace(number, values)
-                known += [variant] if variant else []
-        return known
-
-    def _trace(self, number: int, values: Values) -> Variant | None:
-        instr = self.slots.statements[number]
-        assert isinstance(instr, Instr)
-        addresses = {name: address_of(name) for name in self.slots.placed}
-        variant = trace(self.program, instr, self.profile, self.options, values, addresses)
-        return variant if variant is not None and is_supported(variant) else None
+        emitter = self._emitter(Stage(self.program, self.slots, self.chip), deferred)
+        return jit.IrSource(emitter.text(), {"pages": [asdict(each) for each in emitter.pages.values()]})
 
     # --- launching
 
@@ -150,7 +73,7 @@ class NativeExecutable:
         """Run every block of the grid; the same bits as in ascending order, whatever the number of threads."""
         if not grid:
             return self.engine
-        if grid > MOST_GIVEN or any(abs(value) > MOST_GIVEN for value in integers.values()):
+        if self._is_too_great(integers, grid):
             return self.reference.launch(tensors, integers, grid, listener)
         self._make_ready(tensors, integers, grid)
         count, code = self._threads(threads, integers, grid)
@@ -180,12 +103,6 @@ class NativeExecutable:
             for thread in team:
                 self.miss(thread.missed)
                 code.release(thread)
-
-    def numbers(self, integers: Mapping[Var, int], grid: int) -> list[tuple[int, int]]:
-        """Slots and values of the launch's own numbers."""
-        variables = self.slots.variables
-        given = [(variables[var], integers[var]) for var in self.slots.given]
-        return [(variables[BLOCK_NUM], grid), *given]
 
     def _is_small(self, integers: Mapping[Var, int], grid: int) -> bool:
         return self._cost(grid, tuple(integers.items())) <= SMALL
@@ -219,20 +136,12 @@ class NativeExecutable:
         scatters = {id(self.slots.statements[number]): number for number in self._candidates}
         return work_of(self.program, dict(integers), grid, scatters)
 
-    def _find_independent(self, grid: int, integers: Items, besides: frozenset[str]) -> bool:
-        return are_independent(self.program, grid, dict(integers), besides)
-
     def small(self, arrays: Mapping[str, int], integers: Mapping[Var, int], grid: int) -> SmallLaunch | None:
         """The same launch on the calling thread, if it is small and all of its numbers have code."""
         is_known = self.code is not None and not self._missed
         return (
             SmallLaunch(self, arrays, integers, grid) if grid and is_known and self._is_small(integers, grid) else None
         )
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether all numbers of the last launch have code, or never will."""
-        return not self._missed
 
 
 class SmallLaunch:
@@ -270,28 +179,3 @@ class SmallLaunch:
     def is_current(self) -> bool:
         """Whether all numbers that were met have code."""
         return self._executable.is_settled
-
-
-def _check(program: Program, slots: Slots) -> None:
-    """Refuse what native code cannot hold."""
-    scalars = [stmt.source.argument for stmt in slots.statements if isinstance(stmt, LoadScalar)]
-    if any(program.tensors[name].dtype.name == "uint64" for name in scalars):
-        raise Unsupported("the native engine reads no scalars of uint64")
-
-
-def describe(value: Any) -> Any:
-    """The content of plain data, without places in the source: the same in every process."""
-    kind = cast("type[object]", type(value))
-    if kind in PLAIN:
-        return value
-    if kind is tuple:
-        return [describe(each) for each in value]
-    if isinstance(value, DType | Enum):
-        return value.name
-    return [kind.__name__, *[describe(getattr(value, name)) for name in _meaningful(kind)]]
-
-
-@cache
-def _meaningful(kind: type) -> tuple[str, ...]:
-    """The fields that a dataclass is compared by; of an operation, its name and its operands."""
-    return ("name", "args") if kind is Op else tuple(f.name for f in fields(kind) if f.compare)

@@ -15,9 +15,10 @@ import numpy as np
 from ptokit.engine.llvm.emit import I32
 from ptokit.engine.llvm.program.page import CAPACITY, COUNT, LANES, ROWS, Page
 from ptokit.engine.llvm.resolve import PADDING, SENTINEL
+from ptokit.engine.native import host
 from ptokit.engine.native.whole.block import ArgumentBlock
 from ptokit.engine.native.whole.mover import Rows, known_width
-from ptokit.engine.native.whole.strategies import NEAR, Team, pool, scatter_all
+from ptokit.engine.native.whole.strategies import Team, pool, scatter_all
 from ptokit.engine.reference import Lanes, Plan, ScatterStep
 from ptokit.engine.storage import Storage
 from ptokit.isa.dtype import dtype
@@ -118,7 +119,7 @@ def flush(ledgers: Sequence[Ledger], table: Storage, team: Team) -> None:
     """Execute everything that is recorded for one scatter, ledger after ledger."""
     page = ledgers[0].page
     kind, combine = dtype(page.element), Combine[page.combine]
-    far = page.capacity * page.row * kind.size > NEAR
+    far = page.capacity * page.row * kind.size > host.HOST.near
     arithmetic = None if combine is Combine.STORE else kind
     rows = Rows(kind.size, page.lane, known_width(kind.size, page.width), far=far, combine=combine, dtype=arithmetic)
     blocks = [ledger.block(table, team) for ledger in ledgers if ledger.count]

@@ -72,6 +72,13 @@ class Thread:
         ctypes.memset(self.address + 8 * self.slots.reported, 0, 24 * len(self.slots.statements))
         self._tensors, self._listener = tensors, listener
 
+    def take_over(self, state: Sequence[int], parts: Iterable[tuple[int, bytes]]) -> None:
+        """Take over a block that ran elsewhere: its slots, and parts of its arena, each from a place on."""
+        self.state[StateSlot.COUNT :] = state[StateSlot.COUNT :]
+        self.state[StateSlot.ITERATION] = state[StateSlot.ITERATION]
+        for start, data in parts:
+            self.arena[start : start + len(data)] = np.frombuffer(data, np.uint8)
+
     def end(self) -> None:
         """End a launch, and drop the user's arrays."""
         self._tensors: Callable[[], Tensors] = dict
@@ -104,7 +111,7 @@ class Thread:
                 while True:
                     asked = yield failed
                     failed = 1
-                    self._run(*divmod(asked, Reason.COUNT))
+                    self.run(*divmod(asked, Reason.COUNT))
                     failed = 0
             except GeneratorExit:
                 return
@@ -117,7 +124,7 @@ class Thread:
         self._slow = Slow(answers.send)
         self.state[StateSlot.FALLBACK] = ctypes.cast(self._slow, ctypes.c_void_p).value or 0
 
-    def _run(self, number: int, reason: int) -> None:
+    def run(self, number: int, reason: int) -> None:
         """Run one statement in Python, over the current memory."""
         if number == SIGNALS:  # running Python code at all delivers Ctrl-C
             self.state[StateSlot.BUDGET] = POLL_INTERVAL

@@ -13,6 +13,7 @@ from functools import lru_cache
 from math import isqrt, prod
 
 from ptokit.engine.llvm.program.sample import UNKNOWN_ITERATIONS, tile_bytes
+from ptokit.engine.native import host
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.policy import TileType
 from ptokit.program.calls import named_operands
@@ -37,8 +38,8 @@ KEPT, TAKEN = 0.3, 0.2
 """Nanoseconds for a deferred byte: to record it, and to execute it."""
 MOST_WRITTEN = 256 << 20
 """Bytes that one block of each thread may defer, in total."""
-WAKE = 150_000
-"""Nanoseconds for each thread: it is woken once for the blocks and once for the deferred scatters."""
+WAKES = 2.5
+"""How often each thread is woken: once for the blocks and once for the deferred scatters, and not at once."""
 
 
 @dataclass(frozen=True, eq=False)  # looked up by its identity
@@ -71,7 +72,7 @@ def profitable_threads(work: LaunchWork, most: int) -> int:
 def gain(work: LaunchWork, threads: int) -> float:
     """Nanoseconds that this many threads save."""
     written = work.nbytes * work.grid
-    return work.besides * (1 - 1 / threads) - written * (KEPT / threads + TAKEN) - WAKE * threads
+    return work.besides * (1 - 1 / threads) - written * (KEPT / threads + TAKEN) - WAKES * host.HOST.wake * threads
 
 
 def work_of(program: Program, integers: Values, grid: int, scatters: Mapping[int, int]) -> LaunchWork:

@@ -1,0 +1,142 @@
+"""Code that LLVM makes of text, once for each key: in this process, and on disk for the next one."""
+
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
+# llvmlite has no types.
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Generic, TypeVar, cast
+
+import llvmlite
+from llvmlite import binding
+
+from ptokit import _version
+from ptokit.engine.llvm import store
+
+MOST = 1024
+"""Entries of a cache in memory; the least recently used one is dropped first."""
+LINES = 12
+"""Lines of LLVM's message that an error shows."""
+T = TypeVar("T")
+
+_cache_lock = threading.Lock()
+BUILDING = threading.RLock()
+"""Held while LLVM runs, which is serial anyway. Two threads that ask for one key build it once."""
+
+
+class JitError(RuntimeError):
+    """LLVM refused code that ptokit generated: a fault of ptokit."""
+
+
+@contextmanager
+def explained(symbol: str = "") -> Generator[None]:
+    """Turn an error of LLVM into a `JitError`."""
+    try:
+        yield
+    except RuntimeError as problem:
+        message = "\n".join(line[:300] for line in str(problem).strip().splitlines()[:LINES])
+        what = f"has no usable {symbol} in" if symbol else "refuses"
+        raise JitError(f"LLVM {what} code that ptokit generated; this is a fault of ptokit:\n{message}") from problem
+
+
+@dataclass(frozen=True)
+class IrSource:
+    """LLVM IR as text, and facts about it to be kept with the code: whatever JSON can hold."""
+
+    text: str
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+class CodeCache(Generic[T]):
+    """The code of one kind of processor, loaded: `load` is given the digest of a key, and what is kept for it."""
+
+    def __init__(
+        self, machine: Callable[[], object], translate: Callable[[str], bytes], load: Callable[[str, store.Entry], T]
+    ) -> None:
+        """`machine` describes the processor, `translate` makes code of text."""
+        self._translate, self._load = translate, load
+        self._kept: OrderedDict[str, T] = OrderedDict()
+        with BUILDING:
+            versions = _version.__version__, llvmlite.__version__, cast("tuple[int, ...]", binding.llvm_version_info)
+            self._maker = sha256(repr((versions, machine(), _sources())).encode())
+
+    def get(self, key: str, build: Callable[[], IrSource]) -> T:
+        """The code for a key, which describes all inputs of the code; `build` is called only if it is not cached."""
+        digest = self.digest(key)
+        found = self._cached(digest)
+        if found is None:
+            with BUILDING:
+                found = self._cached(digest) or self._cache(digest, self._stored(digest) or self._built(digest, build))
+        return found
+
+    def digest(self, key: str) -> str:
+        """The name of a key on disk."""
+        digest = self._maker.copy()
+        digest.update(key.encode())
+        return digest.hexdigest()
+
+    def clear(self) -> None:
+        """Drop what is in memory."""
+        self._kept.clear()
+
+    def _cached(self, digest: str) -> T | None:
+        with _cache_lock:
+            found = self._kept.get(digest)
+            if found is not None:
+                self._kept.move_to_end(digest)
+            return found
+
+    def _cache(self, digest: str, made: T) -> T:
+        forgotten = None
+        with _cache_lock:
+            self._kept[digest] = made
+            if len(self._kept) > MOST:
+                forgotten = self._kept.popitem(last=False)
+        del forgotten  # only now: taking code out of memory may have to wait for LLVM
+        return made
+
+    def _stored(self, digest: str) -> T | None:
+        entry = store.load(digest)
+        return self._load(digest, entry) if entry else None
+
+    def _built(self, digest: str, build: Callable[[], IrSource]) -> T:
+        source = build()
+        facts = json.loads(json.dumps(source.facts))  # the same whether they come from here or from disk
+        entry = store.Entry(facts, self._translate(source.text))
+        made = self._load(digest, entry)
+        store.save(digest, entry)
+        return made
+
+
+def _sources() -> list[tuple[str, int, int]]:
+    """The source files that generate code, with size and time: a change invalidates the cache."""
+    home = Path(_version.__file__).parent
+    files = [file for package in ("isa", "target", "program", "engine") for file in (home / package).rglob("*.py")]
+    abouts = [(str(file.relative_to(home)), file.stat()) for file in sorted(files)]
+    return [(name, about.st_size, about.st_mtime_ns) for name, about in abouts]
+
+
+# --- processes -------------------------------------------------------------------------------------------------
+
+
+def _hold() -> None:
+    BUILDING.acquire()
+    _cache_lock.acquire()
+
+
+def _let_go() -> None:
+    _cache_lock.release()
+    BUILDING.release()
+
+
+if hasattr(os, "register_at_fork"):  # a child that forks while LLVM holds its locks would wait for ever
+    os.register_at_fork(before=_hold, after_in_parent=_let_go, after_in_child=_let_go)
