@@ -6,6 +6,7 @@ Scattered values are small whole numbers: their sums are exact in every order an
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -212,18 +213,28 @@ MOVES = (
     ("store", 1024), ("add", 1024), ("store", 0), ("add", 0), ("max", 0),
 )  # fmt: skip
 """The moves that are measured with every pattern, as operation and row bytes."""
-ASKED = {
+ADDED = Case("element scatter", "add")
+ON_AARCH64 = {
     Case("row gather", "gather", 128): (Ask(2.0), Ask(2.6, "NumPy", 1)),
     Case("row gather", "gather", 1024): (Ask(1.7),),
     Case("element gather", "gather"): (Ask(1.5),),
     Case("row scatter", "store", 1024): (Ask(1.7),),
     Case("row scatter", "store", 1024, pattern="unique"): (Ask(1.5),),
     Case("row scatter", "add", 1024): (Ask(1.5), Ask(20, "NumPy")),
+    ADDED: (Ask(3.0),),
+}
+ON_X86 = {
+    **{Case("row gather", "gather", row): (Ask(1.3),) for row in ROWS[1:]},
+    Case("element gather", "gather"): (Ask(1.0),),
+    **{Case("row scatter", op, 1024, pattern="unique"): (Ask(1.0),) for op in ("store", "add")},
+    ADDED: (Ask(1.8),),
+}
+ASKED = {
     Case("row scatter", "add", 1024, "float16"): (Ask(3.0),),
     Case("row scatter", "add", 1024, "bfloat16"): (Ask(1.8),),
-    Case("element scatter", "add"): (Ask(3.0),),
     Case("element scatter", "add", 0, "float16"): (Ask(4.0),),
     Case("element scatter", "add", 0, "bfloat16"): (Ask(3.5),),
+    **(ON_X86 if platform.machine().lower() in ("x86_64", "amd64") else ON_AARCH64),
 }
 """Required figures above the floor."""
 
@@ -251,10 +262,5 @@ def _listed() -> Iterator[Case]:
         yield from (Case("Spatter", op, 0, "float64", f"stride {n}", single=False) for n in STRIDES)
 
 
-def _asks(case: Case) -> tuple[Ask, ...]:
-    at_floor = case.group == "floor" or case.table == "in cache" or case.aligned
-    return ASKED.get(case, (FLOOR,) if at_floor else ())
-
-
-CASES = tuple(replace(case, asks=_asks(case)) for case in _listed())
+CASES = tuple(replace(case, asks=ASKED.get(case, (FLOOR,))) for case in _listed())
 assert ASKED.keys() <= set(CASES), "a required figure belongs to no measured case"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from _contenders import Contender
-from _measure import LIMIT, OURS, Times, Verdict, Who, best_peer, median, on_threads, ratio
+from _measure import FLOOR, LIMIT, OURS, Times, Verdict, Who, best_peer, median, on_threads, ratio
 from rich.console import Console
 from rich.table import Table
 
@@ -66,6 +66,12 @@ class Report:
     """The share of processor time of other programs."""
 
     @property
+    def behind(self) -> list[tuple[str, str]]:
+        """The cases in which a peer is faster by more than the floor allows, with the ratio."""
+        leads = {f"{each.group}: {each.name}": each.lead(max(each.threads)) for each in self.results}
+        return [(name, f"{figure(lead)} x {peer}") for name, (peer, lead) in leads.items() if lead < FLOOR.at_least]
+
+    @property
     def missed(self) -> list[Verdict]:
         """The requirements that were missed."""
         return [verdict for verdict in self.verdicts if not verdict.met]
@@ -77,6 +83,7 @@ def figure(value: float) -> str:
 
 
 ASKED_HEAD = ("case", "what", "asked", "found", "")
+BEHIND_HEAD = ("case", "ratio")
 RATES_HEAD = ("case", "threads", *LIBRARIES, "best peer", "ratio")
 
 
@@ -120,6 +127,10 @@ def show(report: Report, console: Console) -> None:
         console.print(f"{name}: {value}", highlight=False)
     for group, results in groups(report.results).items():
         console.print(table(f"{group}, GB/s of payload", RATES_HEAD, rate_rows(results)))
+    if report.behind:
+        console.print(
+            table(f"Behind the best peer: {len(report.behind)} of {len(report.results)}", BEHIND_HEAD, report.behind)
+        )
     for note in report.notes:
         console.print(note, markup=False)
     if report.neighbours > BUSY:
@@ -147,6 +158,8 @@ def markdown(report: Report) -> str:
         parts += ["## Required figures", _markdown_table(ASKED_HEAD, asked_rows(report.verdicts))]
     for group, results in groups(report.results).items():
         parts += [f"## {group.capitalize()}, GB/s of payload", _markdown_table(RATES_HEAD, rate_rows(results))]
+    if report.behind:
+        parts += ["## Behind the best peer", _markdown_table(BEHIND_HEAD, report.behind)]
     if report.notes:
         parts += ["## Not measured", "\n".join(f"- {note}" for note in report.notes)]
     return "\n\n".join(parts) + "\n"

@@ -219,7 +219,7 @@ def test_a_misspelt_argument_gets_the_near_one() -> None:
         (("chekc",), "No such command 'chekc'; did you mean check?"),
         (("cache", "claer"), "No such command 'claer'; did you mean clear?"),
         (("run", "kernels:double", "--engine", "natvie", *("--arg", "x=f32[4,16]", "--arg", "out=f32[4,16]")),
-         "engine is one of auto, reference, native, machine; got 'natvie'; did you mean native?"),
+         "engine is one of auto, reference, native, cuda, machine; got 'natvie'; did you mean native?"),
     ],
 )  # fmt: skip
 def test_an_unknown_word_gets_the_nearest_one(words: tuple[str, ...], printed: str) -> None:

@@ -323,6 +323,18 @@ def cache_clear(as_json: Json = False) -> int:
 
 
 @_command
+def tune(
+    show: Annotated[bool, typer.Option("--show", help="Show what is used, and measure nothing.")] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="Forget what was measured.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Measure in a few seconds what makes moves fast on this processor, and keep it for later runs."""
+    from ptokit.cli.tune import tune as measure
+
+    return measure(show=show, reset=reset, as_json=as_json)
+
+
+@_command
 def demo() -> int:
     """Show what ptokit does."""
     from ptokit import demo as acts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 pytest.importorskip("llvmlite")
 
 from ptokit.engine import whole as reference
+from ptokit.engine.native import host
 from ptokit.engine.native.whole import calls as native
 from ptokit.engine.native.whole import strategies
 from ptokit.isa.dtype import dtype
@@ -58,7 +60,7 @@ class Guarded:
 def test_a_way_stays_inside_its_memory(
     way: str, kind: str, width: int, capacity: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native, "SHORT", SHARED)
+    monkeypatch.setattr(host, "HOST", replace(host.HOST, wake=SHARED))
     monkeypatch.setattr(strategies, "MOST_MARKED", 0)
     made = dtype(kind)
     indices = named(3000, capacity)
@@ -79,7 +81,7 @@ def test_a_way_stays_inside_its_memory(
 @pytest.mark.parametrize("most", [1, 100, 5000, 1 << 20])
 @pytest.mark.parametrize("width", [1, 5])
 def test_sums_stay_inside_their_memory(width: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "SHORT", SHARED)
+    monkeypatch.setattr(host, "HOST", replace(host.HOST, wake=SHARED))
     monkeypatch.setattr(strategies, "MOST_EXTRA", most)
     half, wide = dtype("float16"), dtype("float32")
     table, src = np.ones((70, width), "float16"), np.ones((3000, width), "float16")
@@ -109,3 +111,21 @@ def test_columns_are_cut_at_cache_lines(size: int, skew: int) -> None:
                 assert 0 <= a <= b <= width
                 assert a == 0 or (table + a * size) % LINE == 0 or size > LINE or skew % size
                 assert abs(a - width * part / parts) <= line
+
+
+@pytest.mark.parametrize("combine", [Combine.STORE, Combine.ADD, Combine.MAX])
+@pytest.mark.parametrize(
+    ("packs", "wake", "wanted"),
+    [(True, 500, "destinations"), (True, 5000, "direct"), (False, 500, "direct")],
+    ids=["selected by an instruction", "too few lanes", "selected one by one"],
+)
+def test_threads_share_a_small_table_if_selecting_lanes_is_cheap(
+    packs: bool, wake: int, wanted: str, combine: Combine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "HOST", replace(host.X86, packs=packs, wake=wake, near=1 << 20))
+    taken, choose = list[str](), strategies.choose
+    monkeypatch.setattr(strategies, "choose", lambda *given: (taken.append(choose(*given)), taken[-1])[1])
+    kind = dtype("float32")
+    case = Case(kind, values(kind, (700, 1)), values(kind, (8000, 1), 1), named(8000, 700), combine=combine)
+    assert case.run(native, 2).tobytes() == case.run(reference).tobytes()
+    assert set(taken) == {wanted}

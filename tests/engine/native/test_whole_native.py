@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import resource
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ pytest.importorskip("llvmlite")
 from ptokit.engine import whole as reference
 from ptokit.engine.faults import IndexFault
 from ptokit.engine.llvm.numbers import computes
+from ptokit.engine.native import host
 from ptokit.engine.native.whole import calls as native
 from ptokit.engine.native.whole import strategies
 from ptokit.engine.runnable import Unsupported
@@ -31,7 +33,7 @@ TYPES = (*BASE, *FLOAT8, *HOST_ONLY)
 MOVED = (*TYPES, *OTHERS)
 ARITHMETIC = (Combine.ADD, Combine.MAX, Combine.MIN)
 THREADS = (1, 2, 5)
-WAYS = tuple(strategies.STRATEGIES)
+WAYS = tuple(way for way in strategies.STRATEGIES if way != "lanes")
 INDICES = ("int32", "uint32", "int64")
 
 
@@ -42,7 +44,7 @@ SHARED, ALONE = -1, 1 << 60
 @pytest.fixture(autouse=True)
 def _shared(monkeypatch: pytest.MonkeyPatch) -> None:
     """By default, no work is too short to be shared."""
-    monkeypatch.setattr(native, "SHORT", SHARED)
+    monkeypatch.setattr(host, "HOST", replace(host.HOST, wake=SHARED))
 
 
 def values(kind: DType, shape: tuple[int, ...], seed: int = 0) -> Array:
@@ -83,6 +85,7 @@ class Case:
     def __init__(
         self, kind: DType, table: Array, other: Array, indices: Array, remap: Remap = Remap.REFUSE, *,
         side: Side = Side.DST, combine: Combine = Combine.STORE, accumulate: DType | None = None,
+        fresh: bool = False,
     ) -> None:  # fmt: skip
         self.kind, self.arrays = kind, {"table": table, "indices": indices}
         self.name = "src" if side is Side.DST else "out"
@@ -93,7 +96,7 @@ class Case:
         index = Index(access["indices"], side, IndexUnit.ROW, table.shape[0], remap, cast=indices.itemsize != 8)
         ends = (access["table"], access["src"]) if side is Side.DST else (access["out"], access["table"])
         move = Move((indices.shape[0], table.shape[1]), *ends, index, combine)
-        self.whole = Whole(move, tuple(types.items()), accumulate)
+        self.whole = Whole(move, tuple(types.items()), accumulate, fresh=fresh)
         self.written = "table" if side is Side.DST else "out"
 
     def run(self, engine: Any, threads: int = 1, **options: Any) -> Array:
@@ -111,7 +114,7 @@ class Case:
     def check(self, threads: tuple[int, ...] = THREADS, ways: tuple[str, ...] = ()) -> None:
         wanted = self.run(reference).tobytes()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(native, "SHORT", ALONE)
+            patch.setattr(host, "HOST", replace(host.HOST, wake=ALONE))
             assert self.run(native).tobytes() == wanted
         for count in threads:
             assert self.run(native, count).tobytes() == wanted, count
@@ -184,7 +187,7 @@ def test_a_bad_index_is_refused_and_nothing_is_written(
             with pytest.raises(IndexFault) as wanted:
                 case.run(reference)
             for threads in (0, *THREADS):
-                monkeypatch.setattr(native, "SHORT", SHARED if threads else ALONE)
+                monkeypatch.setattr(host, "HOST", replace(host.HOST, wake=SHARED if threads else ALONE))
                 with pytest.raises(IndexFault) as found:
                     native.run(case.whole, memories, threads or 1)
                 assert found.value.report == wanted.value.report
@@ -225,6 +228,15 @@ def test_many_lanes_for_one_cell(kind: DType) -> None:
         for combine in Combine:
             case = Case(kind, values(kind, (50, width)), values(kind, (7500, width), 1), indices, combine=combine)
             case.check((2,), ("direct",))
+
+
+@pytest.mark.parametrize("step", [2, 0])
+def test_many_elements_that_are_not_side_by_side_for_one_cell(step: int) -> None:
+    """Integers are summed in any order, many at a time only where they lie side by side."""
+    kind, indices = dtype("int32"), np.repeat(named(3, 50), 2500)
+    room = values(kind, (15_000, 1), 1)
+    source = np.lib.stride_tricks.as_strided(room, (7500, 1), (step * kind.size, kind.size))
+    Case(kind, values(kind, (50, 1)), source, indices, combine=Combine.ADD).check((2,), ("direct",))
 
 
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
@@ -329,7 +341,7 @@ def test_what_has_no_machine_code_is_said_at_once() -> None:
 
 
 def test_memory_is_stable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "SHORT", 20_000)
+    monkeypatch.setattr(host, "HOST", replace(host.HOST, wake=20_000))
     f4 = dtype("float32")
     cases = [
         Case(f4, values(f4, (500, w)), values(f4, (n, w), 1), named(n, 500), combine=combine, side=side)
@@ -349,11 +361,95 @@ def test_memory_is_stable(monkeypatch: pytest.MonkeyPatch) -> None:
     assert often(200) - first < 4096  # kilobytes
 
 
+# --- other processors than this one
+
+PROCESSOR = replace(host.X86, gathers=True, packs=True, stream_from=0, near=1 << 10, wake=SHARED)
+"""Everything that code does on some processors only, for arrays of every size."""
+
+
+def misaligned(array: Array, rng: np.random.Generator) -> Array:
+    """The same elements, at a random distance from a line, in rows and columns that are random distances apart."""
+    rows, cols = array.shape
+    down, right = cols * int(rng.choice([1, 1, 2])), int(rng.choice([1, 1, 1, 2]))
+    room = np.zeros(rows * down * right + 64, array.dtype)
+    first = int(rng.integers(0, 64))
+    steps = (down * right * array.itemsize, right * array.itemsize)
+    view = np.lib.stride_tricks.as_strided(room[first:], array.shape, steps)
+    view[...] = array
+    return view
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_every_processor_gives_the_same_bits(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(seed)
+    monkeypatch.setattr(host, "HOST", PROCESSOR)
+    kind = dtype(["float32", "float64", "float16", "int8"][seed % 4])
+    for remap in (Remap.REFUSE, Remap.CLAMP, Remap.WRAP, Remap.ZERO, Remap.SKIP):
+        capacity, count = int(rng.integers(1, 3000)), int(rng.choice([0, 1, 700, 5000]))
+        width = int(rng.choice([1, 1, 16, 33, 100, 300]))
+        low, high = (0, capacity) if remap is Remap.REFUSE else (-9, capacity + 99)
+        indices = rng.integers(low, high, (count, 1)).astype(rng.choice(INDICES))
+        if rng.random() < 0.3 and count <= capacity:
+            indices[:, 0] = rng.permutation(capacity)[:count]
+        table, other = (misaligned(values(kind, (rows, width), seed + rows), rng) for rows in (capacity, count))
+        lanes = misaligned(indices, rng)[:, 0]
+        if remap is not Remap.SKIP:
+            Case(kind, table, other, lanes, remap, side=Side.SRC, fresh=bool(rng.integers(2))).check((1, 3))
+        if remap is not Remap.ZERO:
+            combine = (Combine.STORE, Combine.STORE, *ARITHMETIC)[int(rng.integers(5))]
+            Case(kind, table, other, lanes, remap, combine=combine).check((1, 3))
+
+
+@pytest.mark.parametrize("facts", [host.HOST, PROCESSOR], ids=["here", "elsewhere"])
+@pytest.mark.parametrize("kind", ["int32", "int64"])
+@pytest.mark.parametrize("width", [1, 40])
+def test_a_fresh_result_is_gathered_in_one_pass_and_refused_after_it(
+    facts: host.Host, kind: str, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "HOST", replace(facts, wake=SHARED, copies=False))
+    passes, do = list[int](), strategies.Team.do
+    monkeypatch.setattr(strategies.Team, "do", lambda *given, **more: (passes.append(1), do(*given, **more)))
+    f4 = dtype("float32")
+    table, other = values(f4, (300, width)), values(f4, (5003, width), 1)
+    for outside in ({}, {5002: -1}, {0: 300}, {17: 1 << 30, 5000: 300, 4999: -(1 << 30)}):
+        indices = named(5003, 300, kind)
+        indices[list(outside)] = list(outside.values())
+        case = Case(f4, table, other, indices, side=Side.SRC, fresh=True)
+        for threads in THREADS:
+            passes.clear()
+            if not outside:
+                assert case.run(native, threads).tobytes() == case.run(reference).tobytes()
+            else:
+                with pytest.raises(IndexFault) as wanted:
+                    case.run(reference)
+                with pytest.raises(IndexFault) as found:
+                    case.run(native, threads)
+                assert found.value.report == wanted.value.report
+            assert len(passes) == 1
+
+
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 5003])
+def test_elements_gathered_before_all_indices_are_checked_are_not_written(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "HOST", PROCESSOR)
+    table, indices = np.arange(1, 301, dtype="float32"), named(count, 300)
+    out = np.empty(count, "float32")
+    pto.gather(table, indices, coalesce="elem", out=out, engine="native", threads=2)
+    assert (out == table[indices]).all()
+    out[:] = -7
+    for bad in {0, 8, count // 8, count // 2, count - 1} & set(range(count)):
+        kept, indices[bad] = int(indices[bad]), 300
+        with pytest.raises(pto.OutOfBoundsError, match=rf"indices\[{bad}\] = 300"):
+            pto.gather(table, indices, coalesce="elem", out=out, engine="native", threads=2)
+        assert (out == -7).all()
+        indices[bad] = kept
+
+
 @pytest.mark.parametrize("width", [4, 32, 100, 256, 1024])
 @pytest.mark.parametrize("remap", [Remap.REFUSE, Remap.CLAMP, Remap.ZERO])
 def test_results_that_go_past_the_caches(width: int, remap: Remap, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strategies, "IS_X86", True)
-    monkeypatch.setattr(strategies, "STREAM_FROM", 0)
+    monkeypatch.setattr(host, "HOST", replace(PROCESSOR, near=1 << 30))
     rng = np.random.default_rng(width)
     table = rng.standard_normal((300, width), dtype="float32")
     indices = rng.integers(0, 300 if remap is Remap.REFUSE else 400, 5000)
@@ -366,6 +462,26 @@ def test_results_that_go_past_the_caches(width: int, remap: Remap, monkeypatch: 
         kept = table[np.minimum(indices, 299)]
         expected = np.where((indices < 300)[:, None], kept, 0) if remap is Remap.ZERO else kept
         assert (out == expected).all() and not room[:first].any() and not room[first + 5000 * width :].any()
+
+
+@pytest.mark.parametrize(("count", "outside"), [(5000, ()), (5000, (0, 77)), (63, (62,))])
+def test_distinct_lanes_are_shared_as_they_come(
+    count: int, outside: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "HOST", PROCESSOR)
+    taken = list[str]()
+    choose = strategies.STRATEGIES["lanes"]
+    monkeypatch.setitem(strategies.STRATEGIES, "lanes", lambda *given: (taken.append("lanes"), choose(*given)))
+    f4 = dtype("float32")
+    indices = np.random.default_rng(count).permutation(6000)[:count]
+    indices[list(outside)] = 6000
+    case = Case(f4, values(f4, (6000, 100)), values(f4, (count, 100), 1), indices, Remap.SKIP)
+    case.check((2, 5))
+    assert taken
+    taken.clear()
+    indices[count // 2] = indices[1]
+    case.check((2, 5))
+    assert not taken
 
 
 @pytest.mark.parametrize(("width", "oob"), [(3, "undefined"), (1, "skip")])

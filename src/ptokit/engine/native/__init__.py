@@ -2,7 +2,8 @@
 
 | file or folder | contents |
 |---|---|
-| `jit.py`, `store.py` | LLVM text to machine code, cached; machine code on disk |
+| `jit.py` | LLVM text to machine code, cached |
+| `host.py` | the processor: what pays on it, by architecture, by its caches, or measured |
 | `workers.py` | threads that wait for work, and how a run of them is stopped |
 | `whole/` | moves over whole arrays, and how they are divided among threads |
 | `program/` | launches of whole programs |

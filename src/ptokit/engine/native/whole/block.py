@@ -24,6 +24,7 @@ WORDS = (
     "table_row", "table_col", "other_row", "other_col", "index_step",
     "shards", "scratch", "first",
     "writers", "pairs", "counts", "segments", "shift", "buckets", "workers", "totals", "marks", "range",
+    "repeats",
 )  # fmt: skip
 """The words of a block. The first five change with every call; strides are in bytes, extents in lanes and elements."""
 AT = {name: 8 * place for place, name in enumerate(WORDS)}
@@ -104,8 +105,10 @@ def scratch(code: IrBuilder) -> IrValue:
 
 
 def note(code: IrBuilder, name: str, value: IrValue) -> None:
-    """Keep the greatest value of all workers, unsigned."""
-    code.write(I64, f"atomicrmw umax {place(code, name)!r}, {value!r} monotonic")
+    """Keep the greatest value of all workers, unsigned. An atomic step waits for all stores: only if it changes it."""
+    known = code.write(I64, f"load atomic i64, {place(code, name)!r} monotonic, align 8")
+    with code.when(value.compare("ugt", known)):
+        code.write(I64, f"atomicrmw umax {place(code, name)!r}, {value!r} monotonic")
 
 
 def poll(code: IrBuilder, done: str) -> None:

@@ -11,19 +11,22 @@ from collections.abc import Mapping
 from dataclasses import replace
 from struct import Struct
 
+import numpy as np
+
 from ptokit.engine import whole as reference
 from ptokit.engine.kept import remember
 from ptokit.engine.llvm.compute.elements import is_float
 from ptokit.engine.llvm.emit import I32, size_of
 from ptokit.engine.llvm.numbers import computes
+from ptokit.engine.native import host
 from ptokit.engine.native.whole import strategies
 from ptokit.engine.native.whole.block import LANES_AT_ONCE, PADDING, ArgumentBlock
-from ptokit.engine.native.whole.mover import UNROLLED, Rows, known_width
+from ptokit.engine.native.whole.mover import Rows, known_width
 from ptokit.engine.native.whole.phases import Indices
-from ptokit.engine.native.whole.strategies import IS_X86, NEAR, SHORT, Native, Team, native, pool
+from ptokit.engine.native.whole.strategies import Native, Team, native, pool
 from ptokit.engine.native.workers import Stop, thread_count
 from ptokit.engine.runnable import Unsupported
-from ptokit.engine.storage import Storage, address_of
+from ptokit.engine.storage import Array, Storage, address_of
 from ptokit.engine.whole import Whole
 from ptokit.isa.dtype import dtype as element_type
 from ptokit.isa.layout import Layout
@@ -58,6 +61,11 @@ def run(whole: Whole, storages: Storages, threads: int | None) -> None:
         ready.run(storages, 1 if threads == 1 else thread_count(threads))
 
 
+def forget() -> None:
+    """Prepare all calls anew: what is known about the processor has changed."""
+    _prepared.clear()
+
+
 class _Ready:
     """What gathers and scatters share: numbers of the move, its kinds of rows and indices, cached blocks."""
 
@@ -82,7 +90,7 @@ class _Ready:
         self.refuses = outside is Remap.REFUSE
         self.lane = I32 if self.capacity < 1 << 32 else self.indices.lane
         dense = self.width == 1 or (table_col, other_col) == (1, 1)
-        far = self.capacity * max(1, table_row) * self.size > NEAR
+        far = self.capacity * max(1, table_row) * self.size > host.HOST.near
         width = known_width(self.size, self.width) if dense else 0
         near, there = (_known_step(step * self.size, width * self.size) for step in (table_row, other_row))
         self.rows = Rows(self.size, self.lane, width, dense, far, table_step=near, other_step=there)
@@ -147,6 +155,10 @@ class _Ready:
         """
         reference.run(self.whole, storages, 1)
 
+    def raw(self, storages: Storages) -> Array:
+        """The index values, as an array."""
+        return np.lib.stride_tricks.as_strided(storages["indices"].bits, (self.count,), (self.words["index_step"],))
+
     def resolve(self, team: Team, block: ArgumentBlock, *, keep: bool, indices: Indices) -> None:
         """Read the block's lanes from the indices."""
         is_narrow = self.lane == I32 and indices.lane != I32
@@ -174,46 +186,73 @@ class _Gather(_Ready):
         super().__init__(whole)
         if whole.move.combine is not Combine.STORE or self.indices.remap is Remap.SKIP:
             raise Unsupported("a gather that does not store every lane")
-        if IS_X86 and 0 < self.rows.nbytes <= UNROLLED:  # the hardware prefetches enough
-            self.rows = replace(self.rows, far=False)
-        straight = replace(self.rows, lane=self.indices.lane)
-        self.begin = native("gather", straight, self.indices)
+        is_element = self.width == 1 and self.size in (4, 8) and self.rows.table_step == self.size
+        is_even = is_element and self.words["other_row"] == self.size
+        self.rows = replace(self.rows, together=is_even and host.HOST.gathers)
+        far = self.rows.far and strategies.fetches(self.rows, "gather")
+        self.straight = replace(self.rows, lane=self.indices.lane)
+        self.late = replace(self.indices, remap=Remap.ZERO, noted=True) if self.refuses else self.indices
+        """What is refused is only known at the end."""
+        self.copied = (self.count + PADDING) * size_of(self.lane)
+        """Bytes of a copy of the indices."""
+        self.begin = native("gather", replace(self.straight, far=far), self.indices)
 
     def run(self, storages: Storages, threads: int) -> None:
-        if self.count <= LANES_AT_ONCE and self.cost <= SHORT:
+        if self.count <= LANES_AT_ONCE and self.cost <= host.HOST.wake:
             self.run_small(storages)
             return
-        team = Team(threads if self.cost > SHORT else 0, Stop())
+        team = Team(threads if self.cost > host.HOST.wake else 0, Stop())
         block = self.block(storages, team)
-        if self.refuses:
+        if self.refuses and host.HOST.copies and self.copied <= MOST_COPIED:
+            self._copied(storages, team, block)
+        elif self.refuses and not self.whole.fresh:
             self._checked(storages, team, block)
         else:
-            block.set(piece=self._piece(team))
-            straight = replace(self.rows, lane=self.indices.lane)
-            team.do(native("gather", strategies.streamed(block, straight), self.indices), block)
+            self._straight(storages, team, block, self.late)
+            if self.is_refused(block):
+                self.refuse(storages)
         self.put_back(block)
+
+    def _straight(self, storages: Storages, team: Team, block: ArgumentBlock, indices: Indices) -> None:
+        """Gather without a copy of the lanes."""
+        block.set(piece=self._piece(team))
+        lanes = self.raw(storages) if team.threads else None
+        team.do(native("gather", strategies.gathering(block, self.straight, lanes), indices), block)
 
     def _piece(self, team: Team) -> int:
         """Lanes per piece: some for every thread, but not too few."""
         nbytes = max(1, self.width * self.size)
         return max(4, min(PIECE // nbytes, max(self.count // (4 * team.parts), LEAST_PIECE // nbytes)))
 
-    def _checked(self, storages: Storages, team: Team, block: ArgumentBlock) -> None:
-        nbytes = (self.count + PADDING) * size_of(self.lane)
-        keep = nbytes <= MOST_COPIED
-        lanes = pool.acquire(nbytes if keep else 0)
+    def _copied(self, storages: Storages, team: Team, block: ArgumentBlock) -> None:
+        """Gather from a copy of the indices, which were checked when they were copied."""
+        lanes = pool.acquire(self.copied)
         block.set(lanes=address_of(lanes))
-        self.resolve(team, block, keep=keep, indices=self.indices)
+        self.resolve(team, block, keep=True, indices=self.indices)
         if self.is_refused(block):
             self.refuse(storages)
             return
         block.set(piece=self._piece(team))
-        if keep:
-            strategies.gather(block, self.rows, team)
-        else:
-            late = replace(self.indices, remap=Remap.ZERO)
-            team.do(native("gather", replace(self.rows, lane=self.indices.lane), late), block)
+        strategies.gather(block, self.rows, team)
         pool.release(lanes)
+
+    def _checked(self, storages: Storages, team: Team, block: ArgumentBlock) -> None:
+        """Gather after all indices were checked; some elements meanwhile, to another place."""
+        is_early, again = self.rows.together and self.indices.dense, replace(self.late, noted=False)
+        memory, rows = pool.acquire(self.count // 8 * self.size if is_early else 0), replace(self.straight, far=False)
+        block.set(lanes=address_of(memory), piece=self._piece(team))
+        if is_early:
+            team.do(native("early", rows, self.late), block)
+        else:
+            self.resolve(team, block, keep=False, indices=self.indices)
+        if self.is_refused(block):
+            self.refuse(storages)
+            return
+        if is_early:
+            team.do(native("gather", rows, again, True), block)
+        else:
+            self._straight(storages, team, block, again)
+        pool.release(memory)
 
 
 class _Scatter(_Ready):
@@ -229,18 +268,37 @@ class _Scatter(_Ready):
         self.sums = whole.accumulate is not None
         if self.sums and not (whole.accumulate == FLOAT32 and is_float(dtype) and dtype.size < 4):
             raise Unsupported(f"sums of {dtype} in {whole.accumulate}")
-        self.write = native("scatter", self.rows)
+        self.write = native("scatter", replace(self.rows, far=self.rows.far and strategies.fetches(self.rows)))
         self.begin = native("resolve", self.indices, self.lane != self.indices.lane, True)
 
     def run(self, storages: Storages, threads: int, strategy: str | None = None) -> None:
         """Scatter; `strategy` forces one."""
-        if self.count <= LANES_AT_ONCE and self.cost <= SHORT and strategy is None and not self.sums:
+        if self.count <= LANES_AT_ONCE and self.cost <= host.HOST.wake and strategy is None and not self.sums:
             self.run_small(storages)
             return
-        team = Team(threads if self.cost > SHORT or strategy else 0, Stop())
+        team = Team(threads if self.cost > host.HOST.wake or strategy else 0, Stop())
         block = self.block(storages, team)
-        self._chunks(storages, team, block, strategy)
+        if strategy or self.sums or not self._straight(storages, team, block):
+            self._chunks(storages, team, block, strategy)
         self.put_back(block)
+
+    def _straight(self, storages: Storages, team: Team, block: ArgumentBlock) -> bool:
+        """Scatter without a copy of the lanes, if one thread takes them in order; whether that was done."""
+        if self.refuses and host.HOST.copies:
+            return False
+        spread = strategies.sampled([self.raw(storages)], self.capacity, team.parts)
+        taken = strategies.choose(self.rows, self.count, self.capacity, self.width, team.parts, spread)
+        if spread.same or taken != "direct":
+            return False
+        indices = self.indices
+        if self.refuses:
+            self.resolve(team, block, keep=False, indices=indices)
+            if self.is_refused(block):
+                self.refuse(storages)
+                return True
+            indices = replace(indices, remap=Remap.SKIP)
+        team.do(strategies.straight(block, self.rows, indices, spread), block, parts=1)
+        return True
 
     def _chunks(self, storages: Storages, team: Team, block: ArgumentBlock, strategy: str | None) -> None:
         """Chunks of lanes, one after the other; all of them are read first where they must be checked and fit."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
-from ptokit.engine.llvm.emit import I64, PTR, IrBuilder, IrValue, Variable, size_of, vector
+from ptokit.engine.llvm.emit import I1, I64, PTR, IrBuilder, IrValue, Variable, size_of, vector
 from ptokit.engine.llvm.move import LINE, CodeWriter, Prefetch, ahead
 from ptokit.engine.llvm.numbers import NATIVE, bits_of, combined, lanes_at_once, narrow, rounded, widen
 from ptokit.engine.native.whole.block import word
@@ -50,7 +50,11 @@ class Rows:
     other_step: int | None = None
     """The same for the other end."""
     stream: bool = False
-    """Whether the other end is written with non-temporal stores."""
+    """Whether what is written goes past the caches, in whole lines; gathered rows are put together first."""
+    together: bool = False
+    """Whether elements are gathered with the processor's own instruction."""
+    packs: bool = False
+    """Whether some lanes of many are put side by side with the processor's own instruction."""
 
     @property
     def nbytes(self) -> int:
@@ -61,8 +65,9 @@ class Rows:
     def key(self) -> str:
         """All of it, as text."""
         named = self.dtype.name if self.dtype else "bits"
-        numbers = self.size, self.lane, self.width, self.dense, self.far, self.gaps, self.same, self.stream
-        return f"{numbers} {self.table_step} {self.other_step} {self.combine.name} {named}"
+        numbers = self.size, self.lane, self.width, self.dense, self.far, self.gaps, self.same
+        flags = self.stream, self.together, self.packs
+        return f"{numbers} {flags} {self.table_step} {self.other_step} {self.combine.name} {named}"
 
     @property
     def ahead(self) -> tuple[int, int]:
@@ -89,8 +94,9 @@ class Mover:
     def _step(self, name: str, known: int | None) -> IrValue:
         return word(self.code, name) if known is None else self.code.i64(known)
 
-    def lane(self, lanes: IrValue, k: IrValue) -> IrValue:
-        return self.code.load(self.rows.lane, self.code.at(lanes, k * size_of(self.rows.lane)))
+    def lane(self, lanes: IrValue, k: IrValue, count: int = 1) -> IrValue:
+        kind = self.rows.lane
+        return self.code.load(vector(kind, count), self.code.at(lanes, k * size_of(kind)), size_of(kind))
 
     def cell(self, lane: IrValue) -> IrValue:
         """The row of the table that a lane names."""
@@ -100,9 +106,8 @@ class Mover:
         """The row of the other end."""
         return self.code.at(self.other, k * self.other_row)
 
-    def pairs(self, lanes: IrValue, first: IrValue, number: Callable[[IrValue], IrValue] = lambda k: k) -> RowPair:
-        """The rows of lanes in a buffer; `first` is the number of the first, and `number` gives those after it."""
-        base = self.item(first)
+    def pairs(self, lanes: IrValue, base: IrValue, number: Callable[[IrValue], IrValue] = lambda k: k) -> RowPair:
+        """The rows of lanes in a buffer, and those from `base` on; `number` gives the number of a lane."""
 
         def pair(k: IrValue) -> tuple[IrValue, IrValue]:
             lane = number(k)
@@ -116,6 +121,11 @@ class Mover:
 
     def store(self, cell: IrValue, item: IrValue, coming: Sequence[Prefetch] = ()) -> None:
         """From the other end to the table, combined with what is there."""
+        if self.rows.stream:
+            for row in coming:
+                row.fetch_rest()
+            self.writer.stream(cell, item, self.width * self.rows.size)
+            return
         self._move(cell, item, self.table_col, self.other_col, coming)
 
     def zero(self, item: IrValue) -> None:
@@ -127,9 +137,32 @@ class Mover:
         with code.loop(0, self.width) as j:
             code.store(code.constant(kind, 0), code.at(item, j * self.other_col), 1)
 
-    def load_each(self, count: IrValue, pair: RowPair) -> None:
-        """Rows of the table to the other end, at the addresses of `pair`."""
-        self._each(count, pair, self.load, to_write=False)
+    def load_each(self, count: IrValue, lanes: IrValue, base: IrValue) -> None:
+        """The rows of the table that lanes name, to `base` and behind it."""
+        if self.rows.together:
+            self.gather(count, lambda k, step: self.lane(lanes, k, step), base)
+        else:
+            self._each(count, self.pairs(lanes, base), self.load, to_write=False)
+
+    def gather(
+        self, count: IrValue, lanes: Callable[[IrValue, int], IrValue], base: IrValue, capacity: IrValue | None = None
+    ) -> None:
+        """Elements, several with one instruction; zero for a lane that is not below `capacity`."""
+        code, size, kind = self.code, self.rows.size, f"i{8 * self.rows.size}"
+        many, places, mask = (vector(each, AT_ONCE) for each in (kind, PTR, I1))
+        name = f"llvm.masked.gather.v{AT_ONCE}{kind}.v{AT_ONCE}p0"
+        code.module.declare(name, f"{many} ({places}, i32, {mask}, {many})")
+        for k, step in code.strips(count, AT_ONCE):
+            lane, there = lanes(k, step).to("zext", vector(I64, step)), code.at(base, k * size)
+            inside = code.constant(mask, 1) if capacity is None else lane.compare("ult", code.splat(capacity, step))
+            if step > 1:
+                cells = code.write(places, f"getelementptr i8, {self.table!r}, {lane * size!r}")
+                code.store(code.call(many, name, cells, "i32 1", inside, code.constant(many, 0)), there, 1)
+                continue
+            if capacity is not None:
+                self.zero(there)
+            with code.when(inside) if capacity is not None else nullcontext():
+                self._elements(there, code.at(self.table, lane * size), 1)
 
     def store_each(self, count: IrValue, pair: RowPair) -> None:
         """Rows of the other end to the table."""
@@ -222,7 +255,7 @@ class Mover:
 
     def _move(self, dst: IrValue, src: IrValue, dst_col: IrValue, src_col: IrValue, coming: Sequence[Prefetch]) -> None:
         rows, code = self.rows, self.code
-        if rows.dense and rows.width > 1 and not rows.stream:
+        if rows.dense and rows.width > 1:
             if rows.combine is Combine.STORE:
                 self.writer.copy(dst, src, rows.nbytes, coming)
             else:
@@ -235,8 +268,6 @@ class Mover:
                 self._elements(code.at(dst, j * dst_col), code.at(src, j * src_col), 1)
         elif rows.width == 1:
             self._elements(dst, src, 1)
-        elif rows.stream:
-            self.writer.stream(dst, src, rows.nbytes)
         elif rows.combine is Combine.STORE:
             self._copy(dst, src)
         else:
@@ -328,7 +359,7 @@ class Mover:
             self._pick(rows.dtype, dst, old, new)
 
     # The next lane may name the same cell. Its dependency should be short, and a branch is predicted: so a NaN is
-    # stored a second time, in canonical form.
+    # stored a second time, in canonical form. A cell that stays as it is is not stored: its line need not be written.
 
     def _add(self, dtype: DType, dst: IrValue, old: IrValue, new: IrValue) -> None:
         code = self.code
@@ -338,10 +369,12 @@ class Mover:
             code.store(narrow(code, dtype, total), dst, 1)
 
     def _pick(self, dtype: DType, dst: IrValue, old: IrValue, new: IrValue) -> None:
-        code, combine = self.code, self.rows.combine
-        a, b = widen(code, dtype, old), widen(code, dtype, new)
-        better, tie = ("ogt", "and") if combine is Combine.MAX else ("olt", "or")
-        picked = code.select(b.compare(better, a), new, old)
-        code.store(code.select(a.compare("oeq", b), old.op(tie, new), picked), dst, 1)
-        with code.when(a.compare("uno", b)):
+        """Stores only what may differ: one branch that depends on numbers, and one that a NaN in the table takes."""
+        code, combine, a = self.code, self.rows.combine, widen(self.code, dtype, old)
+
+        def ordered(bits: IrValue) -> IrValue:
+            return bits ^ bits.op("ashr", 8 * dtype.size - 1).op("lshr", 1)  # whole numbers in the order of the floats
+
+        better = ordered(new).compare("sgt" if combine is Combine.MAX else "slt", ordered(old))
+        with code.when(better | a.compare("uno", a)):
             code.store(combined(code, combine, dtype, old, new), dst, 1)

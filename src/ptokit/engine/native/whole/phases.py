@@ -8,12 +8,19 @@ from dataclasses import dataclass
 
 from ptokit.engine.llvm.address import MemoryView
 from ptokit.engine.llvm.emit import I1, I32, I64, PTR, IrBuilder, IrValue, size_of, vector
-from ptokit.engine.llvm.resolve import AT_ONCE, SENTINEL, emit_resolve, lane_of
-from ptokit.engine.native.whole.block import LANES_AT_ONCE, blocks, note, pieces, scratch, word
+from ptokit.engine.llvm.move import LINE
+from ptokit.engine.llvm.resolve import AT_ONCE, REMAPS, SENTINEL, emit_resolve, lane_of, taken
+from ptokit.engine.native.whole.block import LANES_AT_ONCE, PICKED, blocks, note, pieces, place, scratch, word
+from ptokit.engine.native.whole.mover import AT_ONCE as ELEMENTS
 from ptokit.engine.native.whole.mover import Mover, Rows
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout, Term
 from ptokit.isa.move import Access, Index, IndexUnit, Remap, Side
+
+STAGE = 8 << 10
+"""Bytes of rows that are put together before they leave the caches."""
+CHECKED_AT_ONCE = 16 * LANES_AT_ONCE
+"""Index values that are only checked."""
 
 
 @dataclass(frozen=True)
@@ -25,27 +32,32 @@ class Indices:
     """Whether values lie side by side."""
     remap: Remap
     cast: bool = True
+    noted: bool = False
+    """Whether a gather of elements keeps the greatest value; one of rows always does."""
 
     @property
     def key(self) -> str:
         """All of it, as text."""
-        return f"{self.dtype.name} {self.dense:d} {self.remap.name} {self.cast:d}"
+        return f"{self.dtype.name} {self.dense:d} {self.remap.name} {self.cast:d} {self.noted:d}"
 
     @property
     def lane(self) -> str:
         """The type of the lanes."""
         return lane_of(self.dtype)
 
+    def index(self, code: IrBuilder, step: IrValue) -> Index:
+        """The index of the move, with values that code knows."""
+        one = Term(1) if self.dense else Term(step.op("udiv", self.dtype.size))  # type: ignore[arg-type]
+        access = Access("indices", Layout((one,), ()))
+        return Index(access, Side.SRC, IndexUnit.ROW, word(code, "capacity"), self.remap, cast=self.cast)  # type: ignore[arg-type]
+
     def resolve(
-        self, code: IrBuilder, first: IrValue, count: IrValue, lanes: IrValue, kept: str | None = None
+        self, code: IrBuilder, first: IrValue, count: IrValue, lanes: IrValue | None, kept: str | None = None
     ) -> IrValue:
         """Write the index stage for some lanes; returns the greatest value, which the block stores too."""
         step = word(code, "index_step")
-        base = code.at(word(code, "index", PTR), first * step)
-        one = Term(1) if self.dense else Term(step.op("udiv", self.dtype.size))  # type: ignore[arg-type]
-        access = Access("indices", Layout((one,), ()))
-        index = Index(access, Side.SRC, IndexUnit.ROW, word(code, "capacity"), self.remap, cast=self.cast)  # type: ignore[arg-type]
-        region = MemoryView(base, access.layout, self.dtype.size)
+        base, index = code.at(word(code, "index", PTR), first * step), self.index(code, step)
+        region = MemoryView(base, index.access.layout, self.dtype.size)
         found = emit_resolve(code, index, self.dtype, region, (count, code.i64(1)), lanes, code.i64, kept)
         note(code, "greatest", found)
         return found
@@ -55,21 +67,22 @@ def resolve(code: IrBuilder, indices: Indices, narrow: bool, keep: bool) -> None
     """Pieces of an index array into the block's lanes, as 32-bit ones if `narrow`; or only checked."""
     lane = I32 if narrow else indices.lane
     own = scratch(code)
-    with _shared(code) as (first, count):
+    with _shared(code, LANES_AT_ONCE if keep else CHECKED_AT_ONCE) as (first, count):
         there = code.at(word(code, "lanes", PTR), first * size_of(lane))
         straight = keep and (lane == indices.lane or indices.remap is Remap.REFUSE)
         kept = lane if straight else None
-        indices.resolve(code, first + word(code, "first"), count, there if straight else own, kept)
+        target = (there if straight else own) if keep else None
+        indices.resolve(code, first + word(code, "first"), count, target, kept)
         if keep and not straight:
             _narrowed(code, own, there, count)
 
 
 @contextmanager
-def _shared(code: IrBuilder) -> Generator[tuple[IrValue, IrValue]]:
+def _shared(code: IrBuilder, at_once: int = LANES_AT_ONCE) -> Generator[tuple[IrValue, IrValue]]:
     """All lanes: pieces of them for each worker, in blocks; yields where a block begins and its length."""
     with pieces(code) as number:
         first, count = extent(code, number)
-        with blocks(code, first, first + count, LANES_AT_ONCE) as block:
+        with blocks(code, first, first + count, at_once) as block:
             yield block
 
 
@@ -88,12 +101,16 @@ def _narrowed(code: IrBuilder, wide: IrValue, lanes: IrValue, count: IrValue) ->
         code.store(found.to("trunc", vector(I32, step)), code.at(lanes, k * 4))
 
 
-def gather(code: IrBuilder, rows: Rows, indices: Indices | None) -> None:
+def gather(code: IrBuilder, rows: Rows, indices: Indices | None, early: bool = False) -> None:
     """Blocks of a gather: resolved just before they are moved, or from lanes that were (where `indices` is None).
 
     A block with a value outside that is refused is not moved. (Only calls of one block are refused so late.)
     """
+    if indices and rows.together and indices.dense and indices.remap in (Remap.CLAMP, Remap.ZERO):
+        _gather_elements(code, rows, indices, early)
+        return
     mover, own = Mover(code, rows), scratch(code)
+    stage = _Stage(mover) if rows.stream else None
     with _shared(code) as (first, count):
         if indices is None:
             lanes = code.at(word(code, "lanes", PTR), first * size_of(rows.lane))
@@ -103,20 +120,125 @@ def gather(code: IrBuilder, rows: Rows, indices: Indices | None) -> None:
             greatest = indices.resolve(code, first, count, lanes)
         outside = greatest.compare("uge", word(code, "capacity"))
         remap = indices.remap if indices else Remap.ZERO
-        _gather_block(code, mover, remap, outside, lanes, first, count)
+        if stage is None:
+            _gather_block(code, mover, remap, outside, lanes, mover.item(first), count)
+        else:
+            with stage.parts(first, count) as (done, base, part):
+                _gather_block(code, mover, remap, outside, code.at(lanes, done * size_of(rows.lane)), base, part)
+    _end_streams(code, rows)
+
+
+class _Values:
+    """Index values that are used where they lie, and the greatest of them."""
+
+    def __init__(self, code: IrBuilder, indices: Indices) -> None:
+        self.code, self.indices, self.base = code, indices, word(code, "index", PTR)
+        self.index, self.capacity = indices.index(code, word(code, "index_step")), word(code, "capacity")
+        kinds = {step: vector(indices.lane, step) for step in (1, ELEMENTS)}
+        self.tops = {step: code.variable(kind, code.constant(kind, 0)) for step, kind in kinds.items()}
+
+    def take(self, at: IrValue, step: int) -> IrValue:
+        """One value, or some that lie side by side."""
+        dtype = self.indices.dtype
+        found = taken(self.code, self.index, dtype, self.code.at(self.base, at * dtype.size), step)
+        if self.indices.noted:
+            top = self.tops[step]
+            top.set(self.code.select(found.compare("ugt", top.get()), found, top.get()))
+        return found
+
+    def note(self) -> None:
+        """Keep the greatest of all values in the block."""
+        if self.indices.noted:
+            many, one = self.tops[ELEMENTS].get(), self.tops[1].get()
+            note(self.code, "greatest", self.code.reduce("umax", many).to("zext", I64))
+            note(self.code, "greatest", one.to("zext", I64))
+
+
+def _gather_elements(code: IrBuilder, rows: Rows, indices: Indices, early: bool) -> None:
+    """Elements with one instruction for many, straight from the index values; some may have been gathered `early`."""
+    mover, values = Mover(code, rows), _Values(code, indices)
+    clamp = REMAPS[Remap.CLAMP](code, indices.lane, values.capacity) if indices.remap is Remap.CLAMP else None
+    with pieces(code) as number:
+        start, total = extent(code, number)
+        done = _early(total) if early else code.i64(0)
+        if early:
+            name = code.module.declare("llvm.memcpy.p0.p0.i64", "void (ptr, ptr, i64, i1)")
+            code.call("void", name, mover.item(start), _put_aside(code, rows, start), done * rows.size, "i1 false")
+        with blocks(code, start + done, start + total, LANES_AT_ONCE) as (first, count):
+
+            def lanes(k: IrValue, step: int, first: IrValue = first) -> IrValue:
+                found = values.take(first + k, step)
+                return clamp(found) if clamp else found
+
+            mover.gather(count, lanes, mover.item(first), None if clamp else values.capacity)
+    values.note()
+
+
+def _early(count: IrValue) -> IrValue:
+    """Elements of a piece that are gathered while its index values are checked: the first eighth."""
+    return (count >> 6) * ELEMENTS
+
+
+def _put_aside(code: IrBuilder, rows: Rows, first: IrValue) -> IrValue:
+    """Where the first elements of a piece are."""
+    return code.at(word(code, "lanes", PTR), (first >> 3) * rows.size)
+
+
+def gather_early(code: IrBuilder, rows: Rows, indices: Indices) -> None:
+    """Check all index values, and meanwhile put aside an eighth of the elements: waiting for them takes longer."""
+    mover, values = Mover(code, rows), _Values(code, indices)
+    with pieces(code) as number:
+        first, count = extent(code, number)
+        early = _early(count)
+
+        def lanes(k: IrValue, step: int, first: IrValue = first, early: IrValue = early) -> IrValue:
+            for nth in range(7) if step > 1 else ():
+                values.take(first + early + k * 7 + nth * ELEMENTS, step)
+            return values.take(first + k, step)
+
+        mover.gather(early, lanes, _put_aside(code, rows, first), values.capacity)
+        for k, step in code.strips(count - early * 8, ELEMENTS):
+            values.take(first + early * 8 + k, step)
+    values.note()
+
+
+class _Stage:
+    """Memory in the L1 cache where rows of a gather are put together, so that whole lines leave it."""
+
+    def __init__(self, mover: Mover) -> None:
+        self.mover, code = mover, mover.code
+        room = code.memory(STAGE + 2 * LINE).to("ptrtoint", I64)
+        self.start = (room + (LINE - 1)) & -LINE
+        self.nbytes = mover.width * mover.rows.size
+        self.lanes = code.i64(STAGE).op("udiv", self.nbytes)
+
+    @contextmanager
+    def parts(self, first: IrValue, count: IrValue) -> Generator[tuple[IrValue, IrValue, IrValue]]:
+        """Lanes in parts that fit: lanes before it, where its rows are written, and their number."""
+        code = self.mover.code
+        with code.loop(0, count, self.lanes) as done:
+            left = count - done
+            part = code.select(left.compare("slt", self.lanes), left, self.lanes)
+            there = self.mover.item(first + done)
+            missed = there.to("ptrtoint", I64) & (LINE - 1)
+            base = (self.start + missed).to("inttoptr", PTR)
+            yield done, base, part
+            self.mover.writer.stream(there, base, part * self.nbytes)
+
+
+def _end_streams(code: IrBuilder, rows: Rows) -> None:
     if rows.stream:
         code.line("  fence seq_cst")  # stores past the caches are not ordered by themselves
 
 
 def _gather_block(
-    code: IrBuilder, mover: Mover, remap: Remap, outside: IrValue, lanes: IrValue, first: IrValue, count: IrValue
+    code: IrBuilder, mover: Mover, remap: Remap, outside: IrValue, lanes: IrValue, base: IrValue, count: IrValue
 ) -> None:
-    pair = mover.pairs(lanes, first)
-
     def plain() -> None:
-        mover.load_each(count, pair)
+        mover.load_each(count, lanes, base)
 
     def checked() -> None:
+        pair = mover.pairs(lanes, base)
         with code.loop(0, count) as k:
             is_outside, (cell, item) = mover.lane(lanes, k).compare("eq", SENTINEL), pair(k)
             code.choose(is_outside, lambda: mover.zero(item), lambda: mover.load(cell, item))
@@ -140,12 +262,12 @@ def scatter(code: IrBuilder, rows: Rows) -> None:
     lanes, total = word(code, "lanes", PTR), word(code, "count")
 
     def take_all(first: IrValue, count: IrValue) -> None:
-        mover.store_each(count, mover.pairs(code.at(lanes, first * size_of(rows.lane)), first))
+        mover.store_each(count, mover.pairs(code.at(lanes, first * size_of(rows.lane)), mover.item(first)))
 
     def take_some(first: IrValue, count: IrValue) -> None:
         here = code.at(lanes, first * size_of(rows.lane))
-        pair = mover.pairs(here, first, lambda q: picked(code, own, q))
-        mover.store_each(compacted(code, own, count, lambda k: share.has(mover.lane(here, k).to("zext", I64))), pair)
+        pair = mover.pairs(here, mover.item(first), lambda q: picked(code, own, q))
+        mover.store_each(_inside(code, mover, own, here, count, share.low, share.high - share.low), pair)
 
     def take_one(first: IrValue, count: IrValue) -> None:
         here = code.at(lanes, first * size_of(rows.lane))
@@ -174,6 +296,28 @@ def scatter(code: IrBuilder, rows: Rows) -> None:
                 take_some(first, count)
 
         code.choose(is_mine | whole, all_mine, not_all)
+    _end_streams(code, rows)
+
+
+def scatter_straight(code: IrBuilder, rows: Rows, indices: Indices) -> None:
+    """All lanes in order on one thread, resolved just before they are moved."""
+    mover, own, capacity = Mover(code, rows), scratch(code), word(code, "capacity")
+    picks = code.at(own, PICKED)
+    with blocks(code, code.i64(0), word(code, "count"), LANES_AT_ONCE) as (first, count):
+        greatest, items = indices.resolve(code, first, count, own), mover.item(first)
+
+        def take_all(items: IrValue = items, count: IrValue = count) -> None:
+            mover.store_each(count, mover.pairs(own, items))
+
+        def take_some(items: IrValue = items, count: IrValue = count) -> None:
+            kept = _inside(code, mover, picks, own, count, code.i64(0), capacity)
+            mover.store_each(kept, mover.pairs(own, items, lambda q: picked(code, picks, q)))
+
+        if indices.remap in (Remap.CLAMP, Remap.WRAP):
+            take_all()
+        else:
+            code.choose(greatest.compare("uge", capacity), take_some, take_all)
+    _end_streams(code, rows)
 
 
 def _extremes(code: IrBuilder, lane: str, lanes: IrValue, count: IrValue) -> tuple[IrValue, IrValue]:
@@ -204,18 +348,47 @@ class _Share:
         return (lane - self.low).compare("ult", self.high - self.low)
 
 
-def compacted(code: IrBuilder, own: IrValue, count: IrValue, keeps: Callable[[IrValue], IrValue]) -> IrValue:
-    """Numbers below a count for which `keeps` holds, stored side by side without a branch; returns how many."""
+def compacted(
+    code: IrBuilder, own: IrValue, count: IrValue, keeps: Callable[[IrValue, int], IrValue], at_once: int = 1
+) -> IrValue:
+    """Numbers below a count for which `keeps` holds, stored side by side without a branch; returns how many.
+
+    `keeps` takes a number, and how many from there on it shall judge: `at_once`, and one for the rest.
+    """
     kept = code.variable(I64, code.i64(0))
-    with code.loop(0, count) as k:
-        at = kept.get()
-        code.store(k.to("trunc", I32), code.at(own, at * 4))
-        kept.set(at + keeps(k).to("zext", I64))
+    for k, step in code.strips(count, at_once):
+        at, number, keep = kept.get(), k.to("trunc", I32), keeps(k, step)
+        if step == 1:
+            code.store(number, code.at(own, at * 4))
+            kept.set(at + keep.to("zext", I64))
+            continue
+        many, bits = vector(I32, step), f"i{step}"
+        name = code.module.declare(
+            f"llvm.experimental.vector.compress.v{step}i32", f"{many} ({many}, {keep.type}, {many})"
+        )
+        after = IrValue(code, many, f"<{', '.join(f'i32 {lane}' for lane in range(step))}>")
+        packed = code.call(many, name, code.splat(number, step) + after, keep, f"{many} poison")
+        code.store(packed, code.at(own, at * 4))
+        mask = code.write(bits, f"bitcast {keep!r} to {bits}")
+        found = code.call(bits, code.module.declare(f"llvm.ctpop.{bits}", f"{bits} ({bits})"), mask)
+        kept.set(at + found.to("zext", I64))
     last = kept.get()
     zero = code.constant("<16 x i32>", 0)
     for line in range(4):  # prefetching reads beyond the last
         code.store(zero, code.at(own, last * 4 + 64 * line), 4)
     return last
+
+
+def _inside(
+    code: IrBuilder, mover: Mover, own: IrValue, lanes: IrValue, count: IrValue, low: IrValue, extent: IrValue
+) -> IrValue:
+    """Numbers of the lanes that name one of `extent` rows from `low` on, stored side by side; returns how many."""
+
+    def keeps(k: IrValue, step: int) -> IrValue:
+        lane = mover.lane(lanes, k, step).to("zext", vector(I64, step))
+        return (lane - code.splat(low, step)).compare("ult", code.splat(extent, step))
+
+    return compacted(code, own, count, keeps, 8 if mover.rows.packs else 1)
 
 
 def picked(code: IrBuilder, own: IrValue, q: IrValue) -> IrValue:
@@ -244,11 +417,55 @@ def store_winners(code: IrBuilder, rows: Rows) -> None:
     lanes, capacity = word(code, "lanes", PTR), word(code, "capacity")
     with _shared(code) as (first, count):
         here = code.at(lanes, first * size_of(rows.lane))
-        pair = mover.pairs(here, first, lambda q: picked(code, own, q))
+        pair = mover.pairs(here, mover.item(first), lambda q: picked(code, own, q))
 
-        def wins(k: IrValue, first: IrValue = first, here: IrValue = here) -> IrValue:
+        def wins(k: IrValue, _step: int, first: IrValue = first, here: IrValue = here) -> IrValue:
             lane = mover.lane(here, k).to("zext", I64)
             inside = code.select(lane.compare("ult", capacity), lane, 0)  # whose last writer it is not
             return code.load(I32, code.at(writers, inside * 4)).compare("eq", (first + k + 1).to("trunc", I32))
 
         mover.store_each(compacted(code, own, count, wins), pair)
+    _end_streams(code, rows)
+
+
+def find_repeats(code: IrBuilder, rows: Rows) -> None:
+    """Whether two lanes name one row, by a bit for each row; ends at the first block of lanes with a repeat."""
+    lanes, marks, own, capacity = (
+        word(code, "lanes", PTR),
+        word(code, "marks", PTR),
+        scratch(code),
+        word(code, "capacity"),
+    )
+    done = code.new_label("found")
+    with blocks(code, code.i64(0), word(code, "count"), LANES_AT_ONCE) as (first, count):
+        here, seen = code.at(lanes, first * size_of(rows.lane)), code.variable(I64, code.i64(0))
+        with code.loop(0, count) as k:
+            lane = code.load(rows.lane, code.at(here, k * size_of(rows.lane))).to("zext", I64)
+            is_inside = lane.compare("ult", capacity)
+            at = code.select(is_inside, code.at(marks, (lane >> 6) * 8), own)
+            bit, old = code.i64(1) << (lane & 63), code.load(I64, at)
+            code.store(old | bit, at)
+            seen.set(seen.get() | code.select(is_inside, old & bit, 0))
+        code.store(seen.get(), place(code, "repeats"))
+        go_on = code.new_label("go")
+        code.split(seen.get().compare("ne", 0), done, go_on)
+        code.begin(go_on)
+    code.begin(done)
+
+
+def store_lanes(code: IrBuilder, rows: Rows) -> None:
+    """Blocks of lanes, of which no two name one row."""
+    mover, own, whole = Mover(code, rows), scratch(code), word(code, "whole").compare("ne", 0)
+    lanes, capacity = word(code, "lanes", PTR), word(code, "capacity")
+    with _shared(code) as (first, count):
+        here, items = code.at(lanes, first * size_of(rows.lane)), mover.item(first)
+
+        def take_some(here: IrValue = here, items: IrValue = items, count: IrValue = count) -> None:
+            pair = mover.pairs(here, items, lambda q: picked(code, own, q))
+            mover.store_each(_inside(code, mover, own, here, count, code.i64(0), capacity), pair)
+
+        def take_all(here: IrValue = here, items: IrValue = items, count: IrValue = count) -> None:
+            mover.store_each(count, mover.pairs(here, items))
+
+        code.choose(whole, take_all, take_some)
+    _end_streams(code, rows)

@@ -9,7 +9,6 @@ more.
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Sequence
 from ctypes import CFUNCTYPE, c_int64, c_uint8, c_void_p
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ import numpy as np
 
 from ptokit.engine.llvm.emit import size_of
 from ptokit.engine.llvm.move import LINE
-from ptokit.engine.native import workers
+from ptokit.engine.native import host, workers
 from ptokit.engine.native.jit import IrSource, library
 from ptokit.engine.native.whole import partition, phases, sums
 from ptokit.engine.native.whole.block import LANES_AT_ONCE, SHARDS, WHOLE, ArgumentBlock, function
@@ -33,8 +32,6 @@ from ptokit.isa.move import Combine
 Native = Callable[[int, int], None]
 SIGNATURE = CFUNCTYPE(None, c_void_p, c_int64)
 
-NEAR = 1 << 20
-"""Bytes of a table that fits the caches: neither prefetching nor sorting of lanes pays."""
 MOST_EXTRA = 48 << 20
 """Bytes of temporary memory that a strategy may use."""
 SAMPLE = 1024
@@ -52,18 +49,25 @@ APART = 192
 """Bytes between one bucket and the next: otherwise all may fall into one set of a cache."""
 MOST_MARKED = 1 << 17
 """Lanes, plus an eighth of the rows, below which one thread finds the last writers faster than several."""
-STREAM_FROM = 16 << 20
-"""Bytes of a result from which on it is written with non-temporal stores."""
-IS_X86 = platform.machine().lower() in ("x86_64", "amd64")
-SHORT = 60_000
-"""Nanoseconds of work for which a second thread does not pay."""
+NEAR_GAIN = 0.25
+"""Nanoseconds that threads save for an element of a table in the caches, if an instruction selects lanes."""
+PIECE = 1 << 18
+"""Bytes of lanes that a thread takes at a time."""
+SCATTERS = {Combine.STORE: "store", Combine.ADD: "add"}
+"""Names of scatters in `host.FETCHED`."""
+LEAST_STREAMED = 4 * LINE
+"""The least bytes of a row that is scattered past the caches: its first and its last line do not go there."""
 
 PHASES: dict[str, Callable[..., None]] = {
     "resolve": phases.resolve,
     "gather": phases.gather,
+    "early": phases.gather_early,
     "scatter": phases.scatter,
+    "straight": phases.scatter_straight,
     "mark": phases.mark_writers,
     "store": phases.store_winners,
+    "repeats": phases.find_repeats,
+    "lanes": phases.store_lanes,
     "count": partition.count_lanes,
     "spread": partition.spread_lanes,
     "settle": partition.settle_buckets,
@@ -154,6 +158,8 @@ class Spread:
     """Whether lanes mostly name rows beside those of their neighbours."""
     same: bool = False
     """Whether lanes mostly name the same row as their neighbours."""
+    repeats: bool = True
+    """Whether two lanes of the sample name one row."""
 
 
 Strategy = Callable[[Sequence[ArgumentBlock], Rows, Team, Any], None]
@@ -175,7 +181,7 @@ def sampled(lanes: Sequence[Array], capacity: int, parts: int) -> Spread:
     apart = np.abs(pairs[:, 1] - pairs[:, 0])
     near, equal = (int(np.count_nonzero(apart <= most)) / apart.size for most in (8, 0))
     bounds = (0, *map(int, cuts), capacity)
-    return Spread(bounds, share, int(found[-1] - found[0]) + 1, near > 0.5, equal > 0.9)
+    return Spread(bounds, share, int(found[-1] - found[0]) + 1, near > 0.5, equal > 0.9, not np.diff(found).all())
 
 
 def _lanes(block: ArgumentBlock, rows: Rows) -> Array:
@@ -191,13 +197,19 @@ def _is_near(lanes: Array, nbytes: int) -> bool:
     found, beside = (lanes[k::step][:GLANCE].astype(np.int64) for k in range(2))
     apart = np.abs(beside - found[: beside.size])
     is_local = nbytes <= LINE // 8 and 2 * int(np.count_nonzero(apart <= 8)) > GLANCE
-    return is_local or int(found.max() - found.min()) * nbytes <= NEAR
+    return is_local or int(found.max() - found.min()) * nbytes <= host.HOST.near
 
 
 def _suited(rows: Rows, width: int, spread: Spread) -> Rows:
     """The rows with prefetching only if lanes name rows all over a large table."""
-    near = spread.local or spread.reach * rows.size * width <= NEAR
-    return replace(rows, far=rows.far and not near, same=spread.same)
+    near = spread.local or spread.reach * rows.size * width <= host.HOST.near
+    return replace(rows, far=rows.far and not near, same=spread.same, packs=host.HOST.packs)
+
+
+def fetches(rows: Rows, what: str = "") -> bool:
+    """Whether prefetching pays for a kind of move: a scatter, unless it is said."""
+    what = what or SCATTERS.get(rows.combine, "pick")
+    return f"{'streamed ' * rows.stream}{what} {'elements' if rows.width == 1 else 'rows'}" not in host.HOST.unfetched
 
 
 def _fills_lines(block: ArgumentBlock, rows: Rows) -> bool:
@@ -206,21 +218,26 @@ def _fills_lines(block: ArgumentBlock, rows: Rows) -> bool:
     return rows.combine is Combine.STORE and rows.nbytes > 0 and all(measure % LINE == 0 for measure in measures)
 
 
-def streamed(block: ArgumentBlock, rows: Rows) -> Rows:
-    """The rows of a gather, with non-temporal stores if the result is large and aligned.
+def gathering(block: ArgumentBlock, rows: Rows, lanes: Array | None = None) -> Rows:
+    """The rows of a gather: how they are written, and whether those of these lanes are prefetched."""
+    nbytes = block.get("width") * rows.size
+    is_even = rows.dense and LINE <= nbytes == block.get("other_row") <= phases.STAGE
+    written, far = block.get("count") * nbytes, rows.far and (lanes is None or not _is_near(lanes, nbytes))
+    rows = replace(rows, stream=is_even and written >= host.HOST.stream_from)
+    return replace(rows, far=far and fetches(rows, "gather"))
 
-    On x86-64 that saves reading what is overwritten; elsewhere it did not pay.
-    """
-    large = block.get("count") * rows.nbytes >= STREAM_FROM
-    even = rows.width > 1 and rows.dense and rows.nbytes % 16 == 0 and rows.other_step == rows.nbytes
-    return replace(rows, stream=True) if IS_X86 and large and even and block.get("other") % 16 == 0 else rows
+
+def scattering(rows: Rows, width: int, spread: Spread) -> Rows:
+    """The rows of a scatter, the same."""
+    nbytes, rows = width * rows.size, _suited(rows, width, spread)
+    plain = rows.combine is Combine.STORE and rows.dense and nbytes >= LEAST_STREAMED
+    rows = replace(rows, stream=plain and spread.reach * nbytes >= host.HOST.stream_from)
+    return replace(rows, far=rows.far and fetches(rows))
 
 
 def gather(block: ArgumentBlock, rows: Rows, team: Team) -> None:
     """Gather the block's resolved lanes."""
-    if rows.far and team.threads and _is_near(_lanes(block, rows), rows.size * block.get("width")):
-        rows = replace(rows, far=False)
-    team.do(native("gather", streamed(block, rows), None), block)
+    team.do(native("gather", gathering(block, rows, _lanes(block, rows) if team.threads else None), None), block)
 
 
 def direct(block: ArgumentBlock, write: Native) -> None:
@@ -245,11 +262,18 @@ def scatter_all(blocks: Sequence[ArgumentBlock], rows: Rows, team: Team, strateg
     lanes = [_lanes(block, rows) for block in blocks]
     spread = sampled(lanes, capacity, team.parts)
     taken = strategy or choose(rows, sum(each.size for each in lanes), capacity, width, team.parts, spread)
-    rows = _suited(rows, width, spread)
+    rows = scattering(rows, width, spread)
+    if rows.stream and taken in SHARES_LANES and not strategy and _are_distinct(blocks, rows, team, spread):
+        taken = "lanes"
     if _fills_lines(blocks[0], rows):
         rows = replace(rows, far=False)
     STRATEGIES[taken](blocks, rows, team, spread)
     return taken
+
+
+def straight(block: ArgumentBlock, rows: Rows, indices: phases.Indices, spread: Spread) -> Native:
+    """The code that scatters lanes in order, straight from the indices."""
+    return native("straight", scattering(replace(rows, lane=indices.lane), block.get("width"), spread), indices)
 
 
 def choose(rows: Rows, count: int, capacity: int, width: int, parts: int, spread: Spread) -> str:
@@ -259,11 +283,12 @@ def choose(rows: Rows, count: int, capacity: int, width: int, parts: int, spread
         return "direct"
     is_balanced = parts > 1 and spread.share * parts <= FAIR
     if width == 1 and nbytes <= 8:
-        if spread.local and is_balanced:
-            return "destinations"
-        if parts > 1 and rows.far and spread.reach * nbytes > NEAR and not spread.local and can_bucket(rows, capacity):
+        is_far = rows.far and spread.reach * nbytes > host.HOST.near
+        pays = SCATTERS.get(rows.combine, "pick") in host.HOST.sorts or not is_balanced
+        if parts > 1 and is_far and not spread.local and pays and can_bucket(rows, capacity):
             return "buckets"
-        return "direct"
+        gains = host.HOST.packs and count * NEAR_GAIN > host.HOST.wake
+        return "destinations" if is_balanced and (is_far or spread.local or gains) else "direct"
     if parts == 1:
         return "direct"
     stores = rows.combine is Combine.STORE and rows.far and not spread.local
@@ -294,7 +319,7 @@ def _destinations(blocks: Sequence[ArgumentBlock], rows: Rows, team: Team, sprea
     for block in blocks:
         _shards(block, [(a, b, 0, width) for a, b in pairwise(spread.bounds)])
         block.set(whole=0)
-    team.do(native("scatter", replace(rows, gaps=width * rows.size > LINE)), *blocks)
+    team.do(native("scatter", replace(rows, gaps=fetches(rows) and width * rows.size > LINE)), *blocks)
 
 
 def _columns(blocks: Sequence[ArgumentBlock], rows: Rows, team: Team, _spread: Spread) -> None:
@@ -305,7 +330,7 @@ def _columns(blocks: Sequence[ArgumentBlock], rows: Rows, team: Team, _spread: S
         _shards(block, [(0, capacity, a, b - a) for a, b in pairwise(cuts)])
         block.set(whole=block.is_whole)
     part = known_width(rows.size, each.pop()) if len(each) == 1 else 0
-    team.do(native("scatter", replace(rows, width=part, gaps=True)), *blocks)
+    team.do(native("scatter", replace(rows, width=part, gaps=fetches(rows))), *blocks)
 
 
 def column_cuts(table: int, size: int, width: int, parts: int) -> list[int]:
@@ -338,6 +363,23 @@ def _winners(block: ArgumentBlock, rows: Rows, team: Team) -> None:
     team.do(native("mark", Rows(1, rows.lane)), block, is_short=is_short)
     team.do(native("store", replace(rows, same=False)), block)
     pool.release(memory)
+
+
+def _are_distinct(blocks: Sequence[ArgumentBlock], rows: Rows, team: Team, spread: Spread) -> bool:
+    """Whether no two lanes name one row: asked if no two of the sample do, and the answer takes little time."""
+    (block, *more), nbytes = blocks, rows.size * blocks[0].get("width")
+    count, capacity = block.get("count"), block.get("capacity")
+    if more or spread.repeats or nbytes < LINE or count > capacity or capacity >> 6 > count * nbytes >> 8:
+        return False
+    marks = np.zeros((capacity >> 6) + 1, np.int64)
+    block.set(marks=address_of(marks), repeats=0)
+    team.do(native("repeats", Rows(1, rows.lane)), block, is_short=True)
+    return not block.get("repeats") and not team.stop
+
+
+def _distinct(block: ArgumentBlock, rows: Rows, team: Team) -> None:
+    block.set(whole=block.is_whole, piece=max(4, min(PIECE // (rows.size * block.get("width")), LANES_AT_ONCE)))
+    team.do(native("lanes", replace(rows, same=False)), block)
 
 
 def can_bucket(rows: Rows, capacity: int) -> bool:
@@ -379,11 +421,14 @@ def bucket_shift(size: int, capacity: int) -> int:
     return min(max(usual, least), partition.local_bits(size))
 
 
+SHARES_LANES = ("destinations", "columns", "winners")
+"""Strategies that are not needed if no two lanes name one row."""
 STRATEGIES: dict[str, Strategy] = {
     "direct": _direct,
     "destinations": _destinations,
     "columns": _columns,
     "winners": _block_by_block(_winners),
+    "lanes": _block_by_block(_distinct),
     "buckets": _block_by_block(_buckets),
 }
 

@@ -52,7 +52,7 @@ class _Sums:
     def each(self, lanes: IrValue, length: IrValue, low: IrValue, rows: IrValue, first: IrValue, act: Act) -> None:
         """Act on every lane of a block that names a row of the range."""
         code, picks = self.code, self.code.at(self.own, PICKED)
-        kept = compacted(code, picks, length, lambda k: (self.lane(lanes, k) - low).compare("ult", rows))
+        kept = compacted(code, picks, length, lambda k, _: (self.lane(lanes, k) - low).compare("ult", rows))
         with code.loop(0, kept) as q:
             k = picked(code, picks, q)
             lane = self.lane(lanes, k)
