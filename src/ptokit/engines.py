@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from typing import Any
 
-from ptokit.engine.runnable import NATIVE, REFERENCE, Runnable, Unsupported
+from ptokit.engine.gpu import DeviceArray
+from ptokit.engine.runnable import CUDA, NATIVE, REFERENCE, Runnable, Unsupported
 from ptokit.engine.storage import Storage
 from ptokit.machine import MACHINE
 from ptokit.program.ir import Program
@@ -32,15 +34,22 @@ class Engine:
     """The class that makes a program ready: called with a program, a profile and options."""
     arrays: str = ""
     """The function that runs moves over whole arrays; empty if it takes none."""
-    needs: str = ""
-    """The module that must be installed."""
+    needs: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The modules that must be installed, and what installs them."""
+    lacks: str = ""
+    """The function that says what else is missing, if anything is."""
     is_model: bool = False
     """Whether it runs placed and ordered programs on a model of their target, and returns a report."""
+    on_gpu: bool = False
+    """Whether it takes arrays in the memory of a GPU. It copies those of the host there, and back if they are written;
+    other engines take only these."""
 
-    @property
-    def is_installed(self) -> bool:
-        """Whether it can be used here."""
-        return not self.needs or is_installed(self.needs)
+    def missing(self) -> str:
+        """What it needs and does not find here; empty if it can be used."""
+        for module, package in self.needs.items():
+            if not is_installed(module):
+                return f"{module.partition('.')[0]}: pip install {package}"
+        return _load(self.lacks)() if self.lacks else ""
 
     def prepare(self, program: Program, profile: Profile, options: Options) -> Any:
         """A program made ready; raises `Unsupported` if the engine does not take it."""
@@ -55,13 +64,21 @@ ENGINES = {
             NATIVE,
             "ptokit.engine.native.program.executable:NativeExecutable",
             "ptokit.engine.native.whole.calls:run",
-            needs="llvmlite.binding",
+            needs={"llvmlite.binding": "llvmlite"},
+        ),
+        Engine(
+            CUDA,
+            "ptokit.engine.cuda.executable:CudaExecutable",
+            "ptokit.engine.cuda.whole.calls:run",
+            needs={"llvmlite.binding": "'ptokit[cuda]'", "cupy": "'ptokit[cuda]'"},
+            lacks="ptokit.engine.cuda.device:missing",
+            on_gpu=True,
         ),
         Engine(MACHINE, "ptokit.machine.executable:MachineExecutable", is_model=True),
     )
 }
 PREFERRED = (NATIVE, REFERENCE)
-"""The engines that `auto` tries."""
+"""The engines that `auto` tries for arrays of the host."""
 
 
 def names(*, models: bool = False) -> tuple[str, ...]:
@@ -86,8 +103,9 @@ def _load(name: str) -> Any:
 
 
 @cache
-def chosen(engine: str) -> str:
-    """The engine of a name: `auto` means `PTOKIT_ENGINE`, else the first of `PREFERRED` there is.
+def chosen(engine: str, on_gpu: bool = False) -> str:
+    """The engine of a name, for arrays of the host or on a GPU: `auto` means `PTOKIT_ENGINE`, else the first of
+    `PREFERRED` there is, or `cuda`.
 
     The environment is read when an engine is first chosen: reading it takes longer than a small call.
     """
@@ -97,12 +115,28 @@ def chosen(engine: str) -> str:
     if asked not in names():
         raise ValueError(f"{source} is one of {', '.join(names())}; found {asked!r}")
     if asked == AUTO:
-        return next(name for name in PREFERRED if ENGINES[name].is_installed)
-    if not ENGINES[asked].is_installed:
-        package = ENGINES[asked].needs.partition(".")[0]
-        message = f"{source}={asked}: the {asked} engine needs {package}: pip install {package}"
-        raise ImportError(f"{message}; the reference engine does without")
+        asked = CUDA if on_gpu else next(name for name in PREFERRED if not ENGINES[name].missing())
+    if on_gpu and not ENGINES[asked].on_gpu:
+        raise TypeError(f"{source}={asked} runs on the host, {ON_GPU}")
+    if missing := ENGINES[asked].missing():
+        advice = "" if on_gpu else "; the reference engine does without"
+        raise ImportError(f"{source}={asked}: the {asked} engine needs {missing}{advice}")
     return asked
+
+
+def in_order(arrays: Sequence[DeviceArray]) -> AbstractContextManager[object] | None:
+    """A block whose work is done by the GPU of these arrays, in the order of their streams; None if all work is."""
+    return _load("ptokit.engine.cuda.device:ordered")(arrays)
+
+
+def download(array: DeviceArray) -> Any:
+    """The bytes of an array on a GPU, from its first to its last."""
+    first, end = array.bounds
+    with in_order([array]) or nullcontext():
+        return _load("ptokit.engine.cuda.device:current")().download(first, end - first)
+
+
+ON_GPU = 'these arrays are on a GPU; use engine="cuda", or copy them to the host (.get() in CuPy, .cpu() in torch)'
 
 
 def executable(engine: str, program: Program, profile: Profile, options: Options, *, firm: bool) -> Runnable:

@@ -5,19 +5,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from ctypes import addressof, c_char
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from ptokit.engine.faults import IndexFault, IndexReport
+from ptokit.engine.gpu import DeviceArray, on_gpu
 from ptokit.engine.kept import remember
 from ptokit.engine.runnable import Unsupported
 from ptokit.engine.storage import Storage
 from ptokit.engine.whole import Lent, Whole, layout_of
-from ptokit.engines import AUTO, REFERENCE, arrays, chosen, names
+from ptokit.engines import AUTO, REFERENCE, arrays, chosen, in_order, names
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
 from ptokit.isa.common import INDEX_TYPES, REMAPS
 from ptokit.isa.dtype import DType, dtype
@@ -26,8 +29,9 @@ from ptokit.isa.layout import packed
 from ptokit.isa.mgather import MGATHER
 from ptokit.isa.move import Access, Combine, Index, IndexUnit, Move, Remap, Side
 from ptokit.isa.mscatter import COMBINES, MSCATTER
-from ptokit.isa.policy import Coalesce, E, GatherOOB, ScatterAtomicOp, ScatterConflict, ScatterOOB
-from ptokit.lang.arrays import as_array, exact_cast, writing
+from ptokit.isa.policy import Coalesce, E, GatherOOB, PtoEnum, ScatterAtomicOp, ScatterConflict, ScatterOOB
+from ptokit.lang import gpu
+from ptokit.lang.arrays import as_array, exact_cast, gpu_of, within, writing
 from ptokit.lang.faults import trim
 from ptokit.lang.launch import check_engine, check_threads, refuse_inside
 from ptokit.lang.where import user_place
@@ -45,6 +49,7 @@ HOST = "host"
 BYTE = np.dtype(np.uint8)
 NUMBERS = (bool, int, float, complex, np.generic)
 FLOAT32 = dtype("float32")
+SCATTER_POLICIES = ("coalesce", "oob", "atomic", "conflict", "accumulate")
 EMPTY_POLICIES = (Remap.REFUSE, Remap.ZERO, Remap.SKIP)
 """The policies that an empty table allows."""
 
@@ -59,6 +64,11 @@ class _Call:
     same_type: str
     table_rank: str
     same_shape: str
+
+    @cached_property
+    def instead(self) -> str:
+        """What to do inside a kernel."""
+        return f"use pto.{self.instruction.name}, or call it between launches"
 
     def refused(self, rule: str, message: str, fix: str, operand: str = "", kind: str | None = None) -> VerifyError:
         """A refusal at the user's line."""
@@ -87,6 +97,14 @@ class _Call:
         return OutOfBoundsError([finding])
 
 
+class ArrayConflict(PtoEnum):
+    """Which of several writes to one cell of an array remains: as `ScatterConflict`, or that of any order."""
+
+    Default = "default"
+    Last = "last"
+    Any = "any"
+
+
 GATHER = _Call("gather", MGATHER, "MG-TYPE-05", "MG-TYPE-06", "MG-SHAPE-03", "MG-SHAPE-01")
 SCATTER = _Call("scatter", MSCATTER, "MS-TYPE-05", "MS-TYPE-06", "MS-SHAPE-02", "A-22")
 
@@ -104,27 +122,21 @@ def gather(
     """Rows (`coalesce="row"`) or elements (`"elem"`, counted in C order) of `table`, by index.
 
     The result has the shape of `indices`, followed by the shape of a row; it is a torch tensor if the table is one,
-    a NumPy array otherwise, or `out`. Indices are int32, uint32 or int64. `oob` selects what an index outside the table
-    does: `undefined` (refused before anything is written), `clamp`, `wrap` or `zero`.
+    a CuPy array if the table is on a GPU, a NumPy array otherwise, or `out`. Indices are int32, uint32 or int64. `oob`
+    selects what an index outside the table does: `undefined` (refused before anything is written), `clamp`, `wrap` or
+    `zero`.
     """
     try:
-        _refuse_inside(GATHER)
+        refuse_inside(GATHER.name, GATHER.instead)
         source = table if type(table) is np.ndarray else _array(GATHER, "table", table)
         lanes = indices if type(indices) is np.ndarray else _array(GATHER, "indices", indices)
-        given = None if out is None else _array(GATHER, "out", out, written=True)
+        given = out if out is None or type(out) is np.ndarray else _array(GATHER, "out", out, written=True)
         key = (_signature(source), _signature(lanes), None if given is None else _signature(given), coalesce, oob)
         plan = _cached(key) or remember(PLANS, key, _plan_gather(source, lanes, given, coalesce, oob), MOST_PLANS)
-        target, out = _result(table, plan) if given is None else (given, out)
-        storages = plan.lend(source, lanes, "out", target)
-        with writing((out,)):
-            if storages is None or (given is not None and _overlap(storages, "out", "table")):
-                options: dict[str, Any] = {"coalesce": coalesce, "oob": oob, "engine": engine, "threads": threads}
-                found = gather(_supported(source), _supported(lanes), out=target if given is None else None, **options)
-                if given is not None:
-                    np.copyto(target, found)
-            else:
-                _run(GATHER, plan, storages, engine, threads)
-        return out
+        options: dict[str, Any] = {"coalesce": coalesce, "oob": oob, "engine": engine, "threads": threads}
+        order = _order(plan, engine, threads, source, lanes, given)
+        notified = None if given is out else writing((out,))
+        return within(order, notified, _gather, plan, table, source, lanes, given, out, options)
     except Exception as problem:
         trim(problem)
         raise
@@ -146,44 +158,64 @@ def scatter(
     """Write `src` to rows (`coalesce="row"`) or elements (`"elem"`) of `table`, by index; returns `table`.
 
     `src` has the shape of `indices`, followed by the shape of a row, or broadcasts to it; it may be a number. `atomic`
-    combines with the cell instead (`add`, `max`, `min`), index after index; without it the last writer stays. Sums of
-    floats round at every step, or once with `accumulate="float32"`. `oob` selects what an index outside the table does:
+    combines with the cell instead (`add`, `max`, `min`), index after index; without it the last writer stays.
+    `conflict="any"` allows any order instead, which is faster on a GPU. Sums of floats round at every step, or once
+    with `accumulate="float32"`. `oob` selects what an index outside the table does:
     `undefined` (refused before anything is written), `skip`, `clamp` or `wrap`.
     """
     try:
-        _refuse_inside(SCATTER)
+        refuse_inside(SCATTER.name, SCATTER.instead)
         target = table if type(table) is np.ndarray else _array(SCATTER, "table", table, written=True)
         lanes = indices if type(indices) is np.ndarray else _array(SCATTER, "indices", indices)
         source = src if type(src) is np.ndarray else _source(src, target)
         policies = (coalesce, oob, atomic, conflict, accumulate)
         key = (_signature(target), _signature(source), _signature(lanes), *policies)
         plan = _cached(key) or remember(PLANS, key, _plan_scatter(target, source, lanes, *policies), MOST_PLANS)
-        storages = plan.lend(target, lanes, "src", source)
-        with writing((table,)):
-            if storages is None or _overlap(storages, "table", "src"):
-                options: dict[str, Any] = {"coalesce": coalesce, "oob": oob, "atomic": atomic, "conflict": conflict}
-                options |= {"accumulate": accumulate, "engine": engine, "threads": threads}
-                cells = _packed(target) if _is_unsupported(target) else target
-                scatter(cells, _packed(source), _packed(lanes), **options)
-                if cells is not target:
-                    np.copyto(target, cells)
-            else:
-                _run(SCATTER, plan, storages, engine, threads)
+        order = _order(plan, engine, threads, target, lanes, source)
+        notified = None if target is table else writing((table,))
+        within(order, notified, _scatter, plan, target, source, lanes, policies, engine, threads)
         return table
     except Exception as problem:
         trim(problem)
         raise
 
 
+def _gather(
+    plan: _Plan, table: object, source: Array, lanes: Array, given: Array | None, out: Any, options: dict[str, Any]
+) -> Any:
+    target, out = _result(table, source, plan) if given is None else (given, out)
+    storages = plan.lend(source, lanes, "out", target)
+    if storages is None or (given is not None and plan.overlap(storages, "out", "table")):
+        fresh = target if given is None else _empty(target)
+        gather(_supported(source), _supported(lanes), out=fresh, **options)
+        if given is not None:
+            _copy(target, fresh)
+    else:
+        _run(GATHER, plan, storages, options["engine"], options["threads"])
+    return out
+
+
+def _scatter(
+    plan: _Plan,
+    target: Array,
+    source: Array,
+    lanes: Array,
+    policies: tuple[Any, ...],
+    engine: str,
+    threads: int | None,
+) -> None:
+    storages = plan.lend(target, lanes, "src", source)
+    if storages is None or plan.overlap(storages, "table", "src"):
+        options: dict[str, Any] = dict(zip(SCATTER_POLICIES, policies, strict=True))
+        cells = _packed(target) if _is_unsupported(target) else target
+        scatter(cells, _packed(source), _packed(lanes), engine=engine, threads=threads, **options)
+        if cells is not target:
+            _copy(target, cells)
+    else:
+        _run(SCATTER, plan, storages, engine, threads)
+
+
 # --- Operands --------------------------------------------------------------------------------------------------
-
-
-def _refuse_inside(call: _Call) -> None:
-    try:
-        refuse_inside(call.name)
-    except VerifyError as problem:
-        fix = f"use pto.{call.instruction.name}, or call it between launches"
-        raise VerifyError([replace(finding, fix=fix) for finding in problem.findings]) from None
 
 
 def _array(call: _Call, name: str, given: object, *, written: bool = False) -> Array:
@@ -249,8 +281,8 @@ def _check_written(call: _Call, name: str, array: Array) -> None:
 # --- Plans -----------------------------------------------------------------------------------------------------
 
 
-_Operand = tuple[DType, int | None]
-"""An element type, and elements from the first to the last; None if these are contiguous in C order."""
+_Operand = tuple[DType, int]
+"""An element type, and elements from the first to the last, gaps included."""
 
 
 @dataclass(frozen=True)
@@ -265,20 +297,36 @@ class _Plan:
     nbytes: int
     whole: Whole | None
     """None if no engine supports the memory layout of an array, so that it is copied first."""
+    gpu: int | None
+    """The GPU that has the arrays; None for the host."""
     table: _Operand
     indices: _Operand
     other: _Operand
     """The output of a gather, or the source of a scatter."""
+    extents: Mapping[str, int]
+    """Bytes from the first element to the last, by operand."""
 
     def lend(self, table: Array, indices: Array, name: str, other: Array) -> dict[str, Storage] | None:
         """The memories of the operands, by name."""
         if self.whole is None:
             return None
+        if self.gpu is not None and on_gpu(other):  # such a description is as good
+            return cast("dict[str, Storage]", {"table": table, "indices": indices, name: other})
         return {
             "table": Lent(table, *self.table),
             "indices": Lent(indices, *self.indices),
             name: Lent(other, *self.other),
         }
+
+    def overlap(self, storages: Mapping[str, Storage], written: str, read: str) -> bool:
+        """Whether what is written shares memory with what is read: with another operand, or with the indices."""
+        start = storages[written].address
+        end = start + self.extents[written]
+        for name in (read, "indices"):
+            other = storages[name].address
+            if start < other + self.extents[name] and other < end:
+                return True
+        return False
 
 
 PLANS: dict[Any, _Plan] = {}
@@ -328,8 +376,8 @@ def _plan_gather(source: Array, lanes: Array, target: Array | None, coalesce: ob
     out = Access("out", layout_of(shape, steps, lanes.ndim))
     index = _index(lanes, index_kind, named, Side.SRC, remap)
     move = Move((lanes.size, prod(named.entry)), out, _access("table", source, named.dims), index)
-    whole = Whole(move, (("table", kind), ("indices", index_kind), ("out", kind)))
-    return _plan(whole, shape, source, lanes, target)
+    whole = Whole(move, (("table", kind), ("indices", index_kind), ("out", kind)), fresh=target is None)
+    return _plan(GATHER, whole, shape, source, lanes, target)
 
 
 def _check_out(out: Array, kind: DType, shape: tuple[int, ...]) -> None:
@@ -354,7 +402,8 @@ def _plan_scatter(
 ) -> _Plan:
     mode, remap = SCATTER.policy(Coalesce, "coalesce", coalesce), REMAPS[SCATTER.policy(ScatterOOB, "oob", oob)]
     combine = COMBINES[SCATTER.policy(ScatterAtomicOp, "atomic", atomic)]
-    SCATTER.policy(ScatterConflict, "conflict", conflict)  # the last writer is a writer that `default` may choose
+    if not isinstance(conflict, ScatterConflict):  # the last writer is a writer that `default` may choose
+        conflict = SCATTER.policy(ArrayConflict, "conflict", conflict)
     kind, index_kind = _type(SCATTER, "table", target), _index_type(SCATTER, lanes)
     _check_written(SCATTER, "table", target)
     _check_arithmetic(kind, combine)
@@ -365,8 +414,9 @@ def _plan_scatter(
     index = _index(lanes, index_kind, named, Side.DST, remap)
     src, cells = _access("src", spread, lanes.ndim), _access("table", target, named.dims)
     move = Move((lanes.size, prod(named.entry)), cells, src, index, combine)
-    whole = Whole(move, (("table", kind), ("indices", index_kind), ("src", kind)), wide)
-    return _plan(whole, shape, target, lanes, source)
+    types = (("table", kind), ("indices", index_kind), ("src", kind))
+    whole = Whole(move, types, wide, ordered=conflict is not ArrayConflict.Any)
+    return _plan(SCATTER, whole, shape, target, lanes, source)
 
 
 def _check_arithmetic(kind: DType, combine: Combine) -> None:
@@ -395,7 +445,7 @@ def _spread(source: Array, kind: DType, shape: tuple[int, ...]) -> Array:
         message, fix = f"src must be of the table's element type, {kind}; found {found}", "src.astype(table.dtype)"
         raise SCATTER.refused(SCATTER.same_type, message, f"convert the data: {fix}", "src", "H-08")
     try:
-        return np.broadcast_to(source, shape)
+        return cast("Array", source.broadcast_to(shape)) if on_gpu(source) else np.broadcast_to(source, shape)
     except ValueError:
         message = f"src must have the shape of the indices and of an entry, {shape}, or broadcast to it"
         fix = "give src one entry for each index"
@@ -416,25 +466,42 @@ def _steps(array: Array) -> tuple[int, ...]:
     return tuple(step // array.itemsize for step in array.strides)
 
 
-def _plan(whole: Whole, shape: tuple[int, ...], table: Array, indices: Array, other: Array | None) -> _Plan:
-    arrays = [array for array in (table, indices, other) if array is not None]
+def _plan(
+    call: _Call, whole: Whole, shape: tuple[int, ...], table: Array, indices: Array, other: Array | None
+) -> _Plan:
+    (_, _), (_, _), (name, _) = whole.types
+    given = {"table": table, "indices": indices, name: other}
+    arrays = {name: array for name, array in given.items() if array is not None}
     (_, kind), (_, index_kind), _ = whole.types
     return _Plan(
         shape=shape,
         lanes=indices.shape,
         dtype=kind.numpy,
         nbytes=prod(shape) * kind.size,
-        whole=None if any(map(_is_unsupported, arrays)) else whole,
+        whole=None if any(map(_is_unsupported, arrays.values())) else whole,
+        gpu=_gpu(call, arrays),
         table=(kind, _reach(table)),
         indices=(index_kind, _reach(indices)),
-        other=(kind, None if other is None else _reach(other)),
+        other=(kind, prod(shape) if other is None else _reach(other)),
+        extents={name: _reach(array) * array.itemsize for name, array in arrays.items()},
     )
 
 
-def _reach(array: Array) -> int | None:
-    """Elements from the first to the last; None for a contiguous array in C order."""
-    if array.flags.c_contiguous:
-        return None
+def _gpu(call: _Call, arrays: Mapping[str, Array]) -> int | None:
+    """The GPU that has the arrays; one element of the host can be used on any."""
+    for name, array in arrays.items():
+        if array.size and _is_skewed(array) and on_gpu(array):  # no library can copy it
+            raise ValueError(f"{call.name}: {name} is on a GPU and not aligned to its elements; pass an aligned array")
+    try:
+        return gpu_of({name: array for name, array in arrays.items() if name != "src" or array.ndim or on_gpu(array)})
+    except TypeError as problem:
+        raise TypeError(f"{call.name}: {problem}") from None
+
+
+def _reach(array: Array) -> int:
+    """Elements from the first to the last."""
+    if not array.size:
+        return 0
     return 1 + sum((n - 1) * step for n, step in zip(array.shape, _steps(array), strict=True))
 
 
@@ -443,13 +510,15 @@ def _reach(array: Array) -> int | None:
 
 def _is_unsupported(array: Array) -> bool:
     """Whether elements lie backwards, between the places of elements, or across their alignment."""
-    steps = [step for step, extent in zip(array.strides, array.shape, strict=True) if extent > 1]
-    return array.size > 0 and (not array.flags.aligned or any(s < 0 or s % array.itemsize for s in steps))
+    return array.size > 0 and (_is_skewed(array) or any(step < 0 for step in _moving(array)))
 
 
-def _overlap(storages: Mapping[str, Storage], written: str, read: str) -> bool:
-    """Whether what is written shares memory with what is read: with another operand, or with the indices."""
-    return storages[written].overlaps(storages[read]) or storages[written].overlaps(storages["indices"])
+def _is_skewed(array: Array) -> bool:
+    return not array.flags.aligned or any(step % array.itemsize for step in _moving(array))
+
+
+def _moving(array: Array) -> list[int]:
+    return [step for step, extent in zip(array.strides, array.shape, strict=True) if extent > 1]
 
 
 def _supported(array: Array) -> Array:
@@ -458,16 +527,47 @@ def _supported(array: Array) -> Array:
 
 def _packed(array: Array) -> Array:
     """A copy in C order; broadcast dims stay broadcast."""
+    if on_gpu(array):
+        return gpu.packed_copy(array)
     once = tuple(slice(0, 1) if step == 0 else slice(None) for step in array.strides)
     copy = array[once].copy()
     return copy if copy.shape == array.shape else np.broadcast_to(copy, array.shape)
 
 
+def _empty(like: Array) -> Any:
+    """A new array of the same shape, type and library."""
+    return gpu.empty(like, like.shape).owner if on_gpu(like) else np.empty(like.shape, like.dtype)
+
+
+def _copy(target: Array, values: Any) -> None:
+    """Copy an array of the same library into this one."""
+    if on_gpu(target):
+        gpu.assign(target, values)
+    else:
+        np.copyto(target, values)
+
+
 # --- Results and engines ---------------------------------------------------------------------------------------
 
 
-def _result(table: object, plan: _Plan) -> tuple[Array, Any]:
+def _order(plan: _Plan, engine: str, threads: int | None, *arrays: object) -> AbstractContextManager[object] | None:
+    """A block whose work is done where the arrays are, in the order of their streams; None if all work is. Refuses
+    invalid engines and numbers of threads."""
+    if engine not in ENGINES:
+        check_engine(engine, ENGINES, "the machine runs kernels: kernel[grid](..., engine='machine')")
+    if threads is not None:
+        check_threads(threads)
+    if plan.gpu is None:
+        return None
+    chosen(engine, True)  # refuses engines of the host, and says what is missing
+    return in_order([array for array in arrays if type(array) is DeviceArray])
+
+
+def _result(table: object, source: Array, plan: _Plan) -> tuple[Array, Any]:
     """New memory for the result, and the object that is returned: of the table's own kind."""
+    if on_gpu(source):
+        made = gpu.empty(source, plan.shape)
+        return cast("Array", made), made.owner
     if type(table) is not np.ndarray and (torch := sys.modules.get("torch")) and isinstance(table, torch.Tensor):
         tensor = cast("Any", table).new_empty(plan.shape)
         return as_array(tensor), tensor
@@ -477,8 +577,6 @@ def _result(table: object, plan: _Plan) -> tuple[Array, Any]:
 
 
 def _run(call: _Call, plan: _Plan, storages: Mapping[str, Storage], engine: str, threads: int | None) -> None:
-    check_engine(engine, ENGINES, "the machine runs kernels: kernel[grid](..., engine='machine')")
-    check_threads(threads)
     if 0 in plan.lanes:
         return
     assert plan.whole is not None
@@ -490,8 +588,11 @@ def _run(call: _Call, plan: _Plan, storages: Mapping[str, Storage], engine: str,
 
 def _execute(plan: _Plan, whole: Whole, storages: Mapping[str, Storage], engine: str, threads: int | None) -> None:
     try:
-        return arrays(chosen(engine))(whole, storages, 1 if threads is None and plan.nbytes <= SMALL else threads)
+        name = chosen(engine, plan.gpu is not None)
+        return arrays(name)(whole, storages, 1 if threads is None and plan.nbytes <= SMALL else threads)
     except Unsupported as problem:
+        if plan.gpu is not None:
+            raise ValueError(f"a GPU does not take this call: {problem}; copy the arrays to the host") from None
         if engine != AUTO:
             raise ValueError(f'engine "{engine}" does not take this call: {problem}; use engine="auto"') from None
     return arrays(REFERENCE)(whole, storages, 1)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from ctypes import addressof, c_char
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
+from ptokit.engine.gpu import DeviceArray, on_gpu
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout
 
@@ -56,8 +58,10 @@ region = lru_cache(maxsize=65536)(Region)
 """The one `Region` of a layout and extents."""
 
 
-def address_of(bits: Array) -> int:
+def address_of(bits: Any) -> int:
     """The address of an array. NumPy's own function takes four times as long."""
+    if type(bits) is DeviceArray:
+        return bits.address
     try:
         return addressof(c_char.from_buffer(bits))  # type: ignore[arg-type]
     except (TypeError, ValueError):  # read-only, or empty
@@ -66,12 +70,25 @@ def address_of(bits: Array) -> int:
 
 def root_of(array: Array) -> Array | None:
     """The array that owns the memory of another; None if NumPy does not know it."""
+    if on_gpu(array):
+        return None
     while not array.flags.owndata:
         base: Array | None = array.base
         if not isinstance(base, np.ndarray):
             return None
         array = base
     return array
+
+
+def run_of(array: Array, bits: np.dtype[Any], count: int) -> Array:
+    """Consecutive elements from an array's first on, gaps included, as bits."""
+    if on_gpu(array):
+        return cast("Array", array.run(bits, count))
+    own = array.view(bits)
+    if own.flags.c_contiguous:
+        run = own.reshape(-1)
+        return run if run.size == count else run[:count]
+    return as_strided(own, (count,), (bits.itemsize,), writeable=own.flags.writeable)
 
 
 class Storage:
@@ -107,6 +124,11 @@ class Storage:
         """Whether the memory is writable, now."""
         return self.bits.flags.writeable and self.owner.flags.writeable
 
+    @property
+    def gpu(self) -> int | None:
+        """The number of the GPU that has the memory; None for the host."""
+        return getattr(self.owner, "gpu", None)
+
     def part(self, offset: int, elements: int) -> Storage:
         """Some of the elements, as a storage of their own."""
         return Storage(self.bits[offset : offset + elements], self.dtype, self.owner)
@@ -122,6 +144,8 @@ class Storage:
             return view
 
     def _view(self, region: Region) -> Array | None:
+        if on_gpu(self.bits):
+            self.bits.refuse()
         if region.strides is None or region.span > self.bits.size or region.rows * region.cols > MOST_VIEWED:
             return None
         start = region.first * region.strides[0] * self.dtype.size

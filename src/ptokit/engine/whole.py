@@ -8,11 +8,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from ptokit.engine.faults import IndexFault, IndexReport
 from ptokit.engine.reference import MOST_ADDRESSED, IndexedStep, Lanes, Plan, ScatterStep
-from ptokit.engine.storage import Array, Storage, address_of, root_of
+from ptokit.engine.storage import Array, Storage, address_of, root_of, run_of
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout, flattened
 from ptokit.isa.move import Access, Index, Move, Remap
@@ -28,8 +27,8 @@ class Lent(Storage):
 
     __slots__ = ("elements",)
 
-    def __init__(self, array: Array, dtype: DType, elements: int | None) -> None:
-        """`elements` counts from the first to the last, gaps included; None: they follow one another in C order."""
+    def __init__(self, array: Array, dtype: DType, elements: int) -> None:
+        """`elements` counts from the first to the last, gaps included."""
         self.owner, self.dtype, self.elements = array, dtype, elements
         self._span = None
 
@@ -54,19 +53,14 @@ class Lent(Storage):
     def span(self) -> range:
         if self._span is None:
             start = self.address
-            count = self.owner.size if self.elements is None else self.elements
-            self._span = range(start, start + count * self.dtype.size)
+            self._span = range(start, start + self.elements * self.dtype.size)
         return self._span
 
 
-def _bits(lent: Lent) -> Array:
-    bits, size = lent.owner.view(lent.dtype.bits), lent.dtype.size
-    if lent.elements is None:
-        return bits.reshape(-1)
-    return as_strided(bits, (lent.elements,), (size,), writeable=bits.flags.writeable)
-
-
-LAZY: dict[str, Callable[[Lent], Any]] = {"bits": _bits, "_windows": lambda _: {}}
+LAZY: dict[str, Callable[[Lent], Any]] = {
+    "bits": lambda lent: run_of(lent.owner, lent.dtype.bits, lent.elements),
+    "_windows": lambda _: {},
+}
 
 
 @dataclass(frozen=True)
@@ -81,8 +75,9 @@ class Whole:
     An engine may rely on this: what is written shares no memory with what is read, no two of its cells share memory,
     and where the capacity is 0 the policy is one that needs no row (`REFUSE`, `ZERO`, `SKIP`).
 
-    An engine gives the result of executing the lanes in order, for any number of threads. It raises `IndexFault` before
-    anything is written: for the first bad lane, `(lane,)`, with the number of all bad ones.
+    An engine gives the result of executing the lanes in order, for any number of threads; in any order if the move is
+    not `ordered`. It raises `IndexFault` before anything is written that is not `fresh`: for the first bad lane,
+    `(lane,)`, with the number of all bad ones.
     """
 
     move: Move
@@ -90,6 +85,10 @@ class Whole:
     """The element type of each operand."""
     accumulate: DType | None = None
     """For `Combine.ADD`: the cell and what is added to it are taken to this type, and the sum is rounded once."""
+    ordered: bool = True
+    """Whether lanes take effect in order; if not, those of one cell may do so in any order."""
+    fresh: bool = False
+    """Whether what is written belongs to the call: an engine may write before it raises `IndexFault`."""
 
     @property
     def index(self) -> Index:

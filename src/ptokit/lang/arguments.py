@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from ptokit.engine.storage import Storage
 from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.policy import PtoEnum
-from ptokit.lang.arrays import is_foreign
+from ptokit.lang.arrays import gpu_of, is_foreign
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.where import refuse
 from ptokit.program.expr import Var
@@ -38,6 +39,11 @@ class Arguments:
     def numbers(self) -> dict[Var, int]:
         """The integers, as variables of the program."""
         return {Var(name): value for name, value in self.integers.items()}
+
+    @cached_property
+    def gpu(self) -> int | None:
+        """The GPU that has the arrays; None for the host."""
+        return gpu_of({f"`{name}`": tensor.array for name, tensor in self.tensors.items()})
 
     def shared(self) -> dict[str, str]:
         """Arguments that share memory with an earlier one, and the first that does, directly or through others."""

@@ -1,18 +1,22 @@
-"""Other libraries' arrays as NumPy arrays over the same memory; never a copy. Exact casts."""
+"""Other libraries' arrays as NumPy arrays over the same memory, or as descriptions of GPU memory; never a copy. Exact
+casts."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import ml_dtypes
 import numpy as np
 
+from ptokit.engine.gpu import DeviceArray, on_gpu
 from ptokit.isa.dtype import DType
+from ptokit.lang import gpu
 
 Array = np.ndarray[Any, np.dtype[Any]]
+Result = TypeVar("Result")
 
 _TORCH_BITS = {
     "bfloat16": ("int16", ml_dtypes.bfloat16),
@@ -21,7 +25,8 @@ _TORCH_BITS = {
 }
 """torch types that NumPy does not know: the torch type to view them as, and ml_dtypes' own."""
 
-ADVICE = "pass a NumPy array, a torch CPU tensor, or an object with __array_interface__ or __dlpack__"
+ADVICE = "pass a NumPy array, a CuPy array, a torch tensor, or an object with __array_interface__ or __dlpack__"
+PROTOCOLS = ("__array_interface__", "__cuda_array_interface__", "__dlpack__")
 
 
 def _is_masked(source: object) -> bool:
@@ -35,24 +40,28 @@ def is_foreign(source: object) -> bool:
     if _is_masked(source):
         return True
     return not isinstance(source, np.ndarray | np.generic) and (
-        _is_torch(source) or hasattr(source, "__dlpack__") or hasattr(source, "__array_interface__")
+        gpu.is_torch(source) or any(hasattr(source, name) for name in PROTOCOLS)
     )
 
 
 def as_array(source: object) -> Array:
-    """The NumPy array over the memory of an array-like object."""
+    """The NumPy array over the memory of an array-like object; a `DeviceArray` if that is on a GPU."""
     if type(source) is np.ndarray:
         return source
+    if gpu.is_cupy(source):
+        return cast("Array", gpu.of_cupy(source))
+    if on_gpu(source):
+        return cast("Array", source)
     if _is_masked(source):
         raise TypeError("a masked array has no plain memory; pass its .data or .filled()")
     if isinstance(source, np.ndarray):
         return np.asarray(cast("Array", source))
     kind = type(source).__name__
-    if hasattr(source, "__cuda_array_interface__"):
-        raise TypeError(f"this {kind} is on a GPU; copy it to the host first")
     try:
-        if _is_torch(source):
+        if gpu.is_torch(source):
             return _from_torch(source)
+        if hasattr(source, "__cuda_array_interface__"):
+            return cast("Array", gpu.of_interface(source))
         if hasattr(source, "__array_interface__"):
             return np.asarray(source)
         if hasattr(source, "__dlpack__"):
@@ -64,24 +73,67 @@ def as_array(source: object) -> Array:
     raise TypeError(f"cannot share the memory of a {kind}; {ADVICE}")
 
 
+def device_array(source: object) -> DeviceArray | None:
+    """The description of a CuPy array or of a torch tensor on a GPU; None for others, and for what is refused."""
+    if gpu.is_cupy(source):
+        return gpu.of_cupy(source)
+    if gpu.is_torch(source) and cast("Any", source).is_cuda:
+        try:
+            return cast("DeviceArray", _from_torch(source))
+        except Exception:  # whatever torch raises
+            return None
+    return None
+
+
+def gpu_of(arrays: Mapping[str, object]) -> int | None:
+    """The GPU on which all of these arrays are; None if all are on the host."""
+    places = {name: getattr(array, "gpu", None) for name, array in arrays.items()}
+    if len({*places.values()}) > 1:
+        listed = ", ".join(f"{name} on {'the host' if at is None else f'GPU {at}'}" for name, at in places.items())
+        advice = "pass all of them on one GPU (cupy.asarray(a), a.cuda()), or on the host (a.get(), a.cpu())"
+        raise TypeError(f"the arrays are in different memories, {listed}; {advice}")
+    return next(iter(places.values()), None)
+
+
+def host_array(source: object, what: str) -> Array:
+    """An array on the host, or a refusal."""
+    found = as_array(source)
+    if on_gpu(found):
+        found.refuse(what)
+    return found
+
+
 class _Refusal(Exception):
     """A refusal whose message is complete."""
 
 
 def tracked(source: object) -> object:
     """The object itself if its library counts writes into it, as torch does for autograd; else None."""
-    return source if _is_torch(source) else None
+    return source if gpu.is_torch(source) else None
 
 
-def writing(written: Iterable[object], *, in_part: bool = False) -> AbstractContextManager[None]:
-    """A block that writes the memory of these objects: their libraries are notified when it ends.
+def writing(written: Iterable[object], *, in_part: bool = False) -> AbstractContextManager[None] | None:
+    """A block that writes the memory of these objects: their libraries are notified when it ends; None if none is.
 
     torch tensors get a higher version, so that autograd refuses to use what it saved of them before. A block that
     raises has written nothing, unless it was interrupted; with `in_part` it may have written some of it.
     """
     torch = sys.modules.get("torch")
     tensors = [source for source in written if isinstance(source, torch.Tensor)] if torch is not None else ()
-    return _TensorWrites(tensors, in_part) if tensors else _NO_TENSORS
+    return _TensorWrites(tensors, in_part) if tensors else None
+
+
+def within(
+    outer: AbstractContextManager[object] | None,
+    inner: AbstractContextManager[object] | None,
+    function: Callable[..., Result],
+    *args: object,
+) -> Result:
+    """Call a function within those of two blocks that there are."""
+    if outer is None and inner is None:
+        return function(*args)
+    with outer or NOTHING, inner or NOTHING:
+        return function(*args)
 
 
 class _TensorWrites(AbstractContextManager[None]):
@@ -95,29 +147,30 @@ class _TensorWrites(AbstractContextManager[None]):
                     sys.modules["torch"].autograd.graph.increment_version(tensor)
 
 
-_NO_TENSORS = nullcontext()
-
-
-def _is_torch(source: object) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(source, torch.Tensor)
+NOTHING = nullcontext()
 
 
 def _from_dlpack(source: Any) -> Array:
-    if source.__dlpack_device__()[0] != 1:
+    kind = source.__dlpack_device__()[0]
+    if kind in gpu.DLPACK_DEVICES:
+        return cast("Array", gpu.of_dlpack(source))
+    if kind != 1:
         raise _Refusal(f"this {type(source).__name__} is not in host memory; copy it to the host first")
     return np.from_dlpack(source)
 
 
 def _from_torch(tensor: Any) -> Array:
-    if tensor.device.type != "cpu":
+    is_cuda = tensor.is_cuda
+    if not (is_cuda or tensor.is_cpu):
         raise _Refusal(f"this tensor is on {tensor.device}; call .cpu() first")
     if tensor.requires_grad:
         raise _Refusal("this tensor requires grad; pass tensor.detach()")
-    if tensor.is_conj():
+    if tensor.dtype.is_complex and tensor.is_conj():
         raise _Refusal("this tensor is conjugated lazily; pass tensor.resolve_conj()")
     if tensor.is_neg():
         raise _Refusal("this tensor is negated lazily; pass tensor.resolve_neg()")
+    if is_cuda:
+        return cast("Array", gpu.of_tensor(tensor))
     name = str(tensor.dtype).removeprefix("torch.")
     if name not in _TORCH_BITS:
         return tensor.numpy()
@@ -127,7 +180,7 @@ def _from_torch(tensor: Any) -> Array:
 
 def exact_cast(values: object, dtype: DType, what: str) -> Array:
     """`values` as bits of `dtype`; raises where a value cannot be represented."""
-    array = _plain(values)
+    array = _plain(values, what)
     if array.dtype == dtype.numpy:
         return np.ascontiguousarray(array).view(dtype.bits).reshape(array.shape)
     if dtype.family in ("raw", "other"):
@@ -144,9 +197,9 @@ def exact_cast(values: object, dtype: DType, what: str) -> Array:
     return cast.view(dtype.bits)
 
 
-def _plain(values: object) -> Array:
+def _plain(values: object, what: str) -> Array:
     if is_foreign(values):
-        return as_array(values)
+        return host_array(values, f"the data for {what}")
     try:
         return np.asarray(values)
     except ValueError:

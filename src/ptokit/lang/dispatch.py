@@ -19,7 +19,7 @@ from ptokit.isa.instruction import Instruction, Modifiers, parse_modifiers
 from ptokit.isa.operand import meet
 from ptokit.isa.spelling import TMP
 from ptokit.isa.tassign import TASSIGN
-from ptokit.lang.arrays import writing
+from ptokit.lang.arrays import within, writing
 from ptokit.lang.context import CURRENT, Mode, current
 from ptokit.lang.faults import public
 from ptokit.lang.scalar import Scalar
@@ -126,8 +126,8 @@ def execute(
     if not prepared.stored:
         found = _run(prepared, storages)
     else:
-        with writing([cast("GlobalTensor", operands[slot]).source for slot in prepared.stored]):
-            found = _run(prepared, storages)
+        notified = writing([cast("GlobalTensor", operands[slot]).source for slot in prepared.stored])
+        found = within(None, notified, _run, prepared, storages)
     return Event(instruction.name, prepared.route, found)
 
 

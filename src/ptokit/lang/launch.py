@@ -10,11 +10,13 @@ from typing import Any, cast
 
 import numpy as np
 
+from ptokit.engine.gpu import DeviceArray
 from ptokit.engine.runnable import Run, Small
 from ptokit.engine.storage import address_of
-from ptokit.engines import AUTO, ENGINES, names
+from ptokit.engines import AUTO, ENGINES, in_order, names
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError, suggestion
 from ptokit.lang.arguments import is_integer
+from ptokit.lang.arrays import device_array, within, writing
 from ptokit.lang.context import Mode, current, target
 from ptokit.lang.where import refuse, warn_at
 from ptokit.machine.options import LAUNCHES, MachineOptions
@@ -66,6 +68,8 @@ def in_one_of(grid: int, problem: VerifyError | OutOfBoundsError) -> VerifyError
 
 def grid_of(grid: object) -> int:
     """The number of blocks of a grid."""
+    if type(grid) is int and grid >= 0:  # the common case
+        return grid
     blocks = cast("tuple[object, ...]", grid if isinstance(grid, tuple) else (grid,))
     if len(blocks) != 1 or not is_integer(blocks[0]) or operator.index(cast("int", blocks[0])) < 0:
         found = blocks[0] if len(blocks) == 1 else blocks
@@ -136,11 +140,11 @@ def machine_options(options: object, launch: str, dyn_ub: int | None) -> Machine
     return replace(chosen, launch=chosen.launch if launch == "standard" else launch, dyn_ub=size)
 
 
-def refuse_inside(what: str) -> None:
+def refuse_inside(what: str, instead: str = "launch one kernel after the other") -> None:
     """Refuse a call inside a kernel."""
     here = current()
     if here.tracer is not None or here.block is not None:
-        raise refuse("KN-17", f"{what} is not allowed inside a kernel", "launch one kernel after the other")
+        raise refuse("KN-17", f"{what} is not allowed inside a kernel", instead)
 
 
 MOST_CACHED = 1024
@@ -152,27 +156,36 @@ Key = tuple[object, ...]
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def key_of(options: Key, args: Sequence[object], keywords: Mapping[str, object]) -> Key | None:
-    """The cache key of a launch; None if the launch is not eligible."""
+def key_of(
+    options: Key, args: Sequence[object], keywords: Mapping[str, object]
+) -> tuple[Key | None, list[Array | DeviceArray]]:
+    """The cache key of a launch, or None if the launch is not eligible; and its arrays."""
     context = current()
+    arrays: list[Array | DeviceArray] = []
     if context.tracer is not None or context.block is not None:
-        return None
+        return None, arrays
     key: list[object] = [context.mode, *options, *keywords]
     for value in (*args, *keywords.values()) if keywords else args:
-        if type(value) is NUMPY:
+        kind = type(value)
+        if kind is NUMPY:
             array = cast("Array", value)
-            key += (array.dtype, array.shape, array.strides, array.flags.num)
-        elif type(value) in PLAIN:
-            key += (type(value), value)
+            flags = array.flags.num
+        elif kind in PLAIN:
+            key += (kind, value)
+            continue
+        elif (array := device_array(value)) is None:
+            return None, arrays
         else:
-            return None
-    return tuple(key)
+            flags = array.num
+        key += (kind, array.dtype, array.shape, array.strides, flags)
+        arrays.append(array)
+    return tuple(key), arrays
 
 
 class CachedLaunch:
     """A cached launch: only the addresses of its arrays are new."""
 
-    __slots__ = ("collector", "grid", "is_current", "small", "target")
+    __slots__ = ("collector", "grid", "is_current", "sizes", "small", "target", "tracked")
 
     def __init__(
         self,
@@ -181,34 +194,35 @@ class CachedLaunch:
         grid: int,
         is_current: Callable[[], bool],
         collector: Callable[[], FindingCollector],
+        sizes: Sequence[int],
+        tracked: Sequence[int],
     ) -> None:
-        """`is_current` returns whether the program is still valid."""
+        """`is_current` returns whether the program is still valid. `sizes` are those of the arrays in bytes, `tracked`
+        the positions of those whose library is notified that they are written."""
         self.small, self.target, self.grid = small, target, grid
-        self.is_current, self.collector = is_current, collector
+        self.is_current, self.collector, self.sizes, self.tracked = is_current, collector, sizes, tracked
 
-    def run(self, values: Sequence[object], tensors: Callable[[], Mapping[str, Any]]) -> Run | None:
+    def run(self, arrays: Sequence[Array | DeviceArray], tensors: Callable[[], Mapping[str, Any]]) -> Run | None:
         """Launch; None if these arrays are not eligible. `tensors` are made only if a statement needs them."""
-        addresses: list[int] = []
-        ends: list[int] = []
-        for array in [cast("Array", value) for value in values if type(value) is NUMPY]:
-            start = address_of(array)
-            addresses.append(start)
-            ends.append(start + array.nbytes)
-        if not (self.small.is_current and _are_apart(addresses, ends) and self.is_current()):
+        addresses = [address_of(array) for array in arrays]
+        if not (self.small.is_current and _are_apart(addresses, self.sizes) and self.is_current()):
             return None
         collector = self.collector()
         try:
-            seconds = self.small.run(addresses, tensors, collector)
+            order = in_order(cast("Any", arrays)) if arrays and type(arrays[0]) is DeviceArray else None
+            written = [cast("Any", arrays[at]).owner for at in self.tracked]
+            notified = writing(written, in_part=True) if written else None
+            seconds = within(order, notified, self.small.run, addresses, tensors, collector)
         except (VerifyError, OutOfBoundsError) as problem:
             raise in_one_of(self.grid, problem) from None
         return Run(collector.found, self.small.engine, seconds, self.target, self.grid)
 
 
-def _are_apart(starts: list[int], ends: list[int]) -> bool:
+def _are_apart(starts: Sequence[int], sizes: Sequence[int]) -> bool:
     """Whether no two ranges overlap."""
     last = 0
-    for start, end in sorted(zip(starts, ends, strict=True)):
+    for start, size in sorted(zip(starts, sizes, strict=True)):
         if start < last:
             return False
-        last = end
+        last = start + size
     return True

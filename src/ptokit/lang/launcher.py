@@ -5,23 +5,24 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from ptokit.engine.gpu import DeviceArray, on_gpu
 from ptokit.engine.kept import remember
-from ptokit.engine.runnable import Run
+from ptokit.engine.runnable import Run, Runnable
 from ptokit.engine.storage import Storage
-from ptokit.engines import AUTO, REFERENCE, chosen
+from ptokit.engines import AUTO, ENGINES, REFERENCE, chosen, in_order
 from ptokit.finding import OutOfBoundsError, VerifyError
 from ptokit.lang.arguments import Arguments
-from ptokit.lang.arrays import writing
+from ptokit.lang.arrays import Array, within, writing
 from ptokit.lang.context import Mode
 from ptokit.lang.faults import public, trim
 from ptokit.lang.launch import (
     LAUNCH_OPTIONS,
     MOST_CACHED,
-    NUMPY,
     CachedLaunch,
     FindingCollector,
     Key,
@@ -37,6 +38,7 @@ from ptokit.lang.launch import (
 )
 from ptokit.lang.traced import Traced
 from ptokit.lang.where import refuse
+from ptokit.machine import MACHINE
 from ptokit.machine.proposal import Patch
 from ptokit.program.ir import Program
 from ptokit.program.order import races
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 
 
 Result = TypeVar("Result")
+Arrays = Sequence[Array | DeviceArray]
 LaunchRequest = tuple[int, str | None, str, int | None, bool | None, bool | None, int | None, str, object, bool]
 """A grid, and how to launch it: the options of `Launcher.__call__` in their order."""
 
@@ -162,15 +165,20 @@ class Launcher:
         request = (self.grid, target, engine, threads, strict, header, dyn_ub, launch, options, debug)
         for observer in observers:
             observer(self.kernel, self.grid, args, keywords, dict(zip(LAUNCH_OPTIONS, request[1:], strict=False)))
-        key = key_of(request, args, keywords)
+        key, arrays = key_of(request, args, keywords)
         try:
-            return self._run_cached(key, args, keywords) or self._launch(request, key, args, keywords)
+            return self._run_cached(key, arrays, args, keywords) or self._launch(request, key, arrays, args, keywords)
         except Exception as problem:
             trim(problem)
             raise
 
     def _launch(
-        self, request: LaunchRequest, key: Key | None, args: tuple[object, ...], keywords: dict[str, Any]
+        self,
+        request: LaunchRequest,
+        key: Key | None,
+        arrays: Arrays,
+        args: tuple[object, ...],
+        keywords: dict[str, Any],
     ) -> Run:
         _, target, engine, threads, strict, header, dyn_ub, launch, options, debug = request
         refuse_inside("a launch")
@@ -186,14 +194,18 @@ class Launcher:
         arguments = self.kernel.bind(args, keywords)
         collector = self.kernel.collector()
         if debug:
+            self._check_host(arguments, "debug=True")
             name, seconds = REFERENCE, self._run_untraced(arguments, mode, collector)
         else:
-            name, seconds = self._run(arguments, mode, collector, engine, threads)
-            if key is not None:
-                self._add_to_cache(key, (*args, *keywords.values()), arguments, mode, engine)
+            with self._place(arguments, engine):
+                name, seconds = self._run(arguments, mode, collector, engine, threads)
+                if key is not None:
+                    self._add_to_cache(key, arrays, arguments, mode, engine)
         return Run(collector.found, name, seconds, mode.profile.name, self.grid)
 
-    def _run_cached(self, key: Key | None, args: Sequence[object], keywords: Mapping[str, object]) -> Run | None:
+    def _run_cached(
+        self, key: Key | None, arrays: Arrays, args: Sequence[object], keywords: Mapping[str, object]
+    ) -> Run | None:
         """Run the launch from the cache; None if it is not there or not eligible."""
         kernel = self.kernel
         try:
@@ -202,7 +214,7 @@ class Launcher:
             return None
         if known is None:
             return None
-        return known.run((*args, *keywords.values()), lambda: kernel.storages(kernel.bind(args, keywords)))
+        return known.run(arrays, lambda: kernel.storages(kernel.bind(args, keywords)))
 
     def _run(
         self, arguments: Arguments, mode: Mode, collector: FindingCollector, engine: str, threads: int | None
@@ -215,17 +227,34 @@ class Launcher:
         storages = self._storages(arguments, traced)
         if verdict.remarks:
             collector(verdict.remarks)
-        runnable = traced.executable(mode, chosen(engine), engine != AUTO)
+        runnable = self._executable(arguments, traced, mode, engine)
         began = time.perf_counter()
         launch = partial(runnable.launch, storages, arguments.numbers, self.grid, collector, threads)
         ran = self._writing(arguments, traced, launch)
         return ran, time.perf_counter() - began
+
+    def _place(self, arguments: Arguments, engine: str) -> AbstractContextManager[object]:
+        """A block whose work is done where the arrays are."""
+        if arguments.gpu is None:
+            return nullcontext()
+        chosen(engine, True)  # refuses engines of the host, and says what is missing
+        return in_order([cast("Any", tensor.array) for tensor in arguments.tensors.values()]) or nullcontext()
+
+    def _executable(self, arguments: Arguments, traced: Traced, mode: Mode, engine: str) -> Runnable:
+        is_on_gpu = arguments.gpu is not None
+        return traced.executable(mode, chosen(engine, is_on_gpu), is_on_gpu or engine != AUTO)
+
+    def _check_host(self, arguments: Arguments, what: str) -> None:
+        """Refuse arrays on a GPU."""
+        for name, tensor in arguments.tensors.items():
+            tensor.check_host(f"{self.kernel.name}: {what} runs on the host, and `{name}`")
 
     def _run_on_machine(
         self, args: tuple[object, ...], keywords: dict[str, Any], mode: Mode, options: MachineOptions
     ) -> MachineReport:
         """Run on the model of the target. Errors go into the report; those that block execution are raised."""
         arguments = self.kernel.bind(args, keywords)
+        self._check_host(arguments, f"engine={MACHINE!r}")
         traced = self.kernel.trace(arguments, mode)
         verdict = traced.verdict(mode, self.grid)
         if any(finding.blocks for finding in verdict.errors):
@@ -270,32 +299,40 @@ class Launcher:
     def _writing(self, arguments: Arguments, traced: Traced, run: Callable[[], Result]) -> Result:
         """The run of a program, which writes some of its arguments; a run that fails may have written some blocks."""
         try:
-            with writing([arguments.tensors[name].source for name in traced.stored], in_part=True):
-                return run()
+            notified = writing([arguments.tensors[name].source for name in traced.stored], in_part=True)
+            return within(None, notified, run)
         except (VerifyError, OutOfBoundsError) as problem:
             raise in_one_of(self.grid, problem) from None
 
-    def _add_to_cache(self, key: Key, values: Sequence[object], arguments: Arguments, mode: Mode, engine: str) -> None:
+    def _add_to_cache(self, key: Key, arrays: Arrays, arguments: Arguments, mode: Mode, engine: str) -> None:
         """Add a launch to the cache, if it is eligible."""
         kernel, traced = self.kernel, self.kernel.trace(arguments, mode)
         tensors = arguments.tensors
         plain = [tensor for tensor in tensors.values() if tensor.array.flags.c_contiguous]
-        given = [id(value) for value in values if type(value) is NUMPY]
-        in_order = given == [id(tensor.array) for tensor in tensors.values()]
+        given = [_identity(array) for array in arrays]
+        is_in_order = given == [_identity(tensor.array) for tensor in tensors.values()]
         excluded = arguments.floats or arguments.shared() or traced.verdict(mode, self.grid).remarks
-        if len(plain) < len(tensors) or not in_order or excluded:
+        excluded = excluded or (arguments.gpu is None and ENGINES[chosen(engine)].on_gpu)  # the arrays are copied
+        if len(plain) < len(tensors) or not is_in_order or excluded:
             return
         sizes = {name: tensor.storage.bits.size for name, tensor in tensors.items()}
-        small = traced.executable(mode, chosen(engine), engine != AUTO).small(sizes, arguments.numbers, self.grid)
+        small = self._executable(arguments, traced, mode, engine).small(sizes, arguments.numbers, self.grid)
         if small is not None:
             is_current = partial(kernel.is_current, traced)
-            launch = CachedLaunch(small, mode.profile.name, self.grid, is_current, kernel.collector)
+            stored = [tensor.source if name in traced.stored else None for name, tensor in tensors.items()]
+            tracked = [at for at, source in enumerate(stored) if source is not None]
+            nbytes = [array.nbytes for array in arrays]
+            launch = CachedLaunch(small, mode.profile.name, self.grid, is_current, kernel.collector, nbytes, tracked)
             remember(kernel.cached, key, launch, MOST_CACHED)
 
     def _run_untraced(self, arguments: Arguments, mode: Mode, collector: FindingCollector) -> float:
         began = time.perf_counter()
         self.kernel.run_untraced(arguments, mode, self.grid, collector)
         return time.perf_counter() - began
+
+
+def _identity(array: Array | DeviceArray) -> int:
+    return id(array.owner if on_gpu(array) else array)
 
 
 def _agrees(before: Launchable, after: Launchable, arguments: Arguments, mode: Mode) -> bool:

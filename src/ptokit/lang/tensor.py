@@ -7,9 +7,9 @@ from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
-from ptokit.engine.storage import Storage
+from ptokit.engine.gpu import DeviceArray, on_gpu
+from ptokit.engine.storage import Storage, run_of
 from ptokit.finding import Finding, OutOfBoundsError
 from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.layout import packed
@@ -56,12 +56,7 @@ class GlobalTensor:
             if not own.flags.aligned:
                 raise ValueError("the array's memory is not aligned to its elements; pass a copy: array.copy()")
             kind = self.spec.dtype
-            bits = own.view(kind.bits)
-            if own.flags.c_contiguous:
-                run = bits.reshape(-1)
-                run = run if run.size == self.spec.span else run[: self.spec.span]
-            else:
-                run = as_strided(bits, (self.spec.span,), (kind.size,), writeable=bits.flags.writeable)
+            run = run_of(own, kind.bits, self.spec.span)
             self.storage = Storage(run, kind, own)
         except Exception as problem:
             trim(problem)
@@ -96,15 +91,21 @@ class GlobalTensor:
     def is_plain(self) -> bool:
         """Whether this is the array as it is, in ND or DN layout, and can be sliced as the array can."""
         own, layout = self.array, self.spec.layout_kind
-        if layout is GlobalLayout.NZ or not isinstance(own, np.ndarray):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if layout is GlobalLayout.NZ or not isinstance(own, np.ndarray | DeviceArray):  # pyright: ignore[reportUnnecessaryIsInstance]
             return False
         return self.spec == _own_spec(own.dtype, own.shape, own.strides, layout, self.spec.dtype)
 
     def number(self, position: Sequence[int]) -> int:
         """One element of a plain tensor of whole numbers."""
+        self.check_host("pto.load_scalar")
         steps = self.spec.stride[5 - len(position) :]
         offset = sum(i * step for i, step in zip(position, steps, strict=True))
         return int(self.storage.bits[offset : offset + 1].view(self.spec.dtype.numpy)[0])
+
+    def check_host(self, what: str) -> None:
+        """Refuse a tensor on a GPU; `what` would read or write it on the host."""
+        if on_gpu(self.array):
+            self.array.refuse(f"{what}: an array of {self.spec}")
 
     @public
     def __getitem__(self, key: object) -> GlobalTensor:

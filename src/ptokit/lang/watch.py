@@ -1,6 +1,6 @@
 """Launches that are watched: what they would do on the machine, on copies of their arrays.
 
-The copies share memory and are aligned as the arrays are.
+The copies share memory and are aligned as the arrays are; those of arrays on a GPU are on the host.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from ptokit.engine.gpu import on_gpu
+from ptokit.engine.storage import address_of
+from ptokit.engines import download
 from ptokit.lang.arrays import Array, as_array, is_foreign
 from ptokit.lang.check import TargetReport, check
 from ptokit.lang.context import current
@@ -51,15 +54,18 @@ def array_of(value: object) -> Array | None:
 
 
 def _copies(arrays: Sequence[Array]) -> list[Array]:
-    ends = [np.lib.array_utils.byte_bounds(array) for array in arrays]
+    ends = [array.bounds if on_gpu(array) else np.lib.array_utils.byte_bounds(array) for array in arrays]
     bounds = [(first, max(end, first + 1)) for first, end in ends]  # an empty array has an address, too
     memories = [_memory(first, end) for first, end in _joined(bounds)]
     found: list[Array] = []
     for array, (first, _) in zip(arrays, bounds, strict=True):
         start, memory = next((start, memory) for start, memory in memories if start <= first < start + memory.size)
-        begin = array.__array_interface__["data"][0] - start
+        begin = address_of(array) - start
         copy = np.ndarray(array.shape, array.dtype, memory, begin, array.strides)
-        copy[...] = array
+        if on_gpu(array):
+            memory[first - start :][: array.bounds[1] - first] = download(array)
+        else:
+            copy[...] = array
         copy.flags.writeable = array.flags.writeable
         found.append(copy)
     return found
@@ -180,8 +186,8 @@ def _content(value: object) -> object:
     if array is None:
         return type(value), repr(value)
     kind = value.spec if isinstance(value, GlobalTensor) else None
-    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    place = array.__array_interface__["data"][0], array.strides, array.flags.writeable
+    flat = download(array) if on_gpu(array) else np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    place = address_of(array), array.strides, array.flags.writeable
     return type(value), kind, array.dtype, array.shape, place, blake2b(flat.data, digest_size=16).digest()
 
 

@@ -2,6 +2,8 @@
 
 | file | contents |
 |---|---|
+| `device.py` | a GPU: kernels, memory, copies |
 | `ptx.py` | LLVM text to PTX |
+| `resident.py` | arrays of the host on a device |
 | `stage.py` | a program as a kernel: a block of the program is a block of threads |
 """

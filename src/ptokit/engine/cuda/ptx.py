@@ -10,7 +10,7 @@ from typing import Any
 
 from llvmlite import binding
 
-from ptokit.engine.native.jit import BUILDING, explained
+from ptokit.engine.llvm.compiled import BUILDING, explained
 
 TRIPLE = "nvptx64-nvidia-cuda"
 FEATURES = {80: "+ptx70", 90: "+ptx82"}
@@ -29,7 +29,7 @@ def compiled(text: str, capability: int = 90) -> str:
         module.triple, module.data_layout = TRIPLE, str(machine.target_data)
         module.verify()
         with (
-            binding.create_pipeline_tuning_options(speed_level=2) as options,
+            binding.create_pipeline_tuning_options(speed_level=1) as options,
             binding.create_pass_builder(machine, options) as builder,
             builder.getModulePassManager() as passes,
         ):
@@ -43,4 +43,4 @@ def _machine(capability: int) -> Any:
     binding.initialize_all_asmprinters()
     target = binding.Target.from_triple(TRIPLE)
     known = max(each for each in FEATURES if each <= capability)
-    return target.create_target_machine(f"sm_{known}", FEATURES[known], opt=3)
+    return target.create_target_machine(f"sm_{known}", FEATURES[known], opt=2)

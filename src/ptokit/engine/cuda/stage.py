@@ -1,86 +1,203 @@
 """A program as a kernel: blocks of the program are blocks of threads, tiles lie in shared memory.
 
 The slots of a block are numbers of each thread, which are the same in all threads of a block. A statement that must be
-left to Python ends the kernel: the block writes down its slots and its tiles, from which Python goes on.
+left to Python ends the kernel: the block writes its slots and its tiles into a record, from which Python goes on, and 1
+where the slot `STOP` of the launch points. Tiles that do not fit shared memory lie in the record all the time.
+
+The kernel is given the slots of the launch, the records, and the blocks to run: `first` and `stop`. With a negative
+`first`, every block of threads goes on where its record says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
+from ptokit.engine.llvm.address import MemoryView
 from ptokit.engine.llvm.chip import Chip
-from ptokit.engine.llvm.emit import I32, I64, PTR, IrBuilder, IrModule, IrValue
-from ptokit.engine.llvm.program.slots import Slots, StateSlot
+from ptokit.engine.llvm.emit import I64, INVARIANT, PTR, IrBuilder, IrModule, IrValue, Variable, vector
+from ptokit.engine.llvm.move import CodeWriter
+from ptokit.engine.llvm.program.instruction import store_held
+from ptokit.engine.llvm.program.page import CAPACITY, COUNT
+from ptokit.engine.llvm.program.slots import ALIGNMENT, Slots, StateSlot
 from ptokit.engine.llvm.program.stage import ENTRY, Stage
+from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM
 from ptokit.program.ir import Program
 
 TID, BLOCK, BLOCKS = (f"llvm.nvvm.read.ptx.sreg.{name}.x" for name in ("tid", "ctaid", "nctaid"))
+MMA = "llvm.nvvm.mma.m16n8k"
+UNITS = {
+    "bfloat16": (f"{MMA}16.row.col.bf16", "i32"),
+    "float16": (f"{MMA}16.row.col.f32.f32", "<2 x half>"),
+    "int8": (f"{MMA}32.row.col.s8", "i32"),
+}
 GPU = Chip(
-    lanes=256, lane=TID, barrier="llvm.nvvm.barrier0", piece=16, outlined="alwaysinline nounwind"
+    lanes=256, program_lanes=512, lane=TID, barrier="llvm.nvvm.barrier0",
+    any="llvm.nvvm.barrier.cta.red.or.aligned.all", piece=16, unrolled=False,
+    outlined="alwaysinline convergent nounwind", kernel="ptx_kernel void", block=BLOCK, blocks=BLOCKS,
+    units=tuple(UNITS.items()),
 )  # fmt: skip
 MOST_SHARED = 227 << 10
 """Bytes of shared memory that a block can have."""
 STOPPED = 2
-"""Words before the slots of a record: what was left (0 if nothing was), and the block."""
+"""Words before the slots of a record: what was left (0 if nothing was), and the block where a launch goes on."""
 
 
 class GridStage(Stage):
-    """The kernel of a program."""
+    """The kernel of a program. `shared` bytes of shared memory are known after its last statement."""
 
-    def __init__(self, program: Program, slots: Slots, chip: Chip = GPU) -> None:
-        super().__init__(program, slots, chip)
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether the tiles fit shared memory."""
-        return self.slots.arena <= MOST_SHARED
+    def __init__(
+        self,
+        program: Program,
+        slots: Slots,
+        chip: Chip = GPU,
+        most_shared: int | None = None,
+        deferred: Sequence[int] = (),
+    ) -> None:
+        """`deferred` are the numbers of scatters that are recorded."""
+        self._most_shared = MOST_SHARED if most_shared is None else most_shared
+        self._deferred = deferred
+        self.shared = 0
+        self._shared: dict[int, tuple[int, int]] = {}
+        """Parts of the arena in shared memory: where in it they begin, and their size."""
+        self._kept: dict[int, Variable] = {}
+        """Slots that change, as variables of the kernel."""
+        self._fixed = fixed_slots(slots)
+        self.lanes = chip.program_lanes or chip.lanes
+        super().__init__(program, slots, replace(chip, lanes=self.lanes))
+        self._why, self._left = self.code.variable(I64, self.code.i64(0)), self.code.new_label("left")
 
     def _entry(self, module: IrModule) -> tuple[IrBuilder, IrValue]:
-        parameters = [(PTR, "launch"), (PTR, "records"), (I64, "first"), (I64, "stop")]
-        code = module.function(ENTRY, "ptx_kernel void", parameters)
-        state, launch = code.memory(8 * self.slots.count), code.arguments[0]
-        for slot in range(self.slots.count):
-            code.store(code.load(I64, code.at(launch, 8 * slot)), code.at(state, 8 * slot))
-        return code, state
+        code = module.kernel(ENTRY, [(PTR, "launch"), (PTR, "records"), (I64, "first"), (I64, "stop")])
+        return code, code.arguments[0]
 
     def _arena(self) -> IrValue:
-        code = self.code
-        if not self.is_shared:
-            return code.at(self.array(StateSlot.ARENA), self._special(BLOCK) * self.slots.arena)
-        name = code.module.outside("arena", "external addrspace(3) global [0 x i8], align 128")
-        return code.write(PTR, f"addrspacecast ptr addrspace(3) @{name} to ptr")
+        return self.code.shared
 
     def array(self, slot: int) -> IrValue:
         there = self.code.write("ptr addrspace(1)", f"inttoptr {self.slot(slot)!r} to ptr addrspace(1)")
         return self.code.write(PTR, f"addrspacecast {there!r} to ptr")
 
+    def number(self, name: str) -> IrValue:
+        """A slot holds the bits of the number itself."""
+        return self.code.variable(I64, self.slot(self.slots.arrays[name])).pointer
+
     @contextmanager
     def blocks(self) -> Generator[IrValue]:
-        _, _, first, stop = self.code.arguments
-        with self.code.loop(first + self._special(BLOCK), stop, self._special(BLOCKS)) as self.block:
+        code = self.code
+        _, _, first, stop, *_ = code.arguments
+        start = code.variable(I64, code.block + first)
+        with code.when(first.compare("slt", 0)):
+            start.set(code.load(I64, code.at(self._record(), 8)))
+        with code.loop(start.get(), stop, code.blocks) as self.block:
+            for number in self._deferred:
+                self._open(self.slots.ledgers[number])
             yield self.block
 
-    def end(self) -> None:
-        self.code.ret()
+    def _open(self, ledger: int) -> None:
+        """Give a block its part of a ledger. The launch says which block has the first part, and the size of each."""
+        first, size = (self._given(ledger + slot) for slot in (COUNT, CAPACITY))
+        at = (self.block - first) * size
+        self.put(ledger + COUNT, at)
+        self.put(ledger + CAPACITY, at + size)
 
     def poll(self) -> None:
         """A kernel runs to its end."""
 
-    def leave(self, why: IrValue) -> None:
-        """Write down what was left, the block, its slots and its tiles; end this block of threads."""
-        code, count = self.code, self.slots.count
-        nbytes = 8 * (STOPPED + count) + self.slots.arena
-        record = code.at(code.arguments[1], self._special(BLOCK) * nbytes)
+    # --- slots and tiles
+
+    def slot(self, slot: int) -> IrValue:
+        return self._given(slot) if slot in self._fixed and slot not in self._kept else self._variable_of(slot).get()
+
+    def _given(self, slot: int) -> IrValue:
+        """What the launch has put into a slot."""
+        return self.code.load(I64, self.code.at(self.state, 8 * slot), flags=INVARIANT)
+
+    def put(self, slot: int, value: IrValue) -> None:
+        self._variable_of(slot).set(value)
+
+    def _variable_of(self, slot: int) -> Variable:
+        if slot not in self._kept:
+            self._kept[slot] = self.code.preset(I64, self.state, 8 * slot)
+        return self._kept[slot]
+
+    def part(self, start: int, nbytes: int) -> IrValue:
+        size = -(-nbytes // ALIGNMENT) * ALIGNMENT
+        if start not in self._shared and self.shared + size <= self._most_shared:
+            self._shared[start] = self.shared, size
+            self.shared += size
+        if start in self._shared:
+            return self.code.at(self.arena, self._shared[start][0])
+        return self.code.at(self._record(), self._place(start))
+
+    # --- exits
+
+    def end(self) -> None:
+        """After the last block; also where a statement is left."""
+        code = self.code
+        with code.phase(), code.when(code.same_lane(0)):
+            for place, value in enumerate((code.i64(0), code.arguments[3])):
+                code.store(value, code.at(self._record(), 8 * place))
+        code.ret()
+        code.begin(self._left)
+        record, block = self._record(), self.slot(self.slots.variables[BLOCK_IDX])
+        with code.phase(), code.share(0, code.i64(self.slots.count)) as k:
+            value = code.load(I64, code.at(self.state, k * 8))
+            code.store(value, code.at(record, (k + STOPPED) * 8))
         with code.phase():
             with code.when(code.same_lane(0)):
-                for place, value in enumerate((why + 1, self.block, *map(self.slot, range(count)))):
+                code.store(code.i64(1), self.array(StateSlot.STOP))
+                changed = [(STOPPED + slot, kept.get()) for slot, kept in self._kept.items()]
+                for place, value in ((0, self._why.get()), (1, block), *changed):
                     code.store(value, code.at(record, 8 * place))
-            tiles = code.at(record, 8 * (STOPPED + count))
-            with code.share(0, code.i64(self.slots.arena // 8)) as k:
-                code.store(code.load(I64, code.at(self.arena, k * 8)), code.at(tiles, k * 8))
+            for start, (at, nbytes) in self._shared.items():
+                self._copy(code.at(self.arena, at), code.at(record, self._place(start)), nbytes)
+            for name, sums in self.sums.items():
+                held, at = self.held[name], code.at(record, self._place(self.slots.tiles[name]))
+                store_held(CodeWriter(code, code.i64), held, sums, MemoryView(at, held.layout, 4))
         code.ret()
-        code.begin(code.new_label("unreachable"))
 
-    def _special(self, name: str) -> IrValue:
-        return self.code.call(I32, self.code.module.declare(name, "i32 ()")).to("zext", I64)
+    def leave(self, why: IrValue) -> None:
+        """Write down what was left, the block, its slots and its tiles; end this block of threads."""
+        self._why.set(why + 1)
+        self.code.jump(self._left)
+        self.code.begin(self.code.new_label("unreachable"))
+
+    def _copy(self, src: IrValue, dst: IrValue, nbytes: int) -> None:
+        code, kind = self.code, vector(I64, 2)
+        with code.share(0, code.i64(nbytes), 16) as at:
+            code.store(code.load(kind, code.at(src, at), 16), code.at(dst, at))
+
+    def _record(self) -> IrValue:
+        return self.code.at(self.code.arguments[1], self.code.block * record_size(self.slots))
+
+    def _place(self, start: int) -> int:
+        """Where in a record a part of the arena lies."""
+        return head_size(self.slots) + self.slots.packed[start]
+
+
+def fixed_slots(slots: Slots) -> set[int]:
+    """Slots that keep their value as long as a kernel runs. A finding that is reported ends it."""
+    numbers = [slots.variables[each] for each in (BLOCK_NUM, *slots.given)]
+    arrays = [slot + k for slot in slots.arrays.values() for k in range(2)]
+    reported = range(slots.reported, slots.reported + 3 * len(slots.statements))
+    return {*range(StateSlot.COUNT), *arrays, *numbers, *reported} - {StateSlot.ITERATION}
+
+
+def head_size(slots: Slots) -> int:
+    """Bytes of a record before its tiles."""
+    return -(-8 * (STOPPED + slots.count) // ALIGNMENT) * ALIGNMENT
+
+
+def record_size(slots: Slots) -> int:
+    """Bytes of a record."""
+    return head_size(slots) + slots.packed_size
+
+
+def parts_of(record: bytes, slots: Slots) -> Iterator[tuple[int, bytes]]:
+    """What a record has of the arena: where each part begins there, and its bytes."""
+    first, starts = head_size(slots), list(slots.packed.items())
+    ends = [at for _, at in starts[1:]] + [slots.packed_size]
+    for (start, at), end in zip(starts, ends, strict=True):
+        yield start, record[first + at : first + end]

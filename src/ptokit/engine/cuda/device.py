@@ -1,0 +1,311 @@
+"""A GPU as the engine uses it: kernels, memory, and copies to and from the host, in the order of the current stream.
+
+`CudaDevice` is a GPU of NVIDIA, through CuPy. Whatever has the same methods can take its place.
+"""
+
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportMissingImports=false
+# CuPy has no types.
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from ctypes import addressof, c_int64, string_at
+from dataclasses import replace
+from functools import cache
+from typing import Any, Protocol
+
+import numpy as np
+
+from ptokit.engine.cuda import ptx
+from ptokit.engine.cuda.stage import GPU
+from ptokit.engine.cuda.whole.atomics import REDUCTIONS
+from ptokit.engine.gpu import DeviceArray, import_cupy
+from ptokit.engine.llvm.chip import Chip
+from ptokit.engine.llvm.compiled import CodeCache, IrSource
+from ptokit.engine.llvm.store import Entry
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+TO_DEVICE, TO_HOST, BY_ADDRESS = 1, 2, 4
+"""Directions of a copy, as CUDA numbers them."""
+PINNED = 4096
+"""Bytes that go through memory of the host that the GPU writes itself, at most: copies to other memory take longer."""
+DYNAMIC_SHARED = 8
+"""The number of the attribute of a kernel that says how much shared memory it may ask for."""
+
+
+class DeviceKernel(Protocol):
+    """A kernel that is loaded."""
+
+    def __call__(self, grid: int, arguments: Sequence[int], shared: int = 0) -> None:
+        """Launch it over blocks of threads, with so many bytes of shared memory for each of them.
+
+        They have as many threads as the fact `lanes` of the module says; without it, `chip.lanes`.
+        """
+        ...
+
+    def fitting(self, shared: int = 0) -> int:
+        """Blocks of threads that run at a time."""
+        ...
+
+
+class DeviceModule(Protocol):
+    """Kernels that were compiled together."""
+
+    facts: dict[str, Any]
+    """The facts of its source."""
+
+    def kernel(self, name: str) -> DeviceKernel:
+        """One of them."""
+        ...
+
+
+class DeviceBuffer(Protocol):
+    """Memory of a device, for as long as this object lives; work that was launched before may still use it."""
+
+    address: int
+
+
+class Device(Protocol):
+    """A GPU. Calls take effect in their order; only `download` and `wait` wait."""
+
+    chip: Chip
+    processors: int
+    """Multiprocessors: blocks that run at a time, at least."""
+    shared: int
+    """Bytes of shared memory that a block can have."""
+
+    def module(self, key: str, build: Callable[[], IrSource]) -> DeviceModule:
+        """The kernels for a key, which describes all inputs of the code; `build` is called if they are not cached."""
+        ...
+
+    def empty(self, nbytes: int) -> DeviceBuffer: ...
+
+    def pinned(self, nbytes: int) -> DeviceBuffer:
+        """Memory of the host that kernels can use, too."""
+        ...
+
+    def upload(self, address: int, data: Bytes) -> None:
+        """Copy bytes to the device; they may change afterwards."""
+        ...
+
+    def download(self, address: int, nbytes: int, rows: int = 1, stride: int = 0) -> Bytes:
+        """Wait for all work, and copy bytes to the host; of several rows of memory, the first bytes of each."""
+        ...
+
+    def fill(self, address: int, byte: int, nbytes: int) -> None: ...
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Copy bytes of the device, or pinned ones."""
+        ...
+
+    def wait(self) -> None:
+        """Wait for all work."""
+        ...
+
+    def sort(self, address: int, count: int) -> None:
+        """Sort unsigned numbers of 64 bits."""
+        ...
+
+
+def missing() -> str:
+    """What a GPU needs and is not there; empty if there is one."""
+    import cupy
+
+    least = min(ptx.FEATURES)
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+        best = max((int(cupy.cuda.Device(number).compute_capability) for number in range(count)), default=0)
+        if not best:
+            return "a GPU of NVIDIA; CUDA finds none"
+        return "" if best >= least else f"a GPU of compute capability {least / 10} or later; CUDA finds {best / 10}"
+    except Exception as problem:  # CUDA's own, and what a broken CuPy raises
+        return f"a GPU of NVIDIA and its driver; CUDA says: {problem}"
+
+
+@cache
+def cuda(number: int) -> Device:
+    """The GPU of a number."""
+    return CudaDevice(number)
+
+
+def current() -> Device:
+    """The GPU of the arrays of a call, or CuPy's current one."""
+    return cuda(import_cupy().cuda.runtime.getDevice())
+
+
+def ordered(arrays: Sequence[DeviceArray]) -> AbstractContextManager[object] | None:
+    """A block whose work goes to the GPU of arrays, to the first of their streams; CuPy's current one comes last.
+
+    The work is done after what was launched in any of them before, and before what is launched in them later. None if
+    it goes there anyway.
+    """
+    cuda, number = import_cupy().cuda, arrays[0].gpu
+    is_here = cuda.runtime.getDevice() == number
+    named = {array.order: array for array in arrays if array.order is not None}
+    if is_here and not named:
+        return None
+    streams = [array.stream for array in named.values()]
+    if is_here and {*streams} == {cuda.get_current_stream().ptr}:
+        return None
+    return _switched(cuda, number, streams if all(array.order is not None for array in arrays) else [*streams, None])
+
+
+@contextmanager
+def _switched(cuda: Any, number: int, streams: list[int | None]) -> Generator[None]:
+    with cuda.Device(number):
+        here = cuda.get_current_stream()
+        named = dict.fromkeys(here.ptr if stream is None else stream for stream in streams)
+        own, *others = (here if stream == here.ptr else _stream(cuda, stream, number) for stream in named)
+        with own:
+            for other in others:
+                own.wait_event(other.record())
+            try:
+                yield
+            finally:
+                for other in others:
+                    other.wait_event(own.record())
+
+
+def _stream(cuda: Any, handle: int, number: int) -> Any:
+    """CuPy's object for the stream of another library."""
+    if hasattr(cuda.Stream, "from_external"):
+        return cuda.Stream.from_external(_ForeignStream(handle))
+    return cuda.ExternalStream(handle, number)  # CuPy before version 14
+
+
+class _ForeignStream:
+    """A stream, as the CUDA stream protocol describes it."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._handle
+
+
+class CudaDevice:
+    """A GPU of NVIDIA; the current stream is CuPy's."""
+
+    def __init__(self, number: int) -> None:
+        import cupy
+
+        self._cupy = cupy
+        with cupy.cuda.Device(number) as device:
+            self.processors = int(device.attributes["MultiProcessorCount"])
+            self.shared = int(device.attributes["MaxSharedMemoryPerBlockOptin"])
+            self.capability = int(device.compute_capability)
+        reductions = REDUCTIONS[max(each for each in REDUCTIONS if each <= self.capability)]
+        self.chip = replace(GPU, reductions=reductions)
+        self._pinned: list[Any] = []
+        self._modules = CodeCache(lambda: ("cuda", self.capability), self._translate, self._load)
+
+    def module(self, key: str, build: Callable[[], IrSource]) -> DeviceModule:
+        return self._modules.get(key, build)
+
+    def _translate(self, text: str) -> bytes:
+        return ptx.compiled(text, self.capability).encode()
+
+    def _load(self, _digest: str, entry: Entry) -> DeviceModule:
+        return _CudaModule(self._cupy, entry, self)
+
+    @property
+    def _stream(self) -> Any:
+        return self._cupy.cuda.get_current_stream()
+
+    def empty(self, nbytes: int) -> DeviceBuffer:
+        return _CudaBuffer(self._cupy.cuda.alloc(max(1, nbytes)))
+
+    def pinned(self, nbytes: int) -> DeviceBuffer:
+        return _CudaBuffer(self._cupy.cuda.alloc_pinned_memory(nbytes))
+
+    def upload(self, address: int, data: Bytes) -> None:
+        # CUDA has read memory that is not page-locked when it returns
+        self._cupy.cuda.runtime.memcpyAsync(address, data.ctypes.data, data.nbytes, TO_DEVICE, self._stream.ptr)
+
+    def download(self, address: int, nbytes: int, rows: int = 1, stride: int = 0) -> Bytes:
+        stream, runtime = self._stream, self._cupy.cuda.runtime
+        if rows == 1 and nbytes <= PINNED:
+            pinned = self._pinned.pop() if self._pinned else self._cupy.cuda.alloc_pinned_memory(PINNED)
+            runtime.memcpyAsync(pinned.ptr, address, nbytes, TO_HOST, stream.ptr)
+            stream.synchronize()
+            found = np.frombuffer(string_at(pinned.ptr, nbytes), np.uint8).copy()
+            self._pinned.append(pinned)
+            return found
+        found = np.empty(rows * nbytes, np.uint8)
+        if rows == 1:
+            runtime.memcpyAsync(found.ctypes.data, address, nbytes, TO_HOST, stream.ptr)
+        else:
+            runtime.memcpy2DAsync(found.ctypes.data, nbytes, address, stride, nbytes, rows, TO_HOST, stream.ptr)
+        stream.synchronize()
+        return found
+
+    def fill(self, address: int, byte: int, nbytes: int) -> None:
+        self._cupy.cuda.runtime.memsetAsync(address, byte, nbytes, self._stream.ptr)
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        self._cupy.cuda.runtime.memcpyAsync(target, source, nbytes, BY_ADDRESS, self._stream.ptr)
+
+    def wait(self) -> None:
+        self._stream.synchronize()
+
+    def sort(self, address: int, count: int) -> None:
+        cuda = self._cupy.cuda
+        memory = cuda.MemoryPointer(cuda.UnownedMemory(address, 8 * count, self), 0)
+        self._cupy.ndarray((count,), np.uint64, memory).sort()
+
+
+class _CudaBuffer:
+    def __init__(self, memory: Any) -> None:
+        self._memory, self.address = memory, int(memory.ptr)
+
+
+class _CudaModule:
+    def __init__(self, cupy: Any, entry: Entry, device: CudaDevice) -> None:
+        self._cupy, self._device, self.facts = cupy, device, entry.facts
+        self._module = cupy.cuda.function.Module()
+        self._module.load(entry.code + b"\0")
+        self._kernels: dict[str, DeviceKernel] = {}
+
+    def kernel(self, name: str) -> DeviceKernel:
+        if name not in self._kernels:
+            lanes = self.facts.get("lanes", self._device.chip.lanes)
+            self._kernels[name] = _CudaKernel(self._cupy, self._module.get_function(name), self._device, lanes)
+        return self._kernels[name]
+
+
+class _KernelArguments:
+    """Arguments of a kernel, as CUDA takes them: the addresses of numbers."""
+
+    def __init__(self, count: int) -> None:
+        self.values = (c_int64 * count)()
+        first = addressof(self.values)
+        self._places = (c_int64 * count)(*range(first, first + 8 * count, 8))
+        self.address = addressof(self._places)
+
+
+class _CudaKernel:
+    def __init__(self, cupy: Any, function: Any, device: CudaDevice, lanes: int) -> None:
+        self._driver, self._stream = cupy.cuda.driver, cupy.cuda.get_current_stream
+        self._function, self._device, self._lanes = function, device, lanes
+        self._driver.funcSetAttribute(function.ptr, DYNAMIC_SHARED, device.shared)
+        self._fitting: dict[int, int] = {}
+        self._free = deque[_KernelArguments]()
+
+    def __call__(self, grid: int, arguments: Sequence[int], shared: int = 0) -> None:
+        try:
+            given = self._free.pop()
+        except IndexError:
+            given = _KernelArguments(len(arguments))
+        given.values[:] = arguments
+        stream, function = self._stream().ptr, self._function.ptr
+        self._driver.launchKernel(function, grid, 1, 1, self._lanes, 1, 1, shared, stream, given.address, 0)
+        self._free.append(given)  # CUDA has copied them
+
+    def fitting(self, shared: int = 0) -> int:
+        if shared not in self._fitting:
+            each = self._driver.occupancyMaxActiveBlocksPerMultiprocessor(self._function.ptr, self._lanes, shared)
+            self._fitting[shared] = max(1, each) * self._device.processors
+        return self._fitting[shared]

@@ -1,0 +1,288 @@
+"""A program made ready for a GPU: compiled on its first launch, launched any number of times.
+
+A block of the program is executed by a block of threads, which takes several of them, one after the other. If no block
+writes what another one touches, they run in parallel. If only scatters stand in the way, the blocks record them, and
+they take effect afterwards in the order of the blocks. Other programs run block after block.
+
+A statement that a kernel has no code for, or that fails or has a finding, ends the kernel. The reference engine runs
+that statement of the lowest such block over copies: it raises, or reports; then the kernel goes on with other code, or
+with the finding marked as reported. If neither helps, the reference engine runs the blocks that are left.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict
+from functools import cached_property, lru_cache, partial
+from time import perf_counter
+
+import numpy as np
+
+from ptokit.engine.cuda import device as devices
+from ptokit.engine.cuda.deferred import DeferredScatters, lanes_of_blocks
+from ptokit.engine.cuda.device import Device, DeviceBuffer
+from ptokit.engine.cuda.launch import GridCode, GridLaunch, LaunchMemory, LaunchOnDevice, Words
+from ptokit.engine.cuda.rerun import changed, is_changed_last
+from ptokit.engine.cuda.resident import hosted, resident
+from ptokit.engine.cuda.stage import GridStage, record_size
+from ptokit.engine.llvm.compiled import BUILDING, IrSource
+from ptokit.engine.llvm.program.compiler import MOST_KEPT, NOTHING, Items, ProgramCompiler, Tensors, Values
+from ptokit.engine.llvm.program.independent import memory_of
+from ptokit.engine.llvm.program.page import Page
+from ptokit.engine.llvm.program.stage import ENTRY
+from ptokit.engine.native.program.thread import Fallback
+from ptokit.engine.runnable import CUDA, Listener
+from ptokit.program.calls import written_arguments
+from ptokit.program.expr import Var
+from ptokit.program.ir import Float, Program
+from ptokit.program.verify_call import Options
+from ptokit.target import Profile
+
+
+class CudaExecutable(ProgramCompiler):
+    """A program made ready for a target; it can be launched any number of times."""
+
+    engine = CUDA
+
+    def __init__(self, program: Program, profile: Profile, options: Options) -> None:
+        super().__init__(program, profile, options)
+        self._made: dict[tuple[Device, tuple[int, ...]], GridCode] = {}
+        self._lanes = lru_cache(MOST_KEPT)(self._find_lanes)
+        self._deferrable: bool | None = None
+
+    @cached_property
+    def _written(self) -> frozenset[str]:
+        """The arrays that the program writes."""
+        return frozenset(self.program.tensors[name].array for name in written_arguments(self.program))
+
+    @cached_property
+    def _floats(self) -> frozenset[str]:
+        """Arguments that are floating-point numbers."""
+        return frozenset(each.name for each in self.program.arguments if isinstance(each, Float))
+
+    @cached_property
+    def _fallback(self) -> Fallback:
+        return Fallback(self.slots, self.profile, self.options)
+
+    # --- compiling
+
+    def code(self, device: Device, deferred: tuple[int, ...] = ()) -> GridCode:
+        """The kernel for the numbers that were met."""
+        with BUILDING:
+            if (device, deferred) not in self._made:
+                key = self._key("cuda", deferred, device.chip, device.shared)
+                module = device.module(key, partial(self._source, device, deferred))
+                facts = module.facts
+                pages = tuple(Page(**each) for each in facts["pages"])
+                about = facts["shared"], pages, frozenset(facts["snapshot"]), dict(facts["fused"])
+                self._made[device, deferred] = GridCode(module.kernel(ENTRY), *about, record_size(self.slots))
+            return self._made[device, deferred]
+
+    def _source(self, device: Device, deferred: tuple[int, ...]) -> IrSource:
+        stage = GridStage(self.program, self.slots, device.chip, device.shared, deferred)
+        emitter = self._emitter(stage, deferred)
+        text = emitter.text()
+        besides = [self._candidates[number] for number in deferred]
+        memories = changed(self.program, emitter.variants_of, besides)
+        kept = memories if deferred or not is_changed_last(self.program, memories) else NOTHING
+        pages = [asdict(each) for each in emitter.pages.values()]
+        facts = {"shared": stage.shared, "lanes": stage.lanes, "snapshot": self._arrays_in(kept)}
+        return IrSource(text, {"pages": pages, "fused": [*emitter.fused.items()], **facts})
+
+    def _arrays_in(self, memories: Collection[str]) -> list[str]:
+        return sorted({each.array for each in self.program.tensors.values() if memory_of(each) in memories})
+
+    def _relearn(self, given: LaunchOnDevice, missed: Mapping[int, Values]) -> bool:
+        """Learn numbers that had no code; whether there will be other code."""
+        with BUILDING:
+            self.miss(missed)
+            is_new = self._learn(given.copies(), given.integers, given.grid)
+            if is_new:
+                self._made.clear()
+                self._deferrable = None
+            return is_new
+
+    # --- launching
+
+    def launch(
+        self, tensors: Tensors, integers: Mapping[Var, int], grid: int, listener: Listener, threads: int | None = None
+    ) -> str:
+        """Run every block of the grid; the same bits as in ascending order."""
+        if not grid:
+            return self.engine
+        device = devices.current()
+        named = {name: tensors[name] for name in self.slots.arrays if name not in self._floats}
+        left: Sequence[int] = range(grid)
+        if not self._is_too_great(integers, grid):
+            with resident(device, named, self._written) as addresses:
+                given = LaunchOnDevice(device, self.program, lambda: tensors, addresses, integers, grid, listener)
+                left = self._run(given, self._state(tensors, integers, grid))
+        self._finish(device, tensors, integers, grid, listener, left)
+        return self.engine
+
+    def _finish(
+        self,
+        device: Device,
+        tensors: Tensors,
+        integers: Mapping[Var, int],
+        grid: int,
+        listener: Listener,
+        blocks: Sequence[int],
+    ) -> None:
+        """Run blocks that are left on the reference engine."""
+        if blocks:
+            with hosted(device, tensors, self._written) as here:
+                self.reference.run_blocks(here, integers, grid, listener, blocks)
+
+    def run(self, given: LaunchOnDevice, state: Words) -> None:
+        """Run a launch over arrays of the device, from slots without addresses."""
+        self._finish_on_host(given, self._run(given, state))
+
+    def _finish_on_host(self, given: LaunchOnDevice, left: Sequence[int]) -> None:
+        if left:
+            self._finish(given.device, given.storages(), given.integers, given.grid, given.listener, left)
+
+    def _run(self, given: LaunchOnDevice, state: Words) -> Sequence[int]:
+        """Run blocks on the device; returns those that are left."""
+        if not self._is_sampled or self._missed:
+            self._relearn(given, {})
+        for name, address in given.addresses.items():
+            state[self.slots.arrays[name]] = address
+        launch = GridLaunch(given, self.slots, self._fallback, LaunchMemory(given.device, state))
+        is_free = self.is_free(given.integers, given.grid)
+        return self._run_blocks(launch, 0 if is_free else self._run_waves(launch), given.grid if is_free else 1)
+
+    def is_free(self, integers: Mapping[Var, int], grid: int) -> bool:
+        """Whether all blocks of a launch can run in parallel."""
+        return self._are_independent(grid, tuple(integers.items()), NOTHING)
+
+    def _run_blocks(
+        self, launch: GridLaunch, first: int, most: int, begun: DeviceBuffer | None = None
+    ) -> Sequence[int]:
+        given = launch.given
+        code, learn = partial(self.code, given.device), partial(self._relearn, given)
+        return launch.run(code, range(first, given.grid), most, learn, begun)
+
+    def resume(self, given: LaunchOnDevice, memory: LaunchMemory, begun: DeviceBuffer) -> None:
+        """Go on with a launch whose kernel has left a statement, from its records."""
+        launch = GridLaunch(given, self.slots, self._fallback, memory)
+        self._finish_on_host(given, self._run_blocks(launch, 0, given.grid, begun))
+
+    def _run_waves(self, launch: GridLaunch) -> int:
+        """Run blocks in parallel, and their scatters afterwards; returns the first block that was not run."""
+        given, deferred = launch.given, tuple(self._candidates)
+        lanes = self._lanes(given.grid, tuple(given.integers.items()))
+        if len(lanes) < len(deferred) or not lanes or not self._is_deferrable:
+            return 0
+        pages = self.code(given.device, deferred).pages
+        scatters = DeferredScatters(given.device, self.slots, pages, lanes)
+
+        def code() -> GridCode | None:
+            made = self.code(given.device, deferred)
+            return made if made.pages == pages and not made.snapshot else None
+
+        for wave in scatters.waves(given.grid):
+            scatters.begin(launch.state, wave)
+            try:
+                if launch.run(code, wave, given.grid, partial(self._relearn, given)):
+                    return wave.start
+            except BaseException:
+                if launch.failed is not None:
+                    scatters.flush_before(given.addresses, launch.failed)
+                raise
+            scatters.flush(given.addresses, wave)
+        return given.grid
+
+    @property
+    def _is_deferrable(self) -> bool:
+        """Whether all scatters that stand in the way can be recorded; known before there is code."""
+        if self._deferrable is None:
+            self._deferrable = len(self._pages(self._candidates)) == len(self._candidates)
+        return self._deferrable
+
+    def _find_lanes(self, grid: int, integers: Items) -> dict[int, int]:
+        """The lanes that a block records; empty if blocks are not independent without them."""
+        besides = frozenset(self._candidates.values())
+        if not self._are_independent(grid, integers, besides):
+            return {}
+        return lanes_of_blocks(self.slots, tuple(self._candidates), grid, dict(integers))
+
+    def _state(self, tensors: Tensors, integers: Mapping[Var, int], grid: int) -> Words:
+        """The slots at the beginning of a kernel, but for addresses."""
+        sizes = {name: tensors[name].bits.size for name in self.slots.arrays if name not in self._floats}
+        state = self.state(sizes, integers, grid)
+        for name in self._floats:
+            bits = tensors[name].bits.tobytes()
+            state[self.slots.arrays[name]] = int.from_bytes(bits, "little", signed=True)
+        return state
+
+    def state(self, sizes: Mapping[str, int], integers: Mapping[Var, int], grid: int) -> Words:
+        """The slots at the beginning of a kernel, but for addresses; `sizes` are those of arrays."""
+        state = np.zeros(self.slots.count, np.int64)
+        for name, size in sizes.items():
+            state[self.slots.arrays[name] + 1] = size
+        for slot, number in self.numbers(integers, grid):
+            state[slot] = number
+        return state
+
+    def small(self, arrays: Mapping[str, int], integers: Mapping[Var, int], grid: int) -> RepeatedLaunch | None:
+        """The same launch over other arrays of the device, if all of its numbers have code."""
+        is_known = self._is_sampled and not self._missed and not self._is_too_great(integers, grid)
+        return RepeatedLaunch(self, arrays, integers, grid) if grid and is_known else None
+
+
+class RepeatedLaunch:
+    """A launch that differs from an earlier one only in the addresses of its arrays, which are on the device."""
+
+    engine = CudaExecutable.engine
+
+    def __init__(
+        self, executable: CudaExecutable, arrays: Mapping[str, int], integers: Mapping[Var, int], grid: int
+    ) -> None:
+        """`arrays` are the names and sizes of the arrays, in the order of the addresses."""
+        self._executable, self._names, self._grid = executable, [*arrays], grid
+        self._integers, self._device = dict(integers), devices.current()
+        self._slots = [executable.slots.arrays[name] for name in arrays]
+        self._state = executable.state(arrays, integers, grid)
+        self._is_free = executable.is_free(integers, grid)
+        self._ready: tuple[GridCode, int] | None = None
+        """The kernel and its blocks of threads; none if blocks cannot simply run in parallel."""
+        self._memories = deque[LaunchMemory]()
+        """Those that no launch uses."""
+
+    def run(self, addresses: Sequence[int], tensors: Callable[[], Tensors], listener: Listener) -> float:
+        """Run it; returns the seconds it took."""
+        began = perf_counter()
+        ready = self._ready or self._make_ready()
+        if ready is None:
+            self._executable.run(self._given(addresses, tensors, listener), self._state.copy())
+            return perf_counter() - began
+        code, count = ready
+        try:
+            memory = self._memories.pop()
+        except IndexError:
+            memory = LaunchMemory(self._device, self._state)
+        for slot, address in zip(self._slots, addresses, strict=True):
+            memory.state[slot] = address
+        records = self._device.empty(count * code.record)
+        if memory.finishes(code, count, records, 0, self._grid):
+            self._memories.append(memory)
+        else:
+            self._ready = None
+            self._executable.resume(self._given(addresses, tensors, listener), memory, records)
+        return perf_counter() - began
+
+    def _make_ready(self) -> tuple[GridCode, int] | None:
+        code = self._executable.code(self._device) if self._is_free else None
+        self._ready = (code, code.count(self._grid)) if code and not code.snapshot else None
+        return self._ready
+
+    def _given(self, addresses: Sequence[int], tensors: Callable[[], Tensors], listener: Listener) -> LaunchOnDevice:
+        named, program = dict(zip(self._names, addresses, strict=True)), self._executable.program
+        return LaunchOnDevice(self._device, program, tensors, named, self._integers, self._grid, listener)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether all numbers that were met have code."""
+        return self._executable.is_settled

@@ -1,0 +1,173 @@
+"""A launch on a device: runs of blocks, and the statements that kernels leave to Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from ctypes import c_int64
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ptokit.engine.cuda.device import Device, DeviceBuffer, DeviceKernel
+from ptokit.engine.cuda.resident import HostCopies
+from ptokit.engine.cuda.stage import STOPPED, parts_of
+from ptokit.engine.llvm.program.compiler import Values
+from ptokit.engine.llvm.program.page import Page
+from ptokit.engine.llvm.program.slots import Reason, Slots, StateSlot
+from ptokit.engine.native.program.thread import Fallback, Thread
+from ptokit.engine.runnable import Listener
+from ptokit.engine.storage import Storage
+from ptokit.program.expr import Var
+from ptokit.program.ir import Program
+
+MOST_RECORDED = 1 << 30
+"""Bytes of all records; with tiles at computed addresses, each has whole memories."""
+Learn = Callable[[Mapping[int, Values]], bool]
+"""Learns numbers that had no code; whether there will be other code."""
+Words = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(frozen=True)
+class GridCode:
+    """The kernel of a program on a device."""
+
+    kernel: DeviceKernel
+    shared: int
+    """Bytes of shared memory."""
+    pages: tuple[Page, ...]
+    """Scatters that it defers."""
+    snapshot: frozenset[str]
+    """Arrays that must be as they were for a block to run again."""
+    fused: dict[int, int]
+    """Statements that were fused with a later one, by their numbers."""
+    record: int
+    """Bytes of the record of a block of threads."""
+
+    def count(self, blocks: int) -> int:
+        """Blocks of threads that run so many blocks of the program."""
+        return min(blocks, self.kernel.fitting(self.shared), max(1, MOST_RECORDED // self.record))
+
+
+@dataclass(frozen=True)
+class LaunchOnDevice:
+    """What a launch is given."""
+
+    device: Device
+    program: Program
+    storages: Callable[[], Mapping[str, Storage]]
+    """The arrays as they were given."""
+    addresses: Mapping[str, int]
+    """Where they are on the device."""
+    integers: Mapping[Var, int]
+    grid: int
+    listener: Listener
+
+    def copies(self) -> HostCopies:
+        """The arrays on the host, as they are now."""
+        storages, tensors = self.storages(), self.program.tensors
+        addresses = {name: self.addresses[argument.array] for name, argument in tensors.items()}
+        return HostCopies(self.device, {name: storages[name] for name in tensors}, addresses)
+
+
+class LaunchMemory:
+    """The slots at the beginning of a kernel: on the host, followed by a flag that kernels set, and on the device."""
+
+    def __init__(self, device: Device, state: Words) -> None:
+        self._device, self._nbytes = device, state.nbytes
+        self._host, self._there = device.pinned(self._nbytes + 8), device.empty(self._nbytes)
+        self.state = (c_int64 * (len(state) + 1)).from_address(self._host.address)
+        self.state[:-1] = state.tolist()
+        self.state[-1] = 0
+        self.state[StateSlot.STOP] = self._host.address + self._nbytes
+
+    def finishes(self, code: GridCode, count: int, records: DeviceBuffer, first: int, stop: int) -> bool:
+        """Run a kernel; whether it left no statement."""
+        self._device.copy(self._there.address, self._host.address, self._nbytes)
+        code.kernel(count, (self._there.address, records.address, first, stop), code.shared)
+        self._device.wait()
+        left, self.state[-1] = self.state[-1], 0
+        return not left
+
+
+class GridLaunch:
+    """Runs blocks of a launch."""
+
+    def __init__(self, given: LaunchOnDevice, slots: Slots, fallback: Fallback, memory: LaunchMemory) -> None:
+        self.given, self.device, self.slots, self.state = given, given.device, slots, memory.state
+        self._fallback, self._memory = fallback, memory
+        self.failed: list[int] | None = None
+        """The slots of the block whose statement failed."""
+
+    def run(
+        self,
+        code: Callable[[], GridCode | None],
+        blocks: range,
+        most: int,
+        learn: Learn,
+        begun: DeviceBuffer | None = None,
+    ) -> Sequence[int]:
+        """Run blocks, in parallel on at most so many blocks of threads; returns those that are left.
+
+        `code` makes the kernel from what `learn` was told, if there can be one. `begun` are the records of a run that
+        has left a statement.
+        """
+        made = code() if blocks else None
+        if made is None:
+            return blocks
+        count = made.count(min(len(blocks), most))
+        records = begun or self.device.empty(count * made.record)
+        kept = self._keep(made.snapshot)
+        first = blocks.start
+        while begun or not self._memory.finishes(made, count, records, first, blocks.stop):
+            begun = None
+            heads = self.device.download(records.address, 16, count, made.record).view(np.int64).reshape(count, 2)
+            is_known = self._run_left(made, records.address, heads, learn)
+            self._restore(kept)
+            if not is_known:
+                return blocks if kept else _left(heads, blocks.stop)
+            made = code()
+            if made is None:
+                return blocks
+            first = blocks.start if kept else -1
+        return ()
+
+    def _run_left(self, code: GridCode, records: int, heads: Words, learn: Learn) -> bool:
+        """Run the statement that the lowest block has left; whether the kernel can go on without it."""
+        stopped = np.flatnonzero(heads[:, 0])
+        lowest = stopped[np.argmin(heads[stopped, 1])]
+        why = int(heads[lowest, 0]) - 1
+        record = self.device.download(records + int(lowest) * code.record, code.record)
+        self.failed = slots = record[8 * STOPPED :][: 8 * self.slots.count].view(np.int64).tolist()
+        thread = Thread(self.slots, self._fallback)
+        thread.begin((), (), self.given.copies, self.given.listener)
+        thread.take_over(slots, parts_of(record.tobytes(), self.slots))
+        number, reason = divmod(why, Reason.COUNT)
+        thread.run(number, reason)
+        if number in code.fused:
+            thread.run(code.fused[number], reason)
+        self.failed = None
+        flags = slice(self.slots.reported, self.slots.reported + 3 * len(self.slots.statements))
+        reported = thread.state[flags]
+        is_new = reported != self.state[flags]
+        self.state[flags] = reported
+        return learn(thread.missed) or is_new
+
+    def _keep(self, names: Iterable[str]) -> list[tuple[int, int, Any]]:
+        """Copies of arrays on the device: address, bytes, copy."""
+        found: list[tuple[int, int, Any]] = []
+        for name in sorted(names):
+            storage, address = self.given.storages()[name], self.given.addresses[name]
+            nbytes = storage.bits.size * storage.dtype.size
+            found.append((address, nbytes, self.device.empty(nbytes)))
+            self.device.copy(found[-1][2].address, address, nbytes)
+        return found
+
+    def _restore(self, kept: Iterable[tuple[int, int, Any]]) -> None:
+        for address, nbytes, copy in kept:
+            self.device.copy(address, copy.address, nbytes)
+
+
+def _left(heads: Words, stop: int) -> list[int]:
+    """The blocks that blocks of threads have not finished, in order."""
+    return sorted(block for first in heads[:, 1].tolist() for block in range(first, stop, len(heads)))

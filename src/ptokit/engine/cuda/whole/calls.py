@@ -1,0 +1,319 @@
+"""Whole-array gathers and scatters on a GPU: the same calls and the same bits as `engine.whole`.
+
+Under `REFUSE` a call waits for the GPU: it checks the indices first, and kernels behind the check write nothing if one
+is outside; a gather into a result of its own checks them as it goes. Under the other policies a call returns when its
+work is launched.
+
+| scatter | how lanes that name one row take effect in their order |
+|---|---|
+| store, any order | as they come |
+| store | for each row, the last lane that names it is found first; for very large tables, by sorting |
+| integers, max and min of elements; sums of floats in any order | atomic instructions, if the chip has them |
+| other arithmetic | lanes are sorted by row; then each row is combined with its lanes, one after the other |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from struct import Struct
+
+import numpy as np
+
+from ptokit.engine.cuda.device import Device, DeviceBuffer, DeviceKernel, current
+from ptokit.engine.cuda.resident import resident
+from ptokit.engine.cuda.whole import kernels
+from ptokit.engine.cuda.whole.kernels import Kind
+from ptokit.engine.cuda.whole.pieces import alignment, form, in_bytes, numbers
+from ptokit.engine.faults import IndexFault
+from ptokit.engine.kept import remember
+from ptokit.engine.llvm.compiled import IrSource
+from ptokit.engine.llvm.compute.elements import is_float
+from ptokit.engine.llvm.emit import I32
+from ptokit.engine.llvm.numbers import computes, is_byte_float
+from ptokit.engine.runnable import Unsupported
+from ptokit.engine.storage import Storage
+from ptokit.engine.whole import Whole
+from ptokit.isa.dtype import DType
+from ptokit.isa.dtype import dtype as element_type
+from ptokit.isa.layout import Layout
+from ptokit.isa.move import Access, Combine, Index, IndexUnit, Move, Remap, Side
+
+MOST_OWNERS = 1 << 32
+"""Bytes of the owners of rows, at most; for more rows, lanes are sorted."""
+SPARSE = 16
+"""If there are so many rows for each lane, only the owners of rows that are named are cleared."""
+MOST_PRIVATE = 1 << 15
+"""Bytes of a table that blocks have copies of, at most."""
+SMALL = 1 / 16
+"""Bytes of such a table for each lane, at most."""
+MOST_GRID = (1 << 31) - 1
+MOST_PREPARED = 512
+PARTS = {"complex64": "float32", "complex128": "float64"}
+"""The elements that complex numbers are added by."""
+FLAG = Struct("=2Q")
+NO_FAULT = np.array([0, -1], np.int64).view(np.uint8)
+
+_prepared: dict[tuple[int, int], PreparedMove] = {}
+
+
+def run(whole: Whole, storages: Mapping[str, Storage], _threads: int | None = None) -> None:
+    """Execute a move. Raises `IndexFault` before anything is written, `Unsupported` for what has no code."""
+    device = current()
+    ready = prepared(device, whole)
+    if all(storage.gpu is not None for storage in storages.values()):
+        ready.run({name: storage.address for name, storage in storages.items()})
+        return
+    with resident(device, storages, [whole.move.dst.operand]) as addresses:
+        ready.run(addresses)
+
+
+def scatter(
+    device: Device,
+    table: int,
+    rows: int,
+    lanes: int,
+    count: int,
+    *,
+    dtype: DType,
+    width: int,
+    stride: int,
+    capacity: int,
+    combine: Combine,
+    lane: str = I32,
+) -> None:
+    """Combine packed rows with those rows of a table that resolved lanes name, in their order; a sentinel names none.
+
+    `table`, `rows` and `lanes` are addresses; `width` counts the elements of a row, `stride` those from row to row of
+    the table.
+    """
+    ready = _of_resolved_lanes(device, count, dtype, width, stride, capacity, combine, lane)
+    ready.run({"table": table, "indices": lanes, "src": rows})
+
+
+@lru_cache(MOST_PREPARED)
+def _of_resolved_lanes(
+    device: Device, count: int, dtype: DType, width: int, stride: int, capacity: int, combine: Combine, lane: str
+) -> PreparedMove:
+    source, target = Layout.plain(width, 1), Layout.plain(stride, 1)
+    index = Index(
+        Access("indices", Layout.plain(1, 0)), Side.DST, IndexUnit.ROW, capacity, Remap.SKIP, cast=lane == I32
+    )
+    move = Move((count, width), Access("table", target), Access("src", source), index, combine)
+    types = ("table", dtype), ("indices", element_type("uint32" if lane == I32 else "int64")), ("src", dtype)
+    return PreparedMove(device, Whole(move, types))
+
+
+def prepared(device: Device, whole: Whole) -> PreparedMove:
+    """A move, ready for calls."""
+    key = id(device), id(whole)
+    ready = _prepared.get(key)
+    if ready is None or ready.whole is not whole or ready.device is not device:
+        ready = remember(_prepared, key, PreparedMove(device, whole), MOST_PREPARED)
+    return ready
+
+
+@dataclass(frozen=True)
+class AlignedMove:
+    """A move for arrays of one alignment: its kind, and the arguments of its kernels from the fourth on."""
+
+    kind: Kind
+    words: tuple[int, ...]
+    pieces: int
+
+
+@dataclass(frozen=True)
+class MoveLaunch:
+    """A kernel for arrays of one alignment: its blocks, how many arguments it has, bytes of shared memory."""
+
+    kernel: DeviceKernel
+    grid: int
+    arguments: int
+    shared: int
+
+
+class PreparedMove:
+    """A move, ready for calls on a device."""
+
+    def __init__(self, device: Device, whole: Whole) -> None:
+        self.device, self.whole, self.types = device, whole, dict(whole.types)
+        index, (self.count, self.width) = whole.index, whole.move.shape
+        self.capacity, self.dtype = index.capacity, self.types["table"]
+        self.is_gather, self.combine = index.side is Side.SRC, whole.move.combine
+        self.ends = {end.operand: end.layout for end in (whole.src, whole.move.dst)}
+        (self.other,) = self.ends.keys() - {"table"}
+        self.index_type = self.types["indices"]
+        if not self.index_type.is_integer or self.index_type.size not in (2, 4, 8):
+            raise Unsupported(f"indices of {self.index_type}")
+        narrow = self.index_type.size < 8 and self.capacity >= 1 << 32
+        self.remap = None if narrow else index.remap
+        self.refuses = self.remap is Remap.REFUSE
+        self.aligned = alignment([self.ends["table"], self.ends[self.other]], self.width, self.dtype.size)
+        self.element = element_type(PARTS.get(self.dtype.name, self.dtype))
+        if self.combine is not Combine.STORE:
+            self._check_arithmetic()
+        self.steps = self._steps()
+        """The kernels, by name, in their order."""
+        self._forms: dict[int, AlignedMove] = {}
+        self._launches: dict[tuple[int, str], MoveLaunch] = {}
+        self._flags: list[DeviceBuffer] = []
+
+    def _check_arithmetic(self) -> None:
+        wide = self.whole.accumulate
+        if not computes(self.element):
+            raise Unsupported(f"arithmetic with {self.dtype}")
+        if wide is not None and not (wide == element_type("float32") and is_float(self.dtype) and self.dtype.size < 4):
+            raise Unsupported(f"sums of {self.dtype} in {wide}")
+        if is_byte_float(self.dtype):
+            self.aligned = 1
+
+    def _steps(self) -> tuple[str, ...]:
+        check = ("check",) * self.refuses
+        if self.is_gather:
+            return ("checked_gather",) if check and self.whole.fresh else (*check, "gather")
+        ordered = self.whole.ordered
+        if self.combine is Combine.STORE:
+            if not ordered or self.count == 1:
+                return (*check, "scatter")
+            if 4 * self.capacity > MOST_OWNERS or self.count >= (1 << 32) - 1:
+                return "keys", "settle"
+            return (*check, *("clear",) * self._is_sparse, "mark", "scatter")
+        if self._needs_no_order(ordered):
+            return (*check, "private" if self._is_small else "scatter")
+        return "keys", "fold", "chain"
+
+    def _needs_no_order(self, ordered: bool) -> bool:
+        """Whether atomic instructions give the result, and are fast."""
+        is_sum = self.combine is Combine.ADD and not self.element.is_integer
+        if self.whole.accumulate is not None or (is_sum and ordered):
+            return False
+        known = {name for (name, _), _ in self.device.chip.reductions} if is_sum else set[str]()
+        return self.width == 1 or self.element.name in known
+
+    @property
+    def _is_small(self) -> bool:
+        """Whether blocks can have copies of the table: elements that GPUs combine in one instruction."""
+        is_sum = self.combine is Combine.ADD and self.element.is_float
+        fits = self.capacity * self.element.size <= min(MOST_PRIVATE, SMALL * self.count)
+        is_plain = self.element is self.dtype and self.dtype.size in (4, 8)
+        return self.width == 1 and fits and is_plain and (self.element.is_integer or is_sum)
+
+    @property
+    def _is_sparse(self) -> bool:
+        return self.capacity > SPARSE * self.count
+
+    # --- calls
+
+    def run(self, addresses: Mapping[str, int]) -> None:
+        """Execute the move on arrays of the device."""
+        if not self.count or not self.width:
+            if not self.count or not self.refuses:
+                return
+            self._run(("check",), addresses)
+        elif self.capacity or (self.is_gather and not self.refuses):
+            self._run(self.steps, addresses)
+        elif self.refuses:
+            self._run(("check",), addresses)
+
+    def _run(self, steps: tuple[str, ...], addresses: Mapping[str, int]) -> None:
+        table, other, index = addresses["table"], addresses[self.other], addresses["indices"]
+        flag = self._flag() if self.refuses else None
+        scratch = self._scratch(steps)
+        nothing = self.device.empty(16) if not self.capacity else None
+        if nothing is not None:
+            table = nothing.address
+        piece = (table | other | self.aligned) & -(table | other | self.aligned)
+        form = self._forms.get(piece) or self._form(piece)
+        keys, work = (each.address if each else 0 for each in scratch)
+        arguments = (table, other, index, flag.address if flag else 0, keys, work, *form.words)
+        for name in steps:
+            launch = self._launches.get((piece, name)) or self._launch(piece, name, form)
+            launch.kernel(launch.grid, arguments[: launch.arguments], launch.shared)
+            if name == "keys":
+                self.device.sort(keys, self.count)
+        if flag is not None:
+            self._judge(flag, index)
+
+    def _scratch(self, steps: tuple[str, ...]) -> tuple[DeviceBuffer | None, DeviceBuffer | None]:
+        """Memory for keys or owners, and for the list of long segments."""
+        device = self.device
+        if "mark" in steps:
+            owners = device.empty(4 * self.capacity)
+            if not self._is_sparse:
+                device.fill(owners.address, 0, 4 * self.capacity)
+            return owners, None
+        if "keys" not in steps:
+            return None, None
+        work = None
+        if "fold" in steps:
+            work = device.empty(8 * (2 + self.count // kernels.TUNING.long))
+            device.fill(work.address, 0, 8)
+        return device.empty(8 * self.count), work
+
+    # --- refused indices
+
+    def _flag(self) -> DeviceBuffer:
+        if self._flags:
+            return self._flags.pop()
+        made = self.device.empty(FLAG.size)
+        self.device.upload(made.address, NO_FAULT)
+        return made
+
+    def _judge(self, flag: DeviceBuffer, index: int) -> None:
+        """Wait for the work; raise the reference engine's error if an index was outside."""
+        count, lane = FLAG.unpack(self.device.download(flag.address, FLAG.size).tobytes())
+        if not count:
+            self._flags.append(flag)
+            return
+        at = index + self.whole.index.access.layout.row(lane) * self.index_type.size
+        raw = self.device.download(at, self.index_type.size).view(self.index_type.bits)
+        reader = self.whole.step.reader
+        report = reader.report("outside", np.array([True]), reader.widen(raw))
+        raise IndexFault(replace(report, lane=(lane,), count=count))
+
+    # --- forms and kernels
+
+    def _form(self, piece: int) -> AlignedMove:
+        size = self.dtype.size
+        table, other = (in_bytes(self.ends[name], size, piece) for name in ("table", self.other))
+        index = in_bytes(self.whole.index.access.layout, self.index_type.size, self.index_type.size)
+        across = self.width * size // piece
+        kind = Kind(
+            piece=piece,
+            across=across if across & (across - 1) == 0 else 0,
+            table=form(table, piece),
+            other=form(other, piece),
+            index=form(index, 0),
+            index_type=self.index_type,
+            cast=self.whole.index.cast,
+            remap=self.remap,
+            dtype=kernels.ANY if self.combine is Combine.STORE else self.element,
+            combine=self.combine,
+            wide=self.whole.accumulate is not None,
+            owned="mark" in self.steps,
+            tuning=kernels.TUNING,
+        )
+        given = (*numbers(index, 0), *numbers(table, piece), *numbers(other, piece))
+        shift = (self.count - 1).bit_length()
+        if shift + self.capacity.bit_length() > 64:
+            raise Unsupported("more lanes and rows than a key of 64 bits can number")
+        made = AlignedMove(kind, (self.count, self.capacity, across, shift, *given), self.count * across)
+        self._forms[piece] = made
+        return made
+
+    def _launch(self, piece: int, name: str, form: AlignedMove) -> MoveLaunch:
+        device, kind, tuning, shared = self.device, form.kind, form.kind.tuning, 0
+        lanes = int(device.chip.lanes * kernels.LANES.get(name, 1))
+        chip, grid = replace(device.chip, lanes=lanes), -(-form.pieces // (lanes * tuning.depth))
+        if name in kernels.OF_INDICES:
+            kind, grid = kind.of_indices, -(-self.count // (lanes * tuning.indices))
+        elif name == "private":
+            grid, shared = min(grid, tuning.shares * device.processors), self.capacity * self.element.size
+        elif name == "chain":
+            grid, shared = tuning.chains * device.processors, kind.shared(lanes)
+        facts = {"lanes": lanes}
+        module = device.module(f"{chip} {name} {kind}", lambda: IrSource(kernels.text(chip, name, kind), facts))
+        made = MoveLaunch(module.kernel(name), min(MOST_GRID, grid), kind.arguments, shared)
+        self._launches[piece, name] = made
+        return made
