@@ -196,7 +196,7 @@ def test_capacities_beyond_32_bits(kind: str, engine: str) -> None:
 
 
 @pytest.mark.clause("A-14", "MS-CONF-01")
-@pytest.mark.parametrize("conflict", ["last", "default"])
+@pytest.mark.parametrize("conflict", ["last", "default", "any"])
 def test_the_last_writer_stays(conflict: str, engine: str) -> None:
     rng = np.random.default_rng(3)
     indices = rng.integers(0, 50, 4000)
@@ -605,7 +605,7 @@ def test_policies_that_there_are_not(engine: str) -> None:
     refused(pto.VerifyError, lambda: pto.gather(table, one, oob="skip", **how), "gather: oob", rule="CO-SEM-01")
     refused(pto.VerifyError, lambda: pto.scatter(table, 1, one, oob="zero", **how), "'skip'", rule="CO-SEM-01")
     refused(pto.VerifyError, lambda: pto.scatter(table, 1, one, atomic="sum", **how), "atomic", rule="CO-SEM-01")
-    refused(pto.VerifyError, lambda: pto.scatter(table, 1, one, conflict="first", **how), "last", rule="CO-SEM-01")
+    refused(pto.VerifyError, lambda: pto.scatter(table, 1, one, conflict="first", **how), "'any'", rule="CO-SEM-01")
     refused(pto.VerifyError, lambda: pto.gather(table, one, coalesce="rows", **how), "'row'", rule="CO-SEM-01")
     found = refused(
         pto.VerifyError, lambda: pto.gather(table, one, oob=pto.ScatterOOB.Clamp, **how), "GatherOOB", rule="A-30"
@@ -645,9 +645,9 @@ def test_sums_that_cannot_be_wider(kind: str, atomic: str, accumulate: Any, engi
 
 def test_engines_and_threads(engine: str) -> None:
     table, one = counted(3), np.array([0])
-    for wrong in ("cuda", "Reference", None, 3):
-        refused(ValueError, lambda e=wrong: pto.gather(table, one, engine=e), "auto, reference, native")  # type: ignore[arg-type]
-        refused(ValueError, lambda e=wrong: pto.scatter(table, 1, one, engine=e), "auto, reference, native")  # type: ignore[arg-type]
+    for wrong in ("gpu", "Reference", None, 3):
+        refused(ValueError, lambda e=wrong: pto.gather(table, one, engine=e), "auto, reference, native, cuda")  # type: ignore[arg-type]
+        refused(ValueError, lambda e=wrong: pto.scatter(table, 1, one, engine=e), "auto, reference, native, cuda")  # type: ignore[arg-type]
     for wrong in (0, -1, 1.5, "2", True, [1]):
         refused(ValueError, lambda n=wrong: pto.gather(table, one, threads=n, engine=engine), "threads", repr(wrong))  # type: ignore[arg-type]
         refused(ValueError, lambda n=wrong: pto.scatter(table, 1, one, threads=n, engine=engine), "threads")  # type: ignore[arg-type]

@@ -33,7 +33,7 @@ def nothing_chosen_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.parametrize("name", CALLS)
 def test_calls_on_arrays_name_the_argument_and_what_they_take(name: str) -> None:
-    with pytest.raises(ValueError, match=r"^engine is one of auto, reference, native; got 'machine'") as stopped:
+    with pytest.raises(ValueError, match=r"^engine is one of auto, reference, native, cuda; got 'machine'") as stopped:
         CALLS[name](engine="machine")
     assert "the machine runs kernels" in str(stopped.value) and engines.VARIABLE not in str(stopped.value)
     with pytest.raises(ValueError, match=r"got 'refrence'; did you mean reference\?$"):
@@ -45,7 +45,7 @@ def test_calls_on_arrays_name_the_argument_and_what_they_take(name: str) -> None
 @pytest.mark.parametrize("engine", ["machine", "gpu"])
 def test_the_environment_is_named_when_it_is_to_blame(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(engines.VARIABLE, engine)
-    with pytest.raises(ValueError, match=f"^PTOKIT_ENGINE is one of auto, reference, native; found '{engine}'$"):
+    with pytest.raises(ValueError, match=f"^PTOKIT_ENGINE is one of auto, reference, native, cuda; found '{engine}'$"):
         CALLS["gather"]()
     assert np.array_equal(CALLS["gather"](engine="reference"), TABLE[INDICES]), "an argument comes first"
 
@@ -64,7 +64,7 @@ def test_a_launch_takes_the_machine_too() -> None:
     def none(x: Any) -> None:
         pass
 
-    with pytest.raises(ValueError, match=r"^engine is one of auto, reference, native, machine; got 'mashine'; did"):
+    with pytest.raises(ValueError, match=r"^engine is one of auto, reference, native, cuda, machine; got 'mashine'"):
         none[1](TABLE, engine="mashine")
     assert none[1](TABLE, engine="machine").engine == "machine"
 
@@ -80,6 +80,6 @@ def test_engine_names_stand_in_one_file() -> None:
 def test_an_engine_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = engines.Engine("other", "ptokit.engine.interpreter:Executable", "ptokit.engine.whole:run")
     monkeypatch.setitem(engines.ENGINES, "other", entry)
-    assert engines.names() == ("auto", "reference", "native", "other")
+    assert engines.names() == ("auto", "reference", "native", "cuda", "other")
     assert engines.chosen("other") == "other"
     assert engines.arrays("other") is engines.arrays("reference")

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import ml_dtypes
+import numpy as np
 import pytest
 
 pytest.importorskip("llvmlite")
 
+import ptokit as pto
 from ptokit.engine.cuda import ptx
 from ptokit.engine.cuda.stage import GridStage
 from ptokit.engine.llvm.program.emitter import Emitter
@@ -19,27 +24,70 @@ from ptokit.lang.launch import mode_of
 from tests.examples.test_gallery import Entry, every_launch, rng
 
 GRID = 3
+NZ = {"blayout": "col_major", "slayout": "row_major"}
 
 
-def text_of(entry: Entry, target: str) -> str:
-    """The LLVM text of a kernel of the gallery, for a GPU."""
-    arguments, mode = entry.kernel.bind((), entry.make(rng(), **entry.sizes[0])), mode_of(target)
-    program = entry.kernel.trace(arguments, mode).program
+def text_of(kernel: Any, given: Mapping[str, Any], target: str) -> str:
+    """The LLVM text of a kernel, for a GPU."""
+    arguments, mode = kernel.bind((), given), mode_of(target)
+    program = kernel.trace(arguments, mode).program
     made = NativeExecutable(program, mode.profile, mode.options)
-    found = sample(program, entry.kernel.storages(arguments), arguments.numbers, GRID)
+    found = sample(program, kernel.storages(arguments), arguments.numbers, GRID)
     made._samples = {made.slots.numbers[stmt]: values for stmt, values in found.items()}
     variants = {number: made._variants(number) for number in made._samples}
     assert all(variants.values())
     return Emitter(GridStage(program, made.slots), variants).text()
 
 
-@every_launch
-def test_the_gallery_is_assembled(entry: Entry, target: str, tmp_path: Path) -> None:
-    capability = 80 if target == "a2a3" else 90
-    made = ptx.compiled(text_of(entry, target), capability)
+def assembled(text: str, capability: int, where: Path) -> str:
+    """The PTX of a text, which the assembler takes if there is one."""
+    made = ptx.compiled(text, capability)
     assert f".target sm_{capability}" in made and ".entry run_blocks" in made
     if shutil.which("ptxas"):
-        (tmp_path / "kernel.ptx").write_text(made, encoding="utf-8")
+        (where / "kernel.ptx").write_text(made, encoding="utf-8")
         command = ["ptxas", f"-arch=sm_{capability}", "kernel.ptx", "-o", "kernel.cubin"]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, cwd=where, capture_output=True, text=True, check=False)
         assert not done.returncode, done.stderr
+    return made
+
+
+@every_launch
+def test_the_gallery_is_assembled(entry: Entry, target: str, tmp_path: Path) -> None:
+    text = text_of(entry.kernel, entry.make(rng(), **entry.sizes[0]), target)
+    assembled(text, 80 if target == "a2a3" else 90, tmp_path)
+
+
+@every_launch
+def test_functions_with_barriers_are_convergent(entry: Entry, target: str) -> None:
+    text = text_of(entry.kernel, entry.make(rng(), **entry.sizes[0]), target)
+    waiting = [part for part in text.split("\ndefine ")[1:] if part.startswith("internal") and "barrier" in part]
+    assert waiting and all(" convergent " in part.partition("\n")[0] for part in waiting)
+
+
+@pto.kernel
+def product_of(a, b, out, rows: pto.const, deep: pto.const, cols: pto.const, into: pto.const):
+    (m, k), n = a.shape, b.shape[1]
+    lm = pto.Tile("mat", a.dtype, rows, deep, valid=(m, k), **NZ)
+    rm = pto.Tile("mat", b.dtype, deep, cols, valid=(k, n), **NZ)
+    left = pto.Tile("left", a.dtype, rows, deep, valid=(m, k))
+    right = pto.Tile("right", b.dtype, deep, cols, valid=(k, n))
+    product = pto.Tile("acc", into, rows, cols, valid=(m, n))
+    pto.tload(lm, a)
+    pto.tload(rm, b)
+    pto.textract(left, lm, 0, 0)
+    pto.textract(right, rm, 0, 0)
+    pto.tmatmul(product, left, right)
+    pto.tmatmul_acc(product, product, left, right)
+    pto.tstore(out, product)
+
+
+@pytest.mark.parametrize("shape", [(32, 32, 32), (17, 5, 33), (5, 1, 3)], ids=str)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int8", "float32"])
+def test_products_on_matrix_units(dtype: str, shape: tuple[int, int, int], tmp_path: Path) -> None:
+    (m, k, n), into = shape, "int32" if dtype == "int8" else "float32"
+    a, b = (np.zeros(size, getattr(ml_dtypes, dtype, dtype)) for size in ((m, k), (k, n)))
+    sizes = dict(zip(("rows", "deep", "cols"), (-(-extent // 32) * 32 for extent in shape), strict=True))
+    text = text_of(product_of, {"a": a, "b": b, "out": np.zeros((m, n), into), **sizes, "into": into}, "a5")
+    kind = {"bfloat16": "f32.bf16", "float16": "f32.f16", "int8": "s32.s8"}.get(dtype)
+    made = assembled(text, 90, tmp_path)
+    assert ("mma.sync" in made) is (kind is not None) and (kind or "") in made

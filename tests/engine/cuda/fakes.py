@@ -1,0 +1,260 @@
+"""CuPy and torch as far as ptokit uses them, with memory of the host in place of that of GPUs.
+
+`FakeArray.host` is what an array holds. Streams only record what is asked of them.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from ptokit import engines
+from ptokit.engine.cuda import device
+from tests.engine.cuda.emulated import EmulatedDevice
+
+Host = np.ndarray[Any, np.dtype[Any]]
+
+
+class FakeArray:
+    """A CuPy array."""
+
+    def __init__(self, host: Host, gpu: int = 0, keep: object = None) -> None:
+        self.host, self.gpu, self.keep = host, gpu, keep
+
+    shape = property(lambda self: self.host.shape)
+    strides = property(lambda self: self.host.strides)
+    dtype = property(lambda self: self.host.dtype)
+    data = property(lambda self: SimpleNamespace(ptr=self.host.__array_interface__["data"][0], device_id=self.gpu))
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {**self.host.__array_interface__, "version": 3, "stream": None}
+
+    def __dlpack__(self, **_: Any) -> Any:
+        raise AssertionError("CuPy arrays need no DLPack")
+
+    def __array__(self, *_: Any, **_options: Any) -> Any:
+        raise TypeError("Implicit conversion to a NumPy array is not allowed.")
+
+    def __getitem__(self, key: Any) -> FakeArray:
+        found = self.host[key]
+        assert isinstance(found, np.ndarray)
+        return FakeArray(found, self.gpu)
+
+    def __setitem__(self, key: Any, value: FakeArray) -> None:
+        self.host[key] = value.host
+
+    def copy(self) -> FakeArray:
+        return FakeArray(self.host.copy(), self.gpu)
+
+    def get(self) -> Host:
+        return self.host.copy()
+
+
+class FakeTensor:
+    """A torch tensor on a GPU."""
+
+    def __init__(self, host: Host, gpu: int = 0, kind: str = "") -> None:
+        self.host, self.gpu, self.version = host, gpu, 0
+        self.dtype = FakeTorchType(kind or host.dtype.name)
+        self.is_cpu, self.is_cuda, self.requires_grad = False, True, False
+        self.device = SimpleNamespace(type="cuda", index=gpu)
+        self.shape = host.shape
+
+    def stride(self) -> tuple[int, ...]:
+        return tuple(step // self.host.itemsize for step in self.host.strides)
+
+    def data_ptr(self) -> int:
+        return self.host.__array_interface__["data"][0]
+
+    def get_device(self) -> int:
+        return self.gpu
+
+    def is_conj(self) -> bool:
+        return False
+
+    is_neg = is_inference = is_conj
+
+    def new_empty(self, shape: tuple[int, ...]) -> FakeTensor:
+        return FakeTensor(np.full(shape, 7, self.host.dtype), self.gpu, self.dtype.name)
+
+    def __getitem__(self, key: Any) -> FakeTensor:
+        return FakeTensor(self.host[key], self.gpu, self.dtype.name)
+
+    def clone(self, memory_format: str) -> FakeTensor:
+        assert memory_format == "C"
+        return FakeTensor(self.host.copy(), self.gpu, self.dtype.name)
+
+    def expand(self, shape: tuple[int, ...]) -> FakeTensor:
+        return FakeTensor(np.broadcast_to(self.host, shape), self.gpu, self.dtype.name)
+
+    def copy_(self, other: FakeTensor) -> None:
+        self.host[...] = other.host
+
+
+class FakeTorchType:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.itemsize = np.dtype(getattr(ml_dtypes, name, name)).itemsize if name != "quint8" else 1
+
+        self.is_complex = name.startswith("complex")
+
+    def __str__(self) -> str:
+        return f"torch.{self.name}"
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FakeTorchType) and self.name == other.name
+
+
+class FakeGpus:
+    """The GPUs of a machine, the fake `cupy` and `torch` modules, and what was asked of their streams."""
+
+    def __init__(self) -> None:
+        self.current, self.streams, self.log = 0, [0], []
+        self.torch_stream = 0
+        self.capabilities = ["80", "90"]
+        self.used: set[int] = set()
+        """The streams that were current when a device was used."""
+        self.worked: set[int] = set()
+        """The devices that were used."""
+        self.memory: dict[int, int] = {}
+        """Addresses that objects with an interface have, and their GPUs."""
+        runtime = SimpleNamespace(
+            getDevice=lambda: self.current,
+            getDeviceCount=lambda: len(self.capabilities),
+            pointerGetAttributes=self._attributes,
+            CUDARuntimeError=RuntimeError,
+        )
+        self.cupy = ModuleType("cupy")
+        self.cupy.__dict__.update(
+            ndarray=FakeArray,
+            empty=lambda shape, dtype: FakeArray(np.full(shape, 7).astype(dtype), self.current),
+            asarray=self._asarray,
+            broadcast_to=lambda array, shape: FakeArray(np.broadcast_to(array.host, shape), array.gpu),
+            from_dlpack=lambda lent: FakeArray(lent.host, lent.gpu, keep=lent),
+            cuda=SimpleNamespace(
+                runtime=runtime,
+                Device=self._device,
+                get_current_stream=self._stream,
+                ExternalStream=FakeStream,
+                Stream=SimpleNamespace(from_external=lambda lent: FakeStream(lent.__cuda_stream__()[1])),
+            ),
+        )
+        self.torch = ModuleType("torch")
+        self.torch.__dict__.update(
+            Tensor=FakeTensor,
+            contiguous_format="C",
+            cuda=SimpleNamespace(current_stream=lambda _: SimpleNamespace(cuda_stream=self.torch_stream)),
+            autograd=SimpleNamespace(graph=SimpleNamespace(increment_version=_increment)),
+        )
+        FakeStream.gpus = self
+
+    def _attributes(self, address: int) -> SimpleNamespace:
+        return SimpleNamespace(type=2 if address in self.memory else 0, device=self.memory.get(address))
+
+    def _asarray(self, given: Any) -> FakeArray:
+        return given if isinstance(given, FakeArray) else FakeArray(given.host, given.gpu)
+
+    def _device(self, number: int) -> FakeDevice:
+        return FakeDevice(self, number)
+
+    def _stream(self) -> FakeStream:
+        return FakeStream(self.streams[-1])
+
+
+class FakeDevice:
+    """A device of CuPy, current in a block."""
+
+    def __init__(self, gpus: FakeGpus, number: int) -> None:
+        self._gpus, self._number, self.compute_capability = gpus, number, gpus.capabilities[number]
+
+    def __enter__(self) -> None:
+        self._before, self._gpus.current = self._gpus.current, self._number
+
+    def __exit__(self, *_: object) -> None:
+        self._gpus.current = self._before
+
+
+class FakeStream:
+    gpus: FakeGpus
+
+    def __init__(self, ptr: int, _device: int = 0) -> None:
+        self.ptr = ptr
+
+    def __enter__(self) -> None:
+        self.gpus.streams.append(self.ptr)
+
+    def __exit__(self, *_: object) -> None:
+        self.gpus.streams.pop()
+
+    def record(self) -> int:
+        return self.ptr
+
+    def wait_event(self, event: int) -> None:
+        self.gpus.log.append(f"{self.ptr} after {event}")
+
+
+def _increment(tensor: FakeTensor) -> None:
+    tensor.version += 1
+
+
+class Described:
+    """An object that only has `__cuda_array_interface__`."""
+
+    def __init__(self, gpus: FakeGpus, host: Host, gpu: int = 0, **changed: Any) -> None:
+        self.host, self.gpu = host, gpu
+        own = host.__array_interface__
+        gpus.memory[own["data"][0]] = gpu
+        self.__cuda_array_interface__ = {**own, "version": 3, **changed}
+
+
+class Lent:
+    """An object that only has `__dlpack__`."""
+
+    def __init__(self, host: Host, kind: int = 2, gpu: int = 0) -> None:
+        self.host, self.gpu, self.kind = host, gpu, kind
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.kind, self.gpu
+
+    def __dlpack__(self, **_: Any) -> Any:
+        raise AssertionError("only CuPy may ask")
+
+
+class _Watched(EmulatedDevice):
+    """An emulated GPU that notes the stream at each use."""
+
+    def __init__(self, gpus: FakeGpus, number: int) -> None:
+        self._gpus, self._number = gpus, number
+
+    def __getattribute__(self, name: str) -> Any:
+        gpus: FakeGpus = object.__getattribute__(self, "_gpus")
+        gpus.used.add(gpus.streams[-1])
+        number = object.__getattribute__(self, "_number")
+        assert number == gpus.current, "CUDA works on its current device"
+        gpus.worked.add(number)
+        return object.__getattribute__(self, name)
+
+
+def forget_choices() -> None:
+    for each in (device.cuda, engines.is_installed, engines.chosen):
+        each.cache_clear()
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch) -> FakeGpus:
+    """Two GPUs, emulated, for CuPy and torch."""
+    gpus = FakeGpus()
+    monkeypatch.setitem(sys.modules, "cupy", gpus.cupy)
+    monkeypatch.setitem(sys.modules, "torch", gpus.torch)
+    monkeypatch.setattr(device, "CudaDevice", lambda number: _Watched(gpus, number))
+    monkeypatch.delenv(engines.VARIABLE, raising=False)
+    forget_choices()
+    return gpus

@@ -1,0 +1,69 @@
+"""Products on matrix units, on a device whose lanes are threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+pytest.importorskip("llvmlite")
+
+import ptokit as pto
+from ptokit.engine.llvm.compute import units
+from tests.engine.cuda.test_ptx import NZ, product_of
+from tests.engine.cuda.test_stage import EmulatedLaunch
+from tests.engine.cuda.threads import ThreadedDevice
+
+GUARD = 77
+SHAPES = [(50, 72, 40), (16, 5, 16), (33, 16, 8), (7, 33, 50), (64, 16, 24), (48, 1, 72)]
+
+
+def arguments(dtype: str, m: int, k: int, n: int) -> dict[str, Any]:
+    random, kind = np.random.default_rng(m), getattr(ml_dtypes, dtype, dtype)
+    a, b = (random.integers(-8, 8, shape).astype(kind) for shape in ((m, k), (k, n)))
+    into = "int32" if dtype == "int8" else "float32"
+    sizes = dict(zip(("rows", "deep", "cols"), (-(-extent // 32) * 32 for extent in (m, k, n)), strict=True))
+    out = np.full((m + 16, n), GUARD, into)[:m]
+    return {"a": a, "b": b, "out": out, **sizes, "into": into}
+
+
+@pytest.mark.parametrize("most", [0, 32], ids=["memory", "registers"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int8"])
+def test_products_of_any_shape(
+    dtype: str, shape: tuple[int, int, int], most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(units, "MOST_HELD", most)
+    given = arguments(dtype, *shape)
+    made = EmulatedLaunch(product_of, given, 1, ThreadedDevice(), 1)
+    assert f"multiply_{dtype}" in made.text and bool(made.stage.held) is bool(most)
+    assert (given["out"].base[shape[0] :] == GUARD).all()
+    assert np.array_equal(given["out"], 2 * (given["a"].astype(float) @ given["b"].astype(float)))
+
+
+@pto.kernel
+def halves_of(a, b, out):
+    m, n = out.shape[0], b.shape[1]
+    lm, rm = pto.Tile("mat", a.dtype, m, a.shape[1], **NZ), pto.Tile("mat", b.dtype, *b.shape, **NZ)
+    left, right = pto.Tile("left", a.dtype, m, a.shape[1]), pto.Tile("right", b.dtype, *b.shape)
+    product = pto.Tile("acc", "float32", m, 2 * n)
+    pto.tload(rm, b)
+    pto.tmov(right, rm)
+    for part in range(2):
+        pto.tload(lm, a[part * m : (part + 1) * m])
+        pto.tmov(left, lm)
+        pto.tmatmul(product[:, part * n : (part + 1) * n], left, right)
+    for part in range(2):
+        pto.tstore(out[:, part * n : (part + 1) * n], product[:, part * n : (part + 1) * n])
+
+
+def test_windows_of_one_tile_are_several_regions() -> None:
+    random = np.random.default_rng(0)
+    a, b = (random.integers(-8, 8, shape).astype(ml_dtypes.bfloat16) for shape in ((32, 32), (32, 32)))
+    given = {"a": a, "b": b, "out": np.zeros((16, 64), "f4")}
+    made = EmulatedLaunch(halves_of, given, 1, ThreadedDevice(), 1)
+    assert not made.stage.held
+    product = a.astype(float) @ b.astype(float)
+    assert np.array_equal(given["out"], np.hstack([product[:16], product[16:]]))

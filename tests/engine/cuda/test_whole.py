@@ -1,0 +1,507 @@
+"""Moves over whole arrays, emulated or with `make test-gpu` on a GPU: the reference engine's bits and errors."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("llvmlite")
+
+from ptokit.engine import whole as reference
+from ptokit.engine.cuda import ptx
+from ptokit.engine.cuda.device import DeviceBuffer, DeviceModule
+from ptokit.engine.cuda.resident import resident
+from ptokit.engine.cuda.stage import GPU
+from ptokit.engine.cuda.whole import calls, kernels
+from ptokit.engine.cuda.whole.atomics import REDUCTIONS
+from ptokit.engine.faults import IndexFault
+from ptokit.engine.llvm.compiled import IrSource
+from ptokit.engine.llvm.numbers import computes
+from ptokit.engine.runnable import Unsupported
+from ptokit.engine.storage import Storage
+from ptokit.engine.whole import Whole, layout_of
+from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, HOST_ONLY, DType, dtype
+from ptokit.isa.move import Access, Combine, Index, IndexUnit, Move, Remap, Side
+from tests.engine.cuda.emulated import PATTERN, EmulatedDevice, device_under_test
+from tests.property.strategies import fuzz
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+TYPES = (*BASE, *FLOAT8, *HOST_ONLY)
+OTHERS = (HIFLOAT8, *map(dtype, (np.complex64, np.complex128, np.clongdouble, np.longdouble)))
+ARITHMETIC = (Combine.ADD, Combine.MAX, Combine.MIN)
+FLOAT32 = dtype("float32")
+LONG = 12
+"""Lanes of a segment that is long."""
+
+device = device_under_test()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Code is kept in a folder of this run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PTOKIT_CACHE", str(tmp_path_factory.getbasetemp() / "code"))
+        patch.setattr(kernels, "TUNING", replace(kernels.TUNING, indices=3, long=LONG, ahead=2, chained=4))
+        yield
+
+
+def values(kind: DType, shape: tuple[int, ...], seed: int = 0) -> Array:
+    """Small numbers mixed with special bits: NaNs with payloads, infinities, both zeros, the ends."""
+    rng = np.random.default_rng(seed)
+    raw = np.frombuffer(rng.bytes(int(np.prod(shape)) * kind.size), kind.bits).reshape(shape).copy()
+    if kind.name == "bool":
+        return raw & 1
+    if kind.is_number:
+        plain = rng.integers(0, 9, shape).astype(kind.numpy).view(kind.bits)
+        return np.where(rng.random(shape) < 0.7, plain, raw) if kind.size <= 8 else plain
+    return raw
+
+
+def named(count: int, capacity: int, kind: str = "int64", seed: int = 0) -> Array:
+    """Random rows, with a busy one."""
+    rng = np.random.default_rng(seed)
+    found = rng.integers(0, capacity, count)
+    found[rng.random(count) < 0.3] = capacity // 2
+    return found.astype(kind)
+
+
+def elements(array: Array) -> tuple[int, ...]:
+    return tuple(step // array.itemsize for step in array.strides)
+
+
+class Case:
+    """A move on arrays: entries of the table lie behind its first dim, lanes are all dims of the indices."""
+
+    def __init__(
+        self, kind: DType, table: Array, other: Array, indices: Array, remap: Remap = Remap.REFUSE, *,
+        side: Side = Side.DST, combine: Combine = Combine.STORE, accumulate: DType | None = None,
+        capacity: int | None = None, ordered: bool = True, fresh: bool = False,
+    ) -> None:  # fmt: skip
+        self.name, self.written = ("src", "table") if side is Side.DST else ("out", "out")
+        self.arrays = {"table": table, "indices": indices, self.name: other}
+        dims = {"table": 1, "indices": indices.ndim, self.name: indices.ndim}
+        access = {n: Access(n, layout_of(a.shape, elements(a), dims[n])) for n, a in self.arrays.items()}
+        self.types = {n: dtype(a.dtype) if n == "indices" else kind for n, a in self.arrays.items()}
+        most = len(table) if capacity is None else capacity
+        index = Index(access["indices"], side, IndexUnit.ROW, most, remap, cast=indices.itemsize != 8)
+        ends = (access["table"], access["src"]) if side is Side.DST else (access["out"], access["table"])
+        move = Move((indices.size, int(np.prod(table.shape[1:]))), *ends, index, combine)
+        self.whole = Whole(move, tuple(self.types.items()), accumulate, ordered, fresh)
+
+    @property
+    def ready(self) -> calls.PreparedMove:
+        return calls.PreparedMove(device, self.whole)
+
+    def run(self, on_device: bool, skew: int = 0) -> tuple[bytes, object]:
+        """The memory of the written array afterwards, gaps included, and the report of an index that is refused."""
+        memories = {name: self._storage(name, skew) for name in self.arrays}
+        report = None
+        try:
+            if on_device:
+                with resident(device, memories, [self.written]) as addresses:
+                    self.ready.run(addresses)
+            else:
+                with np.errstate(all="ignore"):
+                    reference.run(self.whole, memories)
+        except IndexFault as fault:
+            report = fault.report
+        return memories[self.written].bits.tobytes(), report
+
+    def _storage(self, name: str, skew: int) -> Storage:
+        """A copy of an array's memory, some elements beyond an aligned address."""
+        array, kind = self.arrays[name], self.types[name]
+        steps = zip(array.shape, elements(array), strict=True)
+        span = 1 + sum((n - 1) * step for n, step in steps) if array.size else 0
+        found = np.lib.stride_tricks.as_strided(array, (span,), (array.itemsize,))
+        room = np.zeros((span + skew) * kind.size + 64, np.uint8)
+        first = -room.ctypes.data % 64 + skew * kind.size
+        copy = room[first : first + span * kind.size].view(kind.bits)
+        copy[...] = found.view(kind.bits)
+        return Storage(copy, kind)
+
+    def check(self, skew: int = 0) -> None:
+        wanted, expected = self.run(False, skew)
+        found, report = self.run(True, skew)
+        assert report == expected
+        assert found == wanted or (self.whole.fresh and report)
+
+
+# --- element types and arithmetic
+
+
+@pytest.mark.parametrize("kind", [*TYPES, *OTHERS], ids=str)
+def test_gathers_and_stores_move_the_bits_of_every_type(kind: DType) -> None:
+    for width in (1, 3, 40):
+        table, other, indices = values(kind, (50, width)), values(kind, (90, width), 1), named(90, 50)
+        Case(kind, table, other, indices, side=Side.SRC).check()
+        Case(kind, table, other, indices).check()
+
+
+@pytest.mark.parametrize("kind", [each for each in TYPES if computes(each)], ids=str)
+@pytest.mark.parametrize("combine", ARITHMETIC)
+def test_arithmetic_is_that_of_the_reference(kind: DType, combine: Combine) -> None:
+    width = 5 if kind.name in ("int32", "float16", "float64") else 8
+    for columns in (1, width):
+        case = Case(kind, values(kind, (30, columns)), values(kind, (90, columns), 1), named(90, 30), combine=combine)
+        assert case.ready.steps == (
+            ("check", "scatter") if columns == 1 and (combine is not Combine.ADD or kind.is_integer)
+            else ("keys", "fold", "chain")
+        )  # fmt: skip
+        case.check()
+
+
+@pytest.mark.parametrize("shape", [(5,), (7,), (8, 3), (33,), (70,)], ids=str)
+@pytest.mark.parametrize("combine", ARITHMETIC)
+@pytest.mark.parametrize("name", ["float8_e4m3", "float8_e5m2", "uint8", "int8"])
+def test_arithmetic_on_rows_of_odd_bytes(name: str, combine: Combine, shape: tuple[int, ...]) -> None:
+    kind = dtype(name)
+    Case(kind, values(kind, (30, *shape)), values(kind, (90, *shape), 1), named(90, 30), combine=combine).check()
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float8_e4m3"])
+def test_sums_in_float32_are_rounded_once(name: str) -> None:
+    kind = dtype(name)
+    for columns in (1, 8):
+        table, other = values(kind, (30, columns)), values(kind, (90, columns), 1)
+        Case(kind, table, other, named(90, 30), combine=Combine.ADD, accumulate=FLOAT32).check()
+
+
+def test_complex_numbers_are_added_by_their_parts() -> None:
+    for name in (np.complex64, np.complex128):
+        rng, kind = np.random.default_rng(0), dtype(name)
+        table, other = ((rng.random((n, 3)) + 1j * rng.random((n, 3))).astype(name) for n in (7, 60))
+        Case(kind, table.view(kind.bits), other.view(kind.bits), named(60, 7), combine=Combine.ADD).check()
+
+
+def test_each_part_of_a_complex_sum_has_the_canonical_nan() -> None:
+    for name, part in ((np.complex64, np.float32), (np.complex128, np.float64)):
+        kind, words, quiet = dtype(name), dtype(part).bits, np.array(np.nan, part)
+        table, other = (np.ones((n, 6), part) for n in (7, 60))
+        table.view(words)[2, 1] = other.view(words)[3, 2] = quiet.view(words) | 0x123
+        other.view(words)[5, 5] = (-quiet).view(words)
+        case = Case(kind, table.view(kind.bits), other.view(kind.bits), np.arange(60) % 7, combine=Combine.ADD)
+        case.check()
+        found = np.frombuffer(case.run(True)[0], part).reshape(7, 6)
+        assert np.argwhere(np.isnan(found)).tolist() == [[2, 1], [3, 2], [5, 5]]
+        assert (found[np.isnan(found)].view(words) == quiet.view(words)).all()
+
+
+def test_what_has_no_arithmetic_is_left_to_others() -> None:
+    kind = dtype(np.longdouble)
+    case = Case(kind, values(kind, (3, 1)), values(kind, (5, 1)), named(5, 3), combine=Combine.ADD)
+    with pytest.raises(Unsupported, match="arithmetic"):
+        _ = case.ready
+
+
+@pytest.mark.parametrize("name", ["float32", "float16", "bfloat16", "int32", "uint64", "float64"])
+def test_any_order_gives_the_result_of_exact_sums(name: str) -> None:
+    kind, rng = dtype(name), np.random.default_rng(1)
+    for columns, capacity, count in ((1, 40, 700), (1, 3, 700), (4, 40, 60), (3, 40, 60)):
+        table, other = (rng.integers(0, 2, (n, columns)).astype(kind.numpy) for n in (capacity, count))
+        indices = rng.integers(0, capacity, count)
+        case = Case(kind, table.view(kind.bits), other.view(kind.bits), indices, combine=Combine.ADD, ordered=False)
+        case.check()
+        case = Case(kind, table.view(kind.bits), other.view(kind.bits), np.unique(indices), ordered=False)
+        case.check()
+
+
+def test_small_tables_of_elements_have_copies_in_blocks() -> None:
+    for name in ("int32", "uint32", "int64"):
+        for combine in ARITHMETIC:
+            kind = dtype(name)
+            case = Case(kind, values(kind, (5, 1)), values(kind, (900, 1), 1), named(900, 5), combine=combine)
+            assert case.ready.steps == ("check", "private")
+            case.check()
+
+
+def test_copies_leave_zeros_below_zero_as_they_are() -> None:
+    table, other = np.full((5, 1), -0.0, np.float32), np.full((900, 1), -0.0, np.float32)
+    other[0] = 0.0
+    indices = np.arange(900) % 4
+    case = Case(FLOAT32, table.view("u4"), other.view("u4"), indices, Remap.SKIP, combine=Combine.ADD, ordered=False)
+    assert case.ready.steps == ("private",)
+    found = np.frombuffer(case.run(True)[0], np.float32)
+    assert np.signbit(found).tolist() == [False, True, True, True, True]
+
+
+# --- policies and refusals
+
+HOSTILE = {
+    "int32": [0, 1, -1, 6, 7, 8, 2**31 - 1, -(2**31), -7],
+    "uint32": [0, 1, 6, 7, 8, 2**31, 2**32 - 1, 2**32 - 2],
+    "int64": [0, 1, -1, 6, 7, 8, 2**63 - 1, -(2**63), 2**32, 2**32 - 1, -(2**32), -7, 2**62],
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.parametrize("remap", Remap)
+def test_policies_take_any_index(kind: str, remap: Remap) -> None:
+    indices = np.resize(np.array(HOSTILE[kind], kind), 40)
+    table, other = values(FLOAT32, (7, 5)), values(FLOAT32, (40, 5), 1)
+    if remap is not Remap.SKIP:
+        Case(FLOAT32, table, other, indices, remap, side=Side.SRC).check()
+    for combine in (Combine.STORE, Combine.ADD):
+        Case(FLOAT32, table, other, indices, remap, combine=combine).check()
+
+
+@pytest.mark.parametrize("side", Side)
+def test_the_first_bad_index_is_reported_and_nothing_is_written(side: Side) -> None:
+    for where in ([39], [0, 20], [13, 14, 39]):
+        indices = named(40, 7, "int32")
+        indices[where] = -3
+        for combine in (Combine.STORE, Combine.ADD) if side is Side.DST else (Combine.STORE,):
+            table, other = values(FLOAT32, (7, 4)), values(FLOAT32, (40, 4), 1)
+            case = Case(FLOAT32, table, other, indices, side=side, combine=combine)
+            found, report = case.run(True)
+            assert found == case.arrays[case.written].tobytes()
+            assert report is not None and (report.lane, report.count, report.value) == ((where[0],), len(where), -3)
+            case.check()
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_gather_into_its_own_result_checks_as_it_goes(kind: str) -> None:
+    for width in (1, 5, 64):
+        table, other = values(FLOAT32, (7, width)), values(FLOAT32, (90, width), 1)
+        for indices in (named(90, 7, kind), np.resize(np.array(HOSTILE[kind], kind), 90)):
+            case = Case(FLOAT32, table, other, indices, side=Side.SRC, fresh=True)
+            assert case.ready.steps == ("checked_gather",)
+            case.check()
+            Case(FLOAT32, table[:0], other, indices, side=Side.SRC, fresh=True).check()
+
+
+def test_a_call_after_a_refused_one_is_executed() -> None:
+    indices = np.array([0, 9])
+    case = Case(FLOAT32, values(FLOAT32, (7, 4)), values(FLOAT32, (2, 4), 1), indices)
+    ready, other = case.ready, case._storage("src", 0)
+    for bad, lanes in ((True, [0, 9]), (False, [0, 1]), (True, [9, 9]), (False, [1, 0])):
+        storage, table = Storage(np.array(lanes).view("u8"), dtype("int64")), case._storage("table", 0)
+        given = {"table": table, "src": other, "indices": storage}
+        with pytest.raises(IndexFault) if bad else nullcontext(), resident(ready.device, given, ["table"]) as addresses:
+            ready.run(addresses)
+        if not bad:
+            assert np.array_equal(table.bits.reshape(7, 4)[lanes], other.bits.reshape(2, 4))
+
+
+@pytest.mark.parametrize("remap", [Remap.REFUSE, Remap.ZERO, Remap.SKIP])
+def test_an_empty_table(remap: Remap) -> None:
+    other = values(FLOAT32, (6, 4), 1)
+    for lanes in (named(6, 1), named(0, 1)):
+        rows = other[: len(lanes)]
+        if remap is not Remap.SKIP:
+            Case(FLOAT32, values(FLOAT32, (0, 4)), rows, lanes, remap, side=Side.SRC).check()
+        for combine in (Combine.STORE, Combine.ADD):
+            Case(FLOAT32, values(FLOAT32, (0, 4)), rows, lanes, remap, combine=combine).check()
+    Case(FLOAT32, values(FLOAT32, (5, 0)), values(FLOAT32, (6, 0)), named(6, 9), remap).check()
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_more_rows_than_32_bits_number(kind: str) -> None:
+    """A table whose rows all lie at one place can have any number of them."""
+    table = np.lib.stride_tricks.as_strided(values(FLOAT32, (1, 4)), (1 << 33, 4), (0, 4))
+    indices = np.array(HOSTILE[kind], kind)
+    for remap in (Remap.REFUSE, Remap.CLAMP, Remap.WRAP, Remap.ZERO):
+        Case(FLOAT32, table, values(FLOAT32, (indices.size, 4), 1), indices, remap, side=Side.SRC).check()
+
+
+# --- layouts
+
+
+def strided(kind: DType, shape: tuple[int, ...], steps: tuple[int, ...], seed: int) -> Array:
+    span = 1 + sum((n - 1) * step for n, step in zip(shape, steps, strict=True))
+    return np.lib.stride_tricks.as_strided(values(kind, (span,), seed), shape, [step * kind.size for step in steps])
+
+
+LAYOUTS = {
+    "gaps": ((20, 8), (12, 1), (40, 8), (9, 1)),
+    "columns": ((20, 8), (1, 20), (40, 8), (8, 1)),
+    "steps": ((20, 8), (16, 2), (40, 8), (1, 40)),
+    "three dims": ((20, 3, 8), (48, 16, 1), (40, 3, 8), (24, 8, 1)),
+    "odd dims": ((20, 3, 5), (18, 6, 1), (40, 3, 5), (15, 1, 3)),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("kind", [dtype("int16"), dtype("float64")], ids=str)
+def test_arrays_of_any_strides(name: str, kind: DType) -> None:
+    shape, steps, other_shape, other_steps = LAYOUTS[name]
+    table, other = strided(kind, shape, steps, 0), strided(kind, other_shape, other_steps, 1)
+    indices = named(80, 20, "int32")[::2]
+    for side in Side:
+        Case(kind, table, other, indices, side=side).check()
+    Case(kind, table, other, indices, combine=Combine.ADD).check()
+
+
+def test_indices_of_several_dims_and_a_source_that_repeats() -> None:
+    table, other = values(FLOAT32, (20, 8)), values(FLOAT32, (5, 8), 1)
+    indices = np.arange(60, dtype=np.int32).reshape(6, 10)[:, ::2] % 20
+    spread = np.broadcast_to(other, (6, 5, 8))
+    Case(FLOAT32, table, spread, indices).check()
+    Case(FLOAT32, table, spread, indices, combine=Combine.ADD).check()
+    Case(FLOAT32, table, np.broadcast_to(other[0, 0], (6, 5, 8)), indices).check()
+    Case(FLOAT32, table, values(FLOAT32, (6, 5, 8), 2), indices, side=Side.SRC).check()
+
+
+@pytest.mark.parametrize("skew", [0, 1, 2, 3, 4, 8])
+def test_arrays_that_begin_anywhere(skew: int) -> None:
+    for name in ("int8", "float16", "complex128"):
+        kind = dtype(name)
+        table, other = values(kind, (20, 16)), values(kind, (40, 16), 1)
+        for side in Side:
+            Case(kind, table, other, named(40, 20), side=side).check(skew)
+        if name == "float16":
+            Case(kind, table, other, named(40, 20), combine=Combine.ADD).check(skew)
+
+
+# --- which lane stays
+
+
+@pytest.mark.parametrize("capacity", [30, 3000])
+@pytest.mark.parametrize("most", [calls.MOST_OWNERS, 0])
+def test_the_last_writer_stays(capacity: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "MOST_OWNERS", most)
+    indices = named(90, capacity, "int32")
+    indices[::7] = -1
+    for columns in (1, 5):
+        table, other = values(FLOAT32, (capacity, columns)), values(FLOAT32, (90, columns), 1)
+        case = Case(FLOAT32, table, other, indices, Remap.SKIP)
+        cleared = ("clear",) * (capacity == 3000)
+        assert case.ready.steps == ((*cleared, "mark", "scatter") if most else ("keys", "settle"))
+        case.check()
+
+
+@pytest.mark.parametrize("remap", [Remap.SKIP, Remap.REFUSE])
+def test_owners_that_lanes_outside_look_up_are_cleared(remap: Remap, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[int, DeviceBuffer]] = []
+
+    class Watched(EmulatedDevice):
+        def empty(self, nbytes: int) -> DeviceBuffer:
+            made.append((nbytes, super().empty(nbytes)))
+            return made[-1][1]
+
+    monkeypatch.setitem(globals(), "device", Watched())
+    case = Case(FLOAT32, values(FLOAT32, (3000, 5)), values(FLOAT32, (3, 5), 1), np.array([-1, 7, 7]), remap)
+    assert "clear" in case.ready.steps
+    case.run(True)
+    ((_, buffer),) = (each for each in made if each[0] == 4 * 3000)
+    owners = device.download(buffer.address, 4 * 3000).view(np.uint32)
+    assert np.flatnonzero(owners != PATTERN * 0x01010101).tolist() == [0, 7]
+
+
+@pytest.mark.parametrize("lane", ["i32", "i64"])
+@pytest.mark.parametrize("combine", [Combine.STORE, Combine.ADD])
+def test_resolved_lanes(lane: str, combine: Combine) -> None:
+    table, rows = values(FLOAT32, (9, 12)), values(FLOAT32, (40, 8), 1)
+    lanes = named(40, 9, "int32" if lane == "i32" else "int64")
+    lanes[::5] = -1
+    wanted, _ = Case(FLOAT32, table[:, :8], rows, lanes, Remap.SKIP, combine=combine).run(False)
+    given = [Storage(each.copy().reshape(-1).view(f"u{each.itemsize}"), kind) for each, kind in (
+        (table, FLOAT32), (rows, FLOAT32), (lanes, dtype(f"int{lane[1:]}")))]  # fmt: skip
+    with resident(device, dict(zip("abc", given, strict=True)), "a") as addresses:
+        calls.scatter(
+            device, *addresses.values(), 40,
+            dtype=FLOAT32, width=8, stride=12, capacity=9, combine=combine, lane=lane,
+        )  # fmt: skip
+    assert given[0].bits.tobytes()[: len(wanted)] == wanted
+
+
+# --- random moves
+
+
+@st.composite
+def moves(draw: st.DrawFn) -> tuple[Case, int]:
+    kind = dtype(draw(st.sampled_from(["float32", "bfloat16", "int8", "complex128"])))
+    side, capacity = draw(st.sampled_from(Side)), draw(st.integers(1, 40))
+    count, width = draw(st.integers(0, 60)), draw(st.sampled_from([1, 2, 4, 7, 16]))
+    seed, wide = draw(st.integers(0, 99)), draw(st.booleans())
+    rng = np.random.default_rng(seed)
+    indices = rng.integers(-2 if wide else 0, capacity + (3 if wide else 0), count).astype(
+        draw(st.sampled_from(["int32", "int64"]))
+    )
+    if draw(st.booleans()):
+        indices[rng.random(count) < 0.6] = capacity // 2
+    policies = [each for each in Remap if side is Side.DST or each is not Remap.SKIP]
+    is_simple = side is Side.SRC or kind.family == "complex"
+    combine = Combine.STORE if is_simple else draw(st.sampled_from(Combine))
+    gap = draw(st.sampled_from([0, 1, 16]))
+    table = strided(kind, (capacity, width), (width + gap, 1), seed)
+    other = strided(kind, (count, width), (width, 1), seed + 1) if count else values(kind, (0, width))
+    policy, fresh = draw(st.sampled_from(policies)), side is Side.SRC and draw(st.booleans())
+    case = Case(kind, table, other, indices, policy, side=side, combine=combine, fresh=fresh)
+    return case, draw(st.integers(0, 3))
+
+
+@fuzz(1)
+@given(moves())
+def test_random_moves(drawn: tuple[Case, int]) -> None:
+    case, skew = drawn
+    case.check(skew)
+
+
+# --- PTX
+
+
+class _Sources(EmulatedDevice):
+    def __init__(self) -> None:
+        self.sources: list[IrSource] = []
+
+    def module(self, key: str, build: Callable[[], IrSource]) -> DeviceModule:
+        self.sources.append(build())
+        return super().module(key, build)
+
+
+def test_modules_say_how_many_threads_their_blocks_have() -> None:
+    table, other = values(FLOAT32, (9, 8)), values(FLOAT32, (40, 8), 1)
+    own, found = _Sources(), set[int]()
+    for options in ({"side": Side.SRC}, {"side": Side.SRC, "fresh": True}, {"combine": Combine.ADD}):
+        case = Case(FLOAT32, table, other, named(40, 9), **options)
+        kept = {name: case._storage(name, 0) for name in case.arrays}
+        calls.PreparedMove(own, case.whole).run({name: storage.address for name, storage in kept.items()})
+    for source in own.sources:
+        assert f'"nvvm.maxntid"="{source.facts["lanes"]}"' in source.text
+        found.add(source.facts["lanes"])
+    assert found == {own.chip.lanes // 2, own.chip.lanes, own.chip.lanes * 2}
+
+
+def assembled(text: str, capability: int, folder: Path) -> str:
+    """The PTX of a text, which the assembler takes if it is installed."""
+    made = ptx.compiled(text, capability)
+    if shutil.which("ptxas"):
+        (folder / "kernel.ptx").write_text(made, encoding="utf-8")
+        command = ["ptxas", f"-arch=sm_{capability}", "kernel.ptx", "-o", "kernel.cubin"]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        assert not done.returncode, done.stderr
+    return made
+
+
+WRITTEN = {80: "atom.global.add.f32", 90: "red.relaxed.gpu.global.add.v4.f32"}
+
+
+@pytest.mark.parametrize("capability", [80, 90])
+@pytest.mark.parametrize("name", kernels.KERNELS)
+def test_kernels_are_assembled(name: str, capability: int, tmp_path: Path) -> None:
+    chip = replace(GPU, reductions=REDUCTIONS[capability])
+    combine = Combine.ADD if name in ("scatter", "private", "fold", "chain") else Combine.STORE
+    columns = 1 if name == "private" else 32
+    table, other = values(FLOAT32, (9, columns)), values(FLOAT32, (40, columns), 1)
+    case = Case(FLOAT32, table, other, named(40, 9), combine=combine)
+    kind = case.ready._form(16 if columns > 1 else 4).kind
+    kind = replace(kind.of_indices if name in kernels.OF_INDICES else kind, tuning=kernels.Tuning())
+    made = assembled(kernels.text(chip, name, kind), capability, tmp_path)
+    assert f".entry {name}(" in made
+    if name.endswith("gather"):
+        assert made.count("ld.global.v4") == made.count("st.global.v4") == kind.tuning.depth
+    if name == "scatter":
+        assert WRITTEN[capability] in made
+    if name == "chain":
+        assert "ld.shared" in made and "ld.b" not in made
