@@ -17,7 +17,7 @@ COMPILER := $(shell for c in g++ clang++ c++; do $$c -std=c++20 -fsyntax-only -x
 comma    := ,
 EXTRAS   := dev$(if $(COMPILER),,$(comma)cxx)
 
-.PHONY: demo test test-pythons test-torch lint types fuzz mutants bench clean
+.PHONY: demo test test-pythons test-torch test-gpu sanitize-gpu lint types fuzz mutants bench bench-gpu clean
 
 demo: $(READY)
 	$(BIN)/ptokit demo
@@ -34,6 +34,27 @@ test-torch: $(READY)
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$(EXTRAS),torch]"
 	$(BIN)/pytest -n auto $(TORCH_TESTS)
 
+# On a GPU of NVIDIA: the engine's own tests, and those of the native engine with the plugin.
+NEEDS_GPU := import sys; from ptokit.engines import ENGINES; missing = ENGINES["cuda"].missing(); \
+  sys.exit(missing and f"make $(MAKECMDGOALS) needs {missing}")
+ON_GPU := PYTHONPATH=. PTOKIT_TEST_GPU=1
+PROGRAMS := tests/engine/native/test_launches.py tests/engine/native/test_programs.py tests/engine/native/test_calls.py
+
+test-gpu: $(READY)
+	@$(BIN)/python -c '$(NEEDS_GPU)'
+	$(BIN)/pytest tests/gpu
+	$(ON_GPU) $(BIN)/pytest -n 8 tests/engine/cuda/test_whole.py
+	$(ON_GPU) $(BIN)/pytest -n 8 -p tests.engine.cuda.emulation $(PROGRAMS)
+	PYTHONPATH=. $(BIN)/python -m tests.engine.cuda.gallery
+
+# The gallery on a GPU under NVIDIA's checker, which comes with the CUDA toolkit.
+sanitize-gpu: $(READY)
+	@$(BIN)/python -c '$(NEEDS_GPU)'
+	@command -v compute-sanitizer >/dev/null || { echo "make sanitize-gpu needs compute-sanitizer, of the CUDA toolkit"; exit 1; }
+	@for tool in memcheck racecheck initcheck; do echo "== $$tool"; \
+	  PYTHONPATH=. CUPY_ACCELERATORS= compute-sanitizer --tool $$tool --error-exitcode 1 \
+	  $(BIN)/python -m tests.engine.cuda.gallery || exit 1; done
+
 # The language, the single calls and the gallery, on every supported Python of this machine.
 test-pythons:
 	$(PYTHON) tests/pythons.py
@@ -47,8 +68,8 @@ types: $(READY)
 
 fuzz: $(READY)
 	PYTHONPATH=. PTOKIT_FUZZ=20 $(BIN)/pytest -n auto -p tests.bar tests/property tests/lang/test_random_kernels.py tests/program/test_auto_flags.py tests/text/test_round_trips.py
-	PYTHONPATH=. PTOKIT_FUZZ=20 $(BIN)/pytest -n auto -p tests.bar tests/engine/native/test_calls.py tests/engine/native/test_programs.py tests/engine/native/test_guard_pages.py
-	PYTHONPATH=. $(BIN)/pytest -n auto -p tests.bar -p tests.engine.native.lanes tests/engine/native/test_calls.py tests/engine/native/test_programs.py tests/engine/native/test_launches.py
+	PYTHONPATH=. PTOKIT_FUZZ=20 $(BIN)/pytest -n auto -p tests.bar tests/engine/native/test_calls.py tests/engine/native/test_programs.py tests/engine/native/test_guard_pages.py tests/engine/cuda/test_programs_on_gpu.py
+	PYTHONPATH=. $(BIN)/pytest -n auto -p tests.bar -p tests.engine.cuda.emulation tests/engine/native/test_calls.py tests/engine/native/test_programs.py tests/engine/native/test_launches.py
 	PYTHONPATH=. $(BIN)/pytest -n auto -p tests.bar -p tests.engine.native.both tests/property tests/compute
 	PYTHONPATH=. PTOKIT_FUZZ=20 $(BIN)/pytest -n auto -p tests.bar tests/machine/test_ground_truth.py tests/machine/test_clocks.py tests/machine/test_schedules_bite.py tests/machine/test_block_cache.py tests/machine/test_two_cores.py tests/machine/test_ground_truth_of_two_cores.py
 	PYTHONPATH=. $(BIN)/pytest -n auto -p tests.bar -p tests.machine.both tests/conformance tests/property tests/compute tests/lang
@@ -65,6 +86,12 @@ bench: $(PEERS)
 	$(BIN)/python benchmarks/text.py
 	$(BIN)/python benchmarks/cli.py
 	@failed=0; for file in launch machine growth peers; do $(BIN)/python benchmarks/$$file.py || failed=1; done; exit $$failed
+
+# On a GPU of NVIDIA: the table goes to benchmarks/results/.
+bench-gpu: $(READY)
+	@$(BIN)/python -c "import cupy, torch" 2>/dev/null || \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$(EXTRAS),cuda,torch]"
+	$(BIN)/python benchmarks/gpu.py
 
 # An environment of another Python version is created again.
 ifneq ($(VERSION),$(shell $(BIN)/python $(PRINT_VERSION) 2>/dev/null))
