@@ -19,6 +19,7 @@ from ptokit.engine.cuda import ptx
 from ptokit.engine.cuda.stage import GridStage
 from ptokit.engine.llvm.program.emitter import Emitter
 from ptokit.engine.llvm.program.sample import sample
+from ptokit.engine.llvm.program.stage import ENTRY
 from ptokit.engine.native.program.executable import NativeExecutable
 from ptokit.lang.launch import mode_of
 from tests.examples.test_gallery import Entry, every_launch, rng
@@ -39,10 +40,10 @@ def text_of(kernel: Any, given: Mapping[str, Any], target: str) -> str:
     return Emitter(GridStage(program, made.slots), variants).text()
 
 
-def assembled(text: str, capability: int, where: Path) -> str:
+def assembled(text: str, capability: int, where: Path, entry: str = ENTRY) -> str:
     """The PTX of a text, which the assembler takes if there is one."""
     made = ptx.compiled(text, capability)
-    assert f".target sm_{capability}" in made and ".entry run_blocks" in made
+    assert f".target sm_{capability}" in made and f".entry {entry}(" in made
     if shutil.which("ptxas"):
         (where / "kernel.ptx").write_text(made, encoding="utf-8")
         command = ["ptxas", f"-arch=sm_{capability}", "kernel.ptx", "-o", "kernel.cubin"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -18,7 +16,6 @@ from hypothesis import strategies as st
 pytest.importorskip("llvmlite")
 
 from ptokit.engine import whole as reference
-from ptokit.engine.cuda import ptx
 from ptokit.engine.cuda.device import DeviceBuffer, DeviceModule
 from ptokit.engine.cuda.resident import resident
 from ptokit.engine.cuda.stage import GPU
@@ -33,6 +30,7 @@ from ptokit.engine.whole import Whole, layout_of
 from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, HOST_ONLY, DType, dtype
 from ptokit.isa.move import Access, Combine, Index, IndexUnit, Move, Remap, Side
 from tests.engine.cuda.emulated import PATTERN, EmulatedDevice, device_under_test
+from tests.engine.cuda.test_ptx import assembled
 from tests.property.strategies import fuzz
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -473,17 +471,6 @@ def test_modules_say_how_many_threads_their_blocks_have() -> None:
     assert found == {own.chip.lanes // 2, own.chip.lanes, own.chip.lanes * 2}
 
 
-def assembled(text: str, capability: int, folder: Path) -> str:
-    """The PTX of a text, which the assembler takes if it is installed."""
-    made = ptx.compiled(text, capability)
-    if shutil.which("ptxas"):
-        (folder / "kernel.ptx").write_text(made, encoding="utf-8")
-        command = ["ptxas", f"-arch=sm_{capability}", "kernel.ptx", "-o", "kernel.cubin"]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-        assert not done.returncode, done.stderr
-    return made
-
-
 WRITTEN = {80: "atom.global.add.f32", 90: "red.relaxed.gpu.global.add.v4.f32"}
 
 
@@ -497,8 +484,7 @@ def test_kernels_are_assembled(name: str, capability: int, tmp_path: Path) -> No
     case = Case(FLOAT32, table, other, named(40, 9), combine=combine)
     kind = case.ready._form(16 if columns > 1 else 4).kind
     kind = replace(kind.of_indices if name in kernels.OF_INDICES else kind, tuning=kernels.Tuning())
-    made = assembled(kernels.text(chip, name, kind), capability, tmp_path)
-    assert f".entry {name}(" in made
+    made = assembled(kernels.text(chip, name, kind), capability, tmp_path, name)
     if name.endswith("gather"):
         assert made.count("ld.global.v4") == made.count("st.global.v4") == kind.tuning.depth
     if name == "scatter":

@@ -21,7 +21,7 @@ from ptokit.engine.storage import Storage
 from ptokit.program.expr import Var
 from ptokit.program.ir import Program
 
-MOST_RECORDED = 1 << 30
+MOST_OF_RECORDS = 1 << 30
 """Bytes of all records; with tiles at computed addresses, each has whole memories."""
 Learn = Callable[[Mapping[int, Values]], bool]
 """Learns numbers that had no code; whether there will be other code."""
@@ -46,7 +46,7 @@ class GridCode:
 
     def count(self, blocks: int) -> int:
         """Blocks of threads that run so many blocks of the program."""
-        return min(blocks, self.kernel.fitting(self.shared), max(1, MOST_RECORDED // self.record))
+        return min(blocks, self.kernel.fitting(self.shared), max(1, MOST_OF_RECORDS // self.record))
 
 
 @dataclass(frozen=True)
