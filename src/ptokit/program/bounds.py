@@ -57,13 +57,20 @@ class Reach:
     """When a statement runs: bounds of the variables, and all their values if they are known."""
 
     bounds: Mapping[Var, Bounds]
-    values: Mapping[Var, Array] | None
-    """Every value of every known variable, one entry for each time the statement runs; None if unknown."""
+    possible: Mapping[Var, Array] | None
+    """Every value of every known variable, one entry for each time the statement may run; None if unknown."""
+    conditions: tuple[Expr, ...] = ()
+    """Conditions that hold when it runs, and are known at run time only."""
+
+    @property
+    def values(self) -> Mapping[Var, Array] | None:
+        """The same for each time the statement does run."""
+        return None if self.conditions else self.possible
 
     @cached_property
     def times(self) -> int:
         """How many times the statement is tried."""
-        return next(iter(self.values.values())).size if self.values else 0
+        return next(iter(self.possible.values())).size if self.possible else 0
 
     @property
     def is_never(self) -> bool:
@@ -72,12 +79,53 @@ class Reach:
 
     def value(self, expr: Expr) -> Array | None:
         """All values of an expression, or None if one of its variables is not known."""
-        if self.values is None or not all(var in self.values for var in variables(expr)):
+        return None if self.conditions else self.tried(expr)
+
+    def tried(self, expr: Expr) -> Array | None:
+        """The same for each time the statement may run."""
+        if self.possible is None or not all(var in self.possible for var in variables(expr)):
             return None
         if not all(_is_safe(part, self.bounds) for part in (expr, *parts(expr))):
             return None
         with np.errstate(all="ignore"):
-            return np.broadcast_to(evaluate_arrays(expr, self.values), self.times)
+            return np.broadcast_to(evaluate_arrays(expr, self.possible), self.times)
+
+    def most(self, expr: Expr) -> Array | None:
+        """A number that the expression does not exceed, for each time the statement may run."""
+        if (exact := self.tried(expr)) is not None:
+            return exact
+        expansions = islice(_expansions(affine(expr)), MOST_EXPANSIONS)
+        found = [each for each in map(self._most_of_sum, expansions) if each is not None]
+        return np.minimum.reduce(found) if found else None
+
+    def least(self, expr: Expr) -> Array | None:
+        """A number that the expression is not below, for each time the statement may run."""
+        most = self.most(subtract(0, expr))
+        return None if most is None else -most
+
+    def _most_of_sum(self, terms: dict[Expr, int]) -> Array | None:
+        found = np.zeros(self.times, np.int64)
+        for term, factor in terms.items():
+            bound = self._bound(term, upper=factor > 0)
+            if bound is None or abs(factor) * int(np.abs(bound).max(initial=0)) * len(terms) >= SAFE:
+                return None
+            found += factor * bound
+        return found
+
+    def _bound(self, term: Expr, *, upper: bool) -> Array | None:
+        """Numbers on one side of a term: its own, else the nearest that conditions and its variables allow."""
+        if (exact := self.tried(term)) is not None:
+            return exact
+        stated = [self.tried(bound) for side, what, bound in self._facts if what == term and side is upper]
+        found = [each for each in stated if each is not None]
+        bound = interval(term, self.bounds)[upper]
+        if -SAFE < bound < SAFE:
+            found.append(np.full(self.times, int(bound)))
+        return (np.minimum if upper else np.maximum).reduce(found) if found else None
+
+    @cached_property
+    def _facts(self) -> list[tuple[bool, Expr, Expr]]:
+        return [fact for condition in self.conditions for fact in _facts(condition)]
 
     def lowest(self, expr: Expr) -> float:
         """A number that the expression is never below."""
@@ -108,6 +156,27 @@ def _expansions(terms: dict[Expr, int], depth: int = 4) -> Iterator[dict[Expr, i
                 yield from _expansions(affine(apply("add", total(rest), apply("mul", choice, factor))), depth - 1)
 
 
+SIDES = {"lt": (True, -1), "le": (True, 0), "gt": (False, 1), "ge": (False, 0)}
+"""Of `a < b`: whether `b` bounds `a` from above, and what is added to it."""
+
+
+def _facts(condition: Expr) -> Iterator[tuple[bool, Expr, Expr]]:
+    """What a condition says of expressions: whether from above, the expression, and the bound."""
+    if not isinstance(condition, Op):
+        return
+    a, b = condition.args
+    if condition.name == "and":
+        yield from (*_facts(a), *_facts(b))
+    elif condition.name == "eq":
+        yield from (*_facts(Op("le", (a, b))), *_facts(Op("ge", (a, b))))
+    elif condition.name in SIDES:
+        upper, more = SIDES[condition.name]
+        for is_upper, what, bound in ((upper, a, apply("add", b, more)), (not upper, b, apply("sub", a, more))):
+            yield is_upper, what, bound
+            if isinstance(what, Op) and what.name == "floordiv" and isinstance(k := what.args[1], int) and k > 0:
+                yield is_upper, what.args[0], apply("add", apply("mul", bound, k), k - 1 if is_upper else 0)
+
+
 def _sum_bound(terms: dict[Expr, int], bounds: Mapping[Var, Bounds]) -> float:
     highest: float = 0
     for term, factor in terms.items():
@@ -134,19 +203,19 @@ def inside_loop(loop: ir.Loop, reach: Reach) -> Reach:
     """The body of a loop: every iteration."""
     first, last = interval(loop.start, reach.bounds), interval(loop.stop, reach.bounds)
     span = (first[0], last[1] - 1) if loop.step > 0 else (last[0] + 1, first[1])
-    return replace(reach, bounds={**reach.bounds, loop.var: span}, values=_iterations(loop, reach))
+    return replace(reach, bounds={**reach.bounds, loop.var: span}, possible=_iterations(loop, reach))
 
 
 def _iterations(loop: ir.Loop, reach: Reach) -> Mapping[Var, Array] | None:
-    first, last = reach.value(loop.start), reach.value(loop.stop)
-    if first is None or last is None or reach.values is None:
+    first, last = reach.tried(loop.start), reach.tried(loop.stop)
+    if first is None or last is None or reach.possible is None:
         return None
     trips: Array = np.maximum(0, -((first - last) // loop.step))
     if trips.max(initial=0) > MOST_TRIED or trips.sum() > MOST_TRIED:
         return None
     before: Array = np.cumsum(trips) - trips
     number: Array = np.arange(int(trips.sum())) - np.repeat(before, trips)
-    outer = {var: np.repeat(values, trips) for var, values in reach.values.items()}
+    outer = {var: np.repeat(values, trips) for var, values in reach.possible.items()}
     return {**outer, loop.var: np.repeat(first, trips) + number * loop.step}
 
 
@@ -154,13 +223,15 @@ def inside_branch(branch: ir.Branch, reach: Reach, *, holds: bool) -> Reach:
     """One arm of a branch: the executions for which its condition holds, or does not."""
     low, high = interval(branch.condition, reach.bounds)
     if (holds and low == high == 0) or (not holds and (low > 0 or high < 0)):
-        return replace(reach, bounds={**reach.bounds, BLOCK_IDX: (1, 0)}, values=None)
-    found = reach.value(branch.condition)
-    if found is None or reach.values is None:
-        return replace(reach, values=None)
+        return replace(reach, bounds={**reach.bounds, BLOCK_IDX: (1, 0)}, possible=None)
+    found = reach.tried(branch.condition)
+    if found is None or reach.possible is None:
+        condition = branch.condition if holds else apply("eq", branch.condition, 0)
+        return replace(reach, conditions=(*reach.conditions, condition))
     kept = (found != 0) == holds
-    values = {var: values[kept] for var, values in reach.values.items()}
-    return Reach({var: _spanned(values.get(var), b) for var, b in reach.bounds.items()}, values)
+    values = {var: values[kept] for var, values in reach.possible.items()}
+    bounds = {var: _spanned(values.get(var), b) for var, b in reach.bounds.items()}
+    return replace(reach, bounds=bounds, possible=values)
 
 
 def _spanned(values: Array | None, bounds: Bounds) -> Bounds:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any
 
-from ptokit.engine.llvm.emit import IrBuilder, IrValue
+from ptokit.engine.llvm.emit import I64, IrBuilder, IrValue
 from ptokit.isa.layout import Layout, Term
 
 ValueOf = Callable[[Any], IrValue]
@@ -68,6 +68,8 @@ class MemoryView:
     """Whether it is part of an array."""
     align: int = 1
     """Bytes that the base is known to be a multiple of."""
+    swizzle: int = 0
+    """Bits of an address that are exchanged with those three places higher; the base is a multiple of 1,024."""
 
     def row(self, code: IrBuilder, i: IrValue, value_of: ValueOf) -> IrValue:
         """Where row `i` begins."""
@@ -86,4 +88,8 @@ class MemoryView:
 
     def col(self, code: IrBuilder, row: IrValue, j: IrValue, value_of: ValueOf) -> IrValue:
         """Where column `j` of a row lies."""
-        return code.at(row, coordinate(code, self.layout.cols, j, value_of) * self.size)
+        plain = code.at(row, coordinate(code, self.layout.cols, j, value_of) * self.size)
+        if not self.swizzle:
+            return plain
+        offset = plain.to("ptrtoint", I64) - self.base.to("ptrtoint", I64)
+        return code.at(self.base, offset ^ ((offset >> 3) & self.swizzle))

@@ -29,6 +29,10 @@ class Chip:
     """Pieces that a lane loads before it stores the first of them."""
     units: tuple[tuple[str, tuple[str, str]], ...] = ()
     """The intrinsics of matrix units by the type that is multiplied, and the type of their operands."""
+    wide_units: tuple[str, ...] = ()
+    """Types that 128 lanes multiply together, of tiles in shared memory, while they go on with other work."""
+    has_ptx: bool = False
+    """Whether it takes instructions of PTX as they are; others call functions in their place."""
     unrolled: bool = True
     """Whether loops may be unrolled: on a GPU that takes longer to assemble than it saves."""
     outlined: str = "noinline nounwind"
@@ -39,7 +43,8 @@ class Chip:
     """The intrinsic that reads the number of a block in its grid; without it, kernels take that as an argument."""
     blocks: str = ""
     """The same for the number of blocks."""
-
+    by_value: str = ""
+    """The attribute of a pointer of a kernel whose memory is copied when it is launched."""
     reductions: tuple[tuple[tuple[str, int], str], ...] = ()
     """Additions to global memory by many lanes at once: for so many elements of a type, the instruction over an address
     and words of 32 bits. Others are made of atomic instructions of LLVM."""

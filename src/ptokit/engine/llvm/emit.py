@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 
 from ptokit.engine.llvm.chip import CPU, Chip
 
@@ -228,6 +229,21 @@ class IrBuilder:
             return IrValue(self, kind, "")
         return self.write(kind, f"call {kind} @{name}({listed})")
 
+    def ptx(self, kind: str, name: str, text: str, constraints: str, *values: IrValue) -> IrValue:
+        """An instruction of PTX; on a chip without them, a call of the function `name`."""
+        if not self.chip.has_ptx:
+            return self.call(kind, self.module.declare(name, f"{kind} ({', '.join(v.type for v in values)})"), *values)
+        asm = f'asm sideeffect "{text}", "{constraints}"({", ".join(map(repr, values))})'
+        if kind != "void":
+            return self.write(kind, f"call {kind} {asm}")
+        self.line(f"  call void {asm}")
+        return IrValue(self, kind, "")
+
+    def in_space(self, pointer: IrValue, space: int) -> IrValue:
+        """A pointer as instructions of PTX take it, to global memory (1) or shared memory (3)."""
+        kind = f"ptr addrspace({space})"
+        return self.convert("addrspacecast", pointer, kind) if self.chip.has_ptx else pointer
+
     def reduce(self, name: str, value: IrValue) -> IrValue:
         """All lanes of a vector of integers combined: `or`, `umax`, …"""
         element = element_of(value.type)
@@ -362,8 +378,8 @@ class IrBuilder:
     # --- lanes
 
     @contextmanager
-    def phase(self) -> Generator[None]:
-        """Code of which every lane executes its part; code after it finds everything written."""
+    def phase(self, *, waits: bool = True) -> Generator[None]:
+        """Code of which every lane executes its part; code after it finds everything written, if it waits."""
         assert self.lane is None, "a phase inside a phase"
         chip = self.chip
         if chip.lanes == 1:
@@ -372,7 +388,8 @@ class IrBuilder:
         elif chip.lane:
             self.lane = self._own_lane()
             yield
-            self.call("void", self.module.declare(chip.barrier, "void ()"))
+            if waits:
+                self.call("void", self.module.declare(chip.barrier, "void ()"))
         else:
             with self.loop(0, chip.lanes) as self.lane:
                 yield
@@ -436,6 +453,11 @@ class IrBuilder:
 
     # --- blocks of a grid, in a kernel
 
+    def set_lanes(self, lanes: int) -> None:
+        """Have so many lanes, in a kernel that has no phase yet."""
+        self.chip = self.module.chip = replace(self.chip, lanes=lanes)
+        self.attributes = f'"nvvm.maxntid"="{lanes}"'
+
     @property
     def block(self) -> IrValue:
         """The number of the block that executes this code."""
@@ -456,7 +478,7 @@ class IrBuilder:
         """Memory that the lanes of a block share; a launch says how much there is."""
         if not self.chip.block:
             return self.arguments[-1]
-        name = self.module.outside("shared", "external addrspace(3) global [0 x i8], align 128")
+        name = self.module.outside("shared", "external addrspace(3) global [0 x i8], align 1024")
         return self.write(PTR, f"addrspacecast ptr addrspace(3) @{name} to ptr")
 
     def spread(self, start: Operand, stop: Operand) -> AbstractContextManager[IrValue]:
@@ -503,7 +525,9 @@ class IrModule:
     def kernel(self, name: str, parameters: Sequence[tuple[str, str]]) -> IrBuilder:
         """A function that every block of a grid executes, over `i64` and `ptr` parameters."""
         hidden = () if self.chip.block else ((I64, "block"), (I64, "blocks"), (PTR, "shared"))
-        return self.function(name, self.chip.kernel, (*parameters, *hidden), f'"nvvm.maxntid"="{self.chip.lanes}"')
+        made = self.function(name, self.chip.kernel, (*parameters, *hidden))
+        made.set_lanes(self.chip.lanes)
+        return made
 
     def outlined(self, kind: str, given: Sequence[IrValue], write: Callable[[IrBuilder, list[IrValue]], None]) -> str:
         """A function of its own that takes values of these types; one that was written before is not written again."""

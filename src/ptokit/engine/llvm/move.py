@@ -40,19 +40,24 @@ class CodeWriter:
         """Bytes of `count` elements: a number, or a value."""
         return count * size if isinstance(count, int) else self.value_of(count) * size
 
-    def stream(self, dst: IrValue, src: IrValue, nbytes: IrValue) -> None:
-        """Copy bytes; whole lines of `dst` are written at once, past the caches."""
+    def stream(self, ends: Sequence[tuple[IrValue, IrValue]], nbytes: IrValue) -> None:
+        """Copy bytes to places from others, line by line in turn; whole lines are written at once, past the caches.
+
+        All places lie alike in their cache lines.
+        """
         code, kind = self.code, vector(I64, LINE // 8)
-        missed = (code.i64(0) - dst.to("ptrtoint", I64)) & (LINE - 1)
+        missed = (code.i64(0) - ends[0][0].to("ptrtoint", I64)) & (LINE - 1)
         head = code.select(missed.compare("ult", nbytes), missed, nbytes)
         lines = (nbytes - head) >> (LINE.bit_length() - 1)
         tail = head + lines * LINE
-        self._copy_few(dst, src, head)
+        for dst, src in ends:
+            self._copy_few(dst, src, head)
         for k, step in code.strips(lines, STREAMED):
-            for line in range(step):
-                at = head + (k + line) * LINE
-                code.store(code.load(kind, code.at(src, at), 1), code.at(dst, at), LINE, ", !nontemporal !1")
-        self._copy_few(code.at(dst, tail), code.at(src, tail), nbytes - tail)
+            for at in [head + (k + line) * LINE for line in range(step)]:
+                for dst, src in ends:
+                    code.store(code.load(kind, code.at(src, at), 1), code.at(dst, at), LINE, ", !nontemporal !1")
+        for dst, src in ends:
+            self._copy_few(code.at(dst, tail), code.at(src, tail), nbytes - tail)
 
     def _copy_few(self, dst: IrValue, src: IrValue, nbytes: IrValue) -> None:
         """Copy less than a line: a piece for each bit of the number of bytes."""

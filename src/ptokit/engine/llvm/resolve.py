@@ -6,7 +6,7 @@ lane that zero or skip leave outside is the sentinel: all ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ptokit.engine.llvm.address import WHOLE, MemoryView, ValueOf, coordinate, run_length
@@ -117,6 +117,8 @@ class IndexValues:
     dtype: DType
     place: MemoryView
     value_of: ValueOf
+    known: Sequence[IrValue] = ()
+    """Those of the pieces that this lane of the chip copies, resolved."""
 
     def read(self, i: IrValue, j: IrValue) -> IrValue:
         """A value as a lane."""

@@ -12,12 +12,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptokit.engine.llvm.address import WHOLE, MemoryView, is_number
-from ptokit.engine.llvm.emit import I64, STREAMING, IrValue
+from ptokit.engine.llvm.arrival import PIECE, begin_copy
+from ptokit.engine.llvm.emit import I32, I64, STREAMING, IrValue
 from ptokit.engine.llvm.move import CodeWriter, MoveRegions, address_of, common_run
 from ptokit.engine.llvm.numbers import bits_of, combined, is_byte_float
-from ptokit.engine.llvm.resolve import SENTINEL
+from ptokit.engine.llvm.resolve import SENTINEL, IndexValues
 from ptokit.isa.dtype import DType
 from ptokit.isa.move import Combine, Fill, Index, Move, Remap, Side
+
+MOST_OWN = 16
+"""Pieces that a lane of the chip copies without a loop."""
 
 
 def emit_shared_move(writer: CodeWriter, move: Move, dtype: DType, regions: MoveRegions) -> None:
@@ -72,9 +76,10 @@ class SharedMove:
         assert self.regions.values is not None
         return self.regions.values.resolved(i, j or self.writer.code.i64(0))
 
-    def is_outside(self, lane: IrValue) -> IrValue | None:
-        """Whether an index leads nowhere; None where it always leads somewhere."""
-        return lane.compare("eq", SENTINEL) if self.index.remap in (Remap.ZERO, Remap.SKIP) else None
+    def is_outside(self, lane: IrValue | None) -> IrValue | None:
+        """Whether an index leads nowhere; None where it always leads somewhere, and without an index."""
+        may_be = lane is not None and self.index.remap in (Remap.ZERO, Remap.SKIP)
+        return lane.compare("eq", SENTINEL) if lane is not None and may_be else None
 
     def inside(self, lane: IrValue) -> IrValue:
         """The index, or the first row for one that leads nowhere."""
@@ -82,7 +87,17 @@ class SharedMove:
         found = lane if outside is None else self.writer.code.select(outside, zero_of(lane), lane)
         return found.to("zext", I64)
 
-    def read(self, lane: IrValue, at: IrValue, wide: int) -> MovedElements:
+    def begins(self, wide: int) -> bool:
+        """Whether copies of so many elements are only begun: into a tile of a stream."""
+        return bool(self.regions.dst.swizzle) and wide * self.dtype.size == PIECE
+
+    def length(self, lane: IrValue | None) -> IrValue:
+        """Bytes of a piece; none if its index leads nowhere."""
+        code, outside = self.writer.code, self.is_outside(lane)
+        whole = code.constant(I32, PIECE)
+        return whole if outside is None else code.select(outside, code.constant(I32, 0), whole)
+
+    def read(self, lane: IrValue | None, at: IrValue, wide: int) -> MovedElements:
         """Elements that an index names; zeroes, or none, if it leads nowhere."""
         code, outside = self.writer.code, self.is_outside(lane)
         value = self.load(at, wide)
@@ -173,6 +188,10 @@ def _copy_pieces(task: SharedMove, wide: int, depth: int) -> None:
     code, value_of = task.writer.code, task.writer.value_of
     rows, cols = map(value_of, task.move.shape)
     across = code.i64(cols.number // wide) if cols.number is not None else cols
+    own = _own(task.writer, task.move, task.dtype) if task.begins(wide) else []
+    if own:
+        _copy_some(task, wide, across, own, task.regions.values.known if task.regions.values else ())
+        return
     total, round_ = rows * across, code.chip.lanes * depth
     assert code.lane is not None
     whole = total - (total.op("urem", round_) if total.number is None else total.number % round_)
@@ -184,22 +203,41 @@ def _copy_pieces(task: SharedMove, wide: int, depth: int) -> None:
             _copy_some(task, wide, across, [k])
 
 
-def _copy_some(task: SharedMove, wide: int, across: IrValue, which: Sequence[IrValue]) -> None:
-    """Load some pieces, then store them."""
-    loaded = [_load_piece(task, wide, k.op("udiv", across), k.op("urem", across) * wide) for k in which]
-    for piece, at in loaded:
-        task.put(piece, at, wide)
+def _own(writer: CodeWriter, move: Move, dtype: DType) -> list[IrValue]:
+    """The pieces that this lane of the chip copies, if they are few and all lanes have as many."""
+    lane, lanes = writer.code.lane, writer.code.chip.lanes
+    count, rest = divmod(move.rows * move.cols * dtype.size, PIECE * lanes)
+    assert lane is not None
+    return [lane + lanes * step for step in range(0 if rest or count > MOST_OWN else count)]
 
 
-def _load_piece(task: SharedMove, wide: int, i: IrValue, j: IrValue) -> tuple[MovedElements, IrValue]:
-    """A piece and where it goes."""
+def known_lanes(writer: CodeWriter, move: Move, dtype: DType, values: IndexValues) -> list[IrValue]:
+    """The indices of the pieces that this lane of the chip copies, if they are few and all lanes have as many."""
+    across = move.cols * dtype.size // PIECE
+    return [values.resolved(k.op("udiv", across), writer.code.i64(0)) for k in _own(writer, move, dtype)]
+
+
+def _copy_some(
+    task: SharedMove, wide: int, across: IrValue, which: Sequence[IrValue], known: Sequence[IrValue] = ()
+) -> None:
+    """Load some pieces, then store them; or begin to copy them, into a tile of a stream. Their indices may be known."""
+    begins = task.begins(wide)
+    places = [(k.op("udiv", across), k.op("urem", across) * wide) for k in which]
+    found = [_piece(task, *at, lane) for at, lane in zip(places, known or [None] * len(which), strict=True)]
+    loaded = [] if begins else [task.read(lane, at, wide) for lane, at, _ in found]
+    for piece, (*_, into) in zip(loaded, found, strict=False):
+        task.put(piece, into, wide)
+    for lane, at, into in found if begins else ():
+        begin_copy(into, at, task.length(lane))
+
+
+def _piece(task: SharedMove, i: IrValue, j: IrValue, lane: IrValue | None) -> tuple[IrValue | None, IrValue, IrValue]:
+    """A piece: its index, where it is, and where it goes."""
     code, value_of, (dst, src) = task.writer.code, task.writer.value_of, task.ends
     into = dst.col(code, dst.row(code, i, value_of), j, value_of)
-    if task.move.index is None:
-        return MovedElements(task.load(src.col(code, src.row(code, i, value_of), j, value_of), wide)), into
-    lane = task.lane(i)
-    at = src.col(code, src.row(code, task.inside(lane), value_of), j, value_of)
-    return task.read(lane, at, wide), into
+    lane = lane if lane is not None or task.move.index is None else task.lane(i)
+    row = i if lane is None else task.inside(lane)
+    return lane, src.col(code, src.row(code, row, value_of), j, value_of), into
 
 
 def _scatter_rows(task: SharedMove) -> None:

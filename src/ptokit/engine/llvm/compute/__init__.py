@@ -6,5 +6,5 @@
 | `walk.py` | regions lane by lane, or in vectors where they lie so |
 | `elements.py`, `convert.py` | arithmetic on elements, `exp` and `log`; conversions |
 | `rows.py`, `masks.py` | rows reduced; comparisons and selections |
-| `cube.py`, `units.py` | matrix products, also on the matrix units of a chip |
+| `cube.py`, `units.py`, `wide.py` | matrix products; on matrix units, from registers or from shared memory |
 """

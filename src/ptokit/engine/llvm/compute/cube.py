@@ -26,7 +26,7 @@ def multiply(
     code = site.code
     a, b, *more = (inputs[0], inputs[1].transposed, *inputs[2:])
     m, n, k = map(dst.writer.value_of, extents)
-    if units.takes(code.chip, given.dtype, (a.place.layout, b.place.layout)):
+    if units.takes(code.chip, given.dtype, (a.place.layout.cols, b.place.layout.cols)):
         _by_units(site, units.UnitProduct(code, given.dtype, a, b, extents), dst, more)
         return
     deep = lanes_at_once((a, b), extents[2], DEEP)
@@ -55,14 +55,15 @@ def _by_units(site: ElementSite, made: units.UnitProduct, dst: RegionView, adden
     def put(part: units.GroupPart, i: IrValue, j: IrValue, sums: Sequence[IrValue]) -> None:
         with within(i, made.m, part.rows):
             into, given = dst.row(i), [side.row(i) for side in addends]
-            for k, total in enumerate([_pair(*sums)] if paired else sums):
+            for k, total in enumerate([pair(*sums)] if paired else sums):
                 with within(j + k, made.n, part.cols):
                     into.store(_sum(site, total, given, j + k), j + k)
 
     made.write(put)
 
 
-def _pair(one: IrValue, other: IrValue) -> IrValue:
+def pair(one: IrValue, other: IrValue) -> IrValue:
+    """Two numbers side by side."""
     kind = vector(one.type, 2)
     first = one.code.write(kind, f"insertelement {kind} poison, {one!r}, i64 0")
     return one.code.write(kind, f"insertelement {first!r}, {other!r}, i64 1")

@@ -24,7 +24,7 @@ def _byte(row: RegionRow, k: IrValue) -> IrValue:
 
 def _full_bytes(sides: Sequence[RegionView], cols: Any, code: IrBuilder) -> IrValue:
     """How many bytes stand for eight columns that can be taken at once."""
-    if code.chip.lanes > 1 or lanes_at_once(sides, cols, BITS) < BITS:
+    if code.chip.lanes != 1 or lanes_at_once(sides, cols, BITS) < BITS:
         return code.i64(0)
     total = sides[0].writer.value_of(cols)
     return code.i64(total.number // BITS) if total.number is not None else total.op("udiv", BITS)

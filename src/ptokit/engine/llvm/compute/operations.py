@@ -223,7 +223,7 @@ def is_lanewise(work: Compute, chip: Chip, nth: int = 0) -> bool:
     """
     operation = OPERATIONS[work.op]
     is_added = 0 < operation.added <= nth
-    return is_added or (operation.lanewise and not (operation.in_order and chip.lanes > 1))
+    return is_added or (operation.lanewise and not (operation.in_order and chip.lanes != 1))
 
 
 def emit(

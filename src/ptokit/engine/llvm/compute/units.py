@@ -18,7 +18,7 @@ from ptokit.engine.llvm.chip import Chip
 from ptokit.engine.llvm.compute.walk import RegionRow, RegionView
 from ptokit.engine.llvm.emit import I32, I64, IrBuilder, IrValue, Variable, vector
 from ptokit.isa.dtype import DType
-from ptokit.isa.layout import Layout
+from ptokit.isa.layout import Term
 
 GROUP, ROWS, COLS, DEEP = 32, 16, 8, 32
 """Lanes that multiply together; rows, columns and bytes along k that they multiply at once."""
@@ -30,10 +30,10 @@ MOST_HELD = 32
 """Products that a group keeps as long as its kernel runs, at most: four registers each."""
 
 
-def takes(chip: Chip, given: DType, sides: Sequence[Layout]) -> bool:
-    """Whether the chip multiplies this type, and eight bytes along k lie side by side: along the rows of both sides."""
+def takes(chip: Chip, given: DType, deep: Sequence[tuple[Term, ...]]) -> bool:
+    """Whether the chip multiplies this type, and eight bytes along k lie side by side: how both sides lie along it."""
     wide = 8 // given.size
-    return given.name in dict(chip.units) and all(run_length(side.cols) % wide == 0 for side in sides)
+    return given.name in dict(chip.units) and all(run_length(terms) % wide == 0 for terms in deep)
 
 
 def shape_for(chip: Chip, m: Any, n: Any) -> tuple[int, int]:

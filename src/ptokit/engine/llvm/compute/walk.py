@@ -92,7 +92,7 @@ def lanes_at_once(sides: Sequence[RegionView], extent: Any, most: int) -> int:
     """How many lanes of a row can be taken at once: a power of two. A chip with lanes of its own has no rest of a row,
     and takes as much as one of them moves."""
     chip, lanes = sides[0].writer.code.chip, gcd(most, *(side.run for side in sides))
-    if chip.lanes > 1:
+    if chip.lanes != 1:
         known = are_known((extent, *(side.shift[1] for side in sides)))
         return gcd(lanes, extent, max(1, chip.piece // max(side.place.size for side in sides))) if known else 1
     while isinstance(extent, int) and lanes > max(1, extent):

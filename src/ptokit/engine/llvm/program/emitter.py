@@ -9,13 +9,16 @@ handles all rare cases and errors, with its messages.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 
+from ptokit.engine.llvm.arrival import await_groups, close_group
+from ptokit.engine.llvm.compute import wide
 from ptokit.engine.llvm.compute.units import GroupSums
-from ptokit.engine.llvm.emit import I32, I64, IrValue, Variable
+from ptokit.engine.llvm.emit import I1, I32, I64, IrValue, Variable
 from ptokit.engine.llvm.program.expressions import Evaluator
 from ptokit.engine.llvm.program.forward import Forwarded, forwarded
 from ptokit.engine.llvm.program.held import held_tiles
@@ -24,6 +27,7 @@ from ptokit.engine.llvm.program.page import Page
 from ptokit.engine.llvm.program.poison import needs_poison
 from ptokit.engine.llvm.program.slots import Reason, StateSlot
 from ptokit.engine.llvm.program.stage import Stage
+from ptokit.engine.llvm.program.streamed import Load, Stream, is_fixed, one_product, streams
 from ptokit.engine.llvm.program.variant import Variant
 from ptokit.engine.storage import ADDRESS_SPACE
 from ptokit.isa.move import Fill
@@ -44,6 +48,11 @@ class Emitter:
         self.fused: dict[int, int] = {}
         """Statements that were fused with a later one, by their numbers."""
         stage.held = held_tiles(self.program, self.slots.placed, self.variants_of, self.code.chip)
+        self.streams = streams(self.program, self.slots.placed, stage.held, self.variants_of, self.code.chip)
+        self.copies = self._reserve([*self.streams.values()]) if self.streams else 0
+        """Of the tiles of streams."""
+        if not self.copies:
+            self.streams = {}
 
     def text(self) -> str:
         """The module."""
@@ -87,12 +96,118 @@ class Emitter:
         iterations = self._iterations(start, stop, loop.step)
         first, last = (interval(expr, self.stage.bounds) for expr in (loop.start, loop.stop))
         self.stage.bounds[loop.var] = min(first[0], last[0]), max(first[1], last[1])
-        with code.loop(0, iterations) as iteration:
-            self.stage.poll()
-            self.stage.put(StateSlot.ITERATION, iteration)
-            self.stage.put(self.slots.variables[loop.var], start + iteration * loop.step)
-            self._statements(loop.body)
+        if id(loop) in self.streams:
+            with code.when(iterations.compare("sgt", 0)):
+                self._stream(loop, self.streams[id(loop)], start, iterations)
+        else:
+            with code.loop(0, iterations) as iteration:
+                self.stage.poll()
+                self._enter(loop, start, iteration)
+                self._statements(loop.body)
         self.stage.put(StateSlot.ITERATION, outer)
+
+    def _enter(self, loop: Loop, start: IrValue, iteration: IrValue) -> None:
+        self.stage.put(StateSlot.ITERATION, iteration)
+        self.stage.put(self.slots.variables[loop.var], start + iteration * loop.step)
+
+    # --- streams
+
+    def _reserve(self, found: Sequence[Stream]) -> int:
+        """Make room for copies of tiles, and lanes for products; how many copies there can be."""
+        stage, held = self.stage, self.stage.held
+        sums = {name: held[name] for each in found for name in each.sums}
+        apart = {name: panels for each in found for name, panels in each.panels.items()}
+        lanes = max(wide.lanes_for(each.shape[0]) for each in sums.values())
+        copies = stage.reserve(max(each.nbytes for each in found), lanes, {*apart, *held})
+        if copies:
+            stage.panels = apart
+            others = held_tiles(self.program, self.slots.placed, self.variants_of, self.code.chip)
+            parts = {name: replace(each, parts=wide.parts_for(each.shape[1])) for name, each in sums.items()}
+            stage.held = {**others, **parts}
+        return copies
+
+    def _stream(self, loop: Loop, stream: Stream, start: IrValue, iterations: IrValue) -> None:
+        """Products of an iteration run while the data of a later one is loaded into the copy that was read last."""
+        lag = 1 if self.copies > 2 else 0  # products of an iteration that run on into the next one
+        code, ahead, last = self.code, self.copies - 1 - lag, iterations - 1
+        known = self._check(loop, stream, start, iterations)
+        with code.loop(0, ahead) as iteration:
+            self._load(loop, stream, start, iteration, last, known)
+        with code.loop(0, iterations) as iteration:
+            await_groups(code, ahead - 1)
+            self._load(loop, stream, start, iteration + ahead, last, known)
+            self._enter(loop, start, iteration)
+            self.stage.copies = self._copies_of(stream, iteration)
+            self._statements(stream.rest)
+            for name in sorted(stream.sums):
+                wide.finish(code, self.stage.sums[name], lag)
+        for name in sorted(stream.sums) if lag else ():
+            wide.finish(code, self.stage.sums[name])
+        self._enter(loop, start, last)
+        with code.phase():
+            self.stage.copies = {}
+
+    def _check(self, loop: Loop, stream: Stream, start: IrValue, iterations: IrValue) -> list[list[IrValue]]:
+        """Check the loads of all iterations, in their order; gives the indices of each that a lane keeps."""
+        code, fixed = self.code, [is_fixed(*load, loop) for load in stream.loads]
+        self.stage.copies = self._copies_of(stream, code.i64(0))
+
+        def check(iteration: IrValue, resolved: Sequence[bool]) -> None:
+            self._enter(loop, start, iteration)
+            for load, is_resolved in zip(stream.loads, resolved, strict=True):
+                reason = code.variable(I64, code.i64(Reason.MISSED))
+                with self._fast_path(load[0], reason) as (slow, _):
+                    self._prepare(load, self.stage.evaluator(), slow, reason, resolved=is_resolved)
+
+        def find(failed: Variable) -> None:
+            with code.share(0, iterations) as iteration:
+                self._enter(loop, start, iteration)
+                for load in stream.loads:
+                    self._unchecked(load, failed)
+
+        check(code.i64(0), [False] * len(fixed))
+        known = [self._unchecked(load).known() if each else [] for load, each in zip(stream.loads, fixed, strict=True)]
+        with code.when(code.any(find)) if all(fixed) else nullcontext(), code.loop(0, iterations) as iteration:
+            check(iteration, fixed)
+        return known
+
+    def _load(
+        self,
+        loop: Loop,
+        stream: Stream,
+        start: IrValue,
+        iteration: IrValue,
+        last: IrValue,
+        known: Sequence[Sequence[IrValue]],
+    ) -> None:
+        """Begin the loads of an iteration, if there is one."""
+        with self.code.when(iteration.compare("sle", last)):
+            self._enter(loop, start, iteration)
+            self.stage.copies = self._copies_of(stream, iteration)
+            for load, lanes in zip(stream.loads, known, strict=True):
+                self._unchecked(load).stream(lanes)
+        close_group(self.code)
+
+    def _unchecked(self, load: Load, failed: Variable | None = None) -> Execution:
+        """A load, its operands addressed; what fails sets a bit."""
+        code, evaluator = self.code, self.stage.evaluator()
+        evaluator.failed = failed or code.variable(I1, code.constant(I1, 0))
+        return self._prepare(load, evaluator, "", code.variable(I64, code.i64(0)), resolved=True)
+
+    def _prepare(self, load: Load, evaluator: Evaluator, slow: str, reason: Variable, *, resolved: bool) -> Execution:
+        instr, variant = load
+        evaluator.require(variant.conditions, slow)
+        made = Execution(self.stage, self.pages, instr, variant, evaluator, slow, reason)
+        made.prepare(resolved=resolved)
+        return made
+
+    def _copies_of(self, stream: Stream, iteration: IrValue) -> dict[str, IrValue]:
+        """Where tiles and views lie in an iteration."""
+        code, at = self.code, iteration.op("urem", self.copies) * stream.nbytes
+        found: dict[str, IrValue] = {}
+        for name, panels in stream.tiles.items():
+            found[name], at = code.at(self.stage.arena, at), at + panels.nbytes
+        return {**found, **{view: found[name] for view, name in stream.views.items()}}
 
     def _iterations(self, start: IrValue, stop: IrValue, step: int) -> IrValue:
         """The number of iterations; the distance is unsigned, so that it always fits."""
@@ -104,8 +219,13 @@ class Emitter:
 
     def _branch(self, branch: Branch) -> None:
         (condition,) = self._numbers(branch, (branch.condition,))
+        holds, arms = condition.compare("ne", 0), one_product(branch, self.variants_of) if self.stage.copies else []
+        if arms:
+            first, second = (self.code.constant(I32, int(keeps)) for _, keeps in arms)
+            self._instruction(arms[0][0], self.code.select(holds, first, second))
+            return
         self.code.choose(
-            condition.compare("ne", 0),
+            holds,
             lambda: self._statements(branch.then),
             lambda: self._statements(branch.otherwise),
         )
@@ -207,7 +327,7 @@ class Emitter:
 
     # --- instructions
 
-    def _instruction(self, instr: Instr) -> None:
+    def _instruction(self, instr: Instr, keep: IrValue | None = None) -> None:
         code = self.code
         reason = code.variable(I64, code.i64(Reason.MISSED))
         with self._fast_path(instr, reason) as (slow, done):
@@ -215,7 +335,9 @@ class Emitter:
                 other = code.new_label("other")
                 evaluator = self.stage.evaluator()
                 evaluator.require(variant.conditions, other)
-                Execution(self.stage, self.pages, instr, variant, evaluator, slow, reason, nth).emit()
+                made = Execution(self.stage, self.pages, instr, variant, evaluator, slow, reason, nth)
+                made.keep = keep
+                made.emit()
                 code.jump(done)
                 code.begin(other)
             code.jump(slow)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
-from ptokit.engine.llvm.emit import I1, I64, IrBuilder, IrValue
+from ptokit.engine.llvm.emit import I1, I64, IrBuilder, IrValue, Variable
 from ptokit.engine.llvm.program.symbolic import SymbolicNumber
 from ptokit.program.expr import COMPARISONS, Bounds, Expr, Op, Var, interval, is_condition
 
@@ -21,6 +21,8 @@ class Evaluator:
     def __init__(self, code: IrBuilder, variable: Callable[[Var], IrValue], bounds: Mapping[Var, Bounds]) -> None:
         """`bounds` of variables are certain: where they show that a result fits, it is not checked."""
         self.code, self.variable, self.bounds = code, variable, bounds
+        self.failed: Variable | None = None
+        """If there is one, a failed condition sets this bit, and the code goes on."""
         self._known: dict[Expr, IrValue] = {}
         self._invalid: list[IrValue] = []
 
@@ -63,6 +65,9 @@ class Evaluator:
         for each in (*held, *(each ^ self.code.constant(I1, "true") for each in invalid)):
             total = each if total is None else total & each
         assert total is not None
+        if self.failed is not None:
+            self.failed.set(self.failed.get() | (total ^ 1))
+            return
         go_on = self.code.new_label("go")
         self.code.split(total, go_on, otherwise, ", !prof !0")
         self.code.begin(go_on)

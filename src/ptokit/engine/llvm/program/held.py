@@ -70,8 +70,7 @@ def _of_product(work: Compute, variant: Variant, mine: Collection[str], chip: Ch
     if work.op != "matmul" or work.dst.operand not in mine:
         return None
     (a, b, *more), given = work.inputs, variant.types[work.inputs[0].operand]
-    sides = a.layout, Layout(b.layout.cols, b.layout.rows)
     same = all(each.operand in mine and (each.layout, each.shape) == (work.dst.layout, work.shape) for each in more)
-    if not same or {a.operand, b.operand} & set(mine) or not units.takes(chip, given, sides):
+    if not same or {a.operand, b.operand} & set(mine) or not units.takes(chip, given, (a.layout.cols, b.layout.rows)):
         return None
     return work.shape, work.dst.layout, given

@@ -1,8 +1,9 @@
 """Whether the blocks of a launch can run in parallel: none writes what another one reads or writes.
 
-The check uses the boxes of the arrays that each block names. An indexed access counts as the whole array. If there are
-too many blocks or iterations to try all, or a box is known at run time only, its bounds must lie at a constant distance
-from block to block, which is no shorter than what a block names.
+The check uses the boxes of the arrays that each block names in each iteration. An indexed access counts as the whole
+array. A number from memory counts as all that the conditions around and its type allow. If there are too many blocks or
+iterations to try all, or a box has no bounds, they must lie at a constant distance from block to block, which is no
+shorter than what a block names.
 """
 
 from __future__ import annotations
@@ -10,12 +11,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from ptokit.program.bounds import Reach, reaches
+from ptokit.program.bounds import SAFE, Reach, reaches
 from ptokit.program.calls import access_of, named_operands
 from ptokit.program.expr import BLOCK_IDX, Var, affine, apply, subtract
 from ptokit.program.ir import Argument, Instr, LoadScalar, Program, Stmt, View, walk
@@ -26,7 +26,7 @@ Touch = tuple[View, Reach]
 
 @dataclass(frozen=True)
 class BlockAccess:
-    """The accesses of a statement to an array: block, and bounds in each dim, one entry for each execution."""
+    """The accesses of a statement to an array: block, and bounds in each dim, for each time it may run."""
 
     blocks: Array
     lows: Array
@@ -91,37 +91,32 @@ def _are_evenly_apart(touches: Sequence[Touch], dim: int) -> bool:
 
 
 def _block_access(view: View, reach: Reach) -> BlockAccess | None:
-    lows = [reach.value(start) for start in view.starts]
-    highs = [reach.value(apply("add", start, size)) for start, size in zip(view.starts, view.sizes, strict=True)]
-    if reach.values is None or any(found is None for found in (*lows, *highs)):
+    lows = [reach.least(start) for start in view.starts]
+    highs = [reach.most(apply("add", start, size)) for start, size in zip(view.starts, view.sizes, strict=True)]
+    if reach.possible is None or any(found is None for found in (*lows, *highs)):
         return None
     boxes = (np.stack([each for each in found if each is not None], axis=1) for found in (lows, highs))
-    return BlockAccess(reach.values[BLOCK_IDX], *boxes)
+    return BlockAccess(reach.possible[BLOCK_IDX], *boxes)
 
 
 def _are_boxes_apart(known: Sequence[BlockAccess]) -> bool:
-    blocks = np.concatenate([touch.blocks for touch in known])
-    lows = np.concatenate([touch.lows for touch in known])
-    highs = np.concatenate([touch.highs for touch in known])
+    """Whether no boxes of two blocks meet: those that meet in one dim must not do so in the next."""
+    lows, highs = (np.concatenate(each) for each in zip(*((touch.lows, touch.highs) for touch in known), strict=True))
     named = (highs > lows).all(axis=1)
-    order = np.argsort(blocks[named], kind="stable")
-    own, first = np.unique(blocks[named][order], return_index=True)
-    if not own.size:
-        return True
-    return _are_apart(
-        np.minimum.reduceat(lows[named][order], first), np.maximum.reduceat(highs[named][order], first), 0
-    )
+    blocks, lows, highs = np.concatenate([touch.blocks for touch in known])[named], lows[named], highs[named]
+    groups = np.zeros(len(blocks), np.int64)
+    for low, high in zip(lows.T, highs.T, strict=True):
+        extent = int(high.max(initial=0)) - int(low.min(initial=0))
+        if extent * len(groups) >= SAFE:
+            return False
+        groups = _grouped(low + groups * extent, high + groups * extent)
+    order = np.lexsort((blocks, groups))
+    return not ((np.diff(groups[order]) == 0) & (np.diff(blocks[order]) != 0)).any()
 
 
-def _are_apart(lows: Array, highs: Array, dim: int) -> bool:
-    """Whether no two boxes meet: those that meet in one dim must not do so in the next."""
-    if len(lows) < 2:
-        return True
-    if dim == lows.shape[1]:
-        return False
-    order = np.argsort(lows[:, dim], kind="stable")
-    lows, highs = lows[order], highs[order]
-    reached = np.maximum.accumulate(highs[:, dim])
-    cuts = np.flatnonzero(lows[1:, dim] >= reached[:-1]) + 1
-    edges = [0, *cuts.tolist(), len(lows)]
-    return all(b - a == 1 or _are_apart(lows[a:b], highs[a:b], dim + 1) for a, b in pairwise(edges))
+def _grouped(lows: Array, highs: Array) -> Array:
+    """Numbers for ranges: the same for those that meet, directly or through others."""
+    order, groups = np.argsort(lows, kind="stable"), np.zeros(len(lows), np.int64)
+    apart = lows[order][1:] >= np.maximum.accumulate(highs[order])[:-1]
+    groups[order[1:]] = np.cumsum(apart)
+    return groups

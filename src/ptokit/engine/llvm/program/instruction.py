@@ -8,8 +8,8 @@ from typing import Any
 
 from ptokit.engine.llvm.address import MemoryView, numbers_in
 from ptokit.engine.llvm.compute import operations as compute
-from ptokit.engine.llvm.compute import units
-from ptokit.engine.llvm.compute.cube import within
+from ptokit.engine.llvm.compute import units, wide
+from ptokit.engine.llvm.compute.cube import pair, within
 from ptokit.engine.llvm.compute.walk import RegionView
 from ptokit.engine.llvm.emit import I1, I32, I64, PTR, IrBuilder, IrValue, Variable, size_of
 from ptokit.engine.llvm.move import CodeWriter, MoveRegions, emit_move
@@ -22,7 +22,7 @@ from ptokit.engine.llvm.program.stage import Stage
 from ptokit.engine.llvm.program.symbolic import SymbolicNumber, expr_of
 from ptokit.engine.llvm.program.variant import Variant
 from ptokit.engine.llvm.resolve import IndexValues, emit_resolve, lane_of
-from ptokit.engine.llvm.shared_move import emit_shared_move
+from ptokit.engine.llvm.shared_move import emit_shared_move, known_lanes
 from ptokit.engine.reference import NEGATIVE
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout
@@ -54,6 +54,8 @@ class Execution:
         self.writer = CodeWriter(stage.code, evaluator.value_of)
         self.operands = named_operands(instr)
         self.bases: dict[str, IrValue] = {}
+        self.keep: IrValue | None = None
+        """Whether a product is added to what registers hold, if that is known at run time only."""
 
     def emit(self) -> None:
         """The whole instruction: everything is checked before anything is written."""
@@ -66,9 +68,10 @@ class Execution:
             else:
                 self.moved(step, None if isinstance(step.src, Fill) else self.place(step.src), self.place(step.dst))
 
-    def prepare(self) -> None:
-        """Address the operands, check the indices; fall back where a check fails."""
-        if self.variant.remarked:
+    def prepare(self, *, resolved: bool = False) -> None:
+        """Address the operands, check the indices; fall back where a check fails. Nothing is reported, nor are indices
+        checked, if that was done: they are `resolved`."""
+        if self.variant.remarked and not resolved:
             self._leave_unless_remarked()
         for name, operand in self.operands.items():
             span = self.variant.spans.get(name, 1)
@@ -79,7 +82,7 @@ class Execution:
         self.evaluator.guard(self.slow)
         self._check_apart()
         for step in self.variant.steps:
-            if isinstance(step, Move) and step.index is not None:
+            if isinstance(step, Move) and step.index is not None and not resolved:
                 self._resolve(step, step.index)
                 if self.page is not None:
                     self._check_capacity(step)
@@ -112,7 +115,16 @@ class Execution:
         """A region of an operand."""
         operand, base, size = access.operand, self.bases[access.operand], self.variant.types[access.operand].size
         given = self.operands[operand]
+        if isinstance(given, TileUse) and given.tile in self.stage.panels:
+            panels = self._panels(operand)
+            return MemoryView(base, panels.layout, size, swizzle=panels.swizzle)
         return MemoryView(base, access.layout, size, isinstance(given, View), self.stage.alignment(given))
+
+    def _panels(self, operand: str) -> wide.Panels:
+        """How a tile of a stream lies."""
+        given = self.operands[operand]
+        assert isinstance(given, TileUse)
+        return self.stage.panels[given.tile]
 
     # --- operands that may share memory
 
@@ -176,7 +188,7 @@ class Execution:
     def _resolve(self, move: Move, index: Index) -> None:
         """Read the indices into lanes; fall back if one is refused or has to be reported."""
         dtype, value_of = self.variant.types[index.access.operand], self.evaluator.value_of
-        are_below = self._shared_check(move, index) if self.code.chip.lanes > 1 else self._resolved(move, index)
+        are_below = self._shared_check(move, index) if self.code.chip.lanes != 1 else self._resolved(move, index)
         if index.remap is Remap.REFUSE:
             self.evaluator.guard(self.slow, are_below(value_of(index.capacity)))
         if index.cast and dtype.family == "int" and index.remap in (Remap.CLAMP, Remap.WRAP):
@@ -216,7 +228,7 @@ class Execution:
 
     def _lane(self, index: Index, i: IrValue, j: IrValue, cols: IrValue) -> IrValue:
         """An index, resolved."""
-        if self.code.chip.lanes > 1:
+        if self.code.chip.lanes != 1:
             return self._values(self.writer, index, self.place(index.access).base).resolved(i, j)
         kind = lane_of(self.variant.types[index.access.operand])
         return self.code.load(kind, self.code.at(self._lanes(), (i * cols + j) * size_of(kind)))
@@ -276,20 +288,49 @@ class Execution:
             return
         self._move(move, source, target)
 
-    def _move(self, move: Move, source: MemoryView | None, target: MemoryView) -> None:
+    @property
+    def _load(self) -> Move:
+        (step,) = self.variant.steps
+        assert isinstance(step, Move)
+        return step
+
+    def known(self) -> list[IrValue]:
+        """The indices of a load that this lane needs, if they are few."""
+        step = self._load
+        if step.index is None:
+            return []
+        with self.code.phase(waits=False):
+            values = self._values(self.writer, step.index, self.place(step.index.access).base)
+            return known_lanes(self.writer, step, self._moved_type, values)
+
+    def stream(self, known: Sequence[IrValue]) -> None:
+        """Begin to copy what a load moves; nobody waits for it here."""
+        step = self._load
+        assert not isinstance(step.src, Fill)
+        self._move(step, self.place(step.src), self.place(step.dst), known, waits=False)
+
+    def _move(
+        self,
+        move: Move,
+        source: MemoryView | None,
+        target: MemoryView,
+        known: Sequence[IrValue] = (),
+        *,
+        waits: bool = True,
+    ) -> None:
         index, dtype = move.index, self._moved_type
         lane = lane_of(self.variant.types[index.access.operand]) if index else I32
-        shared = self.code.chip.lanes > 1
+        shared = self.code.chip.lanes != 1
 
-        def write(writer: CodeWriter, into: IrValue, out: IrValue, lanes: IrValue) -> None:
+        def write(writer: CodeWriter, into: IrValue, out: IrValue, lanes: IrValue, *known: IrValue) -> None:
             start = replace(source, base=out) if source else None
-            values = self._values(writer, index, lanes) if index and shared else None
+            values = replace(self._values(writer, index, lanes), known=known) if index and shared else None
             regions = MoveRegions(replace(target, base=into), start, lanes, lane, values)
-            with writer.code.phase():
+            with writer.code.phase(waits=waits):
                 (emit_shared_move if shared else emit_move)(writer, move, dtype, regions)
 
         lanes = self.place(index.access).base if index and shared else self._lanes()
-        self._outline("void", move, [target.base, source.base if source else target.base, lanes], write)
+        self._outline("void", move, [target.base, source.base if source else target.base, lanes, *known], write)
 
     def _outline(
         self, kind: str, step: Move | Compute, values: Sequence[IrValue], write: Callable[..., IrValue | None]
@@ -345,11 +386,21 @@ class Execution:
         name, code, given = self._held(work.dst), self.code, self.variant.types[work.inputs[0].operand]
         held, sums = self.stage.held[name], self.stage.sums[name]
         a, b = (RegionView(self.writer, self.place(Access(x.operand, x.layout))) for x in work.inputs[:2])
+        if a.place.swizzle:
+            self._begin_product(work, held, sums)
+            return
         made = units.UnitProduct(code, given, a, b.transposed, (*work.shape, work.inputs[0].shape[1]))
         if len(work.inputs) == 2:
             sums.clear()
         with code.phase(), units.held_part(code, held.parts, made.m, made.n) as part:
             made.add(part, sums)
+
+    def _begin_product(self, work: Compute, held: HeldTile, sums: units.GroupSums) -> None:
+        """The same of tiles of a stream; the sums change until all lanes have waited."""
+        code, sides = self.code, [each.operand for each in work.inputs[:2]]
+        keep = self.code.constant(I32, int(len(work.inputs) > 2)) if self.keep is None else self.keep
+        with code.phase(waits=False), units.held_part(code, held.parts, *map(code.i64, work.shape)):
+            wide.multiply(held.given, [(self._panels(each), self.bases[each]) for each in sides], sums, keep)
 
     def _stored(self, access: Access, target: MemoryView) -> None:
         """Write what registers hold."""
@@ -368,16 +419,24 @@ class Execution:
 
 
 def store_held(writer: CodeWriter, held: HeldTile, sums: units.GroupSums, target: MemoryView) -> None:
-    """Write a tile that registers hold, in a phase."""
-    code, into = writer.code, RegionView(writer, target)
-    m, n = map(code.i64, held.shape)
-    with units.held_part(code, held.parts, m, n) as part:
-        for i, j, cells in part.places(sums):
-            with within(i, m, part.rows):
-                row = into.row(i)
-                for k, cell in enumerate(cells):
-                    with within(j + k, n, part.cols):
-                        row.store(cell.get().bits(I32), j + k)
+    """Write a tile that registers hold, in a phase: two columns at a time if they are aligned."""
+    code, aligned = writer.code, RegionView(writer, replace(target, align=8))
+
+    def write(into: RegionView, at_once: int) -> None:
+        m, n = map(code.i64, held.shape)
+        with units.held_part(code, held.parts, m, n) as part:
+            for i, j, cells in part.places(sums):
+                with within(i, m, part.rows):
+                    row, values = into.row(i), [cell.get().bits(I32) for cell in cells]
+                    for k, value in enumerate([pair(*values)] if at_once == 2 else values):
+                        with within(j + k, n, part.cols):
+                            row.store(value, j + k)
+
+    if aligned.run % 2 or held.shape[1] % 2 or aligned.alignment(2) < 8:
+        write(RegionView(writer, target), 1)
+        return
+    odd = target.base.to("ptrtoint", I64) & 7
+    code.choose(odd.compare("eq", 0), lambda: write(aligned, 2), lambda: write(RegionView(writer, target), 1))
 
 
 def _region(layout: Layout, shape: tuple[Any, Any]) -> tuple[object, ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager
 
 from ptokit.engine.llvm.chip import CPU, Chip
 from ptokit.engine.llvm.compute.units import GroupSums
+from ptokit.engine.llvm.compute.wide import Panels
 from ptokit.engine.llvm.emit import I32, I64, PTR, IrBuilder, IrModule, IrValue
 from ptokit.engine.llvm.numbers import from_integer, is_byte_float
 from ptokit.engine.llvm.program.expressions import Evaluator
@@ -41,6 +42,10 @@ class Stage:
         """Tiles in registers."""
         self.sums: dict[str, GroupSums] = {}
         """What those hold that were declared."""
+        self.panels: dict[str, Panels] = {}
+        """Tiles of streams, and their views."""
+        self.copies: dict[str, IrValue] = {}
+        """Where the copies of those lie that the code is about."""
         self.bounds: dict[Var, Bounds] = {
             BLOCK_IDX: (0, MOST_GIVEN),
             BLOCK_NUM: (1, MOST_GIVEN),
@@ -116,6 +121,8 @@ class Stage:
         """Where a tile begins."""
         if name in self.passed or name in self.held:
             return IrValue(self.code, PTR, "null")
+        if name in self.copies:
+            return self.copies[name]
         spec = self.program.tiles[name].spec
         if name in self.slots.tiles:
             return self.part(self.slots.tiles[name], spec.nbytes)
@@ -125,6 +132,14 @@ class Stage:
         """Bytes that the address of an operand is known to be a multiple of."""
         is_whole = isinstance(operand, TileUse) and operand.window is None and operand.tile in self.slots.tiles
         return ALIGNMENT if is_whole else 1
+
+    def reserve(self, nbytes: int, lanes: int, apart: Collection[str]) -> int:
+        """Make room for copies of so many bytes, and have at least so many lanes; how many copies there are, if any.
+
+        The tiles `apart` need no other room.
+        """
+        del nbytes, lanes, apart
+        return 0
 
     def memory(self, loc: TileType) -> IrValue:
         """Where a memory of tiles at addresses begins."""

@@ -8,12 +8,12 @@ from functools import lru_cache
 from time import perf_counter
 
 from ptokit.engine.llvm.chip import CPU, Chip
-from ptokit.engine.llvm.program.compiler import MOST_KEPT, NOTHING, Items, ProgramCompiler
+from ptokit.engine.llvm.program.compiler import MOST_KEPT, NOTHING, Items, ProgramCompiler, Tensors
 from ptokit.engine.llvm.program.sample import cost
 from ptokit.engine.llvm.program.stage import Stage
 from ptokit.engine.native import jit, workers
 from ptokit.engine.native.program.launching import FindingBuffer, Parts, ProgramCode
-from ptokit.engine.native.program.thread import NEVER, Fallback, Tensors
+from ptokit.engine.native.program.thread import NEVER, ThreadFallback
 from ptokit.engine.native.program.thread_count import LaunchWork, profitable_threads, work_of
 from ptokit.engine.runnable import NATIVE, Listener
 from ptokit.program.expr import Var
@@ -58,7 +58,7 @@ class NativeExecutable(ProgramCompiler):
 
     def _compiled(self, deferred: tuple[int, ...]) -> ProgramCode:
         library = jit.library(self._key(deferred, self.chip), lambda: self.source(deferred))
-        return ProgramCode(library, self.slots, Fallback(self.slots, self.profile, self.options))
+        return ProgramCode(library, self.slots, ThreadFallback(self.slots, self.profile, self.options))
 
     def source(self, deferred: Iterable[int] = ()) -> jit.IrSource:
         """The LLVM text for the numbers that were met; the scatters `deferred` take effect later, where they can."""

@@ -7,12 +7,14 @@ import threading
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from ptokit.engine.llvm.program.compiler import Tensors
+from ptokit.engine.llvm.program.fallback import Fallback
 from ptokit.engine.llvm.program.page import Page
 from ptokit.engine.llvm.program.slots import Slots
 from ptokit.engine.llvm.program.stage import ENTRY
 from ptokit.engine.native import jit, workers
 from ptokit.engine.native.program.ledger import flush
-from ptokit.engine.native.program.thread import Fallback, Tensors, Thread
+from ptokit.engine.native.program.thread import Thread
 from ptokit.engine.native.program.thread_count import LaunchWork
 from ptokit.engine.native.whole.strategies import Team
 from ptokit.engine.runnable import Listener

@@ -4,6 +4,6 @@
 |---|---|
 | `calls.py` | a call, prepared once for each kind: check, resolve, then one of the strategies |
 | `strategies.py` | strategies that divide lanes among threads, and how one is chosen |
-| `phases.py`, `partition.py`, `sums.py` | the native functions of the strategies |
+| `phases.py`, `partition.py`, `private.py`, `split.py`, `sums.py` | the native functions of the strategies |
 | `mover.py`, `block.py` | the rows that those move, and their arguments |
 """

@@ -23,7 +23,7 @@ from ptokit.engine.native.whole import strategies
 from ptokit.engine.native.whole.block import LANES_AT_ONCE, PADDING, ArgumentBlock
 from ptokit.engine.native.whole.mover import Rows, known_width
 from ptokit.engine.native.whole.phases import Indices
-from ptokit.engine.native.whole.strategies import Native, Team, native, pool
+from ptokit.engine.native.whole.strategies import Native, Spread, Team, native, pool
 from ptokit.engine.native.workers import Stop, thread_count
 from ptokit.engine.runnable import Unsupported
 from ptokit.engine.storage import Array, Storage, address_of
@@ -157,7 +157,8 @@ class _Ready:
 
     def raw(self, storages: Storages) -> Array:
         """The index values, as an array."""
-        return np.lib.stride_tricks.as_strided(storages["indices"].bits, (self.count,), (self.words["index_step"],))
+        bits = storages["indices"].bits
+        return np.ndarray((self.count,), bits.dtype, bits, 0, (self.words["index_step"],))
 
     def resolve(self, team: Team, block: ArgumentBlock, *, keep: bool, indices: Indices) -> None:
         """Read the block's lanes from the indices."""
@@ -237,22 +238,12 @@ class _Gather(_Ready):
         pool.release(lanes)
 
     def _checked(self, storages: Storages, team: Team, block: ArgumentBlock) -> None:
-        """Gather after all indices were checked; some elements meanwhile, to another place."""
-        is_early, again = self.rows.together and self.indices.dense, replace(self.late, noted=False)
-        memory, rows = pool.acquire(self.count // 8 * self.size if is_early else 0), replace(self.straight, far=False)
-        block.set(lanes=address_of(memory), piece=self._piece(team))
-        if is_early:
-            team.do(native("early", rows, self.late), block)
-        else:
-            self.resolve(team, block, keep=False, indices=self.indices)
+        """Gather after all indices were checked."""
+        self.resolve(team, block, keep=False, indices=self.indices)
         if self.is_refused(block):
             self.refuse(storages)
             return
-        if is_early:
-            team.do(native("gather", rows, again, True), block)
-        else:
-            self._straight(storages, team, block, again)
-        pool.release(memory)
+        self._straight(storages, team, block, replace(self.late, noted=False))
 
 
 class _Scatter(_Ready):
@@ -278,17 +269,22 @@ class _Scatter(_Ready):
             return
         team = Team(threads if self.cost > host.HOST.wake or strategy else 0, Stop())
         block = self.block(storages, team)
-        if strategy or self.sums or not self._straight(storages, team, block):
-            self._chunks(storages, team, block, strategy)
+        spread = None
+        if not (strategy or self.sums):
+            spread = strategies.sampled([self.raw(storages)], self.capacity, team.parts)
+        if spread is None or not self._straight(storages, team, block, spread):
+            self._chunks(storages, team, block, strategy, spread if self.refuses else None)
         self.put_back(block)
 
-    def _straight(self, storages: Storages, team: Team, block: ArgumentBlock) -> bool:
-        """Scatter without a copy of the lanes, if one thread takes them in order; whether that was done."""
-        if self.refuses and host.HOST.copies:
-            return False
-        spread = strategies.sampled([self.raw(storages)], self.capacity, team.parts)
+    def _straight(self, storages: Storages, team: Team, block: ArgumentBlock, spread: Spread) -> bool:
+        """Scatter without a copy of the lanes, if that takes less time; whether that was done."""
+        if strategies.merged(block, self.rows, self.indices, team, spread):
+            return True
         taken = strategies.choose(self.rows, self.count, self.capacity, self.width, team.parts, spread)
-        if spread.same or taken != "direct":
+        if strategies.divides(self.rows, self.capacity, team.parts, spread) and taken != "direct":
+            self._divided(storages, team, block, spread)
+            return True
+        if spread.same or taken != "direct" or (self.refuses and host.HOST.copies):
             return False
         indices = self.indices
         if self.refuses:
@@ -300,7 +296,24 @@ class _Scatter(_Ready):
         team.do(strategies.straight(block, self.rows, indices, spread), block, parts=1)
         return True
 
-    def _chunks(self, storages: Storages, team: Team, block: ArgumentBlock, strategy: str | None) -> None:
+    def _divided(self, storages: Storages, team: Team, block: ArgumentBlock, spread: Spread) -> None:
+        """Chunks of lanes, each divided among parts of the table first."""
+        indices, other = self.indices, block.get("other")
+        if self.refuses and self.count > CHUNK:
+            self.resolve(team, block, keep=False, indices=indices)
+            if self.is_refused(block):
+                self.refuse(storages)
+                return
+            indices = replace(indices, remap=Remap.SKIP)
+        for start in range(0, self.count, CHUNK):
+            there = other + start * self.words["other_row"]
+            block.set(first=start, other=there, count=min(CHUNK, self.count - start), greatest=0)
+            if not strategies.divided(block, self.rows, indices, team, spread):
+                self.refuse(storages)
+
+    def _chunks(
+        self, storages: Storages, team: Team, block: ArgumentBlock, strategy: str | None, spread: Spread | None
+    ) -> None:
         """Chunks of lanes, one after the other; all of them are read first where they must be checked and fit."""
         each, refuses = size_of(self.lane), self.refuses
         fits = (self.count + PADDING) * each <= MOST_COPIED
@@ -333,5 +346,5 @@ class _Scatter(_Ready):
                     other=other + (start + part) * self.words["other_row"],
                     count=min(CHUNK, found - part),
                 )
-                strategies.scatter(block, self.rows, team, strategy)
+                strategies.scatter(block, self.rows, team, strategy, spread)
         pool.release(memory)

@@ -18,6 +18,10 @@ RowPair = Callable[[IrValue], tuple[IrValue, IrValue]]
 UNROLLED = 16
 """Rows of at most this many bytes are moved several at a time."""
 AT_ONCE = 8
+LONG = 2 << 10
+"""Bytes from which on gathered rows are written past the caches at once; shorter ones are put together before."""
+STREAMED_ROWS = 4
+"""Long rows that are copied at the same time."""
 TOGETHER = 16
 """Elements for the same place in the table that are taken together."""
 COMMON = frozenset((16, 32, 64, 128, 256, 512, 1024, 2048, 4096))
@@ -124,7 +128,7 @@ class Mover:
         if self.rows.stream:
             for row in coming:
                 row.fetch_rest()
-            self.writer.stream(cell, item, self.width * self.rows.size)
+            self.writer.stream([(cell, item)], self.width * self.rows.size)
             return
         self._move(cell, item, self.table_col, self.other_col, coming)
 
@@ -141,6 +145,11 @@ class Mover:
         """The rows of the table that lanes name, to `base` and behind it."""
         if self.rows.together:
             self.gather(count, lambda k, step: self.lane(lanes, k, step), base)
+        elif self.rows.stream and self.rows.nbytes >= LONG:
+            pair = self.pairs(lanes, base)
+            for k, step in self.code.strips(count, STREAMED_ROWS):
+                ends = [(item, cell) for cell, item in (pair(k + nth) for nth in range(step))]
+                self.writer.stream(ends, self.code.i64(self.rows.nbytes))
         else:
             self._each(count, self.pairs(lanes, base), self.load, to_write=False)
 
@@ -369,12 +378,17 @@ class Mover:
             code.store(narrow(code, dtype, total), dst, 1)
 
     def _pick(self, dtype: DType, dst: IrValue, old: IrValue, new: IrValue) -> None:
-        """Stores only what may differ: one branch that depends on numbers, and one that a NaN in the table takes."""
+        """Stores only what may differ if cells are far: a branch that depends on numbers, and on a NaN in the table."""
         code, combine, a = self.code, self.rows.combine, widen(self.code, dtype, old)
 
         def ordered(bits: IrValue) -> IrValue:
             return bits ^ bits.op("ashr", 8 * dtype.size - 1).op("lshr", 1)  # whole numbers in the order of the floats
 
         better = ordered(new).compare("sgt" if combine is Combine.MAX else "slt", ordered(old))
+        if not self.rows.far:
+            code.store(code.select(better, new, old), dst, 1)
+            with code.when(a.compare("uno", widen(code, dtype, new))):
+                code.store(combined(code, combine, dtype, old, new), dst, 1)
+            return
         with code.when(better | a.compare("uno", a)):
             code.store(combined(code, combine, dtype, old, new), dst, 1)

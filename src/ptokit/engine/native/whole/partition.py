@@ -80,7 +80,7 @@ def _lane(code: IrBuilder, rows: Rows, lanes: IrValue, k: IrValue) -> IrValue:
     return code.load(rows.lane, code.at(lanes, k * size_of(rows.lane))).to("zext", I64)
 
 
-def _slice(code: IrBuilder) -> tuple[IrValue, IrValue]:
+def slice_of(code: IrBuilder) -> tuple[IrValue, IrValue]:
     """The worker's share of the lanes."""
     worker, workers, total = code.arguments[1], word(code, "workers"), word(code, "count")
     return (worker * total).op("udiv", workers), ((worker + 1) * total).op("udiv", workers)
@@ -88,7 +88,7 @@ def _slice(code: IrBuilder) -> tuple[IrValue, IrValue]:
 
 def _over_slice(code: IrBuilder, visit: Callable[[IrValue, int], None]) -> None:
     """`visit(k, table)` for every lane of the worker's slice; tables take turns."""
-    start, stop = _slice(code)
+    start, stop = slice_of(code)
     with blocks(code, start, stop, LANES_AT_ONCE) as (first, count):
         whole = first + (count - (count & (TABLES - 1)))
         with code.loop(first, whole, TABLES) as k:

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ptokit.engine.llvm.address import MemoryView
-from ptokit.engine.llvm.emit import I1, I32, I64, PTR, IrBuilder, IrValue, size_of, vector
+from ptokit.engine.llvm.emit import I1, I32, I64, PTR, IrBuilder, IrValue, element_of, lanes_of, size_of, vector
 from ptokit.engine.llvm.move import LINE
 from ptokit.engine.llvm.resolve import AT_ONCE, REMAPS, SENTINEL, emit_resolve, lane_of, taken
 from ptokit.engine.native.whole.block import LANES_AT_ONCE, PICKED, blocks, note, pieces, place, scratch, word
 from ptokit.engine.native.whole.mover import AT_ONCE as ELEMENTS
-from ptokit.engine.native.whole.mover import Mover, Rows
+from ptokit.engine.native.whole.mover import LONG, Mover, Rows
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout, Term
 from ptokit.isa.move import Access, Index, IndexUnit, Remap, Side
@@ -67,7 +67,7 @@ def resolve(code: IrBuilder, indices: Indices, narrow: bool, keep: bool) -> None
     """Pieces of an index array into the block's lanes, as 32-bit ones if `narrow`; or only checked."""
     lane = I32 if narrow else indices.lane
     own = scratch(code)
-    with _shared(code, LANES_AT_ONCE if keep else CHECKED_AT_ONCE) as (first, count):
+    with shared(code, LANES_AT_ONCE if keep else CHECKED_AT_ONCE) as (first, count):
         there = code.at(word(code, "lanes", PTR), first * size_of(lane))
         straight = keep and (lane == indices.lane or indices.remap is Remap.REFUSE)
         kept = lane if straight else None
@@ -78,7 +78,7 @@ def resolve(code: IrBuilder, indices: Indices, narrow: bool, keep: bool) -> None
 
 
 @contextmanager
-def _shared(code: IrBuilder, at_once: int = LANES_AT_ONCE) -> Generator[tuple[IrValue, IrValue]]:
+def shared(code: IrBuilder, at_once: int = LANES_AT_ONCE) -> Generator[tuple[IrValue, IrValue]]:
     """All lanes: pieces of them for each worker, in blocks; yields where a block begins and its length."""
     with pieces(code) as number:
         first, count = extent(code, number)
@@ -101,17 +101,17 @@ def _narrowed(code: IrBuilder, wide: IrValue, lanes: IrValue, count: IrValue) ->
         code.store(found.to("trunc", vector(I32, step)), code.at(lanes, k * 4))
 
 
-def gather(code: IrBuilder, rows: Rows, indices: Indices | None, early: bool = False) -> None:
+def gather(code: IrBuilder, rows: Rows, indices: Indices | None) -> None:
     """Blocks of a gather: resolved just before they are moved, or from lanes that were (where `indices` is None).
 
     A block with a value outside that is refused is not moved. (Only calls of one block are refused so late.)
     """
     if indices and rows.together and indices.dense and indices.remap in (Remap.CLAMP, Remap.ZERO):
-        _gather_elements(code, rows, indices, early)
+        _gather_elements(code, rows, indices)
         return
     mover, own = Mover(code, rows), scratch(code)
-    stage = _Stage(mover) if rows.stream else None
-    with _shared(code) as (first, count):
+    stage = _Stage(mover) if rows.stream and rows.nbytes < LONG else None
+    with shared(code) as (first, count):
         if indices is None:
             lanes = code.at(word(code, "lanes", PTR), first * size_of(rows.lane))
             greatest = word(code, "greatest")
@@ -128,23 +128,25 @@ def gather(code: IrBuilder, rows: Rows, indices: Indices | None, early: bool = F
     _end_streams(code, rows)
 
 
-class _Values:
+class ValuesInPlace:
     """Index values that are used where they lie, and the greatest of them."""
 
     def __init__(self, code: IrBuilder, indices: Indices) -> None:
         self.code, self.indices, self.base = code, indices, word(code, "index", PTR)
         self.index, self.capacity = indices.index(code, word(code, "index_step")), word(code, "capacity")
+        self.step = code.i64(indices.dtype.size) if indices.dense else word(code, "index_step")
         kinds = {step: vector(indices.lane, step) for step in (1, ELEMENTS)}
         self.tops = {step: code.variable(kind, code.constant(kind, 0)) for step, kind in kinds.items()}
+        remap = indices.remap in (Remap.CLAMP, Remap.WRAP) and REMAPS[indices.remap](code, indices.lane, self.capacity)
+        self.remap: Callable[[IrValue], IrValue] = remap or (lambda value: value)
 
     def take(self, at: IrValue, step: int) -> IrValue:
-        """One value, or some that lie side by side."""
-        dtype = self.indices.dtype
-        found = taken(self.code, self.index, dtype, self.code.at(self.base, at * dtype.size), step)
+        """One value, or some that lie side by side, remapped to a row if the policy does so."""
+        found = taken(self.code, self.index, self.indices.dtype, self.code.at(self.base, at * self.step), step)
         if self.indices.noted:
             top = self.tops[step]
             top.set(self.code.select(found.compare("ugt", top.get()), found, top.get()))
-        return found
+        return self.remap(found)
 
     def note(self) -> None:
         """Keep the greatest of all values in the block."""
@@ -154,51 +156,16 @@ class _Values:
             note(self.code, "greatest", one.to("zext", I64))
 
 
-def _gather_elements(code: IrBuilder, rows: Rows, indices: Indices, early: bool) -> None:
-    """Elements with one instruction for many, straight from the index values; some may have been gathered `early`."""
-    mover, values = Mover(code, rows), _Values(code, indices)
-    clamp = REMAPS[Remap.CLAMP](code, indices.lane, values.capacity) if indices.remap is Remap.CLAMP else None
-    with pieces(code) as number:
-        start, total = extent(code, number)
-        done = _early(total) if early else code.i64(0)
-        if early:
-            name = code.module.declare("llvm.memcpy.p0.p0.i64", "void (ptr, ptr, i64, i1)")
-            code.call("void", name, mover.item(start), _put_aside(code, rows, start), done * rows.size, "i1 false")
-        with blocks(code, start + done, start + total, LANES_AT_ONCE) as (first, count):
+def _gather_elements(code: IrBuilder, rows: Rows, indices: Indices) -> None:
+    """Elements with one instruction for many, straight from the index values."""
+    mover, values = Mover(code, rows), ValuesInPlace(code, indices)
+    inside = values.capacity if indices.remap is Remap.ZERO else None
+    with shared(code) as (first, count):
 
-            def lanes(k: IrValue, step: int, first: IrValue = first) -> IrValue:
-                found = values.take(first + k, step)
-                return clamp(found) if clamp else found
-
-            mover.gather(count, lanes, mover.item(first), None if clamp else values.capacity)
-    values.note()
-
-
-def _early(count: IrValue) -> IrValue:
-    """Elements of a piece that are gathered while its index values are checked: the first eighth."""
-    return (count >> 6) * ELEMENTS
-
-
-def _put_aside(code: IrBuilder, rows: Rows, first: IrValue) -> IrValue:
-    """Where the first elements of a piece are."""
-    return code.at(word(code, "lanes", PTR), (first >> 3) * rows.size)
-
-
-def gather_early(code: IrBuilder, rows: Rows, indices: Indices) -> None:
-    """Check all index values, and meanwhile put aside an eighth of the elements: waiting for them takes longer."""
-    mover, values = Mover(code, rows), _Values(code, indices)
-    with pieces(code) as number:
-        first, count = extent(code, number)
-        early = _early(count)
-
-        def lanes(k: IrValue, step: int, first: IrValue = first, early: IrValue = early) -> IrValue:
-            for nth in range(7) if step > 1 else ():
-                values.take(first + early + k * 7 + nth * ELEMENTS, step)
+        def lanes(k: IrValue, step: int, first: IrValue = first) -> IrValue:
             return values.take(first + k, step)
 
-        mover.gather(early, lanes, _put_aside(code, rows, first), values.capacity)
-        for k, step in code.strips(count - early * 8, ELEMENTS):
-            values.take(first + early * 8 + k, step)
+        mover.gather(count, lanes, mover.item(first), inside)
     values.note()
 
 
@@ -223,7 +190,7 @@ class _Stage:
             missed = there.to("ptrtoint", I64) & (LINE - 1)
             base = (self.start + missed).to("inttoptr", PTR)
             yield done, base, part
-            self.mover.writer.stream(there, base, part * self.nbytes)
+            self.mover.writer.stream([(there, base)], part * self.nbytes)
 
 
 def _end_streams(code: IrBuilder, rows: Rows) -> None:
@@ -301,6 +268,9 @@ def scatter(code: IrBuilder, rows: Rows) -> None:
 
 def scatter_straight(code: IrBuilder, rows: Rows, indices: Indices) -> None:
     """All lanes in order on one thread, resolved just before they are moved."""
+    if rows.width == 1:
+        _scatter_elements(code, rows, indices)
+        return
     mover, own, capacity = Mover(code, rows), scratch(code), word(code, "capacity")
     picks = code.at(own, PICKED)
     with blocks(code, code.i64(0), word(code, "count"), LANES_AT_ONCE) as (first, count):
@@ -318,6 +288,27 @@ def scatter_straight(code: IrBuilder, rows: Rows, indices: Indices) -> None:
         else:
             code.choose(greatest.compare("uge", capacity), take_some, take_all)
     _end_streams(code, rows)
+
+
+def _scatter_elements(code: IrBuilder, rows: Rows, indices: Indices) -> None:
+    """All elements in order, straight from the index values. One that is skipped goes to the worker's own memory."""
+    mover, values, own, total = Mover(code, rows), ValuesInPlace(code, indices), scratch(code), word(code, "count")
+    distance = rows.ahead[0]
+    with blocks(code, code.i64(0), total, LANES_AT_ONCE) as (first, count):
+        for k, step in code.strips(count, ELEMENTS):
+            at = first + k
+            if rows.far:
+                there, last = at + distance, total - step
+                coming = code.select(there.compare("slt", last), there, last)
+                for nth in range(step):
+                    mover.writer.prefetch(mover.cell(values.take(coming + nth, 1)), to_write=True)
+            lanes = [values.take(at + nth, 1) for nth in range(step)]
+            cells = [mover.cell(lane) for lane in lanes]
+            if indices.remap not in (Remap.CLAMP, Remap.WRAP):
+                are_inside = [lane.to("zext", I64).compare("ult", values.capacity) for lane in lanes]
+                cells = [code.select(inside, cell, own) for inside, cell in zip(are_inside, cells, strict=True)]
+            for nth, cell in enumerate(cells):
+                mover.store(cell, mover.item(at + nth))
 
 
 def _extremes(code: IrBuilder, lane: str, lanes: IrValue, count: IrValue) -> tuple[IrValue, IrValue]:
@@ -358,25 +349,29 @@ def compacted(
     kept = code.variable(I64, code.i64(0))
     for k, step in code.strips(count, at_once):
         at, number, keep = kept.get(), k.to("trunc", I32), keeps(k, step)
-        if step == 1:
-            code.store(number, code.at(own, at * 4))
-            kept.set(at + keep.to("zext", I64))
-            continue
-        many, bits = vector(I32, step), f"i{step}"
-        name = code.module.declare(
-            f"llvm.experimental.vector.compress.v{step}i32", f"{many} ({many}, {keep.type}, {many})"
-        )
-        after = IrValue(code, many, f"<{', '.join(f'i32 {lane}' for lane in range(step))}>")
-        packed = code.call(many, name, code.splat(number, step) + after, keep, f"{many} poison")
-        code.store(packed, code.at(own, at * 4))
-        mask = code.write(bits, f"bitcast {keep!r} to {bits}")
-        found = code.call(bits, code.module.declare(f"llvm.ctpop.{bits}", f"{bits} ({bits})"), mask)
-        kept.set(at + found.to("zext", I64))
+        after = f"<{', '.join(f'i32 {lane}' for lane in range(step))}>"
+        numbers = code.splat(number, step) + IrValue(code, vector(I32, step), after) if step > 1 else number
+        kept.set(at + packed(code, numbers, keep, code.at(own, at * 4)))
     last = kept.get()
     zero = code.constant("<16 x i32>", 0)
     for line in range(4):  # prefetching reads beyond the last
         code.store(zero, code.at(own, last * 4 + 64 * line), 4)
     return last
+
+
+def packed(code: IrBuilder, values: IrValue, keep: IrValue, place: IrValue) -> IrValue:
+    """Store a value, or those of a vector that are kept, side by side, and anything behind them; returns how many."""
+    many, step = values.type, lanes_of(values.type)
+    if step == 1:
+        code.store(values, place)
+        return keep.to("zext", I64)
+    bits = f"i{step}"
+    name = f"llvm.experimental.vector.compress.v{step}{element_of(many)}"
+    code.module.declare(name, f"{many} ({many}, {keep.type}, {many})")
+    code.store(code.call(many, name, values, keep, f"{many} poison"), place)
+    mask = code.write(bits, f"bitcast {keep!r} to {bits}")
+    found = code.call(bits, code.module.declare(f"llvm.ctpop.{bits}", f"{bits} ({bits})"), mask)
+    return found.to("zext", I64)
 
 
 def _inside(
@@ -415,7 +410,7 @@ def store_winners(code: IrBuilder, rows: Rows) -> None:
     """Blocks of lanes: each that is the last writer of its row stores it."""
     mover, own, writers = Mover(code, rows), scratch(code), word(code, "writers", PTR)
     lanes, capacity = word(code, "lanes", PTR), word(code, "capacity")
-    with _shared(code) as (first, count):
+    with shared(code) as (first, count):
         here = code.at(lanes, first * size_of(rows.lane))
         pair = mover.pairs(here, mover.item(first), lambda q: picked(code, own, q))
 
@@ -457,7 +452,7 @@ def store_lanes(code: IrBuilder, rows: Rows) -> None:
     """Blocks of lanes, of which no two name one row."""
     mover, own, whole = Mover(code, rows), scratch(code), word(code, "whole").compare("ne", 0)
     lanes, capacity = word(code, "lanes", PTR), word(code, "capacity")
-    with _shared(code) as (first, count):
+    with shared(code) as (first, count):
         here, items = code.at(lanes, first * size_of(rows.lane)), mover.item(first)
 
         def take_some(here: IrValue = here, items: IrValue = items, count: IrValue = count) -> None:

@@ -9,6 +9,7 @@ more.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from ctypes import CFUNCTYPE, c_int64, c_uint8, c_void_p
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ from ptokit.engine.llvm.emit import size_of
 from ptokit.engine.llvm.move import LINE
 from ptokit.engine.native import host, workers
 from ptokit.engine.native.jit import IrSource, library
-from ptokit.engine.native.whole import partition, phases, sums
+from ptokit.engine.native.whole import partition, phases, private, split, sums
 from ptokit.engine.native.whole.block import LANES_AT_ONCE, SHARDS, WHOLE, ArgumentBlock, function
 from ptokit.engine.native.whole.mover import Rows, known_width
 from ptokit.engine.native.workers import Stop
@@ -34,7 +35,7 @@ SIGNATURE = CFUNCTYPE(None, c_void_p, c_int64)
 
 MOST_EXTRA = 48 << 20
 """Bytes of temporary memory that a strategy may use."""
-SAMPLE = 1024
+SAMPLE = 128
 """Lanes that are sampled to choose a strategy."""
 GLANCE = 64
 """The same for a gather, which has fewer choices."""
@@ -50,7 +51,13 @@ APART = 192
 MOST_MARKED = 1 << 17
 """Lanes, plus an eighth of the rows, below which one thread finds the last writers faster than several."""
 NEAR_GAIN = 0.25
-"""Nanoseconds that threads save for an element of a table in the caches, if an instruction selects lanes."""
+"""Nanoseconds that threads save for an element of a table in the caches, at least."""
+LANES_A_CELL = 4
+"""The least lanes for each of a range of cells, for which merging what several threads have for it pays."""
+PAGE = 2 << 20
+"""Bytes of a large page, which NumPy asks the system for in arrays of two of them: random accesses need few pages."""
+SPLIT_AT_ONCE = 1 << 15
+"""Lanes that a thread divides at a time."""
 PIECE = 1 << 18
 """Bytes of lanes that a thread takes at a time."""
 SCATTERS = {Combine.STORE: "store", Combine.ADD: "add"}
@@ -61,7 +68,6 @@ LEAST_STREAMED = 4 * LINE
 PHASES: dict[str, Callable[..., None]] = {
     "resolve": phases.resolve,
     "gather": phases.gather,
-    "early": phases.gather_early,
     "scatter": phases.scatter,
     "straight": phases.scatter_straight,
     "mark": phases.mark_writers,
@@ -71,6 +77,10 @@ PHASES: dict[str, Callable[..., None]] = {
     "count": partition.count_lanes,
     "spread": partition.spread_lanes,
     "settle": partition.settle_buckets,
+    "fold": private.fold,
+    "merge": private.merge,
+    "split": split.split,
+    "apply": split.apply,
     "total": sums.total,
 }
 
@@ -150,6 +160,8 @@ class Spread:
 
     bounds: tuple[int, ...]
     """Bounds of the threads' ranges, with equal shares."""
+    low: int
+    """The lowest row."""
     share: float
     """The largest share of the lanes in one of those ranges."""
     reach: int
@@ -167,21 +179,21 @@ Strategy = Callable[[Sequence[ArgumentBlock], Rows, Team, Any], None]
 
 
 def sampled(lanes: Sequence[Array], capacity: int, parts: int) -> Spread:
-    """Sample some lanes."""
-    step = max(2, sum(each.size for each in lanes) // SAMPLE)
-    looks = [each[: each.size // step * step].reshape(-1, step)[:SAMPLE, :2] for each in lanes]
-    pairs = np.concatenate(looks).astype(np.float64)  # which holds every lane
-    found = np.sort(pairs[:, 0])
-    found = found[: np.searchsorted(found, capacity)]
-    if not found.size:
-        return Spread((0,) * parts + (capacity,), 1.0, 1, True)
-    cuts = found[[found.size * part // parts for part in range(1, parts)]]
-    inner = [0, *np.searchsorted(found, cuts).tolist(), found.size]
-    share = max(b - a for a, b in pairwise(inner)) / found.size
-    apart = np.abs(pairs[:, 1] - pairs[:, 0])
-    near, equal = (int(np.count_nonzero(apart <= most)) / apart.size for most in (8, 0))
-    bounds = (0, *map(int, cuts), capacity)
-    return Spread(bounds, share, int(found[-1] - found[0]) + 1, near > 0.5, equal > 0.9, not np.diff(found).all())
+    """Sample some lanes. Few calls of NumPy: each takes long where the caches hold something else."""
+    step = max(2, sum(each.size for each in lanes) // max(SAMPLE, 32 * parts))
+    first, after = ([lane for each in lanes for lane in each[k::step].tolist()] for k in range(2))
+    apart = [abs(b - a) for a, b in zip(first, after, strict=False)]
+    first.sort()
+    del first[bisect_left(first, capacity) :]
+    if not first:
+        return Spread((0,) * parts + (capacity,), 0, 1.0, 1, True)
+    total, low = len(first), max(0, first[0])
+    cuts = [max(0, first[total * part // parts]) for part in range(1, parts)]
+    inner = [0, *(bisect_left(first, cut) for cut in cuts), total]
+    share = max(b - a for a, b in pairwise(inner)) / total
+    near, equal = (sum(each <= most for each in apart) / max(1, len(apart)) for most in (8, 0))
+    reach, repeats = first[-1] - low + 1, len(set(first)) < total
+    return Spread((0, *cuts, capacity), low, share, reach, near > 0.5, equal > 0.9, repeats)
 
 
 def _lanes(block: ArgumentBlock, rows: Rows) -> Array:
@@ -248,20 +260,28 @@ def direct(block: ArgumentBlock, write: Native) -> None:
     write(block.address, 0)
 
 
-def scatter(block: ArgumentBlock, rows: Rows, team: Team, strategy: str | None = None) -> str:
+def scatter(
+    block: ArgumentBlock, rows: Rows, team: Team, strategy: str | None = None, spread: Spread | None = None
+) -> str:
     """Scatter the block's resolved lanes; returns the strategy. `strategy` forces one."""
     if not team.threads and strategy is None:
         direct(block, native("scatter", rows))
         return "direct"
-    return scatter_all([block], rows, team, strategy)
+    return scatter_all([block], rows, team, strategy, spread)
 
 
-def scatter_all(blocks: Sequence[ArgumentBlock], rows: Rows, team: Team, strategy: str | None = None) -> str:
+def scatter_all(
+    blocks: Sequence[ArgumentBlock],
+    rows: Rows,
+    team: Team,
+    strategy: str | None = None,
+    spread: Spread | None = None,
+) -> str:
     """Scatter the resolved lanes of blocks that have one table, block after block, with one strategy."""
     capacity, width = blocks[0].get("capacity"), blocks[0].get("width")
-    lanes = [_lanes(block, rows) for block in blocks]
-    spread = sampled(lanes, capacity, team.parts)
-    taken = strategy or choose(rows, sum(each.size for each in lanes), capacity, width, team.parts, spread)
+    count = sum(each.get("count") for each in blocks)
+    spread = spread or sampled([_lanes(block, rows) for block in blocks], capacity, team.parts)
+    taken = strategy or choose(rows, count, capacity, width, team.parts, spread)
     rows = scattering(rows, width, spread)
     if rows.stream and taken in SHARES_LANES and not strategy and _are_distinct(blocks, rows, team, spread):
         taken = "lanes"
@@ -298,6 +318,56 @@ def choose(rows: Rows, count: int, capacity: int, width: int, parts: int, spread
     if is_balanced:
         return "destinations"
     return "columns" if wide else "direct"
+
+
+def merged(block: ArgumentBlock, rows: Rows, indices: phases.Indices, team: Team, spread: Spread) -> bool:
+    """Take elements for few cells to memory of each thread's own first; whether that was done.
+
+    The sample shows which cells. If a lane names another one, nothing has been written.
+    """
+    count, capacity, margin = block.get("count"), block.get("capacity"), spread.reach // 8 + 64
+    low, high = max(0, spread.low - margin), min(capacity, spread.low + spread.reach + margin)
+    room = high - low
+    fits = room * LANES_A_CELL <= count < 1 << 32 and room * rows.size <= host.HOST.near
+    pays = team.parts > 1 and count * NEAR_GAIN > host.HOST.wake and not (spread.same or spread.local)
+    if not (fits and pays and private.can_merge(rows)):
+        return False
+    memory, rows = pool.acquire(team.parts * private.memory_for(rows, room) + 2 * PAGE), replace(rows, far=False)
+    totals = -(-address_of(memory) // PAGE) * PAGE
+    block.set(low=low, range=room, workers=team.parts, totals=totals, missed=0, piece=LANES_AT_ONCE)
+    team.do(native("fold", rows, indices), block)
+    is_inside = not block.get("missed")
+    if is_inside:
+        team.do(native("merge", rows), block)
+    pool.release(memory)
+    return is_inside
+
+
+def divides(rows: Rows, capacity: int, parts: int, spread: Spread) -> bool:
+    """Whether lanes are divided among parts of the table first, if threads share them."""
+    is_balanced = parts > 1 and spread.share * parts <= FAIR and not (spread.local or spread.same)
+    return host.HOST.packs and is_balanced and split.can_split(rows, capacity)
+
+
+def divided(block: ArgumentBlock, rows: Rows, indices: phases.Indices, team: Team, spread: Spread) -> bool:
+    """Put the lanes of each part of the table side by side, and scatter them part by part, unless they are refused.
+
+    Returns whether they were scattered.
+    """
+    count, parts = block.get("count"), team.parts
+    groups = -(-count // LANES_AT_ONCE)
+    _shards(block, [(a, b, 0, 1) for a, b in pairwise(spread.bounds)])
+    pairs, segments = pool.acquire(groups * split.ROOM * split.PAIR + 4096), np.empty((parts, groups, 2), np.int64)
+    block.set(pairs=address_of(pairs), segments=address_of(segments), buckets=parts, workers=groups)
+    block.set(piece=SPLIT_AT_ONCE)
+    refuses = indices.remap is phases.Remap.REFUSE
+    rows = scattering(replace(rows, lane=rows.lane if refuses else indices.lane), 1, spread)
+    team.do(native("split", rows, indices), block)
+    is_done = block.is_whole or not refuses
+    if is_done:
+        team.do(native("apply", rows), block)
+    pool.release(pairs)
+    return is_done
 
 
 def _shards(block: ArgumentBlock, shards: list[tuple[int, int, int, int]]) -> None:

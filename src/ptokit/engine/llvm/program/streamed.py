@@ -1,0 +1,216 @@
+"""Loops that load tiles and multiply them: the data of later iterations is on its way while products are summed.
+
+Such a tile has several copies in shared memory, laid out as the units read it. Moves of it to other memories of the
+cube are views: nothing is copied. Nothing but a load can fail in such a loop, and loads keep their order, so the first
+one that fails is the one that is reported.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from math import prod
+
+from ptokit.engine.llvm.address import are_known
+from ptokit.engine.llvm.chip import Chip
+from ptokit.engine.llvm.compute import wide
+from ptokit.engine.llvm.compute.wide import Panels
+from ptokit.engine.llvm.program.forward import Variants
+from ptokit.engine.llvm.program.held import HeldTile
+from ptokit.engine.llvm.program.variant import Variant
+from ptokit.isa.move import Combine, Compute, Fill, Move, Remap, Side
+from ptokit.program import ir
+from ptokit.program.calls import named_operands
+from ptokit.program.expr import variables
+from ptokit.program.ir import Block, Branch, Instr, Loop, Program, Stmt, TileDecl, TileUse, View, instructions, walk
+
+MOST_COPIES = 4
+"""Of each tile: data of so many iterations, less one, is on its way."""
+
+
+Load = tuple[Instr, Variant]
+"""An instruction, and what it does, in one move."""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What such a loop does."""
+
+    loads: tuple[Load, ...]
+    rest: Block
+    """All but the loads and the views."""
+    tiles: Mapping[str, Panels]
+    """Those that are loaded."""
+    views: Mapping[str, str]
+    """Other tiles, and which of those each of them is."""
+    sums: frozenset[str]
+    """Tiles that products are summed in."""
+
+    @property
+    def panels(self) -> dict[str, Panels]:
+        """How tiles and views lie."""
+        return {**self.tiles, **{view: self.tiles[name] for view, name in self.views.items()}}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a copy of all tiles."""
+        return sum(each.nbytes for each in self.tiles.values())
+
+
+def streams(
+    program: Program, placed: Collection[str], held: Mapping[str, HeldTile], variants: Variants, chip: Chip
+) -> dict[int, Stream]:
+    """All such loops by their identity, on a chip that multiplies so."""
+    if not chip.wide_units:
+        return {}
+    found = {
+        id(stmt): _stream(program, stmt, _StreamedLoop(placed, held, variants, chip)) for stmt in walk(program.body)
+    }
+    return {key: stream for key, stream in found.items() if stream}
+
+
+def _stream(program: Program, loop: Stmt, about: _StreamedLoop) -> Stream | None:
+    if not isinstance(loop, Loop) or not all(map(about.takes, loop.body)) or not about.sums:
+        return None
+    if sum(prod(about.held[name].shape) for name in about.sums) > wide.MOST_SUMS:
+        return None
+    inside, outside = (_uses(block) for block in (loop.body, program.body))
+    if any(inside[name] != outside[name] for name in (*about.tiles, *about.views)):
+        return None
+    rest = (s for s in about.rest if not (isinstance(s, TileDecl) and (s.name in about.tiles or s.name in about.views)))
+    return Stream(tuple(about.loads), tuple(rest), about.tiles, about.views, frozenset(about.sums))
+
+
+def one_product(branch: Branch, variants: Variants) -> list[tuple[Instr, bool]]:
+    """If the arms of a branch of a stream are one product, the instruction of each, and whether it keeps the sums."""
+    arms = [arm for arm in (*branch.then, *branch.otherwise) if isinstance(arm, Instr)]
+    tiles = [[*dict.fromkeys(use.tile for use in arm.tiles)] for arm in arms]
+    if (len(branch.then), len(branch.otherwise)) != (1, 1) or tiles[0] != tiles[1]:
+        return []
+    works = [variants(arm)[0].steps[0] for arm in arms]
+    return [(arm, isinstance(work, Compute) and len(work.inputs) > 2) for arm, work in zip(arms, works, strict=True)]
+
+
+def is_fixed(instr: Instr, variant: Variant, loop: Loop) -> bool:
+    """Whether a load has the same indices, of which the same are right, in all iterations of its loop; or none."""
+    (step,) = variant.steps
+    index = step.index if isinstance(step, Move) else None
+    if index is None:
+        return True
+    given = named_operands(instr)[index.access.operand]
+    if not isinstance(given, View) or not are_known((index.capacity, *(index.valid or ()))):
+        return False
+    return all(loop.var not in variables(expr) for expr in (*given.starts, *given.sizes))
+
+
+def _uses(block: Block) -> Counter[str]:
+    return Counter(use.tile for instr in instructions(block) for use in instr.tiles)
+
+
+class _StreamedLoop:
+    """The statements of a loop, one after the other: each tile is written once, before it is read."""
+
+    def __init__(self, placed: Collection[str], held: Mapping[str, HeldTile], variants: Variants, chip: Chip) -> None:
+        self.placed, self.held, self.variants, self.chip = placed, held, variants, chip
+        self.loads: list[Load] = []
+        self.rest: list[Stmt] = []
+        self.tiles: dict[str, Panels] = {}
+        self.views: dict[str, str] = {}
+        self.sums: set[str] = set()
+
+    def takes(self, stmt: Stmt) -> bool:
+        """Take the next statement; whether it may be there."""
+        if isinstance(stmt, Instr) and (self._is_load(stmt) or self._is_view(stmt)):
+            return True
+        self.rest.append(stmt)
+        if isinstance(stmt, Branch):
+            return all(isinstance(each, Instr) and self._is_product(each) for each in (*stmt.then, *stmt.otherwise))
+        if isinstance(stmt, ir.Flag | ir.CrossFlag):
+            return isinstance(stmt.event, int)
+        if isinstance(stmt, Instr):
+            return self._is_product(stmt)
+        return isinstance(stmt, ir.Barrier) or (isinstance(stmt, TileDecl) and stmt.name not in self.placed)
+
+    def _is_load(self, instr: Instr) -> bool:
+        """Of an array, into a tile that has no other writer."""
+        variant, move = self._step(instr)
+        if not isinstance(move, Move) or isinstance(move.src, Fill) or move.combine is not Combine.STORE or not variant:
+            return False
+        index, name = move.index, self._tile(instr, move.dst.operand)
+        is_whole = index is None or (index.by_row and index.side is Side.SRC and index.remap is not Remap.SKIP)
+        is_far = isinstance(named_operands(instr)[move.src.operand], View) and instr.workspace is None
+        if not (name and is_whole and is_far and variant.types[move.dst.operand].name in self.chip.wide_units):
+            return False
+        self.tiles[name] = Panels(move.shape)
+        self.loads.append((instr, variant))
+        return True
+
+    def _is_view(self, instr: Instr) -> bool:
+        """The move of a tile that was loaded, all of it, into another one."""
+        variant, step = self._step(instr)
+        if isinstance(step, Compute):
+            corner = step.op == "window" and dict(step.options) == {"row": 0, "col": 0}
+            src = step.inputs[0] if corner else None
+        else:
+            src = None if step is None or step.index or step.combine is not Combine.STORE else step.src
+        if step is None or variant is None or src is None or isinstance(src, Fill) or not _never_fails(variant):
+            return False
+        of, name = self._tile(instr, src.operand, known=True), self._tile(instr, step.dst.operand)
+        same = variant.types[src.operand] == variant.types[step.dst.operand]
+        if not (name and same and of in self.tiles and self.tiles[of].shape == step.shape):
+            return False
+        self.views[name] = of
+        return True
+
+    def _is_product(self, instr: Instr) -> bool:
+        """Of two views, to be summed in registers."""
+        variant, work = self._step(instr)
+        if not isinstance(work, Compute) or variant is None or work.op != "matmul" or not _never_fails(variant):
+            return False
+        into, *sides = (self._tile(instr, each.operand, known=True) for each in (work.dst, *work.inputs[:2]))
+        if into not in self.held or not all(side in self.views for side in sides):
+            return False
+        shapes = [self.tiles[self.views[side]].shape for side in sides]
+        extents = *work.shape, work.inputs[0].shape[1]
+        self.sums.add(into)
+        agree = shapes == [each.shape for each in work.inputs[:2]]
+        return agree and wide.takes(self.chip, self.held[into].given, *extents)
+
+    def _step(self, instr: Instr) -> tuple[Variant | None, Move | Compute | None]:
+        """The one variant of an instruction and its one step, of known extents; None if there is no such thing."""
+        variants = [_in_one_step(each) for each in self.variants(instr)]
+        if len(variants) != 1 or len(variants[0].steps) != 1 or not are_known(variants[0].steps[0].shape):
+            return None, None
+        return variants[0], variants[0].steps[0]
+
+    def _tile(self, instr: Instr, operand: str, *, known: bool = False) -> str:
+        """The name of a whole tile that the author gave no address; a new one, or one that is known."""
+        use = named_operands(instr).get(operand)
+        if not isinstance(use, TileUse) or use.window or not are_known(use.valid) or use.tile in self.placed:
+            return ""
+        is_known = use.tile in self.tiles or use.tile in self.views or use.tile in self.held
+        return use.tile if is_known is known else ""
+
+
+def _in_one_step(variant: Variant) -> Variant:
+    """A tile that is cleared first, and of which some rows are skipped then, in one step: those rows are zero."""
+    first, *more = variant.steps
+    step = more[0] if len(more) == 1 else None
+    if not (isinstance(first, Move) and first.src == Fill() and isinstance(step, Move) and step.index):
+        return variant
+    if step.index.remap is not Remap.SKIP or first.dst.operand != step.dst.operand or not _covers(first, step):
+        return variant
+    return replace(variant, steps=(replace(step, index=replace(step.index, remap=Remap.ZERO)),))
+
+
+def _covers(first: Move, then: Move) -> bool:
+    """Whether a move writes all elements up to some one, and the next one none beyond it."""
+    if not are_known((*first.shape, *then.shape)):
+        return False
+    count = first.dst.layout.span(*first.shape)
+    return count == prod(first.shape) and count >= then.dst.layout.span(*then.shape)
+
+
+def _never_fails(variant: Variant) -> bool:
+    return not (variant.conditions or variant.remarked)
