@@ -10,7 +10,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from ptokit.engine.gpu import DeviceArray
+from ptokit.engine.gpu import COPIED, DeviceArray
 from ptokit.engine.runnable import CUDA, NATIVE, REFERENCE, Runnable, Unsupported
 from ptokit.engine.storage import Storage
 from ptokit.machine import MACHINE
@@ -34,6 +34,8 @@ class Engine:
     """The class that makes a program ready: called with a program, a profile and options."""
     arrays: str = ""
     """The function that runs moves over whole arrays; empty if it takes none."""
+    addressed: str = ""
+    """The function that makes a move ready for a GPU, to be called with addresses."""
     needs: Mapping[str, str] = field(default_factory=dict[str, str])
     """The modules that must be installed, and what installs them."""
     lacks: str = ""
@@ -70,6 +72,7 @@ ENGINES = {
             CUDA,
             "ptokit.engine.cuda.executable:CudaExecutable",
             "ptokit.engine.cuda.whole.calls:run",
+            "ptokit.engine.cuda.whole.calls:ready",
             needs={"llvmlite.binding": "'ptokit[cuda]'", "cupy": "'ptokit[cuda]'"},
             lacks="ptokit.engine.cuda.device:missing",
             on_gpu=True,
@@ -117,7 +120,8 @@ def chosen(engine: str, on_gpu: bool = False) -> str:
     if asked == AUTO:
         asked = CUDA if on_gpu else next(name for name in PREFERRED if not ENGINES[name].missing())
     if on_gpu and not ENGINES[asked].on_gpu:
-        raise TypeError(f"{source}={asked} runs on the host, {ON_GPU}")
+        advice = f'use engine="cuda", or copy them to the host {COPIED}'
+        raise TypeError(f"{source}={asked} runs on the host, these arrays are on a GPU; {advice}")
     if missing := ENGINES[asked].missing():
         advice = "" if on_gpu else "; the reference engine does without"
         raise ImportError(f"{source}={asked}: the {asked} engine needs {missing}{advice}")
@@ -129,14 +133,17 @@ def in_order(arrays: Sequence[DeviceArray]) -> AbstractContextManager[object] | 
     return _load("ptokit.engine.cuda.device:ordered")(arrays)
 
 
+def ordering(arrays: Sequence[DeviceArray]) -> Callable[[], bool]:
+    """A function that says later whether work on other arrays of this GPU and of CuPy or torch needs no such block."""
+    number, orders = arrays[0].gpu, {array.order for array in arrays}
+    return _load("ptokit.engine.cuda.device:ordering")(number, *orders) if len(orders) == 1 else lambda: False
+
+
 def download(array: DeviceArray) -> Any:
     """The bytes of an array on a GPU, from its first to its last."""
     first, end = array.bounds
     with in_order([array]) or nullcontext():
         return _load("ptokit.engine.cuda.device:current")().download(first, end - first)
-
-
-ON_GPU = 'these arrays are on a GPU; use engine="cuda", or copy them to the host (.get() in CuPy, .cpu() in torch)'
 
 
 def executable(engine: str, program: Program, profile: Profile, options: Options, *, firm: bool) -> Runnable:
@@ -154,3 +161,8 @@ def executable(engine: str, program: Program, profile: Profile, options: Options
 def arrays(engine: str) -> Arrays:
     """The function of an engine that runs moves over whole arrays."""
     return _load(ENGINES[engine].arrays)
+
+
+def addressed(engine: str, whole: Any, gpu: int) -> Callable[..., None]:
+    """A move over whole arrays, to be called with the addresses of its operands on a GPU, while that is current."""
+    return _load(ENGINES[engine].addressed)(whole, gpu)

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from ctypes import addressof, c_char
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from typing import Any, TypeVar, cast
@@ -20,7 +20,7 @@ from ptokit.engine.kept import remember
 from ptokit.engine.runnable import Unsupported
 from ptokit.engine.storage import Storage
 from ptokit.engine.whole import Lent, Whole, layout_of
-from ptokit.engines import AUTO, REFERENCE, arrays, chosen, in_order, names
+from ptokit.engines import AUTO, REFERENCE, addressed, arrays, chosen, in_order, names, ordering
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
 from ptokit.isa.common import INDEX_TYPES, REMAPS
 from ptokit.isa.dtype import DType, dtype
@@ -128,6 +128,10 @@ def gather(
     """
     try:
         refuse_inside(GATHER.name, GATHER.instead)
+        how = (coalesce, oob, engine, threads)
+        known = None if type(table) is np.ndarray else _known(GATHER, how, table, indices, out)
+        if known is not None and (out is None or known[0].is_apart(known[1])):
+            return _gather_again(*known, table, out)
         source = table if type(table) is np.ndarray else _array(GATHER, "table", table)
         lanes = indices if type(indices) is np.ndarray else _array(GATHER, "indices", indices)
         given = out if out is None or type(out) is np.ndarray else _array(GATHER, "out", out, written=True)
@@ -136,7 +140,10 @@ def gather(
         options: dict[str, Any] = {"coalesce": coalesce, "oob": oob, "engine": engine, "threads": threads}
         order = _order(plan, engine, threads, source, lanes, given)
         notified = None if given is out else writing((out,))
-        return within(order, notified, _gather, plan, table, source, lanes, given, out, options)
+        result = within(order, notified, _gather, plan, table, source, lanes, given, out, options)
+        if plan.gpu is not None:
+            _keep(GATHER, how, plan, (table, indices, out), (source, lanes, given))
+        return result
     except Exception as problem:
         trim(problem)
         raise
@@ -165,6 +172,11 @@ def scatter(
     """
     try:
         refuse_inside(SCATTER.name, SCATTER.instead)
+        how = (coalesce, oob, atomic, conflict, accumulate, engine, threads)
+        known = None if type(table) is np.ndarray else _known(SCATTER, how, table, indices, src)
+        if known is not None and known[0].is_apart(known[1]):
+            known[0].run(table, known[1])
+            return table
         target = table if type(table) is np.ndarray else _array(SCATTER, "table", table, written=True)
         lanes = indices if type(indices) is np.ndarray else _array(SCATTER, "indices", indices)
         source = src if type(src) is np.ndarray else _source(src, target)
@@ -174,6 +186,8 @@ def scatter(
         order = _order(plan, engine, threads, target, lanes, source)
         notified = None if target is table else writing((table,))
         within(order, notified, _scatter, plan, target, source, lanes, policies, engine, threads)
+        if plan.gpu is not None:
+            _keep(SCATTER, how, plan, (table, indices, src), (target, lanes, source))
         return table
     except Exception as problem:
         trim(problem)
@@ -185,7 +199,7 @@ def _gather(
 ) -> Any:
     target, out = _result(table, source, plan) if given is None else (given, out)
     storages = plan.lend(source, lanes, "out", target)
-    if storages is None or (given is not None and plan.overlap(storages, "out", "table")):
+    if storages is None or (given is not None and plan.overlap(_addresses(storages))):
         fresh = target if given is None else _empty(target)
         gather(_supported(source), _supported(lanes), out=fresh, **options)
         if given is not None:
@@ -205,7 +219,7 @@ def _scatter(
     threads: int | None,
 ) -> None:
     storages = plan.lend(target, lanes, "src", source)
-    if storages is None or plan.overlap(storages, "table", "src"):
+    if storages is None or plan.overlap(_addresses(storages)):
         options: dict[str, Any] = dict(zip(SCATTER_POLICIES, policies, strict=True))
         cells = _packed(target) if _is_unsupported(target) else target
         scatter(cells, _packed(source), _packed(lanes), engine=engine, threads=threads, **options)
@@ -318,15 +332,20 @@ class _Plan:
             name: Lent(other, *self.other),
         }
 
-    def overlap(self, storages: Mapping[str, Storage], written: str, read: str) -> bool:
-        """Whether what is written shares memory with what is read: with another operand, or with the indices."""
-        start = storages[written].address
+    def overlap(self, addresses: Mapping[str, int]) -> bool:
+        """Whether what is written shares memory with what is read."""
+        assert self.whole is not None
+        written = self.whole.move.dst.operand
+        start = addresses[written]
         end = start + self.extents[written]
-        for name in (read, "indices"):
-            other = storages[name].address
-            if start < other + self.extents[name] and other < end:
+        for name, other in addresses.items():
+            if name != written and start < other + self.extents[name] and other < end:
                 return True
         return False
+
+
+def _addresses(storages: Mapping[str, Storage]) -> dict[str, int]:
+    return {name: storage.address for name, storage in storages.items()}
 
 
 PLANS: dict[Any, _Plan] = {}
@@ -545,6 +564,90 @@ def _copy(target: Array, values: Any) -> None:
         gpu.assign(target, values)
     else:
         np.copyto(target, values)
+
+
+# --- Repeated calls on a GPU -------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Known:
+    """A call on arrays of a GPU: of others with the same signatures, only the addresses are new."""
+
+    call: _Call
+    plan: _Plan
+    is_in_order: Callable[[], bool]
+    """Whether work on such arrays is done in their order anyway."""
+    execute: Callable[..., None]
+    is_tracked: bool
+    """Whether the library is notified that an array is written."""
+    apart: list[int] = field(default_factory=list[int])
+    """Addresses at which what is written shares no memory with what is read."""
+
+    def is_apart(self, addresses: list[int]) -> bool:
+        """Whether what is written shares no memory with what is read."""
+        if addresses == self.apart:
+            return True
+        if self.plan.overlap(dict(zip(self.plan.extents, addresses, strict=True))):
+            return False
+        self.apart = addresses
+        return True
+
+    def run(self, written: object, addresses: Sequence[int]) -> None:
+        """Execute the call; `written` is the user's own array, if there is one."""
+        try:
+            if self.is_tracked and written is not None:
+                within(None, writing((written,)), self.execute, *addresses)
+            else:
+                self.execute(*addresses)
+        except IndexFault as fault:
+            raise self.call.outside(fault.report, self.plan.lanes) from None
+
+
+_KNOWN: dict[Any, _Known] = {}
+"""By the call and the signatures of the arrays."""
+
+
+def _gather_again(known: _Known, addresses: list[int], table: object, out: Any) -> Any:
+    made = out
+    if out is None:
+        made, address = gpu.new(table, known.plan.shape, known.plan.dtype)
+        addresses.append(address)
+    known.run(out, addresses)
+    return made
+
+
+def _key(call: _Call, how: tuple[Any, ...], operands: Sequence[object]) -> tuple[Any, list[int]] | None:
+    """The key of a call, and the addresses of its operands; None for others than CuPy arrays and torch tensors."""
+    key: list[Any] = [call.name, *how]
+    addresses: list[int] = []
+    for each in operands:
+        if each is not None:
+            if (found := (gpu.SIGNED.get(type(each)) or gpu.signature)(each)) is None:
+                return None
+            addresses.append(found[0])
+            key.append(found[1])
+    return tuple(key), addresses
+
+
+def _known(call: _Call, how: tuple[Any, ...], *operands: object) -> tuple[_Known, list[int]] | None:
+    """A call that was made before, and is in order; and the addresses of its operands."""
+    found = _key(call, how, operands)
+    if found is None:
+        return None
+    try:
+        known = _KNOWN.get(found[0])
+    except TypeError:  # an invalid policy
+        return None
+    return (known, found[1]) if known is not None and known.is_in_order() else None
+
+
+def _keep(call: _Call, how: tuple[Any, ...], plan: _Plan, operands: Sequence[Any], described: Sequence[Any]) -> None:
+    """Keep a call that was executed, if only addresses are needed to repeat it."""
+    arrays, found = [each for each in described if each is not None], _key(call, how, operands)
+    if found is not None and plan.whole is not None and 0 not in plan.lanes and all(map(on_gpu, arrays)):
+        execute = addressed(chosen(how[-2], True), plan.whole, arrays[0].gpu)
+        is_tracked = gpu.is_torch(operands[0])
+        remember(_KNOWN, found[0], _Known(call, plan, ordering(arrays), execute, is_tracked), MOST_PLANS)
 
 
 # --- Results and engines ---------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 import ml_dtypes
 import numpy as np
 
-from ptokit.engine.gpu import DeviceArray, on_gpu
+from ptokit.engine.gpu import on_gpu
 from ptokit.isa.dtype import DType
 from ptokit.lang import gpu
 
@@ -73,18 +73,6 @@ def as_array(source: object) -> Array:
     raise TypeError(f"cannot share the memory of a {kind}; {ADVICE}")
 
 
-def device_array(source: object) -> DeviceArray | None:
-    """The description of a CuPy array or of a torch tensor on a GPU; None for others, and for what is refused."""
-    if gpu.is_cupy(source):
-        return gpu.of_cupy(source)
-    if gpu.is_torch(source) and cast("Any", source).is_cuda:
-        try:
-            return cast("DeviceArray", _from_torch(source))
-        except Exception:  # whatever torch raises
-            return None
-    return None
-
-
 def gpu_of(arrays: Mapping[str, object]) -> int | None:
     """The GPU on which all of these arrays are; None if all are on the host."""
     places = {name: getattr(array, "gpu", None) for name, array in arrays.items()}
@@ -130,9 +118,12 @@ def within(
     *args: object,
 ) -> Result:
     """Call a function within those of two blocks that there are."""
-    if outer is None and inner is None:
-        return function(*args)
-    with outer or NOTHING, inner or NOTHING:
+    if outer is None:
+        if inner is None:
+            return function(*args)
+        with inner:
+            return function(*args)
+    with outer, inner or NOTHING:
         return function(*args)
 
 

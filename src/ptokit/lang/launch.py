@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
 
-from ptokit.engine.gpu import DeviceArray
 from ptokit.engine.runnable import Run, Small
 from ptokit.engine.storage import address_of
 from ptokit.engines import AUTO, ENGINES, in_order, names
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError, suggestion
+from ptokit.lang import gpu
 from ptokit.lang.arguments import is_integer
-from ptokit.lang.arrays import device_array, within, writing
-from ptokit.lang.context import Mode, current, target
+from ptokit.lang.arrays import as_array, within, writing
+from ptokit.lang.context import CURRENT, Mode, current, target
 from ptokit.lang.where import refuse, warn_at
 from ptokit.machine.options import LAUNCHES, MachineOptions
 
@@ -43,7 +43,7 @@ class FindingCollector:
     @property
     def found(self) -> tuple[Finding, ...]:
         """The findings of the launch."""
-        return tuple(self._found.values())
+        return tuple(self._found.values()) if self._found else ()
 
     def __call__(self, findings: Sequence[Finding]) -> None:
         for finding in findings:
@@ -68,8 +68,6 @@ def in_one_of(grid: int, problem: VerifyError | OutOfBoundsError) -> VerifyError
 
 def grid_of(grid: object) -> int:
     """The number of blocks of a grid."""
-    if type(grid) is int and grid >= 0:  # the common case
-        return grid
     blocks = cast("tuple[object, ...]", grid if isinstance(grid, tuple) else (grid,))
     if len(blocks) != 1 or not is_integer(blocks[0]) or operator.index(cast("int", blocks[0])) < 0:
         found = blocks[0] if len(blocks) == 1 else blocks
@@ -158,61 +156,74 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 def key_of(
     options: Key, args: Sequence[object], keywords: Mapping[str, object]
-) -> tuple[Key | None, list[Array | DeviceArray]]:
-    """The cache key of a launch, or None if the launch is not eligible; and its arrays."""
-    context = current()
-    arrays: list[Array | DeviceArray] = []
+) -> tuple[Key | None, list[object], list[int]]:
+    """The cache key of a launch, or None if the launch is not eligible; its arrays, and their addresses."""
+    context = CURRENT.get()
+    arrays: list[object] = []
+    addresses: list[int] = []
     if context.tracer is not None or context.block is not None:
-        return None, arrays
+        return None, arrays, addresses
     key: list[object] = [context.mode, *options, *keywords]
     for value in (*args, *keywords.values()) if keywords else args:
         kind = type(value)
         if kind is NUMPY:
             array = cast("Array", value)
-            flags = array.flags.num
+            key += (kind, array.dtype, array.shape, array.strides, array.flags.num)
+            addresses.append(address_of(array))
         elif kind in PLAIN:
             key += (kind, value)
             continue
-        elif (array := device_array(value)) is None:
-            return None, arrays
+        elif (found := (gpu.SIGNED.get(kind) or gpu.signature)(value)) is None:
+            return None, arrays, addresses
         else:
-            flags = array.num
-        key += (kind, array.dtype, array.shape, array.strides, flags)
-        arrays.append(array)
-    return tuple(key), arrays
+            key += (kind, found[1])
+            addresses.append(found[0])
+        arrays.append(value)
+    return tuple(key), arrays, addresses
 
 
+@dataclass(slots=True)
 class CachedLaunch:
     """A cached launch: only the addresses of its arrays are new."""
 
-    __slots__ = ("collector", "grid", "is_current", "sizes", "small", "target", "tracked")
+    small: Small
+    target: str
+    grid: int
+    is_current: Callable[[], bool] | None
+    """Whether the program is still valid; None if it always is."""
+    collector: Callable[[], FindingCollector]
+    remarks: Sequence[Finding]
+    """What is reported of each launch."""
+    sizes: Sequence[int]
+    """Those of the arrays in bytes."""
+    tracked: Sequence[int]
+    """The arrays whose library is notified that they are written."""
+    is_in_order: Callable[[], bool] | None
+    """Whether the work is done in the order of the arrays anyway; None if they are on the host."""
+    apart: list[int] = field(default_factory=list[int])
+    """Addresses at which the arrays do not overlap."""
 
-    def __init__(
-        self,
-        small: Small,
-        target: str,
-        grid: int,
-        is_current: Callable[[], bool],
-        collector: Callable[[], FindingCollector],
-        sizes: Sequence[int],
-        tracked: Sequence[int],
-    ) -> None:
-        """`is_current` returns whether the program is still valid. `sizes` are those of the arrays in bytes, `tracked`
-        the positions of those whose library is notified that they are written."""
-        self.small, self.target, self.grid = small, target, grid
-        self.is_current, self.collector, self.sizes, self.tracked = is_current, collector, sizes, tracked
-
-    def run(self, arrays: Sequence[Array | DeviceArray], tensors: Callable[[], Mapping[str, Any]]) -> Run | None:
+    def run(
+        self, arrays: Sequence[object], addresses: list[int], tensors: Callable[[], Mapping[str, Any]]
+    ) -> Run | None:
         """Launch; None if these arrays are not eligible. `tensors` are made only if a statement needs them."""
-        addresses = [address_of(array) for array in arrays]
-        if not (self.small.is_current and _are_apart(addresses, self.sizes) and self.is_current()):
+        if not self.small.is_current or (self.is_current is not None and not self.is_current()):
             return None
+        if addresses != self.apart:
+            if not _are_apart(addresses, self.sizes):
+                return None
+            self.apart = addresses
         collector = self.collector()
+        if self.remarks:
+            collector(self.remarks)
+        is_there = self.is_in_order is None or self.is_in_order()
         try:
-            order = in_order(cast("Any", arrays)) if arrays and type(arrays[0]) is DeviceArray else None
-            written = [cast("Any", arrays[at]).owner for at in self.tracked]
-            notified = writing(written, in_part=True) if written else None
-            seconds = within(order, notified, self.small.run, addresses, tensors, collector)
+            if is_there and not self.tracked:
+                seconds = self.small.run(addresses, tensors, collector)
+            else:
+                order = None if is_there else in_order(cast("Any", [as_array(each) for each in arrays]))
+                notified = writing([arrays[at] for at in self.tracked], in_part=True)
+                seconds = within(order, notified, self.small.run, addresses, tensors, collector)
         except (VerifyError, OutOfBoundsError) as problem:
             raise in_one_of(self.grid, problem) from None
         return Run(collector.found, self.small.engine, seconds, self.target, self.grid)

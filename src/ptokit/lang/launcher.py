@@ -10,14 +10,14 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from ptokit.engine.gpu import DeviceArray, on_gpu
+from ptokit.engine.gpu import on_gpu
 from ptokit.engine.kept import remember
 from ptokit.engine.runnable import Run, Runnable
 from ptokit.engine.storage import Storage
-from ptokit.engines import AUTO, ENGINES, REFERENCE, chosen, in_order
+from ptokit.engines import AUTO, ENGINES, REFERENCE, chosen, in_order, ordering
 from ptokit.finding import OutOfBoundsError, VerifyError
 from ptokit.lang.arguments import Arguments
-from ptokit.lang.arrays import Array, within, writing
+from ptokit.lang.arrays import within, writing
 from ptokit.lang.context import Mode
 from ptokit.lang.faults import public, trim
 from ptokit.lang.launch import (
@@ -51,9 +51,10 @@ if TYPE_CHECKING:
 
 
 Result = TypeVar("Result")
-Arrays = Sequence[Array | DeviceArray]
 LaunchRequest = tuple[int, str | None, str, int | None, bool | None, bool | None, int | None, str, object, bool]
 """A grid, and how to launch it: the options of `Launcher.__call__` in their order."""
+LaunchGiven = tuple[Key | None, list[object], list[int]]
+"""The key of a launch, its arrays, and their addresses."""
 
 
 class Launchable(ABC):
@@ -72,6 +73,8 @@ class Launchable(ABC):
 
     def __getitem__(self, grid: object) -> Launcher:
         """The kernel over a grid of blocks."""
+        if type(grid) is int and grid >= 0:  # the common case
+            return Launcher(self, grid)
         try:
             return Launcher(self, grid_of(grid))
         except Exception as problem:
@@ -165,9 +168,9 @@ class Launcher:
         request = (self.grid, target, engine, threads, strict, header, dyn_ub, launch, options, debug)
         for observer in observers:
             observer(self.kernel, self.grid, args, keywords, dict(zip(LAUNCH_OPTIONS, request[1:], strict=False)))
-        key, arrays = key_of(request, args, keywords)
+        given = key_of(request, args, keywords)
         try:
-            return self._run_cached(key, arrays, args, keywords) or self._launch(request, key, arrays, args, keywords)
+            return self._run_cached(given, args, keywords) or self._launch(request, given, args, keywords)
         except Exception as problem:
             trim(problem)
             raise
@@ -175,8 +178,7 @@ class Launcher:
     def _launch(
         self,
         request: LaunchRequest,
-        key: Key | None,
-        arrays: Arrays,
+        given: LaunchGiven,
         args: tuple[object, ...],
         keywords: dict[str, Any],
     ) -> Run:
@@ -199,22 +201,20 @@ class Launcher:
         else:
             with self._place(arguments, engine):
                 name, seconds = self._run(arguments, mode, collector, engine, threads)
-                if key is not None:
-                    self._add_to_cache(key, arrays, arguments, mode, engine)
+                if given[0] is not None:
+                    self._add_to_cache(given[0], given[1], arguments, mode, engine)
         return Run(collector.found, name, seconds, mode.profile.name, self.grid)
 
-    def _run_cached(
-        self, key: Key | None, arrays: Arrays, args: Sequence[object], keywords: Mapping[str, object]
-    ) -> Run | None:
+    def _run_cached(self, given: LaunchGiven, args: Sequence[object], keywords: Mapping[str, object]) -> Run | None:
         """Run the launch from the cache; None if it is not there or not eligible."""
-        kernel = self.kernel
+        kernel, (key, arrays, addresses) = self.kernel, given
         try:
             known = kernel.cached.get(key) if key is not None else None
         except TypeError:  # an option that is not even hashable
             return None
         if known is None:
             return None
-        return known.run(arrays, lambda: kernel.storages(kernel.bind(args, keywords)))
+        return known.run(arrays, addresses, lambda: kernel.storages(kernel.bind(args, keywords)))
 
     def _run(
         self, arguments: Arguments, mode: Mode, collector: FindingCollector, engine: str, threads: int | None
@@ -304,35 +304,37 @@ class Launcher:
         except (VerifyError, OutOfBoundsError) as problem:
             raise in_one_of(self.grid, problem) from None
 
-    def _add_to_cache(self, key: Key, arrays: Arrays, arguments: Arguments, mode: Mode, engine: str) -> None:
+    def _add_to_cache(self, key: Key, given: Sequence[object], arguments: Arguments, mode: Mode, engine: str) -> None:
         """Add a launch to the cache, if it is eligible."""
         kernel, traced = self.kernel, self.kernel.trace(arguments, mode)
         tensors = arguments.tensors
-        plain = [tensor for tensor in tensors.values() if tensor.array.flags.c_contiguous]
-        given = [_identity(array) for array in arrays]
-        is_in_order = given == [_identity(tensor.array) for tensor in tensors.values()]
-        excluded = arguments.floats or arguments.shared() or traced.verdict(mode, self.grid).remarks
-        excluded = excluded or (arguments.gpu is None and ENGINES[chosen(engine)].on_gpu)  # the arrays are copied
-        if len(plain) < len(tensors) or not is_in_order or excluded:
+        arrays = [tensor.array for tensor in tensors.values()]
+        is_given = [*map(id, given)] == [id(each.owner if on_gpu(each) else each) for each in arrays]
+        is_on_gpu, is_plain = arguments.gpu is not None, all(array.flags.c_contiguous for array in arrays)
+        is_copied = not is_on_gpu and ENGINES[chosen(engine)].on_gpu
+        if not is_plain or not is_given or arguments.floats or arguments.shared() or is_copied:
             return
         sizes = {name: tensor.storage.bits.size for name, tensor in tensors.items()}
         small = self._executable(arguments, traced, mode, engine).small(sizes, arguments.numbers, self.grid)
         if small is not None:
-            is_current = partial(kernel.is_current, traced)
             stored = [tensor.source if name in traced.stored else None for name, tensor in tensors.items()]
-            tracked = [at for at, source in enumerate(stored) if source is not None]
-            nbytes = [array.nbytes for array in arrays]
-            launch = CachedLaunch(small, mode.profile.name, self.grid, is_current, kernel.collector, nbytes, tracked)
+            launch = CachedLaunch(
+                small,
+                mode.profile.name,
+                self.grid,
+                partial(kernel.is_current, traced) if traced.outside else None,
+                kernel.collector,
+                traced.verdict(mode, self.grid).remarks,
+                [array.nbytes for array in arrays],
+                [at for at, source in enumerate(stored) if source is not None],
+                ordering(cast("Any", arrays)) if is_on_gpu else None,
+            )
             remember(kernel.cached, key, launch, MOST_CACHED)
 
     def _run_untraced(self, arguments: Arguments, mode: Mode, collector: FindingCollector) -> float:
         began = time.perf_counter()
         self.kernel.run_untraced(arguments, mode, self.grid, collector)
         return time.perf_counter() - began
-
-
-def _identity(array: Array | DeviceArray) -> int:
-    return id(array.owner if on_gpu(array) else array)
 
 
 def _agrees(before: Launchable, after: Launchable, arguments: Arguments, mode: Mode) -> bool:

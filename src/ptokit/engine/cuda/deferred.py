@@ -22,7 +22,7 @@ from ptokit.program.bounds import MOST_TRIED, reaches
 from ptokit.program.expr import BLOCK_IDX, Var
 from ptokit.program.ir import Instr
 
-MOST_RECORDED = 256 << 20
+MOST_OF_WAVE = 256 << 20
 """Bytes that the blocks of a wave may record; one block may record more."""
 
 
@@ -32,10 +32,10 @@ def lanes_of_blocks(slots: Slots, numbers: tuple[int, ...], grid: int, integers:
     for stmt, reach in reaches(slots.program, grid if grid <= MOST_TRIED else None, integers):
         number = slots.numbers[id(stmt)]
         if number in found and isinstance(stmt, Instr):
-            if reach.values is None:
+            if reach.possible is None:
                 del found[number]
                 continue
-            blocks = reach.values.get(BLOCK_IDX, np.zeros(reach.times, np.int64))
+            blocks = reach.possible.get(BLOCK_IDX, np.zeros(reach.times, np.int64))
             found[number] = slots.most_lanes(stmt) * int(np.bincount(blocks).max(initial=0))
     return found
 
@@ -48,7 +48,7 @@ class DeferredScatters:
         self.pages = pages
         self._device, self._slots, self._lanes = device, slots, lanes
         each = sum(lanes[page.number] * (page.nbytes + size_of(page.lane)) for page in pages)
-        self._blocks = max(1, MOST_RECORDED // max(1, each))
+        self._blocks = max(1, MOST_OF_WAVE // max(1, each))
         """Blocks of a wave."""
 
     def waves(self, grid: int) -> Iterator[range]:

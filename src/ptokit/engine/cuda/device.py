@@ -20,9 +20,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from ptokit.engine.cuda import ptx
-from ptokit.engine.cuda.stage import GPU
+from ptokit.engine.cuda.stage import GPU, WIDE_UNITS
 from ptokit.engine.cuda.whole.atomics import REDUCTIONS
-from ptokit.engine.gpu import DeviceArray, import_cupy
+from ptokit.engine.gpu import DeviceArray, import_cupy, streams
 from ptokit.engine.llvm.chip import Chip
 from ptokit.engine.llvm.compiled import CodeCache, IrSource
 from ptokit.engine.llvm.store import Entry
@@ -32,6 +32,8 @@ TO_DEVICE, TO_HOST, BY_ADDRESS = 1, 2, 4
 """Directions of a copy, as CUDA numbers them."""
 PINNED = 4096
 """Bytes that go through memory of the host that the GPU writes itself, at most: copies to other memory take longer."""
+PROCESSORS, SHARED = 16, 97
+"""The numbers of attributes of a GPU: its multiprocessors, and the shared memory that a block can have."""
 DYNAMIC_SHARED = 8
 """The number of the attribute of a kernel that says how much shared memory it may ask for."""
 
@@ -42,7 +44,8 @@ class DeviceKernel(Protocol):
     def __call__(self, grid: int, arguments: Sequence[int], shared: int = 0) -> None:
         """Launch it over blocks of threads, with so many bytes of shared memory for each of them.
 
-        They have as many threads as the fact `lanes` of the module says; without it, `chip.lanes`.
+        They have as many threads as the fact `lanes` of the module says; without it, `chip.lanes`. With the fact
+        `by_value`, the first argument is an address of the host, whose memory is copied.
         """
         ...
 
@@ -68,14 +71,33 @@ class DeviceBuffer(Protocol):
     address: int
 
 
+class DeviceEvent(Protocol):
+    """A point in the order of the work."""
+
+    def record(self) -> None:
+        """Let it be behind all work that was launched in the current stream."""
+        ...
+
+    def wait(self) -> None:
+        """Wait for the work before it."""
+        ...
+
+
 class Device(Protocol):
-    """A GPU. Calls take effect in their order; only `download` and `wait` wait."""
+    """A GPU. Calls take effect in their order; only `download`, `wait` and events wait."""
 
     chip: Chip
     processors: int
     """Multiprocessors: blocks that run at a time, at least."""
     shared: int
     """Bytes of shared memory that a block can have."""
+
+    @property
+    def stream(self) -> int:
+        """The current stream."""
+        ...
+
+    def event(self) -> DeviceEvent: ...
 
     def module(self, key: str, build: Callable[[], IrSource]) -> DeviceModule:
         """The kernels for a key, which describes all inputs of the code; `build` is called if they are not cached."""
@@ -111,16 +133,14 @@ class Device(Protocol):
 
 
 def missing() -> str:
-    """What a GPU needs and is not there; empty if there is one."""
+    """What the engine needs and is not there; empty if there is a GPU that it can use."""
     import cupy
 
-    least = min(ptx.FEATURES)
     try:
-        count = cupy.cuda.runtime.getDeviceCount()
-        best = max((int(cupy.cuda.Device(number).compute_capability) for number in range(count)), default=0)
-        if not best:
-            return "a GPU of NVIDIA; CUDA finds none"
-        return "" if best >= least else f"a GPU of compute capability {least / 10} or later; CUDA finds {best / 10}"
+        numbers, driver = range(cupy.cuda.runtime.getDeviceCount()), cupy.cuda.runtime.driverGetVersion()
+        found = sorted(int(cupy.cuda.Device(number).compute_capability) for number in numbers)
+        lacking = [ptx.lacking(each, driver) for each in found]
+        return "a GPU of NVIDIA; CUDA finds none" if not lacking else "" if "" in lacking else lacking[-1]
     except Exception as problem:  # CUDA's own, and what a broken CuPy raises
         return f"a GPU of NVIDIA and its driver; CUDA says: {problem}"
 
@@ -151,6 +171,16 @@ def ordered(arrays: Sequence[DeviceArray]) -> AbstractContextManager[object] | N
     if is_here and {*streams} == {cuda.get_current_stream().ptr}:
         return None
     return _switched(cuda, number, streams if all(array.order is not None for array in arrays) else [*streams, None])
+
+
+def ordering(number: int, library: str | None) -> Callable[[], bool]:
+    """A function that says whether work goes to a GPU and to the current stream of a library anyway; None is CuPy."""
+    cuda = import_cupy().cuda
+    device, stream = cuda.runtime.getDevice, cuda.get_current_stream
+    if library is None:
+        return lambda: device() == number
+    current = streams(library)
+    return lambda: device() == number and current(number) == stream().ptr
 
 
 @contextmanager
@@ -193,12 +223,13 @@ class CudaDevice:
         import cupy
 
         self._cupy = cupy
-        with cupy.cuda.Device(number) as device:
-            self.processors = int(device.attributes["MultiProcessorCount"])
-            self.shared = int(device.attributes["MaxSharedMemoryPerBlockOptin"])
-            self.capability = int(device.compute_capability)
+        about = cupy.cuda.runtime.deviceGetAttribute  # CuPy's own table of all attributes takes 10 ms
+        self.processors, self.shared = (int(about(which, number)) for which in (PROCESSORS, SHARED))
+        self.capability = int(cupy.cuda.Device(number).compute_capability)
+        if lacking := ptx.lacking(self.capability, cupy.cuda.runtime.driverGetVersion()):
+            raise ImportError(f"GPU {number} cannot be used: the cuda engine needs {lacking}")
         reductions = REDUCTIONS[max(each for each in REDUCTIONS if each <= self.capability)]
-        self.chip = replace(GPU, reductions=reductions)
+        self.chip = replace(GPU, reductions=reductions, wide_units=WIDE_UNITS.get(self.capability, ()))
         self._pinned: list[Any] = []
         self._modules = CodeCache(lambda: ("cuda", self.capability), self._translate, self._load)
 
@@ -214,6 +245,13 @@ class CudaDevice:
     @property
     def _stream(self) -> Any:
         return self._cupy.cuda.get_current_stream()
+
+    @property
+    def stream(self) -> int:
+        return self._cupy.cuda.get_current_stream().ptr
+
+    def event(self) -> DeviceEvent:
+        return _CudaEvent(self._cupy.cuda.Event(disable_timing=True))
 
     def empty(self, nbytes: int) -> DeviceBuffer:
         return _CudaBuffer(self._cupy.cuda.alloc(max(1, nbytes)))
@@ -249,7 +287,7 @@ class CudaDevice:
         self._cupy.cuda.runtime.memcpyAsync(target, source, nbytes, BY_ADDRESS, self._stream.ptr)
 
     def wait(self) -> None:
-        self._stream.synchronize()
+        self._cupy.cuda.get_current_stream().synchronize()
 
     def sort(self, address: int, count: int) -> None:
         cuda = self._cupy.cuda
@@ -262,6 +300,14 @@ class _CudaBuffer:
         self._memory, self.address = memory, int(memory.ptr)
 
 
+class _CudaEvent:
+    def __init__(self, event: Any) -> None:
+        self.record, self._event = event.record, event
+
+    def wait(self) -> None:
+        self._event.synchronize()
+
+
 class _CudaModule:
     def __init__(self, cupy: Any, entry: Entry, device: CudaDevice) -> None:
         self._cupy, self._device, self.facts = cupy, device, entry.facts
@@ -272,7 +318,8 @@ class _CudaModule:
     def kernel(self, name: str) -> DeviceKernel:
         if name not in self._kernels:
             lanes = self.facts.get("lanes", self._device.chip.lanes)
-            self._kernels[name] = _CudaKernel(self._cupy, self._module.get_function(name), self._device, lanes)
+            function, by_value = self._module.get_function(name), self.facts.get("by_value", False)
+            self._kernels[name] = _CudaKernel(self._cupy, function, self._device, lanes, by_value)
         return self._kernels[name]
 
 
@@ -282,13 +329,13 @@ class _KernelArguments:
     def __init__(self, count: int) -> None:
         self.values = (c_int64 * count)()
         first = addressof(self.values)
-        self._places = (c_int64 * count)(*range(first, first + 8 * count, 8))
-        self.address = addressof(self._places)
+        self.places = (c_int64 * count)(*range(first, first + 8 * count, 8))
+        self.address = addressof(self.places)
 
 
 class _CudaKernel:
-    def __init__(self, cupy: Any, function: Any, device: CudaDevice, lanes: int) -> None:
-        self._driver, self._stream = cupy.cuda.driver, cupy.cuda.get_current_stream
+    def __init__(self, cupy: Any, function: Any, device: CudaDevice, lanes: int, by_value: bool) -> None:
+        self._driver, self._stream, self._by_value = cupy.cuda.driver, cupy.cuda.get_current_stream, by_value
         self._function, self._device, self._lanes = function, device, lanes
         self._driver.funcSetAttribute(function.ptr, DYNAMIC_SHARED, device.shared)
         self._fitting: dict[int, int] = {}
@@ -300,6 +347,8 @@ class _CudaKernel:
         except IndexError:
             given = _KernelArguments(len(arguments))
         given.values[:] = arguments
+        if self._by_value:
+            given.places[0] = arguments[0]
         stream, function = self._stream().ptr, self._function.ptr
         self._driver.launchKernel(function, grid, 1, 1, self._lanes, 1, 1, shared, stream, given.address, 0)
         self._free.append(given)  # CUDA has copied them

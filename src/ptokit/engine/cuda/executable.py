@@ -20,6 +20,7 @@ from time import perf_counter
 import numpy as np
 
 from ptokit.engine.cuda import device as devices
+from ptokit.engine.cuda import stage as stages
 from ptokit.engine.cuda.deferred import DeferredScatters, lanes_of_blocks
 from ptokit.engine.cuda.device import Device, DeviceBuffer
 from ptokit.engine.cuda.launch import GridCode, GridLaunch, LaunchMemory, LaunchOnDevice, Words
@@ -28,16 +29,19 @@ from ptokit.engine.cuda.resident import hosted, resident
 from ptokit.engine.cuda.stage import GridStage, record_size
 from ptokit.engine.llvm.compiled import BUILDING, IrSource
 from ptokit.engine.llvm.program.compiler import MOST_KEPT, NOTHING, Items, ProgramCompiler, Tensors, Values
+from ptokit.engine.llvm.program.fallback import Fallback
 from ptokit.engine.llvm.program.independent import memory_of
 from ptokit.engine.llvm.program.page import Page
 from ptokit.engine.llvm.program.stage import ENTRY
-from ptokit.engine.native.program.thread import Fallback
 from ptokit.engine.runnable import CUDA, Listener
 from ptokit.program.calls import written_arguments
 from ptokit.program.expr import Var
 from ptokit.program.ir import Float, Program
 from ptokit.program.verify_call import Options
 from ptokit.target import Profile
+
+MOST_KEPT_RECORDS = 1 << 20
+"""Bytes of records that are kept for the next launch, at most."""
 
 
 class CudaExecutable(ProgramCompiler):
@@ -71,12 +75,13 @@ class CudaExecutable(ProgramCompiler):
         """The kernel for the numbers that were met."""
         with BUILDING:
             if (device, deferred) not in self._made:
-                key = self._key("cuda", deferred, device.chip, device.shared)
+                key = self._key("cuda", deferred, device.chip, device.shared, stages.MOST_BY_VALUE)
                 module = device.module(key, partial(self._source, device, deferred))
                 facts = module.facts
                 pages = tuple(Page(**each) for each in facts["pages"])
                 about = facts["shared"], pages, frozenset(facts["snapshot"]), dict(facts["fused"])
-                self._made[device, deferred] = GridCode(module.kernel(ENTRY), *about, record_size(self.slots))
+                about += dict(facts["parts"]), record_size(self.slots), facts["by_value"]
+                self._made[device, deferred] = GridCode(module.kernel(ENTRY), *about)
             return self._made[device, deferred]
 
     def _source(self, device: Device, deferred: tuple[int, ...]) -> IrSource:
@@ -87,8 +92,9 @@ class CudaExecutable(ProgramCompiler):
         memories = changed(self.program, emitter.variants_of, besides)
         kept = memories if deferred or not is_changed_last(self.program, memories) else NOTHING
         pages = [asdict(each) for each in emitter.pages.values()]
-        facts = {"shared": stage.shared, "lanes": stage.lanes, "snapshot": self._arrays_in(kept)}
-        return IrSource(text, {"pages": pages, "fused": [*emitter.fused.items()], **facts})
+        facts = {"shared": stage.shared, "lanes": stage.lanes, "by_value": stage.by_value}
+        numbers = {"fused": [*emitter.fused.items()], "parts": [*stage.parts.items()]}
+        return IrSource(text, {"pages": pages, "snapshot": self._arrays_in(kept), **numbers, **facts})
 
     def _arrays_in(self, memories: Collection[str]) -> list[str]:
         return sorted({each.array for each in self.program.tensors.values() if memory_of(each) in memories})
@@ -248,8 +254,8 @@ class RepeatedLaunch:
         self._is_free = executable.is_free(integers, grid)
         self._ready: tuple[GridCode, int] | None = None
         """The kernel and its blocks of threads; none if blocks cannot simply run in parallel."""
-        self._memories = deque[LaunchMemory]()
-        """Those that no launch uses."""
+        self._free = deque[tuple[LaunchMemory, DeviceBuffer | None]]()
+        """Slots that no launch uses, and records, if they are small."""
 
     def run(self, addresses: Sequence[int], tensors: Callable[[], Tensors], listener: Listener) -> float:
         """Run it; returns the seconds it took."""
@@ -259,15 +265,17 @@ class RepeatedLaunch:
             self._executable.run(self._given(addresses, tensors, listener), self._state.copy())
             return perf_counter() - began
         code, count = ready
+        nbytes = count * code.record
         try:
-            memory = self._memories.pop()
+            memory, kept = self._free.pop()
         except IndexError:
-            memory = LaunchMemory(self._device, self._state)
+            memory, kept = LaunchMemory(self._device, self._state), None
+        state = memory.state
         for slot, address in zip(self._slots, addresses, strict=True):
-            memory.state[slot] = address
-        records = self._device.empty(count * code.record)
+            state[slot] = address
+        records = kept or self._device.empty(nbytes)
         if memory.finishes(code, count, records, 0, self._grid):
-            self._memories.append(memory)
+            self._free.append((memory, records if nbytes <= MOST_KEPT_RECORDS else None))
         else:
             self._ready = None
             self._executable.resume(self._given(addresses, tensors, listener), memory, records)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from ctypes import c_int64
+from ctypes import addressof, c_int64
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +11,11 @@ import numpy as np
 
 from ptokit.engine.cuda.device import Device, DeviceBuffer, DeviceKernel
 from ptokit.engine.cuda.resident import HostCopies
-from ptokit.engine.cuda.stage import STOPPED, parts_of
+from ptokit.engine.cuda.stage import STOPPED, place_of
 from ptokit.engine.llvm.program.compiler import Values
+from ptokit.engine.llvm.program.fallback import BlockState, Fallback
 from ptokit.engine.llvm.program.page import Page
 from ptokit.engine.llvm.program.slots import Reason, Slots, StateSlot
-from ptokit.engine.native.program.thread import Fallback, Thread
 from ptokit.engine.runnable import Listener
 from ptokit.engine.storage import Storage
 from ptokit.program.expr import Var
@@ -41,8 +41,12 @@ class GridCode:
     """Arrays that must be as they were for a block to run again."""
     fused: dict[int, int]
     """Statements that were fused with a later one, by their numbers."""
+    parts: dict[int, int]
+    """Parts of the arena that a record has, and their bytes."""
     record: int
     """Bytes of the record of a block of threads."""
+    by_value: bool
+    """Whether the slots are given by value."""
 
     def count(self, blocks: int) -> int:
         """Blocks of threads that run so many blocks of the program."""
@@ -71,23 +75,32 @@ class LaunchOnDevice:
 
 
 class LaunchMemory:
-    """The slots at the beginning of a kernel: on the host, followed by a flag that kernels set, and on the device."""
+    """The slots at the beginning of a kernel, on the host, and a flag there that kernels set."""
 
     def __init__(self, device: Device, state: Words) -> None:
-        self._device, self._nbytes = device, state.nbytes
-        self._host, self._there = device.pinned(self._nbytes + 8), device.empty(self._nbytes)
-        self.state = (c_int64 * (len(state) + 1)).from_address(self._host.address)
-        self.state[:-1] = state.tolist()
-        self.state[-1] = 0
-        self.state[StateSlot.STOP] = self._host.address + self._nbytes
+        self._device, self._pinned = device, device.pinned(8)
+        self._flag = c_int64.from_address(self._pinned.address)
+        self._flag.value = 0
+        self.state = (c_int64 * len(state))(*state.tolist())
+        self.state[StateSlot.STOP] = self._pinned.address
+        self._address = addressof(self.state)
 
     def finishes(self, code: GridCode, count: int, records: DeviceBuffer, first: int, stop: int) -> bool:
         """Run a kernel; whether it left no statement."""
-        self._device.copy(self._there.address, self._host.address, self._nbytes)
-        code.kernel(count, (self._there.address, records.address, first, stop), code.shared)
+        there = None if code.by_value else self._copied()
+        address = self._address if there is None else there.address
+        code.kernel(count, (address, records.address, first, stop), code.shared)
         self._device.wait()
-        left, self.state[-1] = self.state[-1], 0
-        return not left
+        if not self._flag.value:
+            return True
+        self._flag.value = 0
+        return False
+
+    def _copied(self) -> DeviceBuffer:
+        """The slots on the device."""
+        made = self._device.empty(8 * len(self.state))
+        self._device.upload(made.address, np.frombuffer(bytes(self.state), np.uint8))
+        return made
 
 
 class GridLaunch:
@@ -137,21 +150,22 @@ class GridLaunch:
         stopped = np.flatnonzero(heads[:, 0])
         lowest = stopped[np.argmin(heads[stopped, 1])]
         why = int(heads[lowest, 0]) - 1
-        record = self.device.download(records + int(lowest) * code.record, code.record)
-        self.failed = slots = record[8 * STOPPED :][: 8 * self.slots.count].view(np.int64).tolist()
-        thread = Thread(self.slots, self._fallback)
-        thread.begin((), (), self.given.copies, self.given.listener)
-        thread.take_over(slots, parts_of(record.tobytes(), self.slots))
+        record, download = records + int(lowest) * code.record, self.device.download
+        self.failed = slots = download(record + 8 * STOPPED, 8 * self.slots.count).view(np.int64).tolist()
+        parts = ((at, download(record + place_of(self.slots, at), nbytes)) for at, nbytes in code.parts.items())
+        block = BlockState(self.slots, self._fallback)
+        block.give(self.given.copies, self.given.listener)
+        block.take_over(slots, parts)
         number, reason = divmod(why, Reason.COUNT)
-        thread.run(number, reason)
+        block.run(number, reason)
         if number in code.fused:
-            thread.run(code.fused[number], reason)
+            block.run(code.fused[number], reason)
         self.failed = None
         flags = slice(self.slots.reported, self.slots.reported + 3 * len(self.slots.statements))
-        reported = thread.state[flags]
+        reported = block.state[flags]
         is_new = reported != self.state[flags]
         self.state[flags] = reported
-        return learn(thread.missed) or is_new
+        return learn(block.missed) or is_new
 
     def _keep(self, names: Iterable[str]) -> list[tuple[int, int, Any]]:
         """Copies of arrays on the device: address, bytes, copy."""

@@ -5,12 +5,12 @@ left to Python ends the kernel: the block writes its slots and its tiles into a 
 where the slot `STOP` of the launch points. Tiles that do not fit shared memory lie in the record all the time.
 
 The kernel is given the slots of the launch, the records, and the blocks to run: `first` and `stop`. With a negative
-`first`, every block of threads goes on where its record says.
+`first`, every block of threads goes on where its record says. The slots are given by value, unless they are too many.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -22,6 +22,7 @@ from ptokit.engine.llvm.program.instruction import store_held
 from ptokit.engine.llvm.program.page import CAPACITY, COUNT
 from ptokit.engine.llvm.program.slots import ALIGNMENT, Slots, StateSlot
 from ptokit.engine.llvm.program.stage import ENTRY, Stage
+from ptokit.engine.llvm.program.streamed import MOST_COPIES
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM
 from ptokit.program.ir import Program
 
@@ -36,10 +37,12 @@ GPU = Chip(
     lanes=256, program_lanes=512, lane=TID, barrier="llvm.nvvm.barrier0",
     any="llvm.nvvm.barrier.cta.red.or.aligned.all", piece=16, unrolled=False,
     outlined="alwaysinline convergent nounwind", kernel="ptx_kernel void", block=BLOCK, blocks=BLOCKS,
-    units=tuple(UNITS.items()),
+    by_value="byval", units=tuple(UNITS.items()), has_ptx=True,
 )  # fmt: skip
-MOST_SHARED = 227 << 10
-"""Bytes of shared memory that a block can have."""
+WIDE_UNITS = {90: ("bfloat16", "float16")}
+"""By compute capability."""
+MOST_BY_VALUE = 4000
+"""Bytes of slots that are given by value, at most: all GPUs take parameters of 4,352 bytes."""
 STOPPED = 2
 """Words before the slots of a record: what was left (0 if nothing was), and the block where a launch goes on."""
 
@@ -51,25 +54,33 @@ class GridStage(Stage):
         self,
         program: Program,
         slots: Slots,
-        chip: Chip = GPU,
-        most_shared: int | None = None,
+        chip: Chip,
+        most_shared: int,
         deferred: Sequence[int] = (),
     ) -> None:
-        """`deferred` are the numbers of scatters that are recorded."""
-        self._most_shared = MOST_SHARED if most_shared is None else most_shared
-        self._deferred = deferred
+        """`most_shared` are the bytes of shared memory of a block; `deferred` are scatters that are recorded."""
+        self._most_shared, self._deferred = most_shared, deferred
         self.shared = 0
         self._shared: dict[int, tuple[int, int]] = {}
         """Parts of the arena in shared memory: where in it they begin, and their size."""
+        self.parts: dict[int, int] = {}
+        """Parts of the arena that a record has, and their bytes."""
         self._kept: dict[int, Variable] = {}
         """Slots that change, as variables of the kernel."""
         self._fixed = fixed_slots(slots)
-        self.lanes = chip.program_lanes or chip.lanes
+        self.lanes, self._least_lanes = chip.program_lanes or chip.lanes, chip.lanes
         super().__init__(program, slots, replace(chip, lanes=self.lanes))
         self._why, self._left = self.code.variable(I64, self.code.i64(0)), self.code.new_label("left")
 
+    @property
+    def by_value(self) -> bool:
+        """Whether the slots are given by value."""
+        return 8 * self.slots.count <= MOST_BY_VALUE
+
     def _entry(self, module: IrModule) -> tuple[IrBuilder, IrValue]:
-        code = module.kernel(ENTRY, [(PTR, "launch"), (PTR, "records"), (I64, "first"), (I64, "stop")])
+        how = module.chip.by_value if self.by_value else ""
+        given = f"{PTR} {how}([{self.slots.count} x {I64}]) align 8" if how else PTR
+        code = module.kernel(ENTRY, [(given, "launch"), (PTR, "records"), (I64, "first"), (I64, "stop")])
         return code, code.arguments[0]
 
     def _arena(self) -> IrValue:
@@ -123,13 +134,23 @@ class GridStage(Stage):
         return self._kept[slot]
 
     def part(self, start: int, nbytes: int) -> IrValue:
-        size = -(-nbytes // ALIGNMENT) * ALIGNMENT
+        size = self.parts[start] = -(-nbytes // ALIGNMENT) * ALIGNMENT
         if start not in self._shared and self.shared + size <= self._most_shared:
             self._shared[start] = self.shared, size
             self.shared += size
         if start in self._shared:
             return self.code.at(self.arena, self._shared[start][0])
-        return self.code.at(self._record(), self._place(start))
+        return self.code.at(self._record(), place_of(self.slots, start))
+
+    def reserve(self, nbytes: int, lanes: int, apart: Collection[str]) -> int:
+        sizes = [each.spec.nbytes for name, each in self.program.tiles.items() if name not in apart]
+        copies = min(MOST_COPIES, max(2, (self._most_shared - sum(sizes)) // nbytes))
+        if copies * nbytes > self._most_shared:
+            return 0
+        self.shared = copies * nbytes
+        self.lanes = max(self._least_lanes, lanes)
+        self.code.set_lanes(self.lanes)
+        return copies
 
     # --- exits
 
@@ -152,9 +173,11 @@ class GridStage(Stage):
                 for place, value in ((0, self._why.get()), (1, block), *changed):
                     code.store(value, code.at(record, 8 * place))
             for start, (at, nbytes) in self._shared.items():
-                self._copy(code.at(self.arena, at), code.at(record, self._place(start)), nbytes)
+                self._copy(code.at(self.arena, at), code.at(record, place_of(self.slots, start)), nbytes)
             for name, sums in self.sums.items():
-                held, at = self.held[name], code.at(record, self._place(self.slots.tiles[name]))
+                held, start = self.held[name], self.slots.tiles[name]
+                self.parts[start] = self.program.tiles[name].spec.nbytes
+                at = code.at(record, place_of(self.slots, start))
                 store_held(CodeWriter(code, code.i64), held, sums, MemoryView(at, held.layout, 4))
         code.ret()
 
@@ -171,10 +194,6 @@ class GridStage(Stage):
 
     def _record(self) -> IrValue:
         return self.code.at(self.code.arguments[1], self.code.block * record_size(self.slots))
-
-    def _place(self, start: int) -> int:
-        """Where in a record a part of the arena lies."""
-        return head_size(self.slots) + self.slots.packed[start]
 
 
 def fixed_slots(slots: Slots) -> set[int]:
@@ -195,9 +214,6 @@ def record_size(slots: Slots) -> int:
     return head_size(slots) + slots.packed_size
 
 
-def parts_of(record: bytes, slots: Slots) -> Iterator[tuple[int, bytes]]:
-    """What a record has of the arena: where each part begins there, and its bytes."""
-    first, starts = head_size(slots), list(slots.packed.items())
-    ends = [at for _, at in starts[1:]] + [slots.packed_size]
-    for (start, at), end in zip(starts, ends, strict=True):
-        yield start, record[first + at : first + end]
+def place_of(slots: Slots, start: int) -> int:
+    """Where in a record a part of the arena lies."""
+    return head_size(slots) + slots.packed[start]

@@ -3,7 +3,11 @@
 | file | contents |
 |---|---|
 | `calls.py` | a call, prepared once for each kind: which kernels, in which order |
-| `kernels.py` | the kernels |
+| `check.py` | the check of indices, and how the host learns of its result |
+| `kernels.py` | the kernels by name, and their text |
+| `kinds.py`, `site.py` | what their code depends on; a kernel that is being written |
+| `indices.py`, `direct.py` | kernels of indices; of rows, each by itself |
+| `segments.py`, `chain.py` | kernels of sorted lanes: few of a row; many |
 | `pieces.py` | rows in pieces of up to 16 bytes, and layouts that count in them |
 | `sums.py`, `atomics.py` | values combined one after the other, in registers; in any order, in memory |
 """

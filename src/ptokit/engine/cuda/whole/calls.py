@@ -1,8 +1,8 @@
 """Whole-array gathers and scatters on a GPU: the same calls and the same bits as `engine.whole`.
 
-Under `REFUSE` a call waits for the GPU: it checks the indices first, and kernels behind the check write nothing if one
-is outside; a gather into a result of its own checks them as it goes. Under the other policies a call returns when its
-work is launched.
+A call returns when its work is launched. Under `REFUSE` it waits for its first kernel, which checks the indices; the
+kernels behind it write nothing if one is outside. A gather of short rows into a result of its own checks them as it
+goes, and so do sums into a small table, which are kept apart until then.
 
 | scatter | how lanes that name one row take effect in their order |
 |---|---|
@@ -14,22 +14,22 @@ work is launched.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from struct import Struct
+from typing import NoReturn
 
 import numpy as np
 
-from ptokit.engine.cuda.device import Device, DeviceBuffer, DeviceKernel, current
+from ptokit.engine.cuda.device import Device, DeviceBuffer, DeviceKernel, cuda, current
 from ptokit.engine.cuda.resident import resident
-from ptokit.engine.cuda.whole import kernels
-from ptokit.engine.cuda.whole.kernels import Kind
+from ptokit.engine.cuda.whole import kernels, kinds
+from ptokit.engine.cuda.whole.check import take
+from ptokit.engine.cuda.whole.kinds import Kind
 from ptokit.engine.cuda.whole.pieces import alignment, form, in_bytes, numbers
 from ptokit.engine.faults import IndexFault
 from ptokit.engine.kept import remember
 from ptokit.engine.llvm.compiled import IrSource
-from ptokit.engine.llvm.compute.elements import is_float
 from ptokit.engine.llvm.emit import I32
 from ptokit.engine.llvm.numbers import computes, is_byte_float
 from ptokit.engine.runnable import Unsupported
@@ -52,8 +52,9 @@ MOST_GRID = (1 << 31) - 1
 MOST_PREPARED = 512
 PARTS = {"complex64": "float32", "complex128": "float64"}
 """The elements that complex numbers are added by."""
-FLAG = Struct("=2Q")
-NO_FAULT = np.array([0, -1], np.int64).view(np.uint8)
+WIDE = 16
+"""A gather into a result of its own checks indices first if rows have so many times their bytes: that takes less time
+than waiting for the gather."""
 
 _prepared: dict[tuple[int, int], PreparedMove] = {}
 
@@ -67,6 +68,11 @@ def run(whole: Whole, storages: Mapping[str, Storage], _threads: int | None = No
         return
     with resident(device, storages, [whole.move.dst.operand]) as addresses:
         ready.run(addresses)
+
+
+def ready(whole: Whole, gpu: int) -> Callable[[int, int, int], None]:
+    """A move, to be called with the addresses of the table, the indices and the other array, while a GPU is current."""
+    return prepared(cuda(gpu), whole).run_at
 
 
 def scatter(
@@ -146,7 +152,7 @@ class PreparedMove:
         self.index_type = self.types["indices"]
         if not self.index_type.is_integer or self.index_type.size not in (2, 4, 8):
             raise Unsupported(f"indices of {self.index_type}")
-        narrow = self.index_type.size < 8 and self.capacity >= 1 << 32
+        narrow = self.index_type.size != 8 and self.capacity >= 1 << 32
         self.remap = None if narrow else index.remap
         self.refuses = self.remap is Remap.REFUSE
         self.aligned = alignment([self.ends["table"], self.ends[self.other]], self.width, self.dtype.size)
@@ -155,32 +161,32 @@ class PreparedMove:
             self._check_arithmetic()
         self.steps = self._steps()
         """The kernels, by name, in their order."""
+        has_cells = self.count and self.width and (self.capacity or (self.is_gather and not self.refuses))
+        self._active = self.steps if has_cells else ("check",) * bool(self.count and self.refuses)
+        self._is_scratched = not {"mark", "keys", "commit"}.isdisjoint(self._active)
         self._forms: dict[int, AlignedMove] = {}
         self._launches: dict[tuple[int, str], MoveLaunch] = {}
-        self._flags: list[DeviceBuffer] = []
 
     def _check_arithmetic(self) -> None:
-        wide = self.whole.accumulate
         if not computes(self.element):
             raise Unsupported(f"arithmetic with {self.dtype}")
-        if wide is not None and not (wide == element_type("float32") and is_float(self.dtype) and self.dtype.size < 4):
-            raise Unsupported(f"sums of {self.dtype} in {wide}")
         if is_byte_float(self.dtype):
             self.aligned = 1
 
     def _steps(self) -> tuple[str, ...]:
         check = ("check",) * self.refuses
         if self.is_gather:
-            return ("checked_gather",) if check and self.whole.fresh else (*check, "gather")
+            is_wide = self.width * self.dtype.size >= WIDE * self.index_type.size
+            return ("checked_gather",) if check and self.whole.fresh and not is_wide else (*check, "gather")
         ordered = self.whole.ordered
         if self.combine is Combine.STORE:
             if not ordered or self.count == 1:
                 return (*check, "scatter")
-            if 4 * self.capacity > MOST_OWNERS or self.count >= (1 << 32) - 1:
+            if 4 * self.capacity > MOST_OWNERS or self.count >= 1 << 32:
                 return "keys", "settle"
             return (*check, *("clear",) * self._is_sparse, "mark", "scatter")
         if self._needs_no_order(ordered):
-            return (*check, "private" if self._is_small else "scatter")
+            return ("private", *("commit",) * self.refuses) if self._is_small else (*check, "scatter")
         return "keys", "fold", "chain"
 
     def _needs_no_order(self, ordered: bool) -> bool:
@@ -207,65 +213,58 @@ class PreparedMove:
 
     def run(self, addresses: Mapping[str, int]) -> None:
         """Execute the move on arrays of the device."""
-        if not self.count or not self.width:
-            if not self.count or not self.refuses:
-                return
-            self._run(("check",), addresses)
-        elif self.capacity or (self.is_gather and not self.refuses):
-            self._run(self.steps, addresses)
-        elif self.refuses:
-            self._run(("check",), addresses)
+        self.run_at(addresses["table"], addresses["indices"], addresses[self.other])
 
-    def _run(self, steps: tuple[str, ...], addresses: Mapping[str, int]) -> None:
-        table, other, index = addresses["table"], addresses[self.other], addresses["indices"]
-        flag = self._flag() if self.refuses else None
-        scratch = self._scratch(steps)
+    def run_at(self, table: int, index: int, other: int) -> None:
+        """The same, by addresses."""
+        steps = self._active
+        if not steps:
+            return
+        check = take(self.device) if self.refuses else None
+        keys, work = self._scratch(steps) if self._is_scratched else (None, None)
         nothing = self.device.empty(16) if not self.capacity else None
         if nothing is not None:
             table = nothing.address
-        piece = (table | other | self.aligned) & -(table | other | self.aligned)
+        every = table | other | self.aligned
+        piece = every & -every
         form = self._forms.get(piece) or self._form(piece)
-        keys, work = (each.address if each else 0 for each in scratch)
-        arguments = (table, other, index, flag.address if flag else 0, keys, work, *form.words)
+        scratch = keys.address if keys else 0, work.address if work else 0
+        arguments = (table, other, index, check.address if check else 0, *scratch, *form.words)
         for name in steps:
             launch = self._launches.get((piece, name)) or self._launch(piece, name, form)
             launch.kernel(launch.grid, arguments[: launch.arguments], launch.shared)
+            if check is not None and name is steps[0]:
+                check.begin()
             if name == "keys":
-                self.device.sort(keys, self.count)
-        if flag is not None:
-            self._judge(flag, index)
+                self.device.sort(scratch[0], self.count)
+        if check is not None and (refused := check.end()):
+            self._raise(*refused, index)
 
     def _scratch(self, steps: tuple[str, ...]) -> tuple[DeviceBuffer | None, DeviceBuffer | None]:
         """Memory for keys or owners, and for the list of long segments."""
         device = self.device
         if "mark" in steps:
-            owners = device.empty(4 * self.capacity)
+            owners = device.empty(nbytes := 4 * self.capacity)
             if not self._is_sparse:
-                device.fill(owners.address, 0, 4 * self.capacity)
+                device.fill(owners.address, 0, nbytes)
             return owners, None
+        if "commit" in steps:
+            return device.empty(self._most_copies * self.capacity * self.element.size), None
         if "keys" not in steps:
             return None, None
         work = None
         if "fold" in steps:
-            work = device.empty(8 * (2 + self.count // kernels.TUNING.long))
+            work = device.empty(8 * (1 + self.count // kinds.TUNING.long))
             device.fill(work.address, 0, 8)
         return device.empty(8 * self.count), work
 
-    # --- refused indices
+    @property
+    def _most_copies(self) -> int:
+        """Blocks that have copies of a small table, at most."""
+        return kinds.TUNING.shares * self.device.processors
 
-    def _flag(self) -> DeviceBuffer:
-        if self._flags:
-            return self._flags.pop()
-        made = self.device.empty(FLAG.size)
-        self.device.upload(made.address, NO_FAULT)
-        return made
-
-    def _judge(self, flag: DeviceBuffer, index: int) -> None:
-        """Wait for the work; raise the reference engine's error if an index was outside."""
-        count, lane = FLAG.unpack(self.device.download(flag.address, FLAG.size).tobytes())
-        if not count:
-            self._flags.append(flag)
-            return
+    def _raise(self, count: int, lane: int, index: int) -> NoReturn:
+        """Raise the reference engine's error for indices that are outside: how many, and the first."""
         at = index + self.whole.index.access.layout.row(lane) * self.index_type.size
         raw = self.device.download(at, self.index_type.size).view(self.index_type.bits)
         reader = self.whole.step.reader
@@ -288,11 +287,11 @@ class PreparedMove:
             index_type=self.index_type,
             cast=self.whole.index.cast,
             remap=self.remap,
-            dtype=kernels.ANY if self.combine is Combine.STORE else self.element,
+            dtype=kinds.ANY if self.combine is Combine.STORE else self.element,
             combine=self.combine,
             wide=self.whole.accumulate is not None,
             owned="mark" in self.steps,
-            tuning=kernels.TUNING,
+            tuning=kinds.TUNING,
         )
         given = (*numbers(index, 0), *numbers(table, piece), *numbers(other, piece))
         shift = (self.count - 1).bit_length()
@@ -308,8 +307,8 @@ class PreparedMove:
         chip, grid = replace(device.chip, lanes=lanes), -(-form.pieces // (lanes * tuning.depth))
         if name in kernels.OF_INDICES:
             kind, grid = kind.of_indices, -(-self.count // (lanes * tuning.indices))
-        elif name == "private":
-            grid, shared = min(grid, tuning.shares * device.processors), self.capacity * self.element.size
+        elif name in ("private", "commit"):
+            grid, shared = min(grid, self._most_copies), self.capacity * self.element.size
         elif name == "chain":
             grid, shared = tuning.chains * device.processors, kind.shared(lanes)
         facts = {"lanes": lanes}

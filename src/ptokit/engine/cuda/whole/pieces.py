@@ -22,7 +22,7 @@ GIVEN = -1
 
 def alignment(layouts: Sequence[Layout], width: int, size: int) -> int:
     """The longest piece, in bytes, that rows of both ends divide into, if their arrays are aligned to it."""
-    run = common_run(layouts[0].cols, layouts[1].cols) if width > 1 else 1
+    run = common_run(layouts[0].cols, layouts[1].cols)
     steps = [t.stride for layout in layouts for t in (*layout.rows, *(t for t in layout.cols if t.div > 1))]
     return gcd(PIECE, size * gcd(width, *steps, *(() if run == WHOLE else (run,))))
 

@@ -1,0 +1,128 @@
+"""The kernel for long segments of sorted keys: rows that many lanes name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ptokit.engine.cuda.whole.kinds import TOTALS
+from ptokit.engine.cuda.whole.site import KernelSite
+from ptokit.engine.cuda.whole.sums import Sum
+from ptokit.engine.llvm.emit import I64, IrValue
+from ptokit.engine.llvm.numbers import bits_of
+
+
+def chain(site: KernelSite) -> None:
+    """Combine each long segment: a block takes a slice of the columns, and has the next rows under way meanwhile."""
+    _Chain(site).write()
+
+
+class _Chain:
+    """The kernel for long segments.
+
+    Rows go through one of two buffers in shared memory: while the first threads add what one of them holds, all have
+    loaded what the other gets.
+    """
+
+    def __init__(self, site: KernelSite) -> None:
+        self.site, self.code, self.kind = site, site.code, site.kind
+        kind, lanes = site.kind, site.code.chip.lanes
+        self.sums = Sum(site.code, kind.combine, kind.dtype, wide=kind.wide)
+        self.rows, self.pitch = kind.staged_rows(lanes), kind.pitch(lanes)
+        self.columns = kind.slice * kind.elements
+        self.bytes_of_row = kind.slice * kind.piece
+
+    def write(self) -> None:
+        code, site, kind = self.code, self.site, self.kind
+        slices = (site.across + (kind.slice - 1)).op("udiv", kind.slice)
+        with code.spread(0, code.load(I64, site.work) * slices) as item:
+            start = code.load(I64, code.at(site.work, (item.op("udiv", slices) + 1) * 8))
+            self.first = item.op("urem", slices) * kind.slice
+            self.row = site.row_of(site.key(start))
+            self.stop = self._end(start)
+            with code.phase():
+                self._cell(lambda at, total, _: code.store(self.sums.begin(code.load(self._bits, at)), total))
+                self._store(self._load(start), code.i64(0))
+            with code.loop(start, self.stop, self.rows) as begin, code.phase():
+                turn = (begin - start).op("udiv", self.rows) & 1
+                coming = self._load(begin + self.rows)
+                code.settle()
+                self._cell(lambda _, total, column: self._add(total, column, begin, turn))
+                self._store(coming, turn ^ 1)
+            with code.phase():
+                self._cell(lambda at, total, _: code.store(self.sums.end(code.load(self.sums.kind, total)), at))
+
+    @property
+    def _bits(self) -> str:
+        return bits_of(self.kind.dtype)
+
+    def _end(self, start: IrValue) -> IrValue:
+        """The first key of another row, by bisection."""
+        code, site = self.code, self.site
+        low, high = code.variable(I64, start), code.variable(I64, site.count)
+        with code.until() as done, code.loop(0, 64):
+            a, b = low.get(), high.get()
+            go_on = code.new_label("bisect")
+            code.split((b - a).compare("sgt", 1), go_on, done)
+            code.begin(go_on)
+            middle = (a + b) >> 1
+            same = site.row_of(site.key(middle)).compare("eq", self.row)
+            low.set(code.select(same, middle, a))
+            high.set(code.select(same, b, middle))
+        return high.get()
+
+    def _cell(self, act: Callable[[IrValue, IrValue, IrValue], None]) -> None:
+        """Let each thread that has a column act on its cell, its sum and its number."""
+        code, site, kind = self.code, self.site, self.kind
+        with code.share(0, code.i64(self.columns)) as column:
+            piece = self.first + column.op("udiv", kind.elements)
+            with code.when(piece.compare("slt", site.across)):
+                at = code.at(site.of_table(self.row, piece), column.op("urem", kind.elements) * kind.dtype.size)
+                act(at, code.at(code.shared, column * 8), column)
+
+    def _load(self, begin: IrValue) -> list[IrValue]:
+        """The pieces of some rows that fall to a thread."""
+        code, site, kind = self.code, self.site, self.kind
+        assert code.lane is not None
+        numbers = [code.lane + code.chip.lanes * k for k in range(kind.tuning.staged)]
+        last, right = self.stop - 1, site.across - 1
+        places = [begin + number.op("udiv", kind.slice) for number in numbers]
+        found = [site.key(code.select(place.compare("slt", last), place, last)) for place in places]
+        pieces = [self.first + number.op("urem", kind.slice) for number in numbers]
+        cols = [code.select(piece.compare("slt", right), piece, right) for piece in pieces]
+        return [site.load(site.of_other(site.lane_of(key), j)) for key, j in zip(found, cols, strict=True)]
+
+    def _store(self, values: Sequence[IrValue], turn: IrValue) -> None:
+        """Put pieces of rows into a buffer."""
+        code = self.code
+        assert code.lane is not None
+        base = code.at(code.shared, turn * self.pitch + TOTALS)
+        for k, value in enumerate(values):
+            number = code.lane + code.chip.lanes * k
+            code.store(value, code.at(base, number * self.kind.piece), self.kind.piece)
+
+    def _add(self, total: IrValue, column: IrValue, begin: IrValue, turn: IrValue) -> None:
+        """Add a column of a buffer, in order, with the next elements in registers."""
+        code, sums, step, chained = self.code, self.sums, self.bytes_of_row, self.kind.tuning.chained
+        left = self.stop - begin
+        rows = code.select(left.compare("slt", self.rows), left, self.rows)
+        whole = rows - rows.op("urem", chained)
+        base = code.at(code.shared, turn * self.pitch + column * self.kind.dtype.size + TOTALS)
+
+        def element(row: IrValue) -> IrValue:
+            return code.load(self._bits, code.at(base, row * step))
+
+        so_far = code.variable(sums.kind, code.load(sums.kind, total))
+        coming = [code.variable(self._bits, element(code.i64(k))) for k in range(chained)]
+        code.settle()
+        with code.loop(0, whole, chained) as row:
+            values = [each.get() for each in coming]
+            for k, each in enumerate(coming):
+                each.set(element(row + chained + k))
+            code.settle()
+            current = so_far.get()
+            for value in values:
+                current = sums.add(current, value)
+            so_far.set(current)
+        with code.loop(whole, rows) as row:
+            so_far.set(sums.add(so_far.get(), element(row)))
+        code.store(so_far.get(), total)

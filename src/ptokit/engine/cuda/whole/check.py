@@ -1,0 +1,50 @@
+"""The check of the indices of a call: where kernels note those that are refused, and how the host learns of them."""
+
+from __future__ import annotations
+
+from ctypes import c_int64
+from struct import Struct
+from threading import get_ident
+
+import numpy as np
+
+from ptokit.engine.cuda.device import Device
+
+FLAG = Struct("=3Q")
+"""What kernels note on the device: how many indices are refused, the first of them, the address of the host's word."""
+
+_free: dict[tuple[int, int, int], list[IndexCheck]] = {}
+"""Those that no call uses, by device and stream: kernels of an earlier call may still read them. One handle stands for
+a stream of each thread, so the thread is part of the key."""
+
+
+class IndexCheck:
+    """What kernels note about indices, and a word of the host that they set if there is something."""
+
+    def __init__(self, device: Device, home: list[IndexCheck]) -> None:
+        """`home` is where it goes after a check that refused nothing."""
+        self._device, self._home, self._event = device, home, device.event()
+        self._pinned, self._there = device.pinned(8), device.empty(FLAG.size)
+        self._word, self.address = c_int64.from_address(self._pinned.address), self._there.address
+        self._word.value = 0
+        noted = FLAG.pack(0, (1 << 64) - 1, self._pinned.address)
+        device.upload(self.address, np.frombuffer(noted, np.uint8))
+
+    def begin(self) -> None:
+        """The kernel that checks is launched."""
+        self._event.record()
+
+    def end(self) -> tuple[int, int] | None:
+        """Wait for that kernel, not for later ones; how many indices are refused, and the first, if there are any."""
+        self._event.wait()
+        if not self._word.value:
+            self._home.append(self)
+            return None
+        count, lane, _ = FLAG.unpack(self._device.download(self.address, FLAG.size).tobytes())
+        return count, lane
+
+
+def take(device: Device) -> IndexCheck:
+    """A check for work of the current stream."""
+    home = _free.setdefault((id(device), device.stream, get_ident()), [])
+    return home.pop() if home else IndexCheck(device, home)

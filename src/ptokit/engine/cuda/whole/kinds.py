@@ -1,0 +1,116 @@
+"""What the code of a kernel over whole arrays depends on, and its arguments. All kernels have the same ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ptokit.engine.cuda.whole.pieces import given_in
+from ptokit.isa.dtype import INT32, DType
+from ptokit.isa.layout import Layout
+from ptokit.isa.move import Combine, Remap
+
+WORDS = ("count", "capacity", "across", "shift")
+POINTERS = ("table", "other", "index", "flag", "keys", "work")
+"""The arguments of a kernel, before the numbers of its layouts.
+
+| argument | meaning |
+|---|---|
+| `table`, `other`, `index` | the arrays; the first two without `noalias`: random rows take longer by `ld.global.nc` |
+| `flag` | the number of indices that are refused, the first of them, and the address of a word that they set to 1 |
+| `keys` | rows and lanes, sorted; or for each row the last lane that names it, plus one; or copies of a small table |
+| `work` | the number of long segments, and where they begin among the keys |
+| `count`, `capacity` | lanes, rows of the table |
+| `across` | pieces of a row |
+| `shift` | bits of a lane in a key |
+"""
+NO_LAYOUT, ANY = Layout((), ()), INT32
+"""What stands for the layout and the element type where code does not depend on them."""
+TOTALS = 1024
+"""Bytes of shared memory before the rows: the sums so far."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Numbers that time depends on, and no result."""
+
+    depth: int = 2
+    """Pieces that a thread loads before it stores the first of them."""
+    indices: int = 8
+    """Indices that a thread loads at a time, where it moves no rows."""
+    long: int = 256
+    """Lanes of one row from which on a block takes a slice of the columns."""
+    ahead: int = 2
+    """Rows of a shorter segment that are loaded at a time."""
+    slice: int = 32
+    """Bytes of a row that a block takes of a long segment, at most."""
+    staged: int = 4
+    """Pieces of a long segment that a thread has under way."""
+    chained: int = 16
+    """Elements that are read from shared memory ahead of the additions."""
+    shares: int = 4
+    """Blocks for each multiprocessor that have copies of a small table, and go on until all is done."""
+    chains: int = 4
+    """Blocks for each multiprocessor that take long segments, and go on until all is done."""
+
+
+TUNING = Tuning()
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the code of a move depends on."""
+
+    piece: int
+    """Bytes of a piece."""
+    across: int
+    """Pieces of a row; 0 if that is an argument."""
+    table: Layout
+    other: Layout
+    index: Layout
+    index_type: DType
+    cast: bool
+    remap: Remap | None
+    """None if no index is outside. Under `REFUSE` an index outside is skipped: it was reported before."""
+    dtype: DType
+    """The type of the elements, for arithmetic."""
+    combine: Combine = Combine.STORE
+    wide: bool = False
+    """Whether sums are kept in float32."""
+    owned: bool = False
+    """Whether only the last lane that names a row writes it."""
+    tuning: Tuning = TUNING
+
+    @property
+    def arguments(self) -> int:
+        """How many arguments the kernel has."""
+        return len(POINTERS) + len(WORDS) + sum(map(given_in, (self.index, self.table, self.other)))
+
+    @property
+    def of_indices(self) -> Kind:
+        """What code depends on that reads indices only."""
+        return replace(self, piece=1, across=1, table=NO_LAYOUT, other=NO_LAYOUT, dtype=ANY, combine=Combine.STORE,
+                       wide=False, owned=False)  # fmt: skip
+
+    @property
+    def elements(self) -> int:
+        """Elements of a piece."""
+        return max(1, self.piece // self.dtype.size)
+
+    @property
+    def slice(self) -> int:
+        """Pieces of a row that a block takes of a long segment."""
+        most = self.tuning.slice // self.piece
+        return most if not self.across else min(most, self.across)
+
+    def staged_rows(self, lanes: int) -> int:
+        """Rows of a long segment that are in shared memory at a time."""
+        assert lanes * self.tuning.staged >= self.slice
+        return lanes * self.tuning.staged // self.slice
+
+    def shared(self, lanes: int) -> int:
+        """Bytes of shared memory that a block needs for a long segment."""
+        return TOTALS + 2 * self.pitch(lanes)
+
+    def pitch(self, lanes: int) -> int:
+        """Bytes of one of its two buffers."""
+        return (self.staged_rows(lanes) + self.tuning.chained) * self.slice * self.piece

@@ -1,0 +1,161 @@
+"""A kernel over whole arrays that is being written.
+
+A move is cut into pieces of rows. Threads take pieces of the whole array, several at a time, so that enough loads are
+under way; which row that is follows from a division. Nothing here knows an instruction of a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+
+from ptokit.engine.cuda.whole.kinds import POINTERS, WORDS, Kind
+from ptokit.engine.cuda.whole.pieces import view
+from ptokit.engine.llvm.chip import Chip
+from ptokit.engine.llvm.emit import I64, PTR, STREAMING, IrModule, IrValue, vector
+from ptokit.engine.llvm.resolve import REMAPS, SENTINEL, lane_of, taken
+from ptokit.isa.move import Access, Combine, Index, IndexUnit, Remap, Side
+
+
+@dataclass(frozen=True)
+class Place:
+    """A row that a lane names."""
+
+    row: IrValue
+    """A row that exists, whatever the index."""
+    inside: IrValue | None
+    """Whether the index names it; None if it always does."""
+
+
+class KernelSite:
+    """A kernel that is being written."""
+
+    def __init__(self, chip: Chip, kind: Kind, name: str) -> None:
+        self.kind, self.tuning, self.module = kind, kind.tuning, IrModule(chip)
+        pointers = [(PTR if each in ("table", "other") else f"{PTR} noalias", each) for each in POINTERS]
+        parameters = [*pointers, *((I64, each) for each in WORDS)]
+        parameters += [(I64, f"n{k}") for k in range(kind.arguments - len(parameters))]
+        self.code = code = self.module.kernel(name, parameters)
+        given = iter(code.arguments)
+        table, other, index, self.flag, self.keys, self.work = (next(given) for _ in POINTERS)
+        self.count, self.capacity, across, self.shift = (next(given) for _ in WORDS)
+        self.across = code.i64(kind.across) if kind.across else across
+        self.index = view(index, kind.index, given)
+        self.table, self.other = view(table, kind.table, given), view(other, kind.other, given)
+        self.open = None if kind.remap is not Remap.REFUSE else self._flag().compare("eq", 0)
+        """Whether no index is refused; None if none can be."""
+
+    def _flag(self) -> IrValue:
+        return self.code.load(I64, self.flag)
+
+    @property
+    def text(self) -> str:
+        self.code.ret()
+        return self.module.text
+
+    # --- shares of a thread
+
+    @contextmanager
+    def each(self, total: IrValue, depth: int) -> Generator[list[tuple[IrValue, IrValue | None]]]:
+        """Numbers below a total, some for each thread at a time: a number, and whether it counts; None if it does."""
+        code, lanes = self.code, self.code.chip.lanes
+        with code.phase():
+            assert code.lane is not None
+            step = code.blocks * (lanes * depth)
+            with code.loop(code.block * (lanes * depth) + code.lane, total, step) as first:
+                last, numbers = total - 1, [first + lanes * k for k in range(depth)]
+                counts = [None if number is first else number.compare("slt", total) for number in numbers]
+                yield [
+                    (number if count is None else code.select(count, number, last), count)
+                    for number, count in zip(numbers, counts, strict=True)
+                ]
+
+    def split(self, number: IrValue) -> tuple[IrValue, IrValue]:
+        """The row and the piece of a number."""
+        return number.op("udiv", self.across), number.op("urem", self.across)
+
+    # --- indices
+
+    @property
+    def lane(self) -> str:
+        return lane_of(self.kind.index_type)
+
+    def read(self, i: IrValue) -> IrValue:
+        """The index of a lane, as it is."""
+        code, kind = self.code, self.kind
+        index = Index(Access("indices", kind.index), Side.SRC, IndexUnit.ROW, 0, Remap.REFUSE, cast=kind.cast)
+        return taken(code, index, kind.index_type, self.index.row(code, i, code.i64), align=kind.index_type.size)
+
+    def place(self, value: IrValue) -> Place:
+        """The row that an index names."""
+        code, remap = self.code, self.kind.remap
+        if remap is None:
+            return Place(value.to("zext", I64), None)
+        change = REMAPS[Remap.SKIP if remap is Remap.REFUSE else remap](code, self.lane, self.capacity)
+        found = change(value)
+        if remap in (Remap.CLAMP, Remap.WRAP):
+            return Place(found.to("zext", I64), None)
+        inside = found.compare("ne", SENTINEL)
+        return Place(code.select(inside, found, 0).to("zext", I64), inside)
+
+    def refuse(self, value: IrValue, lane: IrValue, counts: IrValue | None) -> None:
+        """Take note of an index that is outside."""
+        code = self.code
+        outside = value.to("zext", I64).compare("uge", self.capacity)
+        with code.when(both(outside, counts) or outside):
+            code.line(f"  atomicrmw add {self.flag!r}, i64 1 monotonic")
+            code.line(f"  atomicrmw umin {code.at(self.flag, 8)!r}, {lane!r} monotonic")
+            code.store(code.i64(1), code.load(PTR, code.at(self.flag, 16)))
+
+    # --- pieces
+
+    @property
+    def bits(self) -> str:
+        """A piece in registers."""
+        size = 4 if self.kind.combine is Combine.STORE and self.kind.piece > 4 else self.kind.dtype.size
+        size = min(size, self.kind.piece)
+        return vector(f"i{8 * size}", self.kind.piece // size)
+
+    def load(self, at: IrValue) -> IrValue:
+        """A piece of the other array, or of a table that is only read."""
+        return self.code.load(self.bits, at, self.kind.piece)
+
+    def stream(self, value: IrValue, at: IrValue) -> None:
+        """Store a piece that is not read soon."""
+        self.code.store(value, at, self.kind.piece, STREAMING)
+
+    def of_table(self, row: IrValue, piece: IrValue) -> IrValue:
+        """Where a piece of the table lies."""
+        return self.table.col(self.code, self.table.row(self.code, row, self.code.i64), piece, self.code.i64)
+
+    def of_other(self, row: IrValue, piece: IrValue) -> IrValue:
+        """Where a piece of the other array lies."""
+        return self.other.col(self.code, self.other.row(self.code, row, self.code.i64), piece, self.code.i64)
+
+    # --- keys
+
+    def key(self, at: IrValue) -> IrValue:
+        return self.code.load(I64, self.code.at(self.keys, at * 8))
+
+    def row_of(self, key: IrValue) -> IrValue:
+        return key.op("lshr", self.shift)
+
+    def lane_of(self, key: IrValue) -> IrValue:
+        one = self.code.i64(1)
+        return key & (one.op("shl", self.shift) - 1)
+
+    def near(self, at: IrValue) -> IrValue:
+        """A place among the keys: this one, or the last."""
+        last = self.count - 1
+        return self.code.select(at.compare("slt", last), at, last)
+
+
+def both(a: IrValue | None, b: IrValue | None) -> IrValue | None:
+    """Whether two conditions hold; None stands for one that always does."""
+    return b if a is None else a if b is None else a & b
+
+
+def where(site: KernelSite, condition: IrValue | None) -> AbstractContextManager[None]:
+    """Code for where a condition holds; None stands for one that always does."""
+    return nullcontext() if condition is None else site.code.when(condition)
