@@ -17,7 +17,7 @@ COMPILER := $(shell for c in g++ clang++ c++; do $$c -std=c++20 -fsyntax-only -x
 comma    := ,
 EXTRAS   := dev$(if $(COMPILER),,$(comma)cxx)
 
-.PHONY: demo test test-pythons test-torch test-gpu sanitize-gpu lint types fuzz mutants bench bench-gpu clean
+.PHONY: demo test test-pythons test-torch test-ptx test-gpu sanitize-gpu lint types fuzz mutants bench bench-gpu clean
 
 demo: $(READY)
 	$(BIN)/ptokit demo
@@ -33,6 +33,10 @@ test-torch: $(READY)
 	@$(BIN)/python -c "import torch" 2>/dev/null || \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$(EXTRAS),torch]"
 	$(BIN)/pytest -n auto $(TORCH_TESTS)
+
+# The programs of all examples of clauses and of the gallery as PTX, assembled; `make test` does so with some of them.
+test-ptx: $(READY)
+	PYTHONPATH=. $(BIN)/python -m tests.engine.cuda.assembly
 
 # On a GPU of NVIDIA: the engine's own tests, and those of the native engine with the plugin.
 NEEDS_GPU := import sys; from ptokit.engines import ENGINES; missing = ENGINES["cuda"].missing(); \
@@ -50,10 +54,7 @@ test-gpu: $(READY)
 # The gallery on a GPU under NVIDIA's checker, which comes with the CUDA toolkit.
 sanitize-gpu: $(READY)
 	@$(BIN)/python -c '$(NEEDS_GPU)'
-	@command -v compute-sanitizer >/dev/null || { echo "make sanitize-gpu needs compute-sanitizer, of the CUDA toolkit"; exit 1; }
-	@for tool in memcheck racecheck initcheck; do echo "== $$tool"; \
-	  PYTHONPATH=. CUPY_ACCELERATORS= compute-sanitizer --tool $$tool --error-exitcode 1 \
-	  $(BIN)/python -m tests.engine.cuda.gallery || exit 1; done
+	PYTHONPATH=. $(BIN)/python -m tests.engine.cuda.sanitize
 
 # The language, the single calls and the gallery, on every supported Python of this machine.
 test-pythons:

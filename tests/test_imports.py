@@ -89,6 +89,20 @@ def test_modules_do_not_import_in_cycles() -> None:
         visit(name, ())
 
 
+def test_engines_share_llvm_only() -> None:
+    """The CPU's engine and that of GPUs stand side by side on `engine/llvm`, which knows neither."""
+    forbidden = {"llvm": ("native", "cuda"), "native": ("cuda",), "cuda": ("native",)}
+    for name, others in forbidden.items():
+        for path in (SOURCE / "engine" / name).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+                if isinstance(node, ast.ImportFrom):
+                    names = [f"{node.module}.{each}" for each in names]
+                for other in others:
+                    package = f"ptokit.engine.{other}"
+                    assert not any(f"{each}.".startswith(f"{package}.") for each in names), f"{path} imports {package}"
+
+
 def modules_after(code: str) -> set[str]:
     """Top-level modules loaded by a fresh interpreter that runs `code`."""
     report = f"import sys; {code}; print(*{{name.partition('.')[0] for name in sys.modules}})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -207,6 +208,14 @@ def test_gathering_padding_is_a_hazard() -> None:
         pto.tgather(tile("float32"), tile("float32", data=1), tile("int32", data=25))
 
 
+ONE = 1 << 160
+
+
+def whole_numbers(matrix: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Its elements as whole numbers, `ONE` times as great: no bit of a float32 is lost."""
+    return np.array([[int(Fraction(plain(value)) * ONE) for value in row] for row in matrix], object)
+
+
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32", "int8"])
 @pytest.mark.parametrize(("m", "k", "n"), [(1, 1, 1), (3, 19, 5), (16, 32, 32), (33, 70, 40)])
@@ -233,13 +242,11 @@ def test_products(target: str, kind: str, m: int, k: int, n: int) -> None:
             results.append(dst.read())
         pto.tmatmul_acc(acc, acc, left, right)
         assert (acc.read() == results[2]).all()
-    for i in range(m):
-        for j in range(n):
-            products = [Fraction(plain(a[i, x])) * Fraction(plain(b[x, j])) for x in range(k)]
-            size = sum(abs(p) for p in products)
-            for found, extra in zip(results, (0, int(d[0, j]), int(c[i, j])), strict=True):
-                slack = 0 if to == "int32" else Fraction(k, 2**23) * (size + abs(extra))
-                assert abs(Fraction(plain(found[i, j])) - sum(products) - extra) <= slack
+    products, size = whole_numbers(a) @ whole_numbers(b), abs(whole_numbers(a)) @ abs(whole_numbers(b))
+    for found, more in zip(results, (np.zeros((m, n), to), d, c), strict=True):
+        extra = whole_numbers(more) * ONE
+        slack = 0 if to == "int32" else k * (size + abs(extra))
+        assert (abs(whole_numbers(found) * ONE - products - extra) * 2**23 <= slack).all()
 
 
 def test_integer_accumulation_wraps() -> None:

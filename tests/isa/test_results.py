@@ -6,6 +6,7 @@ import inspect
 from itertools import product
 from typing import Any
 
+import numpy as np
 import pytest
 
 import ptokit as pto
@@ -126,3 +127,14 @@ def test_modifiers_that_are_left_out() -> None:
         in_python = inspect.signature(getattr(pto, name)).parameters.get(which)
         if in_python and in_python.default not in (None, in_python.empty):
             assert in_python.default is DEFAULTS[name, which], (name, which)
+
+
+@pytest.mark.parametrize("form", [(1, 16, BLayout.RowMajor), (16, 1, BLayout.ColMajor)], ids=["row", "column"])
+def test_a_run_of_elements_is_stored_to_a_tensor_that_holds_all_of_them(form: tuple[int, int, BLayout]) -> None:
+    rows, cols, layout = form
+    tile = pto.Tile("vec", "float32", rows, cols, blayout=layout).write(1)
+    for shape in ((16,), (4, 4)):
+        pto.tstore(pto.GlobalTensor(array := np.zeros(shape, "f4")), tile)
+        assert (array == 1).all()
+    with pytest.raises(pto.VerifyError, match="TT-01"):
+        pto.tstore(pto.GlobalTensor(np.zeros(15, "f4")), tile)

@@ -70,6 +70,21 @@ def test_a_kernel_is_traced_once_for_a_signature() -> None:
     assert TRACED == [(2, 4)]
 
 
+@pto.kernel
+def add_rows(table, src, ids):
+    rows, lanes = pto.Tile("vec", "float32", 8, 16), pto.Tile("vec", "int32", 1, 8)
+    pto.tload(rows, src)
+    pto.tload(lanes, ids)
+    pto.mscatter(table, rows, lanes, coalesce="row", atomic="add")
+
+
+def test_launches_with_remarks_are_cached_and_report_them_again() -> None:
+    table, src, ids = zeros(9, 16), floats(8, 16), np.arange(8, dtype="int32")[None]
+    found = [[each.rule for each in add_rows[1](table, src, ids, target="a5").findings] for _ in range(3)]
+    assert found == [["MS-HAZ-04"]] * 3 and len(add_rows.cached) == 1
+    assert (table[:8] == 3 * src).all()
+
+
 @pytest.mark.parametrize(
     "change",
     [

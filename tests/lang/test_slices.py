@@ -70,6 +70,7 @@ def test_a_slice_keeps_what_its_tile_is() -> None:
     assert tile[2:5].valid == (3, 20) and tile[2:5].shape == (3, 32) and tile[2:5].addr == 64 + 2 * 32 * 4
     assert tile[4:].valid == (5, 20) and tile[:, 8:16].valid == (9, 8)
     assert tile[0:2, 8:16].spec.pitch == 32 and tile[0:1, 8:16].spec.pitch == 0
+    assert tile[:, 3:20].spec.skew == 12 and tile[:, 3:20][:, 2:9].spec.skew == 20  # bytes after a block
     assert tile[0:2, 8:16].spec.burst_bytes == 128 and tile[0:2, 8:16].spec.elements == 40
     with pytest.raises(TypeError):
         iter(tile)

@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ptokit.finding import Where
 from ptokit.isa.dtype import dtype
-from ptokit.program.bounds import MOST_TRIED, check_bounds, reaches
-from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, Var, apply, evaluate, subtract
+from ptokit.program.bounds import MOST_TRIED, Reach, check_bounds, reaches
+from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, COMPARISONS, Expr, Var, apply, evaluate, subtract
 from ptokit.program.ir import (
     Argument,
     Block,
@@ -227,3 +228,30 @@ def test_code_that_no_block_reaches_is_not_looked_at() -> None:
     assert not list(check_bounds(program(never, Loop(I, 3, 3, 1, (load(99, 1, line=2),))), 3))
     assert [finding.where.line for finding in check_bounds(program(never), 4)] == [1]
     assert not list(check_bounds(program(load(99, 1)), 0))
+
+
+def test_bounds_of_numbers_from_memory_hold_wherever_their_conditions_do() -> None:
+    """Against all numbers, for random conditions; a number between two known ones has just those bounds."""
+    random, number, known = np.random.default_rng(0), Var("number"), np.arange(5)
+    numbers, tight = range(-20, 21), 0
+
+    def pick(*choices: Expr) -> Expr:
+        return choices[random.integers(len(choices))]
+
+    def condition() -> Expr:
+        other = pick(BLOCK_IDX, 3, apply("add", apply("mul", BLOCK_IDX, 2), -1), number)
+        sides = [pick(number, apply("floordiv", number, 3)), other]
+        return apply(COMPARISONS[random.integers(len(COMPARISONS))], *sides[:: random.choice([1, -1])])
+
+    for _ in range(400):
+        held = pick(condition(), apply("and", condition(), condition()))
+        expr = pick(number, apply("sub", BLOCK_IDX, apply("mul", number, 2)), apply("min", number, BLOCK_IDX))
+        reach = Reach({BLOCK_IDX: (0, 4), number: (-20, 20)}, {BLOCK_IDX: known}, (held,))
+        least, most = reach.least(expr), reach.most(expr)
+        assert reach.value(BLOCK_IDX) is None and least is not None and most is not None
+        for block in known.tolist():
+            cases = [{BLOCK_IDX: block, number: each} for each in numbers]
+            found = [evaluate(expr, values) for values in cases if evaluate(held, values)]
+            assert all(least[block] <= each <= most[block] for each in found), (held, expr)
+            tight += bool(found) and (least[block], most[block]) == (min(found), max(found)) != (-20, 20)
+    assert tight > 500

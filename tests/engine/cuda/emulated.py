@@ -7,25 +7,29 @@ from __future__ import annotations
 
 import ctypes
 import os
+from bisect import bisect
 from collections.abc import Callable, Sequence
-from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from ptokit.engine.cuda import device as devices
-from ptokit.engine.cuda.device import Bytes, Device, DeviceBuffer, DeviceKernel, DeviceModule
+from ptokit.engine.cuda.device import Bytes, Device, DeviceBuffer, DeviceEvent, DeviceKernel, DeviceModule
 from ptokit.engine.llvm.chip import Chip
 from ptokit.engine.native import jit
+from tests.engine.native.guard import guarded
 
 ON_GPU = bool(os.environ.get("PTOKIT_TEST_GPU"))
 """Whether tests that can use a GPU do."""
 EMULATED = Chip(lanes=32, piece=16)
 PATTERN = 0xA5
 """What new memory holds: never zeros by chance."""
+GUARD, MARGIN, ALIGNED, ALIGNED_SHARED = 0x5A, 256, 64, 1024
+"""What the bytes on both sides of it hold, how many there are before it, and what addresses are multiples of."""
 
 
 class EmulatedDevice:
-    """Memory of the host as that of a device."""
+    """Memory of the host as that of a device. Whatever is written beside it, or copied from there, is an error."""
 
     chip, processors, shared = EMULATED, 3, 227 << 10
 
@@ -33,30 +37,34 @@ class EmulatedDevice:
         return _EmulatedModule(jit.library(key, build))
 
     def empty(self, nbytes: int) -> DeviceBuffer:
-        return _EmulatedBuffer(nbytes)
+        return EmulatedBuffer(nbytes)
 
     pinned = empty
+    stream = 0
+
+    def event(self) -> DeviceEvent:
+        return _EmulatedEvent()
 
     def wait(self) -> None:
         pass
 
     def upload(self, address: int, data: Bytes) -> None:
-        ctypes.memmove(address, data.ctypes.data, data.nbytes)
+        ctypes.memmove(within(address, data.nbytes), data.ctypes.data, data.nbytes)
 
     def download(self, address: int, nbytes: int, rows: int = 1, stride: int = 0) -> Bytes:
         found = np.empty((rows, nbytes), np.uint8)
         for row in range(rows):
-            ctypes.memmove(found[row].ctypes.data, address + row * stride, nbytes)
+            ctypes.memmove(found[row].ctypes.data, within(address + row * stride, nbytes), nbytes)
         return found.ravel()
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
-        ctypes.memmove(target, source, nbytes)
+        ctypes.memmove(within(target, nbytes), within(source, nbytes), nbytes)
 
     def fill(self, address: int, byte: int, nbytes: int) -> None:
-        ctypes.memset(address, byte, nbytes)
+        ctypes.memset(within(address, nbytes), byte, nbytes)
 
     def sort(self, address: int, count: int) -> None:
-        np.ctypeslib.as_array((ctypes.c_uint64 * count).from_address(address)).sort()
+        np.ctypeslib.as_array((ctypes.c_uint64 * count).from_address(within(address, 8 * count))).sort()
 
 
 def device_under_test() -> Device:
@@ -64,10 +72,51 @@ def device_under_test() -> Device:
     return devices.current() if ON_GPU else EmulatedDevice()
 
 
-class _EmulatedBuffer:
-    def __init__(self, nbytes: int) -> None:
-        self._memory = np.full(nbytes + 128, PATTERN, np.uint8)
-        self.address = -(-self._memory.ctypes.data // 128) * 128
+class _EmulatedEvent:
+    """All work is done when it is launched."""
+
+    def record(self) -> None:
+        pass
+
+    wait = record
+
+
+class EmulatedBuffer:
+    """Memory of the device, between bytes that nobody may write. Behind these, a process ends when it reads, too."""
+
+    def __init__(self, nbytes: int, aligned: int = ALIGNED) -> None:
+        assert nbytes >= 0
+        room = -(-nbytes // aligned) * aligned
+        self.nbytes, self._memory = nbytes, guarded(np.full(MARGIN + room, GUARD, np.uint8), at_end=True)
+        self._first = len(self._memory) - room
+        self._memory[self._first : self._first + nbytes] = PATTERN
+        self.address = self._memory.ctypes.data + self._first
+        LIVE[self.address] = self
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether nothing was written beside it."""
+        margins = self._memory[: self._first], self._memory[self._first + self.nbytes :]
+        return all((margin == GUARD).all() for margin in margins)
+
+
+LIVE: WeakValueDictionary[int, EmulatedBuffer] = WeakValueDictionary()
+"""The memory of all devices, by address."""
+
+
+def within(address: int, nbytes: int) -> int:
+    """The address of some bytes, which do not leave the memory that they begin in."""
+    starts = sorted(LIVE.keys())
+    buffer = LIVE[starts[at - 1]] if (at := bisect(starts, address)) else None
+    if buffer is not None and address < buffer.address + buffer.nbytes + MARGIN:
+        assert nbytes <= buffer.address + buffer.nbytes - address, "beyond the end of memory"
+    return address
+
+
+def check_margins() -> None:
+    """Nothing was written beside memory."""
+    for buffer in list(LIVE.values()):
+        assert buffer.is_intact, f"written beside {buffer.nbytes} bytes of memory"
 
 
 class _EmulatedModule:
@@ -84,12 +133,13 @@ class _EmulatedKernel:
 
     def __call__(self, grid: int, arguments: Sequence[int], shared: int = 0) -> None:
         assert shared <= EmulatedDevice.shared
-        memory: Any = _EmulatedBuffer(shared)
+        memory = EmulatedBuffer(shared, ALIGNED_SHARED)
         given = [*arguments, 0, grid, memory.address]
         function = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * len(given))(self._address)
         for block in range(grid):
             given[-3] = block
             function(*given)
+        check_margins()
 
     def fitting(self, shared: int = 0) -> int:
         return EmulatedDevice.processors

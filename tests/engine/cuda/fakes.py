@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ptokit import engines
+from ptokit import engines, ops
 from ptokit.engine.cuda import device
 from tests.engine.cuda.emulated import EmulatedDevice
 
@@ -120,7 +120,7 @@ class FakeGpus:
     def __init__(self) -> None:
         self.current, self.streams, self.log = 0, [0], []
         self.torch_stream = 0
-        self.capabilities = ["80", "90"]
+        self.capabilities, self.driver = ["80", "90"], 12020
         self.used: set[int] = set()
         """The streams that were current when a device was used."""
         self.worked: set[int] = set()
@@ -130,6 +130,8 @@ class FakeGpus:
         runtime = SimpleNamespace(
             getDevice=lambda: self.current,
             getDeviceCount=lambda: len(self.capabilities),
+            driverGetVersion=lambda: self.driver,
+            deviceGetAttribute=lambda which, _: {device.PROCESSORS: 3, device.SHARED: EmulatedDevice.shared}[which],
             pointerGetAttributes=self._attributes,
             CUDARuntimeError=RuntimeError,
         )
@@ -176,8 +178,9 @@ class FakeDevice:
     def __init__(self, gpus: FakeGpus, number: int) -> None:
         self._gpus, self._number, self.compute_capability = gpus, number, gpus.capabilities[number]
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> FakeDevice:
         self._before, self._gpus.current = self._gpus.current, self._number
+        return self
 
     def __exit__(self, *_: object) -> None:
         self._gpus.current = self._before
@@ -247,6 +250,7 @@ class _Watched(EmulatedDevice):
 def forget_choices() -> None:
     for each in (device.cuda, engines.is_installed, engines.chosen):
         each.cache_clear()
+    ops._KNOWN.clear()
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch) -> FakeGpus:

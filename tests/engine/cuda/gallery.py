@@ -1,6 +1,7 @@
-"""Launches the gallery over CuPy arrays on a GPU, with good and bad indices: `make sanitize-gpu` runs it.
+"""Launches the gallery over CuPy arrays on a GPU, with good and bad indices.
 
-`python -m tests.engine.cuda.gallery [kernel ...]` compares the results with NumPy's, and exits with 1 if one differs.
+`python -m tests.engine.cuda.gallery [--small] [kernel ...]` compares the results with NumPy's, and exits with 1 if one
+differs; with `--small`, of one tile of work.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 import ptokit as pto
 from tests.examples.test_gallery import GALLERY, Entry, agree, rng, spoilt
 
-TARGET = "a5"
+TARGET, SMALL = "a5", "--small"
 
 
 def on_gpu(cupy: Any, entry: Entry, case: dict[str, Any], **options: Any) -> Any:
@@ -24,8 +25,8 @@ def on_gpu(cupy: Any, entry: Entry, case: dict[str, Any], **options: Any) -> Any
     return given["out"].get()
 
 
-def check(cupy: Any, entry: Entry) -> None:
-    for sizes in entry.sizes:
+def check(cupy: Any, entry: Entry, small: bool) -> None:
+    for sizes in [entry.small] if small else entry.sizes:
         case = entry.make(rng(), **sizes)
         agree(entry, on_gpu(cupy, entry, case), case)
     try:
@@ -39,11 +40,12 @@ def main(names: list[str]) -> int:
     import cupy  # pyright: ignore[reportMissingImports]
 
     warnings.simplefilter("ignore")
-    failed = 0
+    failed, small = 0, SMALL in names
+    names = [name for name in names if name != SMALL]
     for entry in GALLERY:
         if not names or entry.name in names:
             try:
-                check(cupy, entry)
+                check(cupy, entry, small)
                 print(entry.name, "is right")
             except AssertionError as problem:
                 print(entry.name, "is wrong:", str(problem)[:500])

@@ -7,7 +7,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -21,7 +22,7 @@ from ptokit.engine.gpu import DeviceArray
 from ptokit.engine.storage import Storage
 from ptokit.isa.dtype import dtype
 from ptokit.lang.arrays import as_array
-from ptokit.lang.arrays import device_array as quick
+from ptokit.lang.gpu import signature
 from tests.engine.cuda.fakes import Described, FakeArray, FakeGpus, FakeTensor, Lent, forget_choices
 
 TABLE = np.arange(32, dtype="float32").reshape(4, 8)
@@ -141,26 +142,39 @@ def test_a_storage_knows_its_gpu() -> None:
 def test_cupy_arrays_and_tensors_are_described(emulated: FakeGpus) -> None:
     emulated.torch_stream = 77
     for array in (TABLE, TABLE[::-1, ::2], TABLE[:0], TABLE.astype(ml_dtypes.float8_e5m2)):
-        found = quick(FakeArray(array, 1))
-        assert found is not None and described(found) == described(array)
+        found: Any = as_array(FakeArray(array, 1))
+        assert described(found) == described(array)
         assert (found.gpu, found.stream, found.writeable) == (1, None, True)
-        assert described(as_array(FakeArray(array, 1))) == described(array)
     for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2", "uint8", "float32", "complex64", "bool"):
         array = np.zeros((3, 5), getattr(ml_dtypes, name, name)).T
         tensor = FakeTensor(array, 1)
-        found = quick(tensor)
-        assert found is not None and described(found) == described(array)
+        found = as_array(tensor)
+        assert described(found) == described(array)
         assert (found.gpu, found.stream, found.owner) == (1, 77, tensor)
-    assert quick(TABLE) is None and quick("text") is None and quick(Lent(TABLE)) is None
+
+
+@pytest.mark.parametrize("wrap", [FakeArray, FakeTensor])
+def test_signatures_tell_apart_what_descriptions_do(emulated: FakeGpus, wrap: Any) -> None:
+    memory = np.zeros(64 * 8, np.uint8)
+    table = memory[-memory.ctypes.data % 16 :][:256].view("float32").reshape(8, 8)
+    same = [table, table[:4, ::2], table.T, table.view("int32"), table.ravel()[4:60], table.ravel()[1:57]]
+    arrays = [wrap(each, gpu) for each in same for gpu in (0, 1)]
+    found = [signature(each) for each in arrays]
+    assert [each and each[0] for each in found] == [cast("Any", as_array(each)).address for each in arrays]
+    assert len({each and each[1] for each in found}) == len(arrays)
+    again = signature(wrap(np.zeros((8, 8), "float32")))
+    assert again and found[0] and again[1][:-1] == found[0][1][:-1]
+    assert signature(TABLE) is None and signature("text") is None and signature(Lent(TABLE)) is None
 
 
 def test_the_stream_of_a_tensor_is_that_of_its_use(emulated: FakeGpus) -> None:
     emulated.torch_stream = 77
-    found = quick(FakeTensor(TABLE))
-    assert found is not None
+    found: Any = as_array(FakeTensor(TABLE))
     for stream in (5, 0):
         emulated.torch_stream = stream
         assert found.stream == found[1:3].stream == stream
+    emulated.torch._C = SimpleNamespace(_cuda_getCurrentRawStream=lambda gpu: 70 + gpu)
+    assert (found.stream, cast("Any", as_array(FakeTensor(TABLE, 1))).stream) == (70, 71)
 
 
 def test_tensors_that_share_no_memory_are_refused(emulated: FakeGpus) -> None:
@@ -168,17 +182,19 @@ def test_tensors_that_share_no_memory_are_refused(emulated: FakeGpus) -> None:
     for (name, value), words in zip(changes.items(), ("detach", "resolve_conj", "resolve_neg"), strict=True):
         tensor = FakeTensor(TABLE.astype("complex64"))
         setattr(tensor, name, value)
-        assert quick(tensor) is None
+        assert signature(tensor) is None
         with pytest.raises(TypeError, match=words):
             pto.GlobalTensor(tensor)
     with pytest.raises(TypeError, match="NumPy and ml_dtypes have no type quint8"):
         pto.GlobalTensor(FakeTensor(TABLE, kind="quint8"))
     freed = FakeTensor(TABLE)
     freed.data_ptr = lambda: 0  # type: ignore[method-assign]
+    assert signature(freed) is None
     with pytest.raises(TypeError, match="it has no memory"):
         pto.GlobalTensor(freed)
     elsewhere = FakeTensor(TABLE)
-    elsewhere.is_cuda = False
+    elsewhere.is_cuda, elsewhere.gpu = False, -1
+    assert signature(elsewhere) is None
     with pytest.raises(TypeError, match=r"call \.cpu\(\) first"):
         pto.GlobalTensor(elsewhere)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -166,11 +167,16 @@ def test_repeated_calls_follow_what_changes(emulated: FakeGpus, monkeypatch: pyt
     """Calls find the plans of others with the same types, shapes, strides and GPU; streams and addresses differ."""
     places: list[tuple[int, int]] = []
 
-    def run(*given: Any) -> None:
-        places.append((emulated.current, emulated.streams[-1]))
-        engines.arrays("cuda")(*given)
+    def watched(execute: Callable[..., None]) -> Callable[..., None]:
+        def run(*given: Any) -> None:
+            places.append((emulated.current, emulated.streams[-1]))
+            execute(*given)
 
-    monkeypatch.setattr(ops, "arrays", lambda _: run)
+        return run
+
+    monkeypatch.setattr(ops, "_KNOWN", {})
+    monkeypatch.setattr(ops, "arrays", lambda name: watched(engines.arrays(name)))
+    monkeypatch.setattr(ops, "addressed", lambda *given: watched(engines.addressed(*given)))
     kinds = ("float32", "float16", "int32", ml_dtypes.bfloat16)
     for _ in range(150):
         gpu, wrap = int(RANDOM.integers(2)), (FakeArray, FakeTensor)[RANDOM.integers(2)]
@@ -229,11 +235,15 @@ def test_libraries_are_asked_for_their_stream_once_at_most(emulated: FakeGpus, m
     for library, name in ((emulated.cupy.cuda, "get_current_stream"), (emulated.torch.cuda, "current_stream")):
         own = getattr(library, name)
         monkeypatch.setattr(library, name, lambda *given, own=own, name=name: asked.append(name) or own(*given))
-    monkeypatch.setattr(ops, "arrays", lambda _: lambda *_: None)
-    pto.gather(FakeArray(table()), FakeArray(INDICES), out=FakeArray(np.zeros((2, 2, 8), "float32")))
-    assert asked == []
-    pto.gather(FakeTensor(table()), FakeTensor(INDICES), out=FakeTensor(np.zeros((2, 2, 8), "float32")))
-    assert asked == ["current_stream", "get_current_stream"]
+    done: list[str] = []
+    monkeypatch.setattr(ops, "_KNOWN", {})
+    monkeypatch.setattr(ops, "arrays", lambda _: lambda *_: done.append("described"))
+    monkeypatch.setattr(ops, "addressed", lambda *_: lambda *_: done.append("addressed"))
+    for wrap, names in ((FakeArray, []), (FakeTensor, ["current_stream", "get_current_stream"])):
+        for how in ("described", "addressed"):
+            asked.clear()
+            pto.gather(wrap(table()), wrap(INDICES), out=wrap(np.zeros((2, 2, 8), "float32")))
+            assert asked == names and done[-1] == how
 
 
 def test_writes_into_tensors_are_counted(emulated: FakeGpus) -> None:

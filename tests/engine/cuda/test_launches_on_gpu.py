@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 import ptokit as pto
+from ptokit.engine.cuda import stage
 from ptokit.lang.launch import CachedLaunch
 from ptokit.lang.watch import LaunchWatcher, WatchedLaunch, copied
+from tests.engine.cuda.emulated import EmulatedDevice
 from tests.engine.cuda.fakes import Described, FakeArray, FakeGpus, FakeTensor, Lent
 from tests.lang import test_shared_bytes as shared_bytes
 
@@ -163,6 +165,28 @@ def test_repeated_launches_follow_what_changes(emulated: FakeGpus) -> None:
     with pytest.raises(TypeError, match="it has no memory"):
         take[1](*tensors)
     take.cached.clear()
+
+
+@pytest.mark.parametrize("most", [0, stage.MOST_BY_VALUE])
+def test_slots_that_are_too_many_are_copied(emulated: FakeGpus, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    @pto.kernel
+    def rows_of(out: Any, table: Any, indices: Any) -> None:
+        rows, lanes = pto.Tile("vec", table.dtype, 8, 8), pto.Tile("vec", "int32", 1, 8)
+        pto.tload(lanes, indices)
+        pto.mgather(rows, table, lanes)
+        pto.tstore(out, rows)
+
+    monkeypatch.setattr(stage, "MOST_BY_VALUE", most)
+    copied, upload = list[int](), EmulatedDevice.upload
+    monkeypatch.setattr(EmulatedDevice, "upload", lambda *given: copied.append(given[2].nbytes) or upload(*given))
+    for launches in (1, 2, 3):
+        out = np.zeros_like(TABLE)
+        rows_of[1](FakeArray(out), FakeArray(TABLE), FakeArray(ROWS))
+        assert np.array_equal(out, TABLE[ROWS[0]]) and len(copied) == (0 if most else launches)
+    with pytest.raises(pto.OutOfBoundsError):
+        rows_of[1](FakeArray(out), FakeArray(TABLE), FakeArray(ROWS + 8))
+    rows_of[1](FakeArray(out), FakeArray(TABLE), FakeArray(ROWS[:, ::-1].copy()))
+    assert np.array_equal(out, TABLE[ROWS[0, ::-1]])
 
 
 def test_watched_launches_are_copied_to_the_host(emulated: FakeGpus) -> None:

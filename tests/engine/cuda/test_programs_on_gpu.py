@@ -16,11 +16,13 @@ pytest.importorskip("llvmlite")
 
 import ptokit as pto
 from ptokit import spec
-from ptokit.engine.cuda import deferred, executable
+from ptokit.engine.cuda import deferred, executable, ptx
 from ptokit.engine.cuda import launch as launching
+from ptokit.engine.cuda.deferred import DeferredScatters
 from ptokit.engine.native.program.executable import NativeExecutable
 from tests.conformance.harness import check_example
 from tests.engine.cuda import emulated as emulation
+from tests.engine.cuda.assembly import CAPABILITIES, complaint, emitted
 from tests.engine.cuda.emulated import EMULATED
 from tests.engine.cuda.fakes import FakeArray, FakeGpus
 from tests.engine.native.calls import both_engines
@@ -79,7 +81,7 @@ def test_the_gallery(seen: Seen, entry: Entry, target: str) -> None:
     bound = near(entry, entry.make(rng(), **sizes))
     found = same(entry.kernel, 7, lambda: entry.make(rng(), **sizes), near=bound, target=target, engine="cuda")
     assert not found.ending and not seen.finished
-    assert (3 in seen.grids) is (entry.kernel is not gallery.paged.paged_kv_gather), "its blocks compute where to write"
+    assert 3 in seen.grids
 
 
 @pytest.mark.parametrize("oob", ["clamp", "undefined"])
@@ -97,11 +99,14 @@ def test_the_gallery_with_bad_indices(seen: Seen, entry: Entry, target: str, oob
 @pytest.mark.parametrize("part", range(PARTS))
 def test_examples_of_clauses_in_lanes(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(NativeExecutable, "chip", EMULATED)
-    names = sorted(spec.examples())[::STEP]
-    with both_engines() as ways:
+    names, capability = sorted(spec.examples())[::STEP], CAPABILITIES[part % len(CAPABILITIES)]
+    with emitted() as found, both_engines() as ways:
         for name in names[part::PARTS]:
             check_example(name)
     assert ways.quick.total()
+    modules = [ptx.compiled(text, capability) for text in found.texts(1 if FUZZ else 8)]
+    assert modules and all(f".target sm_{capability}" in each for each in modules)
+    assert not complaint(modules, capability)
 
 
 @pytest.mark.parametrize("seed", range(20 if FUZZ else 2))
@@ -149,12 +154,12 @@ def test_only_independent_blocks_run_in_parallel(seen: Seen, kernel: Any, parall
 
 
 @pto.kernel
-def scattered(src, idx, out, atomic: pto.const = "none", oob: pto.const = "undefined"):
+def scattered(src, idx, out, atomic: pto.const = "none", oob: pto.const = "undefined", first: pto.const = 0):
     b = pto.block_idx()
     s, i = pto.Tile("vec", "float32", ROWS, 16), pto.Tile("vec", "int32", 1, ROWS)
     pto.tload(i, idx[b * ROWS : (b + 1) * ROWS])
     pto.tload(s, src[b * ROWS : (b + 1) * ROWS])
-    pto.mscatter(out, s, i, atomic=atomic, oob=oob, coalesce="row")
+    pto.mscatter(out[first:], s, i, atomic=atomic, oob=oob, coalesce="row")
 
 
 @pto.kernel
@@ -191,26 +196,59 @@ def in_order(case: dict[str, Any]) -> Array:
 def test_rows_take_effect_in_the_order_of_blocks(
     seen: Seen, atomic: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deferred, "MOST_RECORDED", most)
-    make = scatter_case((BLOCKS * ROWS,), (5, 16), atomic)
+    monkeypatch.setattr(deferred, "MOST_OF_WAVE", most)
+    make, begin, waves = scatter_case((BLOCKS * ROWS,), (5, 16), atomic), DeferredScatters.begin, list[range]()
+
+    def begun(self: Any, state: Any, wave: range) -> None:
+        waves.append(wave)
+        begin(self, state, wave)
+
+    monkeypatch.setattr(DeferredScatters, "begin", begun)
     found = same(scattered, BLOCKS, make, target="a5", engine="cuda")
     assert not found.ending and not seen.finished and 3 in seen.grids
     assert np.array_equal(np.frombuffer(found.memories["out"], "f4").reshape(5, 16), in_order(make()))
+    each = min(BLOCKS, most // (ROWS * (4 * 16 + 4)))  # an index and a row of each lane
+    assert {*waves} == {range(BLOCKS)[k : k + each] for k in range(0, BLOCKS, each)}
 
 
-@pytest.mark.parametrize("most", [256 << 20, 8000])
+def test_rows_of_a_slice_are_recorded(seen: Seen) -> None:
+    case = scatter_case((BLOCKS * ROWS,), (5, 16), "add")()
+    wanted, case["out"] = in_order(case), np.zeros((8, 16), "f4")
+    scattered[BLOCKS](**case, first=2, target="a5", engine="cuda")
+    assert np.array_equal(case["out"], [*np.zeros((2, 16)), *wanted, np.zeros(16)]) and 3 in seen.grids
+
+
+@pto.kernel
+def scattered_at_once(src, idx, out, atomic: pto.const):
+    s, i = pto.Tile("vec", "float32", *src.shape), pto.Tile("vec", "int32", 1, src.shape[0])
+    pto.tload(i, idx)
+    pto.tload(s, src)
+    pto.mscatter(out, s, i, atomic=atomic, coalesce="row")
+
+
+@pytest.mark.parametrize("width", [8, 160], ids=["fewer", "more"])
+def test_rows_of_fewer_and_more_pieces_than_lanes(seen: Seen, width: int) -> None:
+    random = np.random.default_rng(1)
+    case = {"src": random.normal(size=(16, width)).astype("f4"), "idx": random.integers(0, 5, 16).astype("i4")}
+    case |= {"out": np.zeros((5, width), "f4"), "atomic": "add"}
+    wanted = in_order(case)
+    scattered_at_once[1](**case, target="a5", engine="cuda")
+    assert np.array_equal(case["out"], wanted) and {*seen.grids} == {1} and not seen.finished
+
+
+@pytest.mark.parametrize("most", [256 << 20, 9000])
 @pytest.mark.parametrize("atomic", ["none", "add"])
 def test_elements_take_effect_in_the_order_of_blocks(
     seen: Seen, atomic: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deferred, "MOST_RECORDED", most)
+    monkeypatch.setattr(deferred, "MOST_OF_WAVE", most)
     make = scatter_case((BLOCKS * ROWS, 16), (1, 48), atomic)
     found = same(cells_of, BLOCKS, make, target="a5", engine="cuda")
     assert not found.ending and not seen.finished and 3 in seen.grids
 
 
 def test_scatters_of_the_blocks_before_a_failing_one_take_effect(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deferred, "MOST_RECORDED", 4000)
+    monkeypatch.setattr(deferred, "MOST_OF_WAVE", 4000)
     case = scatter_case((BLOCKS * ROWS,), (5, 16), "add")()
     case["idx"][9 * ROWS + 2] = 5
     before = {**case, "src": case["src"][: 9 * ROWS], "idx": case["idx"][: 9 * ROWS]}
@@ -240,7 +278,7 @@ def failing_case() -> dict[str, Any]:
 
 
 def test_a_failing_block_has_done_what_came_before_its_failure(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deferred, "MOST_RECORDED", 8000)
+    monkeypatch.setattr(deferred, "MOST_OF_WAVE", 8000)
     memories: list[list[bytes]] = []
     for engine in ("reference", "cuda"):
         case = failing_case()
@@ -251,7 +289,7 @@ def test_a_failing_block_has_done_what_came_before_its_failure(seen: Seen, monke
 
 
 def test_an_interrupt_between_waves_is_not_replaced(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deferred, "MOST_RECORDED", 4000)
+    monkeypatch.setattr(deferred, "MOST_OF_WAVE", 4000)
     run, waves = launching.GridLaunch.run, list[range]()
 
     def interrupted(self: Any, code: Any, wave: range, *rest: Any) -> Any:

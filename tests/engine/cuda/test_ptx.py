@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +17,20 @@ pytest.importorskip("llvmlite")
 
 import ptokit as pto
 from ptokit.engine.cuda import ptx
-from ptokit.engine.cuda.stage import GridStage
+from ptokit.engine.cuda.stage import GPU, WIDE_UNITS, GridStage
 from ptokit.engine.llvm.program.emitter import Emitter
 from ptokit.engine.llvm.program.sample import sample
 from ptokit.engine.llvm.program.stage import ENTRY
 from ptokit.engine.native.program.executable import NativeExecutable
 from ptokit.lang.launch import mode_of
+from tests.engine.cuda.emulated import EmulatedDevice
 from tests.examples.test_gallery import Entry, every_launch, rng
 
 GRID = 3
 NZ = {"blayout": "col_major", "slayout": "row_major"}
 
 
-def text_of(kernel: Any, given: Mapping[str, Any], target: str) -> str:
+def text_of(kernel: Any, given: Mapping[str, Any], target: str, capability: int = 80) -> str:
     """The LLVM text of a kernel, for a GPU."""
     arguments, mode = kernel.bind((), given), mode_of(target)
     program = kernel.trace(arguments, mode).program
@@ -37,7 +39,8 @@ def text_of(kernel: Any, given: Mapping[str, Any], target: str) -> str:
     made._samples = {made.slots.numbers[stmt]: values for stmt, values in found.items()}
     variants = {number: made._variants(number) for number in made._samples}
     assert all(variants.values())
-    return Emitter(GridStage(program, made.slots), variants).text()
+    chip = replace(GPU, wide_units=WIDE_UNITS.get(capability, ()))
+    return Emitter(GridStage(program, made.slots, chip, EmulatedDevice.shared), variants).text()
 
 
 def assembled(text: str, capability: int, where: Path, entry: str = ENTRY) -> str:
@@ -46,21 +49,20 @@ def assembled(text: str, capability: int, where: Path, entry: str = ENTRY) -> st
     assert f".target sm_{capability}" in made and f".entry {entry}(" in made
     if shutil.which("ptxas"):
         (where / "kernel.ptx").write_text(made, encoding="utf-8")
-        command = ["ptxas", f"-arch=sm_{capability}", "kernel.ptx", "-o", "kernel.cubin"]
+        arch = ptx.ONLY.get(capability, f"sm_{capability}")
+        command = ["ptxas", f"-arch={arch}", "kernel.ptx", "-o", "kernel.cubin"]
         done = subprocess.run(command, cwd=where, capture_output=True, text=True, check=False)
         assert not done.returncode, done.stderr
     return made
 
 
 @every_launch
-def test_the_gallery_is_assembled(entry: Entry, target: str, tmp_path: Path) -> None:
-    text = text_of(entry.kernel, entry.make(rng(), **entry.sizes[0]), target)
-    assembled(text, 80 if target == "a2a3" else 90, tmp_path)
-
-
-@every_launch
-def test_functions_with_barriers_are_convergent(entry: Entry, target: str) -> None:
-    text = text_of(entry.kernel, entry.make(rng(), **entry.sizes[0]), target)
+def test_the_gallery_is_assembled_and_functions_with_barriers_are_convergent(
+    entry: Entry, target: str, tmp_path: Path
+) -> None:
+    capability = 80 if target == "a2a3" else 90
+    text = text_of(entry.kernel, entry.make(rng(), **entry.sizes[0]), target, capability)
+    assembled(text, capability, tmp_path)
     waiting = [part for part in text.split("\ndefine ")[1:] if part.startswith("internal") and "barrier" in part]
     assert waiting and all(" convergent " in part.partition("\n")[0] for part in waiting)
 

@@ -21,8 +21,8 @@ COUNT = 64
 class FirstAhead(threads.Block):
     """A block whose first thread goes on from a barrier before the others."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, lanes: int) -> None:
+        super().__init__(lanes)
         meet = self.called["meet"]
 
         def late() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
-from ptokit.engine.cuda.resident import resident
+from ptokit.engine.cuda.resident import HostCopies, resident
 from ptokit.engine.storage import Storage
 from ptokit.isa.dtype import dtype
 from tests.engine.cuda.emulated import EmulatedDevice
@@ -47,6 +47,17 @@ def test_arrays_of_the_device_stay_where_they_are() -> None:
     storage = OnDevice(numbers, dtype("int32"))
     with resident(EmulatedDevice(), {"numbers": storage}, {"numbers"}) as addresses:
         assert addresses == {"numbers": numbers.ctypes.data}
+
+
+def test_copies_on_the_host_share_what_their_arrays_share() -> None:
+    device, numbers = EmulatedDevice(), np.arange(20, dtype=np.int32)
+    parts = {"all": numbers, "part": numbers[4:9], "other": np.arange(5, dtype=np.int32), "empty": numbers[:0]}
+    storages = {name: Storage(part, dtype("int32")) for name, part in parts.items()}
+    with resident(device, storages, ()) as addresses:
+        copies = HostCopies(device, storages, addresses)
+        assert {name: copies[name].bits.tolist() for name in copies} == {name: [*part] for name, part in parts.items()}
+    copies["all"].bits[4] = 99
+    assert copies["part"].bits[0] == 99 and copies["other"].bits[4] == numbers[4] == 4
 
 
 def test_copies_are_aligned_as_their_arrays() -> None:

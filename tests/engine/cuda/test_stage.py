@@ -11,8 +11,7 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import ptokit as pto
-from ptokit.engine.cuda import stage as stages
-from ptokit.engine.cuda.stage import STOPPED, GridStage, parts_of, record_size
+from ptokit.engine.cuda.stage import STOPPED, GridStage, head_size, place_of, record_size
 from ptokit.engine.llvm.program.emitter import Emitter
 from ptokit.engine.llvm.program.sample import sample
 from ptokit.engine.llvm.program.slots import Reason, Slots, StateSlot
@@ -44,7 +43,7 @@ class EmulatedLaunch:
         native._samples = {native.slots.numbers[stmt]: values for stmt, values in found.items()}
         variants = {number: native._variants(number) for number in native._samples}
         self.slots: Slots = native.slots
-        self.stage = GridStage(program, native.slots, device.chip)
+        self.stage = GridStage(program, native.slots, device.chip, device.shared)
         text = Emitter(self.stage, variants).text()
         self.text = text
         state = np.zeros(native.slots.count, np.int64)
@@ -113,39 +112,44 @@ KERNELS = {rows_of: 0, more_rows_of: np.float32(1.5), at_addresses: np.float32(1
 every_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.__name__)
 
 
-@pytest.mark.parametrize("most", [0, 1 << 10, 227 << 10])
+@pytest.mark.parametrize("most", [0, 1 << 10, EmulatedDevice.shared])
 @every_kernel
 def test_results_wherever_tiles_lie(kernel: Any, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stages, "MOST_SHARED", most)
+    monkeypatch.setattr(EmulatedDevice, "shared", most)
     arrays = given()
     made = EmulatedLaunch(kernel, arrays)
     assert np.array_equal(arrays["out"], arrays["table"][arrays["ids"]] + KERNELS[kernel])
     assert made.stage.shared <= most and not made.words[:, 0].any() and not made.flag[0]
 
 
-def test_a_tile_that_only_passes_data_on_takes_no_memory() -> None:
-    assert EmulatedLaunch(rows_of, given()).stage.shared == 4 * ROWS
+def test_a_tile_that_only_passes_data_on_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    for most in (EmulatedDevice.shared, 4 * ROWS):  # the other one just fits
+        monkeypatch.setattr(EmulatedDevice, "shared", most)
+        assert EmulatedLaunch(rows_of, given()).stage.shared == 4 * ROWS
 
 
-@pytest.mark.parametrize("most", [0, 227 << 10])
+@pytest.mark.parametrize("most", [0, EmulatedDevice.shared])
 @every_kernel
 def test_the_record_of_a_refused_index(kernel: Any, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stages, "MOST_SHARED", most)
+    monkeypatch.setattr(EmulatedDevice, "shared", most)
     arrays = given()
     arrays["ids"][5 * ROWS + 3] = 77
     made = EmulatedLaunch(kernel, arrays)
     assert made.words[[0, 1], 0].tolist() == [0, 0] and made.flag[0] == 1
+    assert 0 <= head_size(made.slots) - 8 * (STOPPED + made.slots.count) < 64
     left, block = made.words[2, :2]
     number, reason = divmod(int(left) - 1, Reason.COUNT)
     assert (block, reason) == (5, Reason.MISSED) and "mgather" in str(made.slots.statements[number])
     arrays_of_state = list(made.slots.arrays.values())
     assert all(made.words[2, STOPPED + slot] == made.state[slot] for slot in arrays_of_state)
-    parts = dict(parts_of(made.records[2].tobytes(), made.slots))
     if kernel is at_addresses:
         (start,) = made.slots.memory.values()
-        held = parts[start][4096:]
+        first = place_of(made.slots, start) + 4096
     else:
-        held = parts[made.slots.tiles["where"]]
+        start = made.slots.tiles["where"]
+        first = place_of(made.slots, start)
+    assert start in made.stage.parts
+    held = made.records[2, first : first + 4 * ROWS].tobytes()
     count = ROWS // 2 if kernel is more_rows_of else ROWS
     assert np.array_equal(np.frombuffer(held, "i4")[:count], arrays["ids"][5 * ROWS : 5 * ROWS + count])
     assert not arrays["out"][5 * ROWS : 6 * ROWS].any()

@@ -11,13 +11,16 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import ptokit as pto
+from ptokit.engine.llvm.compiled import IrSource
 from ptokit.engine.llvm.compute import units
+from ptokit.engine.llvm.emit import I64, PTR, IrModule
+from tests.engine.cuda.emulated import EMULATED, EmulatedDevice
 from tests.engine.cuda.test_ptx import NZ, product_of
 from tests.engine.cuda.test_stage import EmulatedLaunch
 from tests.engine.cuda.threads import ThreadedDevice
 
 GUARD = 77
-SHAPES = [(50, 72, 40), (16, 5, 16), (33, 16, 8), (7, 33, 50), (64, 16, 24), (48, 1, 72)]
+SHAPES = [(50, 72, 40), (16, 5, 16), (33, 16, 8), (7, 33, 50), (64, 16, 24), (48, 1, 72), (16, 16, 8)]
 
 
 def arguments(dtype: str, m: int, k: int, n: int) -> dict[str, Any]:
@@ -41,6 +44,20 @@ def test_products_of_any_shape(
     assert f"multiply_{dtype}" in made.text and bool(made.stage.held) is bool(most)
     assert (given["out"].base[shape[0] :] == GUARD).all()
     assert np.array_equal(given["out"], 2 * (given["a"].astype(float) @ given["b"].astype(float)))
+
+
+@pytest.mark.parametrize("extent", [1, 13, 16, 17])
+def test_parts_cover_lines_and_lines_beyond_the_last_are_the_last(extent: int) -> None:
+    module, found = IrModule(EMULATED), np.zeros(17, np.int64)
+    code = module.kernel("lines", [(PTR, "found"), (I64, "extent")])
+    with code.phase(), code.share(0, code.i64(16)) as line:
+        code.store(units._within(line, code.arguments[1], 16), code.at(code.arguments[0], line * 8))
+    with code.phase(), code.when(code.same_lane(0)):
+        code.store(units._parts(code.arguments[1], 16), code.at(code.arguments[0], 16 * 8))
+    code.ret()
+    made = EmulatedDevice().module(f"a test of lines {module.text}", lambda: IrSource(module.text))
+    made.kernel("lines")(1, [found.ctypes.data, extent])
+    assert found.tolist() == [*(min(line, extent - 1) for line in range(16)), 2 if extent == 17 else 1]
 
 
 @pto.kernel

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -16,10 +18,10 @@ from hypothesis import strategies as st
 pytest.importorskip("llvmlite")
 
 from ptokit.engine import whole as reference
-from ptokit.engine.cuda.device import DeviceBuffer, DeviceModule
+from ptokit.engine.cuda.device import DeviceBuffer, DeviceKernel, DeviceModule
 from ptokit.engine.cuda.resident import resident
 from ptokit.engine.cuda.stage import GPU
-from ptokit.engine.cuda.whole import calls, kernels
+from ptokit.engine.cuda.whole import calls, check, kernels, kinds
 from ptokit.engine.cuda.whole.atomics import REDUCTIONS
 from ptokit.engine.faults import IndexFault
 from ptokit.engine.llvm.compiled import IrSource
@@ -29,8 +31,9 @@ from ptokit.engine.storage import Storage
 from ptokit.engine.whole import Whole, layout_of
 from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, HOST_ONLY, DType, dtype
 from ptokit.isa.move import Access, Combine, Index, IndexUnit, Move, Remap, Side
-from tests.engine.cuda.emulated import PATTERN, EmulatedDevice, device_under_test
+from tests.engine.cuda.emulated import PATTERN, EmulatedBuffer, EmulatedDevice, device_under_test
 from tests.engine.cuda.test_ptx import assembled
+from tests.engine.cuda.threads import THREADED, ThreadedDevice
 from tests.property.strategies import fuzz
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -50,7 +53,7 @@ def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Code is kept in a folder of this run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PTOKIT_CACHE", str(tmp_path_factory.getbasetemp() / "code"))
-        patch.setattr(kernels, "TUNING", replace(kernels.TUNING, indices=3, long=LONG, ahead=2, chained=4))
+        patch.setattr(kinds, "TUNING", replace(kinds.TUNING, indices=3, long=LONG, ahead=2, chained=4))
         yield
 
 
@@ -167,6 +170,30 @@ def test_arithmetic_on_rows_of_odd_bytes(name: str, combine: Combine, shape: tup
     Case(kind, values(kind, (30, *shape)), values(kind, (90, *shape), 1), named(90, 30), combine=combine).check()
 
 
+class Watched(EmulatedDevice):
+    """A device that keeps all memory that was asked for."""
+
+    def __init__(self) -> None:
+        self.made: list[EmulatedBuffer] = []
+
+    def empty(self, nbytes: int) -> DeviceBuffer:
+        self.made.append(EmulatedBuffer(nbytes))
+        return self.made[-1]
+
+
+def test_the_list_of_long_segments_has_room_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "device", watched := Watched())
+    table, other = values(FLOAT32, (5, 4)), values(FLOAT32, (count := 3 * (LONG + 1), 4), 1)
+    Case(FLOAT32, table, other, np.arange(count) % 3, combine=Combine.ADD).check()
+    assert {8 * count, 8 * 4} <= {each.nbytes for each in watched.made}  # a key of each lane; a number and the list
+
+
+@pytest.mark.parametrize("count", [2, 64, 65])
+def test_keys_hold_the_last_lane(count: int) -> None:
+    other, indices = values(FLOAT32, (count, 4), 1), np.arange(count)[::-1] % 4 * 2
+    Case(FLOAT32, values(FLOAT32, (9, 4)), other, indices, combine=Combine.ADD).check()
+
+
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "float8_e4m3"])
 def test_sums_in_float32_are_rounded_once(name: str) -> None:
     kind = dtype(name)
@@ -214,13 +241,44 @@ def test_any_order_gives_the_result_of_exact_sums(name: str) -> None:
         case.check()
 
 
+@pytest.mark.parametrize("most", [calls.MOST_PRIVATE, 40])
+def test_tables_of_a_few_bytes_for_each_lane_are_small(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "MOST_PRIVATE", most)
+    for rows, lanes, is_small in ((10, 640, True), (10, 639, False), (11, 704, most > 40), (1, 64, True)):
+        table, other = np.zeros((rows, 1), np.int32), np.zeros((lanes, 1), np.int32)
+        case = Case(dtype("int32"), table, other, named(lanes, rows), combine=Combine.ADD)
+        assert case.ready.steps == (("private", "commit") if is_small else ("check", "scatter")), (rows, lanes)
+
+
 def test_small_tables_of_elements_have_copies_in_blocks() -> None:
     for name in ("int32", "uint32", "int64"):
         for combine in ARITHMETIC:
             kind = dtype(name)
             case = Case(kind, values(kind, (5, 1)), values(kind, (900, 1), 1), named(900, 5), combine=combine)
-            assert case.ready.steps == ("check", "private")
+            assert case.ready.steps == ("private", "commit")
             case.check()
+
+
+ATOMIC = ("int8", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32")
+NO_VECTORS = replace(THREADED, reductions=((("float32", 3), ""), (("float16", 3), "")))
+"""A chip that adds three floats at once; pieces have other numbers of them."""
+
+
+@pytest.mark.parametrize("combine", ARITHMETIC)
+@pytest.mark.parametrize("name", ATOMIC)
+def test_threads_combine_by_atomic_instructions(name: str, combine: Combine, monkeypatch: pytest.MonkeyPatch) -> None:
+    threaded = ThreadedDevice()
+    monkeypatch.setattr(threaded, "chip", NO_VECTORS, raising=False)
+    monkeypatch.setitem(globals(), "device", threaded)
+    kind, rng = dtype(name), np.random.default_rng(2)
+    is_sum = combine is Combine.ADD and kind.is_float
+    for rows, columns, count in ((40, 1, 200), (3, 1, 400), *[(9, 4, 60), (9, 2, 60)] * is_sum):
+        table, other = (rng.integers(0, 5, (n, columns)).astype(kind.numpy).view(kind.bits) if kind.is_float
+                        else values(kind, (n, columns), n) for n in (rows, count))  # fmt: skip
+        case = Case(kind, table, other, named(count, rows), Remap.SKIP, combine=combine, ordered=False)
+        is_private = rows == 3 and kind.size >= 4 and (kind.is_integer or is_sum)
+        assert case.ready.steps == ("private" if is_private else "scatter",)
+        case.check()
 
 
 def test_copies_leave_zeros_below_zero_as_they_are() -> None:
@@ -273,9 +331,73 @@ def test_a_gather_into_its_own_result_checks_as_it_goes(kind: str) -> None:
         table, other = values(FLOAT32, (7, width)), values(FLOAT32, (90, width), 1)
         for indices in (named(90, 7, kind), np.resize(np.array(HOSTILE[kind], kind), 90)):
             case = Case(FLOAT32, table, other, indices, side=Side.SRC, fresh=True)
-            assert case.ready.steps == ("checked_gather",)
+            assert case.ready.steps == (("check", "gather") if width == 64 else ("checked_gather",))
             case.check()
             Case(FLOAT32, table[:0], other, indices, side=Side.SRC, fresh=True).check()
+
+
+class Recorded(EmulatedDevice):
+    """Records kernels, events and waits; a stream that is current."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+        self.stream = 0
+
+    def module(self, key: str, build: Callable[[], IrSource]) -> DeviceModule:
+        made = super().module(key, build)
+
+        def kernel(name: str) -> DeviceKernel:
+            found = made.kernel(name)
+            return cast("Any", lambda *given: (self.log.append(name), found(*given)))
+
+        return cast("Any", SimpleNamespace(kernel=kernel, facts=made.facts))
+
+    def event(self) -> Any:
+        return SimpleNamespace(record=lambda: self.log.append("record"), wait=lambda: self.log.append("wait"))
+
+    def sort(self, address: int, count: int) -> None:
+        self.log.append("sort")
+        super().sort(address, count)
+
+
+@pytest.mark.parametrize("is_bad", [False, True])
+@pytest.mark.parametrize(
+    ("how", "launched"),
+    [
+        ({"side": Side.SRC}, "check record gather wait"),
+        ({"side": Side.SRC, "fresh": True}, "checked_gather record wait"),
+        ({"ordered": False}, "check record scatter wait"),
+        ({}, "check record mark scatter wait"),
+        ({"combine": Combine.ADD}, "keys record sort fold chain wait"),
+        ({"combine": Combine.ADD, "ordered": False}, "private record commit wait"),
+        ({"combine": Combine.ADD, "ordered": False, "remap": Remap.SKIP}, "private"),
+        ({"side": Side.SRC, "remap": Remap.CLAMP}, "gather"),
+    ],
+)
+def test_a_call_waits_for_its_check_only(
+    how: dict[str, Any], launched: str, is_bad: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded = Recorded()
+    monkeypatch.setitem(globals(), "device", recorded)
+    indices = named(900, 5)
+    indices[-1] = 7 if is_bad else 1
+    case = Case(FLOAT32, values(FLOAT32, (5, 1)), values(FLOAT32, (900, 1), 1), indices, **how)
+    written, report = case.run(True)
+    assert recorded.log == launched.split()
+    assert (report is not None) == (is_bad and "wait" in launched)
+    assert report is None or how.get("fresh") or written == case.arrays[case.written].tobytes()
+
+
+def test_calls_of_two_streams_do_not_share_a_check() -> None:
+    """Kernels behind a check read it when the call has returned: a refusal in another stream is not theirs."""
+    recorded = Recorded()
+    first = check.take(recorded)
+    first.begin()
+    assert first.end() is None
+    recorded.stream = 5
+    assert check.take(recorded) is not first
+    recorded.stream = 0
+    assert check.take(recorded) is first
 
 
 def test_a_call_after_a_refused_one_is_executed() -> None:
@@ -306,10 +428,11 @@ def test_an_empty_table(remap: Remap) -> None:
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_more_rows_than_32_bits_number(kind: str) -> None:
     """A table whose rows all lie at one place can have any number of them."""
-    table = np.lib.stride_tricks.as_strided(values(FLOAT32, (1, 4)), (1 << 33, 4), (0, 4))
     indices = np.array(HOSTILE[kind], kind)
-    for remap in (Remap.REFUSE, Remap.CLAMP, Remap.WRAP, Remap.ZERO):
-        Case(FLOAT32, table, values(FLOAT32, (indices.size, 4), 1), indices, remap, side=Side.SRC).check()
+    for rows in ((1 << 32) - 1, 1 << 32, 1 << 33):
+        table = np.lib.stride_tricks.as_strided(values(FLOAT32, (1, 4)), (rows, 4), (0, 4))
+        for remap in (Remap.REFUSE, Remap.CLAMP, Remap.WRAP, Remap.ZERO):
+            Case(FLOAT32, table, values(FLOAT32, (indices.size, 4), 1), indices, remap, side=Side.SRC).check()
 
 
 # --- layouts
@@ -327,6 +450,16 @@ LAYOUTS = {
     "three dims": ((20, 3, 8), (48, 16, 1), (40, 3, 8), (24, 8, 1)),
     "odd dims": ((20, 3, 5), (18, 6, 1), (40, 3, 5), (15, 1, 3)),
 }
+MORE_LAYOUTS = (
+    ((20, 16), (16, 1), (40, 16), (16, 1)),
+    ((20, 16), (20, 1), (40, 16), (0, 1)),
+    ((20, 16), (16, 1), (40, 16), (0, 2)),
+    ((20, 16), (32, 2), (40, 16), (16, 1)),
+    ((20, 2), (2, 1), (40, 2), (4, 1)),
+    ((20, 1), (4, 1), (40, 1), (4, 1)),
+    ((20, 4, 4), (32, 8, 1), (40, 4, 4), (18, 4, 1)),
+    ((20, 4, 4), (32, 6, 1), (40, 4, 4), (16, 4, 1)),
+)
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
@@ -338,6 +471,27 @@ def test_arrays_of_any_strides(name: str, kind: DType) -> None:
     for side in Side:
         Case(kind, table, other, indices, side=side).check()
     Case(kind, table, other, indices, combine=Combine.ADD).check()
+
+
+@pytest.mark.parametrize("name", ["int8", "float32", "float64"])
+def test_pieces_are_as_long_as_rows_are_aligned_and_columns_lie_side_by_side(name: str) -> None:
+    kind = dtype(name)
+    for shape, steps, other_shape, other_steps in (*LAYOUTS.values(), *MORE_LAYOUTS):
+        arrays = strided(kind, shape, steps, 0), strided(kind, other_shape, other_steps, 1)
+        case = Case(kind, *arrays, named(40, 20))
+        ends = [case.whole.move.dst.layout, case.whole.src.layout]
+        width = int(np.prod(shape[1:]))
+
+        def is_piece(count: int, ends: list[Any] = ends, width: int = width) -> bool:
+            starts = [(end, i, j) for end in ends for i in range(20) for j in range(0, width, count)]
+            return width % count == 0 and all(
+                end.offset(i, j) % count == 0
+                and all(end.offset(i, j + k) == end.offset(i, j) + k for k in range(count))
+                for end, i, j in starts
+            )
+
+        most = max(count for count in (1, 2, 4, 8, 16) if count * kind.size <= 16 and is_piece(count))
+        assert case.ready.aligned == most * kind.size, (shape, steps, other_steps)
 
 
 def test_indices_of_several_dims_and_a_source_that_repeats() -> None:
@@ -365,33 +519,49 @@ def test_arrays_that_begin_anywhere(skew: int) -> None:
 
 
 @pytest.mark.parametrize("capacity", [30, 3000])
-@pytest.mark.parametrize("most", [calls.MOST_OWNERS, 0])
-def test_the_last_writer_stays(capacity: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "MOST_OWNERS", most)
-    indices = named(90, capacity, "int32")
-    indices[::7] = -1
-    for columns in (1, 5):
+@pytest.mark.parametrize("fit", [True, False])
+def test_the_last_writer_stays(capacity: int, fit: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "MOST_OWNERS", 4 * capacity - (not fit))
+    for columns, outside in ((1, 7), (5, 7), (5, 90)):
+        indices = named(90, capacity, "int32")
+        indices[::outside] = -1 if outside < 90 else capacity - 1
         table, other = values(FLOAT32, (capacity, columns)), values(FLOAT32, (90, columns), 1)
         case = Case(FLOAT32, table, other, indices, Remap.SKIP)
         cleared = ("clear",) * (capacity == 3000)
-        assert case.ready.steps == ((*cleared, "mark", "scatter") if most else ("keys", "settle"))
+        assert case.ready.steps == ((*cleared, "mark", "scatter") if fit else ("keys", "settle"))
         case.check()
+
+
+def test_lanes_that_32_bits_cannot_number_are_sorted() -> None:
+    for count, steps in (((1 << 32) - 1, ("mark", "scatter")), (1 << 32, ("keys", "settle"))):
+        lanes, rows = (np.lib.stride_tricks.as_strided(np.zeros(4, "i4"), shape, strides) for shape, strides in (
+            ((count,), (0,)), ((count, 4), (0, 4))))  # fmt: skip
+        assert Case(FLOAT32, values(FLOAT32, (9, 4)), rows, lanes, Remap.CLAMP).ready.steps == steps
+
+
+@pytest.mark.parametrize("remap", Remap)
+@pytest.mark.parametrize("capacity", [(1 << 32) - 1, 1 << 32])
+def test_the_greatest_short_index_names_a_row_if_there_are_so_many(capacity: int, remap: Remap) -> None:
+    """-1 is 2^32 - 1. All rows of the table lie at one place."""
+    row, lanes, indices = values(FLOAT32, (1, 8)), values(FLOAT32, (5, 8), 1), np.full(5, -1, np.int32)
+    table, is_named = np.broadcast_to(row, (capacity, 8)), capacity >= 1 << 32 or remap in (Remap.CLAMP, Remap.WRAP)
+    for combine in (Combine.STORE, Combine.ADD):
+        Case(FLOAT32, table, lanes, indices, remap, combine=combine).check()
+    stored, _ = Case(FLOAT32, table, lanes, indices, remap).run(True)
+    assert stored == (lanes[-1] if is_named else row).tobytes()
+    loaded, report = Case(FLOAT32, table, lanes, indices, remap, side=Side.SRC).run(True)
+    outside = lanes * 0 if remap is Remap.ZERO else lanes
+    assert loaded == (np.repeat(row, 5, 0) if is_named else outside).tobytes()
+    assert (report is not None) is (remap is Remap.REFUSE and not is_named)
 
 
 @pytest.mark.parametrize("remap", [Remap.SKIP, Remap.REFUSE])
 def test_owners_that_lanes_outside_look_up_are_cleared(remap: Remap, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[tuple[int, DeviceBuffer]] = []
-
-    class Watched(EmulatedDevice):
-        def empty(self, nbytes: int) -> DeviceBuffer:
-            made.append((nbytes, super().empty(nbytes)))
-            return made[-1][1]
-
-    monkeypatch.setitem(globals(), "device", Watched())
+    monkeypatch.setitem(globals(), "device", watched := Watched())
     case = Case(FLOAT32, values(FLOAT32, (3000, 5)), values(FLOAT32, (3, 5), 1), np.array([-1, 7, 7]), remap)
     assert "clear" in case.ready.steps
     case.run(True)
-    ((_, buffer),) = (each for each in made if each[0] == 4 * 3000)
+    (buffer,) = (each for each in watched.made if each.nbytes == 4 * 3000)
     owners = device.download(buffer.address, 4 * 3000).view(np.uint32)
     assert np.flatnonzero(owners != PATTERN * 0x01010101).tolist() == [0, 7]
 
@@ -472,18 +642,42 @@ def test_modules_say_how_many_threads_their_blocks_have() -> None:
 
 
 WRITTEN = {80: "atom.global.add.f32", 90: "red.relaxed.gpu.global.add.v4.f32"}
+ADDED = {
+    "float32": ("%s.f32", {90: (2, 4)}),
+    "float16": (".noftz%s.f16x2", {80: (2,), 90: (2, 4, 8)}),
+    "bfloat16": (".noftz%s.bf16x2", {90: (2, 4, 8)}),
+}
+"""The instruction `red.global.add` of the PTX ISA with vectors: of how many elements, by compute capability."""
+
+
+@pytest.mark.parametrize("capability", [80, 90])
+def test_additions_of_several_elements_are_one_instruction(capability: int, tmp_path: Path) -> None:
+    chip = replace(GPU, reductions=REDUCTIONS[capability])
+    wanted = {(name, count) for name, (_, counts) in ADDED.items() for count in counts.get(capability, ())}
+    assert {each for each, _ in chip.reductions} == wanted
+    for name, count in sorted(wanted):
+        kind = dtype(name)
+        table, other = values(kind, (9, 32)), values(kind, (40, 32), 1)
+        case = Case(kind, table, other, named(40, 9), combine=Combine.ADD, ordered=False)
+        text = kernels.text(chip, "scatter", case.ready._form(count * kind.size).kind)
+        made = assembled(text, capability, tmp_path, "scatter")
+        words = count * kind.size // 4
+        form, given = ADDED[name][0] % (f".v{words}" if words > 1 else ""), [r"(%r\d+)"] * words
+        listed = ", ".join(given) if words == 1 else rf"{{{', '.join(given)}}}"
+        (first, *_) = re.findall(rf"red\.relaxed\.gpu\.global\.add{re.escape(form)} \[%rd\d+\], {listed};", made)
+        assert words == 1 or len({*first}) == words
 
 
 @pytest.mark.parametrize("capability", [80, 90])
 @pytest.mark.parametrize("name", kernels.KERNELS)
 def test_kernels_are_assembled(name: str, capability: int, tmp_path: Path) -> None:
     chip = replace(GPU, reductions=REDUCTIONS[capability])
-    combine = Combine.ADD if name in ("scatter", "private", "fold", "chain") else Combine.STORE
-    columns = 1 if name == "private" else 32
+    combine = Combine.ADD if name in ("scatter", "private", "commit", "fold", "chain") else Combine.STORE
+    columns = 1 if name in ("private", "commit") else 32
     table, other = values(FLOAT32, (9, columns)), values(FLOAT32, (40, columns), 1)
     case = Case(FLOAT32, table, other, named(40, 9), combine=combine)
     kind = case.ready._form(16 if columns > 1 else 4).kind
-    kind = replace(kind.of_indices if name in kernels.OF_INDICES else kind, tuning=kernels.Tuning())
+    kind = replace(kind.of_indices if name in kernels.OF_INDICES else kind, tuning=kinds.Tuning())
     made = assembled(kernels.text(chip, name, kind), capability, tmp_path, name)
     if name.endswith("gather"):
         assert made.count("ld.global.v4") == made.count("st.global.v4") == kind.tuning.depth

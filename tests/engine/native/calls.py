@@ -27,7 +27,7 @@ from ptokit.engine.llvm.program.variant import trace
 from ptokit.engine.native import jit
 from ptokit.engine.native.program.executable import NativeExecutable
 from ptokit.engine.native.program.ledger import flush
-from ptokit.engine.native.program.thread import Fallback, Thread
+from ptokit.engine.native.program.thread import Thread, ThreadFallback
 from ptokit.engine.native.whole.strategies import Team
 from ptokit.engine.native.workers import Stop
 from ptokit.engine.prepared import Prepared, Write
@@ -163,9 +163,9 @@ class CountingThread(Thread):
 
     in_python = 0
 
-    def _run(self, number: int, reason: int) -> None:
+    def run(self, number: int, reason: int) -> None:
         self.in_python += 1
-        super()._run(number, reason)
+        super().run(number, reason)
 
 
 class NativeCall:
@@ -198,7 +198,7 @@ class NativeCall:
         text = Emitter(stage, {0: self.variants}, self.pages).text()
         self.library = jit.library(text, lambda: jit.IrSource(text))
         self.function = Function(self.library.address(ENTRY))
-        self.thread = CountingThread(self.slots, Fallback(self.slots, profile, options), self.pages)
+        self.thread = CountingThread(self.slots, ThreadFallback(self.slots, profile, options), self.pages)
 
     def _pages(self) -> list[Page]:
         found = [

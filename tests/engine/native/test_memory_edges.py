@@ -13,11 +13,12 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import ptokit as pto
-from ptokit.engine.llvm.emit import PTR, IrModule
+from ptokit.engine.llvm.emit import PTR, IrModule, IrValue
 from ptokit.engine.llvm.move import CodeWriter
-from ptokit.engine.llvm.program.independent import _are_apart, are_independent
+from ptokit.engine.llvm.program import fallback
+from ptokit.engine.llvm.program.independent import BlockAccess, _are_boxes_apart, are_independent
 from ptokit.engine.native import jit
-from ptokit.engine.native.program import executable, thread
+from ptokit.engine.native.program import executable
 from ptokit.engine.storage import ADDRESS_SPACE, Storage
 from ptokit.lang.launch import mode_of
 from ptokit.program import bounds
@@ -118,6 +119,33 @@ def test_blocks_that_write_apart_are_independent(kernel: Any, step: int, grid: i
 
 
 @pto.kernel
+def in_chunks(x, lengths, out, chunk: pto.const, exact: pto.const):
+    """Items are chunks of the rows of one sequence; its last row is written by the chunk that it is in."""
+    row = pto.Tile("vec", "float32", 1, 8)
+    pto.tload(row, x[0:1])
+    per, block = 8 // chunk, pto.block_idx()
+    for item in pto.range(2 * per * block // pto.block_num(), 2 * per * (block + 1) // pto.block_num()):
+        sequence, part = item // per, item % per
+        last = pto.load_scalar(lengths, sequence)
+        is_here = (last // chunk == part) if exact else (last // chunk >= part)
+        with pto.when((last > 0) & is_here):
+            rows = pto.Tile("vec", "float32", chunk, 8, valid=(pto.min(chunk, last), 8))
+            pto.tload(rows, x[0 : pto.min(chunk, last)])
+            pto.tstore(out[sequence : sequence + 1, part * chunk : part * chunk + pto.min(chunk, last)], rows)
+            pto.tstore(out[sequence : sequence + 1, last : last + 1], row)
+
+
+@pytest.mark.parametrize(("exact", "expected"), [(True, True), (False, False)])
+@pytest.mark.parametrize("grid", [1, 3, 4])
+def test_conditions_say_where_a_block_writes(grid: int, exact: bool, expected: bool) -> None:
+    """Where a number from memory says where to write, what must hold of it may say so before the run."""
+    given = {"x": np.ones((8, 8), "f4"), "lengths": np.array([5, 7], "i4"), "out": np.zeros((2, 8, 8), "f4")}
+    program = in_chunks.trace(in_chunks.bind((), {**given, "chunk": 2, "exact": exact}), mode_of("cpu")).program
+    assert are_independent(program, grid, {}) is (expected or grid == 1)
+    same(in_chunks, grid, lambda: {**given, "out": np.zeros((2, 8, 8), "f4"), "chunk": 2, "exact": exact}, target="cpu")
+
+
+@pto.kernel
 def in_pieces(x, out, distance: pto.const, back: pto.const, most: pto.const):
     """Blocks write four rows each, some distance apart and none beyond `most`, and read some rows back in `out`."""
     block = pto.block_idx()
@@ -206,8 +234,8 @@ def test_numbers_beyond_64_bits_on_the_way_to_a_small_one(n: int) -> None:
 
 @pytest.mark.parametrize("nbytes", [1, 63, 64, 4096, 100_000])
 def test_memory_of_a_thread_is_aligned_and_whole(nbytes: int) -> None:
-    memory = thread._aligned(nbytes)
-    assert memory.size == nbytes and memory.ctypes.data % thread.ALIGNMENT == 0
+    memory = fallback._aligned(nbytes)
+    assert memory.size == nbytes and memory.ctypes.data % fallback.ALIGNMENT == 0
 
 
 # --- Views that share memory -----------------------------------------------------------------------------------
@@ -266,18 +294,20 @@ def test_a_scratch_that_shares_bytes_with_the_index(target: str) -> None:
 LENGTHS = [*range(70), 127, 128, 129, 255, 256, 257, 511, 512, 513, 768, 1024, 4097]
 
 
-@pytest.mark.parametrize("copy", [CodeWriter.copy, CodeWriter.stream])
+def streamed(writer: CodeWriter, dst: IrValue, src: IrValue, nbytes: int) -> None:
+    writer.stream([(dst, src)], writer.code.i64(nbytes))
+
+
+@pytest.mark.parametrize("copy", [CodeWriter.copy, streamed])
 def test_a_copy_moves_just_its_bytes(copy: Any) -> None:
-    """Streams move 16 bytes at a time, to addresses that are multiples of 16."""
     module = IrModule()
-    lengths = LENGTHS if copy is CodeWriter.copy else range(0, 1300, 16)
-    for length in lengths:
+    for length in LENGTHS:
         code = module.function(f"f{length}", "void", [(PTR, "dst"), (PTR, "src")])
         copy(CodeWriter(code, code.i64), *code.arguments, length)
         code.ret()
     text = module.text
     library = jit.library(text, lambda: jit.IrSource(text))
-    for length in lengths:
+    for length in LENGTHS:
         src = np.random.default_rng(length).integers(0, 256, length + 600).astype("uint8")
         room = np.full(length + 616, 7, "uint8")
         dst = room[-room.ctypes.data % 16 :]
@@ -287,16 +317,22 @@ def test_a_copy_moves_just_its_bytes(copy: Any) -> None:
 
 
 def test_boxes_are_apart_if_no_two_of_them_meet() -> None:
-    """Against every pair of boxes: never so where two meet, and exactly so in one dim."""
+    """Against every pair of boxes of two blocks: never so where two meet, and exactly so in one dim, where no block has
+    two."""
     random, seen = np.random.default_rng(0), set[bool]()
     for _ in range(600):
         dims, count = random.integers(1, 4), random.integers(1, 7)
         lows = random.integers(0, 12, (count, dims))
         highs = lows + random.integers(1, 8, (count, dims))
-        meet = any(bool(((lows[a] < highs[b]) & (lows[b] < highs[a])).all()) for a in range(count) for b in range(a))
-        found = _are_apart(lows, highs, 0)
-        assert not (found and meet)
-        if dims == 1:
-            assert found == (not meet)
-        seen.add(found)
+        for blocks in (np.arange(count), random.integers(0, 3, count)):
+            pairs = [(a, b) for a in range(count) for b in range(a) if blocks[a] != blocks[b]]
+            meet = any(bool(((lows[a] < highs[b]) & (lows[b] < highs[a])).all()) for a, b in pairs)
+            cut = random.integers(0, count + 1)
+            found = _are_boxes_apart(
+                [BlockAccess(blocks[k], lows[k], highs[k]) for k in (slice(cut), slice(cut, None))]
+            )
+            assert not (found and meet)
+            if dims == 1 and len({*blocks.tolist()}) == count:
+                assert found == (not meet)
+            seen.add(found)
     assert seen == {True, False}

@@ -10,9 +10,10 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import ptokit as pto
+from ptokit.engine.llvm.program import fallback
 from ptokit.engine.llvm.program.poison import needs_poison
 from ptokit.engine.llvm.program.variant import trace
-from ptokit.engine.native.program import executable, thread
+from ptokit.engine.native.program import executable
 from ptokit.lang.launch import mode_of
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Var
 from ptokit.program.ir import Loop, walk
@@ -24,14 +25,14 @@ BLOCKS = 4
 @pytest.fixture(autouse=True)
 def _used_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Arenas that other programs have used."""
-    fresh = thread._aligned
+    fresh = fallback._aligned
 
     def used(nbytes: int) -> Array:
         found = fresh(nbytes)
         found[:] = 0x55
         return found
 
-    monkeypatch.setattr(thread, "_aligned", used)
+    monkeypatch.setattr(fallback, "_aligned", used)
     monkeypatch.setattr(executable, "SMALL", 0)
 
 

@@ -12,11 +12,12 @@ import pytest
 pytest.importorskip("llvmlite")
 
 from ptokit.engine import whole as reference
+from ptokit.engine.faults import IndexFault
 from ptokit.engine.native import host
 from ptokit.engine.native.whole import calls as native
 from ptokit.engine.native.whole import strategies
 from ptokit.isa.dtype import dtype
-from ptokit.isa.move import Combine
+from ptokit.isa.move import Combine, Remap, Side
 from tests.engine.native.test_whole_native import SHARED, Array, Case, is_open, named, values
 
 GUARD = 1 << 16
@@ -126,6 +127,70 @@ def test_threads_share_a_small_table_if_selecting_lanes_is_cheap(
     taken, choose = list[str](), strategies.choose
     monkeypatch.setattr(strategies, "choose", lambda *given: (taken.append(choose(*given)), taken[-1])[1])
     kind = dtype("float32")
-    case = Case(kind, values(kind, (700, 1)), values(kind, (8000, 1), 1), named(8000, 700), combine=combine)
+    case = Case(kind, values(kind, (4000, 1)), values(kind, (8000, 1), 1), named(8000, 4000), combine=combine)
     assert case.run(native, 2).tobytes() == case.run(reference).tobytes()
     assert set(taken) == {wanted}
+
+
+@pytest.mark.parametrize("kind", ["int8", "int32", "float32", "float64"])
+@pytest.mark.parametrize("combine", Combine)
+@pytest.mark.parametrize("remap", [Remap.REFUSE, Remap.SKIP, Remap.CLAMP])
+@pytest.mark.parametrize("stray", [None, 0, 99_999])
+def test_threads_have_cells_of_their_own_if_lanes_name_few(
+    kind: str, combine: Combine, remap: Remap, stray: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lanes name 300 cells in the middle of a table. A lane elsewhere that the sample does not show changes nothing."""
+    monkeypatch.setattr(host, "HOST", replace(host.HOST, wake=SHARED))
+    found, merged = list[bool](), strategies.merged
+    monkeypatch.setattr(strategies, "merged", lambda *given: (found.append(merged(*given)), found[-1])[1])
+    made = dtype(kind)
+    indices = 50_000 + named(3001, 300)
+    if stray is not None:
+        indices[1777] = stray
+    case = Case(made, values(made, (100_000, 1)), values(made, (3001, 1), 1), indices, remap, combine=combine)
+    wanted = case.run(reference).tobytes()
+    for threads in (2, 5):
+        assert case.run(native, threads).tobytes() == wanted
+    is_sum = combine is Combine.ADD and made.is_float
+    assert found == [stray is None and not is_sum] * 2
+
+
+@pytest.mark.parametrize("kind", ["int8", "float16", "float32"])
+@pytest.mark.parametrize("combine", [Combine.STORE, Combine.ADD, Combine.MAX])
+@pytest.mark.parametrize(
+    ("remap", "stray"), [(Remap.REFUSE, 0), (Remap.SKIP, 1), (Remap.SKIP, 4000), (Remap.REFUSE, -1)]
+)
+def test_lanes_are_divided_among_parts_of_the_table(
+    kind: str, combine: Combine, remap: Remap, stray: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lane outside is skipped, or all are refused before anything is written."""
+    monkeypatch.setattr(host, "HOST", replace(host.HOST, packs=True, wake=SHARED))
+    monkeypatch.setattr(native, "CHUNK", 4096)
+    found, divided = list[bool](), strategies.divided
+    monkeypatch.setattr(strategies, "divided", lambda *given: (found.append(divided(*given)), found[-1])[1])
+    made, indices = dtype(kind), named(4000, 4000)
+    indices[1777] = stray
+    case = Case(made, values(made, (4000, 1)), values(made, (4000, 1), 1), indices, remap, combine=combine)
+    if stray < 0:
+        with pytest.raises(IndexFault):
+            case.run(native, 2)
+    else:
+        wanted = case.run(reference).tobytes()
+        assert case.run(native, 2).tobytes() == wanted
+        monkeypatch.setattr(native, "CHUNK", 1024)
+        assert case.run(native, 5).tobytes() == wanted
+    assert found == ([False] if stray < 0 else [True] * 5)
+
+
+@pytest.mark.parametrize("width", [512, 1024])
+@pytest.mark.parametrize("skew", [0, 4])
+def test_long_rows_are_written_past_the_caches_several_at_a_time(
+    width: int, skew: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "HOST", replace(host.HOST, wake=SHARED, stream_from=1))
+    made, rng = dtype("float32"), np.random.default_rng(2)
+    table = rng.integers(0, 1 << 30, (20, width)).astype("u4")
+    out = np.zeros(11 * width + 16, "u4")[skew : skew + 11 * width].reshape(11, width)
+    case = Case(made, table, out, named(11, 20), side=Side.SRC)
+    for threads in (1, 2):
+        assert (case.run(native, threads).reshape(11, width) == table[named(11, 20)]).all()
