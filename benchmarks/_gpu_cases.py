@@ -224,7 +224,7 @@ def _added(table: torch.Tensor, src: torch.Tensor, indices: torch.Tensor, exact:
 
 
 @pto.kernel
-def gathered_product(table, ids, weights, out, m: pto.const = 128, n: pto.const = 128, depth: pto.const = 64):
+def gathered_product(table, ids, weights, out, m: pto.const = 256, n: pto.const = 128, depth: pto.const = 64):
     """`out = table[ids] @ weights`; each block makes a part of `m` rows and `n` columns."""
     block, across = pto.block_idx(), out.shape[1] // n
     top, left_col = block // across * m, block % across * n
@@ -260,7 +260,7 @@ def kernels() -> Iterator[GpuCase]:
     size = SIDE, SIDE
     values, weights = (torch.randn(size, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     ids, result = draw(SIDE, SIDE), torch.zeros(size, device="cuda")
-    grid = (SIDE // 128) ** 2
+    grid = SIDE // 256 * (SIDE // 128)
     arrays = {"table": values, "ids": ids, "weights": weights, "out": result}
     calls = {
         OURS: [partial(gathered_product[grid], **arrays, target="a5")],

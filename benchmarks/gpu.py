@@ -12,6 +12,7 @@ that needs no check of the indices. Before the rounds a sample of the result is 
 from __future__ import annotations
 
 import argparse
+import gc
 import math
 import os
 import statistics
@@ -19,7 +20,9 @@ import subprocess
 import sys
 import tempfile
 import time
+import timeit
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import import_module
 from itertools import chain
@@ -30,6 +33,8 @@ import numpy as np
 
 ROUNDS, PATIENCE = 7, 0.4
 """Rounds of a case; a contender that has used so many seconds skips later ones."""
+LOOPS, CALLS = 15, 200
+"""Loops in which the time of the host is measured, of which the best one counts, and the calls of each."""
 FLUSHED = 1 << 30
 """Bytes that are set before a call: the caches are flushed, and the GPU is busy for longer than the host launches."""
 FIRST = ("embedding_lookup", "gathered_softmax", "gathered_matmul")
@@ -109,38 +114,58 @@ def host_times() -> Iterator[tuple[str, float, float]]:
     from launch import TARGET, case
 
     import ptokit as pto
-    from ptokit.engine.cuda.device import CudaDevice
 
     table, indices = torch.zeros((1000, 128), device="cuda"), torch.zeros(16, dtype=torch.int32, device="cuda")
     out = torch.zeros((16, 128), device="cuda")
     kernel, arrays = case("embedding_lookup")
     given = {key: cupy.asarray(value) if isinstance(value, np.ndarray) else value for key, value in arrays.items()}
+    tensors = {key: torch.as_tensor(value, device="cuda") for key, value in given.items()}
     calls: dict[str, Callable[[], object]] = {
         "cached gather, host, us": lambda: pto.gather(table, indices, out=out, oob="clamp"),
         "cached gather with check, host, us": lambda: pto.gather(table, indices, out=out),
         "cached launch of a kernel, host, us": lambda: kernel[1](**given, target=TARGET),
+        "cached launch of a kernel, torch tensors, host, us": lambda: kernel[1](**tensors, target=TARGET),
     }
-    waited, download = [0.0], CudaDevice.download
-
-    def timed(*given: Any) -> Any:
-        began = time.perf_counter()
-        try:
-            return download(*given)
-        finally:
-            waited[0] += time.perf_counter() - began
-
-    CudaDevice.download = timed
-    try:
+    waited = [0.0]
+    with _timed_waits(waited):
         for name, call in calls.items():
-            yield name, statistics.median(_host_time(call, waited) for _ in range(200)), 15
+            yield name, min(_host_time(call, waited) for _ in range(LOOPS)), 15
+
+
+@contextmanager
+def _timed_waits(waited: list[float]) -> Iterator[None]:
+    """Add up the seconds in which the host waits for the GPU."""
+    from ptokit.engine.cuda import device
+
+    def timed(wait: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*given: Any) -> Any:
+            began = time.perf_counter()
+            try:
+                return wait(*given)
+            finally:
+                waited[0] += time.perf_counter() - began
+
+        return run
+
+    waits = [(device.CudaDevice, "download"), (device.CudaDevice, "wait"), (device._CudaEvent, "wait")]
+    own = [getattr(*each) for each in waits]
+    for (kind, name), wait in zip(waits, own, strict=True):
+        setattr(kind, name, timed(wait))
+    try:
+        yield
     finally:
-        CudaDevice.download = download
+        for (kind, name), wait in zip(waits, own, strict=True):
+            setattr(kind, name, wait)
 
 
 def _host_time(call: Callable[[], object], waited: list[float]) -> float:
-    waited[0], began = 0.0, time.perf_counter()
-    call()
-    return 1e6 * (time.perf_counter() - began - waited[0])
+    """Microseconds of a call in a loop."""
+    import cupy
+
+    waited[0] = 0.0
+    seconds = timeit.timeit(call, number=CALLS) - waited[0]
+    cupy.cuda.Device().synchronize()
+    return 1e6 * seconds / CALLS
 
 
 # --- rates
@@ -152,17 +177,19 @@ class Timer:
     def __init__(self) -> None:
         import torch
 
-        self._torch, self._flush = torch, torch.zeros(FLUSHED, dtype=torch.uint8, device="cuda")
+        self._flush = torch.zeros(FLUSHED, dtype=torch.uint8, device="cuda")
+        self._begin, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        for event in (self._begin, self._end):
+            event.record()  # torch makes an event when it is first recorded, and that takes time
 
     def __call__(self, call: Callable[[], object]) -> float:
         """Seconds of a call."""
-        begin, end = (self._torch.cuda.Event(enable_timing=True) for _ in range(2))
         self._flush.zero_()
-        begin.record()
+        self._begin.record()
         call()
-        end.record()
-        end.synchronize()
-        return begin.elapsed_time(end) / 1e3
+        self._end.record()
+        self._end.synchronize()
+        return self._begin.elapsed_time(self._end) / 1e3
 
     def fastest(self, calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
         for call in calls:
@@ -247,6 +274,7 @@ def main() -> int:
         print(line, flush=True)
         lines.append(line)
 
+    gc.disable()  # as timeit does
     head = facts()
     say("# GPU\n")
     for name, value in head.items():
