@@ -14,6 +14,8 @@ pytest.importorskip("llvmlite")
 import ptokit as pto
 from ptokit.engine.cuda import stage as stages
 from ptokit.engine.cuda.ptx import compiled
+from ptokit.engine.llvm.compute import wide
+from ptokit.isa.dtype import dtype
 from tests.engine.cuda import threads
 from tests.engine.cuda.emulated import EmulatedDevice
 from tests.engine.cuda.fakes import FakeGpus
@@ -149,6 +151,38 @@ def test_indices_of_an_iteration_and_several_products(bad: dict[str, int], engin
     found = same(both_gathered, 1, make, target="a5", engine="cuda")
     assert bool(found.ending) is bool(bad)
     assert engine and all("begin_copy" in text for text in engine)
+
+
+@pto.kernel
+def seldom_multiplied(table, ids, weights, out):
+    product = pto.Tile("acc", "float32", 64, 16)
+    lm, rm = pto.Tile("mat", table.dtype, 64, 16, **NZ), pto.Tile("mat", table.dtype, 16, 16, **NZ)
+    left, right = pto.Tile("left", table.dtype, 64, 16), pto.Tile("right", table.dtype, 16, 16)
+    for k in pto.range(0, table.shape[1], 16):
+        pto.mgather(lm, table[:, k : k + 16], ids)
+        pto.tload(rm, weights[k : k + 16, :16])
+        pto.tmov(left, lm)
+        pto.tmov(right, rm)
+        with pto.when(k == 0):
+            pto.tmatmul(product, left, right)
+    pto.tstore(out[:, :16], product)
+
+
+def test_a_copy_is_free_when_the_products_of_its_iteration_have_ended() -> None:
+    """Not when the next product has begun: there may be none in the next iteration."""
+    given = arguments(steps=6)
+    made = EmulatedLaunch(seldom_multiplied, given, 1, threads.WideDevice(), 1)
+    wanted = given["table"][given["ids"], :16].astype(float) @ given["weights"][:16, :16].astype(float)
+    assert made.stage.panels and np.array_equal(given["out"][:, :16], wanted)
+
+
+def test_limits_of_wide_units() -> None:
+    chip, kind = threads.WideDevice().chip, dtype("bfloat16")
+    for shape, expected in (((512, 64, 16), True), ((576, 16, 16), False), ((64, 272, 16), False)):
+        assert wide.takes(chip, kind, *shape) is expected
+    for shape in ((16, 16), (16, 48), (64, 16), (64, 64)):
+        assert 0 <= wide.Panels(shape).nbytes - 2 * shape[0] * shape[1] < wide.ALIGNED
+        assert wide.Panels(shape).nbytes % 1024 == 0
 
 
 @pto.kernel

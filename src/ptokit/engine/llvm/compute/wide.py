@@ -20,10 +20,12 @@ from ptokit.isa.layout import Layout, Term
 
 ROWS, DEEP = 64, 16
 """Rows of 128 lanes, and how many products of each sum they take at once."""
-MOST_COLS, MOST_SUMS = 256, 1 << 15
-"""Columns of a product, and numbers that registers of all lanes hold."""
+MOST_ROWS, MOST_COLS, MOST_SUMS = 512, 256, 1 << 15
+"""Rows and columns of a product, and numbers that registers of all lanes hold."""
 SIZE = 2
 """Bytes of an element."""
+ALIGNED = 1024
+"""The units exchange bits of addresses: tiles begin where all of these are 0."""
 TYPES = {"bfloat16": "bf16", "float16": "f16"}
 SWIZZLES = {128: 1 << 62, 64: -2 << 62, 32: -1 << 62}
 """How descriptors name the width of panels: in the last two bits."""
@@ -37,7 +39,8 @@ class Panels:
 
     @property
     def nbytes(self) -> int:
-        return self.shape[0] * self.shape[1] * SIZE
+        """Bytes up to where the next tile may begin."""
+        return -(-self.shape[0] * self.shape[1] * SIZE // ALIGNED) * ALIGNED
 
     @property
     def width(self) -> int:
@@ -69,7 +72,8 @@ class Panels:
 
 def takes(chip: Chip, given: DType, m: int, n: int, k: int) -> bool:
     """Whether a chip multiplies tiles of these extents so."""
-    return given.name in chip.wide_units and n <= MOST_COLS and not (m % ROWS or n % DEEP or k % DEEP)
+    is_whole = not (m % ROWS or n % DEEP or k % DEEP)
+    return given.name in chip.wide_units and is_whole and m <= MOST_ROWS and n <= MOST_COLS
 
 
 def lanes_for(m: int) -> int:

@@ -128,7 +128,8 @@ class Emitter:
 
     def _stream(self, loop: Loop, stream: Stream, start: IrValue, iterations: IrValue) -> None:
         """Products of an iteration run while the data of a later one is loaded into the copy that was read last."""
-        lag = 1 if self.copies > 2 else 0  # products of an iteration that run on into the next one
+        # products of an iteration that run on into the next one
+        lag = 1 if self.copies > 2 and stream.always_multiplies else 0
         code, ahead, last = self.code, self.copies - 1 - lag, iterations - 1
         known = self._check(loop, stream, start, iterations)
         with code.loop(0, ahead) as iteration:

@@ -53,6 +53,11 @@ class Stream:
         return {**self.tiles, **{view: self.tiles[name] for view, name in self.views.items()}}
 
     @property
+    def always_multiplies(self) -> bool:
+        """Whether every iteration has a product."""
+        return any(isinstance(s, Instr) or (isinstance(s, Branch) and s.then and s.otherwise) for s in self.rest)
+
+    @property
     def nbytes(self) -> int:
         """Bytes of a copy of all tiles."""
         return sum(each.nbytes for each in self.tiles.values())

@@ -209,7 +209,7 @@ def _is_near(lanes: Array, nbytes: int) -> bool:
     found, beside = (lanes[k::step][:GLANCE].astype(np.int64) for k in range(2))
     apart = np.abs(beside - found[: beside.size])
     is_local = nbytes <= LINE // 8 and 2 * int(np.count_nonzero(apart <= 8)) > GLANCE
-    return is_local or int(found.max() - found.min()) * nbytes <= host.HOST.near
+    return is_local or (int(found.max()) - int(found.min())) * nbytes <= host.HOST.near
 
 
 def _suited(rows: Rows, width: int, spread: Spread) -> Rows:
@@ -328,11 +328,12 @@ def merged(block: ArgumentBlock, rows: Rows, indices: phases.Indices, team: Team
     count, capacity, margin = block.get("count"), block.get("capacity"), spread.reach // 8 + 64
     low, high = max(0, spread.low - margin), min(capacity, spread.low + spread.reach + margin)
     room = high - low
-    fits = room * LANES_A_CELL <= count < 1 << 32 and room * rows.size <= host.HOST.near
+    own = private.memory_for(rows, room)
+    fits = own <= host.HOST.near and team.parts * own <= MOST_EXTRA and room * LANES_A_CELL <= count < 1 << 32
     pays = team.parts > 1 and count * NEAR_GAIN > host.HOST.wake and not (spread.same or spread.local)
     if not (fits and pays and private.can_merge(rows)):
         return False
-    memory, rows = pool.acquire(team.parts * private.memory_for(rows, room) + 2 * PAGE), replace(rows, far=False)
+    memory, rows = pool.acquire(team.parts * own + 2 * PAGE), replace(rows, far=False)
     totals = -(-address_of(memory) // PAGE) * PAGE
     block.set(low=low, range=room, workers=team.parts, totals=totals, missed=0, piece=LANES_AT_ONCE)
     team.do(native("fold", rows, indices), block)
