@@ -34,6 +34,7 @@ from ptokit.isa.move import Access, Combine, Index, IndexUnit, Move, Remap, Side
 from tests.engine.cuda.emulated import PATTERN, EmulatedBuffer, EmulatedDevice, device_under_test
 from tests.engine.cuda.test_ptx import assembled
 from tests.engine.cuda.threads import THREADED, ThreadedDevice
+from tests.engine.native.test_whole_native import elements, values
 from tests.property.strategies import fuzz
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -57,28 +58,12 @@ def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-def values(kind: DType, shape: tuple[int, ...], seed: int = 0) -> Array:
-    """Small numbers mixed with special bits: NaNs with payloads, infinities, both zeros, the ends."""
-    rng = np.random.default_rng(seed)
-    raw = np.frombuffer(rng.bytes(int(np.prod(shape)) * kind.size), kind.bits).reshape(shape).copy()
-    if kind.name == "bool":
-        return raw & 1
-    if kind.is_number:
-        plain = rng.integers(0, 9, shape).astype(kind.numpy).view(kind.bits)
-        return np.where(rng.random(shape) < 0.7, plain, raw) if kind.size <= 8 else plain
-    return raw
-
-
 def named(count: int, capacity: int, kind: str = "int64", seed: int = 0) -> Array:
     """Random rows, with a busy one."""
     rng = np.random.default_rng(seed)
     found = rng.integers(0, capacity, count)
     found[rng.random(count) < 0.3] = capacity // 2
     return found.astype(kind)
-
-
-def elements(array: Array) -> tuple[int, ...]:
-    return tuple(step // array.itemsize for step in array.strides)
 
 
 class Case:

@@ -317,8 +317,7 @@ def test_a_copy_moves_just_its_bytes(copy: Any) -> None:
 
 
 def test_boxes_are_apart_if_no_two_of_them_meet() -> None:
-    """Against every pair of boxes of two blocks: never so where two meet, and exactly so in one dim, where no block has
-    two."""
+    """Against every pair of boxes of two blocks: never so where two meet, and exactly so in one dim."""
     random, seen = np.random.default_rng(0), set[bool]()
     for _ in range(600):
         dims, count = random.integers(1, 4), random.integers(1, 7)
@@ -332,7 +331,7 @@ def test_boxes_are_apart_if_no_two_of_them_meet() -> None:
                 [BlockAccess(blocks[k], lows[k], highs[k]) for k in (slice(cut), slice(cut, None))]
             )
             assert not (found and meet)
-            if dims == 1 and len({*blocks.tolist()}) == count:
+            if dims == 1:
                 assert found == (not meet)
             seen.add(found)
     assert seen == {True, False}

@@ -1,8 +1,9 @@
 """Whole-array gathers and scatters in machine code: the same calls and the same bits as `engine.whole`, faster.
 
-A call is prepared once for each `Whole`; what is left for the call itself are three addresses. Under `REFUSE` indices
-are copied and checked before anything moves, while the copy stays small; beyond that a read-only pass checks
-them first, and an index that another thread makes bad after that is skipped.
+A call is prepared once for each `Whole`; what is left for the call itself are three addresses. Under `REFUSE` all
+indices are checked before anything is written: while they are copied, if the copy is small; in a read-only pass, and
+then an index that another thread makes bad afterwards is skipped; or by merged and divided scatters, which write to
+memory of their own first. A gather into a new array checks while it moves, if indices are not copied.
 """
 
 from __future__ import annotations

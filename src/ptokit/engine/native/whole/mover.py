@@ -368,7 +368,7 @@ class Mover:
             self._pick(rows.dtype, dst, old, new)
 
     # The next lane may name the same cell. Its dependency should be short, and a branch is predicted: so a NaN is
-    # stored a second time, in canonical form. A cell that stays as it is is not stored: its line need not be written.
+    # stored a second time, in canonical form.
 
     def _add(self, dtype: DType, dst: IrValue, old: IrValue, new: IrValue) -> None:
         code = self.code
@@ -378,7 +378,7 @@ class Mover:
             code.store(narrow(code, dtype, total), dst, 1)
 
     def _pick(self, dtype: DType, dst: IrValue, old: IrValue, new: IrValue) -> None:
-        """Stores only what may differ if cells are far: a branch that depends on numbers, and on a NaN in the table."""
+        """If cells are far, one that stays as it is is not stored, so that its line need not be written."""
         code, combine, a = self.code, self.rows.combine, widen(self.code, dtype, old)
 
         def ordered(bits: IrValue) -> IrValue:

@@ -1,7 +1,8 @@
 """Strategies that divide a whole gather or scatter among threads, and how one is chosen.
 
 Each gives the bits of executing the lanes in order, for any number of threads: all writes to one cell are made in the
-order of the lanes, on one thread. `docs/engines.md` lists the strategies and the rule that `choose` follows.
+order of the lanes, on one thread, or are merged in that order. `docs/engines.md` lists the strategies and the rule that
+`choose` follows.
 
 A block must hold lanes that were resolved, the greatest value among them as it was read, and `PADDING` readable lanes
 more.
