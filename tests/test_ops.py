@@ -235,6 +235,15 @@ def test_a_nan_is_no_maximum(engine: str) -> None:
     assert not np.signbit(cells[2])
 
 
+@pytest.mark.parametrize(
+    ("atomic", "wanted"), [("add", np.logical_or), ("max", np.logical_or), ("min", np.logical_and)]
+)
+def test_truths_are_combined_as_numbers_are(atomic: str, wanted: np.ufunc, engine: str) -> None:
+    truths, src = np.array([False, False, True, True]), np.array([False, True, False, True])
+    expected = wanted(truths, src).tolist()
+    assert pto.scatter(truths, src, np.arange(4), atomic=atomic, engine=engine).tolist() == expected
+
+
 def test_a_histogram(engine: str) -> None:
     rng = np.random.default_rng(5)
     values = rng.integers(0, 20, (100, 30)).astype("uint32")

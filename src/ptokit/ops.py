@@ -4,16 +4,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from ctypes import addressof, c_char
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from math import prod
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from ptokit import repeated
 from ptokit.engine.faults import IndexFault, IndexReport
 from ptokit.engine.gpu import DeviceArray, on_gpu
 from ptokit.engine.kept import remember
@@ -35,13 +36,14 @@ from ptokit.lang.arrays import as_array, exact_cast, gpu_of, within, writing
 from ptokit.lang.faults import trim
 from ptokit.lang.launch import check_engine, check_threads, refuse_inside
 from ptokit.lang.where import user_place
+from ptokit.repeated import RepeatedCall
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Table = TypeVar("Table")
 
 ENGINES = names()
-SMALL = 1 << 18
-"""Calls of at most this many bytes run on one thread by default."""
+ON_ONE_THREAD = 1 << 18
+"""Bytes of calls that run on one thread by default, at most."""
 ALIGNMENT = 64
 """Results begin at a cache line: writing rows that straddle lines takes four times as long."""
 HOST = "host"
@@ -128,20 +130,22 @@ def gather(
     """
     try:
         refuse_inside(GATHER.name, GATHER.instead)
-        how = (coalesce, oob, engine, threads)
-        known = None if type(table) is np.ndarray else _known(GATHER, how, table, indices, out)
-        if known is not None and (out is None or known[0].is_apart(known[1])):
-            return _gather_again(*known, table, out)
+        if threads is not None:
+            check_threads(threads)
+        how = (GATHER.name, coalesce, oob, engine, threads)
+        known = None if type(table) is np.ndarray else repeated.find(how, table, indices, out)
+        if known is not None:
+            return known[0].gather(table, out, known[1])
         source = table if type(table) is np.ndarray else _array(GATHER, "table", table)
         lanes = indices if type(indices) is np.ndarray else _array(GATHER, "indices", indices)
         given = out if out is None or type(out) is np.ndarray else _array(GATHER, "out", out, written=True)
         key = (_signature(source), _signature(lanes), None if given is None else _signature(given), coalesce, oob)
         plan = _cached(key) or remember(PLANS, key, _plan_gather(source, lanes, given, coalesce, oob), MOST_PLANS)
         options: dict[str, Any] = {"coalesce": coalesce, "oob": oob, "engine": engine, "threads": threads}
-        order = _order(plan, engine, threads, source, lanes, given)
+        order = _order(plan, engine, source, lanes, given)
         notified = None if given is out else writing((out,))
         result = within(order, notified, _gather, plan, table, source, lanes, given, out, options)
-        if plan.gpu is not None:
+        if plan.gpu is not None and order is None:
             _keep(GATHER, how, plan, (table, indices, out), (source, lanes, given))
         return result
     except Exception as problem:
@@ -172,21 +176,23 @@ def scatter(
     """
     try:
         refuse_inside(SCATTER.name, SCATTER.instead)
-        how = (coalesce, oob, atomic, conflict, accumulate, engine, threads)
-        known = None if type(table) is np.ndarray else _known(SCATTER, how, table, indices, src)
-        if known is not None and known[0].is_apart(known[1]):
+        if threads is not None:
+            check_threads(threads)
+        policies = (coalesce, oob, atomic, conflict, accumulate)
+        how = (SCATTER.name, *policies, engine, threads)
+        known = None if type(table) is np.ndarray else repeated.find(how, table, indices, src)
+        if known is not None:
             known[0].run(table, known[1])
             return table
         target = table if type(table) is np.ndarray else _array(SCATTER, "table", table, written=True)
         lanes = indices if type(indices) is np.ndarray else _array(SCATTER, "indices", indices)
         source = src if type(src) is np.ndarray else _source(src, target)
-        policies = (coalesce, oob, atomic, conflict, accumulate)
         key = (_signature(target), _signature(source), _signature(lanes), *policies)
         plan = _cached(key) or remember(PLANS, key, _plan_scatter(target, source, lanes, *policies), MOST_PLANS)
-        order = _order(plan, engine, threads, target, lanes, source)
+        order = _order(plan, engine, target, lanes, source)
         notified = None if target is table else writing((table,))
         within(order, notified, _scatter, plan, target, source, lanes, policies, engine, threads)
-        if plan.gpu is not None:
+        if plan.gpu is not None and order is None:
             _keep(SCATTER, how, plan, (table, indices, src), (target, lanes, source))
         return table
     except Exception as problem:
@@ -566,104 +572,36 @@ def _copy(target: Array, values: Any) -> None:
         np.copyto(target, values)
 
 
-# --- Repeated calls on a GPU -------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _Known:
-    """A call on arrays of a GPU: of others with the same signatures, only the addresses are new."""
-
-    call: _Call
-    plan: _Plan
-    is_in_order: Callable[[], bool]
-    """Whether work on such arrays is done in their order anyway."""
-    execute: Callable[..., None]
-    is_tracked: bool
-    """Whether the library is notified that an array is written."""
-    apart: list[int] = field(default_factory=list[int])
-    """Addresses at which what is written shares no memory with what is read."""
-
-    def is_apart(self, addresses: list[int]) -> bool:
-        """Whether what is written shares no memory with what is read."""
-        if addresses == self.apart:
-            return True
-        if self.plan.overlap(dict(zip(self.plan.extents, addresses, strict=True))):
-            return False
-        self.apart = addresses
-        return True
-
-    def run(self, written: object, addresses: Sequence[int]) -> None:
-        """Execute the call; `written` is the user's own array, if there is one."""
-        try:
-            if self.is_tracked and written is not None:
-                within(None, writing((written,)), self.execute, *addresses)
-            else:
-                self.execute(*addresses)
-        except IndexFault as fault:
-            raise self.call.outside(fault.report, self.plan.lanes) from None
-
-
-_KNOWN: dict[Any, _Known] = {}
-"""By the call and the signatures of the arrays."""
-
-
-def _gather_again(known: _Known, addresses: list[int], table: object, out: Any) -> Any:
-    made = out
-    if out is None:
-        made, address = gpu.new(table, known.plan.shape, known.plan.dtype)
-        addresses.append(address)
-    known.run(out, addresses)
-    return made
-
-
-def _key(call: _Call, how: tuple[Any, ...], operands: Sequence[object]) -> tuple[Any, list[int]] | None:
-    """The key of a call, and the addresses of its operands; None for others than CuPy arrays and torch tensors."""
-    key: list[Any] = [call.name, *how]
-    addresses: list[int] = []
-    for each in operands:
-        if each is not None:
-            if (found := (gpu.SIGNED.get(type(each)) or gpu.signature)(each)) is None:
-                return None
-            addresses.append(found[0])
-            key.append(found[1])
-    return tuple(key), addresses
-
-
-def _known(call: _Call, how: tuple[Any, ...], *operands: object) -> tuple[_Known, list[int]] | None:
-    """A call that was made before, and is in order; and the addresses of its operands."""
-    found = _key(call, how, operands)
-    if found is None:
-        return None
-    try:
-        known = _KNOWN.get(found[0])
-    except TypeError:  # an invalid policy
-        return None
-    return (known, found[1]) if known is not None and known.is_in_order() else None
-
-
-def _keep(call: _Call, how: tuple[Any, ...], plan: _Plan, operands: Sequence[Any], described: Sequence[Any]) -> None:
-    """Keep a call that was executed, if only addresses are needed to repeat it."""
-    arrays, found = [each for each in described if each is not None], _key(call, how, operands)
-    if found is not None and plan.whole is not None and 0 not in plan.lanes and all(map(on_gpu, arrays)):
-        execute = addressed(chosen(how[-2], True), plan.whole, arrays[0].gpu)
-        is_tracked = gpu.is_torch(operands[0])
-        remember(_KNOWN, found[0], _Known(call, plan, ordering(arrays), execute, is_tracked), MOST_PLANS)
-
-
 # --- Results and engines ---------------------------------------------------------------------------------------
 
 
-def _order(plan: _Plan, engine: str, threads: int | None, *arrays: object) -> AbstractContextManager[object] | None:
+def _order(plan: _Plan, engine: str, *arrays: object) -> AbstractContextManager[object] | None:
     """A block whose work is done where the arrays are, in the order of their streams; None if all work is. Refuses
-    invalid engines and numbers of threads."""
+    invalid engines."""
     if engine not in ENGINES:
         check_engine(engine, ENGINES, "the machine runs kernels: kernel[grid](..., engine='machine')")
-    if threads is not None:
-        check_threads(threads)
     if plan.gpu is None:
         return None
     chosen(engine, True)  # refuses engines of the host, and says what is missing
     return in_order([array for array in arrays if type(array) is DeviceArray])
+
+
+def _keep(call: _Call, how: tuple[Any, ...], plan: _Plan, operands: Sequence[Any], described: Sequence[Any]) -> None:
+    """Keep a call on a GPU that was executed, if only addresses are needed to repeat it."""
+    arrays = [each for each in described if each is not None]
+    if plan.whole is None or 0 in plan.lanes or not all(map(on_gpu, arrays)) or len({a.order for a in arrays}) > 1:
+        return
+    made = RepeatedCall(
+        execute=addressed(chosen(how[-2], True), plan.whole, arrays[0].gpu),
+        is_in_order=ordering(arrays),
+        is_tracked=gpu.is_torch(operands[0]),
+        operands=tuple(plan.extents),
+        overlap=plan.overlap if len(arrays) == len(described) else None,
+        outside=partial(call.outside, shape=plan.lanes),
+        shape=plan.shape,
+        dtype=plan.dtype,
+    )
+    repeated.keep(how, operands, made)
 
 
 def _result(table: object, source: Array, plan: _Plan) -> tuple[Array, Any]:
@@ -692,7 +630,7 @@ def _run(call: _Call, plan: _Plan, storages: Mapping[str, Storage], engine: str,
 def _execute(plan: _Plan, whole: Whole, storages: Mapping[str, Storage], engine: str, threads: int | None) -> None:
     try:
         name = chosen(engine, plan.gpu is not None)
-        return arrays(name)(whole, storages, 1 if threads is None and plan.nbytes <= SMALL else threads)
+        return arrays(name)(whole, storages, 1 if threads is None and plan.nbytes <= ON_ONE_THREAD else threads)
     except Unsupported as problem:
         if plan.gpu is not None:
             raise ValueError(f"a GPU does not take this call: {problem}; copy the arrays to the host") from None

@@ -9,8 +9,8 @@ MOST_KEPT = 4096
 
 
 def remember(known: dict[Any, Any], key: Any, value: Any, most: int = MOST_KEPT) -> Any:
-    """Store a value in a cache; a full cache is cleared first."""
-    if len(known) >= most:
+    """Store a value in a cache; a full cache is cleared first, unless the value replaces another."""
+    if len(known) >= most and key not in known:
         known.clear()
     known[key] = value
     return value

@@ -134,8 +134,13 @@ class _TensorWrites(AbstractContextManager[None]):
     def __exit__(self, kind: type[BaseException] | None, *raised: object) -> None:
         if kind is None or self._in_part or not issubclass(kind, Exception):
             for tensor in self._tensors:
-                if not tensor.is_inference():  # these have no version
-                    sys.modules["torch"].autograd.graph.increment_version(tensor)
+                notify(tensor)
+
+
+def notify(tensor: Any) -> None:
+    """Tell torch that a tensor was written."""
+    if not tensor.is_inference():  # these have no version
+        sys.modules["torch"].autograd.graph.increment_version(tensor)
 
 
 NOTHING = nullcontext()

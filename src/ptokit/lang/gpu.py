@@ -101,7 +101,7 @@ def _sign_tensor(tensor: Any) -> tuple[int, Signature] | None:
         dtype, address, number = tensor.dtype, tensor.data_ptr(), tensor.get_device()
     except RuntimeError:  # sparse, or without values
         return None
-    if number < 0 or not address or tensor.requires_grad or tensor.is_neg():
+    if not tensor.is_cuda or not address or tensor.requires_grad or tensor.is_neg():
         return None
     if dtype.is_complex and tensor.is_conj():
         return None

@@ -16,7 +16,7 @@ from ptokit.engines import AUTO, ENGINES, in_order, names
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError, suggestion
 from ptokit.lang import gpu
 from ptokit.lang.arguments import is_integer
-from ptokit.lang.arrays import as_array, within, writing
+from ptokit.lang.arrays import as_array, notify, within, writing
 from ptokit.lang.context import CURRENT, Mode, current, target
 from ptokit.lang.where import refuse, warn_at
 from ptokit.machine.options import LAUNCHES, MachineOptions
@@ -87,14 +87,19 @@ def mode_of(
     """The target and its options; those of the current target are the defaults."""
     here = current().mode
     chosen = here.options
-    if dyn_ub is not None and not is_integer(dyn_ub):
-        raise ValueError(f"dyn_ub takes a number of bytes, got {dyn_ub!r}")
+    check_dyn_ub(dyn_ub)
     return _mode(
         here.profile.name if name is None else name,
         chosen.header if header is None else bool(header),
         chosen.strict if strict is None else bool(strict),
         chosen.dyn_ub if dyn_ub is None else dyn_ub,
     )
+
+
+def check_dyn_ub(dyn_ub: object) -> None:
+    """Refuse an invalid number of bytes."""
+    if dyn_ub is not None and not is_integer(dyn_ub):
+        raise ValueError(f"dyn_ub takes a number of bytes, got {dyn_ub!r}")
 
 
 def check_threads(threads: object) -> None:
@@ -197,7 +202,7 @@ class CachedLaunch:
     sizes: Sequence[int]
     """Those of the arrays in bytes."""
     tracked: Sequence[int]
-    """The arrays whose library is notified that they are written."""
+    """The arrays that are torch tensors and written."""
     is_in_order: Callable[[], bool] | None
     """Whether the work is done in the order of the arrays anyway; None if they are on the host."""
     apart: list[int] = field(default_factory=list[int])
@@ -218,10 +223,14 @@ class CachedLaunch:
             collector(self.remarks)
         is_there = self.is_in_order is None or self.is_in_order()
         try:
-            if is_there and not self.tracked:
-                seconds = self.small.run(addresses, tensors, collector)
+            if is_there:
+                try:
+                    seconds = self.small.run(addresses, tensors, collector)
+                finally:
+                    for at in self.tracked:
+                        notify(arrays[at])
             else:
-                order = None if is_there else in_order(cast("Any", [as_array(each) for each in arrays]))
+                order = in_order(cast("Any", [as_array(each) for each in arrays]))
                 notified = writing([arrays[at] for at in self.tracked], in_part=True)
                 seconds = within(order, notified, self.small.run, addresses, tensors, collector)
         except (VerifyError, OutOfBoundsError) as problem:

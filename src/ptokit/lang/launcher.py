@@ -26,7 +26,9 @@ from ptokit.lang.launch import (
     CachedLaunch,
     FindingCollector,
     Key,
+    check_dyn_ub,
     check_options,
+    check_threads,
     grid_of,
     in_one_of,
     is_model,
@@ -168,8 +170,11 @@ class Launcher:
         request = (self.grid, target, engine, threads, strict, header, dyn_ub, launch, options, debug)
         for observer in observers:
             observer(self.kernel, self.grid, args, keywords, dict(zip(LAUNCH_OPTIONS, request[1:], strict=False)))
-        given = key_of(request, args, keywords)
         try:
+            if threads is not None or dyn_ub is not None:  # keys with True or 1.0 are equal to those with 1
+                check_threads(threads)
+                check_dyn_ub(dyn_ub)
+            given = key_of(request, args, keywords)
             return self._run_cached(given, args, keywords) or self._launch(request, given, args, keywords)
         except Exception as problem:
             trim(problem)

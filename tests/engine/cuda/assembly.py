@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from types import SimpleNamespace
@@ -28,8 +28,8 @@ from ptokit.engine.llvm.program.emitter import Emitter
 from ptokit.engine.llvm.program.slots import Slots
 from ptokit.engine.llvm.program.stage import ENTRY
 from ptokit.program.ir import Program
+from tests.engine.cuda import test_ptx
 from tests.engine.cuda.emulated import EmulatedDevice
-from tests.engine.cuda.test_ptx import text_of
 from tests.engine.native import calls
 from tests.examples.test_gallery import GALLERY, Entry, rng
 
@@ -84,16 +84,9 @@ def joined(modules: Sequence[str]) -> str:
 
 
 def complaint(modules: Sequence[str], capability: int) -> str:
-    """What the assembler says of errors in PTX; empty if there are none, or if there is no assembler."""
-    if not modules or not shutil.which("ptxas"):
-        return ""
+    """What the assembler says of faults in PTX; empty if there are none, or if there is no assembler."""
     with TemporaryDirectory() as folder:
-        with open(f"{folder}/kernels.ptx", "w", encoding="utf-8") as file:
-            file.write(joined(modules))
-        arch = ptx.ONLY.get(capability, f"sm_{capability}")
-        command = ["ptxas", f"-arch={arch}", "kernels.ptx", "-o", "kernels.cubin"]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    return f"sm_{capability}: {done.stderr}" if done.returncode else ""
+        return test_ptx.complaint(joined(modules), capability, Path(folder)) if modules else ""
 
 
 # --- all of them
@@ -124,9 +117,9 @@ def _texts_of(names: Sequence[str]) -> list[str]:
     return found.texts()
 
 
-def _texts_of_gallery(entry: Entry) -> list[str]:
+def _texts_of_gallery(entry: Entry, capability: int) -> list[str]:
     cases = [entry.make(rng(), **sizes) for sizes in entry.sizes]
-    return [text_of(entry.kernel, case, target) for case, target in product(cases, entry.targets)]
+    return [test_ptx.text_of(entry.kernel, case, target, capability) for case, target in product(cases, entry.targets)]
 
 
 def _complaint(given: tuple[Sequence[str], int]) -> str:
@@ -142,12 +135,14 @@ def main() -> int:
     began, names, workers = perf_counter(), sorted(spec.examples()), os.cpu_count() or 1
     with ProcessPoolExecutor(workers) as pool:
         parts = [*pool.map(_texts_of, [names[k :: 4 * workers] for k in range(4 * workers)])]
-        parts += map(_texts_of_gallery, GALLERY)
-        texts = [*dict.fromkeys(text for part in parts for text in part)]
+        batches: list[tuple[Sequence[str], int]] = []
+        for capability in CAPABILITIES:
+            gallery = (_texts_of_gallery(entry, capability) for entry in GALLERY)
+            texts = [*dict.fromkeys(text for part in (*parts, *gallery) for text in part)]
+            batches += [(texts[k : k + AT_ONCE], capability) for k in range(0, len(texts), AT_ONCE)]
         took = perf_counter() - began
         print(f"{len(texts)} programs of {len(names)} examples and the gallery after {took:.0f} s", flush=True)
-        batches = [texts[k : k + AT_ONCE] for k in range(0, len(texts), AT_ONCE)]
-        said = [problem for problem in pool.map(_complaint, product(batches, CAPABILITIES)) if problem]
+        said = [problem for problem in pool.map(_complaint, batches) if problem]
     listed = " and ".join(f"sm_{capability}" for capability in CAPABILITIES)
     print(f"assembled for {listed} after {perf_counter() - began:.0f} s; {len(said)} of the files have errors")
     print(*said, sep="\n")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 from bisect import bisect
 from collections.abc import Callable, Sequence
 from weakref import WeakValueDictionary
@@ -26,6 +27,8 @@ PATTERN = 0xA5
 """What new memory holds: never zeros by chance."""
 GUARD, MARGIN, ALIGNED, ALIGNED_SHARED = 0x5A, 256, 64, 1024
 """What the bytes on both sides of it hold, how many there are before it, and what addresses are multiples of."""
+ACCESS = re.compile(r"  (?:%\S+ = load|store) .*ptr (\S+), align (\d+)")
+OWN = re.compile(r"  (\S+) = alloca ")
 
 
 class EmulatedDevice:
@@ -34,7 +37,7 @@ class EmulatedDevice:
     chip, processors, shared = EMULATED, 3, 227 << 10
 
     def module(self, key: str, build: Callable[[], jit.IrSource]) -> DeviceModule:
-        return _EmulatedModule(jit.library(key, build))
+        return _EmulatedModule(jit.library(f"watched {key}", lambda: watched(build())))
 
     def empty(self, nbytes: int) -> DeviceBuffer:
         return EmulatedBuffer(nbytes)
@@ -47,6 +50,9 @@ class EmulatedDevice:
 
     def wait(self) -> None:
         pass
+
+    def wait_until(self, is_known: Callable[[], bool]) -> None:
+        assert is_known()
 
     def upload(self, address: int, data: Bytes) -> None:
         ctypes.memmove(within(address, data.nbytes), data.ctypes.data, data.nbytes)
@@ -119,6 +125,30 @@ def check_margins() -> None:
         assert buffer.is_intact, f"written beside {buffer.nbytes} bytes of memory"
 
 
+def watched(source: jit.IrSource) -> jit.IrSource:
+    """Code that notes in `misaligned` which bits of an address are set, though an access says that they are not."""
+    lines, own = ["@misaligned = global i64 0"], set[str]()
+    for line in source.text.splitlines():
+        if line.startswith("define "):
+            own.clear()
+        if found := OWN.match(line):
+            own.add(found[1])
+        if (found := ACCESS.match(line)) and found[1] not in own and found[2] != "1":
+            place, mask, v = found[1], int(found[2]) - 1, f"%w{len(lines)}"
+            lines += [f"{v}a = ptrtoint ptr {place} to i64", f"{v}b = and i64 {v}a, {mask}"]
+            lines += [f"{v}c = load i64, ptr @misaligned", f"{v}d = or i64 {v}b, {v}c"]
+            lines += [f"store i64 {v}d, ptr @misaligned"]
+        lines.append(line)
+    return jit.IrSource("\n".join(lines), source.facts)
+
+
+def check_alignment(library: jit.Library) -> None:
+    """Every access of watched code was aligned as the code says: a GPU refuses others."""
+    misaligned = ctypes.c_int64.from_address(library.address("misaligned"))
+    found, misaligned.value = misaligned.value, 0
+    assert not found, f"an address that is said to be aligned has the bits {found:#x}"
+
+
 class _EmulatedModule:
     def __init__(self, library: jit.Library) -> None:
         self._library, self.facts = library, library.facts
@@ -140,6 +170,7 @@ class _EmulatedKernel:
             given[-3] = block
             function(*given)
         check_margins()
+        check_alignment(self._library)
 
     def fitting(self, shared: int = 0) -> int:
         return EmulatedDevice.processors

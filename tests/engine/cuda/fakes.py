@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ptokit import engines, ops
+from ptokit import engines, repeated
 from ptokit.engine.cuda import device
 from tests.engine.cuda.emulated import EmulatedDevice
 
@@ -250,7 +250,7 @@ class _Watched(EmulatedDevice):
 def forget_choices() -> None:
     for each in (device.cuda, engines.is_installed, engines.chosen):
         each.cache_clear()
-    ops._KNOWN.clear()
+    repeated.CALLS.clear()
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch) -> FakeGpus:

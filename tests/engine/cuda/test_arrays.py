@@ -192,11 +192,12 @@ def test_tensors_that_share_no_memory_are_refused(emulated: FakeGpus) -> None:
     assert signature(freed) is None
     with pytest.raises(TypeError, match="it has no memory"):
         pto.GlobalTensor(freed)
-    elsewhere = FakeTensor(TABLE)
-    elsewhere.is_cuda, elsewhere.gpu = False, -1
-    assert signature(elsewhere) is None
-    with pytest.raises(TypeError, match=r"call \.cpu\(\) first"):
-        pto.GlobalTensor(elsewhere)
+    for number in (-1, 0):  # of a device that has numbers, too
+        elsewhere = FakeTensor(TABLE)
+        elsewhere.is_cuda, elsewhere.gpu = False, number
+        assert signature(elsewhere) is None
+        with pytest.raises(TypeError, match=r"call \.cpu\(\) first"):
+            pto.GlobalTensor(elsewhere)
 
 
 def test_interfaces_are_described(emulated: FakeGpus) -> None:

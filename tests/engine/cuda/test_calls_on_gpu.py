@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-from ptokit import engines, ops
+from ptokit import engines, ops, repeated
+from ptokit.engine.kept import remember
 from tests.engine.cuda.fakes import Described, FakeArray, FakeGpus, FakeTensor, Lent
 
 Host = np.ndarray[Any, np.dtype[Any]]
@@ -174,7 +175,7 @@ def test_repeated_calls_follow_what_changes(emulated: FakeGpus, monkeypatch: pyt
 
         return run
 
-    monkeypatch.setattr(ops, "_KNOWN", {})
+    monkeypatch.setattr(repeated, "CALLS", {})
     monkeypatch.setattr(ops, "arrays", lambda name: watched(engines.arrays(name)))
     monkeypatch.setattr(ops, "addressed", lambda *given: watched(engines.addressed(*given)))
     kinds = ("float32", "float16", "int32", ml_dtypes.bfloat16)
@@ -211,6 +212,50 @@ def test_repeated_calls_see_shared_memory(emulated: FakeGpus) -> None:
         assert np.array_equal(cells, expected), (first, lanes)
 
 
+def test_numbers_of_threads_that_are_equal_to_a_valid_one_are_refused(emulated: FakeGpus) -> None:
+    values, indices = FakeArray(table()), FakeArray(INDICES)
+    for _ in range(2):
+        pto.gather(values, indices, threads=1)
+        pto.scatter(values, values[:4].copy(), FakeArray(np.arange(4)), threads=1)
+    for threads in (True, 1.0, np.float64(1)):
+        with pytest.raises(ValueError, match="threads takes a number"):
+            pto.gather(values, indices, threads=threads)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="threads takes a number"):
+            pto.scatter(values, values[:4].copy(), FakeArray(np.arange(4)), threads=threads)  # type: ignore[arg-type]
+    pto.gather(values, indices, threads=np.int64(1))  # type: ignore[arg-type]
+
+
+def test_calls_that_cannot_be_repeated_leave_the_others_in_the_cache(
+    emulated: FakeGpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repeated, "CALLS", {})
+    monkeypatch.setattr(repeated, "MOST_CALLS", 2)
+    values, indices = FakeArray(table()), FakeArray(INDICES)
+    cells, lanes = np.arange(48, dtype="int64").reshape(6, 8) % 6, np.arange(4)
+    pto.gather(values, indices)
+    pto.scatter(values, values[:4].copy(), FakeArray(lanes))
+    known = dict(repeated.CALLS)
+    assert len(known) == 2
+    for n in (3, 4):
+        pto.gather(FakeArray(cells[:n]), FakeArray(lanes[:n]), out=FakeArray(cells[1 : n + 1]), oob="clamp")
+        pto.gather(FakeTensor(table()), FakeArray(lanes[:n]))
+        pto.gather(FakeArray(table()[::-1]), FakeArray(lanes[:n]))
+        emulated.torch_stream = 9
+        pto.gather(FakeTensor(table()), FakeTensor(lanes[:n]))
+        emulated.torch_stream = 0
+        assert known == repeated.CALLS
+    with emulated.cupy.cuda.Device(1):
+        pto.gather(values, indices)
+    pto.scatter(values, values[:4], FakeArray(lanes))
+    assert known == repeated.CALLS, "a call that is known, and cannot be repeated now"
+
+
+def test_a_value_that_replaces_another_leaves_a_full_cache() -> None:
+    known = {"a": 1, "b": 2}
+    assert remember(known, "a", 3, 2) == 3 and known == {"a": 3, "b": 2}
+    assert remember(known, "c", 4, 2) == 4 and known == {"c": 4}
+
+
 def test_repeated_calls_refuse_what_became_read_only_or_was_freed(emulated: FakeGpus) -> None:
     host, out = table(), np.zeros((2, 2, 8), "float32")
     address = out.__array_interface__["data"][0]
@@ -236,7 +281,7 @@ def test_libraries_are_asked_for_their_stream_once_at_most(emulated: FakeGpus, m
         own = getattr(library, name)
         monkeypatch.setattr(library, name, lambda *given, own=own, name=name: asked.append(name) or own(*given))
     done: list[str] = []
-    monkeypatch.setattr(ops, "_KNOWN", {})
+    monkeypatch.setattr(repeated, "CALLS", {})
     monkeypatch.setattr(ops, "arrays", lambda _: lambda *_: done.append("described"))
     monkeypatch.setattr(ops, "addressed", lambda *_: lambda *_: done.append("addressed"))
     for wrap, names in ((FakeArray, []), (FakeTensor, ["current_stream", "get_current_stream"])):

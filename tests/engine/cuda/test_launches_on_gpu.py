@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 import ptokit as pto
-from ptokit.engine.cuda import stage
+from ptokit.engine.cuda import executable, stage
 from ptokit.lang.launch import CachedLaunch
 from ptokit.lang.watch import LaunchWatcher, WatchedLaunch, copied
-from tests.engine.cuda.emulated import EmulatedDevice
+from tests.engine.cuda import emulated as emulated_module
+from tests.engine.cuda.emulated import LIVE, EmulatedDevice
 from tests.engine.cuda.fakes import Described, FakeArray, FakeGpus, FakeTensor, Lent
 from tests.lang import test_shared_bytes as shared_bytes
 
@@ -165,6 +166,74 @@ def test_repeated_launches_follow_what_changes(emulated: FakeGpus) -> None:
     with pytest.raises(TypeError, match="it has no memory"):
         take[1](*tensors)
     take.cached.clear()
+
+
+@pto.kernel
+def take_by_block(out: Any, table: Any, indices: Any) -> None:
+    block, rows, lanes = pto.block_idx(), pto.Tile("vec", table.dtype, 8, 8), pto.Tile("vec", "int32", 1, 8)
+    pto.tload(lanes, indices[block : block + 1])
+    pto.mgather(rows, table, lanes)
+    pto.tstore(out[8 * block : 8 * block + 8], rows)
+
+
+def launch_by_block(grid: int, bad: int = 0) -> None:
+    """Launch it, and compare; `bad` is added to an index of the last block."""
+    indices, out = np.random.default_rng(grid).integers(0, 8, (grid, 8)).astype("int32"), np.zeros((8 * grid, 8), "f4")
+    indices[-1, 3] += bad
+    take_by_block[grid](FakeArray(out), FakeArray(TABLE), FakeArray(indices))
+    assert np.array_equal(out, TABLE[indices.ravel()])
+
+
+def fit(monkeypatch: pytest.MonkeyPatch, blocks: int) -> None:
+    """Let so many blocks of threads run at a time."""
+    monkeypatch.setattr(emulated_module._EmulatedKernel, "fitting", lambda *_: blocks)
+
+
+def test_a_launch_goes_on_with_the_code_that_began_it(emulated: FakeGpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The code of a program may become another one, of more blocks of threads, after a launch was made ready."""
+    take_by_block.cached.clear()
+    fit(monkeypatch, 2)
+    for _ in range(2):
+        launch_by_block(5)
+    nested = [5]
+    monkeypatch.setattr(EmulatedDevice, "wait", lambda _: launch_by_block(nested.pop()) if nested else None)
+    launch_by_block(5)  # as in two threads: each launch has memory of its own, which is kept
+    (known,) = take_by_block.cached.values()
+    cast("Any", known.small)._executable._made.clear()  # as after a launch that met other numbers
+    fit(monkeypatch, 5)
+    with pytest.raises(pto.OutOfBoundsError, match=r"idx\[3\] = 10\d is .* in block 4"):
+        launch_by_block(5, bad=100)
+    launch_by_block(5)
+
+
+def test_the_records_of_all_launches_together_are_bounded(emulated: FakeGpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    take_by_block.cached.clear()
+    fit(monkeypatch, 9)
+    launch_by_block(1)
+    launch_by_block(1)
+    (known,) = take_by_block.cached.values()
+    record = cast("Any", known.small)._ready[0].record
+    monkeypatch.setattr(executable, "MOST_KEPT_RECORDS", 4 * record)
+    monkeypatch.setattr(executable, "_records", executable.KeptRecords())
+    take_by_block.cached.clear()
+    others = {id(each): each for each in LIVE.values()}
+    for grid in (1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 1, 1, 3, 3):
+        launch_by_block(grid)
+        found = [each.nbytes for each in [*LIVE.values()] if id(each) not in others]
+        kept = [nbytes for nbytes in found if nbytes in range(record, 6 * record, record)]
+        assert sum(kept) <= 4 * record, grid
+        assert grid < 5 or kept == [4 * record], "records that are not kept leave others"
+    assert sorted(kept) == [record, 3 * record]
+
+
+def test_numbers_that_are_equal_to_valid_ones_are_refused(emulated: FakeGpus) -> None:
+    for wrap in (FakeArray, np.asarray):
+        given = wrap(np.zeros_like(TABLE)), wrap(TABLE), wrap(ROWS)
+        for _ in range(2):
+            take[1](*given, target="a5", threads=1, dyn_ub=1 << 17)
+        for name, value in (("threads", True), ("threads", 1.0), ("dyn_ub", float(1 << 17))):
+            with pytest.raises(ValueError, match=f"{name} takes a number"):
+                take[1](*given, **{"target": "a5", "threads": 1, "dyn_ub": 1 << 17, name: value})
 
 
 @pytest.mark.parametrize("most", [0, stage.MOST_BY_VALUE])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -27,6 +29,8 @@ from tests.engine.cuda.emulated import EmulatedDevice
 from tests.examples.test_gallery import Entry, every_launch, rng
 
 GRID = 3
+WAITS = re.compile("wgmma|GMMA")
+"""In what the assembler says if products are serialized, or if it adds a wait for them."""
 NZ = {"blayout": "col_major", "slayout": "row_major"}
 
 
@@ -47,13 +51,48 @@ def assembled(text: str, capability: int, where: Path, entry: str = ENTRY) -> st
     """The PTX of a text, which the assembler takes if there is one."""
     made = ptx.compiled(text, capability)
     assert f".target sm_{capability}" in made and f".entry {entry}(" in made
-    if shutil.which("ptxas"):
-        (where / "kernel.ptx").write_text(made, encoding="utf-8")
-        arch = ptx.ONLY.get(capability, f"sm_{capability}")
-        command = ["ptxas", f"-arch={arch}", "kernel.ptx", "-o", "kernel.cubin"]
-        done = subprocess.run(command, cwd=where, capture_output=True, text=True, check=False)
-        assert not done.returncode, done.stderr
+    said = complaint(made, capability, where)
+    assert not said, said
     return made
+
+
+def complaint(made: str, capability: int, where: Path) -> str:
+    """What the assembler says of PTX with errors, or with products that wait for each other where none should.
+
+    Empty if there are none, or if there is no assembler.
+    """
+    if not shutil.which("ptxas"):
+        return ""
+    (where / "kernel.ptx").write_text(made, encoding="utf-8")
+    arch = ptx.ONLY.get(capability, f"sm_{capability}")
+    command = ["ptxas", f"-arch={arch}", "kernel.ptx", "-o", "kernel.cubin"]
+    done = subprocess.run(command, cwd=where, capture_output=True, text=True, check=False)
+    said = done.stdout + done.stderr
+    return f"sm_{capability}: {said}" if done.returncode or WAITS.search(said) else ""
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "is_complaint"),
+    [
+        (
+            "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to",
+            0,
+            True,
+        ),
+        ("ptxas info    : (C7517) warpgroup.wait is injected by compiler to allow use of registers of GMMA", 0, True),
+        ("ptxas fatal   : Unresolved extern function", 255, True),
+        ("ptxas info    : Used 199 registers, used 1 barriers", 0, False),
+    ],
+)
+@pytest.mark.parametrize("where", ["", ">&2"], ids=["stdout", "stderr"])
+def test_what_the_assembler_says_of_products_is_an_error(
+    said: str, status: int, is_complaint: bool, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = tmp_path / "ptxas"
+    fake.write_text(f"#!/bin/sh\necho '{said}' {where}\nexit {status}\n", encoding="utf-8")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert (said in complaint("", 90, tmp_path)) is is_complaint
 
 
 @every_launch

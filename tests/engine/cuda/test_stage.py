@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import ptokit as pto
-from ptokit.engine.cuda.stage import STOPPED, GridStage, head_size, place_of, record_size
+from ptokit.engine.cuda.stage import SETTLED, STOPPED, GridStage, head_size, place_of, record_size
 from ptokit.engine.llvm.program.emitter import Emitter
 from ptokit.engine.llvm.program.sample import sample
 from ptokit.engine.llvm.program.slots import Reason, Slots, StateSlot
@@ -48,13 +49,21 @@ class EmulatedLaunch:
         self.text = text
         state = np.zeros(native.slots.count, np.int64)
         for name, slot in native.slots.arrays.items():
-            state[slot : slot + 2] = given[name].ctypes.data, given[name].size
+            array = given[name]
+            steps = zip(array.shape, array.strides, strict=True)
+            span = 1 + sum((n - 1) * step for n, step in steps) // array.itemsize
+            state[slot : slot + 2] = array.ctypes.data, span
         state[native.slots.variables[BLOCK_NUM]] = blocks
-        self.state, self.flag = state, np.zeros(1, np.int64)
+        self.state, self.flag = state, np.zeros(1 + grid, np.int64)
         state[StateSlot.STOP] = self.flag.ctypes.data
         self.records = np.zeros((grid, record_size(native.slots)), np.uint8)
         run = device.module(f"test_stage {text}", lambda: IrSource(text)).kernel("run_blocks")
         run(grid, [state.ctypes.data, self.records.ctypes.data, 0, blocks], shared=self.stage.shared)
+
+    @property
+    def settled(self) -> np.ndarray[Any, Any]:
+        """What each block of threads has said."""
+        return self.flag.view(np.uint8)[SETTLED : SETTLED + len(self.records)]
 
     @property
     def words(self) -> np.ndarray[Any, Any]:
@@ -126,6 +135,13 @@ def test_a_tile_that_only_passes_data_on_takes_no_memory(monkeypatch: pytest.Mon
     for most in (EmulatedDevice.shared, 4 * ROWS):  # the other one just fits
         monkeypatch.setattr(EmulatedDevice, "shared", most)
         assert EmulatedLaunch(rows_of, given()).stage.shared == 4 * ROWS
+
+
+@pytest.mark.parametrize("count", [1, 500, 501, 600, 3000])
+def test_slots_are_given_by_value_as_far_as_all_gpus_take_them(count: int) -> None:
+    """They take 4,352 bytes: the slots, the records and the blocks to run."""
+    by_value = GridStage.by_value.fget(SimpleNamespace(slots=SimpleNamespace(count=count)))
+    assert by_value is (count <= 500) and (not by_value or 8 * (count + 3) <= 4352)
 
 
 @pytest.mark.parametrize("most", [0, EmulatedDevice.shared])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import ml_dtypes
@@ -14,13 +15,19 @@ import ptokit as pto
 from ptokit.engine.llvm.compiled import IrSource
 from ptokit.engine.llvm.compute import units
 from ptokit.engine.llvm.emit import I64, PTR, IrModule
-from tests.engine.cuda.emulated import EMULATED, EmulatedDevice
+from tests.engine.cuda.emulated import ALIGNED_SHARED, EMULATED, EmulatedDevice
 from tests.engine.cuda.test_ptx import NZ, product_of
 from tests.engine.cuda.test_stage import EmulatedLaunch
-from tests.engine.cuda.threads import ThreadedDevice
+from tests.engine.cuda.threads import ThreadedDevice, WideDevice
 
 GUARD = 77
 SHAPES = [(50, 72, 40), (16, 5, 16), (33, 16, 8), (7, 33, 50), (64, 16, 24), (48, 1, 72), (16, 16, 8)]
+CASES = [
+    *product(("bfloat16", "float16", "int8"), SHAPES),
+    ("bfloat16", (24, 16, 8)),
+    ("int8", (17, 3, 1)),
+    ("int8", (17, 3, 9)),
+]
 
 
 def arguments(dtype: str, m: int, k: int, n: int) -> dict[str, Any]:
@@ -28,13 +35,12 @@ def arguments(dtype: str, m: int, k: int, n: int) -> dict[str, Any]:
     a, b = (random.integers(-8, 8, shape).astype(kind) for shape in ((m, k), (k, n)))
     into = "int32" if dtype == "int8" else "float32"
     sizes = dict(zip(("rows", "deep", "cols"), (-(-extent // 32) * 32 for extent in (m, k, n)), strict=True))
-    out = np.full((m + 16, n), GUARD, into)[:m]
+    out = np.full((m + 16, n + m % 2), GUARD, into)[:m, :n]
     return {"a": a, "b": b, "out": out, **sizes, "into": into}
 
 
 @pytest.mark.parametrize("most", [0, 32], ids=["memory", "registers"])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int8"])
+@pytest.mark.parametrize(("dtype", "shape"), CASES, ids=str)
 def test_products_of_any_shape(
     dtype: str, shape: tuple[int, int, int], most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -42,8 +48,40 @@ def test_products_of_any_shape(
     given = arguments(dtype, *shape)
     made = EmulatedLaunch(product_of, given, 1, ThreadedDevice(), 1)
     assert f"multiply_{dtype}" in made.text and bool(made.stage.held) is bool(most)
-    assert (given["out"].base[shape[0] :] == GUARD).all()
+    check(given)
+
+
+def check(given: dict[str, Any]) -> None:
+    """Twice the product was written, and nothing beside it."""
+    written = given["out"].base.copy()
     assert np.array_equal(given["out"], 2 * (given["a"].astype(float) @ given["b"].astype(float)))
+    written[: given["out"].shape[0], : given["out"].shape[1]] = GUARD
+    assert (written == GUARD).all()
+
+
+@pto.kernel
+def left_last(a, b, out, rows: pto.const, deep: pto.const, cols: pto.const, into: pto.const):
+    lm, rm = pto.Tile("mat", a.dtype, rows, deep, **NZ), pto.Tile("mat", b.dtype, deep, cols, **NZ)
+    left, right = pto.Tile("left", a.dtype, rows, deep), pto.Tile("right", b.dtype, deep, cols)
+    product = pto.Tile("acc", into, rows, cols)
+    pto.tload(lm, a)
+    pto.tload(rm, b)
+    pto.tmov(right, rm)
+    pto.tmov(left, lm)
+    pto.tmatmul(product, left, right)
+    pto.tmatmul_acc(product, product, left, right)
+    pto.tstore(out, product)
+
+
+@pytest.mark.parametrize(("kernel", "shape"), [(product_of, (16, 16, 80)), (left_last, (80, 16, 16))])
+def test_groups_use_no_line_beyond_a_tile_that_ends_where_memory_does(kernel: Any, shape: tuple[int, int, int]) -> None:
+    given = {**arguments("bfloat16", *shape), **dict(zip(("rows", "deep", "cols"), shape, strict=True))}
+    made = EmulatedLaunch(kernel, given, 1, WideDevice(), 1)
+    (held,) = made.stage.held.values()
+    rows, cols = units.extents_of(held.parts)
+    assert shape[0] % rows or shape[2] % cols
+    assert made.stage.shared % ALIGNED_SHARED == 0
+    check(given)
 
 
 @pytest.mark.parametrize("extent", [1, 13, 16, 17])

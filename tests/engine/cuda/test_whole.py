@@ -6,9 +6,12 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any, cast
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -54,6 +57,7 @@ def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Code is kept in a folder of this run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PTOKIT_CACHE", str(tmp_path_factory.getbasetemp() / "code"))
+        patch.setattr(calls, "FEW", 64)
         patch.setattr(kinds, "TUNING", replace(kinds.TUNING, indices=3, long=LONG, ahead=2, chained=4))
         yield
 
@@ -311,6 +315,22 @@ def test_the_first_bad_index_is_reported_and_nothing_is_written(side: Side) -> N
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
+def test_indices_are_checked_wherever_they_begin_and_end(kind: str) -> None:
+    for count in (1, 43, 1031):
+        case = Case(FLOAT32, values(FLOAT32, (7, 1)), values(FLOAT32, (count, 1), 1), named(count, 7, kind))
+        size, sizes = np.dtype(kind).itemsize, (28, 16 + 8 * count, 4 * count)
+        table, index, other = (device.empty(each) for each in sizes)
+        for skipped, bad in product((0, 1), (None, 0, count // 2, count - 1)):
+            lanes, at = named(count, 7, kind), index.address + skipped * size
+            if bad is not None:
+                lanes[bad] = 7
+            device.upload(at, lanes.view(np.uint8))
+            with pytest.raises(IndexFault) if bad is not None else nullcontext() as fault:
+                case.ready.run_at(table.address, at, other.address)
+            assert bad is None or (fault.value.report.lane, fault.value.report.count) == ((bad,), 1)
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
 def test_a_gather_into_its_own_result_checks_as_it_goes(kind: str) -> None:
     for width in (1, 5, 64):
         table, other = values(FLOAT32, (7, width)), values(FLOAT32, (90, width), 1)
@@ -373,6 +393,27 @@ def test_a_call_waits_for_its_check_only(
     assert report is None or how.get("fresh") or written == case.arrays[case.written].tobytes()
 
 
+@pytest.mark.parametrize("base", [EmulatedDevice, ThreadedDevice])
+@pytest.mark.parametrize(
+    ("how", "width"), [({"side": Side.SRC}, 64), ({"ordered": False}, 64), ({"combine": Combine.MAX}, 1)]
+)
+def test_a_few_indices_are_checked_by_every_block(
+    how: dict[str, Any], width: int, base: type[EmulatedDevice], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Noted(Recorded, base):  # type: ignore[misc,valid-type]
+        chip = base.chip
+
+    recorded, kind = Noted(), dtype("int32")
+    monkeypatch.setitem(globals(), "device", recorded)
+    for bad in ([], [59], [3, 40]):
+        indices = np.random.default_rng(1).permutation(70)[:60].astype("int32")
+        indices[bad] = 70
+        case = Case(kind, values(kind, (70, width)), values(kind, (60, width), 1), indices, **how)
+        recorded.log.clear()
+        case.check()
+        assert recorded.log == [case.ready.steps[0], "record", "wait"] and case.ready.steps != ("check",)
+
+
 def test_calls_of_two_streams_do_not_share_a_check() -> None:
     """Kernels behind a check read it when the call has returned: a refusal in another stream is not theirs."""
     recorded = Recorded()
@@ -383,6 +424,55 @@ def test_calls_of_two_streams_do_not_share_a_check() -> None:
     assert check.take(recorded) is not first
     recorded.stream = 0
     assert check.take(recorded) is first
+
+
+def test_checks_end_with_their_thread() -> None:
+    """A later thread may have the same number, and another stream behind the same handle."""
+    recorded, found = Recorded(), list[Any]()
+
+    def call() -> None:
+        for _ in range(2):
+            each = check.take(recorded)
+            each.begin()
+            assert each.end() is None
+            found.append(ref(each))
+
+    for _ in range(2):
+        thread = Thread(target=call)
+        thread.start()
+        thread.join()
+        assert [each() for each in found] == [None] * len(found)
+    assert found[0] is found[1], "the second call of a thread has the check of the first"
+
+
+def test_a_call_that_fails_waits_for_the_kernel_that_checks() -> None:
+    """It writes to memory of the host, which ends with the call."""
+    words = list[Any]()
+
+    class Failing(Recorded):
+        def module(self, key: str, build: Callable[[], IrSource]) -> DeviceModule:
+            if " gather " in key:
+                raise MemoryError
+            return super().module(key, build)
+
+        def pinned(self, nbytes: int) -> DeviceBuffer:
+            made = super().pinned(nbytes)
+            words.append(ref(made))
+            return made
+
+        def wait(self) -> None:
+            self.log.append("wait for all")
+            assert words[0]() is not None
+
+    failing, case = (
+        Failing(),
+        Case(FLOAT32, np.zeros((5, 1), "f4"), np.zeros((90, 1), "f4"), named(90, 5), side=Side.SRC),
+    )
+    memory = failing.empty(4096)
+    failing.fill(memory.address, 0, 4096)
+    with pytest.raises(MemoryError):
+        calls.PreparedMove(failing, case.whole).run_at(memory.address, memory.address + 1024, memory.address + 2048)
+    assert failing.log == ["check", "record", "wait for all"]
 
 
 def test_a_call_after_a_refused_one_is_executed() -> None:

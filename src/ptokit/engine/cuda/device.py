@@ -9,12 +9,14 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from ctypes import addressof, c_int64, string_at
 from dataclasses import replace
 from functools import cache
+from time import perf_counter
 from typing import Any, Protocol
 
 import numpy as np
@@ -32,6 +34,10 @@ TO_DEVICE, TO_HOST, BY_ADDRESS = 1, 2, 4
 """Directions of a copy, as CUDA numbers them."""
 PINNED = 4096
 """Bytes that go through memory of the host that the GPU writes itself, at most: copies to other memory take longer."""
+PATIENCE = 2e-3
+"""Seconds in which the host looks at its memory again and again, before it waits in the usual way."""
+YIELD: Callable[[], None] = getattr(os, "sched_yield", lambda: None)
+"""Lets other threads run; a sleep, however short, takes 50 us."""
 PROCESSORS, SHARED = 16, 97
 """The numbers of attributes of a GPU: its multiprocessors, and the shared memory that a block can have."""
 DYNAMIC_SHARED = 8
@@ -125,6 +131,10 @@ class Device(Protocol):
 
     def wait(self) -> None:
         """Wait for all work."""
+        ...
+
+    def wait_until(self, is_known: Callable[[], bool]) -> None:
+        """Wait until kernels have set memory of the host so, or for all work."""
         ...
 
     def sort(self, address: int, count: int) -> None:
@@ -288,6 +298,18 @@ class CudaDevice:
 
     def wait(self) -> None:
         self._cupy.cuda.get_current_stream().synchronize()
+
+    def wait_until(self, is_known: Callable[[], bool]) -> None:
+        end = perf_counter() + PATIENCE
+        try:
+            while not is_known():
+                if perf_counter() > end:
+                    self.wait()
+                    return
+                YIELD()
+        except BaseException:
+            self.wait()  # nobody writes to memory that is free
+            raise
 
     def sort(self, address: int, count: int) -> None:
         cuda = self._cupy.cuda

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property, lru_cache, partial
+from threading import Lock
 from time import perf_counter
 
 import numpy as np
@@ -23,7 +24,7 @@ from ptokit.engine.cuda import device as devices
 from ptokit.engine.cuda import stage as stages
 from ptokit.engine.cuda.deferred import DeferredScatters, lanes_of_blocks
 from ptokit.engine.cuda.device import Device, DeviceBuffer
-from ptokit.engine.cuda.launch import GridCode, GridLaunch, LaunchMemory, LaunchOnDevice, Words
+from ptokit.engine.cuda.launch import GridCode, GridLaunch, GridRun, LaunchMemory, LaunchOnDevice, Words
 from ptokit.engine.cuda.rerun import changed, is_changed_last
 from ptokit.engine.cuda.resident import hosted, resident
 from ptokit.engine.cuda.stage import GridStage, record_size
@@ -40,8 +41,8 @@ from ptokit.program.ir import Float, Program
 from ptokit.program.verify_call import Options
 from ptokit.target import Profile
 
-MOST_KEPT_RECORDS = 1 << 20
-"""Bytes of records that are kept for the next launch, at most."""
+MOST_KEPT_RECORDS = 64 << 20
+"""Bytes of records that are kept for later launches, at most: those of all programs together."""
 
 
 class CudaExecutable(ProgramCompiler):
@@ -80,7 +81,7 @@ class CudaExecutable(ProgramCompiler):
                 facts = module.facts
                 pages = tuple(Page(**each) for each in facts["pages"])
                 about = facts["shared"], pages, frozenset(facts["snapshot"]), dict(facts["fused"])
-                about += dict(facts["parts"]), record_size(self.slots), facts["by_value"]
+                about += dict(facts["parts"]), record_size(self.slots), facts["by_value"], facts["settles"]
                 self._made[device, deferred] = GridCode(module.kernel(ENTRY), *about)
             return self._made[device, deferred]
 
@@ -92,7 +93,7 @@ class CudaExecutable(ProgramCompiler):
         memories = changed(self.program, emitter.variants_of, besides)
         kept = memories if deferred or not is_changed_last(self.program, memories) else NOTHING
         pages = [asdict(each) for each in emitter.pages.values()]
-        facts = {"shared": stage.shared, "lanes": stage.lanes, "by_value": stage.by_value}
+        facts = {"shared": stage.shared, "lanes": stage.lanes, "by_value": stage.by_value, "settles": stage.settles}
         numbers = {"fused": [*emitter.fused.items()], "parts": [*stage.parts.items()]}
         return IrSource(text, {"pages": pages, "snapshot": self._arrays_in(kept), **numbers, **facts})
 
@@ -163,15 +164,13 @@ class CudaExecutable(ProgramCompiler):
         """Whether all blocks of a launch can run in parallel."""
         return self._are_independent(grid, tuple(integers.items()), NOTHING)
 
-    def _run_blocks(
-        self, launch: GridLaunch, first: int, most: int, begun: DeviceBuffer | None = None
-    ) -> Sequence[int]:
+    def _run_blocks(self, launch: GridLaunch, first: int, most: int, begun: GridRun | None = None) -> Sequence[int]:
         given = launch.given
         code, learn = partial(self.code, given.device), partial(self._relearn, given)
         return launch.run(code, range(first, given.grid), most, learn, begun)
 
-    def resume(self, given: LaunchOnDevice, memory: LaunchMemory, begun: DeviceBuffer) -> None:
-        """Go on with a launch whose kernel has left a statement, from its records."""
+    def resume(self, given: LaunchOnDevice, memory: LaunchMemory, begun: GridRun) -> None:
+        """Go on with a launch whose kernel has left a statement."""
         launch = GridLaunch(given, self.slots, self._fallback, memory)
         self._finish_on_host(given, self._run_blocks(launch, 0, given.grid, begun))
 
@@ -238,6 +237,36 @@ class CudaExecutable(ProgramCompiler):
         return RepeatedLaunch(self, arrays, integers, grid) if grid and is_known else None
 
 
+class KeptRecords:
+    """Records of launches that have ended, of all programs, for later ones: allocating them takes time."""
+
+    def __init__(self) -> None:
+        self._free: dict[tuple[Device, int], deque[DeviceBuffer]] = {}
+        self._nbytes, self._lock = 0, Lock()
+
+    def of(self, device: Device, nbytes: int, *, is_over: bool) -> deque[DeviceBuffer]:
+        """Those of so many bytes that no kernel uses. None are kept if they are too many, or if a launch may return
+        before it `is_over`: they are free again in the order of its stream only."""
+        if is_over and nbytes <= MOST_KEPT_RECORDS:
+            with self._lock:
+                return self._free.setdefault((device, nbytes), deque())
+        return deque(maxlen=0)
+
+    def make(self, device: Device, nbytes: int, free: deque[DeviceBuffer]) -> DeviceBuffer:
+        """New ones that will be kept there; if all of them are too many, those that are free are dropped."""
+        if free.maxlen is None:
+            with self._lock:
+                self._nbytes += nbytes
+                if self._nbytes > MOST_KEPT_RECORDS:
+                    self._nbytes = nbytes
+                    for each in self._free.values():
+                        each.clear()
+        return device.empty(nbytes)
+
+
+_records = KeptRecords()
+
+
 class RepeatedLaunch:
     """A launch that differs from an earlier one only in the addresses of its arrays, which are on the device."""
 
@@ -252,10 +281,10 @@ class RepeatedLaunch:
         self._slots = [executable.slots.arrays[name] for name in arrays]
         self._state = executable.state(arrays, integers, grid)
         self._is_free = executable.is_free(integers, grid)
-        self._ready: tuple[GridCode, int] | None = None
-        """The kernel and its blocks of threads; none if blocks cannot simply run in parallel."""
-        self._free = deque[tuple[LaunchMemory, DeviceBuffer | None]]()
-        """Slots that no launch uses, and records, if they are small."""
+        self._ready: tuple[GridCode, int, deque[DeviceBuffer]] | None = None
+        """The kernel, its blocks of threads and their free records; none if blocks cannot simply run in parallel."""
+        self._free = deque[LaunchMemory]()
+        """Slots that no launch uses."""
 
     def run(self, addresses: Sequence[int], tensors: Callable[[], Tensors], listener: Listener) -> float:
         """Run it; returns the seconds it took."""
@@ -264,26 +293,32 @@ class RepeatedLaunch:
         if ready is None:
             self._executable.run(self._given(addresses, tensors, listener), self._state.copy())
             return perf_counter() - began
-        code, count = ready
-        nbytes = count * code.record
+        code, count, kept = ready
         try:
-            memory, kept = self._free.pop()
+            memory = self._free.pop()
         except IndexError:
-            memory, kept = LaunchMemory(self._device, self._state), None
+            memory = LaunchMemory(self._device, self._state)
         state = memory.state
         for slot, address in zip(self._slots, addresses, strict=True):
             state[slot] = address
-        records = kept or self._device.empty(nbytes)
+        try:
+            records = kept.pop()
+        except IndexError:
+            records = _records.make(self._device, count * code.record, kept)
         if memory.finishes(code, count, records, 0, self._grid):
-            self._free.append((memory, records if nbytes <= MOST_KEPT_RECORDS else None))
+            self._free.append(memory)
+            kept.append(records)
         else:
             self._ready = None
-            self._executable.resume(self._given(addresses, tensors, listener), memory, records)
+            self._executable.resume(self._given(addresses, tensors, listener), memory, (code, count, records))
         return perf_counter() - began
 
-    def _make_ready(self) -> tuple[GridCode, int] | None:
+    def _make_ready(self) -> tuple[GridCode, int, deque[DeviceBuffer]] | None:
         code = self._executable.code(self._device) if self._is_free else None
-        self._ready = (code, code.count(self._grid)) if code and not code.snapshot else None
+        self._ready = None
+        if code and not code.snapshot:
+            count = code.count(self._grid)
+            self._ready = code, count, _records.of(self._device, count * code.record, is_over=not code.settles)
         return self._ready
 
     def _given(self, addresses: Sequence[int], tensors: Callable[[], Tensors], listener: Listener) -> LaunchOnDevice:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from ctypes import addressof, c_int64
+from ctypes import addressof, c_int64, memset, string_at
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ptokit.engine.cuda.device import Device, DeviceBuffer, DeviceKernel
 from ptokit.engine.cuda.resident import HostCopies
-from ptokit.engine.cuda.stage import STOPPED, place_of
+from ptokit.engine.cuda.stage import MOST_SETTLED, SETTLED, STOPPED, place_of
 from ptokit.engine.llvm.program.compiler import Values
 from ptokit.engine.llvm.program.fallback import BlockState, Fallback
 from ptokit.engine.llvm.program.page import Page
@@ -47,10 +48,17 @@ class GridCode:
     """Bytes of the record of a block of threads."""
     by_value: bool
     """Whether the slots are given by value."""
+    settles: bool
+    """Whether blocks of threads say that they will leave no statement."""
 
     def count(self, blocks: int) -> int:
         """Blocks of threads that run so many blocks of the program."""
-        return min(blocks, self.kernel.fitting(self.shared), max(1, MOST_OF_RECORDS // self.record))
+        most = MOST_SETTLED if self.settles else blocks
+        return min(blocks, most, self.kernel.fitting(self.shared), max(1, MOST_OF_RECORDS // self.record))
+
+
+GridRun = tuple[GridCode, int, DeviceBuffer]
+"""A kernel, its blocks of threads, and their records."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +83,10 @@ class LaunchOnDevice:
 
 
 class LaunchMemory:
-    """The slots at the beginning of a kernel, on the host, and a flag there that kernels set."""
+    """The slots at the beginning of a kernel, on the host, and there a flag and bytes that kernels set."""
 
     def __init__(self, device: Device, state: Words) -> None:
-        self._device, self._pinned = device, device.pinned(8)
+        self._device, self._pinned = device, device.pinned(SETTLED + MOST_SETTLED)
         self._flag = c_int64.from_address(self._pinned.address)
         self._flag.value = 0
         self.state = (c_int64 * len(state))(*state.tolist())
@@ -86,15 +94,28 @@ class LaunchMemory:
         self._address = addressof(self.state)
 
     def finishes(self, code: GridCode, count: int, records: DeviceBuffer, first: int, stop: int) -> bool:
-        """Run a kernel; whether it left no statement."""
+        """Run a kernel; whether it left no statement. If it leaves none, it may still run."""
         there = None if code.by_value else self._copied()
         address = self._address if there is None else there.address
-        code.kernel(count, (address, records.address, first, stop), code.shared)
-        self._device.wait()
+        if code.settles:
+            memset(self._pinned.address + SETTLED, 0, count)
+        try:
+            code.kernel(count, (address, records.address, first, stop), code.shared)
+            if code.settles:
+                self._device.wait_until(partial(self._is_known, count))
+        except BaseException:
+            self._device.wait()  # the kernel writes to memory of the host
+            raise
+        if not code.settles or self._flag.value:
+            self._device.wait()
         if not self._flag.value:
             return True
         self._flag.value = 0
         return False
+
+    def _is_known(self, count: int) -> bool:
+        """Whether a kernel has left a statement, or will leave none."""
+        return bool(self._flag.value) or 0 not in string_at(self._pinned.address + SETTLED, count)
 
     def _copied(self) -> DeviceBuffer:
         """The slots on the device."""
@@ -118,18 +139,21 @@ class GridLaunch:
         blocks: range,
         most: int,
         learn: Learn,
-        begun: DeviceBuffer | None = None,
+        begun: GridRun | None = None,
     ) -> Sequence[int]:
         """Run blocks, in parallel on at most so many blocks of threads; returns those that are left.
 
-        `code` makes the kernel from what `learn` was told, if there can be one. `begun` are the records of a run that
-        has left a statement.
+        `code` makes the kernel from what `learn` was told, if there can be one. `begun` is a run that has left a
+        statement; `code` may have become another since.
         """
-        made = code() if blocks else None
-        if made is None:
-            return blocks
-        count = made.count(min(len(blocks), most))
-        records = begun or self.device.empty(count * made.record)
+        if begun is None:
+            made = code() if blocks else None
+            if made is None:
+                return blocks
+            count = made.count(min(len(blocks), most))
+            records = self.device.empty(count * made.record)
+        else:
+            made, count, records = begun
         kept = self._keep(made.snapshot)
         first = blocks.start
         while begun or not self._memory.finishes(made, count, records, first, blocks.stop):

@@ -4,6 +4,9 @@ The slots of a block are numbers of each thread, which are the same in all threa
 left to Python ends the kernel: the block writes its slots and its tiles into a record, from which Python goes on, and 1
 where the slot `STOP` of the launch points. Tiles that do not fit shared memory lie in the record all the time.
 
+A block of threads that will leave nothing to Python can say so before its end: it writes 1 into its byte behind that
+word. In such a kernel all of them do, at their end if not before, and the host waits for the bytes.
+
 The kernel is given the slots of the launch, the records, and the blocks to run: `first` and `stop`. With a negative
 `first`, every block of threads goes on where its record says. The slots are given by value, unless they are too many.
 """
@@ -16,13 +19,13 @@ from dataclasses import replace
 
 from ptokit.engine.llvm.address import MemoryView
 from ptokit.engine.llvm.chip import Chip
-from ptokit.engine.llvm.emit import I64, INVARIANT, PTR, IrBuilder, IrModule, IrValue, Variable, vector
+from ptokit.engine.llvm.emit import I1, I64, INVARIANT, PTR, IrBuilder, IrModule, IrValue, Variable, vector
 from ptokit.engine.llvm.move import CodeWriter
 from ptokit.engine.llvm.program.instruction import store_held
 from ptokit.engine.llvm.program.page import CAPACITY, COUNT
+from ptokit.engine.llvm.program.pipelines import MOST_COPIES
 from ptokit.engine.llvm.program.slots import ALIGNMENT, Slots, StateSlot
 from ptokit.engine.llvm.program.stage import ENTRY, Stage
-from ptokit.engine.llvm.program.streamed import MOST_COPIES
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM
 from ptokit.program.ir import Program
 
@@ -43,6 +46,10 @@ WIDE_UNITS = {90: ("bfloat16", "float16")}
 """By compute capability."""
 MOST_BY_VALUE = 4000
 """Bytes of slots that are given by value, at most: all GPUs take parameters of 4,352 bytes."""
+MOST_SETTLED = 4088
+"""Blocks of threads that can say so, at most."""
+SETTLED = 8
+"""Where their bytes begin."""
 STOPPED = 2
 """Words before the slots of a record: what was left (0 if nothing was), and the block where a launch goes on."""
 
@@ -70,6 +77,9 @@ class GridStage(Stage):
         self._fixed = fixed_slots(slots)
         self.lanes, self._least_lanes = chip.program_lanes or chip.lanes, chip.lanes
         super().__init__(program, slots, replace(chip, lanes=self.lanes))
+        self.settles = False
+        """Whether blocks of threads say that they will leave nothing."""
+        self._is_settled = self.code.variable(I1, self.code.constant(I1, 0))
         self._why, self._left = self.code.variable(I64, self.code.i64(0)), self.code.new_label("left")
 
     @property
@@ -160,6 +170,9 @@ class GridStage(Stage):
         with code.phase(), code.when(code.same_lane(0)):
             for place, value in enumerate((code.i64(0), code.arguments[3])):
                 code.store(value, code.at(self._record(), 8 * place))
+            if self.settles:
+                with code.when(self._is_settled.get() ^ 1):
+                    self._say_settled()
         code.ret()
         code.begin(self._left)
         record, block = self._record(), self.slot(self.slots.variables[BLOCK_IDX])
@@ -180,6 +193,18 @@ class GridStage(Stage):
                 at = code.at(record, place_of(self.slots, start))
                 store_held(CodeWriter(code, code.i64), held, sums, MemoryView(at, held.layout, 4))
         code.ret()
+
+    def settle(self, fine: IrValue) -> None:
+        code, self.settles = self.code, True
+        is_last = (self.block + code.blocks).compare("sge", code.arguments[3])
+        with code.when(fine & is_last):
+            with code.phase(waits=False), code.when(code.same_lane(0)):
+                self._say_settled()
+            self._is_settled.set(code.constant(I1, 1))
+
+    def _say_settled(self) -> None:
+        at = self.code.at(self.array(StateSlot.STOP), self.code.block + SETTLED)
+        self.code.line(f"  store volatile i8 1, {at!r}, align 1")
 
     def leave(self, why: IrValue) -> None:
         """Write down what was left, the block, its slots and its tiles; end this block of threads."""

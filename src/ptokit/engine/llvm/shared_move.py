@@ -88,7 +88,7 @@ class SharedMove:
         return found.to("zext", I64)
 
     def begins(self, wide: int) -> bool:
-        """Whether copies of so many elements are only begun: into a tile of a stream."""
+        """Whether copies of so many elements are only begun: into a tile of a pipelined loop."""
         return bool(self.regions.dst.swizzle) and wide * self.dtype.size == PIECE
 
     def length(self, lane: IrValue | None) -> IrValue:
@@ -114,10 +114,11 @@ class SharedMove:
     def put(self, piece: MovedElements, at: IrValue, wide: int) -> None:
         """Combine elements into their cells."""
         code, combine, value, align = self.writer.code, self.move.combine, piece.value, wide * self.dtype.size
+        is_stored = combine is Combine.STORE
         with code.when(piece.held) if piece.held is not None else nullcontext():
-            if combine is not Combine.STORE:
+            if not is_stored:
                 value = combined(code, combine, self.dtype, code.load(value.type, at, align), value)
-            code.store(value, at, align, STREAMING if self.regions.dst.far and combine is Combine.STORE else "")
+            code.store(value, at, align, STREAMING if self.regions.dst.far and is_stored else "")
 
 
 @dataclass(frozen=True)
@@ -167,9 +168,9 @@ def _may_be_odd(task: SharedMove, wide: int) -> IrValue:
     total = writer.code.i64(0)
     for end in task.ends:
         total = total | end.base.to("ptrtoint", I64)
-        for term in (*end.layout.rows, *end.layout.cols):
-            if not (is_number(term.stride, 1) and is_number(term.div, 1)):
-                total = total | _bytes(writer, term.stride, size, wide)
+        across = [t for t in end.layout.cols if not (is_number(t.stride, 1) and is_number(t.div, 1))]
+        for term in (*end.layout.rows, *across):  # rows may overlap, one element apart
+            total = total | _bytes(writer, term.stride, size, wide)
     return total
 
 
@@ -220,7 +221,7 @@ def known_lanes(writer: CodeWriter, move: Move, dtype: DType, values: IndexValue
 def _copy_some(
     task: SharedMove, wide: int, across: IrValue, which: Sequence[IrValue], known: Sequence[IrValue] = ()
 ) -> None:
-    """Load some pieces, then store them; or begin to copy them, into a tile of a stream. Their indices may be known."""
+    """Load some pieces, then store them; or begin to copy them, into a tile of a pipeline. Indices may be known."""
     begins = task.begins(wide)
     places = [(k.op("udiv", across), k.op("urem", across) * wide) for k in which]
     found = [_piece(task, *at, lane) for at, lane in zip(places, known or [None] * len(which), strict=True)]

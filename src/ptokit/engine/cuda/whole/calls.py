@@ -1,8 +1,9 @@
 """Whole-array gathers and scatters on a GPU: the same calls and the same bits as `engine.whole`.
 
 A call returns when its work is launched. Under `REFUSE` it waits for its first kernel, which checks the indices; the
-kernels behind it write nothing if one is outside. A gather of short rows into a result of its own checks them as it
-goes, and so do sums into a small table, which are kept apart until then.
+kernels behind it write nothing if one is outside. A few indices are checked by each block of the only kernel. A gather
+of short rows into a result of its own checks them as it goes, and so do sums into a small table, which are kept apart
+until then.
 
 | scatter | how lanes that name one row take effect in their order |
 |---|---|
@@ -26,7 +27,7 @@ from ptokit.engine.cuda.resident import resident
 from ptokit.engine.cuda.whole import kernels, kinds
 from ptokit.engine.cuda.whole.check import take
 from ptokit.engine.cuda.whole.kinds import Kind
-from ptokit.engine.cuda.whole.pieces import alignment, form, in_bytes, numbers
+from ptokit.engine.cuda.whole.pieces import PIECE, alignment, form, in_bytes, numbers
 from ptokit.engine.faults import IndexFault
 from ptokit.engine.kept import remember
 from ptokit.engine.llvm.compiled import IrSource
@@ -46,7 +47,7 @@ SPARSE = 16
 """If there are so many rows for each lane, only the owners of rows that are named are cleared."""
 MOST_PRIVATE = 1 << 15
 """Bytes of a table that blocks have copies of, at most."""
-SMALL = 1 / 16
+PRIVATE_PER_LANE = 1 / 16
 """Bytes of such a table for each lane, at most."""
 MOST_GRID = (1 << 31) - 1
 MOST_PREPARED = 512
@@ -56,18 +57,21 @@ WIDE = 16
 """A gather into a result of its own checks indices first if rows have so many times their bytes: that takes less time
 than waiting for the gather."""
 
+FEW = 2048
+"""Indices that each block of a kernel checks by itself, at most: for more, a kernel before it takes less time."""
+
 _prepared: dict[tuple[int, int], PreparedMove] = {}
 
 
 def run(whole: Whole, storages: Mapping[str, Storage], _threads: int | None = None) -> None:
     """Execute a move. Raises `IndexFault` before anything is written, `Unsupported` for what has no code."""
     device = current()
-    ready = prepared(device, whole)
+    move = prepared(device, whole)
     if all(storage.gpu is not None for storage in storages.values()):
-        ready.run({name: storage.address for name, storage in storages.items()})
+        move.run({name: storage.address for name, storage in storages.items()})
         return
     with resident(device, storages, [whole.move.dst.operand]) as addresses:
-        ready.run(addresses)
+        move.run(addresses)
 
 
 def ready(whole: Whole, gpu: int) -> Callable[[int, int, int], None]:
@@ -94,8 +98,8 @@ def scatter(
     `table`, `rows` and `lanes` are addresses; `width` counts the elements of a row, `stride` those from row to row of
     the table.
     """
-    ready = _of_resolved_lanes(device, count, dtype, width, stride, capacity, combine, lane)
-    ready.run({"table": table, "indices": lanes, "src": rows})
+    move = _of_resolved_lanes(device, count, dtype, width, stride, capacity, combine, lane)
+    move.run({"table": table, "indices": lanes, "src": rows})
 
 
 @lru_cache(MOST_PREPARED)
@@ -114,10 +118,10 @@ def _of_resolved_lanes(
 def prepared(device: Device, whole: Whole) -> PreparedMove:
     """A move, ready for calls."""
     key = id(device), id(whole)
-    ready = _prepared.get(key)
-    if ready is None or ready.whole is not whole or ready.device is not device:
-        ready = remember(_prepared, key, PreparedMove(device, whole), MOST_PREPARED)
-    return ready
+    move = _prepared.get(key)
+    if move is None or move.whole is not whole or move.device is not device:
+        move = remember(_prepared, key, PreparedMove(device, whole), MOST_PREPARED)
+    return move
 
 
 @dataclass(frozen=True)
@@ -175,18 +179,19 @@ class PreparedMove:
 
     def _steps(self) -> tuple[str, ...]:
         check = ("check",) * self.refuses
+        few = () if self.count <= FEW else check
         if self.is_gather:
             is_wide = self.width * self.dtype.size >= WIDE * self.index_type.size
-            return ("checked_gather",) if check and self.whole.fresh and not is_wide else (*check, "gather")
+            return ("checked_gather",) if check and self.whole.fresh and not is_wide else (*few, "gather")
         ordered = self.whole.ordered
         if self.combine is Combine.STORE:
             if not ordered or self.count == 1:
-                return (*check, "scatter")
+                return (*few, "scatter")
             if 4 * self.capacity > MOST_OWNERS or self.count >= 1 << 32:
                 return "keys", "settle"
             return (*check, *("clear",) * self._is_sparse, "mark", "scatter")
         if self._needs_no_order(ordered):
-            return ("private", *("commit",) * self.refuses) if self._is_small else (*check, "scatter")
+            return ("private", *("commit",) * self.refuses) if self._is_small else (*few, "scatter")
         return "keys", "fold", "chain"
 
     def _needs_no_order(self, ordered: bool) -> bool:
@@ -201,7 +206,7 @@ class PreparedMove:
     def _is_small(self) -> bool:
         """Whether blocks can have copies of the table: elements that GPUs combine in one instruction."""
         is_sum = self.combine is Combine.ADD and self.element.is_float
-        fits = self.capacity * self.element.size <= min(MOST_PRIVATE, SMALL * self.count)
+        fits = self.capacity * self.element.size <= min(MOST_PRIVATE, PRIVATE_PER_LANE * self.count)
         is_plain = self.element is self.dtype and self.dtype.size in (4, 8)
         return self.width == 1 and fits and is_plain and (self.element.is_integer or is_sum)
 
@@ -230,14 +235,20 @@ class PreparedMove:
         form = self._forms.get(piece) or self._form(piece)
         scratch = keys.address if keys else 0, work.address if work else 0
         arguments = (table, other, index, check.address if check else 0, *scratch, *form.words)
-        for name in steps:
-            launch = self._launches.get((piece, name)) or self._launch(piece, name, form)
-            launch.kernel(launch.grid, arguments[: launch.arguments], launch.shared)
-            if check is not None and name is steps[0]:
-                check.begin()
-            if name == "keys":
-                self.device.sort(scratch[0], self.count)
-        if check is not None and (refused := check.end()):
+        try:
+            for name in steps:
+                launch = self._launches.get((piece, name)) or self._launch(piece, name, form)
+                launch.kernel(launch.grid, arguments[: launch.arguments], launch.shared)
+                if check is not None and name is steps[0]:
+                    check.begin()
+                if name == "keys":
+                    self.device.sort(scratch[0], self.count)
+            refused = check.end() if check is not None else None
+        except BaseException:
+            if check is not None:
+                self.device.wait()  # the kernel that checks writes to memory of the host, which ends with the check
+            raise
+        if refused:
             self._raise(*refused, index)
 
     def _scratch(self, steps: tuple[str, ...]) -> tuple[DeviceBuffer | None, DeviceBuffer | None]:
@@ -283,7 +294,7 @@ class PreparedMove:
             across=across if across & (across - 1) == 0 else 0,
             table=form(table, piece),
             other=form(other, piece),
-            index=form(index, 0),
+            index=form(index, self.index_type.size),
             index_type=self.index_type,
             cast=self.whole.index.cast,
             remap=self.remap,
@@ -291,9 +302,10 @@ class PreparedMove:
             combine=self.combine,
             wide=self.whole.accumulate is not None,
             owned="mark" in self.steps,
+            few=self.refuses and self.steps in (("gather",), ("scatter",)),
             tuning=kinds.TUNING,
         )
-        given = (*numbers(index, 0), *numbers(table, piece), *numbers(other, piece))
+        given = (*numbers(index, self.index_type.size), *numbers(table, piece), *numbers(other, piece))
         shift = (self.count - 1).bit_length()
         if shift + self.capacity.bit_length() > 64:
             raise Unsupported("more lanes and rows than a key of 64 bits can number")
@@ -306,7 +318,8 @@ class PreparedMove:
         lanes = int(device.chip.lanes * kernels.LANES.get(name, 1))
         chip, grid = replace(device.chip, lanes=lanes), -(-form.pieces // (lanes * tuning.depth))
         if name in kernels.OF_INDICES:
-            kind, grid = kind.of_indices, -(-self.count // (lanes * tuning.indices))
+            each = tuning.pieces * PIECE // self.index_type.size if name == "check" else tuning.indices
+            kind, grid = kind.of_indices, -(-self.count // (lanes * each))
         elif name in ("private", "commit"):
             grid, shared = min(grid, self._most_copies), self.capacity * self.element.size
         elif name == "chain":

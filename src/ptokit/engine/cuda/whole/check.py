@@ -4,26 +4,36 @@ from __future__ import annotations
 
 from ctypes import c_int64
 from struct import Struct
-from threading import get_ident
+from threading import local
 
 import numpy as np
 
 from ptokit.engine.cuda.device import Device
+from ptokit.engine.kept import remember
 
 FLAG = Struct("=3Q")
 """What kernels note on the device: how many indices are refused, the first of them, the address of the host's word."""
 
-_free: dict[tuple[int, int, int], list[IndexCheck]] = {}
-"""Those that no call uses, by device and stream: kernels of an earlier call may still read them. One handle stands for
-a stream of each thread, so the thread is part of the key."""
+MOST_STREAMS = 64
+"""Streams of a thread that checks are kept for."""
+
+
+class _Free(local):
+    """Checks that no call uses, by device and stream: kernels of an earlier call may still read them. Every thread has
+    its own, which end with it: one handle stands for a stream of each thread."""
+
+    def __init__(self) -> None:
+        self.checks: dict[tuple[Device, int], list[IndexCheck]] = {}
+
+
+_free = _Free()
 
 
 class IndexCheck:
     """What kernels note about indices, and a word of the host that they set if there is something."""
 
-    def __init__(self, device: Device, home: list[IndexCheck]) -> None:
-        """`home` is where it goes after a check that refused nothing."""
-        self._device, self._home, self._event = device, home, device.event()
+    def __init__(self, device: Device, stream: int) -> None:
+        self._device, self._stream, self._event = device, stream, device.event()
         self._pinned, self._there = device.pinned(8), device.empty(FLAG.size)
         self._word, self.address = c_int64.from_address(self._pinned.address), self._there.address
         self._word.value = 0
@@ -38,7 +48,9 @@ class IndexCheck:
         """Wait for that kernel, not for later ones; how many indices are refused, and the first, if there are any."""
         self._event.wait()
         if not self._word.value:
-            self._home.append(self)
+            key = self._device, self._stream
+            home = _free.checks.get(key)
+            (remember(_free.checks, key, [], MOST_STREAMS) if home is None else home).append(self)
             return None
         count, lane, _ = FLAG.unpack(self._device.download(self.address, FLAG.size).tobytes())
         return count, lane
@@ -46,5 +58,6 @@ class IndexCheck:
 
 def take(device: Device) -> IndexCheck:
     """A check for work of the current stream."""
-    home = _free.setdefault((id(device), device.stream, get_ident()), [])
-    return home.pop() if home else IndexCheck(device, home)
+    stream = device.stream
+    kept = _free.checks.get((device, stream))
+    return kept.pop() if kept else IndexCheck(device, stream)

@@ -4,14 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ptokit.engine.cuda.whole.site import KernelSite, Place, where
-from ptokit.engine.llvm.emit import I32, IrValue
+from ptokit.engine.cuda.whole.pieces import PIECE
+from ptokit.engine.cuda.whole.site import KernelSite, Place, both, where
+from ptokit.engine.llvm.emit import I32, I64, IrValue
 from ptokit.engine.llvm.resolve import SENTINEL
+from ptokit.isa.layout import Term
 from ptokit.isa.move import Remap
 
 
 def check(site: KernelSite) -> None:
     """Count the indices that are outside."""
+    code, size = site.code, site.kind.index_type.size
+    if site.kind.index.rows != (Term(size),):
+        _check_lanes(site)
+        return
+    odd = site.index.base.to("ptrtoint", I64) & (PIECE - 1)
+    code.choose(odd.compare("eq", 0), lambda: _check_pieces(site, PIECE // size), lambda: _check_lanes(site))
+
+
+def _check_pieces(site: KernelSite, wide: int) -> None:
+    """So many at a time, which lie side by side; then the rest."""
+    code, pieces = site.code, site.count.op("udiv", wide)
+    with site.each(pieces, site.tuning.pieces) as numbers:
+        for (n, counts), values in [(each, site.read(each[0] * wide, wide)) for each in numbers]:
+            found = [code.write(site.lane, f"extractelement {values!r}, i64 {k}") for k in range(wide)]
+            outside = site.is_outside(found[0])
+            for value in found[1:]:
+                outside = outside | site.is_outside(value)
+            with code.when(both(outside, counts) or outside):
+                for k, value in enumerate(found):
+                    site.refuse(value, n * wide + k, None)
+    with code.phase():
+        assert code.lane is not None
+        i = pieces * wide + code.lane
+        with code.when(i.compare("slt", site.count) & code.block.compare("eq", 0)):
+            site.refuse(site.read(i), i, None)
+
+
+def _check_lanes(site: KernelSite) -> None:
     with site.each(site.count, site.tuning.indices) as lanes:
         values = [site.read(i) for i, _ in lanes]
         for (i, counts), value in zip(lanes, values, strict=True):

@@ -37,6 +37,8 @@ class Tuning:
     """Pieces that a thread loads before it stores the first of them."""
     indices: int = 8
     """Indices that a thread loads at a time, where it moves no rows."""
+    pieces: int = 4
+    """Pieces of 16 bytes that a thread loads at a time, where it only checks indices."""
     long: int = 256
     """Lanes of one row from which on a block takes a slice of the columns."""
     ahead: int = 2
@@ -78,6 +80,8 @@ class Kind:
     """Whether sums are kept in float32."""
     owned: bool = False
     """Whether only the last lane that names a row writes it."""
+    few: bool = False
+    """Whether the indices are so few that each block checks all of them before it writes."""
     tuning: Tuning = TUNING
 
     @property
@@ -89,7 +93,7 @@ class Kind:
     def of_indices(self) -> Kind:
         """What code depends on that reads indices only."""
         return replace(self, piece=1, across=1, table=NO_LAYOUT, other=NO_LAYOUT, dtype=ANY, combine=Combine.STORE,
-                       wide=False, owned=False)  # fmt: skip
+                       wide=False, owned=False, few=False)  # fmt: skip
 
     @property
     def elements(self) -> int:

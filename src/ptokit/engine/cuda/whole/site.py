@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ptokit.engine.cuda.whole.kinds import POINTERS, WORDS, Kind
 from ptokit.engine.cuda.whole.pieces import view
 from ptokit.engine.llvm.chip import Chip
-from ptokit.engine.llvm.emit import I64, PTR, STREAMING, IrModule, IrValue, vector
+from ptokit.engine.llvm.emit import I64, PTR, STREAMING, IrModule, IrValue, Variable, vector
 from ptokit.engine.llvm.resolve import REMAPS, SENTINEL, lane_of, taken
 from ptokit.isa.move import Access, Combine, Index, IndexUnit, Remap, Side
 
@@ -43,11 +43,21 @@ class KernelSite:
         self.across = code.i64(kind.across) if kind.across else across
         self.index = view(index, kind.index, given)
         self.table, self.other = view(table, kind.table, given), view(other, kind.other, given)
-        self.open = None if kind.remap is not Remap.REFUSE else self._flag().compare("eq", 0)
+        self.open = None if kind.remap is not Remap.REFUSE else self._is_open()
         """Whether no index is refused; None if none can be."""
 
-    def _flag(self) -> IrValue:
-        return self.code.load(I64, self.flag)
+    def _is_open(self) -> IrValue:
+        code = self.code
+        if not self.kind.few:
+            return code.load(I64, self.flag).compare("eq", 0)
+
+        def find(outside: Variable) -> None:
+            with code.share(0, self.count) as i:
+                value = self.read(i)
+                outside.set(outside.get() | self.is_outside(value))
+                self.refuse(value, i, code.block.compare("eq", 0))
+
+        return code.any(find) ^ 1
 
     @property
     def text(self) -> str:
@@ -81,11 +91,12 @@ class KernelSite:
     def lane(self) -> str:
         return lane_of(self.kind.index_type)
 
-    def read(self, i: IrValue) -> IrValue:
-        """The index of a lane, as it is."""
+    def read(self, i: IrValue, count: int = 1) -> IrValue:
+        """The index of a lane, as it is; those of several lanes that lie side by side, if the first is aligned."""
         code, kind = self.code, self.kind
         index = Index(Access("indices", kind.index), Side.SRC, IndexUnit.ROW, 0, Remap.REFUSE, cast=kind.cast)
-        return taken(code, index, kind.index_type, self.index.row(code, i, code.i64), align=kind.index_type.size)
+        size, at = kind.index_type.size, self.index.row(code, i, code.i64)
+        return taken(code, index, kind.index_type, at, count, align=size * count)
 
     def place(self, value: IrValue) -> Place:
         """The row that an index names."""
@@ -99,10 +110,12 @@ class KernelSite:
         inside = found.compare("ne", SENTINEL)
         return Place(code.select(inside, found, 0).to("zext", I64), inside)
 
+    def is_outside(self, value: IrValue) -> IrValue:
+        return value.to("zext", I64).compare("uge", self.capacity)
+
     def refuse(self, value: IrValue, lane: IrValue, counts: IrValue | None) -> None:
         """Take note of an index that is outside."""
-        code = self.code
-        outside = value.to("zext", I64).compare("uge", self.capacity)
+        code, outside = self.code, self.is_outside(value)
         with code.when(both(outside, counts) or outside):
             code.line(f"  atomicrmw add {self.flag!r}, i64 1 monotonic")
             code.line(f"  atomicrmw umin {code.at(self.flag, 8)!r}, {lane!r} monotonic")

@@ -8,26 +8,23 @@ handles all rare cases and errors, with its messages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ptokit.engine.llvm.arrival import await_groups, close_group
-from ptokit.engine.llvm.compute import wide
 from ptokit.engine.llvm.compute.units import GroupSums
-from ptokit.engine.llvm.emit import I1, I32, I64, IrValue, Variable
+from ptokit.engine.llvm.emit import I32, I64, IrValue
 from ptokit.engine.llvm.program.expressions import Evaluator
 from ptokit.engine.llvm.program.forward import Forwarded, forwarded
 from ptokit.engine.llvm.program.held import held_tiles
 from ptokit.engine.llvm.program.instruction import Execution
 from ptokit.engine.llvm.program.page import Page
+from ptokit.engine.llvm.program.pipelined import PipelinedLoop, reserve
+from ptokit.engine.llvm.program.pipelines import one_product, pipelines
 from ptokit.engine.llvm.program.poison import needs_poison
 from ptokit.engine.llvm.program.slots import Reason, StateSlot
 from ptokit.engine.llvm.program.stage import Stage
-from ptokit.engine.llvm.program.streamed import Load, Stream, is_fixed, one_product, streams
 from ptokit.engine.llvm.program.variant import Variant
 from ptokit.engine.storage import ADDRESS_SPACE
 from ptokit.isa.move import Fill
@@ -48,11 +45,10 @@ class Emitter:
         self.fused: dict[int, int] = {}
         """Statements that were fused with a later one, by their numbers."""
         stage.held = held_tiles(self.program, self.slots.placed, self.variants_of, self.code.chip)
-        self.streams = streams(self.program, self.slots.placed, stage.held, self.variants_of, self.code.chip)
-        self.copies = self._reserve([*self.streams.values()]) if self.streams else 0
-        """Of the tiles of streams."""
-        if not self.copies:
-            self.streams = {}
+        found = pipelines(self.program, self.slots.placed, stage.held, self.variants_of, self.code.chip)
+        self.copies = reserve(stage, [*found.values()], self.variants_of) if found else 0
+        """Of the tiles of pipelined loops."""
+        self.pipelines = found if self.copies else {}
 
     def text(self) -> str:
         """The module."""
@@ -66,11 +62,6 @@ class Emitter:
             self._statements(self.program.body)
         stage.end()
         return code.module.text
-
-    def _slow(self, stmt: Stmt, reason: IrValue | int = Reason.MISSED) -> None:
-        """Leave the code for a statement: Python runs it."""
-        why = reason if isinstance(reason, IrValue) else self.code.i64(reason)
-        self.stage.leave(why + self.slots.numbers[id(stmt)] * Reason.COUNT)
 
     # --- statements
 
@@ -96,119 +87,16 @@ class Emitter:
         iterations = self._iterations(start, stop, loop.step)
         first, last = (interval(expr, self.stage.bounds) for expr in (loop.start, loop.stop))
         self.stage.bounds[loop.var] = min(first[0], last[0]), max(first[1], last[1])
-        if id(loop) in self.streams:
+        if id(loop) in self.pipelines:
             with code.when(iterations.compare("sgt", 0)):
-                self._stream(loop, self.streams[id(loop)], start, iterations)
+                about = self.pipelines[id(loop)], self.copies, start, iterations
+                PipelinedLoop(self.stage, self.pages, loop, *about).write(self._statements)
         else:
             with code.loop(0, iterations) as iteration:
                 self.stage.poll()
-                self._enter(loop, start, iteration)
+                self.stage.enter(loop, start, iteration)
                 self._statements(loop.body)
         self.stage.put(StateSlot.ITERATION, outer)
-
-    def _enter(self, loop: Loop, start: IrValue, iteration: IrValue) -> None:
-        self.stage.put(StateSlot.ITERATION, iteration)
-        self.stage.put(self.slots.variables[loop.var], start + iteration * loop.step)
-
-    # --- streams
-
-    def _reserve(self, found: Sequence[Stream]) -> int:
-        """Make room for copies of tiles, and lanes for products; how many copies there can be."""
-        stage, held = self.stage, self.stage.held
-        sums = {name: held[name] for each in found for name in each.sums}
-        apart = {name: panels for each in found for name, panels in each.panels.items()}
-        lanes = max(wide.lanes_for(each.shape[0]) for each in sums.values())
-        copies = stage.reserve(max(each.nbytes for each in found), lanes, {*apart, *held})
-        if copies:
-            stage.panels = apart
-            others = held_tiles(self.program, self.slots.placed, self.variants_of, self.code.chip)
-            parts = {name: replace(each, parts=wide.parts_for(each.shape[1])) for name, each in sums.items()}
-            stage.held = {**others, **parts}
-        return copies
-
-    def _stream(self, loop: Loop, stream: Stream, start: IrValue, iterations: IrValue) -> None:
-        """Products of an iteration run while the data of a later one is loaded into the copy that was read last."""
-        # products of an iteration that run on into the next one
-        lag = 1 if self.copies > 2 and stream.always_multiplies else 0
-        code, ahead, last = self.code, self.copies - 1 - lag, iterations - 1
-        known = self._check(loop, stream, start, iterations)
-        with code.loop(0, ahead) as iteration:
-            self._load(loop, stream, start, iteration, last, known)
-        with code.loop(0, iterations) as iteration:
-            await_groups(code, ahead - 1)
-            self._load(loop, stream, start, iteration + ahead, last, known)
-            self._enter(loop, start, iteration)
-            self.stage.copies = self._copies_of(stream, iteration)
-            self._statements(stream.rest)
-            for name in sorted(stream.sums):
-                wide.finish(code, self.stage.sums[name], lag)
-        for name in sorted(stream.sums) if lag else ():
-            wide.finish(code, self.stage.sums[name])
-        self._enter(loop, start, last)
-        with code.phase():
-            self.stage.copies = {}
-
-    def _check(self, loop: Loop, stream: Stream, start: IrValue, iterations: IrValue) -> list[list[IrValue]]:
-        """Check the loads of all iterations, in their order; gives the indices of each that a lane keeps."""
-        code, fixed = self.code, [is_fixed(*load, loop) for load in stream.loads]
-        self.stage.copies = self._copies_of(stream, code.i64(0))
-
-        def check(iteration: IrValue, resolved: Sequence[bool]) -> None:
-            self._enter(loop, start, iteration)
-            for load, is_resolved in zip(stream.loads, resolved, strict=True):
-                reason = code.variable(I64, code.i64(Reason.MISSED))
-                with self._fast_path(load[0], reason) as (slow, _):
-                    self._prepare(load, self.stage.evaluator(), slow, reason, resolved=is_resolved)
-
-        def find(failed: Variable) -> None:
-            with code.share(0, iterations) as iteration:
-                self._enter(loop, start, iteration)
-                for load in stream.loads:
-                    self._unchecked(load, failed)
-
-        check(code.i64(0), [False] * len(fixed))
-        known = [self._unchecked(load).known() if each else [] for load, each in zip(stream.loads, fixed, strict=True)]
-        with code.when(code.any(find)) if all(fixed) else nullcontext(), code.loop(0, iterations) as iteration:
-            check(iteration, fixed)
-        return known
-
-    def _load(
-        self,
-        loop: Loop,
-        stream: Stream,
-        start: IrValue,
-        iteration: IrValue,
-        last: IrValue,
-        known: Sequence[Sequence[IrValue]],
-    ) -> None:
-        """Begin the loads of an iteration, if there is one."""
-        with self.code.when(iteration.compare("sle", last)):
-            self._enter(loop, start, iteration)
-            self.stage.copies = self._copies_of(stream, iteration)
-            for load, lanes in zip(stream.loads, known, strict=True):
-                self._unchecked(load).stream(lanes)
-        close_group(self.code)
-
-    def _unchecked(self, load: Load, failed: Variable | None = None) -> Execution:
-        """A load, its operands addressed; what fails sets a bit."""
-        code, evaluator = self.code, self.stage.evaluator()
-        evaluator.failed = failed or code.variable(I1, code.constant(I1, 0))
-        return self._prepare(load, evaluator, "", code.variable(I64, code.i64(0)), resolved=True)
-
-    def _prepare(self, load: Load, evaluator: Evaluator, slow: str, reason: Variable, *, resolved: bool) -> Execution:
-        instr, variant = load
-        evaluator.require(variant.conditions, slow)
-        made = Execution(self.stage, self.pages, instr, variant, evaluator, slow, reason)
-        made.prepare(resolved=resolved)
-        return made
-
-    def _copies_of(self, stream: Stream, iteration: IrValue) -> dict[str, IrValue]:
-        """Where tiles and views lie in an iteration."""
-        code, at = self.code, iteration.op("urem", self.copies) * stream.nbytes
-        found: dict[str, IrValue] = {}
-        for name, panels in stream.tiles.items():
-            found[name], at = code.at(self.stage.arena, at), at + panels.nbytes
-        return {**found, **{view: found[name] for view, name in stream.views.items()}}
 
     def _iterations(self, start: IrValue, stop: IrValue, step: int) -> IrValue:
         """The number of iterations; the distance is unsigned, so that it always fits."""
@@ -245,7 +133,7 @@ class Emitter:
             variable.set(value)
         code.jump(done)
         code.begin(slow)
-        self._slow(stmt)
+        self.stage.leave_for(stmt)
         for variable, slot in zip(found, (StateSlot.FIRST, StateSlot.SECOND), strict=False):
             variable.set(self.stage.slot(slot))
         code.jump(done)
@@ -254,30 +142,15 @@ class Emitter:
 
     def _flag(self, flag: Flag | CrossFlag) -> None:
         if not isinstance(flag.event, int):
-            with self._fast_path(flag) as (slow, _):
+            with self.stage.fast_path(flag) as (slow, _):
                 conditions = [apply("ge", flag.event, 0), apply("lt", flag.event, ids_of(flag))]
                 self.stage.evaluator().require(conditions, slow)
-
-    @contextmanager
-    def _fast_path(
-        self, stmt: Stmt, reason: Variable | None = None, fused: Stmt | None = None
-    ) -> Generator[tuple[str, str]]:
-        """The code of a statement. Yields two labels: where Python runs it, with what it was `fused` with; the end."""
-        code = self.code
-        slow, done = code.new_label("slow"), code.new_label("done")
-        yield slow, done
-        code.jump(done)
-        code.begin(slow)
-        self._slow(stmt, reason.get() if reason else Reason.MISSED)
-        if fused is not None:
-            self._slow(fused, Reason.AFTER)
-        code.begin(done)
 
     def _load_scalar(self, stmt: LoadScalar) -> None:
         dtype = self.program.tensors[stmt.source.argument].dtype
         limits = np.iinfo(dtype.numpy)
         self.stage.bounds[stmt.result] = int(limits.min), int(limits.max)
-        with self._fast_path(stmt) as (slow, _):
+        with self.stage.fast_path(stmt) as (slow, _):
             pointer = self.stage.view(self.stage.evaluator(), stmt.source, 1, slow)
             raw = self.code.load(f"i{8 * dtype.size}", pointer)
             with self.code.phase():
@@ -302,7 +175,7 @@ class Emitter:
     def _place(self, stmt: TileDecl | Assign, tile: TileDecl, addresses: tuple[Expr, ...]) -> None:
         """A tile is bound to an address of its memory."""
         spec = tile.spec
-        with self._fast_path(stmt) as (slow, _):
+        with self.stage.fast_path(stmt) as (slow, _):
             evaluator = self.stage.evaluator()
             at = evaluator.value(addresses[0]) if len(addresses) == 1 else self._current_address(evaluator, addresses)
             low, high = at.compare("sge", 0), at.compare("sle", ADDRESS_SPACE - spec.nbytes)
@@ -331,7 +204,7 @@ class Emitter:
     def _instruction(self, instr: Instr, keep: IrValue | None = None) -> None:
         code = self.code
         reason = code.variable(I64, code.i64(Reason.MISSED))
-        with self._fast_path(instr, reason) as (slow, done):
+        with self.stage.fast_path(instr, reason) as (slow, done):
             for nth, variant in enumerate(self.variants_of(instr)):
                 other = code.new_label("other")
                 evaluator = self.stage.evaluator()
@@ -348,7 +221,7 @@ class Emitter:
         reason = self.code.variable(I64, self.code.i64(Reason.MISSED))
         self.stage.passed.add(pair.tile)
         self.fused[self.slots.numbers[id(pair.load)]] = self.slots.numbers[id(pair.store)]
-        with self._fast_path(pair.load, reason, pair.store) as (slow, _):
+        with self.stage.fast_path(pair.load, reason, pair.store) as (slow, _):
             evaluator = self.stage.evaluator()
             evaluator.require([*pair.first.conditions, *pair.second.conditions], slow)
             load = Execution(self.stage, self.pages, pair.load, pair.first, evaluator, slow, reason)

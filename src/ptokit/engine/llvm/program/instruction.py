@@ -121,7 +121,7 @@ class Execution:
         return MemoryView(base, access.layout, size, isinstance(given, View), self.stage.alignment(given))
 
     def _panels(self, operand: str) -> wide.Panels:
-        """How a tile of a stream lies."""
+        """How a tile of a pipelined loop lies."""
         given = self.operands[operand]
         assert isinstance(given, TileUse)
         return self.stage.panels[given.tile]
@@ -303,7 +303,7 @@ class Execution:
             values = self._values(self.writer, step.index, self.place(step.index.access).base)
             return known_lanes(self.writer, step, self._moved_type, values)
 
-    def stream(self, known: Sequence[IrValue]) -> None:
+    def begin_load(self, known: Sequence[IrValue]) -> None:
         """Begin to copy what a load moves; nobody waits for it here."""
         step = self._load
         assert not isinstance(step.src, Fill)
@@ -396,7 +396,7 @@ class Execution:
             made.add(part, sums)
 
     def _begin_product(self, work: Compute, held: HeldTile, sums: units.GroupSums) -> None:
-        """The same of tiles of a stream; the sums change until all lanes have waited."""
+        """The same of tiles of a pipelined loop; the sums change until all lanes have waited."""
         code, sides = self.code, [each.operand for each in work.inputs[:2]]
         keep = self.code.constant(I32, int(len(work.inputs) > 2)) if self.keep is None else self.keep
         with code.phase(waits=False), units.held_part(code, held.parts, *map(code.i64, work.shape)):

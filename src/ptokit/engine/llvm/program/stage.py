@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from ptokit.engine.llvm.chip import CPU, Chip
 from ptokit.engine.llvm.compute.units import GroupSums
 from ptokit.engine.llvm.compute.wide import Panels
-from ptokit.engine.llvm.emit import I32, I64, PTR, IrBuilder, IrModule, IrValue
+from ptokit.engine.llvm.emit import I32, I64, PTR, IrBuilder, IrModule, IrValue, Variable
 from ptokit.engine.llvm.numbers import from_integer, is_byte_float
 from ptokit.engine.llvm.program.expressions import Evaluator
 from ptokit.engine.llvm.program.held import HeldTile
@@ -20,7 +20,7 @@ from ptokit.isa.policy import TileType
 from ptokit.program.bounds import available, edges
 from ptokit.program.calls import offset_in
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Bounds, Expr, Var, apply
-from ptokit.program.ir import Constant, Given, Operand, Program, TileUse, View
+from ptokit.program.ir import Constant, Given, Loop, Operand, Program, Stmt, TileUse, View
 from ptokit.program.ir import Number as NumberOperand
 
 ENTRY = "run_blocks"
@@ -43,7 +43,7 @@ class Stage:
         self.sums: dict[str, GroupSums] = {}
         """What those hold that were declared."""
         self.panels: dict[str, Panels] = {}
-        """Tiles of streams, and their views."""
+        """Tiles of pipelined loops, and their views."""
         self.copies: dict[str, IrValue] = {}
         """Where the copies of those lie that the code is about."""
         self.bounds: dict[Var, Bounds] = {
@@ -86,6 +86,9 @@ class Stage:
         with code.when(found.compare("ne", 0)):
             code.ret(self.block)
 
+    def settle(self, fine: IrValue) -> None:
+        """If `fine`, nothing of this block is left to Python from here on."""
+
     def leave(self, why: IrValue) -> None:
         """Call Python for a statement, which is in `why` with the reason; return from the function if that fails."""
         code = self.code
@@ -93,6 +96,26 @@ class Stage:
         failed = code.write(I32, f"call i32 {target.name}({why!r})")
         with code.when(failed.compare("ne", 0)):
             code.ret(self.block)
+
+    def leave_for(self, stmt: Stmt, reason: IrValue | int = Reason.MISSED) -> None:
+        """Leave the code for a statement: Python runs it."""
+        why = reason if isinstance(reason, IrValue) else self.code.i64(reason)
+        self.leave(why + self.slots.numbers[id(stmt)] * Reason.COUNT)
+
+    @contextmanager
+    def fast_path(
+        self, stmt: Stmt, reason: Variable | None = None, fused: Stmt | None = None
+    ) -> Generator[tuple[str, str]]:
+        """The code of a statement. Yields two labels: where Python runs it, with what it was `fused` with; the end."""
+        code = self.code
+        slow, done = code.new_label("slow"), code.new_label("done")
+        yield slow, done
+        code.jump(done)
+        code.begin(slow)
+        self.leave_for(stmt, reason.get() if reason else Reason.MISSED)
+        if fused is not None:
+            self.leave_for(fused, Reason.AFTER)
+        code.begin(done)
 
     # --- slots, tiles, arrays
 
@@ -103,6 +126,11 @@ class Stage:
     def put(self, slot: int, value: IrValue) -> None:
         """Store a value in a slot of the state."""
         self.code.store(value, self.code.at(self.state, 8 * slot))
+
+    def enter(self, loop: Loop, start: IrValue, iteration: IrValue) -> None:
+        """Begin an iteration of a loop."""
+        self.put(StateSlot.ITERATION, iteration)
+        self.put(self.slots.variables[loop.var], start + iteration * loop.step)
 
     def evaluator(self) -> Evaluator:
         """An evaluator for expressions at this point of the code."""

@@ -1,7 +1,9 @@
-"""Loops whose loads run ahead of their products, on a device whose lanes are threads."""
+"""Pipelined loops: loads run ahead of products, on a device whose lanes are threads."""
 
 from __future__ import annotations
 
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from ptokit.isa.dtype import dtype
 from tests.engine.cuda import threads
 from tests.engine.cuda.emulated import EmulatedDevice
 from tests.engine.cuda.fakes import FakeGpus
-from tests.engine.cuda.test_ptx import NZ, assembled, text_of
+from tests.engine.cuda.test_ptx import NZ, assembled, complaint, text_of
 from tests.engine.cuda.test_stage import EmulatedLaunch
 from tests.engine.native.launches import same
 
@@ -77,12 +79,14 @@ def test_products_of_any_shape(
 
 
 @pytest.mark.parametrize("capability", [80, 90])
-def test_streams_are_assembled(capability: int, tmp_path: Path) -> None:
+def test_pipelined_loops_are_assembled(capability: int, tmp_path: Path) -> None:
     given = {**arguments(128, 256, 64), "m": 128, "n": 256, "depth": 64}
     text = text_of(gathered_product, given, "a5", capability)
     made = assembled(text, capability, tmp_path)
     assert ("wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16" in made) is (capability == 90)
     assert ("mma.sync" in made) is (capability == 80)
+    if capability == 90 and shutil.which("ptxas"):
+        assert "GMMA" in complaint(re.sub(r"wgmma\.wait_group\.sync\.aligned \d;", "", made), capability, tmp_path)
     assert ".target sm_90a\n" in made or ".target sm_90\n" in compiled(text, 100), "later GPUs have no wgmma"
 
 
@@ -176,6 +180,42 @@ def test_a_copy_is_free_when_the_products_of_its_iteration_have_ended() -> None:
     assert made.stage.panels and np.array_equal(given["out"][:, :16], wanted)
 
 
+@pytest.mark.parametrize(
+    ("spoilt", "said"), [("", [1, 1, 1]), ("ids", [0, 1, 0]), ("out", [0, 1, 0])], ids=lambda each: str(each)
+)
+def test_blocks_of_threads_say_early_that_they_leave_nothing(spoilt: str, said: list[int]) -> None:
+    """The first of three has blocks 0 and 3, of which the last one counts; a fourth would have nothing to do."""
+    given = arguments()
+    given.update(ids=np.tile(given["ids"], 2), out=np.zeros((100 if spoilt == "out" else 128, 32), "f4"))
+    if spoilt == "ids":
+        given["ids"][100] = ROWS
+    made = EmulatedLaunch(gathered_product, given, 3 if spoilt else 4, threads.WideDevice(), 4 if spoilt else 3)
+    assert made.settled.tolist() == [*said, *[1] * (not spoilt)] and bool(made.flag[0]) is bool(spoilt)
+    text = made.text.partition("@run_blocks(")[2]
+    assert text.index("store volatile i8 1") < text.index("@close_group"), "before the first load"
+
+
+@pto.kernel
+def followed(table, ids, weights, out):
+    product, row = pto.Tile("acc", "float32", 64, 16), pto.Tile("vec", "float32", 1, 32)
+    lm, rm = pto.Tile("mat", table.dtype, 64, 16, **NZ), pto.Tile("mat", table.dtype, 16, 16, **NZ)
+    left, right = pto.Tile("left", table.dtype, 64, 16), pto.Tile("right", table.dtype, 16, 16)
+    for k in pto.range(0, table.shape[1], 16):
+        pto.mgather(lm, table[:, k : k + 16], ids)
+        pto.tload(rm, weights[k : k + 16, :16])
+        pto.tmov(left, lm)
+        pto.tmov(right, rm)
+        pto.tmatmul(product, left, right)
+    pto.tstore(out[:, :16], product)
+    pto.tload(row, out[:1])
+    pto.tstore(out[1:2], row)
+
+
+def test_other_statements_behind_a_stream_are_waited_for() -> None:
+    made = EmulatedLaunch(followed, arguments(), 1, threads.WideDevice(), 1)
+    assert made.stage.panels and not made.stage.settles and not made.settled.any()
+
+
 def test_limits_of_wide_units() -> None:
     chip, kind = threads.WideDevice().chip, dtype("bfloat16")
     for shape, expected in (((512, 64, 16), True), ((576, 16, 16), False), ((64, 272, 16), False)):
@@ -240,6 +280,6 @@ def stored_meanwhile(table, ids, weights, out):
 
 
 @pytest.mark.parametrize("kernel", [rewritten, used_later, stored_meanwhile])
-def test_loops_that_are_no_streams(kernel: Any, engine: list[str]) -> None:
+def test_loops_that_are_not_pipelined(kernel: Any, engine: list[str]) -> None:
     same(kernel, 1, arguments, target="a5", engine="cuda")
     assert engine and not any("begin_copy" in text for text in engine)

@@ -1,4 +1,4 @@
-"""Loops that load tiles and multiply them: the data of later iterations is on its way while products are summed.
+"""Pipelined loops: they load tiles and multiply them, and load those of later iterations while products are summed.
 
 Such a tile has several copies in shared memory, laid out as the units read it. Moves of it to other memories of the
 cube are views: nothing is copied. Nothing but a load can fail in such a loop, and loads keep their order, so the first
@@ -8,7 +8,7 @@ one that fails is the one that is reported.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -34,7 +34,7 @@ Load = tuple[Instr, Variant]
 
 
 @dataclass(frozen=True)
-class Stream:
+class Pipeline:
     """What such a loop does."""
 
     loads: tuple[Load, ...]
@@ -46,6 +46,8 @@ class Stream:
     """Other tiles, and which of those each of them is."""
     sums: frozenset[str]
     """Tiles that products are summed in."""
+    stores: Sequence[Load] | None
+    """Moves of these to arrays, if nothing else follows to the end of the program."""
 
     @property
     def panels(self) -> dict[str, Panels]:
@@ -63,19 +65,19 @@ class Stream:
         return sum(each.nbytes for each in self.tiles.values())
 
 
-def streams(
+def pipelines(
     program: Program, placed: Collection[str], held: Mapping[str, HeldTile], variants: Variants, chip: Chip
-) -> dict[int, Stream]:
+) -> dict[int, Pipeline]:
     """All such loops by their identity, on a chip that multiplies so."""
     if not chip.wide_units:
         return {}
     found = {
-        id(stmt): _stream(program, stmt, _StreamedLoop(placed, held, variants, chip)) for stmt in walk(program.body)
+        id(stmt): _pipeline(program, stmt, _PipelinedBody(placed, held, variants, chip)) for stmt in walk(program.body)
     }
-    return {key: stream for key, stream in found.items() if stream}
+    return {key: pipeline for key, pipeline in found.items() if pipeline}
 
 
-def _stream(program: Program, loop: Stmt, about: _StreamedLoop) -> Stream | None:
+def _pipeline(program: Program, loop: Stmt, about: _PipelinedBody) -> Pipeline | None:
     if not isinstance(loop, Loop) or not all(map(about.takes, loop.body)) or not about.sums:
         return None
     if sum(prod(about.held[name].shape) for name in about.sums) > wide.MOST_SUMS:
@@ -84,11 +86,12 @@ def _stream(program: Program, loop: Stmt, about: _StreamedLoop) -> Stream | None
     if any(inside[name] != outside[name] for name in (*about.tiles, *about.views)):
         return None
     rest = (s for s in about.rest if not (isinstance(s, TileDecl) and (s.name in about.tiles or s.name in about.views)))
-    return Stream(tuple(about.loads), tuple(rest), about.tiles, about.views, frozenset(about.sums))
+    stores = _stores_behind(program, loop, about)
+    return Pipeline(tuple(about.loads), tuple(rest), about.tiles, about.views, frozenset(about.sums), stores)
 
 
 def one_product(branch: Branch, variants: Variants) -> list[tuple[Instr, bool]]:
-    """If the arms of a branch of a stream are one product, the instruction of each, and whether it keeps the sums."""
+    """If the arms of a branch of a pipeline are one product, the instruction of each, and whether it keeps the sums."""
     arms = [arm for arm in (*branch.then, *branch.otherwise) if isinstance(arm, Instr)]
     tiles = [[*dict.fromkeys(use.tile for use in arm.tiles)] for arm in arms]
     if (len(branch.then), len(branch.otherwise)) != (1, 1) or tiles[0] != tiles[1]:
@@ -109,11 +112,31 @@ def is_fixed(instr: Instr, variant: Variant, loop: Loop) -> bool:
     return all(loop.var not in variables(expr) for expr in (*given.starts, *given.sizes))
 
 
+def _stores_behind(program: Program, loop: Loop, about: _PipelinedBody) -> list[Load] | None:
+    places = [id(stmt) for stmt in program.body]
+    if id(loop) not in places:
+        return None
+    later = [stmt for stmt in program.body[places.index(id(loop)) + 1 :] if not _is_idle(stmt)]
+    found = [(stmt, each) for stmt in later if isinstance(stmt, Instr) for each in about.variants(stmt)]
+    fits = all(_is_store(*each, about.sums) for each in found)
+    return found if fits and [instr for instr, _ in found] == later else None
+
+
+def _is_idle(stmt: Stmt) -> bool:
+    """Whether a statement does nothing that a block of threads does."""
+    return isinstance(stmt, ir.Barrier) or (isinstance(stmt, ir.Flag | ir.CrossFlag) and isinstance(stmt.event, int))
+
+
+def _is_store(instr: Instr, variant: Variant, sums: Collection[str]) -> bool:
+    moves = [step for step in variant.steps if isinstance(step, Move) and not step.index]
+    return moves == [*variant.steps] and not variant.remarked and all(use.tile in sums for use in instr.tiles)
+
+
 def _uses(block: Block) -> Counter[str]:
     return Counter(use.tile for instr in instructions(block) for use in instr.tiles)
 
 
-class _StreamedLoop:
+class _PipelinedBody:
     """The statements of a loop, one after the other: each tile is written once, before it is read."""
 
     def __init__(self, placed: Collection[str], held: Mapping[str, HeldTile], variants: Variants, chip: Chip) -> None:
@@ -131,11 +154,9 @@ class _StreamedLoop:
         self.rest.append(stmt)
         if isinstance(stmt, Branch):
             return all(isinstance(each, Instr) and self._is_product(each) for each in (*stmt.then, *stmt.otherwise))
-        if isinstance(stmt, ir.Flag | ir.CrossFlag):
-            return isinstance(stmt.event, int)
         if isinstance(stmt, Instr):
             return self._is_product(stmt)
-        return isinstance(stmt, ir.Barrier) or (isinstance(stmt, TileDecl) and stmt.name not in self.placed)
+        return _is_idle(stmt) or (isinstance(stmt, TileDecl) and stmt.name not in self.placed)
 
     def _is_load(self, instr: Instr) -> bool:
         """Of an array, into a tile that has no other writer."""
