@@ -21,6 +21,8 @@ import numpy as np
 
 import ptokit as pto
 from ptokit.engine.native.program import executable, thread_count
+from ptokit.engine.native.whole import calls, regular, runs
+from tests.engine.native.forced import STRATEGIES, is_open
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -178,10 +180,12 @@ def random_values(dice: np.random.Generator, shape: tuple[int, ...], kind: Any, 
 
 
 def random_indices(dice: np.random.Generator, shape: Shape) -> Array:
-    """Inside mostly, repeated often, hostile now and then."""
+    """Inside mostly, repeated often, progressions at times, hostile now and then."""
     capacity = shape.table[0]
     found = dice.integers(0, capacity, shape.count)
-    if dice.random() < 0.5:
+    if dice.random() < 0.3:
+        found = (np.arange(shape.count) * int(dice.integers(-3, 4)) + int(dice.integers(capacity))) % capacity
+    elif dice.random() < 0.5:
         found[dice.random(shape.count) < 0.5] = dice.integers(0, capacity)
     if dice.random() < 0.4:
         limits = np.iinfo(shape.index)
@@ -237,11 +241,24 @@ def agree(shape: Shape, seed: int, threads: int, *, whole: bool) -> bool:
     return not expected[0]
 
 
+SCATTER = calls._Scatter.run
+
+
+def force(strategy: str | None) -> None:
+    """Let whole scatters take a strategy where it is possible; None lets them choose."""
+
+    def run(scatter: calls._Scatter, storages: calls.Storages, threads: int) -> None:
+        open_to = strategy is not None and is_open(strategy, scatter, scatter.raw(storages))
+        SCATTER(scatter, storages, threads, strategy if open_to else None)
+
+    calls._Scatter.run = run  # type: ignore[method-assign]
+
+
 def fuzz(seed: int, launches: int, shapes: int) -> int:
     """Random launches: kernels of `shapes` shapes, and whole-array calls of any shape; the number that succeeded."""
     dice = np.random.default_rng(seed)
     known = [random_shape(dice, whole=False) for _ in range(shapes)]
-    done = 0
+    done, regular.FEWEST, regular.LEAST_RUN = 0, 3 * runs.SAMPLED, 4
     for _ in range(launches // 2):
         executable.SMALL = int(dice.choice((0, 1 << 20)))
         executable.profitable_threads = (thread_count.profitable_threads, lambda work, most: most)[dice.integers(2)]
@@ -249,6 +266,7 @@ def fuzz(seed: int, launches: int, shapes: int) -> int:
             known[dice.integers(shapes)], int(dice.integers(1 << 31)), int(dice.choice((1, 2, 5))), whole=False
         )
         anything = random_shape(dice, whole=True)
+        force(dice.choice((None, *STRATEGIES)))
         done += agree(anything, int(dice.integers(1 << 31)), int(dice.choice((1, 2, 5))), whole=True)
     return done
 

@@ -53,6 +53,41 @@ def test_the_pages_are_forbidden(at_end: bool) -> None:
     assert done.returncode in (-signal.SIGSEGV, -signal.SIGBUS)
 
 
+READ_ONLY = """
+import ctypes, mmap, numpy as np
+from ptokit.engine import whole as reference
+from ptokit.isa.dtype import dtype
+from ptokit.isa.move import Combine, Remap
+from tests.engine.native.guard import PAGE, _libc
+from tests.engine.native.test_whole_native import Case, native, storage
+
+for name, combine in [(n, c) for n in ("int8", "int32", "uint64", "float32", "float64") for c in Combine]:
+    kind = dtype(name)
+    if kind.is_float and combine is Combine.ADD:
+        continue
+    memory, cells = mmap.mmap(-1, 3 * PAGE), PAGE // kind.size
+    table = np.frombuffer(memory, kind.bits).reshape(-1, 1)
+    random = np.random.default_rng(0)
+    indices = random.integers(cells, 2 * cells, 5 * cells)
+    source = random.integers(0, 100, (indices.size, 1)).astype(kind.numpy).view(kind.bits)
+    case = Case(kind, table, source, indices, Remap.REFUSE, combine=combine)
+    wanted = case.run(reference).tobytes()
+    memories = {each: storage(array, case.types[each]) for each, array in case.arrays.items()}
+    base = table.ctypes.data
+    for edge in (base, base + 2 * PAGE):
+        assert not _libc.mprotect(ctypes.c_void_p(edge), ctypes.c_size_t(PAGE), mmap.PROT_READ)
+    native._Scatter(case.whole).run(memories, 3, "merged")
+    assert table.tobytes() == wanted, (name, combine)
+print("done")
+"""
+
+
+def test_merging_writes_no_cell_that_no_lane_names() -> None:
+    """Another call may write to these at the same time. Lanes name the cells of one page; its neighbours are fixed."""
+    done = python("-c", READ_ONLY)
+    assert done.returncode == 0 and done.stdout == "done\n", f"exit status {done.returncode}\n{done.stderr}"
+
+
 def test_guarded_arrays_keep_their_strides() -> None:
     given = np.arange(48).reshape(6, 8)[::2, ::3]
     found = guard.guarded(given, True)

@@ -39,6 +39,13 @@ FORMS: dict[str, tuple[Layout, Offset]] = {
     "blocks of columns": (Layout((Term(4),), (Term(1, 1, 4), Term(32, 4))), lambda i, j: 4 * i + j % 4 + j // 4 * 32),
     "blocks of rows": (Layout((Term(1, 1, 4), Term(80, 4)), (Term(4),)), lambda i, j: i % 4 + i // 4 * 80 + 4 * j),
 }
+APART: dict[str, tuple[Layout, Offset]] = {
+    "rows apart by pieces": (Layout.plain(24, 1), lambda i, j: 24 * i + j),
+    "blocks apart": (Layout((Term(4),), (Term(1, 1, 4), Term(33, 4))), lambda i, j: 4 * i + j % 4 + j // 4 * 33),
+}
+"""More of them, of which only parts lie as pieces of 16 bytes do."""
+OVERLAPPING: tuple[Layout, Offset] = Layout.plain(1, 1), lambda i, j: i + j
+"""Windows of one row, of which nothing can be written."""
 SHAPES = [(ROWS, COLS), (1, COLS), (ROWS, 1), (4, 11), (3, 8), ("m", "n")]
 """The last one is known at run time only."""
 FEW = [(ROWS, COLS), (4, 11), ("m", "n")]
@@ -92,9 +99,8 @@ def judge(moves: Sequence[Move], kind: str, lanes: Sequence[int] = (), lane: str
     functions = Functions()
 
     def emit(code: IrBuilder, value_of: Callable[[Any], IrValue], move: Move) -> None:
-        src = None if isinstance(move.src, Fill) else MemoryView(code.arguments[1], move.src.layout, dtype(kind).size)
-        dst = MemoryView(code.arguments[0], move.dst.layout, dtype(kind).size)
-        regions = MoveRegions(dst, src, code.arguments[2], lane, far)
+        dst, src = views(code, move, kind, far=far)
+        regions = MoveRegions(dst, src, code.arguments[2], lane)
         emit_move(CodeWriter(code, value_of), move, dtype(kind), regions)
 
     for move in moves:
@@ -107,8 +113,16 @@ def judge(moves: Sequence[Move], kind: str, lanes: Sequence[int] = (), lane: str
         assert (dst == expected).all(), (number, move)
 
 
+def views(code: IrBuilder, move: Move, kind: str, *, far: bool) -> tuple[MemoryView, MemoryView | None]:
+    """The ends of a move between the first two arguments of a function."""
+    size, (first, second, *_) = dtype(kind).size, code.arguments
+    src = None if isinstance(move.src, Fill) else MemoryView(second, move.src.layout, size, far)
+    return MemoryView(first, move.dst.layout, size, far), src
+
+
 def form_of(layout: Layout) -> Offset:
-    return next(offset for known, offset in FORMS.values() if known == layout)
+    known = *FORMS.values(), *APART.values(), OVERLAPPING
+    return next(offset for each, offset in known if each == layout)
 
 
 def looped(move: Move, dst: Array, src: Array, lanes: Sequence[int]) -> Array:

@@ -25,6 +25,8 @@ from ptokit.engine.storage import Storage
 from ptokit.engine.whole import Whole, layout_of
 from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, HOST_ONLY, DType, dtype
 from ptokit.isa.move import Access, Combine, Index, IndexUnit, Move, Remap, Side
+from tests.engine.native.forced import STRATEGIES as WAYS
+from tests.engine.native.forced import is_open
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -33,10 +35,11 @@ TYPES = (*BASE, *FLOAT8, *HOST_ONLY)
 MOVED = (*TYPES, *OTHERS)
 ARITHMETIC = (Combine.ADD, Combine.MAX, Combine.MIN)
 THREADS = (1, 2, 5)
-WAYS = tuple(way for way in strategies.STRATEGIES if way != "lanes")
 INDICES = ("int32", "uint32", "int64")
 
 
+MARGIN = 1 << 12
+"""Bytes before and behind the written array that must not change."""
 SHARED, ALONE = -1, 1 << 60
 """How long work may last that stays on the calling thread: none of it, all of it."""
 
@@ -70,15 +73,6 @@ def elements(array: Array) -> tuple[int, ...]:
     return tuple(step // array.itemsize for step in array.strides)
 
 
-def is_open(way: str, rows: strategies.Rows, capacity: int, width: int) -> bool:
-    """Whether a way can be forced on rows of a kind."""
-    if way == "winners":
-        return rows.combine is Combine.STORE and capacity < 1 << 32
-    if way == "buckets":
-        return width == 1 and rows.size <= 8 and strategies.can_bucket(rows, capacity)
-    return True
-
-
 class Case:
     """A move on arrays of two dims, and the results of both engines."""
 
@@ -100,10 +94,15 @@ class Case:
         self.written = "table" if side is Side.DST else "out"
 
     def run(self, engine: Any, threads: int = 1, **options: Any) -> Array:
-        """What the written array's memory holds afterwards, gaps included. A move that is refused writes nothing."""
+        """What the written array's memory holds afterwards, gaps included, and nothing around it has changed.
+
+        A move that is refused writes nothing.
+        """
         memories = {name: storage(array, self.types[name]) for name, array in self.arrays.items()}
         before = memories[self.written].bits
-        kept = before.copy()
+        room = np.full(before.nbytes + 2 * MARGIN, 0xA5, np.uint8)
+        kept = room[MARGIN : MARGIN + before.nbytes].view(before.dtype)
+        kept[:] = before
         memories[self.written] = Storage(kept, self.kind)
         try:
             if options:
@@ -114,6 +113,8 @@ class Case:
         except IndexFault:
             assert self.whole.fresh or kept.tobytes() == before.tobytes()
             raise
+        finally:
+            assert (room[:MARGIN] == 0xA5).all() and (room[MARGIN + before.nbytes :] == 0xA5).all()
         return kept
 
     def check(self, threads: tuple[int, ...] = THREADS, ways: tuple[str, ...] = ()) -> None:
@@ -124,9 +125,12 @@ class Case:
         for count in threads:
             assert self.run(native, count).tobytes() == wanted, count
             for way in ways:
-                rows, (_, width) = native._Scatter(self.whole).rows, self.whole.move.shape
-                if is_open(way, rows, self.whole.index.capacity, width):
+                if self.is_open(way):
                     assert self.run(native, count, strategy=way).tobytes() == wanted, (count, way)
+
+    def is_open(self, way: str) -> bool:
+        """Whether a way can be forced."""
+        return is_open(way, native._Scatter(self.whole), self.arrays["indices"])
 
 
 def named(count: int, capacity: int, kind: str = "int64", seed: int = 0) -> Array:
@@ -151,6 +155,15 @@ def test_arithmetic_is_that_of_the_reference(kind: DType, combine: Combine) -> N
     for width in (1, 37, 64):
         case = Case(kind, values(kind, (90, width)), values(kind, (700, width), 1), named(700, 90), combine=combine)
         case.check((1, 2), WAYS)
+
+
+@pytest.mark.parametrize("name", ["float32", "float64"])
+@pytest.mark.parametrize("combine", [Combine.MAX, Combine.MIN])
+def test_floats_that_differ_in_the_last_bits_are_compared(name: str, combine: Combine) -> None:
+    kind, rng, indices = dtype(name), np.random.default_rng(4), named(700, 90)
+    table = rng.standard_normal((90, 1)).astype(kind.numpy).view(kind.bits)
+    other = table[indices] + rng.integers(-4, 5, (700, 1)).astype(kind.bits)
+    Case(kind, table, other, indices, combine=combine).check((2,), ("direct",))
 
 
 HOSTILE = {
@@ -210,6 +223,7 @@ def patterns(count: int, capacity: int) -> dict[str, Array]:
         "uniform": spread,
         "sorted": np.sort(spread),
         "one": np.full(count, capacity // 3),
+        "thirds": spread % 3 * (capacity // 3),
         "lower half": spread // 2,
         "few": rng.zipf(1.2, count) % capacity,
         "unique": rng.permutation(max(count, capacity))[:count] % capacity,
@@ -236,12 +250,14 @@ def test_many_lanes_for_one_cell(kind: DType) -> None:
 
 
 @pytest.mark.parametrize("step", [2, 0])
-def test_many_elements_that_are_not_side_by_side_for_one_cell(step: int) -> None:
-    """Integers are summed in any order, many at a time only where they lie side by side."""
-    kind, indices = dtype("int32"), np.repeat(named(3, 50), 2500)
+@pytest.mark.parametrize("name", ["int32", "float32"])
+@pytest.mark.parametrize("combine", ARITHMETIC)
+def test_many_elements_that_are_not_side_by_side_for_one_cell(step: int, name: str, combine: Combine) -> None:
+    """Elements are combined in any order, many at a time only where they lie side by side and are not summed floats."""
+    kind, indices = dtype(name), np.repeat(named(3, 50), 2500)
     room = values(kind, (15_000, 1), 1)
     source = np.lib.stride_tricks.as_strided(room, (7500, 1), (step * kind.size, kind.size))
-    Case(kind, values(kind, (50, 1)), source, indices, combine=Combine.ADD).check((2,), ("direct",))
+    Case(kind, values(kind, (50, 1)), source, indices, combine=combine).check((2,), ("direct",))
 
 
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
@@ -403,6 +419,43 @@ def test_every_processor_gives_the_same_bits(seed: int, monkeypatch: pytest.Monk
         if remap is not Remap.ZERO:
             combine = (Combine.STORE, Combine.STORE, *ARITHMETIC)[int(rng.integers(5))]
             Case(kind, table, other, lanes, remap, combine=combine).check((1, 3))
+
+
+KINDS = ("int8", "bool", "float16", "bfloat16", "float8_e5m2", "int32", "uint16", "float32", "int64", "float64")
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("way", WAYS)
+def test_a_forced_strategy_gives_the_bits_of_a_loop(way: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random moves over types, widths, strides, policies, spreads and numbers of threads that are open to it."""
+    rng = np.random.default_rng([seed, len(way)])
+    monkeypatch.setattr(native, "CHUNK", int(rng.choice([2500, 4 << 20])))
+    done = 0
+    for _ in range(100):
+        kind = dtype(KINDS[int(rng.integers(len(KINDS)))])
+        remap = (Remap.REFUSE, Remap.CLAMP, Remap.WRAP, Remap.SKIP)[int(rng.integers(4))]
+        combine = Combine.STORE if way == "winners" else tuple(Combine)[int(rng.integers(4))]
+        capacity, count = int(rng.choice([1, 17, 700, 5000, 9000])), int(rng.choice([1, 30, 2049, 6000]))
+        width = 1 if way in ("merged", "divided", "buckets") else int(rng.choice([1, 3, 16, 33]))
+        low = int(rng.integers(0, capacity))
+        indices = rng.integers(low, min(capacity, low + int(rng.choice([300, 9000]))), (count, 1))
+        if way == "lanes":
+            indices[:, 0] = rng.permutation(max(count, capacity))[:count]
+        if remap is not Remap.REFUSE and way != "lanes":
+            indices[rng.random(count) < rng.choice([0, 0.001, 0.2]), 0] = rng.choice([-1, capacity, capacity + 70, -70])
+        lanes = misaligned(indices.astype(rng.choice(INDICES)), rng)[:, 0]
+        table, other = (misaligned(values(kind, (rows, width), seed + rows), rng) for rows in (capacity, count))
+        case = Case(kind, table, other, lanes, remap, combine=combine)
+        monkeypatch.setattr(host, "HOST", (replace(host.HOST, wake=SHARED), PROCESSOR)[int(rng.integers(2))])
+        if not case.is_open(way) or (remap is Remap.REFUSE and int(lanes.max()) >= capacity):
+            continue
+        wanted = case.run(reference).tobytes()
+        for threads in (1, 2, 5):
+            assert case.run(native, threads, strategy=way).tobytes() == wanted, (case.whole, threads)
+        done += 1
+        if done == 6:
+            return
+    raise AssertionError("few moves are open to the strategy")
 
 
 @pytest.mark.parametrize("facts", [host.HOST, PROCESSOR], ids=["here", "elsewhere"])

@@ -4,6 +4,7 @@
 |---|---|
 | `calls.py` | a call, prepared once for each kind: check, resolve, then one of the strategies |
 | `strategies.py` | strategies that divide lanes among threads, and how one is chosen |
-| `phases.py`, `partition.py`, `private.py`, `split.py`, `sums.py` | the native functions of the strategies |
+| `regular.py` | the strategy for lanes whose rows form arithmetic progressions |
+| `phases.py`, `partition.py`, `private.py`, `runs.py`, `split.py`, `sums.py` | the native functions of the strategies |
 | `mover.py`, `block.py` | the rows that those move, and their arguments |
 """

@@ -24,7 +24,7 @@ WORDS = (
     "table_row", "table_col", "other_row", "other_col", "index_step",
     "shards", "scratch", "first",
     "writers", "pairs", "counts", "segments", "shift", "buckets", "workers", "totals", "marks", "range",
-    "repeats", "low", "missed",
+    "repeats", "low", "missed", "private", "parts", "groups",
 )  # fmt: skip
 """The words of a block. The first five change with every call; strides are in bytes, extents in lanes and elements."""
 AT = {name: 8 * place for place, name in enumerate(WORDS)}

@@ -1,9 +1,10 @@
 """Whole-array gathers and scatters in machine code: the same calls and the same bits as `engine.whole`, faster.
 
 A call is prepared once for each `Whole`; what is left for the call itself are three addresses. Under `REFUSE` all
-indices are checked before anything is written: while they are copied, if the copy is small; in a read-only pass, and
-then an index that another thread makes bad afterwards is skipped; or by merged and divided scatters, which write to
-memory of their own first. A gather into a new array checks while it moves, if indices are not copied.
+indices are checked before anything is written: while they are compared with few runs, or copied, if the copy is small;
+in a read-only pass, and then an index that another thread makes bad afterwards is skipped; or by merged and divided
+scatters, which write to memory of their own first. A gather into a new array checks while it moves, if indices are not
+copied.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ptokit.engine.llvm.compute.elements import is_float
 from ptokit.engine.llvm.emit import I32, size_of
 from ptokit.engine.llvm.numbers import computes
 from ptokit.engine.native import host
-from ptokit.engine.native.whole import strategies
+from ptokit.engine.native.whole import regular, strategies
 from ptokit.engine.native.whole.block import LANES_AT_ONCE, PADDING, ArgumentBlock
 from ptokit.engine.native.whole.mover import Rows, known_width
 from ptokit.engine.native.whole.phases import Indices
@@ -37,7 +38,7 @@ MOST_COPIED = 32 << 20
 """Bytes of lanes that are copied before anything moves."""
 CHUNK = 4 << 20
 """Lanes that a scatter takes at a time."""
-PIECE, LEAST_PIECE = 1 << 20, 1 << 14
+MOST_PIECE, LEAST_PIECE = 1 << 20, 1 << 14
 """Bytes of a piece of a gather, at most and at least."""
 READ_AT_ONCE = 1 << 17
 """Indices per piece: hardware prefetching needs long runs."""
@@ -205,6 +206,9 @@ class _Gather(_Ready):
             return
         team = Team(threads if self.cost > host.HOST.wake else 0, Stop())
         block = self.block(storages, team)
+        if self.width == 1 and regular.gather(block, self.straight, self.indices, team):
+            self.put_back(block)
+            return
         if self.refuses and host.HOST.copies and self.copied <= MOST_COPIED:
             self._copied(storages, team, block)
         elif self.refuses and not self.whole.fresh:
@@ -224,7 +228,7 @@ class _Gather(_Ready):
     def _piece(self, team: Team) -> int:
         """Lanes per piece: some for every thread, but not too few."""
         nbytes = max(1, self.width * self.size)
-        return max(4, min(PIECE // nbytes, max(self.count // (4 * team.parts), LEAST_PIECE // nbytes)))
+        return max(4, min(MOST_PIECE // nbytes, max(self.count // (4 * team.parts), LEAST_PIECE // nbytes)))
 
     def _copied(self, storages: Storages, team: Team, block: ArgumentBlock) -> None:
         """Gather from a copy of the indices, which were checked when they were copied."""
@@ -270,23 +274,35 @@ class _Scatter(_Ready):
             return
         team = Team(threads if self.cost > host.HOST.wake or strategy else 0, Stop())
         block = self.block(storages, team)
+        if strategy is None and not self.sums and self.runs(storages, team, block):
+            self.put_back(block)
+            return
+        resolved = strategy if strategy in strategies.STRATEGIES else None
         spread = None
-        if not (strategy or self.sums):
+        if not (resolved or self.sums):
             spread = strategies.sampled([self.raw(storages)], self.capacity, team.parts)
-        if spread is None or not self._straight(storages, team, block, spread):
-            self._chunks(storages, team, block, strategy, spread if self.refuses else None)
+        if spread is None or not self._unresolved(storages, team, block, spread, strategy):
+            self._chunks(storages, team, block, resolved, spread if self.refuses else None)
         self.put_back(block)
 
-    def _straight(self, storages: Storages, team: Team, block: ArgumentBlock, spread: Spread) -> bool:
-        """Scatter without a copy of the lanes, if that takes less time; whether that was done."""
-        if strategies.merged(block, self.rows, self.indices, team, spread):
-            return True
-        taken = strategies.choose(self.rows, self.count, self.capacity, self.width, team.parts, spread)
-        if strategies.divides(self.rows, self.capacity, team.parts, spread) and taken != "direct":
-            self._divided(storages, team, block, spread)
-            return True
-        if spread.same or taken != "direct" or (self.refuses and host.HOST.copies):
-            return False
+    def _unresolved(
+        self, storages: Storages, team: Team, block: ArgumentBlock, spread: Spread, strategy: str | None
+    ) -> bool:
+        """Scatter without a copy of the lanes, if that takes less time or is forced; whether that was done."""
+        given = self.rows, self.indices, self.count, self.capacity, self.width, team.parts, spread
+        taken = (strategy,) if strategy else strategies.unresolved(*given)
+        return any(UNRESOLVED[each](self, storages, team, block, spread) for each in taken)
+
+    def runs(self, _storages: Storages, team: Team, block: ArgumentBlock, _spread: Spread | None = None) -> bool:
+        """Lanes in few arithmetic progressions; False if they are not, or if two may name one row."""
+        return self.width == 1 and regular.scatter(block, self.rows, self.indices, team)
+
+    def merged(self, _storages: Storages, team: Team, block: ArgumentBlock, spread: Spread) -> bool:
+        """Slices of the lanes to memory of each thread's own, merged; False if the sample misses some."""
+        return strategies.merged(block, self.rows, self.indices, team, spread)
+
+    def straight(self, storages: Storages, team: Team, block: ArgumentBlock, spread: Spread) -> bool:
+        """All lanes in order on one thread."""
         indices = self.indices
         if self.refuses:
             self.resolve(team, block, keep=False, indices=indices)
@@ -297,20 +313,21 @@ class _Scatter(_Ready):
         team.do(strategies.straight(block, self.rows, indices, spread), block, parts=1)
         return True
 
-    def _divided(self, storages: Storages, team: Team, block: ArgumentBlock, spread: Spread) -> None:
+    def divided(self, storages: Storages, team: Team, block: ArgumentBlock, spread: Spread) -> bool:
         """Chunks of lanes, each divided among parts of the table first."""
         indices, other = self.indices, block.get("other")
         if self.refuses and self.count > CHUNK:
             self.resolve(team, block, keep=False, indices=indices)
             if self.is_refused(block):
                 self.refuse(storages)
-                return
+                return True
             indices = replace(indices, remap=Remap.SKIP)
         for start in range(0, self.count, CHUNK):
             there = other + start * self.words["other_row"]
             block.set(first=start, other=there, count=min(CHUNK, self.count - start), greatest=0)
             if not strategies.divided(block, self.rows, indices, team, spread):
                 self.refuse(storages)
+        return True
 
     def _chunks(
         self, storages: Storages, team: Team, block: ArgumentBlock, strategy: str | None, spread: Spread | None
@@ -349,3 +366,12 @@ class _Scatter(_Ready):
                 )
                 strategies.scatter(block, self.rows, team, strategy, spread)
         pool.release(memory)
+
+
+UNRESOLVED = {
+    "runs": _Scatter.runs,
+    "merged": _Scatter.merged,
+    "divided": _Scatter.divided,
+    "straight": _Scatter.straight,
+}
+"""Strategies that read the indices themselves, beside `strategies.STRATEGIES`."""

@@ -17,7 +17,8 @@ RowPair = Callable[[IrValue], tuple[IrValue, IrValue]]
 """Addresses of the table's row and of the other operand's row, for the number of a lane."""
 UNROLLED = 16
 """Rows of at most this many bytes are moved several at a time."""
-AT_ONCE = 8
+ELEMENTS_AT_ONCE = 8
+"""Rows that are moved at a time."""
 LONG = 2 << 10
 """Bytes from which on gathered rows are written past the caches at once; shorter ones are put together before."""
 STREAMED_ROWS = 4
@@ -151,17 +152,17 @@ class Mover:
                 ends = [(item, cell) for cell, item in (pair(k + nth) for nth in range(step))]
                 self.writer.stream(ends, self.code.i64(self.rows.nbytes))
         else:
-            self._each(count, self.pairs(lanes, base), self.load, to_write=False)
+            self.load_pairs(count, self.pairs(lanes, base))
 
     def gather(
         self, count: IrValue, lanes: Callable[[IrValue, int], IrValue], base: IrValue, capacity: IrValue | None = None
     ) -> None:
         """Elements, several with one instruction; zero for a lane that is not below `capacity`."""
         code, size, kind = self.code, self.rows.size, f"i{8 * self.rows.size}"
-        many, places, mask = (vector(each, AT_ONCE) for each in (kind, PTR, I1))
-        name = f"llvm.masked.gather.v{AT_ONCE}{kind}.v{AT_ONCE}p0"
+        many, places, mask = (vector(each, ELEMENTS_AT_ONCE) for each in (kind, PTR, I1))
+        name = f"llvm.masked.gather.v{ELEMENTS_AT_ONCE}{kind}.v{ELEMENTS_AT_ONCE}p0"
         code.module.declare(name, f"{many} ({places}, i32, {mask}, {many})")
-        for k, step in code.strips(count, AT_ONCE):
+        for k, step in code.strips(count, ELEMENTS_AT_ONCE):
             lane, there = lanes(k, step).to("zext", vector(I64, step)), code.at(base, k * size)
             inside = code.constant(mask, 1) if capacity is None else lane.compare("ult", code.splat(capacity, step))
             if step > 1:
@@ -172,6 +173,10 @@ class Mover:
                 self.zero(there)
             with code.when(inside) if capacity is not None else nullcontext():
                 self._elements(there, code.at(self.table, lane * size), 1)
+
+    def load_pairs(self, count: IrValue, pair: RowPair) -> None:
+        """Rows of the table to the other end."""
+        self._each(count, pair, self.load, to_write=False)
 
     def store_each(self, count: IrValue, pair: RowPair) -> None:
         """Rows of the other end to the table."""
@@ -184,12 +189,12 @@ class Mover:
                 coming = self._coming([pair(k + distance)], to_write) if self._fetches else []
                 move(*pair(k), coming)
             return
-        whole = count - (count & (AT_ONCE - 1))
-        with code.loop(0, whole, AT_ONCE) as k:
-            later = [pair(k + (step + distance)) for step in range(AT_ONCE)] if self._fetches else []
+        whole = count - (count & (ELEMENTS_AT_ONCE - 1))
+        with code.loop(0, whole, ELEMENTS_AT_ONCE) as k:
+            later = [pair(k + (step + distance)) for step in range(ELEMENTS_AT_ONCE)] if self._fetches else []
             for row in self._coming(later, to_write):
                 row.fetch_rest()
-            for here in [pair(k + step) for step in range(AT_ONCE)]:  # all lanes first: they are read in pairs
+            for here in [pair(k + step) for step in range(ELEMENTS_AT_ONCE)]:  # all lanes first: they are read in pairs
                 move(*here)
         with code.loop(whole, count) as k:
             move(*pair(k))

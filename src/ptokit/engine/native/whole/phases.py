@@ -11,8 +11,7 @@ from ptokit.engine.llvm.emit import I1, I32, I64, PTR, IrBuilder, IrValue, eleme
 from ptokit.engine.llvm.move import LINE
 from ptokit.engine.llvm.resolve import AT_ONCE, REMAPS, SENTINEL, emit_resolve, lane_of, taken
 from ptokit.engine.native.whole.block import LANES_AT_ONCE, PICKED, blocks, note, pieces, place, scratch, word
-from ptokit.engine.native.whole.mover import AT_ONCE as ELEMENTS
-from ptokit.engine.native.whole.mover import LONG, Mover, Rows
+from ptokit.engine.native.whole.mover import ELEMENTS_AT_ONCE, LONG, Mover, Rows
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout, Term
 from ptokit.isa.move import Access, Index, IndexUnit, Remap, Side
@@ -135,14 +134,18 @@ class ValuesInPlace:
         self.code, self.indices, self.base = code, indices, word(code, "index", PTR)
         self.index, self.capacity = indices.index(code, word(code, "index_step")), word(code, "capacity")
         self.step = code.i64(indices.dtype.size) if indices.dense else word(code, "index_step")
-        kinds = {step: vector(indices.lane, step) for step in (1, ELEMENTS)}
+        kinds = {step: vector(indices.lane, step) for step in (1, ELEMENTS_AT_ONCE)}
         self.tops = {step: code.variable(kind, code.constant(kind, 0)) for step, kind in kinds.items()}
         remap = indices.remap in (Remap.CLAMP, Remap.WRAP) and REMAPS[indices.remap](code, indices.lane, self.capacity)
         self.remap: Callable[[IrValue], IrValue] = remap or (lambda value: value)
 
+    def read(self, at: IrValue, step: int) -> IrValue:
+        """One value, or some that lie side by side, as it is."""
+        return taken(self.code, self.index, self.indices.dtype, self.code.at(self.base, at * self.step), step)
+
     def take(self, at: IrValue, step: int) -> IrValue:
-        """One value, or some that lie side by side, remapped to a row if the policy does so."""
-        found = taken(self.code, self.index, self.indices.dtype, self.code.at(self.base, at * self.step), step)
+        """The same, remapped to a row if the policy does so."""
+        found = self.read(at, step)
         if self.indices.noted:
             top = self.tops[step]
             top.set(self.code.select(found.compare("ugt", top.get()), found, top.get()))
@@ -151,7 +154,7 @@ class ValuesInPlace:
     def note(self) -> None:
         """Keep the greatest of all values in the block."""
         if self.indices.noted:
-            many, one = self.tops[ELEMENTS].get(), self.tops[1].get()
+            many, one = self.tops[ELEMENTS_AT_ONCE].get(), self.tops[1].get()
             note(self.code, "greatest", self.code.reduce("umax", many).to("zext", I64))
             note(self.code, "greatest", one.to("zext", I64))
 
@@ -295,7 +298,7 @@ def _scatter_elements(code: IrBuilder, rows: Rows, indices: Indices) -> None:
     mover, values, own, total = Mover(code, rows), ValuesInPlace(code, indices), scratch(code), word(code, "count")
     distance = rows.ahead[0]
     with blocks(code, code.i64(0), total, LANES_AT_ONCE) as (first, count):
-        for k, step in code.strips(count, ELEMENTS):
+        for k, step in code.strips(count, ELEMENTS_AT_ONCE):
             at = first + k
             if rows.far:
                 there, last = at + distance, total - step

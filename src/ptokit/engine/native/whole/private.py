@@ -1,22 +1,24 @@
 """Elements for a small range of cells: each worker takes a slice of the lanes to memory of its own, merged at the end.
 
-Nothing is written to the table before all lanes have been read and checked. For stores, a worker notes for every cell
-the last lane that names it.
+Nothing is written to the table before all lanes have been read and checked, and then only cells that a lane changes:
+another call may write to their neighbours. For stores, a worker notes for every cell the last lane that names it.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ptokit.engine.llvm.emit import I32, I64, PTR, IrBuilder, IrValue, vector
 from ptokit.engine.llvm.numbers import bits_of, combined, lanes_at_once
 from ptokit.engine.native.whole.block import LANES_AT_ONCE, blocks, note, pieces, scratch, word
-from ptokit.engine.native.whole.mover import AT_ONCE, Mover, Rows
+from ptokit.engine.native.whole.mover import ELEMENTS_AT_ONCE, Mover, Rows
 from ptokit.engine.native.whole.partition import slice_of
 from ptokit.engine.native.whole.phases import Indices, ValuesInPlace, extent
-from ptokit.isa.move import Combine
+from ptokit.isa.move import Combine, Remap
 
-APART = 64
+CELLS_APART = 64
 """Cells between the memories of two workers, which are not to share a cache line."""
 
 
@@ -32,22 +34,38 @@ def size_of_cell(rows: Rows) -> int:
 
 def memory_for(rows: Rows, cells: Any) -> Any:
     """Bytes of a worker's own memory for a range of cells, and for what is outside of it."""
-    return (cells + APART) * size_of_cell(rows)
+    return (cells + CELLS_APART) * size_of_cell(rows)
+
+
+def identity(rows: Rows) -> int:
+    """The bits that change nothing: no lane, zero, the least or greatest number, or a NaN, which never counts."""
+    if rows.dtype is None or rows.combine is Combine.ADD:
+        return 0
+    if rows.dtype.family == "int":
+        least = -1 << 8 * rows.size - 1
+        return least if rows.combine is Combine.MAX else ~least
+    if rows.dtype.is_float:
+        return int(np.full(1, np.nan, rows.dtype.numpy).view(rows.dtype.bits)[0])
+    return 0 if rows.combine is Combine.MAX else -1
 
 
 def fold(code: IrBuilder, rows: Rows, indices: Indices) -> None:
-    """The worker's slice of the lanes to its own cells; a lane that is not in the range goes to one behind them."""
+    """The worker's slice of the lanes to its own cells; a lane that is not in the range goes to one behind them.
+
+    The block says whether such a lane names a cell of the table, or is refused.
+    """
     mover, values, low, room = Mover(code, rows), ValuesInPlace(code, indices), word(code, "low"), word(code, "range")
-    cells = _cells(code, rows, code.arguments[1])
-    _begin(code, rows, mover, cells, code.at(mover.table, low * mover.table_row), room)
+    cells, skips = _cells(code, rows, code.arguments[1]), indices.remap is Remap.SKIP
+    _begin(code, rows, cells, room)
     missed = code.variable(I64, code.i64(0))
     with blocks(code, *slice_of(code), LANES_AT_ONCE) as (first, count):
-        for k, step in code.strips(count, AT_ONCE):
+        for k, step in code.strips(count, ELEMENTS_AT_ONCE):
             at, places = first + k, list[IrValue]()
-            for found in [values.take(at + nth, 1).to("zext", I64) - low for nth in range(step)]:
-                is_outside = found.compare("uge", room)
-                missed.set(missed.get() + is_outside.to("zext", I64))
-                places.append(code.select(is_outside, room, found))
+            for value in [values.take(at + nth, 1).to("zext", I64) for nth in range(step)]:
+                is_outside = (value - low).compare("uge", room)
+                is_missed = is_outside & value.compare("ult", values.capacity) if skips else is_outside
+                missed.set(missed.get() + is_missed.to("zext", I64))
+                places.append(code.select(is_outside, room, value - low))
             for nth, place in enumerate(places):
                 cell = code.at(cells, place * size_of_cell(rows))
                 if rows.combine is Combine.STORE:
@@ -71,18 +89,14 @@ def merge(code: IrBuilder, rows: Rows) -> None:
 
 
 def _cells(code: IrBuilder, rows: Rows, worker: IrValue) -> IrValue:
-    return code.at(word(code, "totals", PTR), worker * memory_for(rows, word(code, "range")))
+    return code.at(word(code, "private", PTR), worker * memory_for(rows, word(code, "range")))
 
 
-def _begin(code: IrBuilder, rows: Rows, mover: Mover, cells: IrValue, table: IrValue, room: IrValue) -> None:
-    """Cells that change nothing: zeros, or what the table holds if the greatest or least of both counts."""
-    if rows.combine in (Combine.STORE, Combine.ADD):
-        code.fill_bytes(cells, 0, room * size_of_cell(rows))
-        return
-    kind = f"i{8 * rows.size}"
-    for k, step in code.strips(room, 64 // rows.size if rows.table_step == rows.size else 1):
-        found = code.load(vector(kind, step), code.at(table, k * mover.table_row), 1)
-        code.store(found, code.at(cells, k * rows.size), 1)
+def _begin(code: IrBuilder, rows: Rows, cells: IrValue, room: IrValue) -> None:
+    """Cells that change nothing."""
+    kind = f"i{8 * size_of_cell(rows)}"
+    for k, step in code.strips(room, ELEMENTS_AT_ONCE):
+        code.store(code.constant(vector(kind, step), identity(rows)), code.at(cells, k * size_of_cell(rows)))
 
 
 def _store_last(code: IrBuilder, rows: Rows, mover: Mover, start: IrValue, total: IrValue) -> None:
@@ -102,10 +116,20 @@ def _store_last(code: IrBuilder, rows: Rows, mover: Mover, start: IrValue, total
 
 
 def _combine(code: IrBuilder, rows: Rows, at: IrValue, cell: IrValue, count: int) -> None:
+    """What the workers have for some cells to those of the table that it changes."""
     assert rows.dtype is not None
     kind = bits_of(rows.dtype, count)
-    total = code.variable(kind, code.load(kind, cell, 1))
+    nothing = code.constant(kind, identity(rows))
+    total = code.variable(kind, nothing)
     with code.loop(0, word(code, "workers")) as worker:
         found = code.load(kind, code.at(_cells(code, rows, worker), at * rows.size), 1)
         total.set(combined(code, rows.combine, rows.dtype, total.get(), found))
-    code.store(total.get(), cell, 1)
+    changes = code.compare("ne", total.get(), nothing)
+    value = combined(code, rows.combine, rows.dtype, code.load(kind, cell, 1), total.get())
+    if count == 1:
+        with code.when(changes):
+            code.store(value, cell, 1)
+        return
+    name = f"llvm.masked.store.v{count}i{8 * rows.size}.p0"
+    code.module.declare(name, f"void ({kind}, ptr, i32, {changes.type})")
+    code.call("void", name, value, cell, "i32 1", changes)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from ptokit.engine.llvm.emit import I32, I64, PTR, IrBuilder, IrValue, vector
 from ptokit.engine.native.whole.block import LANES_AT_ONCE, pieces, poll, scratch, word
-from ptokit.engine.native.whole.mover import AT_ONCE, Mover, Rows
+from ptokit.engine.native.whole.mover import ELEMENTS_AT_ONCE, Mover, Rows
 from ptokit.engine.native.whole.phases import Indices, packed, shared
 
-ROOM = LANES_AT_ONCE + AT_ONCE
+ROOM = LANES_AT_ONCE + ELEMENTS_AT_ONCE
 """Pairs that a block has memory for: a few more, as many are written at a time."""
 PAIR = 8
 """Bytes of a lane and its element."""
@@ -23,14 +23,14 @@ def can_split(rows: Rows, capacity: int) -> bool:
 
 def split(code: IrBuilder, rows: Rows, indices: Indices) -> None:
     """Blocks of lanes, resolved and checked, to segments."""
-    mover, own, total = Mover(code, rows), scratch(code), word(code, "workers")
+    mover, own, total = Mover(code, rows), scratch(code), word(code, "groups")
     pairs, segments, shards = (word(code, name, PTR) for name in ("pairs", "segments", "shards"))
-    at_once = AT_ONCE if rows.other_step == rows.size else 1
+    at_once = ELEMENTS_AT_ONCE if rows.other_step == rows.size else 1
     with shared(code) as (first, count):
         indices.resolve(code, first + word(code, "first"), count, own, rows.lane)
         number, items = first.op("udiv", LANES_AT_ONCE), mover.item(first)
         at = code.variable(I64, number * ROOM)
-        with code.loop(0, word(code, "buckets")) as part:
+        with code.loop(0, word(code, "parts")) as part:
             low, high = (code.load(I64, code.at(shards, part * 32 + 8 * k)) for k in range(2))
             low, room = (bound.to("trunc", rows.lane) for bound in (low, high - low))
             place = code.at(segments, (part * total + number) * 16)
@@ -47,9 +47,9 @@ def split(code: IrBuilder, rows: Rows, indices: Indices) -> None:
 
 def apply(code: IrBuilder, rows: Rows) -> None:
     """The segments of some parts of the table, one part after the other, each in order."""
-    mover, total = Mover(code, rows), word(code, "workers")
+    mover, total = Mover(code, rows), word(code, "groups")
     pairs, segments = (word(code, name, PTR) for name in ("pairs", "segments"))
-    with pieces(code, "buckets", single=True) as part, code.until() as done, code.loop(0, total) as number:
+    with pieces(code, "parts", single=True) as part, code.until() as done, code.loop(0, total) as number:
         poll(code, done)
         place = code.at(segments, (part * total + number) * 16)
         begin, end = (code.load(I64, code.at(place, 8 * k)) for k in range(2))

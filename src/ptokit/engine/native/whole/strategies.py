@@ -11,7 +11,7 @@ more.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from ctypes import CFUNCTYPE, c_int64, c_uint8, c_void_p
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -24,7 +24,7 @@ from ptokit.engine.llvm.emit import size_of
 from ptokit.engine.llvm.move import LINE
 from ptokit.engine.native import host, workers
 from ptokit.engine.native.jit import IrSource, library
-from ptokit.engine.native.whole import partition, phases, private, split, sums
+from ptokit.engine.native.whole import partition, phases, private, runs, split, sums
 from ptokit.engine.native.whole.block import LANES_AT_ONCE, SHARDS, WHOLE, ArgumentBlock, function
 from ptokit.engine.native.whole.mover import Rows, known_width
 from ptokit.engine.native.workers import Stop
@@ -47,19 +47,19 @@ LEAST_COLUMNS = 2048
 LEAST_BUCKET, MOST_BUCKET = 128 << 10, 512 << 10
 """Bytes of the table that one bucket covers, unless there would be more buckets than `MOST_BUCKETS`."""
 FEW_BUCKETS, MOST_BUCKETS = 256, 1024
-APART = 192
+BUCKETS_APART = 192
 """Bytes between one bucket and the next: otherwise all may fall into one set of a cache."""
 MOST_MARKED = 1 << 17
 """Lanes, plus an eighth of the rows, below which one thread finds the last writers faster than several."""
 NEAR_GAIN = 0.25
 """Nanoseconds that threads save for an element of a table in the caches, at least."""
 LANES_A_CELL = 4
-"""The least lanes for each of a range of cells, for which merging what several threads have for it pays."""
+"""The least lanes of a thread for each of a range of cells, for which merging what all threads have for it pays."""
 PAGE = 2 << 20
 """Bytes of a large page, which NumPy asks the system for in arrays of two of them: random accesses need few pages."""
 SPLIT_AT_ONCE = 1 << 15
 """Lanes that a thread divides at a time."""
-PIECE = 1 << 18
+DISTINCT_PIECE = 1 << 18
 """Bytes of lanes that a thread takes at a time."""
 SCATTERS = {Combine.STORE: "store", Combine.ADD: "add"}
 """Names of scatters in `host.FETCHED`."""
@@ -80,6 +80,9 @@ PHASES: dict[str, Callable[..., None]] = {
     "settle": partition.settle_buckets,
     "fold": private.fold,
     "merge": private.merge,
+    "glance": runs.glance,
+    "find": runs.find,
+    "move": runs.move,
     "split": split.split,
     "apply": split.apply,
     "total": sums.total,
@@ -182,14 +185,14 @@ Strategy = Callable[[Sequence[ArgumentBlock], Rows, Team, Any], None]
 def sampled(lanes: Sequence[Array], capacity: int, parts: int) -> Spread:
     """Sample some lanes. Few calls of NumPy: each takes long where the caches hold something else."""
     step = max(2, sum(each.size for each in lanes) // max(SAMPLE, 32 * parts))
-    first, after = ([lane for each in lanes for lane in each[k::step].tolist()] for k in range(2))
-    apart = [abs(b - a) for a, b in zip(first, after, strict=False)]
-    first.sort()
-    del first[bisect_left(first, capacity) :]
+    pairs = [(each[::step].tolist(), each[1::step].tolist()) for each in lanes]
+    apart = [abs(b - a) for here, after in pairs for a, b in zip(here, after, strict=False)]
+    first = sorted(lane for here, _ in pairs for lane in here)
+    first = first[bisect_left(first, 0) : bisect_left(first, capacity)]
     if not first:
         return Spread((0,) * parts + (capacity,), 0, 1.0, 1, True)
-    total, low = len(first), max(0, first[0])
-    cuts = [max(0, first[total * part // parts]) for part in range(1, parts)]
+    total, low = len(first), first[0]
+    cuts = [first[total * part // parts] for part in range(1, parts)]
     inner = [0, *(bisect_left(first, cut) for cut in cuts), total]
     share = max(b - a for a, b in pairwise(inner)) / total
     near, equal = (sum(each <= most for each in apart) / max(1, len(apart)) for most in (8, 0))
@@ -284,7 +287,8 @@ def scatter_all(
     spread = spread or sampled([_lanes(block, rows) for block in blocks], capacity, team.parts)
     taken = strategy or choose(rows, count, capacity, width, team.parts, spread)
     rows = scattering(rows, width, spread)
-    if rows.stream and taken in SHARES_LANES and not strategy and _are_distinct(blocks, rows, team, spread):
+    pays = rows.stream or (rows.far and rows.combine is not Combine.STORE)
+    if pays and taken in SHARES_LANES and not strategy and _are_distinct(blocks, rows, team, spread):
         taken = "lanes"
     if _fills_lines(blocks[0], rows):
         rows = replace(rows, far=False)
@@ -321,22 +325,33 @@ def choose(rows: Rows, count: int, capacity: int, width: int, parts: int, spread
     return "columns" if wide else "direct"
 
 
+def merges(rows: Rows, count: int, capacity: int, parts: int, spread: Spread) -> bool:
+    """Whether elements for few cells are taken to memory of each thread's own first."""
+    low, high = _merged_range(spread, capacity)
+    own = private.memory_for(rows, high - low)
+    fits = (
+        own <= host.HOST.near and parts * own <= MOST_EXTRA and (high - low) * parts * LANES_A_CELL <= count < 1 << 32
+    )
+    pays = parts > 1 and count * NEAR_GAIN > host.HOST.wake and not (spread.same or spread.local)
+    return fits and pays and private.can_merge(rows)
+
+
+def _merged_range(spread: Spread, capacity: int) -> tuple[int, int]:
+    """Cells that have memory of each thread's own: those of the sample, and some more."""
+    margin = spread.reach // 8 + 64
+    return max(0, spread.low - margin), min(capacity, spread.low + spread.reach + margin)
+
+
 def merged(block: ArgumentBlock, rows: Rows, indices: phases.Indices, team: Team, spread: Spread) -> bool:
     """Take elements for few cells to memory of each thread's own first; whether that was done.
 
     The sample shows which cells. If a lane names another one, nothing has been written.
     """
-    count, capacity, margin = block.get("count"), block.get("capacity"), spread.reach // 8 + 64
-    low, high = max(0, spread.low - margin), min(capacity, spread.low + spread.reach + margin)
-    room = high - low
-    own = private.memory_for(rows, room)
-    fits = own <= host.HOST.near and team.parts * own <= MOST_EXTRA and room * LANES_A_CELL <= count < 1 << 32
-    pays = team.parts > 1 and count * NEAR_GAIN > host.HOST.wake and not (spread.same or spread.local)
-    if not (fits and pays and private.can_merge(rows)):
-        return False
-    memory, rows = pool.acquire(team.parts * own + 2 * PAGE), replace(rows, far=False)
-    totals = -(-address_of(memory) // PAGE) * PAGE
-    block.set(low=low, range=room, workers=team.parts, totals=totals, missed=0, piece=LANES_AT_ONCE)
+    low, high = _merged_range(spread, block.get("capacity"))
+    own, rows = private.memory_for(rows, high - low), replace(rows, far=False)
+    memory = pool.acquire(team.parts * own + 2 * PAGE)
+    place = -(-address_of(memory) // PAGE) * PAGE
+    block.set(low=low, range=high - low, workers=team.parts, private=place, missed=0, piece=LANES_AT_ONCE)
     team.do(native("fold", rows, indices), block)
     is_inside = not block.get("missed")
     if is_inside:
@@ -360,8 +375,7 @@ def divided(block: ArgumentBlock, rows: Rows, indices: phases.Indices, team: Tea
     groups = -(-count // LANES_AT_ONCE)
     _shards(block, [(a, b, 0, 1) for a, b in pairwise(spread.bounds)])
     pairs, segments = pool.acquire(groups * split.ROOM * split.PAIR + 4096), np.empty((parts, groups, 2), np.int64)
-    block.set(pairs=address_of(pairs), segments=address_of(segments), buckets=parts, workers=groups)
-    block.set(piece=SPLIT_AT_ONCE)
+    block.set(pairs=address_of(pairs), segments=address_of(segments), parts=parts, groups=groups, piece=SPLIT_AT_ONCE)
     refuses = indices.remap is phases.Remap.REFUSE
     rows = scattering(replace(rows, lane=rows.lane if refuses else indices.lane), 1, spread)
     team.do(native("split", rows, indices), block)
@@ -370,6 +384,19 @@ def divided(block: ArgumentBlock, rows: Rows, indices: phases.Indices, team: Tea
         team.do(native("apply", rows), block)
     pool.release(pairs)
     return is_done
+
+
+def unresolved(
+    rows: Rows, indices: phases.Indices, count: int, capacity: int, width: int, parts: int, spread: Spread
+) -> Iterator[str]:
+    """The strategies that read indices themselves, if they pay: each is to be tried if the one before was in vain."""
+    if merges(rows, count, capacity, parts, spread):
+        yield "merged"
+    if choose(rows, count, capacity, width, parts, spread) != "direct":
+        if divides(rows, capacity, parts, spread):
+            yield "divided"
+    elif not (spread.same or (indices.remap is phases.Remap.REFUSE and host.HOST.copies)):
+        yield "straight"
 
 
 def _shards(block: ArgumentBlock, shards: list[tuple[int, int, int, int]]) -> None:
@@ -450,7 +477,9 @@ def _are_distinct(blocks: Sequence[ArgumentBlock], rows: Rows, team: Team, sprea
 
 
 def _distinct(block: ArgumentBlock, rows: Rows, team: Team) -> None:
-    block.set(whole=block.is_whole, piece=max(4, min(PIECE // (rows.size * block.get("width")), LANES_AT_ONCE)))
+    block.set(
+        whole=block.is_whole, piece=max(4, min(DISTINCT_PIECE // (rows.size * block.get("width")), LANES_AT_ONCE))
+    )
     team.do(native("lanes", replace(rows, same=False)), block)
 
 
@@ -464,12 +493,12 @@ def _buckets(block: ArgumentBlock, rows: Rows, team: Team) -> None:
     shift = bucket_shift(rows.size, capacity)
     buckets = max(1, (capacity - 1 >> shift) + 1)
     pair, parts = partition.pair_of(rows.size), team.parts
-    pairs = pool.acquire(count * pair + parts * (buckets + 1) * APART + 4096)
+    pairs = pool.acquire(count * pair + parts * (buckets + 1) * BUCKETS_APART + 4096)
     counts = np.zeros((parts, partition.TABLES, buckets + 1), np.int64)
     block.set(pairs=address_of(pairs), counts=address_of(counts), shift=shift, buckets=buckets, workers=parts)
     marked = not block.is_whole
     team.do(native("count", Rows(1, rows.lane), marked), block)
-    segments = _segments(counts.sum(axis=1), APART // pair)
+    segments = _segments(counts.sum(axis=1), BUCKETS_APART // pair)
     counts[:, 0] = segments[..., 0].T
     team.do(native("spread", Rows(rows.size, rows.lane, 1, other_step=rows.other_step), marked), block)
     block.set(segments=address_of(segments))

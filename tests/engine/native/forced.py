@@ -1,0 +1,33 @@
+"""Strategies of whole scatters, which tests force."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ptokit.engine.native.whole import calls, private, split, strategies
+from ptokit.isa.move import Combine, Remap
+
+Array = np.ndarray[Any, np.dtype[Any]]
+STRATEGIES = (*strategies.STRATEGIES, *calls.UNRESOLVED)
+
+
+def _are_distinct(scatter: calls._Scatter, indices: Array) -> bool:
+    """Whether no two lanes have one row."""
+    return scatter.indices.remap in (Remap.REFUSE, Remap.SKIP) and len(np.unique(indices)) == len(indices)
+
+
+OPEN: dict[str, Callable[[calls._Scatter, Array], bool]] = {
+    "winners": lambda scatter, _: scatter.rows.combine is Combine.STORE and scatter.capacity < 1 << 32,
+    "lanes": _are_distinct,
+    "buckets": lambda scatter, _: scatter.width == 1 and strategies.can_bucket(scatter.rows, scatter.capacity),
+    "merged": lambda scatter, _: private.can_merge(scatter.rows),
+    "divided": lambda scatter, _: split.can_split(scatter.rows, scatter.capacity),
+}
+
+
+def is_open(strategy: str, scatter: calls._Scatter, indices: Array) -> bool:
+    """Whether a scatter can be forced to take a strategy."""
+    return strategy not in OPEN or OPEN[strategy](scatter, indices)
