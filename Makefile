@@ -68,7 +68,7 @@ types: $(READY)
 	$(BIN)/basedpyright --pythonpath $(BIN)/python --pythonversion $(VERSION)
 
 fuzz: $(READY)
-	PYTHONPATH=. PTOKIT_FUZZ=20 $(BIN)/pytest -n auto -p tests.bar tests/property tests/lang/test_random_kernels.py tests/program/test_auto_flags.py tests/text/test_round_trips.py
+	PYTHONPATH=. PTOKIT_FUZZ=20 $(BIN)/pytest -n auto -p tests.bar tests/property tests/lang/test_random_kernels.py tests/program/test_auto_flags.py tests/text/test_round_trips.py tests/text/test_fuzz.py
 	PYTHONPATH=. PTOKIT_FUZZ=20 $(BIN)/pytest -n auto -p tests.bar tests/engine/native/test_calls.py tests/engine/native/test_programs.py tests/engine/native/test_guard_pages.py tests/engine/cuda/test_programs_on_gpu.py
 	PYTHONPATH=. $(BIN)/pytest -n auto -p tests.bar -p tests.engine.cuda.emulation tests/engine/native/test_calls.py tests/engine/native/test_programs.py tests/engine/native/test_launches.py
 	PYTHONPATH=. $(BIN)/pytest -n auto -p tests.bar -p tests.engine.native.both tests/property tests/compute

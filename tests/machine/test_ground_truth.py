@@ -316,11 +316,10 @@ def same_bits(launched: Sample, written_out: Sample, name: str, schedules: int =
     """A clean program gives the values of program order under every schedule. The search knows nothing of caches."""
     if not judged(written_out).is_clean or reads_stale_lines(launched):
         return
-    values = results(written_out)
+    values, kernel = results(written_out), TextKernel(launched.program)
     for lot in range(schedules):
         arrays: dict[str, Any] = {name: array.copy() for name, array in launched.arrays.items()}
-        options = replace(ORDER, seed=lot)
-        TextKernel(launched.program)[1](**arrays, target=launched.target, engine="machine", options=options)
+        kernel[1](**arrays, target=launched.target, engine="machine", options=replace(ORDER, seed=lot))
         assert all((arrays[each] == values[each]).all() for each in arrays), f"{name}, schedule {lot}\n{launched}"
 
 

@@ -46,17 +46,18 @@ X = np.arange(64, dtype="float32").reshape(8, 8)
 
 @pytest.fixture(autouse=True)
 def tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels for the tests within the test, in processes that know this plugin only."""
+    """Kernels for the tests within the test, which know this plugin only."""
     pytester.makepyfile(kernels=MODULE)
     source = str(Path(pto.__file__).parent.parent)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join((source, str(pytester.path))))
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
 
-def outcome(pytester: pytest.Pytester, code: str, *options: str) -> pytest.RunResult:
+def outcome(pytester: pytest.Pytester, code: str, *options: str, method: str = "inprocess") -> pytest.RunResult:
     """The output of pytest for a test file, without its summary, whose length depends on the folder."""
     pytester.makepyfile(f"from kernels import *\n\n{code}")
-    return pytester.runpytest_subprocess("-p", "ptokit.testing", "-p", "no:cacheprovider", "-rN", *options)
+    run = getattr(pytester, f"runpytest_{method}")
+    return run("-p", "ptokit.testing", "-p", "no:cacheprovider", "-rN", *options)
 
 
 def printed_text(result: pytest.RunResult) -> str:
@@ -76,7 +77,7 @@ def test(ptokit):
     report = ptokit.run(racy, 1, x=X, out=out, target="a2a3", checks=("memory",), seed=3)
     assert (report.target, report.ok, report.timeline, report.traffic) == ("a2a3", True, None, ())
 """
-    outcome(pytester, code).assert_outcomes(passed=1)
+    outcome(pytester, code, method="subprocess").assert_outcomes(passed=1)
 
 
 @pytest.mark.parametrize(
@@ -270,7 +271,7 @@ def test_what_many_launches_have_in_common_is_said_once(pytester: pytest.Pyteste
 
 def test_what_a_strict_run_found_stands_beside_another_failure(pytester: pytest.Pytester) -> None:
     code = "def test():\n    racy[1](X, X.copy(), target='a5')\n    assert 1 == 2\n"
-    result = outcome(pytester, code, "--ptokit-strict")
+    result = outcome(pytester, code, "--ptokit-strict", method="subprocess")
     result.assert_outcomes(failed=1)
     assert "assert 1 == 2" in printed_text(result) and "kernels.py:10: error [" in printed_text(result)
 

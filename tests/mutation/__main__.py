@@ -291,7 +291,7 @@ def recorded(work: Path, folder: Path, pool: Sequence[str], jobs: int) -> Cover:
     print(f"in {time.perf_counter() - start:.0f} s", flush=True)
     cover = Cover.read(folder)
     shutil.rmtree(source)
-    if not cover.tests:
+    if not any(file for file, _ in cover.tests):
         raise SystemExit("no test enters the package: the run above has failed")
     return cover
 
@@ -464,8 +464,9 @@ def drawn(mutants: list[Mutant], count: int, seed: int) -> list[Mutant]:
     return random.Random(seed).sample(mutants, min(count, len(mutants)))
 
 
-def report(outcomes: list[Outcome], *, tests: bool) -> float:
-    """Print what became of the mutants; the share that was killed."""
+def report(outcomes: list[Outcome], listed: int, *, tests: bool) -> float:
+    """Print what became of the mutants; the share that was killed. The `listed` ones, which no test can notice, are
+    counted apart."""
     killed = [outcome for outcome in outcomes if outcome.status in ("killed", "timeout")]
     others = [outcome for outcome in outcomes if outcome.status not in ("killed", "timeout")]
     parts = Counter(outcome.mutant.module.partition("/")[0] for outcome in outcomes)
@@ -482,6 +483,7 @@ def report(outcomes: list[Outcome], *, tests: bool) -> float:
     share = 100 * len(killed) / len(outcomes)
     slow = sum(outcome.status == "timeout" for outcome in outcomes)
     print(f"{len(killed)} of {len(outcomes)} mutants killed, {slow} of them by the time limit: {share:.1f} %")
+    print(f"{listed} others are listed as equivalent, and were not judged")
     return share
 
 
@@ -504,16 +506,17 @@ def main() -> int:
     equivalents = Equivalents.read()
     for entry in equivalents.stale(every):
         print(f"equivalent.toml names what is not there: {entry}")
-    candidates = [m for m in every if asked.only in str(m) and not equivalents.has(m)]
-    mutants = drawn(candidates, asked.count, asked.seed)
-    print(f"{len(mutants)} of {len(candidates)} mutants, seed {asked.seed}", flush=True)
+    named = [m for m in every if asked.only in str(m)]
+    candidates = [m for m in named if not equivalents.has(m)]
+    mutants, listed = drawn(candidates, asked.count, asked.seed), len(named) - len(candidates)
+    print(f"{len(mutants)} of {len(candidates)} mutants, seed {asked.seed}; {listed} are equivalent", flush=True)
     if asked.show:
         print(*mutants, sep="\n")
         return 0
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         cover = recorded(Path(folder), asked.cover or Path(folder, "cover"), asked.pool, asked.jobs)
         outcomes = run_all(mutants, cover, Path(folder), asked.jobs, end)
-    return 0 if report(outcomes, tests=asked.tests) >= asked.goal else 1
+    return 0 if report(outcomes, listed, tests=asked.tests) >= asked.goal else 1
 
 
 if __name__ == "__main__":
