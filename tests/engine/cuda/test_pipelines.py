@@ -211,7 +211,7 @@ def followed(table, ids, weights, out):
     pto.tstore(out[1:2], row)
 
 
-def test_other_statements_behind_a_stream_are_waited_for() -> None:
+def test_other_statements_behind_a_pipeline_are_waited_for() -> None:
     made = EmulatedLaunch(followed, arguments(), 1, threads.WideDevice(), 1)
     assert made.stage.panels and not made.stage.settles and not made.settled.any()
 
