@@ -329,9 +329,9 @@ def merges(rows: Rows, count: int, capacity: int, parts: int, spread: Spread) ->
     """Whether elements for few cells are taken to memory of each thread's own first."""
     low, high = _merged_range(spread, capacity)
     own = private.memory_for(rows, high - low)
-    fits = (
-        own <= host.HOST.near and parts * own <= MOST_EXTRA and (high - low) * parts * LANES_A_CELL <= count < 1 << 32
-    )
+    picks = rows.combine in (Combine.MAX, Combine.MIN) and divides(rows, capacity, parts, spread)
+    near = host.HOST.near // 4 if picks else host.HOST.near  # above that, dividing takes about half the time
+    fits = own <= near and parts * own <= MOST_EXTRA and (high - low) * parts * LANES_A_CELL <= count < 1 << 32
     pays = parts > 1 and count * NEAR_GAIN > host.HOST.wake and not (spread.same or spread.local)
     return fits and pays and private.can_merge(rows)
 
