@@ -123,7 +123,7 @@ def chosen(engine: str, on_gpu: bool = False) -> str:
         advice = f'use engine="cuda", or copy them to the host {COPIED}'
         raise TypeError(f"{source}={asked} runs on the host, these arrays are on a GPU; {advice}")
     if missing := ENGINES[asked].missing():
-        advice = "" if on_gpu else "; the reference engine does without"
+        advice = "" if on_gpu else f"; {AUTO} takes an engine that is installed"
         raise ImportError(f"{source}={asked}: the {asked} engine needs {missing}{advice}")
     return asked
 

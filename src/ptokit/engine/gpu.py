@@ -135,12 +135,14 @@ class DeviceArray:
 
 def stream_of(order: int | str, gpu: int) -> int:
     """The stream of an order, now."""
-    return streams(order)(gpu) if isinstance(order, str) else order
+    return streams(order)(gpu)
 
 
-def streams(library: str) -> Callable[[int], int]:
-    """The function of a library that says which stream of a GPU is its current one."""
-    torch = sys.modules[library]
+def streams(order: int | str) -> Callable[[int], int]:
+    """The function that says which stream of a GPU an order means: the current one of a library, or always the same."""
+    if isinstance(order, int):
+        return lambda _: order
+    torch = sys.modules[order]
     quick = getattr(getattr(torch, "_C", None), "_cuda_getCurrentRawStream", None)
     return quick or (lambda gpu: torch.cuda.current_stream(gpu).cuda_stream)  # this makes an object, in 2 us
 

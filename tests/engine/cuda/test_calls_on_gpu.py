@@ -164,6 +164,23 @@ def test_streams_of_several_libraries_are_ordered(emulated: FakeGpus) -> None:
     assert emulated.log == ["4 after 0", "0 after 4"] and emulated.streams == [0]
 
 
+def test_interfaces_that_name_the_current_stream(emulated: FakeGpus) -> None:
+    """They need no other stream; no library says which one is theirs."""
+    values, out, src = table(), np.zeros((2, 2, 8), "float32"), table(rows=4)
+    expected = values[INDICES]
+    for stream in (5, 5, 7):
+        with emulated.cupy.cuda.ExternalStream(stream):
+            cells, found, lanes, rows = (
+                Described(emulated, each, stream=5) for each in (values, out, INDICES, src.reshape(2, 2, 8))
+            )
+            pto.gather(cells, lanes, out=found)
+            assert np.array_equal(out, expected)
+            pto.scatter(cells, rows, lanes)
+            expected = values[INDICES]
+            assert np.array_equal(values[INDICES[1]], src[2:])
+    assert emulated.log == [] and emulated.used == {5}
+
+
 def test_repeated_calls_follow_what_changes(emulated: FakeGpus, monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls find the plans of others with the same types, shapes, strides and GPU; streams and addresses differ."""
     places: list[tuple[int, int]] = []

@@ -152,6 +152,20 @@ def test_memory_is_copied_filled_and_sorted(fake: FakeCuda) -> None:
     assert device.empty(0).address
 
 
+def test_two_threads_copy_small_memory_at_the_same_time(fake: FakeCuda) -> None:
+    """Memory that one has just taken is not there for the other, whatever it saw before."""
+
+    class Emptied(list[Any]):
+        def __bool__(self) -> bool:
+            return True
+
+    device = gpu.CudaDevice(0)
+    device._pinned = Emptied()
+    memory = device.empty(16)
+    device.fill(memory.address, 0x22, 16)
+    assert device.download(memory.address, 16).tolist() == [0x22] * 16 and len(device._pinned) == 1
+
+
 @pytest.mark.parametrize(("facts", "lanes"), [({}, GPU.lanes), ({"lanes": 96}, 96)])
 def test_a_kernel_is_launched_with_addresses_of_its_arguments(
     fake: FakeCuda, facts: dict[str, Any], lanes: int

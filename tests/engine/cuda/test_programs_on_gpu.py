@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ import ptokit as pto
 from ptokit import spec
 from ptokit.engine.cuda import deferred, executable, ptx
 from ptokit.engine.cuda import launch as launching
+from ptokit.engine.cuda import stage as stages
 from ptokit.engine.cuda.deferred import DeferredScatters
 from ptokit.engine.native.program.executable import NativeExecutable
 from tests.conformance.harness import check_example
@@ -209,6 +212,30 @@ def test_rows_take_effect_in_the_order_of_blocks(
     assert np.array_equal(np.frombuffer(found.memories["out"], "f4").reshape(5, 16), in_order(make()))
     each = min(BLOCKS, most // (ROWS * (4 * 16 + 4)))  # an index and a row of each lane
     assert {*waves} == {range(BLOCKS)[k : k + each] for k in range(0, BLOCKS, each)}
+
+
+def test_scatters_that_cannot_be_recorded_any_more_run_block_after_block(
+    seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread may have met such numbers since this one asked."""
+    code = executable.CudaExecutable.code
+
+    def made(self: Any, device: Any, deferred: tuple[int, ...] = ()) -> Any:
+        found = code(self, device, deferred)
+        return replace(found, pages=()) if deferred else found
+
+    monkeypatch.setattr(executable.CudaExecutable, "code", made)
+    case = scatter_case((BLOCKS * ROWS,), (5, 16), "add")()
+    wanted = in_order(case)
+    scattered[BLOCKS](**case, target="a5", engine="cuda")
+    assert np.array_equal(case["out"], wanted) and set(seen.grids) == {1}
+
+
+def test_a_launch_never_has_more_blocks_of_threads_than_can_settle() -> None:
+    """Code that takes over may settle, although the code before does not."""
+    kernel: Any = SimpleNamespace(fitting=lambda _: 1 << 20)
+    code = launching.GridCode(kernel, 0, (), frozenset(), {}, {}, 64, by_value=True, settles=False)
+    assert code.count(1 << 20) == stages.MOST_SETTLED and code.count(7) == 7
 
 
 def test_rows_of_a_slice_are_recorded(seen: Seen) -> None:

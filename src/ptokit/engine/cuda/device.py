@@ -183,13 +183,13 @@ def ordered(arrays: Sequence[DeviceArray]) -> AbstractContextManager[object] | N
     return _switched(cuda, number, streams if all(array.order is not None for array in arrays) else [*streams, None])
 
 
-def ordering(number: int, library: str | None) -> Callable[[], bool]:
-    """A function that says whether work goes to a GPU and to the current stream of a library anyway; None is CuPy."""
+def ordering(number: int, order: int | str | None) -> Callable[[], bool]:
+    """A function that says whether work goes to a GPU and to the stream of an order anyway; None is CuPy's."""
     cuda = import_cupy().cuda
     device, stream = cuda.runtime.getDevice, cuda.get_current_stream
-    if library is None:
+    if order is None:
         return lambda: device() == number
-    current = streams(library)
+    current = streams(order)
     return lambda: device() == number and current(number) == stream().ptr
 
 
@@ -276,7 +276,10 @@ class CudaDevice:
     def download(self, address: int, nbytes: int, rows: int = 1, stride: int = 0) -> Bytes:
         stream, runtime = self._stream, self._cupy.cuda.runtime
         if rows == 1 and nbytes <= PINNED:
-            pinned = self._pinned.pop() if self._pinned else self._cupy.cuda.alloc_pinned_memory(PINNED)
+            try:
+                pinned = self._pinned.pop()
+            except IndexError:
+                pinned = self._cupy.cuda.alloc_pinned_memory(PINNED)
             runtime.memcpyAsync(pinned.ptr, address, nbytes, TO_HOST, stream.ptr)
             stream.synchronize()
             found = np.frombuffer(string_at(pinned.ptr, nbytes), np.uint8).copy()

@@ -121,7 +121,7 @@ class CudaExecutable(ProgramCompiler):
         device = devices.current()
         named = {name: tensors[name] for name in self.slots.arrays if name not in self._floats}
         left: Sequence[int] = range(grid)
-        if not self._is_too_great(integers, grid):
+        if not self._is_for_reference(integers, grid):
             with resident(device, named, self._written) as addresses:
                 given = LaunchOnDevice(device, self.program, lambda: tensors, addresses, integers, grid, listener)
                 left = self._run(given, self._state(tensors, integers, grid))
@@ -181,6 +181,8 @@ class CudaExecutable(ProgramCompiler):
         if len(lanes) < len(deferred) or not lanes or not self._is_deferrable:
             return 0
         pages = self.code(given.device, deferred).pages
+        if len(pages) < len(deferred):  # another thread has met numbers that cannot be recorded
+            return 0
         scatters = DeferredScatters(given.device, self.slots, pages, lanes)
 
         def code() -> GridCode | None:
@@ -233,7 +235,7 @@ class CudaExecutable(ProgramCompiler):
 
     def small(self, arrays: Mapping[str, int], integers: Mapping[Var, int], grid: int) -> RepeatedLaunch | None:
         """The same launch over other arrays of the device, if all of its numbers have code."""
-        is_known = self._is_sampled and not self._missed and not self._is_too_great(integers, grid)
+        is_known = self._is_sampled and not self._missed and not self._is_for_reference(integers, grid)
         return RepeatedLaunch(self, arrays, integers, grid) if grid and is_known else None
 
 

@@ -52,9 +52,8 @@ class GridCode:
     """Whether blocks of threads say that they will leave no statement."""
 
     def count(self, blocks: int) -> int:
-        """Blocks of threads that run so many blocks of the program."""
-        most = MOST_SETTLED if self.settles else blocks
-        return min(blocks, most, self.kernel.fitting(self.shared), max(1, MOST_OF_RECORDS // self.record))
+        """Blocks of threads that run so many blocks of the program. Code that takes over from this one may settle."""
+        return min(blocks, MOST_SETTLED, self.kernel.fitting(self.shared), max(1, MOST_OF_RECORDS // self.record))
 
 
 GridRun = tuple[GridCode, int, DeviceBuffer]

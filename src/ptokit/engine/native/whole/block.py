@@ -25,6 +25,7 @@ WORDS = (
     "shards", "scratch", "first",
     "writers", "pairs", "counts", "segments", "shift", "buckets", "workers", "totals", "marks", "range",
     "repeats", "low", "missed", "private", "parts", "groups",
+    "runs", "run_limit", "run_count", "extent", "by_row",
 )  # fmt: skip
 """The words of a block. The first five change with every call; strides are in bytes, extents in lanes and elements."""
 AT = {name: 8 * place for place, name in enumerate(WORDS)}

@@ -72,7 +72,7 @@ def _found(block: ArgumentBlock, indices: Indices, team: Team, *, gathers: bool)
     if block.get("missed") > MOST_BREAKS:
         return []
     memory, counts = np.empty((parts, limit, len(LaneRun._fields)), np.int64), np.zeros(parts, np.int64)
-    block.set(pairs=address_of(memory), counts=address_of(counts), range=limit, workers=parts, missed=0)
+    block.set(runs=address_of(memory), counts=address_of(counts), run_limit=limit, workers=parts, missed=0)
     team.do(native("find", indices), block)
     if block.get("missed"):
         return []
@@ -98,7 +98,7 @@ def _steps(runs: Sequence[LaneRun]) -> set[int]:
 def _move(block: ArgumentBlock, rows: Rows, team: Team, runs: list[LaneRun], *, gathers: bool) -> None:
     """Move runs, by ranges of lanes; by ranges of rows if several runs may have lines of the table in common."""
     count, steps = block.get("count"), _steps(runs)
-    step, low, total = max(steps, default=0), 0, count
+    step, low, extent = max(steps, default=0), 0, count
     piece = min(MOVED, max(LEAST_MOVED, count // (4 * team.parts)))
     by_row = rows.far and len(steps) == 1 < step and any(a.row + a.length * a.step != b.row for a, b in pairwise(runs))
     if by_row:
@@ -106,10 +106,10 @@ def _move(block: ArgumentBlock, rows: Rows, team: Team, runs: list[LaneRun], *, 
         first, last = min(ends)[0], max(high for _, high in ends)
         by_row = (last - first) // step * len(runs) <= MOST_EMPTY * count
         if by_row:
-            low, total, piece = first, last + 1 - first, TILE * step
+            low, extent, piece = first, last + 1 - first, TILE * step
             runs.sort(key=lambda run: run.ends)
     listed = np.array(runs, np.int64)
-    block.set(segments=address_of(listed), buckets=len(listed), piece=piece, totals=total, low=low, shift=by_row)
+    block.set(runs=address_of(listed), run_count=len(listed), piece=piece, extent=extent, low=low, by_row=by_row)
     far = not gathers and not by_row and step > 1 and fetches(rows)  # only stores are prefetched
     streams = count * rows.size >= host.HOST.stream_from
     team.do(native("move", replace(rows, far=far, stream=False), gathers, streams), block)

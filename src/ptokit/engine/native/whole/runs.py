@@ -38,9 +38,9 @@ def glance(code: IrBuilder, indices: Indices, gathers: bool) -> None:
 
 def find(code: IrBuilder, indices: Indices) -> None:
     """The runs of the worker's slice of the lanes, and how many there are; ends early if they are too many."""
-    limit, worker, capacity = word(code, "range"), code.arguments[1], word(code, "capacity")
+    limit, worker, capacity = word(code, "run_limit"), code.arguments[1], word(code, "capacity")
     found = code.at(word(code, "counts", PTR), worker * 8)
-    runs = code.at(word(code, "pairs", PTR), worker * limit * 8 * RUN)
+    runs = code.at(word(code, "runs", PTR), worker * limit * 8 * RUN)
     if indices.lane == I32:  # compared modulo 2^32: a run must not go beyond
         most = code.i64(1 << 32)
         capacity = code.select(capacity.compare("ult", most), capacity, most)
@@ -120,9 +120,9 @@ def move(code: IrBuilder, rows: Rows, gathers: bool, streams: bool) -> None:
 
     Pieces are ranges of lanes, or of rows if all runs have one distance: of all lanes in a piece, before the next one.
     """
-    mover, runs, piece = Mover(code, rows), word(code, "segments", PTR), word(code, "piece")
-    by_row, low = word(code, "shift").compare("ne", 0), word(code, "low")
-    with pieces(code, "totals") as number, code.loop(0, word(code, "buckets")) as nth:
+    mover, runs, piece = Mover(code, rows), word(code, "runs", PTR), word(code, "piece")
+    by_row, low = word(code, "by_row").compare("ne", 0), word(code, "low")
+    with pieces(code, "extent") as number, code.loop(0, word(code, "run_count")) as nth:
         run = code.at(runs, nth * 8 * RUN)
         lane, row, step, length = (code.load(I64, code.at(run, 8 * each)) for each in range(RUN))
         is_back = step.compare("slt", 0)
