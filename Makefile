@@ -17,6 +17,9 @@ COMPILER := $(shell for c in g++ clang++ c++; do $$c -std=c++20 -fsyntax-only -x
 comma    := ,
 EXTRAS   := dev$(if $(COMPILER),,$(comma)cxx)
 
+# Bytecode is kept, whatever the environment says: tests start ptokit in some hundred processes.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test test-pythons test-torch test-ptx test-gpu sanitize-gpu lint types fuzz mutants bench bench-gpu clean
 
 demo: $(READY)
@@ -40,7 +43,7 @@ test-ptx: $(READY)
 
 # On a GPU of NVIDIA: the engine's own tests, and those of the native engine with the plugin.
 NEEDS_GPU := import sys; from ptokit.engines import ENGINES; missing = ENGINES["cuda"].missing(); \
-  sys.exit(missing and f"make $(MAKECMDGOALS) needs {missing}")
+  sys.exit(missing and f"make $(MAKECMDGOALS) needs {missing} in $(VENV)")
 ON_GPU := PYTHONPATH=. PTOKIT_TEST_GPU=1
 PROGRAMS := tests/engine/native/test_launches.py tests/engine/native/test_programs.py tests/engine/native/test_calls.py
 
@@ -65,14 +68,14 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 
 types: $(READY)
-	$(BIN)/basedpyright --pythonpath $(BIN)/python --pythonversion $(VERSION)
+	$(BIN)/basedpyright --pythonpath $(BIN)/python --pythonversion $(VERSION) --threads
 
 fuzz: $(READY)
 	PYTHONPATH=. PTOKIT_FUZZ=20 $(BIN)/pytest -n auto -p tests.bar tests/property tests/lang/test_random_kernels.py tests/program/test_auto_flags.py tests/text/test_round_trips.py tests/text/test_fuzz.py
-	PYTHONPATH=. PTOKIT_FUZZ=20 $(BIN)/pytest -n auto -p tests.bar tests/engine/native/test_calls.py tests/engine/native/test_programs.py tests/engine/native/test_guard_pages.py tests/engine/cuda/test_programs_on_gpu.py
+	PYTHONPATH=. PTOKIT_FUZZ=20 $(BIN)/pytest -n auto -p tests.bar tests/engine/native/test_calls.py tests/engine/native/test_programs.py tests/engine/native/test_guard_pages.py tests/engine/native/test_whole_native.py tests/engine/cuda/test_programs_on_gpu.py
 	PYTHONPATH=. $(BIN)/pytest -n auto -p tests.bar -p tests.engine.cuda.emulation tests/engine/native/test_calls.py tests/engine/native/test_programs.py tests/engine/native/test_launches.py
 	PYTHONPATH=. $(BIN)/pytest -n auto -p tests.bar -p tests.engine.native.both tests/property tests/compute
-	PYTHONPATH=. PTOKIT_FUZZ=20 $(BIN)/pytest -n auto -p tests.bar tests/machine/test_ground_truth.py tests/machine/test_clocks.py tests/machine/test_schedules_bite.py tests/machine/test_block_cache.py tests/machine/test_two_cores.py tests/machine/test_ground_truth_of_two_cores.py
+	PYTHONPATH=. PTOKIT_FUZZ=20 $(BIN)/pytest -n auto -p tests.bar tests/machine/test_ground_truth.py tests/machine/test_clocks.py tests/machine/test_schedules_bite.py tests/machine/test_block_cache.py tests/machine/test_two_cores.py tests/machine/test_ground_truth_of_two_cores.py tests/machine/test_repairs.py tests/machine/test_gallery_on_machine.py
 	PYTHONPATH=. $(BIN)/pytest -n auto -p tests.bar -p tests.machine.both tests/conformance tests/property tests/compute tests/lang
 
 # Small changes of isa/, engine/ and target/, each of which a test must notice; `make mutants MUTANTS="-j 16 --count 2000"`.
@@ -86,7 +89,7 @@ bench: $(PEERS)
 	$(BIN)/python benchmarks/eager.py
 	$(BIN)/python benchmarks/text.py
 	$(BIN)/python benchmarks/cli.py
-	@failed=0; for file in launch machine growth peers; do $(BIN)/python benchmarks/$$file.py || failed=1; done; exit $$failed
+	@failed=0; for file in launch machine growth cxx peers; do $(BIN)/python benchmarks/$$file.py || failed=1; done; exit $$failed
 
 # On a GPU of NVIDIA: the table goes to benchmarks/results/.
 bench-gpu: $(READY)

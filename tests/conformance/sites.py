@@ -130,5 +130,6 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 def _living(path: str) -> list[FunctionType]:
     """The function objects of a file."""
     import_module(".".join(("ptokit", *Path(path).relative_to(SOURCE).with_suffix("").parts)))
+    gc.unfreeze()  # the run froze what was there after collection
     things = [thing for thing in gc.get_objects() if type(thing) is FunctionType]
     return [thing for thing in things if thing.__code__.co_filename == path]

@@ -21,6 +21,7 @@ from tests.corpus.hazards import order
 from tests.corpus.hazards.case import Case
 from tests.machine.manual_programs import Sample, repeat, sample
 from tests.machine.test_ground_truth import judged
+from tests.property.strategies import FUZZ
 
 BAD = [case for case in order.CASES if case.bad]
 CLEAN = [case for case in order.CASES if not case.bad]
@@ -108,7 +109,7 @@ def with_redundant(program: ir.Program, dice: Random) -> ir.Program:
     return Edited(program, [tuple(edits)]).program
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(2 if FUZZ else 1))
 @pytest.mark.parametrize("case", CLEAN, ids=lambda case: case.id)
 def test_what_was_added_is_found(case: Case, seed: int) -> None:
     """After the proposed removals the program is clean, and has no more flags than before the addition."""
@@ -306,7 +307,7 @@ def launched(of: Sample) -> Any:
     return TextKernel(of.program)[1](**copies, target=of.target, engine="machine", options=ORDER_ONLY)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(40 if FUZZ else 16))
 def test_random_programs_are_repaired(seed: int) -> None:
     """An exhaustive search of all schedules finds no race, no deadlock and no flag left in the repaired program."""
     of = sample(seed)

@@ -338,7 +338,7 @@ def test_many_blocks_take_no_more_memory(differ: bool, cores: int) -> None:
     tracemalloc.start()
     for block in range(441):
         t.begin_block(block)
-        for k in range(50):
+        for k in range(20):
             t.work(V, 2 + block * differ, k, "tadd")
             t.set(V, k % 8)
             t.wait(MTE3, k % 8)

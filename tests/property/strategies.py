@@ -22,7 +22,7 @@ MUTANTS = os.environ.get("PTOKIT_MUTANTS")
 def fuzz(share: float = 1.0) -> settings:
     """How long a property is searched: the same examples every time, unless PTOKIT_FUZZ asks for more."""
     return settings(
-        max_examples=max(1, int((15 if MUTANTS == "record" else 60) * share * float(FUZZ or "1"))),
+        max_examples=max(1, int((15 if MUTANTS == "record" else 40) * share * float(FUZZ or "1"))),
         deadline=None,
         derandomize=FUZZ is None,
         database=None,
