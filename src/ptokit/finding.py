@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
-Level = Literal["error", "hazard", "note"]
-"""`error`: refused. `hazard`: right here, wrong elsewhere. `note`: a remark, shown on request."""
+Level = Literal["error", "hazard", "unmodelled", "note"]
+"""`error`: refused. `hazard`: right here, wrong elsewhere. `unmodelled`: ptokit does not model this, and does not say
+whether it is right. `note`: a remark, shown on request."""
 
 
-LEVELS: tuple[Level, ...] = ("error", "hazard", "note")
+LEVELS: tuple[Level, ...] = ("error", "hazard", "unmodelled", "note")
 """The most severe first."""
+FAULTS: tuple[Level, ...] = ("error", "hazard")
+"""The levels of faults of the user's code."""
+OPAQUE = "opaque"
+"""In the place of a clause: the table of instructions that are known by their effects only."""
 UNWRITTEN_INDEX = "H-42"
 """The hazard of an index that nothing has written."""
 MOST_SHOWN = 3
@@ -232,6 +238,11 @@ class Finding:
         """The place, and the calls that lead there."""
         return self.where.path if self.where else ()
 
+    @property
+    def is_fault(self) -> bool:
+        """Whether it is a fault of the user's code: an error or a hazard."""
+        return self.level in FAULTS
+
     def at(self, where: Where | None) -> Finding:
         """The same finding, pointing at a place."""
         return replace(self, where=where)
@@ -304,7 +315,7 @@ def not_in_run(checked: Iterable[Finding], run: Iterable[Finding]) -> list[Findi
 def without_consequences(findings: Sequence[Finding]) -> list[Finding]:
     """The findings without races between tiles that must not overlap, and without values of an index that nothing has
     written."""
-    overlaps = {finding.tiles for finding in findings if finding.level != "note" and not finding.first}
+    overlaps = {finding.tiles for finding in findings if finding.is_fault and not finding.first}
     unwritten = {(finding.operand, finding.path) for finding in findings if finding.kind == UNWRITTEN_INDEX}
     return [
         finding
@@ -319,9 +330,9 @@ def fold_overlaps(findings: Iterable[Finding]) -> list[Finding]:
     seen: set[frozenset[str]] = set()
     kept: list[Finding] = []
     for finding in findings:
-        if finding.level == "note" or finding.first or finding.tiles not in seen:
+        if not finding.is_fault or finding.first or finding.tiles not in seen:
             kept.append(finding)
-        if finding.tiles and finding.level != "note" and not finding.first:
+        if finding.tiles and finding.is_fault and not finding.first:
             seen.add(finding.tiles)
     return kept
 
@@ -360,10 +371,22 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
+def by_level(findings: Iterable[Finding]) -> list[str]:
+    """How many findings there are of each level: `1 error`, `2 unmodelled`."""
+    counts = Counter(finding.level for finding in findings)
+    plain = {"unmodelled": "{} unmodelled"}
+    found = ((level, counts[level]) for level in LEVELS if counts[level])
+    return [plain[level].format(n) if level in plain else counted(n, level) for level, n in found]
+
+
+def is_modelled(findings: Iterable[Finding]) -> bool:
+    """Whether ptokit models all that the findings are about."""
+    return all(finding.level != "unmodelled" for finding in findings)
+
+
 def summary(findings: tuple[Finding, ...]) -> str:
     """Findings in one short line: how many of each level, and the rules and lines of the first errors and hazards."""
-    counts = {level: sum(finding.level == level for finding in findings) for level in LEVELS}
-    levels = ", ".join(counted(n, level) for level, n in counts.items() if n)
+    levels = ", ".join(by_level(findings))
     wrong = [finding for finding in findings if finding.level != "note"]
     names = [*dict.fromkeys((finding.kind or finding.rule) + _line(finding) for finding in wrong)]
     shown = ", ".join([*names[:MOST_SHOWN], *["..."] * (len(names) > MOST_SHOWN)])
@@ -400,3 +423,18 @@ class HazardWarning(UserWarning):
     def __init__(self, finding: Finding) -> None:
         self.finding = finding
         super().__init__(str(finding.at(None)))  # Python prints the place of a warning itself
+
+
+class UnmodelledWarning(UserWarning):
+    """A finding of level `unmodelled`: some results are unspecified."""
+
+    def __init__(self, finding: Finding) -> None:
+        self.finding = finding
+        super().__init__(str(finding.at(None)))
+
+
+WARNINGS: dict[str, type[HazardWarning | UnmodelledWarning]] = {
+    "hazard": HazardWarning,
+    "unmodelled": UnmodelledWarning,
+}
+"""The levels that are shown as warnings."""

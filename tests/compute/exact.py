@@ -114,15 +114,22 @@ def sqrt(a, kind):
         return nearest(Fraction((Decimal(value.numerator) / Decimal(value.denominator)).sqrt()), kind)
 
 
+def leak(a, slope, kind):
+    return a if a > 0 else mul(a, slope, kind)
+
+
 BINARY = {
     "tadd": add, "tsub": sub, "tmul": mul, "tdiv": div, "tmax": largest, "tmin": smallest,
-    "tand": lambda a, b, kind: a & b, "tor": lambda a, b, kind: a | b, "tshl": shl, "tshr": shr,
+    "tand": lambda a, b, kind: a & b, "tor": lambda a, b, kind: a | b,
+    "txor": lambda a, b, kind: a ^ b, "tprelu": leak, "tshl": shl, "tshr": shr,
 }  # fmt: skip
 UNARY = {
     "tabs": lambda a, kind: abs(a) if is_float(kind) else wrap(abs(a), kind),
     "tneg": lambda a, kind: -a if is_float(kind) else wrap(-a, kind),
     "tsqrt": sqrt,
     "trecip": lambda a, kind: div(1.0, a, kind),
+    "trelu": lambda a, kind: type(a)(0) if a < 0 else a,
+    "tnot": lambda a, kind: wrap(~a, kind),
 }
 
 ROUND = {

@@ -11,20 +11,33 @@ EIGHT, LONG = {"int8", "uint8"}, {"int64", "uint64"}
 DIV = {"int16", "uint16", "int32", "uint32", *LONG, *F2}
 HOST = {*ALL, "float64"}
 SHORT = {"int16", "uint16", "int32", "uint32"}
-EVERY = [*sorted(HOST), "float8_e4m3", "hifloat8"]
+BYTES = {"float8_e4m3", "float8_e5m2", "hifloat8"}
+EVERY = [*sorted(HOST), *sorted(BYTES)]
 
 _ADD = (ALL, B4, ALL, HOST)
 _MUL = (ALL, B4, ALL - EIGHT, HOST)
 _FLOAT = (F3, F2, F2, {*F3, "float64"})
+_PADDED = ((ALL - LONG) | BYTES, ALL - LONG, (ALL - LONG) | BYTES, HOST)
+_PART = {"int8", "uint8", "int16", "int32", *F3}
 TYPES = {
     **dict.fromkeys(("tadd", "tsub", "tmax", "tmin", "tadds", "tsubs", "tmaxs", "tmins"), _ADD),
     **dict.fromkeys(("tmul", "tmuls", "tneg"), _MUL),
+    **dict.fromkeys(("tprelu", "tlrelu"), _FLOAT),
+    "trsqrt": (F2, F2, F2, {*F3, "float64"}),
+    "trelu": (ALL, {"int32", *F2}, {"int32", *F2}, HOST),
+    "tnot": (INTS, {"int16", "uint16"}, INTS - LONG, INTS),
+    **dict.fromkeys(("tpartadd", "tpartmax", "tpartmin"), (_PART, B4, ALL, HOST)),
+    "tpartmul": (_PART, B4, ALL - LONG, HOST),
+    "taxpy": _FLOAT,
+    "tconcat": (ALL - LONG, ALL - LONG, ALL - LONG, HOST),
+    **dict.fromkeys(("tfillpad", "tfillpad_inplace", "tfillpad_expand"), _PADDED),
+    "ttri": ({*SHORT, *F3}, {*SHORT, *F2}, ALL, HOST),
     "tdiv": (ALL, F2, DIV, HOST),
     "tdivs": (ALL, B4, DIV, HOST),
     "tabs": ({"int8", "int16", "int32", *F3}, F2, {"int8", "int16", "int32", *F2}, HOST),
     **dict.fromkeys(("texp", "tlog", "tsqrt", "trecip"), _FLOAT),
-    **dict.fromkeys(("tand", "tor"), (INTS, INTS - LONG, INTS - LONG, INTS)),
-    **dict.fromkeys(("tands", "tors"), (INTS, SHORT, INTS - LONG, INTS)),
+    **dict.fromkeys(("tand", "tor", "txor"), (INTS, INTS - LONG, INTS - LONG, INTS)),
+    **dict.fromkeys(("tands", "tors", "txors"), (INTS, SHORT, INTS - LONG, INTS)),
     **dict.fromkeys(("tshl", "tshr"), (INTS, INTS - LONG, INTS, INTS)),
     **dict.fromkeys(("tshls", "tshrs"), (INTS, SHORT, INTS, INTS)),
     "texpands": (ALL, ALL - LONG, ALL, HOST),
@@ -32,6 +45,11 @@ TYPES = {
     "tcmp": (ALL, {"int32", *F2}, ALL, HOST),
     "tcmps": (ALL, {"int16", "uint16", "int32", *F2}, ALL, HOST),
     **dict.fromkeys(("tsel", "tsels"), (ALL, {*SHORT, *F3}, ALL, HOST)),
+    "trowprod": (ALL, B4, B4, HOST),
+    "tcolprod": (ALL, B4, {*B4, "uint16", "uint32", "bfloat16"}, HOST),
+    **dict.fromkeys(("trowargmax", "trowargmin"), (ALL, F2, F2, HOST)),
+    **dict.fromkeys(("tcolargmax", "tcolargmin"), (ALL, {"uint16", "uint32", *F2}, ALL - LONG - {"bfloat16"}, HOST)),
+    **dict.fromkeys(("trowexpandexpdif", "tcolexpandexpdif"), (F2, F2, F2, {*F3, "float64"})),
     "trowsum": (ALL, B4, {*B4, *LONG}, HOST),
     **dict.fromkeys(("trowmax", "trowmin"), (ALL, B4, {*B4, *LONG, *EIGHT}, HOST)),
     **dict.fromkeys(("tcolsum", "tcolmax", "tcolmin"), (ALL, B4, ALL, HOST)),
@@ -49,8 +67,8 @@ TYPES = {
     "trowexpandmul": (ALL, B4, {*B4, "uint16", "uint32", "bfloat16", *EIGHT}, HOST),
     "trowexpandsub": (ALL, B4, {*B4, "uint16", "uint32", "bfloat16"}, HOST),
     "trowexpanddiv": (ALL, F2, DIV, HOST),
-    "ttrans": (ALL, ALL - LONG, ALL - LONG, HOST),
-    "tgather": (ALL, {*SHORT, *F3}, ALL, HOST),
+    "ttrans": ({*ALL, *BYTES}, ALL - LONG, {*ALL, *BYTES} - LONG, HOST),
+    "tgather": ({*ALL, *BYTES}, {*SHORT, *F3}, {*ALL, *BYTES}, HOST),
 }
 TARGETS = ("cpu", "a2a3", "a5", "host")
 
@@ -61,5 +79,6 @@ def types(name: str, target: str) -> list[str]:
 
 
 def cases(*names: str) -> list[tuple[str, str, str]]:
-    """(target, instruction, type), all that are accepted."""
-    return [(target, name, kind) for target in TARGETS for name in names for kind in types(name, target)]
+    """(target, instruction, type), all that are accepted, but for 8-bit floats, which are only moved."""
+    accepted = ((target, name, kind) for target in TARGETS for name in names for kind in types(name, target))
+    return [case for case in accepted if case[2] not in BYTES]

@@ -39,13 +39,15 @@ def test_tile_with_tile(target: str, name: str, kind: str) -> None:
         dst, x, y = tile(kind), tile(kind, data=a), tile(kind, data=b)
         getattr(pto, name)(dst, x, y)
         expect(dst, lambda i, j: exact.BINARY[name](plain(a[i, j]), plain(b[i, j]), kind), name)
+        if target == "a2a3" and name in ("txor", "tprelu"):
+            return  # dst is none of the sources
         getattr(pto, name)(x, x, y)
         assert (x.buffer.view(np.uint8) == dst.buffer.view(np.uint8)).all()
         getattr(pto, name)(y, tile(kind, data=a), y)
         assert (y.buffer.view(np.uint8) == dst.buffer.view(np.uint8)).all()
 
 
-SCALAR_OF = {name + "s": meaning for name, meaning in exact.BINARY.items()}
+SCALAR_OF = {"tlrelu" if name == "tprelu" else name + "s": meaning for name, meaning in exact.BINARY.items()}
 
 
 @pytest.mark.parametrize(("target", "name", "kind"), cases(*SCALAR_OF))
@@ -82,10 +84,11 @@ def test_one_tile(target: str, name: str, kind: str) -> None:
 TRUE = {
     "texp": lambda x: math.exp(x) if x < 709 else math.inf,
     "tlog": lambda x: math.log(x) if x else -math.inf,
+    "trsqrt": lambda x: 1 / math.sqrt(x) if x else math.copysign(math.inf, x),
 }
 
 
-@pytest.mark.parametrize(("target", "name", "kind"), cases("texp", "tlog"))
+@pytest.mark.parametrize(("target", "name", "kind"), cases(*TRUE))
 def test_transcendentals_are_within_two_ulp(target: str, name: str, kind: str) -> None:
     a = data(kind, name)
     with pto.target(target):
@@ -95,7 +98,7 @@ def test_transcendentals_are_within_two_ulp(target: str, name: str, kind: str) -
     for i in range(VALID[0]):
         for j in range(VALID[1]):
             x, y = plain(a[i, j]), plain(got[i, j])
-            if math.isnan(x) or (name == "tlog" and x < 0):
+            if math.isnan(x) or (name != "texp" and x < 0):
                 assert math.isnan(y)
                 continue
             true = TRUE[name](x)

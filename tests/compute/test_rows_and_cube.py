@@ -12,7 +12,7 @@ import pytest
 import ptokit as pto
 from tests.compute import exact
 from tests.compute.exact import expect, is_float, plain, sample, tile
-from tests.compute.tables import TARGETS, cases
+from tests.compute.tables import BYTES, TARGETS, cases
 
 VALID = (3, 19)
 
@@ -38,8 +38,17 @@ def best(row: list, better) -> float:
     return found
 
 
+def multiplied(row: list, kind: str):
+    """Ascending, every product rounded."""
+    found = row[0]
+    for value in row[1:]:
+        found = exact.mul(found, value, kind)
+    return found
+
+
 REDUCTIONS = {
     "trowsum": total,
+    "trowprod": multiplied,
     "trowmax": lambda row, kind: best(row, lambda a, b: a > b),
     "trowmin": lambda row, kind: best(row, lambda a, b: a < b),
 }
@@ -91,6 +100,49 @@ def test_expansions(target: str, name: str, kind: str, block: bool, first: bool)
             return EXPANSIONS[name](*((y, x) if first else (x, y)), kind)
 
         expect(dst, expected, name)
+
+
+def first_of_best(row: list, better) -> int:
+    found = 0
+    for k, value in enumerate(row):
+        if better(value, row[found]):
+            found = k
+    return found
+
+
+POSITIONS = {
+    "trowargmax": lambda row: first_of_best(row, lambda a, b: a > b),
+    "trowargmin": lambda row: first_of_best(row, lambda a, b: a < b),
+}
+POSITIONS |= {name.replace("row", "col"): function for name, function in POSITIONS.items()}
+
+
+@pytest.mark.parametrize(("target", "name", "kind"), cases(*POSITIONS))
+def test_positions(target: str, name: str, kind: str) -> None:
+    a, by_row = sample(kind, VALID, rng(kind, name)), "row" in name
+    with pto.target(target):
+        dst = tile("uint32", (5, 32), (VALID[0], 1) if by_row else (1, VALID[1]))
+        getattr(pto, name)(dst, tile(kind, data=a))
+        expect(dst, lambda i, j: POSITIONS[name]([plain(x) for x in (a[i] if by_row else a[:, j])]), name)
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize(("target", "name", "kind"), cases("trowexpandexpdif", "tcolexpandexpdif"))
+def test_exponentials_of_differences(target: str, name: str, kind: str, first: bool) -> None:
+    """The same as the difference followed by the exponential, in place too."""
+    a = sample(kind, VALID, rng(kind, 0))
+    b = a[:, :1] if "row" in name else a[:1]
+    with pto.target(target):
+        column = {"blayout": "col_major"} if "row" in name else {}
+        few = tile(kind, (32, 1) if column else (1, 32), b.shape, data=b, **column)
+        full, dst, steps = tile(kind, data=a), tile(kind), tile(kind)
+        given = (few, full) if first else (full, few)
+        getattr(pto, name.replace("expdif", "sub"))(steps, *given)
+        pto.texp(steps, steps)
+        getattr(pto, name)(dst, *given)
+        assert (dst.buffer.view("u1") == steps.buffer.view("u1")).all()
+        getattr(pto, name)(full, *given)
+        assert (full.read().view("u1") == steps.read().view("u1")).all()
 
 
 COLUMN_REDUCTIONS = {name.replace("row", "col"): function for name, function in REDUCTIONS.items()}
@@ -159,6 +211,40 @@ def test_transposition(target: str, name: str, kind: str) -> None:
         dst = tile(kind, (32, 32), (19, 3))
         pto.ttrans(dst, tile(kind, data=a))
         expect(dst, lambda i, j: plain(a[j, i]))
+
+
+@pytest.mark.parametrize("target", ["cpu", "a5"])
+@pytest.mark.parametrize("kind", sorted(BYTES))
+def test_floats_of_8_bits_are_transposed_gathered_and_cut_bit_by_bit(target: str, kind: str) -> None:
+    bits = np.arange(256).reshape(8, 32).astype("uint8")
+    with pto.target(target):
+        src, dst = pto.Tile("vec", kind, 8, 32), pto.Tile("vec", kind, 32, 32, valid=(32, 8))
+        src.buffer.view("uint8")[:] = bits.ravel()
+        pto.ttrans(dst, src)
+        assert (dst.read().view("uint8") == bits.T).all()
+        turned = pto.Tile("vec", kind, 8, 32)
+        pto.tgather(turned, src, pto.Tile("vec", "int32", 8, 32).write(255 - np.arange(256).reshape(8, 32)))
+        assert (turned.read().view("uint8") == bits[::-1, ::-1]).all()
+        window = pto.Tile("vec", kind, 4, 32)
+        pto.textract(window, src, 4, 0)
+        assert (window.read().view("uint8") == bits[4:]).all()
+
+
+@pytest.mark.clause("CP-MM-04")
+@pytest.mark.parametrize("target", ["cpu", "a5", "host"])
+@pytest.mark.parametrize("left", ["float8_e4m3", "float8_e5m2"])
+@pytest.mark.parametrize("right", ["float8_e4m3", "float8_e5m2"])
+def test_products_of_floats_of_8_bits(target: str, left: str, right: str) -> None:
+    """Every format with every format, within the bound on sums in float32."""
+    draw = rng(left + right)
+    a, b = (draw.standard_normal(s).astype(pto.dtype(k).numpy) for k, s in ((left, (9, 50)), (right, (50, 20))))
+    with pto.target(target):
+        dst = pto.Tile("acc", "float32", 16, 32, valid=(9, 20))
+        x, y = pto.Tile("left", left, 16, 64, valid=(9, 50)), pto.Tile("right", right, 64, 32, valid=(50, 20))
+        pto.tmatmul(dst, x.write(a), y.write(b))
+    wide = a.astype("float64"), b.astype("float64")
+    bound = 50 * 2.0**-23 * (np.abs(wide[0]) @ np.abs(wide[1]))
+    assert (np.abs(dst.read() - wide[0] @ wide[1]) <= bound).all()
 
 
 INDEX = {
@@ -284,12 +370,15 @@ def test_windows_of_one_signature_do_not_mix() -> None:
 def test_pipes() -> None:
     from ptokit.isa.catalog import COMPUTE
 
-    pipe = {"tci": {"a2a3": "S", "a5": "V"}, "texpands.mat": "MTE2", "textract.mat.left": "MTE1",
-            "textract.mat.right": "MTE1", "textract.acc.mat": "FIX"}  # fmt: skip
+    pipe = {"tci": {"a2a3": "S", "a5": "V"}, "texpands.mat": "MTE2", "tfillpad.mat": "MTE2",
+            "textract.mat.left": "MTE1", "textract.mat.right": "MTE1", "textract.acc.mat": "FIX",
+            "tinsert.acc.mat": "FIX", "tinsert.acc.vec": "FIX", "tinsert.vec.mat": "MTE3"}  # fmt: skip
+    kept = {"taxpy", "tinsert"}
     for instruction in COMPUTE:
         for family, kernels in instruction.kernels.items():
             for route, kernel in kernels.items():
                 effects = kernel.effects
-                known = pipe.get(route, "M" if route.startswith("tmatmul") else "V")
+                known = pipe.get(route, "M" if route.startswith(("tmatmul", "tgemv")) else "V")
                 assert {e.pipe for e in effects} == {known if isinstance(known, str) else known[family]}, route
-                assert sum(e.access == "write" for e in effects) == 1
+                written = [(e.operand, e.access) for e in effects if e.access != "read"]
+                assert written == [("dst", "update" if instruction.name in kept else "write")], route

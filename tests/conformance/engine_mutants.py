@@ -205,6 +205,15 @@ def result(name: str, change: Callable[[Any], Any]) -> Mutant:
     return lambda: operations({name: lambda *given, **options: change(kept(*given, **options))})
 
 
+def results(names: tuple[str, ...], change: Callable[[Any], Any]) -> Mutant:
+    """Operations whose results are changed."""
+
+    def changed(kept: Any) -> Any:
+        return lambda *given, **options: change(kept(*given, **options))
+
+    return lambda: operations({name: changed(compute.OPS[name]) for name in names})
+
+
 def _swapped(step: Compute) -> Compute:
     return replace(step, inputs=step.inputs[::-1])
 
@@ -320,6 +329,12 @@ MUTANTS: Mapping[str, Mutant] = {
     "selection of zeroes": result("sel", lambda values: values * 0),
     "row sum one off": result("rowsum", lambda values: values + np.ones_like(values)),
     "column sum one off": result("colsum", lambda values: values + np.ones_like(values)),
+    "pairs of zeroes": result("sort32", lambda values: values * 0),
+    "multiples of zeroes": result("axpy", lambda values: values * 0),
+    "triangle turned": result("tri", lambda values: 1 - values),
+    "position one off": results(
+        ("rowargmax", "rowargmin", "colargmax", "colargmin"), lambda values: values + np.ones_like(values)
+    ),
     "copy of zeroes": result("copy", lambda values: values * 0),
     "window of zeroes": result("window", lambda values: values * 0),
     "product one off": result("matmul", lambda values: values + np.ones_like(values)),

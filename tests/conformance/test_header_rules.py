@@ -49,14 +49,26 @@ def column_expansion(call: str, kind: str, *, first: bool = False) -> str:
     return vectors(f"{call}(c, a, b)", a=f"'{kind}', {a}", b=f"'{kind}', {b}", c=f"'{kind}', 8, 64")
 
 
-def to_cube(loc: str) -> str:
+def to_cube(loc: str, valid: str = "") -> str:
     mat = "blayout='col_major', slayout='row_major'"
     return (
-        f"a = pto.Tile('mat', 'float16', 32, 32, {mat}, valid=(16, 16))\nb = pto.Tile('{loc}', 'float16', 16, 16)\n"
+        f"a = pto.Tile('mat', 'float16', 32, 32, {mat}, valid=(16, 16))\n"
+        f"b = pto.Tile('{loc}', 'float16', 16, 16, {valid})\n"
         "pto.tload(a, x[0:16, 0:16])\npto.tmov(b, a)"
     )
 
 
+def product(name: str) -> str:
+    """A product of 8-bit floats."""
+    more = {"acc": ("c, ", ""), "bias": ("", ", d")}.get(name.partition("_")[2], ("", ""))
+    rows, valid = ("1", ", valid=(1, 32)") if name.startswith("tgemv") else ("32", "")
+    tiles = {"a": f"'left', 'float8_e5m2', {rows}, 32", "b": "'right', 'float8_e5m2', 32, 32",
+             "c": f"'acc', 'float32', 32, 32{valid}"}  # fmt: skip
+    made = [f"{each} = pto.Tile({text})" for each, text in tiles.items()]
+    return "\n".join([*made, "d = pto.Tile('bias', 'float32', 1, 32)", f"pto.{name}(c, {more[0]}a, b{more[1]})"])
+
+
+PRODUCTS = [f"{name}{more}" for name in ("tmatmul", "tgemv") for more in ("", "_acc", "_bias")]
 BITS, WORDS = "'uint8', 8, 32, valid=(8, 8)", "'uint32', 8, 32, valid=(8, 2)"
 COLUMNS = [name for name in INSTRUCTIONS if name.startswith("tcolexpand") and name != "tcolexpand"]
 ROWS = [name for name in INSTRUCTIONS if name.startswith("trowexpand") and name != "trowexpand"]
@@ -92,7 +104,9 @@ KERNELS: dict[str, list[str]] = {
     "tmov": [
         vectors("tmov(c, a)", a="'float32', 8, 128, valid=(8, 64)", c="'float32', 8, 64"),
         to_cube("left"),
+        to_cube("left", valid="valid=(9, 16)"),
     ],
+    **{name: [product(name)] for name in PRODUCTS},
     "textract": [
         elements("textract(c, a, 0, 0)", "uint8"),
         vectors("textract(c, a, 0, 0)", a="'float32', 8, 64", c="'float32', 16, 64, valid=(8, 64)"),
@@ -109,6 +123,7 @@ KERNELS: dict[str, list[str]] = {
         elements("tcmp(m, a, b, 'lt')", "int32", m=BITS),
         elements("tcmp(m, a, b)", "int16", m=BITS),
         elements("tcmp(m, a, b)", "int64", m=WORDS),
+        elements("tcmp(m, a, b)", "float32", m="'uint16', 8, 32, valid=(8, 4)"),
     ],
     "tcmps": [
         vectors("tcmps(m, a, 1, 'lt')", a="'int32', 8, 64", m=BITS),

@@ -74,12 +74,16 @@ func.func @k(%mem: !pto.ptr<i32>) {
 """
 
 
+CPP = "#include <pto/pto-inst.hpp>\n__global__ AICORE void k(__gm__ float* x, int n) {}\n"
+
+
 def loaded(launch: str, text: str = TEXT, grid: int = 1) -> str:
-    """A kernel from text, and its launch."""
+    """A kernel from text or C++, and its launch."""
+    name = "k.cpp" if text == CPP else "k.pto"
     return (
         "import pathlib, tempfile\n"
         "with tempfile.TemporaryDirectory() as folder:\n"
-        "    file = pathlib.Path(folder, 'k.pto')\n"
+        f"    file = pathlib.Path(folder, '{name}')\n"
         f"    file.write_text({text!r})\n"
         f"    pto.load(file)[{grid}]({launch})\n"
     )
@@ -168,6 +172,9 @@ MORE = [
     loaded("np.zeros(64, 'int32'), 1, 1.0"),
     loaded(f"{WHOLE}, 1.5, 1.0"),
     loaded(f"{WHOLE}, 1, 'one'"),
+    loaded("np.zeros((8, 8), 'float32')[:, ::2], 1", CPP),
+    loaded("np.zeros(64, 'int32'), 1", CPP),
+    loaded(f"{WHOLE}, 1.5", CPP),
 ]
 """Code beside the examples and the mistakes."""
 Said = tuple[str, str, str]

@@ -25,6 +25,14 @@ tiles = {{"dst": product, "acc": product, "a": a, "b": b, "bias": bias}}
 order = {{"tmatmul": "dst a b", "tmatmul_acc": "dst acc a b", "tmatmul_bias": "dst a b bias"}}[op.__name__]
 op(*(pto.Tile(*tiles[name]).write(1) for name in order.split()))
 """
+LONG_ROW = """
+k, n = {}
+product, kind = ("acc", "float32", 1, n), "float32"
+a, b, bias = ("left", kind, 1, k), ("right", kind, k, n), ("bias", kind, 1, n)
+tiles = {{"dst": product, "acc": product, "a": a, "b": b, "bias": bias}}
+order = {{"tgemv": "dst a b", "tgemv_acc": "dst acc a b", "tgemv_bias": "dst a b bias"}}[op.__name__]
+op(*(pto.Tile(*tiles[name]).write(1) for name in order.split()))
+"""
 UNEVEN_ROWS = """
 table = pto.GlobalTensor(np.zeros(200, "float32"), shape=(2, 1, 1, 4, 8), stride=(100, 1, 1, 8, 1))
 pto.mgather(pto.Tile("vec", "float32", 8, 8), table, pto.Tile("vec", "int32", 1, 8).write(0))
@@ -47,6 +55,7 @@ MORE = {
     "A-03": [BY_COLUMNS],
     "MS-CONF-02": [LAST_WRITER],
     "CP-MM-02": [LONG_PRODUCT.format("4096, 16"), LONG_PRODUCT.format("16, 4096")],
+    "CP-MM-05": [LONG_ROW.format("4096, 16"), LONG_ROW.format("16, 4096")],
     "A-57": [UNEVEN_ROWS],
     "A-16": [ADDED_BITS],
 }

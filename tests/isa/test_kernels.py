@@ -70,9 +70,10 @@ def test_columns_that_a_row_transfer_writes(kind: str, size: int) -> None:
 
 
 ON_BOTH = {
-    "MTE2": "tload.vec tload.mat texpands.mat", "MTE3": "tstore.vec", "M": "tmatmul tmatmul_acc tmatmul_bias",
+    "MTE2": "tload.vec tload.mat texpands.mat tfillpad.mat", "MTE3": "tstore.vec",
+    "M": "tmatmul tmatmul_acc tmatmul_bias tgemv tgemv_acc tgemv_bias",
     "MTE1": "tmov.mat.left tmov.mat.right tmov.mat.bias textract.mat.left textract.mat.right",
-    "FIX": "tstore.acc tmov.acc.mat textract.acc.mat",
+    "FIX": "tstore.acc tmov.acc.mat tmov.mat.scaling textract.acc.mat tinsert.acc.mat",
 }  # fmt: skip
 ON_ONE = {
     "a2a3": {
@@ -82,7 +83,7 @@ ON_ONE = {
     "a5": {
         "V": "mgather.row mgather.elem mscatter.row mscatter.elem tscatter.row tscatter.flat tci",
         "S": "mgather.elem.scalar", "S MTE2": "mgather.l1.row mgather.l1.elem", "V MTE2": "mgather.l1.elem.simt",
-        "MTE1": "tmov.mat.vec", "FIX": "tmov.acc.vec", "MTE3": "tmov.vec.mat",
+        "MTE1": "tmov.mat.vec", "FIX": "tmov.acc.vec tinsert.acc.vec", "MTE3": "tmov.vec.mat tinsert.vec.mat",
     },
 }  # fmt: skip
 

@@ -142,8 +142,9 @@ def test_it_is_verified(target: str) -> None:
             pto.tgatherblk(dst, src, pto.Tile("vec", "int32", ROWS, C0).write(0))  # type: ignore[attr-defined]
         with pytest.raises(pto.VerifyError, match="SL-04"):
             pto.tgatherblk(dst, pto.Tile("vec", "float32", 8, 2 * COLS).write(0)[:, 0:COLS], offsets)  # type: ignore[attr-defined]
-        with pytest.raises(pto.VerifyError, match="A-38"):
-            pto.tgatherblk(dst, src, offsets, tmp=offsets)  # type: ignore[attr-defined]
+        if target == "a2a3":  # the others ignore a workspace
+            with pytest.raises(pto.VerifyError, match="A-38"):
+                pto.tgatherblk(dst, src, offsets, tmp=offsets)  # type: ignore[attr-defined]
     assert pto.check(gather, *arrays()).ok
 
 

@@ -14,7 +14,7 @@ NUMBERS = {
     pto.ScatterAtomicOp: {"NONE": 0, "Add": 1, "Max": 2, "Min": 3},
 }
 NAMES = {
-    pto.TileType: {"Vec", "Mat", "Left", "Right", "Acc", "Bias", "Scaling"},
+    pto.TileType: {"Vec", "Mat", "Left", "Right", "Acc", "Bias", "Scaling", "ScaleLeft", "ScaleRight"},
     pto.BLayout: {"RowMajor", "ColMajor"},
     pto.SLayout: {"NoneBox", "RowMajor", "ColMajor"},
     pto.Layout: {"ND", "DN", "NZ"},

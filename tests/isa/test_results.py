@@ -32,6 +32,7 @@ from ptokit.isa.policy import (
     SLayout,
     StoreAtomic,
     TileType,
+    Triangle,
 )
 from ptokit.isa.unknown import unknown
 from ptokit.text.results import default_of, result_type
@@ -102,6 +103,7 @@ DEFAULTS: dict[tuple[str, str], PtoEnum | None] = {
     ("tstore", "atomic"): StoreAtomic.NONE,
     ("tdivs", "dividend"): Dividend.Tile,
     ("tci", "order"): IotaOrder.Ascending,
+    ("ttri", "half"): Triangle.Lower,
     **dict.fromkeys((("tcmp", "mode"), ("tcmps", "mode")), CmpMode.EQ),
     ("tcvt", "round"): RoundMode.Rint,
     ("tcvt", "saturation"): Saturation.On,

@@ -230,10 +230,10 @@ def kernel(x, y):
     a = pto.Tile("vec", "float32", 8, 32, addr=0)
     room = pto.Tile("vec", "float32", 8, 32, addr=1024)
     b = pto.Tile("vec", "float32", 8, 32, addr=1024)
-    c = pto.Tile("vec", "float32", 8, 1, blayout="col_major", addr=4096)
+    c = pto.Tile("vec", "float32", 1, 32, addr=4096)
     pto.tload(a, x[0:8])
     pto.barrier("ALL")
-    pto.trowsum(c, a, tmp=room)
+    pto.tcolsum(c, a, tmp=room)
     pto.tload(b, x[8:16])
     pto.barrier("ALL")
     pto.tadd(b, b, b)
@@ -245,7 +245,7 @@ def kernel(x, y):
 @pytest.mark.parametrize("target", TARGETS)
 def test_an_earlier_access_to_a_workspace_is_named(target: str) -> None:
     finding = only(launched(WORKSPACE, target, *given()))
-    assert "trowsum's write of room (tmp) on V (line 11)" in finding.message
+    assert "tcolsum's write of room (tmp) on V (line 11)" in finding.message
     assert launched(fixed(WORKSPACE, finding), target, *given()).ok
 
 

@@ -25,7 +25,7 @@ from tests.program.happens_before import check
 ALL = 2000
 CHUNKS = 20
 """Parts in which the programs are tried, so that workers can share them."""
-FIRST = ALL if os.environ.get("PTOKIT_FUZZ") else 400
+FIRST = ALL if os.environ.get("PTOKIT_FUZZ") else 240
 """How many of them a plain run tries."""
 
 
@@ -166,7 +166,7 @@ def _rough(program: Program, stmt: Stmt) -> Iterator[tuple[str, Access]]:
     if isinstance(stmt, LoadScalar):
         yield "source", Access(*_cells(program, stmt.source), "read")
     elif isinstance(stmt, Instr):
-        access = access_of(stmt.name)
+        access = access_of(stmt)
         for name, operand in named_operands(stmt).items():
             assert isinstance(operand, TileUse | View)
             yield name, Access(*_cells(program, operand), "read" if access[name] == "read" else "write")

@@ -17,7 +17,7 @@ import ptokit as pto
 from tests.machine.schedules import BARRIER, SET, WAIT, WORK, Access, Entry, Search, Verdict
 from tests.snippet import compiled
 
-PROGRAMS = 2000 if os.environ.get("PTOKIT_FUZZ") else 360
+PROGRAMS = 2000 if os.environ.get("PTOKIT_FUZZ") else 200
 CHUNKS = 12
 TARGETS = ("a2a3", "a5")
 CORES = {"AIV": ("MTE2", "V", "MTE3"), "AIC": ("MTE2", "MTE1", "FIX")}
@@ -50,7 +50,7 @@ HEAD = """
 def kernel(x, y):
     a = pto.Tile("vec", "float32", 16, 16, addr=0)
     b = pto.Tile("vec", "float32", 16, 16, addr=0x1000)
-    sums = pto.Tile("vec", "float32", 16, 1, blayout="col_major", addr=0x2000)
+    sums = pto.Tile("vec", "float32", 1, 16, addr=0x2000)
     m = pto.Tile("mat", "float32", 16, 16, addr=0, blayout="col_major", slayout="row_major")
     n = pto.Tile("mat", "float32", 16, 16, addr=0x1000, blayout="col_major", slayout="row_major")
     product = pto.Tile("acc", "float32", 16, 16, addr=0)
@@ -84,7 +84,7 @@ class Draft:
             work(f"tload({tile}, {part})", "AIV.MTE2", {tile: 0}, {array: row}),
             work(f"tstore({part}, {tile})", "AIV.MTE3", {array: row}, {tile: 0}),
             work(f"tadds({tile}, {tile}, 1.0)", "AIV.V", {tile: 0}),
-            work(f"trowsum(sums, {tile}, tmp={'b' if tile == 'a' else 'a'})", "AIV.V",
+            work(f"tcolsum(sums, {tile}, tmp={'b' if tile == 'a' else 'a'})", "AIV.V",
                  {"sums": 0, "b" if tile == "a" else "a": 0}, {tile: 0}),
             work(f"tload({mat}, {part})", "AIC.MTE2", {mat: 0}, {array: row}),
             work(f"tstore({part}, product)", "AIC.FIX", {array: row}, {"product": 0}),

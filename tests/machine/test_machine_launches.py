@@ -319,8 +319,8 @@ def test_what_is_known_of_instructions_does_not_grow_without_end(monkeypatch: py
     known: set[int] = set()
     look = WatchedInstruction._site
 
-    def watched(self: WatchedInstruction, prepared: Any) -> Any:
-        found = look(self, prepared)
+    def watched(self: WatchedInstruction, *given: Any) -> Any:
+        found = look(self, *given)
         known.add(len(self.sites))
         return found
 

@@ -88,7 +88,7 @@ def destroyed(source: Program, way: list[Stmt]) -> set[frozenset[str]]:
             place[stmt.name] = (stmt.addresses[0], stmt.spec.nbytes, str(stmt.spec.dtype))
         if not isinstance(stmt, Instr):
             continue
-        access = access_of(stmt.name)
+        access = access_of(stmt)
         used = [(access[n], o.tile) for n, o in named_operands(stmt).items() if isinstance(o, TileUse)]
         reads = [name for how, name in used if how != "write"]
         writes = [name for how, name in used if how != "read"]

@@ -295,8 +295,28 @@ def test_negative_sizes_are_refused(sizes: dict[str, int]) -> None:
 # --- Data ------------------------------------------------------------------------------------------------
 
 SIZES = {
-    "a2a3": {"Vec": 192, "Mat": 512, "Left": 64, "Right": 64, "Acc": 128, "Bias": 1, "Scaling": 2},
-    "a5": {"Vec": 256, "Mat": 512, "Left": 64, "Right": 64, "Acc": 256, "Bias": 4, "Scaling": 4},
+    "a2a3": {
+        "Vec": 192,
+        "Mat": 512,
+        "Left": 64,
+        "Right": 64,
+        "Acc": 128,
+        "Bias": 1,
+        "Scaling": 2,
+        "ScaleLeft": 0,
+        "ScaleRight": 0,
+    },
+    "a5": {
+        "Vec": 256,
+        "Mat": 512,
+        "Left": 64,
+        "Right": 64,
+        "Acc": 256,
+        "Bias": 4,
+        "Scaling": 4,
+        "ScaleLeft": 4,
+        "ScaleRight": 4,
+    },
 }
 
 

@@ -207,11 +207,35 @@ for op in (pto.tadd, pto.tsub, pto.tmul, pto.tdiv, pto.tmax, pto.tmin):
     op(c, a, b)
 for op in (pto.tand, pto.tor, pto.tshl, pto.tshr):
     op(j, i, j)
+k = pto.Tile("vec", "int32", 8, 64)
+for op in (pto.tpartadd, pto.tpartmul, pto.tpartmax, pto.tpartmin):
+    op(c, a, b)
+pto.taxpy(c, a, 0.5)
+part = pto.Tile("vec", "float32", 8, 32)
+pto.texpands(part, 1)
+pto.tinsert(c, part, 0, 32)
+pto.tconcat(c, part, part)
+padded = pto.Tile("vec", "float32", 8, 64, pad="max")
+pto.tfillpad(padded, a)
+pto.tfillpad_inplace(padded, padded)
+pto.tfillpad_expand(padded, part)
+pairs, ranks = pto.Tile("vec", "float32", 8, 128), pto.Tile("vec", "uint32", 8, 64)
+pto.texpands(ranks, 1)
+pto.tsort32(pairs, a, ranks)
+factor = pto.Tile("vec", "float32", 8, 1, blayout="col_major")
+pto.tload(factor, columns)
+pto.tdequant(c, s, factor, factor)
+pto.ttri(k, n)
+pto.ttri(k, -1, half="upper")
+pto.txor(k, i, j)
+pto.tprelu(c, a, b)
 for op in (pto.tadds, pto.tsubs, pto.tmuls, pto.tmaxs, pto.tmins):
     op(c, a, 0.1)
-for op in (pto.tands, pto.tors, pto.tshls, pto.tshrs):
+for op in (pto.tands, pto.tors, pto.txors, pto.tshls, pto.tshrs):
     op(j, i, 3)
-for op in (pto.tabs, pto.tneg, pto.texp, pto.tlog, pto.tsqrt, pto.trecip):
+pto.tlrelu(c, a, 0.1)
+pto.tnot(s, s)
+for op in (pto.tabs, pto.tneg, pto.texp, pto.tlog, pto.tsqrt, pto.trecip, pto.trsqrt, pto.trelu):
     op(c, a)
 pto.tdivs(c, a, 2)
 pto.tdivs(c, float("inf"), a)
@@ -237,19 +261,25 @@ pto.ttrans(turned, a)
 pto.tmov(b, c)
 pto.tscatter(c, a, i, index="flat")
 column = pto.Tile("vec", "float32", 8, 1, blayout="col_major")
-for op in (pto.trowsum, pto.trowmax, pto.trowmin):
+for op in (pto.trowsum, pto.trowprod, pto.trowmax, pto.trowmin):
     op(column, a)
+numbers = pto.Tile("vec", "int32", 8, 1, blayout="col_major")
+for op in (pto.trowargmax, pto.trowargmin):
+    op(numbers, a)
+for op in (pto.tcolargmax, pto.tcolargmin):
+    op(counted, a)
 for op in (pto.trowexpandmul, pto.trowexpandsub, pto.trowexpanddiv):
     op(c, a, column)
-for op in (pto.trowexpandadd, pto.trowexpandmax, pto.trowexpandmin):
+for op in (pto.trowexpandadd, pto.trowexpandmax, pto.trowexpandmin, pto.trowexpandexpdif):
     op(c, a, column)
 pto.trowexpand(c, column)
-for op in (pto.tcolsum, pto.tcolmax, pto.tcolmin):
+for op in (pto.tcolsum, pto.tcolprod, pto.tcolmax, pto.tcolmin):
     op(line, a)
 pto.tcolexpand(c, line)
 for op in (pto.tcolexpandadd, pto.tcolexpandsub, pto.tcolexpandmul, pto.tcolexpanddiv, pto.tcolexpandmax):
     op(c, a, line)
 pto.tcolexpandmin(c, a, line)
+pto.tcolexpandexpdif(c, a, line)
 pto.textract(a, c, 0, 0)
 pto.tstore(out, a, atomic="add")
 pto.tstore(columns, column)
@@ -271,6 +301,14 @@ pto.textract(right, right_matrix, 0, 0)
 pto.tmatmul(product, left, right)
 pto.tmatmul_acc(product, product, left, right)
 pto.tmatmul_bias(product, left, right, bias)
+line_matrix = pto.Tile("mat", "float16", 1, 16)
+pto.texpands(line_matrix, 1)
+line = pto.Tile("left", "float16", 1, 16)
+pto.tmov(line, line_matrix)
+product_row = pto.Tile("acc", "float32", 16, 16, valid=(1, 16))
+pto.tgemv(product_row, line, right)
+pto.tgemv_acc(product_row, product_row, line, right)
+pto.tgemv_bias(product_row, line, right, bias)
 pto.tstore(out, product)
 """
 

@@ -501,7 +501,7 @@ def test_a_packed_memref_in_global_memory_is_a_tensor(space: str) -> None:
 @pytest.mark.parametrize(
     "rest",
     ["strided<[64, 1]>", "strided<[64, 1]>, #pto.address_space<gm>", "affine_map<(d0, d1) -> (d1, d0)>",
-     "#pto.address_space<vec>", "1 : i64"],
+     "#pto.address_space<zero>", "1 : i64"],
 )  # fmt: skip
 def test_other_memrefs_are_no_tensors(rest: str) -> None:
     text = in_function(arguments=f"%a: memref<4x8xf32, {rest}>")

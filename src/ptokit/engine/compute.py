@@ -15,11 +15,16 @@ import numpy as np
 
 from ptokit.engine.storage import Array
 from ptokit.isa.dtype import DType
-from ptokit.isa.policy import CmpMode, IotaOrder, RoundMode, Saturation
+from ptokit.isa.move import UNSPECIFIED
+from ptokit.isa.policy import CmpMode, IotaOrder, RoundMode, Saturation, Triangle
 
 Shape = tuple[int, int]
 Op = Callable[..., Array]
 """Takes the region's shape, the destination's type, the inputs and the options; returns the region's new values."""
+
+
+SORTED = 32
+"""Columns that are sorted together."""
 
 
 class ZeroDivisor(Exception):
@@ -68,6 +73,26 @@ def _reciprocal(x: Array) -> Array:
     return np.divide(x.dtype.type(1), x)
 
 
+def _rectify(_shape: Shape, dtype: DType, x: Array) -> Array:
+    """Zero where a number is below it, else the number."""
+    return np.where(_wide(x) < 0, dtype.numpy.type(0), x)
+
+
+def _leak(_shape: Shape, dtype: DType, x: Array, slope: Array) -> Array:
+    """The number where it is above zero, else its product with the slope."""
+    return np.where(_wide(x) > 0, x, _rounded(_wide(x) * _wide(slope), dtype))
+
+
+def _reciprocal_root(x: Array) -> Array:
+    return 1.0 / np.sqrt(x)
+
+
+def _add_multiple(_shape: Shape, dtype: DType, y: Array, x: Array, factor: Array) -> Array:
+    """In the type of the result; the product is rounded, then the sum."""
+    product = _rounded(_wide(x.astype(dtype.numpy)) * _wide(factor.astype(dtype.numpy)), dtype)
+    return _rounded(_wide(y) + _wide(product), dtype)
+
+
 def _pick(better: Callable[[Array, Array], Array], _shape: Shape, _dtype: DType, a: Array, b: Array) -> Array:
     """`b` where it is strictly better, else `a`: so `a` wins ties and every comparison with a NaN."""
     return np.where(better(_wide(b), _wide(a)), b, a)
@@ -85,6 +110,24 @@ def _row_sum(_shape: Shape, dtype: DType, x: Array) -> Array:
     """In ascending column order, float32 inside, rounded once."""
     wide = _wide(x)
     return _rounded(np.add.accumulate(wide, axis=1, dtype=wide.dtype)[:, -1:], dtype)
+
+
+def _row_product(shape: Shape, dtype: DType, x: Array) -> Array:
+    """In ascending column order, every product rounded to the type."""
+    total = _rounded(x[:, :1], dtype)
+    for j in range(1, x.shape[1]):
+        total = _arithmetic(np.multiply, shape, dtype, total, x[:, j : j + 1])
+    return total
+
+
+def _row_position(better: Callable[[Array, Array], Array], _shape: Shape, dtype: DType, x: Array) -> Array:
+    """The column of the best element: the first of equal ones."""
+    best, position = _wide(x[:, :1]), np.zeros((x.shape[0], 1), dtype.numpy)
+    for j in range(1, x.shape[1]):
+        element = _wide(x[:, j : j + 1])
+        is_better = better(element, best)
+        best, position = np.where(is_better, element, best), np.where(is_better, dtype.numpy.type(j), position)
+    return position
 
 
 def _by_column(of_rows: Op, shape: Shape, dtype: DType, x: Array) -> Array:
@@ -109,6 +152,12 @@ def _iota(shape: Shape, dtype: DType, start: Array, *, order: IotaOrder) -> Arra
     return _rounded(_wide(start) + signed.astype(_wide(start).dtype), dtype)
 
 
+def _triangle(shape: Shape, dtype: DType, diagonal: Array, *, half: Triangle) -> Array:
+    """Ones on the diagonal and on one side of it, zeroes on the other."""
+    beyond = np.arange(shape[1])[None, :] - np.arange(shape[0])[:, None] - int(diagonal[0, 0])
+    return (beyond >= 0 if half is Triangle.Upper else beyond <= 0).astype(dtype.numpy)
+
+
 COMPARISONS = {
     CmpMode.EQ: np.equal,
     CmpMode.NE: np.not_equal,
@@ -130,6 +179,21 @@ def _compare(shape: Shape, dtype: DType, a: Array, b: Array, *, mode: CmpMode) -
 def _select(shape: Shape, _dtype: DType, mask: Array, a: Array, b: Array) -> Array:
     bits = np.unpackbits(mask.view(np.uint8), axis=1, bitorder="little", count=shape[1])
     return np.where(bits.astype(bool), a, b)
+
+
+def _sort_blocks(shape: Shape, dtype: DType, values: Array, numbers: Array) -> Array:
+    """Pairs of a value and a number, 32 at a time: the larger value first, of equal ones the smaller number."""
+    rows, cols = values.shape  # NumPy puts NaNs last
+    numbers = np.ascontiguousarray(numbers[:, :cols])
+    order = np.empty((rows, cols), np.intp)
+    for start in range(0, cols, SORTED):
+        end = min(start + SORTED, cols)
+        keys = numbers[:, start:end], -_wide(values[:, start:end])
+        order[:, start:end] = start + np.lexsort(keys, axis=-1)
+    pairs = np.zeros((rows, cols, 8), np.uint8)
+    pairs[..., : dtype.size] = np.take_along_axis(values, order, 1).view(np.uint8).reshape(rows, cols, -1)
+    pairs[..., 4:] = np.take_along_axis(numbers, order, 1).view(np.uint8).reshape(rows, cols, -1)
+    return pairs.reshape(rows, -1).view(dtype.numpy).reshape(shape)
 
 
 def _window(shape: Shape, _dtype: DType, x: Array, *, row: int, col: int) -> Array:
@@ -223,6 +287,11 @@ def _float_to_integer(dtype: DType, whole: Array, saturate: bool) -> Array:
     return np.where(whole >= float(limits.max), dtype.numpy.type(limits.max), low)
 
 
+def _unspecified(shape: Shape, dtype: DType, *_: Array) -> Array:
+    """Every bit is set: a NaN, or -1."""
+    return np.full((shape[0], shape[1] * dtype.size), 0xFF, np.uint8).view(dtype.numpy)
+
+
 OPS: dict[str, Op] = {
     "add": partial(_arithmetic, np.add),
     "sub": partial(_arithmetic, np.subtract),
@@ -236,22 +305,37 @@ OPS: dict[str, Op] = {
     "log": partial(_transcendental, np.log),
     "sqrt": partial(_arithmetic, np.sqrt),
     "recip": partial(_arithmetic, _reciprocal),
+    "rsqrt": partial(_transcendental, _reciprocal_root),
+    "relu": _rectify,
+    "prelu": _leak,
+    "axpy": _add_multiple,
     "and": partial(_arithmetic, np.bitwise_and),
     "or": partial(_arithmetic, np.bitwise_or),
+    "xor": partial(_arithmetic, np.bitwise_xor),
+    "not": partial(_arithmetic, np.bitwise_not),
     "shl": partial(_shift, left=True),
     "shr": partial(_shift, left=False),
     "copy": _copy,
     "iota": _iota,
+    "tri": _triangle,
     "cvt": _convert,
     "cmp": _compare,
     "sel": _select,
     "rowsum": _row_sum,
     "rowmax": partial(_row_best, np.greater),
     "rowmin": partial(_row_best, np.less),
+    "rowprod": _row_product,
+    "rowargmax": partial(_row_position, np.greater),
+    "rowargmin": partial(_row_position, np.less),
     "colsum": partial(_by_column, _row_sum),
     "colmax": partial(_by_column, partial(_row_best, np.greater)),
     "colmin": partial(_by_column, partial(_row_best, np.less)),
+    "colprod": partial(_by_column, _row_product),
+    "colargmax": partial(_by_column, partial(_row_position, np.greater)),
+    "colargmin": partial(_by_column, partial(_row_position, np.less)),
     "window": _window,
+    "sort32": _sort_blocks,
     "matmul": _matmul,
+    UNSPECIFIED: _unspecified,
 }
 """Every operation by name. Adding an instruction seldom needs a new one."""

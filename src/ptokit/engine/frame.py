@@ -12,6 +12,7 @@ import numpy as np
 from ptokit.engine.number import integer_bits
 from ptokit.engine.runnable import Listener
 from ptokit.engine.storage import ADDRESS_SPACE, OnChip, Storage
+from ptokit.engine.unspecified import Unspecified
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError, Where
 from ptokit.isa.operand import OperandSpec, ScalarSpec
 from ptokit.isa.policy import TileType
@@ -38,6 +39,8 @@ class Frame:
         self.addresses: dict[str, int] = {}
         self.copies: dict[str, list[tuple[Storage, Bytes]]] = {}
         self.memories: dict[TileType, OnChip] = {}
+        self.unspecified: Unspecified | None = None
+        """The unspecified values of the launch; None if it has none."""
         self.computed: tuple[int, ...] = ()
         """Numbers of a loop or a branch, for an engine that runs the body itself."""
 
@@ -81,7 +84,7 @@ class Frame:
 
     def place(self, tile: TileDecl, address: int, target: str) -> None:
         """Bind a tile to an address of its memory."""
-        spec = replace(tile.spec, addr=address)
+        spec = tile.spec.changed(addr=address)
         if problems := verify_address(spec, target):
             raise VerifyError(self.placed(problems))
         if address + spec.nbytes > ADDRESS_SPACE:

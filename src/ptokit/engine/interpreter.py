@@ -13,8 +13,8 @@ from ptokit.engine.kept import remember
 from ptokit.engine.prepared import Prepared
 from ptokit.engine.runnable import REFERENCE, Listener
 from ptokit.engine.storage import Storage
-from ptokit.finding import VerifyError
-from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.engine.unspecified import Unspecified, array_finding, number_finding
+from ptokit.finding import Finding, VerifyError
 from ptokit.isa.operand import OperandSpec, TileSpec
 from ptokit.program import ir
 from ptokit.program.bounds import event_finding, ids_of, index_finding
@@ -95,10 +95,13 @@ class Executable:
         except IndexError:
             frame = Frame()
         frame.tensors, frame.values, frame.listener = tensors, {**integers, BLOCK_NUM: grid}, listener
+        frame.unspecified = None if self.program.is_modelled else Unspecified()
         try:
             self._run_blocks(frame, blocks)
+            if frame.unspecified is not None:
+                listener(self.unspecified_arrays(frame.unspecified, tensors))
         finally:
-            frame.tensors = {}
+            frame.tensors, frame.unspecified = {}, None
             self._idle.append(frame)
 
     def _run_blocks(self, frame: Any, blocks: Iterable[int]) -> None:
@@ -110,6 +113,12 @@ class Executable:
         frame.begin(block)
         for step in self.steps:
             step(frame)
+
+    def unspecified_arrays(self, known: Unspecified, tensors: Mapping[str, Storage]) -> list[Finding]:
+        """Findings on arrays that hold unspecified values after a launch."""
+        passed = {name: tensors[name] for name, each in self.program.tensors.items() if not each.view_of}
+        counts, target = known.counts(passed), self.profile.name
+        return [array_finding(name, count, passed[name].bits.size, target) for name, count in counts.items()]
 
     def small(self, arrays: Mapping[str, int], integers: Mapping[Var, int], grid: int) -> None:
         """None: this engine has no fast path to repeat a launch."""
@@ -195,7 +204,8 @@ class InstructionStep:
 
     def __call__(self, frame: Frame) -> None:
         prepared, storages = self.prepare(frame)
-        frame.run(prepared.run(storages), self.in_source)
+        known = frame.unspecified
+        frame.run(prepared.run(storages) if known is None else known.run(prepared, storages), self.in_source)
 
     def prepare(self, frame: Frame) -> tuple[Prepared, list[Storage]]:
         """The call for the current numbers, and its operands' memories."""
@@ -224,7 +234,7 @@ class InstructionStep:
         return tile_spec(spec, use, frame.value, frame.addresses.get(use.tile))
 
     def _prepare(self, specs: tuple[OperandSpec, ...], workspace: TileSpec | None, shared: Sharing) -> Prepared:
-        instruction, executable = INSTRUCTIONS[self.instr.name], self.executable
+        instruction, executable = self.instr.definition, self.executable
         given = specs, self.instr.modifiers, *shared.calls, workspace
         return Prepared(instruction, executable.profile, executable.options, *given, alone=self.alone)
 
@@ -271,6 +281,9 @@ class LoadScalarStep:
         offset = offset_of(self.argument, self.stmt.source, frame, index_finding)
         storage = elements(self.argument, offset, 1, frame)
         frame.values[self.stmt.result] = int(storage.bits.view(storage.dtype.numpy)[0])
+        if frame.unspecified is not None and frame.unspecified.any(storage, np.zeros(1, np.int64)):
+            frame.values[self.stmt.result] = 0
+            frame.report([number_finding(self.stmt.result, self.argument.array)])
         return storage
 
 

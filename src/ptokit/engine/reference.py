@@ -18,7 +18,7 @@ from ptokit.engine.faults import IndexFault, IndexReport, SpanFault, ZeroFault
 from ptokit.engine.storage import Array, Region, Storage, region
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout
-from ptokit.isa.move import Access, Combine, Compute, Fill, Index, IndexUnit, Move, Remap, Side
+from ptokit.isa.move import NOTHING, UNSPECIFIED, Access, Combine, Compute, Fill, Index, IndexUnit, Move, Remap, Side
 
 MOST_ADDRESSED = 1 << 62
 """Offsets from here on are not computed: they would not fit NumPy's integers."""
@@ -139,7 +139,7 @@ class Plan:
                 if needed > sizes[operand]:
                     raise SpanFault(operand, needed, sizes[operand])
         self.steps = tuple(_step(move, operands) for move in moves)
-        self.written = tuple(dict.fromkeys(step.dst for step in self.steps))
+        self.written = tuple(dict.fromkeys(step.dst for step in self.steps if step.writes))
 
     def resolve(self, storages: Storages) -> tuple[list[Lanes | None], list[IndexReport]]:
         """Read and check every index, before anything is written."""
@@ -218,8 +218,13 @@ class _Run:
 class PlanStep(ABC):
     """One move or computation, with all that can be computed before any data is read."""
 
+    is_unspecified = False
+    """Whether it writes unspecified values."""
+
     def __init__(self, move: Move | Compute, operands: Operands) -> None:
         self.shape = move.shape
+        self.writes = not isinstance(move, Compute) or move.op != UNSPECIFIED or move.shape != NOTHING
+        """Whether it writes anything: an instruction that is known by its effects may only read."""
         self.dtype = operands.types[move.dst.operand]
         self.dst = operands.slots[move.dst.operand]
         self.target = region(move.dst.layout, *move.shape)
@@ -237,7 +242,8 @@ class PlanStep(ABC):
 
     def touches(self, _lanes: Lanes | None, /) -> Iterator[Touched]:
         """What is read, then what is written."""
-        yield Touched(self.dst, "write", self.target)
+        if self.writes:
+            yield Touched(self.dst, "write", self.target)
 
     def is_aliased(self, _storages: Storages, /) -> bool:
         """Whether the order of lanes matters, because the destination shares memory with what is read."""
@@ -276,6 +282,7 @@ class _Compute(PlanStep):
             for each in work.inputs
         ]
         self.op, self.options = OPS[work.op], dict(work.options)
+        self.is_unspecified = work.op == UNSPECIFIED
 
     def touches(self, lanes: Lanes | None) -> Iterator[Touched]:
         for slot, _, source in self.inputs:
@@ -283,6 +290,10 @@ class _Compute(PlanStep):
         yield from super().touches(lanes)
 
     def run(self, storages: Storages, _lanes: Lanes | None, /) -> None:
+        if self.is_unspecified:
+            if self.writes:
+                self.put(storages[self.dst], self.op(self.shape, self.dtype).view(self.dtype.bits))
+            return
         inputs = [np.ascontiguousarray(self.load(storages[slot], at)).view(t) for slot, t, at in self.inputs]
         try:
             with np.errstate(all="ignore"):

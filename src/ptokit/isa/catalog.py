@@ -11,18 +11,21 @@ from ptokit.isa.instruction import Call, Instruction
 from ptokit.isa.kernel import without_cost
 from ptokit.isa.mgather import MGATHER
 from ptokit.isa.mscatter import MSCATTER
+from ptokit.isa.parts import COMBINED
 from ptokit.isa.reduce import REDUCE
 from ptokit.isa.select import SELECT
 from ptokit.isa.spelling import TMP
 from ptokit.isa.tassign import TASSIGN
+from ptokit.isa.tdequant import TDEQUANT
 from ptokit.isa.tload import TLOAD
 from ptokit.isa.tmatmul import CUBE
 from ptokit.isa.tmov import TMOV
 from ptokit.isa.tscatter import TSCATTER
+from ptokit.isa.tsort32 import TSORT32
 from ptokit.isa.tstore import TSTORE
 
 MOVES = (MGATHER, MSCATTER, TSCATTER, TLOAD, TSTORE, TMOV, TASSIGN)
-COMPUTE = (*ELEMENTWISE, *SELECT, *REDUCE, *COLUMNS, *CUBE)
+COMPUTE = (*ELEMENTWISE, *SELECT, *REDUCE, *COLUMNS, *COMBINED, TSORT32, TDEQUANT, *CUBE)
 
 INSTRUCTIONS: dict[str, Instruction] = {instruction.name: instruction for instruction in (*MOVES, *COMPUTE)}
 """The catalogue. Tables that are derived from it are functions marked `derived`."""

@@ -10,10 +10,11 @@ from ptokit.isa.headers import typed as typed_in_headers
 from ptokit.isa.instruction import DEVICES, EVERYWHERE, ByExtent, Call, Cpp, Instruction, Param, Rule, error, note
 from ptokit.isa.move import Access, Compute, Input
 from ptokit.isa.operand import show_extents
-from ptokit.isa.reduce import A5_TYPES, NO_ZERO, SOURCES, reduction
+from ptokit.isa.reduce import A5_TYPES, EXPDIF_TYPES, NO_ZERO, SOURCES, exp_of_difference, position, reduction
 from ptokit.isa.vector import (
     ALL,
     B4,
+    Lower,
     OpRow,
     apply,
     build,
@@ -43,6 +44,9 @@ REDUCTIONS = (
     OpRow("tcolsum", "Sum every column.",
         "dst[0, j] = src[0, j] + src[1, j] + ...    in this order, in float32, rounded once",
         REDUCE_TYPES, "colsum", in_place=(), cpp=Cpp(headers=(ONE_ROUNDING, SAME_COLS))),
+    OpRow("tcolprod", "Multiply the elements of every column.",
+        "dst[0, j] = src[0, j] * src[1, j] * ...    in this order, every product rounded; integers wrap",
+        by_target(B4, B4 | types("u16 u32 bf16")), "colprod", in_place=()),
     OpRow("tcolmax", "The largest element of every column.",
         "dst[0, j] = the largest of src[:, j]    a leading NaN stays, a later one loses", REDUCE_TYPES, "colmax",
         in_place=(), cpp=Cpp(headers=(typed_in_headers("src", {"cpu": "f16 bf16 f32 i8 u8"}), SAME_COLS))),
@@ -51,6 +55,17 @@ REDUCTIONS = (
         in_place=()),
 )  # fmt: skip
 
+
+POSITION_TYPES = by_target(types("u16 u32 f16 f32"), ALL - types("i64 u64 bf16"))
+
+POSITIONS = (
+    OpRow("tcolargmax", "The row of the largest element of every column.",
+        "dst[0, j] = the first i of the largest src[i, j]    a leading NaN stays, a later one loses",
+        POSITION_TYPES, "colargmax", in_place=()),
+    OpRow("tcolargmin", "The row of the smallest element of every column.",
+        "dst[0, j] = the first i of the smallest src[i, j]    a leading NaN stays, a later one loses",
+        POSITION_TYPES, "colargmin", in_place=()),
+)  # fmt: skip
 
 EXPAND_TYPES = by_target(ALL - types("i64 u64"), ALL)
 
@@ -128,6 +143,11 @@ EXPANSIONS = (
 )  # fmt: skip
 
 
+TCOLEXPANDEXPDIF = OpRow("tcolexpandexpdif", "Subtract a number from each column, and take the exponential.",
+    "dst[i, j] = e ** (src0[i, j] - src1[0, j])    the difference is rounded; within 2 ulp of it", EXPDIF_TYPES,
+    "exp")  # fmt: skip
+
+
 def _spread(call: Call, name: str) -> Input:
     tile = call.values[name]
     if name != spread_operand(call):
@@ -135,7 +155,7 @@ def _spread(call: Call, name: str) -> Input:
     return Input(name, tile.layout, (1, tile.valid_cols))
 
 
-def expansion(row: OpRow) -> Instruction:
+def expansion(row: OpRow, lower: Lower | None = None) -> Instruction:
     """One source has the destination's shape, the other a number for each column, in either order."""
     rules = (
         *vec_tiles("CP-CXP-01", ("dst", *SOURCES), plains=("dst", *SOURCES)),
@@ -159,12 +179,14 @@ def expansion(row: OpRow) -> Instruction:
     )  # fmt: skip
     about = "plain Vec tile: dst's valid region, or one row, a number a column"
     params = (DST, *(Param(name, "read", about) for name in SOURCES))
-    return replace(build(row, params, rules, apply(row.op, *SOURCES, read=_spread)), checks_aliases=True)
+    return replace(build(row, params, rules, lower or apply(row.op, *SOURCES, read=_spread)), checks_aliases=True)
 
 
 COLUMNS = (
     *(reduction(row, by_row=False) for row in REDUCTIONS),
+    *(position(row, by_row=False) for row in POSITIONS),
     repetition(TROWEXPAND, by_row=True),
     repetition(TCOLEXPAND, by_row=False),
     *map(expansion, EXPANSIONS),
+    expansion(TCOLEXPANDEXPDIF, exp_of_difference(_spread)),
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
-from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, INT32, PTO_TYPES, UINT32, DType
-from ptokit.isa.instruction import ALWAYS, EVERYWHERE, Blocks, Call, Case, Rule, case, error, is_tensor
+from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, INT32, INT64, PTO_TYPES, UINT32, UINT64, DType
+from ptokit.isa.instruction import ALWAYS, DEVICES, EVERYWHERE, Blocks, Call, Case, Rule, case, error, is_tensor
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Remap
 from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec, show_extents
@@ -71,11 +71,20 @@ def is_unboxed(tile: TileSpec) -> bool:
 NO_TYPES: Table[frozenset[DType]] = Table({})
 
 
+WIDE_TYPES = Table(dict.fromkeys(DEVICES, frozenset((INT64, UINT64))))
+"""What is loaded, stored and moved between tiles besides: CO-TYPE-03 is about gathers and scatters."""
+
+
 def data_type(operand: str, more: Table[frozenset[DType]] = NO_TYPES) -> Rule:
-    """CO-TYPE-03: the data type is one of PTO, or one that a revision adds to a table."""
+    """CO-TYPE-03: the data type is one of PTO, or one that an instruction or a revision adds to a table."""
+
+    def added(call: Call) -> frozenset[DType]:
+        return call.here(more, frozenset()) - PTO_TYPES
+
     return Rule(
-        "CO-TYPE-03", operand, "of a PTO element type (1, 2 or 4 bytes)",
-        lambda c: c.values[operand].dtype in PTO_TYPES or c.values[operand].dtype in c.here(more, ()),
+        "CO-TYPE-03", operand,
+        lambda c: ", ".join(("of a PTO element type (1, 2 or 4 bytes)", *sorted(map(str, added(c))))),
+        lambda c: c.values[operand].dtype in PTO_TYPES or c.values[operand].dtype in added(c),
         found=lambda c: str(c.values[operand].dtype), fix="convert the data, or run on the host profile",
     )  # fmt: skip
 

@@ -103,10 +103,11 @@ HOST_ONLY = (
     _row("float64", np.float64, "float", "double", "f64"),
     _row("bool", np.bool_, "uint", "bool", "i1"),
 )
-"""Types of no PTO instruction (CO-TYPE-03); the `host` profile gathers arrays of them."""
+"""Types that no target gathers or scatters (CO-TYPE-03); the `host` profile gathers arrays of them."""
 
 PTO_TYPES = frozenset((*BASE, *FLOAT8, HIFLOAT8))
 INT32, UINT32 = BASE[4], BASE[5]
+INT64, UINT64 = HOST_ONLY[0], HOST_ONLY[1]
 
 _BY_NAME = {
     spelling.lower(): row

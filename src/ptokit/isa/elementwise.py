@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ptokit.isa.common import PLAIN_TILE
+from ptokit.isa.dtype import dtype
 from ptokit.isa.headers import one_type
 from ptokit.isa.instruction import (
     DEVICES,
@@ -24,9 +25,9 @@ from ptokit.isa.instruction import (
 from ptokit.isa.kernel import Cost, RouteKernel
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Compute, Move
-from ptokit.isa.operand import TileSpec
+from ptokit.isa.operand import BLOCK, TileSpec
 from ptokit.isa.policy import Dividend, IotaOrder, TileType
-from ptokit.isa.spelling import Attribute, Workspace
+from ptokit.isa.spelling import GENERAL, TMP, Attribute, Form, Workspace, same_as
 from ptokit.isa.vector import (
     ALL,
     B4,
@@ -64,6 +65,11 @@ SHIFT_TYPES = by_target(INTS - types("i64 u64"), INTS, INTS, INTS)
 SCALAR_BIT_TYPES = by_target(SHORT, INTS - types("i64 u64"), INTS, INTS)
 SCALAR_SHIFT_TYPES = by_target(SHORT, INTS, INTS, INTS)
 
+RELU_TYPES = by_target(types("i32 f16 f32"), types("i32 f16 f32"))
+NOT_TYPES = by_target(types("i16 u16"), INTS - types("i64 u64"), INTS, INTS)
+ROOT_TYPES = by_target(F2, F2, F2, F3 | types("f64"))
+
+NOT_A2A3 = tuple(target for target in EVERYWHERE if target != "a2a3")
 BY_ZERO = {"zero": Fault("CP-DIV-01", None, "keep zeroes out of an integer divisor: tcmps and tsel replace them")}
 
 BINARY = (
@@ -79,6 +85,9 @@ BINARY = (
         ADD_TYPES, "min"),
     OpRow("tand", "Bitwise and of two tiles.", "dst = src0 & src1", BIT_TYPES, "and"),
     OpRow("tor", "Bitwise or of two tiles.", "dst = src0 | src1", BIT_TYPES, "or"),
+    OpRow("txor", "Bitwise exclusive or of two tiles.", "dst = src0 ^ src1", BIT_TYPES, "xor", in_place=NOT_A2A3),
+    OpRow("tprelu", "Multiply negative numbers by a tile of slopes.", "dst = src0 if src0 > 0 else src0 * src1",
+        FLOAT_TYPES, "prelu", in_place=NOT_A2A3),
     OpRow("tshl", "Shift left by a tile of counts.", "dst = src0 << src1    0 for counts of the width and more",
         SHIFT_TYPES, "shl"),
     OpRow("tshr", "Shift right by a tile of counts.",
@@ -94,7 +103,6 @@ ROWS_AGAINST_COLS = Rule(
     "CP-HDR-01", "src", "shipping headers compare dst's rows with src's columns and may stop in assert builds",
     lambda c: c.dst.valid_rows == c.src.valid_cols, on=note("a2a3"),
 )  # fmt: skip
-NOT_A2A3 = tuple(target for target in EVERYWHERE if target != "a2a3")
 
 SCALARS = (
     OpRow("tadds", "Add a scalar to a tile.", "dst = src + scalar    integers wrap", ADD_TYPES, "add"),
@@ -104,6 +112,10 @@ SCALARS = (
     OpRow("tmins", "The smaller of tile and scalar.", "dst = scalar if scalar < src else src", ADD_TYPES, "min"),
     OpRow("tands", "Bitwise and with a scalar.", "dst = src & scalar", SCALAR_BIT_TYPES, "and", in_place=NOT_A2A3),
     OpRow("tors", "Bitwise or with a scalar.", "dst = src | scalar", SCALAR_BIT_TYPES, "or", in_place=NOT_A2A3),
+    OpRow("txors", "Bitwise exclusive or with a scalar.", "dst = src ^ scalar", SCALAR_BIT_TYPES, "xor",
+        in_place=NOT_A2A3),
+    OpRow("tlrelu", "Multiply negative numbers by a scalar.", "dst = src if src > 0 else src * scalar", FLOAT_TYPES,
+        "prelu"),
     OpRow("tshls", "Shift left by a scalar.", "dst = src << scalar    0 for counts of the width and more",
         SCALAR_SHIFT_TYPES, "shl", (ROWS_AGAINST_COLS,)),
     OpRow("tshrs", "Shift right by a scalar.",
@@ -119,24 +131,59 @@ UNARY = (
     OpRow("tlog", "The natural logarithm.", "dst = ln(src)    within 2 ulp", FLOAT_TYPES, "log"),
     OpRow("tsqrt", "The square root.", "dst = sqrt(src)    correctly rounded", FLOAT_TYPES, "sqrt"),
     OpRow("trecip", "The reciprocal.", "dst = 1 / src    correctly rounded, by IEEE", FLOAT_TYPES, "recip"),
+    OpRow("trsqrt", "The reciprocal of the square root.", "dst = 1 / sqrt(src)    within 1 ulp, by IEEE", ROOT_TYPES,
+        "rsqrt"),
+    OpRow("trelu", "Replace negative numbers by zero.", "dst = 0 if src < 0 else src    so a NaN stays", RELU_TYPES,
+        "relu"),
+    OpRow("tnot", "Invert every bit.", "dst = ~src", NOT_TYPES, "not"),
 )  # fmt: skip
+
+
+def bits_of(call: Call) -> TileSpec:
+    """A mask: one bit for each element of src0, its rows padded."""
+    src = call.src0
+    cols = -(-src.cols // (8 * BLOCK)) * BLOCK
+    return TileSpec(dtype("uint8"), TileType.Vec, src.rows, cols, src.rows, cols)
+
+
+WORKSPACES = {
+    "txor": Workspace(2, same_as("src0")),
+    "txors": Workspace(2, same_as("src")),
+    "tprelu": Workspace(2, bits_of),
+}
+"""By instruction: the workspace that C++ and text write."""
+OPTIONAL = {"trsqrt": Workspace(1)}
+"""By instruction: the workspace that they may leave out."""
+
+
+def arithmetic(row: OpRow, params: tuple[Param, ...], rules: tuple[Rule, ...]) -> Instruction:
+    """An operation on the sources, with its workspace."""
+    sources, workspace = tuple(param.name for param in params[1:]), WORKSPACES.get(row.name)
+    lower = apply(row.op, *sources)
+    if workspace is None:
+        optional = OPTIONAL.get(row.name)
+        form = Form(reordered=True) if optional else GENERAL
+        return build(row, params, rules, lower, workspace=optional, form=form)
+    names = (*sources, TMP)
+    cpp = f"{row.name.upper()}(dst, {', '.join(names)})"
+    return build(row, params, rules, lower, cpp=cpp, text=Text(names), workspace=workspace)
 
 
 def binary(row: OpRow) -> Instruction:
     """Tile with tile."""
     sources = ("src0", "src1")
     params = (DST, *(replace(SRC, name=name) for name in sources))
-    return build(row, params, tiles_alike("CP-BIN", sources, row.types), apply(row.op, *sources))
+    return arithmetic(row, params, tiles_alike("CP-BIN", sources, row.types))
 
 
 def with_scalar(row: OpRow) -> Instruction:
     """Tile with scalar."""
-    return build(row, (DST, SRC, SCALAR), tiles_alike("CP-SCA", ("src",), row.types), apply(row.op, "src", "scalar"))
+    return arithmetic(row, (DST, SRC, SCALAR), tiles_alike("CP-SCA", ("src",), row.types))
 
 
 def unary(row: OpRow) -> Instruction:
     """One tile."""
-    return build(row, (DST, SRC), tiles_alike("CP-UNA", ("src",), row.types), apply(row.op, "src"))
+    return arithmetic(row, (DST, SRC), tiles_alike("CP-UNA", ("src",), row.types))
 
 
 def lower_divide(call: Call) -> tuple[Move | Compute, ...]:
@@ -194,7 +241,7 @@ TEXPANDS = replace(
         (
             located("CP-EXP-01", "dst", TileType.Vec, TileType.Mat),
             filled("CP-EXP-01"),
-            Rule("CP-EXP-01", "dst", "RowMajor + NoneBox in UB", lambda c: in_mat(c) or c.dst.form == "nd",
+            Rule("CP-EXP-01", "dst", "NoneBox in UB", lambda c: in_mat(c) or c.dst.form in ("nd", "dn"),
                  on=error(*DEVICES), fix=PLAIN_TILE),
             typed("CP-EXP-02", "dst", EXPANDS_TYPES),
         ),

@@ -13,6 +13,7 @@ from ptokit.isa.vector import types
 
 CLAUSE = "CP-HDR-01"
 EIGHT_TO_32 = "i8 u8 i16 u16 i32 u32 f16 bf16 f32"
+EIGHT_TO_64 = f"{EIGHT_TO_32} i64 u64"
 """The types that A2/A3 loads and stores: no 8-bit floats."""
 SHORT = "i16 u16 i32 u32 f16 f32"
 """The types that the simulator combines with a number for each row or column."""

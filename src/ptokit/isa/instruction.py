@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeGuard
 
 from ptokit.finding import Finding, Level, VerifyError
+from ptokit.isa.dtype import DType
 from ptokit.isa.kernel import RouteKernel, kernel_of
 from ptokit.isa.move import Combine, Compute, Index, Move
 from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
@@ -76,6 +77,12 @@ class Call:
         return any(isinstance(move, Move) and move.combine is not Combine.STORE for move in self.lowered)
 
     @property
+    def uses_workspace(self) -> bool:
+        """Whether a workspace is given and the target's kernel writes it; other targets ignore it."""
+        workspace = self.instruction.workspace
+        return workspace is not None and self.operands.get(TMP) is not None and bool(self.here(workspace.used))
+
+    @property
     def destination(self) -> Any:
         """The first operand, which is written."""
         return self.values[self.instruction.operands[0].name]
@@ -113,7 +120,7 @@ class Call:
     def copy(self, *, static: bool = False) -> Call:
         """The same call without cached values; if `static`, extents that are -1 in the types are unknown."""
         made: dict[str, OperandSpec | None] = {
-            name: spec and (spec.with_dynamic_unknown() if static else replace(spec))
+            name: spec and (spec.with_dynamic_unknown() if static else spec.changed())
             for name, spec in self.operands.items()
         }
         return Call(self.instruction, made, self.modifiers, self.target, self.repeats, self.clashes)
@@ -365,6 +372,8 @@ class Param:
     """Of memory: whether its extents follow from the tile, so that text may write it as `%view[%row, %col]`."""
     typed_as: str = ""
     """Of a number: the operand whose element type it has; the first one if empty."""
+    dtype: DType | None = None
+    """Of a number: its own element type, if it has that of no operand."""
 
 
 @dataclass(frozen=True)
@@ -558,6 +567,8 @@ class Instruction:
     """By target: its element types, for the table of targets."""
     is_statement: bool = False
     """Whether programs have a statement of its own for it."""
+    form_key: str = ""
+    """Of an instruction that is known by its effects only: its form (`isa/opaque.py`)."""
 
     @cached_property
     def roles(self) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -33,6 +33,8 @@ class Layout:
 
     rows: tuple[Term, ...]
     cols: tuple[Term, ...]
+    start: int = 0
+    """The offset of (0, 0)."""
 
     def row(self, i: Any) -> Any:
         """What the row coordinate contributes."""
@@ -44,18 +46,24 @@ class Layout:
 
     def offset(self, i: Any, j: Any) -> Any:
         """The element offset of (i, j); takes integers or NumPy arrays that broadcast."""
-        return self.row(i) + self.col(j)
+        return self.row(i) + self.col(j) + self.start
+
+    def cut(self, row: int, col: int) -> Layout:
+        """What begins at (row, col): a multiple of the box of a blocked layout, or a region that ends in that box."""
+        return replace(self, start=self.offset(row, col))
 
     def span(self, rows: int, cols: int) -> int:
         """How many elements of storage a `rows` x `cols` region can reach (0 for an empty region)."""
         if rows <= 0 or cols <= 0:
             return 0
-        return 1 + sum(t.peak(rows) for t in self.rows) + sum(t.peak(cols) for t in self.cols)
+        return 1 + self.start + sum(t.peak(rows) for t in self.rows) + sum(t.peak(cols) for t in self.cols)
 
     @property
     def strides(self) -> tuple[int, int] | None:
-        """`(row stride, column stride)` of a plain two-dimensional layout, or None for a blocked one."""
+        """`(row stride, column stride)` of a plain two-dimensional layout from offset 0 on, or None for others."""
         parts: list[int] = []
+        if not isinstance(self.start, int) or self.start:  # pyright: ignore[reportUnnecessaryIsInstance]
+            return None
         for terms in (self.rows, self.cols):
             if len(terms) > 1 or any(t.div != 1 or t.mod for t in terms):
                 return None

@@ -9,6 +9,11 @@ from typing import Any
 
 from ptokit.isa.layout import Layout
 
+UNSPECIFIED = "unspecified"
+"""The operation of instructions that are known by their effects only."""
+NOTHING = (0, 0)
+"""The region of such an operation that only reads."""
+
 
 class Remap(Enum):
     """What happens to an index outside [0, capacity)."""

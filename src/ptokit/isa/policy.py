@@ -126,6 +126,9 @@ class TileType(PtoEnum):
     Acc = "acc"
     Bias = "bias"
     Scaling = "scaling"
+    ScaleLeft = "scale_left"
+    """Scales of MX operands in Left and Right."""
+    ScaleRight = "scale_right"
 
 
 class BLayout(PtoEnum):
@@ -199,6 +202,13 @@ class IotaOrder(PtoEnum):
 
     Ascending = "ascending"
     Descending = "descending"
+
+
+class Triangle(PtoEnum):
+    """Which half of a tile `ttri` fills with ones."""
+
+    Lower = 0
+    Upper = 1
 
 
 class Dividend(PtoEnum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from ptokit.isa.elementwise import DIV_TYPES, DST
@@ -19,11 +20,16 @@ from ptokit.isa.table import Table
 from ptokit.isa.vector import (
     ALL,
     B4,
+    BYTE_FLOATS,
+    F2,
+    F3,
     INTS,
     NARROW,
     SHORT,
+    Lower,
     OpRow,
     Text,
+    Types,
     alike,
     apply,
     build,
@@ -40,6 +46,8 @@ from ptokit.isa.vector import (
 SUM_TYPES = by_target(B4, B4 | types("i64 u64"))
 BEST_TYPES = by_target(B4, B4 | types("i64 u64") | NARROW)
 
+PROD_TYPES = by_target(B4, B4)
+
 SUM_CPP = Cpp(
     headers=(
         typed_in_headers("src", {"cpu": "i16 i32 f16 bf16 f32"}),
@@ -53,6 +61,9 @@ REDUCTIONS = (
     OpRow("trowsum", "Sum every row.",
         "dst[i, 0] = src[i, 0] + src[i, 1] + ...    in this order, in float32, rounded once",
         SUM_TYPES, "rowsum", in_place=(), cpp=SUM_CPP),
+    OpRow("trowprod", "Multiply the elements of every row.",
+        "dst[i, 0] = src[i, 0] * src[i, 1] * ...    in this order, every product rounded; integers wrap",
+        PROD_TYPES, "rowprod", in_place=()),
     OpRow("trowmax", "The largest element of every row.",
         "dst[i, 0] = the largest of src[i, :]    a leading NaN stays, a later one loses", BEST_TYPES, "rowmax",
         in_place=()),
@@ -62,6 +73,8 @@ REDUCTIONS = (
 )  # fmt: skip
 
 
+BY_HALVES = Workspace(1, used=Table({"a2a3": True, "a5": True}))
+"""Sums of pairs of rows: A5 keeps them in the workspace, too."""
 ONE_ROW = "a plain Vec tile of one row or more; row 0 is written"
 THROUGH_FLOAT = "convert with tcvt first (bfloat16: to float32), reduce, and convert the result back"
 
@@ -71,15 +84,17 @@ def is_column(tile: TileSpec) -> bool:
     return tile.form == "nd" or (tile.form == "dn" and tile.cols == 1)
 
 
-COLUMN_FORM = Rule(
-    "CP-RED-01", "dst", "RowMajor + NoneBox, or ColMajor of one column", lambda c: is_column(c.dst),
-    fix='make it N x 1 with blayout="col_major"',
-)  # fmt: skip
+def column_form(clause: str) -> Rule:
+    """A column may be stored as one."""
+    return Rule(clause, "dst", "RowMajor + NoneBox, or ColMajor of one column", lambda c: is_column(c.dst),
+                fix='make it N x 1 with blayout="col_major"')  # fmt: skip
 
 
-def reduction(row: OpRow, *, by_row: bool) -> Instruction:
-    """Each row to an element of column 0 of the destination, or each column to one of row 0."""
-    group, kept, lost = ("CP-RED", "row", "column") if by_row else ("CP-COL", "column", "row")
+def reduction(row: OpRow, *, by_row: bool, group: str = "", numbers: Table[Types] | None = None) -> Instruction:
+    """Each row to an element of column 0 of the destination, or each column to one of row 0. The results are numbers
+    of elements, of the types `numbers`, or else elements."""
+    kept, lost = ("row", "column") if by_row else ("column", "row")
+    group = group or ("CP-RED" if by_row else "CP-COL")
 
     def extents(tile: TileSpec) -> tuple[int, int]:
         return tile.valid if by_row else (tile.valid_cols, tile.valid_rows)
@@ -90,22 +105,41 @@ def reduction(row: OpRow, *, by_row: bool) -> Instruction:
 
     rules = (
         *vec_tiles(f"{group}-01", ("dst", "src"), nonempty="src", plains=("src",)),
-        COLUMN_FORM if by_row else plain("CP-COL-01", "dst"),
+        column_form(f"{group}-01") if by_row else plain(f"{group}-01", "dst"),
         Rule(f"{group}-01", "dst", lambda c: f"of {extents(c.src)[0]} valid {kept}s and a valid {lost}",
              lambda c: extents(c.dst)[0] == extents(c.src)[0] and extents(c.dst)[1] >= 1, on=error(*EVERYWHERE),
              blocks="execution", found=lambda c: f"valid {show_extents(c.dst.valid)}", kind=ByExtent(),
              fix=f"give dst as many valid {kept}s as src"),
         typed(f"{group}-02", "src", row.types, THROUGH_FLOAT),
-        alike(f"{group}-02", "dst", "src"),
+        typed(f"{group}-02", "dst", numbers, "make dst of int32 or uint32") if numbers
+        else alike(f"{group}-02", "dst", "src"),
     )  # fmt: skip
     about = "a Vec tile, N x 1 or wider; column 0 is written" if by_row else ONE_ROW
     params = (Param("dst", "write", f"destination: {about}"), Param("src", "read", "a plain Vec tile"))
-    if by_row:
+    if by_row or numbers:
         return build(row, params, rules, lower, cpp=f"{row.name.upper()}(dst, src, tmp)", text=Text(("src", "tmp")),
                      workspace=Workspace(1, same_as("src")))  # fmt: skip
     has_workspace = row.op == "colsum"
-    return build(row, params, rules, lower, text=Text(("src",)), workspace=Workspace(1) if has_workspace else None,
+    return build(row, params, rules, lower, text=Text(("src",)), workspace=BY_HALVES if has_workspace else None,
                  form=Form(inside=("isBinary",)) if has_workspace else GENERAL)  # fmt: skip
+
+
+POSITION_TYPES = by_target(F2, F2)
+NUMBER_TYPES = by_target(*(types("i32 u32"),) * 4)
+
+POSITIONS = (
+    OpRow("trowargmax", "The column of the largest element of every row.",
+        "dst[i, 0] = the first j of the largest src[i, j]    a leading NaN stays, a later one loses",
+        POSITION_TYPES, "rowargmax", in_place=()),
+    OpRow("trowargmin", "The column of the smallest element of every row.",
+        "dst[i, 0] = the first j of the smallest src[i, j]    a leading NaN stays, a later one loses",
+        POSITION_TYPES, "rowargmin", in_place=()),
+)  # fmt: skip
+
+
+def position(row: OpRow, *, by_row: bool) -> Instruction:
+    """The number of the best element of each row, or of each column."""
+    return reduction(row, by_row=by_row, group="CP-ARG", numbers=NUMBER_TYPES)
 
 
 def expands(**types: str) -> Cpp:
@@ -136,6 +170,12 @@ EXPANSIONS = (
         by_target(DIV_TYPES["a2a3"], DIV_TYPES["a5"]), "div", cpp=expands(cpu=HEADER_SHORT, a5=HEADER_SHORT),
         faults=NO_ZERO),
 )  # fmt: skip
+
+
+EXPDIF_TYPES = by_target(F2, F2, F2, F3 | types("f64"))
+TROWEXPANDEXPDIF = OpRow("trowexpandexpdif", "Subtract a number from each row, and take the exponential.",
+    "dst[i, j] = e ** (src0[i, j] - src1[i])    the difference is rounded; within 2 ulp of it", EXPDIF_TYPES,
+    "exp", cpp=Cpp(uses_hidden=True))  # fmt: skip
 
 
 ANY_LAYOUT = Table({"host": True})
@@ -180,7 +220,17 @@ ONE_FULL = Rule(
 )  # fmt: skip
 
 
-def expansion(row: OpRow) -> Instruction:
+def exp_of_difference(read: Callable[[Call, str], Input]) -> Lower:
+    """The difference first, then the exponential in its place."""
+    subtract = apply("sub", *SOURCES, read=read)
+
+    def lower(call: Call) -> tuple[Move | Compute, ...]:
+        return *subtract(call), *apply("exp", "dst")(call)
+
+    return lower
+
+
+def expansion(row: OpRow, lower: Lower | None = None) -> Instruction:
     """One source has the destination's shape, the other a number for each row, in either order."""
     rules = (
         *vec_tiles("CP-RXP-01", ("dst", *SOURCES), plains=("dst",)),
@@ -189,10 +239,11 @@ def expansion(row: OpRow) -> Instruction:
         *types_alike("CP-RXP", SOURCES, row.types),
     )
     params = (DST, *(Param(name, "read", "Vec tile: dst's valid region, or one number a row") for name in SOURCES))
-    return build(row, params, rules, apply(row.op, *SOURCES, read=spread), workspace=Workspace(2))
+    return build(row, params, rules, lower or apply(row.op, *SOURCES, read=spread), workspace=Workspace(2))
 
 
-TRANS_TYPES = by_target(ALL - types("i64 u64"), ALL - types("i64 u64"))
+UP_TO_32 = ALL - types("i64 u64")
+TRANS_TYPES = by_target(UP_TO_32, UP_TO_32 | BYTE_FLOATS, ALL | BYTE_FLOATS)
 
 
 def transposed(call: Call) -> Input:
@@ -231,7 +282,7 @@ TTRANS = build(
     workspace=Workspace(1, transposed_workspace),
 )  # fmt: skip
 
-GATHER_TYPES = by_target(SHORT | types("f16 bf16 f32"), ALL)
+GATHER_TYPES = by_target(SHORT | types("f16 bf16 f32"), *(ALL | BYTE_FLOATS,) * 2)
 INDEX_TYPES = by_target(types("i32 u32"), SHORT, SHORT, INTS - NARROW)
 
 
@@ -285,4 +336,11 @@ TGATHER = build(
               stored=("ins", "outs", "outs", "ins", "ins", "ins")),
 )  # fmt: skip
 
-REDUCE = (*(reduction(row, by_row=True) for row in REDUCTIONS), *map(expansion, EXPANSIONS), TTRANS, TGATHER)
+REDUCE = (
+    *(reduction(row, by_row=True) for row in REDUCTIONS),
+    *(position(row, by_row=True) for row in POSITIONS),
+    *map(expansion, EXPANSIONS),
+    expansion(TROWEXPANDEXPDIF, exp_of_difference(spread)),
+    TTRANS,
+    TGATHER,
+)

@@ -43,8 +43,8 @@ from ptokit.isa.vector import (
     vec_tiles,
 )
 
-BYTES, WORDS = types("u8"), types("u32")
-MASK_TYPES = by_target(BYTES, WORDS, BYTES | WORDS, BYTES | WORDS)
+MASK_TYPES = by_target(*(types("u8 u16 u32"),) * 4)
+"""No header looks at the type of a mask: its rows are bits."""
 CMP_TYPES = by_target(types("i32 f16 f32"), ALL)
 CMPS_TYPES = by_target(types("i16 u16 i32 f16 f32"), ALL)
 SEL_TYPES = by_target(SHORT | types("f16 bf16 f32"), ALL)
@@ -64,7 +64,7 @@ def mask_fits(group: str, mask: str, data: str) -> Rule:
                 lambda c: (c.values[mask].valid_rows == c.values[data].valid_rows
                            and bits(c.values[mask]) >= c.values[data].valid_cols),
                 on=error(*EVERYWHERE), blocks="execution", kind=ByExtent(),
-                fix="one uint8 holds 8 columns, one uint32 holds 32")  # fmt: skip
+                fix="one uint8 holds 8 columns, one uint16 16, one uint32 32")  # fmt: skip
 
 
 def masked(group: str, mask: str, data: Names, table: Table[Types]) -> tuple[Rule, ...]:
@@ -76,7 +76,7 @@ def masked(group: str, mask: str, data: Names, table: Table[Types]) -> tuple[Rul
         mask_fits(group, mask, first),
         typed(f"{group}-02", first, table),
         *(alike(f"{group}-02", name, first) for name in others),
-        typed(f"{group}-02", mask, MASK_TYPES, "make the mask of that type: uint8 on a2a3, uint32 on a5"),
+        typed(f"{group}-02", mask, MASK_TYPES, "make the mask a tile of unsigned integers, such as uint8"),
     )
 
 
@@ -120,6 +120,7 @@ CMP_CPP = Cpp(
         EQUAL_ONLY,
         typed_in_headers("src0", {"cpu": "i32 f16 f32"}, Case("a uint8 mask", lambda c: c.dst.dtype.size == 1)),
         typed_in_headers("src0", {"cpu": EIGHT_TO_32}, Case("a uint32 mask", lambda c: c.dst.dtype.size == 4)),
+        typed_in_headers("dst", {"cpu": "u8 u32"}),
     )
 )
 CMPS_CPP = Cpp(
@@ -188,7 +189,7 @@ PAIRS_A2A3 = {
 PAIRS_A5 = {
     "float32": "f16 f32 bf16 i16 i32 i64 f8E4M3FN f8E5M2", "float16": "f32 i32 i16 i8 u8", "bfloat16": "f32 i32 f16",
     "int16": "u8 f16 f32 u32 i32", "int32": "f32 i16 u16 i64 u8", "int64": "f32 i32", "uint8": "f16 u16",
-    "int8": "f16 i16 i32", "uint32": "u8 u16 i16",
+    "int8": "f16 i16 i32", "uint32": "u8 u16 i16", "float8_e4m3": "f32", "float8_e5m2": "f32",
 }  # fmt: skip
 
 

@@ -45,6 +45,8 @@ class Attribute:
     """Whether the grammar 0.27 does not have it."""
     example: PtoEnum | None = None
     """The member in the examples of text; without one, the first member that is not the default."""
+    number: str = ""
+    """The type of words that are numbers, in MLIR."""
 
     def written(self, member: PtoEnum) -> object:
         """The word for a member of the modifier."""
@@ -53,6 +55,8 @@ class Attribute:
     def literal(self, member: PtoEnum) -> str:
         """The attribute in MLIR: `key = #pto<kind word>`, or a string or a boolean."""
         word = self.written(member)
+        if self.number:
+            return f"{self.key} = {word} : {self.number}"
         return f"{self.key} = #pto<{self.kind} {word}>" if self.kind else f"{self.key} = {json.dumps(word)}"
 
 

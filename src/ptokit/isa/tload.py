@@ -7,10 +7,21 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ptokit.isa.common import NZ_SHAPE, burst_multiple, data_type, extents_positive, flat, is_unboxed, same_type
+from ptokit.isa.common import (
+    NZ_SHAPE,
+    PLAIN_TILE,
+    WIDE_TYPES,
+    burst_multiple,
+    data_type,
+    extents_positive,
+    flat,
+    is_unboxed,
+    same_type,
+)
 from ptokit.isa.dtype import DType, finfo
-from ptokit.isa.headers import CLAUSE, EIGHT_TO_32, typed
+from ptokit.isa.headers import CLAUSE, EIGHT_TO_64, typed
 from ptokit.isa.instruction import (
+    DEVICES,
     EVERYWHERE,
     NPU,
     ByExtent,
@@ -37,13 +48,18 @@ Pairs = Mapping[TileType, frozenset[tuple[str, str]]]
 """By location: pairs of tensor layout and tile form."""
 
 VEC_PAIRS = frozenset({("nd", "nd"), ("dn", "dn"), ("nz", "nz")})
-PAIRS = {TileType.Vec: VEC_PAIRS, TileType.Mat: VEC_PAIRS | {("nd", "nz")}}
+TURNED = frozenset({("nd", "nz"), ("dn", "zn")})
+A2A3_PAIRS: Pairs = {TileType.Vec: VEC_PAIRS, TileType.Mat: VEC_PAIRS | TURNED}
+A5_PAIRS: Pairs = {TileType.Vec: VEC_PAIRS, TileType.Mat: VEC_PAIRS | TURNED | {("dn", "nz")}}
+PAIRS = Table({"cpu": A5_PAIRS, "a2a3": A2A3_PAIRS, "a5": A5_PAIRS, "host": A5_PAIRS})
 """Which tensor layout loads into which tile form (TL-01)."""
+CHANGED = TURNED | {("dn", "nz")}
+"""The pairs for which a load orders elements by fractals."""
 
 
 def is_pair(tensor: TensorSpec, tile: TileSpec, pairs: Pairs) -> bool:
-    """Whether the layouts of a tensor and a tile match; NZ tiles outside Acc have 512-byte fractals (CO-LAY-02)."""
-    if tile.form == "nz" and not tile.is_nz and tile.loc is not TileType.Acc:
+    """Whether the layouts of a tensor and a tile match; boxes outside Acc are 512-byte fractals (CO-LAY-02)."""
+    if tile.form in ("nz", "zn") and tile.fractal != 512 and tile.loc is not TileType.Acc:
         return False
     return (tensor.layout_kind.text, tile.form) in pairs.get(tile.loc, ())
 
@@ -68,7 +84,7 @@ def run_length(tile: TileSpec) -> int:
 
 def is_block(call: Call) -> bool:
     """Tile and tensor have matching layouts, and the tensor is large enough."""
-    return is_pair(call.src, call.dst, PAIRS) and fits(call.src, call.dst)
+    return is_pair(call.src, call.dst, call.here(PAIRS)) and fits(call.src, call.dst)
 
 
 def has_fractal_dims(tensor: TensorSpec) -> bool:
@@ -76,10 +92,19 @@ def has_fractal_dims(tensor: TensorSpec) -> bool:
     return tensor.layout_kind is not GlobalLayout.NZ or tensor.shape[3:] == (FRACTAL_ROWS, tensor.dtype.c0)
 
 
-@case("ND into NZ")
+@case("fractals of plain memory")
 def converts(call: Call) -> bool:
-    """ND in memory, NZ in the tile."""
-    return (call.src.layout_kind.text, call.dst.form) == ("nd", "nz")
+    """ND or DN in memory, fractals in the tile."""
+    return (call.src.layout_kind.text, call.dst.form) in CHANGED
+
+
+def plain_if_wide(operand: str, rule: str) -> Rule:
+    """Fractals hold elements of up to 4 bytes."""
+    return Rule(
+        rule, operand, "without boxes if its elements have 8 bytes", lambda c: is_unboxed(c.values[operand]),
+        on=error(*DEVICES), when=Case("8-byte elements", lambda c: c.values[operand].dtype.size == 8),
+        fix=PLAIN_TILE,
+    )  # fmt: skip
 
 
 def in_ub_unboxed(operand: str) -> Case:
@@ -97,12 +122,13 @@ RULES = (
          fix="tload(tile, array): the tile comes first; an array is wrapped, pto.GlobalTensor(array)"),
     Rule("TL-01", "dst", "a Vec or Mat tile", lambda c: is_tile(c.dst, TileType.Vec, TileType.Mat),
          on=error(*EVERYWHERE), blocks="route", fix="load into a Vec or Mat tile, then tmov"),
-    data_type("dst"),
+    data_type("dst", WIDE_TYPES),
     same_type("TL-01", "src", "dst", blocks="execution"),
+    plain_if_wide("dst", "TL-01"),
     Rule("TL-01", "dst", lambda c: f"of a form that {c.src.layout_kind.name} memory loads into",
-         lambda c: is_pair(c.src, c.dst, PAIRS) or is_run(c), on=error(*EVERYWHERE), blocks="route",
+         lambda c: is_pair(c.src, c.dst, c.here(PAIRS)) or is_run(c), on=error(*EVERYWHERE), blocks="route",
          fix=lambda c: COLUMN if c.dst.form == "dn" else "give tile and tensor the same layout"),
-    Rule("TL-01", "src", "of Shape[0..2] == 1 for ND into NZ, with 512-byte fractals",
+    Rule("TL-01", "src", "of Shape[0..2] == 1 for ND or DN into 512-byte fractals",
          lambda c: c.src.shape[:3] == (1, 1, 1) and c.dst.fractal == 512, on=error(*EVERYWHERE), when=converts,
          blocks="execution", found=lambda c: f"{c.src} into {c.dst}", kind=ByExtent(),
          fix='flatten the tensor to two dims; fractal=512'),
@@ -164,7 +190,7 @@ CPP = Cpp(
     block="TL-02",
     clears=CLEARS,
     headers=(
-        typed("dst", {"a2a3": EIGHT_TO_32}),
+        typed("dst", {"a2a3": EIGHT_TO_64}),
         Rule(CLAUSE, "dst", f"of at most {MOST_ROWS} rows for the C++ headers", lambda c: c.dst.rows <= MOST_ROWS,
              on=error("a2a3"), when=plain_in_ub, found=lambda c: f"{c.dst.rows} rows", fix="load in two steps"),
     ),

@@ -4,24 +4,44 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ptokit.isa.common import data_type, extents_positive, same_type
+from ptokit.isa.casts import NARROWED, Casts, by_path, cast_type, copied
+from ptokit.isa.common import WIDE_TYPES, data_type, extents_positive
 from ptokit.isa.headers import CLAUSE, IN_UB, between
 from ptokit.isa.instruction import EVERYWHERE, NPU, ByExtent, Call, Case, Cpp, Instruction, Param, Rule, error, is_tile
 from ptokit.isa.kernel import Effect, RouteKernel
-from ptokit.isa.move import Access, Move
+from ptokit.isa.move import Compute, Move
 from ptokit.isa.operand import show_extents
 from ptokit.isa.policy import TileType
 from ptokit.isa.spelling import Form
 from ptokit.isa.table import Table
 
-VEC, MAT, LEFT, RIGHT, ACC, BIAS = (
-    TileType.Vec, TileType.Mat, TileType.Left, TileType.Right, TileType.Acc, TileType.Bias,
+VEC, MAT, LEFT, RIGHT, ACC, BIAS, SCALING = (
+    TileType.Vec, TileType.Mat, TileType.Left, TileType.Right, TileType.Acc, TileType.Bias, TileType.Scaling,
 )  # fmt: skip
 
-A2A3_PATHS = {(VEC, VEC): "V", (MAT, LEFT): "MTE1", (MAT, RIGHT): "MTE1", (MAT, BIAS): "MTE1", (ACC, MAT): "FIX"}
+A2A3_PATHS = {
+    (VEC, VEC): "V", (MAT, LEFT): "MTE1", (MAT, RIGHT): "MTE1", (MAT, BIAS): "MTE1", (MAT, SCALING): "FIX",
+    (ACC, MAT): "FIX",
+}  # fmt: skip
 A5_PATHS = {**A2A3_PATHS, (ACC, VEC): "FIX", (VEC, MAT): "MTE3", (MAT, VEC): "MTE1"}
 PATHS = Table({"cpu": A5_PATHS, "host": {(VEC, VEC): "V"}, "a2a3": A2A3_PATHS, "a5": A5_PATHS})
 """Source and destination memory, and the pipe between them (TV-01). cpu allows every pair of the other targets."""
+
+WIDENED: Casts = frozenset({("float16", "float32")})
+A2A3_CASTS = {(ACC, MAT): NARROWED, (MAT, BIAS): WIDENED}
+A5_CASTS = {**A2A3_CASTS, (ACC, VEC): NARROWED, (MAT, BIAS): WIDENED | {("bfloat16", "float32")}}
+CASTS = Table({"cpu": A5_CASTS, "a2a3": A2A3_CASTS, "a5": A5_CASTS})
+"""By path: the types that change on the way."""
+
+CUBE_INPUTS = {(MAT, LEFT), (MAT, RIGHT), (MAT, BIAS)}
+"""Paths that copy storage: the source may have more valid elements than the destination."""
+
+
+def holds_region(call: Call) -> bool:
+    """The source has the destination's valid region; a source in L1 may have more."""
+    if (call.src.loc, call.dst.loc) not in CUBE_INPUTS:
+        return call.src.valid == call.dst.valid
+    return call.dst.valid_rows <= call.src.valid_rows and call.dst.valid_cols <= call.src.valid_cols
 
 
 REACHED = Rule(
@@ -38,19 +58,22 @@ RULES = (
          fix="tstore takes a tile to memory"),
     REACHED,
     replace(REACHED, on=error("cpu"), blocks="nothing", asserted=()),
-    data_type("dst"),
-    same_type("TV-01", "src", "dst", fix="give both tiles one type", blocks="execution"),
-    Rule("TV-01", "src", lambda c: f"valid {show_extents(c.dst.valid)}, as the destination",
-         lambda c: c.src.valid == c.dst.valid, on=error(*EVERYWHERE), blocks="execution",
-         found=lambda c: f"valid {show_extents(c.src.valid)}", kind=ByExtent(),
-         fix="give both tiles the same valid region"),
+    data_type("dst", WIDE_TYPES),
+    cast_type("TV-01", "src", "dst", by_path(CASTS)),
+    Rule("TV-01", "dst", "of int64 or uint64: the fixpipe buffer holds 64-bit factors",
+         lambda c: c.dst.dtype.name in ("int64", "uint64"), on=error(*EVERYWHERE),
+         when=Case("into Scaling", lambda c: c.dst.loc is SCALING), found=lambda c: str(c.dst.dtype),
+         fix="pack the factors into 64 bits"),
+    Rule("TV-01", "src", lambda c: f"valid {show_extents(c.dst.valid)}, as the destination", holds_region,
+         on=error(*EVERYWHERE), blocks="execution", found=lambda c: f"valid {show_extents(c.src.valid)}",
+         kind=ByExtent(), fix="give both tiles the same valid region"),
     extents_positive("A-55", "dst", *EVERYWHERE),
 )  # fmt: skip
 
 
-def lower(call: Call) -> tuple[Move, ...]:
+def lower(call: Call) -> tuple[Move | Compute, ...]:
     """Copy the valid region, between any two layouts."""
-    return (Move(call.dst.valid, Access("dst", call.dst.layout), Access("src", call.src.layout)),)
+    return (copied(call, call.dst.valid, call.dst.layout, call.src.layout),)
 
 
 TO_CUBE = between((MAT, LEFT), (MAT, RIGHT))
@@ -68,7 +91,10 @@ def same_storage(target: str, when: Case) -> Rule:
 TMOV = Instruction(
     name="tmov",
     summary="Move a tile into another tile, changing its layout where the two differ.",
-    meaning=("dst[i, j] = src[i, j]    over the destination's valid region",),
+    meaning=(
+        "dst[i, j] = src[i, j]    over the destination's valid region",
+        "float32 of an accumulator may become float16 or bfloat16, a bias float32",
+    ),
     operands=(Param("dst", "write", "destination tile"), Param("src", "read", "source tile")),
     modifiers=(),
     rules=RULES,
@@ -81,7 +107,21 @@ TMOV = Instruction(
         }
         for family in NPU
     },
-    cpp=Cpp(headers=(same_storage("a2a3", IN_UB), same_storage("a2a3", TO_CUBE), same_storage("a5", TO_CUBE))),
+    cpp=Cpp(
+        headers=(
+            same_storage("a2a3", IN_UB),
+            same_storage("a2a3", TO_CUBE),
+            same_storage("a5", TO_CUBE),
+            Rule(
+                CLAUSE,
+                "src",
+                lambda c: f"valid {show_extents(c.dst.valid)}, as dst, for the C++ headers",
+                lambda c: c.src.valid == c.dst.valid,
+                on=error("cpu"),
+                fix="give both tiles one valid region",
+            ),
+        )
+    ),
     documents=("TV",),
     form=Form(typed_each=True, reordered=True, stored=("ins", "fp", "quant", "outs")),
     spellings={

@@ -101,6 +101,13 @@ def is_one_a_row(call: Call) -> bool:
     return call.src.valid_cols > 1 and call.idx.valid in ((call.src.valid_rows, 1), (1, call.src.valid_rows))
 
 
+def is_covered(call: Call) -> bool:
+    """Every index has an element of the source; flat offsets may be fewer than these."""
+    if by_row(call):
+        return call.idx.valid == call.src.valid
+    return call.idx.valid_rows <= call.src.valid_rows and call.idx.valid_cols <= call.src.valid_cols
+
+
 RULES = (
     vec("dst"),
     vec("src"),
@@ -128,9 +135,8 @@ RULES = (
     unboxed("dst"),
     unboxed("src"),
     unboxed("idx"),
-    Rule("A-52", "idx", lambda c: f"valid {show_extents(c.src.valid)}, as the source",
-         lambda c: c.idx.valid == c.src.valid, on=error(*EVERYWHERE),
-         found=lambda c: f"valid {show_extents(c.idx.valid)}", kind=ByExtent("H-09"),
+    Rule("A-52", "idx", lambda c: f"valid {show_extents(c.src.valid)}, as the source", is_covered,
+         on=error(*EVERYWHERE), found=lambda c: f"valid {show_extents(c.idx.valid)}", kind=ByExtent("H-09"),
          fix=lambda c: EXPAND if is_one_a_row(c) else "give the index tile the source's valid shape"),
     Rule("A-52", "src", lambda c: f"at most {c.dst.valid_cols} valid columns, as the destination",
          lambda c: c.src.valid_cols <= c.dst.valid_cols, on=error(*EVERYWHERE), when=by_row,
@@ -152,7 +158,9 @@ def lower(call: Call) -> tuple[Move, ...]:
         index = replace(index, unit=IndexUnit.ELEMENT, capacity=dst.rows * dst.cols, width=dst.cols, valid=dst.valid)
     else:  # a flat offset counts storage, in any layout
         index, place = replace(index, unit=IndexUnit.ELEMENT, capacity=dst.rows * dst.cols), flat()
-    move = Move(call.src.valid, Access("dst", place), Access("src", call.src.layout), index)
+    move = Move(
+        call.src.valid if by_row(call) else call.idx.valid, Access("dst", place), Access("src", call.src.layout), index
+    )
     if by_row(call) or not call.here(ZEROES_FIRST):
         return (move,)
     return (Move((1, dst.rows * dst.cols), Access("dst", flat()), Fill()), move)
@@ -216,7 +224,7 @@ TSCATTER = Instruction(
     summary="Scatter elements of a tile into another tile, each to the row its index names.",
     meaning=(
         "row:  dst[idx[i, j], j] = src[i, j]         elements that no index names keep their content",
-        "flat: dst.storage[idx[i, j]] = src[i, j]    a2a3 and a5 clear the destination first",
+        "flat: dst.storage[idx[i, j]] = src[i, j]    for every index; a2a3 and a5 clear the destination first",
     ),
     operands=(
         Param("dst", "update", "destination tile: Vec", contiguous="always"),

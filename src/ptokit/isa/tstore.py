@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ptokit.isa.common import NZ_SHAPE, burst_multiple, data_type, extents_positive, flat, same_type
-from ptokit.isa.headers import EIGHT_TO_32, typed
+from ptokit.isa.casts import CONVERTS, NARROWED, Casts, cast_type, copied
+from ptokit.isa.common import NZ_SHAPE, WIDE_TYPES, burst_multiple, data_type, extents_positive, flat
+from ptokit.isa.headers import EIGHT_TO_64, typed
 from ptokit.isa.instruction import (
     DEVICES,
     EVERYWHERE,
@@ -22,11 +23,11 @@ from ptokit.isa.instruction import (
     is_tile,
 )
 from ptokit.isa.kernel import Cost, Effect, RouteKernel
-from ptokit.isa.move import Access, Combine, Move
+from ptokit.isa.move import Access, Combine, Compute, Move
 from ptokit.isa.operand import show_extents
 from ptokit.isa.policy import StoreAtomic, TileType
 from ptokit.isa.spelling import Attribute, Form
-from ptokit.isa.tload import VEC_PAIRS, fits, has_fractal_dims, in_ub_unboxed, is_pair
+from ptokit.isa.tload import VEC_PAIRS, fits, has_fractal_dims, in_ub_unboxed, is_pair, plain_if_wide
 from ptokit.isa.vector import attributes
 
 PAIRS = {TileType.Vec: VEC_PAIRS, TileType.Acc: frozenset({("nd", "nz"), ("nz", "nz")})}
@@ -51,6 +52,11 @@ def is_burst(call: Call) -> bool:
     return is_run(call) and call.dst.is_packed and call.dst.elements >= max(call.src.valid)
 
 
+def casts(call: Call) -> Casts:
+    """What FIX converts on the way out of an accumulator."""
+    return NARROWED if call.src.loc is TileType.Acc else frozenset()
+
+
 adds = Case("atomic add", lambda c: c.atomic is StoreAtomic.Add)
 
 RULES = (
@@ -61,8 +67,11 @@ RULES = (
          fix="move it to a Vec tile first: tmov(vec, mat)"),
     Rule("TT-01", "src", "a Vec or Acc tile", lambda c: is_tile(c.src, TileType.Vec, TileType.Acc),
          on=error(*EVERYWHERE), blocks="route", fix="move it to a Vec tile first: tmov(vec, tile)"),
-    data_type("src"),
-    same_type("TT-01", "dst", "src", blocks="execution"),
+    data_type("src", WIDE_TYPES),
+    cast_type("TT-01", "dst", "src", casts),
+    plain_if_wide("src", "TT-01"),
+    Rule("TT-01", "atomic", "none for a store that converts", lambda c: not adds(c), on=error(*EVERYWHERE),
+         when=CONVERTS, found=lambda c: c.atomic.text, blocks="execution", fix="store float32, or without atomic="),
     Rule("TT-01", "dst", lambda c: f"of a layout that a {c.src.form} tile stores into",
          lambda c: is_pair(c.dst, c.src, PAIRS) or is_run(c), on=error(*EVERYWHERE), blocks="route",
          found=lambda c: c.dst.layout_kind.name, fix="give tile and tensor the same layout"),
@@ -84,14 +93,15 @@ RULES = (
 )  # fmt: skip
 
 
-def lower(call: Call) -> tuple[Move, ...]:
+def lower(call: Call) -> tuple[Move | Compute, ...]:
     """Store the valid region, as a block or as one burst."""
-    combine = Combine.ADD if call.atomic is StoreAtomic.Add else Combine.STORE
     if is_block(call):
         dst, src, region = call.dst.layout, call.src.layout, call.src.valid
     else:
         dst, src, region = flat(), flat(), (1, max(call.src.valid))
-    return (Move(region, Access("dst", dst), Access("src", src), combine=combine),)
+    if adds(call):
+        return (Move(region, Access("dst", dst), Access("src", src), combine=Combine.ADD),)
+    return (copied(call, region, dst, src),)
 
 
 def kernel(pipe: str, path: str) -> RouteKernel:
@@ -114,7 +124,11 @@ ADDED = attributes(MODIFIERS)
 TSTORE = Instruction(
     name="tstore",
     summary="Store a tile into a contiguous block of GM.",
-    meaning=("dst[i, j] = src[i, j]    over the source's valid region", "atomic add: dst[i, j] += src[i, j]"),
+    meaning=(
+        "dst[i, j] = src[i, j]    over the source's valid region",
+        "atomic add: dst[i, j] += src[i, j]",
+        "float32 of an accumulator may become float16 or bfloat16",
+    ),
     operands=(
         Param("dst", "update", "the block in GM", kind="memory", is_block=True),
         Param("src", "read", "source tile: Vec, or Acc"),
@@ -123,7 +137,7 @@ TSTORE = Instruction(
     rules=RULES,
     lower=lower,
     route=lambda call: f"tstore.{call.src.loc.text}",
-    cpp=Cpp("TSTORE(dst, src)", template, (typed("src", {"a2a3": EIGHT_TO_32}),), block="TT-01"),
+    cpp=Cpp("TSTORE(dst, src)", template, (typed("src", {"a2a3": EIGHT_TO_64}),), block="TT-01"),
     kernels={
         family: {"tstore.vec": kernel("MTE3", "UB to GM GB/s"), "tstore.acc": kernel("FIX", "L0C to GM GB/s")}
         for family in NPU

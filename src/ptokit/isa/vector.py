@@ -44,6 +44,7 @@ ALL = INTS | types("f16 bf16 f32")
 B4, F2, F3 = types("i16 i32 f16 f32"), types("f16 f32"), types("f16 bf16 f32")
 NARROW = types("i8 u8")
 SHORT = types("i16 u16 i32 u32")
+BYTE_FLOATS = types("f8E4M3FN f8E5M2 hif8")
 HOST = ALL | types("f64")
 
 
@@ -152,8 +153,8 @@ def pipes(params: Iterable[Param], pipe: str) -> tuple[Effect, ...]:
 
 
 COSTS = {
-    **dict.fromkeys(("div", "exp", "log", "sqrt", "recip"), SLOW),
-    **dict.fromkeys(("rowsum", "rowmax", "rowmin", "colsum", "colmax", "colmin"), REDUCING),
+    **dict.fromkeys(("div", "exp", "log", "sqrt", "recip", "rsqrt"), SLOW),
+    **{axis + op: REDUCING for axis in ("row", "col") for op in ("sum", "max", "min", "prod", "argmax", "argmin")},
 }
 """By operation: the cost on the vector pipe, if it is not that of simple arithmetic."""
 

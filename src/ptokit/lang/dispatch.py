@@ -14,7 +14,7 @@ from typing import Any, cast
 from ptokit.engine.kept import remember
 from ptokit.engine.prepared import Prepared
 from ptokit.engine.storage import Storage
-from ptokit.finding import Finding, OutOfBoundsError, VerifyError
+from ptokit.finding import WARNINGS, Finding, OutOfBoundsError, VerifyError
 from ptokit.isa.instruction import Instruction, Modifiers, parse_modifiers
 from ptokit.isa.operand import meet
 from ptokit.isa.spelling import TMP
@@ -202,7 +202,7 @@ def _report(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     placed = tuple(finding.at(where) for finding in findings)
     CURRENT.get().findings.extend(placed)
     for finding in placed:
-        if finding.level == "hazard":
+        if finding.level in WARNINGS:
             warn(finding, frame)
     return placed
 

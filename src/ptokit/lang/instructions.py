@@ -11,6 +11,7 @@ from textwrap import fill, indent
 from typing import Any
 
 from ptokit.isa.catalog import INSTRUCTIONS, derived
+from ptokit.isa.dtype import dtype
 from ptokit.isa.instruction import Instruction, Modifier, Param
 from ptokit.isa.policy import PtoEnum
 from ptokit.isa.spelling import TMP
@@ -143,6 +144,8 @@ def _body(instruction: Instruction) -> str:
 
 
 def _converted(instruction: Instruction, param: Param) -> str:
+    if param.dtype is not None:
+        return f"_own_number(_instruction, {param.name}, {param.dtype.name!r})"
     if param.kind == "number":
         return f"_number(_instruction, {param.name}, {instruction.type_source(param)})"
     return f"_corner({param.name}, {param.name!r})" if param.kind == "position" else param.name
@@ -160,6 +163,11 @@ def _number(instruction: Instruction, value: object, tile: Tile) -> Scalar:
     return scalar(value, tile.dtype, f"{instruction.name} on {tile.dtype}")
 
 
+def _own_number(instruction: Instruction, value: object, kind: str) -> Scalar:
+    """A number in an element type of its own."""
+    return scalar(value, dtype(kind), f"{instruction.name} on {kind}")
+
+
 def _in_order(instruction: Instruction, first: object, second: object) -> tuple[object, object, PtoEnum | None]:
     """A tile and a number that are given in either order, the tile first, and the order."""
     order = instruction.order
@@ -172,7 +180,7 @@ def _in_order(instruction: Instruction, first: object, second: object) -> tuple[
 
 
 SCOPE = {
-    **{each.__name__: each for each in (Event, GlobalTensor, Tile, _in_order, _number)},
+    **{each.__name__: each for each in (Event, GlobalTensor, Tile, _in_order, _number, _own_number)},
     "Wait": Wait, "_corner": corner, "_execute": execute, "__name__": __name__,
 }  # fmt: skip
 """The names that the functions use. No operand has a name that begins with an underscore."""

@@ -12,6 +12,7 @@ from ptokit.isa.policy import (
     ScatterIndex,
     ScatterOOB,
     StoreAtomic,
+    Triangle,
 )
 from ptokit.lang.dispatch import Event, Wait
 from ptokit.lang.tensor import GlobalTensor
@@ -29,6 +30,7 @@ __all__ = [
     "ScatterIndex",
     "ScatterOOB",
     "StoreAtomic",
+    "Triangle",
     "mgather",
     "mscatter",
     "tabs",
@@ -36,28 +38,43 @@ __all__ = [
     "tadds",
     "tand",
     "tands",
+    "taxpy",
     "tci",
     "tcmp",
     "tcmps",
+    "tcolargmax",
+    "tcolargmin",
     "tcolexpand",
     "tcolexpandadd",
     "tcolexpanddiv",
+    "tcolexpandexpdif",
     "tcolexpandmax",
     "tcolexpandmin",
     "tcolexpandmul",
     "tcolexpandsub",
     "tcolmax",
     "tcolmin",
+    "tcolprod",
     "tcolsum",
+    "tconcat",
     "tcvt",
+    "tdequant",
     "tdiv",
     "tdivs",
     "texp",
     "texpands",
     "textract",
+    "tfillpad",
+    "tfillpad_expand",
+    "tfillpad_inplace",
     "tgather",
+    "tgemv",
+    "tgemv_acc",
+    "tgemv_bias",
+    "tinsert",
     "tload",
     "tlog",
+    "tlrelu",
     "tmatmul",
     "tmatmul_acc",
     "tmatmul_bias",
@@ -69,19 +86,31 @@ __all__ = [
     "tmul",
     "tmuls",
     "tneg",
+    "tnot",
     "tor",
     "tors",
+    "tpartadd",
+    "tpartmax",
+    "tpartmin",
+    "tpartmul",
+    "tprelu",
     "trecip",
+    "trelu",
+    "trowargmax",
+    "trowargmin",
     "trowexpand",
     "trowexpandadd",
     "trowexpanddiv",
+    "trowexpandexpdif",
     "trowexpandmax",
     "trowexpandmin",
     "trowexpandmul",
     "trowexpandsub",
     "trowmax",
     "trowmin",
+    "trowprod",
     "trowsum",
+    "trsqrt",
     "tscatter",
     "tsel",
     "tsels",
@@ -89,11 +118,15 @@ __all__ = [
     "tshls",
     "tshr",
     "tshrs",
+    "tsort32",
     "tsqrt",
     "tstore",
     "tsub",
     "tsubs",
     "ttrans",
+    "ttri",
+    "txor",
+    "txors",
 ]
 
 def mgather(
@@ -210,6 +243,18 @@ def tands(dst: Tile, src: Tile, scalar: float, *, wait: Wait = None) -> Event:
         wait: events that earlier calls returned, to wait for
     """
 
+def taxpy(dst: Tile, src: Tile, scalar: float, *, wait: Wait = None) -> Event:
+    """Add a multiple of a tile.
+
+        dst = dst + src * scalar    in dst's type: the product is rounded, then the sum
+
+    Args:
+        dst: a plain Vec tile, to which the multiple is added
+        src: a Vec tile of its valid region and type; float16 for float32, too
+        scalar: the factor, a number held in the source's type
+        wait: events that earlier calls returned, to wait for
+    """
+
 def tci(dst: Tile, start: float, *, descending: bool = False, tmp: Tile | None = None, wait: Wait = None) -> Event:
     """Count up or down from a number.
 
@@ -249,6 +294,30 @@ def tcmps(dst: Tile, src: Tile, scalar: float, mode: str | CmpMode = CmpMode.EQ,
         wait: events that earlier calls returned, to wait for
     """
 
+def tcolargmax(dst: Tile, src: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
+    """The row of the largest element of every column.
+
+        dst[0, j] = the first i of the largest src[i, j]    a leading NaN stays, a later one loses
+
+    Args:
+        dst: destination: a plain Vec tile of one row or more; row 0 is written
+        src: a plain Vec tile
+        tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tcolargmin(dst: Tile, src: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
+    """The row of the smallest element of every column.
+
+        dst[0, j] = the first i of the smallest src[i, j]    a leading NaN stays, a later one loses
+
+    Args:
+        dst: destination: a plain Vec tile of one row or more; row 0 is written
+        src: a plain Vec tile
+        tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
 def tcolexpand(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
     """Repeat a row.
 
@@ -276,6 +345,18 @@ def tcolexpanddiv(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Ev
     """Divide columns by a number each.
 
         dst[i, j] = src0[i, j] / src1[0, j]    floats by IEEE, integers towards zero
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: plain Vec tile: dst's valid region, or one row, a number a column
+        src1: plain Vec tile: dst's valid region, or one row, a number a column
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tcolexpandexpdif(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """Subtract a number from each column, and take the exponential.
+
+        dst[i, j] = e ** (src0[i, j] - src1[0, j])    the difference is rounded; within 2 ulp of it
 
     Args:
         dst: destination: a plain Vec tile; its valid region is computed
@@ -354,6 +435,17 @@ def tcolmin(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
         wait: events that earlier calls returned, to wait for
     """
 
+def tcolprod(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
+    """Multiply the elements of every column.
+
+        dst[0, j] = src[0, j] * src[1, j] * ...    in this order, every product rounded; integers wrap
+
+    Args:
+        dst: destination: a plain Vec tile of one row or more; row 0 is written
+        src: a plain Vec tile
+        wait: events that earlier calls returned, to wait for
+    """
+
 def tcolsum(dst: Tile, src: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
     """Sum every column.
 
@@ -362,7 +454,19 @@ def tcolsum(dst: Tile, src: Tile, *, tmp: Tile | None = None, wait: Wait = None)
     Args:
         dst: destination: a plain Vec tile of one row or more; row 0 is written
         src: a plain Vec tile
-        tmp: temporary memory, used on a2a3
+        tmp: temporary memory, used on a2a3, a5
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tconcat(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """Put two tiles side by side.
+
+        dst[i, j] = src0[i, j]; dst[i, src0's columns + j] = src1[i, j]    over their valid regions
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: a plain Vec tile of dst's type and valid rows
+        src1: a plain Vec tile of dst's type and valid rows
         wait: events that earlier calls returned, to wait for
     """
 
@@ -387,6 +491,19 @@ def tcvt(
         saturation: clamp to dst's range or wrap: on | off (default: off for float16 to int16, float16 to int8,
             float16 to uint8, float32 to int16, int32 to int16, int64 to int32; on for the others)
         tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tdequant(dst: Tile, src: Tile, scale: Tile, offset: Tile, *, wait: Wait = None) -> Event:
+    """Convert integers to floats by a scale and an offset for each row.
+
+        dst[i, j] = (src[i, j] - offset[i]) * scale[i]    in float32: the difference is rounded, then the product
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src: a plain Vec tile of integers, of the destination's valid region
+        scale: a Vec tile of one column: the scale of each row
+        offset: a Vec tile of one column: the offset of each row
         wait: events that earlier calls returned, to wait for
     """
 
@@ -449,6 +566,39 @@ def textract(dst: Tile, src: Tile, row: int = 0, col: int = 0, *, wait: Wait = N
         wait: events that earlier calls returned, to wait for
     """
 
+def tfillpad(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
+    """Copy a tile and pad it.
+
+        dst = src where src is valid, else the pad value    dst's valid rows, all columns; all of a Mat tile
+
+    Args:
+        dst: destination: a Vec or Mat tile; its pad value fills what src does not
+        src: a tile of its type
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tfillpad_expand(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
+    """Copy a tile into a larger one and pad it.
+
+        dst = src where src is valid, else the pad value    dst's valid rows, all columns
+
+    Args:
+        dst: destination: a Vec tile; its pad value fills what src does not
+        src: a tile of its type
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tfillpad_inplace(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
+    """Pad a tile in its place.
+
+        dst = src where src is valid, else the pad value    dst's valid rows, all columns
+
+    Args:
+        dst: destination: a Vec tile; its pad value fills what src does not
+        src: a tile of its type, on the same bytes
+        wait: events that earlier calls returned, to wait for
+    """
+
 def tgather(dst: Tile, src: Tile, idx: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
     """Gather elements of a tile by their numbers.
 
@@ -459,6 +609,57 @@ def tgather(dst: Tile, src: Tile, idx: Tile, *, tmp: Tile | None = None, wait: W
         src: a Vec tile of the destination's type
         idx: Vec tile of element numbers, of the destination's valid region
         tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tgemv(dst: Tile, a: Tile, b: Tile, *, wait: Wait = None) -> Event:
+    """Multiply a row by a matrix.
+
+        dst = a @ b    summed in float32, or exactly in int32
+
+    Args:
+        dst: the product: an Acc tile, float32 or (of int8) int32
+        a: the left matrix: a Left tile
+        b: the right matrix: a Right tile of a's type; of 8-bit floats, either one
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tgemv_acc(dst: Tile, acc: Tile, a: Tile, b: Tile, *, wait: Wait = None) -> Event:
+    """Multiply a row by a matrix and add.
+
+        dst = acc + a @ b    summed in float32, or int32 that wraps
+
+    Args:
+        dst: the product: an Acc tile, float32 or (of int8) int32
+        acc: an Acc tile like dst, to add to; it may be dst
+        a: the left matrix: a Left tile
+        b: the right matrix: a Right tile of a's type; of 8-bit floats, either one
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tgemv_bias(dst: Tile, a: Tile, b: Tile, bias: Tile, *, wait: Wait = None) -> Event:
+    """Multiply a row by a matrix and add a row.
+
+        dst = a @ b + bias
+
+    Args:
+        dst: the product: an Acc tile, float32 or (of int8) int32
+        a: the left matrix: a Left tile
+        b: the right matrix: a Right tile of a's type; of 8-bit floats, either one
+        bias: a Bias tile of one row, added to every row of the product
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tinsert(dst: Tile, src: Tile, row: int = 0, col: int = 0, *, wait: Wait = None) -> Event:
+    """Put a tile into a window of another one.
+
+        dst[row + i, col + j] = src[i, j]    over src's valid region; the rest of dst stays
+
+    Args:
+        dst: destination: Vec or Mat
+        src: source: Vec or Acc
+        row: a number: the window's first row
+        col: a number: the window's first column
         wait: events that earlier calls returned, to wait for
     """
 
@@ -484,6 +685,18 @@ def tlog(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
         wait: events that earlier calls returned, to wait for
     """
 
+def tlrelu(dst: Tile, src: Tile, scalar: float, *, wait: Wait = None) -> Event:
+    """Multiply negative numbers by a scalar.
+
+        dst = src if src > 0 else src * scalar
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src: a Vec tile of the destination's type and valid region
+        scalar: a number, held in the destination's type
+        wait: events that earlier calls returned, to wait for
+    """
+
 def tmatmul(dst: Tile, a: Tile, b: Tile, *, wait: Wait = None) -> Event:
     """Multiply two matrices.
 
@@ -492,7 +705,7 @@ def tmatmul(dst: Tile, a: Tile, b: Tile, *, wait: Wait = None) -> Event:
     Args:
         dst: the product: an Acc tile, float32 or (of int8) int32
         a: the left matrix: a Left tile
-        b: the right matrix: a Right tile of a's type
+        b: the right matrix: a Right tile of a's type; of 8-bit floats, either one
         wait: events that earlier calls returned, to wait for
     """
 
@@ -505,7 +718,7 @@ def tmatmul_acc(dst: Tile, acc: Tile, a: Tile, b: Tile, *, wait: Wait = None) ->
         dst: the product: an Acc tile, float32 or (of int8) int32
         acc: an Acc tile like dst, to add to; it may be dst
         a: the left matrix: a Left tile
-        b: the right matrix: a Right tile of a's type
+        b: the right matrix: a Right tile of a's type; of 8-bit floats, either one
         wait: events that earlier calls returned, to wait for
     """
 
@@ -517,7 +730,7 @@ def tmatmul_bias(dst: Tile, a: Tile, b: Tile, bias: Tile, *, wait: Wait = None) 
     Args:
         dst: the product: an Acc tile, float32 or (of int8) int32
         a: the left matrix: a Left tile
-        b: the right matrix: a Right tile of a's type
+        b: the right matrix: a Right tile of a's type; of 8-bit floats, either one
         bias: a Bias tile of one row, added to every row of the product
         wait: events that earlier calls returned, to wait for
     """
@@ -574,6 +787,7 @@ def tmov(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
     """Move a tile into another tile, changing its layout where the two differ.
 
         dst[i, j] = src[i, j]    over the destination's valid region
+        float32 of an accumulator may become float16 or bfloat16, a bias float32
 
     Args:
         dst: destination tile
@@ -616,6 +830,17 @@ def tneg(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
         wait: events that earlier calls returned, to wait for
     """
 
+def tnot(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
+    """Invert every bit.
+
+        dst = ~src
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src: a Vec tile of the destination's type and valid region
+        wait: events that earlier calls returned, to wait for
+    """
+
 def tor(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
     """Bitwise or of two tiles.
 
@@ -640,6 +865,67 @@ def tors(dst: Tile, src: Tile, scalar: float, *, wait: Wait = None) -> Event:
         wait: events that earlier calls returned, to wait for
     """
 
+def tpartadd(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """Add two tiles, of which one may be smaller.
+
+        dst = src0 + src1 where both are valid, else the one that is    integers wrap
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: a plain Vec tile: dst's valid region, or for one of the sources less
+        src1: a plain Vec tile: dst's valid region, or for one of the sources less
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tpartmax(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """The larger of two tiles, of which one may be smaller.
+
+        dst = (src1 if src1 > src0 else src0) where both are valid, else the one that is
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: a plain Vec tile: dst's valid region, or for one of the sources less
+        src1: a plain Vec tile: dst's valid region, or for one of the sources less
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tpartmin(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """The smaller of two tiles, of which one may be smaller.
+
+        dst = (src1 if src1 < src0 else src0) where both are valid, else the one that is
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: a plain Vec tile: dst's valid region, or for one of the sources less
+        src1: a plain Vec tile: dst's valid region, or for one of the sources less
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tpartmul(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """Multiply two tiles, of which one may be smaller.
+
+        dst = src0 * src1 where both are valid, else the one that is    integers wrap
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: a plain Vec tile: dst's valid region, or for one of the sources less
+        src1: a plain Vec tile: dst's valid region, or for one of the sources less
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tprelu(dst: Tile, src0: Tile, src1: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
+    """Multiply negative numbers by a tile of slopes.
+
+        dst = src0 if src0 > 0 else src0 * src1
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: a Vec tile of the destination's type and valid region
+        src1: a Vec tile of the destination's type and valid region
+        tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
 def trecip(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
     """The reciprocal.
 
@@ -648,6 +934,41 @@ def trecip(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
     Args:
         dst: destination: a plain Vec tile; its valid region is computed
         src: a Vec tile of the destination's type and valid region
+        wait: events that earlier calls returned, to wait for
+    """
+
+def trelu(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
+    """Replace negative numbers by zero.
+
+        dst = 0 if src < 0 else src    so a NaN stays
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src: a Vec tile of the destination's type and valid region
+        wait: events that earlier calls returned, to wait for
+    """
+
+def trowargmax(dst: Tile, src: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
+    """The column of the largest element of every row.
+
+        dst[i, 0] = the first j of the largest src[i, j]    a leading NaN stays, a later one loses
+
+    Args:
+        dst: destination: a Vec tile, N x 1 or wider; column 0 is written
+        src: a plain Vec tile
+        tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
+def trowargmin(dst: Tile, src: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
+    """The column of the smallest element of every row.
+
+        dst[i, 0] = the first j of the smallest src[i, j]    a leading NaN stays, a later one loses
+
+    Args:
+        dst: destination: a Vec tile, N x 1 or wider; column 0 is written
+        src: a plain Vec tile
+        tmp: temporary memory, used on a2a3
         wait: events that earlier calls returned, to wait for
     """
 
@@ -679,6 +1000,19 @@ def trowexpanddiv(dst: Tile, src0: Tile, src1: Tile, *, tmp: Tile | None = None,
     """Divide rows by a number each.
 
         dst[i, j] = src0[i, j] / src1[i]    floats by IEEE, integers towards zero
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: Vec tile: dst's valid region, or one number a row
+        src1: Vec tile: dst's valid region, or one number a row
+        tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
+def trowexpandexpdif(dst: Tile, src0: Tile, src1: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
+    """Subtract a number from each row, and take the exponential.
+
+        dst[i, j] = e ** (src0[i, j] - src1[i])    the difference is rounded; within 2 ulp of it
 
     Args:
         dst: destination: a plain Vec tile; its valid region is computed
@@ -764,6 +1098,18 @@ def trowmin(dst: Tile, src: Tile, *, tmp: Tile | None = None, wait: Wait = None)
         wait: events that earlier calls returned, to wait for
     """
 
+def trowprod(dst: Tile, src: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
+    """Multiply the elements of every row.
+
+        dst[i, 0] = src[i, 0] * src[i, 1] * ...    in this order, every product rounded; integers wrap
+
+    Args:
+        dst: destination: a Vec tile, N x 1 or wider; column 0 is written
+        src: a plain Vec tile
+        tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
 def trowsum(dst: Tile, src: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
     """Sum every row.
 
@@ -772,6 +1118,18 @@ def trowsum(dst: Tile, src: Tile, *, tmp: Tile | None = None, wait: Wait = None)
     Args:
         dst: destination: a Vec tile, N x 1 or wider; column 0 is written
         src: a plain Vec tile
+        tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
+def trsqrt(dst: Tile, src: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
+    """The reciprocal of the square root.
+
+        dst = 1 / sqrt(src)    within 1 ulp, by IEEE
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src: a Vec tile of the destination's type and valid region
         tmp: temporary memory, used on a2a3
         wait: events that earlier calls returned, to wait for
     """
@@ -787,7 +1145,7 @@ def tscatter(
     """Scatter elements of a tile into another tile, each to the row its index names.
 
         row:  dst[idx[i, j], j] = src[i, j]         elements that no index names keep their content
-        flat: dst.storage[idx[i, j]] = src[i, j]    a2a3 and a5 clear the destination first
+        flat: dst.storage[idx[i, j]] = src[i, j]    for every index; a2a3 and a5 clear the destination first
 
     Args:
         dst: destination tile: Vec
@@ -873,6 +1231,19 @@ def tshrs(dst: Tile, src: Tile, scalar: float, *, wait: Wait = None) -> Event:
         wait: events that earlier calls returned, to wait for
     """
 
+def tsort32(dst: Tile, src: Tile, idx: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
+    """Sort every 32 columns of a tile in descending order, with their numbers.
+
+        dst = pairs (src[i, j], idx[i, j])    32 at a time: the larger value first, of equal ones the smaller number
+
+    Args:
+        dst: destination: a plain Vec tile of pairs of 8 bytes: the value, zeroes up to 4 bytes, idx
+        src: a plain Vec tile of the destination's type
+        idx: a plain Vec tile of numbers, one for each element of src
+        tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
 def tsqrt(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
     """The square root.
 
@@ -889,6 +1260,7 @@ def tstore(dst: GlobalTensor, src: Tile, *, atomic: str | StoreAtomic = StoreAto
 
         dst[i, j] = src[i, j]    over the source's valid region
         atomic add: dst[i, j] += src[i, j]
+        float32 of an accumulator may become float16 or bfloat16
 
     Args:
         dst: the block in GM
@@ -929,6 +1301,44 @@ def ttrans(dst: Tile, src: Tile, *, tmp: Tile | None = None, wait: Wait = None) 
     Args:
         dst: destination: a plain Vec tile; its valid region is computed
         src: a plain Vec tile of the destination's type
+        tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
+def ttri(dst: Tile, diagonal: float, *, half: str | Triangle = Triangle.Lower, wait: Wait = None) -> Event:
+    """Ones on one side of a diagonal, zeroes on the other.
+
+        dst[i, j] = j <= i + diagonal, or for the upper half j >= i + diagonal
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        diagonal: a number: the column of row 0 that is on the diagonal
+        half: the half that is filled with ones: lower | upper (default: lower)
+        wait: events that earlier calls returned, to wait for
+    """
+
+def txor(dst: Tile, src0: Tile, src1: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
+    """Bitwise exclusive or of two tiles.
+
+        dst = src0 ^ src1
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: a Vec tile of the destination's type and valid region
+        src1: a Vec tile of the destination's type and valid region
+        tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
+def txors(dst: Tile, src: Tile, scalar: float, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
+    """Bitwise exclusive or with a scalar.
+
+        dst = src ^ scalar
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src: a Vec tile of the destination's type and valid region
+        scalar: a number, held in the destination's type
         tmp: temporary memory, used on a2a3
         wait: events that earlier calls returned, to wait for
     """

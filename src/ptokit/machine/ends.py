@@ -150,7 +150,7 @@ class Naming:
         fitting.sort(key=lambda name: getattr(operands[name], "argument", "") != meets)
         touched = effects(call_of(self.program, stmt, self.profile))
         by_pipe = [effect.operand for effect in touched if effect.pipe == pipe and effect.access in expected]
-        access = access_of(stmt.name)
+        access = access_of(stmt)
         return next((n for names in (by_pipe, access) for n in fitting if n in names and access[n] in expected), "")
 
     def ends(

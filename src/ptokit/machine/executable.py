@@ -98,6 +98,8 @@ class MachineExecutable(Executable):
             with suppress(VerifyError, OutOfBoundsError, RunawayLoop):  # due to a value read too early
                 self._run_otherwise(frames, blocks, Chance(int(options.seed or 0)))
         run, findings = session.findings.found(len(blocks), session.explained), Findings()
+        if session.unspecified is not None:
+            run = (*run, *self.unspecified_arrays(session.unspecified, tensors))
         findings.add(finding.on(self.profile.name) for finding in not_in_run(known, run))
         findings.add(run)
         shown = findings.found() if options.consequences else without_consequences(findings.found())
@@ -248,6 +250,7 @@ class _Barrier:
 
 class _LoadScalar(LoadScalarStep):
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
+        frame.stmt = self.stmt
         if frame.adversary:
             for pipe in frame.session.cores.scalars(self.stmt):
                 frame.adversary.drain(pipe)

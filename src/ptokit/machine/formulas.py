@@ -5,6 +5,7 @@ Some depend on the call alone, others also on the number of lanes inside and out
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -16,7 +17,7 @@ from ptokit.engine.reference import Plan
 from ptokit.engine.storage import region
 from ptokit.isa.instruction import Call
 from ptokit.isa.kernel import Cost, Formula
-from ptokit.isa.move import Access, Compute, Index, IndexUnit, Move, Remap, Side
+from ptokit.isa.move import Access, Compute, Index, IndexUnit, Input, Move, Remap, Side
 from ptokit.isa.operand import FRACTAL_ROWS, TensorSpec, TileSpec
 from ptokit.isa.policy import GlobalLayout
 from ptokit.machine.costs import CHUNK, LANES, WORD, Costs, chunks
@@ -24,7 +25,7 @@ from ptokit.machine.site import Executed
 from ptokit.machine.ways import MOST_CACHED, bursts_of, table_of, transfers_of_a_row
 from ptokit.program.cores import unit_of
 from ptokit.program.steps import Step, Sync
-from ptokit.target import SCALAR
+from ptokit.target import SCALAR, VECTOR
 
 REPEAT = 256
 """Bytes that a vector instruction processes at a time."""
@@ -250,16 +251,23 @@ def _block(task: PipeTask) -> float:
 def _block_bursts(call: Call) -> tuple[int, int]:
     """Bytes and bursts of a block that is loaded or stored. Between two fractal layouts, DMA moves whole columns of
     fractals, a burst for each."""
-    move = next(move for move in call.lowered if isinstance(move, Move) and isinstance(move.src, Access))
-    assert isinstance(move.src, Access)
-    ends = {access.operand: region(access.layout, *move.shape) for access in (move.src, move.dst)}
+    move = next(step for step in call.lowered if isinstance(step, Compute) or isinstance(step.src, Access))
+    ends = {side.operand: region(side.layout, *move.shape) for side in (_source(move), move.dst)}
     (memory, tensor), *_ = [(name, spec) for name in ends if isinstance(spec := call.operands[name], TensorSpec)]
     (tile, spec), *_ = [(name, spec) for name in ends if isinstance(spec := call.operands[name], TileSpec)]
     if tensor.layout_kind is GlobalLayout.NZ:
-        columns = -(-move.cols // tensor.dtype.c0)
-        return columns * move.rows * CHUNK, columns
+        rows, columns = move.shape[0], -(-move.shape[1] // tensor.dtype.c0)
+        return columns * rows * CHUNK, columns
     moved = bursts_of(ends[memory], (spec, ends[tile]), call.destination.dtype.size, True)
     return moved.moved, moved.bursts
+
+
+def _source(step: Move | Compute) -> Access | Input:
+    """What a copy reads, converted or not."""
+    if isinstance(step, Compute):
+        return step.inputs[0]
+    assert isinstance(step.src, Access)
+    return step.src
 
 
 def _scratch_to_l1(task: PipeTask) -> float:
@@ -308,6 +316,22 @@ def _scalar_loop(task: PipeTask) -> float:
     return rows * cols * each + _zeroing(task)
 
 
+def _estimate(task: PipeTask) -> float:
+    """An instruction that is known by its effects only: as one of its pipe that takes each byte once."""
+    costs, given = task.costs, task.call.operands.values()
+    tiles = [spec for spec in given if isinstance(spec, TileSpec)]
+    arrays = [spec.elements * spec.dtype.size for spec in given if isinstance(spec, TensorSpec)]
+    nbytes = max((*(math.prod(tile.valid) * tile.dtype.size for tile in tiles), *arrays), default=0)
+    if task.unit == VECTOR and tiles:
+        return costs["vector start cycles"] + max(map(_repeats, tiles)) * costs["vector repeat cycles"]
+    if task.unit == "M":
+        blocks = max((chunks(math.prod(tile.valid) * tile.dtype.size) for tile in tiles), default=1)
+        return costs["cube start cycles"] + blocks * costs["cube block cycles"]
+    if task.unit == SCALAR:
+        return costs["scalar step cycles"]
+    return costs["DMA start cycles"] + nbytes / costs["on-chip bytes/cycle"]
+
+
 QUEUED: frozenset[Formula] = frozenset({"row transfers", "fractal row transfers", "scratch to L1", "block"})
 """Transfers of a DMA pipe, which wait for memory in parallel."""
 FORMULAS: dict[Formula, Callable[[PipeTask], float]] = {
@@ -326,6 +350,7 @@ FORMULAS: dict[Formula, Callable[[PipeTask], float]] = {
     "vector": _vector,
     "cube": _cube,
     "copy": _copy,
+    "estimate": _estimate,
 }
 
 

@@ -26,7 +26,7 @@ class WatchedFrame(Frame):
     ) -> None:
         super().__init__()
         self.tensors, self.values = tensors, values
-        self.session = session
+        self.session, self.unspecified = session, session.unspecified
         self.adversary: Adversary | None = None
         self.stale: StaleLines | None = None
         self.engines: tuple[Any, ...] = session.engines

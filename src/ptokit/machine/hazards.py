@@ -17,7 +17,7 @@ from ptokit.machine.pipes import Stuck
 from ptokit.machine.site import Site
 from ptokit.program.budget import simt_launch
 from ptokit.program.cores import core_of, is_crossing, unit_of
-from ptokit.program.handover import endless_finding, expected_hand_over, sync_name
+from ptokit.program.handover import endless_finding, expected_hand_over, first_in_source, sync_name
 from ptokit.program.ir import CrossFlag, Flag, Stmt
 from ptokit.target import GM_ACCESS, LOAD, VECTOR, Profile
 from ptokit.target.profile import CROSS_MOST
@@ -196,8 +196,8 @@ def is_between(found: Stuck) -> bool:
 
 def endless_wait(found: Stuck) -> tuple[list[Finding], Stmt]:
     """A wait for the other core that never ends, at the first of those that wait for one another."""
-    between = sorted(_waits(found), key=lambda stmt: stmt.where.line if stmt.where else 0)
-    return [endless_finding(between[0], between[1:])], between[0]
+    first, *others = first_in_source(_waits(found))
+    return [endless_finding(first, others)], first
 
 
 def unpaired(what: CrossFlag, before: CrossFlag) -> Finding:

@@ -15,7 +15,6 @@ from ptokit.engine.prepared import Prepared
 from ptokit.engine.reference import IndexedStep, Lanes, Plan, PlanStep, Touched
 from ptokit.engine.storage import Array, Storage, region
 from ptokit.finding import ConflictAccess, OutOfBoundsError, VerifyError, at_line
-from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import TileType
 from ptokit.isa.spelling import TMP
@@ -33,7 +32,7 @@ from ptokit.program.budget import uses_hidden
 from ptokit.program.calls import access_of, named_operands, offset_in, with_tiles
 from ptokit.program.expr import compiled
 from ptokit.program.ir import Instr, TileUse, View
-from ptokit.program.steps import Sync
+from ptokit.program.steps import Sync, in_use
 
 
 class WatchedInstruction(InstructionStep):
@@ -49,7 +48,7 @@ class WatchedInstruction(InstructionStep):
         uses = {start: None for use in instr.tiles for start in use.start}
         self.starts = [start for start in map(compiled, uses) if not isinstance(start, int)]
         """Where parts of tiles begin, if that is computed."""
-        access = access_of(instr.name)
+        access = access_of(instr)
         self.reads_global = any(
             isinstance(operand, View) and access[name] != WRITE for name, operand in named_operands(instr).items()
         )
@@ -75,7 +74,7 @@ class WatchedInstruction(InstructionStep):
     def _execute(self, frame: WatchedFrame, made: tuple[str, ...]) -> None:
         session = frame.session
         prepared, storages = self.prepare(frame)
-        here = self._site(prepared)
+        here = self._site(prepared, frame)
         if any(finding.blocks for finding in prepared.refused):
             raise VerifyError([finding.at(self.instr.where) for finding in prepared.refused])
         if here is None:
@@ -84,13 +83,18 @@ class WatchedInstruction(InstructionStep):
             return
         if here.findings:
             session.report([with_tiles(finding, self.instr) for finding in here.findings], self.instr)
-        run = here.prepared.run(storages, CheckedExecution(self, frame, here, made).write, tolerant=True)
+        write = CheckedExecution(self, frame, here, made).write
+        run = here.prepared.run(storages, write, tolerant=True)
+        if (known := frame.unspecified) is not None:
+            if known.index_findings(here.prepared, storages):
+                self._leave_out(frame)
+            run = known.run(here.prepared, storages, write, tolerant=True)
         frame.run(found for found in run if found is not here.prepared.remarks)  # `findings` has those
 
     def _defer(self, frame: WatchedFrame, adversary: Adversary) -> None:
         """Queue the work of the pipes."""
         prepared, storages = self.prepare(frame)
-        here = self._site(prepared)
+        here = self._site(prepared, frame)
         fresh = [
             tile in frame.fresh and storage is frame.tiles[tile]  # not for a slice
             for tile, storage in zip(self.shown, storages, strict=True)
@@ -111,18 +115,20 @@ class WatchedInstruction(InstructionStep):
         if self.instr.event is not None:
             adversary.signal_event(self.instr.event, here.pipes)
 
-    def _site(self, prepared: Prepared) -> Site | None:
+    def _site(self, prepared: Prepared, frame: WatchedFrame) -> Site | None:
         known = self.sites.get(id(prepared))
         if known is None or known[0] is not prepared:
             second = None if prepared.plan is not None else self._lenient(prepared)
             made = site(prepared, second, self.executable.profile)
+            if made is not None and self.instr.form:
+                made = replace(made, steps=in_use(made.steps, frame.session.cores.pipes))
             known = remember(self.sites, id(prepared), (prepared, made))
         return known[1]
 
     def _lenient(self, prepared: Prepared) -> Prepared:
         call = prepared.call
         specs = [spec for name, spec in call.operands.items() if spec is not None and name != TMP]
-        instruction, machine = INSTRUCTIONS[self.instr.name], self.executable
+        instruction, machine = self.instr.definition, self.executable
         operands = specs, self.instr.modifiers, call.repeats, call.clashes, call.operands.get(TMP)
         return Prepared(instruction, machine.profile, lenient(machine.options), *operands, alone=self.alone)
 
@@ -136,16 +142,21 @@ class WatchedInstruction(InstructionStep):
         return made
 
     def _skip(self, frame: WatchedFrame) -> None:
-        """Nothing was executed. Its tiles count as written, so that nothing more is reported."""
+        """Nothing was executed."""
+        self._leave_out(frame)
+        frame.session.skip(self.instr)
+
+    def _leave_out(self, frame: WatchedFrame) -> None:
+        """Its tiles count as written, so that nothing more is reported."""
         frame.session.cache.check_all()
         for tile in self.tiles:
             place, whole = self.whole(frame, tile)
             place.shadow.define(whole, place.start, DATA)
-        frame.session.skip(self.instr)
 
     def workspace(self, frame: WatchedFrame, here: Site) -> Storage | None:
+        """The workspace, if the target writes it."""
         use, spec = self.instr.workspace, here.tiles.get(TMP)
-        if use is None or spec is None:
+        if use is None or spec is None or not here.call.uses_workspace:
             return None
         whole = self.executable.program.tiles[use.tile].spec
         ahead = 0 if use.window is None else frame.value(offset_in(whole, use.window))
@@ -297,7 +308,8 @@ class CheckedExecution:
     def _check_written(self, accesses: Sequence[MemoryAccess]) -> None:
         """On-chip memory is written before it is read, maybe by an earlier step of the instruction. What it writes is a
         fill if all that it reads is one."""
-        state, dst = DATA if self.step.reads_global else FILLED, self.here.prepared.names[0]
+        state = DATA if self.step.reads_global or self.instr.form else FILLED
+        dst = next(iter(self.here.prepared.names), "")
         is_loaded = self.step.is_load
         for access in accesses:
             if access.place.is_global:
@@ -328,7 +340,7 @@ class CheckedExecution:
     def _check_defined(self, access: MemoryAccess) -> None:
         """All that is read is defined."""
         session, shadow, extent, start = self.session, access.place.shadow, access.extent, access.place.start
-        missing = shadow.unwritten(extent, start) if session.options.enables("memory") else 0
+        missing = shadow.unwritten(extent, start) if session.checks_defined else 0
         if missing:
             count, reason = (missing * shadow.unit, extent.count * shadow.unit), shadow.reason(extent, start)
             part = self._part(access, shadow.undefined(extent, start))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
 from ptokit.engine.runnable import Run
-from ptokit.finding import LEVELS, NAME, Finding, counted, summary
+from ptokit.finding import LEVELS, NAME, Finding, by_level, counted, summary
 from ptokit.machine.outcomes import LaneOutcomes
 from ptokit.machine.proposal import Patcher, Repair, no_patch, nothing
 from ptokit.machine.timeline import Timeline
@@ -74,12 +73,12 @@ class MachineReport(Run):
     @property
     def ok(self) -> bool:
         """Whether there is no error and no hazard."""
-        return all(finding.level == "note" for finding in self.findings)
+        return not any(finding.is_fault for finding in self.findings)
 
     @property
     def hazards(self) -> tuple[Finding, ...]:
         """The errors and hazards."""
-        return tuple(finding for finding in self.findings if finding.level != "note")
+        return tuple(finding for finding in self.findings if finding.is_fault)
 
     def __str__(self) -> str:
         return report_text(self)
@@ -130,14 +129,14 @@ def heading(report: MachineReport) -> str:
 
 
 def verdict(findings: Iterable[Finding]) -> str:
-    """How many findings there are of each level; `clean` if there are only notes."""
-    levels = Counter(finding.level for finding in findings)
-    counts = [counted(levels[level], level) for level in LEVELS if levels[level]]
-    return ", ".join(counts if levels["error"] or levels["hazard"] else ["clean", *counts])
+    """How many findings there are of each level; `clean` if there are no faults."""
+    listed = tuple(findings)
+    counts = by_level(listed)
+    return ", ".join(counts if any(finding.is_fault for finding in listed) else ["clean", *counts])
 
 
 def shown_findings(findings: Iterable[Finding], *, notes: bool) -> list[Finding]:
-    """Errors, then hazards, then notes if `notes` is set; each in the order in which they were found."""
+    """Errors, hazards, what is not modelled, notes if `notes` is set; each in the order in which they were found."""
     shown = [finding for finding in findings if notes or finding.level != "note"]
     return sorted(shown, key=lambda finding: LEVELS.index(finding.level))
 

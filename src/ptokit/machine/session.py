@@ -9,6 +9,7 @@ from functools import partial
 
 from ptokit.engine.reference import Touched
 from ptokit.engine.storage import Storage
+from ptokit.engine.unspecified import Unspecified
 from ptokit.finding import ConflictAccess, Finding, Level
 from ptokit.isa.policy import TileType
 from ptokit.machine import hazards
@@ -29,6 +30,7 @@ from ptokit.machine.site import Executed, Site
 from ptokit.machine.timer import Timer
 from ptokit.machine.traffic import TrafficMeter
 from ptokit.program.budget import has_simt, hidden_memory, static_bytes
+from ptokit.program.calls import may_write_anything
 from ptokit.program.cores import Cores, core_of, unit_of
 from ptokit.program.describe import described
 from ptokit.program.expr import Var
@@ -58,6 +60,10 @@ class Session:
     ) -> None:
         self.program, self.profile, self.options = program, profile, options
         self.findings = Findings()
+        self.unspecified = None if program.is_modelled else Unspecified()
+        """The unspecified values of the launch; None if it has none."""
+        self.checks_defined = options.enables("memory") and not may_write_anything(program)
+        """Whether reads of memory that nothing has written are findings."""
         self.block = 0
         self.values: Mapping[Var, int] = {}
         """The numbers of the running block."""

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ptokit.finding import Finding
-from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Call, Instruction
 from ptokit.isa.kernel import Launch, LaunchShape, RouteKernel, kernels_of
 from ptokit.isa.operand import TileSpec
@@ -57,7 +56,7 @@ def _launching(instruction: Instruction, target: str) -> list[RouteKernel]:
 
 def _launch(call: Call) -> tuple[Launch, TileSpec] | None:
     """The formula of the SIMT launch that a call makes, and the tile whose valid extents it takes."""
-    first = call.instruction.operands[0].name
+    first = next((param.name for param in call.instruction.operands), "")
     launched = {kernel.launched or first for kernel in _launching(call.instruction, call.target)}
     if not launched or not all(isinstance(call.values.get(name), TileSpec) for name in launched):
         return None
@@ -83,7 +82,7 @@ def starts_threads(call: Call) -> bool:
 
 def has_simt(program: Program, profile: Profile) -> bool:
     """Whether an instruction of the program starts threads: only then does the data cache take a part of UB (H-20)."""
-    launching = (instr for instr in program.instructions if _launching(INSTRUCTIONS[instr.name], profile.name))
+    launching = (instr for instr in program.instructions if _launching(instr.definition, profile.name))
     return any(starts_threads(call_of(program, instr, profile)) for instr in launching)
 
 
@@ -110,7 +109,8 @@ def _ub_findings(subject: str, profile: Profile, dyn_ub: int | None, use: Use, s
     found = f"{use.end} bytes"
     if use.end > budget.limit:
         fix = "use smaller tiles, fewer of them, or lower addresses"
-        yield _finding(profile, ub.over_rule, ub.over_kind, subject, f"within {budget.limit} bytes of UB", found, fix)
+        rule = ub.size_rule if budget.limit == ub.size else ub.over_rule
+        yield _finding(profile, rule, ub.over_kind, subject, f"within {budget.limit} bytes of UB", found, fix)
     elif dyn_ub is None or not ub.has_dynamic:
         return
     elif dyn_ub > budget.max_dynamic:
@@ -154,7 +154,7 @@ def _finding(
 
 def uses_hidden(instr: Instr) -> bool:
     """Whether the headers of an instruction use memory in UB by themselves, where the target has some for that."""
-    return INSTRUCTIONS[instr.name].cpp.uses_hidden and instr.workspace is None
+    return instr.definition.cpp.uses_hidden and instr.workspace is None
 
 
 def hidden_memory(program: Program, profile: Profile) -> int | None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from ptokit.finding import Finding
-from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Call, Modifiers
 from ptokit.isa.kernel import Effect
+from ptokit.isa.opaque import NONE, opaque_rows
 from ptokit.isa.operand import OperandSpec, ScalarSpec, TensorSpec, TileSpec
 from ptokit.isa.spelling import TMP
 from ptokit.isa.unknown import certain, is_unknown, unknown
@@ -35,11 +35,11 @@ def tile_spec(spec: TileSpec, use: TileUse, resolve: Resolve = known, address: i
     """A tile, or a slice of it, as one instruction sees it."""
     rows, cols = map(resolve, use.valid)
     if use.window is not None:
-        own = replace(spec, addr=address, dynamic=(False, False))
+        own = spec.changed(addr=address, dynamic=(False, False))
         spec = own.cut(*use.window.size, resolve(offset_in(spec, use.window)))
         address = spec.addr
     dynamic = spec.dynamic[0] or not isinstance(use.valid[0], int), spec.dynamic[1] or not isinstance(use.valid[1], int)
-    return replace(spec, valid_rows=rows, valid_cols=cols, addr=address, dynamic=dynamic)
+    return spec.changed(valid_rows=rows, valid_cols=cols, addr=address, dynamic=dynamic)
 
 
 def offset_in(spec: TileSpec, window: Window) -> Expr:
@@ -92,7 +92,7 @@ def call_of(
     program: Program, instr: Instr, profile: Profile, resolve: Resolve = known, addresses: Mapping[str, Expr] = UNPLACED
 ) -> Call:
     """The call that the rules check; `addresses` are those of placed tiles."""
-    definition = INSTRUCTIONS[instr.name]
+    definition = instr.definition
     described: dict[str, OperandSpec | None] = dict.fromkeys(param.name for param in definition.operands)
     for name, operand in all_operands(instr).items():
         described[name] = operand_spec(program, operand, resolve, addresses)
@@ -101,9 +101,7 @@ def call_of(
 
 def named_operands(instr: Instr) -> dict[str, Operand]:
     """The operands that are there, by the names of the definition."""
-    return {
-        param.name: operand for param, operand in zip(INSTRUCTIONS[instr.name].operands, instr.operands, strict=False)
-    }
+    return {param.name: operand for param, operand in zip(instr.definition.operands, instr.operands, strict=False)}
 
 
 def all_operands(instr: Instr) -> dict[str, Operand]:
@@ -120,18 +118,29 @@ def with_tiles(finding: Finding, instr: Instr) -> Finding:
     return replace(finding, tiles=frozenset(used.get(name, name) for name in finding.tiles))
 
 
-def access_of(instruction: str) -> dict[str, str]:
+def access_of(instr: Instr) -> dict[str, str]:
     """What happens to each operand of an instruction: `read`, `write` or `update`. A workspace is written."""
-    definition = INSTRUCTIONS[instruction]
+    definition = instr.definition
     given = {param.name: param.access for param in definition.operands}
     return {**given, TMP: "write"} if definition.workspace else given
+
+
+def may_write_anything(program: Program) -> bool:
+    """Whether a call that is not known has no operands but numbers: it may write any memory, by its address."""
+    return any(
+        instr.form
+        and instr.name not in opaque_rows()
+        and not instr.name.startswith("set_")
+        and set(instr.form) <= {"n", NONE}
+        for instr in program.instructions
+    )
 
 
 def written_arguments(program: Program) -> frozenset[str]:
     """The arguments that some instruction writes."""
     found: set[str] = set()
     for instr in program.instructions:
-        access = access_of(instr.name)
+        access = access_of(instr)
         for name, operand in named_operands(instr).items():
             if isinstance(operand, View) and access[name] != "read":
                 found.add(operand.argument)
@@ -206,8 +215,8 @@ def effects(call: Call) -> tuple[Effect, ...]:
     """Which pipe touches which operand; empty if the target has no pipes."""
     kernel = call.kernel
     touched = (*kernel.effects, *kernel.besides(call)) if kernel.besides else kernel.effects
-    if call.operands.get(TMP) is None:
+    if not call.uses_workspace:
         return touched
-    first = call.instruction.operands[0].name
+    first = next((param.name for param in call.instruction.operands), "")
     writers = dict.fromkeys(effect.pipe for effect in touched if effect.operand == first and effect.access != "read")
     return (*touched, *(Effect(TMP, "write", pipe) for pipe in writers))

@@ -6,7 +6,7 @@ two cores, and a `CrossFlag`, hands over from one core to the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 
@@ -79,9 +79,12 @@ def busy_pipes(program: ir.Program, instr: ir.Instr, profile: Profile) -> frozen
 class StatementCores:
     """The cores that run each statement of a program."""
 
-    def __init__(self, program: ir.Program, profiles: Sequence[Profile] = ()) -> None:
-        """On all targets with cores, unless `profiles` are given."""
-        self.program = program
+    def __init__(
+        self, program: ir.Program, profiles: Sequence[Profile] = (), busy: Mapping[int, frozenset[str]] | None = None
+    ) -> None:
+        """On all targets with cores, unless `profiles` are given; `busy` are the pipes of instructions, if they are
+        known for one target, by identity."""
+        self.program, self._busy = program, busy or {}
         self._profiles = profiles or [each for each in PROFILES.values() if each.cores and each.name == each.family]
         self._known: dict[int, frozenset[str]] = {}
         self._by_tile: dict[str, set[str]] = {}
@@ -113,7 +116,10 @@ class StatementCores:
         self._kept.append(stmt)
 
     def _instruction(self, instr: ir.Instr) -> frozenset[str]:
-        pipes = (busy_pipes(self.program, instr, profile) for profile in self._profiles)
+        if instr.form and not instr.operands:
+            return frozenset()
+        known = self._busy.get(id(instr))
+        pipes = [known] if known is not None else [busy_pipes(self.program, instr, each) for each in self._profiles]
         home = home_of((self.program.tiles[use.tile].spec.loc for use in instr.tiles), self._profiles[0])
         return frozenset(core_of(pipe) for each in pipes for pipe in each) or frozenset((home.name,))
 
@@ -153,11 +159,13 @@ class Cores:
         statements = list(ir.walk(program.body))
         self.profile = profile
         homes: set[Core] = set()
-        self._busy: set[str] = set()
+        busy: dict[int, frozenset[str]] = {}
+        for instr in program.instructions:
+            if instr.tiles or not instr.form:  # without tiles, it may be of any core
+                homes.add(home_of((program.tiles[use.tile].spec.loc for use in instr.tiles), profile))
+            busy[id(instr)] = busy_pipes(program, instr, profile)
+        self._busy = set[str]().union(*busy.values())
         """Pipes with their cores that instructions work on."""
-        for instr in (stmt for stmt in statements if isinstance(stmt, ir.Instr)):
-            homes.add(home_of((program.tiles[use.tile].spec.loc for use in instr.tiles), profile))
-            self._busy |= busy_pipes(program, instr, profile)
         flags = [stmt for stmt in statements if isinstance(stmt, ir.Flag)]
         fixed = {core.name for flag in flags for pipe in (flag.src, flag.dst) if (core := profile.owner(pipe))}
         cores = profile.cores or ONE_CORE
@@ -168,7 +176,7 @@ class Cores:
         self._busy |= {f"{core}.{SCALAR}" for core in self.names}
         self.scalar = f"{next((core for core in cores if core in homes), cores[0]).name}.{SCALAR}"
         """The scalar pipe of the first core that has an instruction."""
-        self._statements = StatementCores(program, [profile]) if profile.cores else None
+        self._statements = StatementCores(program, [profile], busy) if profile.cores else None
         self._pairs: dict[int, list[tuple[str, str]]] = {}
 
     def scalars(self, stmt: ir.LoadScalar) -> tuple[str, ...]:

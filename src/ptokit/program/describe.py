@@ -6,9 +6,8 @@ import re
 from dataclasses import replace
 
 from ptokit.finding import Finding
-from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.program.calls import all_operands
-from ptokit.program.ir import Instr, LoadScalar, Operand, Program, Stmt, TileUse, View
+from ptokit.program.ir import CPP, Instr, LoadScalar, Operand, Program, Stmt, TileUse, View
 
 _CHOICE = re.compile(r'\b(\w+)="(\w+)"((?:(?:,| or) "\w+")*)')
 """A modifier in Python, and other words for it: `oob="clamp", "wrap" or "zero"`."""
@@ -26,7 +25,8 @@ def described(finding: Finding, program: Program, stmt: Stmt) -> Finding:
 
 def in_source(program: Program, instr: Instr, fix: str) -> str:
     """A fix in the syntax of the program's source."""
-    return _CHOICE.sub(lambda choice: _attribute(instr, choice), fix) if program.form else fix
+    write = _enumerator if program.form.startswith(CPP) else _attribute
+    return _CHOICE.sub(lambda choice: write(instr, choice), fix) if program.form else fix
 
 
 def operands_of(stmt: Stmt) -> dict[str, Operand]:
@@ -43,12 +43,22 @@ def name_of(program: Program, operand: Operand | None) -> str:
         name = operand.argument
     elif isinstance(operand, TileUse) and program.tiles[operand.tile].named:
         name = operand.tile
-    return f"%{name}" if name and program.form else name
+    return f"%{name}" if name and program.form and not program.form.startswith(CPP) else name
+
+
+def _enumerator(instr: Instr, choice: re.Match[str]) -> str:
+    """A modifier as C++ writes it: `GatherOOB::Clamp, Wrap or Zero`."""
+    modifier = next((each for each in instr.definition.modifiers if each.name == choice[1]), None)
+    if modifier is None:
+        return choice[0]
+    names = {each.text: each.name for each in modifier.enum}
+    words = re.sub(r'"(\w+)"', lambda word: names.get(word[1], word[1]), choice[3])
+    return f"{modifier.enum.__name__}::{names.get(choice[2], choice[2])}{words}"
 
 
 def _attribute(instr: Instr, choice: re.Match[str]) -> str:
     """A modifier as text writes it: `gatherOob = #pto<gather_oob clamp>, wrap or zero`."""
-    modifier = next((each for each in INSTRUCTIONS[instr.name].modifiers if each.name == choice[1]), None)
+    modifier = next((each for each in instr.definition.modifiers if each.name == choice[1]), None)
     if modifier is None or modifier.text is None or not modifier.text.key:
         return choice[0]
     member = next((each for each in modifier.enum if each.text == choice[2]), None)

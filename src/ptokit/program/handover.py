@@ -90,7 +90,7 @@ def _flows(program: Program, profile: Profile) -> Iterator[_Flow]:
     for path, instr in statements(program.body):
         if not isinstance(instr, Instr):
             continue
-        access = access_of(instr.name)
+        access = access_of(instr)
         places = {name: _place(operand) for name, operand in named_operands(instr).items()}
         for name, place in places.items():
             if access[name] == "write" or place not in writers:
@@ -154,7 +154,8 @@ def check_sync(program: Program, profile: Profile, _options: Options, _grid: int
     """Flags between the cores: their ids and pipes, waits that never end, and flags that are not made for it."""
     endless, unarranged = problems(program)
     for wait, blocker in endless:
-        yield endless_finding(wait, [] if blocker is None else [blocker]).at(wait.where)
+        first, *others = first_in_source([wait] if blocker is None else [wait, blocker])
+        yield endless_finding(first, others).at(first.where)
     for loop, other in unarranged:
         yield _unarranged_finding(other).at(loop.where)
     if not profile.cores:
@@ -168,6 +169,11 @@ def check_sync(program: Program, profile: Profile, _options: Options, _grid: int
             message = f"{stmt.src} is a pipe of {src}, {stmt.dst} of {dst}: hardware has no flag between them"
             fix = f'pto.sync_set("{stmt.src}", id), pto.sync_wait("{stmt.dst}", id)'
             yield Finding("note", "KN-16", message, None, "flag", fix=fix, where=stmt.where, target=profile.name)
+
+
+def first_in_source(waits: Iterable[Flag | CrossFlag]) -> list[Flag | CrossFlag]:
+    """Waits that wait for one another in the order of their lines: the first of them is reported."""
+    return sorted(waits, key=lambda stmt: stmt.where.line if stmt.where else 0)
 
 
 def endless_finding(wait: Flag | CrossFlag, others: Iterable[Flag | CrossFlag]) -> Finding:

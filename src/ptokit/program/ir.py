@@ -8,11 +8,16 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from ptokit.finding import Where
+from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.dtype import DType
-from ptokit.isa.instruction import Modifiers
+from ptokit.isa.instruction import Instruction, Modifiers
+from ptokit.isa.opaque import opaque
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import GlobalLayout
 from ptokit.program.expr import Expr, Var, apply
+
+CPP = "cpp"
+"""The form of programs from C++; `cpp.a2a3` for A2/A3, whose flags between the cores have other names."""
 
 
 def _place() -> Any:
@@ -169,7 +174,16 @@ class Instr:
     """Events that must have been signalled before it starts."""
     workspace: TileUse | None = None
     """A tile for temporary data, which some headers ask for; it has no effect on the result."""
+    form: str = ""
+    """Of an instruction that is known by its effects only: a letter for each operand (`isa/opaque.py`)."""
+    attributes: tuple[tuple[str, Any], ...] = ()
+    """Of such an instruction: its attributes or template arguments, as they were written."""
     where: Where | None = _place()
+
+    @property
+    def definition(self) -> Instruction:
+        """What it is: of the catalogue, or known by its effects only."""
+        return opaque(self.name, self.form) if self.form else INSTRUCTIONS[self.name]
 
     @property
     def tiles(self) -> tuple[TileUse, ...]:
@@ -277,7 +291,7 @@ class Program:
     arch: str = ""
     """The architecture that the program's text names, if any."""
     form: str = ""
-    """The form of the text that it was read from: `mlir` or `as`; empty if it was traced or built."""
+    """The form of the text that it was read from: `mlir`, `as` or `cpp`; empty if it was traced or built."""
     where: Where | None = _place()
 
     def __eq__(self, other: object) -> bool:
@@ -299,6 +313,11 @@ class Program:
     def instructions(self) -> tuple[Instr, ...]:
         """Every instruction in the order of the text."""
         return tuple(stmt for stmt in walk(self.body) if isinstance(stmt, Instr))
+
+    @cached_property
+    def is_modelled(self) -> bool:
+        """Whether ptokit can execute every instruction."""
+        return not any(instr.form and instr.definition.form_key for instr in self.instructions)
 
     @cached_property
     def tiles(self) -> dict[str, TileDecl]:

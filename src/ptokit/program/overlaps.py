@@ -16,14 +16,13 @@ from typing import Any
 import numpy as np
 
 from ptokit.finding import Where, at_line
-from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.policy import Pad, TileType
 from ptokit.isa.spelling import TMP
 from ptokit.program.bounds import reaches
-from ptokit.program.calls import access_of, all_operands, offset_in
+from ptokit.program.calls import access_of, all_operands, named_operands, offset_in
 from ptokit.program.conditions import Facts, changed_in, exclude, facts, without
 from ptokit.program.expr import Expr
-from ptokit.program.ir import Assign, Block, Branch, Instr, Leaf, Loop, Program, TileDecl, TileUse, fold
+from ptokit.program.ir import Assign, Block, Branch, Instr, Leaf, Loop, Operand, Program, TileDecl, TileUse, fold
 
 MOST_VISITED = 1 << 18
 """Statements that are visited; after that many, loops are visited once."""
@@ -88,6 +87,15 @@ def is_one_buffer(first: PlacedTile, second: PlacedTile) -> bool:
         return False
     together = first.times is second.times or first.starts.size == second.starts.size == 1
     return together and np.array_equal(first.starts, second.starts)
+
+
+def are_slots(first: PlacedTile, second: PlacedTile) -> bool:
+    """Whether two tiles of one type are always exactly the same bytes, or apart: slots that are used in turn."""
+    one, other = first.tile.spec, second.tile.spec
+    if (one.loc, one.nbytes, one.dtype) != (other.loc, other.nbytes, other.dtype):
+        return False
+    starts = np.unique(np.concatenate((first.starts, second.starts)))
+    return bool((np.diff(starts) >= one.nbytes).all())
 
 
 @dataclass(frozen=True, eq=False)
@@ -340,8 +348,8 @@ class OverlapAnalysis:
             self._write(touch, instr, state)
 
     def _touches(self, instr: Instr, state: WriteState) -> tuple[list[TileAccess], list[TileAccess]]:
-        access, reads, writes = access_of(instr.name), list[TileAccess](), list[TileAccess]()
-        for name, use in all_operands(instr).items():
+        access, reads, writes = access_of(instr), list[TileAccess](), list[TileAccess]()
+        for name, use in self._operands(instr).items():
             placed = state.at.get(use.tile) if isinstance(use, TileUse) else None
             if isinstance(use, TileUse) and placed is not None:
                 how = access[name]
@@ -352,6 +360,11 @@ class OverlapAnalysis:
                     span = _span(self.program, use, is_whole=_writes_all(self.program, instr, use))
                     writes.append(TileAccess(placed, buffer, self.pieces.of(buffer, span), name == TMP))
         return reads, writes
+
+    def _operands(self, instr: Instr) -> dict[str, Operand]:
+        """The operands by name, with the workspace if the target writes it."""
+        workspace = instr.definition.workspace
+        return all_operands(instr) if workspace and workspace.used.get(self.target) else named_operands(instr)
 
     def _read(self, touch: TileAccess, instr: Instr, state: WriteState) -> None:
         mine = touch.buffer.number
@@ -370,7 +383,7 @@ class OverlapAnalysis:
         """An instruction may write what it reads only in place, through one buffer."""
         if written.placed.tile is read.placed.tile:  # verify_call checks uses of one tile
             return
-        in_place = INSTRUCTIONS[instr.name].in_place.get(self.target)
+        in_place = instr.definition.in_place.get(self.target)
         if written.buffer is read.buffer:
             shared = written.bytes & read.bytes and not in_place
         else:
@@ -443,7 +456,7 @@ def _span(program: Program, use: TileUse, *, is_whole: bool = False) -> range:
 
 
 def _writes_all(program: Program, instr: Instr, use: TileUse) -> bool:
-    return INSTRUCTIONS[instr.name].writes_padding or program.tiles[use.tile].spec.pad is not Pad.Null
+    return instr.definition.writes_padding or program.tiles[use.tile].spec.pad is not Pad.Null
 
 
 def _cuts(program: Program) -> dict[str, set[int]]:

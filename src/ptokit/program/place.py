@@ -205,7 +205,7 @@ def _written_first(program: Program) -> set[tuple[str, Path]]:
 
 def _accesses(instr: Instr) -> dict[str, bool]:
     """The tiles of an instruction, and whether it writes all of them without reading."""
-    access = access_of(instr.name)
+    access = access_of(instr)
     only: dict[str, bool] = {}
     for name, operand in all_operands(instr).items():
         if isinstance(operand, TileUse):

@@ -48,6 +48,13 @@ AnyFlag = ir.Flag | ir.CrossFlag
 Sync = AnyFlag | ir.Barrier
 """Statements that order pipes and do nothing else."""
 
+CPP = ir.CPP
+_CPP: dict[type[ir.Stmt], str] = {
+    ir.Flag: "{action}_flag(PIPE_{src}, PIPE_{dst}, EVENT_ID{event})",
+    ir.CrossFlag: "{action}_intra_block(PIPE_{pipe}, {event})",
+    ir.Barrier: "pipe_barrier(PIPE_{pipe})",
+}
+
 SPELLINGS: dict[str, dict[type[ir.Stmt], str]] = {
     "": {
         ir.Flag: '{module}{action}_flag("{src}", "{dst}", {event})',
@@ -64,10 +71,19 @@ SPELLINGS: dict[str, dict[type[ir.Stmt], str]] = {
         ir.CrossFlag: "sync.{action}[PIPE_{pipe}, {event}]",
         ir.Barrier: "barrier <PIPE_{pipe}>",
     },
+    CPP: _CPP,
+    f"{CPP}.a2a3": _CPP,
 }
 """How the form of a program, empty for Python, spells such a statement: its fields, and the name of the module."""
 
+CROSS = {
+    "set": "ffts_cross_core_sync(PIPE_{pipe}, getFFTSMsg(0x2, {event}))",
+    "wait": "wait_flag_dev({event})",
+}
+"""Flags between the cores in C++ for A2/A3."""
 COMPUTED = {
+    CPP: "{action}_flag(PIPE_{src}, PIPE_{dst}, static_cast<event_t>({event}))",
+    f"{CPP}.a2a3": "{action}_flag(PIPE_{src}, PIPE_{dst}, static_cast<event_t>({event}))",
     "mlir": "pto.{action}_flag_dyn[<PIPE_{src}>, <PIPE_{dst}>, {event}]",
     "as": "{action}_flag[PIPE_{src}, PIPE_{dst}, {event}]",
 }
@@ -79,6 +95,8 @@ def spelled(stmt: Sync, form: str, module: str = "pto.", event: str = "") -> str
     fields = {**vars(stmt), "module": module, "named": _named(stmt)}
     is_computed = isinstance(stmt, ir.Flag) and not isinstance(stmt.event, int)
     template = COMPUTED.get(form) if is_computed else None
+    if isinstance(stmt, ir.CrossFlag) and form == f"{CPP}.a2a3":
+        template = CROSS[stmt.action]
     return (template or SPELLINGS[form][type(stmt)]).format(**(fields | {"event": event} if event else fields))
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from ptokit.finding import Where
-from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.tassign import TASSIGN
 from ptokit.isa.unknown import is_unknown
 from ptokit.program import ir
@@ -95,7 +94,7 @@ class _Printer:
 
     def _instruction(self, instr: ir.Instr) -> str:
         given = [self._operand(operand) for operand in instr.operands]
-        chosen = zip(INSTRUCTIONS[instr.name].modifiers, chosen_modifiers(self.program, instr), strict=True)
+        chosen = zip(instr.definition.modifiers, chosen_modifiers(self.program, instr), strict=True)
         given += [f'{modifier.name}="{value.text}"' for modifier, value in chosen if value is not None]
         given += [f"tmp={self._tile(instr.workspace)}"] if instr.workspace is not None else []
         given += [f"wait={', '.join(f'event {number}' for number in instr.waits)}"] if instr.waits else []

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
 
 from ptokit.isa.instruction import Call
 from ptokit.isa.kernel import Effect, Pair
 from ptokit.program.calls import effects
-from ptokit.program.cores import pipe_of
+from ptokit.program.cores import core_of, pipe_of, unit_of
 from ptokit.target import SCALAR, Core, Profile
 
 
@@ -55,6 +56,18 @@ def _on_core(step: Step, core: Core, profile: Profile) -> Step:
     if isinstance(step, Sync):
         return Sync(pipe_of(step.src, core, profile), pipe_of(step.dst, core, profile))
     return replace(step, pipe=pipe_of(step.pipe, core, profile))
+
+
+def in_use(found: tuple[Step, ...], pipes: Sequence[str]) -> tuple[Step, ...]:
+    """The steps on these pipes. Work of another core, which has no operands, is done by the first core."""
+    home = core_of(pipes[0]) if pipes else ""
+    known: list[Step] = []
+    for step in found:
+        if isinstance(step, PipeWork):
+            known.append(step if step.pipe in pipes else replace(step, pipe=f"{home}.{unit_of(step.pipe)}"))
+        elif step.src in pipes and step.dst in pipes:
+            known.append(step)
+    return tuple(known)
 
 
 def own_pairs(call: Call) -> set[Pair]:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from ptokit.finding import Finding, fold_overlaps
-from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.program import calls
 from ptokit.program.addresses import check_addresses, check_memory, check_overlaps
 from ptokit.program.bounds import Reach, check_bounds, reaches
@@ -66,7 +65,7 @@ def _same_in_all(reach: Reach, expr: Expr) -> int:
 def check_cells(program: Program, _profile: Profile, _options: Options, _grid: int | None) -> Iterable[Finding]:
     """An argument that is written has no two elements at one address."""
     for instr in program.instructions:
-        access = calls.access_of(instr.name)
+        access = calls.access_of(instr)
         for name, operand in calls.named_operands(instr).items():
             written = isinstance(operand, View) and access[name] != "read"
             if isinstance(operand, View) and written and calls.overlaps_itself(program.tensors[operand.argument]):
@@ -79,6 +78,8 @@ def check_cells(program: Program, _profile: Profile, _options: Options, _grid: i
 
 def check_written(program: Program, _profile: Profile, _options: Options, grid: int | None) -> Iterable[Finding]:
     """A tile is written before it is read: through itself, or through one that shares bytes with it."""
+    if calls.may_write_anything(program):
+        return []
     return _reads_of_unwritten(program.body, sharing(program, grid))
 
 
@@ -106,13 +107,13 @@ def _reads_of_unwritten(block: Block, near: Mapping[str, set[str]]) -> list[Find
 
 
 def _writes(instr: Instr) -> set[str]:
-    access = calls.access_of(instr.name)
+    access = calls.access_of(instr)
     tiles = {name: operand.tile for name, operand in calls.all_operands(instr).items() if isinstance(operand, TileUse)}
     return {tile for name, tile in tiles.items() if access[name] != "read"}
 
 
 def _unwritten_reads(instr: Instr, written: set[str], near: Mapping[str, set[str]]) -> Iterator[Finding]:
-    access, index = calls.access_of(instr.name), INSTRUCTIONS[instr.name].roles.get("index")
+    access, index = calls.access_of(instr), instr.definition.roles.get("index")
     for name, operand in calls.named_operands(instr).items():
         if not isinstance(operand, TileUse) or access[name] != "read":
             continue

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations, takewhile
 
-from ptokit.finding import Finding, Level
+from ptokit.finding import OPAQUE, Finding, Level
 from ptokit.isa.instruction import Call, Rule, is_tile
+from ptokit.isa.opaque import EXACT
 from ptokit.isa.operand import BLOCK, OperandSpec, TensorSpec, TileSpec, meet
 from ptokit.isa.policy import BLayout, TileType
 from ptokit.isa.spelling import TMP
@@ -42,7 +43,7 @@ def tiles(call: Call) -> dict[str, TileSpec]:
 def written(call: Call) -> set[str]:
     """Names of the operands that the call writes."""
     found = {param.name for param in call.instruction.operands if param.access != "read"}
-    return found | ({TMP} if call.operands.get(TMP) is not None else set())
+    return found | ({TMP} if call.uses_workspace else set())
 
 
 def _range(tile: TileSpec) -> range:
@@ -88,11 +89,12 @@ def overlaps(call: Call, _profile: Profile, _options: Options) -> Iterable[Findi
     """What is written shares no bytes with another tile at a given address, unless both are one buffer in place.
 
     Tiles of one type that are only read may share bytes: this call destroys none of them. Of two types, at least one
-    has the wrong content.
+    has the wrong content. A workspace that the target ignores may lie anywhere.
     """
     in_place, targets = call.is_in_place, written(call)
     placed = [(name, tile) for name, tile in tiles(call).items() if tile.addr is not None]
     for (name, tile), (other, against) in combinations(placed, 2):
+        is_ignored = TMP in (name, other) and not call.uses_workspace
         is_written, first, second = bool({name, other} & targets), _range(tile), _range(against)
         may_be_one = (in_place and other != TMP) or not is_written
         if (tile.loc, tile.space) != (against.loc, against.space) or (_buffer(tile) == _buffer(against) and may_be_one):
@@ -105,7 +107,7 @@ def overlaps(call: Call, _profile: Profile, _options: Options) -> Iterable[Findi
             expected, fix = f"apart from {other}", "move one of the tiles"
             finding = _finding("A-38", "H-38", name, _subject(call), expected, found, fix, call.target)
             finding = replace(finding, tiles=frozenset((name, other)))
-            is_note = not is_written and tile.dtype is against.dtype
+            is_note = is_ignored or (not is_written and tile.dtype is against.dtype)
             message = f"{_subject(call)}: {name} is at {found}"
             yield replace(finding, level="note", message=message) if is_note else finding
     yield from _repeated(call)
@@ -122,7 +124,7 @@ def _repeated(call: Call) -> Iterable[Finding]:
     Moves that take effect lane by lane, in a known order, report that when they run (`shared`).
     """
     is_allowed = call.is_in_place or "shared" in call.instruction.faults
-    given = tiles(call)
+    given = {name: tile for name, tile in tiles(call).items() if name != TMP or call.uses_workspace}
     for name in (name for name in given if name in call.repeats and given[name].addr is None):
         if is_allowed and name != TMP:
             continue
@@ -141,8 +143,9 @@ def _storage(tile: TileSpec) -> TileSpec:
 
 
 def aligned_slices(call: Call, profile: Profile, _options: Options) -> Iterable[Finding]:
-    """On a target with pipes, a slice starts at a multiple of 32 bytes, and rows that are written end at one."""
-    if not profile.pipes:
+    """On a target with pipes, a slice starts at a multiple of 32 bytes, and rows that are written end at one. The
+    scalar unit takes any element."""
+    if not profile.pipes or call.instruction.name in EXACT:
         return
     for name, tile in tiles(call).items():
         if tile.skew is None:
@@ -236,7 +239,10 @@ CHECKS = (
     CallCheck(gapless_slices, ("SL-04",), blocks=True),
     CallCheck(apart_slices, ("SL-05", "H-38")),
     CallCheck(workspaces, ("CP-TMP-01",)),
-    CallCheck(budget, ("A-38", "MG-BUDG-02", "MG-BUDG-07", "MG-BUDG-09", "MG-BUDG-13", "H-20", "H-21", "H-22")),
+    CallCheck(
+        budget,
+        ("A-38", "MG-BUDG-02", "MG-BUDG-06", "MG-BUDG-07", "MG-BUDG-09", "MG-BUDG-13", "H-20", "H-21", "H-22"),
+    ),
 )
 
 
@@ -252,6 +258,15 @@ def check_rules(rules: Iterable[Rule], call: Call, *, header: bool, lenient: boo
     return findings
 
 
+def unmodelled(call: Call) -> Finding:
+    """The finding on an instruction that is known by its effects only."""
+    written = [param.name for param in call.instruction.operands if param.access != "read"]
+    effect = f"; it leaves unspecified values in {', '.join(written)}" if written else ""
+    message = f"{_subject(call)}: ptokit does not model this{effect}"
+    operand = written[0] if written else ""
+    return Finding("unmodelled", OPAQUE, message, None, operand, target=call.target)
+
+
 def verify_call(call: Call, profile: Profile, options: Options | None = None, *, alone: bool = True) -> list[Finding]:
     """All findings on one call: the instruction's rules, then memory and addresses.
 
@@ -259,6 +274,8 @@ def verify_call(call: Call, profile: Profile, options: Options | None = None, *,
     """
     options = options or Options()
     findings = check_rules(call.instruction.rules, call, header=options.header, lenient=options.lenient)
+    if call.instruction.form_key:
+        findings.append(unmodelled(call))
     for check in CHECKS if alone else [check for check in CHECKS if check.run is not budget]:
         level: Level = "hazard" if options.header and not check.blocks else "error"
         for finding in check.run(call, profile, options):

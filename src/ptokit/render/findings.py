@@ -14,7 +14,7 @@ from ptokit.lang.where import COMMANDS
 from ptokit.machine.report import MachineReport, Section, aligned, heading, sections, shown_findings
 from ptokit.text.errors import TextError
 
-STYLES = {"error": "bold red", "hazard": "bold yellow", "note": "bold cyan"}
+STYLES = {"error": "bold red", "hazard": "bold yellow", "unmodelled": "bold magenta", "note": "bold cyan"}
 
 
 def finding_text(finding: Finding) -> Text:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -16,6 +16,7 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.dtype import FLOAT8
 from ptokit.isa.instruction import Instruction, Rule, hazard_text
 from ptokit.isa.kernel import RouteKernel, kernels_of
+from ptokit.isa.opaque import BY_MEMORY, OpaqueForm, opaque_rows
 from ptokit.isa.policy import PtoEnum
 from ptokit.isa.table import Table as Rows
 from ptokit.isa.table import lookup
@@ -177,6 +178,33 @@ def instruction_page(name: str, target: str | None = None) -> Group:
     parts += [Text("\nSpelling", style="bold"), _grid(_spellings(instruction))]
     parts += _clauses(instruction, profiles)
     return Group(*parts)
+
+
+def opaque_page(name: str) -> Group:
+    """An instruction that is known by its effects only: its pipe and its forms."""
+    row = opaque_rows()[name]
+    pipe = {BY_MEMORY: "the pipe between its operands' memories", "ALL": "S, after all pipes"}.get(row.pipe, row.pipe)
+    title = _title(name, "known by its effects only: what it writes has unspecified values")
+    return Group(title, Text(f"Pipe: {pipe}"), Text("\nForms", style="bold"), *map(_form_line, row.forms))
+
+
+def _form_line(form: OpaqueForm) -> Text:
+    pairs = zip(form.names, form.letters, strict=True)
+    return Text("  " + (", ".join(f"{name} {EFFECTS[letter]}" for name, letter in pairs) or "no operands"))
+
+
+EFFECTS = {"w": "written", "u": "read and written", "r": "read", "s": "workspace", "n": "number"}
+
+
+def opaque_list(_name: str) -> Group:
+    """Every instruction that is known by its effects only."""
+    about = "ptokit judges order, memory and time of these; their results are unspecified (docs/instructions.md)"
+    return Group(_title("opaque", about), Text(", ".join(sorted(opaque_names()))))
+
+
+def opaque_names() -> Collection[str]:
+    """The instructions that are known by their effects only."""
+    return opaque_rows().keys() - INSTRUCTIONS.keys()
 
 
 def _spellings(instruction: Instruction) -> Iterator[tuple[str, ...]]:

@@ -62,6 +62,8 @@ A2A3 = Profile(
         TileType.Acc: Memory("L0C", 128 * KB),
         TileType.Bias: Memory("bias table", 1 * KB),
         TileType.Scaling: Memory("fixpipe buffer", 2 * KB),
+        TileType.ScaleLeft: Memory("L0A scales", 0),
+        TileType.ScaleRight: Memory("L0B scales", 0),
     },
     cores=(VECTOR_CORE, CUBE_CORE),
     event_ids=EVENT_IDS,

@@ -91,9 +91,10 @@ class UnifiedBuffer:
     safe: int | None = None
     """Bytes that are safe without dynamic memory (MG-BUDG-09)."""
     has_dynamic: bool = False
+    size_rule: str = "MG-BUDG-02"
     over_rule: str = "MG-BUDG-02"
     over_kind: str = "H-22"
-    """The clause and the hazard of tiles beyond the end."""
+    """The clauses of tiles beyond the end, of all of the UB and of what threads leave of it, and the hazard."""
 
 
 @dataclass(frozen=True)
@@ -225,7 +226,7 @@ class Profile:
         """The UB that tiles may use, or None if there is no UB (MG-BUDG).
 
         `static` are the bytes of compile-time allocations, which are not in the dynamic region. Without `simt`, no
-        threads are started, and all of the UB is safe without dynamic memory.
+        threads are started: tiles may use all of the UB, unless the launch asks for dynamic memory.
         """
         if static < 0 or (dyn_ub or 0) < 0:
             raise ValueError(f"sizes in bytes are not negative, got static={static}, dyn_ub={dyn_ub}")
@@ -234,13 +235,14 @@ class Profile:
         ub = self.ub
         ceiling = ub.size - ub.reserved - ub.min_cache
         asked = (dyn_ub or 0) if ub.has_dynamic else 0
-        safe = ub.safe if ub.safe and simt else ceiling
-        granted = min(ceiling, static + asked if asked else safe)
+        limit = ceiling if simt or asked else ub.size
+        safe = ub.safe if ub.safe and simt else limit
+        granted = min(limit, static + asked if asked else safe)
         return Budget(
-            limit=ceiling,
+            limit=limit,
             max_dynamic=max(0, ceiling - static) if ub.has_dynamic else 0,
             data_cache=max(ub.min_cache, ub.size - ub.reserved - static - asked) if ub.min_cache else 0,
-            available=ceiling if dyn_ub is None else granted,
+            available=limit if dyn_ub is None else granted,
         )
 
     def operations(self, route: str, rows: int, cols: int, batches: int = 1) -> Work | None:

@@ -18,6 +18,10 @@ ASSIGN = next(each for each in INSTRUCTIONS.values() if each.is_statement)
 """The instruction that binds a tile to an address."""
 
 
+FORM = "ptokit.form"
+"""The attribute with the form of an operation that programs have by its effects only."""
+
+
 @derived
 def instructions() -> Mapping[str, Instruction]:
     """The instructions by their names in text, but for the one that is a statement of its own."""

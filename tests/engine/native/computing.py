@@ -67,7 +67,8 @@ class Region:
         return made
 
 
-REDUCTIONS = tuple(axis + fold for axis in ("row", "col") for fold in ("sum", "max", "min"))
+FOLDS = ("sum", "max", "min", "prod", "argmax", "argmin")
+REDUCTIONS = tuple(axis + fold for axis in ("row", "col") for fold in FOLDS)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -54,13 +55,16 @@ def test_examples(chunk: int) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_calls_with_a_workspace(target: str) -> None:
+    """Only A2/A3 uses the workspace of a sum of rows: elsewhere it may be of any size, and over an operand."""
+    is_used = target == "a2a3"
     with both_engines() as ways, pto.target(target):
         src, dst, small = (pto.Tile("vec", "float32", rows, 16).write(1) for rows in (16, 16, 1))
         found = [pto.trowsum(dst, src, tmp=tmp).findings for tmp in (pto.Tile("vec", "float32", 16, 16), small)]
-        with pytest.raises(pto.VerifyError, match="A-38"):
-            pto.trowsum(dst, src, tmp=src)
-    assert [finding.rule for finding in found[1]] == ["CP-TMP-01"] * (target == "a2a3")
-    assert (ways.quick.total(), ways.failed) == (2, 1)
+        with pytest.raises(pto.VerifyError, match="A-38") if is_used else nullcontext():
+            found.append(pto.trowsum(dst, src, tmp=src).findings)
+    assert [finding.rule for finding in found[1]] == ["CP-TMP-01"] * is_used
+    assert not any(found[2:])
+    assert (ways.quick.total(), ways.failed) == ((2, 1) if is_used else (3, 0))
 
 
 Strategy = Callable[..., st.SearchStrategy[Any]]

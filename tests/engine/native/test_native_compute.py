@@ -16,7 +16,7 @@ from ptokit.engine.llvm.compute import operations as compute
 from ptokit.isa.dtype import dtype
 from ptokit.isa.layout import Layout, Term
 from ptokit.isa.move import Access, Compute, Input
-from ptokit.isa.policy import CmpMode, IotaOrder, RoundMode, Saturation
+from ptokit.isa.policy import CmpMode, IotaOrder, RoundMode, Saturation, Triangle
 from tests.engine.native.computing import LAYOUTS, REDUCTIONS, Case, Compiled, Region, check
 
 INTS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
@@ -24,10 +24,14 @@ WIDE = ["float16", "bfloat16", "float32", "float64"]
 FLOATS = ["float8_e4m3", "float8_e5m2", *WIDE]
 NUMBERS = [*INTS, *FLOATS]
 ALL = [*NUMBERS, "bool"]
-UNARY = {"abs": NUMBERS, "neg": NUMBERS, "sqrt": FLOATS, "recip": FLOATS, "exp": FLOATS, "log": FLOATS}
+UNARY = {
+    "abs": NUMBERS, "neg": NUMBERS, "sqrt": FLOATS, "recip": FLOATS, "exp": FLOATS, "log": FLOATS, "rsqrt": FLOATS,
+    "relu": NUMBERS, "not": INTS,
+}  # fmt: skip
 BINARY = {
     "add": ALL, "sub": NUMBERS, "mul": ALL, "div": NUMBERS, "max": ALL, "min": ALL,
-    "and": [*INTS, "bool"], "or": [*INTS, "bool"], "shl": INTS, "shr": INTS,
+    "and": [*INTS, "bool"], "or": [*INTS, "bool"], "xor": [*INTS, "bool"],
+    "prelu": FLOATS, "shl": INTS, "shr": INTS,
 }  # fmt: skip
 LIBRARY = ("exp", "log")
 """Whose last bit may differ."""
@@ -361,7 +365,7 @@ def test_selections_keep_bits(kind: str, layout: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ALL)
-@pytest.mark.parametrize("op", ["rowsum", "rowmax", "rowmin"])
+@pytest.mark.parametrize("op", ["rowsum", "rowmax", "rowmin", "rowprod"])
 def test_rows(op: str, kind: str) -> None:
     forms = [((1, 90), "plain", "plain"), ((4, 8), "plain", "columns"), ((9, 33), "nz", "columns"),
              ((131, 1), "columns", "padded")]  # fmt: skip
@@ -374,7 +378,7 @@ def test_rows(op: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ALL)
-@pytest.mark.parametrize("op", ["colsum", "colmax", "colmin"])
+@pytest.mark.parametrize("op", ["colsum", "colmax", "colmin", "colprod"])
 def test_columns(op: str, kind: str) -> None:
     forms = [((90, 1), "plain", "plain"), ((8, 4), "plain", "columns"), ((33, 9), "nz", "columns"),
              ((1, 131), "columns", "padded"), ((7, 64), "padded", "plain")]  # fmt: skip
@@ -384,6 +388,34 @@ def test_columns(op: str, kind: str) -> None:
     ]
     check(cases, sampled)
     check(cases, tame)
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("op", ["rowargmax", "rowargmin", "colargmax", "colargmin"])
+def test_positions(op: str, kind: str) -> None:
+    by_row = op.startswith("row")
+    cases = [
+        Case(op, Region(into, (shape[0], 1) if by_row else (1, shape[1]), "padded"), (Region(kind, shape, layout),))
+        for shape, into, layout in (((9, 33), "int32", "plain"), ((6, 5), "uint32", "columns"), ((1, 1), "int32", "nz"))
+    ]
+    check(cases, sampled)
+
+
+@pytest.mark.parametrize(("into", "kind"), [*((kind, kind) for kind in FLOATS), ("float32", "float16")])
+def test_multiples_are_added_in_the_type_of_the_result(into: str, kind: str) -> None:
+    shape = (7, 35)
+    for factor in (shape, (1, 1)):
+        regions = Region(into, shape), Region(kind, shape, "padded"), Region(kind, factor)
+        check([Case("axpy", regions[0], regions)], sampled)
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+def test_triangles(kind: str) -> None:
+    diagonal, cases = Region("int32", (1, 1)), []
+    for shape, layout, half in product([(5, 9), (8, 3)], ["padded", "columns"], Triangle):
+        cases.append(Case("tri", Region(kind, shape, layout), (diagonal,), {"half": half}))
+    for number in (-20, -2, 0, 1, 9):
+        check(cases, lambda _, number=number: [np.array([[number]], np.int32)])
 
 
 def tame(case: Case) -> list[np.ndarray]:
@@ -467,8 +499,12 @@ def test_an_addend_may_be_the_result() -> None:
 # --- what there is
 
 
+INTERPRETED = {"sort32", "unspecified"}
+"""Operations that are left to the interpreter."""
+
+
 def test_every_operation_is_there() -> None:
-    assert set(compute.OPERATIONS) == set(OPS)
+    assert set(compute.OPERATIONS) == set(OPS) - INTERPRETED
 
 
 @pytest.mark.parametrize(
@@ -497,6 +533,6 @@ def test_what_there_is_no_code_for_is_said(op: str, into: str, given: tuple[str,
 
 def test_lanes_that_need_others_may_not_be_replaced() -> None:
     layout = Layout.plain(4, 1)
-    for op in OPS:
+    for op in compute.OPERATIONS:
         work = Compute(op, (4, 4), Access("dst", layout), ())
-        assert compute.is_lanewise(work, CPU) is (op not in {"cmp", "window", *REDUCTIONS, "matmul"})
+        assert compute.is_lanewise(work, CPU) is (op not in {"cmp", "window", "tri", *REDUCTIONS, "matmul"})

@@ -160,6 +160,7 @@ def text_arguments(kernel: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("target", ["cpu", "a2a3", "a5"])
 @pytest.mark.parametrize("part", range(4))
+@pytest.mark.filterwarnings("ignore::ptokit.UnmodelledWarning")
 def test_texts(part: int, target: str) -> None:
     kernels = list(texts().values())[part::4]
     done: list[Outcome] = [same(kernel, 3, lambda: text_arguments(kernel), target=target) for kernel in kernels]  # noqa: B023

@@ -26,7 +26,7 @@ def _read(program: Program, stmt: Stmt, variants: Variants) -> set[str]:
     """Memories that a statement reads: also those that it combines with what is there."""
     found = {memory_of(program.tensors[view.argument]) for view, out in views_of(stmt) if not out}
     if isinstance(stmt, Instr):
-        access, combines = access_of(stmt.name), _combines(stmt, variants)
+        access, combines = access_of(stmt), _combines(stmt, variants)
         updated = [v for n, v in named_operands(stmt).items() if isinstance(v, View) and access[n] == "update"]
         found |= {memory_of(program.tensors[view.argument]) for view in updated if combines}
     return found

@@ -374,7 +374,9 @@ class KernelBody:
         core, calls = self._core_of(instr), self.profile.headers.cross if self.profile.headers else None
         guarded = core == VECTOR_CORE.name and calls is not None and calls.both_vectors
         guard = f"if ({self.first_vector}) " if guarded else ""
-        self._write(f"{guard}{call_text(call, given)};", instr.where, core)
+        chosen = ", ".join(f"{key} = {value}" for key, value in instr.attributes).replace("*/", "* /")
+        more = f" /* {chosen} */" if chosen else ""
+        self._write(f"{guard}{call_text(call, given)}{more};", instr.where, core)
 
     def _operand(self, call: Call, instr: ir.Instr, name: str) -> str:
         operand = named_operands(instr)[name]
@@ -389,7 +391,8 @@ class KernelBody:
         if isinstance(operand, ir.Given):
             return self.identifiers.of(operand.name, ARGUMENT)
         self._define(operand.value)
-        return self.text(operand.value) if operand.is_position else converted(operand.dtype, self._number(operand))
+        is_plain = operand.is_position or (bool(instr.form) and operand.dtype.is_integer)
+        return self.text(operand.value) if is_plain else converted(operand.dtype, self._number(operand))
 
     def _number(self, number: ir.Number) -> str:
         text = self.text(number.value)

@@ -8,7 +8,6 @@ import numpy as np
 
 from ptokit import spec as clauses
 from ptokit.finding import Finding
-from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import Pad, SLayout, TileType
 from ptokit.program.bounds import reaches
@@ -99,7 +98,7 @@ _Region = tuple[int, int]
 def value_findings(program: Program, profile: Profile) -> Iterator[Finding]:
     """Infinite numbers that are compared by a difference, and padding that a load has cleared."""
     for instr in instructions(program.body):
-        finite = INSTRUCTIONS[instr.name].cpp.finite
+        finite = instr.definition.cpp.finite
         if finite and finite(call_of(program, instr, profile)):
             yield from _infinite(instr, profile)
     yield from _Padding(program, profile).findings(program.body, {}, {})
@@ -138,16 +137,16 @@ class _Padding:
                     cleared.pop(_written(instr), None)
 
     def _instruction(self, instr: Instr, wide: dict[str, _Region], cleared: dict[str, _Region]) -> Iterator[Finding]:
-        access = access_of(instr.name)
+        access = access_of(instr)
         for name, use in named_operands(instr).items():
             if isinstance(use, TileUse) and access[name] != "write" and _exceeds(use, cleared.get(use.tile)):
                 message = f"{instr.name}: {name} reads padding of {use.tile}, which the simulator's load has cleared"
                 fix = "load into another tile, or give the tile a pad value"
                 yield Finding("error", "TL-03", message, None, name, "what the load has written", "", fix, instr.where)
-        first = instr.operands[0]
+        first = next(iter(instr.operands), None)
         if isinstance(first, TileUse):
             before = wide.get(first.tile, (0, 0))
-            clears = INSTRUCTIONS[instr.name].cpp.clears.get(self.profile.name)
+            clears = instr.definition.cpp.clears.get(self.profile.name)
             is_whole = first.window is None and self.program.tiles[first.tile].spec.pad is Pad.Null
             if clears and is_whole and _exceeds(TileUse(first.tile, before), _known(first)):
                 cleared[first.tile] = first.valid  # type: ignore[assignment]
@@ -170,5 +169,5 @@ def _exceeds(use: TileUse, limit: _Region | None) -> bool:
 
 
 def _written(instr: Instr) -> str:
-    first = instr.operands[0]
+    first = next(iter(instr.operands), None)
     return first.tile if isinstance(first, TileUse) else ""

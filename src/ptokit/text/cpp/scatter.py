@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.instruction import Call, FlatIndex, Modifiers
 from ptokit.isa.kernel import kernels_of
@@ -64,7 +63,7 @@ class _Flattener:
         return replace(self.program, body=(*self._ordered(self.begin), *body))
 
     def _statement(self, stmt: Stmt) -> Stmt | Iterable[Stmt]:
-        if not isinstance(stmt, Instr) or (flat := INSTRUCTIONS[stmt.name].cpp.flat) is None:
+        if not isinstance(stmt, Instr) or (flat := stmt.definition.cpp.flat) is None:
             return stmt
         call = call_of(self.program, stmt, self.profile)
         return self._scatter(stmt, call, flat) if flat.when(call) else stmt
@@ -198,7 +197,7 @@ class _Flattener:
 
     def _is_scalar(self, instr: Instr) -> bool:
         """Whether an instruction runs on the scalar pipe; the others here run on the vector pipe."""
-        kernels = kernels_of(INSTRUCTIONS[instr.name], self.profile.name).values()
+        kernels = kernels_of(instr.definition, self.profile.name).values()
         return {effect.pipe for kernel in kernels for effect in kernel.effects} == {SCALAR}
 
 

@@ -15,8 +15,8 @@ from functools import cached_property
 from typing import Any, Literal
 
 from ptokit.finding import Finding, VerifyError
-from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Instruction
+from ptokit.isa.opaque import OpaqueKind, form_for, form_in_text, row_of_op, spelt_form
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import PtoEnum, TileType
 from ptokit.isa.unknown import is_unknown
@@ -32,7 +32,7 @@ from ptokit.target.cpu import CPU
 from ptokit.text.lift.writing import NAME, OperandParts, Writing, WrittenScope
 from ptokit.text.lower import mode_of
 from ptokit.text.memories import is_unshaped, offset_terms
-from ptokit.text.spelling import ASSIGN, SECTIONS, modes
+from ptokit.text.spelling import ASSIGN, FORM, SECTIONS, instruction_of, modes
 from ptokit.text.tiles import merge_extents, part_extents, part_type
 from ptokit.text.tree import Body, Function, Opaque, Pointer, Source, Unit, Value
 
@@ -253,7 +253,7 @@ class _Lift(Writing):
                 decl = unused.pop(name, None)
                 if decl is not None and isinstance(stmt, ir.Instr) and _defines(stmt, decl):
                     results.add(name)
-            if self.has_destinations and isinstance(stmt, ir.Instr) and modes(INSTRUCTIONS[stmt.name]):
+            if self.has_destinations and isinstance(stmt, ir.Instr) and modes(stmt.definition):
                 results.discard(getattr(stmt.operands[0], "tile", ""))
         return results
 
@@ -261,7 +261,10 @@ class _Lift(Writing):
 
     def instruction(self, instr: ir.Instr) -> None:
         """An instruction, with a destination or with a result."""
-        definition = INSTRUCTIONS[instr.name]
+        definition = instr.definition
+        if instr.form:
+            self._opaque(instr)
+            return
         call = call_of(self.program, instr, CPU)
         chosen = dict(zip((m.name for m in definition.modifiers), chosen_modifiers(self.program, instr), strict=True))
         order = call.values[definition.order.name] if definition.order else None
@@ -276,8 +279,22 @@ class _Lift(Writing):
         self._add_workspace(instr, ins)
         self._add_instruction(instr, tuple(ins), attributes)
 
+    def _opaque(self, instr: ir.Instr) -> None:
+        """An instruction that is known by its effects: always with destinations."""
+        op, form = instr.definition.op, spelt_form(instr.form)
+        values = [self.operand(operand) for operand in instr.operands]
+        kinds: list[OpaqueKind] = [_kind(operand) for operand in instr.operands]
+        outs, ins, row = form.outs, form.ins, row_of_op(op)
+        found = form_in_text(row, [kinds[k] for k in outs], [kinds[k] for k in ins]).key if outs else None
+        implied = found or form_for(row.name if row else "", kinds)
+        is_stated = implied != instr.form or instruction_of(op) is not None
+        attributes = {FORM: instr.form} if is_stated else {}
+        groups = {"ins": tuple(values[k] for k in ins), "outs": tuple(values[k] for k in outs)}
+        parts = {name: group for name, group in groups.items() if group}
+        self.add(op, parts, attributes={**attributes, **dict(instr.attributes)})
+
     def _add_instruction(self, instr: ir.Instr, ins: tuple[Value, ...], attributes: dict[str, Any]) -> None:
-        destination, op = instr.operands[0], INSTRUCTIONS[instr.name].op
+        destination, op = instr.operands[0], instr.definition.op
         known = not isinstance(destination, ir.TileUse) or destination.tile in self.scopes[-1].tiles
         if self.has_destinations and (known or not self.has_results):
             self.add(op, {"ins": ins, "outs": (self.operand(destination),)}, attributes=attributes)
@@ -351,7 +368,7 @@ class _Lift(Writing):
 
     def _add_workspace(self, instr: ir.Instr, ins: list[Value]) -> None:
         """The workspace of an instruction: the author's, or one that is added for the text."""
-        workspace = INSTRUCTIONS[instr.name].workspace
+        workspace = instr.definition.workspace
         if workspace is None:
             return
         if instr.workspace is not None:
@@ -391,9 +408,13 @@ WRITERS: dict[type, Callable[[_Lift, Any], None]] = {
 def _defines(instr: ir.Instr, decl: ir.TileDecl) -> bool:
     """Whether an instruction's result can define the tile: its type describes the tile completely."""
     uses = [use for use in instr.tiles if use.tile == decl.name]
-    first = instr.operands[0]
-    plain = not decl.addresses and not any(decl.spec.dynamic)
+    first = next(iter(instr.operands), None)
+    plain = not instr.form and not decl.addresses and not any(decl.spec.dynamic)
     return plain and len(uses) == 1 and first is uses[0] and uses[0].window is None and uses[0].valid == decl.spec.valid
+
+
+def _kind(operand: ir.Operand) -> OpaqueKind:
+    return "tile" if isinstance(operand, ir.TileUse) else "memory" if isinstance(operand, ir.View) else "number"
 
 
 def _own_names(program: ir.Program) -> Iterator[str]:

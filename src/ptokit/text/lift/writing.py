@@ -52,10 +52,10 @@ class Writing:
         """A unique name, as close to another one as text allows."""
         plain = base if NAME.fullmatch(base) else "".join(c if NAME.fullmatch(f"a{c}") else "_" for c in base)
         plain = plain if NAME.fullmatch(plain) else f"v_{plain}"
-        name = plain
+        name, stem = plain, f"v{plain}" if plain.isdigit() else plain  # `%0_1` is no name
         while name in self.taken:
-            self._numbered[plain] += 1
-            name = f"{plain}_{self._numbered[plain]}"
+            self._numbered[stem] += 1
+            name = f"{stem}_{self._numbered[stem]}"
         self.taken.add(name)
         return name
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ptokit.isa.opaque import NONE
 from ptokit.program.expr import GUARDS, Expr, Op, Var, apply, difference, parts, total, truth, variables
-from ptokit.program.ir import Branch, Loop
+from ptokit.program.ir import Branch, Instr, Loop
 from ptokit.text.lower.arithmetic import computed
 from ptokit.text.lower.lowering import YIELDING, Handler, Lowering, OpenScope
 from ptokit.text.lower.operands import Meaning, TileName
@@ -175,10 +176,44 @@ def _numbers(low: Lowering, body: Body, known: dict[Value, Expr]) -> dict[Value,
     return known
 
 
+def _while(low: Lowering, op: Operation) -> None:
+    """A loop with a condition that its body computes. Programs have its first iteration, under the condition."""
+    before, body = op.bodies
+    where, open_checks = low.where, len(low.checked)
+    _hand_on(low, before.arguments, [low.meaning(value) for value in op.ins])
+    low.emit(Instr("scf_while", (), form=NONE, where=where))
+    low.block(before)
+    if len(low.checked) != open_checks + 1 or not low.checked[-1]:
+        low.missing("the loop has no condition")
+    condition, *values = low.checked.pop()
+    meanings = [low.meaning(value) for value in values]
+    _hand_on(low, body.arguments, meanings)
+    with low.scope() as inner:
+        low.block(body)
+    low.leave(inner)
+    low.where = where
+    low.emit(Branch(truth(low.number(condition)), tuple(inner.statements), where=where))
+    _hand_on(low, op.results, meanings)
+
+
+def _hand_on(low: Lowering, values: tuple[Value, ...], meanings: list[Meaning]) -> None:
+    """Give values their meanings."""
+    if len(values) != len(meanings):
+        low.missing(f"the loop hands on {len(meanings)} values, and {len(values)} are taken")
+    low.values.update(zip(values, meanings, strict=True))
+
+
+def _condition(low: Lowering, op: Operation) -> None:
+    """The end of what a loop computes before each iteration."""
+    low.checked.append(op.ins)
+
+
 CONTROL: dict[str, Handler] = {
     **dict.fromkeys(("section.cube", "section.vector"), _inline),
     **dict.fromkeys(("func.call", "call"), _call),
     "scf.if": _branch,
     "scf.for": _loop,
+    "scf.while": _while,
+    "scf.condition": _condition,
 }
 """The handler of each operation."""

@@ -12,6 +12,7 @@ from ptokit.program.ir import Instr, Operand, TileUse, View
 from ptokit.text.lower.lowering import Lowering
 from ptokit.text.lower.operands import (
     NUMBERS,
+    OtherForm,
     Refusal,
     TileName,
     kind_of,
@@ -33,7 +34,7 @@ def read_instruction(low: Lowering, operation: Operation) -> None:
     instruction, operation = instruction_of(operation.name), _with_destination(operation)
     assert instruction is not None
     for part in operation.parts.keys() - {"ins", "outs"}:
-        raise Refusal(f"{operation.name}: `{part}` has no lowering")
+        raise OtherForm(f"{operation.name}: `{part}` has no lowering")
     order = order_of(operation, instruction)
     modifiers = modifiers_of(operation, instruction, order)
     named = named_sources(operation, instruction, order)
@@ -59,7 +60,7 @@ def _workspace(low: Lowering, operation: Operation, instruction: Instruction) ->
 def _destination(low: Lowering, operation: Operation, named: dict[str, Value]) -> Value:
     outs = operation.outs
     if len(outs) > 1 or len(operation.results) > 1:
-        raise Refusal(f"{operation.name} with more than one destination has no lowering")
+        raise OtherForm(f"{operation.name} with more than one destination has no lowering")
     for result in operation.results:
         low.values[result] = low.meaning(outs[0]) if outs else _result(low, result, operation, named)
     written = outs or operation.results
@@ -121,7 +122,7 @@ def _operand(low: Lowering, instruction: Instruction, param: Param, named: dict[
     if param.kind in NUMBERS:
         typed = _type(low, named[instruction.type_source(param)])
         dtype = typed.dtype if isinstance(typed, TileSpec | Tensor) else None
-        return number_operand(instruction, param, meaning, dtype)
+        return number_operand(instruction, param, meaning, param.dtype or dtype)
     return meaning if isinstance(meaning, View) else tile_use(meaning, low.scopes[-1].valid, instruction.name)
 
 

@@ -10,16 +10,17 @@ from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from ptokit.finding import Where
+from ptokit.isa.opaque import opaque_ops, row_of_op
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.unknown import is_unknown
 from ptokit.program.calls import known
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, ExpressionError, Op, Var, apply
 from ptokit.program.ir import Stmt, TileDecl, Window
 from ptokit.text.errors import MOST_ERRORS, TextError, choices, guess
-from ptokit.text.lower.operands import Meaning, NotKnown, Refusal, TileName, refuse_unknown
+from ptokit.text.lower.operands import Meaning, NotKnown, OtherForm, Refusal, TileName, refuse_unknown
 from ptokit.text.memories import ElementPointer, Memories
-from ptokit.text.numbers import Limits, TooLong
-from ptokit.text.spelling import ASSIGN, instruction_of, instructions
+from ptokit.text.numbers import Limits, TooLong, selected
+from ptokit.text.spelling import ASSIGN, FORM, instruction_of, instructions
 from ptokit.text.tiles import ScopedExtents, merge_extents, part_extents, part_type
 from ptokit.text.tree import UNREAD, Body, Opaque, Operation, Type, Unit, Value, walk
 
@@ -29,7 +30,7 @@ MOST_BODIES = 64
 """Nested loops and branches."""
 
 YIELDING = ("scf.yield", "func.return", "return", "yield")
-OWN = ("sync", "section", "tgemv")
+OWN = ("sync", "section")
 """Prefixes of operations of `pto` that have a dot in their names."""
 
 ATTRIBUTES = {
@@ -40,6 +41,7 @@ ATTRIBUTES = {
     **dict.fromkeys(("sync.set", "sync.wait"), ("pipe", "event_id", "ffts_mode")),
     "barrier_sync": ("op_type",), "arith.constant": ("value",), "arith.cmpi": ("predicate",),
     **dict.fromkeys(("func.call", "call"), ("callee",)),
+    "reserve_buffer": ("name", "size", "location", "auto", "base"),
 }  # fmt: skip
 """The attributes of operations that are no instructions."""
 OPERANDS = {"alloc_tile": ("addr", "valid_row", "valid_col")}
@@ -93,6 +95,12 @@ class Lowering:
         self.parts: dict[str, TileName] = {}
         """Slices of tiles, by their names."""
         self.loads: dict[Var, ElementPointer] = {}
+        self.handles: set[Value] = set()
+        """Results that are neither numbers nor tiles: pipes, events."""
+        self.checked: list[tuple[Value, ...]] = []
+        """The condition of each loop with one that is being read, and the values that it hands on."""
+        self.event_arrays: dict[Value, dict[int, Expr]] = {}
+        """The elements of arrays of event ids, as far as they are set."""
         self.count = 0
         self.tile_names: list[dict[str, str]] = [{}]
         """For each function that is being read: the program's names of its tiles."""
@@ -188,7 +196,9 @@ class Lowering:
                 refuse_unknown(operation, ATTRIBUTES.get(operation.name, ()), OPERANDS.get(operation.name, ()))
                 handler(self, operation)
             elif instruction_of(operation.name) is not None:
-                self.handlers["*"](self, operation)
+                self._instruction(operation)
+            elif self._is_opaque(operation):
+                self.handlers["?"](self, operation)
             else:
                 self.unknown(operation)
         except NotKnown as problem:
@@ -198,11 +208,44 @@ class Lowering:
         except (TooLong, ExpressionError) as problem:
             self.refuse(str(problem))
 
+    def _instruction(self, operation: Operation) -> None:
+        """Read an instruction, or a form of it that is known by its effects only."""
+        if FORM in operation.attributes:
+            self.handlers["?"](self, operation)
+            return
+        try:
+            self.handlers["*"](self, operation)
+        except OtherForm as problem:
+            if not problem.attribute and not self._has_form(operation):
+                raise
+            self.handlers["?"](self, operation)
+
+    def _has_form(self, operation: Operation) -> bool:
+        """Whether the table has a form with as many operands."""
+        row, outs = row_of_op(operation.name), len(operation.outs)
+        ins = sum(map(len, operation.parts.values())) - outs
+        return row is not None and any((len(form.outs), len(form.ins)) == (outs, ins) for form in row.forms)
+
+    def _is_opaque(self, operation: Operation) -> bool:
+        """Whether programs have an operation by its effects: one of the table, or one that is not misspelt."""
+        if operation.bodies or not self._is_own(operation):
+            return False
+        return row_of_op(operation.name) is not None or not guess(f"pto.{operation.name}", self._names)
+
+    def _is_own(self, operation: Operation) -> bool:
+        """Whether an operation belongs to the dialect `pto`."""
+        head, dot, _ = operation.name.partition(".")
+        return not dot or head in OWN or head in instructions()
+
+    @property
+    def _names(self) -> list[str]:
+        """The operations that programs have."""
+        own = [_shown(name) for name in self.handlers if "*" not in name and name != "?"]
+        return [f"pto.{name}" for name in (*instructions(), *opaque_ops())] + own
+
     def unknown(self, operation: Operation) -> NoReturn:
         """Refuse an operation without a handler."""
-        head, dot, _ = operation.name.partition(".")
-        own = not dot or head in OWN or head in instructions()
-        known = [f"pto.{name}" for name in instructions()] + [_shown(name) for name in self.handlers if "*" not in name]
+        own, known = self._is_own(operation), self._names
         name = f"{'pto.' if own else ''}{operation.name}"
         close = guess(f"pto.{operation.name}", known).removeprefix("; ") if own else ""
         supported = f"supported: {choices(f'pto.{operation.name}', sorted(known))}, and arith on whole numbers"
@@ -222,6 +265,13 @@ class Lowering:
     def leave(self, *inner: OpenScope, is_certain: bool = False) -> None:
         """Merge the valid extents after bodies. `is_certain`: one of them has run."""
         merge_extents(self.scopes[-1].valid, [scope.valid for scope in inner], is_certain=is_certain)
+
+    def chosen(self, index: Expr, known: Mapping[int, Expr]) -> Expr:
+        """The number at an index."""
+        *_, last = known.values()
+        for position, number in known.items():
+            last = selected(apply("eq", index, position), number, last)
+        return last
 
     def number(self, value: Value) -> Expr:
         """The expression of a value that is a whole number."""

@@ -56,6 +56,10 @@ class Refusal(ValueError):
         self.attribute = attribute
 
 
+class OtherForm(Refusal):
+    """A form of an instruction that programs cannot execute."""
+
+
 class NotKnown(Refusal):
     """An operation whose operand lacks something that an earlier operation would have set."""
 
@@ -79,7 +83,7 @@ def named_sources(operation: Operation, instruction: Instruction, order: PtoEnum
         most = f" to {len(names)}" if len(names) > least else ""
         plural = "" if len(names) == 1 else "s"
         message = f"{operation.name} takes {least}{most} operand{plural} ({', '.join(names)})"
-        raise Refusal(f"{message}, found {len(given)}; other forms have no lowering")
+        raise OtherForm(f"{message}, found {len(given)}; other forms have no lowering")
     return dict(zip(names, given, strict=False))
 
 
@@ -92,6 +96,9 @@ def workspace_of(operation: Operation, instruction: Instruction) -> Value | None
 def modifiers_of(operation: Operation, instruction: Instruction, order: PtoEnum | None) -> tuple[PtoEnum | None, ...]:
     """The modifiers that an operation's attributes, or the order of its sources, choose."""
     texts = {modifier.name: text for modifier, text in instruction.attributes}
+    for key in CHANGING.keys() & operation.attributes.keys() - {text.key for text in texts.values()}:
+        if operation.attributes[key] not in CHANGING[key]:
+            raise OtherForm(f"{operation.name}: `{key}` has no lowering", key)
     refuse_unknown(operation, (*(text.key for text in texts.values()), *ELSEWHERE))
     return tuple(
         order if modifier is instruction.order else _modifier(operation, modifier, texts[modifier.name])
@@ -99,6 +106,12 @@ def modifiers_of(operation: Operation, instruction: Instruction, order: PtoEnum 
     )
 
 
+CHANGING: Mapping[str, tuple[Any, ...]] = {
+    "stPhase": ("unspecified",), "reluPreMode": ("no_relu",), "padMode": ("PadNull",), "initOutBuffer": (False,),
+    **dict.fromkeys(("layout", "sat_mode", "maskPattern", "accToVecMode", "cmpMode", "accPhase", "offset"), ()),
+}  # fmt: skip
+"""Attributes of instructions that only the public dialect has, and the values that have no effect. With another one, an
+instruction is known by its effects only."""
 ELSEWHERE = ("tile", "event", "waits")
 """Attributes of instructions that are no modifiers."""
 

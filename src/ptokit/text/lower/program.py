@@ -19,6 +19,7 @@ from ptokit.text.lower.arithmetic import FLOATS, read_arithmetic
 from ptokit.text.lower.control import CONTROL
 from ptokit.text.lower.instructions import read_instruction
 from ptokit.text.lower.lowering import Handler, Lowering, NotRead, StopLowering
+from ptokit.text.lower.opaque import OPAQUE, with_scales
 from ptokit.text.lower.statements import STATEMENTS
 from ptokit.text.memories import all_of, open_extent
 from ptokit.text.spelling import SECTIONS
@@ -72,8 +73,10 @@ def _packed(shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
 
 Arguments = tuple[ir.Argument | ir.Integer | ir.Float, ...]
 MODES = ("auto", "flags", "manual")
-HANDLERS: dict[str, Handler] = {**STATEMENTS, **CONTROL, "arith.*": read_arithmetic, "*": read_instruction}
-"""Handlers by the name of an operation, by its dialect (`arith.*`), and of instructions (`*`)."""
+HANDLERS: dict[str, Handler] = {
+    **STATEMENTS, **CONTROL, **OPAQUE, "arith.*": read_arithmetic, "*": read_instruction,
+}  # fmt: skip
+"""Handlers by the name of an operation, by its dialect (`arith.*`), of instructions (`*`), and of others (`?`)."""
 
 
 def lower(unit: Unit, function: str | None = None) -> ir.Program:
@@ -123,7 +126,7 @@ def _program(low: Lowering, function: Function) -> ir.Program:
     if low.errors:
         raise joined(low.errors)
     body = ir.transform(tuple(low.scopes[0].statements), lambda stmt: _with_view(low, stmt))
-    body = _without(body, low.added_workspaces)
+    body = with_scales(_without(body, low.added_workspaces))
     mode = str(function.attributes.get("ptokit.mode", mode_of(body)))
     if mode not in MODES:
         low.refuse(f"ptokit.mode is one of {', '.join(MODES)}; found {mode}")

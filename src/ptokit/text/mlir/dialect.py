@@ -49,7 +49,7 @@ SHAPES = {
     "tpush_to_aiv tpush_to_aic": "( %tile : ^tile ) {!}",
     "tpop_from_aic tpop_from_aiv": "(? ( %valid* ) ?) {!} -> R",
     "tfree_from_aic tfree_from_aiv": "{!}",
-    "reserve_buffer import_reserved_buffer": "{!} -> R",
+    "reserve_buffer import_reserved_buffer": "{!} (? -> R ?)",
     "aic_initialize_pipe aiv_initialize_pipe": "{!} keyed",
 }
 """Ops with a shape of their own; see `pieces.py` for the language."""
@@ -58,23 +58,19 @@ VARIANTS = {"tgatherb": Destinations(one_type=True), "tmrgsort": Destinations(in
 """Ops of the general shape that differ from it in something, and are no instructions."""
 
 PLAIN = """
-    tprefetch tstore_fp tinsert textract_fp tinsert_fp ttri trandom
-    tnot trelu tcolprod tpack
-    tfillpad tfillpad_inplace tfillpad_expand
-    tfmod tpartadd tpartmul tpartmax tpartmin
-    tcolexpandexpdif tconcat
-    tfmods taxpy tlrelu
-    trowprod trowargmax trowargmin tcolargmax tcolargmin
-    trem txor tprelu trems txors
-    trowexpandexpdif trsqrt tsort32
+    tprefetch tstore_fp textract_fp tinsert_fp trandom
+    tpack
+    tfmod
+    tfmods
+    trem trems
     taddc tsubc taddsc tsubsc
     tmatmul.mx tmatmul.mx.acc tmatmul.mx.bias
-    tgemv tgemv.acc tgemv.bias tgemv.mx tgemv.mx.acc tgemv.mx.bias
-    tsetval tgetval tquant tdequant tprint print
+    tgemv.mx tgemv.mx.acc tgemv.mx.bias
+    tsetval tgetval tquant tprint print
 """
 """Ops of the general shape, `ins(...) outs(...)`, besides those that are instructions."""
 
-REORDERED = {"trsqrt", "tsort32", "tmrgsort"}
+REORDERED = {"tmrgsort"}
 """Ops besides instructions whose generic form may list operands in another order than sources, destination."""
 
 
@@ -142,9 +138,9 @@ def _instruction(instruction: Instruction) -> Row:
 
 
 def attribute_kinds(name: str) -> dict[str, str]:
-    """The kinds of keywords that the attributes of an op are, where they are keywords."""
+    """The kinds of keywords that the attributes of an op are, where they are keywords, and the types of numbers."""
     if (instruction := instruction_of(name)) is not None:
-        return {text.key: text.kind for _, text in instruction.attributes}
+        return {text.key: text.kind or text.number for _, text in instruction.attributes}
     row = rows().get(name)
     named = {piece.name: piece.kind for piece in attribute_pieces(row.pieces)} if row is not None else {}
     return named | OTHER_KINDS.get(name, {})

@@ -111,6 +111,8 @@ class _TreeWriter:
         if isinstance(form.pieces[0], Destinations):
             return parts if operation.outs else {"args": ins} if ins else {}
         names = tuple(operand_names(form.pieces))
+        if operation.outs or ("ins" in parts and names != ("args",) and len(names) != len(ins)):
+            return parts  # an operation that is known by its effects
         if "ins" in parts:
             parts = {"args": ins} if names == ("args",) else {n: [v] for n, v in zip(names, ins, strict=True)}
         return {name: parts[name] for name in names if parts.get(name)}
@@ -120,10 +122,16 @@ class _TreeWriter:
         return {key: _attribute(kinds.get(key, ""), value) for key, value in operation.attributes.items()}
 
 
+WHOLE = ("i32",)
+"""Types of numbers that are not the default one."""
+
+
 def _attribute(kind: str, value: Any) -> MlirAttribute:
     if kind == "word":
         return MlirAttribute(str(value), value)
-    return keyword(kind, str(value)) if kind and kind != "ints" else plain_attribute(value)
+    if isinstance(value, int) and kind in WHOLE:
+        return number_attribute(str(value), Type(kind))
+    return keyword(kind, str(value)) if kind and kind not in ("int", "ints") else plain_attribute(value)
 
 
 def plain_attribute(value: Any) -> MlirAttribute:

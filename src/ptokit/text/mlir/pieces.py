@@ -326,7 +326,8 @@ class Maybe(Piece):
         return self.pieces[0].starts(c)
 
     def present(self, op: MlirOp, remaining: Attributes) -> bool:
-        return any(piece.present(op, remaining) for piece in self.pieces if isinstance(piece, (Operand, Attr)))
+        given = any(piece.present(op, remaining) for piece in self.pieces if isinstance(piece, (Operand, Attr)))
+        return given or (bool(op.results) and any(isinstance(p, TypeOf) and p.name == "R" for p in self.pieces))
 
     def read(self, c: Parser, draft: OpDraft) -> None:
         if self.starts(c):

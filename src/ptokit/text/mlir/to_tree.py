@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import Any
 
 from ptokit.isa.dtype import DType, dtype
@@ -160,10 +161,21 @@ def _ranked(kind: Type, data: Ranked) -> tree.Type:
         return _short_tile(data)
     if data.name == "memref":
         is_global = not data.rest or (len(data.rest) == 1 and data.rest[0].text == "#pto.address_space<gm>")
-        return tree.Tensor(data.dims, _element(data.element)) if is_global else tree.Opaque(kind.text)
+        return tree.Tensor(data.dims, _element(data.element)) if is_global else _memory_tile(data)
     if data.name in ("tensor", "vector"):
         return tree.Opaque(kind.text)
     return tree.Tensor(data.dims, _element(data.element), data.name != "tensor_view")
+
+
+def _memory_tile(data: Ranked) -> TileSpec:
+    """A packed block of on-chip memory: `memref<16x16xf32, #pto.address_space<vec>>`."""
+    (space,) = data.rest
+    word = space.text.removeprefix("#pto.address_space<").removesuffix(">")
+    *outer, cols = (dim for dim in data.dims if dim is not None)
+    if len(outer) + 1 != len(data.dims) or word not in spellings("loc"):
+        raise ValueError("no program has such a tile")
+    rows = prod(outer)
+    return tile_spec(_element(data.element), rows, cols, (rows, cols), loc=spellings("loc")[word])
 
 
 def _element(kind: Type) -> DType:

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 from ptokit.isa.catalog import derived
 from ptokit.isa.instruction import Instruction
+from ptokit.isa.opaque import row_of_op
 from ptokit.isa.operand import TileSpec
 from ptokit.text.errors import choices, guess
 from ptokit.text.limits import MAX_DEPTH
@@ -64,7 +65,8 @@ class Builder:
         name, attributes = self._opcode(draft)
         if name in BLOCKS:
             return self._block(draft, name, attributes)
-        if name in STATIC or name in SYNTAX:
+        is_grouped = bool(draft.groups) and row_of_op(name) is not None
+        if (name in STATIC or name in SYNTAX) and not is_grouped:
             return self._shaped(draft, STATIC.get(name, name), attributes)
         if name.startswith("arith."):
             return self._arithmetic(draft, name, attributes)

@@ -26,7 +26,7 @@ from ptokit.text.ptoas.shapes import (
 )
 from ptokit.text.ptoas.types import type_text
 from ptokit.text.results import default_of
-from ptokit.text.spelling import instruction_of, modes
+from ptokit.text.spelling import FORM, instruction_of, modes
 from ptokit.text.tree import Body, Function, Operation, Tensor, Unit, Value, walk
 
 Notes = Mapping[object, Sequence[str]]
@@ -189,12 +189,13 @@ class _FunctionWriter:
             number = constant_text(operation.attributes["value"], result.type)
             return f".const {self._define(result)} = {number} : {type_text(result.type)}"
         shape = SYNTAX.get(STATIC.get(name, name))
-        if shape is not None:
+        if shape is not None and not operation.outs:
             return self._shaped(operation, STATIC.get(name, name), shape)
         if name.startswith("arith."):
             return self._arithmetic(operation)
         instruction = instruction_of(name)
-        if instruction is not None and _has_one_destination(operation, instruction):
+        is_plain = FORM not in operation.attributes
+        if instruction is not None and is_plain and _has_one_destination(operation, instruction):
             return self._instruction(operation, instruction)
         return self._general(operation)
 

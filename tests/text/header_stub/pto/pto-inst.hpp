@@ -304,6 +304,9 @@ PTO_UNARY(TEXP)
 PTO_UNARY(TLOG)
 PTO_UNARY(TSQRT)
 PTO_UNARY(TRECIP)
+PTO_UNARY(TRSQRT)
+PTO_UNARY(TRELU)
+PTO_UNARY(TNOT)
 
 // Integers wrap.
 #define PTO_BINARY(NAME, FORMULA)                                                    \
@@ -365,6 +368,19 @@ PTO_BITS(TOR, |)
 PTO_OTHERS(TDIV)
 PTO_OTHERS(TSHL)
 PTO_OTHERS(TSHR)
+#define PTO_OTHERS_WITH_TMP(NAME)                 \
+    template <IsVec D, IsVec A, IsVec B, IsVec W> \
+        requires SameType<D, A, B>                \
+    RecordEvent NAME(D&, A&, B&, W&);
+PTO_OTHERS(TPARTADD)
+PTO_OTHERS(TPARTMUL)
+PTO_OTHERS(TPARTMAX)
+PTO_OTHERS(TPARTMIN)
+PTO_OTHERS(TCONCAT)
+PTO_OTHERS_WITH_TMP(TXOR)
+PTO_OTHERS_WITH_TMP(TPRELU)
+PTO_OTHERS(TROWEXPANDEXPDIF)
+PTO_OTHERS(TCOLEXPANDEXPDIF)
 PTO_OTHERS(TROWEXPANDADD)
 PTO_OTHERS(TROWEXPANDMAX)
 PTO_OTHERS(TROWEXPANDMIN)
@@ -395,6 +411,10 @@ PTO_SCALAR(TANDS)
 PTO_SCALAR(TORS)
 PTO_SCALAR(TSHLS)
 PTO_SCALAR(TSHRS)
+PTO_SCALAR(TLRELU)
+template <IsVec D, IsVec S, IsVec W>
+    requires SameType<D, S, W>
+RecordEvent TXORS(D&, S&, typename D::DType, W&);
 template <IsVec D, IsVec S>
 RecordEvent TDIVS(D&, typename D::DType, S&);
 template <IsTile D>
@@ -432,6 +452,15 @@ RecordEvent TCVT(D&, S&, W&, RoundMode, SaturationMode);
 PTO_REDUCE(TROWSUM)
 PTO_REDUCE(TROWMAX)
 PTO_REDUCE(TROWMIN)
+PTO_REDUCE(TROWPROD)
+#define PTO_SEARCH(NAME)                                                               \
+    template <IsVec D, IsVec S, IsVec W>                                               \
+        requires(SameType<S, W> && isWhole<D> && sizeof(typename D::DType) == 4)        \
+    RecordEvent NAME(D&, S&, W&);
+PTO_SEARCH(TROWARGMAX)
+PTO_SEARCH(TROWARGMIN)
+PTO_SEARCH(TCOLARGMAX)
+PTO_SEARCH(TCOLARGMIN)
 PTO_REDUCE(TTRANS)
 #define PTO_ONE_SOURCE(NAME)       \
     template <IsVec D, IsVec S>    \
@@ -440,6 +469,23 @@ PTO_REDUCE(TTRANS)
 PTO_ONE_SOURCE(TCOLSUM)
 PTO_ONE_SOURCE(TCOLMAX)
 PTO_ONE_SOURCE(TCOLMIN)
+PTO_ONE_SOURCE(TCOLPROD)
+template <IsTile D, IsTile S>
+    requires SameType<D, S>
+RecordEvent TFILLPAD(D&, S&);
+PTO_ONE_SOURCE(TFILLPAD_INPLACE)
+PTO_ONE_SOURCE(TFILLPAD_EXPAND)
+template <IsVec D, IsVec S>
+RecordEvent TAXPY(D&, S&, typename S::DType);
+template <IsVec D, IsVec S, IsVec I>
+    requires(SameType<D, S> && std::same_as<typename I::DType, uint32_t>)
+RecordEvent TSORT32(D&, S&, I&);
+template <IsVec D, IsVec S, IsVec F>
+    requires SameType<D, F>
+RecordEvent TDEQUANT(D&, S&, F&, F&);
+template <IsVec D, int upper>
+    requires(upper == 0 || upper == 1)
+RecordEvent TTRI(D&, int);
 PTO_ONE_SOURCE(TROWEXPAND)
 PTO_ONE_SOURCE(TCOLEXPAND)
 template <IsVec D, IsVec S, IsVec I, IsVec W>
@@ -460,6 +506,21 @@ RecordEvent TMATMUL_ACC(C&, I&, A&, B&);
 template <IsTile C, IsTile A, IsTile B, IsTile V>
     requires(multiplies<C, A, B>() && V::loc == TileType::Bias)
 RecordEvent TMATMUL_BIAS(C&, A&, B&, V&);
+template <IsTile C, IsTile A, IsTile B>
+constexpr bool multipliesRow() {
+    return C::loc == TileType::Acc && A::loc == TileType::Left && B::loc == TileType::Right && A::rows == 1;
+}
+template <IsTile C, IsTile A, IsTile B>
+    requires(multipliesRow<C, A, B>())
+RecordEvent TGEMV(C&, A&, B&);
+template <IsTile C, IsTile I, IsTile A, IsTile B>
+    requires(multipliesRow<C, A, B>() && multipliesRow<I, A, B>())
+RecordEvent TGEMV_ACC(C&, I&, A&, B&);
+template <IsTile C, IsTile A, IsTile B, IsTile V>
+    requires(multipliesRow<C, A, B>() && V::loc == TileType::Bias)
+RecordEvent TGEMV_BIAS(C&, A&, B&, V&);
+template <IsTile D, IsTile S>
+RecordEvent TINSERT(D&, S&, uint16_t row, uint16_t col);
 template <IsTile D, IsTile S>
     requires SameType<D, S>
 RecordEvent TEXTRACT(D& dst, S& src, uint16_t row, uint16_t col) {

@@ -46,7 +46,8 @@ def in_bytes(layout: Layout, size: int, piece: int) -> Layout:
 
 def form(layout: Layout, piece: int) -> Layout:
     """A layout without the numbers that are arguments."""
-    return Layout(*(tuple(_form(term, piece) for term in terms) for terms in (layout.rows, layout.cols)))
+    rows, cols = (tuple(_form(term, piece) for term in terms) for terms in (layout.rows, layout.cols))
+    return Layout(rows, cols)
 
 
 def _form(term: Term, piece: int) -> Term:

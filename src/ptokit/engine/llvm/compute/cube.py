@@ -16,18 +16,23 @@ ROWS, COLS, DEEP = 4, 2, 8
 """Rows and columns of a block, and how many products of each sum are taken at once: as registers allow."""
 
 
+Given = tuple[ElementSite, ElementSite]
+"""The types of the left and the right matrix: the same, or floats of one byte."""
+
+
 def multiply(
-    site: ElementSite, given: ElementSite, dst: RegionView, inputs: Sequence[RegionView], extents: Sequence[Any]
+    site: ElementSite, given: Given, dst: RegionView, inputs: Sequence[RegionView], extents: Sequence[Any]
 ) -> None:
-    """Write the product of the first two inputs, of `given`'s type, with the others added; `extents` are m, n and k.
+    """Write the product of the first two inputs, of `given`'s types, with the others added; `extents` are m, n and k.
 
     At the edges a block takes the last row or column again; all of a block is read before any of it is written.
     """
     code = site.code
     a, b, *more = (inputs[0], inputs[1].transposed, *inputs[2:])
     m, n, k = map(dst.writer.value_of, extents)
-    if units.takes(code.chip, given.dtype, (a.place.layout.cols, b.place.layout.cols)):
-        _by_units(site, units.UnitProduct(code, given.dtype, a, b, extents), dst, more)
+    kind = given[0].dtype
+    if units.takes(code.chip, kind, (a.place.layout.cols, b.place.layout.cols)):
+        _by_units(site, units.UnitProduct(code, kind, a, b, extents), dst, more)
         return
     deep = lanes_at_once((a, b), extents[2], DEEP)
     whole = whole_part(code, (a, b), k, deep)
@@ -90,19 +95,20 @@ def _block(code: IrBuilder, first: IrValue, count: int, extent: IrValue) -> list
 
 
 def _sums(
-    given: ElementSite,
+    given: Given,
     left: Sequence[RegionRow],
     right: Sequence[RegionRow],
     span: tuple[Any, IrValue, int],
     start: Sequence[IrValue] = (),
 ) -> list[IrValue]:
     """The dot products of every row with every column, over a span of k."""
-    code, deep = given.code, span[2]
-    kind = vector("float" if is_float(given.dtype) else "i32", deep)
-    zero = code.constant(kind, "0.0" if is_float(given.dtype) else 0)
+    code, deep, is_real = given[0].code, span[2], is_float(given[0].dtype)
+    kind = vector("float" if is_real else "i32", deep)
+    zero = code.constant(kind, "0.0" if is_real else 0)
     sums = [code.variable(kind, each) for each in start or [zero] * (len(left) * len(right))]
     with code.loop(*span) as at:
-        x, y = ([_wide(given, row.load(at, deep)) for row in rows] for rows in (left, right))
+        sides = zip(given, (left, right), strict=True)
+        x, y = ([_wide(site, row.load(at, deep)) for row in rows] for site, rows in sides)
         pairs = [(one, other) for one in x for other in y]
         for total, (one, other) in zip(sums, pairs, strict=True):
             total.set(_product(code, one, other, total.get()))

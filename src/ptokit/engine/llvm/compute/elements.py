@@ -201,6 +201,10 @@ def _negate(value: IrValue) -> IrValue:
     return value.code.write(value.type, f"fneg {value!r}") if value.is_float else 0 - value
 
 
+def _invert(value: IrValue) -> IrValue:
+    return value ^ -1
+
+
 def _float_quotient(a: IrValue, b: IrValue) -> IrValue:
     return a.op("fdiv", b)
 
@@ -211,6 +215,22 @@ def _reciprocal(value: IrValue) -> IrValue:
 
 def _by_intrinsic(name: str, value: IrValue) -> IrValue:
     return intrinsic(value.code, name, value)
+
+
+def _rectify(site: ElementSite, a: IrValue) -> IrValue:
+    zero = site.code.constant(a.type, 0)
+    return site.code.select(holds(site, "lt", a, zero), zero, a)
+
+
+def _leak(site: ElementSite, a: IrValue, slope: IrValue) -> IrValue:
+    is_positive = holds(site, "gt", a, site.code.constant(a.type, 0))
+    return site.code.select(is_positive, a, operations(site.dtype)["mul"](site, a, slope))
+
+
+def _reciprocal_root(site: ElementSite, bits: IrValue) -> IrValue:
+    """Through float64."""
+    root = intrinsic(site.code, "sqrt", double(site.code, site.dtype, bits))
+    return from_double(site.code, site.dtype, real(site.code, root.type, 1.0).op("fdiv", root))
 
 
 PICKS: Mapping[str, Element] = {"max": partial(_pick, "gt"), "min": partial(_pick, "lt")}
@@ -225,6 +245,9 @@ FLOAT_OPS: Mapping[str, Element] = {
     "recip": partial(_float, _reciprocal),
     "exp": partial(_library, "exp", exponential),
     "log": partial(_library, "log", logarithm),
+    "rsqrt": _reciprocal_root,
+    "relu": _rectify,
+    "prelu": _leak,
     **PICKS,
 }
 WHOLE_OPS: Mapping[str, Element] = {
@@ -236,6 +259,9 @@ WHOLE_OPS: Mapping[str, Element] = {
     "neg": partial(_whole, _negate),
     "and": partial(_whole, IrValue.__and__),
     "or": partial(_whole, IrValue.__or__),
+    "xor": partial(_whole, IrValue.__xor__),
+    "not": partial(_whole, _invert),
+    "relu": _rectify,
     "shl": _left,
     "shr": _right,
     **PICKS,
@@ -245,9 +271,10 @@ TRUTH_OPS: Mapping[str, Element] = {
     "mul": WHOLE_OPS["and"],
     "and": WHOLE_OPS["and"],
     "or": WHOLE_OPS["or"],
+    "xor": WHOLE_OPS["xor"],
     **PICKS,
 }
-TRANSCENDENTAL = frozenset(("exp", "log"))
+TRANSCENDENTAL = frozenset(("exp", "log", "rsqrt"))
 
 
 def operations(dtype: DType) -> Mapping[str, Element]:

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from ptokit.engine.llvm.address import MemoryView, is_number
 from ptokit.engine.llvm.chip import Chip
 from ptokit.engine.llvm.compute import convert, cube, elements, masks
 from ptokit.engine.llvm.compute.elements import ElementSite, is_float, lanes_for, operations
-from ptokit.engine.llvm.compute.rows import FOLDS, reduce_columns, reduce_rows
+from ptokit.engine.llvm.compute.rows import (
+    BETTER,
+    FOLDS,
+    locate_columns,
+    locate_rows,
+    reduce_columns,
+    reduce_rows,
+)
 from ptokit.engine.llvm.compute.walk import RegionView, RegionWalk, side
-from ptokit.engine.llvm.emit import IrValue, Variable
+from ptokit.engine.llvm.emit import I64, IrValue, Variable
 from ptokit.engine.llvm.move import CodeWriter
 from ptokit.engine.llvm.numbers import BYTE_FORMATS
 from ptokit.isa.dtype import DType
 from ptokit.isa.move import Compute
-from ptokit.isa.policy import IotaOrder
+from ptokit.isa.policy import IotaOrder, Triangle
 
-PRODUCTS = {"int8": "int32", "float16": "float32", "bfloat16": "float32", "float32": "float32"}
+PRODUCTS = {"int8": "int32", **dict.fromkeys(("float16", "bfloat16", "float32", *BYTE_FORMATS), "float32")}
 """What matrices can be multiplied, and the type of their product."""
 REGISTERS = (1, 2, 4, 8)
 """Sizes of elements that are moved as they are."""
@@ -105,6 +115,19 @@ def _count(task: ComputeTask) -> None:
     task.walk().apply(1, step)
 
 
+def _triangle(task: ComputeTask) -> None:
+    """Ones from the diagonal on, or up to it."""
+    code, dtype, value_of = task.writer.code, task.into, task.writer.value_of
+    zero = code.i64(0)
+    kind, diagonal = f"i{8 * dtype.size}", task.inputs[0].row(zero).load(zero).to("sext", I64)
+    one = code.constant(kind, int.from_bytes(np.ones((), dtype.numpy).tobytes(), sys.byteorder))
+    how = "sge" if task.options["half"] is Triangle.Upper else "sle"
+    with code.share(0, value_of(task.work.shape[0])) as i:
+        row = task.dst.row(i)
+        with code.loop(0, value_of(task.work.shape[1])) as j:
+            row.store(code.select(j.compare(how, i + diagonal), one, code.constant(kind, 0)), j)
+
+
 def _convert(task: ComputeTask) -> None:
     types = task.given[0], task.into
     options = task.options["mode"], task.options["saturation"]
@@ -131,9 +154,33 @@ def _reduce(task: ComputeTask) -> None:
     REDUCERS[axis](task.site(task.into), fold, task.dst, task.inputs[0], *task.work.inputs[0].shape)
 
 
+LOCATORS = {"row": locate_rows, "col": locate_columns}
+
+
+def _locate(task: ComputeTask) -> None:
+    axis, how = task.work.op[:3], BETTER[task.work.op[3:]]
+    LOCATORS[axis](task.site(task.given[0]), how, task.dst, task.inputs[0], *task.work.inputs[0].shape)
+
+
+def _add_multiple(task: ComputeTask) -> None:
+    """The inputs as elements of the result's type."""
+    code, into, ops = task.writer.code, task.into, operations(task.into)
+    site = task.site(into)
+
+    def alike(bits: IrValue, given: DType) -> IrValue:
+        return bits if given is into else elements.from_single(code, into, elements.single(code, given, bits))
+
+    def step(given: Sequence[IrValue]) -> IrValue:
+        y, x, factor = map(alike, given, task.given)
+        return ops["add"](site, y, ops["mul"](site, x, factor))
+
+    task.apply(lanes_for(into, *task.given), step)
+
+
 def _multiply(task: ComputeTask) -> None:
     extents = (*task.work.shape, task.work.inputs[0].shape[1])
-    cube.multiply(task.site(task.into), task.site(task.given[0]), task.dst, task.inputs, extents)
+    left, right = map(task.site, task.given[:2])
+    cube.multiply(task.site(task.into), (left, right), task.dst, task.inputs, extents)
 
 
 Types = Sequence[DType]
@@ -157,6 +204,10 @@ def _takes_numbers(_op: str, into: DType, given: Types) -> bool:
     return elements.is_numeric(into) and _alike(into, given)
 
 
+def _takes_whole_number(_op: str, into: DType, given: Types) -> bool:
+    return elements.is_numeric(into) and given[0].name == "int32"
+
+
 def _takes_conversion(_op: str, into: DType, given: Types) -> bool:
     """No instruction makes floats of one byte from whole numbers, and the reference signs the NaNs they overflow to."""
     return all(map(elements.is_numeric, (into, *given))) and (is_float(given[0]) or into.name not in BYTE_FORMATS)
@@ -174,8 +225,24 @@ def _takes_rows(_op: str, into: DType, given: Types) -> bool:
     return _alike(into, given) and "max" in operations(into)
 
 
+def _takes_position(_op: str, into: DType, given: Types) -> bool:
+    return into.is_integer and into.name != "bool" and "max" in operations(given[0])
+
+
+WIDENED = {("float32", "float16")}
+"""Types of a result and of what is added to it, if they differ."""
+
+
+def _takes_multiple(_op: str, into: DType, given: Types) -> bool:
+    first, *others = given
+    is_known = all(each is into or (into.name, each.name) in WIDENED for each in others)
+    return first is into and is_float(into) and is_known
+
+
 def _takes_product(_op: str, into: DType, given: Types) -> bool:
-    return _alike(given[0], given[:2]) and PRODUCTS.get(given[0].name) == into.name and _alike(into, given[2:])
+    bytes_only = all(each.name in BYTE_FORMATS for each in given[:2])
+    multiplied = PRODUCTS.get(given[0].name) == into.name and (bytes_only or _alike(given[0], given[:2]))
+    return multiplied and _alike(into, given[2:])
 
 
 @dataclass(frozen=True)
@@ -200,10 +267,13 @@ OPERATIONS: Mapping[str, NativeOperation] = {
     "div": NativeOperation(_elementwise, _takes_elements, lanewise=True, check=_refuse_zeroes),
     "copy": NativeOperation(_copy, _takes_bits, lanewise=True),
     "iota": NativeOperation(_count, _takes_numbers, lanewise=True),
+    "tri": NativeOperation(_triangle, _takes_whole_number),
     "cvt": NativeOperation(_convert, _takes_conversion, lanewise=True),
     "sel": NativeOperation(_select, _takes_selection, lanewise=True, in_order=True),
     "cmp": NativeOperation(_compare, _takes_comparison),
     "window": NativeOperation(_window, _takes_bits),
+    "axpy": NativeOperation(_add_multiple, _takes_multiple, lanewise=True),
+    **{axis + best: NativeOperation(_locate, _takes_position) for axis in LOCATORS for best in BETTER},
     **{axis + fold: NativeOperation(_reduce, _takes_rows) for axis in REDUCERS for fold in FOLDS},
     "matmul": NativeOperation(_multiply, _takes_product, added=2),
 }

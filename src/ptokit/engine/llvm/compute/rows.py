@@ -9,7 +9,8 @@ from typing import Any
 from ptokit.engine.llvm.compute import elements
 from ptokit.engine.llvm.compute.elements import ElementSite, from_single, is_float, single
 from ptokit.engine.llvm.compute.walk import RegionView, lanes_at_once, whole_part
-from ptokit.engine.llvm.emit import IrValue
+from ptokit.engine.llvm.emit import I64, IrValue
+from ptokit.engine.llvm.numbers import narrow, widen
 
 TOGETHER = 4
 """Rows whose sums grow side by side, as one addition waits for the one before."""
@@ -42,7 +43,22 @@ def _best(name: str) -> Fold:
     return Fold(lambda _, bits: bits, elements.PICKS[name], lambda _, bits: bits)
 
 
-FOLDS: Mapping[str, Fold] = {"sum": Fold(_begin, _sum, _end), "max": _best("max"), "min": _best("min")}
+def _multiply(site: ElementSite, total: IrValue, bits: IrValue) -> IrValue:
+    return elements.operations(site.dtype)["mul"](site, total, bits)
+
+
+def _canonical(site: ElementSite, bits: IrValue) -> IrValue:
+    return narrow(site.code, site.dtype, widen(site.code, site.dtype, bits)) if is_float(site.dtype) else bits
+
+
+FOLDS: Mapping[str, Fold] = {
+    "sum": Fold(_begin, _sum, _end),
+    "max": _best("max"),
+    "min": _best("min"),
+    "prod": Fold(lambda _, bits: bits, _multiply, _canonical),
+}
+BETTER = {"argmax": "gt", "argmin": "lt"}
+"""How an element is better than the best one before it."""
 
 
 def reduce_rows(site: ElementSite, fold: Fold, dst: RegionView, src: RegionView, rows: Any, cols: Any) -> None:
@@ -89,3 +105,23 @@ def _reduce_columns(
         with code.loop(1, src.writer.value_of(rows)) as i:
             total.set(fold.next(site, total.get(), src.row(i, lanes).load(j, lanes)))
         dst.row(zero).store(fold.last(site, total.get()), j)
+
+
+def locate_rows(site: ElementSite, how: str, dst: RegionView, src: RegionView, rows: Any, cols: Any) -> None:
+    """Write the column of the best element of each row into column 0."""
+    code, zero = site.code, site.code.i64(0)
+    with code.share(0, src.writer.value_of(rows)) as i:
+        row = src.row(i)
+        first = row.load(zero)
+        best, position = code.variable(first.type, first), code.variable(I64, zero)
+        with code.loop(1, src.writer.value_of(cols)) as j:
+            element = row.load(j)
+            is_better = elements.holds(site, how, element, best.get())
+            best.set(code.select(is_better, element, best.get()))
+            position.set(code.select(is_better, j, position.get()))
+        dst.row(i).store(position.get().to("trunc", dst.kind), zero)
+
+
+def locate_columns(site: ElementSite, how: str, dst: RegionView, src: RegionView, rows: Any, cols: Any) -> None:
+    """Write the row of the best element of each column into row 0."""
+    locate_rows(site, how, dst.transposed, src.transposed, cols, rows)

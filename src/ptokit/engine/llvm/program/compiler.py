@@ -134,9 +134,14 @@ class ProgramCompiler:
 
     # --- launches
 
-    def _is_too_great(self, integers: Mapping[Var, int], grid: int) -> bool:
-        """Whether a number of a launch is greater than code is made for."""
-        return grid > MOST_GIVEN or any(abs(value) > MOST_GIVEN for value in integers.values())
+    def _is_for_reference(self, integers: Mapping[Var, int], grid: int) -> bool:
+        """Whether only the reference engine runs a launch: it has a number that is greater than code is made for, or
+        instructions that ptokit does not model."""
+        return (
+            not self.program.is_modelled
+            or grid > MOST_GIVEN
+            or any(abs(value) > MOST_GIVEN for value in integers.values())
+        )
 
     def numbers(self, integers: Mapping[Var, int], grid: int) -> list[tuple[int, int]]:
         """Slots and values of the launch's own numbers."""

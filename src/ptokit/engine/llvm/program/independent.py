@@ -55,7 +55,7 @@ def views_of(stmt: Stmt) -> Iterator[tuple[View, bool]]:
     if isinstance(stmt, LoadScalar):
         yield stmt.source, False
     if isinstance(stmt, Instr):
-        access = access_of(stmt.name)
+        access = access_of(stmt)
         for name, operand in named_operands(stmt).items():
             if isinstance(operand, View):
                 yield operand, access[name] != "read"

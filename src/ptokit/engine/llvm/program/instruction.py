@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import gcd
 from typing import Any
 
-from ptokit.engine.llvm.address import MemoryView, numbers_in
+from ptokit.engine.llvm.address import MemoryView, are_known, is_number, numbers_in
 from ptokit.engine.llvm.compute import operations as compute
 from ptokit.engine.llvm.compute import units, wide
 from ptokit.engine.llvm.compute.cube import pair, within
@@ -118,7 +119,11 @@ class Execution:
         if isinstance(given, TileUse) and given.tile in self.stage.panels:
             panels = self._panels(operand)
             return MemoryView(base, panels.layout, size, swizzle=panels.swizzle)
-        return MemoryView(base, access.layout, size, isinstance(given, View), self.stage.alignment(given))
+        layout, align = access.layout, self.stage.alignment(given)
+        if not is_number(layout.start, 0):
+            align = gcd(align, layout.start * size) if are_known([layout.start]) else size
+            base = self.code.at(base, self.evaluator.value_of(layout.start) * size)
+        return MemoryView(base, replace(layout, start=0), size, isinstance(given, View), align)
 
     def _panels(self, operand: str) -> wide.Panels:
         """How a tile of a pipelined loop lies."""
@@ -442,7 +447,7 @@ def store_held(writer: CodeWriter, held: HeldTile, sums: units.GroupSums, target
 def _region(layout: Layout, shape: tuple[Any, Any]) -> tuple[object, ...]:
     """A region as plain data, run-time numbers by their expressions."""
     terms = [(expr_of(t.stride), expr_of(t.div), expr_of(t.mod)) for t in (*layout.rows, *layout.cols)]
-    return (len(layout.rows), *terms, *map(expr_of, shape))
+    return (len(layout.rows), expr_of(layout.start), *terms, *map(expr_of, shape))
 
 
 def is_supported(variant: Variant) -> bool:
@@ -472,5 +477,5 @@ def numbers_of(step: Move | Compute) -> list[Any]:
             layouts.append(step.index.access.layout)
             found += [step.index.capacity, step.index.width, *(step.index.valid or ())]
     for layout in layouts:
-        found += numbers_in((*layout.rows, *layout.cols))
+        found += [layout.start, *numbers_in((*layout.rows, *layout.cols))]
     return [number for number in found if isinstance(number, SymbolicNumber)]

@@ -56,7 +56,7 @@ ANYWHERE: Region = ((), Layout((), ()))
 
 
 def _region(shape: Sequence[int], layout: Layout) -> Region:
-    known = are_known(numbers_in((*layout.rows, *layout.cols)))
+    known = are_known((layout.start, *numbers_in((*layout.rows, *layout.cols))))
     return (tuple(map(expr_of, shape)), layout) if known else ANYWHERE
 
 

@@ -13,7 +13,6 @@ from typing import cast
 
 from ptokit.engine.llvm.resolve import PADDING
 from ptokit.engine.storage import ADDRESS_SPACE
-from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.policy import TileType
 from ptokit.program import ir
 from ptokit.program.calls import named_operands
@@ -145,7 +144,7 @@ class Slots:
 
     def most_lanes(self, instr: ir.Instr) -> int:
         """Index values that an instruction reads, at most."""
-        role = INSTRUCTIONS[instr.name].roles.get("index")
+        role = instr.definition.roles.get("index")
         if role is None:
             return 0
         index = named_operands(instr).get(role)

@@ -73,7 +73,7 @@ class NativeExecutable(ProgramCompiler):
         """Run every block of the grid; the same bits as in ascending order, whatever the number of threads."""
         if not grid:
             return self.engine
-        if self._is_too_great(integers, grid):
+        if self._is_for_reference(integers, grid):
             return self.reference.launch(tensors, integers, grid, listener)
         self._make_ready(tensors, integers, grid)
         count, code = self._threads(threads, integers, grid)

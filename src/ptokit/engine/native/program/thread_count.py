@@ -14,7 +14,6 @@ from math import isqrt, prod
 
 from ptokit.engine.llvm.program.sample import UNKNOWN_ITERATIONS, tile_bytes
 from ptokit.engine.native import host
-from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.policy import TileType
 from ptokit.program.calls import named_operands
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, ExpressionError, Var, evaluate
@@ -146,7 +145,7 @@ def nanoseconds(program: Program, instr: Instr) -> float:
         for k, use in enumerate(instr.tiles)
         if k == 0 or program.tiles[use.tile].spec.loc in (TileType.Left, TileType.Right)
     ]
-    op = INSTRUCTIONS[instr.name].operation
+    op = instr.definition.operation
     if op == "matmul" and len(factors) == 3:
         return MULTIPLIED * isqrt(prod(factors))  # m n, m k and k n
     default = MOVED if any(isinstance(operand, View) for operand in operands.values()) else COMPUTED

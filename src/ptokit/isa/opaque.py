@@ -1,0 +1,458 @@
+"""Instructions that ptokit knows by their effects only: what they read and write, and on which pipe.
+
+One table has all public instructions, and forms of modelled instructions, that ptokit does not execute. An instruction
+of a program has the name and the form of one: a letter for each operand, in the order of C++.
+
+| letter | the operand |
+|---|---|
+| `w` | is written |
+| `u` | is read and written |
+| `r` | is read |
+| `s` | is a workspace: written, and undefined afterwards |
+| `n` | is a number |
+
+A form without operands is `-`. What is written gets unspecified values (`Compute` with the operation `UNSPECIFIED`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Literal
+
+from ptokit.isa.instruction import EVERYWHERE, NPU, Call, Cpp, Instruction, Param
+from ptokit.isa.kernel import Cost, Effect, Handshake, RouteKernel
+from ptokit.isa.layout import Layout
+from ptokit.isa.move import NOTHING, UNSPECIFIED, Access, Compute, Input
+from ptokit.isa.operand import ScalarSpec, TensorSpec, TileSpec
+from ptokit.isa.policy import TileType
+from ptokit.isa.table import Table
+
+OpaqueKind = Literal["tile", "memory", "number"]
+"""What an operand of a call is."""
+
+NONE = "-"
+"""The form without operands."""
+BY_MEMORY = ""
+"""The pipe of an instruction is the one between the memories of its operands."""
+MOST_OPERANDS = 32
+"""Of a form."""
+MOST_FORMS = 4096
+"""Forms that are kept."""
+EXACT = {"getvalue": "r", "setvalue": "wn"}
+"""Accesses of the scalar unit to one element of a tile: forms that are modelled. The operand is that element."""
+MARKS = {"=": "w", "+": "u", "~": "s", "#": "n"}
+"""In the table: the letter of an operand, by the mark behind its name; `r` without one."""
+ACCESS = {"w": "write", "u": "update", "s": "write", "r": "read", "n": "read"}
+
+TABLE = """
+    # vector arithmetic
+    taddc V            dst= src0 src1 src2
+    tsubc V            dst= src0 src1 src2
+    taddsc V           dst= src0 scalar# src1
+    tsubsc V           dst= src0 scalar# src1
+    taddrelu V         dst= src0 src1
+    taddreluconv V     dst= src0 src1
+    tadddeqrelu V      dst= src0 src1 scale# work~
+    tsubrelu V         dst= src0 src1
+    tsubreluconv V     dst= src0 src1
+    tmuladddst V       dst+ src0 src1
+    tfusedmuladd V     dst+ src0 src1
+    tfusedmuladdrelu V dst+ src0 src1
+    tprelu V           dst= src0 src1 work~ | dst= src0 src1
+    txor V             dst= src0 src1 work~ | dst= src0 src1
+    txors V            dst= src scalar# work~ | dst= src scalar#
+    trem V             dst= src0 src1 work~ | dst= src0 src1
+    trems V            dst= src scalar# work~ | dst= src scalar#
+    tfmod V            dst= src0 src1
+    tfmods V           dst= src scalar#
+    tpow V             dst= base exp work~ | dst= base exp
+    tpows V            dst= base exp# work~ | dst= base exp#
+    trsqrt V           dst= src work~ | dst= src
+    tcmps V            dst= src0 src1
+    tcvt V             dst= src work~ | dst= src work~ mode# | dst= src work~ mode# saturation#
+    # partial arithmetic
+    tpartargmax V      dst= src0 src1 dst_idx= src0_idx src1_idx
+    tpartargmin V      dst= src0 src1 dst_idx= src0_idx src1_idx
+    # rows and columns
+    trowprod V         dst= src work~ | dst= src
+    tcolsum V          dst= src work~ is_binary# | dst= src work~
+    trowargmax V       dst= src work~ | dst= dst_idx= src work~
+    trowargmin V       dst= src work~ | dst= dst_idx= src work~
+    tcolargmax V       dst= src work~ | dst= dst_idx= src work~
+    tcolargmin V       dst= src work~ | dst= dst_idx= src work~
+    trowexpandexpdif V dst= src0 src1 | dst= src0 src1 work~
+    trowexpandadd V    dst= src0 src1 work~
+    trowexpandsub V    dst= src0 src1 work~
+    trowexpandmul V    dst= src0 src1 work~
+    trowexpanddiv V    dst= src0 src1 work~
+    trowexpandmax V    dst= src0 src1 work~
+    trowexpandmin V    dst= src0 src1 work~
+    tpairreducesum V   dst= src
+    # fills, padding, parts
+    tfillpad -         dst= src
+    tfillpad_inplace - dst= src
+    tfillpad_expand -  dst= src
+    trandom V          dst= key0# key1# counter0# counter1# counter2# counter3#
+                       | dst= key counter
+                       | dst= key# counter#
+    tconcat V          dst= src0 src1
+                       | dst= src0 src1 src0_idx src1_idx
+                       | dst= src0 src1 dst_idx= src0_idx src1_idx
+    tinterleave V      dst1= dst0= src1 src0
+    tdeinterleave V    dst1= dst0= src1 src0 | dst1= dst0= src
+    tpack V            dst= src
+    treshape -         dst= src
+    bitcast -          dst= src
+    tsubview -         dst= src row# col#
+    tinsert -          dst= src row# col# | dst= src | dst= src fp row# col# | dst= src scale# row# col#
+    tinsert_fp -       dst= src fp row# col#
+    textract -         dst= src fp row# col#
+                       | dst= src scale# row# col#
+                       | dst0= dst1= src row0# col0# row1# col1#
+                       | dst= src
+    textract_fp -      dst= src fp row# col#
+    timg2col MTE1      dst= src pos_m# pos_k# | dst= src
+    # sorting, gathering
+    tsort32 V          dst= src idx | dst= src idx work~
+    tmrgsort V         dst= src length#
+                       | dst= executed= work~ src0 src1
+                       | dst= executed= work~ src0 src1 src2
+                       | dst= executed= work~ src0 src1 src2 src3
+                       | dst= work~ src0 src1
+                       | dst= work~ src0 src1 src2
+                       | dst= work~ src0 src1 src2 src3
+    tgather V          dst= src
+                       | dst= src idx work~
+                       | dst= src value counts= work~ offset#
+                       | dst= src value# counts= work~ offset#
+                       | dst= src value counts= work~
+                       | dst= src value# counts= work~
+    tgatherb V         dst= src offset
+    tscatter V         dst= src
+    thistogram V       dst= src idx
+    # quantisation
+    tquant V           dst= src scale
+                       | dst= src scale offset
+                       | dst= src exp= max~ scaling=
+                       | dst= src exp= max~ scaling= exp_zz=
+    tdequant V         dst= src scale offset | dst= src scale
+    tmov -             dst= src fp | dst= src scale#
+    tmov_fp -          dst= src fp
+    tstore -           dst= src scale#
+    tstore_fp -        dst= src fp
+    set_quant_scalar S scale#
+    set_quant_vector FIX fp
+    # cube
+    tmatmul_mx M       dst= left left_scale right right_scale | dst= acc left left_scale right right_scale
+    tmatmul_mx_acc M   dst= acc left left_scale right right_scale
+    tmatmul_mx_bias M  dst= left left_scale right right_scale bias
+    tgemv M            dst= left right
+    tgemv_acc M        dst= acc left right | dst+ left right
+    tgemv_bias M       dst= left right bias
+    tgemv_mx M         dst= left left_scale right right_scale | dst= acc left left_scale right right_scale
+    tgemv_mx_acc M     dst= acc left left_scale right right_scale
+    tgemv_mx_bias M    dst= left left_scale right right_scale bias
+    tget_scale_addr S  scales= scaled
+    setfmatrix S       src | -
+    set_img2col_rpt S  src | -
+    set_img2col_padding S src | -
+    # scalars, printing
+    tgetval S          src offset#
+    tsetval S          dst+ offset# value#
+    getvalue S         src offset#
+    setvalue S         dst+ offset# value#
+    tprint S           src | src work~
+    print S            value#
+    trap S             -
+    # pipes between the cores
+    tpush -            tile | tile core# | -
+    tpop -             tile= | tile= core# | -
+    tfree S            tile | -
+    talloc S           tile= | -
+    tpush_to_aiv -     tile
+    tpush_to_aic -     tile
+    tpop_from_aiv -    tile=
+    tpop_from_aic -    tile=
+    tfree_from_aiv S   -
+    tfree_from_aic S   -
+    aic_initialize_pipe S -
+    aiv_initialize_pipe S -
+    initialize_l2l_pipe S -
+    initialize_l2g2l_pipe S -
+    reserve_buffer S   buffer=
+    import_reserved_buffer S -
+    # order
+    syncall ALL        - | workspace | workspace cores# | workspace work~ | workspace work~ cores#
+    tsync S            - | src | src0 src1
+    get_buf S          -
+    rls_buf S          -
+    # control flow that programs do not have
+    scf_while S        -
+    # communication between devices, prefetching
+    tput MTE3          dst= src ping~ | dst= src ping~ pong~ | dst= src
+    tget MTE2          dst= src ping~ | dst= src ping~ pong~ | dst= src
+    tput_async S       dst= src
+    tget_async S       dst= src
+    tnotify S          signal+ value# | signal+ value# op#
+    twait S            signal value# | signal value# cmp#
+    ttest S            signal value# | signal value# cmp#
+    tbroadcast MTE3    src ping~ | src ping~ pong~
+    treduce MTE3       dst= acc~ ping~ | dst= acc~ ping~ pong~
+    build_async_session S scratch~ workspace+ | -
+    wait_async_event S -
+    test_async_event S -
+    tprefetch MTE2     src | dst= src
+    tprefetch_async S  src
+"""
+"""A line for each instruction: its name, its pipe (`-`: between the memories of its operands), and its forms."""
+
+
+@dataclass(frozen=True)
+class OpaqueForm:
+    """A form of an instruction: the names of its operands, and a letter for each."""
+
+    names: tuple[str, ...]
+    letters: str
+
+    @property
+    def key(self) -> str:
+        """The form as programs have it."""
+        return self.letters or NONE
+
+    @property
+    def outs(self) -> tuple[int, ...]:
+        """The operands that text lists as destinations."""
+        return tuple(k for k, letter in enumerate(self.letters) if letter in "wu")
+
+    @property
+    def ins(self) -> tuple[int, ...]:
+        """The others."""
+        return tuple(k for k, letter in enumerate(self.letters) if letter not in "wu")
+
+    def takes(self, kinds: Sequence[OpaqueKind]) -> bool:
+        """Whether operands of these kinds have this form: numbers stand where numbers are expected."""
+        return [kind == "number" for kind in kinds] == [letter == "n" for letter in self.letters]
+
+    def takes_sources(self, kinds: Sequence[OpaqueKind]) -> bool:
+        """The same for operands that are no destinations in text."""
+        return [kind == "number" for kind in kinds] == [self.letters[k] == "n" for k in self.ins]
+
+
+@dataclass(frozen=True)
+class OpaqueRow:
+    """A row of the table."""
+
+    name: str
+    pipe: str
+    forms: tuple[OpaqueForm, ...]
+
+    @property
+    def op(self) -> str:
+        """The name in text: that of C++, with dots in the names of cube instructions."""
+        return self.name.replace("_", ".") if self.name.startswith(("tmatmul_", "tgemv_")) else self.name
+
+
+def _form(text: str) -> OpaqueForm:
+    words = [] if text.strip() == NONE else text.split()
+    return OpaqueForm(tuple(w.rstrip("=+~#") for w in words), "".join(MARKS.get(w[-1], "r") for w in words))
+
+
+def _rows() -> Iterator[OpaqueRow]:
+    for line in filter(None, map(str.strip, TABLE.replace("\n                       |", " |").splitlines())):
+        if not line.startswith("#"):
+            name, pipe, forms = line.split(maxsplit=2)
+            yield OpaqueRow(name, BY_MEMORY if pipe == NONE else pipe, tuple(map(_form, forms.split("|"))))
+
+
+@cache
+def opaque_rows() -> dict[str, OpaqueRow]:
+    """The table, by name."""
+    return {row.name: row for row in _rows()}
+
+
+@cache
+def _by_op() -> dict[str, OpaqueRow]:
+    return {row.op: row for row in opaque_rows().values()}
+
+
+def opaque_ops() -> tuple[str, ...]:
+    """The names in text."""
+    return tuple(_by_op())
+
+
+def row_of_op(op: str) -> OpaqueRow | None:
+    """The row of an operation's name in text; dots and underscores are equivalent."""
+    return _by_op().get(op) or opaque_rows().get(op.replace(".", "_"))
+
+
+def form_for(name: str, kinds: Sequence[OpaqueKind]) -> str:
+    """The form of a call with operands of these kinds, in the order of C++.
+
+    A call that no form takes, or that is not in the table, writes its first tile, else its first array.
+    """
+    row = opaque_rows().get(name)
+    found = next((form for form in row.forms if form.takes(kinds)), None) if row else None
+    return found.key if found else _guessed(kinds)
+
+
+def form_in_order(name: str, kinds: Sequence[OpaqueKind]) -> Instruction:
+    """The definition for a C++ call with operands of these kinds, in the order of C++."""
+    return opaque(name, form_for(name, kinds))
+
+
+def form_in_text(row: OpaqueRow | None, outs: Sequence[OpaqueKind], ins: Sequence[OpaqueKind]) -> OpaqueForm:
+    """The form of an operation with these destinations and sources: the first of the table, else destinations first."""
+    for form in row.forms if row else ():
+        if len(form.outs) == len(outs) and form.takes_sources(ins):
+            return form
+    letters = "w" * len(outs) + "".join("n" if kind == "number" else "r" for kind in ins)
+    return OpaqueForm(_generic(letters), letters)
+
+
+def spelt_form(key: str) -> OpaqueForm:
+    """The form that a text states."""
+    letters = "" if key == NONE else key
+    return OpaqueForm(_generic(letters), letters)
+
+
+def _guessed(kinds: Sequence[OpaqueKind]) -> str:
+    """The form of an unknown call."""
+    target = next((kinds.index(kind) for kind in ("tile", "memory") if kind in kinds), None)
+    letters = ("n" if kind == "number" else "w" if k == target else "r" for k, kind in enumerate(kinds))
+    return "".join(letters) or NONE
+
+
+def is_form(text: object) -> bool:
+    """Whether a text is a form."""
+    if not isinstance(text, str) or not 0 < len(text) <= MOST_OPERANDS:
+        return False
+    return text == NONE or set(text) <= set(ACCESS)
+
+
+@lru_cache(maxsize=MOST_FORMS)
+def opaque(name: str, form: str) -> Instruction:
+    """The definition of an instruction in one form. The name need not be in the table."""
+    letters = "" if form == NONE else form
+    row = opaque_rows().get(name)
+    known = next((each.names for each in row.forms if each.letters == letters), None) if row else None
+    names = known or _generic(letters)
+    params = tuple(_param(*each) for each in zip(names, letters, strict=True))
+    pipe = row.pipe if row else BY_MEMORY
+    is_exact = EXACT.get(name) == form
+    return Instruction(
+        name=name,
+        summary="Known by its effects only: what it writes has unspecified values.",
+        meaning=tuple(f"{param.name} = unspecified" for param in params if param.access != "read"),
+        operands=params,
+        modifiers=(),
+        rules=(),
+        lower=_store_element if is_exact and name == "setvalue" else _lowering(params),
+        route=lambda call: f"{name}.{pipe_of(call) if pipe == BY_MEMORY else pipe}",
+        kernels={family: dict(_kernels(name, pipe, params)) for family in NPU},
+        cpp=Cpp(call=f"{name.upper()}({', '.join(names)})"),
+        in_place=Table(dict.fromkeys(EVERYWHERE, True)),
+        text_name=row.op if row else name,
+        form_key="" if is_exact else form,
+    )
+
+
+def _generic(letters: str) -> tuple[str, ...]:
+    """Names for operands of an unknown call."""
+    words = {"w": "dst", "u": "dst", "s": "work", "r": "src", "n": "number"}
+    seen: dict[str, int] = {}
+    found: list[str] = []
+    for letter in letters:
+        word = words[letter]
+        number = seen[word] = seen.get(word, -1) + 1
+        found.append(f"{word}{number}" if number or word != "dst" else word)
+    return tuple(found)
+
+
+def _param(name: str, letter: str) -> Param:
+    kind = "number" if letter == "n" else "tile or memory"
+    return Param(name, ACCESS[letter], "", kind=kind)
+
+
+# --- what it does
+
+
+def _lowering(params: tuple[Param, ...]) -> Callable[[Call], tuple[Compute, ...]]:
+    reads = tuple(param.name for param in params if param.access != "write" and param.kind != "number")
+    writes = tuple(param.name for param in params if param.access != "read")
+
+    def lower(call: Call) -> tuple[Compute, ...]:
+        inputs = tuple(_input(call, name) for name in reads)
+        if not writes and reads:  # nothing is written, and the reads count
+            nothing = Access(reads[0], Layout.plain(0, 0))
+            return (Compute(UNSPECIFIED, NOTHING, nothing, inputs),)
+        return tuple(_output(call, name, () if k else inputs) for k, name in enumerate(writes))
+
+    return lower
+
+
+def _store_element(call: Call) -> tuple[Compute, ...]:
+    """A number into one element."""
+    dst, number = call.instruction.operands
+    value = Input(number.name, Layout.plain(0, 0), (1, 1))
+    return (Compute("copy", (1, 1), Access(dst.name, call.values[dst.name].layout), (value,)),)
+
+
+def _input(call: Call, name: str) -> Input:
+    spec = call.values[name]
+    return Input(name, spec.layout, spec.valid if isinstance(spec, TileSpec) else spec.extents)
+
+
+def _output(call: Call, name: str, inputs: tuple[Input, ...]) -> Compute:
+    """All of a tile is written: how much the instruction writes is not known."""
+    spec = call.values[name]
+    shape = (spec.rows, spec.cols) if isinstance(spec, TileSpec) else spec.extents
+    return Compute(UNSPECIFIED, shape, Access(name, spec.layout), inputs)
+
+
+PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX")
+ESTIMATE = Cost("estimate")
+FROM_L1 = frozenset({TileType.Left, TileType.Right, TileType.Bias, TileType.ScaleLeft, TileType.ScaleRight})
+
+
+def _kernels(name: str, pipe: str, params: tuple[Param, ...]) -> Iterator[tuple[str, RouteKernel]]:
+    for each in PIPES if pipe == BY_MEMORY else (pipe,):
+        unit = "S" if each == "ALL" else each
+        effects = tuple(Effect(param.name, param.access, unit) for param in params if param.kind != "number")
+        before = tuple((other, unit) for other in PIPES if other != unit) if each == "ALL" else ()
+        yield f"{name}.{each}", RouteKernel(effects, handshake=Handshake(before, (unit,)), cost={unit: ESTIMATE})
+
+
+def pipe_of(call: Call) -> str:
+    """The pipe between the memories of a call's operands."""
+    given = [(param, call.operands[param.name]) for param in call.instruction.operands]
+    reads = _places(spec for param, spec in given if param.access != "write")
+    writes = _places(spec for param, spec in given if param.access != "read")
+    if "gm" in writes:
+        return "FIX" if TileType.Acc in reads else "MTE3"
+    if "gm" in reads:
+        return "MTE2"
+    if TileType.Acc in writes:
+        return "M"
+    if TileType.Acc in reads or TileType.Scaling in writes:
+        return "FIX"
+    if TileType.Mat in reads & writes:
+        return "MTE2"
+    if FROM_L1 & writes or TileType.Mat in reads:
+        return "MTE1"
+    if TileType.Mat in writes:
+        return "MTE3"
+    return "V" if TileType.Vec in reads | writes else "S"
+
+
+def _places(specs: Iterator[object]) -> set[object]:
+    found: set[object] = set()
+    for spec in specs:
+        if isinstance(spec, TileSpec):
+            found.add(spec.loc)
+        elif isinstance(spec, TensorSpec):
+            found.add("gm")
+        else:
+            assert spec is None or isinstance(spec, ScalarSpec)
+    return found

@@ -1,0 +1,70 @@
+"""TSORT32: every 32 columns of a tile sorted, as pairs of a value and a number."""
+
+from __future__ import annotations
+
+from ptokit.isa.instruction import EVERYWHERE, ByExtent, Call, Param, Rule, error, note
+from ptokit.isa.kernel import INDEXED
+from ptokit.isa.move import Access, Compute
+from ptokit.isa.operand import TileSpec, row_of, show_extents
+from ptokit.isa.spelling import Form, Workspace
+from ptokit.isa.vector import F2, OpRow, alike, build, by_target, typed, types, vec_tiles, whole
+
+BLOCK = 32
+"""Columns that are sorted together."""
+PAIR = 8
+"""Bytes of a value and its number."""
+LONGEST_COPY = 8160
+"""Bytes of a row that the headers copy whole into their workspace, to pad its last block."""
+
+SORT_TYPES = by_target(*(F2,) * 4)
+NUMBER_TYPES = by_target(*(types("u32"),) * 4)
+
+
+def width(call: Call) -> int:
+    """The columns of the pairs."""
+    return call.src.valid_cols * (PAIR // call.src.dtype.size)
+
+
+def padded_row(call: Call) -> TileSpec | None:
+    """Where the last block of a row is padded, if it is not whole."""
+    cols = call.src.valid_cols
+    if cols % BLOCK == 0:
+        return None
+    is_whole = cols * call.src.dtype.size <= LONGEST_COPY
+    return row_of(call.src.dtype, -(-cols // BLOCK) * BLOCK if is_whole else BLOCK)
+
+
+def lower(call: Call) -> tuple[Compute, ...]:
+    """Values and their numbers, in pairs."""
+    inputs = (whole(call, "src"), whole(call, "idx"))
+    return (Compute("sort32", (call.src.valid_rows, width(call)), Access("dst", call.dst.layout), inputs),)
+
+
+TSORT32 = build(
+    OpRow("tsort32", "Sort every 32 columns of a tile in descending order, with their numbers.",
+        "dst = pairs (src[i, j], idx[i, j])    32 at a time: the larger value first, of equal ones the smaller number",
+        in_place=()),
+    (Param("dst", "write", "destination: a plain Vec tile of pairs of 8 bytes: the value, zeroes up to 4 bytes, idx"),
+     Param("src", "read", "a plain Vec tile of the destination's type"),
+     Param("idx", "read", "a plain Vec tile of numbers, one for each element of src")),
+    (
+        *vec_tiles("CP-SRT-01", ("dst", "src", "idx"), nonempty="src", plains=("dst", "src", "idx")),
+        Rule("CP-SRT-01", "idx", lambda c: f"of src's {c.src.valid_rows} valid rows, and at least its valid columns",
+             lambda c: c.idx.valid_rows == c.src.valid_rows and c.idx.valid_cols >= c.src.valid_cols,
+             on=error(*EVERYWHERE), blocks="execution", found=lambda c: f"valid {show_extents(c.idx.valid)}",
+             kind=ByExtent(), fix="give idx the valid region of src"),
+        Rule("CP-SRT-01", "dst", "of src's valid rows, with 8 bytes of valid columns for each of src's",
+             lambda c: c.dst.valid_rows == c.src.valid_rows and c.dst.valid_cols >= width(c), on=error(*EVERYWHERE),
+             blocks="execution", found=lambda c: f"valid {show_extents(c.dst.valid)}", kind=ByExtent(),
+             fix="a pair takes 8 bytes: two columns of float32, four of float16"),
+        typed("CP-SRT-02", "src", SORT_TYPES),
+        alike("CP-SRT-02", "dst", "src"),
+        typed("CP-SRT-02", "idx", NUMBER_TYPES, "make idx of uint32"),
+        Rule("CP-HDR-01", "src", "the shipping simulator writes blocks of float16 over each other",
+             lambda c: c.src.dtype.size == 4 or c.src.valid_cols <= BLOCK, on=note("cpu")),
+    ),
+    lower,
+    cost={"V": INDEXED},
+    workspace=Workspace(2, padded_row),
+    form=Form(reordered=True),
+)  # fmt: skip

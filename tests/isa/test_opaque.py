@@ -1,0 +1,167 @@
+"""The table of instructions that ptokit knows by their effects only."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.dtype import dtype
+from ptokit.isa.instruction import Call
+from ptokit.isa.opaque import (
+    ACCESS,
+    NONE,
+    PIPES,
+    form_for,
+    form_in_order,
+    form_in_text,
+    is_form,
+    opaque,
+    opaque_rows,
+    pipe_of,
+    row_of_op,
+)
+from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
+from ptokit.isa.policy import TileType
+from ptokit.program.calls import effects
+
+HEADERS = """
+    mgather mscatter set_img2col_padding set_img2col_rpt set_quant_scalar set_quant_vector setfmatrix syncall
+    tabs tadd taddc tadddeqrelu taddreluconv tadds taddsc talloc tand tands tassign taxpy tbroadcast tci tcmp tcmps
+    tcolargmax tcolargmin tcolexpand tcolexpandadd tcolexpanddiv tcolexpandexpdif tcolexpandmax tcolexpandmin
+    tcolexpandmul tcolexpandsub tcolmax tcolmin tcolprod tcolsum tconcat tcvt tdeinterleave tdequant tdiv tdivs
+    texp texpands textract textract_fp tfillpad tfillpad_expand tfillpad_inplace tfmod tfmods tfree tfusedmuladd
+    tfusedmuladdrelu tgather tgatherb tgemv tgemv_acc tgemv_bias tgemv_mx tget tget_async tget_scale_addr thistogram
+    timg2col tinsert tinsert_fp tinterleave tload tlog tlrelu tmatmul tmatmul_acc tmatmul_bias tmatmul_mx tmax tmaxs
+    tmin tmins tmov tmov_fp tmrgsort tmul tmuladddst tmuls tneg tnot tnotify tor tors tpack tpairreducesum tpartadd
+    tpartargmax tpartargmin tpartmax tpartmin tpartmul tpop tpow tpows tprefetch tprefetch_async tprelu tprint tpush
+    tput tput_async tquant trandom trecip treduce trelu trem trems treshape trowargmax trowargmin trowexpand
+    trowexpandadd trowexpanddiv trowexpandexpdif trowexpandmax trowexpandmin trowexpandmul trowexpandsub trowmax
+    trowmin trowprod trowsum trsqrt tscatter tsel tsels tshl tshls tshr tshrs tsort32 tsqrt tstore tstore_fp tsub
+    tsubc tsubrelu tsubreluconv tsubs tsubsc tsubview tsync ttest ttrans ttri twait txor txors
+"""
+"""The instructions that the public headers declare."""
+
+DIALECT = """
+    tpush_to_aiv tpush_to_aic tpop_from_aiv tpop_from_aic tfree_from_aiv tfree_from_aic aic_initialize_pipe
+    aiv_initialize_pipe initialize_l2l_pipe initialize_l2g2l_pipe reserve_buffer import_reserved_buffer tgetval tsetval
+    get_buf rls_buf build_async_session wait_async_event test_async_event tmatmul.mx tmatmul.mx.acc tmatmul.mx.bias
+    tgemv.mx tgemv.mx.acc tgemv.mx.bias bitcast print trap
+"""
+"""Operations of the public dialect that are no C++ instructions, or have another name there."""
+
+ROWS = list(opaque_rows().values())
+
+
+def test_every_public_instruction_is_known() -> None:
+    known = {*INSTRUCTIONS, *opaque_rows()}
+    assert not set(HEADERS.split()) - known
+    assert not [op for op in DIALECT.split() if row_of_op(op) is None]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_a_row_is_well_formed(row) -> None:
+    assert row.pipe in ("", "ALL", *PIPES)
+    forms = [form.letters for form in row.forms]
+    assert len(set(forms)) == len(forms)
+    for form in row.forms:
+        assert is_form(form.key) and len(form.names) == len(form.letters) == len(set(form.names))
+        assert "tmp" not in form.names  # the name of the workspace
+        definition = opaque(row.name, form.key)
+        assert [param.access for param in definition.operands] == [ACCESS[letter] for letter in form.letters]
+        assert definition.form_key == form.key and definition.op == row.op
+
+
+TILE, MEMORY, NUMBER = "tile", "memory", "number"
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds", "form"),
+    [
+        ("tquant", (TILE, TILE, TILE), "wrr"),
+        ("tsort32", (TILE, TILE, TILE, TILE), "wrrs"),
+        ("tmrgsort", (TILE, TILE, NUMBER), "wrn"),
+        ("tmrgsort", (TILE, TILE, TILE, TILE, TILE), "wwsrr"),
+        ("tpartargmax", (TILE,) * 6, "wrrwrr"),
+        ("tfusedmuladd", (TILE, TILE, TILE), "urr"),
+        ("tstore", (MEMORY, TILE, NUMBER), "wrn"),
+        ("tfree", (), NONE),
+        ("syncall", (MEMORY,), "r"),
+        ("an_unknown_call", (NUMBER, MEMORY, TILE, TILE), "nrwr"),
+        ("an_unknown_call", (NUMBER, MEMORY), "nw"),
+        ("an_unknown_call", (), NONE),
+        ("tquant", (TILE, NUMBER), "wn"),  # no form of the table
+    ],
+)
+def test_the_form_of_a_call_in_the_order_of_cpp(name, kinds, form: str) -> None:
+    assert form_for(name, kinds) == form
+    definition = form_in_order(name, kinds)
+    assert (definition.name, definition.form_key) == (name, form)
+
+
+def test_destinations_and_sources_of_a_text_find_their_places() -> None:
+    form = form_in_text(row_of_op("tpartargmax"), (TILE, TILE), (TILE,) * 4)
+    assert [form.names[k] for k in form.outs] == ["dst", "dst_idx"]
+    assert [form.names[k] for k in form.ins] == ["src0", "src1", "src0_idx", "src1_idx"]
+    assert form_in_text(None, (TILE,), (NUMBER, TILE)).key == "wnr"
+
+
+def tile(place: TileType) -> TileSpec:
+    return TileSpec(dtype("float32"), place, 16, 16, 16, 16)
+
+
+GM = TensorSpec(dtype("float32"), (1, 1, 1, 16, 16), (256, 256, 256, 16, 1))
+
+
+@pytest.mark.parametrize(
+    ("dst", "src", "pipe"),
+    [
+        (tile(TileType.Vec), tile(TileType.Vec), "V"),
+        (tile(TileType.Vec), GM, "MTE2"),
+        (GM, tile(TileType.Vec), "MTE3"),
+        (GM, tile(TileType.Acc), "FIX"),
+        (tile(TileType.Mat), tile(TileType.Acc), "FIX"),
+        (tile(TileType.Scaling), tile(TileType.Mat), "FIX"),
+        (tile(TileType.Left), tile(TileType.Mat), "MTE1"),
+        (tile(TileType.ScaleRight), tile(TileType.Mat), "MTE1"),
+        (tile(TileType.Mat), tile(TileType.Vec), "MTE3"),
+        (tile(TileType.Acc), tile(TileType.Left), "M"),
+    ],
+)
+def test_the_pipe_is_between_the_memories(dst: OperandSpec, src: OperandSpec, pipe: str) -> None:
+    call = Call(opaque("an_unknown_call", "wr"), {"dst": dst, "src0": src}, (), "a5")
+    assert pipe_of(call) == pipe
+    assert {(effect.operand, effect.access, effect.pipe) for effect in effects(call)} == {
+        ("dst", "write", pipe),
+        ("src0", "read", pipe),
+    }
+
+
+PAGE = Path(__file__).parents[2] / "docs/instructions.md"
+LISTS = {
+    "modelled": INSTRUCTIONS.keys(),
+    "opaque": opaque_rows().keys() - INSTRUCTIONS.keys(),
+    "forms": opaque_rows().keys() & INSTRUCTIONS.keys(),
+}
+"""The lists of the page, each between two marks."""
+
+
+def written(page: str) -> str:
+    """The page with its lists."""
+    for mark, names in LISTS.items():
+        listed = textwrap.fill(", ".join(f"`{name}`" for name in sorted(names)), 118, break_on_hyphens=False)
+        around = page.split(f"<!-- {mark} -->")
+        assert len(around) == 3
+        page = f"<!-- {mark} -->".join((around[0], f"\n{listed}\n", around[2]))
+    return page
+
+
+def test_the_page_lists_the_table() -> None:
+    """`python -m tests.isa.test_opaque` writes the lists."""
+    assert PAGE.read_text() == written(PAGE.read_text())
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written(PAGE.read_text()))

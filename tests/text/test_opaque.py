@@ -1,0 +1,155 @@
+"""Instructions that are known by their effects only, in every form of text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ptokit.finding import VerifyError
+from ptokit.isa.dtype import dtype
+from ptokit.isa.opaque import NONE, OpaqueRow, opaque_rows
+from ptokit.isa.operand import TileSpec
+from ptokit.isa.policy import TileType
+from ptokit.program.ir import Branch, Flag, Instr, Number, Program, TileDecl, TileUse
+from ptokit.target import PROFILES
+from ptokit.text.cpp import emit
+from ptokit.text.errors import TextError
+from ptokit.text.forms import print_program, read_program
+
+SPEC = TileSpec(dtype("float32"), TileType.Vec, 8, 16, 8, 16)
+NEEDED: dict[str, tuple[tuple[str, Any], ...]] = {
+    **dict.fromkeys(("get_buf", "rls_buf"), (("buf_id", 0), ("op_type", "TLOAD"))),
+    "reserve_buffer": (("name", "t0"),),
+}
+"""Attributes that an operation always has in text."""
+
+
+def program(name: str, form: str) -> Program:
+    """A kernel with one instruction."""
+    letters = "" if form == NONE else form
+    tiles = [TileDecl(f"t{k}", SPEC) for k, letter in enumerate(letters) if letter != "n"]
+    operands = tuple(
+        Number(dtype("int64"), k + 3) if letter == "n" else TileUse(f"t{k}", (8, 16))
+        for k, letter in enumerate(letters)
+    )
+    attributes = NEEDED.get(name, (("mode", 3),))
+    return Program("k", (), (*tiles, Instr(name, operands, form=form, attributes=attributes)))
+
+
+@pytest.mark.parametrize("row", opaque_rows().values(), ids=lambda row: row.name)
+def test_every_form_of_the_table_round_trips(row: OpaqueRow) -> None:
+    for form in row.forms:
+        made = program(row.name, form.key)
+        assert read_program(print_program(made, "l1"), "k.pto") == made
+        assert read_program(print_program(made, "l2"), "k.pto") == made
+        assert read_program(print_program(made, "as"), "k.ptoas") == made
+        assert f"{row.name.upper()}(" in emit(made, PROFILES["a5"])
+
+
+def test_a_call_that_is_not_in_the_table_round_trips() -> None:
+    made = program("zzz_unheard_of", "rwnr")
+    for form, file in (("l1", "k.pto"), ("l2", "k.pto"), ("as", "k.ptoas")):
+        assert read_program(print_program(made, form), file) == made
+
+
+TILE = "!pto.tile_buf<vec, 8x16xf32>"
+
+
+def read(body: str, arguments: str = "") -> Program:
+    return read_program(f"func.func @k({arguments}) {{\n{body}\nreturn\n}}\n", "k.pto")
+
+
+def only(body: str) -> Instr:
+    (instr,) = read(f"%t = pto.alloc_tile : {TILE}\n%u = pto.alloc_tile : {TILE}\n{body}").instructions
+    return instr
+
+
+def test_operands_stand_in_the_order_of_cpp() -> None:
+    instr = only(f"pto.trem ins(%t, %t, %u : {TILE}, {TILE}, {TILE}) outs(%u : {TILE})")
+    assert (instr.name, instr.form) == ("trem", "wrrs")
+    assert [use.tile for use in instr.tiles] == ["u", "t", "t", "u"]
+
+
+def test_a_form_of_a_modelled_instruction_that_is_not_modelled() -> None:
+    masked = only(f"pto.tgather ins(%t, {{maskPattern = #pto.mask_pattern<P0101>}} : {TILE}) outs(%u : {TILE})")
+    assert (masked.name, masked.form, masked.attributes) == ("tgather", "wr", (("maskPattern", "P0101"),))
+    with pytest.raises(TextError, match="tadd takes 2 operands"):  # no public form
+        only(f"pto.tadd ins(%t : {TILE}) outs(%u : {TILE})")
+
+
+def test_a_misspelt_operation_is_refused() -> None:
+    with pytest.raises(TextError, match=r"did you mean `?pto.tsort32"):
+        only(f"pto.tsort23 ins(%t, %t : {TILE}, {TILE}) outs(%u : {TILE})")
+
+
+def test_a_result_is_a_tile_that_is_written() -> None:
+    popped = read(f"%t = pto.tpop_from_aic {{split = 1}} -> {TILE}\npto.tabs ins(%t : {TILE}) outs(%t : {TILE})")
+    first, second = popped.instructions
+    assert (first.name, first.form, first.tiles[0].tile) == ("tpop_from_aic", "w", "t")
+    assert second.tiles[0].tile == "t"
+
+
+def test_a_reserved_buffer_takes_memory() -> None:
+    text = '%a = pto.reserve_buffer {name = "fifo", size = 300000, location = #pto.address_space<vec>} -> i32'
+    made = read(text)
+    assert made.tiles["fifo"].spec.nbytes == 300000
+    with pytest.raises(VerifyError, match="fifo"):
+        emit(made, PROFILES["a5"])  # UB has 256 KB
+
+
+def test_an_array_of_event_ids() -> None:
+    made = read("""
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %c5 = arith.constant 5 : index
+    %a = pto.declare_eventid_array -> !pto.eventid_array<2>
+    pto.eventid_array_set %a[%c0], %c5 : !pto.eventid_array<2>
+    pto.eventid_array_set %a[%c1], %c1 : !pto.eventid_array<2>
+    %e = pto.eventid_array_get %a[%c0] : !pto.eventid_array<2>
+    pto.set_flag_dyn [#pto.pipe<PIPE_MTE2>, #pto.pipe<PIPE_V>, %e]
+    pto.wait_flag_dyn [#pto.pipe<PIPE_MTE2>, #pto.pipe<PIPE_V>, %e]
+    """)
+    assert [flag.event for flag in made.body if isinstance(flag, Flag)] == [5, 5]
+
+
+def test_the_first_iteration_of_a_while_loop() -> None:
+    made = read(
+        f"""
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %t = pto.alloc_tile : {TILE}
+    %n = scf.while (%i = %c0) : (index) -> (index) {{
+      %go = arith.cmpi slt, %i, %most : index
+      scf.condition(%go) %i : index
+    }} do {{
+    ^bb0(%j: index):
+      pto.tabs ins(%t : {TILE}) outs(%t : {TILE})
+      %next = arith.addi %j, %c1 : index
+      scf.yield %next : index
+    }}
+    """,
+        "%most: index",
+    )
+    mark, branch = made.body[-2:]
+    assert isinstance(mark, Instr) and mark.name == "scf_while"
+    assert isinstance(branch, Branch) and [instr.name for instr in made.instructions] == ["scf_while", "tabs"]
+
+
+def test_scales_of_cube_operands_have_memories_of_their_own() -> None:
+    left, right = "!pto.tile_buf<left, 16x32xf8E4M3FN>", "!pto.tile_buf<right, 32x32xf8E4M3FN>"
+    scale, acc = "!pto.tile_buf<scaling, 16x64xf32>", "!pto.tile_buf<acc, 16x32xf32>"
+    made = read(f"""
+    %a = pto.alloc_tile : {left}
+    %b = pto.alloc_tile : {right}
+    %x = pto.alloc_tile : {scale}
+    %y = pto.alloc_tile : {scale}
+    %c = pto.alloc_tile : {acc}
+    pto.tmatmul.mx ins(%a, %x, %b, %y : {left}, {scale}, {right}, {scale}) outs(%c : {acc})
+    """)
+    places = {name: tile.spec.loc for name, tile in made.tiles.items()}
+    assert (places["x"], places["y"]) == (TileType.ScaleLeft, TileType.ScaleRight)
+    assert read_program(print_program(made), "k.pto") == made
+    emit(made, PROFILES["a5"])  # 4 KB each: together they would not fit the fixpipe buffer
+    with pytest.raises(VerifyError, match="L0A scales"):
+        emit(made, PROFILES["a2a3"])
