@@ -98,7 +98,7 @@ def test_every_clause_of_the_kernel_language_stands_in_its_page() -> None:
 
 def test_every_file_stands_in_the_architecture() -> None:
     page = text_of("docs/architecture.md")
-    for package in ("program", "engine", "text", "lang", "cli"):
+    for package in ("program", "engine", "text", "cxx", "lang", "cli"):
         for path in (ROOT / "src/ptokit" / package).glob("[a-z]*.py"):
             assert re.search(rf"`(?:\w+/)?{path.name}`", page), path.name
 

@@ -12,7 +12,7 @@ array([40., 16.], dtype=float32)
 from typing import TYPE_CHECKING
 
 from ptokit._version import __version__ as __version__
-from ptokit.finding import Finding, HazardWarning, OutOfBoundsError, VerifyError, Where
+from ptokit.finding import Finding, HazardWarning, OutOfBoundsError, UnmodelledWarning, VerifyError, Where
 from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.operand import dyn
 from ptokit.isa.policy import BLayout, Pad, SLayout, TileType
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 __all__ = [
     "BLayout", "DType", "Event", "Finding", "GlobalTensor", "HazardWarning", "Kernel", "Layout", "MachineOptions",
     "OutOfBoundsError", "Pad", "Report", "Run", "SLayout", "TargetReport", "TextKernel", "Tile", "TileType",
-    "VerifyError", "Where", "barrier", "block_idx", "block_num", "cases", "cdiv", "check", "const", "dtype", "dyn",
-    "gather", "kernel", "load", "load_scalar", "max", "min", "otherwise", "range", "scatter", "set_flag", "show",
-    "sync_set", "sync_wait", "target", "tassign", "wait_flag", "when",
+    "UnmodelledWarning", "VerifyError", "Where", "barrier", "block_idx", "block_num", "cases", "cdiv", "check",
+    "const", "dtype", "dyn", "gather", "kernel", "load", "load_scalar", "max", "min", "otherwise", "range",
+    "scatter", "set_flag", "show", "sync_set", "sync_wait", "target", "tassign", "wait_flag", "when",
 ]  # fmt: skip
 __all__ += instructions.__all__
 
@@ -64,6 +64,9 @@ LATER = {
 """Names that are loaded when they are first used, by module; the others of `__all__` are instructions and enums."""
 
 
+OPAQUE_HINT = "; ptokit knows {} by its effects only: programs in text may have it, Python has no function for it"
+
+
 @public
 def __getattr__(name: str) -> object:
     """Load kernels, instructions and calls on whole arrays when they are first used: importing stays quick."""
@@ -71,11 +74,13 @@ def __getattr__(name: str) -> object:
 
     from ptokit.finding import suggestion
     from ptokit.isa.catalog import INSTRUCTIONS
+    from ptokit.isa.opaque import opaque_rows
 
     home = next((file for file, names in LATER.items() if name in names), "lang.instructions")
     module = import_module(f"ptokit.{home}")
     if name not in __all__ and name not in INSTRUCTIONS and name not in module.enums():
-        hint = "" if name.startswith("_") else suggestion(name, __all__)
+        is_opaque = name in opaque_rows()
+        hint = OPAQUE_HINT.format(name) if is_opaque else "" if name.startswith("_") else suggestion(name, __all__)
         raise AttributeError(f"module 'ptokit' has no attribute {name!r}{hint}", name=name, obj=None)
     value = getattr(module, name)
     if name in __all__:  # others may leave the catalogue

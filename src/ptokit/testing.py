@@ -1,10 +1,12 @@
-"""A pytest plugin: the fixture `ptokit`, which launches kernels on the machine, and the option `--ptokit-strict`.
+"""A pytest plugin: the fixture `ptokit`, which launches kernels on the machine, the option `--ptokit-strict`, and
+`cxx_entries`, the kernels of a C++ source as parameters of a test.
 
 Most of ptokit is imported when a test first uses it.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,6 +19,8 @@ from ptokit.isa.instruction import DEVICES
 from ptokit.lang.faults import trim
 
 if TYPE_CHECKING:
+    from _pytest.mark.structures import ParameterSet
+
     from ptokit.finding import Finding
     from ptokit.lang.launcher import Launchable
     from ptokit.lang.watch import WatchedLaunch
@@ -215,6 +219,22 @@ def _without_raised(report: MachineReport) -> MachineReport:
         return known[finding.kind].seen_by != MACHINE
 
     return replace(report, findings=tuple(finding for finding in report.findings if not is_raised(finding)))
+
+
+# --- C++ sources ---------------------------------------------------------------------------------------------------
+
+
+def cxx_entries(file: str | os.PathLike[str], target: str | None = None) -> list[ParameterSet]:
+    """The entries of a C++ source, each a kernel with its name as the test's id: `@parametrize("kernel", ...)`.
+
+    They are the functions that launch kernels, or the kernels if there is none. `target` is compiled for first.
+    """
+    from ptokit.lang.recorded import load_entries
+
+    kernels = load_entries(os.fspath(file), target)
+    if not kernels:
+        raise ValueError(f"{os.fspath(file)} has no function that launches a kernel")
+    return [pytest.param(kernel, id=kernel.name) for kernel in kernels]
 
 
 # --- pytest ------------------------------------------------------------------------------------------------------

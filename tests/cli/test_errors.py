@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
+from ptokit import engines
 from ptokit.lang import trace
 from tests.cli.shell import misuse, ptokit_
 
@@ -86,6 +88,25 @@ def test_a_defect_of_ptokit_is_still_called_one(folder: Path, monkeypatch: pytes
     monkeypatch.setattr("ptokit.lang.faults.is_own", lambda file: file.endswith("test_errors.py") or "ptokit" in file)
     for command in ("check", "show"):
         assert "internal error in ptokit (KeyError: 'lost')" in misuse(command, bad(folder, "pass"), *GIVEN)
+
+
+@pytest.mark.parametrize("variable", [False, True])
+def test_an_engine_that_is_not_installed_is_no_defect(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, variable: bool
+) -> None:
+    monkeypatch.setattr(engines, "is_installed", lambda module: module != "cupy")
+    engines.chosen.cache_clear()
+    if variable:
+        monkeypatch.setenv(engines.VARIABLE, "cuda")
+    said = misuse("run", bad(folder, "pass"), *GIVEN, *(() if variable else ("--engine", "cuda")))
+    engines.chosen.cache_clear()
+    asked = engines.VARIABLE if variable else "engine"
+    assert f"{asked}=cuda: the cuda engine needs cupy: pip install 'ptokit[cuda]'; auto takes an" in said
+    assert "internal error" not in said
+
+
+def test_help_names_every_engine() -> None:
+    assert set(engines.names(models=True)) <= {*re.findall(r"\w+", ptokit_("run", "--help").stdout)}
 
 
 MODULES = {

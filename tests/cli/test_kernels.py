@@ -136,7 +136,7 @@ def test_json_of_a_run() -> None:
     assert report.pop("seconds") >= 0
     assert report == {
         "format": 1, "command": "run", "kernel": "double", "grid": 3, "target": "a5", "engine": "native",
-        "ok": True, "findings": [], "error": None,
+        "ok": True, "modelled": True, "findings": [], "error": None,
         "outputs": {"out": {"file": "y.npy", "dtype": "float32", "shape": [10, 16]}},
     }  # fmt: skip
 

@@ -84,7 +84,7 @@ def test_the_launches_of_a_main_block_are_checked_with_their_own_arrays() -> Non
     assert result.exit_code == 1
     assert result.stdout.startswith("racy: 1 launch over 1 block\nscript.py:10: error [KN-13] ")
     assert "\n    fix: pto.set_flag(" in result.stdout
-    assert result.stdout.endswith("copy: 1 launch over 1 block\na5: accepted; UB 256 of 221,184 bytes\n")
+    assert result.stdout.endswith("copy: 1 launch over 1 block\na5: accepted; UB 256 of 262,144 bytes\n")
     assert result.stderr == ""
 
 
@@ -366,7 +366,7 @@ def test_a_failure_comes_with_what_was_found_before(end: str, message: str) -> N
     name = main(f"copy[1](X, OUT, target='a5')\n{end}\nracy[1](X, OUT, target='a5')")
     result = ptokit_("check", name)
     assert result.exit_code == 1
-    assert result.stdout == "copy: 1 launch over 1 block\na5: accepted; UB 256 of 221,184 bytes\n"
+    assert result.stdout == "copy: 1 launch over 1 block\na5: accepted; UB 256 of 262,144 bytes\n"
     assert result.stderr.splitlines()[0] == f"script.py:{line_of(end)}: script.py stopped: {message}"
     error = data(name, status=1)["error"]
     assert (error["message"], error["fix"]) == (f"script.py stopped: {message}", "")

@@ -18,7 +18,7 @@ from tests.cli.shell import ENVIRONMENT, ptokit_
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs/cli.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 SECONDS = re.compile(r"\d+\.\d{3} s$|(?<=\"seconds\": )[\d.e-]+", re.MULTILINE)
-FILES = re.compile(r"```(?:mlir|python)\n(?P<text>(?://|#) (?P<name>\w+\.\w+)\n.*?)```", re.DOTALL)
+FILES = re.compile(r"```(?:mlir|python|cpp)\n(?P<text>(?://|#) (?P<name>\w+\.\w+)\n.*?)```", re.DOTALL)
 SESSIONS = re.compile(r"```console\n(?P<text>.*?)```", re.DOTALL)
 TABLE = re.compile(
     r"^(?P<title>`check`|`check FILE\.py`|`run`|A finding):\n\n\| field .*\n\|[-|]+\n(?P<rows>(?:\|.*\n)+)",
@@ -32,6 +32,11 @@ def programs(folder: Path) -> None:
     """The files of the page, and a `ptokit` for the shell."""
     for file in FILES.finditer(TEXT):
         (folder / file["name"]).write_text(file["text"], encoding="utf-8")
+    write_commands(folder)
+
+
+def write_commands(folder: Path) -> None:
+    """A `ptokit` and a `python` for the shell."""
     (folder / "bin").mkdir()
     for name, words in (("ptokit", "-m ptokit"), ("python", "")):
         script = folder / "bin" / name

@@ -78,7 +78,8 @@ CASES = [
     (no_threads, 200, None, None),
     (no_threads, 200, 16 * KB, None),
     (no_threads, 200, 16 * KB + 1, "H-21"),
-    (no_threads, 217, None, "H-21"),
+    (no_threads, 217, None, None),
+    (no_threads, 257, None, "H-21"),
 ]
 NAMES = [f"{kernel.name} {size} KB, dyn_ub={dyn}" for kernel, size, dyn, _ in CASES]
 

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from math import prod
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 
@@ -30,6 +30,12 @@ ZEROS = re.compile(r"(?P<type>[\w.!]+)\[(?P<shape>[\d,\s]{0,200})\]")
 """`f32[1000,64]`: zeros of a type and shape."""
 TYPED = re.compile(r"(?P<type>\w+):(?P<file>.+)", re.DOTALL)
 """`bf16:table.npy`: a file whose elements have that type, whatever its header states."""
+RANDOM = re.compile(r"(?P<zeros>[\w.!]+\[[\d,\s]{0,200}\]):(?P<low>[^.]+(?:\.\d+)?)\.\.(?P<high>.+)")
+"""`int32[64]:0..99`: random numbers of a type and shape in a range."""
+DEFAULT_BYTES = (4 << 20, 64 << 20)
+"""Bytes of an array of a C++ kernel that is not given, while its size is found; the second if the first is too few."""
+LEAST_BYTES = 64 << 10
+"""Bytes of such an array, at least: host code may read some that no instruction does."""
 DIGITS = 1000
 """Most digits of a whole number."""
 WORDS = {"true": True, "false": False, "none": None}
@@ -52,7 +58,7 @@ def pairs(words: Iterable[str], option: str) -> dict[str, str]:
 
 def values_of(kernel: Launchable, given: Mapping[str, str], outs: Iterable[str] = ()) -> dict[str, Any]:
     """The arguments that were given; `outs` are names that must be parameters, too."""
-    names: Iterable[str] = kernel.parameters if isinstance(kernel, Kernel | TextKernel) else ()
+    names: Iterable[str] = getattr(kernel, "parameters", ())
     for name in (*given, *outs):
         if name not in names:
             known = ", ".join(names) or "none"
@@ -60,10 +66,34 @@ def values_of(kernel: Launchable, given: Mapping[str, str], outs: Iterable[str] 
     program = kernel.program if isinstance(kernel, TextKernel) else None
     types = {name: tensor.dtype for name, tensor in program.tensors.items()} if program else {}
     constants = kernel.constants if isinstance(kernel, Kernel) else ()
-    return {
+    values = {
         name: constant(text) if name in constants else value(name, text, types.get(name))
         for name, text in given.items()
     }
+    return {**_default_arrays(kernel, values), **values}
+
+
+def _default_arrays(kernel: Launchable, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Zeros for the arrays of a C++ kernel that are not given, as large as what it does with larger ones needs."""
+    if not kernel.targets:
+        return {}
+    parameters: Mapping[str, str] = getattr(kernel, "parameters", {})
+    left = [name for name, kind in parameters.items() if kind == "array" and name not in values]
+    kinds: dict[str, DType | None] = {name: cast("Any", kernel).dtype(name) for name in left}
+    sizes = dict.fromkeys(left, DEFAULT_BYTES[0])
+    for size in DEFAULT_BYTES if left else ():
+        given = {**{name: _zero_bytes(kind, size) for name, kind in kinds.items()}, **values}
+        if kernel.missing(given):
+            break
+        reach: dict[str, int] = cast("Any", kernel).reach(given)
+        sizes = {name: max(LEAST_BYTES, 1 << reach.get(name, 0).bit_length()) for name in left}
+        if max(sizes.values()) <= size // 2:  # farther than that, what lies behind an array may be in the next one
+            break
+    return {name: _zero_bytes(kind, min(sizes[name], DEFAULT_BYTES[-1])) for name, kind in kinds.items()}
+
+
+def _zero_bytes(kind: DType | None, size: int) -> Array:
+    return np.zeros(size // (kind.size if kind else 1), kind.numpy if kind else np.uint8)
 
 
 def with_outs(kernel: Launchable, values: dict[str, Any], outs: Iterable[str]) -> dict[str, Any]:
@@ -79,7 +109,8 @@ def with_outs(kernel: Launchable, values: dict[str, Any], outs: Iterable[str]) -
 
 def passed(kernel: Launchable, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """The arguments by position and by name: of a text by position, as they may have the names of options."""
-    first = [*takewhile(values.__contains__, kernel.parameters)] if isinstance(kernel, TextKernel) else []
+    is_by_place = isinstance(kernel, TextKernel) or kernel.targets
+    first = [*takewhile(values.__contains__, getattr(kernel, "parameters", ()))] if is_by_place else []
     return [values[name] for name in first], {name: value for name, value in values.items() if name not in first}
 
 
@@ -96,6 +127,8 @@ def value(name: str, text: str, kind: DType | None = None) -> object:
     number = _number(text)
     if number is not None:
         return number
+    if (spread := RANDOM.fullmatch(text)) and (zeros := ZEROS.fullmatch(spread["zeros"])):
+        return _random(name, zeros, spread["low"], spread["high"])
     if zeros := ZEROS.fullmatch(text):
         return _zeros(name, zeros["type"], [int(n) for n in zeros["shape"].split(",") if n.strip()])
     typed = TYPED.fullmatch(text)
@@ -128,6 +161,18 @@ def _zeros(name: str, kind: str, shape: Sequence[int]) -> Array:
         return np.zeros(shape, element.numpy)
     except (ValueError, MemoryError) as problem:
         raise Misuse(f"{name}: cannot create {element.name}{list(shape)}: {described(problem)}") from problem
+
+
+def _random(name: str, zeros: re.Match[str], low: str, high: str) -> Array:
+    """Random numbers in a range, both ends included; the same for every run."""
+    array = _zeros(name, zeros["type"], [int(n) for n in zeros["shape"].split(",") if n.strip()])
+    first, last = _number(low), _number(high)
+    if first is None or last is None or not first <= last:
+        raise Misuse(f"--arg {name}: a range is written low..high; found {low}..{high}")
+    dice = np.random.default_rng(len(name))
+    if dtype(array.dtype).is_integer:
+        return dice.integers(int(first), int(last), array.shape, endpoint=True).astype(array.dtype)
+    return dice.uniform(first, last, array.shape).astype(array.dtype)
 
 
 def read_array(name: str, file: str, kind: DType | None = None, *, reinterpret: bool = False) -> Array:

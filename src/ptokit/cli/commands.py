@@ -25,9 +25,10 @@ app = typer.Typer(
     no_args_is_help=True,
     help=f"""{ABOUT}
 
-    Programs are text files (PTO-AS, or MLIR of the dialect pto), `-` for standard input, or MODULE:KERNEL for a kernel
-    of a Python module (package.module:kernel or path/to/file.py:kernel). Only the last runs Python code: that module is
-    imported. `check file.py` runs the file. Exit status: 0 fine, 1 findings, 2 misuse.
+    Programs are text files (PTO-AS, or MLIR of the dialect pto), C++ sources, `-` for standard input, or MODULE:KERNEL
+    for a kernel of a Python module (package.module:kernel or path/to/file.py:kernel). Only the last runs Python code:
+    that module is imported. C++ is compiled and run in a process of its own. `check file.py` runs the file. Exit
+    status: 0 fine, 1 findings, 2 misuse, 3 not modelled.
     """,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -86,7 +87,17 @@ Targets = Annotated[
     ),
 ]
 Grid = Annotated[int, typer.Option(min=0, help="Number of blocks.")]
-Function = Annotated[str | None, typer.Option(metavar="NAME", help="The function of a text that has several.")]
+Function = Annotated[
+    str | None,
+    typer.Option("--function", "--entry", metavar="NAME", help="The function of a text or a source that has several."),
+]
+Include = Annotated[list[str] | None, typer.Option("-I", metavar="DIR", help="C++: a folder of headers.")]
+Define = Annotated[list[str] | None, typer.Option("-D", metavar="NAME[=VALUE]", help="C++: a macro.")]
+Std = Annotated[str | None, typer.Option("--std", metavar="STANDARD", help="C++: c++20 or later.")]
+Database = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="C++: a compile database, if it is not beside or above the source."),
+]
 Strict = Annotated[bool, typer.Option("--strict", help="Hazards are errors.")]
 Header = Annotated[bool, typer.Option("--header", help="Refuse only what the target's real headers refuse.")]
 DynUb = Annotated[int | None, typer.Option(min=0, metavar="BYTES", help="Dynamic UB that the launch asks for.")]
@@ -95,6 +106,28 @@ Blocks = Annotated[
     str | None, typer.Option(metavar="first,last,random:N", help="Machine: only these blocks of the grid.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def _word(word: str) -> str:
+    """The program; C++ from standard input is put into a file."""
+    from ptokit.cli.cxx import on_disk
+
+    return on_disk(word) if word == "-" else word
+
+
+def _cxx(
+    include: list[str] | None,
+    define: list[str] | None,
+    std: str | None,
+    database: str | None,
+    target: str | None,
+    arg: list[str] | None,
+) -> Any:
+    """How a C++ source is compiled, and the arguments by which its entries are chosen."""
+    from ptokit.cli.cxx import CxxRequest
+
+    given = tuple(word.partition("=")[0] for word in arg or ())
+    return CxxRequest(tuple(include or ()), tuple(define or ()), std or "", target or "", given, database)
 
 
 def _command(function: Callable[..., int], among: typer.Typer = app, name: str | None = None) -> Callable[..., int]:
@@ -151,6 +184,10 @@ def check(
     needless: Annotated[bool, typer.Option("--needless", help="With --fix: remove flags that nothing needs.")] = False,
     blocks: Blocks = None,
     costs: Costs = None,
+    include: Include = None,
+    define: Define = None,
+    std: Std = None,
+    database: Database = None,
     as_json: Json = False,
 ) -> int:
     """Report what targets refuse in a program, and why.
@@ -164,7 +201,8 @@ def check(
     from ptokit.cli.programs import ProgramRequest, check_program
 
     machine = MachineRequest(costs=costs, blocks=blocks).machine_options()
-    request = ProgramRequest(word, arg or (), target, grid, function, strict, header, dyn_ub, machine=machine)
+    word, cxx = _word(word), _cxx(include, define, std, database, target, arg)
+    request = ProgramRequest(word, arg or (), target, grid, function, strict, header, dyn_ub, machine=machine, cxx=cxx)
     is_script = module or is_python(word)
     if rest and not is_script:
         raise Misuse(f"{word} takes no arguments of its own: {' '.join(rest)}")
@@ -192,7 +230,9 @@ def run(
     ] = None,
     grid: Grid = 1,
     target: Target = None,
-    engine: Annotated[str, typer.Option(autocompletion=engines, help="The engine that runs it.")] = "auto",
+    engine: Annotated[
+        str, typer.Option(autocompletion=engines, help="auto, reference, native, cuda or machine.")
+    ] = "auto",
     threads: Annotated[int | None, typer.Option(metavar="N", help="Threads that may be used.")] = None,
     function: Function = None,
     strict: Strict = False,
@@ -208,13 +248,18 @@ def run(
     notes: Annotated[bool, typer.Option("--notes", help="Machine: show notes, too.")] = False,
     costs: Costs = None,
     cores: Annotated[int | None, typer.Option(min=1, help="Machine: how many blocks run at a time.")] = None,
+    include: Include = None,
+    define: Define = None,
+    std: Std = None,
+    database: Database = None,
     as_json: Json = False,
 ) -> int:
     """Run a program on NumPy files. Files are written only when it runs to the end; inputs are never changed."""
     from ptokit.cli.machine import MachineRequest
     from ptokit.cli.programs import ProgramRequest, run_program
 
-    request = ProgramRequest(word, arg or (), target, grid, function, strict, header, dyn_ub, launch.value)
+    word, cxx = _word(word), _cxx(include, define, std, database, target, arg)
+    request = ProgramRequest(word, arg or (), target, grid, function, strict, header, dyn_ub, launch.value, cxx=cxx)
     machine = MachineRequest(seed, lanes, timeline, notes, costs, cores, blocks)
     return run_program(request, out or (), engine, threads, machine, as_json)
 
@@ -238,23 +283,41 @@ def convert(
     pto_version: Annotated[PtoVersion | None, typer.Option(help="The MLIR grammar to write.")] = None,
     out: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="Where to write; `-` prints.")] = "-",
     arg: Args = None,
+    grid: Grid = 1,
     function: Function = None,
     dyn_ub: DynUb = None,
+    include: Include = None,
+    define: Define = None,
+    std: Std = None,
+    database: Database = None,
 ) -> int:
     """Print a program in another form."""
     from ptokit.cli.programs import ProgramRequest
     from ptokit.cli.texts import convert_program
 
-    request = ProgramRequest(word, arg or (), target, function=function, dyn_ub=dyn_ub)
+    word, cxx = _word(word), _cxx(include, define, std, database, target, arg)
+    request = ProgramRequest(word, arg or (), target, grid, function=function, dyn_ub=dyn_ub, cxx=cxx)
     return convert_program(request, to.value, pto_version.value if pto_version else None, out)
 
 
 @_command
-def show(word: Word, target: Target = None, arg: Args = None, function: Function = None, dyn_ub: DynUb = None) -> int:
+def show(
+    word: Word,
+    target: Target = None,
+    arg: Args = None,
+    grid: Grid = 1,
+    function: Function = None,
+    dyn_ub: DynUb = None,
+    include: Include = None,
+    define: Define = None,
+    std: Std = None,
+    database: Database = None,
+) -> int:
     """Print a program as a target runs it, with the addresses and flags that auto mode adds."""
     from ptokit.cli.programs import ProgramRequest, show_program
 
-    return show_program(ProgramRequest(word, arg or (), target, function=function, dyn_ub=dyn_ub))
+    word, cxx = _word(word), _cxx(include, define, std, database, target, arg)
+    return show_program(ProgramRequest(word, arg or (), target, grid, function=function, dyn_ub=dyn_ub, cxx=cxx))
 
 
 @_command

@@ -1,4 +1,4 @@
-"""`ptokit explain`: the page of a clause, a decision, a hazard or an instruction."""
+"""`ptokit explain`: the page of a clause, a decision, a hazard or an instruction, modelled or not."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from rich.console import RenderableType
 
 from ptokit import spec
 from ptokit.cli.problems import Misuse
-from ptokit.finding import suggestion
+from ptokit.finding import OPAQUE, suggestion
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.render import pages
 
 PAGES = {
     (lambda: INSTRUCTIONS): pages.instruction_page,
+    pages.opaque_names: pages.opaque_page,
+    (lambda: (OPAQUE,)): pages.opaque_list,
     spec.clauses: pages.clause_page,
     spec.gaps: pages.gap_page,
     spec.hazards: pages.hazard_page,

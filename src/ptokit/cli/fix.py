@@ -162,7 +162,7 @@ def fix_program(request: ProgramRequest, how: FixRequest, as_json: bool) -> int:
     if request.word == STDIN and not how.diff:
         raise Misuse("--fix cannot write to standard input; use --fix --diff")
     try:
-        kernel = find(request.word, request.function)
+        kernel = find(request.word, request.function, request.cxx)
     except (TextError, VerifyError, OutOfBoundsError):
         return check_program(request, as_json)
 

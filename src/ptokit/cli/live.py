@@ -17,11 +17,11 @@ from rich.text import Text
 from ptokit import progress
 from ptokit.cli.machine import joined
 from ptokit.cli.parsing import ALL
-from ptokit.cli.problems import FINE, FOUND, Misuse, print_error, printable
+from ptokit.cli.problems import FINE, FOUND, UNMODELLED, Misuse, print_error, printable
 from ptokit.cli.programs import ProgramRequest
 from ptokit.cli.report import place_data, print_json, print_lines, summary_of, target_data
 from ptokit.cli.subject import kernels_of, message_of, named_kernel, place_of_problem
-from ptokit.finding import Finding, HazardWarning, OutOfBoundsError, VerifyError, counted
+from ptokit.finding import WARNINGS, Finding, OutOfBoundsError, VerifyError, counted
 from ptokit.isa.instruction import DEVICES
 from ptokit.lang.check import TargetReport
 from ptokit.lang.kernel import Kernel
@@ -93,6 +93,11 @@ class LaunchedKernel:
     def is_accepted(self) -> bool:
         """Whether every target accepts every launch."""
         return all(each.report.accepted for each in self.targets.values())
+
+    @property
+    def is_modelled(self) -> bool:
+        """Whether ptokit models every instruction of every launch."""
+        return all(each.report.modelled for each in self.targets.values())
 
 
 class LaunchCheck:
@@ -227,7 +232,9 @@ def check_launches(request: ProgramRequest, args: Sequence[str], as_json: bool, 
     else:
         show_kernels(outcome.kernels)
     outcome.explain()
-    return FOUND if outcome.problem or not all(kernel.is_accepted for kernel in outcome.kernels) else FINE
+    if outcome.problem or not all(kernel.is_accepted for kernel in outcome.kernels):
+        return FOUND
+    return FINE if all(kernel.is_modelled for kernel in outcome.kernels) else UNMODELLED
 
 
 def _run(script: Script, check: LaunchCheck) -> tuple[BaseException | None, Mapping[str, object]]:
@@ -247,7 +254,8 @@ def _run(script: Script, check: LaunchCheck) -> tuple[BaseException | None, Mapp
 def _apart() -> Iterator[None]:
     """Around a script: what it prints goes to standard error, and hazards are reported at the end."""
     with warnings.catch_warnings(), redirect_stdout(sys.stderr):
-        warnings.simplefilter("ignore", HazardWarning)
+        for kind in WARNINGS.values():
+            warnings.simplefilter("ignore", kind)
         yield
 
 

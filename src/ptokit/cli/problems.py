@@ -6,8 +6,9 @@ import re
 import sys
 from contextvars import ContextVar
 
-FINE, FOUND, MISUSED, INTERRUPTED = 0, 1, 2, 130
-"""Exit statuses: success, findings, misuse of the command, Ctrl-C."""
+FINE, FOUND, MISUSED, UNMODELLED, INTERRUPTED = 0, 1, 2, 3, 130
+"""Exit statuses: success, findings, misuse of the command, no finding but something that ptokit does not model,
+Ctrl-C."""
 UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Characters that could move a terminal's cursor or reverse its text."""
 LONGEST = 2000

@@ -8,24 +8,26 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from ptokit.cli.arguments import pairs, passed, values_of, with_outs, write_array
+from ptokit.cli.cxx import CxxRequest, entries_in, stated_target
 from ptokit.cli.example import example
 from ptokit.cli.files import check_destination, print_text, write_all
 from ptokit.cli.machine import MachineRequest, joined, machine_data, show_machine
 from ptokit.cli.parsing import ALL
-from ptokit.cli.problems import FINE, FOUND, WORDS, Misuse, described, print_error, printable
-from ptokit.cli.report import print_check, print_run, show_findings, show_report, show_run
-from ptokit.cli.subject import find
-from ptokit.finding import Finding, HazardWarning, OutOfBoundsError, VerifyError
+from ptokit.cli.problems import FINE, FOUND, UNMODELLED, WORDS, Misuse, described, print_error, printable
+from ptokit.cli.report import check_data, print_json, print_run, show_findings, show_report, show_run
+from ptokit.cli.subject import find, named_kernel
+from ptokit.finding import WARNINGS, Finding, OutOfBoundsError, VerifyError, is_modelled
 from ptokit.lang.check import check, show
 from ptokit.lang.faults import finding_of, raised_in_user_code
 from ptokit.lang.launch import mode_of
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.loaded import TextKernel
+from ptokit.lang.sources import is_cpp
 from ptokit.machine import MACHINE
 from ptokit.machine.costs import CostTable
 from ptokit.machine.options import MachineOptions
@@ -51,6 +53,7 @@ class ProgramRequest:
     dyn_ub: int | None = None
     launch: str = "standard"
     machine: MachineOptions | None = None
+    cxx: CxxRequest = field(default_factory=CxxRequest)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -68,9 +71,53 @@ class ProgramRequest:
 
 
 def check_program(request: ProgramRequest, as_json: bool, run: bool = False) -> int:
-    """Print the findings before a run, and on request those of a run on the machine."""
+    """Print the findings before a run, and on request those of a run on the machine. C++ is run anyway, all entries of
+    a source if none is named."""
+    if named_kernel(request.word) is not None or not is_cpp(request.word):
+        status, data = _check_program(request, as_json, run)
+        return _printed(status, data)
+    if request.target is None:
+        request = replace(request, target=stated_target(request.word, request.cxx))
     try:
-        kernel = find(request.word, request.function)
+        names = entries_in(request.word, request.function, request.cxx)
+    except VerifyError as error:
+        return _printed(*_refused(request, as_json, error))
+    found = [_check_program(replace(request, function=name), as_json, run=True) for name in names]
+    if as_json and len(found) > 1:
+        print_json("check", entries=[data for _, data in found])
+    elif as_json:
+        _printed(*found[0])
+    statuses = {status for status, _ in found}
+    return FOUND if FOUND in statuses else max(statuses)
+
+
+def _printed(status: int, data: dict[str, Any] | None) -> int:
+    if data is not None:
+        print_json("check", **data)
+    return status
+
+
+def _refused(
+    request: ProgramRequest, as_json: bool, error: TextError | VerifyError | OutOfBoundsError
+) -> tuple[int, dict[str, Any] | None]:
+    """The status of a program that cannot be checked, and the reason for the JSON."""
+    is_unmodelled = not isinstance(error, TextError) and all(each.level == "unmodelled" for each in error.findings)
+    status = UNMODELLED if is_unmodelled else FOUND
+    if as_json:
+        return status, check_data(request.grid, error=error)
+    if isinstance(error, TextError):
+        print_text(printable(f"{error}\n"))
+    elif is_cpp(request.word):
+        show_findings(error.findings)
+    else:
+        raise error
+    return status, None
+
+
+def _check_program(request: ProgramRequest, as_json: bool, run: bool) -> tuple[int, dict[str, Any] | None]:
+    """The status, and the data of the JSON if that is asked for; else the report is printed."""
+    try:
+        kernel = find(request.word, request.function, request.cxx)
         args, keywords = passed(kernel, _values(kernel, request, () if run else None))
         with task(f"check {kernel.name}:"):
             with library_call():
@@ -81,18 +128,11 @@ def check_program(request: ProgramRequest, as_json: bool, run: bool = False) -> 
                 targets = {name: joined(found, more[name]) for name, found in report.targets.items()}
                 report = replace(report, targets=targets)
     except (TextError, VerifyError, OutOfBoundsError) as error:
-        if as_json:
-            print_check(request.grid, error=error)
-        elif isinstance(error, TextError):
-            print_text(printable(f"{error}\n"))
-        else:
-            raise
-        return FOUND
-    if as_json:
-        print_check(request.grid, report)
-    else:
+        return _refused(request, as_json, error)
+    if not as_json:
         show_report(report)
-    return FINE if len(report.accepted) == len(report.targets) else FOUND
+    status = FOUND if len(report.accepted) < len(report.targets) else FINE if report.modelled else UNMODELLED
+    return status, check_data(report.grid, report) if as_json else None
 
 
 def _machine_findings(kernel: Launchable, request: ProgramRequest, target: str) -> tuple[Finding, ...]:
@@ -126,7 +166,7 @@ def run_program(
     outs, options = _destinations(out, machine.timeline), machine.options(engine)
     kernel: Launchable | None = None
     try:
-        kernel = find(request.word, request.function)
+        kernel = find(request.word, request.function, request.cxx)
         values = _values(kernel, request, outs)
         args, keywords = passed(kernel, values)
         with task(f"run {kernel.name}:"), library_call():
@@ -155,26 +195,30 @@ def run_program(
         show_run(kernel, result, written)
         if is_report:
             show_machine(result, notes=machine.notes)
-    return FOUND if is_report and not result.ok else FINE
+    if is_report and not result.ok:
+        return FOUND
+    return FINE if is_modelled(result.findings) else UNMODELLED
 
 
 def show_program(request: ProgramRequest) -> int:
     """Print a program as a target runs it."""
-    kernel = find(request.word, request.function)
+    kernel = find(request.word, request.function, request.cxx)
     args, keywords = passed(kernel, _values(kernel, request))
     printed = io.StringIO()
     with library_call(), redirect_stdout(printed):
-        show(kernel, *args, target=request.target, dyn_ub=request.dyn_ub, **keywords)
+        target = request.target or (kernel.targets[0] if kernel.targets else None)
+        show(kernel, *args, target=target, grid=request.grid, dyn_ub=request.dyn_ub, **keywords)
     print_text(printable(printed.getvalue()))
     return FINE
 
 
 def program_of(request: ProgramRequest) -> Program:
     """The program of a kernel for a target."""
-    kernel = find(request.word, request.function)
+    kernel = find(request.word, request.function, request.cxx)
     values = _values(kernel, request)
     with library_call():
-        traced = kernel.trace(kernel.bind_for_check((), values), mode_of(request.target, dyn_ub=request.dyn_ub))
+        mode = mode_of(request.target, dyn_ub=request.dyn_ub)
+        traced = kernel.over(request.grid).trace(kernel.bind_for_check((), values), mode)
     return traced.program
 
 
@@ -217,7 +261,8 @@ def _destinations(out: Iterable[str], timeline: str | None = None) -> dict[str, 
 def library_call() -> Iterator[None]:
     """Around a call of the library: hazards are reported later, and only results go to standard output."""
     with warnings.catch_warnings(), redirect_stdout(sys.stderr):
-        warnings.simplefilter("ignore", HazardWarning)
+        for kind in WARNINGS.values():
+            warnings.simplefilter("ignore", kind)
         try:
             yield
         except (TextError, VerifyError, OutOfBoundsError, Misuse, KeyboardInterrupt):
@@ -225,6 +270,7 @@ def library_call() -> Iterator[None]:
         except BaseException as problem:
             if (where := raised_in_user_code(problem)) is not None:
                 raise VerifyError([finding_of(problem, where)]) from problem
-            if isinstance(problem, TypeError | ValueError | ArithmeticError | MemoryError):
+            is_uninstalled = type(problem) is ImportError  # an engine that was asked for
+            if is_uninstalled or isinstance(problem, TypeError | ValueError | ArithmeticError | MemoryError):
                 raise Misuse(described(problem)) from problem
             raise

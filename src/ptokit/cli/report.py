@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -14,11 +13,11 @@ from ptokit.cli.arguments import Array
 from ptokit.cli.files import print_text
 from ptokit.cli.problems import printable
 from ptokit.engine.runnable import Run
-from ptokit.finding import ConflictAccess, Finding, OutOfBoundsError, VerifyError, Where, counted
+from ptokit.finding import ConflictAccess, Finding, OutOfBoundsError, VerifyError, Where, by_level, counted, is_modelled
 from ptokit.isa.dtype import dtype
 from ptokit.lang.check import Report, TargetReport
 from ptokit.lang.launcher import Launchable
-from ptokit.render.findings import STYLES, finding_text, place_of
+from ptokit.render.findings import finding_text, place_of
 from ptokit.text.errors import TextError
 
 Written = Mapping[str, tuple[str, Array]]
@@ -54,8 +53,7 @@ def print_lines(lines: Iterable[Text], console: Console) -> None:
 
 def summary_of(report: TargetReport) -> Text:
     """The last line of a target: whether it accepts, and what it uses."""
-    levels = Counter(finding.level for finding in report.findings)
-    counts = [counted(levels[level], level) for level in STYLES if levels[level]]
+    counts = by_level(report.findings)
     memory = [f"{name} {_bytes(used, size)}" for name, (used, size) in report.memory.items()]
     verdict = ("accepted", "bold green") if report.accepted else ("refused", "bold red")
     rest = "; ".join(part for part in (", ".join(counts), ", ".join(memory)) if part)
@@ -83,15 +81,14 @@ def print_json(command: str, **fields: Any) -> None:
     print_text(json.dumps({"format": FORMAT, "command": command, **fields}, indent=2) + "\n")
 
 
-def print_check(grid: int, report: Report | None = None, error: Problem | None = None) -> None:
-    """A check as JSON: a report, or why there is none."""
-    print_json(
-        "check",
-        kernel=report.kernel if report else None,
-        grid=grid,
-        targets={name: target_data(target) for name, target in report.targets.items()} if report else {},
-        error=_error_data(error) if error else None,
-    )
+def check_data(grid: int, report: Report | None = None, error: Problem | None = None) -> dict[str, Any]:
+    """A check as plain data: a report, or why there is none."""
+    return {
+        "kernel": report.kernel if report else None,
+        "grid": grid,
+        "targets": {name: target_data(target) for name, target in report.targets.items()} if report else {},
+        "error": _error_data(error) if error else None,
+    }
 
 
 def print_run(
@@ -113,7 +110,8 @@ def print_run(
         target=target,
         engine=run.engine if run else None,
         seconds=run.seconds if run else None,
-        ok=run is not None and all(finding.level == "note" for finding in findings),
+        ok=run is not None and not any(finding.is_fault for finding in findings),
+        modelled=is_modelled(findings),
         findings=_findings_data(findings),
         outputs={
             name: {"file": file, "dtype": _kind(array), "shape": [*array.shape]}
@@ -129,6 +127,7 @@ def target_data(report: TargetReport) -> dict[str, Any]:
     return {
         "accepted": report.accepted,
         "ok": report.ok,
+        "modelled": report.modelled,
         "findings": _findings_data(report.findings),
         "memory": {name: {"used": used, "size": size} for name, (used, size) in report.memory.items()},
     }

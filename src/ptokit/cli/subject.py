@@ -11,12 +11,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from types import ModuleType
 
+from ptokit.cli.cxx import CxxRequest, cpp_kernel
 from ptokit.cli.files import STDIN, read_text, shown_name
 from ptokit.cli.problems import Misuse, described
 from ptokit.finding import OutOfBoundsError, VerifyError, Where, near
 from ptokit.lang.faults import raised_in_user_code
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.live import import_file, look_first_in
+from ptokit.lang.sources import is_cpp
 from ptokit.render.findings import shown_line
 from ptokit.text.errors import TextError
 
@@ -29,9 +31,12 @@ def named_kernel(word: str) -> re.Match[str] | None:
     return None if word == STDIN or os.path.exists(word) else KERNEL.fullmatch(word)
 
 
-def find(word: str, function: str | None = None) -> Launchable:
-    """The kernel that a word of the command line names. Only `module:kernel` runs code of the user's."""
+def find(word: str, function: str | None = None, cxx: CxxRequest | None = None) -> Launchable:
+    """The kernel that a word of the command line names. `module:kernel` runs code of the user's, and so does a C++
+    source, in a process of its own."""
     named = named_kernel(word)
+    if named is None and is_cpp(word):
+        return cpp_kernel(word, function, cxx or CxxRequest())
     if named is None:
         return _read(word, function)
     if function is not None:

@@ -10,6 +10,7 @@ from ptokit.cli.problems import FINE, FOUND, MISUSED, Misuse, print_error, print
 from ptokit.cli.programs import ProgramRequest, library_call, program_of
 from ptokit.cli.report import show_findings
 from ptokit.cli.subject import named_kernel
+from ptokit.lang.sources import is_cpp
 from ptokit.program.verify import verify
 from ptokit.program.verify_call import Options
 from ptokit.target import PROFILES, profile
@@ -63,7 +64,7 @@ def _converted(request: ProgramRequest, to: Any, version: Any) -> str:
     """The text; `to` and `version` are among those that the options take."""
     if to == "cpp":
         return _cpp(request)
-    if named_kernel(request.word) is None:
+    if named_kernel(request.word) is None and not is_cpp(request.word):
         if request.args or request.target or request.dyn_ub:
             raise Misuse("--arg, --target and --dyn-ub are for --to cpp and for kernels of a module")
         return convert(read_text(request.word), shown_name(request.word), to, version, request.function)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ptokit.finding import NAME, Finding, VerifyError, counted, summary
+from ptokit.finding import NAME, Finding, VerifyError, counted, is_modelled, summary
 from ptokit.isa.instruction import DEVICES
 from ptokit.isa.policy import TileType
 from ptokit.lang.arguments import Arguments
@@ -14,6 +15,7 @@ from ptokit.lang.context import Mode
 from ptokit.lang.faults import finding_of, public, raised_in_user_code
 from ptokit.lang.launch import LAUNCH_OPTIONS, check_options, grid_of, mode_of, refuse_inside
 from ptokit.lang.launcher import Launchable
+from ptokit.lang.traced import Traced
 from ptokit.program.addresses import footprint
 from ptokit.program.budget import Use, has_simt
 from ptokit.program.expr import Expr
@@ -57,7 +59,12 @@ class TargetReport:
     @property
     def ok(self) -> bool:
         """Whether there is no error and no hazard."""
-        return all(finding.level == "note" for finding in self.findings)
+        return not any(finding.is_fault for finding in self.findings)
+
+    @property
+    def modelled(self) -> bool:
+        """Whether ptokit models every instruction of the kernel."""
+        return is_modelled(self.findings)
 
     def __repr__(self) -> str:
         return f"<TargetReport {self.target}: {summary(self.findings)}>"
@@ -101,6 +108,11 @@ class Report:
         """Whether no target has an error or a hazard."""
         return all(report.ok for report in self.targets.values())
 
+    @property
+    def modelled(self) -> bool:
+        """Whether ptokit models every instruction of the kernel."""
+        return is_modelled(self.findings)
+
     def __repr__(self) -> str:
         return f"<Report {self.kernel[:NAME]} on {', '.join(self.targets)}: {summary(self.findings)}>"
 
@@ -142,10 +154,10 @@ def check(
     Takes the kernel's arguments as a launch does, and the options that select the rules.
     """
     blocks, arguments = grid_of(grid), _arguments("pto.check", kernel, args, keywords)
-    names = DEVICES if target == "all" else (target,)
+    names = kernel.targets or DEVICES if target == "all" else (target,)
     modes = [mode_of(name, header, strict, dyn_ub) for name in names]
-    reports = {mode.profile.name: _report(kernel, arguments, mode, blocks) for mode in modes}
-    return Report(kernel.name, blocks, reports)
+    reports = {mode.profile.name: _report(kernel.over(blocks), arguments, mode, blocks) for mode in modes}
+    return Report(kernel.name, kernel.own_grid(arguments, modes[0]) or blocks, reports)
 
 
 def _arguments(what: str, kernel: Launchable, args: tuple[object, ...], keywords: dict[str, Any]) -> Arguments:
@@ -164,7 +176,8 @@ def _arguments(what: str, kernel: Launchable, args: tuple[object, ...], keywords
 def _report(kernel: Launchable, arguments: Arguments, mode: Mode, grid: int) -> TargetReport:
     profile = mode.profile
     try:
-        traced = kernel.trace(arguments, mode)
+        launches = [(each.trace(arguments, mode), blocks) for each, blocks in kernel.launches(arguments, mode, grid)]
+        remarks = kernel.remarks(arguments, mode)
     except VerifyError as refusal:
         return TargetReport(profile.name, refusal.findings, {}, (), ())
     except (Exception, SystemExit) as problem:
@@ -172,6 +185,25 @@ def _report(kernel: Launchable, arguments: Arguments, mode: Mode, grid: int) -> 
         if where is None:
             raise
         return TargetReport(profile.name, (finding_of(problem, where),), {}, (), ())
+    reports = [_report_of(traced, arguments, mode, blocks) for traced, blocks in launches]
+    return replace(_joined(reports), findings=(*remarks, *(each for report in reports for each in report.findings)))
+
+
+def _joined(reports: Sequence[TargetReport]) -> TargetReport:
+    """The reports of launches as one: the most of each memory, all tiles and pipes."""
+    if len(reports) == 1:
+        return reports[0]
+    memory: dict[str, tuple[int, int | None]] = {}
+    for report in reports:
+        for name, use in report.memory.items():
+            memory[name] = max(memory.get(name, use), use, key=lambda each: each[0])
+    tiles = dict.fromkeys(tile for report in reports for tile in report.tiles)
+    pipes = dict.fromkeys(pipe for report in reports for pipe in report.pipes)
+    return replace(reports[0], memory=memory, tiles=tuple(tiles), pipes=tuple(pipes))
+
+
+def _report_of(traced: Traced, arguments: Arguments, mode: Mode, grid: int) -> TargetReport:
+    profile = mode.profile
     placement = place(traced.program, profile, mode.options.dyn_ub)
     verdict = traced.checked(mode, grid, arguments.numbers) if arguments.integers else traced.verdict(mode, grid)
     used = footprint(traced.program, profile, mode.options.dyn_ub, grid)
@@ -220,10 +252,10 @@ def show(
     **keywords: Any,
 ) -> None:
     """Print the program of a kernel as a target runs it: with the addresses and flags that auto mode adds."""
-    grid_of(grid)  # the program is the same for every grid
     arguments, mode = _arguments("pto.show", kernel, args, keywords), mode_of(target, dyn_ub=dyn_ub)
-    program = place(kernel.trace(arguments, mode).program, mode.profile, mode.options.dyn_ub).program
-    print(show_program(order(program, mode.profile), mode.profile.name))
+    for launched, _ in kernel.over(grid_of(grid)).launches(arguments, mode, 1):
+        program = place(launched.trace(arguments, mode).program, mode.profile, mode.options.dyn_ub).program
+        print(show_program(order(program, mode.profile), mode.profile.name))
     if not mode.profile.pipes:
         others = " and ".join(name for name, each in PROFILES.items() if each.pipes and name == each.family)
         print(f"({mode.profile.name} has no pipes and needs no flags; {others} do)")

@@ -13,7 +13,7 @@ import numpy as np
 from ptokit.engine.runnable import Run, Small
 from ptokit.engine.storage import address_of
 from ptokit.engines import AUTO, ENGINES, in_order, names
-from ptokit.finding import Finding, OutOfBoundsError, VerifyError, suggestion
+from ptokit.finding import WARNINGS, Finding, OutOfBoundsError, VerifyError, suggestion
 from ptokit.lang import gpu
 from ptokit.lang.arguments import is_integer
 from ptokit.lang.arrays import as_array, notify, within, writing
@@ -31,7 +31,7 @@ observers: list[Observer] = []
 
 
 class FindingCollector:
-    """Reports the findings of a launch, each once: hazards as warnings, all of them in the `Run`."""
+    """Reports the findings of a launch, each once: those of some levels as warnings, all of them in the `Run`."""
 
     __slots__ = ("_found", "_module", "_registry")
 
@@ -47,7 +47,7 @@ class FindingCollector:
 
     def __call__(self, findings: Sequence[Finding]) -> None:
         for finding in findings:
-            if self.add(finding) and finding.level == "hazard":
+            if self.add(finding) and finding.level in WARNINGS:
                 warn_at(finding, self._module, self._registry)
 
     def add(self, finding: Finding) -> bool:

@@ -15,7 +15,7 @@ from ptokit.engine.kept import remember
 from ptokit.engine.runnable import Run, Runnable
 from ptokit.engine.storage import Storage
 from ptokit.engines import AUTO, ENGINES, REFERENCE, chosen, in_order, ordering
-from ptokit.finding import OutOfBoundsError, VerifyError
+from ptokit.finding import Finding, OutOfBoundsError, VerifyError
 from ptokit.lang.arguments import Arguments
 from ptokit.lang.arrays import within, writing
 from ptokit.lang.context import Mode
@@ -95,6 +95,25 @@ class Launchable(ABC):
     @abstractmethod
     def missing(self, given: Mapping[str, object]) -> list[str]:
         """The required arguments that are not among these."""
+
+    targets: tuple[str, ...] = ()
+    """The only targets that it is for; empty for any."""
+
+    def over(self, _grid: int, /) -> Launchable:
+        """The kernel for a grid; most have the same program for every grid."""
+        return self
+
+    def launches(self, _arguments: Arguments, _mode: Mode, grid: int) -> list[tuple[Launchable, int]]:
+        """The launches that it stands for, each with its grid; most are one."""
+        return [(self, grid)]
+
+    def own_grid(self, _arguments: Arguments, _mode: Mode, /) -> int | None:
+        """The number of blocks, if the kernel states it itself."""
+        return None
+
+    def remarks(self, _arguments: Arguments, _mode: Mode, /) -> tuple[Finding, ...]:
+        """Findings on how its program was made."""
+        return ()
 
     def bind_for_check(self, args: Sequence[object], keywords: Mapping[str, object]) -> Arguments:
         """Sort the arguments of a check, which runs nothing."""

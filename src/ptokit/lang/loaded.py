@@ -21,6 +21,7 @@ from ptokit.lang.arguments import Arguments, array_argument, is_integer
 from ptokit.lang.context import Mode
 from ptokit.lang.faults import public
 from ptokit.lang.launcher import Launchable
+from ptokit.lang.sources import is_cpp
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.traced import Traced
 from ptokit.lang.where import refuse
@@ -35,13 +36,17 @@ from ptokit.text.memories import open_extent, size_of
 
 
 @public
-def load(file: str | os.PathLike[str], function: str | None = None) -> TextKernel:
-    """Read a kernel from a file of MLIR text or plain PTO-AS.
+def load(file: str | os.PathLike[str], function: str | None = None, target: str | None = None) -> Launchable:
+    """Read a kernel from a file of MLIR text or plain PTO-AS, or compile it from a C++ source.
 
     `function` names one of several kernels in the file. A text that cannot be read, or that is no valid program,
-    raises a TextError, with the line and a caret.
+    raises a TextError, with the line and a caret. `target` is the one that C++ is compiled for first.
     """
     path = Path(file)
+    if is_cpp(path.name):
+        from ptokit.lang.recorded import load_cpp
+
+        return load_cpp(str(path), function, target)
     return from_text(path.read_bytes(), str(file), function)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ptokit.finding import Finding, HazardWarning, VerifyError, Where
+from ptokit.finding import WARNINGS, Finding, VerifyError, Where
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 COMMANDS = os.path.join(_PACKAGE, "cli") + os.sep
@@ -83,13 +83,14 @@ def refuse(rule: str, message: str, fix: str = "", operand: str = "") -> VerifyE
 
 
 def warn(finding: Finding, frame: FrameType | None) -> None:
-    """Emit a hazard as a warning at the user's line."""
+    """Emit a finding as a warning at the user's line."""
+    kind = WARNINGS[finding.level]
     if frame is None:
-        warnings.warn(HazardWarning(finding), stacklevel=2)
+        warnings.warn(kind(finding), stacklevel=2)
         return
     warnings.warn_explicit(
-        HazardWarning(finding),
-        category=HazardWarning,
+        kind(finding),
+        category=kind,
         filename=frame.f_code.co_filename,
         lineno=frame.f_lineno,
         module=frame.f_globals.get("__name__", "<unknown>"),
@@ -98,6 +99,7 @@ def warn(finding: Finding, frame: FrameType | None) -> None:
 
 
 def warn_at(finding: Finding, module: str, registry: dict[Any, Any]) -> None:
-    """Emit a hazard as a warning at its own place; the registry records which were shown."""
+    """Emit a finding as a warning at its own place; the registry records which were shown."""
     where = finding.where or Where("<kernel>", 0)
-    warnings.warn_explicit(HazardWarning(finding), HazardWarning, where.file, where.line, module, registry)
+    kind = WARNINGS[finding.level]
+    warnings.warn_explicit(kind(finding), kind, where.file, where.line, module, registry)

@@ -1,0 +1,1 @@
+"""C++ kernels: compiled against ptokit's own headers, run, recorded."""

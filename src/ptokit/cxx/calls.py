@@ -1,0 +1,357 @@
+"""Recorded C++ calls as instructions: the inverse of how C++ calls them (`Instruction.cpp`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, product
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ptokit.cxx.operands import (
+    DIMS,
+    Arrays,
+    ArraySlot,
+    ConstantSlot,
+    ElementSlot,
+    Indices,
+    NumberSlot,
+    TileSlot,
+    Unexpressible,
+    check_modelled,
+    element_slot,
+    element_type,
+    tile_slot,
+)
+from ptokit.cxx.recording import (
+    LaunchArgument,
+    RecordedArray,
+    RecordedCall,
+    RecordedOperand,
+    RecordedPointer,
+    RecordedScalar,
+    RecordedText,
+    RecordedTile,
+)
+from ptokit.isa.catalog import INSTRUCTIONS, derived
+from ptokit.isa.dtype import INT32, DType, dtype
+from ptokit.isa.instruction import Instruction, Modifier, Modifiers, Param
+from ptokit.isa.opaque import EXACT, NONE, OpaqueKind, form_for
+from ptokit.isa.policy import PtoEnum
+from ptokit.isa.spelling import TMP
+from ptokit.program.ir import Constant
+
+Slot = TileSlot | ElementSlot | ArraySlot | NumberSlot | ConstantSlot
+WORDS = re.compile(r"\w+\((?P<words>[^()\[]*)")
+PREFIXES = re.compile(r"^(?:\w+::)*(?:cast_|atomic_)?")
+"""What enumerators have before their own word."""
+
+
+@dataclass(frozen=True)
+class InstrShape:
+    """An instruction without its numbers."""
+
+    name: str
+    slots: tuple[Slot, ...]
+    modifiers: Modifiers
+    workspace: TileSlot | None
+    words: tuple[int, ...]
+    """Which C++ argument each operand is, then the workspace."""
+    site: int
+    form: str = ""
+    """Of an instruction that is known by its effects only."""
+    attributes: tuple[tuple[str, str | int], ...] = ()
+    """Of such an instruction: its template arguments."""
+
+
+VIEWS = frozenset(("treshape", "tsubview", "tget_scale_addr"))
+"""Calls that make a tile lie where another does. They are recorded only if that has no address."""
+
+
+@dataclass(frozen=True)
+class _CallForm:
+    """One way to call an instruction: the names of its arguments, and modifiers that the form implies."""
+
+    words: tuple[str, ...]
+    implied: tuple[tuple[str, PtoEnum], ...]
+
+
+@derived
+def _forms(name: str) -> tuple[_CallForm, ...]:
+    definition = INSTRUCTIONS[name]
+    text = definition.cpp.call or definition.spellings["C++"][0]
+    if not callable(text):
+        return (_CallForm(_words(text), ()),)
+    found: dict[str, dict[str, PtoEnum]] = {}
+    for members in product(*(modifier.enum for modifier in definition.modifiers)):
+        chosen = dict(zip((modifier.name for modifier in definition.modifiers), members, strict=True))
+        found.setdefault(text(SimpleNamespace(**chosen)), chosen)  # type: ignore[arg-type]
+    return tuple(_CallForm(_words(text), tuple(chosen.items())) for text, chosen in found.items())
+
+
+def _words(text: str) -> tuple[str, ...]:
+    match = WORDS.match(text)
+    return tuple(word.strip() for word in match["words"].split(",")) if match else ()
+
+
+def instr_shape(call: RecordedCall, arrays: Arrays) -> tuple[InstrShape, Indices]:
+    """A recorded call of an instruction: one that is modelled, else one that is known by its effects only."""
+    if call.name in VIEWS:
+        raise Unexpressible(
+            f"{call.name.upper()} of a tile without an address is not modelled; give it one with TASSIGN"
+        )
+    try:
+        return _element(call, arrays) if call.name in EXACT else _modelled(call, arrays)
+    except Unexpressible:
+        return _opaque(call, arrays)
+
+
+def with_element(call: RecordedCall, arguments: Sequence[LaunchArgument]) -> RecordedCall:
+    """A scalar access to an array with the element as its operand; another call as it is."""
+    pointer = call.operands[0] if call.name in EXACT and call.operands else None
+    if not isinstance(pointer, RecordedPointer) or pointer.argument is None:
+        return call
+    kind = arguments[pointer.argument].dtype
+    offset = pointer.offset - pointer.offset % element_type(kind).size
+    ones, fixed = (1,) * DIMS, (False,) * 2 * DIMS
+    return replace(call, operands=(RecordedArray(pointer.argument, offset, kind, ones, ones, "ND", fixed),))
+
+
+def _element(call: RecordedCall, arrays: Arrays) -> tuple[InstrShape, Indices]:
+    """A scalar access to an element of a tile or of an array."""
+    if isinstance(call.operands[0], RecordedArray):
+        view, numbers = arrays.view(call.operands[0])
+        return InstrShape(call.name, (view,), (), None, (0,), call.site, EXACT[call.name]), numbers
+    tile, offset, *value = call.operands
+    if not isinstance(tile, RecordedTile) or not isinstance(offset, RecordedScalar):
+        raise Unexpressible(f"ptokit does not model {call.name} with these arguments")
+    check_modelled(tile)
+    slot, numbers = element_slot(tile, int(offset.value))
+    slots: list[Slot] = [slot]
+    for operand in value:
+        assert isinstance(operand, RecordedScalar)
+        more, own = _number_slot(operand, element_type(tile.dtype))
+        slots.append(more)
+        numbers += own
+    return InstrShape(call.name, tuple(slots), (), None, (0, 2)[: len(slots)], call.site, EXACT[call.name]), numbers
+
+
+def _number_slot(operand: RecordedScalar, kind: DType) -> tuple[Slot, Indices]:
+    if kind.is_integer:
+        return NumberSlot(kind, False), (_wrapped(int(operand.value), kind),)
+    return ConstantSlot(Constant(kind, _bits(operand.value, kind))), ()
+
+
+def _opaque(call: RecordedCall, arrays: Arrays) -> tuple[InstrShape, Indices]:
+    """A call by its effects. Operands that a program cannot have are left out."""
+    given = [(place, each) for place, each in enumerate(call.operands) if type(each) in LOOSE]
+    letters = _letters(call) or form_for(call.name, [LOOSE[type(operand)] for _, operand in given])
+    slots, numbers, words, form = list[Slot](), list[int](), list[int](), ""
+    for (place, operand), letter in zip(given, letters, strict=False):
+        try:
+            slot, own = _loose_slot(operand, arrays)
+        except Unexpressible:
+            continue
+        slots.append(slot)
+        numbers += own
+        words.append(place)
+        form += letter
+    form = form or NONE
+    shape = InstrShape(call.name, tuple(slots), (), None, tuple(words), call.site, form, call.modifiers)
+    return shape, tuple(numbers)
+
+
+LETTERS = {"write": "w", "update": "u", "read": "r"}
+
+
+def _letter(param: Param) -> str:
+    """The letter of an operand. Memory that may be combined with counts as written only."""
+    if param.kind in ("number", "position"):
+        return "n"
+    return "w" if param.kind == "memory" and param.access == "update" else LETTERS[param.access]
+
+
+def _letters(call: RecordedCall) -> str:
+    """The form of a call that its definition has, but for modifiers or types; empty if it has none."""
+    definition = INSTRUCTIONS.get(call.name)
+    if definition is None or definition.is_statement or any(type(each) not in LOOSE for each in call.operands):
+        return ""
+    try:
+        _, words = _matched(definition, call.operands)
+    except Unexpressible:
+        return ""
+    access = {param.name: _letter(param) for param in definition.operands}
+    return "".join(access.get(word, "s" if word == TMP else "n") for word in words.values())
+
+
+LOOSE: dict[type, OpaqueKind] = {RecordedTile: "tile", RecordedArray: "memory", RecordedScalar: "number"}
+"""What operands of a call by its effects are; others have none."""
+
+
+def _loose_slot(operand: RecordedOperand, arrays: Arrays) -> tuple[Slot, Indices]:
+    match operand:
+        case RecordedTile():
+            return tile_slot(operand)
+        case RecordedArray():
+            return arrays.view(operand)
+        case RecordedScalar():
+            return _number_slot(operand, element_type(operand.dtype))
+        case _:
+            raise Unexpressible("a program has no such operand")
+
+
+def _modelled(call: RecordedCall, arrays: Arrays) -> tuple[InstrShape, Indices]:
+    """A call of an instruction of the catalogue. Raises Unexpressible."""
+    for operand in call.operands:
+        check_modelled(operand)
+    definition = INSTRUCTIONS.get(call.name)
+    if definition is None or definition.is_statement:
+        raise Unexpressible(f"ptokit does not model {call.name.upper()}")
+    form, chosen = _matched(definition, call.operands)
+    params = {param.name: param for param in definition.operands}
+    places = {word: place for place, word in chosen.items()}
+    slots, numbers = list[Slot](), list[int]()
+    for param in definition.operands:
+        if param.name in places:
+            slot, own = _slot(param, call, places[param.name], _type_of(definition, param, call, places), arrays)
+            slots.append(slot)
+            numbers += own
+        elif not param.optional:
+            raise Unexpressible(f"{call.name.upper()} without its {param.name} is not modelled")
+    workspace = None
+    if TMP in places and TMP not in params:
+        operand = call.operands[places[TMP]]
+        assert isinstance(operand, RecordedTile)
+        workspace, own = tile_slot(operand)
+        numbers += own
+    modifiers = tuple(_modifier(modifier, form, call, places) for modifier in definition.modifiers)
+    _check_template(definition, call)
+    order = tuple(places[name] for name in (*(p.name for p in definition.operands), TMP) if name in places)
+    return InstrShape(call.name, tuple(slots), modifiers, workspace, order, call.site), tuple(numbers)
+
+
+def _matched(definition: Instruction, operands: Sequence[RecordedOperand]) -> tuple[_CallForm, dict[int, str]]:
+    """The form of a call, and the word for each of its arguments."""
+    for form in _forms(definition.name):
+        for words in _choices(definition, form, len(operands)):
+            if all(_fits(definition, word, operand) for word, operand in zip(words, operands, strict=True)):
+                return form, dict(enumerate(words))
+    given = ", ".join(KINDS[type(operand)] for operand in operands)
+    raise Unexpressible(f"ptokit does not model {definition.name.upper()} with these arguments: {given}")
+
+
+def _choices(definition: Instruction, form: _CallForm, count: int) -> Iterator[tuple[str, ...]]:
+    """The words of a form without as many optional ones as a call leaves out."""
+    words = form.words
+    if definition.workspace and TMP not in words:
+        words = (*words, TMP)
+    needed = {param.name for param in definition.operands if not param.optional}
+    optional = [k for k, word in enumerate(words) if word not in needed]
+    missing = len(words) - count
+    if 0 <= missing <= len(optional):
+        for left in combinations(reversed(optional), missing):
+            yield tuple(word for k, word in enumerate(words) if k not in left)
+
+
+KINDS: dict[type, str] = {
+    RecordedTile: "tile",
+    RecordedArray: "memory",
+    RecordedScalar: "number",
+    RecordedPointer: "pointer",
+    RecordedText: "word",
+}
+
+
+def _fits(definition: Instruction, word: str, operand: RecordedOperand) -> bool:
+    """Whether an argument may be what a word names."""
+    param = next((param for param in definition.operands if param.name == word), None)
+    if param is not None:
+        kind = "number" if param.kind == "position" else param.kind
+        return KINDS[type(operand)] in kind
+    if word == TMP:
+        return isinstance(operand, RecordedTile)
+    return isinstance(operand, RecordedText | RecordedScalar)
+
+
+def _type_of(definition: Instruction, param: Param, call: RecordedCall, places: dict[str, int]) -> DType:
+    """The element type of a number."""
+    source = call.operands[places[definition.type_source(param)]]
+    return dtype(source.dtype) if isinstance(source, RecordedTile | RecordedArray) else INT32
+
+
+def _slot(param: Param, call: RecordedCall, place: int, kind: DType, arrays: Arrays) -> tuple[Slot, Indices]:
+    operand = call.operands[place]
+    match operand:
+        case RecordedTile():
+            return tile_slot(operand)
+        case RecordedArray():
+            return arrays.view(operand)
+        case RecordedScalar():
+            if param.kind == "position":
+                return NumberSlot(INT32, True), (int(operand.value),)
+            return _number_slot(operand, kind)
+        case _:
+            raise Unexpressible(f"ptokit does not model {call.name.upper()} with a pointer")
+
+
+def _wrapped(value: int, kind: DType) -> int:
+    """A whole number in the range of its type."""
+    bits = 8 * kind.size
+    value %= 1 << bits
+    return value - (1 << bits) if kind.family == "int" and value >> (bits - 1) else value
+
+
+def _bits(value: float, kind: DType) -> int:
+    with np.errstate(all="ignore"):
+        return int(np.array([value]).astype(kind.numpy).view(kind.bits)[0])
+
+
+def _modifier(modifier: Modifier, form: _CallForm, call: RecordedCall, places: dict[str, int]) -> PtoEnum | None:
+    """A modifier: among the arguments, the template arguments, or implied; else its default."""
+    given: Any = dict(call.modifiers).get(modifier.name)
+    for key, number in call.modifiers:
+        name, words = ALIASES.get((call.name, key), ("", ()))
+        if name == modifier.name and isinstance(number, int) and number < len(words):
+            given = words[number]
+    if modifier.name in places:
+        operand = call.operands[places[modifier.name]]
+        given = operand.text if isinstance(operand, RecordedText) else getattr(operand, "value", None)
+    if given is not None:
+        return member_of(modifier.enum, given)
+    implied = dict(form.implied)
+    flat = INSTRUCTIONS[call.name].cpp.flat
+    if flat is not None:  # C++ has flat offsets only
+        offsets = (member for member in modifier.enum if not flat.when(SimpleNamespace(**{modifier.name: member})))  # type: ignore[arg-type]
+        return next(offsets, None)
+    return implied.get(modifier.name, modifier.constant_default)
+
+
+PLAIN = frozenset(("none", "default", "unspecified", "normal", "null", "norelu", "no_relu", "noquant", "nz2nz", 0))
+"""Values of template arguments that change nothing."""
+IGNORED = frozenset(("phase", "algorithm"))
+"""Keys of template arguments that change no result."""
+ALIASES = {("tci", "descending"): ("order", ("ascending", "descending"))}
+"""Template arguments that are plain numbers: the modifier, and its words by number."""
+
+
+def _check_template(definition: Instruction, call: RecordedCall) -> None:
+    """Refuse template arguments that change what an instruction does, and that its definition does not have."""
+    known = {modifier.name for modifier in definition.modifiers}
+    for key, given in call.modifiers:
+        word = given.lower() if isinstance(given, str) else given
+        if key in IGNORED:
+            continue
+        if key not in known and (call.name, key) not in ALIASES and word not in PLAIN:
+            raise Unexpressible(f"ptokit does not model {call.name.upper()} with {key} {given}")
+
+
+def member_of(enum: type[PtoEnum], given: str | int | float) -> PtoEnum:
+    """The member that a word or a number of C++ denotes."""
+    for member in enum:
+        names = {member.text, member.name.lower(), member.text.replace("_", "")}
+        if given == member.value or (isinstance(given, str) and PREFIXES.sub("", given.lower()) in names):
+            return member
+    raise Unexpressible(f"ptokit does not model {given} of {enum.__name__}")

@@ -1,0 +1,462 @@
+"""Compiling a C++ kernel with a host compiler against ptokit's headers. The compiler runs with limits."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Protocol, Self
+
+from ptokit.cxx.database import DatabaseEntry
+from ptokit.cxx.names import INCLUDE
+from ptokit.cxx.source import GLOBAL, CppEntry, SourceFiles, find_entries, read_files, write_rewritten
+
+TARGETS = {"a2a3": ("PTOKIT_A2A3", "MEMORY_BASE"), "a5": ("PTOKIT_A5", "REGISTER_BASE")}
+"""The macros that choose a target."""
+CORE_MACROS = {"vector": ("PTOKIT_VECTOR",), "cube": ("PTOKIT_CUBE",), "any": ()}
+"""The macros that choose a core; `any`: the source is the same for every core and is compiled once."""
+STANDARD = "gnu++20"
+OLDEST_STANDARD = 20
+DEBUG = ("-O0", "-g1", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer", "-fno-inline")
+"""What a recorded call needs to find its place."""
+PLAIN = ("-fPIC", "-w", "-fno-strict-aliasing", "-fno-delete-null-pointer-checks", "-ftemplate-depth=512")
+RUNTIME = INCLUDE / "ptokit" / "runtime.cpp"
+FORMAT = 1
+"""Of kept libraries; it grows when a library is made in another way."""
+PREFIX = "ptokit-cxx-"
+"""What the names of temporary folders begin with."""
+OLDEST = {"gcc": 11, "clang": 15}
+"""The oldest versions whose C++20 suffices."""
+PATIENCE = 8
+"""For a compiler that compiles its own libraries when it is first used."""
+LINES = 12
+"""Lines of a compiler's output in a message."""
+
+
+@dataclass(frozen=True)
+class CompileLimits:
+    """What one run of a compiler may use."""
+
+    seconds: float = 120.0
+    memory: int = 4 << 30
+    """Bytes of address space of each process."""
+    output: int = 512 << 20
+    """Bytes of each file that is written."""
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A host compiler."""
+
+    command: tuple[str, ...]
+    family: str
+    """`gcc` or `clang`."""
+    version: int
+    patience: int = 1
+    """What the limit of its time is multiplied by."""
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """What the user passes to the compiler."""
+
+    flags: tuple[str, ...] = ()
+    """`-I`, `-D`, `-U`, `-include` and others, as for any compiler."""
+    standard: str = ""
+    """`c++20`; older standards than C++20 are raised to it."""
+    entries: tuple[str, ...] = ()
+    """Entries that there must be: `launch<float, 64>`."""
+    core: str = ""
+    """`vector` or `cube` if the source is for one core; empty: what the source asks for."""
+    texts: tuple[tuple[str, str], ...] = ()
+    """Files, and texts that replace theirs."""
+    limits: CompileLimits = CompileLimits()
+
+    def with_stated(self, stated: DatabaseEntry) -> CompileOptions:
+        """With the options of a compile database; the own ones win: folders are searched first, macros come last."""
+        return replace(self, flags=(*self.flags, *stated.flags, *self.flags), core=self.core or stated.core or "")
+
+
+@dataclass(frozen=True)
+class CppLibrary:
+    """A shared library: the source, compiled for a core, with the recorder."""
+
+    core: str
+    """`vector`, `cube`, or `any`: the source does not ask for its core."""
+    path: Path
+
+
+@dataclass(frozen=True)
+class Build:
+    """A compiled source. Its files are removed by `close`, or at the end of a `with`."""
+
+    source: Path
+    target: str
+    libraries: tuple[CppLibrary, ...]
+    entries: tuple[CppEntry, ...]
+    folder: Path
+    copies: dict[Path, Path] = field(default_factory=dict, repr=False)
+    """Files that were rewritten before they were compiled; debug information names the originals."""
+
+    def close(self) -> None:
+        """Remove the files."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class KeptLibraries(Protocol):
+    """Libraries that were compiled before, by a key of 64 hexadecimal digits."""
+
+    def load(self, key: str) -> bytes | None:
+        """The library of a key; None if there is none."""
+        ...
+
+    def save(self, key: str, library: bytes) -> None:
+        """Keep a library, if possible."""
+        ...
+
+
+class CompileError(Exception):
+    """A source that could not be compiled; the message has the compiler's first lines."""
+
+
+class NoCompilerError(CompileError):
+    """There is no compiler that is new enough."""
+
+
+def find_compiler(command: str = "") -> Compiler:
+    """The compiler that a command names; else that of $CXX, g++, clang++, or the wheel `ziglang`."""
+    if command:
+        words = tuple(command.split())
+        found, problem = _asked(words)
+        if found is None:
+            raise CompileError(problem)
+        return found
+    candidates = [tuple(os.environ["CXX"].split())] if os.environ.get("CXX", "").split() else []
+    candidates += [
+        ("g++",),
+        ("clang++",),
+        *((f"g++-{n}",) for n in range(16, 10, -1)),
+        *((f"clang++-{n}",) for n in range(22, 14, -1)),
+    ]
+    for words in candidates:
+        found, _ = _asked(words)
+        if found is not None:
+            return found
+    if importlib.util.find_spec("ziglang") is not None:
+        return Compiler((sys.executable, "-m", "ziglang", "c++"), "clang", 19, PATIENCE)
+    raise NoCompilerError(
+        "no C++ compiler was found: install g++ (11 or newer) or clang++ (15 or newer), set CXX, "
+        "or install one as a wheel: pip install 'ptokit[cxx]'"
+    )
+
+
+def _asked(words: tuple[str, ...]) -> tuple[Compiler | None, str]:
+    """What a command is, if it is a compiler that is new enough; else why not."""
+    if not shutil.which(words[0]):
+        return None, f"{words[0]} is not installed"
+    text = _version_text(words)
+    family = "clang" if "clang" in text.lower() or "zig" in " ".join(words) else "gcc"
+    number = re.search(r"(?:clang version |\) |version )(\d+)\.", text)
+    version = int(number[1]) if number else 0
+    if version >= OLDEST[family]:
+        return Compiler(words, family, version, PATIENCE if "zig" in " ".join(words) else 1), ""
+    return None, f"{words[0]} is {family} {version or 'of an unknown version'}; at least {OLDEST[family]} is needed"
+
+
+def _version_text(words: tuple[str, ...]) -> str:
+    try:
+        return subprocess.run([*words, "--version"], capture_output=True, text=True, timeout=30, check=False).stdout  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
+def compile_source(
+    source: Path,
+    target: str = "a2a3",
+    options: CompileOptions | None = None,
+    compiler: Compiler | None = None,
+    kept: KeptLibraries | None = None,
+) -> Build:
+    """Compile a source into libraries that record what it does; `kept` ones are not compiled again. Raises
+    `CompileError`."""
+    options = options or CompileOptions()
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    try:
+        return _Compilation(source, target, options, compiler or find_compiler(), folder, kept).build()
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+class _Compilation:
+    """One source on its way to its libraries."""
+
+    def __init__(
+        self,
+        source: Path,
+        target: str,
+        options: CompileOptions,
+        compiler: Compiler,
+        folder: Path,
+        kept: KeptLibraries | None,
+    ) -> None:
+        if target not in TARGETS:
+            raise CompileError(f"C++ kernels are compiled for {' or '.join(TARGETS)}; found {target!r}")
+        if not source.is_file():
+            raise CompileError(f"{source} does not exist")
+        self.source, self.target, self.options = source.resolve(), target, options
+        self.limits = replace(options.limits, seconds=options.limits.seconds * compiler.patience)
+        self.compiler, self.folder, self.kept = compiler, folder, kept
+        self.preprocessed: dict[str, str] = {}
+        """The text of the source for each core."""
+        changed = {Path(file).resolve(): text for file, text in options.texts}
+        self.files: SourceFiles = read_files(self.source, list(_folders(options.flags)), changed)
+
+    def build(self) -> Build:
+        copies = write_rewritten(self.files, self.folder)
+        entries = self.entries()
+        mains = {
+            CppLibrary(core, self.folder / f"{core}.so"): self._main(core, copies.get(self.source), found)
+            for core, found in entries.items()
+        }
+        keys = {library: self._key(library.core, main) for library, main in mains.items()} if self.kept else {}
+        missing = {library: main for library, main in mains.items() if not self._loaded(library, keys.get(library))}
+        self._libraries(missing)
+        for library in missing if self.kept else ():
+            self._save(library, keys[library])
+        every = {entry.name: entry for found in entries.values() for entry in found}
+        return Build(self.source, self.target, tuple(mains), tuple(every.values()), self.folder, copies)
+
+    def cores(self) -> tuple[str, ...]:
+        """The cores that the source is compiled for."""
+        if self.options.core:
+            return (self.options.core,)
+        return ("vector", "cube") if self.files.asks_for_cores else ("any",)
+
+    def entries(self) -> dict[str, list[CppEntry]]:
+        """The functions that can be run, for each core."""
+        cores = self.cores()
+        commands = [[*self.command(core), f"-D__global__={GLOBAL}", "-E", str(self.source)] for core in cores]
+        texts = run(commands, self.limits, self.folder, keep=True)
+        self.preprocessed = dict(zip(cores, texts, strict=True))
+        found = {core: find_entries(text, self.source) for core, text in self.preprocessed.items()}
+        names = {entry.name for entries in found.values() for entry in entries}
+        for name in self.options.entries:
+            if name not in names:
+                raise CompileError(_no_entry(name, names))
+        return found
+
+    def command(self, core: str) -> list[str]:
+        """The compiler with the options of a core."""
+        macros = [f"-D{name}" for name in (*TARGETS[self.target], *CORE_MACROS[core])]
+        standard = f"-std={_standard(self.options)}"
+        flags = [flag for flag in self.options.flags if not flag.startswith(("-std=", "--std="))]
+        return [
+            *self.compiler.command, standard, *DEBUG, *PLAIN, *macros, *flags, "-I", str(INCLUDE),
+            "-iquote", str(self.source.parent), "-include", "ptokit/builtins.hpp",
+        ]  # fmt: skip
+
+    def _main(self, core: str, copy: Path | None, entries: list[CppEntry]) -> Path:
+        """The file that is compiled for a core: the source, and behind it its entries."""
+        main = self.folder / f"{core}.cpp"
+        own = f'#line 1 "{INCLUDE / "ptokit" / "entry.hpp"}"'  # what follows is no code of the user's
+        rows = [f'#include "{copy or self.source}"', "#include <ptokit/entry.hpp>", own]
+        rows += [entry.registration(number) for number, entry in enumerate(entries)]
+        main.write_text("\n".join(rows) + "\n")
+        return main
+
+    # --- libraries that were compiled before
+
+    def _key(self, core: str, main: Path) -> str:
+        """What a library depends on: texts, options, the recorder and the compiler, without the names of copies."""
+        program = shutil.which(self.compiler.command[0]) or self.compiler.command[0]
+        about = os.stat(program)
+        texts = sorted((str(path), text) for path, text in self.files.texts.items())
+        parts = [
+            str(FORMAT), *self.command(core), os.path.realpath(program), str(about.st_mtime_ns), str(about.st_size),
+            os.getcwd(), _own_headers(), self.preprocessed[core], main.read_text().partition("\n")[2],
+            *(part for pair in texts for part in pair),
+        ]  # fmt: skip
+        return _digest(parts)
+
+    def _loaded(self, library: CppLibrary, key: str | None) -> bool:
+        """Write a library that was kept."""
+        data = self.kept.load(key) if self.kept is not None and key is not None else None
+        if data is not None:
+            library.path.write_bytes(data)
+        return data is not None
+
+    def _save(self, library: CppLibrary, key: str) -> None:
+        assert self.kept is not None
+        self.kept.save(key, library.path.read_bytes())
+
+    def _libraries(self, mains: dict[CppLibrary, Path]) -> None:
+        """Compile each core's code, and the recorder once."""
+        if not mains:
+            return
+        objects = {library: main.with_suffix(".o") for library, main in mains.items()}
+        jobs = [
+            [*self.command(library.core), "-c", str(main), "-o", str(objects[library])]
+            for library, main in mains.items()
+        ]
+        runtime = self.folder / "runtime.o"
+        if RUNTIME.is_file():
+            jobs.append([*self.command("any"), "-O2", "-finline", "-c", str(RUNTIME), "-o", str(runtime)])
+        run(jobs, self.limits, self.folder)
+        more = [str(runtime)] if RUNTIME.is_file() else []
+        run(
+            [
+                [*self.compiler.command, "-shared", "-g1", str(path), *more, "-o", str(library.path)]
+                for library, path in objects.items()
+            ],
+            self.limits,
+            self.folder,
+        )
+
+
+def _digest(parts: Iterable[str]) -> str:
+    digest = sha256()
+    for part in parts:
+        data = part.encode("utf-8", "surrogateescape")
+        digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest()
+
+
+@cache
+def _own_headers() -> str:
+    """The recorder and all headers of it, as a digest."""
+    files = sorted(path for path in INCLUDE.rglob("*") if path.is_file())
+    return _digest(part for path in files for part in (str(path.relative_to(INCLUDE)), path.read_text()))
+
+
+def _no_entry(name: str, known: Iterable[str]) -> str:
+    found = ", ".join(sorted(known)) or "none"
+    return (
+        f"there is no function {name} that can be run; found: {found}. Write an explicit instantiation, or a function "
+        f'extern "C" void launch(..., void* stream) that launches the kernel'
+    )
+
+
+def _folders(flags: Sequence[str]) -> Iterable[Path]:
+    """The folders of `-I` and `-iquote`."""
+    words = iter(flags)
+    for word in words:
+        for option in ("-iquote", "-isystem", "-I"):
+            if word.startswith(option):
+                yield Path(word[len(option) :] or next(words, "."))
+                break
+
+
+def _standard(options: CompileOptions) -> str:
+    """The C++ standard: what was asked for, at least C++20."""
+    given = [flag.split("=", 1)[1] for flag in options.flags if flag.startswith(("-std=", "--std="))]
+    asked = options.standard or (given[-1] if given else "")
+    number = re.fullmatch(r"(?:c|gnu)\+\+(\w\w)", asked)
+    if not asked or (number and number[1] in ("98", "03", "0x", "11", "1y", "14", "1z", "17", "2a")):
+        return STANDARD
+    if number is None:
+        raise CompileError(f"{asked!r} is no C++ standard; write c++20 or c++23")
+    return asked
+
+
+def run(
+    commands: Sequence[Sequence[str]], limits: CompileLimits, folder: Path | None = None, *, keep: bool = False
+) -> list[str]:
+    """Run compilers side by side with limits. `folder` is for their temporary files. Returns what they print with
+    `keep`; raises `CompileError`."""
+    with contextlib.ExitStack() as stack:
+        outputs = [
+            (stack.enter_context(tempfile.TemporaryFile()), stack.enter_context(tempfile.TemporaryFile()))
+            for _ in commands
+        ]
+        running: list[subprocess.Popen[bytes]] = []
+        try:
+            for command, (out, errors) in zip(commands, outputs, strict=True):
+                running.append(_start(command, limits, folder, out if keep else subprocess.DEVNULL, errors))
+            _finish(running, limits)
+        finally:
+            for process in running:
+                _end(process)
+        for process, (_, errors) in zip(running, outputs, strict=True):
+            if process.returncode != 0:
+                errors.seek(0)
+                raise CompileError(
+                    _message(process.returncode, errors.read(1 << 20).decode("utf-8", "replace"), limits)
+                )
+        return [_text(out) for out, _ in outputs] if keep else []
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode("utf-8", "replace")
+
+
+def _start(
+    command: Sequence[str], limits: CompileLimits, folder: Path | None, out: IO[bytes] | int, errors: IO[bytes]
+) -> subprocess.Popen[bytes]:
+    """Start a compiler behind a shell that sets its limits: kibibytes, seconds, blocks of 512 bytes."""
+    seconds, memory, blocks = int(limits.seconds) + 1, limits.memory >> 10, limits.output >> 9
+    shell = f'ulimit -v {memory}; ulimit -t {seconds}; ulimit -f {blocks}; ulimit -c 0; exec "$@"'
+    return subprocess.Popen(  # noqa: S603
+        ["/bin/sh", "-c", shell, "sh", *command],
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=errors,
+        start_new_session=True,
+        env={**os.environ, "LC_ALL": "C", **({} if folder is None else {"TMPDIR": str(folder)})},
+    )
+
+
+def _finish(running: Sequence[subprocess.Popen[bytes]], limits: CompileLimits) -> None:
+    until = time.monotonic() + limits.seconds
+    for process in running:
+        try:
+            process.wait(max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise CompileError(f"the compiler was stopped after {limits.seconds:g} seconds") from None
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End what the compiler left running."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _message(status: int, errors: str, limits: CompileLimits) -> str:
+    """The first errors of a compiler, without the notes before them."""
+    rows = errors.splitlines()
+    if re.search(r"out of memory|virtual memory exhausted|std::bad_alloc|LLVM ERROR: out of", errors):
+        return f"the compiler needs more than {limits.memory >> 20} MiB of memory; " + _first(rows)
+    if re.search(r"Killed signal|CPU time limit|signal XCPU|SIGXCPU", errors) or status in (
+        -signal.SIGXCPU,
+        -signal.SIGKILL,
+    ):
+        return f"the compiler was stopped after {limits.seconds:g} seconds of work; " + _first(rows)
+    return _first(rows) or f"the compiler ended with status {status}"
+
+
+def _first(rows: list[str]) -> str:
+    start = next((index for index, row in enumerate(rows) if re.search(r"\b(?:fatal )?error\b", row)), 0)
+    return "\n".join(rows[start : start + LINES])

@@ -1,0 +1,117 @@
+"""Compile databases: the options that a build system gives to the compiler of a source."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+NAME = "compile_commands.json"
+LARGEST = 64 * 1024 * 1024
+"""Bytes of a database that is read."""
+PATH_OPTIONS = ("-I", "-isystem", "-iquote", "-idirafter", "-include")
+"""Options that are followed by a path."""
+
+
+@dataclass(frozen=True)
+class DatabaseEntry:
+    """What a database says of one source."""
+
+    flags: tuple[str, ...] = ()
+    """Include paths, macros and the C++ standard; paths are absolute."""
+    target: str | None = None
+    core: str | None = None
+    """`vector` or `cube`, if the source is compiled for one core."""
+
+
+class DatabaseError(ValueError):
+    """A database that cannot be read, or does not list the source."""
+
+
+def find_database(source: Path) -> Path | None:
+    """The database in the folder of the source, in one above it, or in its `build` folder."""
+    for folder in source.resolve().parents:
+        for place in (folder / NAME, folder / "build" / NAME):
+            if place.is_file():
+                return place
+    return None
+
+
+def database_entry(source: Path, database: Path | None = None) -> DatabaseEntry:
+    """What a database says of a source: the one that is named, which must list it, or the one that is found."""
+    if database is not None:
+        return read_database(database, source)
+    found = find_database(source)
+    try:
+        return DatabaseEntry() if found is None else read_database(found, source)
+    except DatabaseError:
+        return DatabaseEntry()  # of other sources
+
+
+def read_database(database: Path, source: Path) -> DatabaseEntry:
+    """The options for a source; raises `DatabaseError`."""
+    file = database / NAME if database.is_dir() else database
+    rows = _rows(file)
+    wanted = source.resolve()
+    for row in rows:
+        folder = file.parent / str(row.get("directory", "."))
+        if (folder / str(row.get("file", ""))).resolve() == wanted:
+            return _entry(_words(row, file), folder)
+    raise DatabaseError(f"{file} does not list {source}; it lists {len(rows)} sources")
+
+
+def _rows(file: Path) -> list[dict[str, Any]]:
+    try:
+        if file.stat().st_size > LARGEST:
+            raise DatabaseError(f"{file} is larger than {LARGEST} bytes")
+        rows = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as problem:
+        if isinstance(problem, DatabaseError):
+            raise
+        raise DatabaseError(f"{file} cannot be read: {problem}") from None
+    if not isinstance(rows, list):
+        raise DatabaseError(f"{file} must be a list of objects; found {type(rows).__name__}")
+    return [row for row in rows if isinstance(row, dict)]
+
+
+def _words(row: dict[str, Any], file: Path) -> list[str]:
+    arguments = row.get("arguments")
+    if isinstance(arguments, list):
+        return [str(word) for word in arguments]
+    try:
+        return shlex.split(str(row.get("command", "")))
+    except ValueError as problem:
+        raise DatabaseError(f"{file}: the command of {row.get('file')} cannot be read: {problem}") from None
+
+
+def _entry(words: list[str], folder: Path) -> DatabaseEntry:
+    arch = next(
+        (match for word in words if (match := re.fullmatch(r"--cce-aicore-arch=dav-c(\d+)(-\w+)?", word))), None
+    )
+    target = {"220": "a2a3", "310": "a5"}.get(arch[1]) if arch else None
+    core = {"-vec": "vector", "-cube": "cube"}.get(arch[2] or "") if arch else None
+    return DatabaseEntry(tuple(_kept(words, folder)), target, core)
+
+
+def _kept(words: list[str], folder: Path) -> Iterator[str]:
+    """The options that matter to any compiler."""
+    index = 1
+    while index < len(words):
+        word = words[index]
+        index += 1
+        option = next((option for option in PATH_OPTIONS if word.startswith(option)), None)
+        if option is not None:
+            value = word[len(option) :]
+            if not value and index < len(words):
+                value = words[index]
+                index += 1
+            yield from (option, str((folder / value).resolve()))
+        elif word in ("-D", "-U") and index < len(words):
+            yield word + words[index]
+            index += 1
+        elif word.startswith(("-D", "-U", "-std=", "--std=")):
+            yield word

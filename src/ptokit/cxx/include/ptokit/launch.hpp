@@ -1,0 +1,21 @@
+// Launches: `kernel<<<blocks, memory, stream>>>(arguments)` is rewritten to a call of `chevron`.
+#pragma once
+
+#include <ptokit/event.hpp>
+
+namespace ptokit {
+
+template <typename Body, typename Grid, typename... Rest>
+void chevron(const char* name, Body&& body, Grid grid, Rest&&...) {
+  using Plain = std::remove_reference_t<Body>;
+  launch(
+      name, static_cast<std::uint64_t>(grid),
+      [](void* context) {
+        ++block_serial;
+        control = 0;
+        (*static_cast<Plain*>(context))();
+      },
+      const_cast<void*>(static_cast<const void*>(&body)));
+}
+
+}  // namespace ptokit

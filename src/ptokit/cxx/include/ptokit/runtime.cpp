@@ -1,0 +1,749 @@
+// The recorder: runs inside the child process, together with the kernel. It writes a binary trace into memory that it
+// shares with ptokit (ptokit/cxx/trace.py reads it), and asks ptokit for values through two pipes.
+//
+// Every distinct text, chain of calls, form of a call (all but its addresses and scalars) and call is written once; a
+// call that repeats costs four bytes.
+#include "ptokit/recorder.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <initializer_list>
+#include <typeinfo>
+
+#include <csignal>
+#include <cxxabi.h>
+#include <errno.h>
+#include <link.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+#include <unwind.h>
+
+namespace ptokit {
+namespace {
+
+using u8 = std::uint8_t;
+using u32 = std::uint32_t;
+using u64 = std::uint64_t;
+
+constexpr u64 MAGIC = 0x31544f5450ULL;  // the version is part of it
+constexpr int DONE = 86;                // the only exit status that the filter of system calls lets pass
+constexpr std::size_t FRAMES = 64;      // of a chain of calls
+constexpr std::size_t MEMORIES = 10;
+constexpr std::size_t REGIONS = 4096;
+constexpr std::size_t OPERANDS = 64;
+constexpr std::size_t MODIFIERS = 64;
+constexpr std::size_t TEXT = 4096;
+constexpr u32 NONE = 0xffffffffu;
+
+enum State : u64 { starting, running, finished, stopped };
+enum Problem : u64 { no_problem, by_signal, by_exception, by_limit, by_failure, by_stack };
+enum Tag : u32 { text_tag = 1, site_tag, form_tag, launch_tag, block_tag, block_end_tag, launch_end_tag, array_tag,
+                 unknown_tag };
+enum Reply : u64 { value_only, all_current, unknown_value };
+
+// The first page of the shared memory. ptokit/cxx/trace.py lists the same fields in the same order.
+struct Control {
+  u64 magic, state;
+  u64 definitions_at, definitions_size, definitions_used;  // words
+  u64 entries_at, entries_size, entries_used;              // calls
+  u64 numbers_at, numbers_size, numbers_used;              // words
+  u64 sequence_at, sequence_size, sequence_used;           // calls
+  u64 local_at[MEMORIES], local_size[MEMORIES];
+  u64 arrays_at, heap_at, heap_size, heap_used, gap;  // bytes
+  u64 base, image, text_begin, text_end;
+  u64 cores, subblocks, informs;
+  u64 request_kind, request_call, request_address, request_bytes;
+  u64 reply;
+  u8 value[64];
+  u64 problem, number, address, frame_count;
+  u64 frames[FRAMES];
+  char message[1024];
+};
+
+struct Area {  // of the shared memory; the sizes are kept here too, so that a wild store cannot move them
+  u64* data = nullptr;
+  u64 size = 0, used = 0;
+};
+
+struct Table {  // open addressing; `ids` are one more than the entry, 0 is free
+  u64* keys = nullptr;
+  u32* ids = nullptr;
+  u64 mask = 0, used = 0;
+};
+
+struct Region {
+  char* begin;
+  u64 bytes;
+};
+
+Control* page_zero = nullptr;
+char* base = nullptr;
+u64 image = 0, text_begin = 0, text_end = 0;
+int request_fd = -1, reply_fd = -1;
+Area definitions, entries, numbers;
+u32* sequence = nullptr;
+u64 sequence_size = 0, sequence_used = 0;
+Table texts, sites, forms, calls, unknowns;
+u64* site_starts = nullptr;
+u64* form_starts = nullptr;
+u64 site_room = 0, form_room = 0;
+Region regions[REGIONS];
+std::size_t region_count = 0;
+char* arrays_end = nullptr;
+bool informs = false;
+bool current = false;  // local memories and arrays hold what was recorded so far
+bool dirty = false;    // an array may be out of date
+bool guarded = false;  // the arrays are protected: an access to a page of them is noted
+bool opened = false;   // some pages of guarded arrays are not protected
+bool stored = false;   // an instruction of this launch may have written an array
+bool in_launch = false;
+u64 now_block = 0, now_blocks = 1, now_subblock = 0, now_subblocks = 1;
+bool now_cube = false;
+u64 page = 4096;
+alignas(16) char signal_stack[1 << 17];
+
+[[noreturn]] void leave() { _exit(DONE); }
+
+u64 whole_pages(u64 bytes) { return (bytes + page - 1) / page * page; }
+
+bool in_text(u64 pc) { return pc >= text_begin && pc < text_end; }
+
+u64 plain_address(u64 pc) {
+#if defined(__aarch64__)
+  return pc & 0x0000ffffffffffffULL;  // without a pointer authentication code
+#else
+  return pc;
+#endif
+}
+
+// Return addresses in the kernel's library, innermost first, by frame pointers.
+std::size_t walk(const void* frame, u64* to, std::size_t room) {
+  std::size_t count = 0;
+  const u64* fp = static_cast<const u64*>(frame);
+  while (count < room && fp != nullptr && (reinterpret_cast<u64>(fp) & 7) == 0) {
+    u64 pc = plain_address(fp[1]);
+    if (!in_text(pc)) break;
+    to[count++] = pc - image;
+    const u64* next = reinterpret_cast<const u64*>(fp[0]);
+    if (next <= fp) break;
+    fp = next;
+  }
+  return count;
+}
+
+struct Unwound {
+  u64* to;
+  std::size_t room, count;
+};
+
+_Unwind_Reason_Code unwound(_Unwind_Context* context, void* data) {
+  auto* result = static_cast<Unwound*>(data);
+  u64 pc = plain_address(static_cast<u64>(_Unwind_GetIP(context)));
+  if (in_text(pc)) result->to[result->count++] = pc - image;
+  return result->count < result->room ? _URC_NO_REASON : _URC_END_OF_STACK;
+}
+
+// The same by unwind tables: from a handler, through libraries without frame pointers.
+std::size_t unwind(u64* to, std::size_t room) {
+  Unwound result{to, room, 0};
+  _Unwind_Backtrace(unwound, &result);
+  return result.count;
+}
+
+void describe(Problem problem, u64 number, u64 address, const char* message) {
+  page_zero->problem = problem;
+  page_zero->number = number;
+  page_zero->address = address;
+  std::size_t length = std::strlen(message);
+  if (length >= sizeof page_zero->message) length = sizeof page_zero->message - 1;
+  std::memcpy(page_zero->message, message, length);
+  page_zero->message[length] = 0;
+}
+
+[[noreturn]] __attribute__((noinline)) void stop(Problem problem, u64 number, const char* message) {
+  describe(problem, number, 0, message);
+  page_zero->frame_count = walk(__builtin_frame_address(0), page_zero->frames, FRAMES);
+  page_zero->state = stopped;
+  leave();
+}
+
+// ---------------------------------------------------------------------------------------------- distinct things
+
+u64 mix(u64 hash, u64 word) {
+  hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
+  return hash ^ (hash >> 29);
+}
+
+u64 hash_words(const u64* words, std::size_t count, u64 seed) {
+  for (std::size_t i = 0; i < count; ++i) seed = mix(seed, words[i]);
+  return seed ? seed : 1;
+}
+
+void* room_for(void* old, u64 bytes) {
+  void* grown = std::realloc(old, bytes);
+  if (grown == nullptr) stop(by_limit, 0, "memory");
+  return grown;
+}
+
+void grow(Table& table) {
+  u64 size = table.mask ? (table.mask + 1) * 2 : 1024;
+  auto* keys = static_cast<u64*>(std::calloc(size, sizeof(u64)));
+  auto* ids = static_cast<u32*>(std::calloc(size, sizeof(u32)));
+  if (keys == nullptr || ids == nullptr) stop(by_limit, 0, "memory");
+  for (u64 i = 0; table.mask && i <= table.mask; ++i) {
+    if (!table.ids[i]) continue;
+    u64 slot = table.keys[i] & (size - 1);
+    while (ids[slot]) slot = (slot + 1) & (size - 1);
+    keys[slot] = table.keys[i];
+    ids[slot] = table.ids[i];
+  }
+  std::free(table.keys);
+  std::free(table.ids);
+  table.keys = keys;
+  table.ids = ids;
+  table.mask = size - 1;
+}
+
+// The number of the entry with this key for which `same(number)` holds; makes it by `make()` if there is none.
+template <typename Same, typename Make>
+u32 interned(Table& table, u64 key, Same same, Make make) {
+  if (table.used * 2 >= table.mask) grow(table);
+  u64 slot = key & table.mask;
+  while (table.ids[slot]) {
+    if (table.keys[slot] == key && same(table.ids[slot] - 1)) return table.ids[slot] - 1;
+    slot = (slot + 1) & table.mask;
+  }
+  make();
+  table.keys[slot] = key;
+  table.ids[slot] = static_cast<u32>(++table.used);
+  return static_cast<u32>(table.used - 1);
+}
+
+// Appends a definition: a head of tag and length in words, then the words.
+u64 define(Tag tag, const u64* words, std::size_t count) {
+  if (definitions.size - definitions.used < count + 1) stop(by_limit, 0, "definitions");
+  u64 at = definitions.used;
+  definitions.data[at] = static_cast<u64>(tag) | static_cast<u64>(count) << 32;
+  std::memcpy(definitions.data + at + 1, words, count * sizeof(u64));
+  definitions.used = at + 1 + count;
+  page_zero->definitions_used = definitions.used;
+  return at;
+}
+
+bool equal_definition(u64 at, const u64* words, std::size_t count) {
+  return definitions.data[at] >> 32 == count && !std::memcmp(definitions.data + at + 1, words, count * sizeof(u64));
+}
+
+void remember(u64*& starts, u64& room, u64 number, u64 at) {
+  if (number >= room) {
+    room = room ? room * 2 : 256;
+    starts = static_cast<u64*>(room_for(starts, room * sizeof(u64)));
+  }
+  starts[number] = at;
+}
+
+u32 text_id(const char* text) {
+  if (text == nullptr) return NONE;
+  u64 key = reinterpret_cast<u64>(text);
+  return interned(texts, mix(7, key), [](u32) { return true; }, [&] {
+    u64 words[TEXT / 8 + 1] = {};
+    std::size_t length = strnlen(text, TEXT);
+    words[0] = length;
+    std::memcpy(words + 1, text, length);
+    define(text_tag, words, 1 + (length + 7) / 8);
+  });
+}
+
+u32 site_id(const u64* pcs, std::size_t count) {
+  u64 key = hash_words(pcs, count, 3);
+  return interned(sites, key, [&](u32 number) { return equal_definition(site_starts[number], pcs, count); },
+                  [&] { remember(site_starts, site_room, sites.used, define(site_tag, pcs, count)); });
+}
+
+u32 form_id(const u64* words, std::size_t count) {
+  u64 key = hash_words(words, count, 5);
+  return interned(forms, key, [&](u32 number) { return equal_definition(form_starts[number], words, count); },
+                  [&] { remember(form_starts, form_room, forms.used, define(form_tag, words, count)); });
+}
+
+u32 call_id(u32 form, const u64* values, std::size_t count) {
+  u64 head = static_cast<u64>(form) | static_cast<u64>(count) << 32;
+  auto same = [&](u32 number) {
+    const u64* entry = entries.data + 2 * static_cast<u64>(number);
+    return entry[0] == head && !std::memcmp(numbers.data + entry[1], values, count * sizeof(u64));
+  };
+  return interned(calls, hash_words(values, count, head), same, [&] {
+    if (entries.used == entries.size || numbers.size - numbers.used < count) stop(by_limit, 0, "distinct calls");
+    entries.data[2 * entries.used] = head;
+    entries.data[2 * entries.used + 1] = numbers.used;
+    std::memcpy(numbers.data + numbers.used, values, count * sizeof(u64));
+    numbers.used += count;
+    entries.used += 1;
+    page_zero->entries_used = entries.used;
+    page_zero->numbers_used = numbers.used;
+  });
+}
+
+// A call's form in `words` and what varies in `values`; the reader undoes it in trace.py.
+struct Encoder {
+  u64 words[2 + OPERANDS * 12 + MODIFIERS * 2];
+  u64 values[OPERANDS];
+  std::size_t word_count = 0, value_count = 0;
+
+  void operand(const Operand& o) {
+    u64* to = words + word_count;
+    to[0] = static_cast<u64>(o.kind);
+    word_count += 1;
+    switch (o.kind) {
+      case Operand::Kind::tile:
+        to[1] = reinterpret_cast<u64>(o.tile.object);
+        std::memcpy(to + 2, &o.tile.rows, 32);
+        word_count += 5;
+        values[value_count++] = o.tile.address;
+        break;
+      case Operand::Kind::global:
+        std::memcpy(to + 1, o.global.shape, 88);
+        word_count += 11;
+        values[value_count++] = reinterpret_cast<u64>(o.global.data);
+        break;
+      case Operand::Kind::scalar:
+        to[0] |= static_cast<u64>(o.scalar.dtype) << 8;
+        values[value_count++] = o.scalar.bits;
+        break;
+      case Operand::Kind::pointer:
+        values[value_count++] = reinterpret_cast<u64>(o.pointer);
+        break;
+      case Operand::Kind::text:
+        to[0] |= static_cast<u64>(text_id(o.text)) << 32;
+        break;
+    }
+  }
+};
+
+u32 encode(const char* name, const Operand* operands, std::size_t count, const Modifier* modifiers,
+           std::size_t modifier_count, u32 site) {
+  if (count > OPERANDS || modifier_count > MODIFIERS) stop(by_limit, 0, "operands");
+  Encoder encoder;
+  encoder.words[0] = static_cast<u64>(text_id(name)) | static_cast<u64>(site) << 32;
+  encoder.words[1] = count | modifier_count << 32;
+  encoder.word_count = 2;
+  for (std::size_t i = 0; i < count; ++i) encoder.operand(operands[i]);
+  for (std::size_t i = 0; i < modifier_count; ++i) {
+    u64* to = encoder.words + encoder.word_count;
+    to[0] = static_cast<u64>(text_id(modifiers[i].key)) | static_cast<u64>(text_id(modifiers[i].text)) << 32;
+    to[1] = static_cast<u64>(modifiers[i].number);
+    encoder.word_count += 2;
+  }
+  return call_id(form_id(encoder.words, encoder.word_count), encoder.values, encoder.value_count);
+}
+
+void append(u32 call) {
+  if (sequence_used == sequence_size) stop(by_limit, sequence_size, "calls");
+  sequence[sequence_used++] = call;
+  page_zero->sequence_used = sequence_used;
+}
+
+u32 site_from(const void* frame) {
+  u64 pcs[FRAMES];
+  return site_id(pcs, walk(frame, pcs, FRAMES));
+}
+
+// ---------------------------------------------------------------------------------------------- values on demand
+
+void protect(bool on) {
+  if (on == guarded && !(on && opened)) return;
+  guarded = on;
+  opened = false;
+  if (on) {
+    mprotect(base + page_zero->arrays_at, static_cast<std::size_t>(arrays_end - base - page_zero->arrays_at), PROT_NONE);
+    return;
+  }
+  for (std::size_t i = 0; i < region_count; ++i) {
+    mprotect(regions[i].begin, whole_pages(regions[i].bytes), PROT_READ | PROT_WRITE);
+  }
+}
+
+bool in_arrays(const void* at) {
+  return base != nullptr && at >= base + page_zero->arrays_at && at < arrays_end;
+}
+
+u64 ask(u64 kind, u64 call, const void* address, std::size_t bytes) {
+  page_zero->request_kind = kind;
+  page_zero->request_call = call;
+  page_zero->request_address = reinterpret_cast<u64>(address);
+  page_zero->request_bytes = bytes;
+  char byte = 1;
+  if (write(request_fd, &byte, 1) != 1) leave();
+  ssize_t got;
+  while ((got = read(reply_fd, &byte, 1)) < 0 && errno == EINTR) {}
+  if (got != 1) leave();
+  if (page_zero->reply == all_current || kind == 2) {
+    current = page_zero->reply == all_current;
+    dirty = false;
+    if (!stored) protect(false);
+  }
+  return page_zero->reply;
+}
+
+void unknown(u32 site) {
+  u64 word = site;
+  interned(unknowns, mix(11, word), [](u32) { return true; }, [&] { define(unknown_tag, &word, 1); });
+}
+
+// Whether an instruction of this name may write to global memory.
+bool stores(const char* name) {
+  return std::strncmp(name, "tload", 5) != 0 && std::strncmp(name, "mgather", 7) != 0 &&
+         std::strncmp(name, "tprefetch", 9) != 0;
+}
+
+void note_effects(const char* name, const Operand* operands, std::size_t count) {
+  bool local = false, global = false;
+  for (std::size_t i = 0; i < count; ++i) {
+    local |= operands[i].kind == Operand::Kind::tile;
+    global |= operands[i].kind == Operand::Kind::global || operands[i].kind == Operand::Kind::pointer;
+  }
+  if (local || global) current = false;
+  if (global && stores(name)) {
+    dirty = stored = true;
+    if (informs) protect(true);
+  }
+}
+
+void up_to_date(u32 site, const void* at) {
+  if (!dirty || !in_arrays(at)) return;
+  if (!informs) {
+    unknown(site);
+    dirty = false;
+  } else if (ask(2, site, at, 0) == unknown_value) {
+    unknown(site);
+  }
+}
+
+bool in_region(const void* at) {
+  for (std::size_t i = 0; i < region_count; ++i) {
+    if (at >= regions[i].begin && at < regions[i].begin + regions[i].bytes) return true;
+  }
+  return false;
+}
+
+void open_page(const void* at) {
+  opened = true;
+  auto first = reinterpret_cast<u64>(at) / page * page;
+  if (mprotect(reinterpret_cast<void*>(first), page, PROT_READ | PROT_WRITE) != 0) protect(false);
+}
+
+// A scalar access to an array that an instruction of this launch may have written: a call "getvalue". Its page is opened
+// until the next such instruction.
+void accessed(u32 site, const void* at) {
+  if (!guarded || !in_arrays(at)) return;
+  if (!stored || !in_region(at)) return protect(false);
+  Operand operand = Operand::of(at);
+  append(encode("getvalue", &operand, 1, nullptr, 0, site));
+  open_page(at);
+}
+
+// ---------------------------------------------------------------------------------------------- signals
+
+void registers(const ucontext_t* context, u64& pc, u64& fp, u64& sp, u64& back) {
+#if defined(__aarch64__)
+  pc = context->uc_mcontext.pc;
+  fp = context->uc_mcontext.regs[29];
+  sp = context->uc_mcontext.sp;
+  back = context->uc_mcontext.regs[30];
+#elif defined(__x86_64__)
+  pc = static_cast<u64>(context->uc_mcontext.gregs[REG_RIP]);
+  fp = static_cast<u64>(context->uc_mcontext.gregs[REG_RBP]);
+  sp = static_cast<u64>(context->uc_mcontext.gregs[REG_RSP]);
+  back = in_text(pc) ? 0 : *reinterpret_cast<const u64*>(sp);  // of a wild jump
+#endif
+}
+
+std::size_t frames_of(const ucontext_t* context, u64* to, std::size_t room) {
+  u64 pc = 0, fp = 0, sp = 0, back = 0;
+  registers(context, pc, fp, sp, back);
+  std::size_t count = 0;
+  if (in_text(pc)) {
+    to[count++] = pc + 1 - image;  // the reader looks before a return address
+  } else if (in_text(plain_address(back))) {
+    to[count++] = plain_address(back) - image;
+  } else {
+    return 0;
+  }
+  return count + walk(reinterpret_cast<const void*>(fp), to + count, room - count);
+}
+
+bool overflow(int number, const ucontext_t* context, u64 address) {
+  u64 pc = 0, fp = 0, sp = 0, back = 0;
+  registers(context, pc, fp, sp, back);
+  return number == SIGSEGV && address + (1 << 16) > sp && address < sp + (1 << 16);
+}
+
+void on_signal(int number, siginfo_t* info, void* data) {
+  auto* context = static_cast<ucontext_t*>(data);
+  bool fault = number == SIGSEGV || number == SIGBUS;
+  if (fault && guarded && in_arrays(info->si_addr)) {
+    u64 pcs[FRAMES];
+    u32 site = site_id(pcs, frames_of(context, pcs, FRAMES));
+    up_to_date(site, info->si_addr);
+    accessed(site, info->si_addr);
+    return;
+  }
+  if (page_zero->state == stopped) leave();  // a second fault while the first one is described
+  u64 address = number == SIGSYS ? static_cast<u64>(info->si_syscall) : reinterpret_cast<u64>(info->si_addr);
+  describe(overflow(number, context, address) ? by_stack : by_signal, static_cast<u64>(number), address, "");
+  page_zero->frame_count = 0;
+  page_zero->state = stopped;
+  page_zero->frame_count = frames_of(context, page_zero->frames, FRAMES);
+  if (page_zero->frame_count == 0) page_zero->frame_count = unwind(page_zero->frames, FRAMES);
+  leave();
+}
+
+[[noreturn]] void on_terminate() {
+  char message[1024] = "std::terminate was called";
+#if defined(__cpp_exceptions)
+  if (std::type_info* type = abi::__cxa_current_exception_type()) {
+    int status = 0;
+    char* name = abi::__cxa_demangle(type->name(), nullptr, nullptr, &status);
+    const char* what = "";
+    try {
+      throw;
+    } catch (const std::exception& error) {
+      std::snprintf(message, sizeof message, "%s: %s", name ? name : type->name(), error.what());
+      what = nullptr;
+    } catch (...) {
+    }
+    if (what != nullptr) std::snprintf(message, sizeof message, "%s", name ? name : type->name());
+  }
+#endif
+  describe(by_exception, 0, 0, message);
+  page_zero->frame_count = 0;
+  page_zero->state = stopped;
+  page_zero->frame_count = unwind(page_zero->frames, FRAMES);
+  leave();
+}
+
+void watch_signals() {
+  stack_t stack{};
+  stack.ss_sp = signal_stack;
+  stack.ss_size = sizeof signal_stack;
+  sigaltstack(&stack, nullptr);
+  struct sigaction action{};
+  action.sa_sigaction = on_signal;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  for (int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS, SIGXCPU}) {
+    sigaction(number, &action, nullptr);
+  }
+  std::set_terminate(on_terminate);
+}
+
+int find_image(dl_phdr_info* info, std::size_t, void*) {
+  u64 here = reinterpret_cast<u64>(&find_image);
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const auto& header = info->dlpi_phdr[i];
+    u64 begin = info->dlpi_addr + header.p_vaddr;
+    if (header.p_type != PT_LOAD || here < begin || here >= begin + header.p_memsz) continue;
+    image = info->dlpi_addr;
+    text_begin = begin;
+    text_end = begin + header.p_memsz;
+    return 1;
+  }
+  return 0;
+}
+
+void run_core(void (*body)(void*), void* context, u64 block, bool cube, u64 subblock, u64 subblocks) {
+  now_block = block;
+  now_cube = cube;
+  now_subblock = subblock;
+  now_subblocks = subblocks;
+  current = false;
+  u64 words[] = {block, cube, subblock, sequence_used};
+  define(block_tag, words, 4);
+  body(context);
+  define(block_end_tag, &sequence_used, 1);
+}
+
+}  // namespace
+
+__attribute__((noinline)) void call(const char* name, const Operand* operands, std::size_t count,
+                                    const Modifier* modifiers, std::size_t modifier_count) {
+  if (page_zero == nullptr) return;
+  u32 site = site_from(__builtin_frame_address(0));
+  append(encode(name, operands, count, modifiers, modifier_count, site));
+  note_effects(name, operands, count);
+}
+
+std::uint64_t block_idx() { return now_block; }
+std::uint64_t block_num() { return now_blocks; }
+std::uint64_t subblock_idx() { return now_subblock; }
+std::uint64_t subblock_num() { return now_subblocks; }
+bool on_cube() { return now_cube; }
+bool on_vector() { return !now_cube; }
+
+__attribute__((noinline)) void launch(const char* name, std::uint64_t grid, void (*body)(void*), void* context,
+                                      const Operand* arguments, std::size_t count) {
+  if (page_zero == nullptr) return;
+  if (in_launch) stop(by_failure, 0, "a kernel launches a kernel");
+  in_launch = true;
+  u32 site = site_from(__builtin_frame_address(0));
+  u64 words[] = {encode(name, arguments, count, nullptr, 0, site), grid, sequence_used};
+  define(launch_tag, words, 3);
+  now_blocks = grid;
+  stored = false;
+  u64 cores = page_zero->cores, subblocks = page_zero->subblocks;
+  for (u64 block = 0; block < grid; ++block) {
+    if (cores & 2) run_core(body, context, block, true, 0, 1);
+    if (cores & 1) {
+      for (u64 k = 0; k < subblocks; ++k) run_core(body, context, block, false, k, subblocks);
+    }
+  }
+  define(launch_end_tag, &sequence_used, 1);
+  in_launch = stored = false;
+  now_block = now_subblock = 0;
+  now_blocks = now_subblocks = 1;
+  now_cube = false;
+}
+
+void* allocate(std::size_t bytes) {
+  if (page_zero == nullptr) return std::calloc(1, bytes);
+  u64 whole = whole_pages(bytes) + page_zero->gap;
+  if (bytes > whole || whole > page_zero->heap_size - page_zero->heap_used || region_count == REGIONS) {
+    stop(by_limit, bytes, "device memory");
+  }
+  char* data = base + page_zero->heap_at + page_zero->heap_used;
+  page_zero->heap_used += whole;
+  arrays_end = data + whole;
+  regions[region_count++] = {data, bytes};
+  mprotect(data, whole_pages(bytes), PROT_READ | PROT_WRITE);
+  u64 words[] = {static_cast<u64>(data - base), bytes};
+  define(array_tag, words, 2);
+  return data;
+}
+
+void release(void*) {}  // device memory stays valid until the recording ends
+
+void* local(Memory memory, std::uint64_t address) {
+  auto which = static_cast<std::size_t>(memory);
+  if (page_zero == nullptr || which >= MEMORIES || address >= page_zero->local_size[which]) return nullptr;
+  return base + page_zero->local_at[which] + address;
+}
+
+namespace {
+
+// The bytes of an element in the memory that backs its tile; null if they are outside.
+void* element(const TileInfo& tile, u64 offset, std::size_t bytes) {
+  if (!tile.assigned || offset > (1ULL << 40)) return nullptr;
+  u64 last = tile.address + offset * bytes + bytes - 1;
+  return local(tile.memory, last) ? local(tile.memory, last - bytes + 1) : nullptr;
+}
+
+}  // namespace
+
+__attribute__((noinline)) void read_value(const TileInfo& tile, std::uint64_t offset, void* to, std::size_t bytes) {
+  std::memset(to, 0, bytes);
+  if (page_zero == nullptr) return;
+  u32 site = site_from(__builtin_frame_address(0));
+  Operand operands[] = {Operand::of(tile), Operand::of(offset)};
+  u32 id = encode("getvalue", operands, 2, nullptr, 0, site);
+  append(id);
+  void* backing = element(tile, offset, bytes);
+  u64 reply = current && backing ? all_current : informs ? ask(1, id, nullptr, bytes) : unknown_value;
+  if (reply == unknown_value) unknown(site);
+  else if (reply == value_only && bytes <= sizeof page_zero->value) std::memcpy(to, page_zero->value, bytes);
+  else if (backing) std::memcpy(to, backing, bytes);
+}
+
+__attribute__((noinline)) void write_value(const TileInfo& tile, std::uint64_t offset, const void* from,
+                                           std::size_t bytes) {
+  if (page_zero == nullptr) return;
+  Operand operands[] = {Operand::of(tile), Operand::of(offset), Operand::of_bits(tile.dtype, from, bytes)};
+  append(encode("setvalue", operands, 3, nullptr, 0, site_from(__builtin_frame_address(0))));
+  if (void* backing = element(tile, offset, bytes)) std::memcpy(backing, from, bytes);
+  else current = false;
+}
+
+__attribute__((noinline)) void refresh(const void* address, bool whole) {
+  if (!dirty && !guarded) return;
+  if (dirty && (in_arrays(address) || whole)) up_to_date(site_from(__builtin_frame_address(0)), regions[0].begin);
+  if (whole) protect(false);
+  else if (guarded && in_region(address)) open_page(address);
+}
+
+__attribute__((noinline)) void read_memory(const void* from, void* to, std::size_t bytes) {
+  refresh(from, !in_launch);
+  std::memcpy(to, from, bytes);
+}
+
+__attribute__((noinline)) void write_memory(void* to, const void* from, std::size_t bytes) {
+  refresh(to, !in_launch);
+  std::memcpy(to, from, bytes);
+}
+
+[[noreturn]] __attribute__((noinline)) void fail(const char* message) {
+  if (page_zero == nullptr) std::abort();
+  describe(by_failure, 0, 0, message);
+  page_zero->frame_count = walk(__builtin_frame_address(0), page_zero->frames, FRAMES);
+  page_zero->state = stopped;
+  leave();
+}
+
+}  // namespace ptokit
+
+// ------------------------------------------------------------------------------------------- called by child_main.py
+
+extern "C" {
+
+// Maps the shared memory and starts to record. Returns 0, or the number of an error.
+int ptokit_start(int memory, std::uint64_t size, int request, int reply) {
+  using namespace ptokit;
+  void* mapped = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+  if (mapped == MAP_FAILED) return errno;
+  close(memory);
+  auto* found = static_cast<Control*>(mapped);
+  if (found->magic != MAGIC || found->arrays_at >= size) return EINVAL;
+  base = static_cast<char*>(mapped);
+  page = static_cast<u64>(sysconf(_SC_PAGESIZE));
+  mprotect(base + found->arrays_at, size - found->arrays_at, PROT_NONE);
+  dl_iterate_phdr(find_image, nullptr);
+  definitions = {reinterpret_cast<u64*>(base + found->definitions_at), found->definitions_size, 0};
+  entries = {reinterpret_cast<u64*>(base + found->entries_at), found->entries_size, 0};
+  numbers = {reinterpret_cast<u64*>(base + found->numbers_at), found->numbers_size, 0};
+  sequence = reinterpret_cast<u32*>(base + found->sequence_at);
+  sequence_size = found->sequence_size;
+  informs = found->informs != 0;
+  request_fd = request;
+  reply_fd = reply;
+  arrays_end = base + found->heap_at;
+  found->base = reinterpret_cast<u64>(base);
+  found->image = image;
+  found->text_begin = text_begin;
+  found->text_end = text_end;
+  page_zero = found;
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  watch_signals();
+  page_zero->state = running;
+  return 0;
+}
+
+// An array of the user, at an offset of the shared memory.
+void* ptokit_array(std::uint64_t offset, std::uint64_t bytes) {
+  using namespace ptokit;
+  if (region_count == REGIONS) stop(by_limit, 0, "arrays");
+  char* data = base + offset;
+  regions[region_count++] = {data, bytes};
+  mprotect(data, whole_pages(bytes), PROT_READ | PROT_WRITE);
+  return data;
+}
+
+void ptokit_launch(const char* name, std::uint64_t grid, void (*body)(void*)) {
+  ptokit::launch(name, grid, body, nullptr);
+}
+
+void ptokit_finish() {
+  std::fflush(nullptr);
+  ptokit::page_zero->state = ptokit::finished;
+  ptokit::leave();
+}
+}

@@ -1,0 +1,288 @@
+"""Addresses of a library as places in its source: DWARF line tables, versions 2 to 5. Bounded, whatever they hold."""
+
+from __future__ import annotations
+
+import os.path
+import struct
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ptokit.cxx.demangle import shown_function
+from ptokit.cxx.elf import Elf, FunctionTable, text_at
+from ptokit.cxx.recording import Frame
+
+MOST_ROWS = 5_000_000
+MOST_FILES = 100_000
+LOOK_BACK = 16
+"""Rows before one without a line: code that a compiler made belongs to the line before it."""
+PATH, DIRECTORY = 1, 2
+COPY, ADVANCE_PC, ADVANCE_LINE, SET_FILE, SET_COLUMN = 1, 2, 3, 4, 5
+CONST_ADD_PC, FIXED_ADVANCE = 8, 9
+END_SEQUENCE, SET_ADDRESS = 1, 2
+STRING, LINE_STRP, STRP, UDATA, DATA16, BLOCK, DATA1, DATA2, DATA4, DATA8 = (
+    0x08, 0x1F, 0x0E, 0x0F, 0x1E, 0x09, 0x0B, 0x05, 0x06, 0x07,
+)  # fmt: skip
+FIXED = {DATA1: "<B", DATA2: "<H", DATA4: "<I", DATA8: "<Q"}
+
+
+class _Cursor:
+    """A position in bytes. Reading beyond the end raises."""
+
+    __slots__ = ("at", "data", "end")
+
+    def __init__(self, data: bytes, at: int, end: int) -> None:
+        self.data, self.at, self.end = data, at, end
+
+    def number(self, form: str) -> int:
+        size = struct.calcsize(form)
+        if self.at + size > self.end:
+            raise ValueError("a table ends early")
+        (value,) = struct.unpack_from(form, self.data, self.at)
+        self.at += size
+        return value
+
+    def leb(self) -> int:
+        value = shift = 0
+        while shift < 70:
+            byte = self.number("<B")
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+        raise ValueError("a number without an end")
+
+    def signed_leb(self) -> int:
+        begin = self.at
+        value = self.leb()
+        bits = 7 * (self.at - begin)
+        return value - (1 << bits) if value >> (bits - 1) else value
+
+    def text(self) -> str:
+        text = text_at(self.data[: self.end], self.at) if self.end < len(self.data) else text_at(self.data, self.at)
+        end = self.data.find(b"\0", self.at, self.end)
+        self.at = self.end if end < 0 else end + 1
+        return text
+
+    def skip(self, size: int) -> None:
+        if size < 0 or self.at + size > self.end:
+            raise ValueError("a table ends early")
+        self.at += size
+
+
+@dataclass
+class _Unit:
+    """The head of one line program."""
+
+    version: int
+    wide: bool
+    program: _Cursor
+    least: int
+    line_base: int
+    line_range: int
+    opcode_base: int
+    lengths: bytes
+    files: list[str]
+
+
+class LineTable:
+    """Rows sorted by address."""
+
+    def __init__(self, elf: Elf, folder: str = "") -> None:
+        self._folder = folder
+        """Where the compiler was run: relative paths start there."""
+        self._strings = {LINE_STRP: elf.section(".debug_line_str"), STRP: elf.section(".debug_str")}
+        self._paths: dict[str, int] = {}
+        self._rows: list[tuple[int, int, int, int, int]] = []
+        """Address, 1 if a sequence goes on, path, line, column."""
+        data = elf.section(".debug_line")
+        for begin, end, wide in _units(data):
+            self._unit(data, begin, end, wide=wide)
+        self._rows.sort(key=lambda row: row[:2])
+        self._addresses = array("Q", [row[0] for row in self._rows])
+        self.paths = list(self._paths)
+
+    def find(self, address: int) -> tuple[str, int, int] | None:
+        """File, line and column of an address."""
+        k = bisect_right(self._addresses, address) - 1
+        if k < 0 or not self._rows[k][1]:
+            return None
+        k = next((j for j in range(k, max(k - LOOK_BACK, -1), -1) if self._rows[j][3]), k)
+        _, inside, path, line, column = self._rows[k]
+        return (self.paths[path], line, column) if inside else None
+
+    def _unit(self, data: bytes, begin: int, end: int, *, wide: bool) -> None:
+        try:
+            self._run(self._head(_Cursor(data, begin, end), wide=wide))
+        except (ValueError, IndexError, struct.error):
+            return  # the rest of a unit that no compiler writes is left out
+
+    def _head(self, cursor: _Cursor, *, wide: bool) -> _Unit:
+        version = cursor.number("<H")
+        if not 2 <= version <= 5:
+            raise ValueError("an unknown version")
+        if version == 5:
+            cursor.skip(2)
+        length = cursor.number("<Q" if wide else "<I")
+        program = _Cursor(cursor.data, cursor.at, cursor.end)
+        program.skip(length)
+        least = cursor.number("<B")
+        cursor.skip(1 if version < 4 else 2)
+        line_base, line_range, opcode_base = cursor.number("<b"), cursor.number("<B"), cursor.number("<B")
+        if not line_range or not opcode_base:
+            raise ValueError("a table of another kind")
+        lengths = cursor.data[cursor.at : cursor.at + opcode_base - 1]
+        cursor.skip(opcode_base - 1)
+        files = self._files5(cursor, wide=wide) if version == 5 else _files4(cursor)
+        return _Unit(version, wide, program, least, line_base, line_range, opcode_base, lengths, files)
+
+    def _files5(self, cursor: _Cursor, *, wide: bool) -> list[str]:
+        folders = [path for path, _ in self._entries5(cursor, wide=wide)]
+        folders = [os.path.join(folders[0], folder) for folder in folders]
+        files = self._entries5(cursor, wide=wide)
+        return [os.path.join(folders[folder], path) for path, folder in files]
+
+    def _entries5(self, cursor: _Cursor, *, wide: bool) -> list[tuple[str, int]]:
+        formats = [(cursor.leb(), cursor.leb()) for _ in range(cursor.number("<B"))]
+        count = cursor.leb()
+        if count > MOST_FILES or not formats:
+            raise ValueError("too many files")
+        entries: list[tuple[str, int]] = []
+        for _ in range(count):
+            path, folder = "", 0
+            for content, form in formats:
+                value = self._value(cursor, form, wide=wide)
+                if content == PATH and isinstance(value, str):
+                    path = value
+                elif content == DIRECTORY and isinstance(value, int):
+                    folder = value
+            entries.append((path, folder))
+        return entries
+
+    def _value(self, cursor: _Cursor, form: int, *, wide: bool) -> str | int:
+        if form == STRING:
+            return cursor.text()
+        if form in self._strings:
+            return text_at(self._strings[form], cursor.number("<Q" if wide else "<I"))
+        if form == UDATA:
+            return cursor.leb()
+        if form in FIXED:
+            return cursor.number(FIXED[form])
+        if form in (DATA16, BLOCK):
+            cursor.skip(16 if form == DATA16 else cursor.leb())
+            return 0
+        raise ValueError("an unknown form")
+
+    def _run(self, unit: _Unit) -> None:
+        """Runs a line program: the state is address, file, line and column."""
+        first = 0 if unit.version == 5 else 1
+        files = [os.path.normpath(os.path.join(self._folder, path)) for path in unit.files]
+        paths = [self._paths.setdefault(path, len(self._paths)) for path in files]
+        cursor, rows = unit.program, self._rows
+        data, end = cursor.data, cursor.end
+        constant = (255 - unit.opcode_base) // unit.line_range * unit.least
+        address, file, line, column = 0, 1, 1, 0
+
+        def path() -> int:
+            return paths[file - first] if 0 <= file - first < len(paths) else self._paths.setdefault("", 0)
+
+        while cursor.at < end:
+            opcode = data[cursor.at]
+            cursor.at += 1
+            if opcode >= unit.opcode_base:
+                step = opcode - unit.opcode_base
+                address += step // unit.line_range * unit.least
+                line += unit.line_base + step % unit.line_range
+                rows.append((address & _ALL, 1, path(), line, column))
+            elif opcode == 0:
+                size = cursor.leb()
+                after = cursor.at + size
+                kind = cursor.number("<B") if size else 0
+                if kind == END_SEQUENCE:
+                    rows.append((address & _ALL, 0, 0, 0, 0))
+                    address, file, line, column = 0, 1, 1, 0
+                elif kind == SET_ADDRESS and size == 9:
+                    address = cursor.number("<Q")
+                cursor.at = after
+            elif opcode == COPY:
+                rows.append((address & _ALL, 1, path(), line, column))
+            elif opcode == ADVANCE_PC:
+                address += cursor.leb() * unit.least
+            elif opcode == ADVANCE_LINE:
+                line += cursor.signed_leb()
+            elif opcode == SET_FILE:
+                file = cursor.leb()
+            elif opcode == SET_COLUMN:
+                column = cursor.leb()
+            elif opcode == CONST_ADD_PC:
+                address += constant
+            elif opcode == FIXED_ADVANCE:
+                address += cursor.number("<H")
+            else:
+                for _ in range(unit.lengths[opcode - 1]):
+                    cursor.leb()
+            if len(rows) > MOST_ROWS:
+                raise ValueError("too many rows")
+
+
+_ALL = (1 << 64) - 1
+
+
+def _units(data: bytes) -> Iterator[tuple[int, int, bool]]:
+    """Begin, end and width of every unit."""
+    at = 0
+    while at + 4 <= len(data):
+        (length,) = struct.unpack_from("<I", data, at)
+        at += 4
+        wide = length == 0xFFFFFFFF
+        if wide:
+            if at + 8 > len(data):
+                return
+            (length,) = struct.unpack_from("<Q", data, at)
+            at += 8
+        end = min(at + length, len(data))
+        yield at, end, wide
+        at = end
+
+
+def _files4(cursor: _Cursor) -> list[str]:
+    folders = [""]
+    while text := cursor.text():
+        folders.append(text)
+        if len(folders) > MOST_FILES:
+            raise ValueError("too many folders")
+    files: list[str] = []
+    while text := cursor.text():
+        folder = cursor.leb()
+        cursor.leb()
+        cursor.leb()
+        files.append(os.path.join(folders[folder] if folder < len(folders) else "", text))
+        if len(files) > MOST_FILES:
+            raise ValueError("too many files")
+    return files
+
+
+class SourcePlaces:
+    """Return addresses of a library as frames; each address is looked up once."""
+
+    def __init__(self, elf: Elf, own: tuple[str, ...], folder: str = "") -> None:
+        self._lines = LineTable(elf, folder)
+        self._functions = FunctionTable(elf.functions())
+        self._own = own
+        self._frames: dict[int, Frame | None] = {}
+
+    def frames(self, addresses: tuple[int, ...]) -> tuple[Frame, ...]:
+        """The frames of return addresses, without those of ptokit's own files."""
+        return tuple(frame for address in addresses if (frame := self._frame(address)) is not None)
+
+    def _frame(self, address: int) -> Frame | None:
+        if address not in self._frames:
+            self._frames[address] = self._find(address - 1)
+        return self._frames[address]
+
+    def _find(self, address: int) -> Frame | None:
+        place = self._lines.find(address)
+        if place is None or place[0].startswith(self._own):
+            return None
+        return Frame(*place, shown_function(self._functions.find(address)))

@@ -1,0 +1,298 @@
+"""The public names of C++ kernels as data: enums, instructions and include paths. It writes headers from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ptokit.isa.catalog import INSTRUCTIONS
+
+INCLUDE = Path(__file__).parent / "include"
+"""The folder that compilers get as an include path."""
+HEAD = "// Written by ptokit.cxx.names; edit its tables.\n#pragma once\n"
+
+
+@dataclass(frozen=True)
+class Enumeration:
+    """A public enum: its modifier's key, and the word that is recorded for each member."""
+
+    name: str
+    key: str
+    members: tuple[tuple[str, int, str], ...]
+    """Name in C++, number, word."""
+    storage: str = "uint8_t"
+    space: str = "pto"
+    scoped: bool = True
+
+
+def _enum(
+    name: str, key: str, members: str, *, storage: str = "uint8_t", space: str = "pto", scoped: bool = True
+) -> Enumeration:
+    """An enum from `Name=number:word ...`; numbers count up, and words are the names in lower case."""
+    rows: list[tuple[str, int, str]] = []
+    number = 0
+    for text in members.split():
+        head, _, word = text.partition(":")
+        member, _, given = head.partition("=")
+        number = int(given, 0) if given else number
+        rows.append((member, number, word or member.lower()))
+        number += 1
+    return Enumeration(name, key, tuple(rows), storage, space, scoped)
+
+
+ALGORITHMS = "Pow Div Sqrt Rsqrt Recip Exp Log Fmod FmodS Rem RemS"
+QUANT_MODES = """
+    NoQuant F322F16 F322BF16 DEQF16 VDEQF16 QF322B8_PRE VQF322B8_PRE REQ8 VREQ8 DEQS16 VDEQS16 QF162B8_PRE
+    VQF162B8_PRE QF162S4_PRE VQF162S4_PRE REQ4 VREQ4 QF162S16_PRE VQF162S16_PRE SHIFTS322S16 VSHIFTS322S16 QF322S4_PRE
+    VQF322S4_PRE QF322F16_PRE VQF322F16_PRE QF322BF16_PRE VQF322BF16_PRE QS322BF16_PRE VQS322BF16_PRE QF322F32_PRE
+    VQF322F32_PRE QF322HIF8_PRE VQF322HIF8_PRE QF322HIF8_PRE_HYBRID VQF322HIF8_PRE_HYBRID QF322FP8_PRE VQF322FP8_PRE"""
+PIPES = "PIPE_S PIPE_V PIPE_M PIPE_MTE1 PIPE_MTE2 PIPE_MTE3 PIPE_ALL PIPE_MTE4 PIPE_MTE5 PIPE_V2 PIPE_FIX"
+
+ENUMS = (
+    _enum("pipe_t", "pipe", " ".join(f"{pipe}:{pipe}" for pipe in PIPES.split()), space="", scoped=False),
+    _enum("event_t", "event", " ".join(f"EVENT_ID{n}" for n in range(8)), space="", scoped=False),
+    _enum("QuantMode_t", "quant", QUANT_MODES, space="", scoped=False),
+    _enum("mem_dsb_t", "barrier", "DSB_ALL DSB_DDR DSB_UB DSB_SEQ", space="", scoped=False),
+    _enum("cache_line_t", "line", "SINGLE_CACHE_LINE ENTIRE_DATA_CACHE", space="", scoped=False),
+    _enum("dcci_dst_t", "cache", "CACHELINE_ALL CACHELINE_UB CACHELINE_OUT CACHELINE_ATOMIC", space="", scoped=False),
+    _enum("TileType", "memory", "Vec Mat Left Right Acc Bias Scaling ScaleLeft ScaleRight Ctrl", storage="int"),
+    _enum("BLayout", "blayout", "RowMajor:row_major ColMajor:col_major", storage="int"),
+    _enum("SLayout", "slayout", "NoneBox:none_box RowMajor:row_major ColMajor:col_major", storage="int"),
+    _enum("Layout", "layout", "ND DN NZ SCALE MX_A_ND MX_A_DN MX_A_ZZ MX_B_ND MX_B_DN MX_B_NN HIF4_A_ZZ HIF4_B_NN "
+          "NC1HWC0 GNC1HWC0 NCHW GNCHW NHWC NDC1HWC0 NCDHW FRACTAL_Z FRACTAL_Z_S16S8 FRACTAL_Z_3D MAX", storage="int"),
+    _enum("PadValue", "pad", "Null Zero Max Min CustomBase=0x100000000:custom", storage="uint64_t"),
+    _enum("CompactMode", "compact", "Null Normal RowPlusOne:row_plus_one RowAlignedPadding:row_aligned", storage="int"),
+    _enum("PrintFormat", "format", "Width8_Precision4 Width8_Precision2 Width10_Precision6"),
+    _enum("MaskPattern", "pattern", "P0101=1 P1010 P0001 P0010 P0100 P1000 P1111"),
+    _enum("CmpMode", "mode", "EQ NE LT LE GT GE"),
+    _enum("QuantType", "quant", "MXFP8 MXFP4_E2M1 INT8_SYM INT8_ASYM", storage="int"),
+    _enum("QuantScaleAlg", "scale", "OCP NV", storage="int"),
+    _enum("MxQuantAlg", "quant", "OcpMxFp8E4M3:ocp_mxfp8 NvMxFp8E4M3:nv_mxfp8 OcpMxFp4E2M1:ocp_mxfp4 "
+          "NvMxFp4E2M1:nv_mxfp4 Hif4", storage="int"),
+    _enum("VecStoreMode", "store", "ND NZ", storage="int"),
+    _enum("STPhase", "phase", "Unspecified Partial=2 Final"),
+    _enum("AccPhase", "phase", "Unspecified Unknown=0 Partial=2 Final"),
+    _enum("RoundMode", "round", "CAST_NONE:none CAST_RINT:rint CAST_ROUND:round CAST_FLOOR:floor CAST_CEIL:ceil "
+          "CAST_TRUNC:trunc CAST_ODD:odd"),
+    _enum("TCopyMode", "copy", "SHALLOW_COPY:shallow DEEP_COPY:deep"),
+    _enum("SyncAllMode", "sync", "Hard Soft"),
+    _enum("SyncCoreType", "core", "AIVOnly:vector AICOnly:cube Mix"),
+    _enum("AccToVecMode", "acc_to_vec", "SingleModeVec0:vec0 SingleModeVec1:vec1 DualModeSplitM:split_m "
+          "DualModeSplitN:split_n"),
+    _enum("ReluPreMode", "relu", "NoRelu:none NormalRelu:relu"),
+    _enum("AtomicType", "atomic", "AtomicNone:none AtomicAdd:add AtomicMax:max AtomicMin:min"),
+    _enum("TFillPadMode", "fill", "Normal InPlace:in_place Expand"),
+    _enum("SaturationMode", "saturation", "ON OFF"),
+    _enum("SetFmatrixMode", "fmatrix", "FMATRIX_A_AUTO:a_auto FMATRIX_B_AUTO:b_auto FMATRIX_A_MANUAL:a_manual "
+          "FMATRIX_B_MANUAL:b_manual", storage="int"),
+    _enum("TileLayoutCustom", "layout", "ND DN NZ ZN ZZ NONE"),
+    _enum("HistByte", "byte", "BYTE_0 BYTE_1 BYTE_2 BYTE_3"),
+    *(_enum(f"{name}Algorithm", "algorithm", "DEFAULT HIGH_PRECISION") for name in ALGORITHMS.split()),
+    _enum("ScatterAxis", "axis", "SCATTER_ROW:row SCATTER_COL:col"),
+    _enum("ScatterAtomicOp", "atomic", "None Add Max Min"),
+    _enum("ScatterOOB", "oob", "Undefined Skip Clamp Wrap"),
+    _enum("ScatterConflict", "conflict", "Last Default"),
+    _enum("GatherAxis", "axis", "GATHER_ROW:row GATHER_COL:col"),
+    _enum("GatherOOB", "oob", "Undefined Clamp Wrap Zero"),
+    _enum("GatherExec", "executor", "Scalar Simt"),
+    _enum("TInsertMode", "insert", "NZ=0 NZ_PLUS_1 SPLIT2 SPLIT4"),
+    _enum("Coalesce", "coalesce", "Row Elem"),
+    _enum("TileSplitAxis", "split", "TILE_NO_SPLIT:none TILE_UP_DOWN:up_down TILE_LEFT_RIGHT:left_right "
+          "TILE_UP_DOWN_ODD:up_down_odd TILE_LEFT_RIGHT_ODD:left_right_odd", scoped=False),
+    _enum("Direction", "direction", "UNDEFINED DIR_C2V:c2v DIR_V2C:v2c DIR_BOTH:both DIR_V2C_CTRL:v2c_ctrl "
+          "DIR_C2V_GM:c2v_gm DIR_V2C_GM:v2c_gm DIR_BOTH_GM:both_gm", scoped=False),
+    _enum("FIFOType", "fifo", "GM_FIFO:gm VEC_FIFO:vec MAT_FIFO:mat CTRL_FIFO:ctrl"),
+    _enum("VecCubeRatio", "ratio", "V1C1_VEC0 V1C1_VEC1 V2C1_VECS"),
+    _enum("TSyncCVMode", "sync", "CUBE_ALL_CORE_SYNC=0 VEC_ALL_CORE_SYNC=0 VEC_SUBCORES_SYNC CV_CORES_SYNC",
+          scoped=False),
+    _enum("LayoutMode_t", "layout", "NZ2NZ NZ2ND NZ2DN"),
+    _enum("ClipReluMode_t", "clip", "NOCLIP_RELU:none CLIP_RELU:clip", scoped=False),
+    _enum("DequantType", "quant", "SCALAR TENSOR", storage="int"),
+    _enum("VFImplKind", "form", "VFIMPL_DEFAULT VFIMPL_1D_NO_POST_UPDATE VFIMPL_2D_NO_POST_UPDATE "
+          "VFIMPL_1D_POST_UPDATE VFIMPL_2D_POST_UPDATE", storage="unsigned", scoped=False),
+    _enum("NotifyOp", "notify", "AtomicAdd:add Set", space="pto::comm"),
+    _enum("WaitCmp", "mode", "EQ NE GT GE LT LE", space="pto::comm"),
+    _enum("ReduceOp", "reduce", "Sum Max Min", space="pto::comm"),
+    _enum("DmaEngine", "engine", "SDMA URMA RDMA", space="pto::comm"),
+    _enum("CollEngine", "engine", "AIV CCU", space="pto::comm"),
+    _enum("CcuInputSource", "source", "HostManaged:host AivStored:vector", space="pto::comm"),
+)  # fmt: skip
+
+OP_PIPES = {
+    "MTE2": "TLOAD TEXPANDS_MAT TPREFETCH TFILLPAD_MAT MGATHER_MAT",
+    "MTE3": "TSTORE_VEC TSTORE_MAT",
+    "MTE1": "TMOV_M2B TMOV_M2L TMOV_M2R TEXTRACT_M2LR TIMG2COL",
+    "FIX": "TMOV_V2M TEXTRACT_V2M TMOV_M2S TMOV_A2V TMOV_A2M TSTORE_ACC TEXTRACT_A2M TINSERT_A2M",
+    "M": "TMATMUL TGEMV",
+    "S": "SCALAR TRESHAPE TCI SETFMATRIX SET_IMG2COL_RPT SET_IMG2COL_PADDING",
+    "V": """VECTOR TADD TADDS TAXPY TSUB TMUL TMULS TDIV TDIVS TMIN TMINS TMAX TAND TOR TSEL TSHL TSHR TEXP TSELS TSQRT
+        TRSQRT TEXPANDS TPARTADD TPARTMUL TPARTMAX TPARTMIN TPOW TPOWS TCMPS TMRGSORT TSORT32 TGATHER TGATHERB TCVT
+        TROWSUM TROWPROD TROWMAX TROWMIN TROWEXPAND TRANDOM TCOLSUM TCOLPROD TCOLMAX TCOLMIN TTRANS TTRI TREM TFMOD
+        TREMS TFMODS TSUBS TMAXS TLRELU TPRELU TMOV_V2V TANDS TORS TSHLS TSHRS TXOR TXORS TCONCAT TDEQUANT TADDDEQRELU
+        TABS TNEG TRELU TNOT TLOG TRECIP TCMP TSCATTER TCOLEXPAND TCOLEXPANDDIV TCOLEXPANDMUL TCOLEXPANDADD
+        TCOLEXPANDMAX TCOLEXPANDMIN TCOLEXPANDSUB TCOLEXPANDEXPDIF TROWEXPANDDIV TROWEXPANDMUL TROWEXPANDSUB
+        TROWEXPANDADD TROWEXPANDMAX TROWEXPANDMIN TROWEXPANDEXPDIF TPAIRREDUCESUM TSUBRELUCONV TADDRELUCONV
+        TFUSEDMULADD TMULADDDST TSUBRELU TFUSEDMULADDRELU TPARTARGMAX TPARTARGMIN TCOLARGMAX TCOLARGMIN TROWARGMAX
+        TROWARGMIN TFILLPAD_VEC MGATHER_VEC MSCATTER TQUANT THISTOGRAM TINTERLEAVE TDEINTERLEAVE""",
+}
+"""The operations that events name, by the pipe that executes them."""
+
+SCALAR_NAMES = """
+    TADDS TSUBS TMULS TDIVS TMAXS TMINS TREMS TFMODS TANDS TORS TXORS TSHLS TSHRS TLRELU TAXPY TCMPS TPOWS"""
+SCALAR_LIKE = {
+    "TEXPANDS": 0,
+    **dict.fromkeys(SCALAR_NAMES.split(), 1),
+    **dict.fromkeys(["TADDSC", "TSUBSC", "TSELS"], 0),
+}
+"""Instructions whose scalar has the element type of a tile: the position of the tile among the operands. A scalar that
+comes before that tile has the type of the destination."""
+
+VALUE_KEYS = {"TCI": "descending", "TTRI": "upper", "TMRGSORT": "exhausted", "TRANDOM": "rounds"}
+"""The key of a template parameter that is a plain number."""
+
+KNOWN = """
+    TABS TADD TADDC TADDDEQRELU TADDRELUCONV TADDS TADDSC TAND TANDS TAXPY TCI TCMP TCMPS TCOLARGMAX TCOLARGMIN
+    TCOLEXPAND TCOLEXPANDADD TCOLEXPANDDIV TCOLEXPANDEXPDIF TCOLEXPANDMAX TCOLEXPANDMIN TCOLEXPANDMUL TCOLEXPANDSUB
+    TCOLMAX TCOLMIN TCOLPROD TCOLSUM TCONCAT TCVT TDEINTERLEAVE TDEQUANT TDIV TDIVS TEXP TEXPANDS TEXTRACT TEXTRACT_FP
+    TFILLPAD TFILLPAD_EXPAND TFILLPAD_INPLACE TFMOD TFMODS TFUSEDMULADD TFUSEDMULADDRELU TGATHER TGATHERB TGEMV
+    TGEMV_ACC TGEMV_BIAS TGEMV_MX THISTOGRAM TIMG2COL TINSERT TINSERT_FP TINTERLEAVE TLOAD TLOG TLRELU TMATMUL
+    TMATMUL_ACC TMATMUL_BIAS TMATMUL_MX TMAX TMAXS TMIN TMINS TMOV TMOV_FP TMRGSORT TMUL TMULADDDST TMULS TNEG TNOT TOR
+    TORS TPAIRREDUCESUM TPARTADD TPARTARGMAX TPARTARGMIN TPARTMAX TPARTMIN TPARTMUL TPOW TPOWS TPREFETCH TPRELU TPRINT
+    TQUANT TRANDOM TRECIP TRELU TREM TREMS TROWARGMAX TROWARGMIN TROWEXPAND TROWEXPANDADD TROWEXPANDDIV
+    TROWEXPANDEXPDIF TROWEXPANDMAX TROWEXPANDMIN TROWEXPANDMUL TROWEXPANDSUB TROWMAX TROWMIN TROWPROD TROWSUM TRSQRT
+    TSCATTER TSEL TSELS TSHL TSHLS TSHR TSHRS TSORT32 TSQRT TSTORE TSTORE_FP TSUB TSUBC TSUBRELU TSUBRELUCONV TSUBS
+    TSUBSC TTRANS TTRI TXOR TXORS MGATHER MSCATTER SETFMATRIX SET_IMG2COL_RPT SET_IMG2COL_PADDING SET_QUANT_SCALAR
+    SET_QUANT_VECTOR PTO_PREFETCH"""
+"""Instructions of public kernels and documents."""
+COLLECTIVES = "TPUT TGET TGATHER TSCATTER TBROADCAST TREDUCE"
+"""Instructions of several devices; they record as `comm_tput`."""
+
+WRITTEN_BY_HAND = frozenset(["TASSIGN", "TSYNC", "TRESHAPE", "TSUBVIEW"])
+"""Functions with effects in C++, in instructions_by_hand.hpp."""
+
+INTRINSICS = """
+    copy_gm_to_ubuf copy_gm_to_ubuf_align_b8 copy_gm_to_ubuf_align_b16 copy_gm_to_ubuf_align_b32
+    copy_gm_to_ubuf_align_v2 copy_ubuf_to_gm copy_ubuf_to_gm_align_b8 copy_ubuf_to_gm_align_b16
+    copy_ubuf_to_gm_align_b32 copy_ubuf_to_gm_align_v2
+    copy_gm_to_cbuf copy_gm_to_cbuf_align_v2 copy_gm_to_cbuf_multi_nd2nz_b8 copy_gm_to_cbuf_multi_nd2nz_b16
+    copy_gm_to_cbuf_multi_nd2nz_b32s copy_cbuf_to_gm copy_cbuf_to_ubuf copy_ubuf_to_cbuf copy_ubuf_to_ubuf
+    copy_matrix_cc_to_gm copy_matrix_cc_to_cbuf copy_matrix_cc_to_ubuf create_cbuf_matrix create_ca_matrix
+    create_cb_matrix load_cbuf_to_ca load_cbuf_to_cb load_cbuf_to_ca_mx load_cbuf_to_cb_mx mad mad_mx vector_dup vadd
+    vsub vmul vdiv vadds vmuls vmax vmin vmaxs vmins vexp vln vabs vrec vsqrt vrsqrt vrelu vconv_f322f16 vconv_f162f32
+    set_vector_mask set_mask_norm set_mask_count set_nd_para set_loop_size_outtoub set_loop_size_ubtoout
+    set_loop1_stride_outtoub set_loop2_stride_outtoub set_loop1_stride_ubtoout set_loop2_stride_ubtoout set_atomic_add
+    set_atomic_none set_atomic_f32 set_atomic_f16 set_atomic_s32 set_atomic_s16 set_atomic_s8 set_atomic_bf16
+    set_quant_pre set_fpc set_padding set_fmatrix set_fmatrix_b mem_bar preload icache_preload set_mov_pad_val
+    pto_copy_gm_to_ubuf_align_v2 pto_copy_ubuf_to_gm_align_v2"""
+"""Functions of the device compiler that are recorded with their arguments as they are."""
+
+PATHS = """
+    pto/pto-inst.hpp
+    pto/common/arch_capability.hpp pto/common/arch_macro.hpp pto/common/buffer_limits.hpp pto/common/constants.hpp
+    pto/common/cpu_stub.hpp pto/common/debug.h pto/common/event.hpp pto/common/fifo.hpp pto/common/fixpipe.hpp
+    pto/common/kernel_meta.hpp pto/common/memory.hpp pto/common/pto_instr.hpp pto/common/pto_instr_impl.hpp
+    pto/common/pto_tile.hpp pto/common/type.hpp pto/common/utils.hpp
+    pto/comm/comm_types.hpp pto/comm/pto_comm_inst.hpp pto/comm/pto_comm_instr_impl.hpp
+    pto/comm/async_common/async_types.hpp pto/comm/async/sdma/sdma_types.hpp
+    pto/comm/async/sdma/sdma_async_intrin.hpp pto/comm/async/urma/urma_async_intrin.hpp
+    pto/comm/async/rdma/rdma_async_intrin.hpp pto/comm/async/sdma/sdma_workspace_manager.hpp
+    pto/comm/async/urma/urma_workspace_manager.hpp pto/comm/async/rdma/rdma_workspace_manager.hpp
+    pto/npu/a2a3/custom/TSyncCVID.hpp pto/npu/a2a3/custom/TSync_Custom.hpp pto/npu/a5/custom/TSyncCVID.hpp
+    pto/npu/a5/custom/TSync_Custom.hpp pto/npu/kernels/Pto_prefetch.hpp kernel_operator.h"""
+OTHER_PATHS = {
+    "acl": "acl/acl.h acl/acl_rt.h acl/acl_base.h",
+    "rt": "runtime/rt.h runtime/rt_ffts.h",
+    "hccl": "hccl/hccl.h hccl/hccl_types.h hccl/hccl_comm.h",
+    "securec": "securec.h",
+    "grid": "pto/npu/a2a3/grid_intrinsic.hpp pto/npu/a2a3/grid_pipe_runtime.hpp",
+}
+"""Include paths of host libraries and of parts that few kernels need, by the header that has their names."""
+IMPLEMENTATIONS = "MGather MScatter TAssign TInsert TLoad TMatmul TMov TPop TPush TQuant TSort32 TStore TSync"
+"""Headers of one instruction that public kernels include: `pto/npu/a5/TMov.hpp`."""
+
+
+def instructions() -> list[str]:
+    """The instruction functions that are generated, in alphabetical order."""
+    names = {*KNOWN.split(), *(name.upper() for name in INSTRUCTIONS)}
+    return sorted(names - WRITTEN_BY_HAND)
+
+
+def files() -> dict[str, str]:
+    """The generated headers: path under the include folder, and text."""
+    forward = f"{HEAD}#include <ptokit/pto.hpp>\n"
+    paths = [*PATHS.split()]
+    paths += [f"pto/npu/{target}/{name}.hpp" for target in ("a2a3", "a5") for name in IMPLEMENTATIONS.split()]
+    return {
+        "ptokit/enums.hpp": "\n".join(_enums()) + "\n",
+        "ptokit/instructions.hpp": "\n".join(_instructions()) + "\n",
+        **dict.fromkeys(paths, forward),
+        **{
+            path: f"{HEAD}#include <ptokit/{name}.hpp>\n"
+            for name, paths in OTHER_PATHS.items()
+            for path in paths.split()
+        },
+    }
+
+
+def write(folder: Path = INCLUDE) -> None:
+    """Write the generated headers."""
+    for path, text in files().items():
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+
+def _enums() -> Iterator[str]:
+    yield f"{HEAD}\n#include <cstdint>\n"
+    for row in ENUMS:
+        opening, closing = (f"namespace {row.space} {{ ", " }") if row.space else ("", "")
+        kind = "enum class" if row.scoped else "enum"
+        members = ", ".join(f"{member} = {number:#x}" for member, number, _ in row.members)
+        yield f"{opening}{kind} {row.name} : {row.storage} {{ {members} }};{closing}"
+    yield from ("", "namespace ptokit {")
+    for row in ENUMS:
+        yield from _words(row)
+    yield from ("}  // namespace ptokit", "", "namespace pto {", "enum class Op : uint16_t {")
+    yield from (f"  {name}," for names in OP_PIPES.values() for name in names.split())
+    yield from ("  OP_COUNT,", "};", "", "// The pipe that executes an operation.")
+    yield from ("constexpr pipe_t pipe_of(Op op) {", "  switch (op) {")
+    for pipe, names in OP_PIPES.items():
+        if pipe != "V":
+            yield from (f"    case Op::{name}:" for name in names.split())
+            yield f"      return PIPE_{pipe};"
+    yield from ("    case Op::OP_COUNT:", "      return PIPE_ALL;", "    default:", "      return PIPE_V;", "  }", "}")
+    yield "}  // namespace pto"
+
+
+def _words(row: Enumeration) -> Iterator[str]:
+    """The functions that give a modifier's key and word."""
+    path = f"{row.space}::{row.name}" if row.space else row.name
+    scope = path if row.scoped else row.space
+    seen: set[int] = set()
+    yield f'constexpr const char* key_of(::{path}) {{ return "{row.key}"; }}'
+    yield f"constexpr const char* word_of(::{path} member) {{"
+    yield "  switch (member) {"
+    for member, number, word in row.members:
+        if number not in seen:
+            yield f'    case ::{scope}::{member}: return "{word}";'.replace("::::", "::")
+        seen.add(number)
+    yield from ("    default: return nullptr;", "  }", "}")
+
+
+def _instructions() -> Iterator[str]:
+    yield f"{HEAD}\n#include <ptokit/issue.hpp>\n\nnamespace pto {{"
+    for name in instructions():
+        like, key = SCALAR_LIKE.get(name, -1), VALUE_KEYS.get(name, "value")
+        yield f'PTOKIT_INSTRUCTION({name}, "{name.lower()}", {like}, "{key}")'
+        yield f'PTOKIT_INSTRUCTION({name}_IMPL, "{name.lower()}", {like}, "{key}")'
+    yield from (
+        "namespace comm {",
+        *(f'PTOKIT_INSTRUCTION({name}, "comm_{name.lower()}", -1, "value")' for name in COLLECTIVES.split()),
+    )
+    yield from ("}  // namespace comm", "}  // namespace pto", "")
+    yield from (f'PTOKIT_INTRINSIC({name}, "{name}")' for name in INTRINSICS.split())
+
+
+if __name__ == "__main__":
+    write()

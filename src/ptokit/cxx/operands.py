@@ -1,0 +1,317 @@
+"""The operands of recorded calls: tiles, arrays and numbers, as a type and the numbers that may change with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+from ptokit.cxx.recording import LaunchArgument, RecordedArray, RecordedOperand, RecordedTile
+from ptokit.isa.dtype import DType, dtype
+from ptokit.isa.operand import TileSpec
+from ptokit.isa.policy import BLayout, GlobalLayout, Pad, SLayout, TileType
+from ptokit.program.expr import Expr
+from ptokit.program.ir import Argument, Constant, Number, Operand, View
+
+DIMS = 5
+STAND_INS: dict[str, str] = dict.fromkeys(("float4_e2m1", "float4_e1m2", "float8_e8m0"), "uint8")
+"""Element types of the same size for those that no modelled instruction has."""
+Indices = tuple[int, ...]
+
+
+class Unexpressible(Exception):
+    """An operand that a program cannot have, with the reason."""
+
+
+def element_type(name: str) -> DType:
+    """The element type of a name, or another one of its size."""
+    return dtype(STAND_INS.get(name, name))
+
+
+def check_modelled(operand: RecordedOperand) -> None:
+    """Refuse a tile or an array that no modelled instruction takes."""
+    if isinstance(operand, RecordedTile | RecordedArray) and operand.dtype in STAND_INS:
+        raise Unexpressible(f"ptokit does not model {operand.dtype}")
+    if isinstance(operand, RecordedArray) and operand.layout.lower() not in LAYOUT_NAMES:
+        raise Unexpressible(f"ptokit does not model the layout {operand.layout} of a global tensor")
+    if isinstance(operand, RecordedTile) and operand.pad == "custom":
+        raise Unexpressible("ptokit does not model the padding with a number")
+
+
+LAYOUT_NAMES = {member.text: member for member in GlobalLayout}
+
+
+# --- numbers
+
+
+@dataclass(frozen=True)
+class ConstantSlot:
+    """A number that is the same in every iteration."""
+
+    constant: Constant
+
+    def operand(self, _numbers: Sequence[Expr]) -> Operand:
+        return self.constant
+
+
+@dataclass(frozen=True)
+class NumberSlot:
+    """A whole number."""
+
+    dtype: DType
+    is_position: bool
+
+    def operand(self, numbers: Sequence[Expr]) -> Operand:
+        (value,) = numbers
+        if isinstance(value, int) and not self.is_position:
+            return Constant(self.dtype, value % (1 << 8 * self.dtype.size))
+        return Number(self.dtype, value, self.is_position)
+
+
+# --- tiles
+
+
+@dataclass(frozen=True)
+class TileSlot:
+    """A tile: its type. Its numbers are the address, unless it has none, and the valid extents."""
+
+    spec: TileSpec
+    object: int | None = None
+    """The C++ object, if it has no address."""
+
+
+def tile_slot(tile: RecordedTile) -> tuple[TileSlot, Indices]:
+    """A recorded tile as a type and numbers."""
+    try:
+        loc, kind = TileType.parse(tile.memory), element_type(tile.dtype)
+    except (ValueError, TypeError) as problem:
+        raise Unexpressible(str(problem)) from problem
+    pad = Pad.parse(tile.pad) if tile.pad != "custom" else Pad.Null
+    spec = TileSpec(
+        kind, loc, tile.rows, tile.cols, tile.rows, tile.cols, BLayout.parse(tile.blayout),
+        SLayout.parse(tile.slayout), tile.fractal, pad,
+    )  # fmt: skip
+    valid = tile.valid_rows, tile.valid_cols
+    if tile.address is None:
+        return TileSlot(spec, tile.object), valid
+    return TileSlot(spec), (tile.address, *valid)
+
+
+@dataclass(frozen=True)
+class ElementSlot:
+    """One element of a tile. Its numbers are the tile's address, unless it has none, the row and the column."""
+
+    tile: TileSlot
+
+
+def element_slot(tile: RecordedTile, offset: int) -> tuple[ElementSlot, Indices]:
+    """The element of a tile at an offset in its storage. Raises Unexpressible."""
+    slot, numbers = tile_slot(tile)
+    if slot.spec.form not in ("nd", "dn"):
+        raise Unexpressible("ptokit does not model elements of such a tile")
+    row, col = divmod(offset, slot.spec.stride)
+    if not 0 <= row * slot.spec.stride + col < slot.spec.elements:
+        raise Unexpressible("the element is outside the tile")
+    address = numbers[:-2]
+    return ElementSlot(slot), (*address, *((row, col) if slot.spec.form == "nd" else (col, row)))
+
+
+# --- arrays
+
+
+@dataclass(frozen=True)
+class ArraySlot:
+    """A block of an argument. Its numbers are the starts, then the sizes, of each dim."""
+
+    argument: str
+
+    def operand(self, numbers: Sequence[Expr]) -> Operand:
+        half = len(numbers) // 2
+        return View(self.argument, tuple(numbers[:half]), tuple(numbers[half:]))
+
+
+@dataclass(frozen=True)
+class _Pattern:
+    """How uses of an array step through it: the strides of the dims in which one of them has several elements."""
+
+    argument: int
+    dtype: DType
+    layout: GlobalLayout
+    dynamic: tuple[bool, ...]
+    strides: tuple[int | None, ...]
+
+    def joined(self, other: _Pattern) -> _Pattern | None:
+        """A pattern of both, if their strides do not differ."""
+        if (self.argument, self.dtype, self.layout, self.dynamic) != (
+            other.argument, other.dtype, other.layout, other.dynamic
+        ):  # fmt: skip
+            return None
+        pairs = list(zip(self.strides, other.strides, strict=True))
+        if any(a is not None and b is not None and a != b for a, b in pairs):
+            return None
+        strides = tuple(b if a is None else a for a, b in pairs)
+        return _Pattern(self.argument, self.dtype, self.layout, self.dynamic, strides)
+
+
+def _pattern(use: RecordedArray) -> _Pattern:
+    if use.argument is None:
+        raise Unexpressible("the pointer is in none of the arrays of the launch")
+    layout = LAYOUT_NAMES.get(use.layout.lower(), GlobalLayout.ND)
+    strides = tuple(step if extent > 1 else None for extent, step in zip(use.shape, use.stride, strict=True))
+    return _Pattern(use.argument, element_type(use.dtype), layout, use.dynamic, strides)
+
+
+class Arrays:
+    """The arrays of a launch, as arguments of its program."""
+
+    def __init__(self, arguments: Sequence[LaunchArgument], uses: Iterable[RecordedArray]) -> None:
+        self._given = arguments
+        self._arrays = {k: each for k, each in enumerate(arguments) if each.shape is not None}
+        self._bases = {k: _base(each) for k, each in self._arrays.items()}
+        self._views: dict[RecordedArray, tuple[ArraySlot, Indices]] = {}
+        self._made: list[Argument] = []
+        groups: dict[_Pattern, list[RecordedArray]] = {}
+        for use in dict.fromkeys(uses):
+            self._join(groups, use)
+        for pattern, members in groups.items():
+            self._place(pattern, members)
+
+    def view(self, use: RecordedArray) -> tuple[ArraySlot, Indices]:
+        """A recorded array as an argument and numbers."""
+        if use not in self._views:
+            _pattern(use)  # says what is wrong
+        return self._views[use]
+
+    @cached_property
+    def arguments(self) -> tuple[Argument, ...]:
+        """The arguments: one for each array of the launch, and views of them."""
+        return (*self._bases.values(), *self._made)
+
+    def _join(self, groups: dict[_Pattern, list[RecordedArray]], use: RecordedArray) -> None:
+        try:
+            pattern = _pattern(use)
+        except Unexpressible:
+            return
+        for known in groups:
+            if (both := known.joined(pattern)) is not None:
+                members = groups.pop(known)
+                members.append(use)
+                groups[both] = members
+                return
+        groups[pattern] = [use]
+
+    def _place(self, pattern: _Pattern, uses: list[RecordedArray]) -> None:
+        """Find the argument of some uses, and their indices in it."""
+        base = self._bases[pattern.argument]
+        found = [_in_array(base, pattern, use) for use in uses]
+        if all(each is not None for each in found):
+            self._note(base, pattern, uses, [each for each in found if each is not None])
+            return
+        elements = prod(self._arrays[pattern.argument].shape or ()) * base.dtype.size // pattern.dtype.size
+        left: list[RecordedArray] = []
+        shape, stride = _shape_of(pattern, elements)
+        placed: list[tuple[RecordedArray, Indices]] = []
+        for use in uses:
+            indices = _decomposed(shape, stride, pattern, use)
+            if indices is None:
+                left.append(use)
+            else:
+                placed.append((use, indices))
+        if placed:
+            view = self._view_of(pattern, base, shape, stride)
+            self._note(view, pattern, [use for use, _ in placed], [indices for _, indices in placed])
+        for use in left:
+            offset = use.offset // pattern.dtype.size
+            view = self._view_of(pattern, base, use.shape, use.stride, offset)
+            self._note(view, pattern, [use], [((0,) * DIMS) + use.shape])
+
+    def _note(
+        self, argument: Argument, pattern: _Pattern, uses: Sequence[RecordedArray], indices: Sequence[Indices]
+    ) -> None:
+        """Use an argument for some uses. If its own marks of run-time extents are others, it is a view of it."""
+        if not argument.view_of and argument.dynamic != pattern.dynamic:
+            taken = argument.name in {slot.argument for slot, _ in self._views.values()}
+            marked = Argument(
+                argument.name, argument.dtype, argument.shape, argument.stride, argument.layout, pattern.dynamic
+            )
+            if taken:
+                argument = self._view_of(pattern, argument, argument.shape, argument.stride)
+            else:
+                argument = self._bases[pattern.argument] = marked
+        for use, numbers in zip(uses, indices, strict=True):
+            self._views[use] = ArraySlot(argument.name), numbers
+
+    def _view_of(
+        self, pattern: _Pattern, base: Argument, shape: Sequence[Expr], stride: Sequence[Expr], offset: int = 0
+    ) -> Argument:
+        name = f"{base.name}_{len(self._made) + 1}"
+        view = Argument(
+            name, pattern.dtype, tuple(shape), tuple(stride), pattern.layout, pattern.dynamic, view_of=base.name,
+            offset=offset,
+        )  # fmt: skip
+        self._made.append(view)
+        return view
+
+
+def _base(array: LaunchArgument) -> Argument:
+    """An array in its own shape."""
+    shape = array.shape or ()
+    if not shape:
+        shape = (1,)
+    if len(shape) > DIMS:
+        shape = (prod(shape[: 1 - DIMS]), *shape[1 - DIMS :])
+    stride = tuple(prod(shape[k + 1 :]) for k in range(len(shape)))
+    return Argument(array.name, dtype(array.dtype), shape, stride)
+
+
+def _in_array(base: Argument, pattern: _Pattern, use: RecordedArray) -> Indices | None:
+    """The starts and the sizes of a use in the array's own dims, if it is a block of it."""
+    dims, size = len(base.shape), pattern.dtype.size
+    if pattern.dtype is not base.dtype or pattern.layout is not GlobalLayout.ND or use.offset % size or use.offset < 0:
+        return None
+    hidden, own = pattern.strides[: DIMS - dims], pattern.strides[DIMS - dims :]
+    if any(step is not None for step in hidden):
+        return None
+    if any(step not in (None, mine) for step, mine in zip(own, base.stride, strict=True)):
+        return None
+    starts, left = list[int](), use.offset // size
+    for step in base.stride:
+        assert isinstance(step, int)
+        index, left = divmod(left, max(1, step))
+        starts.append(index)
+    sizes = use.shape[DIMS - dims :]
+    inside = (start + extent <= most for start, extent, most in zip(starts[1:], sizes[1:], base.shape[1:], strict=True))  # type: ignore[operator]
+    return (*starts, *sizes) if all(inside) else None
+
+
+def _shape_of(pattern: _Pattern, elements: int) -> tuple[list[int], list[int]]:
+    """The extents and strides of an argument for a pattern: as much of the array as its strides can reach."""
+    shape, stride = [1] * DIMS, [step or 0 for step in pattern.strides]
+    if pattern.strides[-1] is None and 1 not in pattern.strides:
+        stride[-1] = 1
+    steps = sorted({step for step in stride if step > 0}, reverse=True)
+    for dim, step in enumerate(stride):
+        if step > 0:
+            larger = steps[steps.index(step) - 1] if step != steps[0] else None
+            shape[dim] = larger // step if larger else -(-elements // step)
+    for dim in reversed(range(DIMS)):  # dims without steps
+        if not stride[dim]:
+            stride[dim] = shape[dim + 1] * stride[dim + 1] if dim + 1 < DIMS else 1
+    return shape, stride
+
+
+def _decomposed(shape: list[int], stride: list[int], pattern: _Pattern, use: RecordedArray) -> Indices | None:
+    """The starts and the sizes of a use in an argument of this shape."""
+    offset, rest = divmod(use.offset, pattern.dtype.size)
+    if rest:
+        raise Unexpressible(f"the pointer is not aligned to {pattern.dtype}")
+    starts = [0] * DIMS
+    live = sorted((dim for dim in range(DIMS) if shape[dim] > 1 or pattern.strides[dim]), key=lambda dim: -stride[dim])
+    for dim in live:
+        starts[dim], offset = divmod(offset, stride[dim])
+    largest = live[0] if live else -1
+    fits = all(
+        starts[dim] + use.shape[dim] <= shape[dim] or dim == largest for dim in range(DIMS) if use.shape[dim] > 0
+    )
+    return (*starts, *use.shape) if fits and not offset else None

@@ -1,0 +1,39 @@
+"""Findings on recordings: what ended one, and what a program cannot express."""
+
+from __future__ import annotations
+
+from ptokit.cxx.recording import Frame, Recording
+from ptokit.finding import OPAQUE, Finding, Level, VerifyError, Where
+
+OWN_CODE = "KN-20"
+"""The clause on the code of a kernel: it compiles, and runs to its end."""
+UNKNOWN: tuple[Level, str] = ("unmodelled", OPAQUE)
+"""The level and the rule of calls that ptokit does not model, and of values that it does not know."""
+
+
+def where_of(frames: tuple[Frame, ...], kernel: str = "") -> Where | None:
+    """The place of a call, with the calls that lead there, up to the kernel."""
+    own = next((k for k, frame in enumerate(frames) if kernel and _plain(frame.function) == kernel), len(frames) - 1)
+    places = [Where(frame.file, frame.line, frame.column or None) for frame in frames[: own + 1]]
+    return places[0].called(tuple(places[1:])) if places else None
+
+
+def _plain(function: str) -> str:
+    """The name of a function without namespaces and template arguments."""
+    return function.partition("<")[0].rpartition("::")[2]
+
+
+def unmodelled(message: str, where: Where | None) -> VerifyError:
+    """A refusal: the program cannot be made."""
+    fix = "leave the call out, or check the rest of the kernel without it"
+    return VerifyError([Finding(*UNKNOWN, message, fix=fix, where=where, blocks=True)])
+
+
+def problem_findings(recording: Recording) -> tuple[Finding, ...]:
+    """What ended a recording, or makes it doubtful."""
+    return tuple(
+        Finding(*UNKNOWN, each.message, where=where_of(each.frames))
+        if each.kind == "value"
+        else Finding("error" if each.fatal else "hazard", OWN_CODE, each.message, where=where_of(each.frames))
+        for each in recording.problems
+    )

@@ -1,0 +1,399 @@
+"""Programs of recorded launches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+
+from ptokit.cxx.calls import InstrShape, Slot, instr_shape, with_element
+from ptokit.cxx.loops import Folded, FoldedBlocks, Repeated, Single, Stream, fold
+from ptokit.cxx.names_in_source import SourceTexts, argument_names
+from ptokit.cxx.operands import Arrays, ArraySlot, ElementSlot, Indices, NumberSlot, TileSlot, Unexpressible, tile_slot
+from ptokit.cxx.problems import unmodelled, where_of
+from ptokit.cxx.reach import outside
+from ptokit.cxx.recording import (
+    Block,
+    CoreName,
+    Frame,
+    RecordedArray,
+    RecordedBlock,
+    RecordedLaunch,
+    RecordedTile,
+    Recording,
+)
+from ptokit.cxx.source_loops import SourceLoop, loop_around
+from ptokit.cxx.statements import BarrierShape, CrossShape, FlagShape, SyncShape, is_idle, sync_shape
+from ptokit.finding import VerifyError, Where
+from ptokit.program import ir
+from ptokit.program.cores import OTHER
+from ptokit.program.expr import BLOCK_IDX, Expr, Var, apply, evaluate, substitute, variables
+
+Shape = InstrShape | SyncShape
+
+
+def programs(recording: Recording, texts: SourceTexts | None = None) -> list[ir.Program]:
+    """The program of each launch. Raises VerifyError for a call that a program cannot express."""
+    texts = texts or SourceTexts()
+    return [program_of(recording, launch, texts) for launch in recording.launches]
+
+
+def program_of(recording: Recording, launch: RecordedLaunch, texts: SourceTexts) -> ir.Program:
+    """The program of a launch. `texts` are those of the sources, for names. Raises VerifyError."""
+    shapes = _Shapes(recording, launch)
+    if found := outside(launch, shapes.calls, shapes.where):
+        raise VerifyError(found)
+    streams = [shapes.stream(block, launch) for block in sorted({block.index for block in launch.blocks})]
+    groups = fold(streams, shapes.rank)
+    return _Builder(shapes, launch, texts).program(groups)
+
+
+def call_program(recording: Recording, launch: RecordedLaunch, number: int) -> tuple[ir.Program, dict[str, int]]:
+    """The program of one call of an instruction, and the C++ objects of its tiles without an address, by name."""
+    block = RecordedBlock(0, "vector", 0, np.array([number], np.uint32))
+    shapes = _Shapes(recording, replace(launch, blocks=(block,)))
+    shape, numbers = instr_shape(shapes.calls[number], shapes.arrays)
+    shapes.shapes.append(shape)
+    builder = _Builder(shapes, launch, SourceTexts())
+    program = builder.program([FoldedBlocks(tuple(range(launch.grid)), (Single(0, numbers),))])
+    keys = {name: key[0] for key, name in builder.scopes[0].tiles.items()}
+    return program, {name: slot.object for name, slot in keys.items() if slot.object is not None}
+
+
+class _Shapes:
+    """The calls of a launch, each as a shape and numbers."""
+
+    def __init__(self, recording: Recording, launch: RecordedLaunch) -> None:
+        self.recording, self.kernel = recording, _plain(launch.name)
+        used = sorted({int(number) for block in launch.blocks for number in np.unique(block.calls)})
+        self.calls = {number: with_element(recording.calls[number], launch.arguments) for number in used}
+        operands = (operand for call in self.calls.values() for operand in call.operands)
+        self.arrays = Arrays(launch.arguments, (each for each in operands if isinstance(each, RecordedArray)))
+        self.shapes: list[Shape] = []
+        self._numbers: dict[Shape, int] = {}
+        self._made: dict[tuple[int, CoreName], tuple[int, Indices] | None] = {}
+        self.where = lru_cache(maxsize=None)(self._where)
+        self.placed: dict[tuple[TileSlot, int], int] = {}
+        """The sites that gave tiles of a type an address."""
+        for call in self.calls.values():
+            tile = call.operands[0] if call.operands else None
+            if call.name == "tassign" and isinstance(tile, RecordedTile) and tile.address is not None:
+                with suppress(Unexpressible):
+                    self.placed.setdefault((tile_slot(tile)[0], tile.address), call.site)
+
+    def _where(self, site: int) -> Where | None:
+        return where_of(self.recording.sites[site], self.kernel)
+
+    def made(self, number: int, core: CoreName) -> tuple[int, Indices] | None:
+        """The shape and the numbers of a call; None for one that no program states."""
+        key = number, core
+        if key not in self._made:
+            self._made[key] = self._make(number, core)
+        return self._made[key]
+
+    def _make(self, number: int, core: CoreName) -> tuple[int, Indices] | None:
+        call = self.calls[number]
+        try:
+            if is_idle(call, core):
+                return None
+            shape, numbers = sync_shape(call, core) or instr_shape(call, self.arrays)
+        except Unexpressible as problem:
+            raise unmodelled(str(problem), self.where(call.site)) from problem
+        if shape not in self._numbers:
+            self._numbers[shape] = len(self.shapes)
+            self.shapes.append(shape)
+        return self._numbers[shape], numbers
+
+    def rank(self, shape: int) -> object:
+        """The place of a shape in the source: lines, the outermost first."""
+        frames = self.recording.sites[self.shapes[shape].site]
+        return [(frame.line, frame.column) for frame in reversed(frames)]
+
+    def stream(self, block: int, launch: RecordedLaunch) -> Stream:
+        """What a block did, both cores in one order."""
+        own = [each for each in launch.blocks if each.index == block and not each.subblock]
+        cores = [self._calls(each) for each in own]
+        merged = cores[0] if len(cores) == 1 else list(self._merged(cores))
+        return Stream(block, [shape for shape, _ in merged], [numbers for _, numbers in merged])
+
+    def _calls(self, block: Block) -> list[tuple[int, Indices]]:
+        known = {int(number): self.made(int(number), block.core) for number in np.unique(block.calls)}
+        found = map(known.__getitem__, block.calls.tolist())
+        return [each for each in found if each is not None]
+
+    def _merged(self, cores: Sequence[list[tuple[int, Indices]]]) -> Iterator[tuple[int, Indices]]:
+        """The calls of several cores in an order in which each wait for another core comes after its set."""
+        tokens: Counter[tuple[str, int]] = Counter()
+        at, patient = [0] * len(cores), True
+        while any(at[k] < len(calls) for k, calls in enumerate(cores)):
+            before = list(at)
+            for k, calls in enumerate(cores):
+                while at[k] < len(calls) and self._passes(calls[at[k]], tokens, patient=patient):
+                    yield calls[at[k]]
+                    at[k], patient = at[k] + 1, True
+            if at == before and not patient:  # no core can go on: the machine says why
+                for k, calls in enumerate(cores):
+                    yield from calls[at[k] :]
+                return
+            patient = at != before
+
+    def _passes(self, call: tuple[int, Indices], tokens: Counter[tuple[str, int]], *, patient: bool) -> bool:
+        """Whether a call can be made now. Notes its effect on the flags between the cores. A `patient` core sets a flag
+        again only when the other one has waited for it."""
+        shape, numbers = self.shapes[call[0]], call[1]
+        if not isinstance(shape, CrossShape):
+            return True
+        is_set = shape.action == "set"
+        key = shape.core if is_set else OTHER[shape.core], numbers[0]
+        if is_set and patient and tokens[key]:
+            return False
+        if not is_set and not tokens[key]:
+            return False
+        tokens[key] += 1 if is_set else -1
+        return True
+
+
+def _plain(name: str) -> str:
+    return name.partition("<")[0].rpartition("::")[2]
+
+
+@dataclass
+class _LoopScope:
+    """The body of a loop, or of the program, while it is made."""
+
+    var: Var | None = None
+    tiles: dict[tuple[TileSlot, *tuple[Expr, ...]], str] = field(
+        default_factory=dict[tuple[TileSlot, *tuple[Expr, ...]], str]
+    )
+    declared: list[str] = field(default_factory=list[str])
+
+
+class _Builder:
+    """Makes the statements of a program."""
+
+    def __init__(self, shapes: _Shapes, launch: RecordedLaunch, texts: SourceTexts) -> None:
+        self.shapes, self.launch, self.texts = shapes, launch, texts
+        self.scopes = [_LoopScope()]
+        self.names: set[str] = set()
+        self.tiles: dict[str, ir.TileDecl] = {}
+        self.extents: dict[str, set[tuple[Expr, Expr]]] = {}
+        self.vars: Counter[str] = Counter()
+        self.words: dict[tuple[Expr | TileSlot, ...], tuple[int, str]] = {}
+        """For each tile, the number of calls around the use with the fewest, and the name there."""
+
+    def program(self, groups: Sequence[FoldedBlocks]) -> ir.Program:
+        """The program of all blocks."""
+        for group in groups:
+            self._block(group.body, {})
+        self.scopes, self.names, self.vars = [_LoopScope()], set(), Counter()  # the names of tiles are known now
+        bodies = [self._block(group.body, {}) for group in groups]
+        body = _by_block([(group.blocks, body) for group, body in zip(groups, bodies, strict=True)], self.launch.grid)
+        body = ir.transform((*self._declarations(self.scopes[0]), *body), self._declared)
+        tiles = [tile for tile in ir.walk(body) if isinstance(tile, ir.TileDecl)]
+        has_flags = any(isinstance(stmt, ir.Flag | ir.Barrier | ir.CrossFlag) for stmt in ir.walk(body))
+        manual = "flags" if has_flags else "auto"
+        return ir.Program(
+            _plain(self.launch.name),
+            self.shapes.arrays.arguments,
+            body,
+            tuple((each.name, each.value) for each in self.launch.arguments if each.shape is None),
+            mode="manual" if any(tile.addresses for tile in tiles) or not tiles else manual,
+            form=f"{ir.CPP}.a2a3" if self.shapes.recording.target.startswith("a2a3") else ir.CPP,
+            where=next((each.where.path[-1] for each in ir.walk(body) if each.where is not None), None),
+        )
+
+    # --- blocks
+
+    def _block(self, pieces: Sequence[Folded], names: dict[Var, Expr]) -> ir.Block:
+        return tuple([self._statement(piece, names) for piece in pieces])
+
+    def _statement(self, piece: Folded, names: dict[Var, Expr]) -> ir.Stmt:
+        if isinstance(piece, Repeated):
+            return self._loop(piece, names)
+        numbers = tuple([substitute(number, names) for number in piece.numbers])
+        return self._single(self.shapes.shapes[piece.shape], numbers)
+
+    def _loop(self, piece: Repeated, names: dict[Var, Expr]) -> ir.Stmt:
+        source, file = self._source_loop(piece)
+        var = self._variable(source.counter if source and source.counter else str(piece.var))
+        self.scopes.append(_LoopScope(var))
+        inside = {**names, piece.var: var}
+        body = self._block(piece.body, inside)
+        declared = self._declarations(self.scopes.pop())
+        where = Where(file, source.head, source.column) if source else next((s.where for s in ir.walk(body)), None)
+        return ir.Loop(var, piece.start, substitute(piece.stop, names), 1, (*declared, *body), where=where)
+
+    def _variable(self, name: str) -> Var:
+        self.vars[name] += 1
+        return Var(name if self.vars[name] == 1 else f"{name}_{self.vars[name]}")
+
+    def _source_loop(self, piece: Repeated) -> tuple[SourceLoop | None, str]:
+        """The loop of the source that a loop comes from, and its file."""
+        frames, inner = self._common(piece), None
+        if frames is None:
+            return None, ""
+        file, first, last = frames
+        if len(piece.body) == 1 and isinstance(piece.body[0], Repeated):
+            inner, inner_file = self._source_loop(piece.body[0])
+            if inner is None or inner_file != file:
+                return None, ""
+        return loop_around(self.texts.text(file), first, last, inner), file
+
+    def _common(self, piece: Repeated) -> tuple[str, int, int] | None:
+        """The file, the first and the last line of the function that all calls of a loop are made in."""
+        chains = [tuple(reversed(self.shapes.recording.sites[site])) for site in self._sites(piece)]
+        depth = 0
+        while all(len(chain) > depth + 1 for chain in chains) and len({_place(chain[depth]) for chain in chains}) == 1:
+            depth += 1
+        frames = [chain[depth] for chain in chains if len(chain) > depth]
+        if not frames or len({frame.file for frame in frames}) > 1:
+            return None
+        lines = [frame.line for frame in frames]
+        return frames[0].file, min(lines), max(lines)
+
+    def _sites(self, piece: Folded) -> set[int]:
+        if isinstance(piece, Single):
+            return {self.shapes.shapes[piece.shape].site}
+        return set[int]().union(*map(self._sites, piece.body))
+
+    # --- statements
+
+    def _single(self, shape: Shape, numbers: tuple[Expr, ...]) -> ir.Stmt:
+        where = self.shapes.where(shape.site)
+        match shape:
+            case FlagShape():
+                return ir.Flag(shape.action, shape.src, shape.dst, numbers[0], where=where)
+            case CrossShape():
+                return ir.CrossFlag(shape.action, shape.core, shape.pipe, numbers[0], where=where)
+            case BarrierShape():
+                return ir.Barrier(shape.pipe, where=where)
+            case InstrShape():
+                return self._instruction(shape, numbers, where)
+
+    def _instruction(self, shape: InstrShape, numbers: tuple[Expr, ...], where: Where | None) -> ir.Instr:
+        names = argument_names(self.texts, self.shapes.recording.sites[shape.site], shape.name)
+        operands: list[ir.Operand] = []
+        left = list(numbers)
+        workspace = None
+        slots: list[Slot] = [*shape.slots, *([shape.workspace] if shape.workspace else [])]
+        for number, slot in enumerate(slots):
+            word = shape.words[number]
+            if isinstance(slot, TileSlot):
+                size = 2 if slot.object is not None else 3
+                use = self._tile(slot, left[:size], names[word] if word < len(names) else "", where)
+                left = left[size:]
+                if number < len(shape.slots):
+                    operands.append(use)
+                else:
+                    workspace = use
+            elif isinstance(slot, ElementSlot):
+                size = 2 if slot.tile.object is not None else 3
+                *address, row, col = left[:size]
+                whole = [*address, slot.tile.spec.rows, slot.tile.spec.cols]
+                use = self._tile(slot.tile, whole, names[word] if word < len(names) else "", where)
+                operands.append(ir.TileUse(use.tile, (1, 1), ir.Window((row, col), (1, 1))))
+                left = left[size:]
+            else:
+                size = self._size(slot)
+                operands.append(slot.operand(left[:size]))
+                left = left[size:]
+        return ir.Instr(
+            shape.name, tuple(operands), shape.modifiers, workspace=workspace, form=shape.form,
+            attributes=shape.attributes, where=where,
+        )  # fmt: skip
+
+    def _size(self, slot: Slot) -> int:
+        if isinstance(slot, ArraySlot):
+            return 2 * len(next(a for a in self.shapes.arrays.arguments if a.name == slot.argument).shape)
+        return 1 if isinstance(slot, NumberSlot) else 0
+
+    # --- tiles
+
+    def _tile(self, slot: TileSlot, numbers: Sequence[Expr], word: str, where: Where | None) -> ir.TileUse:
+        *address, rows, cols = numbers
+        used = variables(address[0]) if address else frozenset[Var]()
+        scope = next((scope for scope in reversed(self.scopes) if scope.var in used), self.scopes[0])
+        key = slot, *address
+        depth = len(where.path) if where else 0
+        if word and depth < self.words.get(key, (depth + 1, ""))[0]:
+            self.words[key] = depth, word
+        if key not in scope.tiles:
+            word = self.words.get(key, (0, ""))[1]
+            name = scope.tiles[key] = self._name(word or "tile")
+            placed = self._placed(slot, address[0]) if address else None
+            self.tiles[name] = ir.TileDecl(
+                name, slot.spec, tuple(address), fresh=not address, named=bool(word), where=placed or where
+            )
+            scope.declared.append(name)
+            self.extents[name] = set()
+        name = scope.tiles[key]
+        self.extents[name].add((rows, cols))
+        return ir.TileUse(name, (rows, cols))
+
+    def _placed(self, slot: TileSlot, address: Expr) -> Where | None:
+        """Where a tile got its address, or the first of them."""
+        first = dict.fromkeys(variables(address), 0)
+        site = self.shapes.placed.get((slot, evaluate(address, first)))
+        return None if site is None else self.shapes.where(site)
+
+    def _name(self, word: str) -> str:
+        name, number = word, 0
+        while name in self.names:
+            number += 1
+            name = f"{word}_{number}"
+        self.names.add(name)
+        return name
+
+    def _declarations(self, scope: _LoopScope) -> list[ir.Stmt]:
+        return [self.tiles[name] for name in scope.declared]
+
+    def _declared(self, stmt: ir.Stmt) -> ir.Stmt:
+        """A declaration with the valid extents, if all uses have the same."""
+        if not isinstance(stmt, ir.TileDecl):
+            return stmt
+        used = self.extents[stmt.name]
+        extents = [{each[axis] for each in used} for axis in (0, 1)]
+        own = (stmt.spec.rows, stmt.spec.cols)
+        valid = [next(iter(each)) if len(each) == 1 else most for each, most in zip(extents, own, strict=True)]
+        rows, cols = (each if isinstance(each, int) else -1 for each in valid)
+        return replace(stmt, spec=replace(stmt.spec, valid_rows=rows, valid_cols=cols))
+
+
+def _place(frame: Frame) -> tuple[str, int, int]:
+    return frame.file, frame.line, frame.column
+
+
+def _by_block(groups: Sequence[tuple[tuple[int, ...], ir.Block]], grid: int) -> ir.Block:
+    """The statements of each group of blocks, under a condition if there are several."""
+    if not groups:
+        return ()
+    (blocks, body), *others = groups
+    if not others and len(blocks) == grid:
+        return body
+    return (ir.Branch(_condition(blocks), body, _by_block(others, grid - len(blocks))),)
+
+
+def _condition(blocks: Sequence[int]) -> Expr:
+    """Whether a block is one of these."""
+    first, last = blocks[0], blocks[-1]
+    if len(blocks) == 1:
+        return apply("eq", BLOCK_IDX, first)
+    if len(blocks) == last - first + 1:
+        above = apply("ge", BLOCK_IDX, first) if first else None
+        below = apply("le", BLOCK_IDX, last)
+        return below if above is None else apply("and", above, below)
+    steps = {b - a for a, b in pairwise(blocks)}
+    if len(steps) == 1:
+        step = steps.pop()
+        alike = apply("eq", apply("mod", BLOCK_IDX, step), first % step)
+        within = apply("and", apply("ge", BLOCK_IDX, first), apply("le", BLOCK_IDX, last))
+        return apply("and", alike, within)
+    found: Expr = apply("eq", BLOCK_IDX, first)
+    for block in blocks[1:]:
+        found = apply("or", found, apply("eq", BLOCK_IDX, block))
+    return found

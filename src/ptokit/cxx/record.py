@@ -1,0 +1,444 @@
+"""Records a run of a C++ kernel: build, child process, trace, `Recording`."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from ptokit.cxx.child import Child, RecordLimits
+from ptokit.cxx.child_main import DONE, OPEN, OPENAT
+from ptokit.cxx.demangle import shown_function
+from ptokit.cxx.elf import Elf, ElfError
+from ptokit.cxx.joined import joined
+from ptokit.cxx.lines import SourcePlaces
+from ptokit.cxx.recording import (
+    CoreName,
+    Frame,
+    LaunchArgument,
+    PartialRecording,
+    ProblemKind,
+    RecordedPointer,
+    RecordedTile,
+    Recording,
+    RecordingProblem,
+    SharedMemories,
+    ValueRequest,
+)
+from ptokit.cxx.shared import FRAMES, SharedBuffer, Sizes
+from ptokit.cxx.trace import Places, TraceError, TraceReader
+from ptokit.isa.dtype import dtype
+
+INCLUDE = Path(__file__).with_name("include")
+"""The folder of the recording headers."""
+Inform = Callable[[SharedMemories, PartialRecording], bytes | None]
+"""Executes what was recorded so far and brings the shared memories up to date as far as it can. It returns the bytes
+that the request asks for; empty bytes say that all shared memories are up to date; None, that the value is unknown."""
+
+RUNNING, FINISHED, STOPPED = 1, 2, 3
+BY_SIGNAL, BY_EXCEPTION, BY_LIMIT, BY_FAILURE, BY_STACK = 1, 2, 3, 4, 5
+VALUE_ONLY, ALL_CURRENT, UNKNOWN_VALUE = 0, 1, 2
+CORES = {"vector": 1, "cube": 2}
+OF_LIBRARY: dict[str, tuple[CoreName, ...]] = {"vector": ("vector",), "cube": ("cube",)}
+"""The cores that a library is run for, if it is for one."""
+SIGNALS = {
+    signal.SIGSEGV: "the kernel accesses memory that it does not have",
+    signal.SIGBUS: "the kernel accesses memory that it does not have",
+    signal.SIGFPE: "the kernel divides an integer by zero",
+    signal.SIGILL: "the kernel executes an illegal instruction",
+    signal.SIGTRAP: "the kernel executes a trap",
+    signal.SIGABRT: "the kernel calls abort (a failed assert, or damaged memory)",
+}
+PROCESS, NETWORK, FILE = "starts a process or a thread", "opens a network connection", "changes a file"
+FORBIDDEN = {
+    PROCESS: ((220, 56), (435, 435), (-1, 57), (-1, 58), (221, 59), (281, 322)),
+    NETWORK: ((198, 41), (199, 53), (203, 42)),
+    FILE: (OPEN, OPENAT, (437, 437), (-1, 85), (35, 263), (34, 258), (-1, 87), (-1, 83), (-1, 82), (38, 264),
+           (276, 316), (36, 266), (37, 265), (45, 76), (46, 77), (279, 319)),
+    "sends a signal": ((129, 62), (130, 200), (131, 234)),
+    "ends the process": ((94, 231),),
+}  # fmt: skip
+"""System calls that end a recording, in words: numbers on AArch64 and x86-64."""
+
+
+class CoreLibrary(Protocol):
+    """The code of a source for one core, with the recorder."""
+
+    @property
+    def core(self) -> str:
+        """`vector`, `cube`, or `any`: the source does not ask for its core."""
+        ...
+
+    @property
+    def path(self) -> Path:
+        """The shared library."""
+        ...
+
+
+class Buildable(Protocol):
+    """What the recorder needs of a build."""
+
+    @property
+    def libraries(self) -> Sequence[CoreLibrary]:
+        """One for each core that the source is compiled for."""
+        ...
+
+    @property
+    def target(self) -> str:
+        """The target's name."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayArgument:
+    """An array that the entry gets as a pointer. The kernel sees a copy."""
+
+    name: str
+    array: np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarArgument:
+    """A number that the entry gets by value; `None` is a null pointer."""
+
+    name: str
+    dtype: str
+    value: int | float | None
+
+
+class EntryError(Exception):
+    """An entry that a library does not have."""
+
+
+def record(
+    build: Buildable,
+    entry: str,
+    arguments: Sequence[ArrayArgument | ScalarArgument],
+    grid: int | None = None,
+    limits: RecordLimits | None = None,
+    *,
+    inform: Inform | None = None,
+    cores: Sequence[CoreName] = ("vector",),
+    subblocks: int = 1,
+) -> Recording:
+    """Runs an entry in a process of its own and returns what it did.
+
+    `entry` is a function that launches kernels; with a `grid` it is the kernel itself. A library for one core is run
+    for that core; one for any core for all `cores`. Without `inform`, values that instructions wrote are not known to
+    the kernel: a `value` problem names each place that reads one.
+    """
+    limits = limits or RecordLimits()
+    parts: list[Recording] = []
+    objects = 0
+    for part, library in enumerate(build.libraries):
+        before = tuple(site for part in parts for site in part.sites)
+        run = _RecordingRun(library.path, build.target, entry, arguments, grid, limits, inform, before, objects, part)
+        parts.append(run.run(OF_LIBRARY.get(library.core, cores), subblocks))
+        objects = run.objects
+    return joined(parts)
+
+
+def entries(library: Path) -> dict[str, str]:
+    """The functions that a library exports: the linker's name, and the name in C++ without parameters."""
+    own = ("ptokit_", "_init", "_fini", "_ZN6ptokit", "_ZNK6ptokit")
+    return {f.name: shown_function(f.name) for f in Elf.read(library).exported() if not f.name.startswith(own)}
+
+
+def find_symbol(elf: Elf, entry: str) -> str:
+    """The linker's name of an entry, given by that name or by its name in C++; empty if the library lists entries."""
+    exported = {function.name: shown_function(function.name) for function in elf.exported()}
+    if entry in exported:
+        return entry
+    found = [symbol for symbol, shown in exported.items() if entry in (shown, shown.partition("<")[0])]
+    if len(found) == 1:
+        return found[0]
+    if "ptokit_entries" in exported:
+        return ""
+    if not found:
+        raise EntryError(f"the library exports no function {entry!r}")
+    raise EntryError(f"several functions are called {entry!r}: {', '.join(exported[symbol] for symbol in found[:5])}")
+
+
+class _RecordingRun:
+    """One recording, from start to end."""
+
+    def __init__(
+        self,
+        library: Path,
+        target: str,
+        entry: str,
+        arguments: Sequence[ArrayArgument | ScalarArgument],
+        grid: int | None,
+        limits: RecordLimits,
+        inform: Inform | None,
+        before: tuple[tuple[Frame, ...], ...],
+        first_object: int,
+        part: int,
+    ) -> None:
+        self._library, self._target, self._entry, self._grid = library, target, entry, grid
+        try:
+            self._elf = Elf.read(library)
+        except ElfError as error:
+            raise EntryError(f"{library}: {error}") from error
+        self._symbol = find_symbol(self._elf, entry)
+        self._before, self._part = before, part
+        self._limits, self._inform = limits, inform
+        self._given = arguments
+        self._arrays = {k: a for k, a in enumerate(arguments) if isinstance(a, ArrayArgument)}
+        self._sizes = {k: argument.array.nbytes for k, argument in self._arrays.items()}
+        self._shared = SharedBuffer(Sizes(limits.calls, limits.memory), list(self._sizes.values()))
+        self._offsets = dict(zip(self._sizes, self._shared.offsets, strict=True))
+        for k, argument in self._arrays.items():
+            bytes_of = np.ascontiguousarray(argument.array).reshape(-1).view(np.uint8)
+            self._shared.array(self._offsets[k], self._sizes[k])[:] = bytes_of
+        self._places = Places()
+        described = [_described(argument) for argument in arguments]
+        self._reader = TraceReader(self._shared, self._places, described, len(before), first_object)
+        self._source: SourcePlaces | None = None
+        self._resolved: list[tuple[Frame, ...]] = []
+        self._problems: list[RecordingProblem] = []
+
+    @property
+    def objects(self) -> int:
+        """The number of the next tile."""
+        return self._reader.next_object
+
+    def run(self, cores: Sequence[CoreName], subblocks: int) -> Recording:
+        self._shared.set("cores", sum(CORES[core] for core in set(cores)))
+        self._shared.set("subblocks", subblocks)
+        self._shared.set("informs", self._inform is not None)
+        task = {
+            "library": str(self._library.resolve()), "symbol": self._symbol, "grid": self._grid,
+            "name": self._entry, "arguments": [self._spec(k) for k in range(len(self._given))],
+        }  # fmt: skip
+        try:
+            with Child(self._shared, self._limits, task) as child:
+                self._follow(child)
+                status = child.status()
+                printed, cut = child.printed()
+        finally:
+            self._shared.close_file()
+        return self._result(status, printed, cut=cut)
+
+    def _spec(self, k: int) -> list[Any]:
+        argument = self._given[k]
+        if isinstance(argument, ArrayArgument):
+            return ["array", self._offsets[k], self._sizes[k]]
+        if argument.value is None:
+            return ["null"]
+        kind = dtype(argument.dtype)
+        if kind.name in ("float16", "bfloat16"):
+            return ["uint16", int(np.array(argument.value, kind.numpy).view(np.uint16))]
+        value = float(argument.value) if kind.is_float else int(argument.value)
+        return [kind.name, value]
+
+    # ------------------------------------------------------------------------------------------- while it runs
+
+    def _follow(self, child: Child) -> None:
+        """Answers requests until the process ends."""
+        left = self._limits.requests
+        while (event := child.wait()) == "request":
+            left -= 1
+            if not self._answered(more=left >= 0):
+                child.kill()
+                return
+            child.answer()
+        if event == "late":
+            child.ask_to_stop()
+
+    def _answered(self, *, more: bool) -> bool:
+        """Answers a request; False if the recording ends here."""
+        if not more:
+            most = f"{self._limits.requests:,}"
+            self._problem("limit", f"the kernel reads more than {most} values that instructions wrote")
+            return False
+        try:
+            self._answer()
+        except TraceError as error:
+            self._problem("trace", str(error))
+            return False
+        return True
+
+    def _answer(self) -> None:
+        self._advance()
+        request = self._request()
+        arrays = tuple(self._array_views())
+        memories = SharedMemories(arrays, self._shared.local())
+        launches = self._reader.launches(copy=False)
+        sites = self._before + self._sites()
+        partial = PartialRecording(self._target, sites, self._reader.calls, launches, request=request, part=self._part)
+        value = self._inform(memories, partial) if self._inform is not None else None
+        self._shared.set("reply", UNKNOWN_VALUE if value is None else VALUE_ONLY if value else ALL_CURRENT)
+        if value:
+            data = np.frombuffer(value[:64], np.uint8)
+            self._shared.control["value"][0, : len(data)] = data
+
+    def _request(self) -> ValueRequest:
+        shared = self._shared
+        if shared.get("request_kind") == 1:
+            number = shared.get("request_call")
+            if number >= len(self._reader.calls):
+                raise TraceError("the trace is damaged (a request for no call)")
+            call = self._reader.calls[number]
+            tile = call.operands[0] if call.operands else None
+            offset = getattr(call.operands[-1], "value", None) if call.operands else None
+            if not isinstance(tile, RecordedTile) or not isinstance(offset, int):
+                raise TraceError("the trace is damaged (a request for no tile)")
+            return ValueRequest("tile", tile, offset, min(shared.get("request_bytes"), 64), call.site)
+        pointer = RecordedPointer(*self._places.find(shared.get("request_address")))
+        return ValueRequest("memory", pointer, 0, 0, shared.get("request_call") + len(self._before))
+
+    def _array_views(self) -> list[np.ndarray[Any, np.dtype[np.uint8]] | None]:
+        views: list[np.ndarray[Any, np.dtype[np.uint8]] | None] = []
+        for k in range(len(self._reader.arguments)):
+            if k in self._offsets:
+                views.append(self._shared.array(self._offsets[k], self._sizes[k]))
+            elif k in self._reader.allocations:
+                views.append(self._shared.array(*self._reader.allocations[k]))
+            else:
+                views.append(None)
+        return views
+
+    def _advance(self) -> None:
+        if not self._places.begins:
+            base = self._shared.get("base")
+            for k, offset in self._offsets.items():
+                self._places.add(base + offset, self._sizes[k], k)
+        self._reader.advance()
+
+    # ------------------------------------------------------------------------------------------- at the end
+
+    def _result(self, status: int, printed: str, *, cut: bool) -> Recording:
+        launches = ()
+        try:
+            self._advance()
+            self._reader.detach()
+            launches = self._reader.launches(copy=True)
+        except TraceError as error:
+            self._problem("trace", str(error))
+        sites = self._sites()
+        self._explain(status, printed)
+        self._add_remarks(cut=cut)
+        return Recording(self._target, sites, self._reader.calls, launches, tuple(self._problems), printed)
+
+    def _sites(self) -> tuple[tuple[Frame, ...], ...]:
+        for addresses in self._reader.sites[len(self._resolved) :]:
+            self._resolved.append(self._frames(addresses))
+        return tuple(self._resolved)
+
+    def _frames(self, addresses: tuple[int, ...]) -> tuple[Frame, ...]:
+        if self._source is None:
+            self._source = SourcePlaces(self._elf, (str(INCLUDE),), os.getcwd())
+        return self._source.frames(addresses)
+
+    def _problem(self, kind: ProblemKind, message: str, frames: tuple[Frame, ...] = (), *, fatal: bool = True) -> None:
+        self._problems.append(RecordingProblem(kind, message, frames, fatal))
+
+    def _explain(self, status: int, printed: str) -> None:
+        """Says why the process ended early, if it did."""
+        state = self._shared.get("state")
+        if state == FINISHED or any(problem.fatal for problem in self._problems):
+            return
+        count = min(self._shared.get("frame_count"), FRAMES)
+        addresses = tuple(self._shared.control["frames"][0, :count].tolist())
+        if state == STOPPED:
+            kind, message = self._stopped()
+            self._problem(kind, message, self._frames(addresses))
+        elif status == DONE and printed:
+            self._problem("failure", f"the entry cannot be run: {printed.strip()[-500:]}")
+        elif state == RUNNING:
+            kind, message = _ended(status, self._limits)
+            last = self._last_frames()
+            self._problem(kind, message + (", after the last recorded call" if last else ""), last)
+        else:
+            kind, message = _ended(status, self._limits)
+            self._problem(kind, f"{message}, before the entry was called")
+
+    def _last_frames(self) -> tuple[Frame, ...]:
+        """The place of the last recorded call."""
+        call = self._reader.last_call()
+        return self._frames_of_site(call.site - len(self._before)) if call is not None else ()
+
+    def _frames_of_site(self, site: int) -> tuple[Frame, ...]:
+        sites = self._sites()
+        return sites[site] if site < len(sites) else ()
+
+    def _stopped(self) -> tuple[ProblemKind, str]:
+        """What the recorder said when it stopped."""
+        shared = self._shared
+        number, address = shared.get("number"), shared.get("address")
+        message = bytes(shared.control["message"][0]).partition(b"\0")[0].decode("utf-8", "replace")
+        why = shared.get("problem")
+        if why == BY_STACK:
+            return "crash", "the kernel's stack is full (endless recursion, or very large local arrays)"
+        if why == BY_EXCEPTION:
+            return "exception", f"the kernel throws an exception that nobody catches: {message}"
+        if why == BY_LIMIT:
+            return "limit", _limit_text(message, self._limits)
+        if why == BY_FAILURE:
+            return "failure", message
+        if number == signal.SIGXCPU:
+            return "limit", f"the kernel runs longer than {self._limits.seconds:g} s"
+        if number == signal.SIGSYS:
+            return _forbidden(address)
+        text = SIGNALS.get(number, f"the kernel is ended by signal {number}")  # type: ignore[call-overload]
+        if number in (signal.SIGSEGV, signal.SIGBUS):
+            text += self._named_address(address)
+        return "crash", text
+
+    def _named_address(self, address: int) -> str:
+        argument, offset = self._places.find(address)
+        if argument is None:
+            return f" (address {address:#x})"
+        return f" (byte {offset} of {self._reader.arguments[argument].name})"
+
+    def _add_remarks(self, *, cut: bool) -> None:
+        for site in self._reader.unknown:
+            message = "the kernel reads an unspecified value that instructions wrote; it counts as 0"
+            self._problem("value", message, self._frames_of_site(site), fatal=False)
+        if cut:
+            self._problem(
+                "output", f"the kernel prints more than {self._limits.output:,} bytes; the rest is lost", fatal=False
+            )
+        if outside := self._reader.outside():
+            message = f"{outside:,} calls were made outside a launch; a kernel that is the entry itself needs a grid"
+            self._problem("trace", message, fatal=False)
+
+
+def _described(argument: ArrayArgument | ScalarArgument) -> LaunchArgument:
+    if isinstance(argument, ArrayArgument):
+        return LaunchArgument(argument.name, dtype(argument.array.dtype).name, tuple(argument.array.shape))
+    return LaunchArgument(argument.name, argument.dtype, None, argument.value)
+
+
+def _limit_text(what: str, limits: RecordLimits) -> str:
+    if what == "calls":
+        return f"the kernel makes more than {limits.calls:,} calls"
+    if what in ("memory", "device memory"):
+        return f"the kernel needs more than {limits.memory:,} bytes of {what}"
+    return f"the recording has too many {what}"
+
+
+def _forbidden(number: int) -> tuple[ProblemKind, str]:
+    """A system call in words."""
+    column = 0 if os.uname().machine == "aarch64" else 1
+    for words, numbers in FORBIDDEN.items():
+        if any(pair[column] == number for pair in numbers):
+            return "exit" if words == "ends the process" else "forbidden", f"the kernel {words}"
+    return "forbidden", f"the kernel makes system call {number}, which a kernel may not"
+
+
+def _ended(status: int, limits: RecordLimits) -> tuple[ProblemKind, str]:
+    """The end of a process that said nothing."""
+    if status in (-signal.SIGXCPU, -signal.SIGKILL):
+        return "limit", f"the kernel was ended: it ran longer than {limits.seconds:g} s or needed too much memory"
+    if status == -signal.SIGSYS:  # with signals blocked, as the C library does while it starts one
+        return "forbidden", f"the kernel {PROCESS}"
+    if status < 0:
+        return "crash", f"the kernel was ended by signal {-status}"
+    return "exit", f"the kernel ended the process with status {status}"

@@ -1,0 +1,223 @@
+"""What a C++ kernel did when it was run: launches, blocks and calls, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+DTYPES = (
+    "float16", "bfloat16", "float32", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
+    "float64", "float8_e4m3", "float8_e5m2", "hifloat8", "float4_e2m1", "float4_e1m2", "float8_e8m0", "int4", "bool",
+)  # fmt: skip
+"""Element types, in the order of `DType` in recorder.hpp."""
+MEMORIES = ("vec", "mat", "left", "right", "acc", "bias", "scaling", "scale_left", "scale_right", "ctrl")
+"""On-chip memories, in the order of `Memory` in recorder.hpp."""
+BLAYOUTS = ("row_major", "col_major")
+SLAYOUTS = ("none_box", "row_major", "col_major")
+PADS = ("null", "zero", "max", "min", "custom")
+LAYOUTS = ("ND", "DN", "NZ", "SCALE", "MX_A_ND", "MX_A_DN", "MX_A_ZZ", "MX_B_ND", "MX_B_DN", "MX_B_NN", "HIF4_A_ZZ",
+           "HIF4_B_NN", "NC1HWC0", "GNC1HWC0")  # fmt: skip
+"""Layouts of global tensors, in the order of the public `Layout`; a number above them is spelled `layout 17`."""
+
+CoreName = Literal["vector", "cube"]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedFrame:
+    """One place in the chain of calls that leads to a recorded call."""
+
+    file: str
+    line: int
+    column: int
+    """Counted from 1; 0 if the compiler did not say."""
+    function: str
+    """Without its parameters: `ns::helper<float>`."""
+
+
+Frame = RecordedFrame
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedTile:
+    """A tile operand, with the values that the call saw."""
+
+    object: int
+    """Equal for calls on the same C++ object: 0, 1, ... in the order in which objects appear. Objects that live one
+    after the other at the same address have the same number."""
+    address: int | None
+    """Bytes from the start of its memory; None if nothing was assigned."""
+    memory: str
+    dtype: str
+    rows: int
+    cols: int
+    valid_rows: int
+    valid_cols: int
+    blayout: str
+    slayout: str
+    fractal: int
+    pad: str
+    pad_bits: int = 0
+    compact: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedArray:
+    """A global tensor operand."""
+
+    argument: int | None
+    """An index into the launch's `arguments`; None if the pointer is in none of them."""
+    offset: int
+    """Bytes from the start of the argument; without an argument, the address."""
+    dtype: str
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    """In elements."""
+    layout: str
+    dynamic: tuple[bool, ...]
+    """Five extents, five strides: whether the C++ type leaves it to run time."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedScalar:
+    """A scalar operand."""
+
+    dtype: str
+    value: int | float
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedPointer:
+    """A bare pointer operand."""
+
+    argument: int | None
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedText:
+    """An operand that is a word: a pipe, an event, a mode."""
+
+    text: str
+
+
+RecordedOperand = RecordedTile | RecordedArray | RecordedScalar | RecordedPointer | RecordedText
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCall:
+    """One call, as often as it was made: equal calls from the same place are one object."""
+
+    name: str
+    """The C++ function in lower case: `tload`."""
+    operands: tuple[RecordedOperand, ...]
+    modifiers: tuple[tuple[str, str | int], ...] = ()
+    site: int = 0
+    """An index into `Recording.sites`."""
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedBlock:
+    """What one core of one block did, in order."""
+
+    index: int
+    core: CoreName
+    subblock: int
+    calls: np.ndarray[Any, np.dtype[np.uint32]]
+    """Indices into `Recording.calls`."""
+
+
+Block = RecordedBlock
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchArgument:
+    """An argument that the user gave, or device memory that the host code allocated."""
+
+    name: str
+    dtype: str
+    """Of an allocation: `uint8`."""
+    shape: tuple[int, ...] | None = None
+    """Of an array; None for a scalar."""
+    value: int | float | None = None
+    """Of a scalar; None for an array, and for a null pointer."""
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedLaunch:
+    """One launch of a kernel."""
+
+    name: str
+    grid: int
+    arguments: tuple[LaunchArgument, ...]
+    """The entry's arguments in order, then the allocations up to the end: the same for every launch of a recording."""
+    blocks: tuple[Block, ...]
+    passed: tuple[RecordedOperand, ...] = ()
+    """What the launch passed to the kernel, if the headers say."""
+    complete: bool = True
+    """False if the recording ended inside this launch, or is paused there."""
+
+
+ProblemKind = Literal["crash", "exception", "limit", "forbidden", "exit", "failure", "value", "output", "trace"]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingProblem:
+    """Why a recording is not whole, and where."""
+
+    kind: ProblemKind
+    message: str
+    frames: tuple[Frame, ...] = ()
+    """Innermost first."""
+    fatal: bool = True
+    """Whether the recording ended there."""
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """A run of an entry."""
+
+    target: str
+    sites: Sequence[tuple[Frame, ...]]
+    """Chains of calls, innermost first; frames of ptokit's own headers are dropped."""
+    calls: Sequence[RecordedCall]
+    """The distinct calls, and the launches themselves; a block lists its calls by index. The recorder's sequence makes
+    an object when it is asked for."""
+    launches: tuple[RecordedLaunch, ...]
+    problems: tuple[RecordingProblem, ...] = ()
+    output: str = field(default="", repr=False)
+    """What the kernel printed, up to the limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValueRequest:
+    """What a paused kernel waits for."""
+
+    kind: Literal["tile", "memory"]
+    operand: RecordedTile | RecordedPointer
+    offset: int
+    """The element of a tile that is read; 0 for memory."""
+    bytes: int
+    """How many bytes are read; 0: the shared memories shall be brought up to date, no value is returned."""
+    site: int
+
+
+@dataclass(frozen=True, eq=False)
+class PartialRecording(Recording):
+    """A recording that is paused: the last launch and its last block may be open."""
+
+    request: ValueRequest | None = None
+    part: int = 0
+    """The number of the library that is run: each has memories of its own."""
+
+
+@dataclass(frozen=True, eq=False)
+class SharedMemories:
+    """Memory that the kernel and ptokit both see, as bytes. Views: what is written here, the kernel reads."""
+
+    arrays: tuple[np.ndarray[Any, np.dtype[np.uint8]] | None, ...]
+    """By index of `LaunchArgument`; None for a scalar."""
+    local: dict[str, np.ndarray[Any, np.dtype[np.uint8]]]
+    """By name of the on-chip memory: of the core that is running."""

@@ -1,0 +1,127 @@
+"""Recorded calls that order pipes and cores: flags, barriers, flags between the cores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ptokit.cxx.operands import Indices, Unexpressible
+from ptokit.cxx.recording import CoreName, RecordedCall, RecordedOperand, RecordedScalar, RecordedText
+from ptokit.target.profile import CUBE_CORE, VECTOR_CORE
+
+CORES: dict[CoreName, str] = {"vector": VECTOR_CORE.name, "cube": CUBE_CORE.name}
+"""The names of the cores in programs."""
+EVENT = "EVENT_ID"
+
+
+@dataclass(frozen=True)
+class FlagShape:
+    """A set or a wait of a flag; its number is the event id."""
+
+    action: str
+    src: str
+    dst: str
+    site: int
+
+
+@dataclass(frozen=True)
+class CrossShape:
+    """A set or a wait of a flag between the cores; its number is the id."""
+
+    action: str
+    core: str
+    pipe: str
+    site: int
+
+
+@dataclass(frozen=True)
+class BarrierShape:
+    """A barrier."""
+
+    pipe: str
+    core: str
+    site: int
+
+
+SyncShape = FlagShape | CrossShape | BarrierShape
+Made = tuple[SyncShape, Indices]
+
+
+def _pipe(operand: RecordedOperand) -> str:
+    if isinstance(operand, RecordedText):
+        return operand.text.removeprefix("PIPE_")
+    raise Unexpressible(f"a pipe that is computed ({operand}) is not modelled")
+
+
+def _number(operand: RecordedOperand) -> int:
+    if isinstance(operand, RecordedScalar):
+        return int(operand.value)
+    if isinstance(operand, RecordedText) and operand.text.removeprefix(EVENT).isdigit():
+        return int(operand.text.removeprefix(EVENT))
+    raise Unexpressible(f"{operand} is no event id")
+
+
+def _flag(action: str) -> Callable[[RecordedCall, str], Made]:
+    def make(call: RecordedCall, _core: str) -> Made:
+        src, dst, event = call.operands[:3]
+        return FlagShape(action, _pipe(src), _pipe(dst), call.site), (_number(event),)
+
+    return make
+
+
+def _barrier(call: RecordedCall, core: str) -> Made:
+    return BarrierShape(_pipe(call.operands[0]), core, call.site), ()
+
+
+def _intra(action: str) -> Callable[[RecordedCall, str], Made]:
+    def make(call: RecordedCall, core: str) -> Made:
+        pipe, event = call.operands[:2]
+        return CrossShape(action, core, _pipe(pipe), call.site), (_number(event),)
+
+    return make
+
+
+def _cross_set(call: RecordedCall, core: str) -> Made:
+    """`ffts_cross_core_sync(pipe, message)`: the message has a mode in bits 4 and 5, and the id from bit 8 on."""
+    pipe, message = call.operands[:2]
+    number = _number(message)
+    if (number >> 4) & 0x3 != 0x2:
+        raise Unexpressible("a flag between all cores of a launch is not modelled")
+    return CrossShape("set", core, _pipe(pipe), call.site), ((number >> 8) & 0xF,)
+
+
+def _cross_wait(call: RecordedCall, core: str) -> Made:
+    return CrossShape("wait", core, "S", call.site), (_number(call.operands[0]),)
+
+
+SYNCS: dict[str, Callable[[RecordedCall, str], Made]] = {
+    "set_flag": _flag("set"),
+    "wait_flag": _flag("wait"),
+    "pipe_barrier": _barrier,
+    "ffts_cross_core_sync": _cross_set,
+    "wait_flag_dev": _cross_wait,
+    "set_intra_block": _intra("set"),
+    "wait_intra_block": _intra("wait"),
+}
+"""By name: calls that order pipes."""
+IDLE = frozenset(("tassign", "set_ffts_base_addr", "set_mask_norm", "set_vector_mask", "setfmatrix",
+                  "set_img2col_rpt", "set_img2col_padding"))  # fmt: skip
+"""Calls that do nothing that a program states: later calls show the address of a tile. Those that set registers from
+the extents of a tile read none of its data."""
+INTRA = frozenset(("set_intra_block", "wait_intra_block"))
+SECOND_CORE = 16
+"""Ids from this one on, on the cube core, are the second vector core's."""
+
+
+def is_idle(call: RecordedCall, core: CoreName) -> bool:
+    """Whether a call does nothing that a program states. Programs have one vector core for each cube core: flags of the
+    cube core for the second one are left out."""
+    if call.name in INTRA and core == "cube":
+        return _number(call.operands[1]) >= SECOND_CORE
+    return call.name in IDLE
+
+
+def sync_shape(call: RecordedCall, core: CoreName) -> Made | None:
+    """A recorded call that orders pipes; None for another one."""
+    make = SYNCS.get(call.name)
+    return make(call, CORES[core]) if make else None

@@ -1,0 +1,129 @@
+"""What commands say of C++ sources: entries, arguments, and faults of the user's own code."""
+
+from __future__ import annotations
+
+import importlib.util
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import ENVIRONMENT, ptokit_
+
+SOURCE = """\
+#include <pto/pto-inst.hpp>
+using namespace pto;
+
+AICORE inline int peek(__gm__ int *p) { return *p; }
+
+template <typename T>
+__global__ AICORE void copy(__gm__ T *out, __gm__ T *x)
+{
+    using Row = GlobalTensor<T, Shape<1, 1, 1, 1, 64>, Stride<1, 1, 1, 64, 1>>;
+    Tile<TileType::Vec, T, 1, 64> part;
+    TASSIGN(part, 0x0);
+    Row from(x + get_block_idx() * 64), to(out + get_block_idx() * 64);
+    TLOAD(part, from);
+    set_flag(PIPE_MTE2, PIPE_MTE3, EVENT_ID0);
+    wait_flag(PIPE_MTE2, PIPE_MTE3, EVENT_ID0);
+    TSTORE(to, part);
+}
+
+__global__ AICORE void wild(__gm__ int *wrong)
+{
+    peek(wrong + (1 << 28));
+}
+
+template <typename T> void launch(T *out, T *x, void *stream) { copy<T><<<3, nullptr, stream>>>(out, x); }
+template void launch<float>(float *out, float *x, void *stream);
+template void launch<int32_t>(int32_t *out, int32_t *x, void *stream);
+
+extern "C" void launch_some(float *out, float *x, int n, void *stream)
+{
+    if (n > 0) copy<float><<<n, nullptr, stream>>>(out, x);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The source, compiled once for all tests."""
+    file = tmp_path_factory.mktemp("cxx") / "copies.cpp"
+    file.write_text(SOURCE, encoding="utf-8")
+    return str(file)
+
+
+def said(status: int, *words: str) -> str:
+    """What a command on A5 prints."""
+    result = ptokit_(*words, "--target", "a5")
+    assert result.exit_code == status, result.output
+    return result.output
+
+
+def test_all_instantiations_of_a_name_are_judged(source: str) -> None:
+    printed = said(0, "check", source, "--entry", "launch")
+    assert [row for row in printed.splitlines() if " over " in row] == [
+        "launch<float> over 3 blocks", "launch<int32_t> over 3 blocks",
+    ]  # fmt: skip
+    assert "launch<float> over 3 blocks" in said(0, "check", source, "--entry", "launch< float >")
+
+
+def test_a_command_on_one_kernel_names_the_entries_that_there_are(source: str) -> None:
+    several = "copies.cpp has several entries: launch<float>, launch<int32_t>; name one with --entry"
+    assert several in said(2, "run", source)
+    assert "has no entry lanch_some; " in (printed := said(2, "run", source, "--entry", "lanch_some"))
+    assert "did you mean launch_some?" in printed
+
+
+def test_the_arguments_choose_the_entry(source: str) -> None:
+    assert "launch_some over 2 blocks" in said(0, "check", source, "--arg", "n=2")
+    assert "launch_some launched no kernel\n    fix: give arguments" in said(1, "check", source, "--arg", "n=0")
+    assert "--arg n=8" in said(2, "check", source, "--entry", "launch_some")
+
+
+def test_an_array_that_is_too_small_is_named_with_the_elements_that_are_used(source: str) -> None:
+    printed = said(1, "check", source, "--entry", "launch<float>", "--arg", "x=float32[100]")
+    assert "[KN-10] tload uses elements 64 to 127 of x in block 1; the array has 100" in printed
+    assert "fix: pass an array of at least 192 elements" in printed
+    assert "copies.cpp:13:" in printed
+    said(0, "check", source, "--entry", "launch<float>", "--arg", "x=float32[192]")
+
+
+def test_a_crash_has_its_line_and_the_calls_that_lead_there(source: str) -> None:
+    printed = said(1, "check", source, "--arg", "wrong=int32[8]")
+    assert "copies.cpp:4:" in printed
+    assert "error [KN-20] the kernel accesses memory that it does not have" in printed
+    assert "called from " in printed
+    assert "copies.cpp:21:" in printed.partition("called from ")[2].splitlines()[0]
+
+
+def test_a_header_that_is_not_found(folder: Path) -> None:
+    (folder / "k.cpp").write_text('#include "tiling.h"\n', encoding="utf-8")
+    printed = said(1, "check", "k.cpp")
+    assert "k.cpp:1:10: error [KN-20] the compiler refuses the source: " in printed
+    assert "tiling.h" in printed
+    assert "fix: name the header's folder: -I DIR" in printed
+
+
+def test_a_system_without_a_compiler(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "k.cpp").write_text("", encoding="utf-8")
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    assert "ptokit: no C++ compiler was found: install g++" in said(2, "check", "k.cpp")
+
+
+def test_a_command_that_is_terminated_leaves_nothing(folder: Path) -> None:
+    rest = folder / "temporary"
+    rest.mkdir()
+    (folder / "k.cpp").write_text("#include <pto/pto-inst.hpp>\n", encoding="utf-8")
+    command = [sys.executable, "-m", "ptokit", "check", "k.cpp"]
+    with subprocess.Popen(command, env={**ENVIRONMENT, "TMPDIR": str(rest)}) as process:
+        while not [*rest.glob("ptokit-cxx-*/*")] and process.poll() is None:
+            time.sleep(0.01)
+        process.terminate()
+        assert process.wait() == 128 + signal.SIGTERM
+    assert not [*rest.iterdir()]

@@ -1,0 +1,84 @@
+"""Builds small libraries of C++ for tests of the recorder: a source and the runtime."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from tempfile import mkdtemp
+
+from ptokit.cxx.record import INCLUDE
+
+COMPILER = os.environ.get("CXX", "").split() or [name for name in ("g++", "clang++") if shutil.which(name)][:1]
+"""The compiler's command; empty if there is none."""
+SOURCES = Path(__file__).with_name("sources")
+COMMON = ("-std=c++20", "-fPIC", "-g1", "-fno-omit-frame-pointer", "-Wall", "-Wextra", f"-I{INCLUDE}")
+KERNEL = ("-O1", "-fno-inline", "-fno-optimize-sibling-calls")
+
+
+@dataclass(frozen=True)
+class CoreCode:
+    """A library for one core, or for any."""
+
+    path: Path
+    core: str = "any"
+
+
+@dataclass(frozen=True)
+class Built:
+    """A built source."""
+
+    libraries: tuple[CoreCode, ...]
+    source: Path
+    target: str = "a2a3"
+
+    @property
+    def path(self) -> Path:
+        """The only library."""
+        (library,) = self.libraries
+        return library.path
+
+    def line(self, comment: str) -> int:
+        """The number of the line that ends with a comment."""
+        lines = self.source.read_text().splitlines()
+        found = [k for k, line in enumerate(lines, 1) if re.search(rf"// {re.escape(comment)}$", line)]
+        assert len(found) == 1, comment
+        return found[0]
+
+
+@lru_cache
+def folder() -> Path:
+    """A folder that lives as long as the tests."""
+    import atexit
+
+    made = Path(mkdtemp(prefix="ptokit-test-"))
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return made
+
+
+def compile_with(*arguments: object) -> None:
+    """Runs the compiler."""
+    assert COMPILER
+    done = subprocess.run([*COMPILER, *map(str, arguments)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@lru_cache
+def runtime() -> Path:
+    """The compiled recorder."""
+    made = folder() / "runtime.o"
+    compile_with(*COMMON, "-O2", "-c", INCLUDE / "ptokit" / "runtime.cpp", "-o", made)
+    return made
+
+
+@lru_cache
+def library(name: str, *options: str) -> Built:
+    """A source of `sources/`, compiled and linked with the recorder."""
+    source = SOURCES / f"{name}.cpp"
+    made = folder() / f"{name}{len(options)}{abs(hash(options))}.so"
+    compile_with(*COMMON, *KERNEL, *options, "-shared", source, runtime(), "-o", made)
+    return Built((CoreCode(made),), source)

@@ -1,0 +1,167 @@
+"""Compilers, options, limits and messages."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ptokit.cxx import compile as compiling
+from ptokit.cxx.compile import CompileError, CompileLimits, CompileOptions, compile_source, find_compiler
+from ptokit.cxx.database import DatabaseError, find_database, read_database
+from ptokit.cxx.names import ENUMS, INCLUDE, files, instructions
+from ptokit.isa.catalog import INSTRUCTIONS
+
+try:
+    find_compiler()
+except CompileError:
+    pytest.skip("no C++ compiler", allow_module_level=True)
+
+EMPTY = "#include <pto/pto-inst.hpp>\n"
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "k.cpp"
+    path.write_text(text)
+    return path
+
+
+def test_generated_headers_are_up_to_date() -> None:
+    stale = [path for path, text in files().items() if (INCLUDE / path).read_text() != text]
+    assert not stale, f"python -m ptokit.cxx.names writes {stale}"
+
+
+def test_every_instruction_of_the_catalogue_has_a_function() -> None:
+    by_hand = (INCLUDE / "ptokit" / "places.hpp").read_text()
+    missing = {name.upper() for name in INSTRUCTIONS} - set(instructions())
+    assert all(f" {name}(" in by_hand for name in missing)
+
+
+@pytest.mark.parametrize("enum", [row for row in ENUMS if row.space == "pto"], ids=lambda row: row.name)
+def test_words_of_an_enum_are_distinct(enum) -> None:
+    words = {word: number for _, number, word in enum.members}
+    assert len(set(words.values())) == len({number for _, number, _ in enum.members}) == len(words) or enum.name in (
+        "AccPhase",
+        "TSyncCVMode",
+    )
+
+
+def test_a_source_with_cores_is_compiled_for_each(tmp_path: Path) -> None:
+    body = """
+        #if defined(__DAV_CUBE__) && (defined(__DAV_VEC__) || !defined(PTO_NPU_ARCH_A5) || !MINE)
+        #error both cores
+        #endif
+        #include "more.hpp"
+        #ifdef __DAV_VEC__
+        extern "C" __global__ AICORE void vector_only(__gm__ Number* p) { }
+        #endif
+        """
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "more.hpp").write_text("using Number = half;\n")
+    options = CompileOptions((f"-I{tmp_path / 'more'}", "-DMINE=1", "-std=c++17"))
+    with compile_source(written(tmp_path, EMPTY + body), "a5", options) as build:
+        assert [library.core for library in build.libraries] == ["vector", "cube"]
+        folder = build.folder
+    assert not folder.exists()
+
+
+def test_errors_name_the_users_line(tmp_path: Path) -> None:
+    text = EMPTY + "void f(void* stream) { k<<<1, nullptr, stream>>>(); }\n\nint x = ;\n"
+    with pytest.raises(CompileError) as found:
+        compile_source(written(tmp_path, text))
+    assert f"{tmp_path / 'k.cpp'}:2" in str(found.value)
+    assert len(str(found.value).splitlines()) <= compiling.LINES
+
+
+def test_an_entry_that_does_not_exist_is_explained(tmp_path: Path) -> None:
+    text = EMPTY + 'extern "C" __global__ AICORE void kernel(__gm__ float* p) {}\n'
+    with pytest.raises(CompileError, match=r"no function other.*found: kernel\. .*explicit instantiation"):
+        compile_source(written(tmp_path, text), options=CompileOptions(entries=("other",)))
+
+
+HOSTILE = {
+    "endless templates": "template <int N> struct A { static constexpr int v = A<N + 1>::v; }; int x = A<0>::v;",
+    "much memory": "template <int N> struct T { T<N - 1> a; int x[N]; }; template <> struct T<0> {}; "
+    "constexpr long f(long n) { long s = 0; for (long i = 0; i < n; ++i) s += i; return s; } "
+    "template <long... I> long g() { return (f(200000 + I) + ...); } constexpr long y = f(1L << 60);",
+    "an include of itself": '#include "k.cpp"',
+    "a device file": '#include "/dev/zero"',
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_sources_end_with_a_message(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = CompileLimits(seconds=20, memory=1 << 30, output=1 << 24)
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr(compiling.tempfile, "tempdir", str(tmp_path / "scratch"))
+    with pytest.raises(CompileError) as found:
+        compile_source(written(tmp_path, HOSTILE[name] + "\n"), options=CompileOptions(limits=limits))
+    assert str(found.value).strip() and len(str(found.value)) < 20_000
+    assert not list((tmp_path / "scratch").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "options", "message"),
+    [
+        ("none.cpp", "a2a3", CompileOptions(), "does not exist"),
+        ("k.cpp", "cpu", CompileOptions(), "a2a3 or a5"),
+        ("k.cpp", "a5", CompileOptions(standard="basic"), "no C++ standard"),
+    ],
+)
+def test_wrong_requests_are_explained(
+    tmp_path: Path, source: str, target: str, options: CompileOptions, message: str
+) -> None:
+    written(tmp_path, EMPTY)
+    with pytest.raises(CompileError) as found:
+        compile_source(tmp_path / source, target, options)
+    assert message in str(found.value)
+
+
+def test_compilers_are_found_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = {"g++": "g++ (GCC) 10.2.1", "clang++": "clang version 14.0.6", "mine": "mine (Debian) 13.1.0"}
+    monkeypatch.setattr(shutil, "which", lambda name: name if name in versions else None)
+    monkeypatch.setattr(compiling, "_version_text", lambda words: versions[words[0]])
+    monkeypatch.setattr(compiling.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(CompileError, match=r"pip install 'ptokit\[cxx\]'"):
+        find_compiler()
+    with pytest.raises(CompileError, match="gcc 10; at least 11"):
+        find_compiler("g++")
+    with pytest.raises(CompileError, match="not installed"):
+        find_compiler("none")
+    monkeypatch.setenv("CXX", "mine -m64")
+    assert find_compiler().command == ("mine", "-m64") and find_compiler().version == 13
+    monkeypatch.delenv("CXX")
+    monkeypatch.setattr(compiling.importlib.util, "find_spec", lambda name: object())
+    assert find_compiler().command[1:] == ("-m", "ziglang", "c++")
+
+
+def test_a_database_gives_flags_target_and_core(tmp_path: Path) -> None:
+    source = written(tmp_path, EMPTY)
+    build = tmp_path / "build"
+    build.mkdir()
+    command = "bisheng -xcce --cce-aicore-arch=dav-c310-vec -I../include -D A=1 -DB='x y' "
+    command += "-isystem /opt/x -O2 -std=c++17 -o k.o ../k.cpp"
+    rows = [
+        {"directory": str(build), "file": "../other.cpp", "command": "x"},
+        {"directory": str(build), "file": "../k.cpp", "command": command},
+    ]
+    (build / "compile_commands.json").write_text(json.dumps(rows))
+    database = find_database(source)
+    assert database == build / "compile_commands.json"
+    entry = read_database(database, source)
+    assert entry.flags == ("-I", str(tmp_path / "include"), "-DA=1", "-DB=x y", "-isystem", "/opt/x", "-std=c++17")
+    assert (entry.target, entry.core) == ("a5", "vector")
+    with pytest.raises(DatabaseError, match="does not list"):
+        read_database(build, tmp_path / "none.cpp")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[[[[", '[{"file": "k.cpp", "command": "\'"}]', "null", "[1, 2]", "[" * 100_000]
+)
+def test_broken_databases_are_explained(tmp_path: Path, text: str) -> None:
+    (tmp_path / "compile_commands.json").write_text(text)
+    with pytest.raises(DatabaseError):
+        read_database(tmp_path, written(tmp_path, EMPTY))

@@ -1,0 +1,97 @@
+"""Options of C++ sources: from the command line and from compile databases."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import ptokit as pto
+from ptokit.cli.commands import app
+from ptokit.lang.recorded import CppKernel
+from tests.cxx.building import COMPILER
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
+SOURCE = """\
+#include <pto/pto-inst.hpp>
+#include "width.hpp"
+using namespace pto;
+using Part = Tile<TileType::Vec, float, 1, WIDTH>;
+
+__global__ AICORE void filled(__gm__ float* out) {
+    GlobalTensor<float, Shape<1, 1, 1, 1, WIDTH>, Stride<WIDTH, WIDTH, WIDTH, WIDTH, 1>> to(out);
+    Part part;
+    TASSIGN(part, 0x0);
+    TEXPANDS(part, VALUE);
+    pipe_barrier(PIPE_ALL);
+    TSTORE(to, part);
+}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A source whose header and macro only the database names."""
+    (tmp_path / "src").mkdir()
+    for folder, width in (("first", 32), ("second", 64)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "width.hpp").write_text(f"constexpr int WIDTH = {width};\n")
+    source = tmp_path / "src" / "filled.cpp"
+    source.write_text(SOURCE)
+    command = "ccec --cce-aicore-arch=dav-c310-vec -I first -DVALUE=3.0f -std=c++17 -O2 -c src/filled.cpp"
+    row = {"directory": str(tmp_path), "file": "src/filled.cpp", "command": command}
+    (tmp_path / "compile_commands.json").write_text(json.dumps([row]))
+    return source
+
+
+def written(source: Path, *options: str) -> np.ndarray:
+    """What the kernel stores into 64 zeros."""
+    out = source.with_suffix(".npy")
+    words = ["run", str(source), "--arg", "out=float32[64]", "--out", f"out={out}", *options]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    return np.load(out)
+
+
+def test_a_database_above_the_source_gives_folders_and_macros(project: Path) -> None:
+    assert written(project).tolist() == [3.0] * 32 + [0.0] * 32
+    assert CliRunner().invoke(app, ["check", str(project), "--arg", "out=float32[64]"]).exit_code == 0
+
+
+def test_options_of_the_command_win(project: Path) -> None:
+    second = str(project.parents[1] / "second")
+    found = written(project, "-I", second, "-D", "VALUE=5.0f", "--std", "c++20")
+    assert found.tolist() == [5.0] * 64
+
+
+def test_a_database_can_be_named(project: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    row = {"directory": str(tmp_path), "file": "src/filled.cpp",
+           "arguments": ["ccec", "-isystem", "second", "-D", "VALUE=7.0f", "src/filled.cpp"]}  # fmt: skip
+    (other / "compile_commands.json").write_text(json.dumps([row]))
+    assert written(project, "--database", str(other)).tolist() == [7.0] * 64
+
+
+def test_a_named_database_must_list_the_source(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty.json").write_text("[]")
+    done = CliRunner().invoke(app, ["check", str(project), "--database", str(tmp_path / "empty.json")])
+    assert done.exit_code == 2
+    assert "does not list" in done.output
+
+
+def test_the_target_of_the_database_is_checked(project: Path) -> None:
+    done = CliRunner().invoke(app, ["check", str(project), "--arg", "out=float32[64]", "--json"])
+    assert [*json.loads(done.stdout)["targets"]] == ["a5"]
+
+
+def test_python_reads_the_database(project: Path) -> None:
+    kernel = pto.load(project)
+    assert isinstance(kernel, CppKernel)
+    out = np.zeros(64, "float32")
+    kernel[1](out)
+    assert kernel.target == "a5"
+    assert out.tolist() == [3.0] * 32 + [0.0] * 32

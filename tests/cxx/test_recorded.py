@@ -1,0 +1,252 @@
+"""C++ kernels in Python and on the command line: launched, checked, repaired; names and places of the source."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import ptokit as pto
+from ptokit.cli.arguments import LEAST_BYTES, values_of
+from ptokit.cli.commands import app
+from ptokit.cli.problems import UNMODELLED
+from ptokit.lang.recorded import CppKernel
+
+SOURCE = """\
+#include <pto/pto-inst.hpp>
+using namespace pto;
+constexpr int N = 64;
+using Row = GlobalTensor<float, Shape<1, 1, 1, 1, N>, Stride<N, N, N, N, 1>>;
+using Part = Tile<TileType::Vec, float, 1, N>;
+
+AICORE inline void fetch(Part& part, __gm__ float* from) {
+    Row row(from);
+    TLOAD(part, row);
+}
+
+template <bool ORDERED>
+AICORE inline void add_rows(__gm__ float* x, __gm__ float* y, __gm__ float* out) {
+    Part a, b;
+    TASSIGN(a, 0x0);
+    TASSIGN(b, 0x400);
+    for (int i = 0; i < 3; ++i) {
+        const int at = (get_block_idx() * 3 + i) * N;
+        fetch(a, x + at);
+        fetch(b, y + at);
+        if constexpr (ORDERED) set_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+        if constexpr (ORDERED) wait_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+        TADD(a, a, b);
+        set_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+        wait_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+        Row to(out + at);
+        TSTORE(to, a);
+        pipe_barrier(PIPE_ALL);
+    }
+}
+
+__global__ AICORE void right(__gm__ float* x, __gm__ float* y, __gm__ float* out) { add_rows<true>(x, y, out); }
+__global__ AICORE void wrong(__gm__ float* x, __gm__ float* y, __gm__ float* out) {
+    Part a, b;
+    TASSIGN(a, 0x0);
+    TASSIGN(b, 0x400);
+    for (int i = 0; i < 3; ++i) {
+        const int at = (get_block_idx() * 3 + i) * N;
+        fetch(a, x + at);
+        fetch(b, y + at);
+        TADD(a, a, b);
+        set_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+        wait_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+        Row to(out + at);
+        TSTORE(to, a);
+        pipe_barrier(PIPE_ALL);
+    }
+}
+
+extern "C" void launch_right(float* x, float* y, float* out, void* stream) { right<<<2, nullptr, stream>>>(x, y, out); }
+extern "C" void launch_wrong(float* x, float* y, float* out, void* stream) { wrong<<<2, nullptr, stream>>>(x, y, out); }
+extern "C" void launch_twice(float* x, float* y, float* out, void* stream) {
+    right<<<2, nullptr, stream>>>(x, y, out);
+    right<<<2, nullptr, stream>>>(out, y, out);
+}
+"""
+LINES = SOURCE.splitlines()
+TADD = len(LINES) - [*reversed(LINES)].index("        TADD(a, a, b);")
+"""The line of the addition without order."""
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("cpp") / "rows.cpp"
+    path.write_text(SOURCE)
+    return path
+
+
+@pytest.fixture(scope="module")
+def kernels(file: Path) -> dict[str, CppKernel]:
+    first = pto.load(file, "right", target="a5")
+    assert isinstance(first, CppKernel)
+    entries = {entry.name: entry for entry in first.source.build("a5").entries}
+    return {name: CppKernel(first.source, entry, "a5") for name, entry in entries.items()}
+
+
+def arrays() -> dict[str, Any]:
+    x, y = (np.arange(384, dtype="float32") * scale for scale in (1, 0.5))
+    return {"x": x, "y": y, "out": np.zeros(384, "float32")}
+
+
+@pytest.mark.parametrize("engine", ["reference", "native", "machine"])
+def test_a_kernel_computes_on_every_engine(kernels: dict[str, CppKernel], engine: str) -> None:
+    given = arrays()
+    run = kernels["right"][2](**given, target="a5", engine=engine)
+    assert [finding for finding in run.findings if finding.level != "note"] == []
+    np.testing.assert_array_equal(given["out"], given["x"] + given["y"])
+
+
+def test_later_launches_see_what_earlier_ones_wrote(kernels: dict[str, CppKernel]) -> None:
+    given = arrays()
+    kernels["launch_twice"][1](**given, target="a5")
+    np.testing.assert_array_equal(given["out"], given["x"] + 2 * given["y"])
+
+
+def test_a_race_has_the_names_and_the_places_of_the_source(kernels: dict[str, CppKernel], file: Path) -> None:
+    run = kernels["launch_wrong"][1](**arrays(), target="a5", engine="machine")
+    races = [finding for finding in run.findings if finding.first is not None]
+    assert {finding.rule for finding in races} == {"KN-13"}
+    assert {(finding.where.file, finding.where.line) for finding in races if finding.where} == {(str(file), TADD)}
+    first = races[0].first
+    assert first is not None and first.where is not None
+    assert (first.name, first.where.line) == ("a", LINES.index("    TLOAD(part, row);") + 1)
+    assert [call.line for call in first.where.calls] == [TADD - 2]
+    assert "i=0" in str(races[0])
+
+
+def test_a_repair_is_a_diff_of_the_source(kernels: dict[str, CppKernel], file: Path) -> None:
+    run: Any = kernels["launch_wrong"][1](**arrays(), target="a5", engine="machine")
+    (repair,) = run.repairs
+    added = [line[1:].strip() for line in repair.diff.splitlines() if line.startswith("+ ")]
+    assert added == ["set_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);", "wait_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);"]
+    new = repair.patch.after[str(file)].splitlines()
+    assert new[TADD - 1 : TADD + 2] == [*(f"        {line}" for line in added), "        TADD(a, a, b);"]
+    assert file.read_text() == SOURCE
+
+
+@pytest.mark.parametrize("grid", [1, 2])
+def test_arrays_that_are_not_given_are_as_large_as_the_calls_need(kernels: dict[str, CppKernel], grid: int) -> None:
+    kernel = kernels["right"].over(grid)
+    assert kernel.reach(arrays()) == dict.fromkeys(("x", "y", "out"), grid * 3 * 64 * 4)
+    found = values_of(kernel, {})
+    assert {name: (array.dtype, array.nbytes) for name, array in found.items()} == dict.fromkeys(
+        ("x", "y", "out"), (np.dtype("float32"), LEAST_BYTES)
+    )
+
+
+def test_wrong_arguments_are_refused(kernels: dict[str, CppKernel]) -> None:
+    with pytest.raises(TypeError, match="missing out"):
+        kernels["right"][1](*[*arrays().values()][:2], target="a5")
+    with pytest.raises(pto.VerifyError, match="float32 in the source; found int32"):
+        kernels["right"][1](**{**arrays(), "x": np.zeros(384, "int32")}, target="a5")
+
+
+def test_the_command_checks_all_entries(file: Path) -> None:
+    done = CliRunner().invoke(app, ["check", str(file), "--target", "a5"])
+    assert done.exit_code == 1
+    assert "launch_right over" in done.output and "launch_wrong over" in done.output
+    assert f"rows.cpp:{TADD}:" in done.output
+    assert "set_flag(PIPE_MTE2, PIPE_V, EVENT_ID0)" in done.output
+
+
+def test_the_command_checks_one_entry_as_json(file: Path) -> None:
+    given = ["--arg", "x=float32[384]:0..1", "--target", "a5", "--json"]
+    done = CliRunner().invoke(app, ["check", str(file), "--entry", "launch_right", *given])
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["targets"]["a5"]["accepted"] is True
+
+
+def test_the_command_repairs_a_file(file: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.cpp"
+    copy.write_text(SOURCE)
+    done = CliRunner().invoke(app, ["check", str(copy), "--entry", "launch_wrong", "--target", "a5", "--fix"])
+    assert done.exit_code == 0, done.output
+    assert copy.read_text().count("set_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);") == 2
+
+
+def test_the_command_runs_and_shows(file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.npy"
+    given = ["--arg", "x=float32[384]:1..1", "--arg", "y=float32[384]:2..2", "--arg", "out=float32[384]"]
+    words = ["run", str(file), "--entry", "launch_right", *given, "--out", f"out={out}", "--target", "a5"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert (np.load(out) == 3).all()
+    shown = CliRunner().invoke(app, ["show", str(file), "--entry", "launch_right", "--target", "a5"])
+    assert "for i in range(0, 3)" in shown.output and "tadd(a, a, b)" in shown.output
+
+
+def test_what_does_not_compile_is_reported_at_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "bad.cpp"
+    file.write_text("#include <pto/pto-inst.hpp>\n__global__ AICORE void k(__gm__ float* x) { nothing(x); }\n")
+    done = CliRunner().invoke(app, ["check", str(file), "--target", "a5"])
+    assert done.exit_code == 1
+    assert "bad.cpp:2:" in done.output and "nothing" in done.output
+
+
+POINTERS = """\
+#include <pto/pto-inst.hpp>
+using namespace pto;
+using Row = GlobalTensor<float, Shape<1, 1, 1, 1, 64>, Stride<64, 64, 64, 64, 1>>;
+using Part = Tile<TileType::Vec, float, 1, 64>;
+
+template <bool COPIES>
+AICORE inline void store(__gm__ float* x, __gm__ float* out) {
+    Part part;
+    TASSIGN(part, 0x400);
+    if constexpr (COPIES) copy_gm_to_ubuf((__ubuf__ void*)part.data(), (__gm__ void*)x, 0, 1, 8, 0, 0);
+    pipe_barrier(PIPE_ALL);
+    Row to(out);
+    TSTORE(to, part);
+}
+__global__ AICORE void copies(__gm__ float* x, __gm__ float* out) { store<true>(x, out); }
+__global__ AICORE void nothing(__gm__ float* x, __gm__ float* out) { store<false>(x, out); }
+"""
+
+
+def test_what_a_call_writes_by_its_address_is_not_unwritten(tmp_path: Path) -> None:
+    file = tmp_path / "pointers.cpp"
+    file.write_text(POINTERS)
+    first = pto.load(file, "copies", target="a5")
+    assert isinstance(first, CppKernel)
+    kernels = {entry.name: CppKernel(first.source, entry, "a5") for entry in first.source.build("a5").entries}
+    given: dict[str, Any] = {"x": np.ones(64, "float32"), "out": np.zeros(64, "float32")}
+    levels = {
+        name: {finding.level for finding in kernels[name][1](**given, target="a5", engine="machine").findings}
+        - {"note"}
+        for name in ("copies", "nothing")
+    }
+    assert levels == {"copies": {"unmodelled"}, "nothing": {"error"}}
+
+
+VIEWS = """\
+#include <pto/pto-inst.hpp>
+using namespace pto;
+using Row = GlobalTensor<float, Shape<1, 1, 1, 1, 64>, Stride<64, 64, 64, 64, 1>>;
+
+__global__ AICORE void views(__gm__ float* x) {
+    Tile<TileType::Vec, float, 1, 64> row;
+    Tile<TileType::Vec, float, 2, 32> rows;
+    Row from(x);
+    TLOAD(row, from);
+    TRESHAPE(rows, row);
+    TADD(rows, rows, rows);
+}
+"""
+
+
+def test_a_view_of_a_tile_without_an_address_is_not_modelled(tmp_path: Path) -> None:
+    file = tmp_path / "views.cpp"
+    file.write_text(VIEWS)
+    done = CliRunner().invoke(app, ["check", str(file), "--target", "a5"])
+    assert done.exit_code == UNMODELLED
+    assert "TRESHAPE of a tile without an address is not modelled" in done.output and "views.cpp:10" in done.output

@@ -1,0 +1,151 @@
+"""Rewriting of launches, and the functions that can be run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ptokit.cxx.source import GLOBAL, find_entries, masked, read_files, rewrite, write_rewritten
+
+LAUNCHES = [
+    ("k<<<1, nullptr, s>>>(a, b);", '::ptokit::chevron("k", [&] { k(a, b); }, 1, nullptr, s);'),
+    ("ns::k<half, (1 > 0)><<<f(2, 3), 0, s>>>(x[1], g(y));",
+     '::ptokit::chevron("ns::k<half, (1 > 0)>", [&] { ns::k<half, (1 > 0)>(x[1], g(y)); }, f(2, 3), 0, s);'),
+    ("NAME(run, X)<T> <<<n, nullptr, s>>> (a);",
+     '::ptokit::chevron("NAME(run, X)<T>", [&] { NAME(run, X)<T>  (a); }, n, nullptr, s);'),
+    ("#define GO(T) run_##T<<<1, nullptr, s>>>(a)",
+     '#define GO(T) ::ptokit::chevron("", [&] { run_##T(a); }, 1, nullptr, s)'),
+    ("k<A<B<C>>>(a); // k<<<1, nullptr, s>>>(a)", "k<A<B<C>>>(a); // k<<<1, nullptr, s>>>(a)"),
+    ('print("k<<<1>>>(a)"); x << y << z; 1 >> 2;', 'print("k<<<1>>>(a)"); x << y << z; 1 >> 2;'),
+    ("<<<<<<< ours\n=======\n>>>>>>> theirs", "<<<<<<< ours\n=======\n>>>>>>> theirs"),
+    ('asm volatile("MOV %0, SYS_CNT\\n" : "+l"(x));', "(void)0;"),
+    ("__VEC_SCOPE__ {\n vlds(a); }\nx", '::ptokit::record("vec_scope");\n\nx'),
+    ("[aicore] inline void f() {}", "         inline void f() {}"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "expected"), LAUNCHES)
+def test_launches_become_calls(text: str, expected: str) -> None:
+    assert rewrite(text) == expected
+
+
+def test_lines_keep_their_numbers() -> None:
+    text = "int a;\nk<int,\n  2>\n   <<<1,\n  nullptr, // why\n  s>>>(\n a,\n b);\nint last;\n"
+    found = rewrite(text)
+    rows = found.splitlines()
+    assert found.count("\n") == text.count("\n")
+    assert rows[1].startswith('::ptokit::chevron("k<int, 2>", [&] { k<int,') and rows[6:9] == [
+        " a,",
+        " b); }, 1, nullptr, s);",
+        "int last;",
+    ]
+
+
+def test_a_macro_over_several_lines_stays_one_macro() -> None:
+    text = "#define GO(N) \\\n  k##N<<<1, nullptr, \\\n    s>>>(a, \\\n    b)\nint x;\n"
+    found = rewrite(text).splitlines()
+    assert (
+        found[1:4] == ['  ::ptokit::chevron("", [&] { k##N\\', "(a, \\", "    b); }, 1, nullptr, s)"]
+        and found[4] == "int x;"
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["k<<<", "k<<<1>>>", "<<<1>>>(a)", "k<<<1>>>(a", "k<<<(1>>>(a)", ">" * 50 + "<<<1>>>(a)", "a)<<<1>>>(b)"]
+)
+def test_broken_launches_are_left_to_the_compiler(text: str) -> None:
+    assert rewrite(text) == text
+
+
+def test_comments_and_strings_are_blanked_in_place() -> None:
+    text = 'a /* b\nc */ "d\\"" \'e\' // f\ng R"x(h)x" 1\'000'
+    found = masked(text)
+    assert found.split() == ["a", "g", "1'000"]
+    assert [len(row) for row in found.split("\n")] == [len(row) for row in text.split("\n")]
+
+
+def test_included_files_with_launches_are_rewritten_with_those_that_include_them(tmp_path: Path) -> None:
+    more = tmp_path / "more"
+    more.mkdir()
+    (tmp_path / "k.cpp").write_text('#include "outer.hpp"\n#include "plain.hpp"\n#include <none.hpp>\n')
+    (tmp_path / "plain.hpp").write_text("int plain;\n")
+    (more / "outer.hpp").write_text('#include "inner.hpp"\n')
+    (more / "inner.hpp").write_text("void f() { k<<<1, nullptr, s>>>(); }\n#ifdef __DAV_VEC__\n#endif\n")
+    out = tmp_path / "out"
+    out.mkdir()
+    files = read_files(tmp_path / "k.cpp", [more])
+    copies = write_rewritten(files, out)
+    assert {path.name for path in copies} == {"k.cpp", "outer.hpp", "inner.hpp"} and files.asks_for_cores
+    assert copies[more / "inner.hpp"].read_text().startswith(f'#line 1 "{more / "inner.hpp"}"\nvoid f() {{ ::ptokit')
+    assert f'#include "{copies[more / "outer.hpp"]}"\n#include "plain.hpp"' in copies[tmp_path / "k.cpp"].read_text()
+
+
+ENTRIES = """# 1 "/k.cpp"
+# 1 "/other.hpp" 1
+void other(void* stream);
+void other(void* stream) { }
+# 2 "/k.cpp" 2
+struct S { int x; void f(void* stream) { } };
+static void hidden(void* stream) { k<<<1>>>(); }
+namespace { void hidden_too(void* stream) { } }
+namespace a::b {
+template <typename T, int N = 4>
+__attribute__((used)) void launch(T *out, const S& s, void *stream) { k<T> <<<N, nullptr, stream>>>(out); }
+inline namespace v1 {extern "C" {__ptokit_global__ [[gnu::used]] void kernel(float *p, unsigned long n = 3, int = 1){}}}
+template <> void launch<int, 1>(int*, const S&, void* stream) {}
+}
+template void a::b::launch<float, (2 > 1)>(float *out, const S& s, void *stream);
+template struct Some<int>;
+template <typename T> struct Some { void g(void* stream) { } };
+int table[] = {1, 2};
+auto later(int x) -> int;
+int run(std::vector<int> v, void (*f)(int), aclrtStream stream) { if (1) { } return 0; }
+int main(int argc, char** argv) { k<<<1>>>(); }
+"""
+
+
+def test_entries_are_found_in_namespaces_templates_and_linkage_blocks() -> None:
+    found = {entry.name: entry for entry in find_entries(ENTRIES, Path("/k.cpp"))}
+    assert list(found) == ["a::b::v1::kernel", "a::b::launch<int, 1>", "a::b::launch<float, (2> 1)>", "run"]
+    kernel, _, launch, run = found.values()
+    assert (kernel.kind, kernel.line, [(p.type, p.name) for p in kernel.parameters]) == (
+        "kernel", 8, [("float*", "p"), ("unsigned long", "n"), ("int", "argument2")],
+    )  # fmt: skip
+    assert [p.type for p in launch.parameters] == ["float*", "const S&", "void*"] and launch.parameters[2].is_stream
+    assert run.parameters[0].name == "v" and run.result == "int"
+    assert kernel.registration(7) == (
+        "namespace a { namespace b { namespace v1 { static const ::ptokit::RegisterKernel<static_cast<void (*)(float*, "
+        'unsigned long, int)>(&kernel)> ptokit_entry_7("a::b::v1::kernel"); } } }'
+    )
+    assert "(&a::b::launch<float, (2> 1)>)" in launch.registration(0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{{{{",
+        "}}}}",
+        "template",
+        "template <",
+        "void f(",
+        "((((",
+        "namespace",
+        'extern "C"',
+        "f() {",
+        "template void f<",
+    ],
+)
+def test_any_text_is_searched(text: str) -> None:
+    assert find_entries(text, Path("/k.cpp")) == []
+
+
+def test_a_kernel_and_its_launch_function_may_have_one_name() -> None:
+    text = f"""# 1 "/k.cpp"
+template <typename T, int N> {GLOBAL} void go(T* x) {{}}
+template <int KEY> void go(float* x, void* stream) {{ go<float, KEY><<<1, nullptr, stream>>>(x); }}
+template void go<3>(float* x, void* stream);
+"""
+    (entry,) = find_entries(text, Path("/k.cpp"))
+    assert (entry.name, entry.kind) == ("go<3>", "launch")
