@@ -76,7 +76,7 @@ def _moved(view: View) -> View:
 @pytest.mark.parametrize("chunk", range(8))
 def test_random_programs_get_the_report_of_checking_every_block(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = counted(monkeypatch)
-    for seed in range(chunk, 320 if FUZZ else 160, 8):
+    for seed in range(chunk, 320, 8):
         of, dice = sample(seed), Random(seed)
         kernel = TextKernel(varied(of, dice) if dice.random() < 0.7 else of.program)
         options = pto.MachineOptions(poison=dice.random() < 0.2)
