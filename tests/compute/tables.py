@@ -25,7 +25,7 @@ TYPES = {
     **dict.fromkeys(("tprelu", "tlrelu"), _FLOAT),
     "trsqrt": (F2, F2, F2, {*F3, "float64"}),
     "trelu": (ALL, {"int32", *F2}, {"int32", *F2}, HOST),
-    "tnot": (INTS, {"int16", "uint16"}, INTS - LONG, INTS),
+    "tnot": (INTS, INTS - LONG, INTS - LONG, INTS),
     **dict.fromkeys(("tpartadd", "tpartmax", "tpartmin"), (_PART, B4, ALL, HOST)),
     "tpartmul": (_PART, B4, ALL - LONG, HOST),
     "taxpy": _FLOAT,
@@ -33,6 +33,11 @@ TYPES = {
     **dict.fromkeys(("tfillpad", "tfillpad_inplace", "tfillpad_expand"), _PADDED),
     "ttri": ({*SHORT, *F3}, {*SHORT, *F2}, ALL, HOST),
     "tdiv": (ALL, F2, DIV, HOST),
+    **dict.fromkeys(("trem", "trems"), (ALL, {"int32", "float32"}, DIV, HOST)),
+    **dict.fromkeys(("tfmod", "tfmods"), (ALL, {"float32"}, {*SHORT, *F2}, HOST)),
+    **dict.fromkeys(
+        ("tpow", "tpows"), ({*SHORT, *EIGHT, *F3}, {*SHORT, *EIGHT, "float32"}, {*SHORT, *EIGHT, *F3}, HOST)
+    ),
     "tdivs": (ALL, B4, DIV, HOST),
     "tabs": ({"int8", "int16", "int32", *F3}, F2, {"int8", "int16", "int32", *F2}, HOST),
     **dict.fromkeys(("texp", "tlog", "tsqrt", "trecip"), _FLOAT),

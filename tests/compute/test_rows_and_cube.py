@@ -13,6 +13,7 @@ import ptokit as pto
 from tests.compute import exact
 from tests.compute.exact import expect, is_float, plain, sample, tile
 from tests.compute.tables import BYTES, TARGETS, cases
+from tests.loops import over
 
 VALID = (3, 19)
 
@@ -55,7 +56,7 @@ REDUCTIONS = {
 
 
 @pytest.mark.parametrize(("target", "name", "kind"), cases(*REDUCTIONS))
-@pytest.mark.parametrize("column", [False, True])
+@over("column", [False, True])
 def test_reductions(target: str, name: str, kind: str, column: bool) -> None:
     a = sample(kind, VALID, rng(kind, name))
     if is_float(kind) and name == "trowsum":
@@ -81,8 +82,8 @@ EXPANSIONS = {f"trowexpand{name}": function for name, function in BINARY.items()
 
 
 @pytest.mark.parametrize(("target", "name", "kind"), cases(*EXPANSIONS))
-@pytest.mark.parametrize("block", [False, True])
-@pytest.mark.parametrize("first", [False, True])
+@over("block", [False, True])
+@over("first", [False, True])
 def test_expansions(target: str, name: str, kind: str, block: bool, first: bool) -> None:
     c0 = pto.dtype(kind).c0
     shape = (3, c0 if block else 1)
@@ -126,7 +127,7 @@ def test_positions(target: str, name: str, kind: str) -> None:
         expect(dst, lambda i, j: POSITIONS[name]([plain(x) for x in (a[i] if by_row else a[:, j])]), name)
 
 
-@pytest.mark.parametrize("first", [False, True])
+@over("first", [False, True])
 @pytest.mark.parametrize(("target", "name", "kind"), cases("trowexpandexpdif", "tcolexpandexpdif"))
 def test_exponentials_of_differences(target: str, name: str, kind: str, first: bool) -> None:
     """The same as the difference followed by the exponential, in place too."""
@@ -149,7 +150,7 @@ COLUMN_REDUCTIONS = {name.replace("row", "col"): function for name, function in 
 
 
 @pytest.mark.parametrize(("target", "name", "kind"), cases(*COLUMN_REDUCTIONS))
-@pytest.mark.parametrize("rows", [1, 5])
+@over("rows", [1, 5])
 def test_reductions_of_columns(target: str, name: str, kind: str, rows: int) -> None:
     a = sample(kind, (19, 7), rng(kind, name))
     if is_float(kind) and name == "tcolsum":
@@ -171,8 +172,8 @@ COLUMN_EXPANSIONS = {f"tcolexpand{name}": function for name, function in BINARY.
 
 
 @pytest.mark.parametrize(("target", "name", "kind"), cases(*COLUMN_EXPANSIONS))
-@pytest.mark.parametrize("first", [False, True])
-@pytest.mark.parametrize("rows", [1, 3])
+@over("first", [False, True])
+@over("rows", [1, 3])
 def test_expansions_of_rows(target: str, name: str, kind: str, first: bool, rows: int) -> None:
     if first and rows == VALID[0]:
         rows = 2  # of two tiles of the destination's shape, src1 is the one that is spread
@@ -191,7 +192,7 @@ def test_expansions_of_rows(target: str, name: str, kind: str, first: bool, rows
 
 
 @pytest.mark.parametrize(("target", "name", "kind"), cases("trowexpand", "tcolexpand"))
-@pytest.mark.parametrize("column", [False, True])
+@over("column", [False, True])
 def test_repetitions(target: str, name: str, kind: str, column: bool) -> None:
     by_row = name == "trowexpand"
     shape = (VALID[0], 1) if by_row else (1, VALID[1])
@@ -371,14 +372,16 @@ def test_pipes() -> None:
     from ptokit.isa.catalog import COMPUTE
 
     pipe = {"tci": {"a2a3": "S", "a5": "V"}, "texpands.mat": "MTE2", "tfillpad.mat": "MTE2",
-            "textract.mat.left": "MTE1", "textract.mat.right": "MTE1", "textract.acc.mat": "FIX",
-            "tinsert.acc.mat": "FIX", "tinsert.acc.vec": "FIX", "tinsert.vec.mat": "MTE3"}  # fmt: skip
-    kept = {"taxpy", "tinsert"}
+            "textract.mat.left": "MTE1", "textract.mat.right": "MTE1", "textract.mat.scale_left": "MTE1",
+            "textract.mat.scale_right": "MTE1", "textract.acc.mat": "FIX",
+            "textract.acc.vec": "FIX", "tinsert.acc.mat": "FIX", "tinsert.acc.vec": "FIX",
+            "tinsert.vec.mat": "MTE3"}  # fmt: skip
+    kept = {"taxpy", "tinsert", "tinsert_fp"}
     for instruction in COMPUTE:
         for family, kernels in instruction.kernels.items():
             for route, kernel in kernels.items():
                 effects = kernel.effects
-                known = pipe.get(route, "M" if route.startswith(("tmatmul", "tgemv")) else "V")
+                known = pipe.get(route.replace("_fp.", "."), "M" if route.startswith(("tmatmul", "tgemv")) else "V")
                 assert {e.pipe for e in effects} == {known if isinstance(known, str) else known[family]}, route
                 written = [(e.operand, e.access) for e in effects if e.access != "read"]
                 assert written == [("dst", "update" if instruction.name in kept else "write")], route

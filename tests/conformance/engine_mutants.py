@@ -329,7 +329,10 @@ MUTANTS: Mapping[str, Mutant] = {
     "selection of zeroes": result("sel", lambda values: values * 0),
     "row sum one off": result("rowsum", lambda values: values + np.ones_like(values)),
     "column sum one off": result("colsum", lambda values: values + np.ones_like(values)),
+    "factors one off": result("fixpipe", lambda values: values + np.ones_like(values)),
     "pairs of zeroes": result("sort32", lambda values: values * 0),
+    "merge of zeroes": result("merge", lambda values: values * 0),
+    "quantised one off": result("quant", lambda values: values + np.ones_like(values)),
     "multiples of zeroes": result("axpy", lambda values: values * 0),
     "triangle turned": result("tri", lambda values: 1 - values),
     "position one off": results(
@@ -338,6 +341,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "copy of zeroes": result("copy", lambda values: values * 0),
     "window of zeroes": result("window", lambda values: values * 0),
     "product one off": result("matmul", lambda values: values + np.ones_like(values)),
+    "scaled product one off": result("matmul_mx", lambda values: values + np.ones_like(values)),
     "tiles by columns": _property(TileSpec, "layout", _transposed),
     "tile rows closer": _property(TileSpec, "layout", _closer_rows),
     "tensors by columns": _property(TensorSpec, "layout", _transposed),

@@ -20,6 +20,7 @@ from ptokit.text.lower import lower
 from ptokit.text.ptoas import read_ptoas
 from ptokit.text.ptoas.shapes import defaults, suffixes
 from ptokit.text.tree import walk
+from tests.loops import over
 from tests.render_text import text_of
 
 TARGETS = ("cpu", "a2a3", "a5")
@@ -69,8 +70,8 @@ def test_every_computing_instruction_has_the_clauses_of_its_group() -> None:
         assert sorted(wanted - ids(page(name, "a5"))) == [], name
 
 
-@pytest.mark.parametrize("target", [*TARGETS, "host"])
 @pytest.mark.parametrize("name", INSTRUCTIONS)
+@over("target", PROFILES)
 def test_every_hazard_and_rule_of_an_instruction_is_on_its_page(name: str, target: str) -> None:
     text, family = page(name, target), target.partition("@")[0]
     rows = {line.split()[0]: line for line in text.splitlines() if re.match(r" +H-\d\d ", line)}

@@ -7,11 +7,12 @@ no other exception passes for it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from functools import cache
 
 import pytest
 
 from ptokit import spec
+from ptokit.finding import Finding
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Instruction
 from tests.conformance.harness import findings_on, identities, rules_of, without_rule
@@ -33,6 +34,17 @@ tiles = {{"dst": product, "acc": product, "a": a, "b": b, "bias": bias}}
 order = {{"tgemv": "dst a b", "tgemv_acc": "dst acc a b", "tgemv_bias": "dst a b bias"}}[op.__name__]
 op(*(pto.Tile(*tiles[name]).write(1) for name in order.split()))
 """
+LONG_SCALED = """
+k, n = {}
+product = ("acc", "float32", 16, n, (1, n))
+a, b = ("left", "float8_e4m3", 16, k, (1, k)), ("right", "float8_e4m3", k, n)
+tiles = {{"dst": product, "acc": product, "a": a, "b": b,
+         "a_scale": ("scale_left", "float8_e8m0", 16, k // 32), "b_scale": ("scale_right", "float8_e8m0", k // 32, n),
+         "bias": ("bias", "float32", 1, n)}}
+form = op.__name__.partition("_mx")[2]
+names = ["dst", *["acc"] * (form == "_acc"), "a", "a_scale", "b", "b_scale", *["bias"] * (form == "_bias")]
+op(*(pto.Tile(*tiles[name][:4], valid=(*tiles[name], None)[4]).write(1) for name in names))
+"""
 UNEVEN_ROWS = """
 table = pto.GlobalTensor(np.zeros(200, "float32"), shape=(2, 1, 1, 4, 8), stride=(100, 1, 1, 8, 1))
 pto.mgather(pto.Tile("vec", "float32", 8, 8), table, pto.Tile("vec", "int32", 1, 8).write(0))
@@ -51,11 +63,14 @@ BY_COLUMNS = """
 table, idx = pto.GlobalTensor(np.zeros((4, 8), "float32")), pto.Tile("vec", "int32", 1, 8).write(0)
 pto.mgather(pto.Tile("vec", "float32", 8, 8, blayout="col_major"), table, idx)
 """
+MASKED_BYTES = 'pto.tgather_mask(pto.Tile("vec", "{}", 1, 32).write(1), pto.Tile("vec", "{}", 1, 32).write(1))'
 MORE = {
     "A-03": [BY_COLUMNS],
     "MS-CONF-02": [LAST_WRITER],
     "CP-MM-02": [LONG_PRODUCT.format("4096, 16"), LONG_PRODUCT.format("16, 4096")],
     "CP-MM-05": [LONG_ROW.format("4096, 16"), LONG_ROW.format("16, 4096")],
+    "CP-MX-02": [LONG_SCALED.format("4096, 32"), LONG_SCALED.format("64, 4096")],
+    "CP-GTM-02": [MASKED_BYTES.format("float8_e4m3", "uint8"), MASKED_BYTES.format("uint8", "float8_e4m3")],
     "A-57": [UNEVEN_ROWS],
     "A-16": [ADDED_BITS],
 }
@@ -73,18 +88,24 @@ def samples(rule: str, instruction: str) -> Iterator[tuple[str, str]]:
             yield code, instruction if example.each else ""
 
 
+@cache
+def found(code: str, target: str, op: str, header: bool) -> list[Finding]:
+    """What some code has with all rules."""
+    return findings_on(code, target, op, header=header)
+
+
 def is_proved(instruction: Instruction, k: int, target: str) -> bool:
     """Whether an example has a finding of the rule, and without the rule has it no longer."""
     rule = rules_of(instruction)[k]
 
-    def found(code: str, op: str, options: dict[str, Any]) -> set[tuple[str, str, str]]:
-        return identities(findings_on(code, target, op, **options), instruction.name, rule, target)
+    def own(findings: list[Finding]) -> set[tuple[str, str, str]]:
+        return identities(findings, instruction.name, rule, target)
 
     for code, op in samples(rule.id, instruction.name):
-        for options in ({}, {"header": True}):
-            if before := found(code, op, options):
+        for header in (False, True):
+            if before := own(found(code, target, op, header)):
                 with without_rule(instruction, k, target):
-                    if before - found(code, op, options):
+                    if before - own(findings_on(code, target, op, header=header)):
                         return True
     return False
 

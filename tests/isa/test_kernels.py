@@ -71,9 +71,11 @@ def test_columns_that_a_row_transfer_writes(kind: str, size: int) -> None:
 
 ON_BOTH = {
     "MTE2": "tload.vec tload.mat texpands.mat tfillpad.mat", "MTE3": "tstore.vec",
-    "M": "tmatmul tmatmul_acc tmatmul_bias tgemv tgemv_acc tgemv_bias",
+    "M": "tmatmul tmatmul_acc tmatmul_bias tgemv tgemv_acc tgemv_bias "
+         "tmatmul_mx tmatmul_mx_acc tmatmul_mx_bias tgemv_mx tgemv_mx_acc tgemv_mx_bias",
     "MTE1": "tmov.mat.left tmov.mat.right tmov.mat.bias textract.mat.left textract.mat.right",
-    "FIX": "tstore.acc tmov.acc.mat tmov.mat.scaling textract.acc.mat tinsert.acc.mat",
+    "FIX": "tstore.acc tmov.acc.mat tmov.mat.scaling textract.acc.mat tinsert.acc.mat "
+           "tstore_fp.acc tmov_fp.acc.mat tmov_fp.mat.scaling textract_fp.acc.mat tinsert_fp.acc.mat",
 }  # fmt: skip
 ON_ONE = {
     "a2a3": {
@@ -83,7 +85,10 @@ ON_ONE = {
     "a5": {
         "V": "mgather.row mgather.elem mscatter.row mscatter.elem tscatter.row tscatter.flat tci",
         "S": "mgather.elem.scalar", "S MTE2": "mgather.l1.row mgather.l1.elem", "V MTE2": "mgather.l1.elem.simt",
-        "MTE1": "tmov.mat.vec", "FIX": "tmov.acc.vec tinsert.acc.vec", "MTE3": "tmov.vec.mat tinsert.vec.mat",
+        "FIX": "tmov.acc.vec tinsert.acc.vec textract.acc.vec tmov_fp.acc.vec tinsert_fp.acc.vec textract_fp.acc.vec",
+        "MTE1": "tmov.mat.vec tmov.mat.scale_left tmov.mat.scale_right "
+                "textract.mat.scale_left textract.mat.scale_right",
+        "MTE3": "tmov.vec.mat tinsert.vec.mat",
     },
 }  # fmt: skip
 

@@ -14,6 +14,7 @@ import ptokit as pto
 from ptokit.isa.layout import Layout, packed
 from ptokit.isa.operand import TensorSpec, TileSpec
 from ptokit.isa.policy import GlobalLayout
+from tests.loops import over
 
 FORMS = {
     "nd": ("row_major", "none_box"),
@@ -55,12 +56,12 @@ def formula(form: str, rows: int, cols: int, box: tuple[int, int], r: int, c: in
     }[form]
 
 
-@pytest.mark.parametrize(("down", "across"), [(1, 1), (1, 3), (3, 1), (2, 3)])
+@over("boxes", [(1, 1), (1, 3), (3, 1), (2, 3)])
 @pytest.mark.parametrize(("dtype", "fractal"), BOXES)
-@pytest.mark.parametrize("form", FORMS)
-def test_tiles_follow_the_six_formulas(form: str, dtype: str, fractal: int, down: int, across: int) -> None:
+@over("form", FORMS)
+def test_tiles_follow_the_six_formulas(form: str, dtype: str, fractal: int, boxes: tuple[int, int]) -> None:
     """Whole boxes: every element has its place, and together they fill the storage."""
-    box = inner(form, dtype, fractal)
+    box, (down, across) = inner(form, dtype, fractal), boxes
     rows, cols = down * box[0], across * box[1]
     tile = spec(form, dtype, rows, cols, fractal)
     offsets = [tile.layout.offset(r, c) for r in range(rows) for c in range(cols)]

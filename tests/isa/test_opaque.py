@@ -86,7 +86,6 @@ TILE, MEMORY, NUMBER = "tile", "memory", "number"
         ("tmrgsort", (TILE, TILE, TILE, TILE, TILE), "wwsrr"),
         ("tpartargmax", (TILE,) * 6, "wrrwrr"),
         ("tfusedmuladd", (TILE, TILE, TILE), "urr"),
-        ("tstore", (MEMORY, TILE, NUMBER), "wrn"),
         ("tfree", (), NONE),
         ("syncall", (MEMORY,), "r"),
         ("an_unknown_call", (NUMBER, MEMORY, TILE, TILE), "nrwr"),
@@ -137,6 +136,17 @@ def test_the_pipe_is_between_the_memories(dst: OperandSpec, src: OperandSpec, pi
         ("dst", "write", pipe),
         ("src0", "read", pipe),
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "place", "pipe"),
+    [("tload", "w", "Vec", "MTE2"), ("tload", "w", "Mat", "MTE2"), ("tstore", "r", "Vec", "MTE3"),
+     ("tstore", "r", "Acc", "FIX")],
+)  # fmt: skip
+def test_a_transfer_whose_memory_is_not_known_is_on_its_pipe(name: str, form: str, place: str, pipe: str) -> None:
+    definition = opaque(name, form)
+    call = Call(definition, {definition.operands[0].name: tile(TileType[place])}, (), "a5")
+    assert pipe_of(call) == pipe and {effect.pipe for effect in effects(call)} == {pipe}
 
 
 PAGE = Path(__file__).parents[2] / "docs/instructions.md"

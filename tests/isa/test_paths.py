@@ -14,7 +14,10 @@ from ptokit.isa.tmov import TMOV
 COMMON = {
     "vec-vec": "V", "mat-left": "MTE1", "mat-right": "MTE1", "mat-bias": "MTE1", "mat-scaling": "FIX", "acc-mat": "FIX",
 }  # fmt: skip
-ON_A5 = {**COMMON, "acc-vec": "FIX", "vec-mat": "MTE3", "mat-vec": "MTE1"}
+ON_A5 = {
+    **COMMON, "acc-vec": "FIX", "vec-mat": "MTE3", "mat-vec": "MTE1", "mat-scale_left": "MTE1",
+    "mat-scale_right": "MTE1",
+}  # fmt: skip
 PATHS = {"cpu": ON_A5, "cpu@aicore": ON_A5, "a2a3": COMMON, "a5": ON_A5, "host": {"vec-vec": "V"}}
 """TV-01, and the pipe table of the documents."""
 

@@ -17,7 +17,7 @@ NAMES = {
     pto.TileType: {"Vec", "Mat", "Left", "Right", "Acc", "Bias", "Scaling", "ScaleLeft", "ScaleRight"},
     pto.BLayout: {"RowMajor", "ColMajor"},
     pto.SLayout: {"NoneBox", "RowMajor", "ColMajor"},
-    pto.Layout: {"ND", "DN", "NZ"},
+    pto.Layout: {"ND", "DN", "NZ", *(f"MX_{of}" for of in ("A_ZZ", "A_ND", "A_DN", "B_NN", "B_ND", "B_DN"))},
     pto.ScatterConflict: {"Default", "Last"},
 }
 

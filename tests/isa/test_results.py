@@ -14,6 +14,7 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.dtype import dtype
 from ptokit.isa.operand import TensorSpec, TileSpec
 from ptokit.isa.policy import (
+    Asymmetric,
     BLayout,
     CmpMode,
     Coalesce,
@@ -21,8 +22,11 @@ from ptokit.isa.policy import (
     GatherOOB,
     GlobalLayout,
     IotaOrder,
+    MaskPattern,
+    MergeEnd,
     Pad,
     PtoEnum,
+    ReluMode,
     RoundMode,
     Saturation,
     ScatterAtomicOp,
@@ -31,6 +35,7 @@ from ptokit.isa.policy import (
     ScatterOOB,
     SLayout,
     StoreAtomic,
+    Symmetric,
     TileType,
     Triangle,
 )
@@ -100,13 +105,22 @@ DEFAULTS: dict[tuple[str, str], PtoEnum | None] = {
     ("mscatter", "oob"): ScatterOOB.Undefined,
     ("mscatter", "conflict"): ScatterConflict.Default,
     ("tscatter", "index"): ScatterIndex.Row,
-    ("tstore", "atomic"): StoreAtomic.NONE,
+    **dict.fromkeys((("tstore", "atomic"), ("tstore_fp", "atomic")), StoreAtomic.NONE),
+    **{
+        (f"{name}{end}", "relu"): ReluMode.NONE
+        for name in ("tstore", "tmov", "textract", "tinsert")
+        for end in ("", "_fp")
+    },
     ("tdivs", "dividend"): Dividend.Tile,
     ("tci", "order"): IotaOrder.Ascending,
     ("ttri", "half"): Triangle.Lower,
     **dict.fromkeys((("tcmp", "mode"), ("tcmps", "mode")), CmpMode.EQ),
     ("tcvt", "round"): RoundMode.Rint,
     ("tcvt", "saturation"): Saturation.On,
+    ("tgather_mask", "pattern"): MaskPattern.P1111,
+    **{(f"tmrgsort{count}", "end"): MergeEnd.Merged for count in (2, 3, 4)},
+    ("tquant", "quant"): Symmetric.INT8_SYM,
+    ("tquant_asym", "quant"): Asymmetric.INT8_ASYM,
 }
 
 

@@ -63,7 +63,7 @@ def load(dst: str, src: str, start: Expr = 0, size: Expr = EDGE) -> Instr:
 
 def store(dst: str, src: str, start: Expr = 0, size: Expr = EDGE) -> Instr:
     """Tile to GM, on MTE3."""
-    return Instr("tstore", (rows(dst, start, size), use(src)), (None,))
+    return Instr("tstore", (rows(dst, start, size), use(src)), (None, None))
 
 
 def exp(dst: str, src: str) -> Instr:

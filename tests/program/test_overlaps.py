@@ -257,7 +257,7 @@ def test_one_instruction_may_not_write_what_it_reads() -> None:
 
 
 def test_padding_that_is_never_read_may_be_overwritten() -> None:
-    half = Instr("tstore", (store("y", "a").operands[0], TileUse("a", (8, 16))), (None,))
+    half = Instr("tstore", (store("y", "a").operands[0], TileUse("a", (8, 16))), (None, None))
     assert faults(manual(*NEAR, load("a", "x"), load("b", "x"), half)) == set()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import product
+from itertools import product, zip_longest
 from random import Random
 
 import numpy as np
@@ -140,7 +140,8 @@ def random_call(random: Random) -> Call:
     name = random.choice(list(OPERANDS))
     instruction = INSTRUCTIONS[name]
     specs = {
-        param.name: random_spec(random, what) for param, what in zip(instruction.operands, OPERANDS[name], strict=True)
+        param.name: random_spec(random, what)
+        for param, what in zip_longest(instruction.operands, OPERANDS[name], fillvalue="")
     }
     modifiers: dict[str, object] = {modifier.name: None for modifier in instruction.modifiers}
     if name == "mgather":

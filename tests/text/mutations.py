@@ -104,8 +104,8 @@ def mutated(seed: int, texts: Sequence[bytes]) -> bytes:
     return text
 
 
-def monsters() -> Iterator[tuple[str, bytes]]:
-    """Names and texts that are much too deep, too long or too large."""
+def monsters(line: int) -> Iterator[tuple[str, bytes]]:
+    """Names and texts that are much too deep, too long (lines of that many bytes) or too large."""
     for pair in ("()", "[]", "{}", "<>"):
         for head in ("", "func.func @f", '"a.b"() {x = ', "func.func @f(%a: tuple", "pto.tadd ins", "%a = pto.new "):
             yield f"deep {pair} {head}", f"{head}{pair[0] * 10_000}{pair[1] * 10_000}".encode()
@@ -113,7 +113,7 @@ def monsters() -> Iterator[tuple[str, bytes]]:
         yield f"deep {body}", (body * 10_000 + "}" * 10_000).encode()
     for body in ("!pto.ptr<", "tuple<", "loc(callsite(", "affine_map<(d0) -> (", "#a<b<"):
         yield f"deep {body}", f"func.func @f(%a: {body * 10_000}".encode()
-    line, lines = 10_000_000, 60_000
+    lines = 60_000
     for text in (b" ", b"a", b"9", b"// ", b"#", b".", b"\r", b"/", b"4x", b"-", b"\0", b"(", b"=", b"\xff", b"<-"):
         yield f"long: {text!r}", b"module { " + text * (line // len(text))
     yield "long: a string", b'module { "' + b"a" * line

@@ -153,7 +153,7 @@ def test_the_gallery_is_refused_where_the_headers_refuse(launch: tuple[str, str]
     assert [finding.rule for finding in refusal.value.findings] == [REFUSED[launch]]
 
 
-@pytest.mark.parametrize("seed", range(30 * int(os.environ.get("PTOKIT_FUZZ", "1"))))
+@pytest.mark.parametrize("seed", range(30 * int(os.environ.get("PTOKIT_FUZZ", "0")) or 12))
 def test_random_kernels_compute_the_same_in_cpp(seed: int, tmp_path: Path) -> None:
     """The flags do nothing here: every block runs in program order."""
     for mode, source in zip(("auto", "manual"), random_kernel(seed), strict=True):
@@ -225,6 +225,22 @@ pto.tsort32(pairs, a, ranks)
 factor = pto.Tile("vec", "float32", 8, 1, blayout="col_major")
 pto.tload(factor, columns)
 pto.tdequant(c, s, factor, factor)
+pto.tquant(pto.Tile("vec", "int8", 8, 64), a, factor)
+pto.tquant_asym(pto.Tile("vec", "uint8", 8, 64), a, factor, factor)
+evens = pto.Tile("vec", "float32", 8, 32)
+pto.tgather_mask(evens, a, pattern="p0101")
+lists = [pto.Tile("vec", "float32", 1, 64) for _ in range(4)]
+for each in lists:
+    pto.texpands(each, 1)
+merged, sorted_pairs = pto.Tile("vec", "float32", 1, 256), pto.Tile("vec", "float32", 1, 256)
+pto.tmrgsort4(merged, *lists)
+pto.tmrgsort3(pto.Tile("vec", "float32", 1, 192), *lists[:3], exhausted=True)
+pto.tmrgsort2(pto.Tile("vec", "float32", 1, 128), *lists[:2])
+pto.tmrgsort(sorted_pairs, merged, 64)
+for op in (pto.trem, pto.tfmod, pto.tpow):
+    op(c, a, b)
+for op in (pto.trems, pto.tfmods, pto.tpows):
+    op(c, a, 2)
 pto.ttri(k, n)
 pto.ttri(k, -1, half="upper")
 pto.txor(k, i, j)
@@ -309,7 +325,55 @@ product_row = pto.Tile("acc", "float32", 16, 16, valid=(1, 16))
 pto.tgemv(product_row, line, right)
 pto.tgemv_acc(product_row, product_row, line, right)
 pto.tgemv_bias(product_row, line, right, bias)
+words, factors = pto.Tile("mat", "uint64", 1, 16), pto.Tile("scaling", "uint64", 1, 16)
+pto.tload(words, factor_words)
+pto.tmov(factors, words)
+small = pto.Tile("mat", "int8", 16, 32, valid=(16, 16), **NZ)
+pto.tmov_fp(small, product, factors)
+pto.tmov_fp(small, product, factors, relu="relu")
+pto.textract_fp(small, product, factors, 0, 0)
+pto.tinsert_fp(small, product, factors, 0, 0)
+pto.tstore_fp(bytes_out, product, factors)
+pto.tstore_fp(bytes_out, product, factors, relu="relu")
+pto.tmov(small, product, scale=1 << 46)
+pto.textract(small, product, 0, 0, scale=1 << 46)
+pto.tinsert(small, product, 0, 0, scale=1 << 46)
+pto.tstore(bytes_out, product, scale=(1 << 46) + 5, relu="relu")
+pto.tmov(left_matrix, product, relu="relu")
+pto.textract(left_matrix, product, 0, 0, relu="relu")
+pto.tinsert(left_matrix, product, 0, 0, relu="relu")
+pto.tstore(out, product, relu="relu")
 pto.tstore(out, product)
+"""
+
+
+SCALED = """
+left_bytes = pto.Tile("mat", "float8_e4m3", 16, 64, **NZ)
+right_bytes = pto.Tile("mat", "float8_e5m2", 64, 32, **NZ)
+left_powers = pto.Tile("mat", "float8_e8m0", 16, 2, blayout="row_major", slayout="row_major", fractal=32)
+right_powers = pto.Tile("mat", "float8_e8m0", 2, 32, blayout="col_major", slayout="col_major", fractal=32)
+pto.tload(left_powers, powers_a)
+pto.tload(right_powers, powers_b)
+pto.tload(left_bytes, bytes_a)
+pto.tload(right_bytes, bytes_b)
+left_scale = pto.Tile("scale_left", "float8_e8m0", 16, 2)
+right_scale = pto.Tile("scale_right", "float8_e8m0", 2, 32)
+pto.tmov(left_scale, left_powers)
+pto.textract(right_scale, right_powers, 0, 0)
+left_small, right_small = pto.Tile("left", "float8_e4m3", 16, 64), pto.Tile("right", "float8_e5m2", 64, 32)
+pto.tmov(left_small, left_bytes)
+pto.tmov(right_small, right_bytes)
+scaled, wide_bias = pto.Tile("acc", "float32", 16, 32), pto.Tile("bias", "float32", 1, 32)
+pto.tmatmul_mx(scaled, left_small, left_scale, right_small, right_scale)
+pto.tmatmul_mx_acc(scaled, scaled, left_small, left_scale, right_small, right_scale)
+pto.tmatmul_mx_bias(scaled, left_small, left_scale, right_small, right_scale, wide_bias)
+line_small = pto.Tile("left", "float8_e4m3", 16, 64, valid=(1, 64))
+pto.tmov(line_small, left_bytes)
+scaled_row = pto.Tile("acc", "float32", 16, 32, valid=(1, 32))
+pto.tgemv_mx(scaled_row, line_small, left_scale, right_small, right_scale)
+pto.tgemv_mx_acc(scaled_row, scaled_row, line_small, left_scale, right_small, right_scale)
+pto.tgemv_mx_bias(scaled_row, line_small, left_scale, right_small, right_scale, wide_bias)
+pto.tstore(scaled_out, scaled)
 """
 
 
@@ -319,9 +383,25 @@ def vector_program(target: str) -> Program:
     return traced(body, target, x=floats(8, 64), idx=ints(8, 64), columns=floats(8), out=floats(8, 64), n=3)
 
 
+def scaled_arguments() -> dict[str, Any]:
+    """The arrays of a product with scales."""
+    power, left, right = (pto.dtype(name).numpy for name in ("float8_e8m0", "float8_e4m3", "float8_e5m2"))
+    return {
+        "powers_a": pto.GlobalTensor(np.ones((1, 1, 16, 2), power), layout="mx_a_zz"),
+        "powers_b": pto.GlobalTensor(np.ones((2, 1, 16, 2), power), layout="mx_b_nn"),
+        "bytes_a": np.ones((16, 64), left),
+        "bytes_b": np.ones((64, 32), right),
+        "scaled_out": floats(16, 32),
+    }
+
+
 def cube_program(target: str) -> Program:
     halves = np.zeros((16, 16), "float16")
-    return traced(CUBE, target, x=halves, idx=ints(16, 16), scratch=halves.copy(), out=floats(16, 16))
+    given = scaled_arguments() if target == "a5" else {}
+    return traced(
+        CUBE + (SCALED if given else ""), target, x=halves, idx=ints(16, 16), scratch=halves.copy(),
+        out=floats(16, 16), factor_words=np.zeros((1, 16), "uint64"), bytes_out=np.zeros((16, 16), "int8"), **given,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -665,7 +745,7 @@ def test_views_of_one_pointer_are_one_parameter(tmp_path: Path) -> None:
                 TileDecl("t", tile),
                 Instr("tload", (TileUse("t", valid), View("part", (0, 0), (rows, 8)))),
                 Instr("tadds", (TileUse("t", valid), TileUse("t", valid), Given("scale", float32))),
-                Instr("tstore", (View("again", (0, 0), (rows, 8)), TileUse("t", valid)), (StoreAtomic.NONE,)),
+                Instr("tstore", (View("again", (0, 0), (rows, 8)), TileUse("t", valid)), (StoreAtomic.NONE, None)),
             )),
         ),
     )  # fmt: skip
@@ -1281,6 +1361,8 @@ HOSTILE = [
 hostile = st.sampled_from(HOSTILE) | st.text(max_size=12) | st.text("x_?/\\ \nA*", max_size=8)
 UNSHRUNK = (Phase.explicit, Phase.reuse, Phase.generate)
 """A failure is not made smaller: every try takes a compiler run."""
+NAMES = 25 if os.environ.get("PTOKIT_FUZZ") else 12
+"""Programs with other names that are compiled."""
 CODE = re.compile(r"[A-Za-z0-9_<>(){}\[\];:,.+\-*/%&|!=?\"# \n]*")
 
 
@@ -1306,14 +1388,19 @@ def hostile_program(names: list[str], files: list[str], constant: str) -> Progra
             Instr("tload", (TileUse(t, (8, 8)), whole), where=wheres[2]),
             Instr("tmuls", (TileUse(u, (8, 8)), TileUse(t, (8, 8)), Given(scale, float32)), where=wheres[2]),
             Branch(apply("lt", first, 40), (
-                Instr("tstore", (part, TileUse(u, (8, 8))), (StoreAtomic.NONE,), where=wheres[2]),
+                Instr("tstore", (part, TileUse(u, (8, 8))), (StoreAtomic.NONE, None), where=wheres[2]),
             )),
         ), where=wheres[0]),
     )  # fmt: skip
     return Program(kernel, arguments, body, ((constant, constant),), ((first, value),), where=wheres[0])
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), phases=UNSHRUNK)
+@settings(
+    max_examples=25 if os.environ.get("PTOKIT_FUZZ") else 12,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=UNSHRUNK,
+)
 @given(
     st.lists(hostile, min_size=10, max_size=10, unique=True), st.lists(hostile, min_size=3, max_size=3), hostile,
     st.sampled_from(["a2a3", "a5"]),

@@ -27,8 +27,10 @@ from tests.text.mutations import mutated
 
 CORPUS = Path(__file__).parent.parent / "corpus"
 FUZZ = os.environ.get("PTOKIT_FUZZ")
-CHUNKS = 12 if FUZZ else 4
+CHUNKS = 12 if FUZZ else 2
 """Parts in which the texts are tried, so that workers can share them; each takes the start of a process."""
+LONGEST = 10_000_000 if FUZZ else 2_000_000
+"""Bytes of the longest lines."""
 SECONDS = 20
 """What one input may take, at the very most."""
 MEMORY = 3 << 30
@@ -69,7 +71,7 @@ class Entry:
 
     call: Callable[[bytes], object]
     inputs: int
-    """How many mutated texts are tried; a plain run tries the first third of them."""
+    """How many mutated texts are tried; a plain run tries the first sixth of them."""
     files: str = "*.pto"
 
 
@@ -123,14 +125,14 @@ def in_worker(statement: str) -> None:
 @pytest.mark.parametrize("name", ENTRIES)
 def test_mutated_texts(name: str, chunk: int) -> None:
     entry = ENTRIES[name]
-    count = -(-entry.inputs // (CHUNKS if FUZZ else 3 * CHUNKS))
+    count = -(-entry.inputs // (CHUNKS if FUZZ else 6 * CHUNKS))
     in_worker(f"fuzz.work({name!r}, fuzz.inputs({chunk * count}, {count}, {entry.files!r}))")
 
 
 @pytest.mark.parametrize("name", ["mlir", "program", "plain"] if FUZZ else ["program", "plain"])
 def test_monsters(name: str) -> None:
     """`plain program` is the same call as `program`."""
-    in_worker(f"fuzz.work({name!r}, fuzz.monsters())")
+    in_worker(f"fuzz.work({name!r}, fuzz.monsters({LONGEST}))")
 
 
 def test_mutations_are_the_same_every_time_and_not_all_refused() -> None:

@@ -712,7 +712,7 @@ REFUSED = {
     "%y = arith.addf %f, %f : f32": "`arith.addf` is read and kept",
     "%m = memref.alloc() : memref<4xf32>": "`memref.alloc` is read and kept",
     "%z = pto.load_scalar %fp[%c0] : !pto.ptr<f32> -> f32": "a scalar load of f32 has no lowering",
-    "%l = pto.make_tensor_view %out, shape = [%c8], strides = [%c1] {layout = #pto.layout<mx_a_zz>} : V": "mx_a_zz",
+    "%l = pto.make_tensor_view %out, shape = [%c8], strides = [%c1] {layout = #pto.layout<hif4_a_zz>} : V": "hif4_a_zz",
     "scf.for %i = %c0 to %c8 step %c0 { pto.barrier <PIPE_V> }": "the step of a loop is positive; found 0",
     "%u = pto.alloc_tile : !pto.tile_buf<vec, 8x8xi32, compact=1>": "the type of %u is not a tile type",
     "%q = arith.divsi %c8, %c0 : index": "8 // 0 has no value",

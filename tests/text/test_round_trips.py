@@ -23,6 +23,7 @@ from tests.examples.test_gallery import GALLERY, Entry, rng
 from tests.lang.random_kernels import random_kernel
 from tests.lang.test_random_kernels import GRID, kernel_of
 from tests.lang.test_random_kernels import arguments as random_arguments
+from tests.loops import over
 
 every_launch = pytest.mark.parametrize(
     ("entry", "target"),
@@ -197,7 +198,7 @@ func.func @k(%n: index, %p: i1) {
 """
 
 
-@pytest.mark.parametrize("remark", REMARKS.values(), ids=list(REMARKS))
+@over("remark", REMARKS.values())
 @pytest.mark.parametrize("file", CORPUS, ids=lambda file: file.name)
 def test_formatting_twice_changes_nothing(file: Path, remark: str) -> None:
     """With remarks between all lines; a text that cannot be read so is left out, which the next test counts."""

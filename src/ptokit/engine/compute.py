@@ -16,7 +16,7 @@ import numpy as np
 from ptokit.engine.storage import Array
 from ptokit.isa.dtype import DType
 from ptokit.isa.move import UNSPECIFIED
-from ptokit.isa.policy import CmpMode, IotaOrder, RoundMode, Saturation, Triangle
+from ptokit.isa.policy import CmpMode, IotaOrder, MergeEnd, ReluMode, RoundMode, Saturation, Triangle
 
 Shape = tuple[int, int]
 Op = Callable[..., Array]
@@ -67,6 +67,55 @@ def _divide(a: Array, b: Array) -> Array:
     quotient = a // b
     inexact = (quotient * b != a) & ((a < 0) != (b < 0))
     return quotient + inexact.astype(quotient.dtype)
+
+
+def _remainder(function: Callable[..., Array], a: Array, b: Array) -> Array:
+    """Floats by IEEE; integers never by zero."""
+    if a.dtype.kind in "iu" and (b == 0).any():
+        raise ZeroDivisor(1, b == 0)
+    return function(a, b)
+
+
+def _power(_shape: Shape, dtype: DType, base: Array, exponent: Array) -> Array:
+    """Floats through float64; integers wrap, and are truncated for an exponent below zero."""
+    if not dtype.is_integer:
+        return _rounded(np.power(base.astype(np.float64), exponent.astype(np.float64)), dtype)
+    base, exponent = np.broadcast_arrays(base, exponent)
+    result, factor, left = np.ones_like(base), base.copy(), exponent.astype(np.int64).view(np.uint64)
+    for _ in range(8 * dtype.size):
+        result = np.where(left & 1, result * factor, result)
+        factor, left = factor * factor, left >> 1
+    inverse = np.where(base == 1, 1, np.where(base.astype(np.int64) == -1, 1 - 2 * (exponent % 2), 0))
+    return np.where(exponent < 0, inverse, result).astype(dtype.numpy)
+
+
+def _merge(shape: Shape, dtype: DType, *lists: Array, end: MergeEnd) -> Array:
+    """Take the first list's pair unless that of a later one is greater, until the region is full or a list may end."""
+    width = 8 // dtype.size
+    pairs = [each.reshape(-1, width) for each in lists]
+    keys = [_wide(each[:, 0]).tolist() for each in pairs]
+    taken, order = [0] * len(lists), list[tuple[int, int]]()
+    while len(order) < shape[1] // width:
+        best = -1
+        for k, own in enumerate(keys):
+            if taken[k] < len(own) and (best < 0 or own[taken[k]] > keys[best][taken[best]]):
+                best = k
+        order.append((best, taken[best]))
+        taken[best] += 1
+        if end is MergeEnd.Exhausted and any(used == len(own) for used, own in zip(taken, keys, strict=True)):
+            break
+    merged = _unspecified(shape, dtype).reshape(-1, width)
+    for place, (k, at) in enumerate(order):
+        merged[place] = pairs[k][at]
+    return merged.reshape(shape)
+
+
+def _quantise(_shape: Shape, dtype: DType, x: Array, scale: Array, *offsets: Array) -> Array:
+    """The product and the sum are rounded to float32; the nearest integer, clamped."""
+    scaled = x * scale
+    for offset in offsets:
+        scaled = scaled + offset
+    return _float_to_integer(dtype, np.rint(scaled.astype(np.float64)), saturate=True)
 
 
 def _reciprocal(x: Array) -> Array:
@@ -215,6 +264,19 @@ def _matmul(_shape: Shape, dtype: DType, a: Array, b: Array, *more: Array) -> Ar
     return _rounded(product, dtype)
 
 
+def _matmul_mx(
+    _shape: Shape, dtype: DType, a: Array, a_scale: Array, b: Array, b_scale: Array, *more: Array, group: int
+) -> Array:
+    """In float64, rounded once to float32; a scale counts for `group` elements along k."""
+    k = a.shape[1]
+    left = a.astype(np.float64) * np.repeat(a_scale.astype(np.float64), group, axis=1)[:, :k]
+    right = b.astype(np.float64) * np.repeat(b_scale.astype(np.float64), group, axis=0)[:k]
+    product = (left @ right).astype(np.float32)
+    for addend in more:
+        product = product + addend
+    return _rounded(product, dtype)
+
+
 def _odd(x: Array) -> Array:
     """The odd one of the two neighbours, unless exact."""
     low = np.floor(x)
@@ -245,6 +307,35 @@ def _convert(_shape: Shape, dtype: DType, x: Array, *, mode: RoundMode, saturati
     if not dtype.is_integer:
         return _to_float(dtype, x, mode, saturate)
     return _float_to_integer(dtype, ROUNDINGS[mode](x.astype(np.float64)), saturate)
+
+
+OFFSET, SIGNED = np.uint64(37), np.uint64(46)
+"""Bits of a factor's word: where the offset of 9 bits begins, and the one that says that the result is signed."""
+
+
+def _fixpipe(_shape: Shape, dtype: DType, x: Array, *words: Array, relu: ReluMode, whole: bool) -> Array:
+    """What leaves an accumulator: multiplied by a factor, rectified, converted to the nearest."""
+    if not words:
+        return _rounded(np.where(x < 0, x.dtype.type(0), x), dtype)
+    word = words[0].view(np.uint64)
+    kept = np.uint32(0xFFFFFFFF if whole else 0xFFFFE000)
+    factor = (word.astype(np.uint32) & kept).view(np.float32)
+    product = x.astype(np.float32) * factor
+    made = _quantised(dtype, product, word) if dtype.is_integer else _clipped(dtype, product)
+    return np.where(_wide(made) < 0, dtype.numpy.type(0), made) if relu is ReluMode.Relu else made
+
+
+def _quantised(dtype: DType, product: Array, word: Array) -> Array:
+    """Rounded to 9 bits, plus the offset, clamped to the range that the word names; a NaN becomes zero."""
+    nine = np.rint(np.clip(np.where(np.isnan(product), np.float32(0), product), -256, 255)).astype(np.int64)
+    sum_ = nine + (word >> OFFSET & np.uint64(0x1FF)).astype(np.int64)
+    is_signed = (word >> SIGNED & np.uint64(1)).astype(bool)
+    return np.where(is_signed, np.clip(sum_, -128, 127), np.clip(sum_, 0, 255)).astype(dtype.numpy)
+
+
+def _clipped(dtype: DType, product: Array) -> Array:
+    """At most the largest finite number."""
+    return _rounded(np.clip(product, -largest(dtype.numpy), largest(dtype.numpy)), dtype)
 
 
 def largest(kind: np.dtype[Any]) -> float:
@@ -297,6 +388,9 @@ OPS: dict[str, Op] = {
     "sub": partial(_arithmetic, np.subtract),
     "mul": partial(_arithmetic, np.multiply),
     "div": partial(_arithmetic, _divide),
+    "rem": partial(_arithmetic, partial(_remainder, np.remainder)),
+    "fmod": partial(_arithmetic, partial(_remainder, np.fmod)),
+    "pow": _power,
     "max": partial(_pick, np.greater),
     "min": partial(_pick, np.less),
     "abs": partial(_arithmetic, np.abs),
@@ -319,6 +413,7 @@ OPS: dict[str, Op] = {
     "iota": _iota,
     "tri": _triangle,
     "cvt": _convert,
+    "fixpipe": _fixpipe,
     "cmp": _compare,
     "sel": _select,
     "rowsum": _row_sum,
@@ -335,7 +430,10 @@ OPS: dict[str, Op] = {
     "colargmin": partial(_by_column, partial(_row_position, np.less)),
     "window": _window,
     "sort32": _sort_blocks,
+    "merge": _merge,
+    "quant": _quantise,
     "matmul": _matmul,
+    "matmul_mx": _matmul_mx,
     UNSPECIFIED: _unspecified,
 }
 """Every operation by name. Adding an instruction seldom needs a new one."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ptokit.engine.storage import Storage
-from ptokit.finding import Finding, summary
+from ptokit.finding import Finding, findings_html, summary
+from ptokit.markup import Displayed, box, facts
 from ptokit.program.expr import Var
 
 REFERENCE, NATIVE, CUDA = "reference", "native", "cuda"
@@ -16,7 +17,7 @@ Listener = Callable[[Sequence[Finding]], object]
 
 
 @dataclass(frozen=True, repr=False)
-class Run:
+class Run(Displayed):
     """The result of a launch."""
 
     findings: tuple[Finding, ...]
@@ -33,6 +34,12 @@ class Run:
     def __repr__(self) -> str:
         blocks = f"{self.grid} block{'' if self.grid == 1 else 's'}"
         return f"<{type(self).__name__} on {self.target}, {blocks}, {self.engine}: {summary(self.findings)}>"
+
+    def _repr_html_(self) -> str:
+        """The run in a notebook."""
+        rows = ("target", self.target), ("blocks", f"{self.grid:,}"), ("engine", self.engine)
+        known = facts([*rows, ("seconds", f"{self.seconds:.6f}"), ("findings", summary(self.findings))])
+        return box("Run", known, findings_html(self.findings))
 
 
 class Unsupported(Exception):

@@ -17,15 +17,30 @@ from ptokit.isa.select import SELECT
 from ptokit.isa.spelling import TMP
 from ptokit.isa.tassign import TASSIGN
 from ptokit.isa.tdequant import TDEQUANT
+from ptokit.isa.tgather_mask import TGATHER_MASK
 from ptokit.isa.tload import TLOAD
 from ptokit.isa.tmatmul import CUBE
-from ptokit.isa.tmov import TMOV
+from ptokit.isa.tmov import TMOV, TMOV_FP
+from ptokit.isa.tmrgsort import MERGES
+from ptokit.isa.tquant import QUANTISATIONS
 from ptokit.isa.tscatter import TSCATTER
 from ptokit.isa.tsort32 import TSORT32
-from ptokit.isa.tstore import TSTORE
+from ptokit.isa.tstore import TSTORE, TSTORE_FP
 
-MOVES = (MGATHER, MSCATTER, TSCATTER, TLOAD, TSTORE, TMOV, TASSIGN)
-COMPUTE = (*ELEMENTWISE, *SELECT, *REDUCE, *COLUMNS, *COMBINED, TSORT32, TDEQUANT, *CUBE)
+MOVES = (MGATHER, MSCATTER, TSCATTER, TLOAD, TSTORE, TSTORE_FP, TMOV, TMOV_FP, TASSIGN)
+COMPUTE = (
+    *ELEMENTWISE,
+    *SELECT,
+    *REDUCE,
+    *COLUMNS,
+    *COMBINED,
+    TGATHER_MASK,
+    TSORT32,
+    *MERGES,
+    TDEQUANT,
+    *QUANTISATIONS,
+    *CUBE,
+)
 
 INSTRUCTIONS: dict[str, Instruction] = {instruction.name: instruction for instruction in (*MOVES, *COMPUTE)}
 """The catalogue. Tables that are derived from it are functions marked `derived`."""
@@ -43,6 +58,15 @@ def derived(make: Callable[Arguments, Derived]) -> Callable[Arguments, Derived]:
     cached = lru_cache(maxsize=1024)(make)
     _DERIVED.append(cached.cache_clear)
     return cached  # type: ignore[return-value]
+
+
+@derived
+def variants(name: str) -> tuple[Instruction, ...]:
+    """An instruction and those that are other forms of it; none if the name is not one of an instruction."""
+    found = INSTRUCTIONS.get(name)
+    if found is None or found.is_statement or found.variant_of:
+        return ()
+    return found, *(each for each in INSTRUCTIONS.values() if each.variant_of == name)
 
 
 def add(instruction: Instruction) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
-from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, INT32, INT64, PTO_TYPES, UINT32, UINT64, DType
-from ptokit.isa.instruction import ALWAYS, DEVICES, EVERYWHERE, Blocks, Call, Case, Rule, case, error, is_tensor
+from ptokit.isa.dtype import BASE, FLOAT8, FLOAT8_E8M0, HIFLOAT8, INT32, INT64, PTO_TYPES, UINT32, UINT64, DType
+from ptokit.isa.instruction import ALWAYS, EVERYWHERE, Blocks, Call, Case, Rule, case, error, is_tensor
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Remap
 from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec, show_extents
@@ -71,7 +71,8 @@ def is_unboxed(tile: TileSpec) -> bool:
 NO_TYPES: Table[frozenset[DType]] = Table({})
 
 
-WIDE_TYPES = Table(dict.fromkeys(DEVICES, frozenset((INT64, UINT64))))
+WORDS = frozenset((INT64, UINT64))
+WIDE_TYPES = Table({"cpu": WORDS | {FLOAT8_E8M0}, "a2a3": WORDS, "a5": WORDS | {FLOAT8_E8M0}})
 """What is loaded, stored and moved between tiles besides: CO-TYPE-03 is about gathers and scatters."""
 
 

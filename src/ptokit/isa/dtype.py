@@ -96,6 +96,11 @@ FLOAT8 = (
 )
 HIFLOAT8 = _row("hifloat8", np.uint8, "raw", "hifloat8_t", "hif8", "!pto.hif8")
 """Carried as raw bytes: no NumPy type has its format."""
+FLOAT8_E8M0 = _row(
+    "float8_e8m0", ml_dtypes.float8_e8m0fnu, "float", "float8_e8m0_t", "f8E8M0", "!pto.f8E8M0", "f8E8M0FNU",
+    "float8_e8m0fnu",
+)  # fmt: skip
+"""Powers of two, the scales of MX formats: moved, and read by products with scales only."""
 
 HOST_ONLY = (
     _row("int64", np.int64, "int", "int64_t", "i64", "si64"),
@@ -111,10 +116,10 @@ INT64, UINT64 = HOST_ONLY[0], HOST_ONLY[1]
 
 _BY_NAME = {
     spelling.lower(): row
-    for row in (*BASE, *FLOAT8, HIFLOAT8, *HOST_ONLY)
+    for row in (*BASE, *FLOAT8, HIFLOAT8, FLOAT8_E8M0, *HOST_ONLY)
     for spelling in (row.name, row.cpp, row.mlir, *row.aliases)
 }
-_BY_NUMPY: dict[np.dtype[Any], DType] = {row.numpy: row for row in (*BASE, *FLOAT8, *HOST_ONLY)}
+_BY_NUMPY: dict[np.dtype[Any], DType] = {row.numpy: row for row in (*BASE, *FLOAT8, FLOAT8_E8M0, *HOST_ONLY)}
 
 
 def dtype(value: object) -> DType:

@@ -25,7 +25,7 @@ from ptokit.isa.instruction import (
 from ptokit.isa.kernel import Cost, RouteKernel
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Compute, Move
-from ptokit.isa.operand import BLOCK, TileSpec
+from ptokit.isa.operand import BLOCK, TileSpec, row_of
 from ptokit.isa.policy import Dividend, IotaOrder, TileType
 from ptokit.isa.spelling import GENERAL, TMP, Attribute, Form, Workspace, same_as
 from ptokit.isa.vector import (
@@ -33,6 +33,7 @@ from ptokit.isa.vector import (
     B4,
     F2,
     F3,
+    HOST,
     INTS,
     NARROW,
     SHORT,
@@ -43,6 +44,7 @@ from ptokit.isa.vector import (
     by_target,
     filled,
     located,
+    one_layout,
     pipes,
     tiles_alike,
     typed,
@@ -66,8 +68,11 @@ SCALAR_BIT_TYPES = by_target(SHORT, INTS - types("i64 u64"), INTS, INTS)
 SCALAR_SHIFT_TYPES = by_target(SHORT, INTS, INTS, INTS)
 
 RELU_TYPES = by_target(types("i32 f16 f32"), types("i32 f16 f32"))
-NOT_TYPES = by_target(types("i16 u16"), INTS - types("i64 u64"), INTS, INTS)
 ROOT_TYPES = by_target(F2, F2, F2, F3 | types("f64"))
+
+REM_TYPES = by_target(types("i32 f32"), (SHORT | types("i64 u64")) | F2)
+FMOD_TYPES = by_target(types("f32"), SHORT | F2)
+POW_TYPES = by_target((NARROW | SHORT) | types("f32"), NARROW | SHORT | F3, NARROW | SHORT | F3, HOST)
 
 NOT_A2A3 = tuple(target for target in EVERYWHERE if target != "a2a3")
 BY_ZERO = {"zero": Fault("CP-DIV-01", None, "keep zeroes out of an integer divisor: tcmps and tsel replace them")}
@@ -79,6 +84,15 @@ BINARY = (
     OpRow("tmul", "Multiply two tiles.", "dst = src0 * src1    integers wrap", MUL_TYPES, "mul"),
     OpRow("tdiv", "Divide two tiles.", "dst = src0 / src1    floats by IEEE, integers towards zero", DIV_TYPES, "div",
         faults=BY_ZERO),
+    OpRow("trem", "The remainder of two tiles, with the divisor's sign.",
+        "dst = src0 - floor(src0 / src1) * src1    0 or of src1's sign", REM_TYPES, "rem", faults=BY_ZERO,
+        in_place=NOT_A2A3),
+    OpRow("tfmod", "The remainder of two tiles, with the dividend's sign.",
+        "dst = src0 - trunc(src0 / src1) * src1    0 or of src0's sign", FMOD_TYPES, "fmod", faults=BY_ZERO,
+        in_place=NOT_A2A3),
+    OpRow("tpow", "Raise a tile to the power of another.",
+        "dst = src0 ** src1    floats within 2 ulp; integers wrap, and below the exponent 0 are truncated", POW_TYPES,
+        "pow", in_place=NOT_A2A3),
     OpRow("tmax", "The larger of two tiles.", "dst = src1 if src1 > src0 else src0    so a NaN in src1 loses",
         ADD_TYPES, "max"),
     OpRow("tmin", "The smaller of two tiles.", "dst = src1 if src1 < src0 else src0    so a NaN in src1 loses",
@@ -108,6 +122,15 @@ SCALARS = (
     OpRow("tadds", "Add a scalar to a tile.", "dst = src + scalar    integers wrap", ADD_TYPES, "add"),
     OpRow("tsubs", "Subtract a scalar from a tile.", "dst = src - scalar    integers wrap", ADD_TYPES, "sub"),
     OpRow("tmuls", "Multiply a tile by a scalar.", "dst = src * scalar    integers wrap", MUL_TYPES, "mul"),
+    OpRow("trems", "The remainder by a scalar, with the scalar's sign.",
+        "dst = src - floor(src / scalar) * scalar    0 or of scalar's sign", REM_TYPES, "rem", faults=BY_ZERO,
+        in_place=NOT_A2A3),
+    OpRow("tfmods", "The remainder by a scalar, with the tile's sign.",
+        "dst = src - trunc(src / scalar) * scalar    0 or of src's sign", FMOD_TYPES, "fmod", faults=BY_ZERO,
+        in_place=NOT_A2A3),
+    OpRow("tpows", "Raise a tile to a power.",
+        "dst = src ** scalar    floats within 2 ulp; integers wrap, and below the exponent 0 are truncated", POW_TYPES,
+        "pow", in_place=NOT_A2A3),
     OpRow("tmaxs", "The larger of tile and scalar.", "dst = scalar if scalar > src else src", ADD_TYPES, "max"),
     OpRow("tmins", "The smaller of tile and scalar.", "dst = scalar if scalar < src else src", ADD_TYPES, "min"),
     OpRow("tands", "Bitwise and with a scalar.", "dst = src & scalar", SCALAR_BIT_TYPES, "and", in_place=NOT_A2A3),
@@ -135,7 +158,7 @@ UNARY = (
         "rsqrt"),
     OpRow("trelu", "Replace negative numbers by zero.", "dst = 0 if src < 0 else src    so a NaN stays", RELU_TYPES,
         "relu"),
-    OpRow("tnot", "Invert every bit.", "dst = ~src", NOT_TYPES, "not"),
+    OpRow("tnot", "Invert every bit.", "dst = ~src", BIT_TYPES, "not"),
 )  # fmt: skip
 
 
@@ -146,10 +169,20 @@ def bits_of(call: Call) -> TileSpec:
     return TileSpec(dtype("uint8"), TileType.Vec, src.rows, cols, src.rows, cols)
 
 
+def quotients(call: Call) -> TileSpec:
+    """A row of the destination, and two elements for each 64 of it, padded."""
+    cols, unit = call.dst.cols, call.dst.dtype.c0
+    return row_of(call.dst.dtype, -(-(cols + 2 * -(-cols // 64)) // unit) * unit)
+
+
 WORKSPACES = {
     "txor": Workspace(2, same_as("src0")),
     "txors": Workspace(2, same_as("src")),
     "tprelu": Workspace(2, bits_of),
+    "trem": Workspace(2, quotients),
+    "trems": Workspace(2, quotients),
+    "tpow": Workspace(2, same_as("src0")),
+    "tpows": Workspace(2, same_as("src")),
 }
 """By instruction: the workspace that C++ and text write."""
 OPTIONAL = {"trsqrt": Workspace(1)}
@@ -178,7 +211,9 @@ def binary(row: OpRow) -> Instruction:
 
 def with_scalar(row: OpRow) -> Instruction:
     """Tile with scalar."""
-    return arithmetic(row, (DST, SRC, SCALAR), tiles_alike("CP-SCA", ("src",), row.types))
+    return arithmetic(
+        row, (DST, SRC, SCALAR), tiles_alike("CP-SCA", ("src",), row.types, one_layout("CP-SCA-01", "src"))
+    )
 
 
 def unary(row: OpRow) -> Instruction:
@@ -204,7 +239,7 @@ TDIVS = build(
         "dst = src / scalar, or scalar / src    floats by IEEE, integers towards zero", op="div",
         faults=BY_ZERO, rules=(THROUGH_FLOAT,), cpp=DIVS_CPP),
     (DST, SRC, SCALAR),
-    tiles_alike("CP-SCA", ("src",), by_target(B4, DIV_TYPES["a5"])),
+    tiles_alike("CP-SCA", ("src",), by_target(B4, DIV_TYPES["a5"]), one_layout("CP-SCA-01", "src")),
     lower_divide,
     modifiers=(Modifier("dividend", Dividend, always(Dividend.Tile), "which operand is divided: the first one given",
                         text=Attribute(reverses=Dividend.Scalar), sources=("dividend", "divisor")),),

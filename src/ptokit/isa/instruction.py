@@ -18,6 +18,7 @@ from ptokit.isa.table import Table, lookup, revision_of
 from ptokit.isa.unknown import Undecided, certain
 from ptokit.spec import FAMILIES, OURS, WITH_PIPES
 
+Names = tuple[str, ...]
 Modifiers = tuple[PtoEnum | None, ...]
 """The modifiers of a call in the order of its instruction; None for the default."""
 
@@ -513,6 +514,8 @@ class Cpp:
     """How an index of rows is converted to flat offsets."""
     row_index: Case | None = None
     """When a column of indices is a row of the same bytes."""
+    objects: tuple[tuple[str, str], ...] = ()
+    """Objects that a call takes besides its operands, which are declared before it: type and name."""
     uses_hidden: bool = False
     """Whether the headers use their own workspace in UB (`Headers.hidden`)."""
 
@@ -555,6 +558,10 @@ class Instruction:
     """Whether it may write padding of its destination."""
     text_name: str = ""
     """Its name in text, if that is another one."""
+    variant_of: str = ""
+    """The instruction whose name it has in text and in C++, if it is another form of that one."""
+    staged: bool = False
+    """Whether the result is complete before the destination is written, which may lie over any source."""
     form: Form = GENERAL
     """The particulars of its MLIR form."""
     workspace: Workspace | None = None

@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
+Axes = tuple[tuple[int, ...], tuple[int, ...]]
+"""The dims of a tensor that are rows, and those that are columns, the slowest first."""
+
 
 @dataclass(frozen=True)
 class Term:
@@ -87,19 +90,10 @@ class Layout:
         return cls(_blocked(r, inner_row, down), _blocked(c, inner_col, across))
 
     @classmethod
-    def nd(cls, shape: Sequence[int], stride: Sequence[int]) -> Layout:
-        """A global tensor read as rows: dims 0..3 flatten into rows, dim 4 is the column."""
-        return cls(flattened(shape[:4], stride[:4]), _term(stride[4], shape[4]))
-
-    @classmethod
-    def dn(cls, shape: Sequence[int], stride: Sequence[int]) -> Layout:
-        """A global tensor read as columns: dim 3 is the row, dims 0, 1, 2, 4 flatten into columns."""
-        return cls(_term(stride[3], shape[3]), flattened((*shape[:3], shape[4]), (*stride[:3], stride[4])))
-
-    @classmethod
-    def nz(cls, shape: Sequence[int], stride: Sequence[int]) -> Layout:
-        """A fractal tensor `<B, BCols, BRows, 16, C0>`: rows in dims 2, 3 and columns in dims 0, 1, 4 (MG-NZ-08)."""
-        return cls(flattened(shape[2:4], stride[2:4]), flattened((*shape[:2], shape[4]), (*stride[:2], stride[4])))
+    def of_dims(cls, shape: Sequence[int], stride: Sequence[int], axes: Axes) -> Layout:
+        """A global tensor: some of its dims flatten into rows, the others into columns."""
+        rows, cols = (flattened([shape[k] for k in dims], [stride[k] for k in dims]) for dims in axes)
+        return cls(rows, cols)
 
 
 def packed(shape: Sequence[int]) -> tuple[int, ...]:

@@ -29,8 +29,12 @@ from ptokit.isa.operand import ScalarSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import TileType
 from ptokit.isa.table import Table
 
-OpaqueKind = Literal["tile", "memory", "number"]
-"""What an operand of a call is."""
+OpaqueKind = Literal["tile", "scaling", "pointer", "memory", "number"]
+"""What an operand of a call is; of tiles, whether it lies in the fixpipe buffer, or was given by a pointer."""
+OWN_KINDS: dict[str, OpaqueKind] = {
+    "fp": "scaling", **dict.fromkeys(("exp", "max", "scaling", "exp_zz", "offset"), "pointer"),
+}  # fmt: skip
+"""Names of operands that C++ takes as such tiles only."""
 
 NONE = "-"
 """The form without operands."""
@@ -42,6 +46,10 @@ MOST_FORMS = 4096
 """Forms that are kept."""
 EXACT = {"getvalue": "r", "setvalue": "wn"}
 """Accesses of the scalar unit to one element of a tile: forms that are modelled. The operand is that element."""
+GRID_BARRIERS = frozenset(("syncall",))
+"""Instructions that end, on every core, after all blocks have come to them."""
+PLAIN = frozenset(("tile", "memory", "number"))
+"""Kinds that no name tells apart."""
 MARKS = {"=": "w", "+": "u", "~": "s", "#": "n"}
 """In the table: the letter of an operand, by the mark behind its name; `r` without one."""
 ACCESS = {"w": "write", "u": "update", "s": "write", "r": "read", "n": "read"}
@@ -106,13 +114,8 @@ TABLE = """
     treshape -         dst= src
     bitcast -          dst= src
     tsubview -         dst= src row# col#
-    tinsert -          dst= src row# col# | dst= src | dst= src fp row# col# | dst= src scale# row# col#
-    tinsert_fp -       dst= src fp row# col#
-    textract -         dst= src fp row# col#
-                       | dst= src scale# row# col#
-                       | dst0= dst1= src row0# col0# row1# col1#
-                       | dst= src
-    textract_fp -      dst= src fp row# col#
+    tinsert -          dst= src row# col# | dst= src
+    textract -         dst0= dst1= src row0# col0# row1# col1# | dst= src
     timg2col MTE1      dst= src pos_m# pos_k# | dst= src
     # sorting, gathering
     tsort32 V          dst= src idx | dst= src idx work~
@@ -131,17 +134,16 @@ TABLE = """
                        | dst= src value# counts= work~
     tgatherb V         dst= src offset
     tscatter V         dst= src
-    thistogram V       dst= src idx
+    thistogram V       dst= src idx | dst= src
     # quantisation
     tquant V           dst= src scale
                        | dst= src scale offset
-                       | dst= src exp= max~ scaling=
-                       | dst= src exp= max~ scaling= exp_zz=
+                       | dst= src scale work~
+                       | dst= src scale work~ offset
+                       | dst= src exp= max= scaling=
+                       | dst= src exp= max= scaling= exp_zz=
     tdequant V         dst= src scale offset | dst= src scale
-    tmov -             dst= src fp | dst= src scale#
-    tmov_fp -          dst= src fp
-    tstore -           dst= src scale#
-    tstore_fp -        dst= src fp
+    tmov -             dst= src work~
     set_quant_scalar S scale#
     set_quant_vector FIX fp
     # cube
@@ -235,6 +237,11 @@ class OpaqueForm:
         """Whether operands of these kinds have this form: numbers stand where numbers are expected."""
         return [kind == "number" for kind in kinds] == [letter == "n" for letter in self.letters]
 
+    def fits(self, kinds: Sequence[OpaqueKind]) -> bool:
+        """Whether operands also lie where those of their names do."""
+        own = (OWN_KINDS.get(name, "tile") for name in self.names)
+        return all((mine == kind) or {mine, kind} <= PLAIN for mine, kind in zip(own, kinds, strict=True))
+
     def takes_sources(self, kinds: Sequence[OpaqueKind]) -> bool:
         """The same for operands that are no destinations in text."""
         return [kind == "number" for kind in kinds] == [self.letters[k] == "n" for k in self.ins]
@@ -293,7 +300,8 @@ def form_for(name: str, kinds: Sequence[OpaqueKind]) -> str:
     A call that no form takes, or that is not in the table, writes its first tile, else its first array.
     """
     row = opaque_rows().get(name)
-    found = next((form for form in row.forms if form.takes(kinds)), None) if row else None
+    forms = [form for form in row.forms if form.takes(kinds)] if row else []
+    found = next((form for form in forms if form.fits(kinds)), forms[0] if forms else None)
     return found.key if found else _guessed(kinds)
 
 
@@ -319,7 +327,7 @@ def spelt_form(key: str) -> OpaqueForm:
 
 def _guessed(kinds: Sequence[OpaqueKind]) -> str:
     """The form of an unknown call."""
-    target = next((kinds.index(kind) for kind in ("tile", "memory") if kind in kinds), None)
+    target = next((kinds.index(kind) for kind in ("tile", "pointer", "memory") if kind in kinds), None)
     letters = ("n" if kind == "number" else "w" if k == target else "r" for k, kind in enumerate(kinds))
     return "".join(letters) or NONE
 
@@ -424,11 +432,16 @@ def _kernels(name: str, pipe: str, params: tuple[Param, ...]) -> Iterator[tuple[
         yield f"{name}.{each}", RouteKernel(effects, handshake=Handshake(before, (unit,)), cost={unit: ESTIMATE})
 
 
+UNNAMED_SOURCES, UNNAMED_TARGETS = {"tload": frozenset(("gm",))}, {"tstore": frozenset(("gm",))}
+"""Memories that a call uses even if that operand is left out: a pointer in none of the arrays of a launch."""
+
+
 def pipe_of(call: Call) -> str:
     """The pipe between the memories of a call's operands."""
     given = [(param, call.operands[param.name]) for param in call.instruction.operands]
-    reads = _places(spec for param, spec in given if param.access != "write")
-    writes = _places(spec for param, spec in given if param.access != "read")
+    name = call.instruction.name
+    reads = _places(spec for param, spec in given if param.access != "write") | UNNAMED_SOURCES.get(name, frozenset())
+    writes = _places(spec for param, spec in given if param.access != "read") | UNNAMED_TARGETS.get(name, frozenset())
     if "gm" in writes:
         return "FIX" if TileType.Acc in reads else "MTE3"
     if "gm" in reads:

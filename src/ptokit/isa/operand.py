@@ -10,7 +10,7 @@ from math import prod
 from typing import Any, Self, cast
 
 from ptokit.isa.dtype import DType
-from ptokit.isa.layout import Layout, packed
+from ptokit.isa.layout import Axes, Layout, packed
 from ptokit.isa.policy import BLayout, GlobalLayout, Pad, SLayout, TileType
 from ptokit.isa.unknown import Undecided, Unknown, certain, is_unknown
 
@@ -19,6 +19,8 @@ BLOCK = 32
 
 FRACTAL_ROWS = 16
 """Rows of one fractal block (MG-NZ-01)."""
+SCALE_FRACTAL = 32
+"""Bytes of a fractal of scales: 16 x 2 or 2 x 16 of them."""
 
 
 class Dyn(int):
@@ -237,6 +239,21 @@ class TileSpec(_Spec):
         )
 
 
+AXES: dict[GlobalLayout, Axes] = {
+    GlobalLayout.ND: ((0, 1, 2, 3), (4,)),
+    GlobalLayout.DN: ((3,), (0, 1, 2, 4)),
+    GlobalLayout.NZ: ((2, 3), (0, 1, 4)),  # MG-NZ-08
+    GlobalLayout.MX_A_ZZ: ((0, 1, 3), (2, 4)),
+    GlobalLayout.MX_A_ND: ((0, 1, 2), (3, 4)),
+    GlobalLayout.MX_A_DN: ((0, 1, 3), (2, 4)),
+    GlobalLayout.MX_B_NN: ((2, 4), (0, 1, 3)),
+    GlobalLayout.MX_B_ND: ((2, 4), (0, 1, 3)),
+    GlobalLayout.MX_B_DN: ((3, 4), (0, 1, 2)),
+}
+"""The dims that are rows, and those that are columns, of a tensor in each layout."""
+PLAIN_LAYOUTS = (GlobalLayout.ND, GlobalLayout.DN)
+
+
 @dataclass(frozen=True, eq=False)
 class TensorSpec(_Spec):
     """A tensor in global memory: five dims, five element strides, a layout (CO-SHAPE-01)."""
@@ -250,19 +267,18 @@ class TensorSpec(_Spec):
     @cached_property
     def layout(self) -> Layout:
         """Where logical element (i, j) lies, counted from the tensor's first element."""
-        build = {GlobalLayout.ND: Layout.nd, GlobalLayout.DN: Layout.dn, GlobalLayout.NZ: Layout.nz}
-        blocks = (*self.shape[:3], FRACTAL_ROWS, self.dtype.c0)
-        return build[self.layout_kind](blocks if self.layout_kind is GlobalLayout.NZ else self.shape, self.stride)
+        return Layout.of_dims(self._dims, self.stride, AXES[self.layout_kind])
 
     @cached_property
     def extents(self) -> tuple[int, int]:
         """Logical rows and columns under the tensor's layout (MG-NZ-03 for NZ)."""
-        b, c, r, inner_rows, inner_cols = self.shape
-        return {
-            GlobalLayout.ND: (b * c * r * inner_rows, inner_cols),
-            GlobalLayout.DN: (inner_rows, b * c * r * inner_cols),
-            GlobalLayout.NZ: (r * FRACTAL_ROWS, b * c * self.dtype.c0),
-        }[self.layout_kind]
+        rows, cols = AXES[self.layout_kind]
+        return prod(self._dims[k] for k in rows), prod(self._dims[k] for k in cols)
+
+    @property
+    def _dims(self) -> tuple[int, ...]:
+        """The dims; those inside a fractal have its size."""
+        return (*self.shape[:3], FRACTAL_ROWS, self.dtype.c0) if self.layout_kind is GlobalLayout.NZ else self.shape
 
     def reshaped(self, rows: int, cols: int) -> TensorSpec:
         """A packed tensor of other extents."""

@@ -4,6 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ptokit.isa.casts import (
+    NARROWED,
+    RELU,
+    SCALE,
+    SCALED,
+    SCALED_TO_TILES,
+    copied,
+    fix_rules,
+    relu_template,
+    with_factors,
+)
 from ptokit.isa.dtype import INT32
 from ptokit.isa.elementwise import DST, SCALAR
 from ptokit.isa.instruction import (
@@ -24,7 +35,7 @@ from ptokit.isa.instruction import (
 from ptokit.isa.kernel import Cost, RouteKernel
 from ptokit.isa.move import Access, Compute, Fill, Input, Move
 from ptokit.isa.operand import TileSpec, show_extents
-from ptokit.isa.policy import Pad, RoundMode, Saturation, Triangle
+from ptokit.isa.policy import Pad, Triangle
 from ptokit.isa.reduce import SOURCES
 from ptokit.isa.spelling import Attribute
 from ptokit.isa.table import Table
@@ -37,6 +48,7 @@ from ptokit.isa.vector import (
     F2,
     F3,
     OpRow,
+    Text,
     build,
     by_target,
     filled,
@@ -143,8 +155,6 @@ A2A3_PATHS = {(VEC, VEC): "V", (ACC, MAT): "FIX"}
 A5_PATHS = {**A2A3_PATHS, (VEC, MAT): "MTE3", (ACC, VEC): "FIX"}
 INSERT_PATHS = Table({"cpu": A5_PATHS, "a2a3": A2A3_PATHS, "a5": A5_PATHS, "host": {(VEC, VEC): "V"}})
 """Source and destination memory, and the pipe between them."""
-CASTS = {("float32", "float16"), ("float32", "bfloat16")}
-"""Types of an accumulator and of what it is converted to on its way."""
 BY_VALID = Table({"cpu": True})
 """Targets that compare with the valid region of the destination; the others with all of it."""
 
@@ -173,11 +183,7 @@ def insert_route(call: Call) -> str:
 
 def lower_insert(call: Call) -> tuple[Move | Compute, ...]:
     """Copy the source into a window of the destination, or convert it on its way."""
-    dst = Access("dst", call.dst.layout.cut(call.row.value, call.col.value))
-    if call.src.dtype is call.dst.dtype:
-        return (Move(call.src.valid, dst, Access("src", call.src.layout)),)
-    options = (("mode", RoundMode.Rint), ("saturation", Saturation.Off))
-    return (Compute("cvt", call.src.valid, dst, (whole(call, "src"),), options),)
+    return (copied(call, call.src.valid, call.dst.layout.cut(call.row.value, call.col.value), call.src.layout),)
 
 
 INSERT_RULES = (
@@ -203,20 +209,24 @@ INSERT_RULES = (
          blocks="execution", found=lambda c: str(c.src.dtype), fix="view the bytes as uint8"),
     Rule("CP-INS-02", "src", lambda c: f"of dst's element type, {c.dst.dtype}; from Acc float32 for 16-bit floats, too",
          lambda c: c.src.dtype is c.dst.dtype
-         or (c.src.loc is ACC and (c.src.dtype.name, c.dst.dtype.name) in CASTS),
-         on=error(*EVERYWHERE), blocks="execution", found=lambda c: str(c.src.dtype),
+         or (c.src.loc is ACC and (c.src.dtype.name, c.dst.dtype.name) in NARROWED),
+         on=error(*EVERYWHERE), blocks="execution", when=~SCALED, found=lambda c: str(c.src.dtype),
          fix="tcvt converts between types"),
+    *fix_rules(SCALED_TO_TILES),
 )  # fmt: skip
 INSERT_PARAMS = (
     Param("dst", "update", "destination: Vec or Mat"),
     Param("src", "read", "source: Vec or Acc"),
     Param("row", "read", "a number: the window's first row", kind="position"),
     Param("col", "read", "a number: the window's first column", kind="position"),
+    SCALE,
 )
 TINSERT = replace(
     build(OpRow("tinsert", "Put a tile into a window of another one.",
-              "dst[row + i, col + j] = src[i, j]    over src's valid region; the rest of dst stays", in_place=()),
-          INSERT_PARAMS, INSERT_RULES, lower_insert),
+              "dst[row + i, col + j] = src[i, j]    over src's valid region; the rest of dst stays", in_place=(),
+              cpp=Cpp("TINSERT(dst, src, scale, row, col)", relu_template("dst", "src"))),
+          INSERT_PARAMS, INSERT_RULES, lower_insert, modifiers=(RELU,),
+          text=Text(("src", "row", "col"), orders=(("src", "row", "col", "scale"),))),
     route=insert_route,
     kernels={
         family: {
@@ -226,6 +236,20 @@ TINSERT = replace(
         for family in NPU
     },
 )  # fmt: skip
+
+
+def takes(call: Call) -> bool:
+    """Whether the destination is a tile that an accumulator reaches, with room for the window."""
+    is_reached = is_tile(call.dst) and (ACC, call.dst.loc) in call.here(INSERT_PATHS)
+    return is_reached and fits_into(call) and begins_at_box(call.dst, call.row.value, call.col.value)
+
+
+TINSERT_FP = with_factors(
+    TINSERT,
+    Cpp("TINSERT_FP(dst, src, fp, row, col)", relu_template("dst", "src", "fp")),
+    SCALED_TO_TILES,
+    takes,
+)
 
 CONCAT_TYPES = by_target(*(ALL - types("i64 u64"),) * 3)
 
@@ -396,4 +420,6 @@ TTRI = build(
     cpp="TTRI<Tile, upper>(dst, diagonal)",
 )  # fmt: skip
 
-COMBINED = (*map(partial, PARTS), TAXPY, TINSERT, TCONCAT, TFILLPAD, TFILLPAD_INPLACE, TFILLPAD_EXPAND, TTRI)
+COMBINED = (
+    *map(partial, PARTS), TAXPY, TINSERT, TINSERT_FP, TCONCAT, TFILLPAD, TFILLPAD_INPLACE, TFILLPAD_EXPAND, TTRI,
+)  # fmt: skip

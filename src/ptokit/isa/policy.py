@@ -152,6 +152,13 @@ class GlobalLayout(PtoEnum):
     ND = "nd"
     DN = "dn"
     NZ = "nz"
+    MX_A_ZZ = "mx_a_zz"
+    """Scales of MX operands, in pairs along K: of the left matrix (A) and of the right one (B)."""
+    MX_A_ND = "mx_a_nd"
+    MX_A_DN = "mx_a_dn"
+    MX_B_NN = "mx_b_nn"
+    MX_B_ND = "mx_b_nd"
+    MX_B_DN = "mx_b_dn"
 
 
 class Pad(PtoEnum):
@@ -211,8 +218,58 @@ class Triangle(PtoEnum):
     Upper = 1
 
 
+class ReluMode(PtoEnum):
+    """What the way out of an accumulator does to numbers below zero; `ReluPreMode` in C++."""
+
+    NONE = "none"
+    Relu = "relu"
+
+
 class Dividend(PtoEnum):
     """Which operand of `tdivs` is divided: the tile, or the scalar."""
 
     Tile = "tile"
     Scalar = "scalar"
+
+
+class MaskPattern(PtoEnum):
+    """Which elements of each four `tgather_mask` keeps: the last digit stands for the first element."""
+
+    P0101 = 1
+    P1010 = 2
+    P0001 = 3
+    P0010 = 4
+    P0100 = 5
+    P1000 = 6
+    P1111 = 7
+
+    @property
+    def step(self) -> int:
+        """The distance of kept elements."""
+        return 4 // self.name.count("1")
+
+    @property
+    def first(self) -> int:
+        """The first kept element."""
+        return self.name[::-1].index("1")
+
+
+class MergeEnd(PtoEnum):
+    """When a merge of lists ends."""
+
+    Merged = "merged"
+    """When all lists are merged."""
+    Exhausted = "exhausted"
+    """When the first list has no more elements."""
+
+
+class Symmetric(PtoEnum):
+    """The kind of quantisation without an offset."""
+
+    INT8_SYM = "int8_sym"
+
+
+class Asymmetric(PtoEnum):
+    """The kind of quantisation with an offset."""
+
+    INT8_ASYM = "int8_asym"

@@ -18,7 +18,7 @@ from ptokit.isa.common import (
     is_unboxed,
     same_type,
 )
-from ptokit.isa.dtype import DType, finfo
+from ptokit.isa.dtype import FLOAT8_E8M0, DType, finfo
 from ptokit.isa.headers import CLAUSE, EIGHT_TO_64, typed
 from ptokit.isa.instruction import (
     DEVICES,
@@ -38,7 +38,7 @@ from ptokit.isa.instruction import (
 )
 from ptokit.isa.kernel import Cost, Effect, RouteKernel
 from ptokit.isa.move import Access, Fill, Move
-from ptokit.isa.operand import FRACTAL_ROWS, TensorSpec, TileSpec, show_extents
+from ptokit.isa.operand import FRACTAL_ROWS, PLAIN_LAYOUTS, SCALE_FRACTAL, TensorSpec, TileSpec, show_extents
 from ptokit.isa.policy import GlobalLayout, Pad, TileType
 from ptokit.isa.spelling import Form
 from ptokit.isa.table import Table
@@ -49,17 +49,31 @@ Pairs = Mapping[TileType, frozenset[tuple[str, str]]]
 
 VEC_PAIRS = frozenset({("nd", "nd"), ("dn", "dn"), ("nz", "nz")})
 TURNED = frozenset({("nd", "nz"), ("dn", "zn")})
+SCALES = frozenset(
+    {("nd", "zz")}
+    | {(f"mx_a_{of}", "zz") for of in ("zz", "nd", "dn")}
+    | {(f"mx_b_{of}", "nn") for of in ("nn", "nd", "dn")}
+)
+"""Scales of MX formats; of plain memory, those of one row."""
 A2A3_PAIRS: Pairs = {TileType.Vec: VEC_PAIRS, TileType.Mat: VEC_PAIRS | TURNED}
-A5_PAIRS: Pairs = {TileType.Vec: VEC_PAIRS, TileType.Mat: VEC_PAIRS | TURNED | {("dn", "nz")}}
+A5_PAIRS: Pairs = {TileType.Vec: VEC_PAIRS, TileType.Mat: VEC_PAIRS | TURNED | SCALES | {("dn", "nz")}}
 PAIRS = Table({"cpu": A5_PAIRS, "a2a3": A2A3_PAIRS, "a5": A5_PAIRS, "host": A5_PAIRS})
 """Which tensor layout loads into which tile form (TL-01)."""
 CHANGED = TURNED | {("dn", "nz")}
 """The pairs for which a load orders elements by fractals."""
 
 
+def is_scales(tensor: TensorSpec, tile: TileSpec) -> bool:
+    """Whether these are scales of an MX format; those in plain memory fill one row."""
+    is_row = tensor.layout_kind not in PLAIN_LAYOUTS or tile.rows == 1
+    return tile.dtype is FLOAT8_E8M0 and tile.fractal == SCALE_FRACTAL and is_row
+
+
 def is_pair(tensor: TensorSpec, tile: TileSpec, pairs: Pairs) -> bool:
     """Whether the layouts of a tensor and a tile match; boxes outside Acc are 512-byte fractals (CO-LAY-02)."""
     if tile.form in ("nz", "zn") and tile.fractal != 512 and tile.loc is not TileType.Acc:
+        return False
+    if tile.form in ("zz", "nn") and not is_scales(tensor, tile):
         return False
     return (tensor.layout_kind.text, tile.form) in pairs.get(tile.loc, ())
 
@@ -74,7 +88,7 @@ def is_run(call: Call) -> bool:
     """A tile of one row or column loads contiguous elements, in any layout (as TT-01)."""
     dst, src = call.dst, call.src
     plain = dst.loc is TileType.Vec and dst.form in ("nd", "dn") and 1 in (dst.rows, dst.cols) and not dst.pitch
-    return plain and src.layout_kind is not GlobalLayout.NZ and 1 in src.extents and src.is_packed
+    return plain and src.layout_kind in PLAIN_LAYOUTS and 1 in src.extents and src.is_packed
 
 
 def run_length(tile: TileSpec) -> int:

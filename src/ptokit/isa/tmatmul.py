@@ -4,6 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ptokit.isa.casts import (
+    CONVERTS,
+    FROM_ACC,
+    NARROWED,
+    RELU,
+    SCALE,
+    SCALED_TO_TILES,
+    cast_type,
+    copied,
+    fix_rules,
+    relu_template,
+    with_factors,
+)
 from ptokit.isa.common import names
 from ptokit.isa.headers import CLAUSE, IN_UB
 from ptokit.isa.headers import typed as typed_in_headers
@@ -24,10 +37,10 @@ from ptokit.isa.instruction import (
 )
 from ptokit.isa.kernel import RouteKernel
 from ptokit.isa.move import Access, Compute, Input, Move
-from ptokit.isa.operand import FRACTAL_ROWS, show_extents
+from ptokit.isa.operand import FRACTAL_ROWS, SCALE_FRACTAL, show_extents
 from ptokit.isa.policy import TileType
 from ptokit.isa.table import Table
-from ptokit.isa.vector import OpRow, Text, alike, build, by_target, filled, located, pipes, typed, types, whole
+from ptokit.isa.vector import OpRow, Text, Types, alike, build, by_target, filled, located, pipes, typed, types, whole
 
 VEC, MAT, LEFT, RIGHT, ACC = TileType.Vec, TileType.Mat, TileType.Left, TileType.Right, TileType.Acc
 
@@ -47,6 +60,15 @@ B = Param("b", "read", "the right matrix: a Right tile of a's type; of 8-bit flo
 BIAS = Param("bias", "read", "a Bias tile of one row, added to every row of the product")
 
 
+GROUP = 32
+"""Elements along k with one scale."""
+
+
+def groups(k: int) -> int:
+    """The scales of so many elements."""
+    return -(-k // GROUP)
+
+
 def form(operand: str, forms: Table[tuple[str, ...]], fractal: int) -> Rule:
     """A cube tile has the layout of its memory."""
     return Rule("CP-MM-01", operand, lambda c: f"{' or '.join(c.here(forms))} with {fractal}-byte fractals",
@@ -57,7 +79,7 @@ def form(operand: str, forms: Table[tuple[str, ...]], fractal: int) -> Rule:
 def extents(operand: str, text: str, holds: Test) -> Rule:
     """The extents of an operand follow from the others'."""
     return Rule("CP-MM-02", operand, text, holds, on=error(*EVERYWHERE), blocks="execution", kind=ByExtent(),
-                fix="a is m x k, b is k x n, dst is m x n; valid regions likewise")  # fmt: skip
+                fix="a is m x k, b is k x n, dst is m x n")  # fmt: skip
 
 
 RIGHT_FORMS = Table(dict.fromkeys(EVERYWHERE, ("zn",)))
@@ -74,10 +96,8 @@ PLACES = (
     filled("CP-MM-02", "b"),
 )
 MATRICES = (
-    extents("b", "of as many rows, and valid rows, as a has columns",
-            lambda c: c.b.rows == c.a.cols and c.b.valid_rows == c.a.valid_cols),
-    extents("dst", "of a's rows and b's columns, and valid so",
-            lambda c: (c.dst.rows, c.dst.cols, *c.dst.valid) == (c.a.rows, c.b.cols, c.a.valid_rows, c.b.valid_cols)),
+    extents("b", "of as many rows as a has columns", lambda c: c.b.rows == c.a.cols),
+    extents("dst", "of a's rows and b's columns", lambda c: (c.dst.rows, c.dst.cols) == (c.a.rows, c.b.cols)),
 )  # fmt: skip
 LIMITS = (
     extents("a", f"of at most {LONGEST} valid rows and columns", lambda c: max(c.a.valid) <= LONGEST),
@@ -100,16 +120,15 @@ PRODUCT_RULES = (*PLACES, *MATRICES, *LIMITS, SIXTEEN_ROWS)
 ACC_RULES = (
     located("CP-MM-01", "acc", ACC),
     form("acc", ACC_FORMS, 1024),
-    extents("acc", "of dst's shape and valid region",
-            lambda c: (c.acc.rows, c.acc.cols, *c.acc.valid) == (c.dst.rows, c.dst.cols, *c.dst.valid)),
+    extents("acc", "of dst's shape", lambda c: (c.acc.rows, c.acc.cols) == (c.dst.rows, c.dst.cols)),
     alike("CP-MM-03", "acc"),
 )  # fmt: skip
 BIAS_RULES = (
     located("CP-MM-01", "bias", TileType.Bias),
     Rule("CP-MM-01", "bias", "RowMajor + NoneBox", lambda c: c.bias.form == "nd", on=error(*EVERYWHERE),
          fix="make the tile without blayout= and slayout="),
-    extents("bias", "one row of at least dst's valid columns",
-            lambda c: (c.bias.rows, c.bias.valid_rows) == (1, 1) and c.bias.valid_cols >= c.dst.valid_cols),
+    extents("bias", "one row of at least b's valid columns",
+            lambda c: (c.bias.rows, c.bias.valid_rows) == (1, 1) and c.bias.valid_cols >= c.b.valid_cols),
     alike("CP-MM-03", "bias"),
 )  # fmt: skip
 
@@ -117,18 +136,23 @@ BIAS_RULES = (
 PRODUCT_CPP = Cpp(headers=(typed_in_headers("a", {"cpu": EVERY_CUBE}),))
 
 
-def product(row: OpRow, params: tuple[Param, ...], rules: tuple[Rule, ...], *addends: str) -> Instruction:
-    """A matrix product, and what is added to it."""
+def product(
+    row: OpRow, params: tuple[Param, ...], rules: tuple[Rule, ...], *addends: str, cpp: str = ""
+) -> Instruction:
+    """A matrix product, and what is added to it; `cpp` is the call in C++ of one with scales."""
+    options = (("group", GROUP),) if cpp else ()
+    factors = tuple(param.name for param in params if param.name not in ("dst", *addends))
 
     def lower(call: Call) -> tuple[Move | Compute, ...]:
-        inputs = tuple(
-            replace(whole(call, name), shape=(1, call.dst.valid_cols)) if name == "bias" else whole(call, name)
-            for name in ("a", "b", *addends)
-        )
-        return (Compute(row.op, call.dst.valid, Access("dst", call.dst.layout), inputs),)
+        (m, k), n = call.a.valid, call.b.valid_cols
+        shapes = {"a": (m, k), "b": (k, n), "acc": (m, n), "bias": (1, n)}
+        shapes |= {"a_scale": (m, groups(k)), "b_scale": (groups(k), n)}
+        inputs = tuple(replace(whole(call, name), shape=shapes[name]) for name in (*factors, *addends))
+        return (Compute(row.op, (m, n), Access("dst", call.dst.layout), inputs, options),)
 
     text = Text(tuple(param.name for param in params[1:]), row.name.replace("_", "."))
-    return build(replace(row, cpp=PRODUCT_CPP), params, rules, lower, pipe="M", text=text)
+    known = row if cpp else replace(row, cpp=PRODUCT_CPP)
+    return build(known, params, rules, lower, pipe="M", text=text, cpp=cpp)
 
 
 # Later rules assume that every operand is a tile in its memory, so the locations come first.
@@ -192,7 +216,101 @@ TGEMV_BIAS = product(
     "bias",
 )  # fmt: skip
 
-PATHS = {(MAT, LEFT): "MTE1", (MAT, RIGHT): "MTE1", (ACC, MAT): "FIX", (VEC, VEC): "V"}
+# --- Products of MX formats: a scale for every 32 elements along k ------------------------------------------------
+
+MX = ("cpu", "a5", "host")
+"""The targets that have scales of matrices."""
+MX_K = 64
+"""The columns of a are a multiple of this."""
+SCALED_TYPES = by_target(types(""), *(types(BYTES),) * 3)
+SCALE_TYPES = by_target(types(""), *(types("float8_e8m0"),) * 3)
+PRODUCT_TYPES = by_target(types(""), *(types("float32"),) * 3)
+MX_LEFT, MX_RIGHT = (Table(dict.fromkeys(EVERYWHERE, (name,))) for name in ("zz", "nn"))
+A_SCALE = Param("a_scale", "read", "the scales of a: a ScaleLeft tile of float8_e8m0, one for 32 columns of a row")
+B_SCALE = Param("b_scale", "read", "the scales of b: a ScaleRight tile of float8_e8m0, one for 32 rows of a column")
+
+
+def agree(operand: str, text: str, holds: Test, fix: str = "a is m x k, b is k x n, dst is m x n") -> Rule:
+    """The valid extents of an operand follow from the others'."""
+    return Rule("CP-MX-02", operand, text, holds, on=error(*MX), blocks="execution", kind=ByExtent(), fix=fix,
+                found=lambda c: f"valid {show_extents(c.values[operand].valid)}")  # fmt: skip
+
+
+def of_mx(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    """Rules of other products, as rules of these."""
+    return tuple(replace(rule, id=rule.id.replace("-MM-", "-MX-"), on=error(*MX)) for rule in rules)
+
+
+MX_PLACES = of_mx((
+    located("CP-MX-01", "dst", ACC),
+    located("CP-MX-01", "a", LEFT),
+    located("CP-MX-01", "a_scale", TileType.ScaleLeft),
+    located("CP-MX-01", "b", RIGHT),
+    located("CP-MX-01", "b_scale", TileType.ScaleRight),
+    form("dst", ACC_FORMS, 1024),
+    form("a", ACC_FORMS, 512),
+    form("a_scale", MX_LEFT, SCALE_FRACTAL),
+    form("b", RIGHT_FORMS, 512),
+    form("b_scale", MX_RIGHT, SCALE_FRACTAL),
+    filled("CP-MX-02", "a"),
+    filled("CP-MX-02", "b"),
+))  # fmt: skip
+MX_EXTENTS = (
+    Rule("CP-MX-02", "a", f"of a multiple of {MX_K} columns", lambda c: c.a.cols % MX_K == 0, on=error(*MX),
+         found=lambda c: f"{c.a.cols} columns", fix="pad the columns, and give valid="),
+    agree("b", "of as many valid rows as a has valid columns", lambda c: c.b.valid_rows == c.a.valid_cols),
+    agree("dst", "of a's valid rows and b's valid columns", lambda c: c.dst.valid == (c.a.valid_rows, c.b.valid_cols)),
+    agree("a_scale", "of a scale for every 32 valid columns of a's valid rows",
+          lambda c: c.a_scale.valid_rows >= c.a.valid_rows and c.a_scale.valid_cols >= groups(c.a.valid_cols),
+          fix="a_scale is m x ceil(k / 32)"),
+    agree("b_scale", "of a scale for every 32 valid rows of b's valid columns",
+          lambda c: c.b_scale.valid_cols >= c.b.valid_cols and c.b_scale.valid_rows >= groups(c.a.valid_cols),
+          fix="b_scale is ceil(k / 32) x n"),
+    *of_mx(LIMITS[:2]),
+)  # fmt: skip
+MX_TYPES = of_mx((
+    typed("CP-MX-03", "a", SCALED_TYPES),
+    typed("CP-MX-03", "b", SCALED_TYPES),
+    typed("CP-MX-03", "a_scale", SCALE_TYPES, "hold the scales as float8_e8m0"),
+    typed("CP-MX-03", "b_scale", SCALE_TYPES, "hold the scales as float8_e8m0"),
+    typed("CP-MX-03", "dst", PRODUCT_TYPES, "make dst of float32"),
+))  # fmt: skip
+MX_RULES = (*MX_PLACES, *MX_EXTENTS, *MX_TYPES)
+MX_ADDED = {
+    "": ((), ()),
+    "acc": (of_mx(ACC_RULES[:1]), (*of_mx(ACC_RULES[1:2]), agree("acc", "of dst's valid region",
+            lambda c: c.acc.valid == c.dst.valid, "give both the same valid region"), *of_mx(ACC_RULES[3:]))),
+    "bias": (of_mx(BIAS_RULES[:1]), of_mx(BIAS_RULES[1:])),
+}  # fmt: skip
+"""By what is added: its rules before and after the others."""
+MX_ROW = agree("a", "of one valid row", lambda c: c.a.valid_rows == 1, "use tmatmul_mx for several rows")
+
+
+def mx_product(name: str, what: str, added: str = "", own: tuple[Rule, ...] = ()) -> Instruction:
+    """A product of matrices with scales."""
+    first, last = MX_ADDED[added]
+    params = (C, *((CIN,) if added == "acc" else ()), A, A_SCALE, B, B_SCALE, *((BIAS,) if added == "bias" else ()))
+    words = {"": "", "acc": " and add", "bias": " and add a row"}[added]
+    sum_ = {"": "", "acc": "acc + ", "bias": "bias + "}[added]
+    row = OpRow(
+        f"{name}_{added}" if added else name, f"Multiply {what}, both with scales{words}.",
+        f"dst = {sum_}sum over k of a[i, k] * a_scale[i, k // 32] * b[k, j] * b_scale[k // 32, j]",
+        SCALED_TYPES, "matmul_mx", in_place=EVERYWHERE if added == "acc" else (),
+    )  # fmt: skip
+    call = f"{name.upper()}({', '.join(param.name for param in params)})"
+    return product(row, params, (*first, *MX_RULES, *own, *last), *filter(None, (added,)), cpp=call)
+
+
+MX_PRODUCTS = tuple(
+    mx_product(name, what, added, own)
+    for name, what, own in (("tmatmul_mx", "two matrices", ()), ("tgemv_mx", "a row by a matrix", (MX_ROW,)))
+    for added in MX_ADDED
+)
+
+A2A3_PATHS = {(MAT, LEFT): "MTE1", (MAT, RIGHT): "MTE1", (ACC, MAT): "FIX", (VEC, VEC): "V"}
+SCALES = (TileType.ScaleLeft, TileType.ScaleRight)
+A5_PATHS = {**A2A3_PATHS, (ACC, VEC): "FIX", **dict.fromkeys(((MAT, loc) for loc in SCALES), "MTE1")}
+PATHS = Table({"cpu": A5_PATHS, "a2a3": A2A3_PATHS, "a5": A5_PATHS, "host": A2A3_PATHS})
 """Source and destination memory, and the pipe between them."""
 
 
@@ -201,6 +319,8 @@ def aligned(call: Call) -> bool:
     row, col = call.row.value, call.col.value
     if call.src.form == "nd":
         return col * call.src.dtype.size % 32 == 0
+    if call.src.fractal == SCALE_FRACTAL:
+        return row % call.src.box[0] == 0 and col % call.src.box[1] == 0
     return row % FRACTAL_ROWS == 0 and col % call.src.dtype.c0 == 0
 
 
@@ -210,13 +330,21 @@ def inside(call: Call) -> bool:
     return call.row.value + call.dst.valid_rows <= rows and call.col.value + call.dst.valid_cols <= cols
 
 
+def cube_types(call: Call) -> Table[Types]:
+    """The types of matrices, or of their scales."""
+    return SCALE_TYPES if call.dst.loc in SCALES else MATMUL_TYPES
+
+
 def extract_route(call: Call) -> str:
     """`textract.mat.left`, and so on."""
     return f"textract.{call.src.loc.text}.{call.dst.loc.text}"
 
 
 def lower_extract(call: Call) -> tuple[Move | Compute, ...]:
-    """Copy a window of the source."""
+    """Copy a window of the source; one of an accumulator may be converted."""
+    if call.src.loc is ACC and (CONVERTS(call) or FROM_ACC(call)):
+        src = call.src.layout.cut(call.row.value, call.col.value)
+        return (copied(call, call.dst.valid, call.dst.layout, src, call.col.value),)
     corner = (("row", call.row.value), ("col", call.col.value))
     rows, cols = call.row.value + call.dst.valid_rows, call.col.value + call.dst.valid_cols
     src = Input("src", call.src.layout, (max(call.src.valid_rows, rows), max(call.src.valid_cols, cols)))
@@ -228,8 +356,9 @@ EXTRACT_RULES = (
          fix="tload brings memory into a tile"),
     Rule("CP-EXT-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), blocks="route",
          fix="tstore takes a tile to memory"),
-    Rule("CP-EXT-01", "dst", "reached by one of " + ", ".join(f"{a.text} to {b.text}" for a, b in PATHS),
-         lambda c: (c.src.loc, c.dst.loc) in PATHS, on=error(*EVERYWHERE), blocks="execution",
+    Rule("CP-EXT-01", "dst",
+         lambda c: "reached by one of " + ", ".join(f"{a.text} to {b.text}" for a, b in c.here(PATHS)),
+         lambda c: (c.src.loc, c.dst.loc) in c.here(PATHS), on=error(*EVERYWHERE), blocks="execution",
          found=lambda c: f"{c.src.loc.text} to {c.dst.loc.text}", fix="move it through another memory"),
     filled("CP-EXT-01"),
     Rule("CP-EXT-01", "src", "large enough for the window", inside, on=error(*EVERYWHERE),
@@ -240,24 +369,32 @@ EXTRACT_RULES = (
     Rule("CP-EXT-01", "src", "cut at a 32-byte block of a row, or at a fractal", aligned, on=error(*NPU),
          found=lambda c: f"a window at ({c.row.value}, {c.col.value})",
          fix="move the window to a whole block"),
-    Rule("CP-EXT-02", "src", lambda c: f"one of {names(c.here(MATMUL_TYPES))} on its way to the cube",
-         lambda c: c.src.dtype in c.here(MATMUL_TYPES), on=error(*EVERYWHERE),
+    Rule("CP-EXT-02", "src", lambda c: f"one of {names(c.here(cube_types(c)))} on its way to the cube",
+         lambda c: c.src.dtype in c.here(cube_types(c)), on=error(*EVERYWHERE),
          when=Case("from Mat", lambda c: c.src.loc is MAT), found=lambda c: str(c.src.dtype),
          fix="tcvt converts between types"),
     Rule("CP-EXT-02", "src", "a number type", lambda c: c.src.dtype.family in ("int", "uint", "float", "raw"),
          on=error(*EVERYWHERE), blocks="execution", found=lambda c: str(c.src.dtype), fix="view the bytes as uint8"),
-    alike("CP-EXT-02", "src"),
+    cast_type("CP-EXT-02", "src", "dst", lambda c: NARROWED if c.src.loc is ACC else frozenset()),
+    *fix_rules(SCALED_TO_TILES),
 )  # fmt: skip
 EXTRACT_PARAMS = (
     Param("dst", "write", "destination: Left, Right, Mat or Vec"),
     Param("src", "read", "source: Mat, Acc or Vec"),
     Param("row", "read", "a number: the window's first row", kind="position"),
     Param("col", "read", "a number: the window's first column", kind="position"),
+    SCALE,
 )
 EXTRACT_KERNELS = {
-    f"textract.{a.text}.{b.text}": RouteKernel(pipes(EXTRACT_PARAMS, pipe)) for (a, b), pipe in PATHS.items()
+    family: {
+        f"textract.{a.text}.{b.text}": RouteKernel(pipes(EXTRACT_PARAMS, pipe))
+        for (a, b), pipe in PATHS[family].items()
+    }
+    for family in NPU
 }
 EXTRACT_CPP = Cpp(
+    "TEXTRACT(dst, src, scale, row, col)",
+    relu_template("dst", "src"),
     headers=(
         typed_in_headers("dst", {"a5": "i8 i32 f16 bf16 f32 f8E4M3FN f8E5M2"}, IN_UB),
         Rule(CLAUSE, "dst", lambda c: f"at most {c.src.rows} x {c.src.cols}, as src: the headers compare storage",
@@ -267,9 +404,17 @@ EXTRACT_CPP = Cpp(
 )  # fmt: skip
 TEXTRACT = replace(
     build(OpRow("textract", "Copy a window of a tile.", "dst[i, j] = src[row + i, col + j]    over dst's valid region",
-              in_place=(), cpp=EXTRACT_CPP), EXTRACT_PARAMS, EXTRACT_RULES, lower_extract),
+              in_place=(), cpp=EXTRACT_CPP), EXTRACT_PARAMS, EXTRACT_RULES, lower_extract, modifiers=(RELU,),
+          text=Text(("src", "row", "col"), orders=(("src", "row", "col", "scale"),))),
     route=extract_route,
-    kernels=dict.fromkeys(NPU, EXTRACT_KERNELS),
+    kernels=EXTRACT_KERNELS,
 )  # fmt: skip
+TEXTRACT_FP = with_factors(
+    TEXTRACT,
+    Cpp("TEXTRACT_FP(dst, src, fp, row, col)", relu_template("dst", "src", "fp")),
+    SCALED_TO_TILES,
+    lambda c: is_tile(c.dst) and (ACC, c.dst.loc) in c.here(PATHS) and inside(c) and aligned(c),
+    lambda c: c.col.value + c.dst.valid_cols,
+)
 
-CUBE = (TMATMUL, TMATMUL_ACC, TMATMUL_BIAS, TGEMV, TGEMV_ACC, TGEMV_BIAS, TEXTRACT)
+CUBE = (TMATMUL, TMATMUL_ACC, TMATMUL_BIAS, TGEMV, TGEMV_ACC, TGEMV_BIAS, *MX_PRODUCTS, TEXTRACT, TEXTRACT_FP)

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ptokit.isa.casts import NARROWED, Casts, by_path, cast_type, copied
+from ptokit.isa.casts import (
+    NARROWED,
+    RELU,
+    SCALE,
+    SCALED_MEANING,
+    SCALED_TO_TILES,
+    Casts,
+    by_path,
+    cast_type,
+    copied,
+    fix_rules,
+    relu_template,
+    with_factors,
+)
 from ptokit.isa.common import WIDE_TYPES, data_type, extents_positive
 from ptokit.isa.headers import CLAUSE, IN_UB, between
 from ptokit.isa.instruction import EVERYWHERE, NPU, ByExtent, Call, Case, Cpp, Instruction, Param, Rule, error, is_tile
@@ -14,16 +27,21 @@ from ptokit.isa.operand import show_extents
 from ptokit.isa.policy import TileType
 from ptokit.isa.spelling import Form
 from ptokit.isa.table import Table
+from ptokit.isa.vector import attributes
 
-VEC, MAT, LEFT, RIGHT, ACC, BIAS, SCALING = (
+VEC, MAT, LEFT, RIGHT, ACC, BIAS, SCALING, SCALE_LEFT, SCALE_RIGHT = (
     TileType.Vec, TileType.Mat, TileType.Left, TileType.Right, TileType.Acc, TileType.Bias, TileType.Scaling,
+    TileType.ScaleLeft, TileType.ScaleRight,
 )  # fmt: skip
 
 A2A3_PATHS = {
     (VEC, VEC): "V", (MAT, LEFT): "MTE1", (MAT, RIGHT): "MTE1", (MAT, BIAS): "MTE1", (MAT, SCALING): "FIX",
     (ACC, MAT): "FIX",
 }  # fmt: skip
-A5_PATHS = {**A2A3_PATHS, (ACC, VEC): "FIX", (VEC, MAT): "MTE3", (MAT, VEC): "MTE1"}
+A5_PATHS = {
+    **A2A3_PATHS, (ACC, VEC): "FIX", (VEC, MAT): "MTE3", (MAT, VEC): "MTE1", (MAT, SCALE_LEFT): "MTE1",
+    (MAT, SCALE_RIGHT): "MTE1",
+}  # fmt: skip
 PATHS = Table({"cpu": A5_PATHS, "host": {(VEC, VEC): "V"}, "a2a3": A2A3_PATHS, "a5": A5_PATHS})
 """Source and destination memory, and the pipe between them (TV-01). cpu allows every pair of the other targets."""
 
@@ -33,15 +51,27 @@ A5_CASTS = {**A2A3_CASTS, (ACC, VEC): NARROWED, (MAT, BIAS): WIDENED | {("bfloat
 CASTS = Table({"cpu": A5_CASTS, "a2a3": A2A3_CASTS, "a5": A5_CASTS})
 """By path: the types that change on the way."""
 
-CUBE_INPUTS = {(MAT, LEFT), (MAT, RIGHT), (MAT, BIAS)}
-"""Paths that copy storage: the source may have more valid elements than the destination."""
+CUBE_INPUTS = {(MAT, LEFT), (MAT, RIGHT), (MAT, BIAS), (MAT, SCALE_LEFT), (MAT, SCALE_RIGHT)}
+"""Paths that copy storage: the source may have more valid elements than the destination. On devices it may have fewer,
+as for textract: what is read must have been written."""
+CUBE_RESULTS = {(ACC, MAT), (ACC, VEC)}
+"""Paths of devices that move the source's valid region: the destination may have more."""
+
+
+def moves_source(call: Call) -> bool:
+    """Whether the source says how much is moved."""
+    return call.family in NPU and (call.src.loc, call.dst.loc) in CUBE_RESULTS
 
 
 def holds_region(call: Call) -> bool:
-    """The source has the destination's valid region; a source in L1 may have more."""
+    """The source has the destination's valid region; a source in L1 need only have room for it, an accumulator may have
+    less."""
+    if moves_source(call):
+        return call.src.valid_rows <= call.dst.valid_rows and call.src.valid_cols <= call.dst.valid_cols
     if (call.src.loc, call.dst.loc) not in CUBE_INPUTS:
         return call.src.valid == call.dst.valid
-    return call.dst.valid_rows <= call.src.valid_rows and call.dst.valid_cols <= call.src.valid_cols
+    rows, cols = (call.src.rows, call.src.cols) if call.family in NPU else call.src.valid
+    return call.dst.valid_rows <= rows and call.dst.valid_cols <= cols
 
 
 REACHED = Rule(
@@ -60,6 +90,7 @@ RULES = (
     replace(REACHED, on=error("cpu"), blocks="nothing", asserted=()),
     data_type("dst", WIDE_TYPES),
     cast_type("TV-01", "src", "dst", by_path(CASTS)),
+    *fix_rules(SCALED_TO_TILES),
     Rule("TV-01", "dst", "of int64 or uint64: the fixpipe buffer holds 64-bit factors",
          lambda c: c.dst.dtype.name in ("int64", "uint64"), on=error(*EVERYWHERE),
          when=Case("into Scaling", lambda c: c.dst.loc is SCALING), found=lambda c: str(c.dst.dtype),
@@ -73,7 +104,8 @@ RULES = (
 
 def lower(call: Call) -> tuple[Move | Compute, ...]:
     """Copy the valid region, between any two layouts."""
-    return (copied(call, call.dst.valid, call.dst.layout, call.src.layout),)
+    region = call.src.valid if moves_source(call) else call.dst.valid
+    return (copied(call, region, call.dst.layout, call.src.layout),)
 
 
 TO_CUBE = between((MAT, LEFT), (MAT, RIGHT))
@@ -88,15 +120,18 @@ def same_storage(target: str, when: Case) -> Rule:
     )  # fmt: skip
 
 
+ADDED = attributes((RELU,))
+
 TMOV = Instruction(
     name="tmov",
     summary="Move a tile into another tile, changing its layout where the two differ.",
     meaning=(
         "dst[i, j] = src[i, j]    over the destination's valid region",
         "float32 of an accumulator may become float16 or bfloat16, a bias float32",
+        SCALED_MEANING,
     ),
-    operands=(Param("dst", "write", "destination tile"), Param("src", "read", "source tile")),
-    modifiers=(),
+    operands=(Param("dst", "write", "destination tile"), Param("src", "read", "source tile"), SCALE),
+    modifiers=(RELU,),
     rules=RULES,
     lower=lower,
     route=lambda call: f"tmov.{call.src.loc.text}.{call.dst.loc.text}",
@@ -108,6 +143,8 @@ TMOV = Instruction(
         for family in NPU
     },
     cpp=Cpp(
+        "TMOV(dst, src, scale)",
+        relu_template("dst", "src"),
         headers=(
             same_storage("a2a3", IN_UB),
             same_storage("a2a3", TO_CUBE),
@@ -120,13 +157,29 @@ TMOV = Instruction(
                 on=error("cpu"),
                 fix="give both tiles one valid region",
             ),
-        )
+        ),
     ),
     documents=("TV",),
-    form=Form(typed_each=True, reordered=True, stored=("ins", "fp", "quant", "outs")),
+    form=Form(typed_each=True, reordered=True, stored=("ins", "outs", "fp", "quant")),
     spellings={
         "C++": ("TMOV(dst, src)",),
-        "Level 1": ("%dst = pto.tmov %src : !pto.tile<...> -> !pto.tile<...>",),
-        "Level 2": ("pto.tmov ins(%src : !pto.tile_buf<...>) outs(%dst : !pto.tile_buf<...>)",),
+        "Level 1": (
+            f"%dst = pto.tmov %src{ADDED} : !pto.tile<...> -> !pto.tile<...>",
+            f"%dst = pto.tmov %src, %scale{ADDED} : (!pto.tile<...>, i64) -> !pto.tile<...>",
+        ),
+        "Level 2": (
+            f"pto.tmov ins(%src : !pto.tile_buf<...>) outs(%dst : !pto.tile_buf<...>){ADDED}",
+            f"pto.tmov ins(%src : !pto.tile_buf<...>, %scale : i64) outs(%dst : !pto.tile_buf<...>){ADDED}",
+        ),
     },
+)
+
+
+def takes(call: Call) -> bool:
+    """Whether the destination is a tile that an accumulator reaches, of its valid region."""
+    return is_tile(call.dst) and (ACC, call.dst.loc) in call.here(PATHS) and call.dst.valid == call.src.valid
+
+
+TMOV_FP = with_factors(
+    TMOV, Cpp("TMOV_FP(dst, src, fp)", relu_template("dst", "src", "fp")), SCALED_TO_TILES, takes, op="tmov.fp"
 )

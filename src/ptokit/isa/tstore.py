@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from ptokit.isa.casts import CONVERTS, NARROWED, Casts, cast_type, copied
+from ptokit.isa.casts import (
+    CONVERTS,
+    NARROWED,
+    RECTIFIED,
+    RELU,
+    SCALE,
+    SCALED_MEANING,
+    SCALED_TO_MEMORY,
+    Casts,
+    cast_type,
+    copied,
+    fix_rules,
+    with_factors,
+)
 from ptokit.isa.common import NZ_SHAPE, WIDE_TYPES, burst_multiple, data_type, extents_positive, flat
 from ptokit.isa.headers import EIGHT_TO_64, typed
 from ptokit.isa.instruction import (
@@ -70,6 +83,7 @@ RULES = (
     data_type("src", WIDE_TYPES),
     cast_type("TT-01", "dst", "src", casts),
     plain_if_wide("src", "TT-01"),
+    *fix_rules(SCALED_TO_MEMORY),
     Rule("TT-01", "atomic", "none for a store that converts", lambda c: not adds(c), on=error(*EVERYWHERE),
          when=CONVERTS, found=lambda c: c.atomic.text, blocks="execution", fix="store float32, or without atomic="),
     Rule("TT-01", "dst", lambda c: f"of a layout that a {c.src.form} tile stores into",
@@ -110,14 +124,18 @@ def kernel(pipe: str, path: str) -> RouteKernel:
 
 
 def template(call: Call) -> tuple[tuple[str, None], ...]:
-    """The types of both operands come before the operation."""
-    arguments = ("decltype({src})", "decltype({dst})", "AtomicType::AtomicAdd") if adds(call) else ()
+    """The types of the operands come before the operation."""
+    types = tuple(f"decltype({{{name}}})" for name in ("src", "dst", "fp") if name in call.operands)
+    atomic = "AtomicType::AtomicAdd" if adds(call) else "AtomicType::AtomicNone"
+    relu = ("ReluPreMode::NormalRelu",) if RECTIFIED(call) else ()
+    arguments = (*types, atomic, *relu) if adds(call) or relu else ()
     return tuple((text, None) for text in arguments)
 
 
 ATOMIC = Attribute("atomicType", "atomic_type", ((StoreAtomic.NONE, "atomic_none"), (StoreAtomic.Add, "atomic_add")))
 MODIFIERS = (
     Modifier("atomic", StoreAtomic, always(StoreAtomic.NONE), "how an element is combined with the cell", text=ATOMIC),
+    RELU,
 )
 ADDED = attributes(MODIFIERS)
 
@@ -128,16 +146,18 @@ TSTORE = Instruction(
         "dst[i, j] = src[i, j]    over the source's valid region",
         "atomic add: dst[i, j] += src[i, j]",
         "float32 of an accumulator may become float16 or bfloat16",
+        SCALED_MEANING,
     ),
     operands=(
         Param("dst", "update", "the block in GM", kind="memory", is_block=True),
         Param("src", "read", "source tile: Vec, or Acc"),
+        SCALE,
     ),
     modifiers=MODIFIERS,
     rules=RULES,
     lower=lower,
     route=lambda call: f"tstore.{call.src.loc.text}",
-    cpp=Cpp("TSTORE(dst, src)", template, (typed("src", {"a2a3": EIGHT_TO_64}),), block="TT-01"),
+    cpp=Cpp("TSTORE(dst, src, scale)", template, (typed("src", {"a2a3": EIGHT_TO_64}),), block="TT-01"),
     kernels={
         family: {"tstore.vec": kernel("MTE3", "UB to GM GB/s"), "tstore.acc": kernel("FIX", "L0C to GM GB/s")}
         for family in NPU
@@ -146,7 +166,21 @@ TSTORE = Instruction(
     form=Form(typed_each=True, reordered=True),
     spellings={
         "C++": ("TSTORE(tensor, tile)",),
-        "Level 1": (f"pto.tstore %src, %dst{ADDED} : (!pto.tile<...>, !pto.partition_tensor_view<...>) -> ()",),
-        "Level 2": (f"pto.tstore ins(%src : ...) outs(%dst : !pto.partition_tensor_view<...>){ADDED}",),
+        "Level 1": (
+            f"pto.tstore %src, %dst{ADDED} : (!pto.tile<...>, !pto.partition_tensor_view<...>) -> ()",
+            f"pto.tstore %src, %scale, %dst{ADDED} : (!pto.tile<...>, i64, !pto.partition_tensor_view<...>) -> ()",
+        ),
+        "Level 2": (
+            f"pto.tstore ins(%src : ...) outs(%dst : !pto.partition_tensor_view<...>){ADDED}",
+            f"pto.tstore ins(%src : ..., %scale : i64) outs(%dst : !pto.partition_tensor_view<...>){ADDED}",
+        ),
     },
 )
+
+
+def takes(call: Call) -> bool:
+    """Whether the destination is a block for the source, and nothing is added."""
+    return is_tensor(call.dst) and is_block(call) and has_fractal_dims(call.dst) and not adds(call)
+
+
+TSTORE_FP = with_factors(TSTORE, Cpp("TSTORE_FP(dst, src, fp)", template, block="TT-01"), SCALED_TO_MEMORY, takes)

@@ -18,6 +18,7 @@ from ptokit.isa.instruction import (
     Fault,
     Instruction,
     Modifier,
+    Names,
     Param,
     Rule,
     error,
@@ -99,20 +100,31 @@ def filled(clause: str, operand: str = "dst") -> Rule:
     return extents_positive(clause, operand, *EVERYWHERE)
 
 
-Names = tuple[str, ...]
-
-
 def vec_tiles(clause: str, tiles: Names, *, nonempty: str = "dst", plains: Names) -> tuple[Rule, ...]:
     """Operands are Vec tiles; the valid region of `nonempty` is not empty; `plains` are row-major without boxes."""
     unboxed = (plain(clause, name) for name in plains)
     return (*(vec(clause, name) for name in tiles), filled(clause, nonempty), *unboxed)
 
 
-def tiles_alike(group: str, sources: Names, table: Table[Types]) -> tuple[Rule, ...]:
-    """Rules of an element-wise instruction: plain Vec tiles of one valid region (-01) and one type (-02)."""
+def one_layout(clause: str, source: str) -> tuple[Rule, ...]:
+    """Tiles without boxes: on cpu row-major, on devices both row-major or both column-major."""
+    return (
+        *(replace(plain(clause, name), on=error("cpu")) for name in ("dst", source)),
+        Rule(clause, "dst", f"without boxes, and RowMajor or ColMajor as {source}",
+             lambda c: c.dst.form in ("nd", "dn") and c.dst.form == c.values[source].form, on=error(*NPU),
+             fix=PLAIN_TILE),
+    )  # fmt: skip
+
+
+def tiles_alike(
+    group: str, sources: Names, table: Table[Types], layouts: tuple[Rule, ...] | None = None
+) -> tuple[Rule, ...]:
+    """Rules of an element-wise instruction: plain Vec tiles, unless `layouts` says otherwise, of one valid region (-01)
+    and one type (-02)."""
     tiles = ("dst", *sources)
     return (
-        *vec_tiles(f"{group}-01", tiles, plains=tiles),
+        *vec_tiles(f"{group}-01", tiles, plains=() if layouts else tiles),
+        *(layouts or ()),
         *(shaped(f"{group}-01", name) for name in sources),
         *types_alike(group, sources, table),
     )
@@ -153,7 +165,7 @@ def pipes(params: Iterable[Param], pipe: str) -> tuple[Effect, ...]:
 
 
 COSTS = {
-    **dict.fromkeys(("div", "exp", "log", "sqrt", "recip", "rsqrt"), SLOW),
+    **dict.fromkeys(("div", "exp", "log", "sqrt", "recip", "rsqrt", "rem", "fmod", "pow"), SLOW),
     **{axis + op: REDUCING for axis in ("row", "col") for op in ("sum", "max", "min", "prod", "argmax", "argmin")},
 }
 """By operation: the cost on the vector pipe, if it is not that of simple arithmetic."""
@@ -187,11 +199,14 @@ class Text:
     """Other orders of the sources."""
     result: str = "dst"
     """What it writes."""
+    listed: bool = False
+    """Whether a comma precedes the attributes in `ins` (`Form.listed`)."""
 
     def spellings(self, instruction: str, modifiers: tuple[Modifier, ...] = ()) -> dict[str, tuple[str, ...]]:
         """With values (Level 1) and with destinations (Level 2); each modifier is an attribute."""
         name, orders = self.name or instruction, (self.sources, *self.orders)
         inside = attributes(each for each in modifiers if each.text and each.text.inside)
+        inside = f",{inside}" if inside and self.listed else inside
         after = attributes(each for each in modifiers if each.text and not each.text.inside)
         first, second = list[str](), list[str]()
         for order in orders:

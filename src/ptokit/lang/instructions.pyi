@@ -1,10 +1,13 @@
 """The Python function of each instruction. Written by `python tests/lang/stubs.py`."""
 
 from ptokit.isa.policy import (
+    Asymmetric,
     CmpMode,
     Coalesce,
     GatherExec,
     GatherOOB,
+    MaskPattern,
+    ReluMode,
     RoundMode,
     Saturation,
     ScatterAtomicOp,
@@ -12,6 +15,7 @@ from ptokit.isa.policy import (
     ScatterIndex,
     ScatterOOB,
     StoreAtomic,
+    Symmetric,
     Triangle,
 )
 from ptokit.lang.dispatch import Event, Wait
@@ -19,10 +23,13 @@ from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile
 
 __all__ = [
+    "Asymmetric",
     "CmpMode",
     "Coalesce",
     "GatherExec",
     "GatherOOB",
+    "MaskPattern",
+    "ReluMode",
     "RoundMode",
     "Saturation",
     "ScatterAtomicOp",
@@ -30,6 +37,7 @@ __all__ = [
     "ScatterIndex",
     "ScatterOOB",
     "StoreAtomic",
+    "Symmetric",
     "Triangle",
     "mgather",
     "mscatter",
@@ -64,25 +72,41 @@ __all__ = [
     "texp",
     "texpands",
     "textract",
+    "textract_fp",
     "tfillpad",
     "tfillpad_expand",
     "tfillpad_inplace",
+    "tfmod",
+    "tfmods",
     "tgather",
+    "tgather_mask",
     "tgemv",
     "tgemv_acc",
     "tgemv_bias",
+    "tgemv_mx",
+    "tgemv_mx_acc",
+    "tgemv_mx_bias",
     "tinsert",
+    "tinsert_fp",
     "tload",
     "tlog",
     "tlrelu",
     "tmatmul",
     "tmatmul_acc",
     "tmatmul_bias",
+    "tmatmul_mx",
+    "tmatmul_mx_acc",
+    "tmatmul_mx_bias",
     "tmax",
     "tmaxs",
     "tmin",
     "tmins",
     "tmov",
+    "tmov_fp",
+    "tmrgsort",
+    "tmrgsort2",
+    "tmrgsort3",
+    "tmrgsort4",
     "tmul",
     "tmuls",
     "tneg",
@@ -93,9 +117,15 @@ __all__ = [
     "tpartmax",
     "tpartmin",
     "tpartmul",
+    "tpow",
+    "tpows",
     "tprelu",
+    "tquant",
+    "tquant_asym",
     "trecip",
     "trelu",
+    "trem",
+    "trems",
     "trowargmax",
     "trowargmin",
     "trowexpand",
@@ -121,6 +151,7 @@ __all__ = [
     "tsort32",
     "tsqrt",
     "tstore",
+    "tstore_fp",
     "tsub",
     "tsubs",
     "ttrans",
@@ -553,7 +584,16 @@ def texpands(dst: Tile, scalar: float, *, wait: Wait = None) -> Event:
         wait: events that earlier calls returned, to wait for
     """
 
-def textract(dst: Tile, src: Tile, row: int = 0, col: int = 0, *, wait: Wait = None) -> Event:
+def textract(
+    dst: Tile,
+    src: Tile,
+    row: int = 0,
+    col: int = 0,
+    *,
+    relu: str | ReluMode = ReluMode.NONE,
+    scale: float | None = None,
+    wait: Wait = None,
+) -> Event:
     """Copy a window of a tile.
 
         dst[i, j] = src[row + i, col + j]    over dst's valid region
@@ -563,6 +603,34 @@ def textract(dst: Tile, src: Tile, row: int = 0, col: int = 0, *, wait: Wait = N
         src: source: Mat, Acc or Vec
         row: a number: the window's first row
         col: a number: the window's first column
+        scale: a number of 64 bits: the factor of all elements, as in fp
+        relu: whether numbers below zero become zero, on the way out of an accumulator: none | relu (default: none)
+        wait: events that earlier calls returned, to wait for
+    """
+
+def textract_fp(
+    dst: Tile,
+    src: Tile,
+    fp: Tile,
+    row: int = 0,
+    col: int = 0,
+    *,
+    relu: str | ReluMode = ReluMode.NONE,
+    wait: Wait = None,
+) -> Event:
+    """Copy a window of a tile, with a factor for each column.
+
+        dst[i, j] = quantised src[row + i, col + j]    over dst's valid region
+        the factor of column j is in fp[0, j]
+
+    Args:
+        dst: destination: Left, Right, Mat or Vec
+        src: source: Mat, Acc or Vec
+        fp: a Scaling tile of one row: for each column a float32 factor, at bit 37 an offset, at bit 46 whether the
+            result is signed
+        row: a number: the window's first row
+        col: a number: the window's first column
+        relu: whether numbers below zero become zero, on the way out of an accumulator: none | relu (default: none)
         wait: events that earlier calls returned, to wait for
     """
 
@@ -599,6 +667,30 @@ def tfillpad_inplace(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
         wait: events that earlier calls returned, to wait for
     """
 
+def tfmod(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
+    """The remainder of two tiles, with the dividend's sign.
+
+        dst = src0 - trunc(src0 / src1) * src1    0 or of src0's sign
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: a Vec tile of the destination's type and valid region
+        src1: a Vec tile of the destination's type and valid region
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tfmods(dst: Tile, src: Tile, scalar: float, *, wait: Wait = None) -> Event:
+    """The remainder by a scalar, with the tile's sign.
+
+        dst = src - trunc(src / scalar) * scalar    0 or of src's sign
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src: a Vec tile of the destination's type and valid region
+        scalar: a number, held in the destination's type
+        wait: events that earlier calls returned, to wait for
+    """
+
 def tgather(dst: Tile, src: Tile, idx: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
     """Gather elements of a tile by their numbers.
 
@@ -609,6 +701,19 @@ def tgather(dst: Tile, src: Tile, idx: Tile, *, tmp: Tile | None = None, wait: W
         src: a Vec tile of the destination's type
         idx: Vec tile of element numbers, of the destination's valid region
         tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tgather_mask(dst: Tile, src: Tile, *, pattern: str | MaskPattern = MaskPattern.P1111, wait: Wait = None) -> Event:
+    """Gather every second or fourth column of a tile.
+
+        dst[i, j] = src[i, first + step * j]    P1010: every second column, from column 1 on; bits are kept
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src: a plain Vec tile of elements of the destination's size
+        pattern: the elements that are kept of every four: p0101 | p1010 | p0001 | p0010 | p0100 | p1000 | p1111
+            (default: p1111)
         wait: events that earlier calls returned, to wait for
     """
 
@@ -650,7 +755,60 @@ def tgemv_bias(dst: Tile, a: Tile, b: Tile, bias: Tile, *, wait: Wait = None) ->
         wait: events that earlier calls returned, to wait for
     """
 
-def tinsert(dst: Tile, src: Tile, row: int = 0, col: int = 0, *, wait: Wait = None) -> Event:
+def tgemv_mx(dst: Tile, a: Tile, a_scale: Tile, b: Tile, b_scale: Tile, *, wait: Wait = None) -> Event:
+    """Multiply a row by a matrix, both with scales.
+
+        dst = sum over k of a[i, k] * a_scale[i, k // 32] * b[k, j] * b_scale[k // 32, j]
+
+    Args:
+        dst: the product: an Acc tile, float32 or (of int8) int32
+        a: the left matrix: a Left tile
+        a_scale: the scales of a: a ScaleLeft tile of float8_e8m0, one for 32 columns of a row
+        b: the right matrix: a Right tile of a's type; of 8-bit floats, either one
+        b_scale: the scales of b: a ScaleRight tile of float8_e8m0, one for 32 rows of a column
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tgemv_mx_acc(dst: Tile, acc: Tile, a: Tile, a_scale: Tile, b: Tile, b_scale: Tile, *, wait: Wait = None) -> Event:
+    """Multiply a row by a matrix, both with scales and add.
+
+        dst = acc + sum over k of a[i, k] * a_scale[i, k // 32] * b[k, j] * b_scale[k // 32, j]
+
+    Args:
+        dst: the product: an Acc tile, float32 or (of int8) int32
+        acc: an Acc tile like dst, to add to; it may be dst
+        a: the left matrix: a Left tile
+        a_scale: the scales of a: a ScaleLeft tile of float8_e8m0, one for 32 columns of a row
+        b: the right matrix: a Right tile of a's type; of 8-bit floats, either one
+        b_scale: the scales of b: a ScaleRight tile of float8_e8m0, one for 32 rows of a column
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tgemv_mx_bias(dst: Tile, a: Tile, a_scale: Tile, b: Tile, b_scale: Tile, bias: Tile, *, wait: Wait = None) -> Event:
+    """Multiply a row by a matrix, both with scales and add a row.
+
+        dst = bias + sum over k of a[i, k] * a_scale[i, k // 32] * b[k, j] * b_scale[k // 32, j]
+
+    Args:
+        dst: the product: an Acc tile, float32 or (of int8) int32
+        a: the left matrix: a Left tile
+        a_scale: the scales of a: a ScaleLeft tile of float8_e8m0, one for 32 columns of a row
+        b: the right matrix: a Right tile of a's type; of 8-bit floats, either one
+        b_scale: the scales of b: a ScaleRight tile of float8_e8m0, one for 32 rows of a column
+        bias: a Bias tile of one row, added to every row of the product
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tinsert(
+    dst: Tile,
+    src: Tile,
+    row: int = 0,
+    col: int = 0,
+    *,
+    relu: str | ReluMode = ReluMode.NONE,
+    scale: float | None = None,
+    wait: Wait = None,
+) -> Event:
     """Put a tile into a window of another one.
 
         dst[row + i, col + j] = src[i, j]    over src's valid region; the rest of dst stays
@@ -660,6 +818,34 @@ def tinsert(dst: Tile, src: Tile, row: int = 0, col: int = 0, *, wait: Wait = No
         src: source: Vec or Acc
         row: a number: the window's first row
         col: a number: the window's first column
+        scale: a number of 64 bits: the factor of all elements, as in fp
+        relu: whether numbers below zero become zero, on the way out of an accumulator: none | relu (default: none)
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tinsert_fp(
+    dst: Tile,
+    src: Tile,
+    fp: Tile,
+    row: int = 0,
+    col: int = 0,
+    *,
+    relu: str | ReluMode = ReluMode.NONE,
+    wait: Wait = None,
+) -> Event:
+    """Put a tile into a window of another one, with a factor for each column.
+
+        dst[row + i, col + j] = quantised src[i, j]    over src's valid region; the rest of dst stays
+        the factor of column j is in fp[0, j]
+
+    Args:
+        dst: destination: Vec or Mat
+        src: source: Vec or Acc
+        fp: a Scaling tile of one row: for each column a float32 factor, at bit 37 an offset, at bit 46 whether the
+            result is signed
+        row: a number: the window's first row
+        col: a number: the window's first column
+        relu: whether numbers below zero become zero, on the way out of an accumulator: none | relu (default: none)
         wait: events that earlier calls returned, to wait for
     """
 
@@ -735,6 +921,59 @@ def tmatmul_bias(dst: Tile, a: Tile, b: Tile, bias: Tile, *, wait: Wait = None) 
         wait: events that earlier calls returned, to wait for
     """
 
+def tmatmul_mx(dst: Tile, a: Tile, a_scale: Tile, b: Tile, b_scale: Tile, *, wait: Wait = None) -> Event:
+    """Multiply two matrices, both with scales.
+
+        dst = sum over k of a[i, k] * a_scale[i, k // 32] * b[k, j] * b_scale[k // 32, j]
+
+    Args:
+        dst: the product: an Acc tile, float32 or (of int8) int32
+        a: the left matrix: a Left tile
+        a_scale: the scales of a: a ScaleLeft tile of float8_e8m0, one for 32 columns of a row
+        b: the right matrix: a Right tile of a's type; of 8-bit floats, either one
+        b_scale: the scales of b: a ScaleRight tile of float8_e8m0, one for 32 rows of a column
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tmatmul_mx_acc(dst: Tile, acc: Tile, a: Tile, a_scale: Tile, b: Tile, b_scale: Tile, *, wait: Wait = None) -> Event:
+    """Multiply two matrices, both with scales and add.
+
+        dst = acc + sum over k of a[i, k] * a_scale[i, k // 32] * b[k, j] * b_scale[k // 32, j]
+
+    Args:
+        dst: the product: an Acc tile, float32 or (of int8) int32
+        acc: an Acc tile like dst, to add to; it may be dst
+        a: the left matrix: a Left tile
+        a_scale: the scales of a: a ScaleLeft tile of float8_e8m0, one for 32 columns of a row
+        b: the right matrix: a Right tile of a's type; of 8-bit floats, either one
+        b_scale: the scales of b: a ScaleRight tile of float8_e8m0, one for 32 rows of a column
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tmatmul_mx_bias(
+    dst: Tile,
+    a: Tile,
+    a_scale: Tile,
+    b: Tile,
+    b_scale: Tile,
+    bias: Tile,
+    *,
+    wait: Wait = None,
+) -> Event:
+    """Multiply two matrices, both with scales and add a row.
+
+        dst = bias + sum over k of a[i, k] * a_scale[i, k // 32] * b[k, j] * b_scale[k // 32, j]
+
+    Args:
+        dst: the product: an Acc tile, float32 or (of int8) int32
+        a: the left matrix: a Left tile
+        a_scale: the scales of a: a ScaleLeft tile of float8_e8m0, one for 32 columns of a row
+        b: the right matrix: a Right tile of a's type; of 8-bit floats, either one
+        b_scale: the scales of b: a ScaleRight tile of float8_e8m0, one for 32 rows of a column
+        bias: a Bias tile of one row, added to every row of the product
+        wait: events that earlier calls returned, to wait for
+    """
+
 def tmax(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
     """The larger of two tiles.
 
@@ -783,15 +1022,134 @@ def tmins(dst: Tile, src: Tile, scalar: float, *, wait: Wait = None) -> Event:
         wait: events that earlier calls returned, to wait for
     """
 
-def tmov(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
+def tmov(
+    dst: Tile,
+    src: Tile,
+    *,
+    relu: str | ReluMode = ReluMode.NONE,
+    scale: float | None = None,
+    wait: Wait = None,
+) -> Event:
     """Move a tile into another tile, changing its layout where the two differ.
 
         dst[i, j] = src[i, j]    over the destination's valid region
         float32 of an accumulator may become float16 or bfloat16, a bias float32
+        from Acc with scale or fp: quantised by a factor; with relu: zero where it is below zero
 
     Args:
         dst: destination tile
         src: source tile
+        scale: a number of 64 bits: the factor of all elements, as in fp
+        relu: whether numbers below zero become zero, on the way out of an accumulator: none | relu (default: none)
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tmov_fp(dst: Tile, src: Tile, fp: Tile, *, relu: str | ReluMode = ReluMode.NONE, wait: Wait = None) -> Event:
+    """Move a tile into another tile, changing its layout where the two differ, with a factor for each column.
+
+        dst[i, j] = quantised src[i, j]    over the destination's valid region
+        the factor of column j is in fp[0, j]
+
+    Args:
+        dst: destination tile
+        src: source tile
+        fp: a Scaling tile of one row: for each column a float32 factor, at bit 37 an offset, at bit 46 whether the
+            result is signed
+        relu: whether numbers below zero become zero, on the way out of an accumulator: none | relu (default: none)
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tmrgsort(dst: Tile, src: Tile, length: int = 0, *, wait: Wait = None) -> Event:
+    """Merge every four sorted blocks of a tile into one.
+
+        dst = the pairs of every 4 blocks of length columns, the larger value first, of equal ones the earlier one
+
+    Args:
+        dst: destination: a plain Vec tile of one row: pairs of 8 bytes, of a value and a number (tsort32)
+        src: a plain Vec tile of one row: pairs of 8 bytes, of a value and a number (tsort32); each block is sorted
+            in descending order
+        length: a number: the columns of a block, a multiple of 64
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tmrgsort2(
+    dst: Tile,
+    src0: Tile,
+    src1: Tile,
+    *,
+    exhausted: bool = False,
+    tmp: Tile | None = None,
+    wait: Wait = None,
+) -> Event:
+    """Merge 2 sorted lists.
+
+        dst = the pairs of all lists, the larger value first, of equal ones the earlier one; as many as fit
+
+    Args:
+        dst: destination: a plain Vec tile of one row: pairs of 8 bytes, of a value and a number (tsort32)
+        src0: a plain Vec tile of one row: pairs of 8 bytes, of a value and a number (tsort32), sorted in descending
+            order
+        src1: a plain Vec tile of one row: pairs of 8 bytes, of a value and a number (tsort32), sorted in descending
+            order
+        exhausted: when the merge ends: exhausted if True, else merged
+        tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tmrgsort3(
+    dst: Tile,
+    src0: Tile,
+    src1: Tile,
+    src2: Tile,
+    *,
+    exhausted: bool = False,
+    tmp: Tile | None = None,
+    wait: Wait = None,
+) -> Event:
+    """Merge 3 sorted lists.
+
+        dst = the pairs of all lists, the larger value first, of equal ones the earlier one; as many as fit
+
+    Args:
+        dst: destination: a plain Vec tile of one row: pairs of 8 bytes, of a value and a number (tsort32)
+        src0: a plain Vec tile of one row: pairs of 8 bytes, of a value and a number (tsort32), sorted in descending
+            order
+        src1: a plain Vec tile of one row: pairs of 8 bytes, of a value and a number (tsort32), sorted in descending
+            order
+        src2: a plain Vec tile of one row: pairs of 8 bytes, of a value and a number (tsort32), sorted in descending
+            order
+        exhausted: when the merge ends: exhausted if True, else merged
+        tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tmrgsort4(
+    dst: Tile,
+    src0: Tile,
+    src1: Tile,
+    src2: Tile,
+    src3: Tile,
+    *,
+    exhausted: bool = False,
+    tmp: Tile | None = None,
+    wait: Wait = None,
+) -> Event:
+    """Merge 4 sorted lists.
+
+        dst = the pairs of all lists, the larger value first, of equal ones the earlier one; as many as fit
+
+    Args:
+        dst: destination: a plain Vec tile of one row: pairs of 8 bytes, of a value and a number (tsort32)
+        src0: a plain Vec tile of one row: pairs of 8 bytes, of a value and a number (tsort32), sorted in descending
+            order
+        src1: a plain Vec tile of one row: pairs of 8 bytes, of a value and a number (tsort32), sorted in descending
+            order
+        src2: a plain Vec tile of one row: pairs of 8 bytes, of a value and a number (tsort32), sorted in descending
+            order
+        src3: a plain Vec tile of one row: pairs of 8 bytes, of a value and a number (tsort32), sorted in descending
+            order
+        exhausted: when the merge ends: exhausted if True, else merged
+        tmp: temporary memory, used on a2a3
         wait: events that earlier calls returned, to wait for
     """
 
@@ -913,6 +1271,32 @@ def tpartmul(dst: Tile, src0: Tile, src1: Tile, *, wait: Wait = None) -> Event:
         wait: events that earlier calls returned, to wait for
     """
 
+def tpow(dst: Tile, src0: Tile, src1: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
+    """Raise a tile to the power of another.
+
+        dst = src0 ** src1    floats within 2 ulp; integers wrap, and below the exponent 0 are truncated
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: a Vec tile of the destination's type and valid region
+        src1: a Vec tile of the destination's type and valid region
+        tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tpows(dst: Tile, src: Tile, scalar: float, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
+    """Raise a tile to a power.
+
+        dst = src ** scalar    floats within 2 ulp; integers wrap, and below the exponent 0 are truncated
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src: a Vec tile of the destination's type and valid region
+        scalar: a number, held in the destination's type
+        tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
 def tprelu(dst: Tile, src0: Tile, src1: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
     """Multiply negative numbers by a tile of slopes.
 
@@ -922,6 +1306,52 @@ def tprelu(dst: Tile, src0: Tile, src1: Tile, *, tmp: Tile | None = None, wait: 
         dst: destination: a plain Vec tile; its valid region is computed
         src0: a Vec tile of the destination's type and valid region
         src1: a Vec tile of the destination's type and valid region
+        tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tquant(
+    dst: Tile,
+    src: Tile,
+    scale: Tile,
+    *,
+    quant: str | Symmetric = Symmetric.INT8_SYM,
+    tmp: Tile | None = None,
+    wait: Wait = None,
+) -> Event:
+    """Convert floats to int8 by a factor for each row.
+
+        dst[i, j] = src[i, j] * scale[i]    rounded in float32, then to the nearest integer, ties to even; clamped
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src: a plain Vec tile of float32, of the destination's valid region
+        scale: a Vec tile of one column: the scale of each row
+        quant: the kind of quantisation: int8_sym (default: int8_sym)
+        tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tquant_asym(
+    dst: Tile,
+    src: Tile,
+    scale: Tile,
+    offset: Tile,
+    *,
+    quant: str | Asymmetric = Asymmetric.INT8_ASYM,
+    tmp: Tile | None = None,
+    wait: Wait = None,
+) -> Event:
+    """Convert floats to uint8 by a factor and an offset for each row.
+
+        dst[i, j] = src[i, j] * scale[i] + offset[i]    product and sum rounded in float32, then as tquant
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src: a plain Vec tile of float32, of the destination's valid region
+        scale: a Vec tile of one column: the scale of each row
+        offset: a Vec tile of one column: the offset of each row
+        quant: the kind of quantisation: int8_asym (default: int8_asym)
         tmp: temporary memory, used on a2a3
         wait: events that earlier calls returned, to wait for
     """
@@ -945,6 +1375,32 @@ def trelu(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
     Args:
         dst: destination: a plain Vec tile; its valid region is computed
         src: a Vec tile of the destination's type and valid region
+        wait: events that earlier calls returned, to wait for
+    """
+
+def trem(dst: Tile, src0: Tile, src1: Tile, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
+    """The remainder of two tiles, with the divisor's sign.
+
+        dst = src0 - floor(src0 / src1) * src1    0 or of src1's sign
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src0: a Vec tile of the destination's type and valid region
+        src1: a Vec tile of the destination's type and valid region
+        tmp: temporary memory, used on a2a3
+        wait: events that earlier calls returned, to wait for
+    """
+
+def trems(dst: Tile, src: Tile, scalar: float, *, tmp: Tile | None = None, wait: Wait = None) -> Event:
+    """The remainder by a scalar, with the scalar's sign.
+
+        dst = src - floor(src / scalar) * scalar    0 or of scalar's sign
+
+    Args:
+        dst: destination: a plain Vec tile; its valid region is computed
+        src: a Vec tile of the destination's type and valid region
+        scalar: a number, held in the destination's type
+        tmp: temporary memory, used on a2a3
         wait: events that earlier calls returned, to wait for
     """
 
@@ -1255,17 +1711,52 @@ def tsqrt(dst: Tile, src: Tile, *, wait: Wait = None) -> Event:
         wait: events that earlier calls returned, to wait for
     """
 
-def tstore(dst: GlobalTensor, src: Tile, *, atomic: str | StoreAtomic = StoreAtomic.NONE, wait: Wait = None) -> Event:
+def tstore(
+    dst: GlobalTensor,
+    src: Tile,
+    *,
+    atomic: str | StoreAtomic = StoreAtomic.NONE,
+    relu: str | ReluMode = ReluMode.NONE,
+    scale: float | None = None,
+    wait: Wait = None,
+) -> Event:
     """Store a tile into a contiguous block of GM.
 
         dst[i, j] = src[i, j]    over the source's valid region
         atomic add: dst[i, j] += src[i, j]
         float32 of an accumulator may become float16 or bfloat16
+        from Acc with scale or fp: quantised by a factor; with relu: zero where it is below zero
 
     Args:
         dst: the block in GM
         src: source tile: Vec, or Acc
+        scale: a number of 64 bits: the factor of all elements, as in fp
         atomic: how an element is combined with the cell: none | add (default: none)
+        relu: whether numbers below zero become zero, on the way out of an accumulator: none | relu (default: none)
+        wait: events that earlier calls returned, to wait for
+    """
+
+def tstore_fp(
+    dst: GlobalTensor,
+    src: Tile,
+    fp: Tile,
+    *,
+    atomic: str | StoreAtomic = StoreAtomic.NONE,
+    relu: str | ReluMode = ReluMode.NONE,
+    wait: Wait = None,
+) -> Event:
+    """Store a tile into a contiguous block of GM, with a factor for each column.
+
+        dst[i, j] = quantised src[i, j]    over the source's valid region
+        the factor of column j is in fp[0, j]
+
+    Args:
+        dst: the block in GM
+        src: source tile: Vec, or Acc
+        fp: a Scaling tile of one row: for each column a float32 factor, at bit 37 an offset, at bit 46 whether the
+            result is signed
+        atomic: how an element is combined with the cell: none | add (default: none)
+        relu: whether numbers below zero become zero, on the way out of an accumulator: none | relu (default: none)
         wait: events that earlier calls returned, to wait for
     """
 

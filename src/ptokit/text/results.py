@@ -11,13 +11,13 @@ from ptokit.isa.policy import GlobalLayout, PtoEnum
 from ptokit.isa.spelling import Attribute
 from ptokit.isa.unknown import unknown
 from ptokit.target.cpu import CPU
-from ptokit.text.spelling import instruction_of
+from ptokit.text.spelling import variant_for
 from ptokit.text.tree import Tensor
 
 
 def result_type(name: str, sources: Sequence[object], attributes: Mapping[str, Any]) -> TileSpec | None:
     """The type of an instruction's result, if the types of its sources determine it; in the order of the text."""
-    instruction = instruction_of(name)
+    instruction = variant_for(name, len(sources), attributes)
     return instruction.result(_call(instruction, sources, attributes)) if instruction is not None else None
 
 

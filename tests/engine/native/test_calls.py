@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 
 import ptokit as pto
 from ptokit import spec
+from ptokit.isa.catalog import INSTRUCTIONS
 from tests.conformance.harness import check_example
 from tests.engine.native.calls import Ways, both_engines
+from tests.engine.native.test_native_compute import INTERPRETED
 from tests.property import strategies as calls
 from tests.property.runner import run
 from tests.property.strategies import SMALL_FLOATS, TARGETS, fuzz
@@ -35,10 +37,18 @@ def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+def is_interpreted(name: str, _target: str, route: str) -> bool:
+    """Whether an operation has no machine code, or may have none: accumulators with factors or rectifiers."""
+    by_name = name.startswith(("tsort32", "tmrgsort", "tquant")) or "_mx" in name
+    return by_name or INSTRUCTIONS[name].operation in INTERPRETED or ".acc" in route
+
+
 def judge(ways: Ways) -> None:
     """The native engine was really at work."""
     assert ways.quick.total(), "no call ran as machine code"
-    assert ways.share >= NATIVE, f"{ways.share:.0%} of the calls ran as machine code; never: {ways.never}"
+    slow = sum(count for way, count in ways.slow.items() if not is_interpreted(*way))
+    share = ways.quick.total() / (ways.quick.total() + slow)
+    assert share >= NATIVE, f"{share:.0%} of the calls ran as machine code; never: {ways.never}"
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -46,7 +56,7 @@ def test_examples(chunk: int) -> None:
     with both_engines() as ways:
         for name in sorted(spec.examples())[chunk::CHUNKS]:
             try:
-                check_example(name)
+                check_example(name, refusals=False)
             except BaseException as problem:
                 problem.add_note(f"in the example of {name}")
                 raise

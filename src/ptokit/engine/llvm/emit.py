@@ -554,8 +554,8 @@ class IrModule:
     def table(self, name: str, data: bytes) -> str:
         """Bytes that code reads, 64-byte aligned; returns the global's name."""
         if name not in self._parts:
-            text = "".join(f"\\{byte:02x}" for byte in data)
-            self._parts[name] = f'@{name} = private constant [{len(data)} x i8] c"{text}", align 64'
+            text = data.hex("\\")
+            self._parts[name] = f'@{name} = private constant [{len(data)} x i8] c"\\{text}", align 64'
         return name
 
     @property

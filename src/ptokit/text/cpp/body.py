@@ -371,6 +371,9 @@ class KernelBody:
             valid: tuple[Expr, Expr] = like.valid if isinstance(like, ir.TileUse) else scratch.valid
             given["tmp"] = self.identifiers.fresh("tmp")
             self._object(given["tmp"], scratch, valid, self.ready.workspace, core=self._core_of(instr))
+        for kind, name in call.instruction.cpp.objects:
+            given[name] = self.identifiers.fresh(name)
+            self._write(f"{kind} {given[name]};", core=self._core_of(instr))
         core, calls = self._core_of(instr), self.profile.headers.cross if self.profile.headers else None
         guarded = core == VECTOR_CORE.name and calls is not None and calls.both_vectors
         guard = f"if ({self.first_vector}) " if guarded else ""

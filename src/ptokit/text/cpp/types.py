@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial, reduce
 
 import numpy as np
 
 from ptokit.isa.dtype import DType
 from ptokit.isa.instruction import Call
-from ptokit.isa.operand import FRACTAL_ROWS, TensorSpec, TileSpec
+from ptokit.isa.operand import AXES, FRACTAL_ROWS, PLAIN_LAYOUTS, TensorSpec, TileSpec
 from ptokit.isa.policy import BLayout, GlobalLayout, Pad, PtoEnum, RoundMode, Saturation, SLayout, TileType
 from ptokit.program.calls import call_of, has_slices, named_operands, tile_spec
 from ptokit.program.expr import Expr, apply
@@ -77,7 +78,9 @@ def call_text(call: Call, given: Mapping[str, str]) -> str:
     texts = {**{name: enumerator(member) for name, member in chosen.items() if member is not None}, **given}
     types = template_arguments(call, given)
     arguments = f"<{', '.join(types)}>" if types else ""
-    return f"{function}{arguments}({', '.join(texts[word] for word in words.split(', ') if word in texts)})"
+    named = ((word, word.removeprefix("&")) for word in words.split(", "))
+    given_words = (word.replace(name, texts[name]) for word, name in named if name in texts)
+    return f"{function}{arguments}({', '.join(given_words)})"
 
 
 def header_call(program: Program, instr: Instr, profile: Profile) -> Call:
@@ -133,9 +136,7 @@ def whole_view(program: Program, view: View) -> GlobalBlock:
 def transfer(program: Program, instr: Instr, call: Call) -> tuple[GlobalBlock, tuple[Expr, Expr]]:
     """The block that a load or store moves, exactly, and the tile's valid extents."""
     (view,) = (operand for operand in instr.operands if isinstance(operand, View))
-    ((name, use),) = (
-        (name, operand) for name, operand in named_operands(instr).items() if isinstance(operand, TileUse)
-    )
+    name, use = next((name, operand) for name, operand in named_operands(instr).items() if isinstance(operand, TileUse))
     spec, valid = tile_spec(program.tiles[use.tile].spec, use).unsliced, use.valid
     if becomes_row(call, name):
         spec, valid = as_row(spec), (1, valid[0])
@@ -145,7 +146,7 @@ def transfer(program: Program, instr: Instr, call: Call) -> tuple[GlobalBlock, t
 def _cut(tensor: GlobalBlock, tile: TileSpec, valid: tuple[Expr, Expr]) -> GlobalBlock:
     """The part of a block that a transfer moves. A tile of one row or column may be a run of elements."""
     rows, cols = tensor.shape[3:]
-    if tensor.layout is GlobalLayout.NZ or tensor.shape[:3] != (1, 1, 1):
+    if tensor.layout not in PLAIN_LAYOUTS or tensor.shape[:3] != (1, 1, 1):
         return tensor
     is_column = tile.cols == 1 and rows == 1 and valid[0] != 1
     is_row = tile.rows == 1 and cols == 1 and valid[1] != 1
@@ -159,12 +160,10 @@ def _cut(tensor: GlobalBlock, tile: TileSpec, valid: tuple[Expr, Expr]) -> Globa
 
 def logical_extents(tensor: GlobalBlock) -> tuple[Expr, Expr]:
     """Rows and columns of a block under its layout."""
-    a, b, c, rows, cols = tensor.shape
-    if tensor.layout is GlobalLayout.NZ:
-        return apply("mul", c, FRACTAL_ROWS), apply("mul", apply("mul", a, b), tensor.argument.dtype.c0)
-    outer = apply("mul", apply("mul", a, b), c)
-    by_row = tensor.layout is GlobalLayout.ND
-    return (apply("mul", outer, rows), cols) if by_row else (rows, apply("mul", outer, cols))
+    is_fractal = tensor.layout is GlobalLayout.NZ
+    dims = (*tensor.shape[:3], FRACTAL_ROWS, tensor.argument.dtype.c0) if is_fractal else tensor.shape
+    rows, cols = (reduce(partial(apply, "mul"), [dims[k] for k in axes]) for axes in AXES[tensor.layout])
+    return rows, cols
 
 
 def offset_of(argument: Argument, view: View) -> Expr:

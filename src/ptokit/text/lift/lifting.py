@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from ptokit.finding import Finding, VerifyError
 from ptokit.isa.instruction import Instruction
@@ -24,7 +24,7 @@ from ptokit.program import ir
 from ptokit.program.addresses import footprint
 from ptokit.program.budget import Use
 from ptokit.program.calls import call_of, chosen_modifiers
-from ptokit.program.cores import owners
+from ptokit.program.cores import stated_core
 from ptokit.program.expr import Expr, Var, apply, truth
 from ptokit.program.place import BLOCK
 from ptokit.target import PROFILES, left_layouts
@@ -38,6 +38,8 @@ from ptokit.text.tree import Body, Function, Opaque, Pointer, Source, Unit, Valu
 
 Form = Literal["l1", "l2", "as"]
 """Level 1 (values), Level 2 (destinations), and plain PTO-AS."""
+
+S = TypeVar("S", bound=ir.Stmt)
 
 
 def lift(program: ir.Program, form: Form, arch: str = "") -> Unit:
@@ -174,7 +176,10 @@ class _Lift(Writing):
         self.scopes[-1].numbers[stmt.result, "index"] = self.converted("arith.index_cast", result, "index")
 
     def flag(self, stmt: ir.Flag) -> None:
-        """A set or a wait of an event."""
+        """A set or a wait of an event; in a section of its core, if it states one."""
+        self._in_section(stmt.core, stmt, self._flag)
+
+    def _flag(self, stmt: ir.Flag) -> None:
         pipes = {"src_pipe": f"PIPE_{stmt.src}", "dst_pipe": f"PIPE_{stmt.dst}"}
         if isinstance(stmt.event, int):
             self.add(f"{stmt.action}_flag", {}, attributes={**pipes, "event_id": f"EVENT_ID{stmt.event}"})
@@ -183,12 +188,16 @@ class _Lift(Writing):
 
     def cross_flag(self, stmt: ir.CrossFlag) -> None:
         """A set or a wait between the cores; in a section of its core if both cores have its pipe."""
-        if len(owners(stmt.pipe)) == 1:
-            self._cross_flag(stmt)
+        self._in_section(stated_core(stmt.core, stmt.pipe), stmt, self._cross_flag)
+
+    def _in_section(self, core: str, stmt: S, write: Callable[[S], None]) -> None:
+        """Write a statement into a section of a core; as it is, without one."""
+        if not core:
+            write(stmt)
             return
         with self.body() as inner:
-            self._cross_flag(stmt)
-        kind = next(kind for kind, core in SECTIONS.items() if core == stmt.core)
+            write(stmt)
+        kind = next(kind for kind, name in SECTIONS.items() if name == core)
         self.where = stmt.where
         self.add(f"section.{kind}", {}, bodies=[Body(inner.operations)])
 
@@ -200,6 +209,10 @@ class _Lift(Writing):
             self.add(f"sync.{stmt.action}", {"event_id": (self.number(stmt.event),)}, attributes=attributes)
 
     def barrier(self, stmt: ir.Barrier) -> None:
+        """A barrier; in a section of its core, if it states one."""
+        self._in_section(stmt.core, stmt, self._barrier)
+
+    def _barrier(self, stmt: ir.Barrier) -> None:
         self.add("barrier", {}, attributes={"pipe": f"PIPE_{stmt.pipe}"})
 
     def loop(self, stmt: ir.Loop) -> None:

@@ -8,7 +8,7 @@ from ptokit.program.ir import Constant
 from ptokit.text.lower.lowering import Lowering
 from ptokit.text.lower.operands import Meaning, Rounded
 from ptokit.text.numbers import INDEX_BITS, UNSIGNED, bounded, combined, compared, predicate_word, selected, wrapped
-from ptokit.text.tree import Operation, Type
+from ptokit.text.tree import Opaque, Operation, Type
 
 CASTS = ("index_cast", "index_castui", "extsi", "extui", "trunci", "sitofp", "uitofp")
 UNSIGNED_CASTS = ("index_castui", "extui", "uitofp")
@@ -17,6 +17,11 @@ FLOATS = ("f16", "bf16", "f32", "f64")
 
 def read_arithmetic(low: Lowering, operation: Operation) -> None:
     """Read an operation on numbers."""
+    (result, *_) = operation.results
+    if operation.name == "arith.constant" and isinstance(result.type, Opaque):  # as counts of an instruction
+        low.values[result] = 0
+        low.handles.add(result)
+        return
     meaning = computed(low, operation)
     if meaning is None:
         low.unknown(operation)

@@ -9,7 +9,7 @@ from ptokit.text.lower.arithmetic import computed
 from ptokit.text.lower.lowering import YIELDING, Handler, Lowering, OpenScope
 from ptokit.text.lower.operands import Meaning, TileName
 from ptokit.text.numbers import bounded, selected
-from ptokit.text.spelling import SECTIONS
+from ptokit.text.spelling import SECTIONS, kind_core
 from ptokit.text.tree import Body, Operation, Value, walk
 
 MOST_CALLS = 16
@@ -40,8 +40,10 @@ def _call(low: Lowering, op: Operation) -> None:
         if argument.type != value.type:
             low.refuse(f"@{name}: %{value.name} is of another type than the parameter %{argument.name}")
     low.values.update(zip(function.arguments, [low.meaning(value) for value in op.ins], strict=True))
+    outer, low.core = low.core, kind_core(function.attributes) or low.core
     with low.inlining():
         returned = [low.meaning(value) for value in low.block(function.body)]
+    low.core = outer
     if len(returned) != len(op.results):
         low.missing(f"@{name} returns {len(returned)} values, and {len(op.results)} are taken")
     low.values.update(zip(op.results, returned, strict=True))

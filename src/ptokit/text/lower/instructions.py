@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from ptokit.isa.instruction import Instruction, Param
 from ptokit.isa.operand import TileSpec
+from ptokit.isa.policy import TileType
 from ptokit.isa.unknown import is_unknown
 from ptokit.program.expr import Expr
 from ptokit.program.ir import Instr, Operand, TileUse, View
@@ -25,14 +26,15 @@ from ptokit.text.lower.operands import (
 )
 from ptokit.text.memories import ElementPointer
 from ptokit.text.results import result_type
-from ptokit.text.spelling import instruction_of
+from ptokit.text.spelling import instruction_of, variant_for
 from ptokit.text.tree import Operation, Tensor, Value
 
 
 def read_instruction(low: Lowering, operation: Operation) -> None:
     """Read an instruction, in the form with destinations or in the form with results."""
-    instruction, operation = instruction_of(operation.name), _with_destination(operation)
-    assert instruction is not None
+    instruction, operation = _variant(_with_destination(operation))
+    if instruction.cpp.objects:  # counts, which programs do not have
+        operation = replace(operation, parts={**operation.parts, "outs": operation.outs[:1]})
     for part in operation.parts.keys() - {"ins", "outs"}:
         raise OtherForm(f"{operation.name}: `{part}` has no lowering")
     order = order_of(operation, instruction)
@@ -47,6 +49,24 @@ def read_instruction(low: Lowering, operation: Operation) -> None:
         raise Refusal(f"{operation.name}: `event` is a number from 0 up, `waits` a list of them")
     workspace = _workspace(low, operation, instruction)
     low.emit(Instr(instruction.name, operands, modifiers, event, tuple(waits), workspace, where=low.where))
+
+
+def _variant(operation: Operation) -> tuple[Instruction, Operation]:
+    """The instruction with its operands among the sources: factors of columns lead to the variant `_fp`."""
+    name, parts = operation.name, dict(operation.parts)
+    columns = parts.pop("fp", ()) or tuple(v for v in operation.ins[1:] if _is_scaling(v))
+    fitting = instruction_of(f"{name}_fp") if columns else None
+    instruction = fitting or variant_for(name, len(operation.ins), operation.attributes)
+    assert instruction is not None
+    if fitting is None and not parts.get("quant"):
+        return instruction, operation
+    others = tuple(v for v in operation.ins[1:] if v not in columns)
+    ins = (*operation.ins[:1], *columns, *others, *parts.pop("quant", ()))
+    return instruction, replace(operation, name=instruction.op, parts={**parts, "ins": ins})
+
+
+def _is_scaling(value: Value) -> bool:
+    return isinstance(value.type, TileSpec) and value.type.loc is TileType.Scaling
 
 
 def _workspace(low: Lowering, operation: Operation, instruction: Instruction) -> TileUse | None:

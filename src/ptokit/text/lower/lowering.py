@@ -93,6 +93,7 @@ class Lowering:
         """The memory of the flags between the cores, which the program does not have."""
         self.tiles: dict[str, TileSpec] = {}
         self.parts: dict[str, TileName] = {}
+        self.placed: dict[str, Expr] = {}
         """Slices of tiles, by their names."""
         self.loads: dict[Var, ElementPointer] = {}
         self.handles: set[Value] = set()
@@ -323,6 +324,8 @@ class Lowering:
         self.tiles[name] = spec
         self.tile_names[-1][value.name] = name
         scope.valid[name] = None if is_unknown(*extents) else extents
+        if len(at) == 1:
+            self.placed[name] = at[0]
         self.emit(TileDecl(name, spec, at, 1 if at else scope.buffers, not at, where=self.where))
         return TileName(name)
 

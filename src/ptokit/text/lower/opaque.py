@@ -10,6 +10,7 @@ from ptokit.isa.dtype import dtype
 from ptokit.isa.opaque import OpaqueForm, OpaqueKind, OpaqueRow, form_for, form_in_text, is_form, row_of_op, spelt_form
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import TileType
+from ptokit.isa.unknown import is_unknown
 from ptokit.program.calls import named_operands
 from ptokit.program.expr import Expr, Op, Var
 from ptokit.program.ir import (
@@ -43,6 +44,8 @@ FLOATS = ("f16", "bf16", "f32", "f64")
 
 def read_opaque(low: Lowering, operation: Operation) -> None:
     """Read an operation without a lowering of its own."""
+    if operation.name in ALIASES and _alias(low, operation):
+        return
     row = row_of_op(operation.name)
     given = [(part, v) for part, values in operation.parts.items() for v in values if _is_kept(low, v)]
     outs = [v for part, v in given if part == "outs" and _kind(low.meaning(v)) != "number"]
@@ -51,6 +54,25 @@ def read_opaque(low: Lowering, operation: Operation) -> None:
     form, values = _ordered(low, operation, row, outs, ins)
     operands = tuple(_operand(low, operation, value) for value in values)
     _emit(low, row.name if row else operation.name.replace(".", "_"), operands, form, _attributes(operation))
+
+
+ALIASES = ("treshape", "bitcast")
+"""Operations whose result is a tile of another type on the same bytes."""
+
+
+def _alias(low: Lowering, op: Operation) -> bool:
+    """Declare a tile of another type at the address of a tile, if that has one and nothing else is said."""
+    given, kinds = op.part("tile"), [result.type for result in op.results]
+    source = low.meaning(given[0]) if len(given) == len(kinds) == 1 and not op.attributes else None
+    if not isinstance(source, TileName) or source.window is not None or source.name not in low.placed:
+        return False
+    own, kind = low.tiles[source.name], kinds[0]
+    if not isinstance(kind, TileSpec) or is_unknown(*kind.valid):
+        return False
+    if (own.loc, own.nbytes) != (kind.loc, kind.nbytes):
+        low.refuse(f"{op.name}: both types must be in one memory and have as many bytes")
+    low.values[op.results[0]] = low.declare(op.results[0], kind, None, low.placed[source.name])
+    return True
 
 
 def _emit(
@@ -216,8 +238,8 @@ def with_scales(block: Block) -> Block:
     tiles = {stmt.name: stmt.spec.loc for stmt in walk(block) if isinstance(stmt, TileDecl)}
     moved: dict[str, TileType] = {}
     for instr in instructions(block):
-        for name, use in named_operands(instr).items() if instr.form else ():
-            place = SCALES.get(name) or SCALES.get(_beside(instr, tiles))
+        for name, use in named_operands(instr).items():
+            place = SCALES.get(name) or (SCALES.get(_beside(instr, tiles)) if instr.form else None)
             if isinstance(use, TileUse) and place is not None and tiles[use.tile] is TileType.Scaling:
                 moved[use.tile] = place
 
@@ -236,7 +258,10 @@ def _beside(instr: Instr, tiles: Mapping[str, TileType]) -> str:
     return f"{place.text}_scale" if place is not None else ""
 
 
-SCALES = {"left_scale": TileType.ScaleLeft, "right_scale": TileType.ScaleRight}
+SCALES = {
+    **dict.fromkeys(("a_scale", "left_scale"), TileType.ScaleLeft),
+    **dict.fromkeys(("b_scale", "right_scale"), TileType.ScaleRight),
+}
 """The memories of operands."""
 OPAQUE: dict[str, Handler] = {
     "reserve_buffer": _reserve,

@@ -12,6 +12,7 @@ from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import GlobalLayout
 from ptokit.program import ir
 from ptokit.program.calls import without_defaults
+from ptokit.program.cores import with_needed_cores
 from ptokit.program.expr import Expr, Op, Var, apply, truth
 from ptokit.program.ir import Argument, Float, Given, Integer, View
 from ptokit.text.errors import TextError, joined
@@ -22,7 +23,7 @@ from ptokit.text.lower.lowering import Handler, Lowering, NotRead, StopLowering
 from ptokit.text.lower.opaque import OPAQUE, with_scales
 from ptokit.text.lower.statements import STATEMENTS
 from ptokit.text.memories import all_of, open_extent
-from ptokit.text.spelling import SECTIONS
+from ptokit.text.spelling import kind_core
 from ptokit.text.tree import Function, Pointer, Tensor, Unit, Value, walk
 
 INTEGER = re.compile(r"index|[su]?i[0-9]+")
@@ -114,7 +115,7 @@ def _entry(unit: Unit, name: str | None) -> Function:
 
 def _program(low: Lowering, function: Function) -> ir.Program:
     low.where = function.where
-    low.core = SECTIONS.get(str(function.attributes.get("pto.kernel_kind")), "")
+    low.core = kind_core(function.attributes)
     listed: list[tuple[Value, Callable[[], Arguments]]] = []
     try:
         listed += [(value, take_argument(low, value)) for value in function.arguments]
@@ -133,7 +134,8 @@ def _program(low: Lowering, function: Function) -> ir.Program:
     kept = (make() for value, make in listed if value not in low.flag_memory)
     used = tuple(argument for arguments in kept for argument in _in_use(arguments, body))
     names = tuple((expr, name) for expr, name in low.names.items() if isinstance(expr, Op))
-    return without_defaults(ir.Program(function.name, used, body, (), names, mode, low.unit.arch, where=function.where))
+    program = ir.Program(function.name, used, body, (), names, mode, low.unit.arch, where=function.where)
+    return with_needed_cores(without_defaults(program))
 
 
 def _in_use(arguments: Arguments, body: ir.Block) -> Iterator[ir.Argument | ir.Integer | ir.Float]:

@@ -10,7 +10,7 @@ from ptokit.isa.dtype import DType
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import GlobalLayout
 from ptokit.program.bounds import layout_problem
-from ptokit.program.cores import owners
+from ptokit.program.cores import owners, stated_core
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, Op, Var, apply
 from ptokit.program.ir import Assign, Barrier, CrossFlag, Flag, LoadScalar, View, Window
 from ptokit.target.profile import CROSS_IDS, PIPES
@@ -145,6 +145,7 @@ def _assign(low: Lowering, op: Operation) -> None:
     address = low.number(op.part("addr")[0]) if op.part("addr") else op.attributes.get("addr")
     if not isinstance(address, int | Var | Op):
         low.refuse(f"{op.name} takes an address")
+    low.placed.pop(tile, None)
     low.emit(Assign(tile, address, where=low.where))
     for result in op.results:
         low.values[result] = TileName(tile)
@@ -168,21 +169,24 @@ def _flag(low: Lowering, op: Operation) -> None:
     src, dst = (_pipe(low, op.attributes.get(end)) for end in ("src_pipe", "dst_pipe"))
     given = op.part("event_id")
     event = low.number(given[0]) if given else _event(low, op.attributes.get("event_id"))
-    low.emit(Flag(op.name.partition("_")[0], src, dst, event, where=low.where))
+    low.emit(Flag(op.name.partition("_")[0], src, dst, event, core=stated_core(low.core, src, dst), where=low.where))
 
 
 def _record(low: Lowering, op: Operation) -> None:
     src, dst = (_pipe_of_kind(low, op.attributes.get(end)) for end in ("src_op", "dst_op"))
     action = "set" if op.name == "record_event" else "wait"
-    low.emit(Flag(action, src, dst, _event(low, op.attributes.get("event_id")), where=low.where))
+    event = _event(low, op.attributes.get("event_id"))
+    low.emit(Flag(action, src, dst, event, core=stated_core(low.core, src, dst), where=low.where))
 
 
 def _barrier(low: Lowering, op: Operation) -> None:
-    low.emit(Barrier(_pipe(low, op.attributes.get("pipe"), "ALL"), where=low.where))
+    pipe = _pipe(low, op.attributes.get("pipe"), "ALL")
+    low.emit(Barrier(pipe, core=stated_core(low.core, pipe), where=low.where))
 
 
 def _barrier_sync(low: Lowering, op: Operation) -> None:
-    low.emit(Barrier(_pipe_of_kind(low, op.attributes.get("op_type")), where=low.where))
+    pipe = _pipe_of_kind(low, op.attributes.get("op_type"))
+    low.emit(Barrier(pipe, core=stated_core(low.core, pipe), where=low.where))
 
 
 def _sync(low: Lowering, op: Operation) -> None:

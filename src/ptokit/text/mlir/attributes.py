@@ -30,7 +30,7 @@ ANGLE = {
     "event": " ".join(EVENTS),
     "pipe_event_type": _EVENT_TYPES,
     "sync_op_type": _EVENT_TYPES,
-    "layout": f"{_words(GlobalLayout)} mx_a_zz mx_b_nn",
+    "layout": _words(GlobalLayout),
     "kernel_kind": "cube vector",
     "func_core_type": "AIC AIV MIX AIC_OR_AIV",
     "module_core_type": "AIC AIV MIX",

@@ -15,7 +15,7 @@ from ptokit.text.mlir.loose import LOOSE, ends_op
 from ptokit.text.mlir.pieces import OpDraft, attribute_pieces, shape
 from ptokit.text.mlir.shapes import Row
 from ptokit.text.mlir.types import I64, INDEX, TileBuf, element_of, ptr_type, with_tile
-from ptokit.text.spelling import ASSIGN, instruction_of, instructions
+from ptokit.text.spelling import ASSIGN, attributes_of, instruction_of, instructions
 from ptokit.text.tiles import Extent
 
 SHAPES = {
@@ -54,24 +54,16 @@ SHAPES = {
 }
 """Ops with a shape of their own; see `pieces.py` for the language."""
 
-VARIANTS = {"tgatherb": Destinations(one_type=True), "tmrgsort": Destinations(inside=("exhausted",))}
+VARIANTS = {"tgatherb": Destinations(one_type=True)}
 """Ops of the general shape that differ from it in something, and are no instructions."""
 
 PLAIN = """
-    tprefetch tstore_fp textract_fp tinsert_fp trandom
+    tprefetch trandom
     tpack
-    tfmod
-    tfmods
-    trem trems
     taddc tsubc taddsc tsubsc
-    tmatmul.mx tmatmul.mx.acc tmatmul.mx.bias
-    tgemv.mx tgemv.mx.acc tgemv.mx.bias
-    tsetval tgetval tquant tprint print
+    tsetval tgetval tprint print
 """
 """Ops of the general shape, `ins(...) outs(...)`, besides those that are instructions."""
-
-REORDERED = {"tmrgsort"}
-"""Ops besides instructions whose generic form may list operands in another order than sources, destination."""
 
 
 def subset_type(parts: dict[str, list[SsaValue]], attributes: Attributes) -> Type:
@@ -130,8 +122,8 @@ def rows() -> dict[str, Row]:
 
 def _instruction(instruction: Instruction) -> Row:
     """The row of an instruction: where its attributes stand, in the order of its modifiers."""
-    form, known = instruction.form, [text for _, text in instruction.attributes]
-    inside = (*form.inside, *(text.key for text in known if text.inside))
+    form, known = instruction.form, [text for _, text in attributes_of(instruction)]
+    inside = tuple(dict.fromkeys((*form.inside, *(text.key for text in known if text.inside))))
     behind = tuple(text.key for text in known if not text.inside)
     piece = Destinations(form.clauses, form.typed_each, inside, form.listed, one_type=form.one_type)
     return Row((piece,), _implied, order=behind if len(behind) > 1 else ())
@@ -140,7 +132,7 @@ def _instruction(instruction: Instruction) -> Row:
 def attribute_kinds(name: str) -> dict[str, str]:
     """The kinds of keywords that the attributes of an op are, where they are keywords, and the types of numbers."""
     if (instruction := instruction_of(name)) is not None:
-        return {text.key: text.kind or text.number for _, text in instruction.attributes}
+        return {text.key: text.kind or text.number for _, text in attributes_of(instruction)}
     row = rows().get(name)
     named = {piece.name: piece.kind for piece in attribute_pieces(row.pieces)} if row is not None else {}
     return named | OTHER_KINDS.get(name, {})
@@ -206,7 +198,7 @@ def settle_pto(op: MlirOp) -> None:
         return
     operands = op.operands
     count = len(operands)
-    is_reordered = name in REORDERED or (instruction is not None and instruction.form.reordered)
+    is_reordered = instruction is not None and instruction.form.reordered
     if count < 2 or (is_reordered and count != 2) or name in ("tprint", "print") or _has_optional(instruction, count):
         return
     draft = OpDraft(attributes={**op.properties, **op.attributes})

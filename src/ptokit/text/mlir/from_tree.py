@@ -15,10 +15,10 @@ from ptokit.text.mlir.dialect import attribute_kinds, form_of
 from ptokit.text.mlir.floats import float_attribute, number_attribute, truth
 from ptokit.text.mlir.ir import Attributes, Block, MlirAttribute, MlirOp, MlirRegion, SsaValue, Type
 from ptokit.text.mlir.module import Module
-from ptokit.text.mlir.pieces import INSIDE, operand_names
+from ptokit.text.mlir.pieces import INSIDE, Attr, operand_names
 from ptokit.text.mlir.shapes import Row
 from ptokit.text.mlir.types import (
-    HIF8,
+    DIALECT_TYPES,
     Signature,
     TileBuf,
     buffer_type,
@@ -97,6 +97,8 @@ class _TreeWriter:
         if isinstance(form, Row) and isinstance(form.pieces[0], Destinations) and operation.outs:
             inside = {key: op.attributes.pop(key) for key in form.pieces[0].inside if key in op.attributes}
             op.properties |= {INSIDE: inside_attribute(inside)} if inside else {}
+        if isinstance(form, Row) and not op.parts and _lacks_attributes(form, op):
+            op.form = None
         return op
 
     def _parts(self, operation: tree.Operation, form: object) -> dict[str, list[SsaValue]]:
@@ -120,6 +122,11 @@ class _TreeWriter:
     def _attributes(self, operation: tree.Operation) -> Attributes:
         kinds = attribute_kinds(operation.name)
         return {key: _attribute(kinds.get(key, ""), value) for key, value in operation.attributes.items()}
+
+
+def _lacks_attributes(form: Row, op: MlirOp) -> bool:
+    """Whether an op has not all that its own shape prints: then it is written in the generic form."""
+    return any(type(piece) is Attr and piece.name not in op.attributes for piece in form.pieces)
 
 
 WHOLE = ("i32",)
@@ -154,7 +161,7 @@ def _constant(given: MlirAttribute, operation: tree.Operation, kind: Type) -> Ml
 
 def element_type(name: str) -> Type:
     """An element type; those that MLIR does not know belong to the dialect."""
-    return HIF8 if name == "hif8" else Type(name)
+    return DIALECT_TYPES.get(name) or Type(name)
 
 
 def _buffer(spec: TileSpec) -> TileBuf:

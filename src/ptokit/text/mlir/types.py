@@ -97,11 +97,12 @@ FLOATS = (
     "f8E4M3B11FNUZ", "f8E3M4", "f8E8M0FNU", "f4E2M1FN", "f6E2M3FN", "f6E3M2FN",
 )  # fmt: skip
 INDEX, I1, I64, F64 = Type("index"), Type("i1"), Type("i64"), Type("f64")
-HIF8 = Type("!pto.hif8")
+DIALECT_TYPES = {name: Type(f"!pto.{name}") for name in ("hif8", "f8E8M0")}
+"""Element types that MLIR does not know."""
 SIMPLE: dict[str, Type] = {
     **{name: Type(name) for name in (*FLOATS, "index", "none")},
     **{f"u{width}": Type(f"ui{width}") for width in (8, 16, 32, 64)},
-    "hif8": HIF8,
+    **DIALECT_TYPES,
 }
 """Types that are one word; element types as pages spell them are among them."""
 _INTEGER = re.compile(r"[su]?i[1-9][0-9]*")

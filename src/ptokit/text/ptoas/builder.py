@@ -305,8 +305,8 @@ class Builder:
         self, instruction: Instruction, items: list[RawItem], types: list[TypeAt], *, is_bare: bool
     ) -> Destination:
         """Destination and sources of an instruction whose operands stand in several orders (A-24)."""
-        *names, last = (param.name for param in instruction.operands)
-        if len(items) != len(instruction.operands):
+        *names, last = needed = [param.name for param in instruction.operands if not param.optional]
+        if not len(needed) <= len(items) <= len(instruction.operands):
             start = items[0].start if items else self.scope.tokens.start
             expected = f"{', '.join(names)} and {last}"
             self.scope.fail(f"{instruction.op} takes {expected}, found {len(items)} operands", start)

@@ -9,7 +9,7 @@ from ptokit.isa.catalog import derived
 from ptokit.isa.instruction import Instruction
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.unknown import is_unknown
-from ptokit.text.spelling import ASSIGN, EVENTS, PIPES, instructions
+from ptokit.text.spelling import ASSIGN, EVENTS, PIPES, attributes_of, instructions
 from ptokit.text.tree import Operation, Tensor, Value
 
 
@@ -51,14 +51,14 @@ def keys() -> Mapping[tuple[str, str], str]:
     return {
         (op, text.brief or modifier.name): text.key
         for op, instruction in instructions().items()
-        for modifier, text in instruction.attributes
+        for modifier, text in attributes_of(instruction)
     }
 
 
 @derived
 def words() -> Mapping[tuple[str, str], object]:
     """Short words of attributes, by the attribute's name."""
-    texts = [text for instruction in instructions().values() for _, text in instruction.attributes]
+    texts = [text for instruction in instructions().values() for _, text in attributes_of(instruction)]
     return {
         **{(text.key, member.text): word for text in texts for member, word in text.words},
         **{(text.key, short): word for text in texts for short, word in text.short},
@@ -67,7 +67,7 @@ def words() -> Mapping[tuple[str, str], object]:
 
 def moves_memory(instruction: Instruction) -> bool:
     """Whether one operand is memory and all others are tiles, so that types identify them in any order."""
-    kinds = [param.kind for param in instruction.operands]
+    kinds = [param.kind for param in instruction.operands if not param.optional]
     return kinds.count("memory") == 1 and set(kinds) == {"memory", "tile"}
 
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from ptokit.finding import near
-from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, HOST_ONLY, DType
+from ptokit.isa.dtype import BASE, FLOAT8, FLOAT8_E8M0, HIFLOAT8, HOST_ONLY, DType
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import BLayout, Pad, SLayout, TileType
 from ptokit.text.errors import Problem, choices, guess
@@ -117,7 +117,7 @@ def _element(name: str) -> DType | None:
 
 _ELEMENTS = {
     spelling.lower(): element
-    for element in (*BASE, *FLOAT8, HIFLOAT8, *HOST_ONLY)
+    for element in (*BASE, *FLOAT8, HIFLOAT8, FLOAT8_E8M0, *HOST_ONLY)
     for spelling in (element.name, element.mlir, element.cpp, *element.aliases)
 }
 _LAYOUT_WORDS = ("row_major", "col_major", "none_box")

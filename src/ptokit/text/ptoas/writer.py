@@ -394,8 +394,9 @@ def _is_one_memory(operation: Operation, instruction: Instruction) -> bool:
         memory, tiles = tiles, (*operation.outs, *operation.results)
     elif operation.results:
         return False
-    is_tile = [isinstance(value.type, TileSpec) for value in tiles]
-    counted = len(memory) == 1 and len(tiles) == len(instruction.operands) - 1
+    needed = sum(not param.optional for param in instruction.operands) - 1
+    is_tile = [isinstance(value.type, TileSpec) for value in tiles[:needed]]
+    counted = len(memory) == 1 and needed <= len(tiles) < len(instruction.operands)
     return counted and isinstance(memory[0].type, Tensor) and all(is_tile)
 
 

@@ -31,6 +31,10 @@ struct float8_e5m2_t {
     uint8_t bits = 0;
     explicit float8_e5m2_t(float) {}
 };
+struct float8_e8m0_t {
+    uint8_t bits = 0;
+    explicit float8_e8m0_t(float) {}
+};
 struct hifloat8_t {
     uint8_t bits = 0;
     explicit hifloat8_t(float) {}
@@ -67,17 +71,18 @@ auto pto_launch(void (*kernel)(A...), uint32_t, uint32_t, void*) { return kernel
 
 namespace pto {
 
-enum class TileType { Vec, Mat, Left, Right, Acc, Bias, Scaling };
+enum class TileType { Vec, Mat, Left, Right, Acc, Bias, Scaling, ScaleLeft, ScaleRight };
 enum class BLayout { RowMajor, ColMajor };
 enum class SLayout { NoneBox, RowMajor, ColMajor };
 enum class PadValue { Null, Zero, Max, Min };
-enum class Layout { ND, DN, NZ };
+enum class Layout { ND, DN, NZ, MX_A_ND, MX_A_DN, MX_A_ZZ, MX_B_ND, MX_B_DN, MX_B_NN };
 enum class Coalesce : uint8_t { Row = 0, Elem = 1 };
 enum class GatherOOB { Undefined, Clamp, Wrap, Zero };
 enum class GatherExec { Scalar, Simt };
 enum class ScatterOOB { Undefined, Skip, Clamp, Wrap };
 enum class ScatterAtomicOp { None, Add, Max, Min };
 enum class ScatterConflict { Last, Default };
+enum class ReluPreMode { NoRelu, NormalRelu };
 enum class AtomicType { AtomicNone, AtomicAdd };
 enum class RoundMode { CAST_NONE, CAST_RINT, CAST_ROUND, CAST_FLOOR, CAST_CEIL, CAST_TRUNC, CAST_ODD };
 enum class SaturationMode { ON, OFF };
@@ -129,7 +134,7 @@ struct Tile {
     static constexpr int rows = R, cols = C, validRow = VR, validCol = VC;
     static constexpr BLayout blayout = B;
     static constexpr bool boxed = S != SLayout::NoneBox;
-    static constexpr int inner = Fractal == 1024 ? 16 : 32 / sizeof(T);
+    static constexpr int inner = Fractal == 1024 ? 16 : (Fractal == 32 ? 2 : 32) / sizeof(T);
     static_assert(VR <= R && VC <= C && VR >= -1 && VC >= -1);
     static_assert(Fractal == 512 || Fractal == 1024 || Fractal == 32);
     static_assert(boxed || (B == BLayout::RowMajor ? C : R) * sizeof(T) % 32 == 0, "32-byte blocks");
@@ -191,9 +196,30 @@ RecordEvent TSTORE(G& memory, T& tile) {
     each(tile, [&](auto r, auto c) { memory(r, c) += tile(r, c); });
     return {};
 }
+template <IsTile T, IsTensor G>
+    requires(T::loc == TileType::Acc)
+RecordEvent TSTORE(G&, T&, uint64_t scale);
+template <IsTile T, IsTensor G, AtomicType A, ReluPreMode R>
+    requires(T::loc == TileType::Acc)
+RecordEvent TSTORE(G&, T&);
+template <IsTile T, IsTensor G, AtomicType A, ReluPreMode R>
+    requires(T::loc == TileType::Acc)
+RecordEvent TSTORE(G&, T&, uint64_t scale);
+template <IsTile T, IsTensor G, IsTile F, AtomicType A = AtomicType::AtomicNone, ReluPreMode R = ReluPreMode::NoRelu>
+    requires(T::loc == TileType::Acc && F::loc == TileType::Scaling)
+RecordEvent TSTORE_FP(G&, T&, F&);
 template <IsTile D, IsTile S>
     requires SameType<D, S>
 RecordEvent TMOV(D&, S&);
+template <IsTile D, IsTile S, ReluPreMode R>
+    requires(S::loc == TileType::Acc)
+RecordEvent TMOV(D&, S&);
+template <IsTile D, IsTile S, ReluPreMode R = ReluPreMode::NoRelu>
+    requires(S::loc == TileType::Acc)
+RecordEvent TMOV(D&, S&, uint64_t scale);
+template <IsTile D, IsTile S, IsTile F, ReluPreMode R = ReluPreMode::NoRelu>
+    requires(S::loc == TileType::Acc && F::loc == TileType::Scaling)
+RecordEvent TMOV_FP(D&, S&, F&);
 
 template <IsTile D, typename I>
 constexpr bool rowIndex() {
@@ -368,6 +394,7 @@ PTO_BITS(TOR, |)
 PTO_OTHERS(TDIV)
 PTO_OTHERS(TSHL)
 PTO_OTHERS(TSHR)
+PTO_OTHERS(TFMOD)
 #define PTO_OTHERS_WITH_TMP(NAME)                 \
     template <IsVec D, IsVec A, IsVec B, IsVec W> \
         requires SameType<D, A, B>                \
@@ -379,6 +406,8 @@ PTO_OTHERS(TPARTMIN)
 PTO_OTHERS(TCONCAT)
 PTO_OTHERS_WITH_TMP(TXOR)
 PTO_OTHERS_WITH_TMP(TPRELU)
+PTO_OTHERS_WITH_TMP(TREM)
+PTO_OTHERS_WITH_TMP(TPOW)
 PTO_OTHERS(TROWEXPANDEXPDIF)
 PTO_OTHERS(TCOLEXPANDEXPDIF)
 PTO_OTHERS(TROWEXPANDADD)
@@ -412,9 +441,16 @@ PTO_SCALAR(TORS)
 PTO_SCALAR(TSHLS)
 PTO_SCALAR(TSHRS)
 PTO_SCALAR(TLRELU)
+PTO_SCALAR(TFMODS)
 template <IsVec D, IsVec S, IsVec W>
     requires SameType<D, S, W>
 RecordEvent TXORS(D&, S&, typename D::DType, W&);
+template <IsVec D, IsVec S, IsVec W>
+    requires SameType<D, S, W>
+RecordEvent TREMS(D&, S&, typename D::DType, W&);
+template <IsVec D, IsVec S, IsVec W>
+    requires SameType<D, S, W>
+RecordEvent TPOWS(D&, S&, typename D::DType, W&);
 template <IsVec D, IsVec S>
 RecordEvent TDIVS(D&, typename D::DType, S&);
 template <IsTile D>
@@ -483,6 +519,30 @@ RecordEvent TSORT32(D&, S&, I&);
 template <IsVec D, IsVec S, IsVec F>
     requires SameType<D, F>
 RecordEvent TDEQUANT(D&, S&, F&, F&);
+enum class QuantType { MXFP8, MXFP4_E2M1, INT8_SYM, INT8_ASYM };
+template <QuantType kind, IsVec D, IsVec S, IsVec F, IsVec W>
+    requires(SameType<S, F> && SameType<S, W>)
+RecordEvent TQUANT(D&, S&, F&, W&, F* = nullptr);
+template <QuantType kind, IsVec D, IsVec S, IsVec F>
+    requires SameType<S, F>
+RecordEvent TQUANT(D&, S&, F&, F* = nullptr);
+struct MrgSortExecutedNumList {};
+template <IsVec D, IsVec S>
+    requires SameType<D, S>
+RecordEvent TMRGSORT(D&, S&, uint32_t);
+template <IsVec D, IsVec W, IsVec A, IsVec B, bool exhausted>
+    requires SameType<D, W, A, B>
+RecordEvent TMRGSORT(D&, MrgSortExecutedNumList&, W&, A&, B&);
+template <IsVec D, IsVec W, IsVec A, IsVec B, IsVec C, bool exhausted>
+    requires SameType<D, W, A, B, C>
+RecordEvent TMRGSORT(D&, MrgSortExecutedNumList&, W&, A&, B&, C&);
+template <IsVec D, IsVec W, IsVec A, IsVec B, IsVec C, IsVec E, bool exhausted>
+    requires SameType<D, W, A, B, C, E>
+RecordEvent TMRGSORT(D&, MrgSortExecutedNumList&, W&, A&, B&, C&, E&);
+enum class MaskPattern : uint8_t { P0101 = 1, P1010, P0001, P0010, P0100, P1000, P1111 };
+template <IsVec D, IsVec S, MaskPattern pattern>
+    requires(sizeof(typename D::DType) == sizeof(typename S::DType))
+RecordEvent TGATHER(D&, S&);
 template <IsVec D, int upper>
     requires(upper == 0 || upper == 1)
 RecordEvent TTRI(D&, int);
@@ -519,8 +579,45 @@ RecordEvent TGEMV_ACC(C&, I&, A&, B&);
 template <IsTile C, IsTile A, IsTile B, IsTile V>
     requires(multipliesRow<C, A, B>() && V::loc == TileType::Bias)
 RecordEvent TGEMV_BIAS(C&, A&, B&, V&);
+#ifdef PTO_A5
+template <IsTile C, IsTile A, IsTile X, IsTile B, IsTile Y>
+constexpr bool multipliesScaled() {
+    return C::loc == TileType::Acc && A::loc == TileType::Left && B::loc == TileType::Right &&
+           X::loc == TileType::ScaleLeft && Y::loc == TileType::ScaleRight && A::cols % 64 == 0;
+}
+#define PTO_SCALED(NAME)                                                                                       \
+    template <IsTile C, IsTile A, IsTile X, IsTile B, IsTile Y>                                                \
+        requires(multipliesScaled<C, A, X, B, Y>())                                                            \
+    RecordEvent NAME(C&, A&, X&, B&, Y&);                                                                      \
+    template <IsTile C, IsTile A, IsTile X, IsTile B, IsTile Y>                                                \
+        requires(multipliesScaled<C, A, X, B, Y>())                                                            \
+    RecordEvent NAME(C&, C&, A&, X&, B&, Y&);                                                                  \
+    template <IsTile C, IsTile A, IsTile X, IsTile B, IsTile Y, IsTile V>                                      \
+        requires(multipliesScaled<C, A, X, B, Y>() && V::loc == TileType::Bias)                                \
+    RecordEvent NAME(C&, A&, X&, B&, Y&, V&);
+PTO_SCALED(TMATMUL_MX)
+PTO_SCALED(TGEMV_MX)
+#endif
 template <IsTile D, IsTile S>
 RecordEvent TINSERT(D&, S&, uint16_t row, uint16_t col);
+template <IsTile D, IsTile S, ReluPreMode R>
+    requires(S::loc == TileType::Acc)
+RecordEvent TINSERT(D&, S&, uint16_t row, uint16_t col);
+template <IsTile D, IsTile S, ReluPreMode R = ReluPreMode::NoRelu>
+    requires(S::loc == TileType::Acc)
+RecordEvent TINSERT(D&, S&, uint64_t scale, uint16_t row, uint16_t col);
+template <IsTile D, IsTile S, IsTile F, ReluPreMode R = ReluPreMode::NoRelu>
+    requires(S::loc == TileType::Acc && F::loc == TileType::Scaling)
+RecordEvent TINSERT_FP(D&, S&, F&, uint16_t row, uint16_t col);
+template <IsTile D, IsTile S, ReluPreMode R>
+    requires(S::loc == TileType::Acc)
+RecordEvent TEXTRACT(D&, S&, uint16_t row, uint16_t col);
+template <IsTile D, IsTile S, ReluPreMode R = ReluPreMode::NoRelu>
+    requires(S::loc == TileType::Acc)
+RecordEvent TEXTRACT(D&, S&, uint64_t scale, uint16_t row, uint16_t col);
+template <IsTile D, IsTile S, IsTile F, ReluPreMode R = ReluPreMode::NoRelu>
+    requires(S::loc == TileType::Acc && F::loc == TileType::Scaling)
+RecordEvent TEXTRACT_FP(D&, S&, F&, uint16_t row, uint16_t col);
 template <IsTile D, IsTile S>
     requires SameType<D, S>
 RecordEvent TEXTRACT(D& dst, S& src, uint16_t row, uint16_t col) {

@@ -1,0 +1,72 @@
+"""TGATHER with a mask pattern: every second or fourth column of a tile."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ptokit.isa.elementwise import DST
+from ptokit.isa.instruction import EVERYWHERE, ByExtent, Call, Cpp, Modifier, Param, Rule, always, error
+from ptokit.isa.kernel import INDEXED
+from ptokit.isa.move import Access, Compute, Move
+from ptokit.isa.operand import show_extents
+from ptokit.isa.policy import MaskPattern
+from ptokit.isa.reduce import GATHER_TYPES
+from ptokit.isa.spelling import Attribute, Form
+from ptokit.isa.vector import OpRow, Text, build, typed, vec_tiles
+
+
+def selected(call: Call, cols: int) -> int:
+    """How many of so many columns a pattern keeps."""
+    return -(-(cols - call.pattern.first) // call.pattern.step)
+
+
+def lower_mask(call: Call) -> tuple[Move | Compute, ...]:
+    """Columns at a fixed distance; bits are kept."""
+    layout = call.src.layout
+    columns = tuple(replace(term, stride=call.pattern.step * term.stride) for term in layout.cols)
+    source = replace(layout, cols=columns, start=layout.offset(0, call.pattern.first))
+    shape = call.src.valid_rows, selected(call, call.src.valid_cols)
+    return (Move(shape, Access("dst", call.dst.layout), Access("src", source)),)
+
+
+PATTERN = Modifier(
+    "pattern", MaskPattern, always(MaskPattern.P1111), "the elements that are kept of every four",
+    text=Attribute("maskPattern", "mask_pattern", upper=True, inside=True, always=True),
+)  # fmt: skip
+TGATHER_MASK = replace(
+    build(
+        OpRow("tgather_mask", "Gather every second or fourth column of a tile.",
+            "dst[i, j] = src[i, first + step * j]    P1010: every second column, from column 1 on; bits are kept",
+            in_place=(), cpp=Cpp(
+                call="TGATHER(dst, src)",
+                template=lambda c: (("decltype({dst})", None), ("decltype({src})", None),
+                                    (f"MaskPattern::{c.pattern.name}", None)))),
+        (DST, Param("src", "read", "a plain Vec tile of elements of the destination's size")),
+        (
+            *vec_tiles("CP-GTM-01", ("dst", "src"), plains=("dst", "src")),
+            Rule("CP-GTM-01", "src", "of a column that the pattern keeps",
+                 lambda c: c.src.valid_cols > c.pattern.first, on=error(*EVERYWHERE), blocks="execution",
+                 found=lambda c: f"valid {show_extents(c.src.valid)}", kind=ByExtent(), fix="choose another pattern"),
+            Rule("CP-GTM-01", "dst", lambda c: f"of {c.src.valid_rows} valid rows, as src",
+                 lambda c: c.dst.valid_rows == c.src.valid_rows, on=error(*EVERYWHERE), blocks="execution",
+                 found=lambda c: f"valid {show_extents(c.dst.valid)}", kind=ByExtent(),
+                 fix="give both tiles the same valid rows"),
+            Rule("CP-GTM-01", "dst", "of a valid column for each that the pattern keeps",
+                 lambda c: c.dst.valid_cols >= selected(c, c.src.valid_cols), on=error(*EVERYWHERE),
+                 blocks="execution", found=lambda c: f"valid {show_extents(c.dst.valid)}", kind=ByExtent(),
+                 fix="give dst a column for each that the pattern keeps"),
+            typed("CP-GTM-02", "dst", GATHER_TYPES),
+            typed("CP-GTM-02", "src", GATHER_TYPES),
+            Rule("CP-GTM-02", "src", lambda c: f"of elements of {c.dst.dtype.size} bytes, as dst",
+                 lambda c: c.src.dtype.size == c.dst.dtype.size, on=error(*EVERYWHERE), blocks="execution",
+                 found=lambda c: str(c.src.dtype), fix="give dst a type of the same size"),
+        ),
+        lower_mask,
+        modifiers=(PATTERN,),
+        cost={"V": INDEXED},
+        cpp="TGATHER<DstTile, SrcTile, MaskPattern>(dst, src)",
+        text=Text(("src",), "tgather", listed=True),
+        form=Form(listed=True),
+    ),
+    variant_of="tgather",
+)  # fmt: skip

@@ -1,0 +1,166 @@
+"""TMRGSORT: sorted lists of pairs merged into one, from four blocks of a tile or from two to four tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ptokit.isa.instruction import (
+    EVERYWHERE,
+    ByExtent,
+    Call,
+    Cpp,
+    Instruction,
+    Modifier,
+    Names,
+    Param,
+    Rule,
+    always,
+    error,
+)
+from ptokit.isa.kernel import INDEXED
+from ptokit.isa.move import Access, Compute, Input, Move
+from ptokit.isa.operand import TileSpec, row_of, show_extents
+from ptokit.isa.policy import MergeEnd
+from ptokit.isa.spelling import Attribute, Form, Workspace
+from ptokit.isa.tsort32 import PAIR, SORT_TYPES
+from ptokit.isa.vector import OpRow, Text, alike, build, typed, vec_tiles
+
+LISTS = 4
+"""Blocks that are merged at once."""
+BLOCK_COLS = 64
+"""The length of a block is a multiple of this."""
+MOST_MERGES = 255
+"""Merges of one call."""
+PAIRS = "a plain Vec tile of one row: pairs of 8 bytes, of a value and a number (tsort32)"
+DST = Param("dst", "write", f"destination: {PAIRS}")
+
+
+def pair_cols(tile: TileSpec) -> int:
+    """The columns of a pair."""
+    return PAIR // tile.dtype.size
+
+
+def one_row(names: Names) -> Iterator[Rule]:
+    """Tiles of one row."""
+    for name in names:
+        yield Rule("CP-MRG-01", name, "a tile of one row", lambda c, name=name: c.values[name].rows == 1,
+                   on=error(*EVERYWHERE), blocks="execution", fix="make the tile 1 x N")  # fmt: skip
+
+
+def whole_pairs(names: Names) -> Iterator[Rule]:
+    """Tiles whose valid columns are pairs."""
+    for name in names:
+        yield Rule("CP-MRG-01", name, "of whole pairs of 8 bytes in its valid columns",
+                   lambda c, name=name: c.values[name].valid_cols % pair_cols(c.values[name]) == 0,
+                   on=error(*EVERYWHERE), blocks="execution", kind=ByExtent(),
+                   found=lambda c, name=name: f"valid {show_extents(c.values[name].valid)}",
+                   fix="a pair takes 8 bytes: two columns of float32, four of float16")  # fmt: skip
+
+
+def pair_types(sources: Names) -> tuple[Rule, ...]:
+    """All tiles have one type."""
+    return typed("CP-MRG-02", "dst", SORT_TYPES), *(alike("CP-MRG-02", name) for name in sources)
+
+
+# --- Blocks of one tile --------------------------------------------------------------------------------------
+
+
+def lower_blocks(call: Call) -> tuple[Move | Compute, ...]:
+    """Every four blocks, one after another."""
+    length, group = call.length.value, LISTS * call.length.value
+
+    def merge(start: int) -> Compute:
+        starts = range(start, start + group, length)
+        inputs = tuple(Input("src", call.src.layout.cut(0, each), (1, length)) for each in starts)
+        return Compute("merge", (1, group), Access("dst", call.dst.layout.cut(0, start)), inputs, ENDLESS)
+
+    return tuple(map(merge, range(0, call.src.valid_cols, group)))
+
+
+ENDLESS = (("end", MergeEnd.Merged),)
+TMRGSORT = build(
+    OpRow("tmrgsort", "Merge every four sorted blocks of a tile into one.",
+        "dst = the pairs of every 4 blocks of length columns, the larger value first, of equal ones the earlier one",
+        in_place=(), cpp=Cpp(call="TMRGSORT(dst, src, length)")),
+    (DST, Param("src", "read", f"{PAIRS}; each block is sorted in descending order"),
+     Param("length", "read", "a number: the columns of a block, a multiple of 64", kind="position")),
+    (
+        *vec_tiles("CP-MRG-01", ("dst", "src"), nonempty="src", plains=("dst", "src")),
+        *one_row(("dst", "src")),
+        *whole_pairs(("dst",)),
+        Rule("CP-MRG-01", "length", f"a multiple of {BLOCK_COLS}, above 0",
+             lambda c: c.length.value > 0 and c.length.value % BLOCK_COLS == 0, on=error(*EVERYWHERE),
+             blocks="later rules", found=lambda c: str(c.length.value), fix="sort blocks of 64 columns or more first"),
+        Rule("CP-MRG-01", "src", "of 1 to 255 times four blocks of valid columns",
+             lambda c: c.src.valid_cols % (LISTS * c.length.value) == 0
+             and c.src.valid_cols <= MOST_MERGES * LISTS * c.length.value, on=error(*EVERYWHERE), blocks="execution",
+             found=lambda c: f"valid {show_extents(c.src.valid)}", kind=ByExtent(),
+             fix="merge the rest with tmrgsort2 to tmrgsort4"),
+        Rule("CP-MRG-01", "dst", lambda c: f"of at least {c.src.valid_cols} valid columns, as src",
+             lambda c: c.dst.valid_cols >= c.src.valid_cols, on=error(*EVERYWHERE), blocks="execution",
+             found=lambda c: f"valid {show_extents(c.dst.valid)}", kind=ByExtent(), fix="give dst the columns of src"),
+        *pair_types(("src",)),
+    ),
+    lower_blocks,
+    cost={"V": INDEXED},
+    form=Form(inside=("exhausted",), reordered=True),
+)  # fmt: skip
+
+# --- Tiles ---------------------------------------------------------------------------------------------------
+
+EXHAUSTED = Attribute("exhausted", words=((MergeEnd.Merged, False), (MergeEnd.Exhausted, True)), inside=True,
+                      always=True)  # fmt: skip
+END = Modifier("end", MergeEnd, always(MergeEnd.Merged), "when the merge ends", text=EXHAUSTED)
+
+
+def merged_cols(call: Call, sources: Names) -> int:
+    """The columns of all lists."""
+    return sum(call.values[name].valid_cols for name in sources)
+
+
+def lists(count: int) -> Instruction:
+    """A merge of so many tiles."""
+    sources = tuple(f"src{k}" for k in range(count))
+    name = f"tmrgsort{count}"
+
+    def lower(call: Call) -> tuple[Move | Compute, ...]:
+        inputs = tuple(Input(each, call.values[each].layout, call.values[each].valid) for each in sources)
+        return (Compute("merge", call.dst.valid, Access("dst", call.dst.layout), inputs, (("end", call.end),)),)
+
+    def staging(call: Call) -> TileSpec:
+        return row_of(call.dst.dtype, sum(call.values[each].cols for each in sources))
+
+    arguments = f"dst, executed, tmp, {', '.join(sources)}"
+    return replace(
+        build(
+            OpRow(name, f"Merge {count} sorted lists.",
+                "dst = the pairs of all lists, the larger value first, of equal ones the earlier one; as many as fit",
+                cpp=Cpp(call=f"TMRGSORT({arguments})", objects=(("MrgSortExecutedNumList", "executed"),),
+                        template=lambda c: (*((f"decltype({{{each}}})", None) for each in ("dst", "tmp", *sources)),
+                                            (str(int(c.end is MergeEnd.Exhausted)), None)))),
+            (DST, *(Param(each, "read", f"{PAIRS}, sorted in descending order") for each in sources)),
+            (
+                *vec_tiles("CP-MRG-01", ("dst", *sources), plains=("dst", *sources)),
+                *one_row(("dst", *sources)),
+                *whole_pairs(("dst", *sources)),
+                Rule("CP-MRG-01", "dst", "of at most the valid columns of all lists",
+                     lambda c: c.dst.valid_cols <= merged_cols(c, sources), on=error(*EVERYWHERE), blocks="execution",
+                     found=lambda c: f"valid {show_extents(c.dst.valid)}", kind=ByExtent(),
+                     fix="shrink dst's valid region: there are no more pairs"),
+                *pair_types(sources),
+            ),
+            lower,
+            modifiers=(END,),
+            cost={"V": INDEXED},
+            cpp=f"TMRGSORT<..., exhausted>({arguments})",
+            text=Text((*sources, "tmp"), "tmrgsort"),
+            workspace=Workspace(count, staging),
+            form=TMRGSORT.form,
+        ),
+        variant_of="tmrgsort",
+        staged=True,
+    )  # fmt: skip
+
+
+MERGES = (TMRGSORT, *(lists(count) for count in range(2, LISTS + 1)))

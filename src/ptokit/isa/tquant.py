@@ -1,0 +1,70 @@
+"""TQUANT: floats to 8-bit integers, by a scale for each row, and perhaps an offset."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ptokit.isa.elementwise import DST
+from ptokit.isa.instruction import EVERYWHERE, ByExtent, Call, Cpp, Instruction, Modifier, Param, Rule, always, error
+from ptokit.isa.kernel import SLOW
+from ptokit.isa.operand import TileSpec, show_extents
+from ptokit.isa.policy import Asymmetric, PtoEnum, Symmetric
+from ptokit.isa.spelling import USES_WORKSPACE, Attribute, Workspace, same_as
+from ptokit.isa.table import Table
+from ptokit.isa.tdequant import FLOAT
+from ptokit.isa.vector import OpRow, Text, Types, apply, build, by_target, plain, shaped, typed, types, vec_tiles
+
+SIGNED, UNSIGNED = (by_target(*(types(name),) * 4) for name in ("i8", "u8"))
+
+
+def rounded(call: Call) -> TileSpec | None:
+    """The integers in 32 bits, where the target converts in several steps; text leaves it out."""
+    return same_as("src")(call) if call.here(USES_WORKSPACE) else None
+
+
+def quantisation(row: OpRow, kind: PtoEnum, table: Table[Types], *factors: str) -> Instruction:
+    """A product, perhaps a sum, and a conversion."""
+    rules = (
+        *vec_tiles("CP-QNT-01", ("dst", "src", *factors), plains=()),
+        *(plain("CP-QNT-01", name) for name in ("dst", "src")),
+        shaped("CP-QNT-01", "src"),
+        *(Rule("CP-QNT-01", name, lambda c: f"of {c.dst.valid_rows} valid rows, as dst, and one valid column",
+               lambda c, name=name: c.values[name].valid == (c.dst.valid_rows, 1), on=error(*EVERYWHERE),
+               blocks="execution", found=lambda c, name=name: f"valid {show_extents(c.values[name].valid)}",
+               kind=ByExtent(), fix='make it N x 1 with blayout="col_major"')
+          for name in factors),
+        typed("CP-QNT-02", "dst", table, f"make dst of {', '.join(map(str, table['host']))}"),
+        typed("CP-QNT-02", "src", FLOAT, "make src of float32"),
+        *(typed("CP-QNT-02", name, FLOAT, f"make {name} of float32") for name in factors),
+    )  # fmt: skip
+    given = ", ".join(("dst", "src", "scale", "tmp", *(f"&{name}" for name in factors[1:])))
+    spelt = Attribute("quant_type", "quant_type", upper=True, always=True, example=kind)
+    return build(
+        replace(row, in_place=(), cpp=Cpp(
+            call=f"TQUANT({given})", template=lambda _: ((f"QuantType::{kind.name}", None),))),
+        (DST, Param("src", "read", "a plain Vec tile of float32, of the destination's valid region"),
+         *(Param(name, "read", f"a Vec tile of one column: the {name} of each row") for name in factors)),
+        rules,
+        apply("quant", "src", *factors),
+        modifiers=(Modifier("quant", type(kind), always(kind), "the kind of quantisation", text=spelt),),
+        cost={"V": SLOW},
+        cpp=f"TQUANT<QuantType::{kind.name}>({given})",
+        text=Text(("src", *factors), "tquant"),
+        workspace=Workspace(1 + len(factors), rounded),
+    )  # fmt: skip
+
+
+TQUANT = quantisation(
+    OpRow("tquant", "Convert floats to int8 by a factor for each row.",
+        "dst[i, j] = src[i, j] * scale[i]    rounded in float32, then to the nearest integer, ties to even; clamped"),
+    Symmetric.INT8_SYM, SIGNED, "scale",
+)  # fmt: skip
+TQUANT_ASYM = replace(
+    quantisation(
+        OpRow("tquant_asym", "Convert floats to uint8 by a factor and an offset for each row.",
+            "dst[i, j] = src[i, j] * scale[i] + offset[i]    product and sum rounded in float32, then as tquant"),
+        Asymmetric.INT8_ASYM, UNSIGNED, "scale", "offset",
+    ),
+    variant_of="tquant",
+)  # fmt: skip
+QUANTISATIONS = (TQUANT, TQUANT_ASYM)
