@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -11,10 +10,19 @@ from functools import lru_cache
 from pathlib import Path
 from tempfile import mkdtemp
 
+from ptokit.cxx.compile import NoCompilerError, find_compiler
 from ptokit.cxx.record import INCLUDE
 
-COMPILER = os.environ.get("CXX", "").split() or [name for name in ("g++", "clang++") if shutil.which(name)][:1]
-"""The compiler's command; empty if there is none."""
+
+def _compiler() -> list[str]:
+    try:
+        return list(find_compiler().command)
+    except NoCompilerError:
+        return []
+
+
+COMPILER = _compiler()
+"""The command of the compiler that ptokit finds; empty if there is none."""
 SOURCES = Path(__file__).with_name("sources")
 COMMON = ("-std=c++20", "-fPIC", "-g1", "-fno-omit-frame-pointer", "-Wall", "-Wextra", f"-I{INCLUDE}")
 KERNEL = ("-O1", "-fno-inline", "-fno-optimize-sibling-calls")

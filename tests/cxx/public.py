@@ -27,12 +27,18 @@ from typing import Any
 from ptokit.cli.arguments import values_of
 from ptokit.cxx.compile import CompileLimits, CompileOptions
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
+from ptokit.lang.cpp_entries import entries_of
+from ptokit.lang.cpp_source import CppSource
 from ptokit.lang.launch import mode_of
 from ptokit.lang.launcher import Launcher
-from ptokit.lang.recorded import CppKernel, CppSource, entries_of
+from ptokit.lang.recorded import CppKernel
+from ptokit.machine import ENOUGH
+from ptokit.machine.options import MachineOptions
 
 HOST_ONLY = ("main", "golden", "test_", "data_utils", "tiling_builder", "runtime_context")
 """Sources of host programs: no kernels."""
+ON_MACHINE = MachineOptions(blocks=ENOUGH, progress=False)
+"""As `ptokit check` runs a launch."""
 VARIABLE = re.compile(r"`[^`]*`|\b(?:0x)?\d[\da-f]*\b")
 """Names and numbers in a message."""
 
@@ -91,18 +97,18 @@ class TooSlow(BaseException):
 
 @contextmanager
 def limit(seconds: int) -> Iterator[None]:
-    """A limit on the time of a block."""
+    """A limit on the processor time of a block."""
 
     def stop(*_: object) -> None:
         raise TooSlow
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def judge(root: Path, generated: Path | None, seconds: int, most: int, file: Path) -> FileResult:
@@ -143,12 +149,12 @@ def _judge_launches(kernel: CppKernel, found: FileResult) -> None:
     values = values_of(kernel, dict.fromkeys(numbers, "1"))
     arguments = kernel.bind((), values)
     mode = mode_of(kernel.target)
-    launches = kernel.launches(arguments, mode, 1)
+    launches = kernel.launches(arguments, mode, 1, enough=True)
     found.recorded += len(launches)
-    _add(found, kernel.name, kernel.remarks(arguments, mode))
+    _add(found, kernel.name, kernel.remarks(arguments, mode, enough=True))
     for launched, grid in launches:
         try:
-            report = Launcher(launched, grid)(target=kernel.target, engine="machine", **values)
+            report = Launcher(launched, grid)(target=kernel.target, engine="machine", options=ON_MACHINE, **values)
             _add(found, kernel.name, report.findings)
         except (VerifyError, OutOfBoundsError) as error:
             _add(found, kernel.name, error.findings)
@@ -209,7 +215,7 @@ def main() -> int:
     parser.add_argument("--only", default="")
     parser.add_argument("--generated", type=Path)
     parser.add_argument("--every", type=int, default=1)
-    parser.add_argument("--seconds", type=int, default=60, help="the limit of an entry")
+    parser.add_argument("--seconds", type=int, default=60, help="the limit of an entry, in processor time")
     parser.add_argument("--entries", type=int, default=1000, help="the most entries of a file")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--json", type=Path, help="a file for the results, one line each")

@@ -75,6 +75,12 @@ def _shares(x: Array, tiles: int) -> Array:
     return parts.reshape(x.shape)
 
 
+def _first_is_seven(x: Array) -> Array:
+    result = x.copy()
+    result[0, 0] = 7
+    return result
+
+
 def _nested(x: Array, rows: int, cols: int) -> Array:
     corners = np.arange(rows)[:, None] // 8 * 8 + np.arange(cols) // 16 * 16
     return x + corners.astype(x.dtype)
@@ -120,6 +126,10 @@ REFERENCES: dict[str, Callable[..., Array]] = {
     "scaled_product": lambda work, a, b: 2 * _product(a, b),
     "ring": lambda a, b, trips: _product(a, b) + 1,
     "ffts_product_to_vector": lambda ffts, work, a, b: _product(a, b) + 1,
+    "own_barrier": lambda x: x + 1,
+    "own_flag": _first_is_seven,
+    "pushed": lambda a, b, trips: _product(a, b) + 1,
+    "tokens": lambda x, trips: x + 1,
     "repeat_by_count": lambda x, counts: x + counts[0],
     "segments": _segments,
     "sum_until": _sum_until,

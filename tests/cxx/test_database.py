@@ -14,7 +14,7 @@ from ptokit.cli.commands import app
 from ptokit.lang.recorded import CppKernel
 from tests.cxx.building import COMPILER
 
-pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
+pytestmark = pytest.mark.skipif(not COMPILER, reason="needs a C++ compiler")
 SOURCE = """\
 #include <pto/pto-inst.hpp>
 #include "width.hpp"

@@ -17,18 +17,22 @@ import pytest
 import ptokit as pto
 from ptokit.cxx.compile import CompileOptions
 from ptokit.finding import Finding, VerifyError
-from ptokit.lang.recorded import CppKernel, CppSource, chosen_entry
+from ptokit.lang.cpp_entries import chosen_entry
+from ptokit.lang.cpp_source import CppSource
+from ptokit.lang.recorded import CppKernel
 from ptokit.machine.proposal import ORDER, Patch
 from tests.cxx.building import COMPILER
 from tests.cxx.launches import KERNELS, Expected, launches
 from tests.cxx.references import REFERENCES, RESULTS
 
-pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
+pytestmark = pytest.mark.skipif(not COMPILER, reason="needs a C++ compiler")
 CASES = launches()
 CLEAN = [case for case in CASES if case.clean]
 FAULTY = [case for case in CASES if not case.clean]
 REPAIRED = [case for case in FAULTY if case.repair]
-FAMILIES = ("elementwise", "rows", "indexed", "cube", "mixed", "control")
+OF_ORDER = ("KN-13", "KN-16", "A-45", "MG-SYNC-")
+"""Rules that flags break and repair."""
+FAMILIES = ("elementwise", "rows", "indexed", "cube", "mixed", "control", "cores")
 
 
 @lru_cache
@@ -104,6 +108,15 @@ def test_faults_are_found_at_their_lines(case: Expected) -> None:
     assert Path(here[0].where.file).name == case.file.name  # type: ignore[union-attr]
 
 
+def test_every_fault_of_order_has_a_repair() -> None:
+    assert all(bool(case.repair) == case.rule.startswith(OF_ORDER) for case in FAULTY)
+
+
+@pytest.mark.parametrize("case", [case for case in FAULTY if not case.repair], ids=lambda case: case.id)
+def test_other_faults_have_a_fix_in_words(case: Expected) -> None:
+    assert all(found.fix for found in run(case).found if found.level != "unmodelled")
+
+
 @lru_cache
 def patch(case: Expected) -> Patch:
     """The repair of a launch in its source. All repairs of a file are compiled together: see `repaired`."""
@@ -173,7 +186,11 @@ def repaired(file: Path, target: str) -> CppSource:
     return source(file).changed({str(file): "\n".join(lines) + "\n"})
 
 
-@pytest.mark.parametrize("case", REPAIRED, ids=lambda case: case.id)
+AGAIN = [case for case in CLEAN if any((case.file, case.entry) == (each.file, each.entry) for each in REPAIRED)]
+"""Launches that were clean before a repair for other arguments."""
+
+
+@pytest.mark.parametrize("case", [*REPAIRED, *AGAIN], ids=lambda case: case.id)
 def test_repaired_kernels_are_clean(case: Expected) -> None:
     found = launched(case, repaired(case.file, case.target)).found
     assert not found, _shown(found)

@@ -21,10 +21,11 @@ from ptokit.cli.commands import app
 from ptokit.cxx import compile as compiling
 from ptokit.cxx.compile import CompileError, CompileOptions, compile_source, run
 from ptokit.engine.llvm import store
-from ptokit.lang.recorded import LIBRARIES, CppKernel
+from ptokit.lang.cpp_source import LIBRARIES
+from ptokit.lang.recorded import CppKernel
 from tests.cxx.building import COMPILER
 
-pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
+pytestmark = pytest.mark.skipif(not COMPILER, reason="needs a C++ compiler")
 SOURCE = """\
 #include <pto/pto-inst.hpp>
 #include "scale.hpp"

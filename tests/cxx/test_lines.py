@@ -13,6 +13,7 @@ import pytest
 from ptokit.cxx.demangle import shown_function
 from ptokit.cxx.elf import Elf, ElfError
 from ptokit.cxx.lines import LineTable, SourcePlaces
+from ptokit.cxx.names_in_source import SourceTexts
 from tests.cxx.building import COMPILER, Built, library
 
 needs_compiler = pytest.mark.skipif(not COMPILER, reason="needs a C++ compiler")
@@ -92,6 +93,7 @@ def plain(name: str) -> str:
         ("_Z", "_Z"),
         ("_Z99999x", "_Z99999x"),
         ("_ZN" + "1aI" * 400, "a::a::a::a"),
+        ("_ZN" + "1a" * 40_000 + "E", "a::a::a::a"),
     ],
 )
 def test_names(symbol: str, name: str) -> None:
@@ -124,6 +126,17 @@ def test_damaged_libraries_end_in_an_error_or_in_places() -> None:
 def test_other_files_are_no_libraries(data: bytes) -> None:
     with pytest.raises(ElfError):
         SourcePlaces(Elf(data), ())
+
+
+def test_columns_count_characters(tmp_path: Path) -> None:
+    """Compilers count bytes: two for each umlaut; a byte that is no UTF-8 is one character."""
+    file = str(tmp_path / "names.cpp")
+    Path(file).write_bytes("plain(a);\nä = ö(u);\n".encode() + b"\xe4 = f(u);")
+    texts = SourceTexts()
+    assert [texts.column(file, 1, byte) for byte in (0, 1, 6)] == [0, 1, 6]
+    assert [texts.column(file, 2, byte) for byte in (1, 3, 6, 8)] == [1, 2, 5, 6]
+    assert [texts.column(file, 3, byte) for byte in (1, 6)] == [1, 6]
+    assert texts.column(file, 9, 4) == texts.column("no such file", 1, 4) == 4
 
 
 def test_a_library_without_lines_has_no_places() -> None:

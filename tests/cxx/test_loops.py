@@ -117,6 +117,28 @@ def test_random_calls_stay_the_same(seed: int) -> None:
     assert sorted(block for group in groups for block in group.blocks) == [each.block for each in streams]
 
 
+def uneven_calls(dice: Random, outer: tuple[int, ...]) -> Iterator[Call]:
+    """Nested loops whose trip counts depend on the loops around them, with numbers at the ends of 64 bits."""
+    number = sum(outer)
+    for _ in range(dice.randrange(1, 4)):
+        kind, seed, alike = dice.randrange(6), dice.randrange(1 << 30), dice.random() < 0.8
+        first = dice.choice((0, 1 << 31, (1 << 32) - 1, 1 << 62, (1 << 63) - 64, -(1 << 63), (1 << 64) - 1))
+        step = dice.choice((1, -1, 64, 4096, 1 << 61, -(1 << 62)))
+        if kind < 3 and len(outer) < 4:
+            for i in range((3, number + 1, max(0, 4 - number))[kind]):
+                yield from uneven_calls(Random(seed + (0 if alike else i)), (*outer, i))
+        else:
+            yield kind, (first + step * number, (first, first + step)[number % 2], step * (number // 2))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_uneven_loops_and_large_numbers_stay_the_same(seed: int) -> None:
+    streams = [stream(uneven_calls(Random(seed), (block,)), block) for block in range(seed % 3 + 1)]
+    groups = folded(*streams)
+    for each in streams:
+        assert [*made(groups, each.block)] == [*zip(each.shapes, each.numbers, strict=True)]
+
+
 def test_a_hundred_thousand_calls_become_a_few_statements() -> None:
     calls = [(shape, (i % 2, i * 64, j)) for i in range(2_500) for j in range(4) for shape in range(10)]
     (group,) = folded(stream(calls))

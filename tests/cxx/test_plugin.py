@@ -12,7 +12,7 @@ from ptokit.testing import cxx_entries
 from tests.cxx.building import COMPILER
 
 pytest_plugins = "pytester"
-pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
+pytestmark = pytest.mark.skipif(not COMPILER, reason="needs a C++ compiler")
 
 SOURCE = """\
 #include <pto/pto-inst.hpp>

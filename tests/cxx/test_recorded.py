@@ -14,7 +14,7 @@ import ptokit as pto
 from ptokit.cli.arguments import LEAST_BYTES, values_of
 from ptokit.cli.commands import app
 from ptokit.cli.problems import UNMODELLED
-from ptokit.lang.recorded import CppKernel
+from ptokit.lang.recorded import CppKernel, load_entries
 
 SOURCE = """\
 #include <pto/pto-inst.hpp>
@@ -78,6 +78,28 @@ TADD = len(LINES) - [*reversed(LINES)].index("        TADD(a, a, b);")
 """The line of the addition without order."""
 
 
+SCATTER = """\
+#include <pto/pto-inst.hpp>
+using namespace pto;
+using Table = GlobalTensor<int16_t, Shape<1, 1, 1, 16, 32>, Stride<512, 512, 512, 32, 1>>;
+using Rows = GlobalTensor<int16_t, Shape<1, 1, 1, 8, 32>, Stride<256, 256, 256, 32, 1>>;
+using Numbers = GlobalTensor<int32_t, Shape<1, 1, 1, 1, 8>, Stride<8, 8, 8, 8, 1>>;
+
+extern "C" __global__ AICORE void scatter(__gm__ uint8_t* table, __gm__ uint8_t* data, __gm__ uint8_t* idx) {
+    Tile<TileType::Vec, int16_t, 8, 32> rows;
+    Tile<TileType::Vec, int32_t, 1, 8> places;
+    TASSIGN(rows, 0x0);
+    TASSIGN(places, 0x400);
+    Table to(reinterpret_cast<__gm__ int16_t*>(table));
+    Rows from(reinterpret_cast<__gm__ int16_t*>(data));
+    Numbers at(reinterpret_cast<__gm__ int32_t*>(idx));
+    TLOAD(rows, from);
+    TLOAD(places, at);
+    MSCATTER<Coalesce::Row>(to, rows, places);
+}
+"""
+
+
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("cpp") / "rows.cpp"
@@ -137,11 +159,29 @@ def test_a_repair_is_a_diff_of_the_source(kernels: dict[str, CppKernel], file: P
 @pytest.mark.parametrize("grid", [1, 2])
 def test_arrays_that_are_not_given_are_as_large_as_the_calls_need(kernels: dict[str, CppKernel], grid: int) -> None:
     kernel = kernels["right"].over(grid)
-    assert kernel.reach(arrays()) == dict.fromkeys(("x", "y", "out"), grid * 3 * 64 * 4)
+    assert {name: use.end for name, use in kernel.uses(arrays()).items()} == dict.fromkeys(
+        ("x", "y", "out"), grid * 3 * 64 * 4
+    )
     found = values_of(kernel, {})
     assert {name: (array.dtype, array.nbytes) for name, array in found.items()} == dict.fromkeys(
         ("x", "y", "out"), (np.dtype("float32"), LEAST_BYTES)
     )
+    for name in "xy":
+        assert 0.5 <= found[name].min() < found[name].max() <= 2
+    assert not found["out"].any()
+
+
+def test_arrays_of_indices_hold_distinct_ones(tmp_path: Path) -> None:
+    """No two rows go to the same place, no index is outside the table; data of bytes has the type of its use."""
+    source = tmp_path / "scatter.cpp"
+    source.write_text(SCATTER)
+    (kernel,) = load_entries(str(source), "a2a3")
+    found = values_of(kernel, {})
+    index, data = found["idx"].view(np.int32)[:8], found["data"].view(np.int16)
+    assert index.tolist() == [0, 1, 2, 3, 4, 5, 6, 7] and found["idx"].view(np.int32).max() == 15
+    assert 1 <= data.min() < data.max() <= 9
+    assert not found["table"].any()
+    assert not kernel[1](**found, target="a2a3", engine="machine").findings
 
 
 def test_wrong_arguments_are_refused(kernels: dict[str, CppKernel]) -> None:
@@ -232,21 +272,44 @@ VIEWS = """\
 #include <pto/pto-inst.hpp>
 using namespace pto;
 using Row = GlobalTensor<float, Shape<1, 1, 1, 1, 64>, Stride<64, 64, 64, 64, 1>>;
+using Half = GlobalTensor<float, Shape<1, 1, 1, 1, 32>, Stride<32, 32, 32, 32, 1>>;
 
-__global__ AICORE void views(__gm__ float* x) {
-    Tile<TileType::Vec, float, 1, 64> row;
+extern "C" __global__ AICORE void views(__gm__ float* x, __gm__ float* out) {
+    Tile<TileType::Vec, float, 1, 64> row, other;
     Tile<TileType::Vec, float, 2, 32> rows;
-    Row from(x);
+    Tile<TileType::Vec, float, 1, 32> second, third;
+    Row from(x), to(out);
+    Half half(out + 64), last(out + 96);
     TLOAD(row, from);
+    TLOAD(other, from);
     TRESHAPE(rows, row);
     TADD(rows, rows, rows);
+    TSUBVIEW(second, rows, 1, 0);
+    TADDS(second, second, second.GetValue(3));
+    TSTORE(to, row);
+    TSTORE(half, second);
+    TSUBVIEW(third, other, 0, 32);
+    TSTORE(last, third);
 }
 """
 
 
-def test_a_view_of_a_tile_without_an_address_is_not_modelled(tmp_path: Path) -> None:
+def test_views_of_tiles_without_an_address_and_flags_are_not_modelled(tmp_path: Path) -> None:
     file = tmp_path / "views.cpp"
-    file.write_text(VIEWS)
+    file.write_text(VIEWS.replace("    TSUBVIEW", "    set_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);\n    TSUBVIEW", 1))
     done = CliRunner().invoke(app, ["check", str(file), "--target", "a5"])
     assert done.exit_code == UNMODELLED
-    assert "TRESHAPE of a tile without an address is not modelled" in done.output and "views.cpp:10" in done.output
+    assert "a view (TRESHAPE, TSUBVIEW) of a tile without an address" in done.output and "views.cpp:15" in done.output
+
+
+@pytest.mark.parametrize("engine", ["reference", "native", "machine"])
+def test_views_of_tiles_without_an_address_are_their_memory(tmp_path: Path, engine: str) -> None:
+    file = tmp_path / "views.cpp"
+    file.write_text(VIEWS)
+    x, out = np.arange(64, dtype="float32"), np.zeros(128, "float32")
+    kernel = pto.load(file, "views", target="a5")
+    run = kernel[1](x, out, target="a5", engine=engine)
+    assert [finding for finding in run.findings if finding.level != "note"] == []
+    expected = 2 * x
+    expected[32:] += expected[32 + 3]
+    np.testing.assert_array_equal(out, np.concatenate([expected, expected[32:], x[32:]]))

@@ -149,3 +149,16 @@ template void go<3>(float* x, void* stream);
 """
     (entry,) = find_entries(text, Path("/k.cpp"))
     assert (entry.name, entry.kind) == ("go<3>", "launch")
+
+
+def test_templates_of_kernels_are_entries_where_there_are_no_others() -> None:
+    kernel = f"template <typename T> {GLOBAL} void copy(T* out, const T* x, int n) {{ }}"
+    host = "template <class T> bool run(int n) { return n; } bool all() { return run<half>(1); }"
+    (named,) = find_entries(f'# 1 "/k.cpp"\n{kernel}\n{host}\n', Path("/k.cpp"))
+    assert (named.name, [each.type for each in named.parameters]) == ("copy<half>", ["half*", "const half*", "int"])
+    (other,) = find_entries(f'# 1 "/k.cpp"\n{kernel}\n', Path("/k.cpp"))
+    assert other.name == "copy<float>"
+    (own,) = find_entries(f'# 1 "/k.cpp"\n{kernel}\ntemplate void copy<int>(int*, const int*, int);\n', Path("/k.cpp"))
+    assert own.name == "copy<int>"
+    numbered = f"template <int N> {GLOBAL} void count(int* out) {{ }}"
+    assert find_entries(f'# 1 "/k.cpp"\n{numbered}\n', Path("/k.cpp")) == []

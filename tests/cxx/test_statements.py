@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import pytest
 
+from ptokit.cxx.operands import Unexpressible
 from ptokit.cxx.recording import CoreName, RecordedCall, RecordedScalar, RecordedText
-from ptokit.cxx.statements import CrossShape, is_idle, sync_shape
+from ptokit.cxx.statements import (
+    CrossShape,
+    FlagShape,
+    SyncShape,
+    TokenShape,
+    group_flags,
+    is_idle,
+    sync_shape,
+    without_groups,
+)
+from ptokit.cxx.tokens import TokenFlags
 from ptokit.isa.dtype import dtype
 from ptokit.isa.instruction import Call
 from ptokit.isa.opaque import opaque
 from ptokit.isa.operand import TensorSpec, TileSpec, meet
 from ptokit.isa.policy import TileType
+from ptokit.machine.grid_barriers import GridBarriers
 
 
 def intra(action: str, event: int) -> RecordedCall:
@@ -28,6 +40,70 @@ def test_flags_of_the_second_vector_core_are_left_out(action: str, core: CoreNam
     assert isinstance(shape, CrossShape)
     assert shape.action == action
     assert numbers == (event,)
+
+
+def cross_set(mode: int, event: int) -> RecordedCall:
+    message = RecordedScalar("int64", 1 | mode << 4 | event << 8)
+    return RecordedCall("ffts_cross_core_sync", (RecordedText("PIPE_MTE3"), message), (), 1)
+
+
+def cross_wait(event: int) -> RecordedCall:
+    return RecordedCall("wait_flag_dev", (RecordedScalar("int64", event),), (), 2)
+
+
+def test_flags_that_all_blocks_wait_for_are_barriers_of_all_blocks() -> None:
+    calls = [cross_set(0, 11), cross_set(1, 5), cross_set(2, 3), cross_set(0, 4), cross_set(2, 4)]
+    groups = group_flags(calls)
+    assert groups == {11: 0, 5: 1}
+    assert [without_groups(call, groups) for call in calls[:2]] == [None, None]
+    assert without_groups(calls[2], groups) is calls[2]
+    met = without_groups(cross_wait(11), groups)
+    assert met is not None and (met.name, met.site) == ("syncall", 2)
+    assert without_groups(cross_wait(5), groups) is None
+    assert without_groups(cross_wait(3), groups) == cross_wait(3)
+    with pytest.raises(Unexpressible, match="flag 4"):
+        sync_shape(calls[3], "vector")
+
+
+def token(action: str, pipe: str) -> TokenShape:
+    return TokenShape(action, pipe, "AIV", 0)
+
+
+def as_flags(used: TokenFlags, *calls: tuple[str, str, int]) -> list[tuple[str, str, str, int]]:
+    """The flags of tokens that pipes take (`wait`) and give back (`set`)."""
+    shapes: list[SyncShape] = [token(action, pipe) for action, pipe, _ in calls]
+
+    def number(shape: SyncShape) -> int:
+        shapes.append(shape)
+        return len(shapes) - 1
+
+    made = used.flags([(k, (buffer,)) for k, (_, _, buffer) in enumerate(calls)], shapes, number)
+    found = [(shapes[shape], event) for shape, (event,) in made]
+    return [(flag.action, flag.src, flag.dst, event) for flag, event in found if isinstance(flag, FlagShape)]
+
+
+def test_tokens_are_flags_from_one_holder_to_the_next() -> None:
+    used = TokenFlags([(("MTE2", "V"), 0)])
+    calls = ("wait", "MTE2", 7), ("set", "MTE2", 7), ("wait", "V", 7), ("set", "V", 7), ("wait", "V", 7)
+    assert as_flags(used, *calls) == [("set", "MTE2", "V", 1), ("wait", "MTE2", "V", 1)]
+
+
+def test_tokens_of_other_buffers_have_other_events() -> None:
+    calls = [(action, pipe, k) for k in range(8) for action, pipe in (("set", "MTE2"), ("wait", "V"))]
+    assert as_flags(TokenFlags(()), *calls) == [(action, "MTE2", "V", k) for action, _, k in calls]
+    with pytest.raises(Unexpressible, match="MTE2 to V"):
+        as_flags(TokenFlags(()), *calls, ("set", "MTE2", 8), ("wait", "V", 8))
+
+
+def test_barriers_of_all_blocks_separate_accesses() -> None:
+    barriers = GridBarriers()
+    barriers.note(0, 1, item=0)
+    barriers.pass_one(1)
+    barriers.note(0, 2, item=2)
+    barriers.begin()
+    assert [barriers.separate(0, 0, time) for time in (1, 2)] == [False, True]
+    barriers.pass_one(1)
+    assert [barriers.separate(2, 0, time) for time in (1, 2)] == [True, False]
 
 
 @pytest.mark.parametrize(("loc", "pipe"), [(TileType.Vec, "V"), (TileType.Mat, "MTE2")])

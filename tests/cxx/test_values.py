@@ -11,7 +11,7 @@ import ptokit as pto
 from ptokit.lang.recorded import CppKernel
 from tests.cxx.building import COMPILER
 
-pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
+pytestmark = pytest.mark.skipif(not COMPILER, reason="needs a C++ compiler")
 SOURCE = """\
 #include <pto/pto-inst.hpp>
 using namespace pto;

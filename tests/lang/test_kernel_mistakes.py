@@ -738,6 +738,9 @@ MANUAL = {
     """),
     "a barrier in auto mode": body("KN-13", "pto.barrier belongs to manual mode", "pto.barrier()  # <- here"),
     "an unknown pipe": body("KN-13", "'MTE9' is no pipe", 'pto.set_flag("MTE9", "V", 0)  # <- here', mode="manual"),
+    "a pipe of no core": body("KN-13", "'AIX.S', 'V': no core", """
+        pto.set_flag("AIX.S", "V", 0)  # <- here
+    """, mode="manual"),
     "a pipe that waits for itself": body("KN-13", "one pipe run in order", """
         pto.set_flag("V", "V", 0)  # <- here
     """, mode="manual"),

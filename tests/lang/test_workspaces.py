@@ -65,6 +65,18 @@ def every(x):
     pto.trowexpandexpdif(wide, a, each, tmp=tmp)
     pto.tcolsum(line, a, tmp=tmp)
     pto.tgather(wide, a, ids, tmp=tmp[:, 0:32])
+    for call in (pto.trem, pto.tpow):
+        call(wide, a, b, tmp=tmp)
+    for call in (pto.trems, pto.tpows):
+        call(wide, a, 2, tmp=tmp)
+    bytes8, byte = pto.Tile("vec", "int8", 16, 64), pto.Tile("vec", "uint8", 16, 64)
+    pto.tquant(bytes8, a, each, tmp=tmp)
+    pto.tquant_asym(byte, a, each, each, tmp=tmp)
+    merged, other = pto.Tile("vec", "float32", 1, 256), pto.Tile("vec", "float32", 1, 64)
+    pto.texpands(other, 1)
+    pto.tmrgsort2(merged[:, 0:128], line, other, tmp=tmp[0:1])
+    pto.tmrgsort3(merged[:, 0:192], line, other, line, tmp=tmp[0:1])
+    pto.tmrgsort4(merged, line, other, line, other, exhausted=True, tmp=tmp[0:1])
 
 
 def program(kernel: Any = every, target: str = "cpu") -> Program:

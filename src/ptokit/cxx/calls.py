@@ -36,11 +36,11 @@ from ptokit.cxx.recording import (
     RecordedText,
     RecordedTile,
 )
-from ptokit.isa.catalog import INSTRUCTIONS, derived
+from ptokit.isa.catalog import INSTRUCTIONS, derived, variants
 from ptokit.isa.dtype import INT32, DType, dtype
 from ptokit.isa.instruction import Instruction, Modifier, Modifiers, Param
-from ptokit.isa.opaque import EXACT, NONE, OpaqueKind, form_for
-from ptokit.isa.policy import PtoEnum
+from ptokit.isa.opaque import EXACT, NONE, OWN_KINDS, OpaqueKind, form_for
+from ptokit.isa.policy import PtoEnum, TileType
 from ptokit.isa.spelling import TMP
 from ptokit.program.ir import Constant
 
@@ -67,7 +67,7 @@ class InstrShape:
     """Of such an instruction: its template arguments."""
 
 
-VIEWS = frozenset(("treshape", "tsubview", "tget_scale_addr"))
+VIEWS = frozenset(("tget_scale_addr",))
 """Calls that make a tile lie where another does. They are recorded only if that has no address."""
 
 
@@ -94,19 +94,43 @@ def _forms(name: str) -> tuple[_CallForm, ...]:
 
 def _words(text: str) -> tuple[str, ...]:
     match = WORDS.match(text)
-    return tuple(word.strip() for word in match["words"].split(",")) if match else ()
+    return tuple(word.strip(" &") for word in match["words"].split(",")) if match else ()
 
 
-def instr_shape(call: RecordedCall, arrays: Arrays) -> tuple[InstrShape, Indices]:
+NO_PIPE = frozenset({("a2a3", "tstore", "mat")})
+"""Target, instruction and memory of a source: calls on a pipe that the cores of the model do not have. Not even their
+effects are known."""
+
+
+def instr_shape(call: RecordedCall, arrays: Arrays, target: str = "") -> tuple[InstrShape, Indices]:
     """A recorded call of an instruction: one that is modelled, else one that is known by its effects only."""
+    source = call.operands[1] if len(call.operands) > 1 else None
+    if isinstance(source, RecordedTile) and (target, call.name, source.memory) in NO_PIPE:
+        return InstrShape(call.name, (), (), None, (), call.site, NONE), ()
     if call.name in VIEWS:
         raise Unexpressible(
             f"{call.name.upper()} of a tile without an address is not modelled; give it one with TASSIGN"
         )
+    call = _by_memory(call)
     try:
         return _element(call, arrays) if call.name in EXACT else _modelled(call, arrays)
     except Unexpressible:
         return _opaque(call, arrays)
+
+
+def _by_memory(call: RecordedCall) -> RecordedCall:
+    """A call as the variant of its instruction that has an operand in some memory: factors of columns, a bias or an
+    accumulator to add."""
+    for suffix, place, memory in BY_MEMORY:
+        operand = call.operands[place] if -len(call.operands) <= place < len(call.operands) else None
+        name = f"{call.name}_{suffix}"
+        if name in INSTRUCTIONS and isinstance(operand, RecordedTile) and TileType.parse(operand.memory) is memory:
+            return replace(call, name=name)
+    return call
+
+
+BY_MEMORY = (("fp", 2, TileType.Scaling), ("acc", 1, TileType.Acc), ("bias", -1, TileType.Bias))
+"""Variants: the end of the name, the place of the operand, and its memory."""
 
 
 def with_element(call: RecordedCall, arguments: Sequence[LaunchArgument]) -> RecordedCall:
@@ -147,13 +171,16 @@ def _number_slot(operand: RecordedScalar, kind: DType) -> tuple[Slot, Indices]:
 
 def _opaque(call: RecordedCall, arrays: Arrays) -> tuple[InstrShape, Indices]:
     """A call by its effects. Operands that a program cannot have are left out."""
-    given = [(place, each) for place, each in enumerate(call.operands) if type(each) in LOOSE]
-    letters = _letters(call) or form_for(call.name, [LOOSE[type(operand)] for _, operand in given])
+    unused = _unused(call)
+    given = [(k, each) for k, each in enumerate(call.operands) if type(each) in LOOSE and k not in unused]
+    letters = _letters(call) or form_for(call.name, [_kind_of(call, place) for place, _ in given])
     slots, numbers, words, form = list[Slot](), list[int](), list[int](), ""
     for (place, operand), letter in zip(given, letters, strict=False):
         try:
             slot, own = _loose_slot(operand, arrays)
         except Unexpressible:
+            if isinstance(operand, RecordedArray) and operand.argument is not None:
+                raise  # the pointer is not aligned: without it, the call would look as if it moved nothing
             continue
         slots.append(slot)
         numbers += own
@@ -162,6 +189,15 @@ def _opaque(call: RecordedCall, arrays: Arrays) -> tuple[InstrShape, Indices]:
     form = form or NONE
     shape = InstrShape(call.name, tuple(slots), (), None, tuple(words), call.site, form, call.modifiers)
     return shape, tuple(numbers)
+
+
+def _unused(call: RecordedCall) -> tuple[int, ...]:
+    """The places of operands that a call does not read: a histogram of the highest bytes filters by no others."""
+    if call.name != "thistogram" or len(call.operands) < 3:
+        return ()
+    source = call.operands[1]
+    highest = element_type(source.dtype).size - 1 if isinstance(source, RecordedTile) else None
+    return (2,) if ("byte", f"byte_{highest}") in call.modifiers else ()
 
 
 LETTERS = {"write": "w", "update": "u", "read": "r"}
@@ -176,12 +212,15 @@ def _letter(param: Param) -> str:
 
 def _letters(call: RecordedCall) -> str:
     """The form of a call that its definition has, but for modifiers or types; empty if it has none."""
-    definition = INSTRUCTIONS.get(call.name)
-    if definition is None or definition.is_statement or any(type(each) not in LOOSE for each in call.operands):
+    if any(type(each) not in LOOSE for each in call.operands) or "pointer" in dict(call.modifiers):
         return ""
-    try:
-        _, words = _matched(definition, call.operands)
-    except Unexpressible:
+    for definition in variants(call.name):
+        try:
+            _, words = _matched(definition, call)
+        except Unexpressible:
+            continue
+        break
+    else:
         return ""
     access = {param.name: _letter(param) for param in definition.operands}
     return "".join(access.get(word, "s" if word == TMP else "n") for word in words.values())
@@ -189,6 +228,14 @@ def _letters(call: RecordedCall) -> str:
 
 LOOSE: dict[type, OpaqueKind] = {RecordedTile: "tile", RecordedArray: "memory", RecordedScalar: "number"}
 """What operands of a call by its effects are; others have none."""
+
+
+def _kind_of(call: RecordedCall, place: int) -> OpaqueKind:
+    operand = call.operands[place]
+    if ("pointer", place) in call.modifiers:
+        return "pointer"
+    is_scaling = isinstance(operand, RecordedTile) and operand.memory == "scaling"
+    return "scaling" if is_scaling else LOOSE[type(operand)]
 
 
 def _loose_slot(operand: RecordedOperand, arrays: Arrays) -> tuple[Slot, Indices]:
@@ -206,11 +253,21 @@ def _loose_slot(operand: RecordedOperand, arrays: Arrays) -> tuple[Slot, Indices
 def _modelled(call: RecordedCall, arrays: Arrays) -> tuple[InstrShape, Indices]:
     """A call of an instruction of the catalogue. Raises Unexpressible."""
     for operand in call.operands:
-        check_modelled(operand)
-    definition = INSTRUCTIONS.get(call.name)
-    if definition is None or definition.is_statement:
+        check_modelled(operand, call.name)
+    known = variants(call.name)
+    if not known:
         raise Unexpressible(f"ptokit does not model {call.name.upper()}")
-    form, chosen = _matched(definition, call.operands)
+    for definition in known[1:]:
+        try:
+            return _as_form(definition, call, arrays)
+        except Unexpressible:
+            continue
+    return _as_form(known[0], call, arrays)
+
+
+def _as_form(definition: Instruction, call: RecordedCall, arrays: Arrays) -> tuple[InstrShape, Indices]:
+    """A call of an instruction in one of its forms. Raises Unexpressible."""
+    form, chosen = _matched(definition, call)
     params = {param.name: param for param in definition.operands}
     places = {word: place for place, word in chosen.items()}
     slots, numbers = list[Slot](), list[int]()
@@ -230,17 +287,21 @@ def _modelled(call: RecordedCall, arrays: Arrays) -> tuple[InstrShape, Indices]:
     modifiers = tuple(_modifier(modifier, form, call, places) for modifier in definition.modifiers)
     _check_template(definition, call)
     order = tuple(places[name] for name in (*(p.name for p in definition.operands), TMP) if name in places)
-    return InstrShape(call.name, tuple(slots), modifiers, workspace, order, call.site), tuple(numbers)
+    return InstrShape(definition.name, tuple(slots), modifiers, workspace, order, call.site), tuple(numbers)
 
 
-def _matched(definition: Instruction, operands: Sequence[RecordedOperand]) -> tuple[_CallForm, dict[int, str]]:
+def _matched(definition: Instruction, call: RecordedCall) -> tuple[_CallForm, dict[int, str]]:
     """The form of a call, and the word for each of its arguments."""
     for form in _forms(definition.name):
-        for words in _choices(definition, form, len(operands)):
-            if all(_fits(definition, word, operand) for word, operand in zip(words, operands, strict=True)):
+        for words in _choices(definition, form, len(call.operands)):
+            if all(_fits(definition, word, call, place) for place, word in enumerate(words)):
                 return form, dict(enumerate(words))
-    given = ", ".join(KINDS[type(operand)] for operand in operands)
+    given = ", ".join(KINDS[type(operand)] for operand in call.operands)
     raise Unexpressible(f"ptokit does not model {definition.name.upper()} with these arguments: {given}")
+
+
+WITHOUT_EFFECT = {"tcolsum": ("is_binary",)}
+"""Last arguments that change no result: in which order a sum is made."""
 
 
 def _choices(definition: Instruction, form: _CallForm, count: int) -> Iterator[tuple[str, ...]]:
@@ -248,6 +309,7 @@ def _choices(definition: Instruction, form: _CallForm, count: int) -> Iterator[t
     words = form.words
     if definition.workspace and TMP not in words:
         words = (*words, TMP)
+    words += WITHOUT_EFFECT.get(definition.name, ())
     needed = {param.name for param in definition.operands if not param.optional}
     optional = [k for k, word in enumerate(words) if word not in needed]
     missing = len(words) - count
@@ -256,6 +318,8 @@ def _choices(definition: Instruction, form: _CallForm, count: int) -> Iterator[t
             yield tuple(word for k, word in enumerate(words) if k not in left)
 
 
+COUNTERS = frozenset(("executed",))
+"""Arguments that count what an instruction did. Programs do not have them."""
 KINDS: dict[type, str] = {
     RecordedTile: "tile",
     RecordedArray: "memory",
@@ -265,14 +329,21 @@ KINDS: dict[type, str] = {
 }
 
 
-def _fits(definition: Instruction, word: str, operand: RecordedOperand) -> bool:
+def _fits(definition: Instruction, word: str, call: RecordedCall, place: int) -> bool:
     """Whether an argument may be what a word names."""
+    operand, own = call.operands[place], OWN_KINDS.get(word)
+    if isinstance(operand, RecordedTile):
+        kind = _kind_of(call, place)
+        if (kind == "pointer" and own != kind) or (own == "scaling" and own != kind):
+            return False
     param = next((param for param in definition.operands if param.name == word), None)
     if param is not None:
         kind = "number" if param.kind == "position" else param.kind
         return KINDS[type(operand)] in kind
     if word == TMP:
         return isinstance(operand, RecordedTile)
+    if word in COUNTERS:
+        return isinstance(operand, RecordedPointer)
     return isinstance(operand, RecordedText | RecordedScalar)
 
 
@@ -329,11 +400,15 @@ def _modifier(modifier: Modifier, form: _CallForm, call: RecordedCall, places: d
     return implied.get(modifier.name, modifier.constant_default)
 
 
-PLAIN = frozenset(("none", "default", "unspecified", "normal", "null", "norelu", "no_relu", "noquant", "nz2nz", 0))
-"""Values of template arguments that change nothing."""
-IGNORED = frozenset(("phase", "algorithm"))
+PLAIN = frozenset(("none", "default", "unspecified", "normal", "null", "norelu", "no_relu", "noquant", "nz2nz",
+                   "vec0", 0))  # fmt: skip
+"""Values of template arguments that change nothing: programs have the first vector core only."""
+IGNORED = frozenset(("phase", "algorithm", "pointer"))
 """Keys of template arguments that change no result."""
-ALIASES = {("tci", "descending"): ("order", ("ascending", "descending"))}
+ALIASES = {
+    ("tci", "descending"): ("order", ("ascending", "descending")),
+    ("tmrgsort", "exhausted"): ("end", ("merged", "exhausted")),
+}
 """Template arguments that are plain numbers: the modifier, and its words by number."""
 
 

@@ -128,12 +128,34 @@ def set_limits(task: dict[str, Any]) -> None:
         limit(resource.RLIMIT_NOFILE, 64)
 
 
+def opened(path: str) -> Any:
+    """A library. Functions that it lacks matter only when they are called, which ctypes alone does not offer."""
+    dlopen: Any = ctypes.CDLL(None).dlopen
+    dlopen.restype, dlopen.argtypes = ctypes.c_void_p, [ctypes.c_char_p, ctypes.c_int]
+    return ctypes.CDLL(path, handle=dlopen(os.fsencode(path), os.RTLD_LAZY))  # without a handle it says what is wrong
+
+
+class RegisteredParameter(ctypes.Structure):
+    """The type of a parameter: `Parameter` in entry.hpp."""
+
+    _fields_ = (
+        ("kind", ctypes.c_uint8), ("dtype", ctypes.c_uint8), ("size", ctypes.c_uint8), ("constant", ctypes.c_uint8),
+    )  # fmt: skip
+
+
+OTHER_KIND = 2
+"""The kind of parameters that are no pointers and no numbers."""
+
+
+STRUCTURE = "which cannot be given: write a function that fills one and calls it, and name that with --entry"
+
+
 class Registered(ctypes.Structure):
     """An entry that a library lists itself: `Entry` in entry.hpp."""
 
 
 Registered._fields_ = [
-    ("name", ctypes.c_char_p), ("parameters", ctypes.c_void_p), ("count", ctypes.c_uint64),
+    ("name", ctypes.c_char_p), ("parameters", ctypes.POINTER(RegisteredParameter)), ("count", ctypes.c_uint64),
     ("call", ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_uint64))), ("next", ctypes.POINTER(Registered)),
 ]  # fmt: skip
 
@@ -177,7 +199,7 @@ class EntryCall:
     def run(self) -> None:
         """Loads the library and calls its entry; ends in the recorder."""
         task = self.task
-        library: Any = ctypes.CDLL(task["library"])
+        library = opened(task["library"])
         library.ptokit_array.restype = ctypes.c_void_p
         entry = registered(library, task["name"])
         if entry is None and not task["symbol"]:
@@ -198,6 +220,12 @@ class EntryCall:
         values = [int.from_bytes(bytes(value), "little") for value in (*grid, *self.values)]
         if len(values) != entry.count:
             raise TypeError(f"{self.task['name']} takes {entry.count} arguments, {len(values)} were given")
+        for number in range(entry.count if entry.parameters else 0):
+            each = entry.parameters[number]
+            if each.kind == OTHER_KIND and not 0 < each.size <= ctypes.sizeof(ctypes.c_uint64):
+                raise TypeError(
+                    f"parameter {number + 1 - len(grid)} of {self.task['name']} is a structure, {STRUCTURE}"
+                )
         entry.call((ctypes.c_uint64 * max(len(values), 1))(*values))
 
     def run_exported(self, library: Any) -> None:

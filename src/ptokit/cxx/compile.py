@@ -36,6 +36,7 @@ PLAIN = ("-fPIC", "-w", "-fno-strict-aliasing", "-fno-delete-null-pointer-checks
 RUNTIME = INCLUDE / "ptokit" / "runtime.cpp"
 FORMAT = 1
 """Of kept libraries; it grows when a library is made in another way."""
+NOT_INSTALLED = "is not installed"
 PREFIX = "ptokit-cxx-"
 """What the names of temporary folders begin with."""
 OLDEST = {"gcc": 11, "clang": 15}
@@ -67,6 +68,8 @@ class Compiler:
     version: int
     patience: int = 1
     """What the limit of its time is multiplied by."""
+    remark: str = ""
+    """Why it is not the one that $CXX names."""
 
 
 @dataclass(frozen=True)
@@ -159,23 +162,29 @@ def find_compiler(command: str = "") -> Compiler:
         *((f"g++-{n}",) for n in range(16, 10, -1)),
         *((f"clang++-{n}",) for n in range(22, 14, -1)),
     ]
+    remark = old = ""
     for words in candidates:
-        found, _ = _asked(words)
+        found, problem = _asked(words)
         if found is not None:
-            return found
+            return replace(found, remark=remark and f"{remark}; {' '.join(words)} is used")
+        if words == candidates[0] and os.environ.get("CXX", "").split():
+            remark = f"CXX={os.environ['CXX']} cannot be used: {problem}"
+        old = old or ("" if problem.endswith(NOT_INSTALLED) else f" that is new enough ({problem})")
     if importlib.util.find_spec("ziglang") is not None:
-        return Compiler((sys.executable, "-m", "ziglang", "c++"), "clang", 19, PATIENCE)
+        found = Compiler((sys.executable, "-m", "ziglang", "c++"), "clang", 19, PATIENCE)
+        return replace(found, remark=remark and f"{remark}; that of the wheel `ziglang` is used")
     raise NoCompilerError(
-        "no C++ compiler was found: install g++ (11 or newer) or clang++ (15 or newer), set CXX, "
-        "or install one as a wheel: pip install 'ptokit[cxx]'"
+        f"no C++ compiler was found{old}: install g++ (11 or newer) or clang++ (15 or newer), "
+        "set CXX, or install one as a wheel: pip install 'ptokit[cxx]'"
     )
 
 
 def _asked(words: tuple[str, ...]) -> tuple[Compiler | None, str]:
     """What a command is, if it is a compiler that is new enough; else why not."""
-    if not shutil.which(words[0]):
-        return None, f"{words[0]} is not installed"
-    text = _version_text(words)
+    program = shutil.which(words[0])
+    if program is None:
+        return None, f"{words[0]} {NOT_INSTALLED}"
+    text = _version_text((program, *words[1:]))
     family = "clang" if "clang" in text.lower() or "zig" in " ".join(words) else "gcc"
     number = re.search(r"(?:clang version |\) |version )(\d+)\.", text)
     version = int(number[1]) if number else 0
@@ -184,6 +193,7 @@ def _asked(words: tuple[str, ...]) -> tuple[Compiler | None, str]:
     return None, f"{words[0]} is {family} {version or 'of an unknown version'}; at least {OLDEST[family]} is needed"
 
 
+@cache
 def _version_text(words: tuple[str, ...]) -> str:
     try:
         return subprocess.run([*words, "--version"], capture_output=True, text=True, timeout=30, check=False).stdout  # noqa: S603
@@ -241,7 +251,9 @@ class _Compilation:
             for core, found in entries.items()
         }
         keys = {library: self._key(library.core, main) for library, main in mains.items()} if self.kept else {}
-        missing = {library: main for library, main in mains.items() if not self._loaded(library, keys.get(library))}
+        missing = {
+            library: main for library, main in mains.items() if not self._loaded(library.path, keys.get(library))
+        }
         self._libraries(missing)
         for library in missing if self.kept else ():
             self._save(library, keys[library])
@@ -290,21 +302,25 @@ class _Compilation:
 
     def _key(self, core: str, main: Path) -> str:
         """What a library depends on: texts, options, the recorder and the compiler, without the names of copies."""
-        program = shutil.which(self.compiler.command[0]) or self.compiler.command[0]
-        about = os.stat(program)
         texts = sorted((str(path), text) for path, text in self.files.texts.items())
         parts = [
-            str(FORMAT), *self.command(core), os.path.realpath(program), str(about.st_mtime_ns), str(about.st_size),
-            os.getcwd(), _own_headers(), self.preprocessed[core], main.read_text().partition("\n")[2],
+            str(FORMAT), *self.command(core), *self._identity(), os.getcwd(), _own_headers(),
+            self.preprocessed[core], main.read_text().partition("\n")[2],
             *(part for pair in texts for part in pair),
         ]  # fmt: skip
         return _digest(parts)
 
-    def _loaded(self, library: CppLibrary, key: str | None) -> bool:
-        """Write a library that was kept."""
+    def _identity(self) -> list[str]:
+        """Which file the compiler is."""
+        program = shutil.which(self.compiler.command[0]) or self.compiler.command[0]
+        about = os.stat(program)
+        return [os.path.realpath(program), str(about.st_mtime_ns), str(about.st_size)]
+
+    def _loaded(self, file: Path, key: str | None) -> bool:
+        """Write a library, or the recorder, that was kept."""
         data = self.kept.load(key) if self.kept is not None and key is not None else None
         if data is not None:
-            library.path.write_bytes(data)
+            file.write_bytes(data)
         return data is not None
 
     def _save(self, library: CppLibrary, key: str) -> None:
@@ -320,19 +336,15 @@ class _Compilation:
             [*self.command(library.core), "-c", str(main), "-o", str(objects[library])]
             for library, main in mains.items()
         ]
-        runtime = self.folder / "runtime.o"
-        if RUNTIME.is_file():
-            jobs.append([*self.command("any"), "-O2", "-finline", "-c", str(RUNTIME), "-o", str(runtime)])
-        run(jobs, self.limits, self.folder)
-        more = [str(runtime)] if RUNTIME.is_file() else []
-        run(
-            [
-                [*self.compiler.command, "-shared", "-g1", str(path), *more, "-o", str(library.path)]
-                for library, path in objects.items()
-            ],
-            self.limits,
-            self.folder,
-        )
+        recorder, runtime = [*self.command("any"), "-O2", "-finline", "-c", str(RUNTIME)], self.folder / "runtime.o"
+        key = _digest([str(FORMAT), *recorder, *self._identity(), _own_headers()])
+        is_kept = self._loaded(runtime, key)
+        run(jobs if is_kept else [*jobs, [*recorder, "-o", str(runtime)]], self.limits, self.folder)
+        if self.kept is not None and not is_kept:
+            self.kept.save(key, runtime.read_bytes())
+        link = [*self.compiler.command, "-shared", "-g1"]
+        links = [[*link, str(path), str(runtime), "-o", str(library.path)] for library, path in objects.items()]
+        run(links, self.limits, self.folder)
 
 
 def _digest(parts: Iterable[str]) -> str:

@@ -8,6 +8,8 @@ from functools import lru_cache
 DEEPEST = 48
 LONGEST = 4096
 """Characters of a name; substitutions could double it again and again."""
+LONGEST_SYMBOL = 1 << 15
+"""Characters of a symbol that is read by its grammar."""
 
 BUILTIN = {
     "v": "void", "b": "bool", "c": "char", "a": "signed char", "h": "unsigned char", "s": "short",
@@ -283,8 +285,9 @@ def shown_function(symbol: str) -> str:
     if not symbol.startswith("_Z"):
         return symbol
     try:
-        reader = _NameReader(symbol[2:])
-        return reader.name()
+        if len(symbol) > LONGEST_SYMBOL:
+            raise _UnknownName
+        return _NameReader(symbol[2:]).name()
     except (_UnknownName, RecursionError, ValueError):
         words = _words(symbol[2:])
         return "::".join(words[:4]) or symbol

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ptokit.program.expr import Expr, Op, Var, apply, evaluate_arrays, substitute
+from ptokit.program.expr import Expr, Op, Var, apply, evaluate_arrays, interval, substitute
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 MOST_BUFFERS = 8
@@ -29,10 +29,20 @@ def fit(points: Numbers, values: Numbers, variables: Sequence[Var]) -> Expr:
         return int(values[0])
     for way in (_sum, _counted, _counted_per_block):
         try:
-            return way(points, values, variables)
-        except Unfit:
+            with np.errstate(over="ignore"):
+                found = way(points, values, variables)
+        except (Unfit, OverflowError):
             continue
+        if _is_exact(found, points, variables):
+            return found
     raise Unfit
+
+
+def _is_exact(found: Expr, points: Numbers, variables: Sequence[Var]) -> bool:
+    """Whether an expression that has the values in 64 bits has them in unbounded numbers, too."""
+    bounds = zip(points.min(axis=0).tolist(), points.max(axis=0).tolist(), strict=True)
+    lowest, highest = interval(found, dict(zip(variables, bounds, strict=True)))
+    return lowest >= -(1 << 63) and highest < 1 << 63
 
 
 def _sum(points: Numbers, values: Numbers, variables: Sequence[Var]) -> Expr:

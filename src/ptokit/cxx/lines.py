@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ptokit.cxx.demangle import shown_function
 from ptokit.cxx.elf import Elf, FunctionTable, text_at
+from ptokit.cxx.names_in_source import SourceTexts
 from ptokit.cxx.recording import Frame
 
 MOST_ROWS = 5_000_000
@@ -60,10 +61,10 @@ class _Cursor:
         return value - (1 << bits) if value >> (bits - 1) else value
 
     def text(self) -> str:
-        text = text_at(self.data[: self.end], self.at) if self.end < len(self.data) else text_at(self.data, self.at)
         end = self.data.find(b"\0", self.at, self.end)
-        self.at = self.end if end < 0 else end + 1
-        return text
+        begin, end = self.at, self.end if end < 0 else end
+        self.at = end + 1
+        return self.data[begin:end].decode("utf-8", "replace")
 
     def skip(self, size: int) -> None:
         if size < 0 or self.at + size > self.end:
@@ -270,6 +271,7 @@ class SourcePlaces:
         self._lines = LineTable(elf, folder)
         self._functions = FunctionTable(elf.functions())
         self._own = own
+        self._texts = SourceTexts()
         self._frames: dict[int, Frame | None] = {}
 
     def frames(self, addresses: tuple[int, ...]) -> tuple[Frame, ...]:
@@ -285,4 +287,5 @@ class SourcePlaces:
         place = self._lines.find(address)
         if place is None or place[0].startswith(self._own):
             return None
-        return Frame(*place, shown_function(self._functions.find(address)))
+        file, line, column = place
+        return Frame(file, line, self._texts.column(file, line, column), shown_function(self._functions.find(address)))

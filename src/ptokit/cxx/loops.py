@@ -139,7 +139,10 @@ def _single(column: list[tuple[Stream, Any]], points: Numbers, variables: tuple[
         return Single(shape, ())
     if len(rows) == 1 or rows.count(rows[0]) == len(rows):
         return Single(shape, rows[0])
-    table = np.array(rows, np.int64)
+    try:
+        table = np.array(rows, np.int64)
+    except OverflowError as too_large:
+        raise Unfit from too_large
     return Single(shape, tuple([fit(points, table[:, k], variables) for k in range(table.shape[1])]))
 
 

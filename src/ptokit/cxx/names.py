@@ -214,7 +214,7 @@ IMPLEMENTATIONS = "MGather MScatter TAssign TInsert TLoad TMatmul TMov TPop TPus
 
 def instructions() -> list[str]:
     """The instruction functions that are generated, in alphabetical order."""
-    names = {*KNOWN.split(), *(name.upper() for name in INSTRUCTIONS)}
+    names = {*KNOWN.split(), *(each.name.upper() for each in INSTRUCTIONS.values() if not each.variant_of)}
     return sorted(names - WRITTEN_BY_HAND)
 
 

@@ -36,6 +36,14 @@ class SourceTexts:
             self._lines[file] = tuple(self.text(file).split("\n"))
         return self._lines[file]
 
+    def column(self, file: str, line: int, byte: int) -> int:
+        """The column of a byte of a line, both counted from 1: compilers count bytes. Bytes that are no UTF-8 are
+        one column each."""
+        text = "".join(self.lines(file)[max(0, line - 1) : line])
+        if text.isascii() or byte < 1:
+            return byte
+        return 1 + len(text.replace("\ufffd", "?").encode()[: byte - 1].decode("utf-8", "ignore"))
+
 
 def _read(file: str) -> str:
     try:

@@ -10,6 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+PRIME, BASE = (1 << 61) - 1, 1_000_003
+"""Of the hashes of sequences."""
 MOST_TRIED = 32
 """Earlier calls of one shape that may begin the previous round."""
 
@@ -41,6 +43,8 @@ class Nester:
 
     def __init__(self, rank: Rank) -> None:
         self._ids: dict[tuple[object, ...], int] = {}
+        self.powers = [1]
+        """Of `BASE`."""
         self._bodies: dict[int, tuple[int, ...]] = {}
         """The ids in a round of each loop."""
         self._rank = rank
@@ -113,6 +117,8 @@ class _Stack:
         self.nester = nester
         self.entries: list[Entry] = []
         self.ids: list[int] = []
+        self.hashes = [0]
+        """Of the ids before each position."""
         self.places: dict[int, list[int]] = defaultdict(list)
         """Where each id is in the stack."""
         self.ends: dict[int, list[int]] = defaultdict(list)
@@ -127,6 +133,9 @@ class _Stack:
         at = len(self.ids)
         self.entries.append(entry)
         self.ids.append(entry.id)
+        self.hashes.append((self.hashes[-1] * BASE + entry.id + 1) % PRIME)
+        if len(self.nester.powers) <= at + 1:
+            self.nester.powers.append(self.nester.powers[-1] * BASE % PRIME)
         self.places[entry.id].append(at)
         for loop in _open_loops(entry) if isinstance(entry, Again) else ():
             self.ends[self.nester.body(loop.id)[-1]].append(at)
@@ -138,7 +147,7 @@ class _Stack:
             self.places[entry.id].pop()
             for loop in _open_loops(entry) if isinstance(entry, Again) else ():
                 self.ends[self.nester.body(loop.id)[-1]].pop()
-        del self.entries[start:], self.ids[start:]
+        del self.entries[start:], self.ids[start:], self.hashes[start + 1 :]
         return taken
 
     def _goes_on(self) -> bool:
@@ -161,13 +170,18 @@ class _Stack:
                     return True
         return False
 
+    def _hash(self, start: int, end: int) -> int:
+        return (self.hashes[end] - self.hashes[start] * self.nester.powers[end - start]) % PRIME
+
     def _repeats(self) -> bool:
         """Whether the last entries are equal to those before them; they become a loop."""
         end = len(self.ids)
         for at in reversed(self.places[self.ids[-1]][-MOST_TRIED - 1 : -1]):
             size = end - 1 - at
             start = end - 2 * size
-            if start >= 0 and self.ids[start : start + size] == self.ids[start + size :]:
+            if start < 0 or self._hash(start, at + 1) != self._hash(at + 1, end):
+                continue
+            if self.ids[start : start + size] == self.ids[start + size :]:
                 body = tuple(self.ids[start + size :])
                 taken = self._take(start)
                 self._add(Again(self.nester.loop(body), [taken[:size], taken[size:]]))

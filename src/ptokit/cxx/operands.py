@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
+from itertools import chain, count
+from math import gcd, prod
 
-from ptokit.cxx.recording import LaunchArgument, RecordedArray, RecordedOperand, RecordedTile
-from ptokit.isa.dtype import DType, dtype
+from ptokit.cxx.recording import CONVOLUTION, LaunchArgument, RecordedArray, RecordedOperand, RecordedTile
+from ptokit.isa.dtype import FLOAT8_E8M0, DType, dtype
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import BLayout, GlobalLayout, Pad, SLayout, TileType
 from ptokit.program.expr import Expr
 from ptokit.program.ir import Argument, Constant, Number, Operand, View
 
 DIMS = 5
-STAND_INS: dict[str, str] = dict.fromkeys(("float4_e2m1", "float4_e1m2", "float8_e8m0"), "uint8")
+STAND_INS: dict[str, str] = dict.fromkeys(("float4_e2m1", "float4_e1m2"), "uint8")
 """Element types of the same size for those that no modelled instruction has."""
 Indices = tuple[int, ...]
 
@@ -29,12 +30,28 @@ def element_type(name: str) -> DType:
     return dtype(STAND_INS.get(name, name))
 
 
-def check_modelled(operand: RecordedOperand) -> None:
-    """Refuse a tile or an array that no modelled instruction takes."""
+def unused(word: str, used: set[str], first: int = 1) -> str:
+    """A word, with a number behind it if it is used; it is used from now on."""
+    name = next(name for name in chain((word,), (f"{word}_{k}" for k in count(first))) if name not in used)
+    used.add(name)
+    return name
+
+
+SCALE_CALLS = ("tload", "tstore", "tmov", "textract", "tmatmul_mx", "tgemv_mx")
+"""Beginnings of the names of modelled instructions that take scales."""
+
+
+def check_modelled(operand: RecordedOperand, name: str = "") -> None:
+    """Refuse a tile or an array that no modelled instruction takes, or not the one of this name."""
+    of_scales = isinstance(operand, RecordedTile | RecordedArray) and operand.dtype == FLOAT8_E8M0.name
+    if of_scales and not name.startswith(SCALE_CALLS):
+        raise Unexpressible(f"ptokit does not model {name.upper()} of scales")
     if isinstance(operand, RecordedTile | RecordedArray) and operand.dtype in STAND_INS:
         raise Unexpressible(f"ptokit does not model {operand.dtype}")
     if isinstance(operand, RecordedArray) and operand.layout.lower() not in LAYOUT_NAMES:
         raise Unexpressible(f"ptokit does not model the layout {operand.layout} of a global tensor")
+    if isinstance(operand, RecordedTile) and operand.compact == CONVOLUTION:
+        raise Unexpressible("ptokit does not model convolution tiles")
     if isinstance(operand, RecordedTile) and operand.pad == "custom":
         raise Unexpressible("ptokit does not model the padding with a number")
 
@@ -79,22 +96,22 @@ class TileSlot:
     spec: TileSpec
     object: int | None = None
     """The C++ object, if it has no address."""
+    view: int = 0
+    """Bytes from the start of that object."""
 
 
 def tile_slot(tile: RecordedTile) -> tuple[TileSlot, Indices]:
     """A recorded tile as a type and numbers."""
     try:
         loc, kind = TileType.parse(tile.memory), element_type(tile.dtype)
+        blayout, slayout = BLayout.parse(tile.blayout), SLayout.parse(tile.slayout)
+        pad = Pad.parse(tile.pad) if tile.pad != "custom" else Pad.Null
     except (ValueError, TypeError) as problem:
         raise Unexpressible(str(problem)) from problem
-    pad = Pad.parse(tile.pad) if tile.pad != "custom" else Pad.Null
-    spec = TileSpec(
-        kind, loc, tile.rows, tile.cols, tile.rows, tile.cols, BLayout.parse(tile.blayout),
-        SLayout.parse(tile.slayout), tile.fractal, pad,
-    )  # fmt: skip
+    spec = TileSpec(kind, loc, tile.rows, tile.cols, tile.rows, tile.cols, blayout, slayout, tile.fractal, pad)
     valid = tile.valid_rows, tile.valid_cols
     if tile.address is None:
-        return TileSlot(spec, tile.object), valid
+        return TileSlot(spec, tile.object, tile.view or 0), valid
     return TileSlot(spec), (tile.address, *valid)
 
 
@@ -157,16 +174,19 @@ class _Pattern:
 def _pattern(use: RecordedArray) -> _Pattern:
     if use.argument is None:
         raise Unexpressible("the pointer is in none of the arrays of the launch")
+    kind = element_type(use.dtype)
+    if use.offset % kind.size:
+        raise Unexpressible(f"the pointer is not aligned to {kind}")
     layout = LAYOUT_NAMES.get(use.layout.lower(), GlobalLayout.ND)
     strides = tuple(step if extent > 1 else None for extent, step in zip(use.shape, use.stride, strict=True))
-    return _Pattern(use.argument, element_type(use.dtype), layout, use.dynamic, strides)
+    return _Pattern(use.argument, kind, layout, use.dynamic, strides)
 
 
 class Arrays:
     """The arrays of a launch, as arguments of its program."""
 
     def __init__(self, arguments: Sequence[LaunchArgument], uses: Iterable[RecordedArray]) -> None:
-        self._given = arguments
+        self._names = {each.name for each in arguments}
         self._arrays = {k: each for k, each in enumerate(arguments) if each.shape is not None}
         self._bases = {k: _base(each) for k, each in self._arrays.items()}
         self._views: dict[RecordedArray, tuple[ArraySlot, Indices]] = {}
@@ -209,22 +229,33 @@ class Arrays:
             self._note(base, pattern, uses, [each for each in found if each is not None])
             return
         elements = prod(self._arrays[pattern.argument].shape or ()) * base.dtype.size // pattern.dtype.size
-        left: list[RecordedArray] = []
         shape, stride = _shape_of(pattern, elements)
-        placed: list[tuple[RecordedArray, Indices]] = []
-        for use in uses:
-            indices = _decomposed(shape, stride, pattern, use)
-            if indices is None:
-                left.append(use)
-            else:
-                placed.append((use, indices))
+        made = {use: _decomposed(shape, stride, pattern, use) for use in uses}
+        repeated = {_form(use) for use, indices in made.items() if indices is None and 1 in use.shape}
+        placed = {use: at for use, at in made.items() if at is not None and _form(use) not in repeated}
+        left = [use for use in uses if use not in placed]
         if placed:
             view = self._view_of(pattern, base, shape, stride)
-            self._note(view, pattern, [use for use, _ in placed], [indices for _, indices in placed])
-        for use in left:
-            offset = use.offset // pattern.dtype.size
-            view = self._view_of(pattern, base, use.shape, use.stride, offset)
-            self._note(view, pattern, [use], [((0,) * DIMS) + use.shape])
+            self._note(view, pattern, [*placed], [*placed.values()])
+        for together in _alike(left):
+            self._note(*self._repeated(pattern, base, together))
+
+    def _repeated(
+        self, pattern: _Pattern, base: Argument, uses: Sequence[RecordedArray]
+    ) -> tuple[Argument, _Pattern, Sequence[RecordedArray], list[Indices]]:
+        """An argument for uses of one shape that other strides do not reach: they are its items in a dim of their
+        own. If all dims are taken, there is one use."""
+        offsets = [use.offset // pattern.dtype.size for use in uses]
+        shape, stride, first = list(uses[0].shape), list(uses[0].stride), min(offsets)
+        step = gcd(*(offset - first for offset in offsets)) or 1
+        starts = [[0] * DIMS for _ in uses]
+        if len(uses) > 1:
+            dim = shape.index(1)
+            shape[dim], stride[dim] = (max(offsets) - first) // step + 1, step
+            for start, offset in zip(starts, offsets, strict=True):
+                start[dim] = (offset - first) // step
+        view = self._view_of(pattern, base, shape, stride, first)
+        return view, pattern, uses, [(*start, *use.shape) for start, use in zip(starts, uses, strict=True)]
 
     def _note(
         self, argument: Argument, pattern: _Pattern, uses: Sequence[RecordedArray], indices: Sequence[Indices]
@@ -245,13 +276,25 @@ class Arrays:
     def _view_of(
         self, pattern: _Pattern, base: Argument, shape: Sequence[Expr], stride: Sequence[Expr], offset: int = 0
     ) -> Argument:
-        name = f"{base.name}_{len(self._made) + 1}"
+        name = unused(f"{base.name}_{len(self._made) + 1}", self._names)
         view = Argument(
             name, pattern.dtype, tuple(shape), tuple(stride), pattern.layout, pattern.dynamic, view_of=base.name,
             offset=offset,
         )  # fmt: skip
         self._made.append(view)
         return view
+
+
+def _form(use: RecordedArray) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return use.shape, use.stride
+
+
+def _alike(uses: Sequence[RecordedArray]) -> Iterable[Sequence[RecordedArray]]:
+    """Uses of one shape together, those that have a dim of one item; the others alone."""
+    groups: dict[object, list[RecordedArray]] = {}
+    for number, use in enumerate(uses):
+        groups.setdefault(_form(use) if 1 in use.shape else number, []).append(use)
+    return groups.values()
 
 
 def _base(array: LaunchArgument) -> Argument:
@@ -268,7 +311,7 @@ def _base(array: LaunchArgument) -> Argument:
 def _in_array(base: Argument, pattern: _Pattern, use: RecordedArray) -> Indices | None:
     """The starts and the sizes of a use in the array's own dims, if it is a block of it."""
     dims, size = len(base.shape), pattern.dtype.size
-    if pattern.dtype is not base.dtype or pattern.layout is not GlobalLayout.ND or use.offset % size or use.offset < 0:
+    if pattern.dtype is not base.dtype or pattern.layout is not GlobalLayout.ND or use.offset < 0:
         return None
     hidden, own = pattern.strides[: DIMS - dims], pattern.strides[DIMS - dims :]
     if any(step is not None for step in hidden):
@@ -303,9 +346,7 @@ def _shape_of(pattern: _Pattern, elements: int) -> tuple[list[int], list[int]]:
 
 def _decomposed(shape: list[int], stride: list[int], pattern: _Pattern, use: RecordedArray) -> Indices | None:
     """The starts and the sizes of a use in an argument of this shape."""
-    offset, rest = divmod(use.offset, pattern.dtype.size)
-    if rest:
-        raise Unexpressible(f"the pointer is not aligned to {pattern.dtype}")
+    offset = use.offset // pattern.dtype.size
     starts = [0] * DIMS
     live = sorted((dim for dim in range(DIMS) if shape[dim] > 1 or pattern.strides[dim]), key=lambda dim: -stride[dim])
     for dim in live:

@@ -7,6 +7,8 @@ from ptokit.finding import OPAQUE, Finding, Level, VerifyError, Where
 
 OWN_CODE = "KN-20"
 """The clause on the code of a kernel: it compiles, and runs to its end."""
+MORE = "give it less to do, or raise the limit: --limit seconds=60, memory=8G or calls=1e8"
+"""What helps if a limit of recording is reached."""
 UNKNOWN: tuple[Level, str] = ("unmodelled", OPAQUE)
 """The level and the rule of calls that ptokit does not model, and of values that it does not know."""
 
@@ -34,6 +36,12 @@ def problem_findings(recording: Recording) -> tuple[Finding, ...]:
     return tuple(
         Finding(*UNKNOWN, each.message, where=where_of(each.frames))
         if each.kind == "value"
-        else Finding("error" if each.fatal else "hazard", OWN_CODE, each.message, where=where_of(each.frames))
+        else Finding(
+            "error" if each.fatal else "hazard",
+            OWN_CODE,
+            each.message,
+            fix=MORE if each.kind == "limit" else each.fix,
+            where=where_of(each.frames),
+        )
         for each in recording.problems
     )

@@ -6,15 +6,26 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 import numpy as np
 
 from ptokit.cxx.calls import InstrShape, Slot, instr_shape, with_element
+from ptokit.cxx.homes import at_home, has_view, homes
 from ptokit.cxx.loops import Folded, FoldedBlocks, Repeated, Single, Stream, fold
 from ptokit.cxx.names_in_source import SourceTexts, argument_names
-from ptokit.cxx.operands import Arrays, ArraySlot, ElementSlot, Indices, NumberSlot, TileSlot, Unexpressible, tile_slot
+from ptokit.cxx.operands import (
+    Arrays,
+    ArraySlot,
+    ElementSlot,
+    Indices,
+    NumberSlot,
+    TileSlot,
+    Unexpressible,
+    tile_slot,
+    unused,
+)
 from ptokit.cxx.problems import unmodelled, where_of
 from ptokit.cxx.reach import outside
 from ptokit.cxx.recording import (
@@ -28,13 +39,38 @@ from ptokit.cxx.recording import (
     Recording,
 )
 from ptokit.cxx.source_loops import SourceLoop, loop_around
-from ptokit.cxx.statements import BarrierShape, CrossShape, FlagShape, SyncShape, is_idle, sync_shape
+from ptokit.cxx.statements import (
+    BarrierShape,
+    CrossShape,
+    FlagShape,
+    SyncShape,
+    TokenShape,
+    group_flags,
+    is_idle,
+    sync_shape,
+    without_groups,
+)
+from ptokit.cxx.tokens import TokenFlags
 from ptokit.finding import VerifyError, Where
+from ptokit.isa.policy import TileType
 from ptokit.program import ir
-from ptokit.program.cores import OTHER
-from ptokit.program.expr import BLOCK_IDX, Expr, Var, apply, evaluate, substitute, variables
+from ptokit.program.cores import OTHER, stated_core
+from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, Var, apply, evaluate, substitute, variables
 
 Shape = InstrShape | SyncShape
+RESERVED = frozenset[str]((BLOCK_IDX, BLOCK_NUM))
+"""Names that no loop variable has."""
+ITERATION = "iteration"
+"""The variable of a loop that does not count as the source does: some of its iterations are elsewhere, or those of two
+loops are counted together."""
+VIEWS_AND_FLAGS = (
+    "a view (TRESHAPE, TSUBVIEW) of a tile without an address is not modelled in a kernel with flags; give the tile "
+    "one with TASSIGN"
+)
+MOST_CHAINED = 32
+"""Groups of blocks up to which each has a condition of its own."""
+MOST_UNLIKE = 15_000
+"""Calls of blocks that are unlike each other, in one program."""
 
 
 def programs(recording: Recording, texts: SourceTexts | None = None) -> list[ir.Program]:
@@ -53,25 +89,55 @@ def program_of(recording: Recording, launch: RecordedLaunch, texts: SourceTexts)
     return _Builder(shapes, launch, texts).program(groups)
 
 
-def call_program(recording: Recording, launch: RecordedLaunch, number: int) -> tuple[ir.Program, dict[str, int]]:
-    """The program of one call of an instruction, and the C++ objects of its tiles without an address, by name."""
+def foldable(recording: Recording, launch: RecordedLaunch, most: int = MOST_UNLIKE) -> RecordedLaunch:
+    """The launch with the blocks that a program is made of: all, unless they are unlike each other and make too many
+    calls. The first and the last are the last to be left out."""
+    if sum(len(block.calls) for block in launch.blocks) <= most:
+        return launch
+    shapes = _Shapes(recording, launch)
+    first, *others = sorted({block.index for block in launch.blocks})
+    sequences: dict[bytes, int] = {}
+    kept: set[int] = set()
+    for index in (first, *others[-1:], *others[:-1]):
+        sequence = np.array(shapes.stream(index, launch).shapes, np.int64)
+        key = sequence.tobytes()
+        if not kept or key in sequences or sum(sequences.values()) + len(sequence) <= most:
+            sequences[key] = len(sequence)
+            kept.add(index)
+    if len(kept) == len(others) + 1:
+        return launch
+    return replace(launch, blocks=tuple(block for block in launch.blocks if block.index in kept))
+
+
+def call_program(
+    recording: Recording, launch: RecordedLaunch, number: int
+) -> tuple[ir.Program, dict[str, tuple[int, int]]]:
+    """The program of one call of an instruction, and the C++ objects of its tiles without an address, by name, with the
+    bytes from their start."""
     block = RecordedBlock(0, "vector", 0, np.array([number], np.uint32))
-    shapes = _Shapes(recording, replace(launch, blocks=(block,)))
+    shapes = _Shapes(recording, replace(launch, blocks=(block,)), placed=False)
     shape, numbers = instr_shape(shapes.calls[number], shapes.arrays)
     shapes.shapes.append(shape)
     builder = _Builder(shapes, launch, SourceTexts())
     program = builder.program([FoldedBlocks(tuple(range(launch.grid)), (Single(0, numbers),))])
     keys = {name: key[0] for key, name in builder.scopes[0].tiles.items()}
-    return program, {name: slot.object for name, slot in keys.items() if slot.object is not None}
+    return program, {name: (slot.object, slot.view) for name, slot in keys.items() if slot.object is not None}
 
 
 class _Shapes:
     """The calls of a launch, each as a shape and numbers."""
 
-    def __init__(self, recording: Recording, launch: RecordedLaunch) -> None:
+    def __init__(self, recording: Recording, launch: RecordedLaunch, *, placed: bool = True) -> None:
         self.recording, self.kernel = recording, _plain(launch.name)
+        self.blocks = [block for block in launch.blocks if not block.subblock]
         used = sorted({int(number) for block in launch.blocks for number in np.unique(block.calls)})
         self.calls = {number: with_element(recording.calls[number], launch.arguments) for number in used}
+        self.homes = homes(self.calls.values()) if placed else {}
+        """Addresses for tiles that have none and that others are views of."""
+        self.viewed = [call.site for call in self.calls.values() if has_view(call)]
+        """The sites of calls on views of such tiles."""
+        if self.homes:
+            self.calls = {number: at_home(call, self.homes) for number, call in self.calls.items()}
         operands = (operand for call in self.calls.values() for operand in call.operands)
         self.arrays = Arrays(launch.arguments, (each for each in operands if isinstance(each, RecordedArray)))
         self.shapes: list[Shape] = []
@@ -97,17 +163,24 @@ class _Shapes:
         return self._made[key]
 
     def _make(self, number: int, core: CoreName) -> tuple[int, Indices] | None:
-        call = self.calls[number]
         try:
-            if is_idle(call, core):
+            call = without_groups(self.calls[number], self._groups)
+            if call is None or is_idle(call, core):
                 return None
-            shape, numbers = sync_shape(call, core) or instr_shape(call, self.arrays)
+            shape, numbers = sync_shape(call, core) or instr_shape(call, self.arrays, self.recording.target)
         except Unexpressible as problem:
-            raise unmodelled(str(problem), self.where(call.site)) from problem
+            raise unmodelled(str(problem), self.where(self.calls[number].site)) from problem
+        return self._number_of(shape), numbers
+
+    @cached_property
+    def _groups(self) -> dict[int, int]:
+        return group_flags(self.calls.values())
+
+    def _number_of(self, shape: Shape) -> int:
         if shape not in self._numbers:
             self._numbers[shape] = len(self.shapes)
             self.shapes.append(shape)
-        return self._numbers[shape], numbers
+        return self._numbers[shape]
 
     def rank(self, shape: int) -> object:
         """The place of a shape in the source: lines, the outermost first."""
@@ -117,14 +190,43 @@ class _Shapes:
     def stream(self, block: int, launch: RecordedLaunch) -> Stream:
         """What a block did, both cores in one order."""
         own = [each for each in launch.blocks if each.index == block and not each.subblock]
-        cores = [self._calls(each) for each in own]
+        cores = [self._calls(each) for each in own if each.core in self.cores or not self.cores]
         merged = cores[0] if len(cores) == 1 else list(self._merged(cores))
         return Stream(block, [shape for shape, _ in merged], [numbers for _, numbers in merged])
 
+    @cached_property
+    def cores(self) -> frozenset[CoreName]:
+        """The cores that do more than order their own pipes."""
+        orders = (BarrierShape, FlagShape, TokenShape)
+        return frozenset([core for core, shape, _ in self._all_made() if not isinstance(shape, orders)])
+
+    def _all_made(self) -> Iterator[tuple[CoreName, Shape, Indices]]:
+        """What programs state of the calls of all blocks, and the core."""
+        for block in self.blocks:
+            for number in np.unique(block.calls).tolist():
+                if (made := self.made(number, block.core)) is not None:
+                    yield block.core, self.shapes[made[0]], made[1]
+
+    def stated_core(self, core: str, *pipes: str) -> str:
+        """The core of a flag or a barrier, if both cores do something."""
+        return stated_core(core, *pipes) if len(self.cores) > 1 else ""
+
     def _calls(self, block: Block) -> list[tuple[int, Indices]]:
         known = {int(number): self.made(int(number), block.core) for number in np.unique(block.calls)}
-        found = map(known.__getitem__, block.calls.tolist())
-        return [each for each in found if each is not None]
+        found = [each for each in map(known.__getitem__, block.calls.tolist()) if each is not None]
+        used = [self.shapes[each[0]] for each in known.values() if each]
+        tokens = [shape for shape in used if isinstance(shape, TokenShape)]
+        if not tokens:
+            return found
+        try:
+            return self._tokens.flags(found, self.shapes, self._number_of)
+        except Unexpressible as problem:
+            raise unmodelled(str(problem), self.where(tokens[0].site)) from problem
+
+    @cached_property
+    def _tokens(self) -> TokenFlags:
+        flags = [(flag, numbers[0]) for _, flag, numbers in self._all_made() if isinstance(flag, FlagShape)]
+        return TokenFlags(((flag.src, flag.dst), event) for flag, event in flags)
 
     def _merged(self, cores: Sequence[list[tuple[int, Indices]]]) -> Iterator[tuple[int, Indices]]:
         """The calls of several cores in an order in which each wait for another core comes after its set."""
@@ -167,6 +269,7 @@ class _LoopScope:
     """The body of a loop, or of the program, while it is made."""
 
     var: Var | None = None
+    source: SourceLoop | None = None
     tiles: dict[tuple[TileSlot, *tuple[Expr, ...]], str] = field(
         default_factory=dict[tuple[TileSlot, *tuple[Expr, ...]], str]
     )
@@ -178,11 +281,12 @@ class _Builder:
 
     def __init__(self, shapes: _Shapes, launch: RecordedLaunch, texts: SourceTexts) -> None:
         self.shapes, self.launch, self.texts = shapes, launch, texts
+        self.argument_names = lru_cache(maxsize=None)(self._argument_names)
         self.scopes = [_LoopScope()]
         self.names: set[str] = set()
         self.tiles: dict[str, ir.TileDecl] = {}
         self.extents: dict[str, set[tuple[Expr, Expr]]] = {}
-        self.vars: Counter[str] = Counter()
+        self.vars = set(RESERVED)
         self.words: dict[tuple[Expr | TileSlot, ...], tuple[int, str]] = {}
         """For each tile, the number of calls around the use with the fewest, and the name there."""
 
@@ -190,19 +294,22 @@ class _Builder:
         """The program of all blocks."""
         for group in groups:
             self._block(group.body, {})
-        self.scopes, self.names, self.vars = [_LoopScope()], set(), Counter()  # the names of tiles are known now
+        self.scopes, self.names, self.vars = [_LoopScope()], set(), set(RESERVED)  # the names of tiles are known now
         bodies = [self._block(group.body, {}) for group in groups]
         body = _by_block([(group.blocks, body) for group, body in zip(groups, bodies, strict=True)], self.launch.grid)
         body = ir.transform((*self._declarations(self.scopes[0]), *body), self._declared)
         tiles = [tile for tile in ir.walk(body) if isinstance(tile, ir.TileDecl)]
         has_flags = any(isinstance(stmt, ir.Flag | ir.Barrier | ir.CrossFlag) for stmt in ir.walk(body))
         manual = "flags" if has_flags else "auto"
+        is_placed = not self.shapes.homes and any(tile.addresses for tile in tiles)
+        if self.shapes.homes and has_flags:
+            raise unmodelled(VIEWS_AND_FLAGS, self.shapes.where(self.shapes.viewed[0]))
         return ir.Program(
             _plain(self.launch.name),
             self.shapes.arrays.arguments,
             body,
             tuple((each.name, each.value) for each in self.launch.arguments if each.shape is None),
-            mode="manual" if any(tile.addresses for tile in tiles) or not tiles else manual,
+            mode="manual" if is_placed or not tiles else manual,
             form=f"{ir.CPP}.a2a3" if self.shapes.recording.target.startswith("a2a3") else ir.CPP,
             where=next((each.where.path[-1] for each in ir.walk(body) if each.where is not None), None),
         )
@@ -210,27 +317,44 @@ class _Builder:
     # --- blocks
 
     def _block(self, pieces: Sequence[Folded], names: dict[Var, Expr]) -> ir.Block:
-        return tuple([self._statement(piece, names) for piece in pieces])
+        before = set[int]()
+        """The sites of the statements so far."""
+        found: list[ir.Stmt] = []
+        for piece in pieces:
+            sites = self._sites(piece)
+            if isinstance(piece, Repeated):
+                found.append(self._loop(piece, names, is_rest=not piece.start and not sites.isdisjoint(before)))
+            else:
+                numbers = tuple([substitute(number, names) for number in piece.numbers])
+                found.append(self._single(self.shapes.shapes[piece.shape], numbers))
+            before |= sites
+        return tuple(found)
 
-    def _statement(self, piece: Folded, names: dict[Var, Expr]) -> ir.Stmt:
-        if isinstance(piece, Repeated):
-            return self._loop(piece, names)
-        numbers = tuple([substitute(number, names) for number in piece.numbers])
-        return self._single(self.shapes.shapes[piece.shape], numbers)
-
-    def _loop(self, piece: Repeated, names: dict[Var, Expr]) -> ir.Stmt:
+    def _loop(self, piece: Repeated, names: dict[Var, Expr], *, is_rest: bool) -> ir.Stmt:
+        """A loop. `is_rest`: the calls of earlier iterations are statements before it."""
         source, file = self._source_loop(piece)
-        var = self._variable(source.counter if source and source.counter else str(piece.var))
-        self.scopes.append(_LoopScope(var))
+        word = source.counter if source and source.counter else str(piece.var)
+        if source and source.counter and (is_rest or self._is_merged(piece, source, file)):
+            word = ITERATION
+        var = Var(unused(word, self.vars, 2))
+        self.scopes.append(_LoopScope(var, source))
         inside = {**names, piece.var: var}
         body = self._block(piece.body, inside)
         declared = self._declarations(self.scopes.pop())
         where = Where(file, source.head, source.column) if source else next((s.where for s in ir.walk(body)), None)
         return ir.Loop(var, piece.start, substitute(piece.stop, names), 1, (*declared, *body), where=where)
 
-    def _variable(self, name: str) -> Var:
-        self.vars[name] += 1
-        return Var(name if self.vars[name] == 1 else f"{name}_{self.vars[name]}")
+    def _is_merged(self, piece: Repeated, source: SourceLoop, file: str) -> bool:
+        """Whether a loop may be that of the source and the one around it: nothing else is called there."""
+        outer = loop_around(self.texts.text(file), source.head, source.last, source)
+        if outer is None or any(scope.source == outer for scope in self.scopes):
+            return False
+        own = self._sites(piece)
+        return not any(
+            frame.file == file and outer.head <= frame.line <= outer.last
+            for shape in self.shapes.shapes if shape.site not in own
+            for frame in self.shapes.recording.sites[shape.site]
+        )  # fmt: skip
 
     def _source_loop(self, piece: Repeated) -> tuple[SourceLoop | None, str]:
         """The loop of the source that a loop comes from, and its file."""
@@ -267,16 +391,19 @@ class _Builder:
         where = self.shapes.where(shape.site)
         match shape:
             case FlagShape():
-                return ir.Flag(shape.action, shape.src, shape.dst, numbers[0], where=where)
+                core = self.shapes.stated_core(shape.core, shape.src, shape.dst)
+                return ir.Flag(shape.action, shape.src, shape.dst, numbers[0], core=core, where=where)
             case CrossShape():
                 return ir.CrossFlag(shape.action, shape.core, shape.pipe, numbers[0], where=where)
+            case TokenShape():
+                raise AssertionError("tokens are flags by now")
             case BarrierShape():
-                return ir.Barrier(shape.pipe, where=where)
+                return ir.Barrier(shape.pipe, core=self.shapes.stated_core(shape.core, shape.pipe), where=where)
             case InstrShape():
                 return self._instruction(shape, numbers, where)
 
     def _instruction(self, shape: InstrShape, numbers: tuple[Expr, ...], where: Where | None) -> ir.Instr:
-        names = argument_names(self.texts, self.shapes.recording.sites[shape.site], shape.name)
+        names = self.argument_names(shape.site, shape.name)
         operands: list[ir.Operand] = []
         left = list(numbers)
         workspace = None
@@ -307,6 +434,9 @@ class _Builder:
             attributes=shape.attributes, where=where,
         )  # fmt: skip
 
+    def _argument_names(self, site: int, function: str) -> list[str]:
+        return argument_names(self.texts, self.shapes.recording.sites[site], function)
+
     def _size(self, slot: Slot) -> int:
         if isinstance(slot, ArraySlot):
             return 2 * len(next(a for a in self.shapes.arrays.arguments if a.name == slot.argument).shape)
@@ -324,10 +454,16 @@ class _Builder:
             self.words[key] = depth, word
         if key not in scope.tiles:
             word = self.words.get(key, (0, ""))[1]
-            name = scope.tiles[key] = self._name(word or "tile")
+            name = scope.tiles[key] = unused(word or "tile", self.names)
             placed = self._placed(slot, address[0]) if address else None
             self.tiles[name] = ir.TileDecl(
-                name, slot.spec, tuple(address), fresh=not address, named=bool(word), where=placed or where
+                name,
+                slot.spec,
+                tuple(address),
+                fresh=not address,
+                named=bool(word),
+                family=self._family(slot, address[0]) if address else None,
+                where=placed or where,
             )
             scope.declared.append(name)
             self.extents[name] = set()
@@ -335,19 +471,16 @@ class _Builder:
         self.extents[name].add((rows, cols))
         return ir.TileUse(name, (rows, cols))
 
+    def _family(self, slot: TileSlot, address: Expr) -> int | None:
+        """The home of a tile, if it has one."""
+        starts = [at for (_, memory), at in self.shapes.homes.items() if TileType.parse(memory) is slot.spec.loc]
+        return max(at for at in starts if at <= address) if starts and isinstance(address, int) else None
+
     def _placed(self, slot: TileSlot, address: Expr) -> Where | None:
         """Where a tile got its address, or the first of them."""
         first = dict.fromkeys(variables(address), 0)
         site = self.shapes.placed.get((slot, evaluate(address, first)))
         return None if site is None else self.shapes.where(site)
-
-    def _name(self, word: str) -> str:
-        name, number = word, 0
-        while name in self.names:
-            number += 1
-            name = f"{word}_{number}"
-        self.names.add(name)
-        return name
 
     def _declarations(self, scope: _LoopScope) -> list[ir.Stmt]:
         return [self.tiles[name] for name in scope.declared]
@@ -372,28 +505,34 @@ def _by_block(groups: Sequence[tuple[tuple[int, ...], ir.Block]], grid: int) -> 
     """The statements of each group of blocks, under a condition if there are several."""
     if not groups:
         return ()
-    (blocks, body), *others = groups
+    half = 1 if len(groups) <= MOST_CHAINED else len(groups) // 2
+    first, others = groups[:half], groups[half:]
+    blocks = sorted(block for some, _ in first for block in some)
+    body = first[0][1] if half == 1 else _by_block(first, len(blocks))
     if not others and len(blocks) == grid:
         return body
     return (ir.Branch(_condition(blocks), body, _by_block(others, grid - len(blocks))),)
 
 
 def _condition(blocks: Sequence[int]) -> Expr:
-    """Whether a block is one of these."""
+    """Whether a block is one of these, which are in order."""
     first, last = blocks[0], blocks[-1]
-    if len(blocks) == 1:
-        return apply("eq", BLOCK_IDX, first)
-    if len(blocks) == last - first + 1:
-        above = apply("ge", BLOCK_IDX, first) if first else None
-        below = apply("le", BLOCK_IDX, last)
-        return below if above is None else apply("and", above, below)
     steps = {b - a for a, b in pairwise(blocks)}
-    if len(steps) == 1:
-        step = steps.pop()
-        alike = apply("eq", apply("mod", BLOCK_IDX, step), first % step)
-        within = apply("and", apply("ge", BLOCK_IDX, first), apply("le", BLOCK_IDX, last))
-        return apply("and", alike, within)
-    found: Expr = apply("eq", BLOCK_IDX, first)
-    for block in blocks[1:]:
-        found = apply("or", found, apply("eq", BLOCK_IDX, block))
-    return found
+    if len(steps) == 1 and steps != {1}:
+        alike = apply("eq", apply("mod", BLOCK_IDX, *steps), first % max(steps))
+        return apply("and", alike, _between(first, last))
+    ends = [k for k, (a, b) in enumerate(pairwise(blocks), 1) if b != a + 1]
+    return _any([_between(blocks[a], blocks[b - 1]) for a, b in pairwise((0, *ends, len(blocks)))])
+
+
+def _between(first: int, last: int) -> Expr:
+    if first == last:
+        return apply("eq", BLOCK_IDX, first)
+    below = apply("le", BLOCK_IDX, last)
+    return apply("and", apply("ge", BLOCK_IDX, first), below) if first else below
+
+
+def _any(conditions: Sequence[Expr]) -> Expr:
+    """Whether one of the conditions holds. Halves are joined, so that many conditions are not deep."""
+    half = len(conditions) // 2
+    return apply("or", _any(conditions[:half]), _any(conditions[half:])) if half else conditions[0]

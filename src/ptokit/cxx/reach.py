@@ -65,7 +65,8 @@ def _elements(use: RecordedArray, size: int) -> tuple[int, int]:
     """The first element of a use, and how many there are up to its last one."""
     if 0 in use.shape:
         return 0, 0
-    return use.offset // size, 1 + sum((extent - 1) * step for extent, step in zip(use.shape, use.stride, strict=True))
+    steps = [(extent - 1) * step for extent, step in zip(use.shape, use.stride, strict=True)]
+    return use.offset // size + sum(min(0, step) for step in steps), 1 + sum(map(abs, steps))
 
 
 def _block(launch: RecordedLaunch, number: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -54,6 +55,16 @@ SIGNALS = {
     signal.SIGTRAP: "the kernel executes a trap",
     signal.SIGABRT: "the kernel calls abort (a failed assert, or damaged memory)",
 }
+FIRST_PAGES = 1 << 16
+"""Addresses below are those of members and items of null pointers."""
+FILLED = (
+    "the pointer is null: arrays that are not given hold zeros. If a host program fills a structure with pointers, "
+    "write a function in the source that fills it with its own parameters and launches the kernel, and name it with "
+    "--entry"
+)
+"""What helps if a kernel uses a null pointer."""
+UNDEFINED = re.compile(r"symbol lookup error: .*: undefined symbol: (\S+)\s*$")
+"""What the loader prints last when a function is called that the library lacks."""
 PROCESS, NETWORK, FILE = "starts a process or a thread", "opens a network connection", "changes a file"
 FORBIDDEN = {
     PROCESS: ((220, 56), (435, 435), (-1, 57), (-1, 58), (221, 59), (281, 322)),
@@ -195,7 +206,8 @@ class _RecordingRun:
         self._offsets = dict(zip(self._sizes, self._shared.offsets, strict=True))
         for k, argument in self._arrays.items():
             bytes_of = np.ascontiguousarray(argument.array).reshape(-1).view(np.uint8)
-            self._shared.array(self._offsets[k], self._sizes[k])[:] = bytes_of
+            if bytes_of.any():  # a page that is not written costs nothing
+                self._shared.array(self._offsets[k], self._sizes[k])[:] = bytes_of
         self._places = Places()
         described = [_described(argument) for argument in arguments]
         self._reader = TraceReader(self._shared, self._places, described, len(before), first_object)
@@ -336,8 +348,10 @@ class _RecordingRun:
             self._source = SourcePlaces(self._elf, (str(INCLUDE),), os.getcwd())
         return self._source.frames(addresses)
 
-    def _problem(self, kind: ProblemKind, message: str, frames: tuple[Frame, ...] = (), *, fatal: bool = True) -> None:
-        self._problems.append(RecordingProblem(kind, message, frames, fatal))
+    def _problem(
+        self, kind: ProblemKind, message: str, frames: tuple[Frame, ...] = (), *, fatal: bool = True, fix: str = ""
+    ) -> None:
+        self._problems.append(RecordingProblem(kind, message, frames, fatal, fix))
 
     def _explain(self, status: int, printed: str) -> None:
         """Says why the process ended early, if it did."""
@@ -346,9 +360,11 @@ class _RecordingRun:
             return
         count = min(self._shared.get("frame_count"), FRAMES)
         addresses = tuple(self._shared.control["frames"][0, :count].tolist())
-        if state == STOPPED:
+        if missing := UNDEFINED.search(printed):
+            self._problem("failure", f"the kernel calls {shown_function(missing[1])}, which no source defines")
+        elif state == STOPPED:
             kind, message = self._stopped()
-            self._problem(kind, message, self._frames(addresses))
+            self._problem(kind, message, self._frames(addresses), fix=FILLED if self._is_null() else "")
         elif status == DONE and printed:
             self._problem("failure", f"the entry cannot be run: {printed.strip()[-500:]}")
         elif state == RUNNING:
@@ -390,6 +406,14 @@ class _RecordingRun:
         if number in (signal.SIGSEGV, signal.SIGBUS):
             text += self._named_address(address)
         return "crash", text
+
+    def _is_null(self) -> bool:
+        """Whether the kernel crashed at an address near 0."""
+        is_crash = self._shared.get("problem") == BY_SIGNAL and self._shared.get("number") in (
+            signal.SIGSEGV,
+            signal.SIGBUS,
+        )
+        return is_crash and self._shared.get("address") < FIRST_PAGES
 
     def _named_address(self, address: int) -> str:
         argument, offset = self._places.find(address)

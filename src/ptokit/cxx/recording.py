@@ -22,6 +22,9 @@ LAYOUTS = ("ND", "DN", "NZ", "SCALE", "MX_A_ND", "MX_A_DN", "MX_A_ZZ", "MX_B_ND"
            "HIF4_B_NN", "NC1HWC0", "GNC1HWC0")  # fmt: skip
 """Layouts of global tensors, in the order of the public `Layout`; a number above them is spelled `layout 17`."""
 
+CONVOLUTION = 255
+"""In the place of the public `CompactMode`: a convolution tile, which is recorded as one row of elements."""
+
 CoreName = Literal["vector", "cube"]
 
 
@@ -61,6 +64,8 @@ class RecordedTile:
     pad: str
     pad_bits: int = 0
     compact: int = 0
+    view: int | None = None
+    """For a view of a tile without an address: bytes from the start of that tile, which is the `object`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +178,7 @@ class RecordingProblem:
     """Innermost first."""
     fatal: bool = True
     """Whether the recording ended there."""
+    fix: str = ""
 
 
 @dataclass(frozen=True, eq=False)

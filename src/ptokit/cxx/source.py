@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -29,12 +29,27 @@ def masked(text: str) -> str:
 
 
 def rewrite(text: str) -> str:
-    """The text as a host compiler takes it: launches are calls, code of the device's registers is gone; lines stay."""
+    """The text as a host compiler takes it: launches are calls, code of the device's registers is gone, addresses of
+    on-chip memories become pointers; lines stay."""
     if "<<<" in text:
         text = rewrite_launches(text)
+    text = _ON_CHIP.sub(_on_chip, text) if "buf__" in text else text
     text = re.sub(r"\[\s*aicore\s*\]", lambda match: re.sub(r"[^\n]", " ", match[0]), text)
     text = _replaced(text, _ASSEMBLY, "(void)0") if "asm" in text else text
     return _replaced(text, _REGISTERS, '::ptokit::record("vec_scope");') if "__VEC_SCOPE__" in text else text
+
+
+_ON_CHIP = re.compile(
+    r"\breinterpret_cast\s*<\s*(?P<const>(?:\b(?:const|volatile)\s+)*)__(?P<memory>ubuf|cbuf)__\s+"
+    r"(?P<type>[\w:]+(?:\s+[\w:]+)*\s*\*)\s*>"
+)
+"""A cast to a pointer into an on-chip memory."""
+_MEMORIES = {"ubuf": "vec", "cbuf": "mat"}
+
+
+def _on_chip(match: re.Match[str]) -> str:
+    lines = "".join(_NEWLINE.findall(match[0]))
+    return f"::ptokit::on_chip<::ptokit::Memory::{_MEMORIES[match['memory']]}, {match['const']}{match['type']}>{lines}"
 
 
 _ASSEMBLY = re.compile(r"\b(?:asm|__asm__)\b\s*(?:\b(?:volatile|__volatile__)\b\s*)?\(")
@@ -241,6 +256,8 @@ def _quoted(path: Path) -> str:
 
 
 EntryKind = Literal["launch", "kernel"]
+ANY_TYPE = "float"
+"""What a template of a kernel is instantiated for, if the source names no type."""
 GLOBAL = "__ptokit_global__"
 """What `__global__` becomes in the text that is searched for entries."""
 
@@ -332,6 +349,22 @@ class _Function:
     is_template: bool
     is_instance: bool
     launches: bool
+    types: tuple[str, ...] = ()
+    """The parameters of a template, if all are types."""
+
+    def instance(self, types: Sequence[str]) -> _Function:
+        """The template for some types."""
+        by_name = dict(zip(self.types, types, strict=True))
+        words = re.compile(rf"\b(?:{'|'.join(map(re.escape, self.types))})\b")
+
+        def named(text: str) -> str:
+            return words.sub(lambda match: by_name[match[0]], text)
+
+        parameters = tuple(Parameter(each.name, named(each.type)) for each in self.parameters)
+        arguments = f"<{', '.join(types)}>"
+        return replace(
+            self, arguments=arguments, result=named(self.result), parameters=parameters, is_template=False, types=()
+        )
 
     @property
     def overload(self) -> tuple[str, int]:
@@ -434,11 +467,33 @@ class _EntryFinder:
                 result or "void", _parameters(head[opened + 1 : closed - 1]), words[0].line,
                 GLOBAL in before, is_template, is_instance,
                 _has_launch(inside),
+                _type_parameters(texts[2 : _angle_end(texts, 1) - 1]) if is_template else (),
             )
         )  # fmt: skip
 
     def entries(self) -> list[CppEntry]:
-        """The functions that launch or are kernels, once each."""
+        """The functions that launch or are kernels, once each; without any, the templates of kernels."""
+        if not (found := self._entries()):
+            self.found += self._instances()
+            found = self._entries()
+        return found
+
+    def _instances(self) -> list[_Function]:
+        """Templates of kernels over types, for types that the source names in calls of its own templates."""
+        names = {function.name for function in self.found if function.is_template}
+        variables = {name for function in self.found for name in function.types}
+        texts = [token.text for token in self.tokens]
+        known: dict[int, list[str]] = {}
+        for at, text in enumerate(texts):
+            if text in names and texts[at + 1 : at + 2] == ["<"]:
+                end = _angle_end(texts, at + 1)
+                types = [_joined(part) for part in _split(texts[at + 2 : end - 1])]
+                if texts[end : end + 1] == ["("] and not variables & set(texts[at + 2 : end]):
+                    known.setdefault(len(types), types)
+        kernels = [function for function in self.found if function.is_kernel and function.types]
+        return [kernel.instance(known.get(len(kernel.types), [ANY_TYPE] * len(kernel.types))) for kernel in kernels]
+
+    def _entries(self) -> list[CppEntry]:
         launching = {function.overload for function in self.found if function.launches}
         kernels = {function.overload for function in self.found if function.is_kernel}
         entries: dict[tuple[str, tuple[Parameter, ...]], CppEntry] = {}
@@ -454,6 +509,14 @@ class _EntryFinder:
             entry = CppEntry(full, kind, function.parameters, function.line, function.space, name, function.result)
             entries.setdefault((full, types), entry)
         return list(entries.values())
+
+
+def _type_parameters(texts: list[str]) -> tuple[str, ...]:
+    """The names of the parameters of a template; none if one is no type."""
+    parts = [[*part] for part in _split(texts)]
+    if any(len(part) < 2 or part[0] not in ("typename", "class") or part[1] == "..." for part in parts):
+        return ()
+    return tuple(part[1] for part in parts)
 
 
 def _has_launch(texts: list[str]) -> bool:

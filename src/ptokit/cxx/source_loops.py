@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
 
-HEAD = re.compile(r"\b(?:for|while)\s*\(")
+HEAD = re.compile(r"\b(?:for|while)\s*\(|\bdo\b(?=\s*\{)")
+CONDITION = re.compile(r"\s*(?:(if)(?:\s+constexpr)?|for|while|switch)\s*\(")
+ELSE = re.compile(r"\s*else\b")
+AT_END = re.compile(r"\s*while\s*(\()")
+"""The condition of a `do` loop."""
+NEVER = re.compile(r"\s*(?:0|false)\s*\)")
+"""The condition of one that is no loop."""
+ENDING = re.compile(r"[;({})]")
 COUNTED = re.compile(r"^[\w:\s]*?\b([A-Za-z_]\w*)\s*=\s*0\s*;.*;\s*(?:\+\+\s*\1|\1\s*\+\+|\1\s*\+=\s*1)\s*$", re.DOTALL)
-HIDDEN = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL)
+HIDDEN = re.compile(
+    r"R\"(?P<mark>[^()\\\s\"]{0,16})\(.*?\)(?P=mark)\""  # raw strings
+    r"|//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\""
+    r"|(?:\bu8|(?<![\da-fA-F]))'(?:\\.|[^'\\\n])*'",  # a digit before it: 1'000
+    re.DOTALL,
+)
+MOST_HEADS = 256
+"""Heads of loops and conditions without braces, one in the other."""
 PAIRS = {"(": ")", "{": "}"}
+BRACKETS = {opened: re.compile(rf"[{re.escape(opened + closed)}]") for opened, closed in PAIRS.items()}
 
 
 @dataclass(frozen=True)
@@ -32,19 +48,63 @@ class SourceLoop:
 def loops_in_text(text: str) -> tuple[SourceLoop, ...]:
     """The loops of a text without comments, in the order of their heads."""
     found: list[SourceLoop] = []
+    ends = set[int]()
+    """Where the conditions of `do` loops begin."""
+    lines = [match.end() for match in re.finditer(r"^", text, re.MULTILINE)]
     for match in HEAD.finditer(text):
-        close = closing(text, match.end() - 1)
-        behind = text[close + 1 :]
-        body = close + 1 + len(behind) - len(behind.lstrip())
-        end = closing(text, body) if text[body : body + 1] == "{" else text.find(";", body)
-        if close < 0 or end < 0:
+        is_do = text[match.start()] == "d"
+        if is_do:
+            condition = AT_END.match(text, closing(text, text.find("{", match.end())) + 1)
+            if condition is None:
+                continue
+            ends.add(condition.start(1))
+            if NEVER.match(text, condition.end()):
+                continue
+        elif match.end() - 1 in ends:
             continue
-        counted = COUNTED.match(text[match.end() : close]) if text[match.start()] == "f" else None
-        head = 1 + text.count("\n", 0, match.start())
-        column = match.start() - text.rfind("\n", 0, match.start())
-        last = 1 + text.count("\n", 0, end)
+        end = statement_end(text, match.start())
+        if end < 0:
+            continue
+        counted = (
+            COUNTED.match(text[match.end() : closing(text, match.end() - 1)]) if text[match.start()] == "f" else None
+        )
+        head, last = bisect_right(lines, match.start()), bisect_right(lines, end)
+        column = match.start() - lines[head - 1] + 1
         found.append(SourceLoop(head, column, last, match.start(), end + 1, counted[1] if counted else ""))
     return tuple(found)
+
+
+def statement_end(text: str, at: int) -> int:
+    """The last character of the statement that begins at an offset of a text without comments; -1 if there is none."""
+    has_if = False
+    for _ in range(MOST_HEADS):
+        if condition := CONDITION.match(text, at):
+            has_if = has_if or condition[1] is not None
+            at = closing(text, condition.end() - 1) + 1
+            if not at:
+                return -1
+            continue
+        end = _simple_end(text, at)
+        otherwise = ELSE.match(text, end + 1) if has_if and end >= 0 else None
+        if otherwise is None:
+            return end
+        at = otherwise.end()
+    return -1
+
+
+def _simple_end(text: str, at: int) -> int:
+    """The same of a block, a `do` loop, or a statement that ends with a semicolon."""
+    first = re.compile(r"\s*(do\b\s*)?(\{)?").match(text, at)
+    if first is not None and first[2]:
+        end = closing(text, first.start(2))
+        if not first[1] or end < 0:
+            return end
+        at = end + 1
+    while (mark := ENDING.search(text, at)) and mark[0] in PAIRS:
+        at = closing(text, mark.start()) + 1
+        if not at:
+            return -1
+    return mark.start() if mark and mark[0] == ";" else -1
 
 
 @lru_cache(maxsize=64)
@@ -55,12 +115,19 @@ def blanked(text: str) -> str:
 
 def closing(text: str, at: int) -> int:
     """Where the bracket at an offset is closed; -1 if it is not."""
-    depth, pair = 0, (text[at], PAIRS[text[at]])
-    for match in re.finditer(rf"[{re.escape(pair[0])}{re.escape(pair[1])}]", text[at:]):
-        depth += 1 if match[0] == pair[0] else -1
-        if not depth:
-            return at + match.start()
-    return -1
+    return _closed(text, text[at]).get(at, -1)
+
+
+@lru_cache(maxsize=64)
+def _closed(text: str, bracket: str) -> dict[int, int]:
+    """Where each bracket of a kind is closed."""
+    found, opened = dict[int, int](), list[int]()
+    for match in BRACKETS[bracket].finditer(text):
+        if match[0] == bracket:
+            opened.append(match.start())
+        elif opened:
+            found[opened.pop()] = match.start()
+    return found
 
 
 def loop_around(text: str, first: int, last: int, inside: SourceLoop | None = None) -> SourceLoop | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from ptokit.cxx.operands import Indices, Unexpressible
@@ -12,6 +12,8 @@ from ptokit.target.profile import CUBE_CORE, VECTOR_CORE
 CORES: dict[CoreName, str] = {"vector": VECTOR_CORE.name, "cube": CUBE_CORE.name}
 """The names of the cores in programs."""
 EVENT = "EVENT_ID"
+CROSS_SET, CROSS_WAIT = "ffts_cross_core_sync", "wait_flag_dev"
+"""The calls that set a flag between cores of A2/A3, and wait for one."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,7 @@ class FlagShape:
     action: str
     src: str
     dst: str
+    core: str
     site: int
 
 
@@ -43,7 +46,17 @@ class BarrierShape:
     site: int
 
 
-SyncShape = FlagShape | CrossShape | BarrierShape
+@dataclass(frozen=True)
+class TokenShape:
+    """A pipe takes the token of a buffer (`wait`), or gives it back (`set`); its number is that of the buffer."""
+
+    action: str
+    pipe: str
+    core: str
+    site: int
+
+
+SyncShape = FlagShape | CrossShape | BarrierShape | TokenShape
 Made = tuple[SyncShape, Indices]
 
 
@@ -62,9 +75,9 @@ def _number(operand: RecordedOperand) -> int:
 
 
 def _flag(action: str) -> Callable[[RecordedCall, str], Made]:
-    def make(call: RecordedCall, _core: str) -> Made:
+    def make(call: RecordedCall, core: str) -> Made:
         src, dst, event = call.operands[:3]
-        return FlagShape(action, _pipe(src), _pipe(dst), call.site), (_number(event),)
+        return FlagShape(action, _pipe(src), _pipe(dst), core, call.site), (_number(event),)
 
     return make
 
@@ -81,13 +94,47 @@ def _intra(action: str) -> Callable[[RecordedCall, str], Made]:
     return make
 
 
+def _token(action: str) -> Callable[[RecordedCall, str], Made]:
+    def make(call: RecordedCall, core: str) -> Made:
+        pipe, buffer = call.operands[:2]
+        return TokenShape(action, _pipe(pipe), core, call.site), (_number(buffer),)
+
+    return make
+
+
 def _cross_set(call: RecordedCall, core: str) -> Made:
-    """`ffts_cross_core_sync(pipe, message)`: the message has a mode in bits 4 and 5, and the id from bit 8 on."""
     pipe, message = call.operands[:2]
-    number = _number(message)
-    if (number >> 4) & 0x3 != 0x2:
-        raise Unexpressible("a flag between all cores of a launch is not modelled")
-    return CrossShape("set", core, _pipe(pipe), call.site), ((number >> 8) & 0xF,)
+    mode, number = _message(message)
+    if mode != HAND_OVER:
+        raise Unexpressible(f"flag {number} is set for all cores of a launch and for one")
+    return CrossShape("set", core, _pipe(pipe), call.site), (number,)
+
+
+ALL_BLOCKS, SUBBLOCKS, HAND_OVER = 0, 1, 2
+"""Who waits for a flag: the same core of all blocks, the vector cores of a block, the other core of the block."""
+
+
+def _message(operand: RecordedOperand) -> tuple[int, int]:
+    """The mode, in bits 4 and 5, and the id, from bit 8 on, of `ffts_cross_core_sync(pipe, message)`."""
+    number = _number(operand)
+    return (number >> 4) & 0x3, (number >> 8) & 0xF
+
+
+def group_flags(calls: Iterable[RecordedCall]) -> dict[int, int]:
+    """The modes of flags, by id, that no core sets for the other core of its block."""
+    found = [_message(call.operands[1]) for call in calls if call.name == CROSS_SET]
+    handed = {number for mode, number in found if mode == HAND_OVER}
+    return {number: mode for mode, number in found if number not in handed}
+
+
+def without_groups(call: RecordedCall, groups: Mapping[int, int]) -> RecordedCall | None:
+    """A call as the core of one block sees it: a wait for all blocks is a barrier of all blocks; None for the other
+    ends of such flags."""
+    if call.name == CROSS_SET:
+        return None if _message(call.operands[1])[1] in groups else call
+    if call.name != CROSS_WAIT or (mode := groups.get(_number(call.operands[-1]))) is None:
+        return call
+    return RecordedCall("syncall", (), site=call.site) if mode == ALL_BLOCKS else None
 
 
 def _cross_wait(call: RecordedCall, core: str) -> Made:
@@ -98,10 +145,12 @@ SYNCS: dict[str, Callable[[RecordedCall, str], Made]] = {
     "set_flag": _flag("set"),
     "wait_flag": _flag("wait"),
     "pipe_barrier": _barrier,
-    "ffts_cross_core_sync": _cross_set,
-    "wait_flag_dev": _cross_wait,
+    CROSS_SET: _cross_set,
+    CROSS_WAIT: _cross_wait,
     "set_intra_block": _intra("set"),
     "wait_intra_block": _intra("wait"),
+    "get_buf": _token("wait"),
+    "rls_buf": _token("set"),
 }
 """By name: calls that order pipes."""
 IDLE = frozenset(("tassign", "set_ffts_base_addr", "set_mask_norm", "set_vector_mask", "setfmatrix",

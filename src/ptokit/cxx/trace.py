@@ -35,6 +35,8 @@ OF_HOST = frozenset(("pto_prefetch",))
 NO_TEXT = 0xFFFFFFFF
 HALF = 0xFFFFFFFF
 TILE, GLOBAL, SCALAR, POINTER, TEXT = range(5)
+VIEW = 2
+"""What a tile says of its address if it is a view of one that has none."""
 OPERAND_WORDS = {TILE: 6, GLOBAL: 12, SCALAR: 1, POINTER: 1, TEXT: 1}
 Numbers = np.ndarray[Any, np.dtype[np.uint64]]
 FormNumbers = np.ndarray[Any, np.dtype[np.uint32]]
@@ -267,10 +269,10 @@ class TraceReader:
             number = words[k + 1] - (1 << 64 if words[k + 1] >> 63 else 0)
             pairs.append((self._texts[key], number if text == NO_TEXT else self._texts[text]))
         numbers = sum(maker is not None for maker in makers)
-        name = self._texts[words[0] & HALF]
-        self._forms.append(
-            CallForm(name, (words[0] >> 32) + self._first_site, tuple(pairs), tuple(makers), tuple(fixed), numbers)
-        )
+        name, site = self._texts[words[0] & HALF], words[0] >> 32
+        if site >= len(self.sites):
+            raise ValueError("a call from no place")
+        self._forms.append(CallForm(name, site + self._first_site, tuple(pairs), tuple(makers), tuple(fixed), numbers))
 
     def _operand(self, kind: int, words: list[int]) -> Maker | RecordedOperand:
         """How an operand is made from its number, or the operand if it has none."""
@@ -295,6 +297,8 @@ class TraceReader:
             _named(BLAYOUTS, blayout, "layout"), _named(SLAYOUTS, slayout, "layout"), fractal, _named(PADS, pad, "pad"),
             bits, compact,
         )  # fmt: skip
+        if assigned == VIEW:
+            return lambda offset: RecordedTile(number, None, *rest, view=offset)
         if not assigned:
             return lambda _: RecordedTile(number, None, *rest)
         return lambda address: RecordedTile(number, address, *rest)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ptokit.finding import NAME, Finding, VerifyError, counted, is_modelled, summary
+from ptokit.finding import NAME, Finding, VerifyError, by_level, counted, findings_html, is_modelled, summary
 from ptokit.isa.instruction import DEVICES
 from ptokit.isa.policy import TileType
 from ptokit.lang.arguments import Arguments
@@ -16,6 +16,8 @@ from ptokit.lang.faults import finding_of, public, raised_in_user_code
 from ptokit.lang.launch import LAUNCH_OPTIONS, check_options, grid_of, mode_of, refuse_inside
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.traced import Traced
+from ptokit.machine.options import MachineOptions, is_enough
+from ptokit.markup import Displayed, Markup, badge, box, clipped, table
 from ptokit.program.addresses import footprint
 from ptokit.program.budget import Use, has_simt
 from ptokit.program.expr import Expr
@@ -27,6 +29,8 @@ from ptokit.program.verify import pipes_used
 from ptokit.target import PROFILES
 
 WIDTH = 80
+MOST_TILES = 32
+"""Tiles that a notebook shows."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class Placed:
 
 
 @dataclass(frozen=True, repr=False)
-class TargetReport:
+class TargetReport(Displayed):
     """The result of a check on one target."""
 
     target: str
@@ -80,9 +84,15 @@ class TargetReport:
             lines += [_wrapped(message, "  "), *(_wrapped(line.strip(), "      ") for line in fix)]
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        """The result in a notebook."""
+        tiles = [_placed(tile).partition(": ")[::2] for tile in self.tiles]
+        places = table(tiles, ("tile", "addresses"), MOST_TILES) if tiles else ""
+        return box(self.target, _verdicts([self]), places, findings_html(self.findings))
+
 
 @dataclass(frozen=True, repr=False)
-class Report:
+class Report(Displayed):
     """The results of a check, by target."""
 
     kernel: str
@@ -120,6 +130,26 @@ class Report:
         head = f"{self.kernel} over {counted(self.grid, 'block')}"
         return "\n\n".join([head, *map(str, self.targets.values())])
 
+    def _repr_html_(self) -> str:
+        """The results in a notebook: a row for each target, then the findings."""
+        title = f"{clipped(self.kernel, NAME)} over {counted(self.grid, 'block')}"
+        return box(title, _verdicts(self.targets.values()), findings_html(self.findings))
+
+
+def _verdicts(reports: Iterable[TargetReport]) -> Markup:
+    """Targets in a notebook, a row for each."""
+    rows = [
+        (
+            report.target,
+            badge("accepted", "good") if report.accepted else badge("refused", "bad"),
+            ", ".join(by_level(report.findings)),
+            ", ".join(f"{name} {_bytes(used, size)}" for name, (used, size) in report.memory.items()),
+            ", ".join(report.pipes),
+        )
+        for report in reports
+    ]
+    return table(rows, ("target", "verdict", "findings", "memory", "pipes"))
+
 
 def _bytes(used: int, size: int | None) -> str:
     return f"{used:,} bytes" if size is None else f"{used:,} of {size:,} bytes ({used / size:.0%})"
@@ -151,12 +181,15 @@ def check(
 ) -> Report:
     """Verify a kernel on one target or on all; nothing is executed.
 
-    Takes the kernel's arguments as a launch does, and the options that select the rules.
+    Takes the kernel's arguments as a launch does, and the options that select the rules. Of a recorded kernel whose
+    blocks are unlike each other and very many, some are verified; with `options` that name blocks, all are.
     """
+    options = keywords.get("options")
+    enough = not isinstance(options, MachineOptions) or options.blocks is None or is_enough(options.blocks)
     blocks, arguments = grid_of(grid), _arguments("pto.check", kernel, args, keywords)
     names = kernel.targets or DEVICES if target == "all" else (target,)
     modes = [mode_of(name, header, strict, dyn_ub) for name in names]
-    reports = {mode.profile.name: _report(kernel.over(blocks), arguments, mode, blocks) for mode in modes}
+    reports = {mode.profile.name: _report(kernel.over(blocks), arguments, mode, blocks, enough) for mode in modes}
     return Report(kernel.name, kernel.own_grid(arguments, modes[0]) or blocks, reports)
 
 
@@ -173,11 +206,12 @@ def _arguments(what: str, kernel: Launchable, args: tuple[object, ...], keywords
     return kernel.bind_for_check(args, keywords)
 
 
-def _report(kernel: Launchable, arguments: Arguments, mode: Mode, grid: int) -> TargetReport:
+def _report(kernel: Launchable, arguments: Arguments, mode: Mode, grid: int, enough: bool) -> TargetReport:
     profile = mode.profile
     try:
-        launches = [(each.trace(arguments, mode), blocks) for each, blocks in kernel.launches(arguments, mode, grid)]
-        remarks = kernel.remarks(arguments, mode)
+        made = kernel.launches(arguments, mode, grid, enough=enough)
+        launches = [(each.trace(arguments, mode), blocks) for each, blocks in made]
+        remarks = kernel.remarks(arguments, mode, enough=enough)
     except VerifyError as refusal:
         return TargetReport(profile.name, refusal.findings, {}, (), ())
     except (Exception, SystemExit) as problem:

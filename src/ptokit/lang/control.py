@@ -19,7 +19,7 @@ from ptokit.lang.source import marked
 from ptokit.lang.stand_ins import TracedTensor
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.where import place, refuse, user_frame, user_place
-from ptokit.program.cores import owners
+from ptokit.program.cores import owners, stated_core
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, truth
 from ptokit.program.ir import Barrier, Branch, CrossFlag, Flag
 from ptokit.target.profile import CROSS_IDS, EVENT_IDS, PIPES
@@ -197,7 +197,10 @@ def load_scalar(tensor: GlobalTensor, *index: Any) -> Any:
 
 @public
 def set_flag(src: str, dst: str, event: Any = 0) -> None:
-    """Pipe `src` sets an event when all that was issued to it before has ended; `dst` can wait for it."""
+    """Pipe `src` sets an event when all that was issued to it before has ended; `dst` can wait for it.
+
+    Pipes that both cores have may be written with a core, `"AIC.MTE2", "AIC.S"`: without one, each core does it.
+    """
     _flag("set", src, dst, event)
 
 
@@ -208,14 +211,14 @@ def wait_flag(src: str, dst: str, event: Any = 0) -> None:
 
 
 def _flag(action: str, src: str, dst: str, event: Any) -> None:
-    pipes = _pipe(src), _pipe(dst)
+    pipes, core = (_pipe(_unit(src)), _pipe(_unit(dst))), _one_core(src, dst)
     if pipes[0] == pipes[1]:
         message = f"instructions on one pipe run in order; {pipes[0]} need not wait for itself"
         raise refuse("KN-13", message, "drop the flag")
     number = expression(event, "an event id")
     if isinstance(number, int) and not 0 <= number < EVENT_IDS:
         raise refuse("KN-13", f"event ids are 0 to {EVENT_IDS - 1}; found {number}", "choose another id")
-    _manual(f"{action}_flag", Flag(action, *pipes, number))
+    _manual(f"{action}_flag", Flag(action, *pipes, number, core=stated_core(core, *pipes)))
 
 
 @public
@@ -262,10 +265,25 @@ def _pipe_of_core(name: object) -> tuple[str, str]:
 def barrier(pipe: str = "ALL") -> None:
     """All that was issued before, to one pipe or to `ALL`, ends before anything that is issued after begins.
 
-    It holds for each core by itself: no core waits for the other.
+    It holds for each core by itself, or for the one that is named (`"AIC.ALL"`): no core waits for the other.
     """
-    name = "ALL" if str(pipe).removeprefix("PIPE_") == "ALL" else _pipe(pipe)
-    _manual("barrier", Barrier(name))
+    unit, core = _unit(pipe), _one_core(pipe)
+    name = "ALL" if str(unit).removeprefix("PIPE_") == "ALL" else _pipe(unit)
+    _manual("barrier", Barrier(name, core=stated_core(core, name)))
+
+
+def _unit(name: object) -> object:
+    """A pipe without its core."""
+    return name.rpartition(".")[2] if isinstance(name, str) else name
+
+
+def _one_core(*names: object) -> str:
+    """The core that pipes are written with; empty if none is."""
+    cores = {core for name in names if isinstance(name, str) and (core := name.rpartition(".")[0])}
+    known = owners()
+    if len(cores) > 1 or not cores <= {*known}:
+        raise refuse("KN-13", f"{', '.join(map(repr, names))}: no core", f"the cores are {' and '.join(known)}")
+    return next(iter(cores), "")
 
 
 def _pipe(name: object) -> str:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import inf
 
-from ptokit.cxx.source_loops import blanked, closing, loops_in_text
+from ptokit.cxx.source_loops import SourceLoop, blanked, closing, loop_around, loops_in_text
 from ptokit.finding import Where
+from ptokit.lang.cpp_branches import untaken
 from ptokit.program import ir
+from ptokit.program.cores import StatementCores
 from ptokit.program.expr import Expr, Var, substitute, variables
 from ptokit.program.memory import Path, statements
-from ptokit.program.repair import BEFORE, INSERT, REMOVE, Edit, Unpatchable, spelled
+from ptokit.program.repair import AFTER, BEFORE, INSERT, REMOVE, Edit, Unpatchable, spelled
 from ptokit.text.cpp.expr import Expressions
 from ptokit.text.cpp.names import Identifiers
 
@@ -24,7 +26,7 @@ Piece = tuple[int, int, str]
 
 def edited_texts(texts: Mapping[str, str], program: ir.Program, edits: Sequence[Edit]) -> dict[str, str]:
     """The files that edits of a program change, as they become. `texts` are the files' texts."""
-    editor = _CppEditor(texts, program)
+    editor = _CppEditor(texts, program, edits)
     pieces: dict[str, dict[Piece, None]] = {}
     for edit in edits:
         file, piece = editor.piece(edit)
@@ -53,34 +55,81 @@ class _Span:
 class _CppEditor:
     """The sources of a program."""
 
-    def __init__(self, texts: Mapping[str, str], program: ir.Program) -> None:
+    def __init__(self, texts: Mapping[str, str], program: ir.Program, edits: Sequence[Edit]) -> None:
         self.texts, self.form = texts, program.form
         self.plain = {file: blanked(text) for file, text in texts.items()}
         self.statements = dict(statements(program.body))
-        leaves = [path for path, stmt in self.statements.items() if not isinstance(stmt, ir.TileDecl)]
-        self.before = {later: earlier for earlier, later in pairwise(leaves)}
-        self.after = dict(pairwise(leaves))
+        flags = (*self.statements.values(), *(edit.stmt for edit in edits))
+        self.cores = StatementCores(program) if any(isinstance(flag, ir.CrossFlag) for flag in flags) else None
+        """None if the program is of one core."""
 
     def piece(self, edit: Edit) -> tuple[str, Piece]:
         """The file and the change of its text that an edit is."""
-        where = self._place(edit)
+        core = self._core(edit)
+        edit = self._on_its_core(edit, core) if edit.action == INSERT else edit
+        where = self._place(edit, core)
         if where.file not in self.texts:
             raise Unpatchable(f"{where.file} is not a source of the kernel")
         span = self._span(where, edit.anchor)
         if edit.action == INSERT:
-            return where.file, self._insertion(where.file, span, edit.side == BEFORE, self._written(edit))
+            written = self._written(edit)
+            other = self._otherwise(where.file, span.start, written)
+            return where.file, other or self._insertion(where.file, span, edit.side == BEFORE, written)
         if edit.action == REMOVE:
             return where.file, self._removal(where.file, span)
         return where.file, (span.start, span.end, self._written(edit))
 
-    def _place(self, edit: Edit) -> Where:
+    # --- cores
+
+    def _core(self, edit: Edit) -> str:
+        """The core whose code an edit is in; empty if it is not known, or there is one only."""
+        if isinstance(edit.stmt, ir.CrossFlag):
+            return edit.stmt.core
+        (*found,) = self.cores.of(edit.stmt) if self.cores is not None else ()
+        return found[0] if len(found) == 1 else ""
+
+    def _runs(self, stmt: ir.Stmt, core: str) -> bool:
+        """Whether a core runs a statement, or some of those inside. What both may run is left out: the recording does
+        not say which one did."""
+        if self.cores is None or not core:
+            return True
+        return any(self._runs(each, core) for block in ir.children(stmt) for each in block) or (
+            self.cores.of(stmt) == frozenset((core,))
+        )
+
+    def _on_its_core(self, edit: Edit, core: str) -> Edit:
+        """An insertion next to a statement of its own core: the two cores are different code of the source."""
+        *block, number = edit.at
+        siblings = [each for each in self.statements if each[:-1] == tuple(block)]
+        after = [each for each in siblings if each[-1] >= number + (edit.side == AFTER)]
+        before = [each for each in reversed(siblings) if each[-1] < number + (edit.side == AFTER)]
+        sides = ((BEFORE, after), (AFTER, before)) if edit.side == BEFORE else ((AFTER, before), (BEFORE, after))
+        for side, paths in sides:
+            for path in paths:
+                stmt = self.statements[path]
+                if not isinstance(stmt, ir.TileDecl) and self._runs(stmt, core):
+                    return replace(edit, at=path, side=side, anchor=stmt)
+        raise Unpatchable(f"{core or 'the kernel'} has no statement there")
+
+    def _leaves(self, core: str) -> list[Path]:
+        """The statements of a core, in the order in which they are written."""
+        return [path for path, stmt in self.statements.items()
+                if not isinstance(stmt, ir.TileDecl) and self._runs(stmt, core)]  # fmt: skip
+
+    # --- places
+
+    def _place(self, edit: Edit, core: str) -> Where:
         """The line that an edit belongs to: the outermost call that begins or ends with its statement."""
         where = edit.where
         if where is None:
             raise Unpatchable("a statement of the program has no line")
-        if edit.action != INSERT or isinstance(edit.anchor, ir.Loop | ir.Branch):
+        if isinstance(edit.anchor, ir.Loop):
+            return self._head(edit.at, where, core)
+        if edit.action != INSERT or isinstance(edit.anchor, ir.Branch):
             return where
-        neighbours = self.before if edit.side == BEFORE else self.after
+        leaves = self._leaves(core)
+        neighbours = {later: earlier for earlier, later in pairwise(leaves)}
+        neighbours = neighbours if edit.side == BEFORE else dict(pairwise(leaves))
         other = self.statements.get(neighbours.get(edit.at, ()))
         beside = [*reversed(other.where.path)] if other is not None and other.where else []
         chain = [*reversed(where.path)]
@@ -89,12 +138,31 @@ class _CppEditor:
             depth += 1
         return chain[depth]
 
+    def _head(self, at: Path, where: Where, core: str) -> Where:
+        """The head of the loop of the source that a loop of the program is; of two cores, the loop of one of them."""
+        if self._loop_at(where) is not None:
+            return where
+        inside = [self.statements[path].where for path in self._leaves(core) if path[: len(at)] == at and path != at]
+        chains = [[*reversed(place.path)] for place in inside if place is not None]
+        while chains and all(len(chain) > 1 for chain in chains) and len({chain[0] for chain in chains}) == 1:
+            chains = [chain[1:] for chain in chains]
+        files = {chain[0].file for chain in chains}
+        lines = [chain[0].line for chain in chains]
+        found = loop_around(self.texts.get(next(iter(files)), ""), min(lines), max(lines)) if len(files) == 1 else None
+        return Where(next(iter(files)), found.head, found.column) if found is not None else where
+
+    def _loop_at(self, where: Where) -> SourceLoop | None:
+        """The loop of the source whose head is at a place."""
+        plain = self.plain.get(where.file, "")
+        at = _offset(plain, where) if plain else -1
+        return next((each for each in loops_in_text(plain) if each.start == at), None)
+
     def _span(self, where: Where, anchor: ir.Stmt | None) -> _Span:
         """The statement of the source at a place."""
         plain = self.plain[where.file]
         at = _offset(plain, where)
         if isinstance(anchor, ir.Loop):
-            loop = next((each for each in loops_in_text(plain) if each.start == at), None)
+            loop = self._loop_at(where)
             if loop is None:
                 raise Unpatchable(f"no loop of the source begins at line {where.line}")
             return _Span(loop.start, loop.end, _is_alone(plain, loop.start))
@@ -126,9 +194,7 @@ class _CppEditor:
         for depth in range(1, len(at), 2):
             loop = self.statements[at[:depth]]
             if isinstance(loop, ir.Loop) and loop.where is not None:
-                plain = self.plain.get(loop.where.file, "")
-                start = _offset(plain, loop.where) if plain else -1
-                own = next((each for each in loops_in_text(plain) if each.start == start), None)
+                own = self._loop_at(loop.where)
                 if own is not None and own.counter:
                     names[loop.var] = Var(own.counter)
         if not variables(event) <= names.keys():
@@ -158,6 +224,22 @@ class _CppEditor:
         if last == len(text):
             return last, last, f"{newline}{indent}{written}"
         return last + 1, last + 1, f"{indent}{written}{newline}"
+
+    def _otherwise(self, file: str, at: int, written: str) -> Piece | None:
+        """For a flag that a branch before has, which the launch did not take: the other branch, with this flag. If both
+        had it in a row, other arguments would find it twice."""
+        places = (where for stmt in self.statements.values() if stmt.where for where in stmt.where.path)
+        branch = untaken(self.plain[file], written, {where.line for where in places if where.file == file}, at)
+        if branch is None:
+            return None
+        if branch.has_else:
+            raise Unpatchable(
+                f"line {branch.line} has this flag in a branch that was not taken; it belongs to every one"
+            )
+        text = self.texts[file]
+        match = re.match(r"[ \t]*", text[text.rfind("\n", 0, branch.start) + 1 :])
+        indent = match[0] if match else ""
+        return branch.end, branch.end, f" else {{\n{indent}    {written}\n{indent}}}"
 
     def _removal(self, file: str, span: _Span) -> Piece:
         """With its line, if nothing else is on it."""

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from ptokit.engine.gpu import on_gpu
 from ptokit.engine.kept import remember
 from ptokit.engine.runnable import Run, Runnable
 from ptokit.engine.storage import Storage
 from ptokit.engines import AUTO, ENGINES, REFERENCE, chosen, in_order, ordering
-from ptokit.finding import Finding, OutOfBoundsError, VerifyError
+from ptokit.finding import OPAQUE, Finding, OutOfBoundsError, VerifyError
 from ptokit.lang.arguments import Arguments
 from ptokit.lang.arrays import within, writing
 from ptokit.lang.context import Mode
@@ -41,6 +42,7 @@ from ptokit.lang.launch import (
 from ptokit.lang.traced import Traced
 from ptokit.lang.where import refuse
 from ptokit.machine import MACHINE
+from ptokit.machine.options import is_enough
 from ptokit.machine.proposal import Patch
 from ptokit.program.ir import Program
 from ptokit.program.order import races
@@ -57,6 +59,24 @@ LaunchRequest = tuple[int, str | None, str, int | None, bool | None, bool | None
 """A grid, and how to launch it: the options of `Launcher.__call__` in their order."""
 LaunchGiven = tuple[Key | None, list[object], list[int]]
 """The key of a launch, its arrays, and their addresses."""
+
+
+class PartOfLaunch(NamedTuple):
+    """What a check runs of a large launch."""
+
+    traced: Traced
+    """The program, maybe with fewer rounds of its loops."""
+    blocks: tuple[int, ...]
+    calls: int
+    """Of the whole launch."""
+    is_short: bool
+    """Whether rounds are left out."""
+
+    def finding(self, grid: int) -> Finding:
+        """What is said of it."""
+        rounds = ", without most rounds of their loops" if self.is_short else ""
+        message = f"judged {len(self.blocks):,} of {grid:,} blocks{rounds}: the launch makes {self.calls:,} calls"
+        return Finding("unmodelled", OPAQUE, message, fix="to judge everything: --blocks all")
 
 
 class Launchable(ABC):
@@ -103,21 +123,28 @@ class Launchable(ABC):
         """The kernel for a grid; most have the same program for every grid."""
         return self
 
-    def launches(self, _arguments: Arguments, _mode: Mode, grid: int) -> list[tuple[Launchable, int]]:
-        """The launches that it stands for, each with its grid; most are one."""
+    def launches(
+        self, _arguments: Arguments, _mode: Mode, grid: int, *, enough: bool = False
+    ) -> list[tuple[Launchable, int]]:
+        """The launches that it stands for, each with its grid; most are one. `enough`: for a check, which may leave out
+        blocks."""
         return [(self, grid)]
 
     def own_grid(self, _arguments: Arguments, _mode: Mode, /) -> int | None:
         """The number of blocks, if the kernel states it itself."""
         return None
 
-    def remarks(self, _arguments: Arguments, _mode: Mode, /) -> tuple[Finding, ...]:
+    def remarks(self, _arguments: Arguments, _mode: Mode, /, *, enough: bool = False) -> tuple[Finding, ...]:
         """Findings on how its program was made."""
         return ()
 
     def bind_for_check(self, args: Sequence[object], keywords: Mapping[str, object]) -> Arguments:
         """Sort the arguments of a check, which runs nothing."""
         return self.bind(args, keywords)
+
+    def enough(self, _traced: Traced, /) -> PartOfLaunch | None:
+        """What a check runs of a large launch; None for all of it."""
+        return None
 
     @abstractmethod
     def trace(self, arguments: Arguments, mode: Mode) -> Traced:
@@ -284,10 +311,15 @@ class Launcher:
         if any(finding.blocks for finding in verdict.errors):
             raise VerifyError(verdict.errors)
         storages, certain = self._storages(arguments, traced), (*verdict.errors, *verdict.remarks)
+        bounded: tuple[Finding, ...] = ()
+        if is_enough(options.blocks) and (part := self.kernel.enough(traced)):
+            traced, options = part.traced, replace(options, blocks=part.blocks)
+            bounded = (part.finding(self.grid),)
         machine = traced.machine(mode)
         run = partial(machine.run, storages, arguments.numbers, self.grid, options, certain)
         report = self._writing(arguments, traced, run)
-        return replace(report, patched=partial(self._patched, arguments, mode, machine.program))
+        report = replace(report, findings=(*report.findings, *(each.on(report.target) for each in bounded)))
+        return replace(report, patched=partial(self._patched, arguments, mode, machine.program), pages=_write_page)
 
     def _patched(
         self,
@@ -323,7 +355,9 @@ class Launcher:
     def _writing(self, arguments: Arguments, traced: Traced, run: Callable[[], Result]) -> Result:
         """The run of a program, which writes some of its arguments; a run that fails may have written some blocks."""
         try:
-            notified = writing([arguments.tensors[name].source for name in traced.stored], in_part=True)
+            notified = writing(
+                [arguments.tensors[name].source for name in traced.stored if name in arguments.tensors], in_part=True
+            )
             return within(None, notified, run)
         except (VerifyError, OutOfBoundsError) as problem:
             raise in_one_of(self.grid, problem) from None
@@ -372,3 +406,10 @@ def _agrees(before: Launchable, after: Launchable, arguments: Arguments, mode: M
             return True
         found.append(bool(races(program, mode.profile)))
     return found == [True, False]
+
+
+def _write_page(path: str | os.PathLike[str], reports: Sequence[MachineReport]) -> None:
+    """Write reports as a page."""
+    from ptokit.report.html import write_page
+
+    write_page(path, reports)

@@ -13,7 +13,7 @@ from ptokit.engine.storage import Storage, run_of
 from ptokit.finding import Finding, OutOfBoundsError
 from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.layout import packed
-from ptokit.isa.operand import Dyn, TensorSpec
+from ptokit.isa.operand import PLAIN_LAYOUTS, Dyn, TensorSpec
 from ptokit.isa.policy import GlobalLayout, choose
 from ptokit.lang.arrays import as_array, tracked
 from ptokit.lang.context import current
@@ -84,14 +84,14 @@ class GlobalTensor:
 
     @property
     def layout(self) -> GlobalLayout:
-        """ND, DN or NZ."""
+        """ND, DN, NZ, or that of scales (`mx_a_zz` and others)."""
         return self.spec.layout_kind
 
     @property
     def is_plain(self) -> bool:
         """Whether this is the array as it is, in ND or DN layout, and can be sliced as the array can."""
         own, layout = self.array, self.spec.layout_kind
-        if layout is GlobalLayout.NZ or not isinstance(own, np.ndarray | DeviceArray):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if layout not in PLAIN_LAYOUTS or not isinstance(own, np.ndarray | DeviceArray):  # pyright: ignore[reportUnnecessaryIsInstance]
             return False
         return self.spec == _own_spec(own.dtype, own.shape, own.strides, layout, self.spec.dtype)
 
@@ -129,6 +129,12 @@ class GlobalTensor:
 
     def __repr__(self) -> str:
         return f"<GlobalTensor {self.spec}>"
+
+    def _repr_html_(self) -> str:
+        """The tensor in a notebook."""
+        from ptokit.lang.display import tensor_html
+
+        return tensor_html(self.spec, self.storage, self.shape, is_here=not on_gpu(self.array))
 
 
 def _range(part: object, n: int) -> slice:

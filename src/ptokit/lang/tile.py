@@ -12,7 +12,7 @@ import numpy as np
 from ptokit.engine.storage import Storage
 from ptokit.finding import VerifyError
 from ptokit.isa.dtype import DType, dtype
-from ptokit.isa.operand import FORMS, Dyn, OperandSpec, TileSpec, show_extents
+from ptokit.isa.operand import FORMS, SCALE_FRACTAL, Dyn, OperandSpec, TileSpec, show_extents
 from ptokit.isa.policy import BLayout, Pad, SLayout, TileType, choose
 from ptokit.lang.arrays import exact_cast
 from ptokit.lang.context import current
@@ -28,7 +28,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 MAX_BYTES = 1 << 30
 
 LAYOUTS = {form: layouts for layouts, form in FORMS.items()}
-CUBE_FORMS = {TileType.Right: ("zn", 512), TileType.Acc: ("nz", 1024)}
+CUBE_FORMS = {
+    TileType.Right: ("zn", 512), TileType.Acc: ("nz", 1024), TileType.ScaleLeft: ("zz", SCALE_FRACTAL),
+    TileType.ScaleRight: ("nn", SCALE_FRACTAL),
+}  # fmt: skip
 """The default layouts of cube tiles; that of a Left tile is the target's."""
 
 
@@ -156,6 +159,12 @@ class Tile:
     def __repr__(self) -> str:
         placed = f" at {self.addr:#x}" if self.addr is not None else ""
         return f"<Tile {self.spec}{placed}>"
+
+    def _repr_html_(self) -> str:
+        """The tile in a notebook."""
+        from ptokit.lang.display import tile_html
+
+        return tile_html(self.spec, getattr(self, "storage", None))
 
 
 _CONSTRUCTOR = inspect.signature(Tile.__init__)

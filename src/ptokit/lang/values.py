@@ -95,7 +95,7 @@ class ValueSession:
         self._profile = target
         self._frame = SharedFrame(memories.local)
         self._frame.unspecified = self._unspecified = Unspecified()
-        self._objects: dict[int, Storage] = {}
+        self._objects: dict[int, Bytes] = {}
         """Tiles without an address, by their number."""
         self._ready: dict[tuple[int, int], ReadyCall | None] = {}
         """By the number of arguments and of the call."""
@@ -146,16 +146,15 @@ class ValueSession:
             steps = tuple(step for step in executable.steps if not _is_object(step, objects))
         except (VerifyError, OutOfBoundsError, Unexpressible, ValueError, KeyError):
             return None
-        tiles = {name: self._object(program.tiles[name].spec, number) for name, number in objects.items()}
+        tiles = {name: self._object(program.tiles[name].spec, *each) for name, each in objects.items()}
         return ReadyCall(steps, tensors, tiles)
 
-    def _object(self, spec: TileSpec, number: int) -> Storage:
-        """The memory of a tile without an address."""
-        known = self._objects.get(number)
-        if known is None or known.bits.nbytes < spec.nbytes:
-            content: Bytes = np.zeros(spec.nbytes, np.uint8)
-            known = self._objects[number] = Storage(content.view(spec.dtype.bits), spec.dtype)
-        return known
+    def _object(self, spec: TileSpec, number: int, view: int) -> Storage:
+        """The memory of a tile without an address, from a byte on."""
+        known, end = self._objects.get(number), view + spec.nbytes
+        if known is None or known.nbytes < end:
+            known = self._objects[number] = np.zeros(end, np.uint8)
+        return Storage(known[view:end].view(spec.dtype.bits), spec.dtype, known)
 
     def answer(self, memories: SharedMemories, request: ValueRequest) -> bytes | None:
         """What a request asks for."""
@@ -178,7 +177,7 @@ class ValueSession:
         at = request.offset * dtype(tile.dtype).size
         if tile.address is None:
             known = self._objects.get(tile.object)
-            return None if known is None else _part(known.bits.view(np.uint8), at, request.bytes)
+            return None if known is None else _part(known, at + (tile.view or 0), request.bytes)
         memory = memories.local.get(tile.memory)
         return None if memory is None else _part(memory, tile.address + at, request.bytes)
 
@@ -187,7 +186,7 @@ def _has_address(request: ValueRequest) -> bool:
     return not isinstance(request.operand, RecordedTile) or request.operand.address is not None
 
 
-def _is_object(step: Step, objects: Mapping[str, int]) -> bool:
+def _is_object(step: Step, objects: Mapping[str, object]) -> bool:
     """Whether a step declares a tile that has no address."""
     return isinstance(step, DeclareStep) and step.tile.name in objects
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import combinations
 
-from ptokit.finding import Finding, Level
+from ptokit.finding import Finding, Level, Where
 from ptokit.isa.policy import TileType
 from ptokit.program.budget import Use, has_simt, memory_findings, static_bytes
 from ptokit.program.ir import CPP, Assign, Block, Branch, Instr, Leaf, Loop, Program, TileDecl, fold
@@ -15,6 +15,9 @@ from ptokit.program.overlaps import TileConflict, are_slots, conflicts, is_one_b
 from ptokit.program.place import live_ranges, place
 from ptokit.program.verify_call import Options, show_addresses, verify_address
 from ptokit.target import Profile
+
+MOST_TILES = 3
+"""Tiles that a message names."""
 
 
 def footprint(
@@ -34,11 +37,32 @@ def check_memory(program: Program, profile: Profile, options: Options, grid: int
     """All tiles together fit their memories. The default of a launch is no dynamic UB."""
     subject, simt = f"{program.name} on {profile.name}", has_simt(program, profile)
     for loc, use in footprint(program, profile, options.dyn_ub, grid, bound=options.bound).items():
-        tiles = sorted((tile for tile in program.tiles.values() if tile.spec.loc is loc), key=_size)
-        largest = ", ".join(f"{tile.name} ({_size(tile):,} bytes)" for tile in tiles[::-1][:3])
         for finding in memory_findings(subject, {loc: use}, profile, options.dyn_ub or 0, simt=simt):
-            message = f"{finding.message}; the largest are {largest}"
-            yield replace(finding, level=_level(options), message=message, where=tiles[-1].where)
+            by_address = program.form.startswith(CPP)
+            tiles, where = _last_tiles(program, loc, grid) if by_address else _largest_tiles(program, loc)
+            yield replace(finding, level=_level(options), message=f"{finding.message}; {tiles}", where=where)
+
+
+def _largest_tiles(program: Program, loc: TileType) -> tuple[str, Where | None]:
+    """The tiles that take most of a memory, and the place of the first."""
+    tiles = sorted((tile for tile in program.tiles.values() if tile.spec.loc is loc), key=_size)[::-1]
+    largest = ", ".join(f"{tile.name} ({_size(tile):,} bytes)" for tile in tiles[:MOST_TILES])
+    return f"the largest are {largest}", tiles[0].where
+
+
+def _last_tiles(program: Program, loc: TileType, grid: int | None) -> tuple[str, Where | None]:
+    """The tiles with the highest addresses, which their author chose, and the place of the last."""
+    placed = [(span, each) for each in placed_tiles(program, grid) if each.tile.spec.loc is loc for span in each.spans]
+    if not placed:
+        return _largest_tiles(program, loc)
+    placed.sort(key=lambda each: (each[0].stop, each[0].start), reverse=True)
+    names = dict[tuple[int, int], str]()
+    for span, each in placed:
+        at = f", line {each.where.line}" if each.where else ""
+        names.setdefault((span.start, span.stop), f"{each.tile.name} ({span.start:#x}..{span.stop:#x}{at})")
+    shown = [*names.values()]
+    more = f" and {len(shown) - MOST_TILES} more" if len(shown) > MOST_TILES else ""
+    return f"from the end down: {', '.join(shown[:MOST_TILES])}{more}", placed[0][1].where
 
 
 def _size(tile: TileDecl) -> int:

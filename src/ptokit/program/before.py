@@ -198,10 +198,11 @@ class OrderCheck:
         """A pipe waits for a flag, which is then no longer set."""
         self.now.add(dst, self.now.sent.pop(flag, 0))
 
-    def barrier(self) -> None:
-        """Everything issued so far comes before everything issued later, on each core by itself."""
+    def barrier(self, core: str = "") -> None:
+        """Everything issued so far comes before everything issued later, on one core, or on each by itself."""
         for pipe, known in self.now.known.items():
-            self.now.issued[core_of(pipe)] |= known
+            if core in ("", core_of(pipe)):
+                self.now.issued[core_of(pipe)] |= known
 
     def signal_event(self, event: Hashable, pipes: tuple[str, ...]) -> None:
         """An instruction on these pipes has ended."""

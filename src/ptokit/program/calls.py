@@ -11,6 +11,7 @@ from ptokit.isa.instruction import Call, Modifiers
 from ptokit.isa.kernel import Effect
 from ptokit.isa.opaque import NONE, opaque_rows
 from ptokit.isa.operand import OperandSpec, ScalarSpec, TensorSpec, TileSpec
+from ptokit.isa.policy import TileType
 from ptokit.isa.spelling import TMP
 from ptokit.isa.unknown import certain, is_unknown, unknown
 from ptokit.program.expr import Expr, apply, subtract
@@ -125,15 +126,29 @@ def access_of(instr: Instr) -> dict[str, str]:
     return {**given, TMP: "write"} if definition.workspace else given
 
 
-def may_write_anything(program: Program) -> bool:
-    """Whether a call that is not known has no operands but numbers: it may write any memory, by its address."""
-    return any(
-        instr.form
-        and instr.name not in opaque_rows()
-        and not instr.name.startswith("set_")
-        and set(instr.form) <= {"n", NONE}
-        for instr in program.instructions
-    )
+NO_WRITES = ("set_", "preload", "icache_preload", "async_wait", "mem_bar")
+"""How the names of calls begin that write no on-chip memory."""
+DESTINATIONS = {
+    "_to_gm": frozenset[TileType](),
+    "_to_ubuf": frozenset({TileType.Vec}),
+    "_to_cbuf": frozenset({TileType.Mat}),
+    "create_cbuf": frozenset({TileType.Mat}),
+    "cbuf_to_ca": frozenset({TileType.Left}),
+    "cbuf_to_cb": frozenset({TileType.Right}),
+    "cbuf_to_bt": frozenset({TileType.Bias}),
+    "vec_scope": frozenset({TileType.Vec}),
+}
+"""Parts of the names of calls by address, and the on-chip memories that they write."""
+
+
+def unknown_writes(program: Program) -> frozenset[TileType]:
+    """The memories that calls without tiles may write by an address: those that their names state, else all."""
+    found: frozenset[TileType] = frozenset()
+    for instr in program.instructions:
+        is_known = not instr.form or instr.name in opaque_rows() or instr.name.startswith(NO_WRITES)
+        if not is_known and set(instr.form) <= {"n", NONE}:
+            found |= next((to for part, to in DESTINATIONS.items() if part in instr.name), frozenset(TileType))
+    return found
 
 
 def written_arguments(program: Program) -> frozenset[str]:

@@ -1,13 +1,15 @@
 """Which core pipes and statements belong to.
 
-A pipe is named with its core: `AIV.MTE2`. A flag belongs to every core that has both of its pipes. One between pipes of
-two cores, and a `CrossFlag`, hands over from one core to the other.
+A pipe is named with its core: `AIV.MTE2`. A flag belongs to the core that it states, else to every core that has both
+of its pipes; a barrier likewise. A flag between pipes of two cores, and a `CrossFlag`, hands over from one core to the
+other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 
 from ptokit.isa.policy import TileType
@@ -54,6 +56,11 @@ def home_of(locs: Iterable[TileType], profile: Profile) -> Core:
 def owners(*pipes: str) -> tuple[str, ...]:
     """The cores that have all of these pipes."""
     return tuple(core.name for core in CORES if {*pipes} <= {*core.pipes})
+
+
+def stated_core(core: str, *pipes: str) -> str:
+    """The core that a flag or a barrier states: none if only one core has the pipes."""
+    return core if len(owners(*(pipe for pipe in pipes if pipe != "ALL"))) > 1 else ""
 
 
 def is_crossing(stmt: ir.Stmt) -> bool:
@@ -135,6 +142,8 @@ class StatementCores:
         known = self._known.get(id(stmt))
         if known is not None:
             return known
+        if isinstance(stmt, ir.Flag | ir.Barrier) and stmt.core:
+            return frozenset((stmt.core,))
         match stmt:
             case ir.Flag():
                 shared = frozenset(owners(stmt.src, stmt.dst))
@@ -150,6 +159,24 @@ class StatementCores:
                 return frozenset()
             case _:
                 return frozenset[str]().union(*(self.of(inner) for block in ir.children(stmt) for inner in block))
+
+
+def with_needed_cores(program: ir.Program) -> ir.Program:
+    """The program without the cores of flags and barriers if it is for one core, and without those of another."""
+    if not any(isinstance(stmt, ir.Flag | ir.Barrier) and stmt.core for stmt in ir.walk(program.body)):
+        return program
+    cores = StatementCores(program).all
+    if len(cores) > 1:
+        return program
+
+    def change(stmt: ir.Stmt) -> ir.Stmt | tuple[ir.Stmt, ...]:
+        if isinstance(stmt, ir.Loop | ir.Branch):
+            return stmt if any(ir.children(stmt)) else ()
+        if not isinstance(stmt, ir.Flag | ir.Barrier) or not stmt.core:
+            return stmt
+        return replace(stmt, core="") if stmt.core in cores or not cores else ()
+
+    return replace(program, body=ir.transform(program.body, change))
 
 
 class Cores:
@@ -188,8 +215,10 @@ class Cores:
         """The pipes of a flag with their cores: of each core that has both and uses them, else those of two cores."""
         known = self._pairs.get(id(flag))
         if known is None:
-            shared = [core for core in self.names if core in owners(flag.src, flag.dst)]
+            shared = [core for core in self.names if core in owners(flag.src, flag.dst) and flag.core in ("", core)]
             used = [core for core in shared if {f"{core}.{flag.src}", f"{core}.{flag.dst}"} <= self._busy]
-            pairs = [(core, core) for core in used or shared] or [ends_of(flag)]
+            pairs = [(core, core) for core in used or shared]
+            if is_crossing(flag):
+                pairs = [ends_of(flag)]
             known = self._pairs[id(flag)] = [(f"{a}.{flag.src}", f"{b}.{flag.dst}") for a, b in pairs]
         return known

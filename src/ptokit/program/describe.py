@@ -8,8 +8,9 @@ from dataclasses import replace
 from ptokit.finding import Finding
 from ptokit.program.calls import all_operands
 from ptokit.program.ir import CPP, Instr, LoadScalar, Operand, Program, Stmt, TileUse, View
+from ptokit.program.words import in_words
 
-_CHOICE = re.compile(r'\b(\w+)="(\w+)"((?:(?:,| or) "\w+")*)')
+_CHOICE = re.compile(r'\b(\w+)="?(\w+)\b"?((?:(?:,| or) "\w+")*)')
 """A modifier in Python, and other words for it: `oob="clamp", "wrap" or "zero"`."""
 
 
@@ -26,7 +27,7 @@ def described(finding: Finding, program: Program, stmt: Stmt) -> Finding:
 def in_source(program: Program, instr: Instr, fix: str) -> str:
     """A fix in the syntax of the program's source."""
     write = _enumerator if program.form.startswith(CPP) else _attribute
-    return _CHOICE.sub(lambda choice: write(instr, choice), fix) if program.form else fix
+    return in_words(_CHOICE.sub(lambda choice: write(instr, choice), fix), program.form) if program.form else fix
 
 
 def operands_of(stmt: Stmt) -> dict[str, Operand]:
@@ -52,6 +53,8 @@ def _enumerator(instr: Instr, choice: re.Match[str]) -> str:
     if modifier is None:
         return choice[0]
     names = {each.text: each.name for each in modifier.enum}
+    if choice[2] not in names:
+        return choice[0]
     words = re.sub(r'"(\w+)"', lambda word: names.get(word[1], word[1]), choice[3])
     return f"{modifier.enum.__name__}::{names.get(choice[2], choice[2])}{words}"
 

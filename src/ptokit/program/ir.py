@@ -7,13 +7,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
-from ptokit.finding import Where
+from ptokit.finding import NAME, Where, counted
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.dtype import DType
 from ptokit.isa.instruction import Instruction, Modifiers
 from ptokit.isa.opaque import opaque
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import GlobalLayout
+from ptokit.markup import box, clipped, code, dim
 from ptokit.program.expr import Expr, Var, apply
 
 CPP = "cpp"
@@ -149,6 +150,8 @@ class TileDecl:
     """Whether its memory counts as uninitialised: not if the author gave the address."""
     named: bool = field(default=True, compare=False, kw_only=True)
     """Whether the name is the author's."""
+    family: int | None = field(default=None, kw_only=True)
+    """Tiles of one family are views of the same memory: the author says so, and may use one after the other."""
     where: Where | None = _place()
 
 
@@ -212,6 +215,8 @@ class Flag:
     event: Expr
     auto: bool = False
     """Whether auto mode added it."""
+    core: str = field(default="", kw_only=True)
+    """The core that executes it: `AIC` or `AIV`; empty: each that has both pipes."""
     where: Where | None = _place()
 
 
@@ -239,6 +244,8 @@ class Barrier:
 
     pipe: str
     auto: bool = False
+    core: str = field(default="", kw_only=True)
+    """The core that executes it: `AIC` or `AIV`; empty: each by itself."""
     where: Where | None = _place()
 
 
@@ -304,6 +311,12 @@ class Program:
     def _meaning(self) -> tuple[object, ...]:
         return self.name, self.arguments, settled(self.body), self.mode
 
+    def _repr_html_(self) -> str:
+        """The program in a notebook."""
+        listing = code("\n".join(write(self) for write in LISTINGS))
+        counts = f"{counted(len(self.instructions), 'instruction')}, {counted(len(self.tiles), 'tile')}"
+        return box(f"Program {clipped(self.name, NAME)}", dim(counts), listing)
+
     @cached_property
     def tensors(self) -> dict[str, Argument]:
         """The array arguments by name."""
@@ -323,6 +336,10 @@ class Program:
     def tiles(self) -> dict[str, TileDecl]:
         """The tiles by name. No two declarations share one."""
         return {stmt.name: stmt for stmt in walk(self.body) if isinstance(stmt, TileDecl)}
+
+
+LISTINGS: list[Callable[[Program], str]] = []
+"""How programs are printed: `show` adds itself."""
 
 
 def children(stmt: Stmt) -> tuple[Block, ...]:

@@ -13,7 +13,7 @@ from ptokit.isa.kernel import Pair
 from ptokit.program import ir
 from ptokit.program.before import Action, FaultCollector, OrderCheck, PipeStep, Slot, Unrolled
 from ptokit.program.calls import call_of
-from ptokit.program.cores import core_of, ends_of, unit_of
+from ptokit.program.cores import core_of, ends_of, stated_core, unit_of
 from ptokit.program.expr import Expr, apply, interval
 from ptokit.program.memory import Path, meeting_block
 from ptokit.program.steps import own_pairs
@@ -84,7 +84,7 @@ class End(Action):
     def __call__(self, check: OrderCheck, iteration: int) -> None:
         link = self.link
         if not link.events:
-            check.barrier()
+            check.barrier(core_of(link.src))
             return
         number = iteration % link.events if self.number is None else self.number
         if self.sets:
@@ -306,12 +306,18 @@ class _Orderer:
     def _statement(self, end: End, events: dict[Link, int]) -> ir.Flag | ir.CrossFlag | ir.Barrier:
         link = end.link
         if not link.events:
-            return ir.Barrier("ALL", auto=True, where=link.where)
+            return ir.Barrier("ALL", auto=True, core=self._core(link), where=link.where)
         action, event = "set" if end.sets else "wait", self._event(end, events[link])
         if link.crosses:
             pipe = link.src if end.sets else link.dst
             return ir.CrossFlag(action, core_of(pipe), unit_of(pipe), event, auto=True, where=link.where)
-        return ir.Flag(action, unit_of(link.src), unit_of(link.dst), event, auto=True, where=link.where)
+        pipes = unit_of(link.src), unit_of(link.dst)
+        return ir.Flag(action, *pipes, event, auto=True, core=self._core(link, *pipes), where=link.where)
+
+    def _core(self, link: Link, *pipes: str) -> str:
+        """The core that a statement of a link states, in a program for two."""
+        is_mixed = len({core_of(step.pipe) for step in self.unrolled.steps}) > 1
+        return stated_core(core_of(link.src), *pipes) if is_mixed else ""
 
     def _event(self, end: End, first: int) -> Expr:
         link = end.link

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -43,6 +44,11 @@ class PlacedTile:
         """The line of the statement."""
         return self.stmt.where
 
+    @cached_property
+    def distinct(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """The addresses, each once."""
+        return np.unique(self.starts)
+
     @property
     def spans(self) -> list[range]:
         """The bytes that the tile takes, at every address."""
@@ -71,7 +77,7 @@ def meeting(first: PlacedTile, second: PlacedTile) -> tuple[range, range] | None
         one, other = (range(int(at[0]), int(at[0]) + s.tile.spec.nbytes) for at, s in ((a, first), (b, second)))
         return (one, other) if one.start < other.stop and other.start < one.stop else None
     if first.times is not second.times or a.size != b.size:
-        a, b = np.unique(a)[:, None], np.unique(b)[None, :]
+        a, b = first.distinct[:, None], second.distinct[None, :]
     a, b = np.broadcast_arrays(a, b)
     meet = np.flatnonzero((a < b + second.tile.spec.nbytes) & (b < a + first.tile.spec.nbytes))
     if not meet.size:
@@ -168,7 +174,12 @@ class Overwrite:
 
     def joined(self, more: Bytes, given: Facts) -> Overwrite:
         """The same, over more bytes, where something else holds."""
-        return Overwrite(self.placed, self.instr, self.bytes | more, self.given & given if self.bytes else given)
+        return Overwrite(self.placed, self.instr, self.bytes | more, self.given & given)
+
+    def forget(self, changed: frozenset[Expr]) -> Overwrite:
+        """The same, where some numbers have changed."""
+        given = without(self.given, changed)
+        return self if given == self.given else replace(self, given=given)
 
 
 @dataclass
@@ -181,8 +192,8 @@ class WriteState:
     """By buffer: the bytes that were written through it last."""
     lost: list[Bytes]
     """By buffer: the bytes that were its own until a write through another buffer."""
-    by: dict[tuple[int, int], Overwrite]
-    """By buffer, and by the tile that was written over it."""
+    by: dict[int, dict[int, Overwrite]]
+    """By buffer, and by the tile that was written over some of its bytes; copies share what a buffer has."""
     path: Facts = frozenset()
     """The conditions of the branches around."""
 
@@ -194,10 +205,11 @@ class WriteState:
         """What may hold where two paths join."""
         names = self.at.keys() & other.at.keys()
         by = dict(self.by)
-        for key, written in other.by.items():
-            by[key] = (
-                by[key].joined(written.bytes, written.given) if key in by and written.bytes else by.get(key, written)
-            )
+        for victim, theirs in other.by.items():
+            mine = by.get(victim, {})
+            if theirs is not mine:
+                more = {key: mine[key].joined(w.bytes, w.given) if key in mine else w for key, w in theirs.items()}
+                by[victim] = {**mine, **more}
         return WriteState(
             {name: self.at[name] if self.at[name] is other.at[name] else None for name in names},
             [a | b for a, b in zip(self.own, other.own, strict=True)],
@@ -215,16 +227,18 @@ class WriteState:
         """Bytes of a buffer are written over through another one."""
         self._clear(victim, hit)
         self.lost[victim] |= hit
-        key, written = (victim, id(by)), Overwrite(by, instr, hit, self.path)
-        self.by[key] = self.by[key].joined(hit, self.path) if key in self.by else written
+        known = self.by.get(victim, {})
+        earlier = known.get(id(by))
+        written = earlier.joined(hit, self.path) if earlier else Overwrite(by, instr, hit, self.path)
+        self.by[victim] = {**known, id(by): written}
 
     def _clear(self, buffer: int, written: Bytes) -> None:
         """Forget these bytes."""
         self.own[buffer] &= ~written
         self.lost[buffer] &= ~written
-        for key, earlier in self.by.items():
-            if key[0] == buffer:
-                self.by[key] = replace(earlier, bytes=earlier.bytes & ~written)
+        if any(earlier.bytes & written for earlier in self.by.get(buffer, {}).values()):
+            left = {key: (each, each.bytes & ~written) for key, each in self.by[buffer].items()}
+            self.by[buffer] = {key: replace(each, bytes=rest) for key, (each, rest) in left.items() if rest}
 
     def enter(self, condition: Expr, holds: bool) -> WriteState:
         """A copy, for the arm of a branch."""
@@ -232,13 +246,15 @@ class WriteState:
 
     def forget(self, changed: frozenset[Expr]) -> WriteState:
         """The same, where some numbers have changed."""
-        by = {key: replace(written, given=without(written.given, changed)) for key, written in self.by.items()}
+        by = {victim: {key: each.forget(changed) for key, each in some.items()} for victim, some in self.by.items()}
         return replace(self, by=by, path=without(self.path, changed))
 
     def same(self, other: WriteState) -> bool:
         """Whether both are equal."""
-        mine, theirs = ({key: (w.bytes, w.given) for key, w in state.by.items()} for state in (self, other))
-        return (self.at, self.own, self.lost, mine) == (other.at, other.own, other.lost, theirs)
+        return (self.at, self.own, self.lost, self._given()) == (other.at, other.own, other.lost, other._given())
+
+    def _given(self) -> dict[tuple[int, int], tuple[Bytes, Facts]]:
+        return {(victim, key): (w.bytes, w.given) for victim, some in self.by.items() for key, w in some.items()}
 
 
 @dataclass(frozen=True)
@@ -256,6 +272,11 @@ def _is_same(one: TileAccess, other: TileAccess) -> bool:
     first, second = one.placed.tile.spec, other.placed.tile.spec
     alike = (first.form, first.dtype, first.stride) == (second.form, second.dtype, second.stride)
     return alike and one.bytes == other.bytes and _is_fixed(one.placed) and _is_fixed(other.placed)
+
+
+def _starts_together(one: TileAccess, other: TileAccess) -> bool:
+    """Whether two tiles begin at the same address: an instruction that is known by its effects may work so."""
+    return np.array_equal(one.placed.starts, other.placed.starts)
 
 
 class OverlapAnalysis:
@@ -369,8 +390,8 @@ class OverlapAnalysis:
     def _read(self, touch: TileAccess, instr: Instr, state: WriteState) -> None:
         mine = touch.buffer.number
         lost = state.lost[mine] & touch.bytes
-        for (victim, _), written in state.by.items() if lost else ():
-            if victim == mine and written.bytes & lost and not exclude(written.given, state.path):
+        for written in state.by.get(mine, {}).values() if lost else ():
+            if written.bytes & lost and not exclude(written.given, state.path):
                 how = f"{_line(written.instr)} writes over what {_line(instr)} reads through {touch.placed.tile.name}"
                 self._report(touch.placed, written.placed, how, is_fault=True)
         for other in self.rivals[mine]:
@@ -381,7 +402,7 @@ class OverlapAnalysis:
 
     def _at_once(self, instr: Instr, written: TileAccess, read: TileAccess) -> None:
         """An instruction may write what it reads only in place, through one buffer."""
-        if written.placed.tile is read.placed.tile:  # verify_call checks uses of one tile
+        if written.placed.tile is read.placed.tile or instr.definition.staged:  # verify_call checks uses of one tile
             return
         in_place = instr.definition.in_place.get(self.target)
         if written.buffer is read.buffer:
@@ -390,7 +411,8 @@ class OverlapAnalysis:
             shared = self._hit(written, read.buffer) & read.bytes and not (in_place and _is_same(written, read))
         if shared:
             how = f"{_line(instr)} writes {written.placed.tile.name} while it reads {read.placed.tile.name}"
-            self._report(written.placed, read.placed, how, is_fault=True)
+            is_fault = not (instr.form and _starts_together(written, read))
+            self._report(written.placed, read.placed, how, is_fault=is_fault)
 
     def _write(self, touch: TileAccess, instr: Instr, state: WriteState) -> None:
         for other in self.rivals[touch.buffer.number]:
@@ -404,6 +426,8 @@ class OverlapAnalysis:
             state.gain(mine, touch.bytes)
 
     def _report(self, one: PlacedTile, other: PlacedTile, how: str, *, is_fault: bool) -> None:
+        if one.tile.family is not None and one.tile.family == other.tile.family:
+            return
         first, second = sorted((one, other), key=lambda placed: self.order[id(placed)])
         key = id(first), id(second)
         if first is not second and (key not in self.found or (is_fault and not self.found[key].is_fault)):

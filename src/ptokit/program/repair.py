@@ -13,7 +13,7 @@ from typing import TypeGuard
 from ptokit.finding import Where
 from ptokit.isa.kernel import Pair
 from ptokit.program import ir
-from ptokit.program.cores import OTHER, core_of, ends_of, owners, unit_of
+from ptokit.program.cores import OTHER, StatementCores, core_of, ends_of, owners, stated_core, unit_of
 from ptokit.program.expr import apply, evaluate, interval, variables
 from ptokit.program.memory import Outline, Path, meeting_block, statements
 from ptokit.program.order import (
@@ -57,9 +57,9 @@ _CPP: dict[type[ir.Stmt], str] = {
 
 SPELLINGS: dict[str, dict[type[ir.Stmt], str]] = {
     "": {
-        ir.Flag: '{module}{action}_flag("{src}", "{dst}", {event})',
+        ir.Flag: '{module}{action}_flag("{own}{src}", "{own}{dst}", {event})',
         ir.CrossFlag: '{module}sync_{action}("{named}", {event})',
-        ir.Barrier: '{module}barrier("{pipe}")',
+        ir.Barrier: '{module}barrier("{own}{pipe}")',
     },
     "mlir": {
         ir.Flag: "pto.{action}_flag[<PIPE_{src}>, <PIPE_{dst}>, <EVENT_ID{event}>]",
@@ -92,7 +92,7 @@ COMPUTED = {
 
 def spelled(stmt: Sync, form: str, module: str = "pto.", event: str = "") -> str:
     """A statement as text; `event` replaces the text of its event id."""
-    fields = {**vars(stmt), "module": module, "named": _named(stmt)}
+    fields = {**vars(stmt), "module": module, "named": _named(stmt), "own": f"{stmt.core}." if stmt.core else ""}
     is_computed = isinstance(stmt, ir.Flag) and not isinstance(stmt.event, int)
     template = COMPUTED.get(form) if is_computed else None
     if isinstance(stmt, ir.CrossFlag) and form == f"{CPP}.a2a3":
@@ -162,6 +162,25 @@ def cost(units: Iterable[Unit]) -> int:
 def in_order(edits: Iterable[Edit]) -> Unit:
     """Edits in the order of the text."""
     return tuple(sorted(edits, key=lambda edit: (edit.at, edit.side == AFTER, edit.rank, edit.text())))
+
+
+def without_undone(edits: Iterable[Edit]) -> Unit:
+    """Edits without removals of statements that others insert again at the same place."""
+    left = list(edits)
+    for removal in [edit for edit in left if edit.action == REMOVE]:
+        again = next((edit for edit in left if _undoes(edit, removal)), None)
+        if again is not None:
+            left.remove(again)
+            left.remove(removal)
+    return in_order(left)
+
+
+def _undoes(edit: Edit, removal: Edit) -> bool:
+    """Whether an edit inserts the statement that another one removes, directly before or behind it."""
+    if edit.action != INSERT or edit.at[:-1] != removal.at[:-1]:
+        return False
+    gap = edit.at[-1] + (edit.side == AFTER) - removal.at[-1]
+    return gap in (0, 1) and edit.stmt == replace(removal.stmt, auto=False, where=None)
 
 
 # --- edited programs
@@ -436,11 +455,19 @@ def _paired(edited: Edited, profile: Profile, fault: FlagFault, stmt: AnyFlag, p
         yield from _renamed(edited, profile, fault, stmt, pairs)
     earlier = edited.statements[fault.earlier] if fault.earlier else None
     if isinstance(stmt, ir.CrossFlag) and isinstance(earlier, ir.CrossFlag) and stmt.pipe != earlier.pipe:
-        yield from _linked(edited, profile, (earlier.pipe, stmt.pipe), fault.earlier or (), fault.path)
+        core = stated_core(stmt.core, earlier.pipe, stmt.pipe)
+        yield from _linked(edited, profile, (earlier.pipe, stmt.pipe), core, fault.earlier or (), fault.path)
     for wait in sorted(wait for first, wait in pairs if first == (fault.earlier or fault.path)):
         yield from _answered(edited, profile, fault, stmt, wait)
     if isinstance(stmt, ir.Flag):
-        yield (edited.inserted(Insertion(block, number, REPLY_WAIT, ir.Barrier("ALL"))),)
+        barrier = ir.Barrier("ALL", core=_core_of(stmt, edited.program))
+        yield (edited.inserted(Insertion(block, number, REPLY_WAIT, barrier)),)
+
+
+def _core_of(flag: ir.Flag, program: ir.Program) -> str:
+    """The core of a flag; empty if the program has one core."""
+    own = owners(flag.src, flag.dst)
+    return flag.core or (own[0] if len(own) == 1 and len(StatementCores(program).all) > 1 else "")
 
 
 def _renamed(edited: Edited, profile: Profile, fault: FlagFault, stmt: AnyFlag, pairs: Pairs) -> Iterator[Maybe]:
@@ -459,13 +486,13 @@ def _renamed(edited: Edited, profile: Profile, fault: FlagFault, stmt: AnyFlag, 
         yield tuple(edited.replaced(path, replace(flag, event=event, where=None)) for path, flag in flags)
 
 
-def _linked(edited: Edited, profile: Profile, pipes: Pair, first: Path, then: Path) -> Iterator[Maybe]:
+def _linked(edited: Edited, profile: Profile, pipes: Pair, core: str, first: Path, then: Path) -> Iterator[Maybe]:
     """A flag between two pipes of a core, from one statement to the other: waited for before that, or at once."""
     free = free_ids(edited.program, profile)[pipes]
     block, one, other = meeting_block(first, then)
     for wait_at in dict.fromkeys((other, one + 1)) if free and one < other else ():
         ends = (one + 1, SET, "set"), (wait_at, WAIT, "wait")
-        flags = [Insertion(block, at, rank, ir.Flag(action, *pipes, free[0])) for at, rank, action in ends]
+        flags = [Insertion(block, at, rank, ir.Flag(action, *pipes, free[0], core=core)) for at, rank, action in ends]
         yield tuple(map(edited.inserted, flags))
 
 
@@ -474,7 +501,8 @@ def _answered(edited: Edited, profile: Profile, fault: FlagFault, stmt: AnyFlag,
     once."""
     waiting = edited.statements[wait]
     if isinstance(stmt, ir.Flag):
-        ends: dict[str, AnyFlag] = {action: ir.Flag(action, stmt.dst, stmt.src, 0) for action in ("set", "wait")}
+        back = ir.Flag("set", stmt.dst, stmt.src, 0, core=stmt.core)
+        ends: dict[str, AnyFlag] = {"set": back, "wait": replace(back, action="wait")}
     else:
         assert isinstance(waiting, ir.CrossFlag)
         ends = {"set": replace(waiting, action="set", where=None), "wait": replace(stmt, action="wait", where=None)}

@@ -22,6 +22,15 @@ def show(program: ir.Program, target: str = "") -> str:
     return "\n".join(_Printer(program).lines(target))
 
 
+ir.LISTINGS.append(show)
+
+
+def statement_texts(program: ir.Program) -> list[str]:
+    """Every statement by itself, in the order of `walk`."""
+    printer = _Printer(program)
+    return [printer.statement(stmt) for stmt in ir.walk(program.body)]
+
+
 class _Printer:
     """Prints statements, with the author's names of expressions."""
 
@@ -44,7 +53,7 @@ class _Printer:
         for stmt in block:
             yield from self._definitions(stmt, depth)
             auto = isinstance(stmt, ir.Flag | ir.CrossFlag | ir.Barrier) and stmt.auto
-            yield _line(depth, self._text(stmt), stmt.where, auto=auto)
+            yield _line(depth, self.statement(stmt), stmt.where, auto=auto)
             for arm, inner in enumerate(ir.children(stmt)):
                 if arm and inner:
                     yield _line(depth, "otherwise:", None)
@@ -62,7 +71,7 @@ class _Printer:
     def _expr(self, expr: Expr) -> str:
         return show_expr(expr, self.names)
 
-    def _text(self, stmt: ir.Stmt) -> str:
+    def statement(self, stmt: ir.Stmt) -> str:
         """A statement without the blocks inside."""
         match stmt:
             case ir.Loop():
@@ -81,11 +90,13 @@ class _Printer:
                 index = ", ".join(map(self._expr, stmt.source.starts))
                 return f"{stmt.result} = load_scalar({stmt.source.argument}, {index})"
             case ir.Flag():
-                return f'{stmt.action}_flag("{stmt.src}", "{stmt.dst}", {self._expr(stmt.event)})'
+                own = f"{stmt.core}." if stmt.core else ""
+                return f'{stmt.action}_flag("{own}{stmt.src}", "{own}{stmt.dst}", {self._expr(stmt.event)})'
             case ir.CrossFlag():
                 return f'sync_{stmt.action}("{stmt.core}.{stmt.pipe}", {self._expr(stmt.event)})'
             case ir.Barrier():
-                return f'barrier("{stmt.pipe}")'
+                own = f"{stmt.core}." if stmt.core else ""
+                return f'barrier("{own}{stmt.pipe}")'
             case ir.Instr():
                 return self._instruction(stmt)
 

@@ -245,7 +245,7 @@ class _Arranger:
         of its core that lead from there to the pipe that sets."""
         held, flags = {_pipe_of(wait)}, set[Key]()
         for stmt in left[next(k for k, each in enumerate(left) if each is wait) :]:
-            if isinstance(stmt, Barrier) and stmt.pipe == "ALL":
+            if isinstance(stmt, Barrier) and stmt.pipe == "ALL" and self.cores.of(stmt) >= self.cores.of(wait):
                 held.add(SCALAR)
             if not isinstance(stmt, Flag | CrossFlag):
                 continue

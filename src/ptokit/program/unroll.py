@@ -203,7 +203,7 @@ class _Unroller:
 
     def _barrier(self, stmt: Barrier, _path: Path, _iterations: tuple[int, ...], _scope: LoopValues) -> None:
         if stmt.pipe == "ALL":
-            self._emit("barrier")
+            self._emit("barrier", stmt.core)
 
     # --- loops and branches ---
 

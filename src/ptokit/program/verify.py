@@ -15,6 +15,7 @@ from ptokit.program.handover import check_cores, check_sync
 from ptokit.program.ir import Block, Branch, Instr, Leaf, LoadScalar, Loop, Program, TileDecl, TileUse, View, fold, walk
 from ptokit.program.overlaps import sharing
 from ptokit.program.verify_call import Options, check_rules, judged, verify_call
+from ptokit.program.words import all_in_words
 from ptokit.target import SCALAR, Profile
 
 
@@ -35,7 +36,7 @@ def verify(
     if grid != 0:
         for check in CHECKS:
             findings += check(program, profile, options, grid)
-    placed = [finding.on(profile.name) for finding in findings]
+    placed = [finding.on(profile.name) for finding in all_in_words(findings, program.form)]
     different = {(finding, finding.path): finding for finding in judged(placed, options)}
     return fold_overlaps(sorted(different.values(), key=_place))
 
@@ -78,20 +79,21 @@ def check_cells(program: Program, _profile: Profile, _options: Options, _grid: i
 
 def check_written(program: Program, _profile: Profile, _options: Options, grid: int | None) -> Iterable[Finding]:
     """A tile is written before it is read: through itself, or through one that shares bytes with it."""
-    if calls.may_write_anything(program):
-        return []
-    return _reads_of_unwritten(program.body, sharing(program, grid))
+    unknown = calls.unknown_writes(program)
+    known = {tile.name for tile in program.tiles.values() if tile.spec.loc not in unknown}
+    return _reads_of_unwritten(program.body, sharing(program, grid), known)
 
 
-def _reads_of_unwritten(block: Block, near: Mapping[str, set[str]]) -> list[Finding]:
-    """Reads of tiles that nothing can have written. The state is the set of tiles that may have been written."""
+def _reads_of_unwritten(block: Block, near: Mapping[str, set[str]], known: set[str]) -> list[Finding]:
+    """Reads of tiles that nothing can have written: of those of which all writes are known. The state is the set of
+    tiles that may have been written."""
     found: list[Finding] = []
 
     def leaf(stmt: Leaf, written: set[str]) -> set[str]:
         if isinstance(stmt, TileDecl):
             return written - {stmt.name} if stmt.fresh else written | {stmt.name}
         if isinstance(stmt, Instr):
-            found.extend(_unwritten_reads(stmt, written, near))
+            found.extend(_unwritten_reads(stmt, written, near, known))
             return written | _writes(stmt)
         return written
 
@@ -112,10 +114,12 @@ def _writes(instr: Instr) -> set[str]:
     return {tile for name, tile in tiles.items() if access[name] != "read"}
 
 
-def _unwritten_reads(instr: Instr, written: set[str], near: Mapping[str, set[str]]) -> Iterator[Finding]:
+def _unwritten_reads(
+    instr: Instr, written: set[str], near: Mapping[str, set[str]], known: set[str]
+) -> Iterator[Finding]:
     access, index = calls.access_of(instr), instr.definition.roles.get("index")
     for name, operand in calls.named_operands(instr).items():
-        if not isinstance(operand, TileUse) or access[name] != "read":
+        if not isinstance(operand, TileUse) or access[name] != "read" or operand.tile not in known:
             continue
         if written.isdisjoint((operand.tile, *near[operand.tile])):
             message = f"{instr.name}: {name} reads {operand.tile}, which nothing has written"

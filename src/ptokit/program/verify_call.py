@@ -97,6 +97,8 @@ def overlaps(call: Call, _profile: Profile, _options: Options) -> Iterable[Findi
         is_ignored = TMP in (name, other) and not call.uses_workspace
         is_written, first, second = bool({name, other} & targets), _range(tile), _range(against)
         may_be_one = (in_place and other != TMP) or not is_written
+        if call.instruction.staged and TMP not in (name, other):
+            continue
         if (tile.loc, tile.space) != (against.loc, against.space) or (_buffer(tile) == _buffer(against) and may_be_one):
             continue
         of_one_tile = not call.clashes.isdisjoint(((name, other), (other, name)))  # SL-05 reports these
@@ -107,7 +109,8 @@ def overlaps(call: Call, _profile: Profile, _options: Options) -> Iterable[Findi
             expected, fix = f"apart from {other}", "move one of the tiles"
             finding = _finding("A-38", "H-38", name, _subject(call), expected, found, fix, call.target)
             finding = replace(finding, tiles=frozenset((name, other)))
-            is_note = is_ignored or (not is_written and tile.dtype is against.dtype)
+            by_effects = bool(call.instruction.form_key) and tile.addr == against.addr  # it may work in place
+            is_note = is_ignored or by_effects or (not is_written and tile.dtype is against.dtype)
             message = f"{_subject(call)}: {name} is at {found}"
             yield replace(finding, level="note", message=message) if is_note else finding
     yield from _repeated(call)

@@ -34,8 +34,8 @@ const Entry launch_entry{"launch<float, 4>", nullptr, 2, run_launch, &kernel_ent
 extern "C" const Entry* ptokit_entries() { return &launch_entry; }
 
 #if defined(UNDEFINED)
-void nowhere();
-extern "C" void uses_nowhere() { nowhere(); }
+extern int nowhere;
+extern "C" int* uses_nowhere() { return &nowhere; }
 #endif
 
 #if defined(ENDLESS) || defined(CRASH)

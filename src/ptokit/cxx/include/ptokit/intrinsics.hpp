@@ -59,7 +59,11 @@ inline void set_cross_core(pipe_t pipe, std::uint64_t message) {
 }
 inline void wait_flag_dev(std::int64_t flag) { ptokit::number_call("wait_flag_dev", flag); }
 inline void wait_flag_dev(pipe_t pipe, std::int64_t flag) { ptokit::pipe_call("wait_flag_dev", pipe, flag); }
-inline void set_ffts_base_addr(std::uint64_t) {}
+namespace ptokit {
+// Where messages between the cores are stored to.
+inline std::uint64_t message_base = 0;
+}  // namespace ptokit
+inline void set_ffts_base_addr(std::uint64_t address) { ptokit::message_base = address; }
 inline std::uint64_t get_ffts_base_addr() { return 0; }
 template <typename Lock>
 inline void get_buf(pipe_t pipe, Lock lock, bool = false) {
@@ -113,6 +117,10 @@ inline T ld_dev(const T* address, std::int64_t offset = 0) {
 }
 template <typename T, typename U>
 inline void st_dev(T value, U* address, std::int64_t offset = 0) {
+  if (offset == 0 && ptokit::message_base && reinterpret_cast<std::uintptr_t>(address) == ptokit::message_base) {
+    ffts_cross_core_sync(PIPE_S, static_cast<std::uint64_t>(value));
+    return;
+  }
   const U converted = static_cast<U>(value);
   ptokit::write_memory(reinterpret_cast<char*>(address) + offset, &converted, sizeof(U));
 }

@@ -83,6 +83,11 @@ void add_argument(Pending& call, const T& value) {
     call.modify(key_of(value), word_of(value), static_cast<std::int64_t>(value));
   } else if constexpr (std::is_array_v<T>) {
     for (const auto& item : value) add_argument<void>(call, item);
+  } else if constexpr (std::is_pointer_v<T> && HasInfo<std::remove_cv_t<std::remove_pointer_t<T>>>) {
+    if (value) {  // an operand that may be left out
+      call.modify("pointer", nullptr, static_cast<std::int64_t>(call.operand_count));
+      call.add(Operand::of(value->ptokit_info()));
+    }
   } else if constexpr (std::is_pointer_v<T>) {
     call.add(Operand::of(static_cast<const void*>(const_cast<const std::remove_cv_t<std::remove_pointer_t<T>>*>(value))));
   } else if constexpr (std::is_same_v<T, std::nullptr_t>) {

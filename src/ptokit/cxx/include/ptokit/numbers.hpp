@@ -65,9 +65,10 @@ struct Format {
   }
 };
 
-// A power of two without a sign: 255 is NaN.
+// A power of two without a sign: 255 is NaN, as is a negative number.
 struct PowerFormat {
   static constexpr std::uint32_t encode(double value) {
+    if (value < 0) return 255;
     const std::uint64_t bits = __builtin_bit_cast(std::uint64_t, value);
     int exponent = static_cast<int>((bits >> 52) & 0x7ff) - 1023;
     if (exponent == 1024) return 255;

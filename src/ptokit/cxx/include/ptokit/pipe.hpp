@@ -358,7 +358,7 @@ struct TMPipe : PipeTag {
       constexpr uint64_t bytes = sizeof(P) * To::Rows * To::Cols;
       for (int i = 0; i < count; ++i) {
         Tile<TileType::Vec, P, From::Rows, From::Cols, BLayout::RowMajor, From::Rows, To::Cols> part;
-        ptokit::alias("tsubview", part, tile, sizeof(P) * To::Cols * i);
+        ptokit::alias(part, tile, sizeof(P) * To::Cols * i);
         auto global = ptokit::rows_in_global<P>(fifo.fifoBase, (index * count + i) * bytes + prod.entryOffset, From::Rows, To::Cols, To::Cols);
         TSTORE(global, part);
       }
@@ -395,7 +395,7 @@ struct TMPipe : PipeTag {
         constexpr uint64_t bytes = sizeof(E) * From::Rows * From::Cols;
         for (int i = 0; i < count; ++i) {
           Tile<TileType::Vec, E, To::Rows, To::Cols, BLayout::RowMajor, To::Rows, From::Cols> part;
-          ptokit::alias("tsubview", part, tile, sizeof(E) * From::Cols * i);
+          ptokit::alias(part, tile, sizeof(E) * From::Cols * i);
           auto global = ptokit::rows_in_global<E>(fifo.fifoBase, (index * count + i) * bytes + cons.entryOffset, To::Rows, From::Cols, From::Cols);
           TLOAD(part, global);
         }

@@ -32,16 +32,15 @@ inline void TASSIGN_IMPL(T& object, Address address) {
 
 namespace ptokit {
 
-// Makes one tile lie `offset` bytes behind the start of another. It is recorded only if no address is known: the
-// tile's own address says the rest.
+// Makes one tile lie `offset` bytes behind the start of another.
 template <typename To, typename From>
-void alias(const char* name, To& to, From& from, std::uint64_t offset) {
+void alias(To& to, From& from, std::uint64_t offset) {
   const Place& source = from.ptokit_place();
   if (source.assigned) {
     to.ptokit_place().assign(To::memory, source.address + offset);
     record("tassign", to, to.ptokit_place().address);
   } else {
-    record(name, to, from, offset);
+    to.ptokit_place().view(source, &from, offset);
   }
 }
 
@@ -52,14 +51,14 @@ namespace pto {
 template <typename To, typename From, typename... Events>
 inline RecordEvent TRESHAPE(To& to, From& from, Events&... events) {
   (events.Wait(), ...);
-  ptokit::alias("treshape", to, from, 0);
+  ptokit::alias(to, from, 0);
   return {};
 }
 template <typename To, typename From, typename... Events>
 inline RecordEvent TSUBVIEW(To& to, From& from, int row, int col, Events&... events) {
   (events.Wait(), ...);
   const std::uint64_t element = static_cast<std::uint64_t>(row) * From::RowStride + static_cast<std::uint64_t>(col) * From::ColStride;
-  ptokit::alias("tsubview", to, from, element * sizeof(typename From::DType));
+  ptokit::alias(to, from, element * sizeof(typename From::DType));
   return {};
 }
 // A move into another layout, by the pointers of its tiles.

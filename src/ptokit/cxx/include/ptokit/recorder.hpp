@@ -19,18 +19,21 @@ enum class DType : std::uint8_t {
 // On-chip memories, in the order of the public TileType.
 enum class Memory : std::uint8_t { vec, mat, left, right, acc, bias, scaling, scale_left, scale_right, ctrl };
 
+// In the place of the CompactMode: a convolution tile.
+inline constexpr std::uint8_t convolution = 255;
+
 // A tile as a call sees it. Value-initialise it: bytes that are not set must be zero, equal calls are found by bytes.
 struct TileInfo {
   const void* object = nullptr;  // identity of the tile: the address of the C++ object
-  std::uint64_t address = 0;     // bytes from the start of its memory, if `assigned`
+  std::uint64_t address = 0;     // bytes from the start of its memory, if `assigned`; of a view, from that of `object`
   std::int32_t rows = 0, cols = 0, valid_rows = 0, valid_cols = 0;
   DType dtype = DType::f32;
   Memory memory = Memory::vec;
   std::uint8_t blayout = 0;   // 0 row-major, 1 column-major
   std::uint8_t slayout = 0;   // 0 none, 1 row-major, 2 column-major
   std::uint8_t pad = 0;       // 0 null, 1 zero, 2 max, 3 min, 4 custom
-  std::uint8_t assigned = 0;  // 1 if `address` is known
-  std::uint8_t compact = 0;   // the public CompactMode
+  std::uint8_t assigned = 0;  // 1 if `address` is known, 2 for a view of a tile without an address
+  std::uint8_t compact = 0;   // the public CompactMode, or `convolution`
   std::uint8_t reserved = 0;
   std::uint16_t fractal = 0;  // bytes of a fractal
   std::uint16_t reserved2 = 0;

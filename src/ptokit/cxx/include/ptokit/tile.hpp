@@ -276,16 +276,47 @@ inline std::uint64_t address_of(Memory memory, std::uint64_t value) {
 struct Place {
   std::uint64_t address = 0;
   bool assigned = false;
+  const void* root = nullptr;  // the tile without an address whose memory it is a view of, from byte `address` on
+
+  Place() = default;
+  Place(const Place&) = default;
+  // A new tile without an address, as in `tiles[i] = VecTile(rows)`: the one that it replaces keeps its own.
+  Place& operator=(const Place& other) {
+    if (other.assigned || other.root) {
+      address = other.address;
+      assigned = other.assigned;
+      root = other.root;
+    }
+    return *this;
+  }
 
   void assign(Memory memory, std::uint64_t value) {
     address = address_of(memory, value);
     assigned = true;
+    root = nullptr;
+  }
+  void view(const Place& source, const void* tile, std::uint64_t offset) {
+    root = source.root ? source.root : tile;
+    address = source.address + offset;
+    assigned = false;
   }
   void* data(Memory memory) const {
     void* found = local(memory, address);
     return found ? found : reinterpret_cast<void*>(static_cast<std::uintptr_t>(address));
   }
 };
+
+// A cast to a pointer into an on-chip memory, of an address in it or of another pointer.
+template <Memory MEMORY, typename Pointer, typename Value>
+Pointer on_chip(Value value) {
+  if constexpr (std::is_integral_v<Value>) {
+    Place place;
+    place.assign(MEMORY, static_cast<std::uint64_t>(value));
+    return static_cast<Pointer>(place.data(MEMORY));
+  } else {
+    return reinterpret_cast<Pointer>(value);
+  }
+}
 
 }  // namespace ptokit
 
@@ -400,9 +431,9 @@ struct Tile {
 
   ptokit::TileInfo ptokit_info() const {
     ptokit::TileInfo info{};
-    info.object = this;
+    info.object = place_.root ? place_.root : this;
     info.address = place_.address;
-    info.assigned = place_.assigned;
+    info.assigned = place_.root ? 2 : place_.assigned;
     info.rows = Rows;
     info.cols = Cols;
     info.valid_rows = static_cast<std::int32_t>(GetValidRow());
@@ -513,14 +544,17 @@ struct ConvTile {
     for (int i = 0; i < 4; ++i) pads_[i] = values[i];
   }
 
-  // A convolution tile is recorded as one row of elements.
+  // A convolution tile is recorded as one row of elements: as many as its shape has.
   ptokit::TileInfo ptokit_info() const {
     ptokit::TileInfo info{};
-    info.object = this;
+    info.object = place_.root ? place_.root : this;
     info.address = place_.address;
-    info.assigned = place_.assigned;
+    info.assigned = place_.root ? 2 : place_.assigned;
+    std::int64_t elements = 1;
+    for (int i = 0; i < totalDimCount; ++i) elements *= shape[i] > 0 ? shape[i] : 1;
     info.rows = info.valid_rows = 1;
-    info.cols = info.valid_cols = BufferSize_;
+    info.cols = info.valid_cols = elements < BufferSize_ ? static_cast<int>(elements) : BufferSize_;
+    info.compact = ptokit::convolution;
     info.dtype = ptokit::dtype_of<DType>();
     info.memory = memory;
     info.fractal = TileConfig::fractalABSize;

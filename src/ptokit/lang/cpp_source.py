@@ -1,0 +1,99 @@
+"""C++ sources with their builds: compiled once for each target, and what a compiler says of them."""
+
+from __future__ import annotations
+
+import re
+import weakref
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from ptokit.cxx.child import RecordLimits
+from ptokit.cxx.compile import TARGETS, Build, CompileError, CompileOptions, NoCompilerError, compile_source
+from ptokit.cxx.database import database_entry
+from ptokit.cxx.names_in_source import SourceTexts
+from ptokit.cxx.problems import OWN_CODE
+from ptokit.engine.llvm import store
+from ptokit.finding import Finding, VerifyError, Where
+
+PLACE = re.compile(
+    r"^(?P<file>[^:\n]+):(?P<line>\d+):(?:(?P<column>\d+):)? (?:fatal )?error: (?P<message>[^\n]*)", re.M
+)
+MISSING = re.compile("No such file or directory|file not found")
+"""What compilers say of a header that is in none of their folders."""
+INCLUDE_FIX = "name the header's folder: -I DIR, or a compile_commands.json beside the source"
+
+
+def compile_findings(error: CompileError, target: str) -> tuple[Finding, ...]:
+    """A compiler's first errors as findings."""
+    found = [
+        Finding("error", OWN_CODE, f"the compiler refuses the source: {match['message']}", target=target,
+                where=Where(match["file"], int(match["line"]), int(match["column"]) if match["column"] else None))
+        for match in PLACE.finditer(str(error))
+    ]  # fmt: skip
+    found = [replace(each, fix=INCLUDE_FIX) if MISSING.search(each.message) else each for each in found]
+    return tuple(found[:3]) or (Finding("error", OWN_CODE, str(error), target=target),)
+
+
+class LibrariesOnDisk:
+    """Compiled libraries in the cache of machine code."""
+
+    def load(self, key: str) -> bytes | None:
+        """The library of a key; None if there is none."""
+        found = store.load(key)
+        return found.code if found is not None and found.facts == KIND else None
+
+    def save(self, key: str, library: bytes) -> None:
+        """Keep a library, if possible."""
+        store.save(key, store.Entry(KIND, library))
+
+
+KIND = {"kind": "C++ library"}
+LIBRARIES = LibrariesOnDisk()
+
+
+class CppSource:
+    """A C++ source with its builds, one for each target."""
+
+    def __init__(self, file: str, options: CompileOptions, limits: RecordLimits | None = None) -> None:
+        self.file, self.options, self.limits = file, options, limits or RecordLimits()
+        self._builds: dict[str, Build] = {}
+        self.texts = SourceTexts(dict(options.texts))
+
+    def build(self, target: str) -> Build:
+        """The source compiled for a target. Raises VerifyError; ImportError if there is no compiler."""
+        if target not in self._builds:
+            try:
+                self._builds[target] = build = compile_source(Path(self.file), target, self.options, kept=LIBRARIES)
+            except NoCompilerError as error:
+                raise ImportError(str(error)) from None
+            except CompileError as error:
+                raise VerifyError(compile_findings(error, target)) from error
+            weakref.finalize(self, build.close)
+        return self._builds[target]
+
+    def first_build(self, target: str = "") -> Build:
+        """The build for a target, or for the first that can be built."""
+        for name in (target,) if target else TARGETS:
+            try:
+                return self.build(name)
+            except VerifyError:
+                if target or name == [*TARGETS][-1]:
+                    raise
+        raise AssertionError
+
+    def changed(self, texts: Mapping[str, str]) -> CppSource:
+        """The source with other texts in some of its files."""
+        merged = {**dict(self.options.texts), **texts}
+        return CppSource(self.file, replace(self.options, texts=tuple(sorted(merged.items()))), self.limits)
+
+
+def source_of(
+    file: str, target: str | None = None, options: CompileOptions | None = None
+) -> tuple[CppSource, str | None]:
+    """A source, and the target that it is compiled for first."""
+    if options is None:
+        stated = database_entry(Path(file))
+        options = CompileOptions().with_stated(stated)
+        target = target or stated.target
+    return CppSource(file, options), target

@@ -1,0 +1,107 @@
+"""A program with fewer rounds of its loops, for checks of large launches.
+
+What a loop does repeats with a period: buffers and flags are used in rotation. A loop that runs some whole periods and
+the rest of its rounds leaves flags and buffers as all of its rounds do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import lcm, prod
+
+from ptokit.program.expr import BLOCK_IDX, Expr, ExpressionError, Op, Var, evaluate, parts, variables
+from ptokit.program.ir import (
+    Block,
+    Branch,
+    CrossFlag,
+    Flag,
+    Instr,
+    Loop,
+    Program,
+    Stmt,
+    TileDecl,
+    TileUse,
+    transform,
+    walk,
+)
+
+LONGEST_PERIOD = 12
+PERIODS = (64, 16, 8, 4, 2, 1)
+"""Periods of a loop that may be kept."""
+ELEMENTS = 500
+"""Elements of operands that take as long as one statement."""
+
+
+def clipped(program: Program, most: int) -> tuple[Program, int, int]:
+    """The program with as many rounds of its loops as do not exceed a number of steps in a block, the steps of a block
+    of it, and those of a block of the whole program."""
+    whole = steps(program)
+    if whole <= most:
+        return program, whole, whole
+    period = _period(program)
+    found = program, whole
+    for count in PERIODS:
+        body = transform(program.body, lambda stmt, count=count: _clipped(stmt, count * period, period))
+        shorter = replace(program, body=body)
+        found = shorter, steps(shorter)
+        if found[1] <= most:
+            break
+    return *found, whole
+
+
+def _clipped(stmt: Stmt, kept: int, period: int) -> Stmt:
+    if not isinstance(stmt, Loop) or not isinstance(stmt.start, int) or not isinstance(stmt.stop, int):
+        return stmt
+    rounds = len(range(stmt.start, stmt.stop, stmt.step))
+    kept += rounds % period
+    return stmt if rounds <= kept else replace(stmt, stop=stmt.start + kept * stmt.step)
+
+
+def _period(program: Program) -> int:
+    """The period of what loops do: two, and every small divisor of a remainder."""
+    found = {2}
+    for stmt in walk(program.body):
+        for part in (part for expr in _rotating(stmt) for part in parts(expr)):
+            if isinstance(part, Op) and part.name == "mod" and isinstance(part.args[1], int):
+                found.add(part.args[1])
+    period = 1
+    for each in sorted(number for number in found if number > 0):
+        period = together if (together := lcm(period, each)) <= LONGEST_PERIOD else period
+    return period
+
+
+def _rotating(stmt: Stmt) -> tuple[Expr, ...]:
+    """The expressions that choose among buffers and flags."""
+    if isinstance(stmt, TileDecl):
+        return stmt.addresses
+    return (stmt.event,) if isinstance(stmt, Flag | CrossFlag) else ()
+
+
+def steps(program: Program) -> int:
+    """About how many statements the first block runs; large operands count as several."""
+    sizes = {name: prod((tile.spec.rows, tile.spec.cols)) for name, tile in program.tiles.items()}
+    return _steps(program.body, sizes, {BLOCK_IDX: 0})
+
+
+def _steps(body: Block, sizes: dict[str, int], values: dict[Var, int]) -> int:
+    total = 0
+    for stmt in body:
+        if isinstance(stmt, Loop):
+            rounds = len(range(_value(stmt.start, values), _value(stmt.stop, values), stmt.step))
+            total += rounds * _steps(stmt.body, sizes, {**values, stmt.var: 0}) if rounds else 0
+        elif isinstance(stmt, Branch):
+            total += max(_steps(stmt.then, sizes, values), _steps(stmt.otherwise, sizes, values))
+        elif isinstance(stmt, Instr):
+            used = sum(sizes.get(each.tile, 0) for each in stmt.operands if isinstance(each, TileUse))
+            total += 1 + used // ELEMENTS
+        else:
+            total += 1
+    return total
+
+
+def _value(expr: Expr, values: dict[Var, int]) -> int:
+    """A bound of a loop; one that is not known counts as 1."""
+    try:
+        return evaluate(expr, values) if variables(expr) <= values.keys() else 1
+    except ExpressionError:
+        return 1
