@@ -11,16 +11,19 @@ VENV   ?= $(if $(filter python3,$(PYTHON)),.venv,.venv-$(VERSION))
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PEERS  := $(VENV)/.peers
+SITE   := $(VENV)/.docs
 
 # The tests of emitted C++ need a C++20 compiler: an installed one, else one from pip.
 COMPILER := $(shell for c in g++ clang++ c++; do $$c -std=c++20 -fsyntax-only -x c++ /dev/null 2>/dev/null && echo $$c; done)
 comma    := ,
-EXTRAS   := dev$(if $(COMPILER),,$(comma)cxx)
+# Tests of reports in a browser run where chromium is installed.
+CHROMIUM := $(shell for c in chromium chromium-browser; do command -v $$c; done 2>/dev/null | head -n 1)
+EXTRAS   := dev$(if $(COMPILER),,$(comma)cxx)$(if $(CHROMIUM),$(comma)browser)
 
 # Bytecode is kept, whatever the environment says: tests start ptokit in some hundred processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-pythons test-torch test-ptx test-gpu sanitize-gpu lint types fuzz mutants bench bench-gpu clean
+.PHONY: demo test test-pythons test-torch test-ptx test-gpu sanitize-gpu lint types fuzz mutants bench bench-gpu docs pictures screenshots clean
 
 demo: $(READY)
 	$(BIN)/ptokit demo
@@ -71,7 +74,7 @@ types: $(READY)
 	$(BIN)/basedpyright --pythonpath $(BIN)/python --pythonversion $(VERSION) --threads
 
 fuzz: $(READY)
-	PYTHONPATH=. PTOKIT_FUZZ=20 $(BIN)/pytest -n auto -p tests.bar tests/property tests/lang/test_random_kernels.py tests/program/test_auto_flags.py tests/text/test_round_trips.py tests/text/test_fuzz.py
+	PYTHONPATH=. PTOKIT_FUZZ=20 $(BIN)/pytest -n auto -p tests.bar tests/property tests/lang/test_random_kernels.py tests/program/test_auto_flags.py tests/lang/test_slices.py tests/text/test_round_trips.py tests/text/test_fuzz.py tests/text/test_ptoas.py tests/text/test_cpp.py
 	PYTHONPATH=. PTOKIT_FUZZ=20 $(BIN)/pytest -n auto -p tests.bar tests/engine/native/test_calls.py tests/engine/native/test_programs.py tests/engine/native/test_guard_pages.py tests/engine/native/test_whole_native.py tests/engine/cuda/test_programs_on_gpu.py
 	PYTHONPATH=. $(BIN)/pytest -n auto -p tests.bar -p tests.engine.cuda.emulation tests/engine/native/test_calls.py tests/engine/native/test_programs.py tests/engine/native/test_launches.py
 	PYTHONPATH=. $(BIN)/pytest -n auto -p tests.bar -p tests.engine.native.both tests/property tests/compute
@@ -84,18 +87,28 @@ MUTANTS ?= -j 2 --count 240
 mutants: $(READY)
 	$(BIN)/python tests/mutation $(MUTANTS)
 
-# The last four compare figures with requirements: all run, and each can fail.
+# The last six compare figures with requirements: all run, and each can fail.
 bench: $(PEERS)
 	$(BIN)/python benchmarks/eager.py
 	$(BIN)/python benchmarks/text.py
 	$(BIN)/python benchmarks/cli.py
-	@failed=0; for file in launch machine growth cxx peers; do $(BIN)/python benchmarks/$$file.py || failed=1; done; exit $$failed
+	@failed=0; for file in launch machine growth cxx report peers; do $(BIN)/python benchmarks/$$file.py || failed=1; done; exit $$failed
 
 # On a GPU of NVIDIA: the table goes to benchmarks/results/.
 bench-gpu: $(READY)
 	@$(BIN)/python -c "import cupy, torch" 2>/dev/null || \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$(EXTRAS),cuda,torch]"
 	$(BIN)/python benchmarks/gpu.py
+
+# The documentation as a site in build/site; a warning is an error. MkDocs Material reads the same mkdocs.yml.
+docs: $(SITE)
+	$(BIN)/python tests/site.py
+	cd build && ../$(BIN)/zensical build --strict --clean
+	@echo "build/site/index.html"
+
+# docs/pictures, drawn by ptokit from programs and tables; a test draws them again.
+pictures: $(READY)
+	$(BIN)/python -W ignore tests/pictures.py
 
 # An environment of another Python version is created again.
 ifneq ($(VERSION),$(shell $(BIN)/python $(PRINT_VERSION) 2>/dev/null))
@@ -108,8 +121,17 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$(EXTRAS)]"
 	@touch $@
 
+# Pictures of reports for the documentation.
+screenshots: $(READY)
+	$(if $(CHROMIUM),,$(error make screenshots needs chromium, as in apt-get install chromium))
+	PYTHONPATH=.:examples $(BIN)/python -m tests.report.screenshots docs/pictures
+
 $(PEERS): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$(EXTRAS),peers]"
+	@touch $@
+
+$(SITE): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$(EXTRAS),docs]"
 	@touch $@
 
 clean:

@@ -15,6 +15,8 @@ from _measure import FLOOR, LIMIT, OURS, Times, Verdict, Who, best_peer, median,
 from rich.console import Console
 from rich.table import Table
 
+from ptokit import markup
+
 LIBRARIES = (OURS, "NumPy", "PyTorch", "Numba", LIMIT)
 NONE = "–"
 BUSY = 0.05
@@ -70,6 +72,15 @@ class Report:
         """The cases in which a peer is faster by more than the floor allows, with the ratio."""
         leads = {f"{each.group}: {each.name}": each.lead(max(each.threads)) for each in self.results}
         return [(name, f"{figure(lead)} x {peer}") for name, (peer, lead) in leads.items() if lead < FLOOR.at_least]
+
+    def _repr_html_(self) -> str:
+        """The tables in a notebook."""
+        parts = [markup.facts(self.facts.items())]
+        for group, results in groups(self.results).items():
+            parts += [markup.tag("strong", f"{group}, GB/s of payload"), markup.table(rate_rows(results), RATES_HEAD)]
+        if self.verdicts:
+            parts += [markup.tag("strong", "Required figures"), markup.table(asked_rows(self.verdicts), ASKED_HEAD)]
+        return markup.box("Comparison", *parts, *map(markup.dim, self.notes))
 
     @property
     def missed(self) -> list[Verdict]:

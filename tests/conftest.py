@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Generator
+from functools import cache
 
 import pytest
+import typer.testing
 from hypothesis import settings
 
 from tests import findings
@@ -16,6 +18,9 @@ THRESHOLDS = 50_000, 20, 20
 
 settings.register_profile("no clock", deadline=None)
 settings.load_profile("no clock")
+
+typer.testing._get_command = cache(typer.testing._get_command)
+"""The commands are made of their functions once, as in a process: to make them takes as long as to run one."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

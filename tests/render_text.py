@@ -1,4 +1,4 @@
-"""Rendered output as plain text, without wrapped lines."""
+"""Rendered output as plain text."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import io
 from rich.console import Console, RenderableType
 
 
-def text_of(page: RenderableType) -> str:
-    """The page without colours and without wrapped lines."""
+def text_of(page: RenderableType, width: int = 10_000) -> str:
+    """The page without colours, by default without wrapped lines."""
     out = io.StringIO()
-    Console(file=out, width=10_000, color_system=None, no_color=True).print(page)
+    Console(file=out, width=width, color_system=None, no_color=True).print(page, crop=False)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())

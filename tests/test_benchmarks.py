@@ -18,6 +18,8 @@ from _measure import FLOOR, Ask, Verdict, Who, best_peer, interleaved, judge, me
 from _plot import Panel, decades, svg
 from _report import Report, Result, as_data, asked_rows, markdown
 
+from ptokit.markup import escape
+
 OURS, OURS_1, NUMPY = Who("ptokit", 2), Who("ptokit", 1), Who("NumPy", 1)
 TORCH, TORCH_1, COPY = Who("PyTorch", 2), Who("PyTorch", 1), Who("memcpy", 2)
 
@@ -214,6 +216,13 @@ def test_a_report_has_rates_ratios_wrong_results_and_missed_figures() -> None:
     assert "| store | x NumPy | ≥ 1.5 | 2 | met |" in page
     assert [row[-1] for row in asked_rows(report().verdicts)] == ["met", "MISSED"]
     assert [verdict.case for verdict in report().missed] == ["launch"]
+
+
+def test_a_report_in_a_notebook_has_the_tables() -> None:
+    html = report()._repr_html_()
+    for row in asked_rows(report().verdicts):
+        assert all(f">{escape(cell)}</td>" in html for cell in row if cell)
+    assert html.count("<table") == html.count("</table>") >= 2
 
 
 def test_a_report_as_data_has_no_numbers_that_json_lacks() -> None:

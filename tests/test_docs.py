@@ -15,15 +15,22 @@ import pytest
 
 import ptokit as pto
 from ptokit.spec import clauses
+from tests.pictures import latest_on_gpu, rows_of
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (
     "README.md",
+    "docs/start.md",
+    "docs/findings.md",
+    "docs/model.md",
+    "docs/add-an-instruction.md",
     "docs/kernels.md",
     "docs/arrays.md",
     "docs/ordering.md",
     "docs/machine.md",
     "docs/time.md",
+    "docs/sweep.md",
+    "docs/report.md",
     "docs/text.md",
     "docs/cpp.md",
 )
@@ -62,33 +69,50 @@ def test_the_code_of_a_page_does_what_is_shown(page: str, tmp_path: Path, monkey
         assert outcome(block["code"], names) == (block["shown"] or "").rstrip()
 
 
-def test_the_first_gather_of_the_readme_gathers() -> None:
+def test_the_kernel_of_the_readme_gathers() -> None:
     names: dict[str, object] = {}
     outcome(next(BLOCK.finditer(text_of("README.md")))["code"], names)
-    table = names["table"]
-    assert isinstance(table, pto.GlobalTensor)
-    assert np.array_equal(names["rows"], table.array[np.minimum(np.arange(16) * 70, 999)])
+    table, tokens, out = (names[name] for name in ("table", "tokens", "out"))
+    assert isinstance(table, np.ndarray) and table.shape == (1000, 64)
+    assert np.array_equal(out, table[tokens])
+
+
+def test_the_readme_is_short() -> None:
+    assert len(text_of("README.md").splitlines()) <= 150
+
+
+RATIOS = {
+    "gather rows of 128 B": ("gather 128 B rows", "row gather 128 B"),
+    "gather rows of 4 KB": ("gather 4 KB rows", "row gather 4096 B"),
+    "gather elements": ("gather elements", "element gather"),
+    "store rows of 1 KB, random": ("store 1 KB rows, random / unique", "row store, last writer"),
+    "add rows, float32": ("add 1 KB rows, float32", "row add, any order, float32"),
+}
+"""Cases of the README, of the table for CPUs and of that for GPUs."""
+
+
+def test_the_ratios_of_the_readme_are_those_of_the_benchmarks() -> None:
+    found = {row[0]: row[1:] for row in rows_of(text_of("README.md"), "case")}
+    cpu = {row[0]: row for row in rows_of(text_of("benchmarks/README.md"), "case")}
+    gpu = {row[0]: row for row in rows_of(latest_on_gpu().read_text(encoding="utf-8"), "case")}
+    assert set(found) == set(RATIOS)
+    for name, (on_cpu, on_gpu) in RATIOS.items():
+        ratios = [re.search(r"[\d.]+(?= x)", cpu[on_cpu][column]) for column in (2, 4)]
+        rates = [f"{float(gpu[on_gpu][column]):.2f}" for column in (1, 4)]
+        assert found[name] == [" / ".join(ratio[0] for ratio in ratios if ratio), " / ".join(rates)], name
 
 
 def test_the_package_docstring_runs() -> None:
     assert doctest.testmod(pto).failed == 0
 
 
-def test_the_refusal_of_the_readme_is_what_a_user_sees() -> None:
-    table, dst = pto.GlobalTensor(np.zeros((10, 64), "float32")), pto.Tile("vec", "float32", 16, 64)
-    idx = pto.Tile("vec", "int32", 16, 1).write(0)
-    with pto.target("a2a3"), pytest.raises(pto.VerifyError) as refusal:
-        pto.mgather(dst, table, idx)
-    assert str(refusal.value).replace(str(refusal.value.findings[0].where), "<stdin>:2") in text_of("README.md")
-
-
-def test_every_public_call_is_in_the_readme() -> None:
+def test_every_public_call_is_in_the_table_of_calls() -> None:
     for name in (
         *("mgather", "mscatter", "tscatter", "tload", "tstore", "tmov", "tassign"),
         *("Tile", "GlobalTensor", "dyn", "kernel", "block_idx", "block_num", "range", "when", "otherwise"),
         *("load_scalar", "min", "max", "cdiv", "set_flag", "wait_flag", "barrier", "check", "show"),
     ):
-        assert re.search(rf"`[^`\n]*\b{name}\(", text_of("README.md")), name
+        assert re.search(rf"`[^`\n]*\b{name}\(", text_of("docs/calls.md")), name
 
 
 def test_every_clause_of_the_kernel_language_stands_in_its_page() -> None:
@@ -98,7 +122,7 @@ def test_every_clause_of_the_kernel_language_stands_in_its_page() -> None:
 
 def test_every_file_stands_in_the_architecture() -> None:
     page = text_of("docs/architecture.md")
-    for package in ("program", "engine", "text", "cxx", "lang", "cli"):
+    for package in ("program", "engine", "text", "cxx", "lang", "report", "cli", "render"):
         for path in (ROOT / "src/ptokit" / package).glob("[a-z]*.py"):
             assert re.search(rf"`(?:\w+/)?{path.name}`", page), path.name
 

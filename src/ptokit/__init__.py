@@ -38,13 +38,14 @@ if TYPE_CHECKING:
     from ptokit.lang.loaded import TextKernel, load
     from ptokit.machine.options import MachineOptions
     from ptokit.ops import gather, scatter
+    from ptokit.sweeps.run import sweep
 
 __all__ = [
     "BLayout", "DType", "Event", "Finding", "GlobalTensor", "HazardWarning", "Kernel", "Layout", "MachineOptions",
     "OutOfBoundsError", "Pad", "Report", "Run", "SLayout", "TargetReport", "TextKernel", "Tile", "TileType",
     "UnmodelledWarning", "VerifyError", "Where", "barrier", "block_idx", "block_num", "cases", "cdiv", "check",
     "const", "dtype", "dyn", "gather", "kernel", "load", "load_scalar", "max", "min", "otherwise", "range",
-    "scatter", "set_flag", "show", "sync_set", "sync_wait", "target", "tassign", "wait_flag", "when",
+    "scatter", "set_flag", "show", "sweep", "sync_set", "sync_wait", "target", "tassign", "wait_flag", "when",
 ]  # fmt: skip
 __all__ += instructions.__all__
 
@@ -60,6 +61,7 @@ LATER = {
     "lang.loaded": ("TextKernel", "load"),
     "lang.check": ("Report", "TargetReport", "check", "show"),
     "ops": ("gather", "scatter"),
+    "sweeps.run": ("sweep",),
 }  # fmt: skip
 """Names that are loaded when they are first used, by module; the others of `__all__` are instructions and enums."""
 

@@ -46,6 +46,9 @@ class Engine:
     """Whether it takes arrays in the memory of a GPU. It copies those of the host there, and back if they are written;
     other engines take only these."""
 
+    about: str = ""
+    """What it is, in a few words."""
+
     def missing(self) -> str:
         """What it needs and does not find here; empty if it can be used."""
         for module, package in self.needs.items():
@@ -61,12 +64,18 @@ class Engine:
 ENGINES = {
     engine.name: engine
     for engine in (
-        Engine(REFERENCE, "ptokit.engine.interpreter:Executable", "ptokit.engine.whole:run"),
+        Engine(
+            REFERENCE,
+            "ptokit.engine.interpreter:Executable",
+            "ptokit.engine.whole:run",
+            about="NumPy, one instruction at a time",
+        ),
         Engine(
             NATIVE,
             "ptokit.engine.native.program.executable:NativeExecutable",
             "ptokit.engine.native.whole.calls:run",
             needs={"llvmlite.binding": "llvmlite"},
+            about="compiled for this processor; needs llvmlite",
         ),
         Engine(
             CUDA,
@@ -76,8 +85,14 @@ ENGINES = {
             needs={"llvmlite.binding": "'ptokit[cuda]'", "cupy": "'ptokit[cuda]'"},
             lacks="ptokit.engine.cuda.device:missing",
             on_gpu=True,
+            about="compiled for an NVIDIA GPU; needs ptokit[cuda]",
         ),
-        Engine(MACHINE, "ptokit.machine.executable:MachineExecutable", is_model=True),
+        Engine(
+            MACHINE,
+            "ptokit.machine.executable:MachineExecutable",
+            is_model=True,
+            about="a model of the target: hazards, time, traffic, memory",
+        ),
     )
 }
 PREFERRED = (NATIVE, REFERENCE)

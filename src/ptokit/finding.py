@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
+from ptokit.markup import Displayed, Markup, badge, clipped, dim, joined, tag
+
 Level = Literal["error", "hazard", "unmodelled", "note"]
 """`error`: refused. `hazard`: right here, wrong elsewhere. `unmodelled`: ptokit does not model this, and does not say
 whether it is right. `note`: a remark, shown on request."""
@@ -24,6 +26,8 @@ UNWRITTEN_INDEX = "H-42"
 """The hazard of an index that nothing has written."""
 MOST_SHOWN = 3
 """Findings that a short line names."""
+MOST_IN_HTML = 20
+"""Findings that a notebook shows."""
 NAME = 40
 """Characters of a name in a short line."""
 CLOSE = 0.6
@@ -203,7 +207,7 @@ def _moment(block: int, iteration: Iteration) -> str:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(Displayed):
     """One fault or remark: what was expected, what was found, where, under which clause, and how to fix it."""
 
     level: Level
@@ -260,6 +264,10 @@ class Finding:
         """The first line, without the place."""
         name = f"{self.rule}, {self.kind}" if self.kind else self.rule
         return f"{self.level} [{name}] {self.message}"
+
+    def _repr_html_(self) -> str:
+        """The finding in a notebook."""
+        return tag("div", _finding_html(self), style="box", tabindex=0)
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -377,6 +385,21 @@ def by_level(findings: Iterable[Finding]) -> list[str]:
     plain = {"unmodelled": "{} unmodelled"}
     found = ((level, counts[level]) for level in LEVELS if counts[level])
     return [plain[level].format(n) if level in plain else counted(n, level) for level, n in found]
+
+
+def findings_html(findings: Iterable[Finding], most: int = MOST_IN_HTML) -> Markup:
+    """Findings in a notebook, the most severe first; those after the first `most` are counted."""
+    ordered = sorted(findings, key=lambda finding: LEVELS.index(finding.level))
+    more = [dim(f"... {len(ordered) - most:,} more")] if len(ordered) > most else []
+    return joined(*(tag("div", _finding_html(each), style="margin:6px 0") for each in ordered[:most]), *more)
+
+
+def _finding_html(finding: Finding) -> Markup:
+    """Level, clause and place, then the message, the fix and the details."""
+    name = f"{finding.rule}, {finding.kind}" if finding.kind else finding.rule
+    place = [" ", tag("code", finding.where)] if finding.where else []
+    head = tag("div", badge(finding.level, finding.level), " ", tag("strong", name), *place)
+    return joined(head, tag("div", clipped(finding.message)), *(dim(clipped(line)) for line in finding.lines))
 
 
 def is_modelled(findings: Iterable[Finding]) -> bool:

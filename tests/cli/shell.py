@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -112,3 +114,9 @@ def saved(path: Path, array: Any) -> Path:
     """An array in a file."""
     np.save(path, array, allow_pickle=False)
     return path
+
+
+def reports_in(page: Path) -> list[dict[str, Any]]:
+    """The data of the launches that a page shows."""
+    embedded = re.findall(r'type="application/json">(.*?)</script>', page.read_text(encoding="utf-8"), re.DOTALL)
+    return json.loads(embedded[0])["reports"]

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import ENVIRONMENT, ptokit_
+from ptokit.cli.cxx import _say_compiler
+from tests.cli.shell import ENVIRONMENT, ptokit_, reports_in
 
 SOURCE = """\
 #include <pto/pto-inst.hpp>
@@ -78,6 +79,20 @@ def test_a_command_on_one_kernel_names_the_entries_that_there_are(source: str) -
     assert "did you mean launch_some?" in printed
 
 
+def test_a_report_shows_the_entries_that_a_check_judges(source: str, folder: Path) -> None:
+    printed = said(0, "report", source, "--entry", "launch")
+    reports = reports_in(folder / "report.html")
+    names = [f"{source}: launch<{kind}>" for kind in ("float", "int32_t")]
+    assert [each["title"] for each in reports] == names
+    assert [line[:-1] for line in printed.splitlines() if line.startswith(source)] == names
+    for each in reports:
+        (memory,) = each["targets"]["a5"]["memory"]
+        (live,) = memory["live"]
+        assert (live["name"], live["first"], live["end"]) == ("part", 0, 256) and live["writes"] and live["reads"]
+        assert each["sources"][0]["language"] == "cpp" and "TLOAD(part, from);" in each["sources"][0]["text"]
+    assert "has no entry lanch_some; " in said(2, "report", source, "--entry", "lanch_some")
+
+
 def test_the_arguments_choose_the_entry(source: str) -> None:
     assert "launch_some over 2 blocks" in said(0, "check", source, "--arg", "n=2")
     assert "launch_some launched no kernel\n    fix: give arguments" in said(1, "check", source, "--arg", "n=0")
@@ -90,6 +105,36 @@ def test_an_array_that_is_too_small_is_named_with_the_elements_that_are_used(sou
     assert "fix: pass an array of at least 192 elements" in printed
     assert "copies.cpp:13:" in printed
     said(0, "check", source, "--entry", "launch<float>", "--arg", "x=float32[192]")
+
+
+def test_a_function_that_launches_takes_no_grid(source: str) -> None:
+    assert "--grid is for kernels" in said(2, "check", source, "--entry", "launch<float>", "--grid", "2")
+
+
+def test_limits_of_a_recording(source: str) -> None:
+    printed = said(1, "check", source, "--entry", "launch<float>", "--limit", "calls=2", "--limit", "memory=1G")
+    assert "the kernel makes more than 2 calls" in printed and "--limit seconds=60" in printed
+    assert "--limit takes seconds=60" in said(2, "check", source, "--limit", "minutes=1")
+
+
+def test_a_compiler_that_cannot_be_used_is_named(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _say_compiler.cache_clear()
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    printed = said(0, "check", source, "--entry", "launch<float>")
+    assert "CXX=no-such-compiler cannot be used: no-such-compiler is not installed; " in printed
+
+
+def test_standard_input_has_its_name(source: str) -> None:
+    words = ("check", "-", "--target", "a5", "--entry", "launch<float>", "--limit", "calls=2")
+    done = subprocess.run(
+        [sys.executable, "-m", "ptokit", *words],
+        input=SOURCE,
+        text=True,
+        capture_output=True,
+        env=ENVIRONMENT,
+        check=False,
+    )
+    assert "<stdin>:14:" in done.stdout and "ptokit-stdin" not in done.stdout + done.stderr
 
 
 def test_a_crash_has_its_line_and_the_calls_that_lead_there(source: str) -> None:

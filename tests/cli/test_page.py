@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,6 +25,8 @@ TABLE = re.compile(
     r"^(?P<title>`check`|`check FILE\.py`|`run`|A finding):\n\n\| field .*\n\|[-|]+\n(?P<rows>(?:\|.*\n)+)",
     re.MULTILINE,
 )
+PLAIN = re.compile(r"(?P<settings>(?:[A-Z_]+=\w+ )*)ptokit (?P<words>[^|<>$;&]*)")
+"""A command that means the same without a shell."""
 TYPES = {"number": (int, float), "string": str, "boolean": bool, "object": dict, "array": list, "null": type(None)}
 
 
@@ -45,20 +48,22 @@ def write_commands(folder: Path) -> None:
 
 
 def shell(commands: list[str], folder: Path) -> list[str]:
-    """What each command of a session prints, errors included."""
-    mark = "====="
-    script = "".join(f"{command}\nstatus=$?; echo {mark}; (exit $status)\n" for command in commands)
+    """What each command of a session prints, errors included. Those with nothing for a shell run in this process."""
     settings = {**ENVIRONMENT, "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
-    done = subprocess.run(
-        ["/bin/sh"],
-        input=script,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=settings,
-        text=True,
-        check=False,
-    )
-    return done.stdout.split(f"{mark}\n")[:-1]
+    printed, status = list[str](), 0
+    for command in commands:
+        if found := PLAIN.fullmatch(command):
+            with pytest.MonkeyPatch.context() as patch:
+                for setting in found["settings"].split():
+                    patch.setenv(*setting.split("="))
+                done = ptokit_(*shlex.split(found["words"]))
+            text, status = done.output, done.exit_code
+        else:
+            script = ["/bin/sh", "-c", f"(exit {status})\n{command}"]
+            made = subprocess.run(script, stdout=-1, stderr=subprocess.STDOUT, env=settings, text=True, check=False)
+            text, status = made.stdout, made.returncode
+        printed.append(text)
+    return printed
 
 
 def session(text: str) -> tuple[list[str], list[str]]:
@@ -173,8 +178,14 @@ def test_json_of_run_is_as_documented(file: str, tokens: str, folder: Path) -> N
         assert [*report["error"]] == ["message", "fix", "where"]
 
 
+COMMANDS = (
+    *("check", "run", "fmt", "convert", "show", "report", "trace", "sweep", "explain", "targets"),
+    *("view layout", "view tile", "view gather"),
+)
+
+
 def test_every_option_stands_on_the_page() -> None:
-    for command in ("check", "run", "fmt", "convert", "show", "explain"):
-        section = TEXT[TEXT.index(f"\n## {command}\n") :].split("\n## ")[1]
-        for option in {*re.findall(r"--[a-z-]+", ptokit_(command, "--help").stdout)} - {"--help", "--output"}:
+    for command in COMMANDS:
+        section = TEXT[TEXT.index(f"\n## {command.split()[0]}\n") :].split("\n## ")[1]
+        for option in {*re.findall(r"--[a-z-]+", ptokit_(*command.split(), "--help").stdout)} - {"--help", "--output"}:
             assert option in section, f"{command} {option}"

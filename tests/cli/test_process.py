@@ -10,8 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import ptokit
+from ptokit.cli import app
+from ptokit.cli.completion import functions, programs
 from tests.cli.shell import ENVIRONMENT, process, ptokit_
 
 COLOUR = re.compile(r"\x1b\[[\d;]*3\d[\d;]*m")
@@ -31,9 +34,6 @@ def test_the_module_is_the_same_program() -> None:
     [
         (("check", "kernels:double", *SHAPES), 0),
         (("check", *COLUMN), 1),
-        (("check", "nowhere:kernel"), 2),
-        (("explain", "MG-OOB-08"), 0),
-        (("explain", "MG-NOPE-99"), 2),
         (("nonsense",), 2),
     ],
 )
@@ -105,7 +105,7 @@ def modules_after(*words: str) -> set[str]:
 
 
 def test_help_loads_little() -> None:
-    for words in (("--help",), ("--version",), ("run", "--help")):
+    for words in ((), ("--help",), ("--version",), ("run", "--help")):
         loaded = modules_after(*words)
         assert "ptokit.cli.guard" in loaded
         assert not loaded & {"rich", "ptokit.spec", "ptokit.render", "ptokit.lang.kernel", "ptokit.text.forms"}
@@ -121,7 +121,7 @@ def test_kernels_of_modules_need_no_mlir() -> None:
 def offered(*words: str) -> set[str]:
     """What a shell offers for the last word."""
     asked = {"_PTOKIT_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(("ptokit", *words))}
-    done = process(env={**ENVIRONMENT, **asked, "COMP_CWORD": str(len(words))})
+    done = CliRunner().invoke(app, [], env={**asked, "COMP_CWORD": str(len(words))}, prog_name="ptokit")
     return {*done.stdout.split()}
 
 
@@ -138,12 +138,51 @@ def offered(*words: str) -> set[str]:
         (("explain", "MG-OOB-0"), {f"MG-OOB-0{n}" for n in range(1, 9)}),
         (("explain", "mscat"), {"mscatter"}),
         (("explain", "H-0"), {"H-01", "H-09"}),
+        (("view", "layout", "n"), {"nd", "nz", "nn"}),
     ],
 )
 def test_completion(words: tuple[str, ...], among: set[str]) -> None:
     found = offered(*words)
     assert among <= found
     assert all(name.startswith(words[-1]) for name in found)
+
+
+RAISING = """\
+import ptokit as pto
+raise SystemExit("this file must not be imported")
+
+@pto.kernel
+def first(x): ...
+
+@pto.kernel(mode="manual")
+def second(x): ...
+
+@cache
+def third(x): ...
+"""
+
+
+def test_kernels_are_offered_without_importing_their_file(folder: Path) -> None:
+    (folder / "raising.py").write_text(RAISING, encoding="utf-8")
+    # Bash takes a colon for a word of its own, and replaces what follows it
+    words = {"_PTOKIT_COMPLETE": "complete_bash", "COMP_WORDS": "ptokit\nrun\nraising\n:\nfi", "COMP_CWORD": "4"}
+    assert process(env={**ENVIRONMENT, **words}).stdout == "first\n"
+    assert offered("check", "raising.py:") == {"raising.py:first", "raising.py:second"}
+    assert [*programs("raising.py")] == ["raising.py:first", "raising.py:second"]
+    assert [*programs("raising.py:se")] == ["raising.py:second"]
+    assert not [*programs("missing.py:"), *programs("raising"), *programs("C:"), *programs("..:")]
+
+
+def test_functions_are_offered(folder: Path) -> None:
+    (folder / "two.pto").write_text(
+        "func.func @one() { return }\nfunc.func private @two() { return }", encoding="utf-8"
+    )
+    source = "// __global__ void no()\nextern __global__ AICORE void copy(int *a) {}"
+    (folder / "k.cpp").write_text(source, encoding="utf-8")
+    assert offered("check", "two.pto", "--function", "o") == {"one"}
+    assert [*functions("two.pto", "")] == ["one", "two"]
+    assert [*functions("k.cpp", "")] == ["copy"]
+    assert not [*functions("kernels.py", ""), *functions(None, ""), *functions("missing.pto", "")]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -57,10 +57,10 @@ def test_a_run_exits_with_3_if_there_is_nothing_worse(engine: str, folder: Path)
 
 
 def test_pages() -> None:
-    assert "dst written, src0 read, src1 read, work workspace" in fine("explain", "trem")
-    assert "trem" in fine("explain", "opaque")
+    assert "dst written, src0 read, src1 read, scale number, work workspace" in fine("explain", "tadddeqrelu")
+    assert "tadddeqrelu" in fine("explain", "opaque")
 
 
 def test_python_has_no_function_for_it() -> None:
-    with pytest.raises(AttributeError, match="ptokit knows trem by its effects only"):
-        pto.trem  # noqa: B018
+    with pytest.raises(AttributeError, match="ptokit knows tpack by its effects only"):
+        pto.tpack  # noqa: B018

@@ -208,10 +208,12 @@ def test_vectors_by_256_bytes(profile: Profile) -> None:
     assert coefficient(slow, profile, "V", "vector slow repeat cycles") == 16
 
 
-SLOW = {"tdiv", "tdivs", "texp", "tlog", "tsqrt", "trsqrt", "trecip",
+SLOW = {"trem", "trems", "tfmod", "tfmods", "tpow", "tpows", "tquant", "tquant_asym",
+        "tdiv", "tdivs", "texp", "tlog", "tsqrt", "trsqrt", "trecip",
         *(f"t{axis}expand{op}" for axis in ("row", "col") for op in ("div", "expdif"))}  # fmt: skip
 REDUCING = {f"t{axis}{op}" for axis in ("row", "col") for op in ("sum", "prod", "max", "min", "argmax", "argmin")}
-INDEXED = {"ttrans", "tgather", "tscatter", "tsort32"}
+MERGES = {"tmrgsort", "tmrgsort2", "tmrgsort3", "tmrgsort4"}
+INDEXED = {"ttrans", "tgather", "tgather_mask", "tscatter", "tsort32", *MERGES}
 RATES = {
     **dict.fromkeys(SLOW, "vector slow repeat cycles"),
     **dict.fromkeys(REDUCING, "vector reduce repeat cycles"),
@@ -221,8 +223,8 @@ RATES = {
 
 @both
 def test_what_a_repeat_of_an_instruction_costs(profile: Profile) -> None:
-    """Division, roots, exponentials and logarithms are slow; sums, products and extremes reduce; permutations take an
-    index; what remains is simple."""
+    """Division, remainders, powers, roots, exponentials and logarithms are slow; sums, products and extremes reduce;
+    permutations take an index; what remains is simple."""
     for name, instruction in INSTRUCTIONS.items():
         for kernel in kernels_of(instruction, profile.name).values():
             if {effect.pipe for effect in kernel.effects} == {"V"} and not kernel.launch:

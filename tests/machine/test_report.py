@@ -30,8 +30,9 @@ def finding(level: Level, message: str, kind: str | None = None) -> Finding:
 ERROR, HAZARD, NOTE = finding("error", "wrong", "H-24"), finding("hazard", "odd", "H-48"), finding("note", "dear")
 WORKS = (BusySpan("AIV.MTE2", 0.0, 30.0, 0, "tload", HERE, 0), BusySpan("AIV.V", 30.0, 40.0, 1, "mgather", HERE, 0))
 TIMELINE = Timeline(
-    40.0, 70.0, 2, 0, {"AIV.MTE2": 0.75, "AIV.V": 0.25}, WORKS, 0, (), (), ("load the next indices earlier",), 1.85
-)
+    cycles=40.0, total=70.0, blocks=2, longest=0, busy={"AIV.MTE2": 0.75, "AIV.V": 0.25}, works=WORKS, dropped=0,
+    critical=(), waits=(), limits=("load the next indices earlier",), clock=1.85,
+)  # fmt: skip
 TRAFFIC = (
     Traffic("tload", HERE, None, 4, 2, 0, 128, 100),
     Traffic("mgather", HERE, None, 3000, 0, 0, 384_000, 12_000),

@@ -141,7 +141,7 @@ REFUSED = ("", "middle", "random", "random:-1", "1.5", "1,,2", (), (1.5,), (-1,)
 
 @pytest.mark.parametrize("blocks", REFUSED)
 def test_other_samples_are_refused(blocks: Any) -> None:
-    with pytest.raises(ValueError, match=r"blocks takes block numbers, 'first', 'last' and 'random:N'"):
+    with pytest.raises(ValueError, match=r"blocks takes block numbers, 'first', 'last', 'all' and 'random:N'"):
         pto.MachineOptions(blocks=blocks)
 
 

@@ -23,6 +23,7 @@ from ptokit.machine.site import Executed
 from ptokit.target import Profile
 from ptokit.target.a2a3 import A2A3
 from ptokit.target.a5 import A5
+from tests.loops import over
 from tests.machine.costing import executed, fractal, tensor, vec
 from tests.machine.test_costs import time_of
 
@@ -150,7 +151,7 @@ def is_excepted(profile: Profile, family: str, small: Shape, large: Shape) -> bo
 
 
 @both
-@pytest.mark.parametrize("series", SERIES)
+@over("series", SERIES)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_more_work_never_takes_fewer_cycles(profile: Profile, family: str, series: str) -> None:
     times = [(shape, time_of(FAMILIES[family](profile, shape), profile)) for shape in SERIES[series]]

@@ -17,12 +17,14 @@ from tests.property.naive import NUMPY, SIZE, box_of, tile_offset
 FUZZ = os.environ.get("PTOKIT_FUZZ")
 MUTANTS = os.environ.get("PTOKIT_MUTANTS")
 """Set by tests/mutation: "record" searches for a short time, "run" does not make a failing example smaller."""
+EXAMPLES = 15 if MUTANTS == "record" else 40 if FUZZ else 20
+"""How many there are of a property."""
 
 
 def fuzz(share: float = 1.0) -> settings:
     """How long a property is searched: the same examples every time, unless PTOKIT_FUZZ asks for more."""
     return settings(
-        max_examples=max(1, int((15 if MUTANTS == "record" else 40) * share * float(FUZZ or "1"))),
+        max_examples=max(1, int(EXAMPLES * share * float(FUZZ or "1"))),
         deadline=None,
         derandomize=FUZZ is None,
         database=None,

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 
 from ptokit.cli.problems import Misuse, described
+from ptokit.cxx.uses import ArrayUse
 from ptokit.finding import suggestion
 from ptokit.isa.dtype import DType, dtype
 from ptokit.lang.kernel import Kernel
@@ -32,10 +33,11 @@ TYPED = re.compile(r"(?P<type>\w+):(?P<file>.+)", re.DOTALL)
 """`bf16:table.npy`: a file whose elements have that type, whatever its header states."""
 RANDOM = re.compile(r"(?P<zeros>[\w.!]+\[[\d,\s]{0,200}\]):(?P<low>[^.]+(?:\.\d+)?)\.\.(?P<high>.+)")
 """`int32[64]:0..99`: random numbers of a type and shape in a range."""
-DEFAULT_BYTES = (4 << 20, 64 << 20)
-"""Bytes of an array of a C++ kernel that is not given, while its size is found; the second if the first is too few."""
+DEFAULT_BYTES = (4 << 20, 64 << 20, 512 << 20)
+"""Bytes of an array of a C++ kernel that is not given, while its size is found; the next if one is too few."""
 LEAST_BYTES = 64 << 10
 """Bytes of such an array, at least: host code may read some that no instruction does."""
+MEBI = 1 << 20
 DIGITS = 1000
 """Most digits of a whole number."""
 WORDS = {"true": True, "false": False, "none": None}
@@ -74,26 +76,57 @@ def values_of(kernel: Launchable, given: Mapping[str, str], outs: Iterable[str] 
 
 
 def _default_arrays(kernel: Launchable, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Zeros for the arrays of a C++ kernel that are not given, as large as what it does with larger ones needs."""
+    """The arrays of a C++ kernel that are not given, as large as what it does with larger ones needs."""
     if not kernel.targets:
         return {}
     parameters: Mapping[str, str] = getattr(kernel, "parameters", {})
     left = [name for name, kind in parameters.items() if kind == "array" and name not in values]
     kinds: dict[str, DType | None] = {name: cast("Any", kernel).dtype(name) for name in left}
     sizes = dict.fromkeys(left, DEFAULT_BYTES[0])
+    uses: dict[str, ArrayUse] = {}
     for size in DEFAULT_BYTES if left else ():
         given = {**{name: _zero_bytes(kind, size) for name, kind in kinds.items()}, **values}
         if kernel.missing(given):
             break
-        reach: dict[str, int] = cast("Any", kernel).reach(given)
-        sizes = {name: max(LEAST_BYTES, 1 << reach.get(name, 0).bit_length()) for name in left}
+        uses = cast("Any", kernel).uses(given)
+        sizes = {name: _enough_bytes(uses[name].end if name in uses else 0) for name in left}
         if max(sizes.values()) <= size // 2:  # farther than that, what lies behind an array may be in the next one
             break
-    return {name: _zero_bytes(kind, min(sizes[name], DEFAULT_BYTES[-1])) for name, kind in kinds.items()}
+    made = {name: _zero_bytes(kind, min(sizes[name], DEFAULT_BYTES[-1])) for name, kind in kinds.items()}
+    return {name: _filled(name, array, uses.get(name)) for name, array in made.items()}
+
+
+def _enough_bytes(reach: int) -> int:
+    """Bytes of an array whose first ones are used: a power of two, or whole mebibytes."""
+    return max(LEAST_BYTES, min(1 << reach.bit_length(), (reach // MEBI + 2) * MEBI))
 
 
 def _zero_bytes(kind: DType | None, size: int) -> Array:
     return np.zeros(size // (kind.size if kind else 1), kind.numpy if kind else np.uint8)
+
+
+def _filled(name: str, array: Array, use: ArrayUse | None) -> Array:
+    """The array with values that any data may have, if an instruction reads it: indices 0, 1, 2, ..., whole numbers
+    from 1 to 9, other numbers from 0.5 to 2; the same for every run."""
+    if use is None or not use.dtype:
+        return array
+    try:
+        kind = dtype(use.dtype)
+    except TypeError:  # of less than a byte
+        return array
+    content = array.view(np.uint8)[: array.nbytes // kind.size * kind.size].view(kind.numpy)
+    if use.step:
+        content[:] = np.arange(content.size) * use.step % min(use.bound, 1 << 8 * kind.size - 1)
+    elif kind.is_integer:
+        content[:] = _dice(name).integers(1, 9, content.size, endpoint=True)
+    else:
+        content[:] = _dice(name).uniform(0.5, 2.0, content.size)
+    return array
+
+
+def _dice(name: str) -> np.random.Generator:
+    """Random numbers for an argument."""
+    return np.random.default_rng(len(name))
 
 
 def with_outs(kernel: Launchable, values: dict[str, Any], outs: Iterable[str]) -> dict[str, Any]:
@@ -169,7 +202,7 @@ def _random(name: str, zeros: re.Match[str], low: str, high: str) -> Array:
     first, last = _number(low), _number(high)
     if first is None or last is None or not first <= last:
         raise Misuse(f"--arg {name}: a range is written low..high; found {low}..{high}")
-    dice = np.random.default_rng(len(name))
+    dice = _dice(name)
     if dtype(array.dtype).is_integer:
         return dice.integers(int(first), int(last), array.shape, endpoint=True).astype(array.dtype)
     return dice.uniform(first, last, array.shape).astype(array.dtype)

@@ -12,17 +12,27 @@ from typing import Annotated, Any
 import typer
 
 import ptokit
+from ptokit.cli.completion import programs, whole_words
+from ptokit.cli.greeting import ABOUT, greeting
 from ptokit.cli.guard import status_of
-from ptokit.cli.parsing import Command, Group, engines, explained, known_target, targets_or_all
+from ptokit.cli.parsing import (
+    Command,
+    Group,
+    engines,
+    explained,
+    functions,
+    known_target,
+    known_targets,
+    layouts,
+    targets_or_all,
+)
 from ptokit.cli.parsing import targets as target_names
 from ptokit.cli.problems import FINE
-
-ABOUT = "Check, run, convert and explain PTO tile programs."
 
 app = typer.Typer(
     name="ptokit",
     cls=Group,
-    no_args_is_help=True,
+    invoke_without_command=True,
     help=f"""{ABOUT}
 
     Programs are text files (PTO-AS, or MLIR of the dialect pto), C++ sources, `-` for standard input, or MODULE:KERNEL
@@ -42,6 +52,14 @@ cache = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(cache, name="cache")
+
+view = typer.Typer(
+    cls=Group,
+    no_args_is_help=True,
+    help="Draw layouts, tiles and access patterns in the terminal.",
+    rich_markup_mode=None,
+)
+app.add_typer(view, name="view")
 
 
 class TextForm(StrEnum):
@@ -67,7 +85,10 @@ class PtoVersion(StrEnum):
     new = "new"
 
 
-Word = Annotated[str, typer.Argument(metavar="FILE|MODULE:KERNEL", help="A text, `-`, or a kernel of a module.")]
+Word = Annotated[
+    str,
+    typer.Argument(metavar="FILE|MODULE:KERNEL", autocompletion=programs, help="A text, `-`, or a kernel of a module."),
+]
 Args = Annotated[
     list[str] | None,
     typer.Option(
@@ -89,7 +110,13 @@ Targets = Annotated[
 Grid = Annotated[int, typer.Option(min=0, help="Number of blocks.")]
 Function = Annotated[
     str | None,
-    typer.Option("--function", "--entry", metavar="NAME", help="The function of a text or a source that has several."),
+    typer.Option(
+        "--function",
+        "--entry",
+        metavar="NAME",
+        autocompletion=functions,
+        help="The function of a text or a source that has several.",
+    ),
 ]
 Include = Annotated[list[str] | None, typer.Option("-I", metavar="DIR", help="C++: a folder of headers.")]
 Define = Annotated[list[str] | None, typer.Option("-D", metavar="NAME[=VALUE]", help="C++: a macro.")]
@@ -98,6 +125,10 @@ Database = Annotated[
     str | None,
     typer.Option(metavar="FILE", help="C++: a compile database, if it is not beside or above the source."),
 ]
+Limits = Annotated[
+    list[str] | None,
+    typer.Option("--limit", metavar="NAME=VALUE", help="C++: a bound on recording: seconds=60, memory=8G, calls=1e6."),
+]
 Strict = Annotated[bool, typer.Option("--strict", help="Hazards are errors.")]
 Header = Annotated[bool, typer.Option("--header", help="Refuse only what the target's real headers refuse.")]
 DynUb = Annotated[int | None, typer.Option(min=0, metavar="BYTES", help="Dynamic UB that the launch asks for.")]
@@ -105,6 +136,7 @@ Costs = Annotated[str | None, typer.Option(metavar="FILE.json", help="Machine: a
 Blocks = Annotated[
     str | None, typer.Option(metavar="first,last,random:N", help="Machine: only these blocks of the grid.")
 ]
+Offsets = Annotated[bool, typer.Option("--offsets", help="Offsets of elements in memory instead of letters.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -122,12 +154,15 @@ def _cxx(
     database: str | None,
     target: str | None,
     arg: list[str] | None,
+    grid: int,
+    limit: list[str] | None,
 ) -> Any:
-    """How a C++ source is compiled, and the arguments by which its entries are chosen."""
+    """How a C++ source is compiled and recorded, and the arguments by which its entries are chosen."""
     from ptokit.cli.cxx import CxxRequest
 
     given = tuple(word.partition("=")[0] for word in arg or ())
-    return CxxRequest(tuple(include or ()), tuple(define or ()), std or "", target or "", given, database)
+    own = tuple(include or ()), tuple(define or ()), std or "", target or "", given, database
+    return CxxRequest(*own, grid, tuple(limit or ()))
 
 
 def _command(function: Callable[..., int], among: typer.Typer = app, name: str | None = None) -> Callable[..., int]:
@@ -149,11 +184,15 @@ def _version(requested: bool) -> None:
 
 @app.callback()
 def options(
+    ctx: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Take the options before a command."""
+    """Take the options before a command; without one, say what can be done."""
+    del version  # its callback has printed it
+    if ctx.invoked_subcommand is None:
+        typer.echo(greeting(), nl=False)
 
 
 @_command
@@ -162,6 +201,7 @@ def check(
         str,
         typer.Argument(
             metavar="FILE|MODULE:KERNEL",
+            autocompletion=programs,
             help="A text, `-`, a kernel of a module, or a Python file whose launches are checked.",
         ),
     ],
@@ -188,6 +228,7 @@ def check(
     define: Define = None,
     std: Std = None,
     database: Database = None,
+    limit: Limits = None,
     as_json: Json = False,
 ) -> int:
     """Report what targets refuse in a program, and why.
@@ -201,7 +242,7 @@ def check(
     from ptokit.cli.programs import ProgramRequest, check_program
 
     machine = MachineRequest(costs=costs, blocks=blocks).machine_options()
-    word, cxx = _word(word), _cxx(include, define, std, database, target, arg)
+    word, cxx = _word(word), _cxx(include, define, std, database, target, arg, grid, limit)
     request = ProgramRequest(word, arg or (), target, grid, function, strict, header, dyn_ub, machine=machine, cxx=cxx)
     is_script = module or is_python(word)
     if rest and not is_script:
@@ -243,7 +284,7 @@ def run(
     blocks: Blocks = None,
     lanes: Annotated[bool, typer.Option("--lanes", help="Machine: the outcome of every lane.")] = False,
     timeline: Annotated[
-        str | None, typer.Option(metavar="FILE.json", help="Machine: write the timeline, for Perfetto.")
+        str | None, typer.Option(metavar="FILE", help="Machine: write the timeline, as `ptokit trace` does.")
     ] = None,
     notes: Annotated[bool, typer.Option("--notes", help="Machine: show notes, too.")] = False,
     costs: Costs = None,
@@ -252,13 +293,14 @@ def run(
     define: Define = None,
     std: Std = None,
     database: Database = None,
+    limit: Limits = None,
     as_json: Json = False,
 ) -> int:
     """Run a program on NumPy files. Files are written only when it runs to the end; inputs are never changed."""
     from ptokit.cli.machine import MachineRequest
     from ptokit.cli.programs import ProgramRequest, run_program
 
-    word, cxx = _word(word), _cxx(include, define, std, database, target, arg)
+    word, cxx = _word(word), _cxx(include, define, std, database, target, arg, grid, limit)
     request = ProgramRequest(word, arg or (), target, grid, function, strict, header, dyn_ub, launch.value, cxx=cxx)
     machine = MachineRequest(seed, lanes, timeline, notes, costs, cores, blocks)
     return run_program(request, out or (), engine, threads, machine, as_json)
@@ -290,12 +332,13 @@ def convert(
     define: Define = None,
     std: Std = None,
     database: Database = None,
+    limit: Limits = None,
 ) -> int:
     """Print a program in another form."""
     from ptokit.cli.programs import ProgramRequest
     from ptokit.cli.texts import convert_program
 
-    word, cxx = _word(word), _cxx(include, define, std, database, target, arg)
+    word, cxx = _word(word), _cxx(include, define, std, database, target, arg, grid, limit)
     request = ProgramRequest(word, arg or (), target, grid, function=function, dyn_ub=dyn_ub, cxx=cxx)
     return convert_program(request, to.value, pto_version.value if pto_version else None, out)
 
@@ -312,32 +355,262 @@ def show(
     define: Define = None,
     std: Std = None,
     database: Database = None,
+    limit: Limits = None,
 ) -> int:
     """Print a program as a target runs it, with the addresses and flags that auto mode adds."""
     from ptokit.cli.programs import ProgramRequest, show_program
 
-    word, cxx = _word(word), _cxx(include, define, std, database, target, arg)
+    word, cxx = _word(word), _cxx(include, define, std, database, target, arg, grid, limit)
     return show_program(ProgramRequest(word, arg or (), target, grid, function=function, dyn_ub=dyn_ub, cxx=cxx))
+
+
+@_command
+def report(
+    word: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|MODULE:KERNEL",
+            help="A text, `-`, a kernel of a module, or a Python file whose launches are shown.",
+        ),
+    ],
+    rest: Annotated[
+        list[str] | None, typer.Argument(metavar="-- ARG", help="Arguments of a Python file that is run.")
+    ] = None,
+    out: Annotated[str, typer.Option("-o", "--output", metavar="FILE.html", help="Where to write.")] = "report.html",
+    target: Targets = None,
+    arg: Args = None,
+    grid: Grid = 1,
+    function: Function = None,
+    strict: Strict = False,
+    header: Header = False,
+    dyn_ub: DynUb = None,
+    blocks: Blocks = None,
+    costs: Costs = None,
+    cores: Annotated[int | None, typer.Option(min=1, help="How many blocks run at a time.")] = None,
+    include: Include = None,
+    define: Define = None,
+    std: Std = None,
+    database: Database = None,
+    limit: Limits = None,
+    as_json: Json = False,
+) -> int:
+    """Run a program on the machine, and write all that it shows as one HTML file.
+
+    The page has findings, the source with its costs, a timeline, memory maps, access maps and tile layouts, for each
+    target. A Python file is run, and its launches are shown. Outputs of the program are not written.
+    """
+    from ptokit.cli.machine import MachineRequest
+    from ptokit.cli.page import write_report
+    from ptokit.cli.programs import ProgramRequest
+
+    machine = MachineRequest(costs=costs, cores=cores, blocks=blocks).machine_options()
+    word, cxx = _word(word), _cxx(include, define, std, database, target, arg, grid, limit)
+    request = ProgramRequest(word, arg or (), target, grid, function, strict, header, dyn_ub, machine=machine, cxx=cxx)
+    return write_report(request, rest or (), out, as_json)
+
+
+@partial(_command, among=view, name="layout")
+def view_layout(
+    form: Annotated[str, typer.Argument(metavar="LAYOUT", autocompletion=layouts, help="nd, dn, nz, zn, zz or nn.")],
+    shape: Annotated[str, typer.Argument(metavar="ROWSxCOLS", help="The extents, such as 16x32.")],
+    element: Annotated[str, typer.Argument(metavar="TYPE", help="The element type, such as float16.")] = "float16",
+    valid: Annotated[str | None, typer.Option(metavar="ROWSxCOLS", help="The valid region.")] = None,
+    fractal: Annotated[int, typer.Option(metavar="BYTES", help="Bytes of a box: 512, 1024 or 32.")] = 512,
+    offsets: Offsets = False,
+    as_json: Json = False,
+) -> int:
+    """Draw a layout: the tile in logical order beside its memory, in the colours of the memory's order."""
+    from ptokit.cli.view import view_layout as draw
+
+    return draw(form, shape, element, valid, fractal, offsets=offsets, as_json=as_json)
+
+
+@partial(_command, among=view, name="tile")
+def view_tile(
+    word: Word,
+    tile: Annotated[str | None, typer.Argument(metavar="TILE", help="Its name; without one, tiles are listed.")] = None,
+    target: Target = None,
+    arg: Args = None,
+    grid: Grid = 1,
+    function: Function = None,
+    dyn_ub: DynUb = None,
+    offsets: Offsets = False,
+    include: Include = None,
+    define: Define = None,
+    std: Std = None,
+    database: Database = None,
+    limit: Limits = None,
+    as_json: Json = False,
+) -> int:
+    """Draw a tile of a program: shape, valid region, layout and address."""
+    from ptokit.cli.programs import ProgramRequest
+    from ptokit.cli.view import view_tile as draw
+
+    word, cxx = _word(word), _cxx(include, define, std, database, target, arg, grid, limit)
+    request = ProgramRequest(word, arg or (), target, grid, function=function, dyn_ub=dyn_ub, cxx=cxx)
+    return draw(request, tile, offsets=offsets, as_json=as_json)
+
+
+@partial(_command, among=view, name="gather")
+def view_gather(
+    word: Word,
+    target: Target = None,
+    arg: Args = None,
+    grid: Grid = 1,
+    function: Function = None,
+    strict: Strict = False,
+    header: Header = False,
+    dyn_ub: DynUb = None,
+    blocks: Blocks = None,
+    include: Include = None,
+    define: Define = None,
+    std: Std = None,
+    database: Database = None,
+    limit: Limits = None,
+    as_json: Json = False,
+) -> int:
+    """Run a program on the machine, and draw what its gathers and scatters touch.
+
+    For each: the cells of the table as a strip, a histogram of indices, lanes out of bounds and what became of them,
+    and the efficiency. Outputs of the program are not written.
+    """
+    from ptokit.cli.machine import MachineRequest
+    from ptokit.cli.programs import ProgramRequest
+    from ptokit.cli.view import view_gather as draw
+
+    machine = MachineRequest(blocks=blocks).machine_options()
+    word, cxx = _word(word), _cxx(include, define, std, database, target, arg, grid, limit)
+    request = ProgramRequest(word, arg or (), target, grid, function, strict, header, dyn_ub, machine=machine, cxx=cxx)
+    return draw(request, as_json=as_json)
+
+
+@_command
+def trace(
+    word: Word,
+    out: Annotated[
+        str, typer.Option("-o", "--output", metavar="FILE.json|FILE.pftrace", help="Where to write.")
+    ] = "trace.json",
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            callback=known_target,
+            autocompletion=target_names,
+            help="The target; by default the first with pipes that accepts the program.",
+        ),
+    ] = None,
+    arg: Args = None,
+    grid: Grid = 1,
+    function: Function = None,
+    strict: Strict = False,
+    header: Header = False,
+    dyn_ub: DynUb = None,
+    blocks: Blocks = None,
+    costs: Costs = None,
+    cores: Annotated[int | None, typer.Option(min=1, help="How many blocks run at a time.")] = None,
+    include: Include = None,
+    define: Define = None,
+    std: Std = None,
+    database: Database = None,
+    limit: Limits = None,
+    as_json: Json = False,
+) -> int:
+    """Run a program on the machine, and write its timeline for ui.perfetto.dev.
+
+    The trace has a track for each pipe of each block, arrows for flags, the bytes under way, and the whole launch. JSON
+    needs nothing else; .pftrace needs the package perfetto. Outputs of the program are not written.
+    """
+    from ptokit.cli.machine import MachineRequest
+    from ptokit.cli.perfetto import write_trace
+    from ptokit.cli.programs import ProgramRequest
+
+    machine = MachineRequest(costs=costs, cores=cores, blocks=blocks).machine_options()
+    word, cxx = _word(word), _cxx(include, define, std, database, target, arg, grid, limit)
+    request = ProgramRequest(word, arg or (), target, grid, function, strict, header, dyn_ub, machine=machine, cxx=cxx)
+    return write_trace(request, out, as_json)
+
+
+@_command
+def sweep(
+    word: Word,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--param",
+            metavar="NAME=VALUE,...",
+            help="Values of a constant or a whole number of the kernel, once for each. C++: of a macro, if none of its "
+            "parameters has the name.",
+        ),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="all|NAME,...",
+            callback=known_targets,
+            autocompletion=targets_or_all,
+            help="The targets; by default those with pipes.",
+        ),
+    ] = None,
+    arg: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--arg",
+            metavar="NAME=VALUE",
+            help="An argument, as of `run`. {rows} stands for the value of a parameter, {1024/rows*2} for a product; / "
+            "rounds up.",
+        ),
+    ] = None,
+    grid: Annotated[str, typer.Option(metavar="N", help="Number of blocks, such as 4 or {1024/rows}.")] = "1",
+    out: Annotated[
+        str | None,
+        typer.Option("-o", "--output", metavar="FILE.svg|.png|.csv|.json", help="Where to write the points."),
+    ] = None,
+    function: Function = None,
+    strict: Strict = False,
+    header: Header = False,
+    dyn_ub: DynUb = None,
+    blocks: Blocks = None,
+    costs: Costs = None,
+    cores: Annotated[int | None, typer.Option(min=1, help="How many blocks run at a time.")] = None,
+    include: Include = None,
+    define: Define = None,
+    std: Std = None,
+    database: Database = None,
+    limit: Limits = None,
+    as_json: Json = False,
+) -> int:
+    """Run a program on the machine over values of parameters, and compare time, traffic and memory.
+
+    The best point of each target is named, with what makes it better. Points that a target refuses stay in the table.
+    Pictures need the package matplotlib. Outputs of the program are not written.
+    """
+    from ptokit.cli.machine import MachineRequest
+    from ptokit.cli.programs import ProgramRequest
+    from ptokit.cli.sweep import sweep_program
+
+    machine = MachineRequest(costs=costs, cores=cores, blocks=blocks).machine_options()
+    word, cxx = _word(word), _cxx(include, define, std, database, None, arg, 1, limit)
+    options = {"strict": strict, "header": header, "dyn_ub": dyn_ub, "machine": machine, "cxx": cxx}
+    request = ProgramRequest(word, arg or (), target, function=function, **options)
+    return sweep_program(request, param or (), grid, out, as_json)
 
 
 @_command
 def explain(
     name: Annotated[
-        str,
+        str | None,
         typer.Argument(
             autocompletion=explained,
-            help="A clause (MG-OOB-08), decision (A-05), hazard (H-24) or instruction.",
+            help="A clause (MG-OOB-08), decision (A-05), hazard (H-24), instruction, or group (MG-OOB, A, H).",
         ),
-    ],
+    ] = None,
     target: Target = None,
+    as_json: Json = False,
 ) -> int:
-    """Show a clause, a decision, a hazard, or the whole contract of an instruction."""
-    from rich.console import Console
+    """Show a clause, a decision, a hazard, or the whole contract of an instruction; without a name, list them."""
+    from ptokit.cli.explain import explain as show_page
 
-    from ptokit.cli.explain import page_of
-
-    Console().print(page_of(name, target), crop=False)  # lines of code stay whole
-    return FINE
+    return show_page(name, target, as_json=as_json)
 
 
 @_command
@@ -359,9 +632,16 @@ def calibrate(
 
 
 @_command
-def targets() -> int:
+def targets(as_json: Json = False) -> int:
     """Show the target profiles side by side."""
     from rich.console import Console
+
+    if as_json:
+        from ptokit.cli.report import print_json
+        from ptokit.render.data import targets_data
+
+        print_json("targets", targets=targets_data())
+        return FINE
 
     from ptokit.render import pages
 
@@ -411,4 +691,5 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # replace characters that the terminal cannot encode
-    app(prog_name="ptokit")
+    with whole_words():
+        app(prog_name="ptokit")

@@ -16,17 +16,20 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ptokit.cli.files import STDIN, read_text
-from ptokit.cli.problems import Misuse
+from ptokit.cli.files import STDIN, STDIN_NAME, read_text
+from ptokit.cli.problems import SHOWN, Misuse, print_error
 from ptokit.lang.launcher import Launchable
 
 if TYPE_CHECKING:
+    from ptokit.cxx.child import RecordLimits
     from ptokit.cxx.compile import Build
     from ptokit.cxx.database import DatabaseEntry
-    from ptokit.lang.recorded import CppSource
+    from ptokit.lang.cpp_source import CppSource
 
 PEEKED = 4096
 """Bytes at the start of a text that tell whether it is C++."""
+LIMIT = re.compile(r"(?P<name>seconds|memory|calls)=(?P<number>[1-9]\d{0,14}(?:\.\d+)?(?:e\d{1,2})?)(?P<unit>[KMG]?)")
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 INCLUDE_LINE = re.compile(rb"^[ \t]*#[ \t]*include\b", re.MULTILINE)
 
 
@@ -43,6 +46,10 @@ class CxxRequest:
     """The names of the arguments that are given."""
     database: str | None = None
     """A compile database, or its folder; None: the one that is found beside or above the source."""
+    grid: int = 1
+    """The number of blocks that the command states."""
+    limit: tuple[str, ...] = ()
+    """Bounds on recording: `seconds=60`."""
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -63,6 +70,7 @@ def on_disk(word: str) -> str:
     atexit.register(folder.cleanup)
     path = Path(folder.name, "stdin.cpp")
     path.write_bytes(read_text(word))
+    SHOWN[str(path)] = STDIN_NAME
     return str(path)
 
 
@@ -85,10 +93,23 @@ def _end_in_order() -> None:
 @lru_cache(maxsize=16)
 def _source(file: str, _state: tuple[int, int], request: CxxRequest) -> CppSource:
     from ptokit.cxx.compile import CompileOptions
-    from ptokit.lang.recorded import CppSource
+    from ptokit.lang.cpp_source import CppSource
 
     own = CompileOptions(request.flags, request.std)
-    return CppSource(file, own.with_stated(_stated(file, request)))
+    return CppSource(file, own.with_stated(_stated(file, request)), _limits(request.limit))
+
+
+def _limits(words: tuple[str, ...]) -> RecordLimits:
+    """Bounds on recording: `seconds=60`, `memory=8G`, `calls=1e6`."""
+    from ptokit.cxx.child import RecordLimits
+
+    found: dict[str, float] = {}
+    for word in words:
+        match = LIMIT.fullmatch(word)
+        if match is None:
+            raise Misuse(f"--limit takes seconds=60, memory=8G or calls=1e6; found {word}")
+        found[match["name"]] = float(match["number"]) * UNITS[match["unit"]]
+    return RecordLimits(**{name: value if name == "seconds" else int(value) for name, value in found.items()})  # type: ignore[arg-type]
 
 
 def _stated(file: str, request: CxxRequest) -> DatabaseEntry:
@@ -108,16 +129,22 @@ def stated_target(file: str, request: CxxRequest) -> str | None:
 
 def cpp_kernel(file: str, function: str | None, request: CxxRequest) -> Launchable:
     """The kernel of an entry of a source."""
-    from ptokit.lang.recorded import CppKernel, chosen_entry
+    from ptokit.lang.cpp_entries import chosen_entry
+    from ptokit.lang.recorded import CppKernel
 
     build = _build(file, request)
     with _entries():
-        return CppKernel(source_of(file, request), chosen_entry(build, function, request.given), build.target)
+        entry = chosen_entry(build, function, request.given)
+    if entry.kind == "launch" and request.grid != 1:
+        raise Misuse(
+            f"{entry.name} launches its kernel over blocks of its own; --grid is for kernels: name one by --entry"
+        )
+    return CppKernel(source_of(file, request), entry, build.target)
 
 
 def entries_in(file: str, function: str | None, request: CxxRequest) -> list[str]:
     """The names of the entries that are judged: those of a name, else all."""
-    from ptokit.lang.recorded import chosen_entry, entries_named, entries_of
+    from ptokit.lang.cpp_entries import chosen_entry, entries_named, entries_of
 
     build = _build(file, request)
     with _entries():
@@ -140,6 +167,17 @@ def _build(file: str, request: CxxRequest) -> Build:
 
     target = request.target if request.target in TARGETS else stated_target(file, request) or ""
     try:
-        return source_of(file, request).first_build(target)
+        build = source_of(file, request).first_build(target)
     except ImportError as problem:
         raise Misuse(str(problem)) from None
+    _say_compiler()
+    return build
+
+
+@lru_cache(maxsize=1)
+def _say_compiler() -> None:
+    """Say, once, that another compiler than $CXX is used."""
+    from ptokit.cxx.compile import find_compiler
+
+    if remark := find_compiler().remark:
+        print_error(remark)

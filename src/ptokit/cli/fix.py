@@ -12,7 +12,7 @@ from ptokit import progress
 from ptokit.cli.files import STDIN, check_destination, print_text, write_all
 from ptokit.cli.live import LaunchCheck, run_launches, show_kernels
 from ptokit.cli.parsing import ALL
-from ptokit.cli.problems import FINE, FOUND, Misuse, print_error, printable
+from ptokit.cli.problems import FINE, FOUND, SHOWN, Misuse, print_error, printable, with_shown_names
 from ptokit.cli.programs import ProgramRequest, check_program, library_call, machine_report
 from ptokit.cli.report import print_json
 from ptokit.cli.subject import find
@@ -159,7 +159,7 @@ class Fixing:
 def fix_program(request: ProgramRequest, how: FixRequest, as_json: bool) -> int:
     """Repair a program in its source, or print how. Exit status: as that of the check; of the unchanged source with a
     diff."""
-    if request.word == STDIN and not how.diff:
+    if (request.word == STDIN or request.word in SHOWN) and not how.diff:
         raise Misuse("--fix cannot write to standard input; use --fix --diff")
     try:
         kernel = find(request.word, request.function, request.cxx)
@@ -218,7 +218,7 @@ def _finish(fixing: Fixing, how: FixRequest, as_json: bool, **fields: Any) -> in
     if as_json:
         print_json("check", **fields, **_data(fixing))
     elif how.diff:
-        print_text(shown_diff(patch))
+        print_text(with_shown_names(shown_diff(patch)))
         for line in _refusals(fixing):
             print_error(line, "")
     else:

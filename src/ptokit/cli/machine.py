@@ -11,17 +11,20 @@ from rich.console import Console
 
 from ptokit.cli.files import Write, check_destination
 from ptokit.cli.problems import Misuse
-from ptokit.cli.report import print_lines
+from ptokit.cli.report import print_lines, terminal_width
 from ptokit.finding import Finding, not_in_run
 from ptokit.lang.check import TargetReport
 from ptokit.machine import MACHINE
 from ptokit.machine.costs import read_costs
 from ptokit.machine.options import MachineOptions
+from ptokit.machine.pftrace import missing
 from ptokit.machine.report import MachineReport
 from ptokit.render.findings import report_lines
 
 PARTS = ("blocks", "memory", "timeline", "traffic", "lanes")
 """Fields that a run on the machine adds to the JSON."""
+BINARY = ".pftrace"
+"""How the names of traces in Perfetto's binary form end; others are JSON."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class MachineRequest:
         """The options of a launch; other engines refuse them."""
         if engine == MACHINE:
             if self.timeline is not None:
-                check_destination(self.timeline)
+                check_trace(self.timeline)
             return self.machine_options()
         given = [f"--{field.name}" for field in fields(self) if getattr(self, field.name) != field.default]
         if given:
@@ -62,10 +65,24 @@ class MachineRequest:
         """The files that are written besides the arrays."""
         if self.timeline is None or not isinstance(result, MachineReport):
             return {}
-        if result.timeline is None:
-            raise Misuse(f"--timeline: {result.target} has no pipes, and so no timeline")
-        trace = json.dumps(result.timeline.to_perfetto()).encode("utf-8")
+        trace = trace_bytes(result, self.timeline, "--timeline")
         return {self.timeline: lambda stream: stream.write(trace)}
+
+
+def check_trace(file: str) -> None:
+    """Refuse, before any work is done, a trace that could not be written."""
+    check_destination(file)
+    if file.endswith(BINARY) and (problem := missing()):
+        raise Misuse(f"cannot write {file}: {problem}")
+
+
+def trace_bytes(report: MachineReport, file: str, option: str) -> bytes:
+    """The trace of a launch, in the form that the name of its file asks for."""
+    if report.timeline is None:
+        raise Misuse(f"{option}: {report.target} has no pipes, and so no timeline")
+    if file.endswith(BINARY):
+        return report.timeline.to_pftrace()
+    return json.dumps(report.timeline.to_perfetto()).encode("utf-8")
 
 
 def costs_in(file: str | None) -> Mapping[str, float]:
@@ -77,8 +94,9 @@ def costs_in(file: str | None) -> Mapping[str, float]:
 
 
 def show_machine(report: MachineReport, *, notes: bool) -> None:
-    """Print a report."""
-    print_lines(report_lines(report, notes=notes), Console(soft_wrap=True, highlight=False))
+    """Print a report; its tables fold on a narrow terminal."""
+    lines = report_lines(report, notes=notes, width=terminal_width())
+    print_lines(lines, Console(soft_wrap=True, highlight=False))
 
 
 def machine_data(result: object) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from ptokit.cli.greeting import help_sections
 from ptokit.cli.problems import WORDS
 from ptokit.finding import near
 
@@ -36,11 +37,26 @@ def engines(incomplete: str) -> Iterator[str]:
     return _starting(incomplete, names(models=True))
 
 
+def layouts(incomplete: str) -> Iterator[str]:
+    """Names of tile layouts."""
+    from ptokit.isa.operand import FORMS
+
+    return _starting(incomplete, FORMS.values())
+
+
 def explained(incomplete: str) -> Iterator[str]:
     """Everything that can be explained: instructions, clauses, decisions and hazards."""
     from ptokit.cli.explain import PAGES
 
     return (name for names in PAGES for name in _starting(incomplete, names()))
+
+
+def functions(ctx: typer.Context, incomplete: str) -> Iterator[str]:
+    """Functions of the text or source that the command names."""
+    from ptokit.cli.completion import functions as functions_of
+
+    word = ctx.params.get("word") or next(iter(ctx.args), None)  # not a parameter yet if an option lacks its value
+    return functions_of(word, incomplete)
 
 
 def _starting(start: str, names: Iterable[str]) -> Iterator[str]:
@@ -55,6 +71,13 @@ def known_target(name: str | None) -> str | None:
         return name if name in (None, ALL) else profile(name).name
     except ValueError as problem:
         raise typer.BadParameter(str(problem)) from None
+
+
+def known_targets(names: str | None) -> str | None:
+    """Names of targets with commas between them, or `all`; others are refused."""
+    if names in (None, ALL):
+        return names
+    return ",".join(filter(None, (known_target(name.strip()) for name in names.split(","))))
 
 
 class Command(TyperCommand):
@@ -75,6 +98,13 @@ class Group(TyperGroup):
             WORDS.set(tuple(args))
         with _suggesting(option for param in self.get_params(ctx) for option in param.opts):
             return super().parse_args(ctx, args)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """After the help of `ptokit`: targets, engines and defaults."""
+        if ctx.parent is None:
+            for title, rows in help_sections().items():
+                with formatter.section(title):
+                    formatter.write_dl(rows)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command that is named."""

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from contextvars import ContextVar
+
+from ptokit.markup import printable as without_controls
 
 FINE, FOUND, MISUSED, UNMODELLED, INTERRUPTED = 0, 1, 2, 3, 130
 """Exit statuses: success, findings, misuse of the command, no finding but something that ptokit does not model,
 Ctrl-C."""
-UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Characters that could move a terminal's cursor or reverse its text."""
 LONGEST = 2000
 """Characters of an error that are shown."""
 
 
 WORDS: ContextVar[tuple[str, ...]] = ContextVar("ptokit_words", default=())
 """The words after `ptokit` on the command line."""
+
+
+SHOWN: dict[str, str] = {}
+"""What is shown for the names of files: `<stdin>` for a file that standard input was put into."""
 
 
 class Misuse(Exception):
@@ -36,5 +39,12 @@ def print_error(message: str, before: str = "ptokit: ") -> None:
 
 
 def printable(text: str) -> str:
-    """The text without characters that control a terminal; every character keeps its column."""
-    return UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+    """The text without characters that control a terminal, and with the names that are shown for files."""
+    return without_controls(with_shown_names(text))
+
+
+def with_shown_names(text: str) -> str:
+    """The text with the names that are shown for files."""
+    for file, name in SHOWN.items():
+        text = text.replace(file, name)
+    return text

@@ -28,11 +28,12 @@ from ptokit.lang.launch import mode_of
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.loaded import TextKernel
 from ptokit.lang.sources import is_cpp
-from ptokit.machine import MACHINE
+from ptokit.machine import ENOUGH, MACHINE
 from ptokit.machine.costs import CostTable
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.report import MachineReport
 from ptokit.program.ir import Program
+from ptokit.program.place import place
 from ptokit.progress import task
 from ptokit.spec import family_of
 from ptokit.text.errors import TextError
@@ -66,7 +67,8 @@ class ProgramRequest:
         machine = self.machine or MachineOptions()
         costs = machine.overrides
         is_of_another = isinstance(costs, CostTable) and family_of(costs.target) != family_of(target)
-        chosen = {"costs": {} if is_of_another and self.target in (None, ALL) else costs, "blocks": machine.blocks}
+        costs = {} if is_of_another and self.target in (None, ALL) else costs
+        chosen = {"costs": costs, "blocks": machine.blocks or ENOUGH, "lanes": machine.lanes, "cores": machine.cores}
         return {name: value for name, value in chosen.items() if value}
 
 
@@ -122,6 +124,8 @@ def _check_program(request: ProgramRequest, as_json: bool, run: bool) -> tuple[i
         with task(f"check {kernel.name}:"):
             with library_call():
                 options = {**request.options, "target": request.target or ALL}
+                if request.machine is not None and request.machine.blocks is not None:
+                    options |= {"engine": MACHINE, "options": request.machine}
                 report = check(kernel, *args, grid=request.grid, **options, **keywords)
             if run:
                 more = {name: _machine_findings(kernel, request, name) for name in report.targets}
@@ -210,6 +214,20 @@ def show_program(request: ProgramRequest) -> int:
         show(kernel, *args, target=target, grid=request.grid, dyn_ub=request.dyn_ub, **keywords)
     print_text(printable(printed.getvalue()))
     return FINE
+
+
+def placed_programs(request: ProgramRequest) -> list[Program]:
+    """The programs of a kernel's launches, with the addresses that a target's tiles get."""
+    kernel = find(request.word, request.function, request.cxx)
+    values = _values(kernel, request)
+    with library_call():
+        target = request.target or (kernel.targets[0] if kernel.targets else None)
+        mode = mode_of(target, dyn_ub=request.dyn_ub)
+        arguments = kernel.bind_for_check((), values)
+        launches = kernel.over(request.grid).launches(arguments, mode, request.grid)
+        return [
+            place(each.trace(arguments, mode).program, mode.profile, request.dyn_ub).program for each, _ in launches
+        ]
 
 
 def program_of(request: ProgramRequest) -> Program:

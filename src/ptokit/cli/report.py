@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ from rich.text import Text
 
 from ptokit.cli.arguments import Array
 from ptokit.cli.files import print_text
-from ptokit.cli.problems import printable
+from ptokit.cli.problems import printable, with_shown_names
 from ptokit.engine.runnable import Run
 from ptokit.finding import ConflictAccess, Finding, OutOfBoundsError, VerifyError, Where, by_level, counted, is_modelled
 from ptokit.isa.dtype import dtype
@@ -37,6 +38,12 @@ def show_report(report: Report) -> None:
     for target in report.targets.values():
         show_findings(target.findings, console)
         console.print(summary_of(target))
+
+
+def terminal_width() -> int | None:
+    """The characters of a line, if lines are shown on a terminal or `COLUMNS` is set; files have whole lines."""
+    console = Console()
+    return console.width if console.is_terminal or "COLUMNS" in os.environ else None
 
 
 def show_findings(findings: Iterable[Finding], console: Console | None = None) -> None:
@@ -78,7 +85,7 @@ def _kind(array: Array) -> str:
 
 def print_json(command: str, **fields: Any) -> None:
     """One object on standard output."""
-    print_text(json.dumps({"format": FORMAT, "command": command, **fields}, indent=2) + "\n")
+    print_text(with_shown_names(json.dumps({"format": FORMAT, "command": command, **fields}, indent=2)) + "\n")
 
 
 def check_data(grid: int, report: Report | None = None, error: Problem | None = None) -> dict[str, Any]:

@@ -13,14 +13,19 @@
 | `ways.py`, `traffic.py` | accesses to global memory; their sums |
 | `costs.py`, `formulas.py` | how long instructions take: numbers and transfer sizes; formulas |
 | `timer.py`, `timeline.py` | when the pipes of all blocks are busy, and what they wait for |
+| `statements.py` | statements as reports show them |
+| `perfetto.py`, `pftrace.py` | a timeline as a trace for Perfetto, in JSON and in its binary form |
 | `advice.py` | changes of a block, timed again |
 | `fit.py` | costs from measured times |
 | `deferred.py` | an instruction whose pipes run their parts at different times, and may read stale data |
 | `trial.py`, `repairs.py`, `proposal.py` | a launch run again with other flags; the search for a repair; its result |
 | `session.py`, `findings.py` | one launch: its checks and their findings |
+| `grid_barriers.py` | barriers of all blocks, and what is before and after them |
 | `block_cache.py` | what is remembered of blocks, so that equal ones are checked once |
 | `frame.py`, `instruction.py`, `executable.py` | a block, an instruction and a program that a session observes |
 """
 
 MACHINE = "machine"
 """The name of this engine."""
+ENOUGH = "enough"
+"""For the option `blocks`: all blocks, or as many of a large launch as a check needs."""

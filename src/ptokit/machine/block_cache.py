@@ -233,9 +233,9 @@ class WatchedClocks:
         stmt = what[0]
         self._pass((name, pipe, flag, id(stmt)), lambda: do(pipe, flag, (stmt, self._checks.moment)))
 
-    def barrier(self) -> None:
-        """Everything issued so far comes before everything issued later."""
-        self._pass("barrier", self._clocks.barrier)
+    def barrier(self, core: str) -> None:
+        """Everything issued so far comes before everything issued later, on one core, or on each."""
+        self._pass(("barrier", core), partial(self._clocks.barrier, core))
 
     def _pass(self, key: Hashable, do: Callable[[], None]) -> None:
         if not self._cache.repeats(key):

@@ -33,6 +33,8 @@ from ptokit.machine.repairs import repairs
 from ptokit.machine.report import MachineReport
 from ptokit.machine.session import Session
 from ptokit.machine.shadow import READ
+from ptokit.machine.statements import shown_statements
+from ptokit.machine.timeline import Timeline
 from ptokit.machine.trial import Replay
 from ptokit.program.budget import Use, memory_findings
 from ptokit.program.calls import written_arguments
@@ -40,6 +42,7 @@ from ptokit.program.cores import ends_of
 from ptokit.program.expr import BLOCK_NUM, Var
 from ptokit.program.ir import Assign, Barrier, Block, CrossFlag, Flag, Instr, LoadScalar, Loop, Stmt, TileDecl
 from ptokit.program.verify_call import judged
+from ptokit.program.words import all_in_words
 from ptokit.progress import task
 
 MOST_ITERATIONS = 4
@@ -103,10 +106,10 @@ class MachineExecutable(Executable):
         findings.add(finding.on(self.profile.name) for finding in not_in_run(known, run))
         findings.add(run)
         shown = findings.found() if options.consequences else without_consequences(findings.found())
-        found = tuple(judged(fold_overlaps(shown), self.options))
+        found = tuple(all_in_words(judged(fold_overlaps(shown), self.options), self.program.form))
         return MachineReport(
             found, self.engine, perf_counter() - began, self.profile.name, grid, session.memory(),
-            session.timer.result() if session.timer else None,
+            self._timeline(session),
             session.traffic.result() if session.traffic and options.enables("traffic") else (),
             tuple(session.lanes),
             self.program.name,
@@ -115,7 +118,15 @@ class MachineExecutable(Executable):
             partial(repairs, Replay(self, tensors, session.gm, integers, grid, options, known))
             if self._is_repairable
             else nothing,
+            program=self.program,
         )  # fmt: skip
+
+    def _timeline(self, session: Session) -> Timeline | None:
+        """When pipes were busy, and the statements that it names."""
+        if session.timer is None:
+            return None
+        moved = session.traffic.result() if session.traffic else ()
+        return replace(session.timer.result(), describe=partial(shown_statements, self.program, moved))
 
     @property
     def _is_repairable(self) -> bool:
@@ -190,6 +201,8 @@ def _note_address(
     address, spec = frame.addresses[tile.name], tile.spec
     session = frame.session
     session.placed(tile.name, spec.loc, address, spec.nbytes)
+    if session.timer and frame.adversary is None:
+        session.timer.place(tile.name, address)
     key = "declare", tile.name, address
     if session.owners.is_needed and frame.adversary is None and not session.cache.repeats(key):
         place = session.chip.at(spec.loc, address, frame.tiles[tile.name])
@@ -245,7 +258,7 @@ class _Barrier:
 
     def __call__(self, frame: WatchedFrame) -> None:
         for engine in frame.engines if self.stmt.pipe == "ALL" else ():
-            engine.barrier()
+            engine.barrier(self.stmt.core)
 
 
 class _LoadScalar(LoadScalarStep):

@@ -340,7 +340,7 @@ class CheckedExecution:
     def _check_defined(self, access: MemoryAccess) -> None:
         """All that is read is defined."""
         session, shadow, extent, start = self.session, access.place.shadow, access.extent, access.place.start
-        missing = shadow.unwritten(extent, start) if session.checks_defined else 0
+        missing = shadow.unwritten(extent, start) if access.tile in session.checks_defined else 0
         if missing:
             count, reason = (missing * shadow.unit, extent.count * shadow.unit), shadow.reason(extent, start)
             part = self._part(access, shadow.undefined(extent, start))

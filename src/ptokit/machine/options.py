@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import index
 from random import Random
 from typing import NamedTuple, SupportsIndex
 
-FORM = "block numbers, 'first', 'last' and 'random:N', such as 'first,last,random:8'"
+from ptokit.machine import ENOUGH
+
+FORM = "block numbers, 'first', 'last', 'all' and 'random:N', such as 'first,last,random:8'"
 LAST = -1
 
 
@@ -33,6 +36,8 @@ def _part(given: str | SupportsIndex) -> Sample:
     if given in ("first", "last"):
         return Sample(frozenset([0 if given == "first" else LAST]), 0)
     text = str(given)
+    if text == "all":
+        return Sample(frozenset(), sys.maxsize)
     word, _, count = text.partition(":")
     if word == "random" and count.isdecimal():
         return Sample(frozenset(), int(count))
@@ -41,9 +46,14 @@ def _part(given: str | SupportsIndex) -> Sample:
     return Sample(frozenset([int(given) if isinstance(given, str) else index(given)]), 0)
 
 
+def is_enough(blocks: object) -> bool:
+    """Whether blocks are those that a check needs."""
+    return isinstance(blocks, str) and blocks == ENOUGH
+
+
 def sampled(blocks: str | Sequence[SupportsIndex] | None, grid: int, seed: int = 0) -> Sequence[int]:
     """The blocks of a grid that run, in ascending order. The random ones are the same for the same seed."""
-    if blocks is None or grid == 0:
+    if blocks is None or is_enough(blocks) or grid == 0:
         return range(grid)
     sample = parse_blocks(blocks)
     named = {grid - 1 if number == LAST else number for number in sample.numbers}
@@ -73,8 +83,8 @@ class MachineOptions:
     seed: int | None = None
     """Run under another legal schedule, random with this seed; None runs in program order."""
     blocks: str | Sequence[int] | None = None
-    """The blocks that run, as in `"first,last,random:8"` or `(0, 7)`; None runs all. Outputs of other blocks stay as
-    they were."""
+    """The blocks that run, as in `"first,last,random:8"` or `(0, 7)`; None runs all, `ENOUGH` as many as a check
+    needs. Outputs of other blocks stay as they were."""
     poison: bool = True
     """Whether reads of uninitialised memory are reported."""
     dyn_ub: int | None = None
@@ -106,7 +116,7 @@ class MachineOptions:
             object.__setattr__(self, "costs", read_costs(self.costs))
         if self.launch not in LAUNCHES:
             raise ValueError(f"launch is one of {', '.join(LAUNCHES)}; found {self.launch!r}")
-        if self.blocks is not None:
+        if self.blocks is not None and not is_enough(self.blocks):
             parse_blocks(self.blocks)
         for name, least in (("seed", 0), ("timeline", 1), ("dyn_ub", 0), ("cores", 1)):
             number = getattr(self, name)

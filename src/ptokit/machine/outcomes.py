@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ptokit.engine.reference import IndexedStep, Lanes
-from ptokit.engine.storage import Array
+from ptokit.engine.storage import Array, address_of
 from ptokit.finding import Where
 from ptokit.isa.instruction import Call
 from ptokit.isa.move import Combine, Fill, IndexUnit, Move, Remap, Side
 from ptokit.machine.repeats import destinations, indexed, last_writers
 from ptokit.machine.site import Executed
+from ptokit.program.ir import TileUse, View
 
 FIRST, WORST = 8, 12
 """Rows of the table: the first lanes, and the worst of the others."""
@@ -52,6 +53,9 @@ class Fate(IntEnum):
         return self.name.lower()
 
 
+LINE = 128
+"""Bytes of a line of global memory."""
+NO_LINES = np.zeros(0, np.int64)
 MOVED = {Remap.CLAMP: Outcome.CLAMPED, Remap.WRAP: Outcome.WRAPPED}
 """The outcome of an index that a policy moves inside."""
 
@@ -76,6 +80,20 @@ class LaneOutcomes:
     """The row of the table, or the element, that the lane accessed; -1 for none."""
     overwritten_by: Array
     """The flat number of another lane that wrote the cell last; -1 if none did."""
+    table: str = ""
+    """The array or tile that the index addresses."""
+    unit: str = "element"
+    """What a cell is: a `row` of the table or an `element`."""
+    cells: int = 0
+    """How many cells the table has."""
+    lane_bytes: int = 0
+    """Bytes that one lane moves."""
+    capacity: int = 0
+    """The first index that is outside."""
+    lines: Array = field(default_factory=lambda: NO_LINES)
+    """Of a table in global memory: the lines of 128 bytes that lanes touch, each once for every lane."""
+    table_lines: int = 0
+    """How many lines its array has."""
 
     def counts(self) -> dict[str, int]:
         """How many lanes had each outcome and each fate, by name; without zeros."""
@@ -99,6 +117,10 @@ class LaneOutcomes:
             "index": self.index.tolist(),
             "cell": self.cell.tolist(),
             "overwritten_by": self.overwritten_by.tolist(),
+            "array": self.table,
+            "unit": self.unit,
+            "cells": self.cells,
+            "lane_bytes": self.lane_bytes,
         }
 
     def __str__(self) -> str:
@@ -151,7 +173,46 @@ def outcomes(executed: Executed) -> Iterator[LaneOutcomes]:
             indices,
             cell,
             overwritten_by,
+            *_table(executed, step, lanes),
         )
+
+
+class IndexedTable(NamedTuple):
+    """What an index addresses: the fields of `LaneOutcomes` after those of the lanes."""
+
+    name: str
+    unit: str
+    cells: int
+    lane_bytes: int
+    capacity: int
+    lines: Array
+    table_lines: int
+
+
+def _table(executed: Executed, step: IndexedStep, lanes: Lanes) -> IndexedTable:
+    operand, names = step.indexed.operand, [param.name for param in executed.call.instruction.operands]
+    used = next((use for name, use in zip(names, executed.instr.operands, strict=False) if name == operand), None)
+    name = used.argument if isinstance(used, View) else used.tile if isinstance(used, TileUse) else operand
+    by_number = step.by_row or step.index.unit is IndexUnit.ELEMENT
+    size = executed.call.values[operand].dtype.size
+    elements = step.move.cols if step.by_row else 1
+    lines, table_lines = _lines(executed, step, lanes, size) if isinstance(used, View) else (NO_LINES, 0)
+    capacity = step.index.capacity
+    cells = capacity if by_number else step.available
+    return IndexedTable(name, "row" if step.by_row else "element", cells, elements * size, capacity, lines, table_lines)
+
+
+def _lines(executed: Executed, step: IndexedStep, lanes: Lanes, size: int) -> tuple[Array, int]:
+    """The lines of 128 bytes of each lane, and how many lines the array has."""
+    storage = executed.storages[executed.names.index(step.indexed.operand)]
+    first = storage.address - address_of(storage.owner)
+    numbers = (step.indexed_offsets(lanes) * size + first) // LINE
+    kept = np.ones(lanes.values.shape, bool) if lanes.outside is None else ~lanes.outside
+    numbers = numbers[kept] if step.by_row else numbers[kept][:, None]
+    numbers = np.sort(numbers, axis=1)
+    is_new = np.ones(numbers.shape, bool)
+    is_new[:, 1:] = numbers[:, 1:] != numbers[:, :-1]
+    return numbers[is_new], -(-storage.owner.nbytes // LINE)
 
 
 def _codes(step: IndexedStep, lanes: Lanes, indices: Array, call: Call) -> Array:

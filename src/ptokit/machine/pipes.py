@@ -282,10 +282,11 @@ class PipeEngine(Generic[P, T, W]):
             stamp = self._stamp(first, self._issue(first))
             self._receive(then, self._issue(then), stamp, True)
 
-    def barrier(self) -> None:
-        """Everything issued so far comes before everything issued later, on each core by itself."""
+    def barrier(self, core: str = "") -> None:
+        """Everything issued so far comes before everything issued later, on one core, or on each by itself."""
         for scalar in [pipe for pipe in self._pipes.values() if pipe is pipe.scalar]:
-            self._issue_barrier(scalar)
+            if core in ("", core_of(scalar.name)):
+                self._issue_barrier(scalar)
 
     def _issue_barrier(self, scalar: P) -> None:
         if self._is_stalled(scalar):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import unified_diff
+from difflib import SequenceMatcher
 from typing import Any
 
 from ptokit.finding import counted
@@ -31,8 +31,24 @@ class Patch:
         return "".join(
             line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
             for file, text in self.after.items()
-            for line in unified_diff(_lines(self.before[file]), _lines(text), file, file)
+            for line in _unified(_lines(self.before[file]), _lines(text), file)
         )
+
+
+def _unified(before: list[str], after: list[str], file: str) -> Iterator[str]:
+    """A unified diff. That of `difflib` takes lines that occur often for changed ones."""
+    for number, group in enumerate(SequenceMatcher(None, before, after, autojunk=False).get_grouped_opcodes()):
+        yield from () if number else (f"--- {file}\n", f"+++ {file}\n")
+        yield f"@@ -{_range(group[0][1], group[-1][2])} +{_range(group[0][3], group[-1][4])} @@\n"
+        for tag, one, other, first, last in group:
+            yield from (f"{' ' if tag == 'equal' else '-'}{line}" for line in before[one:other])
+            yield from (f"+{line}" for line in (after[first:last] if tag != "equal" else ()))
+
+
+def _range(start: int, stop: int) -> str:
+    """The first line and the number of lines."""
+    count = stop - start
+    return f"{start + 1}" if count == 1 else f"{start + (count > 0)},{count}"
 
 
 def _lines(text: str) -> list[str]:

@@ -5,6 +5,7 @@ Every proposal was run on the machine, on the arrays of the launch.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -13,8 +14,9 @@ from typing import Any
 
 from ptokit.machine.proposal import NEEDLESS, ORDER, Patcher, Repair
 from ptokit.machine.trial import Faults, Replay
-from ptokit.program.ir import Barrier, Instr, LoadScalar, Program, Stmt, View, transform, walk
-from ptokit.program.memory import Path
+from ptokit.program.flows import keeps_flows, postponed
+from ptokit.program.ir import CPP, Barrier, Instr, LoadScalar, Program, Stmt, View, transform, walk
+from ptokit.program.memory import Path, statements
 from ptokit.program.repair import (
     OPEN,
     STUCK,
@@ -29,7 +31,9 @@ from ptokit.program.repair import (
     link_between,
     missing_order,
     removable,
+    without_undone,
 )
+from ptokit.program.streams import arranged
 from ptokit.target.registry import PROFILES
 
 MOST_RUNS = 120
@@ -128,8 +132,19 @@ class Search:
         """Whether a program is the expected one, or as good: clean, with no more flags, and the same otherwise."""
         if found == expected:
             return True
+        if found.form.startswith(CPP):  # a recording of changed code may be divided into other loops
+            return self._executed(found) == self._executed(expected)
         is_alike = _without_flags(found) == _without_flags(expected) and _flags(found) <= _flags(expected)
         return is_alike and self.replay.faults(Edited(found, ()), range(self.replay.grid)).is_clean
+
+    def _executed(self, program: Program) -> Counter[str] | None:
+        """How often a program that is clean executes each kind of instruction; None for one that is not clean."""
+        program = arranged(program)
+        faults = self.replay.faults(Edited(program, ()), range(self.replay.grid))
+        count = Counter[str]()
+        for path, stmt in statements(program.body):
+            count[stmt.name if isinstance(stmt, Instr) else ""] += faults.executed[path]
+        return count if faults.is_clean else None
 
     # --- missing order
 
@@ -138,11 +153,21 @@ class Search:
         self._choose(first.blocks)
         for _ in range(MOST_ROUNDS):
             self._best, self._limit = None, float("inf")
-            self._start_anew()
-            self._solve((), 0)
+            self._postpone()
+            if self._best is None:
+                self._start_anew()
+                self._solve((), 0)
             if self._best is None or self._confirmed(self._best):
                 return self._best
         return None
+
+    def _postpone(self) -> None:
+        """For cores that wait for each other: let one of them wait where it needs what the other one wrote."""
+        if not any(fault.kind == STUCK for fault in self.faults(()).flags):
+            return
+        for unit in postponed(Edited(self.program, ())):
+            if self._best is None and self._executed(Edited(self.program, (unit,)).program) is not None:
+                self._offer_whole((unit,))
 
     def _start_anew(self) -> None:
         """Replace flags that are wrong, or all flags, by those that auto mode adds: a bound for the search."""
@@ -207,8 +232,18 @@ class Search:
             rest = tuple(other for other in units if other != unit)
             if self.faults(rest).is_clean:
                 units = rest
-        if cost(units) < self._limit and in_order(edit for unit in units for edit in unit) not in self.refused:
+        edits = without_undone(edit for unit in units for edit in unit)
+        is_simpler = cost((edits,)) < cost(units) and self.faults((edits,)).is_clean
+        self._offer_whole((edits,) if is_simpler else units)
+
+    def _offer_whole(self, units: Units) -> None:
+        """Keep what is clean, if it is better than the best so far, and means the same."""
+        edits = in_order(edit for unit in units for edit in unit)
+        if cost(units) < self._limit and edits not in self.refused and self._keeps_flows(units):
             self._best, self._limit = units, cost(units)
+
+    def _keeps_flows(self, units: Units) -> bool:
+        return keeps_flows(Edited(self.program, ()), Edited(self.program, units))
 
     # --- needless flags
 

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
 from ptokit.engine.runnable import Run
-from ptokit.finding import LEVELS, NAME, Finding, by_level, counted, summary
+from ptokit.finding import LEVELS, NAME, Finding, by_level, counted, findings_html, summary
 from ptokit.machine.outcomes import LaneOutcomes
 from ptokit.machine.proposal import Patcher, Repair, no_patch, nothing
 from ptokit.machine.timeline import Timeline
 from ptokit.machine.traffic import Traffic
+from ptokit.markup import Markup, badge, box, clipped, code, joined, table, tag
+from ptokit.program.ir import Program
 
 MOST_TILES = 16
 """Tiles of a memory that are shown."""
 MOST_LANES = 8
 """Gathers and scatters whose lanes are shown."""
+
+
+PageWriter = Callable[["str | os.PathLike[str]", "Sequence[MachineReport]"], None]
+"""Writes reports to a file."""
+
+
+def no_page(_path: str | os.PathLike[str], _reports: Sequence[MachineReport]) -> None:
+    """Refuse: the report does not come from a launch."""
+    raise ValueError("only the report of a launch has a page")
 
 
 @dataclass(frozen=True)
@@ -54,6 +66,10 @@ class MachineReport(Run):
     """Searches for repairs."""
     patched: Patcher = field(default=no_patch, compare=False)
     """Makes a change of the flags in the user's source."""
+    program: Program | None = field(default=None, compare=False)
+    """The program that was run, with the addresses and flags that auto mode adds."""
+    pages: PageWriter = field(default=no_page, compare=False)
+    """Writes reports as a page."""
 
     @cached_property
     def repairs(self) -> tuple[Repair, ...]:
@@ -82,6 +98,17 @@ class MachineReport(Run):
 
     def __str__(self) -> str:
         return report_text(self)
+
+    def _repr_html_(self) -> str:
+        """The report in a notebook; `to_html` writes a whole page."""
+        title = joined(clipped(self.kernel, NAME), " ", badge(heading(self), "good" if self.ok else "bad"))
+        shown = shown_findings(self.findings, notes=False)
+        return box(title, findings_html(shown), *map(_section_html, sections(self)))
+
+    def to_html(self, path: str | os.PathLike[str], *others: MachineReport) -> None:
+        """Write the report as one HTML file that needs nothing else. `others` are reports of the same launch on other
+        targets, which the page shows beside it. The outcomes of lanes are shown if the launch has recorded them."""
+        self.pages(path, (self, *others))
 
     def to_json(self) -> str:
         """The report as JSON; arrays of lanes as lists."""
@@ -157,6 +184,13 @@ def section_text(section: Section) -> str:
     """A section without colours."""
     lines = (*section.lines, *aligned(section.table))
     return "\n".join([section.title, *(f"  {line}".rstrip() for line in lines)])
+
+
+def _section_html(section: Section) -> Markup:
+    """A section in a notebook."""
+    title = tag("div", tag("strong", section.title), style="margin-top:6px")
+    lines = code("\n".join(section.lines)) if section.lines else ""
+    return joined(title, lines, table(section.table[1:], section.table[0]) if section.table else "")
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -9,7 +9,7 @@ a launch.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, NamedTuple, Self
@@ -17,10 +17,14 @@ from typing import Any, NamedTuple, Self
 from ptokit.finding import Where, at_line
 from ptokit.machine.costs import Costs
 from ptokit.machine.formulas import NO_OVERLAP, Overlap, Part, TimedWork
-from ptokit.machine.pipes import Pipe, PipeEngine
+from ptokit.machine.pipes import Pipe, PipeEngine, Semaphore, Signal
 
-ISSUING = -1
-"""Instead of the number of a statement, for the time in which the scalar pipe issues instructions."""
+ISSUING = NOTHING = -1
+"""Instead of the number of a statement: for the time in which the scalar pipe issues instructions, or for none."""
+
+
+HANDSHAKE: tuple[str, Hashable] = ("handshake", None)
+"""What a pipe waits for, where no statement does."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,68 @@ class BusySpan:
     def name(self) -> str:
         """The statement as messages name it: `mgather (line 12)`."""
         return at_line(self.what, self.where)
+
+
+@dataclass(frozen=True)
+class Critical:
+    """A piece of work of the critical path, and what it waited for."""
+
+    work: BusySpan
+    after: str
+    """The pipe whose work had to end first: its own or another; empty for the first one."""
+    idle: float
+    """Cycles before it in which its pipe was idle."""
+
+
+@dataclass(frozen=True)
+class FlagArrow:
+    """One pipe waits for another: from the set to the end of the wait, in cycles of their block."""
+
+    kind: str
+    """`flag`, `cross-core flag`, `event`, `handshake` of an instruction, or `barrier`."""
+    src: str
+    start: float
+    """When it is set."""
+    dst: str
+    end: float
+    """When the waiting pipe goes on."""
+    id: str
+    """The event id of a flag."""
+    is_held: bool
+    """Whether the waiting pipe had to wait."""
+    after: int
+    """The statement whose work comes before the set; -1 for none."""
+    before: int
+    """The statement whose work comes after the wait; -1 for none."""
+    block: int
+
+
+class Arrival:
+    """A wait that has ended. What the pipe does next is not known yet."""
+
+    __slots__ = ("after", "before", "end", "flag", "is_held", "kind", "setter", "start", "waiter")
+
+    def __init__(
+        self, kind: str, flag: Hashable, setter: str, start: float, waiter: str, end: float, is_held: bool, after: int
+    ) -> None:
+        self.kind, self.flag, self.setter, self.start, self.waiter, self.end = kind, flag, setter, start, waiter, end
+        self.is_held, self.after, self.before = is_held, after, NOTHING
+
+    def arrow(self, block: int) -> FlagArrow:
+        """The same for the result."""
+        name = str(self.flag[-1]) if isinstance(self.flag, tuple) else ""
+        return FlagArrow(
+            self.kind,
+            self.setter,
+            self.start,
+            self.waiter,
+            self.end,
+            name,
+            self.is_held,
+            self.after,
+            self.before,
+            block,
+        )
 
 
 class Scheduled:
@@ -63,12 +129,14 @@ class Scheduled:
 class CyclePipe(Pipe):
     """A pipe with its time."""
 
-    __slots__ = ("busy", "freed", "last", "time", "waits", "work")
+    __slots__ = ("arrived", "busy", "freed", "last", "time", "waits", "work")
 
     def __init__(self, name: str, number: int, scalar: Self | None) -> None:
         super().__init__(name, number, scalar)
         self.waits: list[tuple[str, float]] = []
         """Which pipes it has waited for since its last work, and how long."""
+        self.arrived: list[Arrival] = []
+        """The waits since then that are kept."""
         self.time = self.freed = self.busy = 0.0
         """When its next item can start; when its last work ended; how long it has issued items."""
         self.work: Scheduled | None = None
@@ -117,6 +185,12 @@ class Schedule(PipeEngine[CyclePipe, Stamp, PipeJob]):
         """How much work there was."""
         self.works: list[Scheduled] = []
         """The first of it."""
+        self.placed: list[tuple[int, str, int]] = []
+        """Tiles that get an address: how much work was kept before, the tile, the address."""
+        self.arrivals: list[Arrival] = []
+        """The first waits."""
+        self._awaited: tuple[str, Hashable] = HANDSHAKE
+        """What a pipe is waiting for: the kind, and the key of a flag."""
         self.waits: dict[tuple[str, str, int], float] = defaultdict(float)
         self.busy: dict[tuple[str, int], float] = defaultdict(float)
         self.names: dict[int, tuple[str, Where | None]] = {}
@@ -143,6 +217,11 @@ class Schedule(PipeEngine[CyclePipe, Stamp, PipeJob]):
             else:
                 self.sync(step.src, step.dst)
 
+    def place(self, tile: str, address: int) -> None:
+        """A tile gets an address."""
+        if len(self.works) < self._keep:
+            self.placed.append((len(self.works), tile, address))
+
     def read_scalar(self, pipe: str, number: int, where: Where | None) -> None:
         """The scalar pipe reads a number from global memory."""
         self.work(pipe, PipeJob(self._costs.scalar_read, number, "load_scalar", where))
@@ -159,7 +238,18 @@ class Schedule(PipeEngine[CyclePipe, Stamp, PipeJob]):
         """A scalar pipe waits for all pipes of its core. Pipes that are held do not count."""
         slowest = max((pipe for pipe in pipes if not pipe.queue), key=lambda pipe: pipe.end)
         stamp = Stamp(slowest.end + self._flag_cycles * (slowest is not scalar), slowest.name, slowest.last)
+        self._awaited = "barrier", None
         self._receive(scalar, self._issue(scalar), stamp, True)
+        self._awaited = HANDSHAKE
+
+    def _wait(
+        self, at: CyclePipe, issued: Stamp, signal: Signal[Stamp], takes: bool, flag: Hashable, what: object
+    ) -> None:
+        if flag is not None:
+            is_cross = isinstance(signal, Semaphore)
+            self._awaited = "cross-core flag" if is_cross else "flag" if takes else "event", flag if takes else None
+        super()._wait(at, issued, signal, takes, flag, what)
+        self._awaited = HANDSHAKE
 
     # --- the notion of time
 
@@ -184,6 +274,9 @@ class Schedule(PipeEngine[CyclePipe, Stamp, PipeJob]):
         self._note(done, min(cycles + latency, end - shown))
         if pipe.waits:
             self._charge(pipe, number)
+        for arrival in pipe.arrived:
+            arrival.before = number
+        pipe.arrived.clear()
         pipe.time, pipe.freed = free, end
         pipe.last = pipe.work = done
 
@@ -195,6 +288,8 @@ class Schedule(PipeEngine[CyclePipe, Stamp, PipeJob]):
     def _receive(self, pipe: CyclePipe, issued: Stamp, stamp: Stamp | None, _takes: bool) -> None:
         if issued.time > pipe.time:
             pipe.time, pipe.last = issued.time, issued.last
+        if stamp is not None and stamp.src != pipe.name and len(self.arrivals) < self._keep:
+            self._arrive(pipe, stamp)
         if stamp is not None and stamp.time > pipe.time:
             last = stamp.last
             # a flag may pass on another one: the pipe that did the work counts
@@ -203,6 +298,15 @@ class Schedule(PipeEngine[CyclePipe, Stamp, PipeJob]):
             pipe.time, pipe.last = stamp.time, last
 
     # --- the result
+
+    def _arrive(self, pipe: CyclePipe, stamp: Stamp) -> None:
+        """Keep a wait that ends."""
+        kind, flag = self._awaited
+        after = stamp.last.number if stamp.last else NOTHING
+        start, end = max(0.0, stamp.time - self._flag_cycles), max(pipe.time, stamp.time)
+        arrival = Arrival(kind, flag, stamp.src, start, pipe.name, end, stamp.time > pipe.time, after)
+        self.arrivals.append(arrival)
+        pipe.arrived.append(arrival)
 
     def _charge(self, pipe: CyclePipe, number: int) -> None:
         """Count what a pipe has waited as time that this statement waited."""

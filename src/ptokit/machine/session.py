@@ -11,6 +11,7 @@ from ptokit.engine.reference import Touched
 from ptokit.engine.storage import Storage
 from ptokit.engine.unspecified import Unspecified
 from ptokit.finding import ConflictAccess, Finding, Level
+from ptokit.isa.opaque import GRID_BARRIERS
 from ptokit.isa.policy import TileType
 from ptokit.machine import hazards
 from ptokit.machine.block_cache import BlockCache, IssuedWork, Touches, WatchedClocks
@@ -19,6 +20,7 @@ from ptokit.machine.costs import Costs
 from ptokit.machine.ends import Iterations, Meeting, MemoryAccess, Moment, Naming
 from ptokit.machine.findings import Findings
 from ptokit.machine.fixes import Fixes
+from ptokit.machine.grid_barriers import GridBarriers
 from ptokit.machine.memories import ChipMemory, Global, Owners
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.outcomes import LaneOutcomes, outcomes
@@ -30,7 +32,7 @@ from ptokit.machine.site import Executed, Site
 from ptokit.machine.timer import Timer
 from ptokit.machine.traffic import TrafficMeter
 from ptokit.program.budget import has_simt, hidden_memory, static_bytes
-from ptokit.program.calls import may_write_anything
+from ptokit.program.calls import unknown_writes
 from ptokit.program.cores import Cores, core_of, unit_of
 from ptokit.program.describe import described
 from ptokit.program.expr import Var
@@ -62,8 +64,10 @@ class Session:
         self.findings = Findings()
         self.unspecified = None if program.is_modelled else Unspecified()
         """The unspecified values of the launch; None if it has none."""
-        self.checks_defined = options.enables("memory") and not may_write_anything(program)
-        """Whether reads of memory that nothing has written are findings."""
+        unknown = unknown_writes(program)
+        known = {name for name, tile in program.tiles.items() if tile.spec.loc not in unknown}
+        self.checks_defined = known | {""} if options.enables("memory") else set[str]()
+        """The tiles of which reads of memory that nothing has written are findings; empty for global memory."""
         self.block = 0
         self.values: Mapping[Var, int] = {}
         """The numbers of the running block."""
@@ -122,6 +126,7 @@ class Session:
         """The blocks that ran, and the clock at the start of each."""
         self._lines: dict[tuple[Shadow, int], tuple[int, int]] = {}
         """By the cache line of global memory: the last block and statement that stored to it by the scalar pipe."""
+        self._grid_barriers = GridBarriers()
         self._unaligned: dict[tuple[str, int], int] = {}
         """By the address of bursts that are not aligned: the first statement that has one."""
 
@@ -135,6 +140,7 @@ class Session:
         self._blocks.append(block)
         self.moment = ()
         self._unset.clear()
+        self._grid_barriers.begin()
         self.cache.begin()
         if self.timer:
             self.timer.begin_block(block)
@@ -249,6 +255,8 @@ class Session:
     def observe(self, executed: Executed, site: Site) -> None:
         """Check the values of an instruction that was executed, and pass it to the other observers."""
         options = self.options
+        if executed.instr.name in GRID_BARRIERS:
+            self._grid_barriers.pass_one(self.cache.item)
         if options.enables("repeats") and any(raw is not None for raw in executed.indices):
             self.report(repeats(executed), executed.instr)
         if options.lanes:
@@ -361,6 +369,7 @@ class Session:
         touches = _own(work.step, given)
         if any(touch.place.is_global for touch in touches):
             self.cache.note(work, me, clock, time)
+            self._grid_barriers.note(me, time, work.item)
             if self.cache.has_run(work):
                 touches = [touch for touch in touches if not touch.place.is_global]
         met = [
@@ -373,7 +382,7 @@ class Session:
         for touch in touches:
             place = touch.place
             if place.is_global:
-                self._across(number, moment, pipe, gate, touch)
+                self._across(work, moment, touch)
                 if touch.how == WRITE and unit_of(pipe) == SCALAR and self.profile.store_line:
                     self._check_lines(number, moment, pipe, touch)
         self.history.record(me, time, moment)
@@ -408,8 +417,9 @@ class Session:
                 last.add(k)
         return [each for k, each in enumerate(met) if k in last]
 
-    def _across(self, number: int, moment: Moment, pipe: str, gate: str, touch: MemoryAccess) -> None:
+    def _across(self, work: IssuedWork, moment: Moment, touch: MemoryAccess) -> None:
         """Check an access to global memory against earlier blocks, and against accesses by another path."""
+        number, pipe, gate = work.number, work.step.pipe, work.entry
         started, extent, start = self.clocks.started, touch.extent, touch.place.start
         for layer in touch.place.shadow.layers.values():
             if not meets(touch.how, layer.how):
@@ -417,7 +427,8 @@ class Session:
             before = started[layer.pipe]
             if self.options.enables("blocks") and (other := layer.last_until(before, extent, start)):
                 self.blocks_meet = True
-                self._conflict(hazards.between_blocks, Meeting(number, moment, pipe, gate, touch, other))
+                if not self._grid_barriers.separate(work.item, other.pipe, other.time):
+                    self._conflict(hazards.between_blocks, Meeting(number, moment, pipe, gate, touch, other))
             if self.orders and touch.how == READ and hazards.may_be_stale(self.clocks.pipes[layer.pipe], pipe):
                 stale = layer.last(extent, start, before)
                 if stale and stale.statement != number:  # the kernel of an instruction handles its own

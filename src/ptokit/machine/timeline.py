@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from ptokit.finding import Where, at_line
 from ptokit.machine.advice import Advice, advise
-from ptokit.machine.schedule import BusySpan, Record
+from ptokit.machine.perfetto import TracedSpans
+from ptokit.machine.schedule import BusySpan, Critical, Record
 from ptokit.program.cores import unit_of
 
 WIDTH = 60
@@ -20,17 +21,6 @@ LEAST_SHARE = 0.1
 """The least share of the time that a limit mentions."""
 MOSTLY = 0.5
 """The share of the time from which a pipe counts as the limit."""
-
-
-@dataclass(frozen=True)
-class Critical:
-    """A piece of work of the critical path, and what it waited for."""
-
-    work: BusySpan
-    after: str
-    """The pipe whose work had to end first: its own or another; empty for the first one."""
-    idle: float
-    """Cycles before it in which its pipe was idle."""
 
 
 @dataclass(frozen=True)
@@ -52,39 +42,24 @@ class Waited:
         return at_line(self.what, self.where)
 
 
-@dataclass(frozen=True)
-class Timeline:
+@dataclass(frozen=True, kw_only=True)
+class Timeline(TracedSpans):
     """When pipes were busy."""
 
-    cycles: float
-    """Of the launch: when its last block ends."""
     total: float
     """Of all blocks together."""
-    blocks: int
     longest: int
     """The number of the longest block; the first of several."""
-    busy: Mapping[str, float]
-    """Share of all blocks' time in which each pipe was busy."""
-    works: tuple[BusySpan, ...]
-    """Work of the longest block, then of the others, as much as is kept."""
     dropped: int
     """How many pieces of work are not kept."""
-    critical: tuple[Critical, ...]
-    """The critical path of the longest block, from its start; only the last part if it is very long."""
     waits: tuple[Waited, ...]
     """Of the longest block, the longest first."""
     limits: tuple[str, ...]
     """Waits of the critical path, and pipes that are busy most of the time, the larger share first."""
-    clock: float = 0.0
-    """GHz; 0 if it is not known."""
     longest_cycles: float = 0.0
     """Of the longest block."""
-    cores: int = 1
-    """How many cores the launch uses."""
-    waves: int = 1
-    """The most blocks that one of them runs."""
-    starts: Mapping[int, float] = field(default_factory=dict)
-    """When blocks start, of those whose work is kept."""
+    placed: tuple[tuple[int, str, int], ...] = ()
+    """Of the longest block: how many of its works come before a tile gets an address, the tile, the address."""
     record: Record | None = field(default=None, repr=False, compare=False)
     """What the pipes did, to time it again."""
 
@@ -154,28 +129,6 @@ class Timeline:
         drawn = {pipe: "".join(map(_mark, row[:end])).ljust(width) for pipe, row in rows.items()}
         return [f"{pipe:<{edge}} |{line}| {self.busy[pipe]:4.0%}" for pipe, line in drawn.items()]
 
-    def to_perfetto(self) -> dict[str, Any]:
-        """A trace for Perfetto and chrome://tracing: a process for each block, a thread for each pipe."""
-        scale = 1 / (self.clock * 1000) if self.clock else 1.0
-        threads = {pipe: k for k, pipe in enumerate(self.busy)}
-        used = dict.fromkeys((work.block, work.pipe) for work in self.works)
-        names = [_name_event("process_name", block, 0, f"block {block}") for block in dict.fromkeys(b for b, _ in used)]
-        names += [_name_event("thread_name", block, threads[pipe], pipe) for block, pipe in used]
-        events = [
-            {
-                "ph": "X",
-                "name": work.what,
-                "cat": unit_of(work.pipe),
-                "pid": work.block,
-                "tid": threads[work.pipe],
-                "ts": (self.starts.get(work.block, 0.0) + work.start) * scale,
-                "dur": (work.end - work.start) * scale,
-                "args": {"statement": work.number, "where": _place(work.where), "cycles": work.end - work.start},
-            }
-            for work in self.works
-        ]
-        return {"traceEvents": names + events, "displayTimeUnit": "ns"}
-
 
 def _place(where: Where | None) -> str | None:
     return None if where is None else str(where)
@@ -183,10 +136,6 @@ def _place(where: Where | None) -> str | None:
 
 def _plain(span: BusySpan | Waited) -> dict[str, Any]:
     return {**vars(span), "where": _place(span.where)}
-
-
-def _name_event(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:
-    return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": {"name": name}}
 
 
 def _shade(row: list[float], start: float, end: float) -> None:

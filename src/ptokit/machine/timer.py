@@ -5,14 +5,15 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
+from itertools import islice
 from typing import Any
 
 from ptokit.finding import Where, at_line
 from ptokit.machine.costs import Costs
 from ptokit.machine.formulas import TimedWorks
-from ptokit.machine.schedule import Operation, PipeJob, Record, Schedule, Waves, replay
+from ptokit.machine.schedule import Critical, Operation, PipeJob, Record, Schedule, Waves, replay
 from ptokit.machine.site import Executed
-from ptokit.machine.timeline import Busiest, Critical, Timeline, Waited, limits
+from ptokit.machine.timeline import Busiest, Timeline, Waited, limits
 from ptokit.program.cores import core_of, unit_of
 from ptokit.target.profile import PIPES
 
@@ -129,6 +130,10 @@ class Timer:
         instr = executed.instr
         self._record(Schedule.execute, self._works_of.of(executed), executed.number, instr.name, instr.where)
 
+    def place(self, tile: str, address: int) -> None:
+        """A tile gets an address."""
+        self._record(Schedule.place, tile, address)
+
     def read_scalar(self, pipe: str, number: int, where: Where | None) -> None:
         """The scalar pipe reads a number from global memory."""
         self._record(Schedule.read_scalar, pipe, number, where)
@@ -144,9 +149,9 @@ class Timer:
     signal_event = _recorder(Schedule.signal_event)
     wait_event = _recorder(Schedule.wait_event)
 
-    def barrier(self) -> None:
-        """Everything issued so far ends before anything else is issued."""
-        self._record(Schedule.barrier)
+    def barrier(self, core: str = "") -> None:
+        """Everything issued so far ends before anything else is issued, on one core, or on each."""
+        self._record(Schedule.barrier, core)
 
     # --- the result
 
@@ -161,6 +166,7 @@ class Timer:
         names = sorted(self._busy, key=lambda pipe: (core_of(pipe), PIPES.index(unit_of(pipe))))
         one_core = len({core_of(pipe) for pipe in names}) <= 1
         kept = tuple(works[: self.keep])
+        arrows = (arrival.arrow(number) for number, _, each in shown for arrival in each.arrivals)
         path = _path(block, longest)[-self.keep :]
         blocks = tuple(self._known) if self._is_whole else ()
         return Timeline(
@@ -170,6 +176,7 @@ class Timer:
             longest=longest,
             busy={pipe: self._busy[pipe] / self._total if self._total else 0.0 for pipe in names},
             works=kept,
+            arrows=tuple(islice(arrows, self.keep)),
             dropped=self._works - len(kept),
             critical=tuple(path),
             waits=waits,
@@ -178,6 +185,7 @@ class Timer:
             longest_cycles=cycles,
             cores=min(self._waves.cores or self._blocks, self._blocks),
             waves=self._waves.rounds,
+            placed=tuple(block.placed),
             starts={number: start for number, start, _ in shown},
             record=Record(self.costs, self._long_record, blocks, self._order, self._waves.cores),
         )

@@ -12,6 +12,7 @@ from rich.text import Text
 from ptokit.finding import Finding, Where
 from ptokit.lang.where import COMMANDS
 from ptokit.machine.report import MachineReport, Section, aligned, heading, sections, shown_findings
+from ptokit.render.fold import folded
 from ptokit.text.errors import TextError
 
 STYLES = {"error": "bold red", "hazard": "bold yellow", "unmodelled": "bold magenta", "note": "bold cyan"}
@@ -48,16 +49,20 @@ def place_of(where: Where | None) -> Where | None:
     return replace(where, file=where.file.removeprefix(inside), calls=calls)
 
 
-def report_lines(report: MachineReport, *, notes: bool = False) -> Iterator[Text]:
-    """Findings first, then memory, time, traffic and lanes."""
+def report_lines(report: MachineReport, *, notes: bool = False, width: int | None = None) -> Iterator[Text]:
+    """Findings first, then memory, time, traffic and lanes; tables fold where they are wider than `width`."""
     yield Text(heading(report), style="bold green" if report.ok else "bold red")
     yield from map(finding_text, shown_findings(report.findings, notes=notes))
     for section in sections(report):
-        yield from _lines(section)
+        yield from _lines(section, width)
 
 
-def _lines(section: Section) -> Iterator[Text]:
+def _lines(section: Section, width: int | None) -> Iterator[Text]:
     yield Text(section.title, style="bold")
     yield from (Text(f"  {line}") for line in section.lines)
-    for k, row in enumerate(aligned(section.table)):
+    rows = aligned(section.table)
+    if width is not None and any(len(row) + 2 > width for row in rows):
+        yield from (Text(f"  {line}") for line in folded(section.table, width - 2))
+        return
+    for k, row in enumerate(rows):
         yield Text(f"  {row}", style="" if k else "dim")

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.rule import Rule as Line
-from rich.syntax import Syntax
-from rich.table import Table
-from rich.text import Text
-
 from ptokit import spec
+from ptokit.finding import counted
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.dtype import FLOAT8
 from ptokit.isa.instruction import Instruction, Rule, hazard_text
 from ptokit.isa.kernel import RouteKernel, kernels_of
 from ptokit.isa.opaque import BY_MEMORY, OpaqueForm, opaque_rows
 from ptokit.isa.policy import PtoEnum
-from ptokit.isa.table import Table as Rows
+from ptokit.isa.table import Table as ByTarget
 from ptokit.isa.table import lookup
 from ptokit.program.budget import MANY
 from ptokit.program.verify_call import CHECKS, CallCheck
+from ptokit.render.document import Code, Heading, Items, Line, PagePart, TableRows, TextPage, Title
 from ptokit.render.sketch import sketch
+from ptokit.render.tables import SideBySide
 from ptokit.target import PROFILES, Profile
 from ptokit.target.profile import KB
 
@@ -35,6 +33,63 @@ SOURCES = {
 }
 
 
+DECISIONS, HAZARDS = "A", "H"
+"""The names of all decisions and of all hazards."""
+
+
+@cache
+def groups() -> dict[str, tuple[str, ...]]:
+    """Names that stand for several: documents (`MG`), parts of them (`MG-OOB`), all decisions, all hazards."""
+    found: dict[str, list[str]] = {}
+    for name in spec.clauses():
+        for part in dict.fromkeys((name.partition("-")[0], name.rpartition("-")[0])):
+            found.setdefault(part, []).append(name)
+    found |= {DECISIONS: [*spec.gaps()], HAZARDS: [*spec.hazards()]}
+    return {name: tuple(names) for name, names in found.items()}
+
+
+def group_page(name: str) -> TextPage:
+    """The statements of a group, one line each."""
+    texts = {key: clause.statement for key, clause in spec.clauses().items()}
+    texts |= {key: gap.conflict for key, gap in spec.gaps().items()}
+    texts |= {key: hazard.situation for key, hazard in spec.hazards().items()}
+    names = groups()[name]
+    rows = tuple((key, texts[key]) for key in names)
+    return TextPage.of(Title(name, _about(name, len(names))), TableRows(("name", "statement"), rows))
+
+
+def _about(name: str, number: int) -> str:
+    if name in (DECISIONS, HAZARDS):
+        return f"{number} {'decisions' if name == DECISIONS else 'hazards'}"
+    topic = TOPICS.get(name.partition("-")[2])
+    return f"{topic}, {counted(number, 'clause')}" if topic else counted(number, "clause")
+
+
+def index_page() -> TextPage:
+    """Everything that has a page."""
+    documents = [name for name in groups() if "-" not in name and name not in (DECISIONS, HAZARDS)]
+    decisions = groups()[DECISIONS]
+    hazards = tuple((hazard.id, hazard.situation) for hazard in spec.hazards().values())
+    return TextPage.of(
+        Line("ptokit explain NAME, where NAME is one of:", style="bold"),
+        Heading(f"{len(INSTRUCTIONS)} instructions"),
+        Line(", ".join(INSTRUCTIONS)),
+        Line(f"opaque: {len(opaque_names())} more that are known by their effects only"),
+        Heading(f"{len(hazards)} hazards"),
+        TableRows(("hazard", "situation"), hazards),
+        Heading(f"{len(spec.clauses())} clauses, by group"),
+        TableRows(("document", "groups"), tuple((name, _parts(name)) for name in documents)),
+        Heading(f"{len(decisions)} decisions"),
+        Line(f"{decisions[0]} .. {decisions[-1]}; all of them: {DECISIONS}"),
+    )
+
+
+def _parts(document: str) -> str:
+    """The groups of a document, with how many clauses each has."""
+    inner = [(name, names) for name, names in groups().items() if name.startswith(f"{document}-")]
+    return ", ".join(f"{name} {len(names)}" for name, names in inner) or _about(document, len(groups()[document]))
+
+
 def rules_named(name: str) -> list[tuple[Instruction, Rule]]:
     """Every rule that carries a clause id, a decision number or a hazard number."""
     return [
@@ -45,28 +100,28 @@ def rules_named(name: str) -> list[tuple[Instruction, Rule]]:
     ]
 
 
-def clause_page(name: str) -> Group:
+def clause_page(name: str) -> TextPage:
     """A clause: its statement, targets and rules, and code that meets and breaks it."""
     clause = spec.clauses()[name]
-    parts: list[RenderableType] = [_title(name, f"{', '.join(clause.targets)} · {clause.kind}"), Text(clause.statement)]
+    parts: list[PagePart] = [Title(name, f"{', '.join(clause.targets)} · {clause.kind}"), Line(clause.statement)]
     if clause.verdict:
-        parts.append(Text(f"Decided ({clause.decision}): {clause.verdict}", style="cyan"))
-    parts.append(Text(f"Source: {_source(clause.source)}", style="dim"))
+        parts.append(Line(f"Decided ({clause.decision}): {clause.verdict}", style="cyan"))
+    parts.append(Line(f"Source: {_source(clause.source)}", style="dim"))
     if clause.header:
-        parts.append(Text(f"Asserted by the real headers of: {', '.join(clause.header)}", style="dim"))
-    return Group(*parts, *_rules(name), *_example(name))
+        parts.append(Line(f"Asserted by the real headers of: {', '.join(clause.header)}", style="dim"))
+    return TextPage.of(parts, _rules(name), _example(name))
 
 
-def gap_page(name: str) -> Group:
+def gap_page(name: str) -> TextPage:
     """A gap of the documents and the decision that closes it."""
     gap = spec.gaps()[name]
     parts = [
-        _title(name, "decision"),
-        Text(gap.conflict),
-        Text(f"Decided: {gap.decision}", style="cyan"),
-        Text(gap.why, style="dim"),
+        Title(name, "decision"),
+        Line(gap.conflict),
+        Line(f"Decided: {gap.decision}", style="cyan"),
+        Line(gap.why, style="dim"),
     ]
-    return Group(*parts, *_rules(name), *_example(name))
+    return TextPage.of(parts, _rules(name), _example(name))
 
 
 SEEN_BY = {
@@ -76,42 +131,38 @@ SEEN_BY = {
 }
 
 
-def hazard_page(name: str) -> Group:
+def hazard_page(name: str) -> TextPage:
     """A hazard: the targets that have it and the tools that do not report it."""
     hazard = spec.hazards()[name]
     parts = [
-        _title(name, f"affects {hazard.affects} · silent on {hazard.silent}"),
-        Text(hazard.situation),
-        Text(f"What happens: {hazard.effect}"),
-        Text(f"Level: {hazard.level}; first seen by: {SEEN_BY[hazard.seen_by]}"),
-        Text(f"Instructions: {_instructions(hazard)}"),
-        Text(f"See {', '.join(hazard.clauses)}", style="dim"),
+        Title(name, f"affects {hazard.affects} · silent on {hazard.silent}"),
+        Line(hazard.situation),
+        Line(f"What happens: {hazard.effect}"),
+        Line(f"Level: {hazard.level}; first seen by: {SEEN_BY[hazard.seen_by]}"),
+        Line(f"Instructions: {_instructions(hazard)}"),
+        Line(f"See {', '.join(hazard.clauses)}", style="dim"),
     ]
-    return Group(*parts, *_rules(name))
+    return TextPage.of(parts, _rules(name))
 
 
 def _instructions(hazard: spec.Hazard) -> str:
     return "every one" if spec.EVERY_INSTRUCTION in hazard.instructions else ", ".join(hazard.instructions)
 
 
-def _title(name: str, remark: str) -> Line:
-    return Line(Text.assemble((name, "bold"), f"  {remark}"), align="left")
-
-
 def _source(source: str) -> str:
     return "; ".join(f"{number} ({title})" for number, title in SOURCES.items() if number in source) or source
 
 
-def _rules(name: str) -> Iterator[RenderableType]:
+def _rules(name: str) -> Iterator[PagePart]:
     lines = [_rule_line(name, instruction, rule) for instruction, rule in rules_named(name)]
-    lines += [f"  every instruction: {_demand(check)}" for check in CHECKS if name in check.names]
+    lines += [f"every instruction: {_demand(check)}" for check in CHECKS if name in check.names]
     for instruction in INSTRUCTIONS.values():
         for case, fault in instruction.faults.items():
             if name in (fault.rule, *fault.elsewhere, fault.kind):
-                lines.append(f"  {instruction.name}, at the call: {FAULTS[case]}")
+                lines.append(f"{instruction.name}, at the call: {FAULTS[case]}")
     if lines:
-        yield Text("\nRule", style="bold")
-        yield from (Text(line) for line in dict.fromkeys(lines))
+        yield Heading("Rule")
+        yield Items(tuple(dict.fromkeys(lines)))
 
 
 FAULTS = {
@@ -133,16 +184,16 @@ def _rule_line(name: str, instruction: Instruction, rule: Rule) -> str:
     case = f" [{rule.when.text}]" if rule.when.text else ""
     named = () if is_clause else dict.fromkeys(rule.clause(target) for target in on)
     clause = f" {', '.join(named)}" if named else ""
-    return f"  {instruction.name}, {rule.operand}{case}:{clause} {levels}{kind}"
+    return f"{instruction.name}, {rule.operand}{case}:{clause} {levels}{kind}"
 
 
-def _example(name: str) -> Iterator[RenderableType]:
+def _example(name: str) -> Iterator[PagePart]:
     example, clause = spec.examples().get(name), spec.clauses().get(name)
     if example is None:
         return
     where = ", ".join(example.targets or (clause.targets if clause else spec.FAMILIES))
     if example.each:
-        yield Text(f"\nop is each of {', '.join(example.each)}", style="dim")
+        yield Line(f"\nop is each of {', '.join(example.each)}", style="dim")
     if example.meets:
         yield from _code(f"Meets it: runs clean (with pto.target(target), target one of {where})", example.meets)
     for code, shown in zip(example.breaks, spec.outcomes().get(name, ()), strict=False):
@@ -159,47 +210,45 @@ def _outcome(shown: Mapping[str, str]) -> str:
     return "; ".join(f"{', '.join(targets)}: {outcome}" for outcome, targets in by_outcome.items())
 
 
-def _code(title: str, code: str) -> Iterator[RenderableType]:
-    text = Syntax("", "python", background_color="default").highlight(code.strip())
-    text.no_wrap, text.overflow = True, "ignore"
-    yield Text(f"\n{title}", style="bold")
-    yield text
+def _code(title: str, code: str) -> Iterator[PagePart]:
+    yield Heading(title, is_minor=True)
+    yield Code(code)
 
 
-def instruction_page(name: str, target: str | None = None) -> Group:
+def instruction_page(name: str, target: str | None = None) -> TextPage:
     """The whole contract of an instruction, on one target or on all."""
     instruction = INSTRUCTIONS[name]
     profiles = [PROFILES[target]] if target else [PROFILES[n] for n in spec.FAMILIES]
-    parts: list[RenderableType] = [_title(name, instruction.summary)]
-    parts += [Text("\nMeaning", style="bold"), *(Text(f"  {line}") for line in instruction.meaning)]
-    parts += [Text("\nOperands and modifiers", style="bold"), _parameters(instruction)]
+    parts: list[PagePart] = [Title(name, instruction.summary)]
+    parts += [Heading("Meaning"), Items(tuple(instruction.meaning), is_fixed=True)]
+    parts += [Heading("Operands and modifiers"), _parameters(instruction)]
     for profile in profiles:
         parts += _contract(instruction, profile)
-    parts += [Text("\nSpelling", style="bold"), _grid(_spellings(instruction))]
+    parts += [Heading("Spelling"), TableRows(("form", "text"), tuple(_spellings(instruction)), code=(1,))]
     parts += _clauses(instruction, profiles)
-    return Group(*parts)
+    return TextPage.of(parts)
 
 
-def opaque_page(name: str) -> Group:
+def opaque_page(name: str) -> TextPage:
     """An instruction that is known by its effects only: its pipe and its forms."""
     row = opaque_rows()[name]
     pipe = {BY_MEMORY: "the pipe between its operands' memories", "ALL": "S, after all pipes"}.get(row.pipe, row.pipe)
-    title = _title(name, "known by its effects only: what it writes has unspecified values")
-    return Group(title, Text(f"Pipe: {pipe}"), Text("\nForms", style="bold"), *map(_form_line, row.forms))
+    title = Title(name, "known by its effects only: what it writes has unspecified values")
+    return TextPage.of(title, Line(f"Pipe: {pipe}"), Heading("Forms"), Items(tuple(map(_form_line, row.forms))))
 
 
-def _form_line(form: OpaqueForm) -> Text:
+def _form_line(form: OpaqueForm) -> str:
     pairs = zip(form.names, form.letters, strict=True)
-    return Text("  " + (", ".join(f"{name} {EFFECTS[letter]}" for name, letter in pairs) or "no operands"))
+    return ", ".join(f"{name} {EFFECTS[letter]}" for name, letter in pairs) or "no operands"
 
 
 EFFECTS = {"w": "written", "u": "read and written", "r": "read", "s": "workspace", "n": "number"}
 
 
-def opaque_list(_name: str) -> Group:
+def opaque_list(_name: str) -> TextPage:
     """Every instruction that is known by its effects only."""
     about = "ptokit judges order, memory and time of these; their results are unspecified (docs/instructions.md)"
-    return Group(_title("opaque", about), Text(", ".join(sorted(opaque_names()))))
+    return TextPage.of(Title("opaque", about), Line(", ".join(sorted(opaque_names()))))
 
 
 def opaque_names() -> Collection[str]:
@@ -270,19 +319,20 @@ def clauses_of(instruction: Instruction, target: str) -> list[spec.Clause]:
     ]
 
 
-def _clauses(instruction: Instruction, profiles: Sequence[Profile]) -> Iterator[RenderableType]:
+def _clauses(instruction: Instruction, profiles: Sequence[Profile]) -> Iterator[PagePart]:
     """The statements of the documents by topic; with targets, if the page is about several."""
     found = {clause.id: clause for profile in profiles for clause in clauses_of(instruction, profile.name)}
     parts: dict[str, list[spec.Clause]] = {topic: [] for topic in (*TOPICS.values(), OTHER_TOPIC)}
     for clause in (clause for name, clause in spec.clauses().items() if name in found):
         parts[TOPICS.get(clause.id.split("-")[1], OTHER_TOPIC)].append(clause)
     if found:
-        yield Text()
-        yield _title("Clauses", "what the documents say, and what was decided")
+        yield Title("Clauses", "what the documents say, and what was decided", level=2)
     for topic, clauses in ((topic, clauses) for topic, clauses in parts.items() if clauses):
-        yield Text(f"\n{topic}", style="bold")
+        yield Heading(topic)
+        columns = ("clause", *(("targets",) if len(profiles) > 1 else ()), "statement")
         where = [(", ".join(clause.targets),) if len(profiles) > 1 else () for clause in clauses]
-        yield _grid((c.id, *targets, _statement(c)) for c, targets in zip(clauses, where, strict=True))
+        rows = ((c.id, *targets, _statement(c)) for c, targets in zip(clauses, where, strict=True))
+        yield TableRows(columns, tuple(rows))
 
 
 def _statement(clause: spec.Clause) -> str:
@@ -290,45 +340,46 @@ def _statement(clause: spec.Clause) -> str:
     return clause.statement + decided
 
 
-def _parameters(instruction: Instruction) -> Table:
+def _parameters(instruction: Instruction) -> TableRows:
     rows = [(p.name, f"{p.access}{', optional' if p.optional else ''}", p.about) for p in instruction.operands]
     for modifier in instruction.modifiers:
         about = f"{modifier.about}: {modifier.choices}"
         rows.append((f"{modifier.name}=", f"default {modifier.default_name}", about))
     if instruction.kernels:  # it runs on a pipe; `tassign` does not
         rows.append(("wait=", "default none", "events of earlier calls that it waits for; every call returns one"))
-    return _grid(rows)
+    return TableRows(("name", "", "what it is"), tuple(rows))
 
 
-def _contract(instruction: Instruction, profile: Profile) -> Iterator[RenderableType]:
-    yield Text()
-    yield _title(f"On {profile.name}", profile.title)
-    for fact in lookup(instruction.facts, profile.name, ()):
-        yield Text(f"  {fact}")
+def _contract(instruction: Instruction, profile: Profile) -> Iterator[PagePart]:
+    yield Title(f"On {profile.name}", profile.title, level=2)
+    yield from (Items((fact,)) for fact in lookup(instruction.facts, profile.name, ()))
     for level, title in TITLES.items():
         rules = [rule for rule in instruction.rules if rule.level_on(profile.name) == level]
-        yield from _section(title, (_rule_row(rule, profile) for rule in rules))
-    yield from _section("Refused in every instruction, unless", _common(profile))
+        yield from _section(title, RULE, (_rule_row(rule, profile) for rule in rules))
+    yield from _section("Refused in every instruction, unless", "clause, what must hold, hazard", _common(profile))
     faults = instruction.faults.items()
-    yield from _section(
-        "Refused at run time", ((f.clause(profile.name), case, f.kind or "", f.fix) for case, f in faults)
-    )
+    at_run_time = ((f.clause(profile.name), case, f.kind or "", f.fix) for case, f in faults)
+    yield from _section("Refused at run time", "clause, case, hazard, fix", at_run_time)
     emitted = (_rule_row(rule, profile) for rule in instruction.cpp.headers if rule.level_on(profile.name))
-    yield from _section("Refused when C++ is emitted, unless", emitted)
+    yield from _section("Refused when C++ is emitted, unless", RULE, emitted)
     duties = (clause for clause in clauses_of(instruction, profile.name) if clause.kind == "hazard")
-    yield from _section("Duties of the caller", ((clause.id, _statement(clause)) for clause in duties))
-    yield from _section("Hazards", _hazards(instruction, profile))
+    yield from _section(
+        "Duties of the caller", "clause, statement", ((clause.id, _statement(clause)) for clause in duties)
+    )
+    yield from _section("Hazards", "hazard, level, first seen, situation, clauses", _hazards(instruction, profile))
     yield from _machine(instruction, profile)
 
 
+RULE = "clause, operand, case, what must hold, hazard"
 TITLES = {"error": "Refused, unless", "hazard": "Warned of, unless", "note": "Notes"}
 
 
-def _section(title: str, rows: Iterable[tuple[str, ...]]) -> Iterator[RenderableType]:
-    found = list(rows)
+def _section(title: str, columns: str, rows: Iterable[tuple[str, ...]]) -> Iterator[PagePart]:
+    """A section with a table, unless it is empty; `columns` are its columns' names."""
+    found = tuple(rows)
     if found:
-        yield Text(f"\n{title}", style="bold")
-        yield _grid(found)
+        yield Heading(title)
+        yield TableRows(tuple(columns.split(", ")), found)
 
 
 def _rule_row(rule: Rule, profile: Profile) -> tuple[str, ...]:
@@ -362,17 +413,18 @@ def _hazards(instruction: Instruction, profile: Profile) -> Iterator[tuple[str, 
             yield hazard.id, level, f"by {hazard.seen_by}", hazard.situation, rules
 
 
-def _machine(instruction: Instruction, profile: Profile) -> Iterator[RenderableType]:
+def _machine(instruction: Instruction, profile: Profile) -> Iterator[PagePart]:
     kernels = kernels_of(instruction, profile.name)
-    yield from _section("Pipes", (_pipe_row(route, kernel) for route, kernel in kernels.items() if kernel.effects))
+    piped = (_pipe_row(route, kernel) for route, kernel in kernels.items() if kernel.effects)
+    yield from _section("Pipes", "route, operands and pipes, flags inside", piped)
     launches = ((route, str(kernel.launch.__doc__)) for route, kernel in kernels.items() if kernel.launch)
-    yield from _section("SIMT launch", launches)
+    yield from _section("SIMT launch", "route, shape", launches)
     budget = profile.budget(dyn_ub=0)
     if budget:
-        yield Text(f"\nUB for tiles: {_kb(budget.limit)}; {_kb(budget.available)} without dyn_ub", style="bold")
+        yield Heading(f"UB for tiles: {_kb(budget.limit)}; {_kb(budget.available)} without dyn_ub")
     own = set(instruction.documents) - {COMMON}
     costs = [name for name in profile.statements if name.partition("-")[0] in own]
-    yield from _section("Cost", ((name, spec.clauses()[name].statement) for name in costs))
+    yield from _section("Cost", "clause, statement", ((name, spec.clauses()[name].statement) for name in costs))
 
 
 COMMON = "CO"
@@ -386,22 +438,17 @@ def _pipe_row(route: str, kernel: RouteKernel) -> tuple[str, ...]:
     return route, ", ".join(f"{e.operand} {e.access} {e.pipe}" for e in kernel.effects), chains
 
 
-def targets_table() -> Table:
+def targets_table() -> SideBySide:
     """The profiles side by side."""
-    table = Table(title="Targets", show_lines=False)
-    table.add_column("", style="bold")
-    for profile in PROFILES.values():
-        table.add_column(profile.name)
-    for title, fact in FACTS.items():
-        table.add_row(title, *(fact(profile) for profile in PROFILES.values()))
-    return table
+    columns = [(profile.name, [fact(profile) for fact in FACTS.values()]) for profile in PROFILES.values()]
+    return SideBySide("Targets", [*FACTS], columns)
 
 
 def _kb(size: int | None) -> str:
     return "host memory" if size is None else f"{size // KB} KB"
 
 
-def _types(table: Rows[Any], profile: Profile) -> str:
+def _types(table: ByTarget[Any], profile: Profile) -> str:
     types = table.get(profile.name)
     return "every type" if types is None else f"{len(types)}: 8-bit floats {'yes' if FLOAT8[0] in types else 'no'}"
 
@@ -417,14 +464,16 @@ def _largest_launch(profile: Profile) -> str:
     return f"{largest.lanes} x up to {largest.warps}" if largest else "none"
 
 
+MEMORIES = {
+    memory.name: loc
+    for profile in PROFILES.values()
+    for loc, memory in profile.memories.items()
+    if memory.size is not None
+}
+"""The on-chip memories by name, and the location of their tiles."""
 FACTS = {
     "machine": lambda p: p.title,
-    **{
-        memory.name: lambda p, loc=loc: _kb(p.memories[loc].size)
-        for profile in PROFILES.values()
-        for loc, memory in profile.memories.items()
-        if memory.size is not None
-    },
+    **{name: lambda p, loc=loc: _kb(p.memories[loc].size) for name, loc in MEMORIES.items()},
     "UB for tiles": lambda p: _budget(p, "limit"),
     "UB without dyn_ub": lambda p: _budget(p, "available"),
     "cores": lambda p: " ".join(f"{p.costs[f'{core.name} cores']:g} {core.name}" for core in p.cores) or "none",
@@ -440,8 +489,58 @@ FACTS = {
 }
 
 
-def _grid(rows: Iterable[tuple[str, ...]]) -> Table:
-    table = Table.grid(padding=(0, 2))
-    for row in rows:
-        table.add_row("", *(Text(cell) for cell in row))
-    return table
+# --- the reference of the documentation site
+
+MOST_EXAMPLES = 3
+
+
+def reference_page(name: str) -> TextPage:
+    """The contract of an instruction, examples that can be run as they are, and errata of the source pages."""
+    instruction = INSTRUCTIONS[name]
+    return TextPage.of(instruction_page(name).parts, _examples_of(instruction), _errata_of(instruction))
+
+
+def _examples_of(instruction: Instruction) -> Iterator[PagePart]:
+    """Programs for the clauses of an instruction: some that run, some that are refused."""
+    named = {clause.id for target in spec.FAMILIES for clause in clauses_of(instruction, target)}
+    about = [(clause, each) for clause, each in spec.examples().items() if _is_about(instruction.name, each)]
+    own = sorted(about, key=lambda each: each[0] not in named)
+    meets = [(clause, each) for clause, each in own if each.meets and "pto.kernel" not in each.meets][:MOST_EXAMPLES]
+    breaks = [(clause, each) for clause, each in own if each.breaks and spec.outcomes().get(clause)][:MOST_EXAMPLES]
+    if meets or breaks:
+        yield Title("Examples", "Each one is about a clause. The conformance tests run all of them.", level=2)
+    for clause, each in meets:
+        yield Line(f"{clause}: this runs.")
+        yield Code(whole_example(instruction.name, each, clause))
+    for clause, each in breaks:
+        yield Line(f"{clause}: this does not. {_outcome(spec.outcomes()[clause][0])}")
+        yield Code(each.breaks[0])
+
+
+def _is_about(name: str, example: spec.Example) -> bool:
+    call = f"pto.{name}("
+    return name in example.each or call in example.meets or any(call in code for code in example.breaks)
+
+
+def whole_example(name: str, example: spec.Example, clause: str) -> str:
+    """An example that meets its clause, as a program."""
+    known = spec.clauses().get(clause)
+    targets = example.targets or (known.targets if known else spec.FAMILIES)
+    lines = [*([f"op = pto.{name}"] if example.each else []), *example.meets.strip().splitlines()]
+    body = "\n".join(f"    {line}" if line else "" for line in lines)
+    more = "import ml_dtypes\n" if "ml_dtypes" in example.meets else ""
+    return (
+        f'{more}import numpy as np\nimport ptokit as pto\n\ntarget = "{targets[-1]}"\nwith pto.target(target):\n{body}'
+    )
+
+
+def _errata_of(instruction: Instruction) -> Iterator[PagePart]:
+    """Where the source pages contradict each other or leave a question open about an instruction."""
+    clauses = [clause for target in spec.FAMILIES for clause in clauses_of(instruction, target)]
+    named = {clause.decision for clause in clauses}
+    named |= {name for rule in instruction.rules for name in (rule.id, *rule.elsewhere)}
+    named |= {name for fault in instruction.faults.values() for name in (fault.rule, *fault.elsewhere)}
+    rows = tuple((gap.id, gap.conflict, gap.decision) for gap in spec.gaps().values() if gap.id in named)
+    if rows:
+        yield Title("Errata of the source pages", "What they leave open, and what was decided.", level=2)
+        yield TableRows(("decision", "question", "answer"), rows)

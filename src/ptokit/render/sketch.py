@@ -24,6 +24,9 @@ class Name:
     def __getitem__(self, key: object) -> Name:
         return Name(f"{self._text}[{key}]")
 
+    def __add__(self, other: object) -> Name:
+        return Name(f"{self._text} + {other}")
+
     def __mul__(self, other: object) -> Name:
         return Name(f"{self._text} * {other}")
 

@@ -1,0 +1,174 @@
+"""`ptokit report`: launches on the machine as one HTML file, each on one or more targets."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+from ptokit.cli.cxx import entries_in, stated_target
+from ptokit.cli.files import check_destination, print_text, shown_name, write_all
+from ptokit.cli.live import ScriptRun, is_python, run_launches
+from ptokit.cli.parsing import ALL
+from ptokit.cli.problems import FINE, FOUND, UNMODELLED, WORDS, Misuse, print_error, printable
+from ptokit.cli.programs import ProgramRequest, library_call, machine_report
+from ptokit.cli.report import print_json
+from ptokit.cli.subject import find, named_kernel
+from ptokit.finding import OutOfBoundsError, VerifyError, counted, is_modelled, summary
+from ptokit.isa.instruction import DEVICES
+from ptokit.lang.launcher import Launchable
+from ptokit.lang.sources import is_cpp
+from ptokit.lang.watch import WatchedLaunch, array_of
+from ptokit.machine.options import MachineOptions
+from ptokit.machine.report import MachineReport
+from ptokit.progress import task
+from ptokit.report.compare import RefusedTarget, Result
+from ptokit.report.html import page_of
+from ptokit.report.model import report_data
+
+MOST_LAUNCHES = 16
+"""Launches of a Python file that a page shows."""
+LONGEST_COMMAND = 300
+"""Characters of the command that a page shows."""
+
+
+@dataclass(frozen=True)
+class ReportedLaunch:
+    """A launch on all its targets."""
+
+    title: str
+    results: tuple[Result, ...]
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """For the page, which shows first what ran on pipes."""
+        ordered = sorted(self.results, key=lambda each: (isinstance(each, RefusedTarget), _cycles(each) is None))
+        return report_data(ordered, title=self.title)
+
+
+def write_report(request: ProgramRequest, rest: Sequence[str], out: str, as_json: bool) -> int:
+    """Run a program on the machine on each target, and write the page. Of a Python file all launches are shown, of a
+    C++ source all entries, if none is named."""
+    check_destination(out)
+    script: ScriptRun | None = None
+    if is_python(request.word):
+        script = run_launches(request, rest, is_module=False, keeps=True)
+        launches = list(_of_script(script, request))
+    elif rest:
+        raise Misuse(f"{request.word} takes no arguments of its own: {' '.join(rest)}")
+    else:
+        launches = list(_of_program(request))
+    if launches:
+        command = shlex.join(("ptokit", *WORDS.get()))[:LONGEST_COMMAND] if WORDS.get() else ""
+        page = page_of([launch.data for launch in launches], command).encode("utf-8")
+        write_all({out: lambda stream: stream.write(page)})
+        _print(launches, out, len(page), as_json)
+    if script is not None:
+        script.explain()
+    return FOUND if script and script.problem else _status([each for launch in launches for each in launch.results])
+
+
+def _of_program(request: ProgramRequest) -> Iterator[ReportedLaunch]:
+    """The kernel that a request names; all entries of a C++ source, if it names none."""
+    if named_kernel(request.word) is not None or not is_cpp(request.word):
+        yield _of_kernel(request)
+        return
+    if request.target is None:
+        request = replace(request, target=stated_target(request.word, request.cxx))
+    for name in entries_in(request.word, request.function, request.cxx):
+        yield _of_kernel(replace(request, function=name))
+
+
+def _of_kernel(request: ProgramRequest) -> ReportedLaunch:
+    kernel = find(request.word, request.function, request.cxx)
+    machine = replace(request.machine or MachineOptions(), lanes=True)
+    run = partial(machine_report, kernel, replace(request, machine=machine))
+    with task(f"report {kernel.name}:"):
+        results = tuple(_result(partial(run, target), target) for target in _targets(kernel, request))
+    file = shown_name(request.word)
+    title = file if file.endswith(kernel.name) else f"{file}: {kernel.name}"
+    return ReportedLaunch(title, results)
+
+
+def _of_script(script: ScriptRun, request: ProgramRequest) -> Iterator[ReportedLaunch]:
+    """The launches of a Python file that differ in more than their targets, with copies of their arrays."""
+    kept = list({_content(launch): launch for launch, _ in reversed(script.check.kept)}.values())[::-1]
+    if len(kept) > MOST_LAUNCHES:
+        print_error(f"{request.word} makes {len(kept)} different launches; the page has {MOST_LAUNCHES} of them", "")
+    for number, launch in enumerate(kept[:MOST_LAUNCHES], 1):
+        targets = _targets(launch.kernel, request)
+        results = (_result(partial(_launch, script, launch, target), target) for target in targets)
+        title = f"{request.word}: {launch.kernel.name}, launch {number}"
+        with task(f"report {launch.kernel.name}:"):
+            yield ReportedLaunch(title, tuple(results))
+
+
+def _content(launch: WatchedLaunch) -> object:
+    """What makes a launch differ from others, on whatever target."""
+    values = [(name, value, array_of(value)) for name, value in (*enumerate(launch.args), *launch.keywords.items())]
+    arrays = [
+        (name, str(value.dtype), value.shape, blake2b(np.ascontiguousarray(value).tobytes()).digest())
+        for name, _, value in values
+        if value is not None
+    ]
+    return launch.kernel.name, launch.grid, *arrays, *((k, repr(value)) for k, value, found in values if found is None)
+
+
+def _launch(script: ScriptRun, launch: WatchedLaunch, target: str) -> MachineReport:
+    """A launch on a target, with the outcomes of lanes."""
+    on = script.check.on(launch, target)
+    with library_call():
+        return on.on(target, options=replace(on.options["options"], lanes=True)).report()
+
+
+def _targets(kernel: Launchable, request: ProgramRequest) -> tuple[str, ...]:
+    if request.target in (None, ALL):
+        return tuple(kernel.targets) or DEVICES
+    return (request.target,) if request.target else ()
+
+
+def _result(run: Callable[[], MachineReport], target: str) -> Result:
+    """The report of a target, or why the target refuses the program."""
+    try:
+        return run()
+    except (VerifyError, OutOfBoundsError) as refusal:
+        return RefusedTarget(target, tuple(refusal.findings))
+
+
+def _cycles(result: Result) -> float | None:
+    line = result.timeline if isinstance(result, MachineReport) else None
+    return line.cycles if line else None
+
+
+def _print(launches: Sequence[ReportedLaunch], out: str, size: int, as_json: bool) -> None:
+    if as_json:
+        listed = [{"title": each.title, "targets": {on.target: _plain(on) for on in each.results}} for each in launches]
+        return print_json("report", file=out, bytes=size, reports=listed)
+    lines: list[str] = []
+    for launch in launches:
+        lines += [f"{launch.title}:"] if len(launches) > 1 else []
+        lines += [f"{each.target}: {_verdict(each)}" for each in launch.results]
+    print_text(printable("\n".join([*lines, f"{out}: {counted(size, 'byte')}"]) + "\n"))
+    return None
+
+
+def _verdict(result: Result) -> str:
+    refused = "refused; " if isinstance(result, RefusedTarget) else ""
+    cycles = _cycles(result)
+    return f"{refused}{summary(result.findings)}{'' if cycles is None else f'; {cycles:,.0f} cycles'}"
+
+
+def _plain(result: Result) -> dict[str, object]:
+    is_fine = isinstance(result, MachineReport) and result.ok
+    return {"ok": is_fine, "modelled": is_modelled(result.findings), "cycles": _cycles(result)}
+
+
+def _status(results: Sequence[Result]) -> int:
+    if any(isinstance(each, RefusedTarget) or not each.ok for each in results):
+        return FOUND
+    return FINE if all(is_modelled(each.findings) for each in results) else UNMODELLED

@@ -1,0 +1,61 @@
+"""`ptokit trace`: the timeline of a launch as a file for ui.perfetto.dev."""
+
+from __future__ import annotations
+
+from ptokit.cli.files import print_text, write_all
+from ptokit.cli.machine import check_trace, trace_bytes
+from ptokit.cli.parsing import ALL
+from ptokit.cli.problems import FINE, FOUND, UNMODELLED, Misuse, printable
+from ptokit.cli.programs import ProgramRequest, machine_report
+from ptokit.cli.report import print_json, show_findings
+from ptokit.cli.subject import find
+from ptokit.finding import OutOfBoundsError, VerifyError, is_modelled, summary
+from ptokit.lang.launcher import Launchable
+from ptokit.machine.report import MachineReport
+from ptokit.progress import task
+from ptokit.spec import WITH_PIPES, family_of
+
+SUFFIXES = (".json", ".pftrace")
+
+
+def write_trace(request: ProgramRequest, out: str, as_json: bool) -> int:
+    """Run a program on the machine, and write its timeline."""
+    if not out.endswith(SUFFIXES):
+        raise Misuse(f"-o takes a file that ends in {' or '.join(SUFFIXES)}; found {out}")
+    check_trace(out)
+    kernel = find(request.word, request.function, request.cxx)
+    try:
+        with task(f"trace {kernel.name}:"):
+            report = _first_report(kernel, request)
+    except (VerifyError, OutOfBoundsError) as refusal:
+        show_findings(refusal.findings)
+        return FOUND
+    trace = trace_bytes(report, out, "-o")
+    write_all({out: lambda stream: stream.write(trace)})
+    _print(report, out, len(trace), as_json)
+    if not report.ok:
+        return FOUND
+    return FINE if is_modelled(report.findings) else UNMODELLED
+
+
+def _first_report(kernel: Launchable, request: ProgramRequest) -> MachineReport:
+    """The report of the target that is named, else of the first one with pipes that accepts the program."""
+    if request.target not in (None, ALL):
+        return machine_report(kernel, request, request.target)
+    refusals: list[VerifyError | OutOfBoundsError] = []
+    for target in [name for name in kernel.targets if family_of(name) in WITH_PIPES] or WITH_PIPES:
+        try:
+            return machine_report(kernel, request, target)
+        except (VerifyError, OutOfBoundsError) as refusal:
+            refusals.append(refusal)
+    raise refusals[0]
+
+
+def _print(report: MachineReport, out: str, size: int, as_json: bool) -> None:
+    cycles = report.timeline.cycles if report.timeline else None
+    if as_json:
+        own = {"file": out, "bytes": size, "target": report.target, "ok": report.ok, "cycles": cycles}
+        print_json("trace", **own, modelled=is_modelled(report.findings))
+    else:
+        head = f"{report.target}: {summary(report.findings)}; {cycles:,.0f} cycles"
+        print_text(printable(f"{head}\n{out}: {size:,} bytes; open it in https://ui.perfetto.dev\n"))

@@ -1,0 +1,208 @@
+"""`ptokit sweep`: a program on the machine over values of parameters."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ptokit.cli.arguments import constant, pairs
+from ptokit.cli.files import Write, check_destination, print_text, write_all
+from ptokit.cli.parsing import ALL
+from ptokit.cli.problems import FINE, FOUND, UNMODELLED, Misuse, printable
+from ptokit.cli.programs import ProgramRequest, machine_report
+from ptokit.cli.report import print_json
+from ptokit.cli.subject import find, named_kernel
+from ptokit.finding import VerifyError, suggestion
+from ptokit.isa.instruction import DEVICES
+from ptokit.lang.launcher import Launchable
+from ptokit.lang.sources import is_cpp
+from ptokit.machine.report import MachineReport
+from ptokit.sweeps.plot import METADATA, missing, picture
+from ptokit.sweeps.result import SweepResult
+from ptokit.sweeps.run import SweepValues, named_targets, run_points
+
+BRACES = re.compile(r"\{([^{}]*)\}")
+FACTOR = re.compile(r"\s*(?P<operator>[*/]?)\s*(?:(?P<number>[0-9]{1,18})|(?P<name>[^\W\d]\w*))\s*")
+LONGEST_WORD, LONGEST_NUMBER = 1000, 18
+"""Characters of a word with parameters in braces, and of a number of blocks."""
+FORMS: dict[str, Callable[[SweepResult, str], bytes]] = {
+    ".csv": lambda result, _: result.to_csv().encode("utf-8"),
+    ".json": lambda result, _: json.dumps(result.as_dict(), indent=2).encode("utf-8"),
+    **dict.fromkeys(METADATA, picture),
+}
+"""The content of a file, by how its name ends."""
+
+
+def sweep_program(request: ProgramRequest, words: Sequence[str], grid: str, out: str | None, as_json: bool) -> int:
+    """Run all points, print them as a table, and write them into a file if one is asked for."""
+    _check_out(out)
+    params = {name: _values(name, text) for name, text in pairs(words, "--param").items()}
+    if not params:
+        raise Misuse("a sweep needs --param NAME=VALUE,VALUE,...")
+    kernel = _kernel(request)
+    roles = _roles(request, kernel, params, grid)
+    try:
+        targets = DEVICES if request.target == ALL else named_targets(kernel, request.target) if kernel else ()
+        name = kernel.name if kernel else os.path.basename(request.word)
+        result = run_points(name, _launch(request, grid, roles), params, targets or _cpp_targets(request))
+    except ValueError as problem:
+        raise Misuse(str(problem)) from problem
+    write_all(_files(result, out))
+    if as_json:
+        print_json("sweep", **result.as_dict(), file=out)
+    else:
+        print_text(printable(f"{result}\n"))
+    return _status(result)
+
+
+def _check_out(out: str | None) -> None:
+    """Refuse a file that could not be written."""
+    if out is None:
+        return
+    form = os.path.splitext(out)[1].lower()
+    if form not in FORMS:
+        raise Misuse(f"-o takes a file that ends in {', '.join(FORMS)}; found {out}")
+    if form in METADATA and (problem := missing()):
+        raise Misuse(f"cannot write {out}: {problem}")
+    check_destination(out)
+
+
+def _files(result: SweepResult, out: str | None) -> dict[str, Write]:
+    if out is None:
+        return {}
+    content = FORMS[os.path.splitext(out)[1].lower()](result, out)
+    return {out: lambda stream: stream.write(content)}
+
+
+def _values(name: str, text: str) -> list[object]:
+    """The values of a parameter."""
+    found = [constant(part.strip()) for part in text.split(",")]
+    if "" in found:
+        raise Misuse(f"--param {name} takes values with commas between them; found {text!r}")
+    return found
+
+
+# --- what a parameter is for
+
+
+def _is_source(request: ProgramRequest) -> bool:
+    return named_kernel(request.word) is None and is_cpp(request.word)
+
+
+def _kernel(request: ProgramRequest) -> Launchable | None:
+    """The kernel without values of parameters; None for a C++ source that needs them as macros."""
+    try:
+        return find(request.word, request.function, request.cxx)
+    except VerifyError:
+        if _is_source(request):
+            return None
+        raise
+
+
+def _cpp_targets(request: ProgramRequest) -> tuple[str, ...]:
+    from ptokit.cxx.compile import TARGETS
+
+    return tuple(request.target.split(",")) if request.target else tuple(TARGETS)
+
+
+def _roles(
+    request: ProgramRequest, kernel: Launchable | None, params: Mapping[str, Any], grid: str
+) -> Mapping[str, str]:
+    """What each parameter is: an `argument` of the kernel, a `macro` of a C++ source, or only used in `braces`."""
+    names = [*getattr(kernel, "parameters", ())] if kernel else []
+    used = {name for word in (*request.args, grid) for name in _names_in(word)}
+    given = {word.partition("=")[0] for word in request.args}
+    if unknown := [name for name in used if name not in params]:
+        raise Misuse(f"{{{unknown[0]}}}: there is no --param {unknown[0]}{suggestion(unknown[0], params)}")
+    if both := [name for name in params if name in given]:
+        raise Misuse(f"{both[0]} is given by --param and by --arg")
+    found: dict[str, str] = {}
+    for name in params:
+        if name not in names and not _is_source(request) and name not in used:
+            known = ", ".join(names) or "none"
+            raise Misuse(f"--param {name}: the kernel has no such parameter; it has {known}{suggestion(name, names)}")
+        found[name] = "argument" if name in names else "macro" if _is_source(request) else "braces"
+    return found
+
+
+def _launch(
+    request: ProgramRequest, grid: str, roles: Mapping[str, str]
+) -> Callable[[str, SweepValues], MachineReport]:
+    """Runs a point of the sweep."""
+    several = ALL if "," in (request.target or ",") else None
+
+    def launch(target: str, values: SweepValues) -> MachineReport:
+        own = [f"{name}={_text(values[name])}" for name, role in roles.items() if role == "argument"]
+        macros = tuple(f"{name}={_text(values[name])}" for name, role in roles.items() if role == "macro")
+        cxx = replace(request.cxx, define=(*request.cxx.define, *macros), target=target)
+        cxx = replace(cxx, given=(*cxx.given, *(word.partition("=")[0] for word in own)))
+        args = [*(filled(word, values) for word in request.args), *own]
+        point = replace(request, args=args, grid=_blocks(filled(grid, values)), target=several or target, cxx=cxx)
+        return machine_report(find(point.word, point.function, point.cxx), point, target)
+
+    return launch
+
+
+def _blocks(text: str) -> int:
+    if not text.strip().isdecimal() or len(text) > LONGEST_NUMBER:
+        raise Misuse(f"--grid takes a whole number from 0 up; found {text}")
+    return int(text)
+
+
+# --- words with parameters
+
+
+def _text(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _names_in(word: str) -> list[str]:
+    """The parameters that a word has in braces."""
+    return [name for braces in BRACES.findall(word) for _, _, name in _factors(braces) if name]
+
+
+def filled(word: str, values: Mapping[str, Any]) -> str:
+    """A word with values for what is in braces: a parameter, or a product of parameters and whole numbers. `/` divides
+    and rounds up. Nothing else is read, and nothing is executed."""
+    if len(word) > LONGEST_WORD:
+        raise Misuse(f"a word of {len(word):,} characters is too long")
+    return BRACES.sub(lambda braces: _value(braces[1], values), word)
+
+
+def _value(text: str, values: Mapping[str, Any]) -> str:
+    factors = _factors(text)
+    if len(factors) == 1 and factors[0][2]:
+        return _text(values[factors[0][2]])
+    result = 1
+    for operator, number, name in factors:
+        factor = int(number) if number else values[name]
+        if type(factor) is not int or (operator == "/" and factor < 1):
+            raise Misuse(f"{{{text}}}: {name or number} is no whole number that it could take; found {factor!r}")
+        result = -(-result // factor) if operator == "/" else result * factor
+    return str(result)
+
+
+def _factors(text: str) -> list[tuple[str, str, str]]:
+    """Operator, number and name of each factor."""
+    found: list[tuple[str, str, str]] = []
+    at = 0
+    while match := FACTOR.match(text, at):
+        if bool(match["operator"]) != bool(found):
+            break
+        found.append((match["operator"], match["number"] or "", match["name"] or ""))
+        at = match.end()
+    if at < len(text) or not found:
+        raise Misuse(f"braces hold a parameter or a product, such as {{rows}} or {{1024/rows*2}}; found {{{text}}}")
+    return found
+
+
+def _status(result: SweepResult) -> int:
+    """Fine if each target has a clean point."""
+    clean = [[point for point in result.of(target) if point.ok] for target in result.targets]
+    if not all(clean):
+        return FOUND
+    return FINE if all(any(point.modelled for point in points) for points in clean) else UNMODELLED

@@ -1,0 +1,52 @@
+"""The page: data, markup, style and script in one file."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import secrets
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib.resources import files
+from typing import Any
+
+from ptokit._version import __version__
+from ptokit.machine.report import MachineReport
+from ptokit.report.model import report_data
+
+FORMAT = 1
+"""The version of the data."""
+PARTS = {"/*style*/": "style.css", "/*script*/": "script.js"}
+"""Marks of `page.html`, and the files that replace them."""
+
+
+def write_page(path: str | os.PathLike[str], reports: Sequence[MachineReport]) -> None:
+    """Write the page of some reports; the file is whole, or as it was."""
+    page = page_of([report_data(reports)])
+    final = os.path.realpath(path)
+    temporary = os.path.join(os.path.dirname(final), f".ptokit-{secrets.token_hex(8)}.tmp")
+    try:
+        with open(temporary, "x", encoding="utf-8") as stream:
+            stream.write(page)
+        os.replace(temporary, final)
+    finally:
+        with suppress(OSError):
+            os.unlink(temporary)
+
+
+def page_of(reports: Sequence[dict[str, Any]], command: str = "") -> str:
+    """The page of the data of some launches; it shows the first one first."""
+    data = {"format": FORMAT, "ptokit": __version__, "command": command, "reports": reports}
+    folder = files("ptokit.report") / "page"
+    page = (folder / "page.html").read_text(encoding="utf-8")
+    for mark, file in PARTS.items():
+        page = page.replace(mark, (folder / file).read_text(encoding="utf-8"))
+    page = page.replace("{{title}}", html.escape(reports[0]["title"]))
+    return page.replace("{{data}}", embedded(data))
+
+
+def embedded(data: Any) -> str:
+    """JSON that can stand in a script element: it ends none, and opens no comment."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

@@ -1,0 +1,101 @@
+"""The points of a sweep as a table: text, CSV, HTML, plain data."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from ptokit.machine.report import aligned
+from ptokit.sweeps.best import SweepPoint, SweepPoints
+from ptokit.sweeps.plot import picture
+
+LONGEST = 100
+"""Characters of a verdict in the table."""
+COLUMNS: dict[str, tuple[Callable[[SweepPoint], object], str]] = {
+    "cycles": (lambda point: point.cycles, "{:,.0f}"),
+    "us": (lambda point: point.microseconds, "{:,.2f}"),
+    "moved": (lambda point: point.bytes_moved, "{:,}"),
+    "efficiency": (lambda point: point.efficiency, "{:.0%}"),
+}
+"""Columns of numbers, and how the table writes them."""
+
+
+@dataclass(frozen=True, repr=False)
+class SweepResult(SweepPoints):
+    """All points of a sweep, target by target, with the best ones."""
+
+    def __repr__(self) -> str:
+        return f"<sweep of {self.kernel}: {len(self.rows)} points on {', '.join(self.targets)}>"
+
+    def __str__(self) -> str:
+        return "\n".join([*(line.rstrip() for line in aligned(self.table())), *self.conclusions()])
+
+    def conclusions(self) -> list[str]:
+        """The best point of each target, and below it the reasons."""
+        heads = {f"best on {target}: {best.point.name}": best.reasons for target, best in self.best.items()}
+        return [line for head, reasons in heads.items() for line in (head, *(f"    {each}" for each in reasons))]
+
+    def table(self) -> list[tuple[str, ...]]:
+        """Header and rows, as text; the best points are marked."""
+        head = ("target", *self.params, *COLUMNS, *self.memories, "best", "verdict")
+        return [head, *map(self._cells, self.rows)]
+
+    def _cells(self, point: SweepPoint) -> tuple[str, ...]:
+        numbers = [_written(value(point), form) for value, form in COLUMNS.values()]
+        memory = [_written(point.memory.get(name), "{:,}") for name in self.memories]
+        mark, verdict = "yes" if self.is_best(point) else "", point.verdict
+        shown = verdict if len(verdict) <= LONGEST else verdict[: LONGEST - 3] + "..."
+        return (point.target, *map(str, point.params.values()), *numbers, *memory, mark, shown)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The sweep as plain data."""
+        best = {
+            target: {"params": plain(each.point.params), "reason": each.reason} for target, each in self.best.items()
+        }
+        return {"kernel": self.kernel, "rows": list(map(self._plain, self.rows)), "best": best}
+
+    def _plain(self, point: SweepPoint) -> dict[str, Any]:
+        numbers = {name: value(point) for name, (value, _) in COLUMNS.items()}
+        verdicts = {"ok": point.ok, "modelled": point.modelled, "best": self.is_best(point), "verdict": point.verdict}
+        return {"target": point.target, "params": plain(point.params), **numbers, "memory": point.memory, **verdicts}
+
+    def to_csv(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The points as CSV with exact numbers; written to a file, if there is one."""
+        text = io.StringIO()
+        rows = csv.writer(text, lineterminator="\n")
+        rows.writerow(["target", *self.params, *COLUMNS, *self.memories, "best", "verdict"])
+        for point in self.rows:
+            numbers = [value(point) for value, _ in COLUMNS.values()]
+            memory = [point.memory.get(name) for name in self.memories]
+            rows.writerow([point.target, *point.params.values(), *numbers, *memory, self.is_best(point), point.verdict])
+        if path is not None:
+            with open(path, "w", encoding="utf-8", newline="") as file:
+                file.write(text.getvalue())
+        return text.getvalue()
+
+    def plot(self, path: str | os.PathLike[str]) -> None:
+        """Draw cycles, traffic and memory of all points, as an `.svg` or `.png` file; needs matplotlib."""
+        content = picture(self, os.fspath(path))
+        with open(path, "wb") as file:
+            file.write(content)
+
+    def _repr_html_(self) -> str:
+        head, *rows = self.table()
+        cells = [f"<tr>{''.join(f'<th>{escape(name)}</th>' for name in head)}</tr>"]
+        cells += [f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows]
+        best = [f"best on {target}: {each.point.name}: {each.reason}" for target, each in self.best.items()]
+        return f"<table>{''.join(cells)}</table>{''.join(f'<p>{escape(line)}</p>' for line in best)}"
+
+
+def plain(params: dict[str, object]) -> dict[str, object]:
+    """Parameters as JSON has them."""
+    return {name: each if isinstance(each, int | float | str | bool) else str(each) for name, each in params.items()}
+
+
+def _written(value: object, form: str) -> str:
+    return "" if value is None else form.format(value)

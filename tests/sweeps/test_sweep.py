@@ -1,0 +1,204 @@
+"""`pto.sweep`: points are launches on the machine, and the best one is named with the reason."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from functools import cache
+
+import numpy as np
+import pytest
+
+import ptokit as pto
+from ptokit.sweeps.result import SweepResult
+from ptokit.sweeps.run import run_points
+
+
+@pto.kernel
+def scaled(x, out, rows: pto.const = 16):
+    first = pto.block_idx() * rows
+    n = pto.min(rows, x.shape[0] - first)
+    t = pto.Tile("vec", x.dtype, rows, x.shape[1], valid=(n, x.shape[1]))
+    pto.tload(t, x[first : first + n])
+    pto.tadd(t, t, t)
+    pto.tstore(out[first : first + n], t)
+
+
+@pto.kernel
+def picked(table, ids, out, column: pto.const = False):
+    """A2/A3 refuses a column of row numbers."""
+    shape, valid = ((8, 8), (8, 1)) if column else ((1, 8), (1, 8))
+    index = pto.Tile("vec", "int32", *shape, valid=valid)
+    t = pto.Tile("vec", "float32", 8, 16)
+    pto.tload(index, ids)
+    pto.mgather(t, table, index, oob="clamp")
+    pto.tstore(out, t)
+
+
+ROWS = [1, 8, 32, 1024]
+X = np.arange(256 * 64, dtype="float32").reshape(256, 64)
+OUT = np.zeros_like(X)
+
+
+@cache
+def swept() -> SweepResult:
+    return pto.sweep(scaled, X, OUT, params={"rows": ROWS}, grid=lambda p: -(-256 // p.rows))
+
+
+@cache
+def refused() -> SweepResult:
+    ids = lambda p: np.zeros((8, 1) if p.column else (1, 8), "int32")  # noqa: E731
+    arrays = {"table": np.ones((16, 16), "float32"), "ids": ids, "out": np.zeros((8, 16), "float32")}
+    return pto.sweep(picked, **arrays, params={"column": [False, True]}, targets="a2a3,a5")
+
+
+def test_points_are_launches_on_the_machine():
+    assert [(point.target, point.params["rows"]) for point in swept().rows] == [
+        (target, rows) for target in ("a2a3", "a5") for rows in ROWS
+    ]
+    for point in swept().rows:
+        if point.report.written:
+            launch = scaled[-(-256 // point.params["rows"])]
+            report = launch(X, OUT.copy(), rows=point.params["rows"], target=point.target, engine="machine")
+            assert point.cycles == report.timeline.cycles and point.ok == report.ok
+            assert point.bytes_moved == sum(each.bytes_moved for each in report.traffic)
+            assert point.memory == {name: use.used for name, use in report.memory.items()}
+
+
+def test_arrays_of_the_caller_stay_as_they_are():
+    assert swept().rows and not OUT.any()
+
+
+def test_the_best_point_has_the_fewest_cycles_of_those_that_are_clean():
+    for target in ("a2a3", "a5"):
+        cycles = {p.params["rows"]: p.cycles for p in swept().of(target) if p.ok}
+        best = swept().best[target].point
+        assert best.params["rows"] == min(cycles, key=cycles.get)
+        assert [point for point in swept().of(target) if swept().is_best(point)] == [best]
+    too_large = swept().of("a2a3")[-1]
+    assert not too_large.ok and "H-22" in too_large.verdict  # more than UB has
+
+
+def test_the_reason_compares_with_the_next_and_the_slowest_point():
+    ranked = sorted((p for p in swept().of("a5") if p.ok), key=lambda p: p.cycles)
+    reason = swept().best["a5"].reason
+    for other in (ranked[1], ranked[-1]):
+        assert f"{other.cycles / ranked[0].cycles:.2f} times as fast as {other.name}" in reason
+    transfers = [sum(each.executions for each in point.report.traffic) for point in (ranked[0], ranked[-1])]
+    assert (f"{transfers[0]:,} transfers instead of {transfers[1]:,}" in reason) == (transfers[0] < transfers[1])
+    assert f"limit: {ranked[0].timeline.limits[0]}" in reason
+
+
+def test_a_limit_that_goes_away_is_named():
+    from ptokit.sweeps.best import COMPARED, best_of
+
+    points = [point for point in swept().of("a2a3") if point.ok]
+    one, other = best_of(points).point, max(points, key=lambda point: point.cycles)
+    facts = [text for fact in COMPARED if (text := fact.text(one, other))]
+    assert facts and all(text in swept().best["a2a3"].reason for text in facts[:3])
+    assert [fact.text(one, one) for fact in COMPARED] == [""] * len(COMPARED)
+
+
+def test_points_that_do_more_work_are_compared_by_their_work():
+    arrays = [lambda p: np.zeros((p["n"], 64), "float32")] * 2
+    found = pto.sweep(scaled, *arrays, params={"n": [16, 64]}, grid=lambda p: p.n // 16, targets=["a5"])
+    few, many = found.rows
+    assert few.cycles == many.cycles and many.bytes_used == 4 * few.bytes_used
+    best = found.best["a5"]
+    assert best.point is many and "4.00 times as fast for each byte that is used as n=16" in best.reason
+
+
+def test_refused_points_stay_with_the_reason():
+    verdicts = {(point.target, point.params["column"]): point for point in refused().rows}
+    point = verdicts["a2a3", True]
+    assert not point.report.written and point.cycles is None and not point.ok
+    assert point.verdict.startswith("refused: 1 error (H-09 at line ") and point.findings[0].message in point.verdict
+    assert verdicts["a2a3", False].ok and verdicts["a2a3", False].verdict == "clean"
+    assert refused().best["a2a3"].reason.startswith("no other point is slower")
+    shown = str(refused()).splitlines()
+    assert "refused: " in shown[2] and shown[5].startswith("best on a2a3: column=False")
+    assert shown[6] == "    no other point is slower"
+
+
+def test_a_launch_that_is_refused_altogether_is_a_point():
+    def launch(target, values):
+        raise pto.VerifyError([finding])
+
+    finding = refused().of("a2a3")[1].findings[0]
+    (point,) = run_points("k", launch, {"n": [1]}, ["a5"]).rows
+    assert point.report is None and not point.ok and point.cycles is None and point.memory == {}
+    assert point.verdict.startswith("refused: ") and finding.message in point.verdict
+
+
+def test_a_target_without_pipes_has_no_best_point():
+    found = pto.sweep(scaled, X, OUT, params={"rows": [8]}, grid=32, targets=["cpu"])
+    assert found.best == {} and found.rows[0].ok and found.rows[0].cycles is None
+    assert found.rows[0].bytes_moved is not None and "clean" in str(found)
+
+
+def test_csv_and_plain_data_have_exact_numbers(tmp_path):
+    text = swept().to_csv(tmp_path / "points.csv")
+    assert (tmp_path / "points.csv").read_text(encoding="utf-8") == text
+    lines = [*csv.DictReader(io.StringIO(text))]
+    plain = json.loads(json.dumps(swept().as_dict()))
+    assert len(lines) == len(plain["rows"]) == len(swept().rows)
+    for point, line, data in zip(swept().rows, lines, plain["rows"], strict=True):
+        assert float(line["cycles"]) == data["cycles"] == point.cycles
+        assert int(line["moved"]) == data["moved"] == point.bytes_moved
+        assert int(line["UB"]) == data["memory"]["UB"] == point.memory["UB"]
+        assert line["best"] == str(data["best"]) == str(swept().is_best(point))
+    assert plain["best"]["a5"]["params"] == swept().best["a5"].point.params
+
+
+def test_html_is_escaped():
+    found = pto.sweep(scaled, X, OUT, params={"rows": [8]}, grid=lambda p: 4, targets="a5")
+    page = SweepResult("k", tuple(type(p)(p.target, {"a<b": "<i>"}, p.report) for p in found.rows))._repr_html_()
+    assert "<th>a&lt;b</th>" in page and "<td>&lt;i&gt;</td>" in page and "<i>" not in page
+    assert page.count("<tr>") == 2
+
+
+def test_pictures_are_the_same_every_time(tmp_path):
+    pytest.importorskip("matplotlib", reason="pictures need matplotlib")
+    swept().plot(tmp_path / "a.svg")
+    picture = (tmp_path / "a.svg").read_bytes()
+    swept().plot(tmp_path / "a.svg")
+    assert (tmp_path / "a.svg").read_bytes() == picture and b"<svg" in picture and b"<dc:date>" not in picture
+    refused().plot(tmp_path / "b.png")
+    assert (tmp_path / "b.png").read_bytes().startswith(b"\x89PNG") and b"Software" not in (
+        tmp_path / "b.png"
+    ).read_bytes()
+
+
+def test_pictures_need_matplotlib_and_a_known_form(monkeypatch, tmp_path):
+    with pytest.raises(ValueError, match=r"ends in \.svg or \.png; found .*a\.gif"):
+        swept().plot(tmp_path / "a.gif")
+    monkeypatch.setattr("ptokit.sweeps.plot.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"pip install 'ptokit\[plot\]'"):
+        swept().plot(tmp_path / "a.svg")
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("params", "problem"),
+    [
+        ({"row": [1]}, "scaled has no parameter row; it has x, out, rows; did you mean rows?"),
+        ({}, "a sweep has 1 to 1,000 points, found 0"),
+        ({"rows": range(1, 502)}, "a sweep has 1 to 1,000 points, found 1,002"),
+        ({"rows": "16"}, "the parameter rows takes a list of values, got '16'"),
+        ({"rows": []}, "the parameter rows takes a list of values"),
+    ],
+)
+def test_misuse_is_explained(params, problem):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        pto.sweep(scaled, X, OUT, params=params)
+    assert problem in str(caught.value)
+
+
+def test_a_function_of_values_names_parameters_that_exist():
+    with pytest.raises(AttributeError, match=r"the sweep has no parameter row; did you mean rows\?"):
+        pto.sweep(scaled, X, OUT, params={"rows": [8]}, grid=lambda p: p.row)
+    with pytest.raises(TypeError, match="sweep takes a kernel"):
+        pto.sweep(len, params={"rows": [8]})
+    with pytest.raises(ValueError, match="unknown target"):
+        pto.sweep(scaled, X, OUT, params={"rows": [8]}, targets=["a9"])
