@@ -27,6 +27,7 @@ from ptokit.cxx.recording import (
 from ptokit.cxx.shared import SharedBuffer, Sizes
 from ptokit.cxx.trace import Places, TraceError, TraceReader
 from ptokit.finding import VerifyError
+from ptokit.isa.dtype import dtype
 from ptokit.program import ir
 from ptokit.program.expr import BLOCK_IDX, Var, evaluate
 
@@ -95,6 +96,17 @@ def test_a_sum_of_columns_is_modelled_in_any_order() -> None:
     found = [stmt for stmt in ir.walk(program.body) if isinstance(stmt, ir.Instr)]
     assert found
     assert all(stmt.form == "" and stmt.workspace is not None and len(stmt.operands) == 2 for stmt in found)
+
+
+def test_a_factor_of_an_accumulator_has_64_bits() -> None:
+    acc = RecordedTile(0, 0, "acc", "int32", 16, 16, 16, 16, "col_major", "row_major", 1024, "null")
+    mat = RecordedTile(1, 0, "mat", "int8", 16, 32, 16, 16, "col_major", "row_major", 512, "null")
+    word = 1 << 46 | 0x3F800000
+    calls = [RecordedCall("tmov", (mat, acc, RecordedScalar("uint64", word)))]
+    blocks = (RecordedBlock(0, "cube", 0, np.array([0], np.uint32)),)
+    (program,) = programs(Recording("a2a3", [(Frame(FILE, 1, 1, "k"),)], calls, (RecordedLaunch("k", 1, (), blocks),)))
+    (found,) = [stmt for stmt in ir.walk(program.body) if isinstance(stmt, ir.Instr)]
+    assert found.form == "" and found.operands[-1] == ir.Constant(dtype("uint64"), word)
 
 
 @pytest.mark.parametrize(("offset", "stride", "outside"),

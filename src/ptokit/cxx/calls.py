@@ -349,6 +349,8 @@ def _fits(definition: Instruction, word: str, call: RecordedCall, place: int) ->
 
 def _type_of(definition: Instruction, param: Param, call: RecordedCall, places: dict[str, int]) -> DType:
     """The element type of a number."""
+    if param.dtype is not None:
+        return param.dtype
     source = call.operands[places[definition.type_source(param)]]
     return dtype(source.dtype) if isinstance(source, RecordedTile | RecordedArray) else INT32
 

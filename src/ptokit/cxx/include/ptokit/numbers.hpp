@@ -242,6 +242,9 @@ inline constexpr bool is_number = std::is_arithmetic_v<T> || requires { T::dtype
 }  // namespace ptokit
 
 using half = ptokit::Half;
+#if !defined(__aarch64__) && !defined(__arm__)
+#define __fp16 half  // a type of compilers for Arm, which sources use as the same one
+#endif
 using float16_t = ptokit::Half;
 using float32_t = float;
 using bfloat16_t = ptokit::Bfloat16;
