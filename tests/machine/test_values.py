@@ -27,7 +27,7 @@ from tests.lang.random_kernels import random_kernel
 from tests.lang.test_random_kernels import arguments, kernel_of
 from tests.machine.both import Mismatch, Tally, on_the_machine
 from tests.property.runner import run
-from tests.property.strategies import fuzz
+from tests.property.strategies import FUZZ, fuzz
 
 CHUNKS = 13
 """The number of portions of the examples, so that processes can share them."""
@@ -51,11 +51,11 @@ def test_examples(chunk: int) -> None:
     with on_the_machine() as tally:
         for name in sorted(spec.examples())[chunk::CHUNKS]:
             try:
-                check_example(name)
+                check_example(name, refusals=chunk % 3 == 0 or bool(FUZZ))
             except Mismatch as problem:
                 differing[name] = problem
     assert not differing and not tally.mismatches
-    assert tally.calls.total() > 50 and tally.reported.total() > 10
+    assert tally.calls.total() > 50 and tally.reported.total() > (10 if chunk % 3 == 0 else 0)
     assert tally.outside < tally.calls.total() / 10
 
 
