@@ -197,3 +197,15 @@ def test_a_report_that_no_launch_made_has_no_page(tmp_path: Path):
 
     with pytest.raises(ValueError, match="report of a launch"):
         replace(clean(), pages=no_page).to_html(tmp_path / "x.html")
+
+
+def test_a_page_has_one_report_of_a_target():
+    with pytest.raises(ValueError, match="one report of each target"):
+        report_data([clean(), clean()])
+    with pytest.raises(ValueError, match="at least one"):
+        report_data([])
+
+
+def test_a_title_is_only_a_title():
+    page = page_of([{**report_data([clean()]), "title": "{{data}} \udcff"}])
+    assert "<title>{{data}} ? – ptokit report</title>" in page

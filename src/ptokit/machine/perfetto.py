@@ -168,9 +168,12 @@ def _by_pipe(works: Sequence[BusySpan]) -> Mapping[tuple[int, str], list[BusySpa
 
 
 def _counters(line: TracedSpans) -> Iterator[dict[str, Any]]:
-    for block in dict.fromkeys(work.block for work in line.works):
+    by_block: dict[int, list[BusySpan]] = defaultdict(list)
+    for work in line.works:
+        by_block[work.block].append(work)
+    for block, works in by_block.items():
         start = line.starts.get(block, 0.0)
-        for time, count in bytes_under_way(line, block):
+        for time, count in _under_way(works, line.statements):
             yield {"ph": "C", "name": "bytes under way", "pid": _process(block), "ts": _time(line, start + time),
                    "args": {"bytes": count}}  # fmt: skip
 
@@ -178,11 +181,15 @@ def _counters(line: TracedSpans) -> Iterator[dict[str, Any]]:
 def bytes_under_way(line: TracedSpans, block: int) -> list[tuple[float, int]]:
     """Bytes of global memory that a block is moving, at each time at which they change. The scalar loop of an
     instruction moves none of them."""
+    return _under_way([work for work in line.works if work.block == block], line.statements)
+
+
+def _under_way(works: Sequence[BusySpan], statements: Sequence[ShownStatement]) -> list[tuple[float, int]]:
     changes: dict[float, int] = defaultdict(int)
-    for work in line.works:
-        if work.block == block and 0 <= work.number < len(line.statements) and unit_of(work.pipe) != SCALAR:
-            changes[work.start] += line.statements[work.number].nbytes
-            changes[work.end] -= line.statements[work.number].nbytes
+    for work in works:
+        if 0 <= work.number < len(statements) and unit_of(work.pipe) != SCALAR:
+            changes[work.start] += statements[work.number].nbytes
+            changes[work.end] -= statements[work.number].nbytes
     total, steps = 0, list[tuple[float, int]]()
     for time in sorted(changes):
         total += changes[time]

@@ -180,8 +180,9 @@ def _slice(numbers: Array) -> str:
 
 def _pieces(cols: int, box: int, fitting: int) -> Iterator[range]:
     """Columns in pieces that fit, of whole boxes where one fits."""
+    fitting = max(1, fitting)
     gaps = fitting // (box + 1) if box > 1 else 0
-    step = gaps * box if gaps else max(1, fitting)
+    step = gaps * box if gaps else fitting
     return (range(first, min(first + step, cols)) for first in range(0, cols, step))
 
 

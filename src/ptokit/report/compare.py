@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ptokit.finding import Finding, Where, at_line, by_level
@@ -80,8 +80,17 @@ def _statements(reports: Sequence[Result]) -> Compared:
                 own = found.setdefault((work.where, work.what), defaultdict(OnOneTarget))[report.target]
                 own.cycles[work.pipe] = own.cycles.get(work.pipe, 0.0) + work.end - work.start
         for each in report.traffic:
-            found.setdefault((each.where, each.instruction), defaultdict(OnOneTarget))[report.target].traffic = each
+            own = found.setdefault((each.where, each.instruction), defaultdict(OnOneTarget))[report.target]
+            own.traffic = each if own.traffic is None else _sum(own.traffic, each)
     return found
+
+
+ADDED = ("transactions", "bursts", "scalar", "bytes_moved", "bytes_used", "misaligned", "executions")
+"""What statements of one place move together."""
+
+
+def _sum(one: Traffic, other: Traffic) -> Traffic:
+    return replace(one, **{name: getattr(one, name) + getattr(other, name) for name in ADDED})
 
 
 def _statement(key: tuple[Where | None, str], on: Mapping[str, OnOneTarget]) -> dict[str, Any]:

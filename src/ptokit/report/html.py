@@ -42,8 +42,10 @@ def page_of(reports: Sequence[dict[str, Any]], command: str = "") -> str:
     page = (folder / "page.html").read_text(encoding="utf-8")
     for mark, file in PARTS.items():
         page = page.replace(mark, (folder / file).read_text(encoding="utf-8"))
-    page = page.replace("{{title}}", html.escape(reports[0]["title"]))
-    return page.replace("{{data}}", embedded(data))
+    title = html.escape(reports[0]["title"].encode("utf-8", "replace").decode("utf-8"))
+    before, mark, after = page.partition("{{data}}")
+    assert mark
+    return before.replace("{{title}}", title) + embedded(data) + after
 
 
 def embedded(data: Any) -> str:

@@ -26,6 +26,8 @@ def report_data(reports: Sequence[Result], *, title: str = "") -> dict[str, Any]
     named = [where for each in ran for where in places(each)]
     named += [finding.where for each in reports for finding in each.findings]
     first = ran[0] if ran else None
+    if len({each.target for each in reports}) < max(1, len(reports)):
+        raise ValueError("a page shows one report of each target, and at least one")
     return {
         "title": title or (first.kernel if first else "program"),
         "grid": first.grid if first else None,

@@ -409,8 +409,8 @@ def _legend(hues: Mapping[str, int], x: float, y: float) -> Iterator[str]:
 def bars_svg(title: str, unit: str, rows: Mapping[str, Mapping[str, float]], note: str = "") -> str:
     """Bars by name, side by side for each row."""
     names = list(dict.fromkeys(name for values in rows.values() for name in values))
-    left, wide, bar = 24 + LETTER * max(map(len, rows)), 420.0, 13.0
-    most = max(value for values in rows.values() for value in values.values())
+    left, wide, bar = 24 + LETTER * max(map(len, rows), default=0), 420.0, 13.0
+    most = max((value for values in rows.values() for value in values.values()), default=0) or 1
     parts, y = [text(12, 22, title, "head"), *_legend({name: k for k, name in enumerate(names)}, left, 46)], 62.0
     for row, values in rows.items():
         parts.append(text(left - 8, y + bar * len(values) / 2 + 4, row, "", "end"))

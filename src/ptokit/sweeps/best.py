@@ -126,8 +126,8 @@ def best_of(points: Sequence[SweepPoint]) -> BestPoint | None:
     ranked = sorted(timed, key=lambda point: (cost(point, is_alike), sum(point.memory.values())))
     best, *others = ranked
     slower = [other for other in others if cost(other, is_alike) > cost(best, is_alike)]
-    compared = dict.fromkeys(slower.index(other) for other in (*slower[:1], *slower[-1:]))
-    reasons = [_against(best, slower[at], is_alike) for at in compared] or ["no other point is slower"]
+    compared = slower if len(slower) < 2 else (slower[0], slower[-1])
+    reasons = [_against(best, other, is_alike) for other in compared] or ["no other point is slower"]
     limits = best.timeline.limits if best.timeline else ()
     return BestPoint(best, (*reasons, *(f"limit: {limit}" for limit in limits[:1])))
 
@@ -192,14 +192,6 @@ def _cores(point: SweepPoint) -> float:
     return point.timeline.cores if point.timeline else 0
 
 
-def _waited(point: SweepPoint) -> float:
-    """The share of the longest block in which its critical path waits for another pipe."""
-    line = point.timeline
-    if line is None or not line.longest_cycles:
-        return 0.0
-    return sum(step.idle for step in line.critical if step.after not in ("", step.work.pipe)) / line.longest_cycles
-
-
 def _unused(point: SweepPoint) -> float:
     return 1 - (point.efficiency if point.efficiency is not None else 1)
 
@@ -210,7 +202,6 @@ COMPARED = (
     ComparedFact("{:,.0f} transactions instead of {:,.0f}", _transactions),
     ComparedFact("blocks a core: {:,.0f} instead of {:,.0f}", _waves),
     ComparedFact("{:,.0f} cores instead of {:,.0f}", _cores, is_more_better=True),
-    ComparedFact("waits for other pipes {:.0%} of the time instead of {:.0%}", _waited),
 )
 """What may explain a shorter time, the most telling first."""
 
