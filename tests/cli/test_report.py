@@ -125,3 +125,10 @@ def test_a_page_is_whole_or_as_it_was(folder: Path, monkeypatch: pytest.MonkeyPa
     ids = saved(folder / "ids.npy", np.arange(8, dtype="int32"))
     assert ptokit_("report", *PICK, "--arg", f"ids={ids}").exit_code != 0
     assert (folder / "report.html").read_text(encoding="utf-8") == "before"
+
+
+def test_a_report_replaces_no_source(folder: Path) -> None:
+    (folder / "k.pto").write_text("module {}\n")
+    result = ptokit_("report", "k.pto", "-o", "k.pto")
+    assert result.exit_code == 2 and "a report is an HTML file" in result.stderr
+    assert (folder / "k.pto").read_text() == "module {}\n"

@@ -37,8 +37,8 @@ app = typer.Typer(
 
     Programs are text files (PTO-AS, or MLIR of the dialect pto), C++ sources, `-` for standard input, or MODULE:KERNEL
     for a kernel of a Python module (package.module:kernel or path/to/file.py:kernel). Only the last runs Python code:
-    that module is imported. C++ is compiled and run in a process of its own. `check file.py` runs the file. Exit
-    status: 0 fine, 1 findings, 2 misuse, 3 not modelled.
+    that module is imported. C++ is compiled and run in a process of its own. `check file.py` and `report
+    file.py` run the file. Exit status: 0 fine, 1 findings, 2 misuse, 3 not modelled.
     """,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

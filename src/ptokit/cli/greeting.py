@@ -54,7 +54,11 @@ def help_sections() -> dict[str, list[tuple[str, str]]]:
         "Targets": [(name, profile.title) for name, profile in PROFILES.items()],
         "Engines": [(AUTO, f"{' or '.join(PREFERRED)}, what is installed; cuda for arrays on a GPU"), *engines],
         "Defaults": [
-            ("--target", f"{', '.join(DEVICES)} for check and report; a5 for view gather; else {current().name}"),
+            (
+                "--target",
+                f"{', '.join(DEVICES)} for check and report; those with pipes for trace and sweep; a5 for "
+                f"view gather; else {current().name}",
+            ),
             ("--engine", AUTO),
             ("--grid", "1 block"),
         ],

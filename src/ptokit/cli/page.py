@@ -51,9 +51,14 @@ class ReportedLaunch:
         return report_data(ordered, title=self.title)
 
 
+SUFFIXES = (".html", ".htm")
+
+
 def write_report(request: ProgramRequest, rest: Sequence[str], out: str, as_json: bool) -> int:
     """Run a program on the machine on each target, and write the page. Of a Python file all launches are shown, of a
     C++ source all entries, if none is named."""
+    if not out.endswith(SUFFIXES):  # a mistaken name must not replace a source or an array
+        raise Misuse(f"-o: a report is an HTML file, FILE.html; found {out}")
     check_destination(out)
     script: ScriptRun | None = None
     if is_python(request.word):
