@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import secrets
-import stat
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from typing import BinaryIO
+from collections.abc import Mapping
 
+from ptokit.atomic import Write, is_replaced, write_files
 from ptokit.cli.problems import Misuse, described
 
 STDIN = "-"
@@ -17,8 +14,6 @@ STDIN_NAME = "<stdin>"
 """The file name of findings in standard input."""
 LARGEST_TEXT = 64 << 20
 """The largest text in bytes: a larger one is no program, and may be endless."""
-
-Write = Callable[[BinaryIO], object]
 
 
 def read_text(file: str) -> bytes:
@@ -56,47 +51,13 @@ def check_destination(file: str) -> None:
         raise Misuse(f"cannot write {file!r}: it is a directory" if file else "cannot write a file without a name")
     if not os.path.isdir(folder):
         raise Misuse(f"cannot write {file}: there is no directory {folder}")
-    if not os.access(folder if _is_replaced(final) else final, os.W_OK):
+    if not os.access(folder if is_replaced(final) else final, os.W_OK):
         raise Misuse(f"cannot write {file}: permission denied")
 
 
 def write_all(contents: Mapping[str, Write]) -> None:
-    """Write files under temporary names, then rename them: all are whole, or none appears and nothing is left behind.
-
-    An existing file keeps its permissions and a link stays a link. Devices and pipes are written to directly.
-    """
-    staged: dict[str, str] = {}
-    file = ""
+    """Write files: all are whole, or none appears and nothing is left behind."""
     try:
-        for file, write in contents.items():
-            final = os.path.realpath(file)
-            if _is_replaced(final):
-                temporary = os.path.join(os.path.dirname(final), f".ptokit-{secrets.token_hex(8)}.tmp")
-                staged[temporary] = final  # known before it exists, so that no interruption can leave it behind
-                _write_new(temporary, final, write)
-            else:
-                with open(final, "wb", buffering=0) as stream:
-                    write(stream)
-        for temporary, file in staged.items():
-            os.replace(temporary, file)
+        write_files(contents)
     except OSError as problem:
-        raise Misuse(f"cannot write {file}: {described(problem)}") from problem
-    finally:
-        for temporary in staged:
-            with suppress(OSError):
-                os.unlink(temporary)
-
-
-def _is_replaced(final: str) -> bool:
-    """Whether a new file replaces the destination."""
-    return not os.path.lexists(final) or os.path.isfile(final)
-
-
-def _write_new(temporary: str, final: str, write: Write) -> None:
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
-    with open(descriptor, "wb") as stream:
-        with suppress(FileNotFoundError):
-            os.chmod(temporary, stat.S_IMODE(os.stat(final).st_mode))
-        write(stream)
-        stream.flush()
-        os.fsync(stream.fileno())
+        raise Misuse(f"cannot write {problem.filename}: {described(problem.__cause__ or problem)}") from problem

@@ -5,13 +5,12 @@ from __future__ import annotations
 import html
 import json
 import os
-import secrets
 from collections.abc import Sequence
-from contextlib import suppress
 from importlib.resources import files
 from typing import Any
 
 from ptokit._version import __version__
+from ptokit.atomic import write_file
 from ptokit.machine.report import MachineReport
 from ptokit.report.model import report_data
 
@@ -23,16 +22,7 @@ PARTS = {"/*style*/": "style.css", "/*script*/": "script.js"}
 
 def write_page(path: str | os.PathLike[str], reports: Sequence[MachineReport]) -> None:
     """Write the page of some reports; the file is whole, or as it was."""
-    page = page_of([report_data(reports)])
-    final = os.path.realpath(path)
-    temporary = os.path.join(os.path.dirname(final), f".ptokit-{secrets.token_hex(8)}.tmp")
-    try:
-        with open(temporary, "x", encoding="utf-8") as stream:
-            stream.write(page)
-        os.replace(temporary, final)
-    finally:
-        with suppress(OSError):
-            os.unlink(temporary)
+    write_file(path, page_of([report_data(reports)]).encode("utf-8"))
 
 
 def page_of(reports: Sequence[dict[str, Any]], command: str = "") -> str:

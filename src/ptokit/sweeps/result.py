@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from ptokit.atomic import write_file
 from ptokit.machine.report import aligned
 from ptokit.sweeps.best import SweepPoint, SweepPoints
 from ptokit.sweeps.plot import picture
@@ -74,15 +75,12 @@ class SweepResult(SweepPoints):
             memory = [point.memory.get(name) for name in self.memories]
             rows.writerow([point.target, *point.params.values(), *numbers, *memory, self.is_best(point), point.verdict])
         if path is not None:
-            with open(path, "w", encoding="utf-8", newline="") as file:
-                file.write(text.getvalue())
+            write_file(path, text.getvalue().encode("utf-8"))
         return text.getvalue()
 
     def plot(self, path: str | os.PathLike[str]) -> None:
         """Draw cycles, traffic and memory of all points, as an `.svg` or `.png` file; needs matplotlib."""
-        content = picture(self, os.fspath(path))
-        with open(path, "wb") as file:
-            file.write(content)
+        write_file(path, picture(self, os.fspath(path)))
 
     def _repr_html_(self) -> str:
         head, *rows = self.table()
