@@ -95,7 +95,7 @@ def machine(kernel: Any, *arrays: Any, target: str = "a5", grid: int = 1, **cons
 
 def access_of(report: MachineReport) -> dict[str, Any]:
     """The access map of the only gather or scatter of a launch."""
-    (found,) = access_maps(report.lanes, report.traffic)
+    (found,) = access_maps(report)
     return found
 
 

@@ -49,6 +49,7 @@ MORE = {
     "Timeline": "ptokit.machine.timeline",
     "Traffic": "ptokit.machine.traffic",
     "LaneOutcomes": "ptokit.machine.outcomes",
+    "LaneTotals": "ptokit.machine.lane_totals",
 }
 """Classes of results that are not in `ptokit` itself, by module."""
 LINK = re.compile(r"(?P<mark>!?)\[(?P<text>[^\]\[]*(?:\[[^\]]*\][^\]\[]*)*)\]\((?P<to>[^)\s]+)\)")

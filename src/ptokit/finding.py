@@ -38,6 +38,16 @@ MOST_NAMES = 500
 """Names that a misspelt word is compared to: those of about its length."""
 
 
+def shown_file(file: str) -> str:
+    """The name of a file for the user: relative to the current directory, unless the absolute name is shorter."""
+    if not os.path.isabs(file):
+        return file
+    try:
+        return min(os.path.relpath(file), file, key=len)
+    except (OSError, ValueError):  # no current directory, or another drive
+        return file
+
+
 @dataclass(frozen=True)
 class Where:
     """A place in the user's own source."""

@@ -273,7 +273,7 @@ def test_misuse(words: tuple[str, ...], message: str) -> None:
         (("--out", "out=z.npy", "--out", "x=z.npy"), "same file"),
         (("--out", "out=no/such/place.npy"), "there is no directory"),
         (("--out", "out=."), "is a directory"),
-        (("--target", "all"), "unknown target 'all'"),
+        (("--target", "all"), "this command takes one target, not all"),
     ],
 )
 def test_misuse_of_run(words: tuple[str, ...], message: str, folder: Path) -> None:

@@ -123,7 +123,7 @@ def test_json_has_the_parts_of_the_report() -> None:
     assert (report["engine"], report["ok"], report["target"]) == ("machine", False, "a5")
     (finding,) = [finding for finding in report["findings"] if finding["level"] == "error"]
     assert finding["where"] == {"file": "manual.py", "line": 8, "column": None}
-    assert [*report][-4:] == ["memory", "timeline", "traffic", "lanes"]
+    assert [*report][-5:] == ["memory", "timeline", "traffic", "lanes", "lane_totals"]
     assert report["memory"]["UB"]["tiles"] == [["t", 0, 512]]
     assert report["timeline"]["cycles"] > 0
     assert [each["instruction"] for each in report["traffic"]] == ["tload", "tstore"]

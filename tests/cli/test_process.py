@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 
 import ptokit
 from ptokit.cli import app
-from ptokit.cli.completion import functions, programs
+from ptokit.cli.completion import functions, programs, whole_words
 from tests.cli.shell import ENVIRONMENT, process, ptokit_
 
 COLOUR = re.compile(r"\x1b\[[\d;]*3\d[\d;]*m")
@@ -145,6 +146,39 @@ def test_completion(words: tuple[str, ...], among: set[str]) -> None:
     found = offered(*words)
     assert among <= found
     assert all(name.startswith(words[-1]) for name in found)
+
+
+@pytest.mark.parametrize("place", ["x", "-5", "", "99", "9" * 5000, "1.5"])
+def test_completion_survives_any_environment(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"_PTOKIT_COMPLETE": "complete_bash", "COMP_WORDS": "ptokit\nch", "COMP_CWORD": place}.items():
+        monkeypatch.setenv(name, value)
+    with whole_words():
+        assert os.environ["COMP_CWORD"] == "2"  # a word after the last
+
+
+SHELLS = {
+    "fish": 'source script; complete -C "ptokit ch"; complete -C "ptokit run kernels.py:dou"',
+    "zsh": """compdef() { : }; _arguments() { print -r -- "$@" }; source script
+words=(ptokit ch); CURRENT=2; _ptokit_completion
+words=(ptokit run kernels.py:dou); CURRENT=3; _ptokit_completion""",
+}
+"""Completes a command, and the name of a kernel."""
+
+
+@pytest.mark.parametrize("shell", [*SHELLS])
+def test_completion_in_a_real_shell(shell: str, folder: Path) -> None:
+    if not shutil.which(shell):
+        pytest.skip(f"{shell} is not installed")
+    (folder / "ptokit").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ptokit "$@"\n', encoding="utf-8")
+    (folder / "ptokit").chmod(0o755)
+    own = {**ENVIRONMENT, "HOME": str(folder), "PATH": f"{folder}:{os.environ['PATH']}"}
+    script = process(env={**own, "_PTOKIT_COMPLETE": f"source_{shell}"}).stdout
+    (folder / "script").write_text(script, encoding="utf-8")
+    settings = {"env": own, "cwd": folder, "capture_output": True, "text": True, "timeout": 60}
+    done = subprocess.run([shell, *(("-f",) if shell == "zsh" else ()), "-c", SHELLS[shell]], check=False, **settings)
+    first, second = done.stdout.replace("\\", "").splitlines()
+    assert "check" in first and "trace" not in first
+    assert "kernels.py:double" in second and "column" not in second
 
 
 RAISING = """\

@@ -32,6 +32,22 @@ if __name__ == "__main__":
     for last in (20, 20, 30):
         racy[1](table, np.linspace(0, last, 8).astype("int32"), out, target="a5")
 """
+PLACES = """\
+import numpy as np
+import ptokit as pto
+
+
+@pto.kernel
+def copy(x, out):
+    t = pto.Tile("vec", "float32", 4, 16)
+    pto.tload(t, x)
+    pto.tstore(out, t)
+
+
+x = np.zeros((4, 16), "float32")
+for name in TARGETS:
+    copy[1](x, np.zeros_like(x), target=name)
+"""
 TEXT = """\
 !view = !pto.tensor_view<16x16xf32>
 !part = !pto.partition_tensor_view<16x16xf32>
@@ -132,3 +148,47 @@ def test_a_report_replaces_no_source(folder: Path) -> None:
     result = ptokit_("report", "k.pto", "-o", "k.pto")
     assert result.exit_code == 2 and "a report is an HTML file" in result.stderr
     assert (folder / "k.pto").read_text() == "module {}\n"
+
+
+@pytest.mark.parametrize(("launched", "judged"), [(["a5"], ["a5"]), (["a2a3", "a5"], ["a2a3", "a5"]), (["cpu"], None)])
+def test_a_python_file_is_shown_on_the_targets_on_which_check_judges_it(
+    folder: Path, launched: list[str], judged: list[str] | None
+) -> None:
+    (folder / "places.py").write_text(PLACES.replace("TARGETS", str(launched)), encoding="utf-8")
+    checked = json.loads(fine("check", "places.py", "--json"))["kernels"][0]["targets"]
+    fine("report", "places.py")
+    (report,) = data()
+    assert {*report["targets"]} == {*checked} == {*(judged or ("cpu", "a2a3", "a5"))}
+    fine("report", "places.py", "--target", "all", "-o", "all.html")
+    assert {*data("all.html")[0]["targets"]} == {"cpu", "a2a3", "a5"}
+
+
+def test_a_file_without_launches_names_its_own_command(folder: Path) -> None:
+    assert "name one: ptokit report kernels.py:" in misuse("report", "kernels.py")
+    assert "name one: ptokit check kernels.py:" in misuse("check", "kernels.py")
+    assert "as in `ptokit report kernels.py:kernel`" in misuse("report", "kernels.py", "--grid", "2")
+
+
+def test_a_grid_without_blocks_is_not_called_clean(folder: Path) -> None:
+    words = ("kernels:double", "--arg", "x=f32[64,16]", "--arg", "out=f32[64,16]", "--grid", "0", "--target", "a5")
+    assert fine("report", *words).startswith("a5: nothing ran: the grid has no blocks\n")
+    (report,) = data()
+    assert report["targets"]["a5"]["ran"] is False
+    assert report["comparison"]["values"][0]["values"] == {"a5": "nothing ran: the grid has no blocks"}
+    assert fine("trace", *words).startswith("a5: nothing ran: the grid has no blocks\n")
+    assert "a5: nothing ran" in fine("run", *words, "--engine", "machine")
+    swept = fine("sweep", *words[:-4], "--param", "rows=4", "--grid", "0", "--target", "a5")
+    assert "no best point on a5: nothing ran" in swept and "clean" not in swept
+
+
+def test_files_above_have_the_names_that_the_user_gave(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "racy.py").write_text(RACY, encoding="utf-8")
+    (folder / "inner").mkdir()
+    monkeypatch.chdir(folder / "inner")
+    words = ("../racy.py:racy", "--arg", "table=f32[20,16]", "--arg", "ids=i32[8]", "--arg", "out=f32[8,16]")
+    checked = ptokit_("check", *words, "--run", "--target", "a5")
+    assert "\n../racy.py:" in checked.stdout and str(folder) not in checked.output
+    ptokit_("report", *words, "--target", "a5")
+    (report,) = data()
+    assert [each["file"] for each in report["sources"]] == ["../racy.py"]
+    assert "there is no directory none" in misuse("trace", *words, "-o", "none/x.json")

@@ -86,6 +86,12 @@ def test_a_sweep_without_a_clean_point_is_a_finding() -> None:
     assert result.exit_code == 1 and result.stdout.count("refused: 1 error") == 2
 
 
+def test_repeated_values_and_targets_without_times() -> None:
+    printed = fine("sweep", *DOUBLE, "--param", "rows=4,4", "--target", "cpu").splitlines()
+    assert len(printed) == 3
+    assert printed[-1] == "no best point on cpu: it has no pipes, so the machine has no model of its time"
+
+
 def test_misuse_of_a_sweep() -> None:
     double = ("sweep", *DOUBLE)
     assert "a sweep needs --param NAME=VALUE,VALUE,..." in misuse(*double)
@@ -148,6 +154,9 @@ def test_parameters_of_cpp_are_macros_and_its_traces_have_its_cycles(folder: Pat
     assert [row["memory"]["UB"] for row in data["rows"]] == [256, 512]
     assert data["best"]["a5"]["params"] == {"WIDTH": 128}
     assert "4 transfers instead of 8" in data["best"]["a5"]["reason"]
+    unused = misuse("sweep", "copy.cpp", *arrays, "-D", "WIDTH=64", "--param", "WIDHT=1,2")
+    assert "--param WIDHT: copy.cpp has no parameter of this name, and does not use such a macro" in unused
+    assert "did you mean WIDTH?" in unused
     traced = json.loads(fine("trace", "copy.cpp", *arrays, "-D", "WIDTH=128", "--json"))
     assert traced["cycles"] == data["rows"][1]["cycles"] == launch_in(folder / "trace.json")["args"]["cycles"]
 
@@ -206,6 +215,8 @@ def test_findings_decide_the_status_of_a_trace(folder: Path) -> None:
 
 def test_misuse_of_a_trace(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "cpu has no pipes" in misuse("trace", *DOUBLE, "--target", "cpu")
+    assert "this command takes one target, not all" in misuse("trace", *DOUBLE, "--target", "all")
+    assert "or use `check` or `report`" in misuse("trace", "kernels.py")
     assert "-o takes a file that ends in .json or .pftrace; found a.txt" in misuse("trace", *DOUBLE, "-o", "a.txt")
     assert "there is no directory" in misuse("trace", *DOUBLE, "-o", "none/a.json")
     monkeypatch.setattr("ptokit.cli.machine.missing", lambda: "needs perfetto")

@@ -43,7 +43,7 @@ def test_a_layout_is_drawn_and_is_the_same_as_json() -> None:
         (("nz", "16x16", "float17"), "float1"),
         (("nz", "16x16", "--valid", "17x1"), "within"),
         (("nz", "16x16", "--fractal", "7"), "512, 1024, 32"),
-        (("nd", "99999x99999"), "too large to draw"),
+        (("nd", "99999x99999", "--json"), "too large to list: at most 1,048,576 elements; without --json its first"),
     ],
 )
 def test_a_layout_that_cannot_be_drawn_is_misuse(words: tuple[str, ...], message: str) -> None:
@@ -167,3 +167,13 @@ def test_nothing_is_cut_off_in_a_narrow_terminal(name: str, width: int) -> None:
     assert "…" not in shown
     words = {word for word in whole.split() if word.isalnum() and len(word) < 14}
     assert words <= {*shown.split()}
+
+
+def test_large_and_odd_layouts_are_drawn_with_a_remark() -> None:
+    assert "15 rows are not a multiple of the 16 rows of a box" in fine("view", "layout", "nz", "15x32")
+    assert "99,935 rows more" in fine("view", "layout", "nd", "99999x99999")
+
+
+def test_a_picture_is_of_one_target() -> None:
+    words = ("kernels:pick", "--arg", "table=f32[20,16]", "--arg", "out=f32[8,16]", "--arg", "ids=i32[8]")
+    assert "one target, not all" in misuse("view", "gather", *words, "--target", "all")

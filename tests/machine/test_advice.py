@@ -79,9 +79,30 @@ def test_one_piece_gains_what_one_burst_takes_less(target: str) -> None:
 
     many, one = run(64, 16), run(1, 1024)
     gains = [each.gain for each in many.advice]
-    assert all("one contiguous piece" in each for each in many.advice) and len(gains) == 2
+    assert all("as one row of 1,024, since the array is contiguous" in each for each in many.advice)
+    assert len(gains) == 2
     assert many.cycles - sum(gains) == pytest.approx(one.cycles)
     assert one.advice == ()  # nothing gains
+
+
+@targets
+def test_an_array_with_gaps_is_not_called_contiguous(target: str) -> None:
+    wide, out = np.zeros((64, 48), "float32"), np.zeros((64, 16), "float32")
+    load, store = sorted(copy[1](wide[:, :16], out, target=target, engine="machine").timeline.advice, key=str)
+    assert "tload" in load and "in one contiguous piece" in load
+    assert "tstore" in store and "since the array is contiguous" in store
+
+
+@pto.kernel
+def on_one_line(x, out):
+    t = pto.Tile("vec", "float32", 1, 64)
+    pto.tload(t, x), pto.tadd(t, t, t), pto.tstore(out, t)
+
+
+@targets
+def test_a_load_among_other_statements_of_a_line_is_not_repeated(target: str) -> None:
+    report = on_one_line[1](np.zeros((1, 64), "float32"), np.zeros((1, 64), "float32"), target=target, engine="machine")
+    assert not any("double buffering" in each for each in report.timeline.advice)
 
 
 def piped(tiles: int) -> Callable[..., object]:

@@ -328,7 +328,11 @@ def test_memory_is_bounded_and_the_sums_are_not() -> None:
     assert depth <= 2 * 10 + 1
     found = t.result()
     assert (len(found.works), found.dropped) == (10, 1990)
-    assert len(found.critical) == 10 and found.critical[-1].work.end == found.cycles == 2001
+    assert found.cycles == 2001
+    assert {c.work for c in found.critical} <= {*found.works} and found.critical[0].work.start == 0
+    assert {(each.pipe, each.number): each.cycles for each in found.spent} == {
+        (V, 0): 668, (V, 1): 666, (V, 2): 666, (MTE3, 3): 1000
+    }  # fmt: skip
     assert found.busy[V] == pytest.approx(2000 / 2001)
 
 
@@ -568,3 +572,22 @@ def test_schedules_are_those_of_a_naive_model(seed: int) -> None:
             getattr(t, kind)(pipe, what)
     found = spans(ended(t))
     assert {pipe: sorted(each) for pipe, each in found.items()} == naive(places, issue, flag_cycles)
+
+
+def test_the_critical_path_of_a_long_block_is_that_of_the_whole_block() -> None:
+    """Of the works that are kept, those are critical that are so if all are kept."""
+    found = []
+    for keep in (25, 100_000):
+        t = timer(issue=1, flag=2, keep=keep)
+        for k in range(300):
+            t.work(MTE2, 5 if k < 150 else 1, 0, "tload")
+            t.set(MTE2, k % 8)
+            t.wait(V, k % 8)
+            t.work(V, 3, 1, "tadd")
+        t.end_block()
+        found.append(t.result())
+    short, whole = found
+    drawn = {*short.works}
+    assert len(drawn) == 25 and drawn < {*whole.works}
+    assert [c.work for c in short.critical] == [c.work for c in whole.critical if c.work in drawn]
+    assert short.critical and short.spent == whole.spent

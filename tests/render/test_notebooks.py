@@ -14,7 +14,7 @@ from ptokit import markup
 from ptokit.finding import Finding, Where, findings_html
 from ptokit.isa.dtype import dtype
 from ptokit.machine.report import MachineReport
-from tests.report.launches import TABLE, TOKENS, clean, faulty, rows
+from tests.report.launches import TABLE, TOKENS, clean, faulty, many, rows
 
 HOSTILE = "<script>alert('&\"')</script>\x1b[2J\u202e"
 ALLOWED = {"div", "table", "tr", "th", "td", "pre", "code", "strong", "span"}
@@ -170,3 +170,29 @@ def test_tables_and_texts_are_bounded() -> None:
 
 def test_only_markup_is_not_escaped() -> None:
     assert markup.tag("div", "<b>", markup.Markup("<b></b>"), title='"') == '<div title="&quot;">&lt;b&gt;<b></b></div>'
+
+
+def test_a_timeline_has_its_chart_and_what_takes_the_time() -> None:
+    line = clean().timeline
+    shown = Fragment(line._repr_html_())
+    text = "".join(shown.text)
+    assert shown.tags <= ALLOWED
+    assert all(row in text for row in line.chart()) and all(limit in text for limit in line.limits)
+    most = max(line.spent, key=lambda each: each.cycles)
+    assert f"{most.cycles:,.0f}" in text and most.pipe in text
+
+
+def test_a_kernel_has_its_parameters_and_its_source() -> None:
+    shown = Fragment(many._repr_html_())
+    text = "".join(shown.text)
+    assert shown.tags <= ALLOWED and "Kernel many" in text
+    assert all(name in text for name in ("table", "tokens", "out", "count", "constant", "10"))
+    assert 'pto.mgather(t, table, ids, oob="clamp")' in text
+
+
+def test_points_of_a_sweep_and_their_table() -> None:
+    found = pto.sweep(many, TABLE, TOKENS, np.zeros((64, 32), "float32"), params={"count": [1, 2]}, targets="a5")
+    for shown in (found, found.rows[0]):
+        fragment = Fragment(shown._repr_html_())
+        assert fragment.tags <= ALLOWED and f"{found.rows[0].cycles:,.0f}" in "".join(fragment.text)
+        assert shown._repr_mimebundle_() == {"text/plain": str(shown), "text/html": shown._repr_html_()}

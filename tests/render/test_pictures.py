@@ -84,9 +84,24 @@ def test_large_tiles_are_bounded_and_say_so() -> None:
     text = picture("nd", 1024, 1024).text(80).plain
     assert len(text) < 50_000
     assert "960 rows more, 768 columns more" in text
-    assert "65472 lines more" in text
-    with pytest.raises(ValueError, match="too large to draw"):
-        picture("nd", 2048, 1024)
+    assert "65,472 lines more" in text
+    with pytest.raises(ValueError, match="too large to list"):
+        _ = picture("nd", 2048, 1024).offsets
+
+
+@pytest.mark.parametrize("form", ["nd", "dn", "nz", "zn", "zz", "nn"])
+def test_the_part_of_a_huge_tile_that_is_drawn_has_its_offsets(form: str) -> None:
+    huge = picture(form, 65_536, 131_072)
+    spec, end = huge.spec, huge.cells.size
+    numbers = huge.cells.tolist()
+    assert end == 64 * huge.across and min(numbers) >= 0
+    assert [spec.layout.offset(*divmod(number, spec.cols)) for number in numbers] == [*range(end)]
+    assert "65,472 rows more, 130,816 columns more" in huge.text(80).plain
+
+
+def test_extents_that_are_no_multiple_of_a_box_are_remarked() -> None:
+    assert picture("nz", 15, 32).remarks == ["15 rows are not a multiple of the 16 rows of a box"]
+    assert picture("nz", 16, 32).remarks == picture("nd", 15, 31).remarks == []
 
 
 def test_offsets_are_those_of_the_layout() -> None:
@@ -100,7 +115,7 @@ def test_offsets_are_those_of_the_layout() -> None:
 
 def access() -> dict[str, object]:
     """64 lanes over 100 rows, of which the last 14 are clamped."""
-    (found,) = access_maps(clean().lanes, clean().traffic)
+    (found,) = access_maps(clean())
     return found
 
 

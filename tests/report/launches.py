@@ -63,10 +63,10 @@ def many(table, tokens, out, count: pto.const = 10):
         pto.tstore(out[i % 4 * 16 : i % 4 * 16 + 16], t)
 
 
-def long(works: int, target: str = "a5") -> MachineReport:
-    """A launch with about so many pieces of work, three for each iteration."""
+def long(works: int, target: str = "a5", keep: int | None = None) -> MachineReport:
+    """A launch with about so many pieces of work, three for each iteration; all are kept, or so many."""
     out = np.zeros((64, 32), "float32")
-    options = pto.MachineOptions(timeline=works + 100)
+    options = pto.MachineOptions(timeline=keep or works + 100)
     return many[1](TABLE, TOKENS, out, count=works // 3, target=target, engine="machine", options=options)
 
 
@@ -102,6 +102,7 @@ FILES: dict[str, Callable[[], str]] = {
     "faulty": lambda: _page(faulty(), RefusedTarget("a2a3", faulty().findings)),
     "cube": lambda: _page(cube()),
     "long": lambda: _page(long(1000)),
+    "cut": lambda: _page(long(300, keep=50)),
     "several": lambda: page_of([report_data([clean()], title="first"), report_data([faulty()], title="second")]),
     "hostile": lambda: _page(clean(), title="<img src=x onerror=alert(1)></script><script>alert(2)</script>"),
 }

@@ -43,6 +43,18 @@ def test_pages_are_drawn_without_an_error_and_fit_a_phone(name: str, opened: Ope
             assert page.page.evaluate("document.documentElement.scrollWidth") <= size["width"]
 
 
+def test_the_summary_tells_refusals_from_runs_with_errors(opened: Open) -> None:
+    text = opened("faulty").page.locator("#summary .cards").text_content()
+    assert "refused by a2a3; run with errors on a5" in text
+
+
+def test_a_page_of_a_long_block_says_what_is_not_drawn(opened: Open) -> None:
+    page = opened("cut")
+    assert (
+        "is not drawn; cycles of lines and statements are of all work" in page.page.locator("#timeline").text_content()
+    )
+
+
 def test_names_are_shown_as_text(opened: Open) -> None:
     page = opened("hostile")
     assert page.page.locator("h1").text_content().startswith("<img src=x")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import ptokit as pto
 from ptokit.report.compare import RefusedTarget
 from ptokit.report.html import embedded, page_of
 from ptokit.report.model import report_data
-from tests.report.launches import TABLE, TOKENS, clean, cube, faulty
+from tests.report.launches import TABLE, TOKENS, clean, cube, faulty, many
 
 
 def target(report=None, name="a5"):
@@ -93,7 +94,7 @@ def test_access_maps_count_every_lane():
 def test_bins_of_large_tables_are_bounded():
     from ptokit.report.access import MOST_BINS, _binned
 
-    bins = _binned(np.array([0, 999_999]), 1_000_000)["counts"]
+    bins = _binned(np.array([0, 999_999]), np.array([1, 1]), 1_000_000)["counts"]
     assert len(bins) <= MOST_BINS and bins[0] == bins[-1] == 1
 
 
@@ -191,8 +192,6 @@ def test_the_page_has_all_parts_and_no_address(tmp_path: Path):
 
 
 def test_a_report_that_no_launch_made_has_no_page(tmp_path: Path):
-    from dataclasses import replace
-
     from ptokit.machine.report import no_page
 
     with pytest.raises(ValueError, match="report of a launch"):
@@ -209,3 +208,83 @@ def test_a_page_has_one_report_of_a_target():
 def test_a_title_is_only_a_title():
     page = page_of([{**report_data([clean()]), "title": "{{data}} \udcff"}])
     assert "<title>{{data}} ? – ptokit report</title>" in page
+
+
+def test_cycles_of_lines_and_statements_are_of_all_work_of_a_long_block():
+    """The timeline keeps 30 pieces of work; the numbers are those of a run that keeps all."""
+    tokens, out = TOKENS, np.zeros((64, 32), "float32")
+    reports = {
+        target: [
+            many[1](
+                TABLE, tokens, out, count=100, target=target, engine="machine",
+                options=pto.MachineOptions(timeline=keep),
+            )
+            for keep in (30, 10_000)
+        ]
+        for target in ("a5", "a2a3")
+    }  # fmt: skip
+    short, whole = (report_data([own[k] for own in reports.values()]) for k in (0, 1))
+    assert short["targets"]["a5"]["timeline"]["dropped"] > 0 == whole["targets"]["a5"]["timeline"]["dropped"]
+    assert short["targets"]["a5"]["timeline"]["drawn"] < reports["a5"][0].timeline.longest_cycles
+    assert short["comparison"] == whole["comparison"]
+    for name in reports:
+        assert short["targets"][name]["lines"] == whole["targets"][name]["lines"]
+    marked = [[work[:5] for work in each["targets"]["a5"]["timeline"]["works"] if work[5]] for each in (short, whole)]
+    assert marked[0] and marked[0] == [work for work in marked[1] if work in marked[0]]
+    drawn = [work[:5] for work in short["targets"]["a5"]["timeline"]["works"]]
+    assert [work for work in marked[1] if work in drawn] == marked[0]
+
+
+def test_very_many_steps_of_the_counter_are_merged_by_their_largest_value():
+    from ptokit.report.spans import MOST_STEPS, _in_flight
+
+    steps = [(float(k), k % 7) for k in range(3 * MOST_STEPS - 1)] + [(3.0 * MOST_STEPS, 0)]
+    found = _in_flight(steps)
+    assert found["in_flight_merged"] == 3 and len(found["in_flight"]) == MOST_STEPS + 1
+    assert found["in_flight"][:-1] == [
+        (float(3 * k), max(c for _, c in steps[3 * k : 3 * k + 3])) for k in range(MOST_STEPS)
+    ]
+    assert found["in_flight"][-1] == steps[-1]
+    assert _in_flight(steps[:10]) == {"in_flight": steps[:10], "in_flight_merged": 1}
+    assert _in_flight([]) == {"in_flight": [], "in_flight_merged": 1}
+
+
+def test_targets_that_move_bytes_in_the_same_way_are_named_together():
+    from ptokit.report.compare import _by_value
+
+    assert _by_value({"a5": "in 4 bursts", "a2a3": "in 2 bursts", "a6": "in 4 bursts"}) == {
+        "in 4 bursts": ["a5", "a6"], "in 2 bursts": ["a2a3"]
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("policy", "moved"), [("clamp", 2), ("wrap", 2), ("zero", 0)])
+def test_only_indices_that_a_policy_moves_are_counted_as_moved(policy: str, moved: int):
+    @pto.kernel
+    def few(table, ids, out):
+        index, t = pto.Tile("vec", "int32", 1, 8), pto.Tile("vec", "float32", 8, 32)
+        pto.tload(index, ids)
+        pto.mgather(t, table, index, oob=policy)
+        pto.tstore(out, t)
+
+    ids = np.array([0, 5, 5, 9, 16, 107, -3, 1], "int32")
+    report = few[1](
+        TABLE, ids, np.zeros((8, 32), "float32"), target="a5", engine="machine", options=pto.MachineOptions(lanes=True)
+    )
+    (access,) = target(report)["access"]
+    assert access["moved_by_policy"] == moved and access["outside_below"] + access["outside_above"] == 2
+
+
+def test_a_page_compares_reports_of_one_launch(tmp_path: Path):
+    with pytest.raises(ValueError, match=r"their kernels differ: rows on a5 and unordered on a2a3"):
+        clean().to_html(tmp_path / "x.html", replace(faulty(), target="a2a3"))
+    with pytest.raises(ValueError, match=r"their numbers of blocks differ: 1 on a5 and 2 on a2a3"):
+        clean().to_html(tmp_path / "x.html", replace(clean("a2a3"), grid=2))
+    other = replace(clean("a2a3"), program=replace(clean().program, arguments=clean().program.arguments[:2]))
+    with pytest.raises(ValueError, match=r"their arguments differ: table float32, tokens int32, out float32 on a5 and"):
+        clean().to_html(tmp_path / "x.html", other)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_target_that_runs_with_errors_is_not_called_refusing():
+    data = report_data([faulty(), RefusedTarget("a2a3", faulty().findings)])["targets"]
+    assert [(own["accepted"], own["refused"]) for own in data.values()] == [(False, False), (False, True)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import weakref
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -58,7 +60,7 @@ def test_points_are_launches_on_the_machine():
         (target, rows) for target in ("a2a3", "a5") for rows in ROWS
     ]
     for point in swept().rows:
-        if point.report.written:
+        if point.cycles is not None:
             launch = scaled[-(-256 // point.params["rows"])]
             report = launch(X, OUT.copy(), rows=point.params["rows"], target=point.target, engine="machine")
             assert point.cycles == report.timeline.cycles and point.ok == report.ok
@@ -85,9 +87,9 @@ def test_the_reason_compares_with_the_next_and_the_slowest_point():
     reason = swept().best["a5"].reason
     for other in (ranked[1], ranked[-1]):
         assert f"{other.cycles / ranked[0].cycles:.2f} times as fast as {other.name}" in reason
-    transfers = [sum(each.executions for each in point.report.traffic) for point in (ranked[0], ranked[-1])]
+    transfers = [point.numbers.executions for point in (ranked[0], ranked[-1])]
     assert (f"{transfers[0]:,} transfers instead of {transfers[1]:,}" in reason) == (transfers[0] < transfers[1])
-    assert f"limit: {ranked[0].timeline.limits[0]}" in reason
+    assert f"limit: {ranked[0].limits[0]}" in reason
 
 
 def test_a_limit_that_goes_away_is_named():
@@ -112,7 +114,7 @@ def test_points_that_do_more_work_are_compared_by_their_work():
 def test_refused_points_stay_with_the_reason():
     verdicts = {(point.target, point.params["column"]): point for point in refused().rows}
     point = verdicts["a2a3", True]
-    assert not point.report.written and point.cycles is None and not point.ok
+    assert point.numbers is not None and point.cycles is None and not point.ok
     assert point.verdict.startswith("refused: 1 error (H-09 at line ") and point.findings[0].message in point.verdict
     assert verdicts["a2a3", False].ok and verdicts["a2a3", False].verdict == "clean"
     assert refused().best["a2a3"].reason.startswith("no other point is slower")
@@ -127,7 +129,9 @@ def test_a_launch_that_is_refused_altogether_is_a_point():
 
     finding = refused().of("a2a3")[1].findings[0]
     (point,) = run_points("k", launch, {"n": [1]}, ["a5"]).rows
-    assert point.report is None and not point.ok and point.cycles is None and point.memory == {}
+    assert (
+        point.numbers is None and point.report is None and not point.ok and point.cycles is None and point.memory == {}
+    )
     assert point.verdict.startswith("refused: ") and finding.message in point.verdict
 
 
@@ -153,9 +157,11 @@ def test_csv_and_plain_data_have_exact_numbers(tmp_path):
 
 def test_html_is_escaped():
     found = pto.sweep(scaled, X, OUT, params={"rows": [8]}, grid=lambda p: 4, targets="a5")
-    page = SweepResult("k", tuple(type(p)(p.target, {"a<b": "<i>"}, p.report) for p in found.rows))._repr_html_()
-    assert "<th>a&lt;b</th>" in page and "<td>&lt;i&gt;</td>" in page and "<i>" not in page
-    assert page.count("<tr>") == 2
+    page = SweepResult("k", tuple(replace(p, params={"a<b": "<i>"}) for p in found.rows))._repr_html_()
+    assert ">a&lt;b</th>" in page and ">&lt;i&gt;</td>" in page and "<i>" not in page
+    assert page.count("<tr") == 2 and "best on a5" in page
+    point = replace(found.rows[0], params={"a<b": "<i>"})._repr_html_()
+    assert "a&lt;b=&lt;i&gt; on a5" in point and "<i>" not in point and f"{found.rows[0].cycles:,.0f}" in point
 
 
 def test_pictures_are_the_same_every_time(tmp_path):
@@ -185,7 +191,9 @@ def test_pictures_need_matplotlib_and_a_known_form(monkeypatch, tmp_path):
         ({"row": [1]}, "scaled has no parameter row; it has x, out, rows; did you mean rows?"),
         ({}, "a sweep has 1 to 1,000 points, found 0"),
         ({"rows": range(1, 502)}, "a sweep has 1 to 1,000 points, found 1,002"),
-        ({"rows": "16"}, "the parameter rows takes a list of values, got '16'"),
+        ({"rows": "16"}, "the parameter rows takes a list of values, as in params={'rows': ['16']}"),
+        ({"rows": 8}, "the parameter rows takes a list of values, as in params={'rows': [8]}"),
+        ([("rows", 8)], "params takes lists of values by name, as in {'rows': [16, 32]}, got [('rows', 8)]"),
         ({"rows": []}, "the parameter rows takes a list of values"),
     ],
 )
@@ -202,3 +210,60 @@ def test_a_function_of_values_names_parameters_that_exist():
         pto.sweep(len, params={"rows": [8]})
     with pytest.raises(ValueError, match="unknown target"):
         pto.sweep(scaled, X, OUT, params={"rows": [8]}, targets=["a9"])
+
+
+@pytest.mark.parametrize("grid", ["4", -1, 2.0, True, None, lambda p: p.rows / 2])
+def test_a_wrong_grid_is_explained(grid):
+    with pytest.raises(ValueError, match=r"grid takes a whole number from 0 up, or a function that returns one; found"):
+        pto.sweep(scaled, X, OUT, params={"rows": [8]}, grid=grid)
+
+
+def test_a_value_that_is_given_twice_is_one_point():
+    found = pto.sweep(scaled, X, OUT, params={"rows": [8, 16, 8]}, grid=4, targets="a5")
+    assert [point.params for point in found.rows] == [{"rows": 8}, {"rows": 16}]
+
+
+def test_a_grid_without_blocks_is_no_clean_point_and_never_the_best():
+    found = pto.sweep(scaled, X, OUT, params={"n": [0, 4]}, grid=lambda p: p.n, targets="a5")
+    assert [point.verdict for point in found.rows] == ["nothing ran: the grid has no blocks", "clean"]
+    assert found.best["a5"].point.params == {"n": 4}
+    none = pto.sweep(scaled, X, OUT, params={"n": [0]}, grid=lambda p: p.n, targets="a5")
+    assert none.best == {} and str(none).endswith("no best point on a5: nothing ran: the grid has no blocks")
+
+
+def test_a_target_without_times_says_why():
+    found = pto.sweep(scaled, X, OUT, params={"rows": [8]}, grid=4, targets=["cpu"])
+    assert found.conclusions() == ["no best point on cpu: it has no pipes, so the machine has no model of its time"]
+    errors = [replace(point, numbers=None) for point in swept().rows]
+    assert SweepResult("k", tuple(errors)).why_none("a5") == "no point is clean"
+
+
+def test_only_the_report_of_the_best_point_is_kept():
+    alive = weakref.WeakSet()
+
+    def launch(target, values):
+        report = scaled[4](X, OUT.copy(), rows=values["rows"], target=target, engine="machine")
+        held = type("Held", (), {})()  # reports are compared by value, and cannot be in a set
+        object.__setattr__(report, "held", held)
+        alive.add(held)
+        most.append(len(alive))
+        return report
+
+    most = []
+    found = run_points("k", launch, {"rows": [1, 2, 4, 8, 16, 32]}, ["a2a3", "a5"])
+    kept = {point.target: point.params for point in found.rows if point.report is not None}
+    assert kept == {target: best.point.params for target, best in found.best.items()} and len(kept) == 2
+    assert len(alive) == 2 and max(most) <= 2 + 2 + 1
+    assert all(best.point.report.timeline.cycles == best.point.cycles for best in found.best.values())
+
+
+def test_pictures_tell_equal_values_of_different_types_apart(tmp_path):
+    pytest.importorskip("matplotlib", reason="pictures need matplotlib")
+    from ptokit.sweeps.plot import _place, _values
+
+    point = swept().rows[0]
+    values = [1, True, 1.0, [1, 2], {"a": 1}, np.arange(3)]
+    odd = SweepResult("k", tuple(replace(point, params={"n": value}) for value in values))
+    assert len(_values(odd)) == len(values)
+    assert [_place(_values(odd), value) for value in values] == [*range(len(values))]
+    odd.plot(tmp_path / "a.svg")

@@ -24,6 +24,7 @@ from ptokit.cli.parsing import (
     known_target,
     known_targets,
     layouts,
+    one_target,
     targets_or_all,
 )
 from ptokit.cli.parsing import targets as target_names
@@ -99,7 +100,7 @@ Args = Annotated[
 ]
 Target = Annotated[
     str | None,
-    typer.Option(metavar="NAME", callback=known_target, autocompletion=target_names, help="The target."),
+    typer.Option(metavar="NAME", callback=one_target, autocompletion=target_names, help="The target."),
 ]
 Targets = Annotated[
     str | None,
@@ -494,7 +495,7 @@ def trace(
         str | None,
         typer.Option(
             metavar="NAME",
-            callback=known_target,
+            callback=one_target,
             autocompletion=target_names,
             help="The target; by default the first with pipes that accepts the program.",
         ),

@@ -15,6 +15,7 @@ VARIABLE = "_PTOKIT_COMPLETE"
 LARGEST = 4 << 20
 """Bytes of a file that is read."""
 TEXT_FUNCTIONS = re.compile(r"\bfunc\.func\s+(?:\w+\s+)?@([\w$.-]+)")
+WHOLE = re.compile("[0-9]{1,6}")
 CPP_FUNCTIONS = re.compile(r"\b__global__\b[^;{}()]*?\b(\w+)\s*\(")
 
 
@@ -77,7 +78,9 @@ def whole_words() -> Iterator[None]:
     if os.environ.get(VARIABLE) != "complete_bash":
         yield
         return
-    words, number = _joined(os.environ.get("COMP_WORDS", "").split(), int(os.environ.get("COMP_CWORD", "0")))
+    given, place = os.environ.get("COMP_WORDS", "").split(), os.environ.get("COMP_CWORD", "")
+    place = int(place) if WHOLE.fullmatch(place) else len(given)
+    words, number = _joined(given, place)
     os.environ |= {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(number)}
     known = words[number].rpartition(":")[0] if number < len(words) else ""
     printed = io.StringIO()

@@ -122,6 +122,15 @@ def _stated(file: str, request: CxxRequest) -> DatabaseEntry:
         raise Misuse(str(problem)) from None
 
 
+def source_texts(file: str, request: CxxRequest) -> list[str]:
+    """The texts of a source, and of the user's files that it includes."""
+    from ptokit.cxx.compile import include_folders
+    from ptokit.cxx.source import read_files
+
+    flags = source_of(file, request).options.flags
+    return [*read_files(Path(file), list(include_folders(flags))).texts.values()]
+
+
 def stated_target(file: str, request: CxxRequest) -> str | None:
     """The target that the compile database of a source states."""
     return _stated(file, request).target

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from ptokit.atomic import Write, is_replaced, write_files
 from ptokit.cli.problems import Misuse, described
+from ptokit.finding import shown_file
 
 STDIN = "-"
 STDIN_NAME = "<stdin>"
@@ -50,7 +51,8 @@ def check_destination(file: str) -> None:
     if not file or os.path.isdir(final):
         raise Misuse(f"cannot write {file!r}: it is a directory" if file else "cannot write a file without a name")
     if not os.path.isdir(folder):
-        raise Misuse(f"cannot write {file}: there is no directory {folder}")
+        shown = folder if os.path.islink(file) else os.path.dirname(file)
+        raise Misuse(f"cannot write {file}: there is no directory {shown}")
     if not os.access(folder if is_replaced(final) else final, os.W_OK):
         raise Misuse(f"cannot write {file}: permission denied")
 
@@ -60,4 +62,6 @@ def write_all(contents: Mapping[str, Write]) -> None:
     try:
         write_files(contents)
     except OSError as problem:
-        raise Misuse(f"cannot write {problem.filename}: {described(problem.__cause__ or problem)}") from problem
+        raise Misuse(
+            f"cannot write {shown_file(problem.filename)}: {described(problem.__cause__ or problem)}"
+        ) from problem

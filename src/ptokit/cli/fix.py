@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +15,7 @@ from ptokit.cli.problems import FINE, FOUND, SHOWN, Misuse, print_error, printab
 from ptokit.cli.programs import ProgramRequest, check_program, library_call, machine_report
 from ptokit.cli.report import print_json
 from ptokit.cli.subject import find
-from ptokit.finding import OutOfBoundsError, VerifyError
+from ptokit.finding import OutOfBoundsError, VerifyError, shown_file
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.patch import encoded
 from ptokit.lang.watch import WatchedLaunch
@@ -239,23 +238,18 @@ def _targets(name: str | None) -> list[str]:
 
 
 def shown_diff(patch: Patch) -> str:
-    """A diff with paths relative to the current directory, if they are inside."""
-    names = {file: _relative(file) for file in patch.after}
+    """A diff with the names of files that are shown."""
+    names = {file: shown_file(file) for file in patch.after}
     return Patch(
         {names[file]: text for file, text in patch.before.items()},
         {names[file]: text for file, text in patch.after.items()},
     ).diff
 
 
-def _relative(file: str) -> str:
-    inside = os.getcwd().rstrip(os.sep) + os.sep
-    return file.removeprefix(inside)
-
-
 def _summary(fixing: Fixing) -> Iterator[str]:
     """What was changed, and what could not be."""
     for name, repair in fixing.done:
-        yield f"{', '.join(map(_relative, repair.patch.after))}: {name}, {repair}"
+        yield f"{', '.join(map(shown_file, repair.patch.after))}: {name}, {repair}"
     if not fixing.done and not fixing.refused and not fixing.is_left:
         yield "nothing to repair"
     for name, repair in fixing.offered:

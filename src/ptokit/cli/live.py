@@ -204,13 +204,15 @@ class ScriptRun:
             print_error(self.shown, "")
 
 
-def run_launches(request: ProgramRequest, args: Sequence[str], *, is_module: bool, keeps: bool = False) -> ScriptRun:
+def run_launches(
+    request: ProgramRequest, args: Sequence[str], *, is_module: bool, keeps: bool = False, command: str = "check"
+) -> ScriptRun:
     """Run a file or a module as `python` does, and check its launches."""
     name = request.word
     given = [option for field_, option in FROM_LAUNCHES.items() if getattr(request, field_) not in ((), None, 1)]
     if given:
         raise Misuse(
-            f"{', '.join(given)}: the launches of {name} decide; name a kernel to check it, as in {name}:kernel"
+            f"{', '.join(given)}: the launches of {name} decide; name a kernel, as in `ptokit {command} {name}:kernel`"
         )
     if not is_module and not os.path.isfile(name):
         raise Misuse(f"there is no file {name}")
@@ -219,7 +221,7 @@ def run_launches(request: ProgramRequest, args: Sequence[str], *, is_module: boo
     outcome = ScriptRun(name, check, problem)
     if not check.kernels and not isinstance(problem, REFUSALS):
         hint = f"\narguments of {name} go after --" if isinstance(problem, SystemExit) and not args else ""
-        raise Misuse((outcome.shown or _without_launches(name, names)) + hint) from problem
+        raise Misuse((outcome.shown or _without_launches(name, names, command)) + hint) from problem
     return outcome
 
 
@@ -259,12 +261,12 @@ def _apart() -> Iterator[None]:
         yield
 
 
-def _without_launches(name: str, names: Mapping[str, object]) -> str:
+def _without_launches(name: str, names: Mapping[str, object], command: str) -> str:
     kernels = kernels_of(names)
     if not kernels:
         return f"{name} launches no kernel"
     listed = ", ".join(kernels)
-    return f"{name} launches no kernel; its kernels: {listed}; to check one: ptokit check {name}:{kernels[0]} --arg ..."
+    return f"{name} launches no kernel; its kernels: {listed}; name one: ptokit {command} {name}:{kernels[0]} --arg ..."
 
 
 def show_kernels(kernels: Sequence[LaunchedKernel]) -> None:

@@ -21,7 +21,7 @@ from ptokit.machine.pftrace import missing
 from ptokit.machine.report import MachineReport
 from ptokit.render.findings import report_lines
 
-PARTS = ("blocks", "memory", "timeline", "traffic", "lanes")
+PARTS = ("blocks", "memory", "timeline", "traffic", "lanes", "lane_totals")
 """Fields that a run on the machine adds to the JSON."""
 BINARY = ".pftrace"
 """How the names of traces in Perfetto's binary form end; others are JSON."""

@@ -25,7 +25,7 @@ from ptokit.lang.launcher import Launchable
 from ptokit.lang.sources import is_cpp
 from ptokit.lang.watch import WatchedLaunch, array_of
 from ptokit.machine.options import MachineOptions
-from ptokit.machine.report import MachineReport
+from ptokit.machine.report import NOTHING_RAN, MachineReport
 from ptokit.progress import task
 from ptokit.report.compare import RefusedTarget, Result
 from ptokit.report.html import page_of
@@ -62,7 +62,7 @@ def write_report(request: ProgramRequest, rest: Sequence[str], out: str, as_json
     check_destination(out)
     script: ScriptRun | None = None
     if is_python(request.word):
-        script = run_launches(request, rest, is_module=False, keeps=True)
+        script = run_launches(request, rest, is_module=False, keeps=True, command="report")
         launches = list(_of_script(script, request))
     elif rest:
         raise Misuse(f"{request.word} takes no arguments of its own: {' '.join(rest)}")
@@ -101,16 +101,25 @@ def _of_kernel(request: ProgramRequest) -> ReportedLaunch:
 
 
 def _of_script(script: ScriptRun, request: ProgramRequest) -> Iterator[ReportedLaunch]:
-    """The launches of a Python file that differ in more than their targets, with copies of their arrays."""
-    kept = list({_content(launch): launch for launch, _ in reversed(script.check.kept)}.values())[::-1]
+    """The launches of a Python file that differ in more than their targets, with copies of their arrays. Each is shown
+    on the targets on which `ptokit check` judges it."""
+    kept = _launches(script)
     if len(kept) > MOST_LAUNCHES:
         print_error(f"{request.word} makes {len(kept)} different launches; the page has {MOST_LAUNCHES} of them", "")
-    for number, launch in enumerate(kept[:MOST_LAUNCHES], 1):
-        targets = _targets(launch.kernel, request)
+    for number, (launch, targets) in enumerate(kept[:MOST_LAUNCHES], 1):
         results = (_result(partial(_launch, script, launch, target), target) for target in targets)
         title = f"{request.word}: {launch.kernel.name}, launch {number}"
         with task(f"report {launch.kernel.name}:"):
             yield ReportedLaunch(title, tuple(results))
+
+
+def _launches(script: ScriptRun) -> list[tuple[WatchedLaunch, tuple[str, ...]]]:
+    """The launches with their targets; those that differ only in their targets are one."""
+    found: dict[object, tuple[WatchedLaunch, tuple[str, ...]]] = {}
+    for launch, targets in script.check.kept:
+        first, known = found.get(content := _content(launch), (launch, ()))
+        found[content] = first, tuple(dict.fromkeys((*known, *targets)))
+    return [*found.values()]
 
 
 def _content(launch: WatchedLaunch) -> object:
@@ -164,6 +173,8 @@ def _print(launches: Sequence[ReportedLaunch], out: str, size: int, as_json: boo
 
 def _verdict(result: Result) -> str:
     refused = "refused; " if isinstance(result, RefusedTarget) else ""
+    if isinstance(result, MachineReport) and result.ok and not result.ran:
+        return NOTHING_RAN
     cycles = _cycles(result)
     return f"{refused}{summary(result.findings)}{'' if cycles is None else f'; {cycles:,.0f} cycles'}"
 

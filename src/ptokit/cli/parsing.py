@@ -73,6 +73,13 @@ def known_target(name: str | None) -> str | None:
         raise typer.BadParameter(str(problem)) from None
 
 
+def one_target(name: str | None) -> str | None:
+    """The name of a target; `all` is refused."""
+    if name == ALL:
+        raise typer.BadParameter(f"this command takes one target, not {ALL}")
+    return known_target(name)
+
+
 def known_targets(names: str | None) -> str | None:
     """Names of targets with commas between them, or `all`; others are refused."""
     if names in (None, ALL):

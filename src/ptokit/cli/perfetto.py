@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from ptokit.cli.files import print_text, write_all
 from ptokit.cli.machine import check_trace, trace_bytes
-from ptokit.cli.parsing import ALL
 from ptokit.cli.problems import FINE, FOUND, UNMODELLED, Misuse, printable
 from ptokit.cli.programs import ProgramRequest, machine_report
 from ptokit.cli.report import print_json, show_findings
 from ptokit.cli.subject import find
 from ptokit.finding import OutOfBoundsError, VerifyError, is_modelled, summary
 from ptokit.lang.launcher import Launchable
-from ptokit.machine.report import MachineReport
+from ptokit.machine.report import NOTHING_RAN, MachineReport
 from ptokit.progress import task
 from ptokit.spec import WITH_PIPES, family_of
 
@@ -40,7 +39,7 @@ def write_trace(request: ProgramRequest, out: str, as_json: bool) -> int:
 
 def _first_report(kernel: Launchable, request: ProgramRequest) -> MachineReport:
     """The report of the target that is named, else of the first one with pipes that accepts the program."""
-    if request.target not in (None, ALL):
+    if request.target is not None:
         return machine_report(kernel, request, request.target)
     refusals: list[VerifyError | OutOfBoundsError] = []
     for target in [name for name in kernel.targets if family_of(name) in WITH_PIPES] or WITH_PIPES:
@@ -57,5 +56,6 @@ def _print(report: MachineReport, out: str, size: int, as_json: bool) -> None:
         own = {"file": out, "bytes": size, "target": report.target, "ok": report.ok, "cycles": cycles}
         print_json("trace", **own, modelled=is_modelled(report.findings))
     else:
-        head = f"{report.target}: {summary(report.findings)}; {cycles:,.0f} cycles"
+        is_empty = report.ok and not report.ran
+        head = f"{report.target}: {NOTHING_RAN if is_empty else f'{summary(report.findings)}; {cycles:,.0f} cycles'}"
         print_text(printable(f"{head}\n{out}: {size:,} bytes; open it in https://ui.perfetto.dev\n"))

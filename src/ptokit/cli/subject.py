@@ -48,7 +48,7 @@ def _read(file: str, function: str | None) -> Launchable:
     from ptokit.lang.loaded import from_text
 
     if file.endswith(".py"):
-        raise Misuse(f"{file} is Python: name the kernel in it, as in {file}:kernel, or `ptokit check` its launches")
+        raise Misuse(f"{file} is Python: name the kernel in it, as in {file}:kernel, or use `check` or `report`")
     text, name = read_text(file), shown_name(file)
     lines = text.decode("utf-8", "replace").split("\n")
     linecache.cache[name] = (len(text), None, lines, name)  # for the lines that findings show

@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from ptokit.cli.arguments import constant, pairs
-from ptokit.cli.files import Write, check_destination, print_text, write_all
+from ptokit.cli.cxx import source_texts
+from ptokit.cli.files import Write, check_destination, print_text, shown_name, write_all
 from ptokit.cli.parsing import ALL
 from ptokit.cli.problems import FINE, FOUND, UNMODELLED, Misuse, printable
 from ptokit.cli.programs import ProgramRequest, machine_report
@@ -126,7 +127,19 @@ def _roles(
             known = ", ".join(names) or "none"
             raise Misuse(f"--param {name}: the kernel has no such parameter; it has {known}{suggestion(name, names)}")
         found[name] = "argument" if name in names else "macro" if _is_source(request) else "braces"
+    _check_macros(request, [name for name, role in found.items() if role == "macro" and name not in used], names)
     return found
+
+
+def _check_macros(request: ProgramRequest, macros: Sequence[str], names: Sequence[str]) -> None:
+    """Refuse a macro that no file of the source names: its values would change nothing."""
+    text = "".join(source_texts(request.word, request.cxx)) if macros else ""
+    words = {*re.findall(r"[^\W\d]\w*", text)}
+    for name in macros:
+        if name not in words:
+            close = suggestion(name, [*names, *re.findall(r"#\s*if\w*\s+!?(?:defined)?\W*(\w+)", text)])
+            file = shown_name(request.word)
+            raise Misuse(f"--param {name}: {file} has no parameter of this name, and does not use such a macro{close}")
 
 
 def _launch(

@@ -9,7 +9,6 @@ from dataclasses import replace
 from rich.console import Console
 from rich.text import Text
 
-from ptokit.cli.parsing import ALL
 from ptokit.cli.problems import FINE, FOUND, UNMODELLED, Misuse, described
 from ptokit.cli.programs import ProgramRequest, machine_report, placed_programs
 from ptokit.cli.report import print_json, print_lines, show_findings, terminal_width
@@ -41,9 +40,9 @@ def view_layout(
     form: str, shape: str, element: str, valid: str | None, fractal: int, *, offsets: bool, as_json: bool
 ) -> int:
     """Draw a layout of a shape and an element type."""
-    picture = _drawn(_spec(form.lower(), shape, element, valid, fractal))
+    picture = LayoutPicture(_spec(form.lower(), shape, element, valid, fractal))
     if as_json:
-        print_json("view layout", **picture.as_dict())
+        print_json("view layout", **_layout_data(picture), address=picture.address)
     else:
         _draw(picture, offsets=offsets)
     return FINE
@@ -72,16 +71,11 @@ def _extents(text: str, what: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def _drawn(spec: TileSpec, address: int = 0) -> LayoutPicture:
-    try:
-        return LayoutPicture(spec, address)
-    except ValueError as problem:
-        raise Misuse(str(problem)) from None
-
-
 def _draw(picture: LayoutPicture, *, offsets: bool) -> None:
     console = Console(highlight=False)
     console.print(Text(picture.title, style="bold"), soft_wrap=True)
+    for remark in picture.remarks:
+        console.print(Text(remark, style="yellow"), soft_wrap=True)
     console.print(picture.text(console.width, offsets=offsets), soft_wrap=True)
 
 
@@ -100,7 +94,7 @@ def view_tile(request: ProgramRequest, name: str | None, *, offsets: bool, as_js
     _, spec, addresses = found
     whole = spec.changed(valid_rows=spec.rows, valid_cols=spec.cols) if is_unknown(*spec.valid) else spec
     first = next((each for each in addresses if isinstance(each, int)), 0)
-    picture = _drawn(whole, first)
+    picture = LayoutPicture(whole, first)
     if as_json:
         print_json("view tile", **_tile_data(found), **_layout_data(picture))
         return FINE
@@ -143,7 +137,11 @@ def _tile_data(tile: Placed) -> dict[str, object]:
 
 
 def _layout_data(picture: LayoutPicture) -> dict[str, object]:
-    return {key: value for key, value in picture.as_dict().items() if key != "address"}
+    """All but the address."""
+    try:
+        return {key: value for key, value in picture.as_dict().items() if key != "address"}
+    except ValueError as problem:
+        raise Misuse(f"{problem}; without --json its first part is drawn") from None
 
 
 # --- accesses
@@ -155,7 +153,7 @@ def view_gather(request: ProgramRequest, *, as_json: bool) -> int:
     options = replace(request.machine or MachineOptions(), lanes=True)
     report = machine_report(kernel, replace(request, machine=options), _target(kernel, request))
     show_findings(shown_findings(report.findings, notes=False))
-    maps = access_maps(report.lanes, report.traffic)
+    maps = access_maps(report)
     if as_json:
         print_json("view gather", kernel=kernel.name, target=report.target, grid=report.grid, ok=report.ok, access=maps)
     else:
@@ -169,6 +167,6 @@ def view_gather(request: ProgramRequest, *, as_json: bool) -> int:
 
 def _target(kernel: Launchable, request: ProgramRequest) -> str:
     """The target that is named, else the last with pipes that the kernel is for."""
-    if request.target not in (None, ALL):
-        return request.target or ""
+    if request.target is not None:
+        return request.target
     return (kernel.targets or NPU)[-1]

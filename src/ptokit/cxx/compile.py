@@ -241,7 +241,7 @@ class _Compilation:
         self.preprocessed: dict[str, str] = {}
         """The text of the source for each core."""
         changed = {Path(file).resolve(): text for file, text in options.texts}
-        self.files: SourceFiles = read_files(self.source, list(_folders(options.flags)), changed)
+        self.files: SourceFiles = read_files(self.source, list(include_folders(options.flags)), changed)
 
     def build(self) -> Build:
         copies = write_rewritten(self.files, self.folder)
@@ -370,7 +370,7 @@ def _no_entry(name: str, known: Iterable[str]) -> str:
     )
 
 
-def _folders(flags: Sequence[str]) -> Iterable[Path]:
+def include_folders(flags: Sequence[str]) -> Iterable[Path]:
     """The folders of `-I` and `-iquote`."""
     words = iter(flags)
     for word in words:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
+import numpy as np
+
 Axes = tuple[tuple[int, ...], tuple[int, ...]]
 """The dims of a tensor that are rows, and those that are columns, the slowest first."""
 
@@ -50,6 +52,16 @@ class Layout:
     def offset(self, i: Any, j: Any) -> Any:
         """The element offset of (i, j); takes integers or NumPy arrays that broadcast."""
         return self.row(i) + self.col(j) + self.start
+
+    def first(self, rows: int, cols: int, end: int) -> tuple[Any, Any, Any]:
+        """Rows, columns and offsets of the elements of a `rows` x `cols` region whose offsets are below `end`, as
+        arrays: few of a large region. No stride may be negative."""
+        i, j = np.arange(rows), np.arange(cols)
+        down, across = self.row(i) + 0 * i, self.col(j) + 0 * j + self.start
+        i, j = (each.ravel() for each in np.meshgrid(i[down < end], j[across < end], indexing="ij"))
+        offsets = down[i] + across[j]
+        is_before = offsets < end
+        return i[is_before], j[is_before], offsets[is_before]
 
     def cut(self, row: int, col: int) -> Layout:
         """What begins at (row, col): a multiple of the box of a blocked layout, or a region that ends in that box."""

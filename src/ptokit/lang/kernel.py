@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import Any, NoReturn, cast, overload
 
 from ptokit.engine.kept import remember
-from ptokit.finding import Where
+from ptokit.finding import NAME, Where
 from ptokit.lang.arguments import PLAIN, Arguments, Signature, array_argument, constant, is_integer
 from ptokit.lang.context import Mode, target
 from ptokit.lang.expr import TracedInteger
@@ -27,6 +27,7 @@ from ptokit.lang.trace import Tracer
 from ptokit.lang.traced import Traced
 from ptokit.lang.untraced import untraced
 from ptokit.machine.proposal import Patch
+from ptokit.markup import Displayed, box, clipped, code, table
 from ptokit.program.calls import without_defaults
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Var
 from ptokit.program.ir import Argument, Integer, Program
@@ -36,7 +37,7 @@ MODES = ("auto", "manual")
 MOST_SIGNATURES = 256
 
 
-class Kernel(Launchable):
+class Kernel(Launchable, Displayed):
     """A function of tiles, run by every block of a grid: `kernel[grid](arrays..., constant=..., target="a5")`."""
 
     @public
@@ -59,6 +60,16 @@ class Kernel(Launchable):
         self._traced: dict[Signature, Traced] = {}
         super().__init__(function.__name__, function.__module__)
         update_wrapper(cast("Callable[..., Any]", self), function)
+
+    def _repr_html_(self) -> str:
+        """The kernel in a notebook: its parameters and its source."""
+        defaults = {name: clipped(repr(value), NAME) for name, value in self._defaults.items()}
+        kinds = {name: "constant" if name in self.constants else "argument" for name in self.parameters}
+        rows = [(name, kind, defaults.get(name, "")) for name, kind in kinds.items()]
+        title, listed = f"Kernel {clipped(self.name, NAME)}", table(rows, ("parameter", "kind", "default"))
+        with suppress(OSError, TypeError, SyntaxError):
+            return box(title, listed, code(inspect.getsource(self.function)))
+        return box(title, listed)
 
     def _check_parameters(self) -> None:
         if inspect.isgeneratorfunction(self.function) or inspect.iscoroutinefunction(self.function):

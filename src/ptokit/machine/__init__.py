@@ -9,7 +9,7 @@
 | `site.py` | an instruction before its data are known, and after its execution |
 | `hazards.py`, `repeats.py` | the hazards and their messages |
 | `ends.py`, `fixes.py` | for findings: the two accesses of a conflict with their iterations; what a fix writes |
-| `outcomes.py` | the outcome of every lane |
+| `outcomes.py`, `lane_totals.py` | the outcome of every lane; sums over all executions |
 | `ways.py`, `traffic.py` | accesses to global memory; their sums |
 | `costs.py`, `formulas.py` | how long instructions take: numbers and transfer sizes; formulas |
 | `timer.py`, `timeline.py` | when the pipes of all blocks are busy, and what they wait for |

@@ -186,8 +186,9 @@ def _replaced(executed: Operation, made: Mapping[int, Rewritten | None]) -> Oper
 
 def _is_repeated_load(works: Sequence[Operation]) -> bool:
     """Whether a line loads more than once: from global memory, without an index."""
-    call = works[0][1].call
-    return len(works) > 1 and {effect.pipe for effect in call.kernel.effects} == {LOAD} and call.indexed is None
+    calls = [work[1].call for work in works]
+    pipes = {effect.pipe for call in calls for effect in call.kernel.effects}
+    return len(works) > 1 and pipes == {LOAD} and all(call.indexed is None for call in calls)
 
 
 def ahead(operations: Sequence[Operation], place: Place) -> list[Operation]:
@@ -301,7 +302,9 @@ def _one_burst(work: TimedWork, costs: Costs) -> Rewritten | None:
     blocks = {name: spec for name, spec in call.operands.items() if isinstance(spec, TileSpec | TensorSpec)}
     given = {**dict.fromkeys(call.operands), **{name: spec.reshaped(1, count) for name, spec in blocks.items()}}
     made = _made(work, Call(call.instruction, given, call.modifiers, call.target), costs, work.tally)
-    return made and Rewritten("the same bytes in one contiguous piece", made)
+    is_packed = all(spec.is_packed for spec in blocks.values() if isinstance(spec, TensorSpec))
+    how = f"as one row of {count:,}, since the array is contiguous" if is_packed else "in one contiguous piece"
+    return made and Rewritten(f"the same bytes {how}", made)
 
 
 REWRITES: tuple[Callable[[TimedWork, Costs], Rewritten | None], ...] = (_by_rows, _longer_rows, _one_burst, _launched)

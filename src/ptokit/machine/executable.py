@@ -111,7 +111,7 @@ class MachineExecutable(Executable):
             found, self.engine, perf_counter() - began, self.profile.name, grid, session.memory(),
             self._timeline(session),
             session.traffic.result() if session.traffic and options.enables("traffic") else (),
-            tuple(session.lanes),
+            tuple(session.lanes.first),
             self.program.name,
             not session.skipped,
             len(blocks),
@@ -119,6 +119,7 @@ class MachineExecutable(Executable):
             if self._is_repairable
             else nothing,
             program=self.program,
+            lane_totals=session.lanes.totals,
         )  # fmt: skip
 
     def _timeline(self, session: Session) -> Timeline | None:

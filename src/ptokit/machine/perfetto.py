@@ -39,7 +39,7 @@ class TracedSpans:
     works: tuple[BusySpan, ...]
     """Work of the longest block, then of the others, as much as is kept."""
     critical: tuple[Critical, ...]
-    """The critical path of the longest block, from its start; only the last part if it is very long."""
+    """The critical path of the longest block, from its start, as much of it as `works` has."""
     clock: float = 0.0
     """GHz; 0 if it is not known."""
     cores: int = 1

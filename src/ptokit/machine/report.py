@@ -11,6 +11,7 @@ from typing import Any
 
 from ptokit.engine.runnable import Run
 from ptokit.finding import LEVELS, NAME, Finding, by_level, counted, findings_html, summary
+from ptokit.machine.lane_totals import LaneTotals
 from ptokit.machine.outcomes import LaneOutcomes
 from ptokit.machine.proposal import Patcher, Repair, no_patch, nothing
 from ptokit.machine.timeline import Timeline
@@ -22,6 +23,9 @@ MOST_TILES = 16
 """Tiles of a memory that are shown."""
 MOST_LANES = 8
 """Gathers and scatters whose lanes are shown."""
+
+
+NOTHING_RAN = "nothing ran: the grid has no blocks"
 
 
 PageWriter = Callable[["str | os.PathLike[str]", "Sequence[MachineReport]"], None]
@@ -55,7 +59,7 @@ class MachineReport(Run):
     traffic: tuple[Traffic, ...] = ()
     """One for each gather, scatter, load and store of the program, all blocks together."""
     lanes: tuple[LaneOutcomes, ...] = ()
-    """The outcome of every lane, if the options ask for it."""
+    """The outcomes of lanes, if the options ask for them: of each statement the first executions."""
     kernel: str = ""
     """The name of the kernel that was launched."""
     written: bool = True
@@ -68,6 +72,8 @@ class MachineReport(Run):
     """Makes a change of the flags in the user's source."""
     program: Program | None = field(default=None, compare=False)
     """The program that was run, with the addresses and flags that auto mode adds."""
+    lane_totals: tuple[LaneTotals, ...] = ()
+    """For each gather and scatter the sums over the lanes of all executions, if the options ask for outcomes."""
     pages: PageWriter = field(default=no_page, compare=False)
     """Writes reports as a page."""
 
@@ -85,6 +91,11 @@ class MachineReport(Run):
         """The blocks that were run, as text: `3 blocks`, `2 of 3 blocks`."""
         whole = counted(self.grid, "block")
         return whole if self.blocks in (None, self.grid) else f"{self.blocks:,} of {whole}"
+
+    @property
+    def ran(self) -> bool:
+        """Whether some block was run."""
+        return bool(self.grid if self.blocks is None else self.blocks)
 
     @property
     def ok(self) -> bool:
@@ -129,6 +140,7 @@ class MachineReport(Run):
             "timeline": None if self.timeline is None else self.timeline.as_dict(),
             "traffic": [each.as_dict() for each in self.traffic],
             "lanes": [each.as_dict() for each in self.lanes],
+            "lane_totals": [each.as_dict() for each in self.lane_totals],
         }
 
 
@@ -152,6 +164,8 @@ def report_text(report: MachineReport, *, notes: bool = False) -> str:
 
 def heading(report: MachineReport) -> str:
     """`a5, 3 blocks: 1 error, 2 notes`."""
+    if report.ok and not report.ran:
+        return f"{report.target}: {NOTHING_RAN}"
     return f"{report.target}, {report.extent}: {verdict(report.findings)}"
 
 
@@ -177,7 +191,7 @@ def sections(report: MachineReport) -> Iterator[Section]:
     if report.traffic:
         yield Section("traffic", (), traffic_table(report.traffic))
     if report.lanes:
-        yield Section("lanes", tuple(_lanes(report.lanes)))
+        yield Section("lanes", tuple(_lanes(report)))
 
 
 def section_text(section: Section) -> str:
@@ -215,12 +229,14 @@ def _memory(use: MemoryUse) -> str:
     return f"{use.name}: {use.used:,}{limit} bytes{share}" + (f"; {listed}" if listed else "")
 
 
-def _lanes(lanes: Sequence[LaneOutcomes]) -> Iterator[str]:
+def _lanes(report: MachineReport) -> Iterator[str]:
     """The outcomes of lanes, for the first gathers and scatters."""
-    for each in lanes[:MOST_LANES]:
+    shown = report.lanes[:MOST_LANES]
+    for each in shown:
         yield from str(each).splitlines()
-    if len(lanes) > MOST_LANES:
-        yield f"and {len(lanes) - MOST_LANES:,} more"
+    total = max(len(report.lanes), sum(each.executions for each in report.lane_totals))
+    if total > len(shown):
+        yield f"and {total - len(shown):,} more"
 
 
 COLUMNS: dict[str, Callable[[Traffic], object]] = {

@@ -110,7 +110,7 @@ class Arrival:
 class Scheduled:
     """Work with its time, and the work whose end let it begin."""
 
-    __slots__ = ("before", "depth", "end", "idle", "number", "pipe", "start", "what", "where")
+    __slots__ = ("before", "depth", "end", "idle", "is_kept", "kept_before", "number", "pipe", "start", "what", "where")
 
     def __init__(
         self, pipe: str, start: float, end: float, number: int, what: str, where: Where | None, idle: float,
@@ -120,6 +120,14 @@ class Scheduled:
         self.number, self.what, self.where = number, what, where
         self.idle, self.before = idle, before
         self.depth = before.depth + 1 if before else 0
+        self.is_kept = False
+        self.kept_before = before if before is None or before.is_kept else before.kept_before
+        """The last work of the chain before it that is kept for the result."""
+
+    @property
+    def last_kept(self) -> Scheduled | None:
+        """Itself, or the last work before it that is kept."""
+        return self if self.is_kept else self.kept_before
 
     def span(self, block: int) -> BusySpan:
         """The same for the result."""
@@ -319,16 +327,17 @@ class Schedule(PipeEngine[CyclePipe, Stamp, PipeJob]):
         self.busy[done.pipe, done.number] += cycles
         if len(self.works) < self._keep:
             self.works.append(done)
+            done.is_kept = True
         if done.depth and done.depth % self._keep == 0:
             _cut(done, self._keep)
 
 
 def _cut(done: Scheduled, keep: int) -> None:
-    """Forget what came more than `keep` pieces of work before."""
+    """Forget what came more than `keep` pieces of work before, unless it is kept for the result."""
     node: Scheduled | None = done
     for _ in range(keep):
         node = node.before if node else None
-    if node:
+    if node and not node.is_kept:
         node.before = None
 
 

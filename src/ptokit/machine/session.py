@@ -21,9 +21,10 @@ from ptokit.machine.ends import Iterations, Meeting, MemoryAccess, Moment, Namin
 from ptokit.machine.findings import Findings
 from ptokit.machine.fixes import Fixes
 from ptokit.machine.grid_barriers import GridBarriers
+from ptokit.machine.lane_totals import LaneRecorder
 from ptokit.machine.memories import ChipMemory, Global, Owners
 from ptokit.machine.options import MachineOptions
-from ptokit.machine.outcomes import LaneOutcomes, outcomes
+from ptokit.machine.outcomes import outcomes
 from ptokit.machine.pipes import Stuck
 from ptokit.machine.repeats import repeats
 from ptokit.machine.report import MemoryUse
@@ -107,7 +108,7 @@ class Session:
         """The engines that flags, events and barriers go to."""
         is_counted = options.enables("traffic") or self.timer is not None
         self.traffic = TrafficMeter(self.costs.grains) if is_counted else None
-        self.lanes: list[LaneOutcomes] = []
+        self.lanes = LaneRecorder()
         self.used: dict[TileType, dict[tuple[str, int, int], None]] = {}
         self.iterations: dict[int, int] = {}
         """The most iterations that each loop had."""
@@ -260,7 +261,8 @@ class Session:
         if options.enables("repeats") and any(raw is not None for raw in executed.indices):
             self.report(repeats(executed), executed.instr)
         if options.lanes:
-            self.lanes += outcomes(executed)
+            for found in outcomes(executed):
+                self.lanes.add(found)
         if self.traffic:
             self.traffic.observe(executed)
         if options.launch != "standard":

@@ -12,11 +12,14 @@ from ptokit.finding import Where, at_line
 from ptokit.machine.advice import Advice, advise
 from ptokit.machine.perfetto import TracedSpans
 from ptokit.machine.schedule import BusySpan, Critical, Record
+from ptokit.markup import Displayed, box, code, table
 from ptokit.program.cores import unit_of
 
 WIDTH = 60
 """Columns of the chart."""
 MOST_LIMITS = 4
+MOST_SPENT = 8
+"""Statements that a notebook lists."""
 LEAST_SHARE = 0.1
 """The least share of the time that a limit mentions."""
 MOSTLY = 0.5
@@ -42,8 +45,19 @@ class Waited:
         return at_line(self.what, self.where)
 
 
+@dataclass(frozen=True)
+class StatementBusy:
+    """How long a pipe is busy for a statement, in the longest block."""
+
+    pipe: str
+    number: int
+    what: str
+    where: Where | None
+    cycles: float
+
+
 @dataclass(frozen=True, kw_only=True)
-class Timeline(TracedSpans):
+class Timeline(TracedSpans, Displayed):
     """When pipes were busy."""
 
     total: float
@@ -54,6 +68,8 @@ class Timeline(TracedSpans):
     """How many pieces of work are not kept."""
     waits: tuple[Waited, ...]
     """Of the longest block, the longest first."""
+    spent: tuple[StatementBusy, ...] = ()
+    """Of all work of the longest block, also of what is not kept."""
     limits: tuple[str, ...]
     """Waits of the critical path, and pipes that are busy most of the time, the larger share first."""
     longest_cycles: float = 0.0
@@ -89,6 +105,7 @@ class Timeline(TracedSpans):
             "dropped": self.dropped,
             "critical": [{**_plain(c.work), "after": c.after, "idle": c.idle} for c in self.critical],
             "waits": list(map(_plain, self.waits)),
+            "spent": list(map(_plain, self.spent)),
             "limits": list(self.limits),
             "advice": list(map(str, self.advice)),
             "gains": [each.as_dict() for each in self.advice],
@@ -99,6 +116,14 @@ class Timeline(TracedSpans):
         cut = f"work after cycle {self.drawn:,.0f} is not kept, nor drawn" if self.drawn < self.longest_cycles else ""
         head = f"{self.cycles:,.0f} cycles{time}{self._launched()}"
         return "\n".join([head, *self.chart(), *filter(None, [cut]), *self.limits, *self.advice])
+
+    def _repr_html_(self) -> str:
+        """The timeline in a notebook: the chart, what limits it, and a table of what takes the time."""
+        head, *lines = str(self).splitlines()
+        spent = sorted(self.spent, key=lambda each: -each.cycles)
+        rows = [(at_line(each.what, each.where), each.pipe, f"{each.cycles:,.0f}") for each in spent]
+        columns = ("statement", "pipe", "cycles of the longest block")
+        return box(head, code("\n".join(lines)), table(rows, columns, MOST_SPENT) if rows else "")
 
     def _launched(self) -> str:
         """How the blocks of the launch run."""
@@ -134,7 +159,7 @@ def _place(where: Where | None) -> str | None:
     return None if where is None else str(where)
 
 
-def _plain(span: BusySpan | Waited) -> dict[str, Any]:
+def _plain(span: BusySpan | Waited | StatementBusy) -> dict[str, Any]:
     return {**vars(span), "where": _place(span.where)}
 
 

@@ -11,9 +11,9 @@ from typing import Any
 from ptokit.finding import Where, at_line
 from ptokit.machine.costs import Costs
 from ptokit.machine.formulas import TimedWorks
-from ptokit.machine.schedule import Critical, Operation, PipeJob, Record, Schedule, Waves, replay
+from ptokit.machine.schedule import ISSUING, Critical, Operation, PipeJob, Record, Schedule, Scheduled, Waves, replay
 from ptokit.machine.site import Executed
-from ptokit.machine.timeline import Busiest, Timeline, Waited, limits
+from ptokit.machine.timeline import Busiest, StatementBusy, Timeline, Waited, limits
 from ptokit.program.cores import core_of, unit_of
 from ptokit.target.profile import PIPES
 
@@ -167,7 +167,7 @@ class Timer:
         one_core = len({core_of(pipe) for pipe in names}) <= 1
         kept = tuple(works[: self.keep])
         arrows = (arrival.arrow(number) for number, _, each in shown for arrival in each.arrivals)
-        path = _path(block, longest)[-self.keep :]
+        path = _path(block.last, longest)[-self.keep :]
         blocks = tuple(self._known) if self._is_whole else ()
         return Timeline(
             cycles=self._waves.end,
@@ -178,8 +178,9 @@ class Timer:
             works=kept,
             arrows=tuple(islice(arrows, self.keep)),
             dropped=self._works - len(kept),
-            critical=tuple(path),
+            critical=tuple(_path(block.last and block.last.last_kept, longest)),
             waits=waits,
+            spent=tuple(_spent(block)),
             limits=tuple(limits(path, _busiest(block, cycles), one_core)),
             clock=self.costs.clock,
             longest_cycles=cycles,
@@ -196,6 +197,13 @@ def _waits(block: Schedule, cycles: float) -> Iterator[Waited]:
         yield Waited(src, dst, number, *block.names[number], waited, waited / cycles if cycles else 0.0)
 
 
+def _spent(block: Schedule) -> Iterator[StatementBusy]:
+    """All work of a block, not only what is kept."""
+    for (pipe, number), cycles in block.busy.items():
+        if number != ISSUING:
+            yield StatementBusy(pipe, number, *block.names[number], cycles)
+
+
 def _busiest(block: Schedule, cycles: float) -> list[Busiest]:
     """Each pipe's share of a block's time, with what it does most."""
     totals: dict[str, float] = defaultdict(float)
@@ -207,10 +215,9 @@ def _busiest(block: Schedule, cycles: float) -> list[Busiest]:
     return [Busiest(total / cycles, pipe, most[pipe][1]) for pipe, total in totals.items() if cycles]
 
 
-def _path(block: Schedule, number: int) -> list[Critical]:
-    """What the last work waited for, and so on back to the beginning."""
+def _path(done: Scheduled | None, number: int) -> list[Critical]:
+    """What a piece of work waited for, and so on back to the beginning."""
     found: list[Critical] = []
-    done = block.last
     while done is not None:
         after = done.before.pipe if done.before else ""
         found.append(Critical(done.span(number), after, done.idle))

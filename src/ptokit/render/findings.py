@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import linecache
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 
 from rich.text import Text
 
-from ptokit.finding import Finding, Where
+from ptokit.finding import Finding, Where, shown_file
 from ptokit.lang.where import COMMANDS
 from ptokit.machine.report import MachineReport, Section, aligned, heading, sections, shown_findings
 from ptokit.render.fold import folded
@@ -41,12 +40,11 @@ def shown_line(message: str, where: Where, fix: str = "") -> str:
 
 
 def place_of(where: Where | None) -> Where | None:
-    """A place for the user: relative to the current directory if it is inside; None for a line of a command."""
+    """A place for the user, with the name of the file that is shown; None for a line of a command."""
     if where is None or where.file.startswith(COMMANDS):
         return None
-    inside = os.getcwd().rstrip(os.sep) + os.sep
     calls = tuple(call for call in map(place_of, where.calls) if call)
-    return replace(where, file=where.file.removeprefix(inside), calls=calls)
+    return replace(where, file=shown_file(where.file), calls=calls)
 
 
 def report_lines(report: MachineReport, *, notes: bool = False, width: int | None = None) -> Iterator[Text]:

@@ -17,7 +17,7 @@ from ptokit.isa.layout import Term
 from ptokit.isa.operand import BLOCK, TileSpec
 
 MOST_ELEMENTS = 1 << 20
-"""Elements of a tile that can be drawn."""
+"""Elements of a tile whose offsets are listed."""
 MOST_ROWS, MOST_COLS, MOST_LINES = 64, 256, 64
 """Rows, columns and lines of memory that are drawn."""
 GLYPHS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -35,31 +35,42 @@ class LayoutPicture:
     spec: TileSpec
     address: int = 0
 
-    def __post_init__(self) -> None:
-        if self.spec.rows * self.spec.cols > MOST_ELEMENTS:
-            found = f"{self.spec.rows}x{self.spec.cols}"
-            raise ValueError(f"{found} is too large to draw: at most {MOST_ELEMENTS:,} elements")
-
-    @cached_property
+    @property
     def offsets(self) -> Array:
         """The element offset of every (i, j)."""
-        i, j = np.arange(self.spec.rows)[:, None], np.arange(self.spec.cols)[None, :]
-        return self.spec.layout.offset(i, j) + np.zeros((self.spec.rows, self.spec.cols), np.int64)
+        if self.spec.rows * self.spec.cols > MOST_ELEMENTS:
+            found = f"{self.spec.rows}x{self.spec.cols}"
+            raise ValueError(f"{found} is too large to list: at most {MOST_ELEMENTS:,} elements")
+        return self._offsets(self.spec.rows, self.spec.cols)
+
+    def _offsets(self, rows: int, cols: int) -> Array:
+        i, j = np.arange(rows)[:, None], np.arange(cols)[None, :]
+        return self.spec.layout.offset(i, j) + np.zeros((rows, cols), np.int64)
 
     @cached_property
-    def is_valid(self) -> Array:
-        """Whether each (i, j) is in the valid region."""
-        rows, cols = self.spec.valid
-        mask = np.zeros((self.spec.rows, self.spec.cols), bool)
-        mask[:rows, :cols] = True
-        return mask
+    def _shown(self) -> Array:
+        """The offsets of the rows and columns that are drawn."""
+        return self._offsets(min(self.spec.rows, MOST_ROWS), min(self.spec.cols, MOST_COLS))
+
+    def _is_valid(self, row: int, col: int) -> bool:
+        """Whether (row, col) is in the valid region."""
+        return row < self.spec.valid[0] and col < self.spec.valid[1]
 
     @cached_property
     def cells(self) -> Array:
-        """By offset: the number of the element in logical order; -1 for memory that no element has."""
-        held = np.full(self.spec.elements, -1, np.int64)
-        held[self.offsets.ravel()] = np.arange(self.offsets.size)
+        """By offset, in the lines that are drawn: the number of the element in logical order; -1 for memory that no
+        element has."""
+        end = min(self.spec.elements, MOST_LINES * self.across)
+        held = np.full(end, -1, np.int64)
+        i, j, offsets = self.spec.layout.first(self.spec.rows, self.spec.cols, end)
+        held[offsets] = i * self.spec.cols + j
         return held
+
+    @property
+    def remarks(self) -> list[str]:
+        """What is unusual about the extents."""
+        extents = zip(("rows", "columns"), (self.spec.rows, self.spec.cols), self.spec.box, strict=True)
+        return [f"{n} {what} are not a multiple of the {box} {what} of a box" for what, n, box in extents if n % box]
 
     @property
     def across(self) -> int:
@@ -90,6 +101,7 @@ class LayoutPicture:
             "valid": [*spec.valid],
             "box": [*spec.box],
             "bytes": spec.nbytes,
+            "remarks": self.remarks,
             "address": self.address,
             "terms": {"rows": list(map(_term, spec.layout.rows)), "cols": list(map(_term, spec.layout.cols))},
             "offsets": self.offsets.tolist(),
@@ -117,7 +129,7 @@ class LayoutPicture:
                 if row and self.spec.box[0] > 1 and row % self.spec.box[0] == 0:
                     yield Text()
                 yield self._row(row, piece, wide if offsets else 0)
-        left_out = [f"{n - most} {what} more" for n, most, what in self._beyond if n > most]
+        left_out = [f"{n - most:,} {what} more" for n, most, what in self._beyond if n > most]
         if left_out:
             yield Text(f"... {', '.join(left_out)}", style="dim")
 
@@ -130,13 +142,13 @@ class LayoutPicture:
         for col in piece:
             if col > piece.start and self.spec.box[1] > 1 and col % self.spec.box[1] == 0:
                 line.append(" ")
-            offset = int(self.offsets[row, col])
+            offset = int(self._shown[row, col])
             shown = f"{offset:>{wide}}" if wide else self._glyph(offset)
-            line.append(shown if self.is_valid[row, col] else PADDING.rjust(wide), self._style(row, col))
+            line.append(shown if self._is_valid(row, col) else PADDING.rjust(wide), self._style(row, col))
         return line
 
     def _style(self, row: int, col: int) -> str:
-        return self._colour(int(self.offsets[row, col]) // self.across) if self.is_valid[row, col] else "dim"
+        return self._colour(int(self._shown[row, col]) // self.across) if self._is_valid(row, col) else "dim"
 
     def _glyph(self, offset: int) -> str:
         return GLYPHS[offset // self.across % len(GLYPHS)]
@@ -154,13 +166,13 @@ class LayoutPicture:
             first = number * self.across
             held = self.cells[first : first + self.across]
             line = Text().append(f"{self.address + first * self.spec.dtype.size:#06x} ", "dim")
-            flat = self.is_valid.ravel()
-            marks = "".join(self._glyph(first) if cell >= 0 and flat[cell] else PADDING for cell in held.tolist())
+            are_valid = (cell >= 0 and self._is_valid(*divmod(cell, self.spec.cols)) for cell in held.tolist())
+            marks = "".join(self._glyph(first) if is_valid else PADDING for is_valid in are_valid)
             line.append(marks.ljust(self.across), self._colour(number) if marks.strip(PADDING) else "dim")
             line.append(f" {self._held(held[held >= 0])}", "")
             yield line
         if self.lines > MOST_LINES:
-            yield Text(f"... {self.lines - MOST_LINES} lines more", style="dim")
+            yield Text(f"... {self.lines - MOST_LINES:,} lines more", style="dim")
 
     def _held(self, cells: Array) -> str:
         """`[3, 0:16]`: the elements of a line, as NumPy's subscripts."""

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ptokit.finding import Finding, Where, at_line, by_level
-from ptokit.machine.report import MachineReport
-from ptokit.machine.schedule import ISSUING
+from ptokit.machine.report import NOTHING_RAN, MachineReport
 from ptokit.machine.traffic import Traffic
 from ptokit.program.cores import unit_of
 from ptokit.report.sources import place
@@ -74,11 +73,9 @@ def _statements(reports: Sequence[Result]) -> Compared:
     """Statements are the same if they have the same place and instruction: auto mode adds others to each target."""
     found: dict[tuple[Where | None, str], dict[str, OnOneTarget]] = {}
     for report in _ran(reports):
-        line = report.timeline
-        for work in line.works if line else ():
-            if line and work.block == line.longest and work.number != ISSUING:
-                own = found.setdefault((work.where, work.what), defaultdict(OnOneTarget))[report.target]
-                own.cycles[work.pipe] = own.cycles.get(work.pipe, 0.0) + work.end - work.start
+        for spent in report.timeline.spent if report.timeline else ():
+            own = found.setdefault((spent.where, spent.what), defaultdict(OnOneTarget))[report.target]
+            own.cycles[spent.pipe] = own.cycles.get(spent.pipe, 0.0) + spent.cycles
         for each in report.traffic:
             own = found.setdefault((each.where, each.instruction), defaultdict(OnOneTarget))[report.target]
             own.traffic = each if own.traffic is None else _sum(own.traffic, each)
@@ -115,7 +112,9 @@ def _statement(key: tuple[Where | None, str], on: Mapping[str, OnOneTarget]) -> 
 
 def _verdict(report: Result) -> str:
     levels = ", ".join(by_level(report.findings))
-    return f"refused: {levels}" if isinstance(report, RefusedTarget) else levels or "clean"
+    if isinstance(report, RefusedTarget):
+        return f"refused: {levels}"
+    return levels or ("clean" if report.ran else NOTHING_RAN)
 
 
 def _cycles(report: Result) -> float | None:
@@ -190,9 +189,10 @@ def _why_moved(reports: Sequence[Result], compared: Compared) -> Iterator[str]:
         yield f"{at_line(what, where)}: {_and(listed)}."
     if len(moved) > 1 and not _differ(moved.values()):
         yield f"{_and(moved)} move equally many bytes."
-        ways = {key: {way: target for target, way in own.items()} for key, own in ways.items()}
-        for (where, what), own in [each for each in ways.items() if len(each[1]) > 1][:MOST_NAMED]:
-            yield f"{at_line(what, where)} does so {_and(f'{way} on {target}' for way, target in own.items())}."
+        by_way = {key: _by_value(own) for key, own in ways.items()}
+        for (where, what), own in [each for each in by_way.items() if len(each[1]) > 1][:MOST_NAMED]:
+            listed = [f"{way} on {_and(targets)}" for way, targets in own.items()]
+            yield f"{at_line(what, where)} does so {_and(listed)}."
 
 
 def _why_efficiency(reports: Sequence[Result], _: Compared) -> Iterator[str]:
@@ -239,6 +239,14 @@ def _furthest(
     differing = [(key, values) for key, values in found.items() if len(values) > 1 and _differ(values.values())]
     differing.sort(key=lambda each: min(each[1].values()) - max(each[1].values()))
     return differing[:MOST_NAMED]
+
+
+def _by_value(found: Mapping[str, str]) -> Mapping[str, list[str]]:
+    """The targets of each value."""
+    groups: dict[str, list[str]] = {}
+    for target, value in found.items():
+        groups.setdefault(value, []).append(target)
+    return groups
 
 
 def _differ(values: Iterable[float]) -> bool:

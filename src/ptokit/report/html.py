@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -21,8 +21,33 @@ PARTS = {"/*style*/": "style.css", "/*script*/": "script.js"}
 
 
 def write_page(path: str | os.PathLike[str], reports: Sequence[MachineReport]) -> None:
-    """Write the page of some reports; the file is whole, or as it was."""
+    """Write the page of some reports of one launch; the file is whole, or as it was."""
+    first, *others = reports
+    for other in others:
+        _check_same(first, other)
     write_file(path, page_of([report_data(reports)]).encode("utf-8"))
+
+
+def _check_same(one: MachineReport, other: MachineReport) -> None:
+    """Refuse reports of different launches."""
+    for what, value in COMPARED.items():
+        if value(one) != value(other):
+            found = f"{value(one)} on {one.target} and {value(other)} on {other.target}"
+            raise ValueError(f"a page compares reports of one launch; their {what} differ: {found}")
+
+
+def _types(report: MachineReport) -> str:
+    """The arguments of a report's program: `x float32, n`."""
+    given = report.program.arguments if report.program else ()
+    return ", ".join(f"{each.name} {getattr(each, 'dtype', '')}".strip() for each in given)
+
+
+COMPARED: dict[str, Callable[[MachineReport], object]] = {
+    "kernels": lambda report: report.kernel,
+    "numbers of blocks": lambda report: report.grid,
+    "arguments": _types,
+}
+"""What reports of one launch have in common."""
 
 
 def page_of(reports: Sequence[dict[str, Any]], command: str = "") -> str:

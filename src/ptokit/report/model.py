@@ -45,11 +45,13 @@ def _target(report: Result) -> dict[str, Any]:
         "modelled": is_modelled(report.findings),
     }
     if isinstance(report, RefusedTarget):
-        return {**findings, "accepted": False, "ok": False}
+        return {**findings, "accepted": False, "refused": True, "ok": False}
     return {
         **findings,
         "accepted": not any(finding.level == "error" for finding in report.findings),
+        "refused": False,
         "ok": report.ok,
+        "ran": report.ran,
         "written": report.written,
         "extent": report.extent,
         "repairs": _repairs(report),
@@ -57,7 +59,7 @@ def _target(report: Result) -> dict[str, Any]:
         "memory": memory_data(report),
         "timeline": timeline_data(report),
         "traffic": [{**each.as_dict(), "where": place(each.where)} for each in report.traffic],
-        "access": access_maps(report.lanes, report.traffic),
+        "access": access_maps(report),
         "tiles": _tiles(report.program, report.target) if report.program else [],
     }
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from ptokit.finding import Where
+from ptokit.finding import Where, shown_file
 
 MOST_LINES = 3000
 """Lines of a file that are shown. Of longer files, those around the places that the report names."""
@@ -18,11 +18,6 @@ LANGUAGES = {
     ".cxx": "cpp", ".cce": "cpp", ".h": "cpp", ".hpp": "cpp",
 }  # fmt: skip
 """By the end of a file's name."""
-
-
-def shown_file(file: str) -> str:
-    """The name of a file for the user: relative to the current directory if it is inside."""
-    return file.removeprefix(os.getcwd().rstrip(os.sep) + os.sep)
 
 
 def shown_diff(diff: str) -> str:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ptokit.finding import Where
+from ptokit.finding import Where, shown_file
 from ptokit.machine.perfetto import bytes_under_way
 from ptokit.machine.report import MachineReport, MemoryUse
-from ptokit.machine.schedule import ISSUING
 from ptokit.program.cores import core_of, unit_of
 from ptokit.program.ir import Instr, TileUse, walk
-from ptokit.report.sources import place, shown_file
+from ptokit.report.sources import place
 
 MOST_STEPS = 4000
 """Points of the counter of bytes under way."""
@@ -62,25 +61,33 @@ def timeline_data(report: MachineReport) -> dict[str, Any] | None:
             {"src": w.src, "dst": w.dst, "statement": w.number, "cycles": w.cycles, "share": w.share}
             for w in line.waits
         ],
-        "in_flight": bytes_under_way(line, line.longest)[:MOST_STEPS],
+        "drawn": line.drawn,
+        **_in_flight(bytes_under_way(line, line.longest)),
         "block_starts": {str(block): start for block, start in line.starts.items()},
         "limits": list(line.limits),
         "advice": [{"text": str(each), "gain": each.gain, "where": place(each.where)} for each in line.advice],
     }
 
 
+def _in_flight(steps: Sequence[tuple[float, int]]) -> dict[str, Any]:
+    """The counter of bytes under way. Of very many steps, neighbours are one, with the largest value of them."""
+    each = -(-len(steps) // MOST_STEPS) or 1
+    groups = (steps[k : k + each] for k in range(0, len(steps), each))
+    merged = [(group[0][0], max(count for _, count in group)) for group in groups]
+    end = [] if each == 1 else [steps[-1]]
+    return {"in_flight": [*merged, *end], "in_flight_merged": each}
+
+
 def line_costs(report: MachineReport) -> dict[str, dict[str, dict[str, Any]]]:
     """By file and line: cycles that pipes are busy for it in the longest block, and its share of them."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
-    line = report.timeline
-    works = [w for w in line.works if w.block == line.longest and w.where and w.number != ISSUING] if line else []
-    total = sum(work.end - work.start for work in works)
-    for work in works:
-        assert work.where is not None
-        for each in {(where.file, where.line) for where in (work.where, *work.where.calls)}:
-            entry = found.setdefault(shown_file(each[0]), {}).setdefault(str(each[1]), {"cycles": 0.0, "busy": {}})
-            entry["cycles"] += work.end - work.start
-            entry["busy"][work.pipe] = entry["busy"].get(work.pipe, 0.0) + work.end - work.start
+    spent = report.timeline.spent if report.timeline else ()
+    total = sum(each.cycles for each in spent if each.where)
+    for each in spent:
+        for file, line in {(where.file, where.line) for where in (each.where, *each.where.calls)} if each.where else ():
+            entry = found.setdefault(shown_file(file), {}).setdefault(str(line), {"cycles": 0.0, "busy": {}})
+            entry["cycles"] += each.cycles
+            entry["busy"][each.pipe] = entry["busy"].get(each.pipe, 0.0) + each.cycles
     for entries in found.values():
         for entry in entries.values():
             entry["share"] = entry["cycles"] / total if total else 0.0

@@ -11,6 +11,8 @@ from html import escape
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ptokit.isa.operand import TileSpec
 from ptokit.machine.timeline import Timeline
 from ptokit.program.cores import unit_of
@@ -182,14 +184,14 @@ def _element_size(spec: TileSpec) -> tuple[float, float]:
 def _blocks(spec: TileSpec, valid: tuple[int, int]) -> Iterator[TileBlock]:
     """The blocks of a tile in the order of memory."""
     each = max(1, BURST // spec.dtype.size)
-    found: dict[int, list[tuple[int, int]]] = {}
-    for i in range(spec.rows):
-        for j in range(spec.cols):
-            found.setdefault(int(spec.layout.offset(i, j)) // each, []).append((i, j))
-    for number in sorted(found)[:MOST_BLOCKS]:
-        rows, cols = zip(*found[number], strict=True)
-        is_valid = any(i < valid[0] and j < valid[1] for i, j in found[number])
-        yield TileBlock(number, (min(rows), max(rows) + 1), (min(cols), max(cols) + 1), is_valid)
+    i, j, offsets = spec.layout.first(spec.rows, spec.cols, MOST_BLOCKS * each)
+    numbers = offsets // each
+    for number in np.unique(numbers).tolist():
+        rows, cols = i[numbers == number], j[numbers == number]
+        is_valid = bool(((rows < valid[0]) & (cols < valid[1])).any())
+        yield TileBlock(
+            number, (int(rows.min()), int(rows.max()) + 1), (int(cols.min()), int(cols.max()) + 1), is_valid
+        )
 
 
 def _matrix(blocks: Sequence[TileBlock], left: float, top: float, size: tuple[float, float]) -> Iterator[str]:

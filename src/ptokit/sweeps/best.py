@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 from ptokit.finding import Finding, is_modelled, summary
-from ptokit.machine.report import MachineReport
-from ptokit.machine.timeline import Timeline
+from ptokit.machine.report import NOTHING_RAN, MachineReport
+from ptokit.markup import Displayed, badge, box, clipped, facts, joined
+from ptokit.target import profile
 
 ALIKE = 1.05
 """Points do the same work if the bytes that they use differ by no more than this factor."""
@@ -26,13 +27,61 @@ WORDS = {"error": "refused", "hazard": "hazards", "unmodelled": "not modelled"}
 
 
 @dataclass(frozen=True)
-class SweepPoint:
-    """A launch of a sweep: its report, or why the target refuses it."""
+class PointNumbers:
+    """What is kept of the report of a point."""
+
+    ok: bool
+    ran: bool
+    """Whether some block ran."""
+    cycles: float | None
+    """None if not all of it was executed, or if the target has no pipes. So are the next ones."""
+    microseconds: float | None
+    limits: tuple[str, ...]
+    waves: int
+    cores: int
+    bytes_moved: int
+    bytes_used: int
+    executions: int
+    """Of instructions that access global memory."""
+    transactions: int
+    memory: dict[str, int]
+
+
+def measured(report: MachineReport) -> PointNumbers:
+    """The numbers of a report."""
+    line = report.timeline if report.written else None
+
+    def total(name: str) -> int:
+        return sum(getattr(each, name) for each in report.traffic)
+
+    return PointNumbers(
+        ok=report.ok,
+        ran=report.ran,
+        cycles=line.cycles if line else None,
+        microseconds=line.microseconds if line else None,
+        limits=line.limits if line else (),
+        waves=line.waves if line else 0,
+        cores=line.cores if line else 0,
+        bytes_moved=total("bytes_moved"),
+        bytes_used=total("bytes_used"),
+        executions=total("executions"),
+        transactions=total("transactions"),
+        memory={name: use.used for name, use in report.memory.items()},
+    )
+
+
+@dataclass(frozen=True)
+class SweepPoint(Displayed):
+    """A launch of a sweep: its numbers, or why the target refuses it."""
 
     target: str
     params: dict[str, object]
+    findings: tuple[Finding, ...] = ()
+    """Of the run, or those for which the target refuses it."""
+    numbers: PointNumbers | None = None
+    """None if the target refuses it."""
     report: MachineReport | None = None
-    refusal: tuple[Finding, ...] = ()
+    """Only of the best point of a target."""
 
     @property
     def name(self) -> str:
@@ -40,9 +89,14 @@ class SweepPoint:
         return ", ".join(f"{name}={value}" for name, value in self.params.items())
 
     @property
+    def ran(self) -> bool:
+        """Whether some block ran."""
+        return self.numbers is not None and self.numbers.ran
+
+    @property
     def ok(self) -> bool:
-        """Whether it ran without an error and without a hazard."""
-        return self.report is not None and self.report.ok
+        """Whether it is accepted, without an error and without a hazard."""
+        return self.numbers is not None and self.numbers.ok
 
     @property
     def modelled(self) -> bool:
@@ -50,45 +104,35 @@ class SweepPoint:
         return is_modelled(self.findings)
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
-        """Of the run, or those for which the target refuses it."""
-        return self.refusal if self.report is None else self.report.findings
-
-    @property
     def verdict(self) -> str:
         """`clean`, or what its findings are, and the first of them."""
         worst = next((level for level in WORDS if any(each.level == level for each in self.findings)), None)
         if worst is None:
-            return "clean"
+            return "clean" if self.ran else NOTHING_RAN
         first = next(each for each in self.findings if each.level == worst)
         return (
             f"{WORDS[worst]}: {summary(tuple(each for each in self.findings if each.level in WORDS))}: {first.message}"
         )
 
     @property
-    def timeline(self) -> Timeline | None:
-        """None if not all of it was executed, or if the target has no pipes."""
-        return self.report.timeline if self.report and self.report.written else None
-
-    @property
     def cycles(self) -> float | None:
-        """Of the launch."""
-        return self.timeline.cycles if self.timeline else None
+        """Of the launch; None if not all of it was executed, or if the target has no pipes."""
+        return self.numbers.cycles if self.numbers else None
 
     @property
     def microseconds(self) -> float | None:
         """Of the launch; None if the clock is not known."""
-        return self.timeline.microseconds if self.timeline else None
+        return self.numbers.microseconds if self.numbers else None
 
     @property
     def bytes_moved(self) -> int | None:
         """To and from global memory."""
-        return sum(each.bytes_moved for each in self.report.traffic) if self.report else None
+        return self.numbers.bytes_moved if self.numbers else None
 
     @property
     def bytes_used(self) -> int | None:
         """Those of the moved bytes that the program uses."""
-        return sum(each.bytes_used for each in self.report.traffic) if self.report else None
+        return self.numbers.bytes_used if self.numbers else None
 
     @property
     def efficiency(self) -> float | None:
@@ -98,7 +142,39 @@ class SweepPoint:
     @property
     def memory(self) -> dict[str, int]:
         """Bytes of each on-chip memory that tiles use."""
-        return {name: use.used for name, use in self.report.memory.items()} if self.report else {}
+        return self.numbers.memory if self.numbers else {}
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """What takes its time."""
+        return self.numbers.limits if self.numbers else ()
+
+    def __str__(self) -> str:
+        return f"{self.name} on {self.target}: {self.verdict}"
+
+    def _repr_html_(self) -> str:
+        """The point in a notebook."""
+        rows = [*self.params.items(), *((name, value) for name, value in self._facts() if value not in (None, ""))]
+        title = joined(f"{self.name} on {self.target} ", badge(clipped(self.verdict), "good" if self.ok else "bad"))
+        return box(title, facts((str(name), clipped(str(value))) for name, value in rows))
+
+    def _facts(self) -> Iterator[tuple[str, object]]:
+        yield "cycles", None if self.cycles is None else f"{self.cycles:,.0f}"
+        yield "microseconds", None if self.microseconds is None else f"{self.microseconds:,.2f}"
+        yield "bytes moved", None if self.bytes_moved is None else f"{self.bytes_moved:,}"
+        yield "efficiency", None if self.efficiency is None else f"{self.efficiency:.0%}"
+        yield from ((name, f"{used:,} bytes") for name, used in self.memory.items() if used)
+        yield from (("limit", each) for each in self.limits[:1])
+
+
+def is_same(one: object, other: object) -> bool:
+    """Whether two values of a parameter are the same: `1`, `1.0` and `True` are not."""
+    if one is other:
+        return True
+    try:
+        return type(one) is type(other) and bool(one == other)
+    except (TypeError, ValueError):  # arrays, for example
+        return False
 
 
 # --- the best point
@@ -119,17 +195,26 @@ class BestPoint(NamedTuple):
 
 def best_of(points: Sequence[SweepPoint]) -> BestPoint | None:
     """The fastest clean point of a target; of equal ones, that which needs least memory. None if none has a time."""
-    timed = [point for point in points if point.ok and point.cycles is not None]
+    timed = [point for point in points if is_ranked(point)]
     if not timed:
         return None
     is_alike = do_same_work(timed)
-    ranked = sorted(timed, key=lambda point: (cost(point, is_alike), sum(point.memory.values())))
+    ranked = sorted(timed, key=lambda point: rank(point, is_alike))
     best, *others = ranked
     slower = [other for other in others if cost(other, is_alike) > cost(best, is_alike)]
     compared = slower if len(slower) < 2 else (slower[0], slower[-1])
     reasons = [_against(best, other, is_alike) for other in compared] or ["no other point is slower"]
-    limits = best.timeline.limits if best.timeline else ()
-    return BestPoint(best, (*reasons, *(f"limit: {limit}" for limit in limits[:1])))
+    return BestPoint(best, (*reasons, *(f"limit: {limit}" for limit in best.limits[:1])))
+
+
+def is_ranked(point: SweepPoint) -> bool:
+    """Whether a point can be the best one: it ran, is clean and has a time."""
+    return point.ok and point.ran and point.cycles is not None
+
+
+def rank(point: SweepPoint, is_alike: bool) -> tuple[float, int]:
+    """The least one is the best."""
+    return cost(point, is_alike), sum(point.memory.values())
 
 
 def do_same_work(points: Sequence[SweepPoint]) -> bool:
@@ -155,9 +240,8 @@ def _against(best: SweepPoint, other: SweepPoint, is_alike: bool) -> str:
 
 def _gone(best: SweepPoint, other: SweepPoint) -> list[str]:
     """The first limit of another point that the best one does not have."""
-    limits = [point.timeline.limits if point.timeline else () for point in (best, other)]
-    kept = {PERCENT.sub("", limit) for limit in limits[0]}
-    gone = [limit for limit in limits[1] if PERCENT.sub("", limit) not in kept]
+    kept = {PERCENT.sub("", limit) for limit in best.limits}
+    gone = [limit for limit in other.limits if PERCENT.sub("", limit) not in kept]
     return [f"no longer: {limit}" for limit in gone[:1]]
 
 
@@ -176,20 +260,8 @@ class ComparedFact:
         return self.words.format(mine, its) if less <= NOTABLE * more and more > 0 else ""
 
 
-def _executions(point: SweepPoint) -> float:
-    return sum(each.executions for each in point.report.traffic) if point.report else 0
-
-
-def _transactions(point: SweepPoint) -> float:
-    return sum(each.transactions for each in point.report.traffic) if point.report else 0
-
-
-def _waves(point: SweepPoint) -> float:
-    return point.timeline.waves if point.timeline else 0
-
-
-def _cores(point: SweepPoint) -> float:
-    return point.timeline.cores if point.timeline else 0
+def _number(name: str) -> Callable[[SweepPoint], float]:
+    return lambda point: getattr(point.numbers, name) if point.numbers else 0
 
 
 def _unused(point: SweepPoint) -> float:
@@ -197,11 +269,11 @@ def _unused(point: SweepPoint) -> float:
 
 
 COMPARED = (
-    ComparedFact("{:,.0f} transfers instead of {:,.0f}", _executions),
+    ComparedFact("{:,.0f} transfers instead of {:,.0f}", _number("executions")),
     ComparedFact("{:.0%} of the moved bytes unused instead of {:.0%}", _unused),
-    ComparedFact("{:,.0f} transactions instead of {:,.0f}", _transactions),
-    ComparedFact("blocks a core: {:,.0f} instead of {:,.0f}", _waves),
-    ComparedFact("{:,.0f} cores instead of {:,.0f}", _cores, is_more_better=True),
+    ComparedFact("{:,.0f} transactions instead of {:,.0f}", _number("transactions")),
+    ComparedFact("blocks a core: {:,.0f} instead of {:,.0f}", _number("waves")),
+    ComparedFact("{:,.0f} cores instead of {:,.0f}", _number("cores"), is_more_better=True),
 )
 """What may explain a shorter time, the most telling first."""
 
@@ -234,6 +306,15 @@ class SweepPoints:
         """The on-chip memories that some point uses."""
         used = (name for point in self.rows for name, size in point.memory.items() if size)
         return tuple(dict.fromkeys(used))
+
+    def why_none(self, target: str) -> str:
+        """Why a target has no best point."""
+        points = self.of(target)
+        if not any(point.ok for point in points):
+            return "no point is clean"
+        if not any(point.ran for point in points):
+            return NOTHING_RAN
+        return "it has no pipes, so the machine has no model of its time" if not profile(target).pipes else "no times"
 
     def of(self, target: str) -> list[SweepPoint]:
         """The points of a target."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from ptokit.sweeps.best import SweepPoint, SweepPoints
+from ptokit.sweeps.best import SweepPoint, SweepPoints, is_same
 
 MISSING = "a picture needs the package matplotlib: pip install 'ptokit[plot]'"
 METADATA: dict[str, dict[str, str | None]] = {".svg": {"Date": None, "Creator": "ptokit"}, ".png": {"Software": None}}
@@ -22,7 +22,7 @@ MARKERS, DASHES = "os^Dv<", ("-", "--", ":", "-.")
 PANELS: tuple[tuple[str, Callable[[SweepPoint], float | None]], ...] = (
     ("cycles", lambda point: point.cycles),
     ("bytes moved", lambda point: point.bytes_moved),
-    ("bytes of tiles", lambda point: sum(point.memory.values()) if point.report else None),
+    ("bytes of tiles", lambda point: sum(point.memory.values()) if point.numbers else None),
 )
 
 
@@ -55,10 +55,11 @@ def picture(result: SweepPoints, path: str) -> bytes:
 
 def _draw(figure: Any, result: SweepPoints) -> None:
     axis = figure.subplots(len(PANELS), 1, sharex=True)
-    places = _places(result)
+    values = _values(result)
+    places = {id(point): _place(values, point.params[result.params[0]]) for point in result.rows}
     for panel, (label, value) in zip(axis, PANELS, strict=True):
         for number, (name, points) in enumerate(_lines(result).items()):
-            shown = [(places[point.params[result.params[0]]], value(point)) for point in points]
+            shown = [(places[id(point)], value(point)) for point in points]
             x, y = zip(*[(place, height) for place, height in shown if height is not None] or [((), ())], strict=True)
             panel.plot(x, y, label=name, **_look(number))
             _mark(panel, result, points, value, places)
@@ -68,7 +69,7 @@ def _draw(figure: Any, result: SweepPoints) -> None:
     axis[0].set_title(f"{result.kernel} (ring: best; cross: refused, or with findings)")
     axis[0].legend()
     axis[-1].set_xlabel(result.params[0])
-    axis[-1].set_xticks([*places.values()], [str(each) for each in places])
+    axis[-1].set_xticks(range(len(values)), [str(each) for each in values])
 
 
 def _look(number: int) -> dict[str, Any]:
@@ -77,26 +78,34 @@ def _look(number: int) -> dict[str, Any]:
     return {name: each[number % len(each)] for name, each in own.items()}
 
 
-def _mark(panel: Any, result: SweepPoints, points: Sequence[SweepPoint], value: Any, places: dict[object, int]) -> None:
+def _mark(panel: Any, result: SweepPoints, points: Sequence[SweepPoint], value: Any, places: Mapping[int, int]) -> None:
     """A ring around the best point, crosses for those that are not clean."""
     for point in points:
-        x = places[point.params[result.params[0]]]
+        x = places[id(point)]
         if result.is_best(point):
             panel.plot([x], [value(point)], "o", markersize=14, fillstyle="none", color="black")
         elif not point.ok:
             panel.plot([x], [value(point) or 0], "x", markersize=11, color="black", clip_on=False, zorder=9)
 
 
-def _places(result: SweepPoints) -> dict[object, int]:
-    """Where the values of the first parameter stand, at equal distances."""
-    values = dict.fromkeys(point.params[result.params[0]] for point in result.rows)
-    return {value: place for place, value in enumerate(values)}
+def _values(result: SweepPoints) -> list[object]:
+    """The values of the first parameter, which stand at equal distances."""
+    found: list[object] = []
+    for point in result.rows:
+        value = point.params[result.params[0]]
+        if not any(is_same(value, other) for other in found):
+            found.append(value)
+    return found
+
+
+def _place(values: Sequence[object], value: object) -> int:
+    return next(k for k, each in enumerate(values) if is_same(each, value))
 
 
 def _lines(result: SweepPoints) -> dict[str, list[SweepPoint]]:
     """The points of each target, and of each value of the other parameters."""
     found: dict[str, list[SweepPoint]] = {}
     for point in result.rows:
-        others = [f"{name}={point.params[name]}" for name in result.params[1:]]
+        others = [f"{name}={point.params[name]!r}" for name in result.params[1:]]
         found.setdefault(", ".join([point.target, *others]), []).append(point)
     return found

@@ -7,11 +7,12 @@ import io
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 from ptokit.atomic import write_file
+from ptokit.finding import counted
 from ptokit.machine.report import aligned
+from ptokit.markup import Displayed, box, clipped, code, table
 from ptokit.sweeps.best import SweepPoint, SweepPoints
 from ptokit.sweeps.plot import picture
 
@@ -27,7 +28,7 @@ COLUMNS: dict[str, tuple[Callable[[SweepPoint], object], str]] = {
 
 
 @dataclass(frozen=True, repr=False)
-class SweepResult(SweepPoints):
+class SweepResult(SweepPoints, Displayed):
     """All points of a sweep, target by target, with the best ones."""
 
     def __repr__(self) -> str:
@@ -38,8 +39,14 @@ class SweepResult(SweepPoints):
 
     def conclusions(self) -> list[str]:
         """The best point of each target, and below it the reasons."""
-        heads = {f"best on {target}: {best.point.name}": best.reasons for target, best in self.best.items()}
-        return [line for head, reasons in heads.items() for line in (head, *(f"    {each}" for each in reasons))]
+        lines: list[str] = []
+        for target in self.targets:
+            best = self.best.get(target)
+            if best is None:
+                lines.append(f"no best point on {target}: {self.why_none(target)}")
+            else:
+                lines += [f"best on {target}: {best.point.name}", *(f"    {each}" for each in best.reasons)]
+        return lines
 
     def table(self) -> list[tuple[str, ...]]:
         """Header and rows, as text; the best points are marked."""
@@ -83,11 +90,10 @@ class SweepResult(SweepPoints):
         write_file(path, picture(self, os.fspath(path)))
 
     def _repr_html_(self) -> str:
+        """The table in a notebook, and below it the best points with their reasons."""
         head, *rows = self.table()
-        cells = [f"<tr>{''.join(f'<th>{escape(name)}</th>' for name in head)}</tr>"]
-        cells += [f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows]
-        best = [f"best on {target}: {each.point.name}: {each.reason}" for target, each in self.best.items()]
-        return f"<table>{''.join(cells)}</table>{''.join(f'<p>{escape(line)}</p>' for line in best)}"
+        title = f"sweep of {self.kernel}: {counted(len(rows), 'point')}"
+        return box(clipped(title), table(rows, head), code("\n".join(self.conclusions())))
 
 
 def plain(params: dict[str, object]) -> dict[str, object]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import product
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice, product
 from math import prod
 from typing import Any
+
+import numpy as np
 
 from ptokit.finding import OutOfBoundsError, VerifyError, suggestion
 from ptokit.lang.faults import public
@@ -16,7 +19,7 @@ from ptokit.machine.options import MachineOptions
 from ptokit.machine.report import MachineReport
 from ptokit.progress import task
 from ptokit.spec import WITH_PIPES
-from ptokit.sweeps.best import SweepPoint
+from ptokit.sweeps.best import SweepPoint, best_of, is_ranked, is_same, measured, rank
 from ptokit.sweeps.result import SweepResult
 from ptokit.target import profile
 
@@ -60,12 +63,14 @@ def sweep(
     """
     if not isinstance(kernel, Launchable):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"sweep takes a kernel, got {kernel!r}")
+    if not isinstance(params, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"params takes lists of values by name, as in {{'rows': [16, 32]}}, got {params!r}")
     own = _own_names(kernel, params, [*args, *keywords.values(), grid])
 
     def launch(target: str, values: SweepValues) -> MachineReport:
         given = {name: made(each, values) for name, each in keywords.items()}
         copies, named = with_copies([made(each, values) for each in args], given)
-        launcher = kernel[made(grid, values)]
+        launcher = kernel[_grid(made(grid, values))]
         how = {"target": target, "strict": strict, "header": header, "dyn_ub": dyn_ub}
         chosen = {**named, **{name: values[name] for name in own}}
         report = launcher(*copies, engine=MACHINE, options=options, **how, **chosen)
@@ -73,6 +78,14 @@ def sweep(
         return report
 
     return run_points(kernel.name, launch, params, named_targets(kernel, targets))
+
+
+def _grid(blocks: Any) -> int:
+    """A number of blocks."""
+    is_whole = isinstance(blocks, int | np.integer) and not isinstance(blocks, bool)
+    if not is_whole or blocks < 0:
+        raise ValueError(f"grid takes a whole number from 0 up, or a function that returns one; found {blocks!r}")
+    return int(blocks)
 
 
 def made(value: Any, values: SweepValues) -> Any:
@@ -102,23 +115,55 @@ def run_points(
     name: str, launch: PointLaunch, params: Mapping[str, Sequence[Any]], targets: Sequence[str]
 ) -> SweepResult:
     """Run all points, those of a target one after the other."""
-    choices = {key: [*values] for key, values in params.items()}
-    for key, values in choices.items():
-        if isinstance(params[key], str) or not values:
-            raise ValueError(f"the parameter {key} takes a list of values, got {params[key]!r}")
+    choices = {key: _choices(key, values) for key, values in params.items()}
     count = prod(map(len, choices.values())) * len(targets)
     if not choices or count > MOST_POINTS:
         raise ValueError(f"a sweep has 1 to {MOST_POINTS:,} points, found {count if choices else 0:,}")
     combinations = [SweepValues(zip(choices, values, strict=True)) for values in product(*choices.values())]
     rows: list[SweepPoint] = []
     with task(f"sweep {name}:"):
-        for target, values in product(targets, combinations):
-            rows.append(_point(launch, target, values))
+        for target in targets:
+            rows += _points_of(launch, target, combinations)
     return SweepResult(name, tuple(rows))
 
 
-def _point(launch: PointLaunch, target: str, values: SweepValues) -> SweepPoint:
+def _choices(name: str, values: Any) -> list[Any]:
+    """The values of a parameter, each once."""
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        raise TypeError(f"the parameter {name} takes a list of values, as in params={{{name!r}: [{values!r}]}}")
+    found: list[Any] = []
+    for value in islice(values, MOST_POINTS + 1):
+        if not any(is_same(value, other) for other in found):
+            found.append(value)
+    if not found:
+        raise ValueError(f"the parameter {name} takes a list of values, got {values!r}")
+    return found
+
+
+def _points_of(launch: PointLaunch, target: str, combinations: Sequence[SweepValues]) -> list[SweepPoint]:
+    """The points of a target. Of their reports only that of the best one is kept, and while they run those of the ones
+    that are best so far, by each of the two costs."""
+    points: list[SweepPoint] = []
+    leaders: dict[bool, tuple[int, MachineReport]] = {}
+    for number, values in enumerate(combinations):
+        point, report = _point(launch, target, values)
+        points.append(point)
+        if report is None or not is_ranked(point):
+            continue
+        for is_alike in (True, False):
+            if is_alike not in leaders or rank(point, is_alike) < rank(points[leaders[is_alike][0]], is_alike):
+                leaders[is_alike] = number, report
+    best = best_of(points)
+    for number, report in leaders.values():
+        if best and points[number] is best.point:
+            points[number] = replace(best.point, report=report)
+            break
+    return points
+
+
+def _point(launch: PointLaunch, target: str, values: SweepValues) -> tuple[SweepPoint, MachineReport | None]:
     try:
-        return SweepPoint(target, dict(values), launch(target, values))
+        report = launch(target, values)
     except (VerifyError, OutOfBoundsError) as refusal:
-        return SweepPoint(target, dict(values), refusal=tuple(refusal.findings))
+        return SweepPoint(target, dict(values), tuple(refusal.findings)), None
+    return SweepPoint(target, dict(values), report.findings, measured(report)), report

@@ -70,13 +70,16 @@ function card(what, value, more, level) {
 
 function drawSummary(body) {
   const own = now(), line = own.timeline, traffic = own.traffic || [];
-  const names = Object.keys(DATA.targets), accepted = names.filter((name) => DATA.targets[name].accepted);
+  const names = Object.keys(DATA.targets), chosen = (test) => names.filter((name) => test(DATA.targets[name]));
+  const accepted = chosen((each) => each.accepted), refused = chosen((each) => each.refused), wrong = chosen((each) => !each.accepted && !each.refused);
+  const others = [refused.length ? `refused by ${refused.join(", ")}` : "", wrong.length ? `run with errors on ${wrong.join(", ")}` : ""].filter(Boolean);
+  const verdict = own.ok && !own.ran ? "nothing ran" : own.ok ? ["clean", ...own.levels].join(", ") : own.levels.join(", ");
   const moved = sum(traffic.map((each) => each.bytes_moved)), used = sum(traffic.map((each) => each.bytes_used));
   const memory = (own.memory || []).map((each) => `${each.name} ${format(each.used)}${each.size ? ` of ${format(each.size)}` : ""}`);
   const launch = line && line.blocks > 1 ? `; ${counted(line.blocks, "block")} on ${counted(line.cores, "core")}` : "";
   body.append(make("div", { class: "cards" },
-    card(`verdict of ${target}`, own.ok ? ["clean", ...own.levels].join(", ") : own.levels.join(", "), own.extent, own.ok ? "ok" : "error"),
-    card("accepted by", accepted.join(", ") || "no target", accepted.length < names.length ? `refused by ${names.filter((name) => !accepted.includes(name)).join(", ")}` : "all that were asked"),
+    card(`verdict of ${target}`, verdict, own.extent, !own.ok ? "error" : own.ran ? "ok" : null),
+    card("accepted by", accepted.join(", ") || "no target", others.join("; ") || "all that were asked"),
     line ? card("cycles", format(line.cycles), (line.microseconds === null ? "" : `${format(line.microseconds, 2)} µs at ${line.clock} GHz`) + launch) : null,
     line && traffic.length ? card("global memory", `${format(moved)} bytes`, moved ? `${percent(used / moved)} of them used` : "") : null,
     memory.length ? card("on chip", memory.join("; "), "bytes") : null));
@@ -364,7 +367,7 @@ function drawTimeline(body) {
     ...blocks.map((block) => make("option", { value: block, selected: block === line.longest }, `block ${block}${block === line.longest ? " (longest)" : ""}`)));
   showBlock(line.longest);
   list.addEventListener("toggle", showWorks);
-  const kept = blocks.length < line.blocks || line.dropped ? make("p", { class: "quiet" }, `Kept: ${counted(line.works.length, "piece")} of work of ${format(blocks.length)} of ${counted(line.blocks, "block")}; ${format(line.dropped)} more ran.`) : "";
+  const kept = blocks.length < line.blocks || line.dropped ? make("p", { class: "quiet" }, `Kept: ${counted(line.works.length, "piece")} of work of ${format(blocks.length)} of ${counted(line.blocks, "block")}; ${format(line.dropped)} more ran.${line.drawn < line.longest_cycles ? ` Work of the longest block after cycle ${format(line.drawn)} is not drawn; cycles of lines and statements are of all work.` : ""}${line.in_flight_merged > 1 ? ` Of each ${format(line.in_flight_merged)} changes of the bytes moving, the largest value is drawn.` : ""}`) : "";
   body.append(make("div", { class: "tools" }, make("label", {}, "Block ", select), make("label", {}, arrows, " arrows"),
     make("button", { type: "button", onclick: () => zoom(0.5) }, "Zoom in"), make("button", { type: "button", onclick: () => zoom(2) }, "Zoom out"), make("button", { type: "button", onclick: () => setView(0, view.whole) }, "Show all"),
     make("span", { class: "quiet" }, "Drag to pan; shift and wheel, or double click, to zoom; click for details.")), plot.node,
@@ -414,7 +417,7 @@ function paintArrow(plot, c, arrow, top) {
 function counterItems(line) {
   return line.in_flight.flatMap(([start, bytes], k) => {
     const end = line.in_flight[k + 1]?.[0] ?? start;
-    return bytes ? [{ start, end, bytes, text: () => `${format(bytes)} bytes of global memory are moving\ncycle ${format(start)} to ${format(end)}` }] : [];
+    return bytes ? [{ start, end, bytes, text: () => `${line.in_flight_merged > 1 ? "up to " : ""}${format(bytes)} bytes of global memory are moving\ncycle ${format(start)} to ${format(end)}` }] : [];
   });
 }
 
