@@ -100,3 +100,31 @@ def test_padding_in_l1_is_all_that_is_not_valid(target: str, kind: str) -> None:
         whole.buffer[:] = mat.buffer
         found = whole.read()
         assert (found[: valid[0], : valid[1]] == 9).all() and (found == 9).sum() == valid[0] * valid[1]
+
+
+def test_padding_of_a_tile_in_l1_reads_nothing() -> None:
+    @pto.kernel
+    def fill(x, out):
+        mat = pto.Tile("mat", "float16", 32, 64, blayout="col_major", slayout="row_major")
+        pto.tfillpad(mat, mat)
+        pto.tload(mat, x)
+
+    x = np.ones((32, 64), "float16")
+    report = fill[1](x, x.copy(), engine="machine", target="a5")
+    assert "CO-ALIGN-05" not in {found.rule for found in report.findings}
+
+
+@pytest.mark.parametrize(("target", "valid"), [("a5", (16, 16)), ("a2a3", (13, 9)), ("a5", (13, 9))])
+def test_an_accumulator_moves_into_boxes_as_whole_boxes(target: str, valid: tuple[int, int]) -> None:
+    """On A5, as far as the destination is valid; a destination of 32 columns gets two boxes of 8."""
+    data = np.arange(512, dtype="float32").reshape(16, 32)
+    acc = pto.Tile("acc", "float32", 16, 32, valid=(13, 9))
+    acc.buffer[:] = pto.Tile("acc", "float32", 16, 32).write(data).buffer
+    cols = 32 if valid == (16, 16) else valid[1]
+    boxes = pto.Tile("mat", "float32", 16, 32, valid=(valid[0], cols), blayout="col_major", slayout="row_major")
+    boxes.buffer[:] = 0
+    with pto.target(target):
+        pto.tmov(boxes, acc)
+    expected = np.zeros((valid[0], cols), "float32")
+    expected[: valid[0], : valid[1]] = data[: valid[0], : valid[1]]
+    np.testing.assert_array_equal(boxes.read(), expected)

@@ -374,7 +374,7 @@ def test_pipes() -> None:
     pipe = {"tci": {"a2a3": "S", "a5": "V"}, "texpands.mat": "MTE2", "tfillpad.mat": "MTE2",
             "textract.mat.left": "MTE1", "textract.mat.right": "MTE1", "textract.mat.scale_left": "MTE1",
             "textract.mat.scale_right": "MTE1", "textract.acc.mat": "FIX",
-            "textract.acc.vec": "FIX", "tinsert.acc.mat": "FIX", "tinsert.acc.vec": "FIX",
+            "textract.acc.vec": "FIX", "textract.vec.mat": "MTE3", "tinsert.acc.mat": "FIX", "tinsert.acc.vec": "FIX",
             "tinsert.vec.mat": "MTE3"}  # fmt: skip
     kept = {"taxpy", "tinsert", "tinsert_fp"}
     for instruction in COMPUTE:

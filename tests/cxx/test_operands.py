@@ -9,6 +9,7 @@ from ptokit.cxx.source import rewrite
 from ptokit.finding import Finding
 from ptokit.lang.launch import mode_of
 from ptokit.lang.recorded import CppKernel, load_entries
+from ptokit.program.ir import Program
 
 HEAD = """\
 #include <pto/pto-inst.hpp>
@@ -108,6 +109,68 @@ extern "C" __global__ AICORE void pointer(__gm__ int32_t* x) {
     load(tile, x);
 }
 """
+# rows of a tile are loaded in two halves; the pointer to another one is cut to 32 bits
+A2A3 += """
+extern "C" __global__ AICORE void halves(__gm__ float* x, __gm__ float* y) {
+    Vec<float, 8, 64> tile, copy;
+    Tile<TileType::Vec, float, 8, 1, BLayout::ColMajor> beside;
+    TASSIGN(tile, 0x0); TASSIGN(beside, 0x800); TASSIGN(copy, 0x1000);
+    TEXPANDS(beside, 1.0f);
+    TEXPANDS(tile, 1.0f);
+    ORDER(PIPE_V, PIPE_MTE2);
+    for (int half = 0; half < 2; ++half) {
+        Tile<TileType::Vec, float, 8, 64, BLayout::RowMajor, 8, 32> part;
+        GlobalTensor<float, Shape<1, 1, 1, 8, 32>, Stride<1, 1, 1, 64, 1>> data(x + half * 32);
+        TASSIGN(part, (uint64_t)tile.data() + half * 32 * sizeof(float));
+        TLOAD(part, data);
+    }
+    ORDER(PIPE_MTE2, PIPE_V);
+    TROWEXPANDADD(copy, tile, beside);
+    store(y, copy);
+}
+template <int ROWS> AICORE inline void over(__gm__ float* x, __gm__ float* y) {
+    Vec<float, 8, 64> tile, copy;
+    Vec<float, ROWS, 64> part;
+    TASSIGN(tile, 0x0); TASSIGN(part, 0x100 * 2); TASSIGN(copy, 0x1000);
+    load(tile, x);
+    ORDER(PIPE_V, PIPE_MTE2);
+    load(part, x);
+    TMULS(copy, tile, 2.0f);
+    store(y, copy);
+}
+extern "C" __global__ AICORE void two_rows_over(__gm__ float* x, __gm__ float* y) { over<2>(x, y); }
+extern "C" __global__ AICORE void short_pointer(__gm__ float* x, __gm__ float* y) {
+    Vec<float, 8, 64> tile, other;
+    TASSIGN(tile, 0x800);
+    TASSIGN(other, (uint32_t)(uint64_t)tile.data() + 0x800);
+    load(other, x);
+    store(y, other);
+}
+extern "C" __global__ AICORE void bits(__gm__ half* x, __gm__ half* y) {
+    Vec<half, 16, 64> tile, other;
+    TASSIGN(tile, 0x0); TASSIGN(other, 0x1000);
+    load(tile, x);
+    TAND(other, tile, tile);
+    store(y, other);
+}
+"""
+# 256 x 128 elements of four bits are 16 KB, and four such tiles lie side by side
+A5 += """
+extern "C" __global__ AICORE void packed(__gm__ float4_e2m1x2_t* x) {
+    using L1 = Tile<TileType::Mat, float4_e2m1x2_t, 256, 128, BLayout::ColMajor, 256, 128, SLayout::RowMajor>;
+    using L0 = Tile<TileType::Left, float4_e2m1x2_t, 256, 128, BLayout::ColMajor, 256, 128, SLayout::RowMajor>;
+    for (int i = 0; i < 4; ++i) {
+        L1 from;
+        L0 to;
+        TASSIGN(from, i * 0x4000); TASSIGN(to, i * 0x4000);
+        Data<float4_e2m1x2_t, 256, 128> data(x);
+        TLOAD(from, data);
+        ORDER(PIPE_MTE2, PIPE_MTE1);
+        TMOV(to, from);
+        ORDER(PIPE_MTE1, PIPE_MTE2);
+    }
+}
+"""
 BOTH = """\
 #ifdef __DAV_CUBE__
 constexpr bool DAV_CUBE = true;
@@ -153,6 +216,10 @@ def faults(kernel: CppKernel) -> list[Finding]:
     return [each for each in run.findings if each.level in ("error", "hazard")]
 
 
+def program(kernel: CppKernel) -> Program:
+    return kernel.trace(kernel.bind((), values_of(kernel, {})), mode_of(kernel.target)).program
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -164,6 +231,10 @@ def faults(kernel: CppKernel) -> list[Finding]:
         "copied_to_ub",
         "pointer",
         "handover",
+        "halves",
+        "short_pointer",
+        "bits",
+        "packed",
     ],
 )
 def test_what_calls_write_and_do_not_read(kernels: dict[str, CppKernel], name: str) -> None:
@@ -174,6 +245,17 @@ def test_what_calls_write_and_do_not_read(kernels: dict[str, CppKernel], name: s
 def test_reads_of_what_nothing_wrote_are_found(kernels: dict[str, CppKernel], name: str, tile: str) -> None:
     (found,) = faults(kernels[name])
     assert found.kind == "H-36" and f"reads {tile}" in found.message
+
+
+def test_a_tile_over_rows_of_another_one_is_no_slice(kernels: dict[str, CppKernel]) -> None:
+    assert "H-38" in {each.kind for each in faults(kernels["two_rows_over"])}
+
+
+def test_tiles_take_the_bytes_that_they_have(kernels: dict[str, CppKernel]) -> None:
+    (tile,) = program(kernels["short_pointer"]).tiles.values()
+    assert tile.addresses == (0x1000,)
+    assert {tile.spec.nbytes for tile in program(kernels["packed"]).tiles.values()} == {0x4000}
+    assert [instr.name for instr in program(kernels["bits"]).instructions if instr.form] == ["tand"]
 
 
 def test_casts_to_on_chip_pointers() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 from types import SimpleNamespace
@@ -113,7 +113,7 @@ def instr_shape(call: RecordedCall, arrays: Arrays, target: str = "") -> tuple[I
         )
     call = _by_memory(call)
     try:
-        return _element(call, arrays) if call.name in EXACT else _modelled(call, arrays)
+        return _element(call, arrays) if call.name in EXACT else _modelled(call, arrays, target)
     except Unexpressible:
         return _opaque(call, arrays)
 
@@ -201,13 +201,17 @@ def _unused(call: RecordedCall) -> tuple[int, ...]:
 
 
 LETTERS = {"write": "w", "update": "u", "read": "r"}
+IN_PART = frozenset(("tinsert", "tinsert_fp", "tscatter"))
+"""Instructions that write a part of a tile, and read none of it."""
 
 
-def _letter(param: Param) -> str:
-    """The letter of an operand. Memory that may be combined with counts as written only."""
+def _letter(name: str, param: Param) -> str:
+    """The letter of an operand. Memory that may be combined with, and a tile that is written in part, count as written
+    only."""
     if param.kind in ("number", "position"):
         return "n"
-    return "w" if param.kind == "memory" and param.access == "update" else LETTERS[param.access]
+    is_written = param.access == "update" and (param.kind == "memory" or name in IN_PART)
+    return "w" if is_written else LETTERS[param.access]
 
 
 def _letters(call: RecordedCall) -> str:
@@ -222,7 +226,7 @@ def _letters(call: RecordedCall) -> str:
         break
     else:
         return ""
-    access = {param.name: _letter(param) for param in definition.operands}
+    access = {param.name: _letter(definition.name, param) for param in definition.operands}
     return "".join(access.get(word, "s" if word == TMP else "n") for word in words.values())
 
 
@@ -250,8 +254,36 @@ def _loose_slot(operand: RecordedOperand, arrays: Arrays) -> tuple[Slot, Indices
             raise Unexpressible("a program has no such operand")
 
 
-def _modelled(call: RecordedCall, arrays: Arrays) -> tuple[InstrShape, Indices]:
+@dataclass(frozen=True)
+class _Gap:
+    """Calls that a target takes and ptokit does not model: their names, and what they have."""
+
+    targets: tuple[str, ...]
+    names: tuple[str, ...]
+    has: Callable[[RecordedCall], bool]
+
+
+def _types(call: RecordedCall) -> set[str]:
+    """The element types of the tiles and arrays of a call."""
+    return {each.dtype for each in call.operands if isinstance(each, RecordedTile | RecordedArray)}
+
+
+DEVICES = ("a2a3", "a5")
+FLOATS = {"float16", "bfloat16", "float32"}
+GAPS = (
+    _Gap(DEVICES, ("tand", "tor"), lambda call: bool(_types(call) & FLOATS)),
+    _Gap(DEVICES, ("tstore",), lambda call: len(_types(call)) > 1 and ("atomic", "add") in call.modifiers),
+    _Gap(("a2a3",), ("tmov", "textract", "tinsert"), lambda call: _types(call) == {"int16", "int32"}),
+    _Gap(("a5",), ("tmatmul", "tmatmul_acc", "tmatmul_bias"), lambda call: "hifloat8" in _types(call)),
+)
+"""Bitwise operations of floats, stores that convert and add at once, accumulators as 16-bit integers, products of
+hifloat8."""
+
+
+def _modelled(call: RecordedCall, arrays: Arrays, target: str) -> tuple[InstrShape, Indices]:
     """A call of an instruction of the catalogue. Raises Unexpressible."""
+    if any(target in gap.targets and call.name in gap.names and gap.has(call) for gap in GAPS):
+        raise Unexpressible(f"ptokit does not model {call.name.upper()} of these types")
     for operand in call.operands:
         check_modelled(operand, call.name)
     known = variants(call.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, count
 from math import gcd, prod
@@ -17,7 +17,10 @@ from ptokit.program.ir import Argument, Constant, Number, Operand, View
 
 DIMS = 5
 STAND_INS: dict[str, str] = dict.fromkeys(("float4_e2m1", "float4_e1m2"), "uint8")
-"""Element types of the same size for those that no modelled instruction has."""
+"""Other element types for those that no modelled instruction has: bytes, of two elements each."""
+PACKED_MEMORIES = ("mat", "left", "right")
+"""Memories whose tiles count elements of four bits. Public kernels count tiles in UB in bytes, too: these are taken as
+bytes."""
 Indices = tuple[int, ...]
 
 
@@ -26,8 +29,34 @@ class Unexpressible(Exception):
 
 
 def element_type(name: str) -> DType:
-    """The element type of a name, or another one of its size."""
+    """The element type of a name, or one that stands in for it."""
     return dtype(STAND_INS.get(name, name))
+
+
+def in_bytes(tile: RecordedTile) -> RecordedTile:
+    """A tile of elements of four bits as the tile of bytes that it is: half of the rows or columns, whichever lie side
+    by side."""
+    if tile.dtype not in STAND_INS or tile.memory not in PACKED_MEMORIES:
+        return tile
+    inner = tile.slayout if tile.slayout != "none_box" else tile.blayout
+    if inner == "row_major":
+        return replace(tile, cols=_half(tile.cols), valid_cols=_half(tile.valid_cols))
+    return replace(tile, rows=_half(tile.rows), valid_rows=_half(tile.valid_rows))
+
+
+def array_in_bytes(use: RecordedArray) -> RecordedArray:
+    """An array of elements of four bits as one of bytes: half of the dim whose elements lie side by side, and half of
+    the other strides."""
+    if use.dtype not in STAND_INS or 1 not in use.stride:
+        return use
+    inner = max((dim for dim in range(DIMS) if use.stride[dim] == 1), key=lambda dim: (use.shape[dim], dim))
+    shape = tuple(_half(extent) if dim == inner else extent for dim, extent in enumerate(use.shape))
+    stride = tuple(step if dim == inner else _half(step) for dim, step in enumerate(use.stride))
+    return replace(use, shape=shape, stride=stride)
+
+
+def _half(count: int) -> int:
+    return -(-count // 2)
 
 
 def unused(word: str, used: set[str], first: int = 1) -> str:
@@ -102,6 +131,7 @@ class TileSlot:
 
 def tile_slot(tile: RecordedTile) -> tuple[TileSlot, Indices]:
     """A recorded tile as a type and numbers."""
+    tile = in_bytes(tile)
     try:
         loc, kind = TileType.parse(tile.memory), element_type(tile.dtype)
         blayout, slayout = BLayout.parse(tile.blayout), SLayout.parse(tile.slayout)
@@ -192,13 +222,14 @@ class Arrays:
         self._views: dict[RecordedArray, tuple[ArraySlot, Indices]] = {}
         self._made: list[Argument] = []
         groups: dict[_Pattern, list[RecordedArray]] = {}
-        for use in dict.fromkeys(uses):
+        for use in dict.fromkeys(map(array_in_bytes, uses)):
             self._join(groups, use)
         for pattern, members in groups.items():
             self._place(pattern, members)
 
     def view(self, use: RecordedArray) -> tuple[ArraySlot, Indices]:
         """A recorded array as an argument and numbers."""
+        use = array_in_bytes(use)
         if use not in self._views:
             _pattern(use)  # says what is wrong
         return self._views[use]

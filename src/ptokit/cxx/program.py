@@ -50,7 +50,7 @@ from ptokit.cxx.statements import (
     sync_shape,
     without_groups,
 )
-from ptokit.cxx.tokens import TokenFlags
+from ptokit.cxx.tokens import TokenFlags, unit_use
 from ptokit.finding import VerifyError, Where
 from ptokit.isa.policy import TileType
 from ptokit.program import ir
@@ -116,7 +116,7 @@ def call_program(
     bytes from their start."""
     block = RecordedBlock(0, "vector", 0, np.array([number], np.uint32))
     shapes = _Shapes(recording, replace(launch, blocks=(block,)), placed=False)
-    shape, numbers = instr_shape(shapes.calls[number], shapes.arrays)
+    shape, numbers = instr_shape(shapes.calls[number], shapes.arrays, recording.target)
     shapes.shapes.append(shape)
     builder = _Builder(shapes, launch, SourceTexts())
     program = builder.program([FoldedBlocks(tuple(range(launch.grid)), (Single(0, numbers),))])
@@ -213,15 +213,19 @@ class _Shapes:
 
     def _calls(self, block: Block) -> list[tuple[int, Indices]]:
         known = {int(number): self.made(int(number), block.core) for number in np.unique(block.calls)}
-        found = [each for each in map(known.__getitem__, block.calls.tolist()) if each is not None]
+        numbers = [number for number in block.calls.tolist() if known[number] is not None]
+        found = [each for each in map(known.__getitem__, numbers) if each is not None]
+        units = {number: use for number in known if (use := unit_use(self.calls[number]))}
         used = [self.shapes[each[0]] for each in known.values() if each]
         tokens = [shape for shape in used if isinstance(shape, TokenShape)]
-        if not tokens:
-            return found
         try:
-            return self._tokens.flags(found, self.shapes, self._number_of)
+            if units:
+                uses = map(units.get, numbers)
+                found = self._tokens.unit_flags(list(zip(found, uses, strict=True)), self._number_of)
+            return self._tokens.flags(found, self.shapes, self._number_of) if tokens else found
         except Unexpressible as problem:
-            raise unmodelled(str(problem), self.where(tokens[0].site)) from problem
+            site = next(iter((*tokens, *units.values()))).site
+            raise unmodelled(str(problem), self.where(site)) from problem
 
     @cached_property
     def _tokens(self) -> TokenFlags:

@@ -330,6 +330,19 @@ class TensorSpec(_Spec):
         return text if certain(lambda: self.is_packed) else f"{text} Stride<{', '.join(map(str, self.stride))}>"
 
 
+class WideBlocks(TensorSpec):
+    """A tensor in NZ layout whose fractals have the size that its last dims say."""
+
+    @classmethod
+    def of(cls, tensor: TensorSpec) -> WideBlocks:
+        """The same tensor with such fractals."""
+        return cls(tensor.dtype, tensor.shape, tensor.stride, tensor.layout_kind, tensor.dynamic)
+
+    @property
+    def _dims(self) -> tuple[int, ...]:
+        return self.shape
+
+
 @dataclass(frozen=True, eq=False)
 class ScalarSpec(_Spec):
     """A number in an element type, given at the call."""

@@ -15,7 +15,7 @@ from ptokit.isa.casts import (
     relu_template,
     with_factors,
 )
-from ptokit.isa.dtype import INT32
+from ptokit.isa.dtype import HIFLOAT8, INT32
 from ptokit.isa.elementwise import DST, SCALAR
 from ptokit.isa.instruction import (
     EVERYWHERE,
@@ -155,6 +155,8 @@ A2A3_PATHS = {(VEC, VEC): "V", (ACC, MAT): "FIX"}
 A5_PATHS = {**A2A3_PATHS, (VEC, MAT): "MTE3", (ACC, VEC): "FIX"}
 INSERT_PATHS = Table({"cpu": A5_PATHS, "a2a3": A2A3_PATHS, "a5": A5_PATHS, "host": {(VEC, VEC): "V"}})
 """Source and destination memory, and the pipe between them."""
+INSERTED = Table(dict.fromkeys(("cpu", "a5"), (HIFLOAT8,)))
+"""Types that are no numbers, and are inserted all the same."""
 BY_VALID = Table({"cpu": True})
 """Targets that compare with the valid region of the destination; the others with all of it."""
 
@@ -205,8 +207,9 @@ INSERT_RULES = (
          when=Case("a destination with boxes", lambda c: c.dst.form not in ("nd", "dn")),
          found=lambda c: f"a window at ({c.row.value}, {c.col.value})", fix="move the window to a whole box"),
     Rule("CP-INS-02", "src", "a number type of at most 4 bytes",
-         lambda c: (c.src.dtype.is_integer or c.src.dtype.is_float) and c.src.dtype.size <= 4, on=error(*EVERYWHERE),
-         blocks="execution", found=lambda c: str(c.src.dtype), fix="view the bytes as uint8"),
+         lambda c: c.src.dtype.size <= 4
+         and (c.src.dtype.is_integer or c.src.dtype.is_float or c.src.dtype in c.here(INSERTED, ())),
+         on=error(*EVERYWHERE), blocks="execution", found=lambda c: str(c.src.dtype), fix="view the bytes as uint8"),
     Rule("CP-INS-02", "src", lambda c: f"of dst's element type, {c.dst.dtype}; from Acc float32 for 16-bit floats, too",
          lambda c: c.src.dtype is c.dst.dtype
          or (c.src.loc is ACC and (c.src.dtype.name, c.dst.dtype.name) in NARROWED),
@@ -305,8 +308,8 @@ def fills(call: Call) -> tuple[Move, ...]:
 
 def lower_fill(call: Call) -> tuple[Move | Compute, ...]:
     """Copy what is valid, unless it stays where it is, and pad the rest."""
-    if call.dst.loc is MAT and "src" in call.repeats and (padded := fills(call)):
-        return padded
+    if call.dst.loc is MAT and "src" in call.repeats:
+        return fills(call)
     copied = Move(call.src.valid, Access("dst", call.dst.layout), Access("src", call.src.layout))
     return copied, *fills(call)
 

@@ -309,19 +309,25 @@ MX_PRODUCTS = tuple(
 
 A2A3_PATHS = {(MAT, LEFT): "MTE1", (MAT, RIGHT): "MTE1", (ACC, MAT): "FIX", (VEC, VEC): "V"}
 SCALES = (TileType.ScaleLeft, TileType.ScaleRight)
-A5_PATHS = {**A2A3_PATHS, (ACC, VEC): "FIX", **dict.fromkeys(((MAT, loc) for loc in SCALES), "MTE1")}
+A5_PATHS = {
+    **A2A3_PATHS,
+    (ACC, VEC): "FIX",
+    (VEC, MAT): "MTE3",
+    **dict.fromkeys(((MAT, loc) for loc in SCALES), "MTE1"),
+}
 PATHS = Table({"cpu": A5_PATHS, "a2a3": A2A3_PATHS, "a5": A5_PATHS, "host": A2A3_PATHS})
 """Source and destination memory, and the pipe between them."""
 
 
 def aligned(call: Call) -> bool:
-    """A window of fractals begins at a fractal, one of plain rows at a 32-byte block."""
+    """A window of fractals begins at a fractal, one of plain rows at a 32-byte block, one of an accumulator at such a
+    block of any row."""
     row, col = call.row.value, call.col.value
     if call.src.form == "nd":
         return col * call.src.dtype.size % 32 == 0
     if call.src.fractal == SCALE_FRACTAL:
         return row % call.src.box[0] == 0 and col % call.src.box[1] == 0
-    return row % FRACTAL_ROWS == 0 and col % call.src.dtype.c0 == 0
+    return (row % FRACTAL_ROWS == 0 or call.src.loc is ACC) and col % call.src.dtype.c0 == 0
 
 
 def inside(call: Call) -> bool:

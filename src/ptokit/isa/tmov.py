@@ -51,7 +51,7 @@ A5_CASTS = {**A2A3_CASTS, (ACC, VEC): NARROWED, (MAT, BIAS): WIDENED | {("bfloat
 CASTS = Table({"cpu": A5_CASTS, "a2a3": A2A3_CASTS, "a5": A5_CASTS})
 """By path: the types that change on the way."""
 
-CUBE_INPUTS = {(MAT, LEFT), (MAT, RIGHT), (MAT, BIAS), (MAT, SCALE_LEFT), (MAT, SCALE_RIGHT)}
+CUBE_INPUTS = {(MAT, LEFT), (MAT, RIGHT), (MAT, BIAS), (MAT, SCALING), (MAT, SCALE_LEFT), (MAT, SCALE_RIGHT)}
 """Paths that copy storage: the source may have more valid elements than the destination. On devices it may have fewer,
 as for textract: what is read must have been written."""
 CUBE_RESULTS = {(ACC, MAT), (ACC, VEC)}
@@ -63,9 +63,16 @@ def moves_source(call: Call) -> bool:
     return call.family in NPU and (call.src.loc, call.dst.loc) in CUBE_RESULTS
 
 
+def moves_common(call: Call) -> bool:
+    """Whether what both tiles have is moved: devices do so inside UB."""
+    return call.family in NPU and (call.src.loc, call.dst.loc) == (VEC, VEC)
+
+
 def holds_region(call: Call) -> bool:
     """The source has the destination's valid region; a source in L1 need only have room for it, an accumulator may have
-    less."""
+    less. In UB of a device, both may have more than the other."""
+    if moves_common(call):
+        return True
     if moves_source(call):
         return call.src.valid_rows <= call.dst.valid_rows and call.src.valid_cols <= call.dst.valid_cols
     if (call.src.loc, call.dst.loc) not in CUBE_INPUTS:
@@ -102,10 +109,22 @@ RULES = (
 )  # fmt: skip
 
 
+def moved_region(call: Call) -> tuple[int, int]:
+    """The rows and columns that are moved: the valid ones, in UB of a device those of both tiles. A5 moves an
+    accumulator into boxes as whole boxes, as far as the destination is valid."""
+    if moves_common(call):
+        return min(call.src.valid_rows, call.dst.valid_rows), min(call.src.valid_cols, call.dst.valid_cols)
+    if not moves_source(call):
+        return call.dst.valid
+    if call.family != "a5" or call.dst.form != "nz":
+        return call.src.valid
+    columns = -(-call.src.valid_cols // call.dst.box[1]) * call.dst.box[1]
+    return min(call.src.rows, call.dst.valid_rows), min(columns, call.src.cols, call.dst.valid_cols)
+
+
 def lower(call: Call) -> tuple[Move | Compute, ...]:
     """Copy the valid region, between any two layouts."""
-    region = call.src.valid if moves_source(call) else call.dst.valid
-    return (copied(call, region, call.dst.layout, call.src.layout),)
+    return (copied(call, moved_region(call), call.dst.layout, call.src.layout),)
 
 
 TO_CUBE = between((MAT, LEFT), (MAT, RIGHT))

@@ -37,8 +37,8 @@ from ptokit.isa.instruction import (
 )
 from ptokit.isa.kernel import Cost, Effect, RouteKernel
 from ptokit.isa.move import Access, Combine, Compute, Move
-from ptokit.isa.operand import show_extents
-from ptokit.isa.policy import StoreAtomic, TileType
+from ptokit.isa.operand import FRACTAL_ROWS, TensorSpec, WideBlocks, show_extents
+from ptokit.isa.policy import GlobalLayout, StoreAtomic, TileType
 from ptokit.isa.spelling import Attribute, Form
 from ptokit.isa.tload import VEC_PAIRS, fits, has_fractal_dims, in_ub_unboxed, is_pair, plain_if_wide
 from ptokit.isa.vector import attributes
@@ -55,9 +55,22 @@ def is_run(call: Call) -> bool:
     return src.loc is TileType.Vec and 1 in (src.rows, src.cols) and src.form in ("nd", "dn") and not src.pitch
 
 
+def has_wide_blocks(call: Call) -> bool:
+    """Whether the fractals of an NZ tensor are those of accumulators: 16 x 16 elements of 4 bytes. Its last dims say
+    so, if they are static."""
+    dst = call.dst
+    of_acc = call.src.loc is TileType.Acc and dst.layout_kind is GlobalLayout.NZ and dst.dtype.size == 4
+    return of_acc and not any(dst.dynamic[3:5]) and dst.shape[3:] == (FRACTAL_ROWS, FRACTAL_ROWS)
+
+
+def memory(call: Call) -> TensorSpec:
+    """The tensor; one whose fractals are those of accumulators as a tensor of its dims."""
+    return WideBlocks.of(call.dst) if has_wide_blocks(call) else call.dst
+
+
 def is_block(call: Call) -> bool:
     """Tile and tensor have matching layouts, and the tensor is large enough."""
-    return is_pair(call.dst, call.src, PAIRS) and fits(call.dst, call.src)
+    return is_pair(call.dst, call.src, PAIRS) and fits(memory(call), call.src)
 
 
 def is_burst(call: Call) -> bool:
@@ -68,6 +81,17 @@ def is_burst(call: Call) -> bool:
 def casts(call: Call) -> Casts:
     """What FIX converts on the way out of an accumulator."""
     return NARROWED if call.src.loc is TileType.Acc else frozenset()
+
+
+def has_stored_dims(call: Call) -> bool:
+    """Whether an NZ tensor ends in fractals of its type, or in those of accumulators."""
+    return has_wide_blocks(call) or has_fractal_dims(call.dst)
+
+
+def last_dim(call: Call) -> str:
+    """The last dims that an NZ tensor may have."""
+    wide = call.src.loc is TileType.Acc and call.dst.dtype.size == 4
+    return f"{call.dst.dtype.c0} or {FRACTAL_ROWS}" if wide else str(call.dst.dtype.c0)
 
 
 adds = Case("atomic add", lambda c: c.atomic is StoreAtomic.Add)
@@ -91,11 +115,11 @@ RULES = (
          found=lambda c: c.dst.layout_kind.name, fix="give tile and tensor the same layout"),
     Rule("TT-01", "dst",
          lambda c: f"of a layout that a {c.src.form} tile stores into, and hold {show_extents(c.src.valid)}",
-         lambda c: is_burst(c) or (is_block(c) if is_run(c) else fits(c.dst, c.src)), on=error(*EVERYWHERE),
+         lambda c: is_burst(c) or (is_block(c) if is_run(c) else fits(memory(c), c.src)), on=error(*EVERYWHERE),
          blocks="execution", kind=ByExtent(), found=lambda c: f"{c.dst.layout_kind.name} {show_extents(c.dst.extents)}",
          fix="give tile and tensor the same layout, and the tensor at least the extents of the valid region"),
-    Rule("TT-01", "dst", lambda c: f"of Shape[3] == 16 and Shape[4] == {c.dst.dtype.c0} in NZ layout",
-         lambda c: has_fractal_dims(c.dst), on=error(*EVERYWHERE), blocks="execution", kind=ByExtent(),
+    Rule("TT-01", "dst", lambda c: f"of Shape[3] == 16 and Shape[4] == {last_dim(c)} in NZ layout",
+         has_stored_dims, on=error(*EVERYWHERE), blocks="execution", kind=ByExtent(),
          fix=NZ_SHAPE),
     Rule("TT-01", "src", f"one of {', '.join(ADD_TYPES)} for atomic add", lambda c: c.src.dtype.name in ADD_TYPES,
          on=error(*DEVICES), when=adds, found=lambda c: str(c.src.dtype), blocks="execution",
@@ -110,7 +134,7 @@ RULES = (
 def lower(call: Call) -> tuple[Move | Compute, ...]:
     """Store the valid region, as a block or as one burst."""
     if is_block(call):
-        dst, src, region = call.dst.layout, call.src.layout, call.src.valid
+        dst, src, region = memory(call).layout, call.src.layout, call.src.valid
     else:
         dst, src, region = flat(), flat(), (1, max(call.src.valid))
     if adds(call):
@@ -180,7 +204,7 @@ TSTORE = Instruction(
 
 def takes(call: Call) -> bool:
     """Whether the destination is a block for the source, and nothing is added."""
-    return is_tensor(call.dst) and is_block(call) and has_fractal_dims(call.dst) and not adds(call)
+    return is_tensor(call.dst) and is_block(call) and has_stored_dims(call) and not adds(call)
 
 
 TSTORE_FP = with_factors(TSTORE, Cpp("TSTORE_FP(dst, src, fp)", template, block="TT-01"), SCALED_TO_MEMORY, takes)

@@ -32,6 +32,7 @@ from ptokit.program.budget import uses_hidden
 from ptokit.program.calls import access_of, named_operands, offset_in, with_tiles
 from ptokit.program.expr import compiled
 from ptokit.program.ir import Instr, TileUse, View
+from ptokit.program.overlaps import is_narrow
 from ptokit.program.steps import Sync, in_use
 
 
@@ -331,10 +332,11 @@ class CheckedExecution:
 
     def _leave(self, dst: TileSpec, access: MemoryAccess) -> None:
         """A load or gather leaves what lies outside its valid region undefined, unless a fill has cleared it
-        (CO-ALIGN-05). Of a tile, that is all of it; of a slice, the slice."""
+        (CO-ALIGN-05). Of a tile, that is all of it; of a slice, the slice; of one that begins inside another tile,
+        nothing: it may be the columns of wider rows."""
         shadow = access.place.shadow
         whole = extent_of(region(dst.layout, dst.rows, dst.cols), dst.dtype.size // shadow.unit)
-        if access.extent.count < whole.count:
+        if access.extent.count < whole.count and access.tile not in self.session.interleaved:
             shadow.undefine(whole, access.place.start, f"{self.step.line} has left them outside its valid region")
 
     def _check_defined(self, access: MemoryAccess) -> None:
@@ -358,9 +360,11 @@ class CheckedExecution:
     def _check_owner(self, access: MemoryAccess) -> None:
         """No other tile has overwritten what is read."""
         owners, place, extent = self.session.owners, access.place, access.extent
+        spec = self.here.tiles.get(access.operand)
+        narrow = spec is not None and not spec.pitch and is_narrow(spec, *spec.valid)
         if access.how != READ:
-            owners.write(access.tile, place, extent, is_workspace=access.operand in (TMP, HEADERS))
-        elif other := owners.read(access.tile, place, extent):
+            owners.write(access.tile, place, extent, narrow=narrow, is_workspace=access.operand in (TMP, HEADERS))
+        elif other := owners.read(access.tile, place, extent, narrow=narrow):
             by, address, places = other
             finding = hazards.overwritten(
                 self._part(access, places), access.tile, by, address, self.session.profile.name

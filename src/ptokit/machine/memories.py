@@ -15,6 +15,7 @@ from ptokit.isa.policy import TileType
 from ptokit.machine.extent import Extent, extent_of, listed
 from ptokit.machine.shadow import MOST_PAGED, Shadow
 from ptokit.program.ir import Assign, Program, walk
+from ptokit.program.overlaps import has_same_pitch
 
 GM = "GM"
 """The name of global memory."""
@@ -134,6 +135,8 @@ class Owners:
         self._writers: dict[Handle, set[str]] = {}
         self._starts: dict[str, int] = {}
         """The first unit of each tile."""
+        self._used: dict[int, int] = {}
+        """By the number of a buffer of which only some columns were written: how many bytes from its start on."""
 
     def forget(self) -> None:
         """A block begins: nothing is written."""
@@ -160,8 +163,10 @@ class Owners:
         spec = self._specs[tile]
         return spec.loc, self._starts[tile] * unit, spec.nbytes, str(spec.dtype)
 
-    def write(self, tile: str, place: MemoryLocation, extent: Extent, *, is_workspace: bool = False) -> None:
-        """A tile is written, or used as a workspace."""
+    def write(
+        self, tile: str, place: MemoryLocation, extent: Extent, *, narrow: bool = False, is_workspace: bool = False
+    ) -> None:
+        """A tile is written, or only some of its columns are (`narrow`), or it is used as a workspace."""
         entries = self._entries.get(place.shadow)
         if entries is None:
             entries = self._entries[place.shadow] = np.zeros(place.shadow.size, np.int32)
@@ -170,7 +175,13 @@ class Owners:
             extent.put(entries, place.start, self._number((place.name, start, extent.count, WORKSPACE), tile))
             return
         handle, ahead = self._handle(tile, place.shadow.unit), place.start - self._starts[tile]
-        extent.put(entries, place.start, self._number(handle, tile))
+        is_new = handle not in self._numbers
+        number = self._number(handle, tile)
+        extent.put(entries, place.start, number)
+        if not narrow:
+            self._used.pop(number, None)
+        elif is_new or number in self._used:
+            self._used[number] = max(self._used.get(number, 0), (ahead + extent.end) * place.shadow.unit)
         if handle not in self._claims:
             self._claims[handle] = np.zeros(handle[2] // place.shadow.unit, np.bool_)
         extent.put(self._claims[handle], ahead, True)
@@ -182,7 +193,9 @@ class Owners:
         self._last[number:] = [(tile, handle[1]), *self._last[number + 1 :]]
         return number
 
-    def read(self, tile: str, place: MemoryLocation, extent: Extent) -> tuple[str, int, Array] | None:
+    def read(
+        self, tile: str, place: MemoryLocation, extent: Extent, *, narrow: bool = False
+    ) -> tuple[str, int, Array] | None:
         """The tile that overwrote units of this tile's buffer, its address, and the units; None if none did."""
         handle, entries = self._handle(tile, place.shadow.unit), self._entries.get(place.shadow)
         if entries is None or handle not in self._claims:
@@ -190,8 +203,23 @@ class Owners:
         ahead = place.start - self._starts[tile]
         found, claimed = extent.get(entries, place.start), extent.get(self._claims[handle], ahead)
         lost = (found != self._numbers[handle]) & claimed
+        if lost.any():
+            end = handle[1] + (ahead + extent.end) * place.shadow.unit if narrow else None
+            slices = [number for number in np.unique(found[lost]) if self._is_slice(tile, handle[1], end, int(number))]
+            lost &= ~np.isin(found, slices)
         other = self._last[int(found[lost].max())] if lost.any() else (tile, handle[1])
         return None if other == (tile, handle[1]) else (*other, extent.positions(place.start)[lost])  # own workspace
+
+    def _is_slice(self, tile: str, start: int, end: int | None, number: int) -> bool:
+        """Whether what was written through a buffer is a slice of a tile, or what is read of the tile, up to an end,
+        one of the buffer."""
+        name, at = self._last[number]
+        if not has_same_pitch(self._specs[tile], self._specs[name]):
+            return False
+        used = self._used.get(number)
+        if used is not None and start <= at and at + used <= start + self._specs[tile].nbytes:
+            return True
+        return end is not None and at <= start and end <= at + self._specs[name].nbytes
 
 
 def _may_share(program: Program, hidden: int | None) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 
 from ptokit.engine.reference import Touched
 from ptokit.engine.storage import Storage
@@ -38,6 +38,7 @@ from ptokit.program.cores import Cores, core_of, unit_of
 from ptokit.program.describe import described
 from ptokit.program.expr import Var
 from ptokit.program.ir import CrossFlag, Instr, LoadScalar, Program, Stmt, walk
+from ptokit.program.overlaps import interleaved
 from ptokit.program.steps import PipeWork, Sync
 from ptokit.target import SCALAR, VECTOR, Profile
 
@@ -130,6 +131,11 @@ class Session:
         self._grid_barriers = GridBarriers()
         self._unaligned: dict[tuple[str, int], int] = {}
         """By the address of bursts that are not aligned: the first statement that has one."""
+
+    @cached_property
+    def interleaved(self) -> frozenset[str]:
+        """The tiles of which another one may have the part that is not valid."""
+        return interleaved(self.program, None)
 
     # --- blocks
 

@@ -1,8 +1,9 @@
 """Tiles that share bytes: whether a read finds bytes that a write through another tile destroyed (A-38, H-38).
 
-Tiles over exactly the same bytes, with one element type, are handles of one buffer. The analysis follows loops and
-branches. For every buffer it tracks the bytes that were last written through it, and those that were overwritten since.
-A read of the latter is a fault. Addresses known only at run time are left to the machine.
+Tiles over exactly the same bytes, with one element type, are handles of one buffer. A tile of some columns, in another
+one of the same type and row pitch, is a slice of it: what is written through one may be read through the other. The
+analysis follows loops and branches. For every buffer it tracks the bytes that were last written through it, and those
+that were overwritten since. A read of the latter is a fault. Addresses known only at run time are left to the machine.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ptokit.finding import Where, at_line
+from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import Pad, TileType
 from ptokit.isa.spelling import TMP
 from ptokit.program.bounds import reaches
@@ -68,22 +70,45 @@ def placed_tiles(program: Program, grid: int | None) -> list[PlacedTile]:
     return found
 
 
-def meeting(first: PlacedTile, second: PlacedTile) -> tuple[range, range] | None:
-    """The bytes of the two where they overlap: in the same iteration if they share iterations, else in any."""
+def meeting(first: PlacedTile, second: PlacedTile, sizes: tuple[int, int] | None = None) -> tuple[range, range] | None:
+    """The bytes of the two where they overlap: in the same iteration if they share iterations, else in any. `sizes` are
+    the bytes from the start of each that count; all of them by default."""
     if first.tile.spec.loc is not second.tile.spec.loc:
         return None
+    size, other_size = sizes or (first.tile.spec.nbytes, second.tile.spec.nbytes)
     a, b = first.starts, second.starts
     if a.size == b.size == 1:
-        one, other = (range(int(at[0]), int(at[0]) + s.tile.spec.nbytes) for at, s in ((a, first), (b, second)))
+        one, other = range(int(a[0]), int(a[0]) + size), range(int(b[0]), int(b[0]) + other_size)
         return (one, other) if one.start < other.stop and other.start < one.stop else None
     if first.times is not second.times or a.size != b.size:
         a, b = first.distinct[:, None], second.distinct[None, :]
     a, b = np.broadcast_arrays(a, b)
-    meet = np.flatnonzero((a < b + second.tile.spec.nbytes) & (b < a + first.tile.spec.nbytes))
+    meet = np.flatnonzero((a < b + other_size) & (b < a + size))
     if not meet.size:
         return None
     starts = int(a.flat[meet[0]]), int(b.flat[meet[0]])
-    return range(starts[0], starts[0] + first.tile.spec.nbytes), range(starts[1], starts[1] + second.tile.spec.nbytes)
+    return range(starts[0], starts[0] + size), range(starts[1], starts[1] + other_size)
+
+
+def has_same_pitch(one: TileSpec, other: TileSpec) -> bool:
+    """Whether one of two tiles may be a slice of the other: plain ones of one type, with rows at the same distance."""
+    alike = (one.loc, one.dtype, one.form, one.stride) == (other.loc, other.dtype, other.form, other.stride)
+    return alike and one.form in ("nd", "dn")
+
+
+def is_narrow(spec: TileSpec, rows: Expr, cols: Expr) -> bool:
+    """Whether these valid extents leave a gap between the rows of a tile, or the columns of a column-major one."""
+    width = cols if spec.form == "nd" else rows
+    return isinstance(width, int) and width < spec.stride
+
+
+def is_slice(part: PlacedTile, whole: PlacedTile, used: int) -> bool:
+    """Whether so many bytes of a tile always lie in another one that it may be a slice of."""
+    a, b = part.starts, whole.starts
+    if part.times is not whole.times or a.size != b.size:
+        a, b = part.distinct[:, None], whole.distinct[None, :]
+    inside = ((a >= b) & (a + used <= b + whole.tile.spec.nbytes)).all()
+    return bool(inside) and has_same_pitch(part.tile.spec, whole.tile.spec)
 
 
 def is_one_buffer(first: PlacedTile, second: PlacedTile) -> bool:
@@ -292,8 +317,13 @@ class OverlapAnalysis:
             self.by_stmt.setdefault(id(placed.stmt), []).append(placed)
         self.buffers, self.buffer_of = _buffers(self.placed)
         self.pieces = Pieces(self.buffers, _cuts(program))
-        self.all = [self.pieces.of(buffer, range(buffer.placed.tile.spec.nbytes)) for buffer in self.buffers]
-        self.rivals = self._rivals()
+        used = _used(program)
+        self.used = [max(used[name] for name in buffer.names) for buffer in self.buffers]
+        """By buffer: the bytes from its start that are accessed."""
+        wide = _wide(program)
+        self.is_narrow = [not buffer.names & wide for buffer in self.buffers]
+        self.all = [self.pieces.of(buffer, range(self.used[buffer.number])) for buffer in self.buffers]
+        self.rivals, self.kin = self._rivals()
         self.found: dict[tuple[int, int], TileConflict] = {}
         self.visited = 0
 
@@ -303,15 +333,22 @@ class OverlapAnalysis:
             self._block(self.program.body, WriteState({}, [0] * len(self.buffers), [0] * len(self.buffers), {}))
         return sorted(self.found.values(), key=lambda each: (self.order[id(each.first)], self.order[id(each.second)]))
 
-    def _rivals(self) -> list[list[Buffer]]:
-        """By buffer: the others that share bytes with it."""
+    def _rivals(self) -> tuple[list[list[Buffer]], set[tuple[int, int]]]:
+        """By buffer, the others that share accessed bytes with it; and the pairs of a slice and its tile."""
         found: list[list[Buffer]] = [[] for _ in self.buffers]
+        kin = set[tuple[int, int]]()
         for one, other in combinations(self.buffers, 2):
+            sizes = self.used[one.number], self.used[other.number]
             fixed = _is_fixed(one.placed) and _is_fixed(other.placed)
-            if self.all[one.number] & self.all[other.number] if fixed else meeting(one.placed, other.placed):
+            if self.all[one.number] & self.all[other.number] if fixed else meeting(one.placed, other.placed, sizes):
                 found[one.number].append(other)
                 found[other.number].append(one)
-        return found
+                if self._is_slice(one, other) or self._is_slice(other, one):
+                    kin |= {(one.number, other.number), (other.number, one.number)}
+        return found, kin
+
+    def _is_slice(self, part: Buffer, whole: Buffer) -> bool:
+        return self.is_narrow[part.number] and is_slice(part.placed, whole.placed, self.used[part.number])
 
     def _hit(self, touch: TileAccess, other: Buffer) -> Bytes:
         """The bytes of another buffer that an access touches."""
@@ -396,7 +433,7 @@ class OverlapAnalysis:
                 self._report(touch.placed, written.placed, how, is_fault=True)
         for other in self.rivals[mine]:
             seen = state.own[other.number] & self._hit(touch, other) & ~state.own[mine]
-            if seen:
+            if seen and (mine, other.number) not in self.kin:
                 how = f"{_line(instr)} reads through {touch.placed.tile.name} what was written through the other"
                 self._report(touch.placed, other.placed, how, is_fault=False)
 
@@ -416,7 +453,11 @@ class OverlapAnalysis:
 
     def _write(self, touch: TileAccess, instr: Instr, state: WriteState) -> None:
         for other in self.rivals[touch.buffer.number]:
-            hit = self._hit(touch, other) & (state.own[other.number] | state.lost[other.number])
+            hit = self._hit(touch, other)
+            if (touch.buffer.number, other.number) in self.kin and not touch.is_workspace:
+                state.gain(other.number, hit)
+                continue
+            hit &= state.own[other.number] | state.lost[other.number]
             if hit:
                 state.lose(other.number, hit, touch.placed, instr)
         mine = touch.buffer.number
@@ -447,6 +488,18 @@ def sharing(program: Program, grid: int | None) -> dict[str, set[str]]:
             found[first.tile.name].add(second.tile.name)
             found[second.tile.name].add(first.tile.name)
     return found
+
+
+def interleaved(program: Program, grid: int | None) -> frozenset[str]:
+    """The tiles that begin inside another tile, or in which one begins: their rows may be parts of wider rows, and what
+    lies outside their valid region may be valid elsewhere."""
+    tiles = placed_tiles(program, grid)
+    found = {each.tile.name for each in tiles if (np.diff(each.distinct) < each.tile.spec.nbytes).any()}
+    for first, second in combinations(tiles, 2):
+        met = meeting(first, second)
+        if met and met[0].start != met[1].start and not are_slots(first, second):
+            found |= {first.tile.name, second.tile.name}
+    return frozenset(found)
 
 
 def _buffers(tiles: Iterable[PlacedTile]) -> tuple[list[Buffer], dict[int, Buffer]]:
@@ -491,6 +544,22 @@ def _cuts(program: Program) -> dict[str, set[int]]:
             for span in (_span(program, use), _span(program, use, is_whole=True)):
                 found[use.tile] |= {span.start, span.stop}
     return found
+
+
+def _used(program: Program) -> dict[str, int]:
+    """How many bytes of each tile are accessed, from its start."""
+    found = dict.fromkeys(program.tiles, 0)
+    for instr in program.instructions:
+        for use in instr.tiles:
+            is_whole = _writes_all(program, instr, use)
+            found[use.tile] = max(found[use.tile], _span(program, use, is_whole=is_whole).stop)
+    return found
+
+
+def _wide(program: Program) -> set[str]:
+    """The tiles of which all columns are accessed."""
+    uses = (use for instr in program.instructions for use in instr.tiles)
+    return {use.tile for use in uses if use.window or not is_narrow(program.tiles[use.tile].spec, *use.valid)}
 
 
 def _line(instr: Instr) -> str:

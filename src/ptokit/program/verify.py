@@ -64,12 +64,15 @@ def _same_in_all(reach: Reach, expr: Expr) -> int:
 
 
 def check_cells(program: Program, _profile: Profile, _options: Options, _grid: int | None) -> Iterable[Finding]:
-    """An argument that is written has no two elements at one address."""
+    """An argument that is written has no two elements at one address. Of a view, only the blocks that are written
+    (`distinct_cells`): its items may be windows that overlap."""
     for instr in program.instructions:
         access = calls.access_of(instr)
         for name, operand in calls.named_operands(instr).items():
-            written = isinstance(operand, View) and access[name] != "read"
-            if isinstance(operand, View) and written and calls.overlaps_itself(program.tensors[operand.argument]):
+            if not isinstance(operand, View) or access[name] == "read":
+                continue
+            argument = program.tensors[operand.argument]
+            if not argument.view_of and calls.overlaps_itself(argument):
                 message = f"{instr.name}: {operand.argument} is written, and some of its elements share an address"
                 yield Finding(
                     "error", "CO-SEM-01", message, None, name, "a tensor whose elements lie apart",

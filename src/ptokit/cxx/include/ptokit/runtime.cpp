@@ -689,6 +689,19 @@ __attribute__((noinline)) void write_memory(void* to, const void* from, std::siz
   leave();
 }
 
+// Maps the shared memory so that the lowest 32 bits of a pointer into an on-chip memory are no address in it.
+void* map_apart(int file, u64 size) {
+  constexpr u64 apart = 1u << 26;
+  char* mapped = static_cast<char*>(mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
+  if (mapped == MAP_FAILED) return mapped;
+  const u64 memories = reinterpret_cast<u64>(mapped) + reinterpret_cast<Control*>(mapped)->local_at[0];
+  if (static_cast<u32>(memories + apart) >= 2 * apart) return mapped;
+  void* other = mmap(mapped - 4 * apart, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (other == MAP_FAILED) return mapped;
+  munmap(mapped, size);
+  return other;
+}
+
 }  // namespace ptokit
 
 // ------------------------------------------------------------------------------------------- called by child_main.py
@@ -698,7 +711,7 @@ extern "C" {
 // Maps the shared memory and starts to record. Returns 0, or the number of an error.
 int ptokit_start(int memory, std::uint64_t size, int request, int reply) {
   using namespace ptokit;
-  void* mapped = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+  void* mapped = map_apart(memory, size);
   if (mapped == MAP_FAILED) return errno;
   close(memory);
   auto* found = static_cast<Control*>(mapped);

@@ -265,11 +265,13 @@ namespace ptokit {
 constexpr Memory memory_of(pto::TileType type) { return static_cast<Memory>(type); }
 
 // The address in an on-chip memory that an integer or a pointer denotes: pointers into the backing memory count from
-// its start.
+// its start, also those that a cast to 32 bits has shortened. Addresses of tiles lie below `largest`.
 inline std::uint64_t address_of(Memory memory, std::uint64_t value) {
   constexpr std::uint64_t largest = 1u << 20;
   const auto start = reinterpret_cast<std::uintptr_t>(local(memory, 0));
-  return start != 0 && value >= start && value - start < largest ? value - start : value;
+  if (start == 0 || value < largest) return value;
+  const std::uint64_t offset = value >> 32 ? value - start : static_cast<std::uint32_t>(value - start);
+  return offset < largest ? offset : value;
 }
 
 // What tiles have in common: a place in an on-chip memory, and how much of the tile is valid.

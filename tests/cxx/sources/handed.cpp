@@ -1,0 +1,167 @@
+// Memory that one call hands to another: accumulators by unit flags, parts of wider rows, parts of slots.
+#include <pto/pto-inst.hpp>
+using namespace pto;
+
+constexpr int kSize = 16;
+template <typename T, int ROWS, int COLS, int STRIDE = COLS>
+using Rows = GlobalTensor<T, Shape<1, 1, 1, ROWS, COLS>, Stride<ROWS * STRIDE, ROWS * STRIDE, ROWS * STRIDE, STRIDE, 1>>;
+template <typename T, int ROWS, int COLS>
+using InL1 = Tile<TileType::Mat, T, ROWS, COLS, BLayout::ColMajor, ROWS, COLS, SLayout::RowMajor, 512>;
+
+template <pipe_t FROM, pipe_t TO>
+AICORE inline void hand_over() {
+    set_flag(FROM, TO, EVENT_ID0);
+    wait_flag(FROM, TO, EVENT_ID0);
+}
+
+#ifdef __DAV_CUBE__
+constexpr bool kOnCube = true;
+#else
+constexpr bool kOnCube = false;
+#endif
+
+struct Operands {
+    InL1<half, kSize, kSize> one, other;
+    TileLeft<half, kSize, kSize> left;
+    TileRight<half, kSize, kSize> right;
+    TileAcc<float, kSize, kSize> sum;
+
+    AICORE Operands() {
+        TASSIGN(one, 0x10000);
+        TASSIGN(other, 0x20000);
+        TASSIGN(left, 0x0);
+        TASSIGN(right, 0x0);
+        TASSIGN(sum, 0x0);
+    }
+};
+
+template <STPhase PHASE>
+__global__ AICORE void by_unit_flags(__gm__ float* out, __gm__ half* a, __gm__ half* b) {
+    if (!kOnCube) return;
+    Operands at;
+    for (int i = 0; i < 4; ++i) {
+        Rows<half, kSize, kSize> a_rows(a + i * kSize * kSize), b_rows(b);
+        Rows<float, kSize, kSize> to(out + i * kSize * kSize);
+        TLOAD(at.one, a_rows);
+        TLOAD(at.other, b_rows);
+        hand_over<PIPE_MTE2, PIPE_MTE1>();
+        TMOV(at.left, at.one);
+        TMOV(at.right, at.other);
+        hand_over<PIPE_MTE1, PIPE_MTE2>();
+        hand_over<PIPE_MTE1, PIPE_M>();
+        TMATMUL<AccPhase::Partial>(at.sum, at.left, at.right);
+        TMATMUL_ACC<AccPhase::Final>(at.sum, at.sum, at.left, at.right);
+        hand_over<PIPE_M, PIPE_MTE1>();
+        TSTORE<PHASE>(to, at.sum);
+    }
+}
+
+extern "C" void unit_flags(float* out, half* a, half* b, void* stream) {
+    by_unit_flags<STPhase::Final><<<1, nullptr, stream>>>(out, a, b);
+}
+extern "C" void no_phase(float* out, half* a, half* b, void* stream) {
+    by_unit_flags<STPhase::Unspecified><<<1, nullptr, stream>>>(out, a, b);
+}
+
+// Two loads fill the halves of rows that are then read as a whole. What lies beyond the second half is no padding.
+template <int HALVES>
+__global__ AICORE void in_halves(__gm__ float* out, __gm__ float* x) {
+    if (kOnCube) return;
+    Tile<TileType::Vec, float, 8, 32> whole;
+    TASSIGN(whole, 0x400);
+    for (int half = 0; half < HALVES; ++half) {
+        Tile<TileType::Vec, float, 8, 32, BLayout::RowMajor, 8, 16> part;
+        TASSIGN(part, 0x400 + half * 16 * sizeof(float));
+        Rows<float, 8, 16> from(x + half * 8 * 16);
+        TLOAD(part, from);
+    }
+    hand_over<PIPE_MTE2, PIPE_V>();
+    TADDS(whole, whole, 1.0f);
+    hand_over<PIPE_V, PIPE_MTE3>();
+    Rows<float, 8, 32> to(out);
+    TSTORE(to, whole);
+}
+
+extern "C" void halves(float* out, float* x, void* stream) { in_halves<2><<<1, nullptr, stream>>>(out, x); }
+extern "C" void one_half(float* out, float* x, void* stream) { in_halves<1><<<1, nullptr, stream>>>(out, x); }
+
+// A vector core pushes 16 rows into a slot of `ROWS`; the second one pushes the others.
+template <int ROWS>
+__global__ AICORE void to_the_cube(__gm__ float* out, __gm__ half* a, __gm__ half* b) {
+    constexpr TileSplitAxis split = ROWS == kSize ? TileSplitAxis::TILE_NO_SPLIT : TileSplitAxis::TILE_UP_DOWN;
+    using Ring = TPipe<0, Direction::DIR_V2C, sizeof(half) * ROWS * kSize, 2, 2, ROWS == kSize>;
+    using Pushed = Tile<TileType::Vec, half, kSize, kSize, BLayout::ColMajor, kSize, kSize, SLayout::RowMajor, 512>;
+    using Popped = InL1<half, ROWS, kSize>;
+    Ring ring((__gm__ void*)nullptr, 0x0, 0x0);
+    if constexpr (kOnCube) {
+        Operands at;
+        TileLeft<half, ROWS, kSize> left;
+        TileAcc<float, ROWS, kSize> sum;
+        TASSIGN(left, 0x0);
+        TASSIGN(sum, 0x0);
+        Rows<half, kSize, kSize> b_rows(b);
+        Rows<float, ROWS, kSize> to(out);
+        Popped popped;
+        TLOAD(at.other, b_rows);
+        hand_over<PIPE_MTE2, PIPE_MTE1>();
+        TPOP<Ring, Popped, split>(ring, popped);
+        TMOV(left, popped);
+        TFREE<Ring, split>(ring);
+        TMOV(at.right, at.other);
+        hand_over<PIPE_MTE1, PIPE_M>();
+        TMATMUL(sum, left, at.right);
+        hand_over<PIPE_M, PIPE_FIX>();
+        TSTORE(to, sum);
+    } else {
+        Pushed part;
+        TASSIGN(part, 0x0);
+        GlobalTensor<half, Shape<1, 1, 1, 16, 16>, Stride<256, 256, 256, 16, 1>, Layout::NZ> from(a);
+        TLOAD(part, from);
+        hand_over<PIPE_MTE2, PIPE_MTE3>();
+        TPUSH<Ring, Pushed, split>(ring, part);
+    }
+}
+
+extern "C" void pushed_by_one(float* out, half* a, half* b, void* stream) {
+    to_the_cube<kSize><<<1, nullptr, stream>>>(out, a, b);
+}
+extern "C" void pushed_by_two(float* out, half* a, half* b, void* stream) {
+    to_the_cube<2 * kSize><<<1, nullptr, stream>>>(out, a, b);
+}
+
+// A window of rows of 4 elements at every 8th element: the windows overlap, and none overlaps itself.
+__global__ AICORE void in_windows(__gm__ float* out, __gm__ float* x) {
+    if (kOnCube) return;
+    using Window = GlobalTensor<float, Shape<1, 1, 2, 4, 8>, Stride<4096, 4096, 64, 8, 1>>;
+    Tile<TileType::Vec, float, 8, 8> part;
+    TASSIGN(part, 0x0);
+    Rows<float, 8, 8> from(x);
+    TLOAD(part, from);
+    hand_over<PIPE_MTE2, PIPE_MTE3>();
+    for (int i = 0; i < 3; ++i) {
+        Window to(out + i * i * 40);
+        TSTORE(to, part);
+    }
+}
+
+extern "C" void windows(float* out, float* x, void* stream) { in_windows<<<1, nullptr, stream>>>(out, x); }
+
+// An insert that is not modelled, into a tile that nothing has written.
+__global__ AICORE void both_at_once(__gm__ half* a, __gm__ half* b) {
+    if (!kOnCube) return;
+    Operands at;
+    Tile<TileType::Vec, float, kSize, kSize, BLayout::RowMajor, kSize / 2, kSize> half_of_it;
+    TASSIGN(half_of_it, 0x0);
+    Rows<half, kSize, kSize> a_rows(a), b_rows(b);
+    TLOAD(at.one, a_rows);
+    TLOAD(at.other, b_rows);
+    hand_over<PIPE_MTE2, PIPE_MTE1>();
+    TMOV(at.left, at.one);
+    TMOV(at.right, at.other);
+    hand_over<PIPE_MTE1, PIPE_M>();
+    TMATMUL(at.sum, at.left, at.right);
+    hand_over<PIPE_M, PIPE_FIX>();
+    TINSERT<decltype(half_of_it), decltype(at.sum), AccToVecMode::DualModeSplitM>(half_of_it, at.sum, 0, 0);
+}
+
+extern "C" void insert(half* a, half* b, void* stream) { both_at_once<<<1, nullptr, stream>>>(a, b); }
