@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, count
 from math import gcd, prod
 
 from ptokit.cxx.recording import CONVOLUTION, LaunchArgument, RecordedArray, RecordedOperand, RecordedTile
@@ -59,11 +58,24 @@ def _half(count: int) -> int:
     return -(-count // 2)
 
 
-def unused(word: str, used: set[str], first: int = 1) -> str:
-    """A word, with a number behind it if it is used; it is used from now on."""
-    name = next(name for name in chain((word,), (f"{word}_{k}" for k in count(first))) if name not in used)
-    used.add(name)
-    return name
+class UsedNames:
+    """Names that are in use."""
+
+    def __init__(self, names: Iterable[str] = (), first: int = 1) -> None:
+        """`first` is the first number behind a word."""
+        self._names, self._first = set(names), first
+        self._numbers: dict[str, int] = {}
+        """The last number behind each word."""
+
+    def new(self, word: str) -> str:
+        """A word, with a number behind it if it is used; it is used from now on."""
+        name, number = word, self._numbers.get(word, self._first - 1)
+        while name in self._names:
+            number += 1
+            name = f"{word}_{number}"
+        self._numbers[word] = number
+        self._names.add(name)
+        return name
 
 
 SCALE_CALLS = ("tload", "tstore", "tmov", "textract", "tmatmul_mx", "tgemv_mx")
@@ -216,7 +228,7 @@ class Arrays:
     """The arrays of a launch, as arguments of its program."""
 
     def __init__(self, arguments: Sequence[LaunchArgument], uses: Iterable[RecordedArray]) -> None:
-        self._names = {each.name for each in arguments}
+        self._names = UsedNames(each.name for each in arguments)
         self._arrays = {k: each for k, each in enumerate(arguments) if each.shape is not None}
         self._bases = {k: _base(each) for k, each in self._arrays.items()}
         self._views: dict[RecordedArray, tuple[ArraySlot, Indices]] = {}
@@ -238,6 +250,11 @@ class Arrays:
     def arguments(self) -> tuple[Argument, ...]:
         """The arguments: one for each array of the launch, and views of them."""
         return (*self._bases.values(), *self._made)
+
+    @cached_property
+    def dims(self) -> dict[str, int]:
+        """The number of dims of each argument, by name."""
+        return {argument.name: len(argument.shape) for argument in self.arguments}
 
     def _join(self, groups: dict[_Pattern, list[RecordedArray]], use: RecordedArray) -> None:
         try:
@@ -307,7 +324,7 @@ class Arrays:
     def _view_of(
         self, pattern: _Pattern, base: Argument, shape: Sequence[Expr], stride: Sequence[Expr], offset: int = 0
     ) -> Argument:
-        name = unused(f"{base.name}_{len(self._made) + 1}", self._names)
+        name = self._names.new(f"{base.name}_{len(self._made) + 1}")
         view = Argument(
             name, pattern.dtype, tuple(shape), tuple(stride), pattern.layout, pattern.dynamic, view_of=base.name,
             offset=offset,

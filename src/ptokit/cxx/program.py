@@ -23,8 +23,8 @@ from ptokit.cxx.operands import (
     NumberSlot,
     TileSlot,
     Unexpressible,
+    UsedNames,
     tile_slot,
-    unused,
 )
 from ptokit.cxx.problems import unmodelled, where_of
 from ptokit.cxx.reach import outside
@@ -84,7 +84,7 @@ def program_of(recording: Recording, launch: RecordedLaunch, texts: SourceTexts)
     shapes = _Shapes(recording, launch)
     if found := outside(launch, shapes.calls, shapes.where):
         raise VerifyError(found)
-    streams = [shapes.stream(block, launch) for block in sorted({block.index for block in launch.blocks})]
+    streams = [shapes.stream(block) for block in sorted(shapes.by_index)]
     groups = fold(streams, shapes.rank)
     return _Builder(shapes, launch, texts).program(groups)
 
@@ -95,11 +95,11 @@ def foldable(recording: Recording, launch: RecordedLaunch, most: int = MOST_UNLI
     if sum(len(block.calls) for block in launch.blocks) <= most:
         return launch
     shapes = _Shapes(recording, launch)
-    first, *others = sorted({block.index for block in launch.blocks})
+    first, *others = sorted(shapes.by_index)
     sequences: dict[bytes, int] = {}
     kept: set[int] = set()
     for index in (first, *others[-1:], *others[:-1]):
-        sequence = np.array(shapes.stream(index, launch).shapes, np.int64)
+        sequence = np.array(shapes.stream(index).shapes, np.int64)
         key = sequence.tobytes()
         if not kept or key in sequences or sum(sequences.values()) + len(sequence) <= most:
             sequences[key] = len(sequence)
@@ -130,6 +130,9 @@ class _Shapes:
     def __init__(self, recording: Recording, launch: RecordedLaunch, *, placed: bool = True) -> None:
         self.recording, self.kernel = recording, _plain(launch.name)
         self.blocks = [block for block in launch.blocks if not block.subblock]
+        self.by_index: dict[int, list[Block]] = {block.index: [] for block in launch.blocks}
+        for block in self.blocks:
+            self.by_index[block.index].append(block)
         used = sorted({int(number) for block in launch.blocks for number in np.unique(block.calls)})
         self.calls = {number: with_element(recording.calls[number], launch.arguments) for number in used}
         self.homes = homes(self.calls.values()) if placed else {}
@@ -187,10 +190,9 @@ class _Shapes:
         frames = self.recording.sites[self.shapes[shape].site]
         return [(frame.line, frame.column) for frame in reversed(frames)]
 
-    def stream(self, block: int, launch: RecordedLaunch) -> Stream:
+    def stream(self, block: int) -> Stream:
         """What a block did, both cores in one order."""
-        own = [each for each in launch.blocks if each.index == block and not each.subblock]
-        cores = [self._calls(each) for each in own if each.core in self.cores or not self.cores]
+        cores = [self._calls(each) for each in self.by_index[block] if each.core in self.cores or not self.cores]
         merged = cores[0] if len(cores) == 1 else list(self._merged(cores))
         return Stream(block, [shape for shape, _ in merged], [numbers for _, numbers in merged])
 
@@ -287,10 +289,10 @@ class _Builder:
         self.shapes, self.launch, self.texts = shapes, launch, texts
         self.argument_names = lru_cache(maxsize=None)(self._argument_names)
         self.scopes = [_LoopScope()]
-        self.names: set[str] = set()
+        self.names = UsedNames()
         self.tiles: dict[str, ir.TileDecl] = {}
         self.extents: dict[str, set[tuple[Expr, Expr]]] = {}
-        self.vars = set(RESERVED)
+        self.vars = UsedNames(RESERVED, 2)
         self.words: dict[tuple[Expr | TileSlot, ...], tuple[int, str]] = {}
         """For each tile, the number of calls around the use with the fewest, and the name there."""
 
@@ -298,7 +300,7 @@ class _Builder:
         """The program of all blocks."""
         for group in groups:
             self._block(group.body, {})
-        self.scopes, self.names, self.vars = [_LoopScope()], set(), set(RESERVED)  # the names of tiles are known now
+        self.scopes, self.names, self.vars = [_LoopScope()], UsedNames(), UsedNames(RESERVED, 2)  # tiles have names now
         bodies = [self._block(group.body, {}) for group in groups]
         body = _by_block([(group.blocks, body) for group, body in zip(groups, bodies, strict=True)], self.launch.grid)
         body = ir.transform((*self._declarations(self.scopes[0]), *body), self._declared)
@@ -340,7 +342,7 @@ class _Builder:
         word = source.counter if source and source.counter else str(piece.var)
         if source and source.counter and (is_rest or self._is_merged(piece, source, file)):
             word = ITERATION
-        var = Var(unused(word, self.vars, 2))
+        var = Var(self.vars.new(word))
         self.scopes.append(_LoopScope(var, source))
         inside = {**names, piece.var: var}
         body = self._block(piece.body, inside)
@@ -443,7 +445,7 @@ class _Builder:
 
     def _size(self, slot: Slot) -> int:
         if isinstance(slot, ArraySlot):
-            return 2 * len(next(a for a in self.shapes.arrays.arguments if a.name == slot.argument).shape)
+            return 2 * self.shapes.arrays.dims[slot.argument]
         return 1 if isinstance(slot, NumberSlot) else 0
 
     # --- tiles
@@ -458,7 +460,7 @@ class _Builder:
             self.words[key] = depth, word
         if key not in scope.tiles:
             word = self.words.get(key, (0, ""))[1]
-            name = scope.tiles[key] = unused(word or "tile", self.names)
+            name = scope.tiles[key] = self.names.new(word or "tile")
             placed = self._placed(slot, address[0]) if address else None
             self.tiles[name] = ir.TileDecl(
                 name,

@@ -63,6 +63,8 @@ class Executable:
     def __init__(self, program: ir.Program, profile: Profile, options: Options) -> None:
         self.program, self.profile, self.options = program, profile, options
         self._idle: list[Frame] = []
+        self.prepared: dict[tuple[Any, ...], Prepared] = {}
+        """The calls of all instructions, by their descriptions."""
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
@@ -200,7 +202,6 @@ class InstructionStep:
         self.has_slices, self.shared = has_slices(instr), sharing(instr)
         self.in_source = partial(in_source, executable.program, instr)
         self.bound: dict[tuple[Any, ...], tuple[Prepared, Takes]] = {}
-        self.prepared: dict[tuple[tuple[OperandSpec, ...], TileSpec | None, Sharing], Prepared] = {}
 
     def __call__(self, frame: Frame) -> None:
         prepared, storages = self.prepare(frame)
@@ -221,8 +222,9 @@ class InstructionStep:
         specs = tuple(operand.spec for operand in operands)
         shared = sharing(self.instr, frame.value) if self.has_slices else self.shared
         workspace = self._workspace(frame)
-        known = specs, workspace, shared
-        prepared = self.prepared.get(known) or remember(self.prepared, known, self._prepare(*known))
+        described = self.executable.prepared
+        known = self.instr.name, self.instr.form, self.instr.modifiers, specs, workspace, shared
+        prepared = described.get(known) or remember(described, known, self._prepare(specs, workspace, shared))
         return remember(self.bound, key, (prepared, [operand.take for operand in operands]))
 
     def _workspace(self, frame: Frame) -> TileSpec | None:

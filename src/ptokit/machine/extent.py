@@ -82,8 +82,14 @@ class Extent:
 
     def _listed_pieces(self, places: Array, page: int) -> Iterator[tuple[int, Extent, int]]:
         numbers = places // page
-        for number in np.unique(numbers).tolist():
-            yield number, Extent(0, 0, 0, places[numbers == number] - number * page), 0
+        steps = np.diff(numbers)
+        if steps.size and steps.min() < 0:
+            order = np.argsort(numbers, kind="stable")
+            places, numbers = places[order], numbers[order]
+            steps = np.diff(numbers)
+        for inside in np.split(places, np.flatnonzero(steps) + 1):
+            number = int(inside[0]) // page
+            yield number, Extent(0, 0, 0, inside - number * page), 0
 
     def _row_pieces(self, start: int, page: int) -> Iterator[tuple[int, Extent, int]]:
         row = 0
@@ -128,7 +134,10 @@ def extent_of(region: Region, size: int) -> Extent:
                 return Extent(1, runs * length * size, 0)
             if strides[0] > length:
                 return Extent(runs, length * size, strides[0] * size)
-    return listed(np.unique(region.offsets()), size)
+    offsets = np.unique(region.offsets())
+    if not offsets[0] and offsets[-1] == offsets.size - 1:  # fractals without gaps
+        return Extent(1, offsets.size * size, 0)
+    return listed(offsets, size)
 
 
 def _run_choices(region: Region, rows: int, cols: int) -> list[tuple[tuple[int, int], int, int]]:

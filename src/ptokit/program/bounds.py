@@ -360,6 +360,9 @@ class _Broken:
 
 def _broken(reach: Reach, first: Expr, size: Expr, most: Expr) -> _Broken | None:
     """The first execution in which `first : first + size` is certainly not a range within `0 : most`."""
+    if isinstance(first, int) and isinstance(size, int) and isinstance(most, int):  # noqa: SIM102
+        if min(first, size, most - first - size) >= 0:
+            return None
     beyond = subtract(apply("add", first, size), most)
     if reach.lowest(first) >= 0 and reach.lowest(size) >= 0 and reach.highest(beyond) <= 0:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -98,6 +98,13 @@ def call_of(
     for name, operand in all_operands(instr).items():
         described[name] = operand_spec(program, operand, resolve, addresses)
     return Call(definition, described, instr.modifiers, profile.name, *sharing(instr, resolve).calls)
+
+
+def signature(instr: Instr) -> Hashable:
+    """What the call of an instruction depends on: all but where blocks of arguments start."""
+    operands = (*instr.operands, instr.workspace)
+    described = [(each.argument, each.sizes) if isinstance(each, View) else each for each in operands]
+    return instr.name, instr.form, instr.modifiers, *described
 
 
 def named_operands(instr: Instr) -> dict[str, Operand]:

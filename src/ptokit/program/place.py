@@ -164,7 +164,8 @@ def live_ranges(program: Program, *, tight: bool = False) -> dict[str, LiveRange
     outline, uses = Outline(program), _uses(program)
     written = _written_first(program) if tight else set[tuple[str, Path]]()
     numbers = {path: number for number, (path, _) in enumerate(statements(program.body))}
-    loops = {body: _all_of(body[:-1], numbers) for body in outline.loops}
+    last = _last_inside(numbers)
+    loops = {body: LiveRange(numbers[body[:-1]], last[body[:-1]]) for body in outline.loops}
     ranges: dict[str, LiveRange] = {}
     for name, home in outline.tiles.items():
         parts = [loops[body] for body in home if outline.loops[body].buffers > 1][:1]
@@ -175,9 +176,13 @@ def live_ranges(program: Program, *, tight: bool = False) -> dict[str, LiveRange
     return ranges
 
 
-def _all_of(loop: Path, numbers: dict[Path, int]) -> LiveRange:
-    inside = [number for path, number in numbers.items() if path[: len(loop)] == loop]
-    return LiveRange(min(inside), max(inside))
+def _last_inside(numbers: dict[Path, int]) -> dict[Path, int]:
+    """The number of the last statement in each statement, or of itself. `numbers` are in the order of the text."""
+    last: dict[Path, int] = {}
+    for path, number in numbers.items():
+        for depth in range(1, len(path) + 1, 2):
+            last[path[:depth]] = number
+    return last
 
 
 def _uses(program: Program) -> dict[str, list[Path]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import partial
 
 from ptokit.finding import Finding, fold_overlaps
@@ -48,11 +48,16 @@ def _place(finding: Finding) -> tuple[str, int]:
 def _instructions(
     program: Program, profile: Profile, options: Options, grid: int | None, integers: Mapping[Var, int]
 ) -> Iterator[Finding]:
+    known: dict[Hashable, list[Finding]] = {}
     for stmt, reach in reaches(program, grid, integers):
-        if isinstance(stmt, Instr):
-            resolve = partial(_same_in_all, reach) if integers else calls.known
-            for finding in verify_call(calls.call_of(program, stmt, profile, resolve), profile, options, alone=False):
-                yield described(calls.with_tiles(finding, stmt).at(stmt.where), program, stmt)
+        if not isinstance(stmt, Instr):
+            continue
+        resolve = partial(_same_in_all, reach) if integers else calls.known
+        key = calls.signature(stmt), id(reach) if integers else None
+        if key not in known:
+            known[key] = verify_call(calls.call_of(program, stmt, profile, resolve), profile, options, alone=False)
+        for finding in known[key]:
+            yield described(calls.with_tiles(finding, stmt).at(stmt.where), program, stmt)
 
 
 def _same_in_all(reach: Reach, expr: Expr) -> int:
@@ -143,12 +148,12 @@ CHECKS: tuple[Check, ...] = (
 def pipes_used(program: Program, profile: Profile) -> tuple[str, ...]:
     """The pipes that the program's instructions work on, in the target's order."""
     used: set[str] = set()
-    for stmt in walk(program.body):
-        if isinstance(stmt, Instr):
-            call = calls.call_of(program, stmt, profile)
-            blocking = [rule for rule in call.instruction.rules if rule.blocks == "route"]
-            if not check_rules(blocking, call, header=False):
-                used.update(effect.pipe for effect in calls.effects(call))
-        elif isinstance(stmt, LoadScalar):
-            used.add(SCALAR)
+    different = {calls.signature(instr): instr for instr in program.instructions}
+    for instr in different.values():
+        call = calls.call_of(program, instr, profile)
+        blocking = [rule for rule in call.instruction.rules if rule.blocks == "route"]
+        if not check_rules(blocking, call, header=False):
+            used.update(effect.pipe for effect in calls.effects(call))
+    if any(isinstance(stmt, LoadScalar) for stmt in walk(program.body)):
+        used.add(SCALAR)
     return tuple(pipe for pipe in profile.pipes if pipe in used)
