@@ -88,7 +88,7 @@ ON_ONE = {
         "FIX": "tmov.acc.vec tinsert.acc.vec textract.acc.vec tmov_fp.acc.vec tinsert_fp.acc.vec textract_fp.acc.vec",
         "MTE1": "tmov.mat.vec tmov.mat.scale_left tmov.mat.scale_right "
                 "textract.mat.scale_left textract.mat.scale_right",
-        "MTE3": "tmov.vec.mat tinsert.vec.mat",
+        "MTE3": "tmov.vec.mat tinsert.vec.mat textract.vec.mat",
     },
 }  # fmt: skip
 

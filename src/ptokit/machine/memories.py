@@ -214,7 +214,7 @@ class Owners:
         """Whether what was written through a buffer is a slice of a tile, or what is read of the tile, up to an end,
         one of the buffer."""
         name, at = self._last[number]
-        if not has_same_pitch(self._specs[tile], self._specs[name]):
+        if name not in self._specs or not has_same_pitch(self._specs[tile], self._specs[name]):  # or the workspace
             return False
         used = self._used.get(number)
         if used is not None and start <= at and at + used <= start + self._specs[tile].nbytes:
