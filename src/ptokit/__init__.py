@@ -37,15 +37,16 @@ if TYPE_CHECKING:
     from ptokit.lang.live import cases
     from ptokit.lang.loaded import TextKernel, load
     from ptokit.machine.options import MachineOptions
-    from ptokit.ops import gather, scatter
+    from ptokit.ops import gather, gather_along, gather_nd, scatter, scatter_along, scatter_nd
     from ptokit.sweeps.run import sweep
 
 __all__ = [
     "BLayout", "DType", "Event", "Finding", "GlobalTensor", "HazardWarning", "Kernel", "Layout", "MachineOptions",
     "OutOfBoundsError", "Pad", "Report", "Run", "SLayout", "TargetReport", "TextKernel", "Tile", "TileType",
     "UnmodelledWarning", "VerifyError", "Where", "barrier", "block_idx", "block_num", "cases", "cdiv", "check",
-    "const", "dtype", "dyn", "gather", "kernel", "load", "load_scalar", "max", "min", "otherwise", "range",
-    "scatter", "set_flag", "show", "sweep", "sync_set", "sync_wait", "target", "tassign", "wait_flag", "when",
+    "const", "dtype", "dyn", "gather", "gather_along", "gather_nd", "kernel", "load", "load_scalar", "max", "min",
+    "otherwise", "range", "scatter", "scatter_along", "scatter_nd", "set_flag", "show", "sweep", "sync_set",
+    "sync_wait", "target", "tassign", "wait_flag", "when",
 ]  # fmt: skip
 __all__ += instructions.__all__
 
@@ -60,7 +61,7 @@ LATER = {
     "machine.options": ("MachineOptions",),
     "lang.loaded": ("TextKernel", "load"),
     "lang.check": ("Report", "TargetReport", "check", "show"),
-    "ops": ("gather", "scatter"),
+    "ops": ("gather", "gather_along", "gather_nd", "scatter", "scatter_along", "scatter_nd"),
     "sweeps.run": ("sweep",),
 }  # fmt: skip
 """Names that are loaded when they are first used, by module; the others of `__all__` are instructions and enums."""

@@ -82,6 +82,36 @@ def test_sums_have_the_bits_of_the_cpu(kind: str) -> None:
     assert torch.equal(bits(there.cpu()), bits(here))
 
 
+@pytest.mark.parametrize("kind", ["float32", "float64", "float16", "bfloat16", "float8_e5m2", "int8", "int64"])
+@pytest.mark.parametrize("reduce", ["add", "mul", "max", "mean"])
+def test_reductions_have_the_bits_of_the_cpu(kind: str, reduce: str) -> None:
+    dtype = getattr(torch, kind)
+    table, source = ((torch.randn(n, 64) * 3).to(dtype) for n in (40, 3000))
+    lanes = torch.randint(-2, 42, (3000,))
+    for include_self in (True, False):
+        options: dict[str, Any] = {"reduce": reduce, "include_self": include_self, "mode": "drop"}
+        there = pto.scatter(table.cuda(), source.cuda(), lanes.cuda(), **options)
+        here = pto.scatter(table.clone(), source, lanes, **options)
+        assert torch.equal(bits(there.cpu()), bits(here))
+
+
+def test_axes_and_coordinates_are_computed_on_the_gpu() -> None:
+    host = np.arange(120, dtype="float32").reshape(2, 3, 4, 5)
+    table, random = cupy.asarray(host), np.random.default_rng(0)
+    for axis in range(-4, 4):
+        for mode in ("wrap", "clip", "fill", "negative"):
+            for kind in ("int64", "int32", "int8"):
+                indices = random.integers(-2, 2, (2, 3)).astype(kind)
+                found = pto.gather(table, cupy.asarray(indices), axis=axis, mode=mode)
+                assert np.array_equal(found.get(), pto.gather(host, indices, axis=axis, mode=mode))
+        along = random.integers(-2, 2, host.shape)
+        found = pto.gather_along(table, cupy.asarray(along), axis=axis, mode="negative")
+        assert np.array_equal(found.get(), np.take_along_axis(host, along, axis))
+    assert pto.gather_nd(table, [[0, -1], [1, 2]], mode="negative").get().tolist() == host[[0, 1], [-1, 2]].tolist()
+    with pytest.raises(pto.OutOfBoundsError, match=r"gather_nd: indices\[0, 1\] = 3 is outside the capacity of 3"):
+        pto.gather_nd(table, [[0, 3]])
+
+
 class Lent:
     """An array that only DLPack describes."""
 

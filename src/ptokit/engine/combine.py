@@ -8,6 +8,7 @@ from ptokit.engine.storage import Array
 from ptokit.isa.dtype import DType
 from ptokit.isa.move import Combine
 
+ARITHMETIC = {Combine.ADD: np.add, Combine.MUL: np.multiply}
 PICKS = {Combine.MAX: np.maximum, Combine.MIN: np.minimum}
 
 
@@ -21,8 +22,8 @@ def accumulate(cells: Array, where: Array, values: Array, combine: Combine, dtyp
     touched, lane = np.unique(where, return_inverse=True)
     old, new = cells[touched], np.ascontiguousarray(values)
     with np.errstate(all="ignore"):
-        if combine is Combine.ADD:
-            cells[touched] = _add(old, lane, new, dtype)
+        if combine in ARITHMETIC:
+            cells[touched] = _compute(ARITHMETIC[combine], old, lane, new, dtype)
         elif dtype.is_float:
             cells[touched] = _pick_float(old, lane, new, combine, dtype)
         else:
@@ -31,10 +32,10 @@ def accumulate(cells: Array, where: Array, values: Array, combine: Combine, dtyp
             cells[touched] = best.view(dtype.bits)
 
 
-def _add(old: Array, lane: Array, new: Array, dtype: DType) -> Array:
+def _compute(operation: np.ufunc, old: Array, lane: Array, new: Array, dtype: DType) -> Array:
     """Integers wrap; floats round at every step; a NaN result is the canonical quiet one, in each part of a complex."""
     total = old.view(dtype.numpy)
-    np.add.at(total, lane, new.view(dtype.numpy))
+    operation.at(total, lane, new.view(dtype.numpy))
     if dtype.is_float or dtype.family == "complex":
         parts: Array = total.view(np.real(total).dtype)
         parts[np.isnan(parts)] = np.nan

@@ -35,6 +35,13 @@ class Combine(Enum):
     ADD = auto()
     MAX = auto()
     MIN = auto()
+    MUL = auto()
+    """Of whole arrays only: no instruction multiplies into memory."""
+
+    @property
+    def rounds(self) -> bool:
+        """Whether floats are rounded at every step, so that the order of lanes matters."""
+        return self in (Combine.ADD, Combine.MUL)
 
 
 class IndexUnit(Enum):

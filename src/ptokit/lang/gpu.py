@@ -171,6 +171,18 @@ def empty(like: DeviceArray, shape: tuple[int, ...]) -> DeviceArray:
     return DeviceArray(made, address, shape, strides, like.dtype, like.gpu, True, TORCH if is_torch(made) else None)
 
 
+def upload(array: Any, number: int) -> DeviceArray:
+    """A NumPy array as a CuPy array on a GPU."""
+    cupy = _cupy()
+    with cupy.cuda.Device(number):
+        return of_cupy(cupy.asarray(array))
+
+
+def cupy_array(array: DeviceArray) -> Any:
+    """The CuPy array over the memory of an array of any library."""
+    return _cupy().asarray(array.owner)
+
+
 def packed_copy(array: DeviceArray) -> Any:
     """A copy in C order; broadcast dims stay broadcast."""
     once = tuple(slice(0, 1) if step == 0 else slice(None) for step in array.strides)

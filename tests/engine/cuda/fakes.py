@@ -12,6 +12,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from ptokit import engines, repeated
 from ptokit.engine.cuda import device
@@ -20,8 +21,21 @@ from tests.engine.cuda.emulated import EmulatedDevice
 Host = np.ndarray[Any, np.dtype[Any]]
 
 
-class FakeArray:
+METHODS = ("any", "argmax", "astype", "max", "min", "reshape", "sum", "view")
+"""Methods of arrays that ptokit calls, as NumPy has them."""
+FUNCTIONS = ("arange", "clip", "isnan", "minimum", "nonzero", "where", "zeros")
+"""Functions of CuPy that ptokit calls, as NumPy has them."""
+
+
+def host_of(given: Any) -> Any:
+    """What an array holds; other things as they are."""
+    return given.host if isinstance(given, FakeArray) else given
+
+
+class FakeArray(NDArrayOperatorsMixin):
     """A CuPy array."""
+
+    __hash__ = object.__hash__
 
     def __init__(self, host: Host, gpu: int = 0, keep: object = None) -> None:
         self.host, self.gpu, self.keep = host, gpu, keep
@@ -35,6 +49,23 @@ class FakeArray:
     def __cuda_array_interface__(self) -> dict[str, Any]:
         return {**self.host.__array_interface__, "version": 3, "stream": None}
 
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> FakeArray:
+        return FakeArray(np.asarray(getattr(ufunc, method)(*map(host_of, inputs), **options)), self.gpu)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in METHODS:
+            raise AttributeError(name)
+        return lambda *given, **options: FakeArray(np.asarray(getattr(self.host, name)(*given, **options)), self.gpu)
+
+    size = property(lambda self: self.host.size)
+    ndim = property(lambda self: self.host.ndim)
+
+    def __int__(self) -> int:
+        return int(self.host)
+
+    def __bool__(self) -> bool:
+        return bool(self.host)
+
     def __dlpack__(self, **_: Any) -> Any:
         raise AssertionError("CuPy arrays need no DLPack")
 
@@ -42,12 +73,10 @@ class FakeArray:
         raise TypeError("Implicit conversion to a NumPy array is not allowed.")
 
     def __getitem__(self, key: Any) -> FakeArray:
-        found = self.host[key]
-        assert isinstance(found, np.ndarray)
-        return FakeArray(found, self.gpu)
+        return FakeArray(np.asarray(self.host[host_of(key)]), self.gpu)
 
-    def __setitem__(self, key: Any, value: FakeArray) -> None:
-        self.host[key] = value.host
+    def __setitem__(self, key: Any, value: object) -> None:
+        self.host[host_of(key)] = host_of(value)
 
     def copy(self) -> FakeArray:
         return FakeArray(self.host.copy(), self.gpu)
@@ -141,6 +170,7 @@ class FakeGpus:
             empty=lambda shape, dtype: FakeArray(np.full(shape, 7).astype(dtype), self.current),
             asarray=self._asarray,
             broadcast_to=lambda array, shape: FakeArray(np.broadcast_to(array.host, shape), array.gpu),
+            **{name: self._function(name) for name in FUNCTIONS},
             from_dlpack=lambda lent: FakeArray(lent.host, lent.gpu, keep=lent),
             cuda=SimpleNamespace(
                 runtime=runtime,
@@ -163,7 +193,18 @@ class FakeGpus:
         return SimpleNamespace(type=2 if address in self.memory else 0, device=self.memory.get(address))
 
     def _asarray(self, given: Any) -> FakeArray:
+        if isinstance(given, np.ndarray):
+            return FakeArray(given.copy(), self.current)
         return given if isinstance(given, FakeArray) else FakeArray(given.host, given.gpu)
+
+    def _function(self, name: str) -> Any:
+        def call(*given: Any, **options: Any) -> Any:
+            found = getattr(np, name)(*map(host_of, given), **options)
+            if isinstance(found, tuple):
+                return tuple(FakeArray(each, self.current) for each in found)
+            return FakeArray(np.asarray(found), self.current)
+
+        return call
 
     def _device(self, number: int) -> FakeDevice:
         return FakeDevice(self, number)

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-from ptokit import engines, ops, repeated
+from ptokit import engines, repeated
 from ptokit.engine.kept import remember
+from ptokit.ops import calls, execute
 from tests.engine.cuda.fakes import Described, FakeArray, FakeGpus, FakeTensor, Lent
 
 Host = np.ndarray[Any, np.dtype[Any]]
@@ -193,8 +194,8 @@ def test_repeated_calls_follow_what_changes(emulated: FakeGpus, monkeypatch: pyt
         return run
 
     monkeypatch.setattr(repeated, "CALLS", {})
-    monkeypatch.setattr(ops, "arrays", lambda name: watched(engines.arrays(name)))
-    monkeypatch.setattr(ops, "addressed", lambda *given: watched(engines.addressed(*given)))
+    monkeypatch.setattr(execute, "arrays", lambda name: watched(engines.arrays(name)))
+    monkeypatch.setattr(calls, "addressed", lambda *given: watched(engines.addressed(*given)))
     kinds = ("float32", "float16", "int32", ml_dtypes.bfloat16)
     for _ in range(150):
         gpu, wrap = int(RANDOM.integers(2)), (FakeArray, FakeTensor)[RANDOM.integers(2)]
@@ -299,8 +300,8 @@ def test_libraries_are_asked_for_their_stream_once_at_most(emulated: FakeGpus, m
         monkeypatch.setattr(library, name, lambda *given, own=own, name=name: asked.append(name) or own(*given))
     done: list[str] = []
     monkeypatch.setattr(repeated, "CALLS", {})
-    monkeypatch.setattr(ops, "arrays", lambda _: lambda *_: done.append("described"))
-    monkeypatch.setattr(ops, "addressed", lambda *_: lambda *_: done.append("addressed"))
+    monkeypatch.setattr(execute, "arrays", lambda _: lambda *_: done.append("described"))
+    monkeypatch.setattr(calls, "addressed", lambda *_: lambda *_: done.append("addressed"))
     for wrap, names in ((FakeArray, []), (FakeTensor, ["current_stream", "get_current_stream"])):
         for how in ("described", "addressed"):
             asked.clear()
@@ -322,7 +323,7 @@ def test_writes_into_tensors_are_counted(emulated: FakeGpus) -> None:
 
 def test_engines_see_whether_the_order_counts(emulated: FakeGpus, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[bool] = []
-    monkeypatch.setattr(ops, "arrays", lambda _: lambda whole, *_: seen.append(whole.ordered))
+    monkeypatch.setattr(execute, "arrays", lambda _: lambda whole, *_: seen.append(whole.ordered))
     choices = ("last", "default", "any", pto.ScatterConflict.Last, pto.ScatterConflict.Default)
     for conflict in choices:
         pto.scatter(FakeArray(table()), 1, FakeArray(INDICES), conflict=conflict)
@@ -354,3 +355,67 @@ def test_the_current_gpu_takes_arrays_of_the_host(emulated: FakeGpus) -> None:
     with emulated.cupy.cuda.Device(1):
         assert np.array_equal(pto.gather(values, INDICES, engine="cuda"), values[INDICES])
     assert emulated.worked == {1}
+
+
+# --- Other forms of the calls ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrap", [FakeArray, FakeTensor])
+def test_forms_give_what_the_host_gives(emulated: FakeGpus, wrap: Any) -> None:
+    """Axes, coordinates, lists and modes: index arithmetic on the GPU."""
+    values = table(cols=7)
+    host, there = values.copy(), wrap(values)
+    found = pto.gather(there, [6, 0, 6], axis=1)
+    assert type(found) is wrap and np.array_equal(found.host, host[:, [6, 0, 6]])
+    for indices in (np.array([-1, 2, 9], "int16"), np.array([3, 2**63 + 1], "uint64"), np.array([-1, 7], "int32")):
+        for mode in ("wrap", "clip", "fill"):
+            found = pto.gather(there, wrap(indices), mode=mode)
+            assert np.array_equal(found.host, pto.gather(host, indices, mode=mode))
+    along = RANDOM.integers(-6, 6, (4, 7))
+    found = pto.gather_along(there, wrap(along), mode="negative")
+    assert type(found) is wrap and np.array_equal(found.host, np.take_along_axis(host, along, 0))
+    pairs = np.array([[5, 6], [-1, 0]])
+    assert pto.gather_nd(there, wrap(pairs), mode="negative").host.tolist() == host[[5, -1], [6, 0]].tolist()
+    out = wrap(np.zeros((6, 2), "float32"))
+    assert pto.gather(there, range(2), axis=-1, out=out) is out
+    assert np.array_equal(out.host, host[:, :2])
+    with pytest.raises(pto.OutOfBoundsError, match=r"gather: indices\[1\] = 7 is outside the capacity of 7"):
+        pto.gather(there, [0, 7], axis=1)
+    with pytest.raises(pto.OutOfBoundsError, match=r"gather_nd: indices\[0, 1\] = -1 "):
+        pto.gather_nd(there, wrap(np.array([[0, -1]])))
+    assert np.array_equal(values, host)
+
+
+@pytest.mark.parametrize("wrap", [FakeArray, FakeTensor])
+@pytest.mark.parametrize("reduce", ["none", "add", "mul", "max", "mean"])
+@pytest.mark.parametrize("kind", ["int32", "uint64", "float16", "float32", ml_dtypes.bfloat16, ml_dtypes.float8_e5m2])
+def test_reductions_give_the_bits_of_the_host(emulated: FakeGpus, kind: Any, reduce: str, wrap: Any) -> None:
+    random = np.random.default_rng(4)
+    for include_self in (True, False):
+        values, data = (random.integers(1, 9, (5, 3)).astype(kind), random.integers(1, 5, (40, 3)).astype(kind))
+        if np.dtype(kind).kind not in "iu":
+            data[3] = np.nan
+        indices = random.integers(-1, 7, 40)
+        options: dict[str, Any] = {"reduce": reduce, "include_self": include_self, "mode": "drop"}
+        expected = pto.scatter(values.copy(), data, indices, **options)
+        there = wrap(values)
+        assert pto.scatter(there, wrap(data), wrap(indices), **options) is there
+        assert values.tobytes() == expected.tobytes()
+        if wrap is FakeTensor:
+            assert there.version == 1
+
+
+def test_negative_int32_indices_on_a_gpu_warn_where_the_call_is_new(emulated: FakeGpus) -> None:
+    values, indices = FakeArray(table()), FakeArray(np.array([1, -1], "int32"))
+    with pytest.warns(pto.HazardWarning, match=r"gather: indices\[1\] = -1 is negative and counts as 4294967295"):
+        pto.gather(values, indices, oob="clamp")
+
+
+def test_advice_names_the_library_of_the_arrays(emulated: FakeGpus) -> None:
+    values = table()
+    with pytest.raises(pto.VerifyError, match=r"cupy\.flatnonzero"):
+        pto.gather(FakeArray(values), FakeArray(np.zeros(6, bool)))
+    with pytest.raises(pto.VerifyError, match=r"indices\.to\(torch\.int64\)"):
+        pto.gather(FakeTensor(values), FakeTensor(np.zeros(6)))
+    with pytest.raises(pto.VerifyError, match=r"cupy\.empty\(\(1, 8\), table\.dtype\)"):
+        pto.gather(FakeArray(values), [0], out=FakeArray(np.zeros((2, 8), "float32")))

@@ -34,7 +34,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 OTHERS = (HIFLOAT8, *map(dtype, (np.complex64, np.complex128, np.clongdouble, np.longdouble)))
 TYPES = (*BASE, *FLOAT8, *HOST_ONLY)
 MOVED = (*TYPES, *OTHERS)
-ARITHMETIC = (Combine.ADD, Combine.MAX, Combine.MIN)
+ARITHMETIC = (Combine.ADD, Combine.MAX, Combine.MIN, Combine.MUL)
 THREADS = (1, 2, 5)
 INDICES = ("int32", "uint32", "int64")
 
@@ -418,7 +418,7 @@ def test_every_processor_gives_the_same_bits(seed: int, monkeypatch: pytest.Monk
         if remap is not Remap.SKIP:
             Case(kind, table, other, lanes, remap, side=Side.SRC, fresh=bool(rng.integers(2))).check((1, 3))
         if remap is not Remap.ZERO:
-            combine = (Combine.STORE, Combine.STORE, *ARITHMETIC)[int(rng.integers(5))]
+            combine = (Combine.STORE, Combine.STORE, *ARITHMETIC)[int(rng.integers(6))]
             Case(kind, table, other, lanes, remap, combine=combine).check((1, 3))
 
 
@@ -435,7 +435,7 @@ def test_a_forced_strategy_gives_the_bits_of_a_loop(way: str, seed: int, monkeyp
     for _ in range(100):
         kind = dtype(KINDS[int(rng.integers(len(KINDS)))])
         remap = (Remap.REFUSE, Remap.CLAMP, Remap.WRAP, Remap.SKIP)[int(rng.integers(4))]
-        combine = Combine.STORE if way == "winners" else tuple(Combine)[int(rng.integers(4))]
+        combine = Combine.STORE if way == "winners" else tuple(Combine)[int(rng.integers(5))]
         capacity, count = int(rng.choice([1, 17, 700, 5000, 9000])), int(rng.choice([1, 30, 2049, 6000]))
         width = 1 if way in ("merged", "divided", "buckets") else int(rng.choice([1, 3, 16, 33]))
         low = int(rng.integers(0, capacity))

@@ -152,8 +152,14 @@ def combined(code: IrBuilder, combine: Combine, dtype: DType, old: IrValue, new:
     return _whole(code, combine, dtype, old, new)
 
 
-def _add(code: IrBuilder, dtype: DType, old: IrValue, new: IrValue) -> IrValue:
-    return narrow(code, dtype, widen(code, dtype, old) + widen(code, dtype, new))
+def computed(code: IrBuilder, combine: Combine, dtype: DType, old: IrValue, new: IrValue) -> IrValue:
+    """The sum or the product of two floats, as `widen` has them."""
+    a, b = widen(code, dtype, old), widen(code, dtype, new)
+    return a + b if combine is Combine.ADD else a * b
+
+
+def _computer(combine: Combine) -> Callable[[IrBuilder, DType, IrValue, IrValue], IrValue]:
+    return lambda code, dtype, old, new: narrow(code, dtype, computed(code, combine, dtype, old, new))
 
 
 def _picker(better: str, tie: str) -> Callable[[IrBuilder, DType, IrValue, IrValue], IrValue]:
@@ -169,12 +175,13 @@ def _picker(better: str, tie: str) -> Callable[[IrBuilder, DType, IrValue, IrVal
 
 
 FLOATS: dict[Combine, Callable[[IrBuilder, DType, IrValue, IrValue], IrValue]] = {
-    Combine.ADD: _add,
+    Combine.ADD: _computer(Combine.ADD),
+    Combine.MUL: _computer(Combine.MUL),
     Combine.MAX: _picker("ogt", "and"),
     Combine.MIN: _picker("olt", "or"),
 }
 WHOLE = {Combine.MAX: ("sgt", "ugt"), Combine.MIN: ("slt", "ult")}
-TRUTHS = {Combine.ADD: "or", Combine.MAX: "or", Combine.MIN: "and"}
+TRUTHS = {Combine.ADD: "or", Combine.MAX: "or", Combine.MIN: "and", Combine.MUL: "and"}
 
 
 def _whole(code: IrBuilder, combine: Combine, dtype: DType, old: IrValue, new: IrValue) -> IrValue:
@@ -182,6 +189,8 @@ def _whole(code: IrBuilder, combine: Combine, dtype: DType, old: IrValue, new: I
         return old.op(TRUTHS[combine], new)
     if combine is Combine.ADD:
         return old + new
+    if combine is Combine.MUL:
+        return old * new
     better = WHOLE[combine][dtype.family == "uint"]
     return code.select(new.compare(better, old), new, old)
 

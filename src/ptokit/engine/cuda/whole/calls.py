@@ -172,7 +172,7 @@ class PreparedMove:
         self._launches: dict[tuple[int, str], MoveLaunch] = {}
 
     def _check_arithmetic(self) -> None:
-        if not computes(self.element):
+        if not computes(self.element) or (self.combine is Combine.MUL and self.element is not self.dtype):
             raise Unsupported(f"arithmetic with {self.dtype}")
         if is_byte_float(self.dtype):
             self.aligned = 1
@@ -196,6 +196,8 @@ class PreparedMove:
 
     def _needs_no_order(self, ordered: bool) -> bool:
         """Whether atomic instructions give the result, and are fast."""
+        if self.combine is Combine.MUL:  # no chip has such an instruction
+            return False
         is_sum = self.combine is Combine.ADD and not self.element.is_integer
         if self.whole.accumulate is not None or (is_sum and ordered):
             return False

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ptokit.engine.llvm.emit import I1, I64, PTR, IrBuilder, IrValue, Variable, size_of, vector
 from ptokit.engine.llvm.move import LINE, CodeWriter, Prefetch, ahead
-from ptokit.engine.llvm.numbers import NATIVE, bits_of, combined, lanes_at_once, narrow, rounded, widen
+from ptokit.engine.llvm.numbers import NATIVE, bits_of, combined, computed, lanes_at_once, narrow, rounded, widen
 from ptokit.engine.native.whole.block import word
 from ptokit.isa.dtype import DType
 from ptokit.isa.move import Combine
@@ -232,16 +232,16 @@ class Mover:
 
     @property
     def _is_free(self) -> bool:
-        """Whether elements may be combined in any order: only sums of floats may not."""
+        """Whether elements may be combined in any order: only sums and products of floats may not."""
         assert self.rows.dtype is not None
-        return not (self.rows.dtype.is_float and self.rows.combine is Combine.ADD)
+        return not (self.rows.dtype.is_float and self.rows.combine.rounds)
 
     def _fold_free(self, cell: IrValue, items: IrValue, count: IrValue, wide: int) -> None:
         """Elements that lie side by side to one of the table, many at a time, in whatever order."""
         code, dtype, combine = self.code, self.rows.dtype, self.rows.combine
         assert dtype is not None
         kind, old = bits_of(dtype, wide), code.load(bits_of(dtype), cell, 1)
-        start = code.constant(kind, 0) if combine is Combine.ADD else code.splat(old, wide)
+        start = code.constant(kind, int(combine is Combine.MUL)) if combine.rounds else code.splat(old, wide)
         many = code.variable(kind, start)
         with code.loop(0, count, wide) as k:
             new = code.load(kind, code.at(items, k * self.rows.size), 1)
@@ -362,22 +362,22 @@ class Mover:
             return
         old = code.load(kind, dst, 1)
         if seen:
-            total = widen(code, rows.dtype, old) + widen(code, rows.dtype, new)
+            total = computed(code, rows.combine, rows.dtype, old, new)
             seen.set(seen.get() + total)
             code.store(rounded(rows.dtype, total), dst, 1)
         elif count > 1 or rows.dtype.name not in NATIVE:
             code.store(combined(code, rows.combine, rows.dtype, old, new), dst, 1)
-        elif rows.combine is Combine.ADD:
-            self._add(rows.dtype, dst, old, new)
+        elif rows.combine.rounds:
+            self._compute(rows.dtype, dst, old, new)
         else:
             self._pick(rows.dtype, dst, old, new)
 
     # The next lane may name the same cell. Its dependency should be short, and a branch is predicted: so a NaN is
     # stored a second time, in canonical form.
 
-    def _add(self, dtype: DType, dst: IrValue, old: IrValue, new: IrValue) -> None:
+    def _compute(self, dtype: DType, dst: IrValue, old: IrValue, new: IrValue) -> None:
         code = self.code
-        total = widen(code, dtype, old) + widen(code, dtype, new)
+        total = computed(code, self.rows.combine, dtype, old, new)
         code.store(total, dst, 1)
         with code.when(total.compare("uno", total)):
             code.store(narrow(code, dtype, total), dst, 1)

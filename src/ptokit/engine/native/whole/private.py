@@ -23,8 +23,8 @@ CELLS_APART = 64
 
 
 def can_merge(rows: Rows) -> bool:
-    """Whether what workers found can be merged: sums of floats depend on the order of all lanes."""
-    return rows.width == 1 and not (rows.combine is Combine.ADD and rows.dtype and rows.dtype.is_float)
+    """Whether what workers found can be merged: sums and products of floats depend on the order of all lanes."""
+    return rows.width == 1 and not (rows.combine.rounds and rows.dtype and rows.dtype.is_float)
 
 
 def size_of_cell(rows: Rows) -> int:
@@ -38,9 +38,11 @@ def memory_for(rows: Rows, cells: Any) -> Any:
 
 
 def identity(rows: Rows) -> int:
-    """The bits that change nothing: no lane, zero, the least or greatest number, or a NaN, which never counts."""
+    """The bits that change nothing: no lane, zero, one, the least or greatest number, or a NaN, which never counts."""
     if rows.dtype is None or rows.combine is Combine.ADD:
         return 0
+    if rows.combine is Combine.MUL:
+        return 1
     if rows.dtype.family == "int":
         least = -1 << 8 * rows.size - 1
         return least if rows.combine is Combine.MAX else ~least

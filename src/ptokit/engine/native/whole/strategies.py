@@ -61,7 +61,7 @@ SPLIT_AT_ONCE = 1 << 15
 """Lanes that a thread divides at a time."""
 DISTINCT_PIECE = 1 << 18
 """Bytes of lanes that a thread takes at a time."""
-SCATTERS = {Combine.STORE: "store", Combine.ADD: "add"}
+SCATTERS = {Combine.STORE: "store", Combine.ADD: "add", Combine.MUL: "add"}
 """Names of scatters in `host.FETCHED`."""
 LEAST_STREAMED = 4 * LINE
 """The least bytes of a row that is scattered past the caches: its first and its last line do not go there."""

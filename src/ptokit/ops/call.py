@@ -1,0 +1,122 @@
+# pyright: strict
+"""The calls by name: their instruction, their clauses, and findings at the user's line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ptokit.engine.faults import IndexReport
+from ptokit.finding import Finding, Level, OutOfBoundsError, VerifyError
+from ptokit.isa.instruction import Instruction
+from ptokit.isa.mgather import MGATHER
+from ptokit.isa.mscatter import MSCATTER
+from ptokit.isa.policy import E
+from ptokit.lang.gpu import is_cupy, is_torch
+from ptokit.lang.where import user_frame, user_place, warn
+
+HOST = "host"
+"""The profile under which all calls run."""
+
+
+@dataclass(frozen=True)
+class LibraryWords:
+    """Code of a library, for advice."""
+
+    integers: str
+    """Indices of another type, as int64."""
+    positions: str
+    """The positions of a mask."""
+    source: str
+    """The source of a scatter in the table's type."""
+    result: str
+    """A new array for a result; `{shape}` is its shape."""
+
+
+WORDS = {
+    "numpy": LibraryWords(
+        'indices.astype("int64")', "np.flatnonzero(mask)", "src.astype(table.dtype)", "np.empty({shape}, table.dtype)"
+    ),
+    "cupy": LibraryWords(
+        'indices.astype("int64")', "cupy.flatnonzero(mask)", "src.astype(table.dtype)",
+        "cupy.empty({shape}, table.dtype)",
+    ),
+    "torch": LibraryWords(
+        "indices.to(torch.int64)", "mask.flatten().nonzero().flatten()", "src.to(table.dtype)",
+        "torch.empty({shape}, dtype=table.dtype, device=table.device)",
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ArrayCall:
+    """The name, the instruction and the clause ids of a call."""
+
+    name: str
+    instruction: Instruction
+    index_type: str
+    same_type: str
+    table_rank: str
+    same_shape: str
+    given: Mapping[str, object] = field(default_factory=dict[str, object])
+    """The user's own operands, for advice in the words of their libraries."""
+
+    @cached_property
+    def instead(self) -> str:
+        """What to do inside a kernel."""
+        return f"use pto.{self.instruction.name}, or call it between launches"
+
+    def of(self, **operands: object) -> ArrayCall:
+        """The call with the user's own operands."""
+        return replace(self, given=operands)
+
+    def words(self, operand: str) -> LibraryWords:
+        """Code of the library of an operand; of the table's, if the operand is no array."""
+        found = self.given.get(operand)
+        found = self.given.get("table") if found is None or isinstance(found, list | tuple | range | int) else found
+        return WORDS["torch" if is_torch(found) else "cupy" if is_cupy(found) else "numpy"]
+
+    def refused(self, rule: str, message: str, fix: str, operand: str = "", kind: str | None = None) -> VerifyError:
+        """A refusal at the user's line."""
+        where = user_place()
+        return VerifyError(
+            [Finding("error", rule, f"{self.name}: {message}", kind, operand, fix=fix, where=where, target=HOST)]
+        )
+
+    def policy(self, enum: type[E], name: str, given: object) -> E:
+        """The member of an enum that an argument is or spells."""
+        try:
+            return enum.parse(given)
+        except (TypeError, ValueError) as problem:
+            rule, kind = ("CO-SEM-01", None) if isinstance(given, str) else ("A-30", "H-39")
+            raise self.refused(rule, f"{name}: {problem}", enum.choices(), name, kind) from None
+
+    def outside(self, report: IndexReport, shape: tuple[int, ...]) -> OutOfBoundsError:
+        """The error for an index out of bounds, with its position in the array of indices."""
+        problem = f"is outside the capacity of {report.capacity}"
+        return OutOfBoundsError([self._on_index("outside", "error", report, shape, problem)])
+
+    def warn_negative(self, report: IndexReport, shape: tuple[int, ...]) -> None:
+        """Warn of a negative int32, which counts as an uint32, as the instruction does."""
+        problem = f"is negative and counts as {report.value & 0xFFFFFFFF}"
+        warn(self._on_index("negative", "hazard", report, shape, problem), user_frame())
+
+    def _on_index(self, kind: str, level: Level, report: IndexReport, shape: tuple[int, ...], problem: str) -> Finding:
+        fault = self.instruction.faults[kind]
+        at = ", ".join(str(int(k)) for k in np.unravel_index(report.lane[0], shape))
+        more = f" (and {report.count - 1} more)" if report.count > 1 else ""
+        name = f"indices[{at}]" if shape else "indices"
+        message = f"{self.name}: {name} = {report.value} {problem}{more}"
+        expected, found = f"an index below {report.capacity}", str(report.value)
+        rule = fault.clause(HOST)
+        return Finding(level, rule, message, fault.kind, "indices", expected, found, fault.fix, user_place(), HOST)
+
+
+_READS: tuple[Any, ...] = (MGATHER, "MG-TYPE-05", "MG-TYPE-06", "MG-SHAPE-03", "MG-SHAPE-01")
+_WRITES: tuple[Any, ...] = (MSCATTER, "MS-TYPE-05", "MS-TYPE-06", "MS-SHAPE-02", "A-22")
+GATHER, GATHER_ALONG, GATHER_ND = (ArrayCall(name, *_READS) for name in ("gather", "gather_along", "gather_nd"))
+SCATTER, SCATTER_ALONG, SCATTER_ND = (ArrayCall(name, *_WRITES) for name in ("scatter", "scatter_along", "scatter_nd"))

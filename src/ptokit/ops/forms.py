@@ -1,0 +1,198 @@
+# pyright: strict
+"""Calls that need more than a plain one: other axes, `mode` and `reduce`, index types that are converted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from math import prod
+from operator import index
+from typing import Any
+
+from ptokit.engine.gpu import on_gpu
+from ptokit.isa.policy import Coalesce, GatherOOB, ScatterOOB
+from ptokit.lang.arrays import within, writing
+from ptokit.ops.call import GATHER, SCATTER, ArrayCall
+from ptokit.ops.execute import move_gather, new_result, order_of
+from ptokit.ops.lanes import Selection, along_axis, plain
+from ptokit.ops.operands import (
+    Array,
+    array_of,
+    copy_into,
+    empty_like,
+    index_type,
+    indices_of,
+    packed_copy,
+    share_memory,
+    source_of,
+    type_of,
+)  # fmt: skip
+from ptokit.ops.plans import Leading, check_out, entries, spread
+from ptokit.ops.reductions import Arithmetic, reduce_into
+from ptokit.ops.synonyms import OutsidePolicy, outside_policy, reduction
+
+Select = Callable[[ArrayCall, Array, Array, OutsidePolicy], Selection]
+"""The entries of a table that indices select: called with the call, the indices, the table and the policy."""
+
+
+def gather_form(
+    table: object,
+    indices: object,
+    coalesce: object,
+    oob: object,
+    out: object,
+    engine: str,
+    threads: int | None,
+    axis: object,
+    mode: object,
+) -> Any:
+    """`pto.gather` with all of its forms."""
+    call = GATHER.of(table=table, indices=indices, out=out)
+    return gather_selected(call, table, indices, partial(_select, coalesce, axis), oob, mode, out, engine, threads)
+
+
+def scatter_form(
+    table: object,
+    src: object,
+    indices: object,
+    policies: tuple[Any, ...],
+    engine: str,
+    threads: int | None,
+    axis: object,
+    mode: object,
+    reduce: object,
+    include_self: object,
+) -> None:
+    """`pto.scatter` with all of its forms."""
+    call = SCATTER.of(table=table, src=src, indices=indices)
+    coalesce, *others = policies
+    select = partial(_select, coalesce, axis)
+    scatter_selected(call, table, src, indices, select, (*others, mode, reduce, include_self), engine, threads)
+
+
+def _select(
+    coalesce: object, axis: object, call: ArrayCall, lanes: Array, table: Array, policy: OutsidePolicy
+) -> Selection:
+    """Entries along an axis; `None` selects elements, as in `np.take`."""
+    if axis is None:
+        coalesce, axis = Coalesce.Elem, 0
+    named = entries(call, table, coalesce)
+    if table.ndim and (at := axis_of(call, axis, table.ndim)):
+        if call.policy(Coalesce, "coalesce", coalesce) is not Coalesce.Row:
+            message = 'axis is for entries along an axis; coalesce="elem" counts elements'
+            raise call.refused("CO-SEM-01", message, "leave axis or coalesce out", "axis")
+        return along_axis(call, lanes, at, table, policy)
+    return plain(call, lanes, named.dims, table, policy)
+
+
+def axis_of(call: ArrayCall, given: object, ndim: int) -> int:
+    """The number of an axis; a negative one counts from the last."""
+    try:
+        number = index(given)  # type: ignore[arg-type]
+    except TypeError:
+        number = None
+    if number is None or not -ndim <= number < ndim:
+        message = f"axis is an integer from {-ndim} to {ndim - 1} for a table of {ndim} dims; found {given!r}"
+        raise call.refused("CO-SEM-01", message, "name an axis of the table", "axis")
+    return number % ndim
+
+
+def gather_selected(
+    call: ArrayCall,
+    table: object,
+    indices: object,
+    select: Select,
+    oob: object,
+    mode: object,
+    out: object,
+    engine: str,
+    threads: int | None,
+) -> Any:
+    """Gather the entries that are selected."""
+    policy = outside_policy(call, GatherOOB, oob, mode)
+    source = array_of(call, "table", table)
+    lanes = indices_of(call, indices, source)
+    given = None if out is None else array_of(call, "out", out, written=True)
+    index_type(call, lanes)
+    order = order_of(_gpu(source, lanes), engine, source, lanes, given)
+    notified = None if out is None else writing((out,))
+    return within(order, notified, _gather, call, table, source, lanes, select, policy, given, out, engine, threads)
+
+
+def _gather(
+    call: ArrayCall,
+    table: object,
+    source: Array,
+    lanes: Array,
+    select: Select,
+    policy: OutsidePolicy,
+    given: Array | None,
+    out: Any,
+    engine: str,
+    threads: int | None,
+) -> Any:
+    kind, named = type_of(call, "table", source), select(call, lanes, source, policy)
+    shape = named.shape + source.shape[named.dims :]
+    if given is None:
+        given, out = new_result(table, source, shape, kind.numpy, prod(shape) * kind.size)
+    else:
+        check_out(call, given, kind, shape)
+    how = (Leading(named.dims), named.remap)
+    if not named.rows:
+        move_gather(call, source, named.lanes, given, how, engine, threads)
+        return out
+    target = empty_like(given) if share_memory(given, source) else given
+    for rows, numbers in named.parts():
+        move_gather(call, source[rows], numbers, target[rows], how, engine, threads)
+    if target is not given:
+        copy_into(given, target)
+    return out
+
+
+def scatter_selected(
+    call: ArrayCall,
+    table: object,
+    src: object,
+    indices: object,
+    select: Select,
+    policies: tuple[Any, ...],
+    engine: str,
+    threads: int | None,
+) -> None:
+    """Scatter to the entries that are selected."""
+    oob, atomic, conflict, accumulate, mode, reduce, include_self = policies
+    policy = outside_policy(call, ScatterOOB, oob, mode)
+    if not isinstance(include_self, bool):
+        raise call.refused("A-30", f"include_self is True or False; found {include_self!r}", "pass a bool", "H-39")
+    arithmetic = Arithmetic(reduction(call, atomic, reduce), include_self, conflict, accumulate, engine, threads)
+    target = array_of(call, "table", table, written=True)
+    lanes = indices_of(call, indices, target)
+    source = source_of(call, src, target)
+    index_type(call, lanes)
+    order = order_of(_gpu(target, lanes), engine, target, lanes, source)
+    notified = None if target is table else writing((table,))
+    within(order, notified, _scatter, call, target, source, lanes, select, policy, arithmetic)
+
+
+def _scatter(
+    call: ArrayCall,
+    target: Array,
+    source: Array,
+    lanes: Array,
+    select: Select,
+    policy: OutsidePolicy,
+    arithmetic: Arithmetic,
+) -> None:
+    kind, named = type_of(call, "table", target), select(call, lanes, target, policy)
+    if not named.rows:
+        reduce_into(call, target, source, named, arithmetic)
+        return
+    values = spread(call, source, kind, named.shape + target.shape[named.dims :])
+    values = packed_copy(values) if share_memory(values, target) else values
+    for rows, numbers in named.parts():
+        part = Selection(numbers, named.dims, named.remap, numbers.shape)
+        reduce_into(call, target[rows], values[rows], part, arithmetic)
+
+
+def _gpu(*arrays: Array) -> int | None:
+    return next((array.gpu for array in arrays if on_gpu(array)), None)

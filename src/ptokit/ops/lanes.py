@@ -1,0 +1,182 @@
+# pyright: strict
+"""Indices of all shapes as numbers of entries: index arithmetic where the indices are, in NumPy or in CuPy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ptokit.engine.faults import IndexReport
+from ptokit.engine.gpu import import_cupy, on_gpu
+from ptokit.isa.layout import packed
+from ptokit.isa.move import Remap
+from ptokit.lang import gpu
+from ptokit.lang.arrays import as_array
+from ptokit.ops.call import ArrayCall
+from ptokit.ops.operands import Array
+from ptokit.ops.plans import check_capacity
+from ptokit.ops.synonyms import OutsidePolicy
+
+NONE = -1
+"""The number of no entry."""
+MOST_NUMBERS = 1 << 20
+"""Numbers of entries that are made at a time, if an index selects along an inner axis; on a GPU, all."""
+GREATEST = np.iinfo(np.int64).max
+WIDE = frozenset((np.dtype(np.int64), np.dtype(np.uint32)))
+"""Index types whose values engines read as they are."""
+MOVED = (Remap.CLAMP, Remap.WRAP)
+"""Policies that move an index inside."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Entries that lanes name, over the first `dims` dims of a table."""
+
+    lanes: Array
+    dims: int
+    remap: Remap
+    shape: tuple[int, ...]
+    """The shape of all lanes."""
+    rows: int = 0
+    """If not 0: `lanes` are those of so many rows of the table's first dim, each of which has the same."""
+
+    def parts(self) -> Iterator[tuple[slice, Array]]:
+        """Rows of the table's first dim, and the lanes for them."""
+        extent = self.shape[0] if self.rows else 0
+        for first in range(0, extent, max(1, self.rows)):
+            count = min(self.rows, extent - first)
+            yield slice(first, first + count), self.lanes[:count]
+
+
+def plain(call: ArrayCall, lanes: Array, dims: int, table: Array, policy: OutsidePolicy) -> Selection:
+    """Lanes that number entries themselves; what engines can do is left to them."""
+    is_wide = lanes.dtype == np.uint64
+    if lanes.dtype == np.int32 and not policy.signed:
+        return Selection(lanes, dims, policy.remap, lanes.shape)
+    if policy.from_end or is_wide:
+        raw, found = _raw(lanes)
+        values, outside = _resolve(call, raw, found, prod(table.shape[:dims]), table, policy)
+        return _selection(_numbered(found, values, outside), dims, policy, outside, lanes.shape)
+    if lanes.dtype in WIDE:
+        return Selection(lanes, dims, policy.remap, lanes.shape)
+    return Selection(as_array(_raw(lanes)[0].astype(np.int64)), dims, policy.remap, lanes.shape)
+
+
+def along_axis(call: ArrayCall, lanes: Array, axis: int, table: Array, policy: OutsidePolicy) -> Selection:
+    """Every lane selects along an axis, for all positions before it: those positions, then the lanes."""
+    raw, found = _raw(lanes)
+    before, extent = table.shape[:axis], table.shape[axis]
+    values, outside = _resolve(call, raw, found, extent, table, policy)
+    each = prod(before[1:])
+    rows = before[0] if on_gpu(lanes) else min(before[0], max(1, MOST_NUMBERS // max(1, each * lanes.size)))
+    starts = (found.arange(rows * each) * extent).reshape((rows, *before[1:], *(1,) * lanes.ndim))
+    numbers = _numbered(found, starts + values, outside)
+    whole = _selection(numbers, axis + 1, policy, outside, (*before, *lanes.shape))
+    return whole if rows == before[0] else Selection(whole.lanes, whole.dims, whole.remap, whole.shape, rows)
+
+
+def along_elements(call: ArrayCall, lanes: Array, axis: int, table: Array, policy: OutsidePolicy) -> Selection:
+    """Every lane selects the element at its own position, except along an axis (ONNX GatherElements)."""
+    raw, found = _raw(lanes)
+    values, outside = _resolve(call, raw, found, table.shape[axis], table, policy)
+    steps = packed(table.shape)
+    numbers = values * steps[axis]
+    for dim, extent in enumerate(lanes.shape):
+        if dim != axis:
+            behind = (1,) * (lanes.ndim - dim - 1)
+            numbers = numbers + (found.arange(extent) * steps[dim]).reshape((extent, *behind))
+    return _selection(_numbered(found, numbers, outside), table.ndim, policy, outside, lanes.shape)
+
+
+def by_coordinates(call: ArrayCall, lanes: Array, batch: int, table: Array, policy: OutsidePolicy) -> Selection:
+    """The last dim of the lanes holds coordinates, behind `batch` dims that both share (ONNX GatherND)."""
+    raw, found = _raw(lanes)
+    shape, dims = lanes.shape[:-1], batch + lanes.shape[-1]
+    values, outside = _resolve(call, raw, found, table.shape[batch:dims], table, policy)
+    steps = packed(table.shape[:dims])
+    numbers = (values * found.asarray(np.array(steps[batch:], np.int64))).sum(axis=-1)
+    for dim in range(batch):
+        behind = (1,) * (len(shape) - dim - 1)
+        numbers = numbers + (found.arange(shape[dim]) * steps[dim]).reshape((shape[dim], *behind))
+    nowhere = None if outside is None else outside.any(axis=-1)
+    return _selection(_numbered(found, numbers, nowhere), dims, policy, nowhere, shape)
+
+
+def unsigned(lanes: Array) -> Array:
+    """int32 lanes as the uint32 that they count as, for moves that need not warn again."""
+    return as_array(found_array(_raw(lanes)[0].astype(np.int64) & 0xFFFFFFFF))
+
+
+def library_of(array: Array) -> Any:
+    """The library that computes where an array is: NumPy or CuPy."""
+    return import_cupy() if on_gpu(array) else np
+
+
+def _raw(lanes: Array) -> tuple[Any, Any]:
+    """The indices as an array of NumPy or CuPy, and that library."""
+    library = library_of(lanes)
+    return gpu.cupy_array(lanes) if on_gpu(lanes) else lanes, library
+
+
+def _numbered(found: Any, numbers: Any, outside: Any) -> Any:
+    return numbers if outside is None else found.where(outside, NONE, numbers)
+
+
+def _selection(numbers: Any, dims: int, policy: OutsidePolicy, outside: Any, shape: tuple[int, ...]) -> Selection:
+    """Numbers that were resolved: all are inside, or those that are not are marked."""
+    remap = Remap.CLAMP if outside is None else policy.remap
+    return Selection(as_array(found_array(numbers)), dims, remap, shape)
+
+
+def found_array(numbers: Any) -> Any:
+    """An array, also where a library returned a number."""
+    return np.asarray(numbers, np.int64) if np.isscalar(numbers) else numbers
+
+
+def _resolve(
+    call: ArrayCall, raw: Any, found: Any, capacity: int | tuple[int, ...], table: Array, policy: OutsidePolicy
+) -> tuple[Any, Any]:
+    """Indices as int64 inside their capacity, one for all or one for each of the last dim; and which are outside.
+
+    Raises if one is outside that must not be; warns of negative ones that count as uint32.
+    """
+    capacities = np.atleast_1d(np.asarray(capacity, np.int64))
+    check_capacity(call, int(capacities.min(initial=GREATEST)), raw, policy.remap, table.shape)
+    limits: Any = capacity if isinstance(capacity, int) else found.asarray(capacities)
+    values = _wide(raw, found, limits, policy)
+    if raw.dtype == np.int32 and not policy.signed and policy.remap in MOVED and (below := raw < 0).any():
+        call.warn_negative(_report("negative", raw, below, capacities), raw.shape)
+    if policy.from_end:
+        values = found.where(values < 0, values + limits, values)
+    if policy.remap is Remap.CLAMP:
+        return found.clip(values, 0, limits - 1), None
+    if policy.remap is Remap.WRAP:
+        return values % limits, None
+    outside = (values < 0) | (values >= limits)
+    if policy.remap is not Remap.REFUSE:
+        return values, outside
+    if outside.any():
+        raise call.outside(_report("outside", raw, outside, capacities), raw.shape)
+    return values, None
+
+
+def _wide(raw: Any, found: Any, limits: Any, policy: OutsidePolicy) -> Any:
+    """Indices as int64. An int32 is taken for an uint32 unless it has a sign; an uint64 is never taken as negative."""
+    if raw.dtype == np.uint64:
+        if policy.remap is Remap.WRAP:
+            raw = raw % (np.uint64(limits) if isinstance(limits, int) else limits.astype(np.uint64))
+        return found.minimum(raw, np.uint64(GREATEST)).astype(np.int64)
+    if raw.dtype == np.int32 and not policy.signed:
+        return raw.astype(np.int64) & 0xFFFFFFFF
+    return raw.astype(np.int64)
+
+
+def _report(kind: str, raw: Any, where: Any, capacities: Array) -> IndexReport:
+    """A report on the first of some indices, and their number."""
+    first = int(where.argmax())
+    capacity = int(capacities[first % capacities.size])
+    return IndexReport(kind, "indices", (first,), int(raw.reshape(-1)[first]), capacity, int(where.sum()))

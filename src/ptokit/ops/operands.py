@@ -1,0 +1,169 @@
+# pyright: strict
+"""Operands as arrays over their memory: indices of all forms, numbers, layouts that no engine supports."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+
+from ptokit.engine.gpu import on_gpu
+from ptokit.engine.number import float_bits
+from ptokit.isa.common import INDEX_TYPES
+from ptokit.isa.dtype import DType, dtype
+from ptokit.lang import gpu
+from ptokit.lang.arrays import as_array, exact_cast
+from ptokit.ops.call import ArrayCall
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+NUMBERS = (bool, int, float, complex, np.generic)
+DIRECT = frozenset(np.dtype(name) for name in INDEX_TYPES["host"])
+"""The index types that engines read."""
+OTHERS = frozenset(np.dtype(name) for name in ("int8", "int16", "uint8", "uint16", "uint64"))
+"""Index types that are converted to int64 first."""
+
+
+def array_of(call: ArrayCall, name: str, given: object, *, written: bool = False) -> Array:
+    """An operand's memory as an array; never a copy."""
+    if written and isinstance(given, np.generic):
+        raise TypeError(f"{call.name}: {name}: a NumPy number has no memory to write to; pass an array")
+    try:
+        return as_array(given)
+    except TypeError as problem:
+        raise TypeError(f"{call.name}: {name}: {problem}") from None
+
+
+def indices_of(call: ArrayCall, given: object, table: Array) -> Array:
+    """Indices as an array: the memory of one, or a new one for a list, a range or an integer, where the table is."""
+    if isinstance(given, range):
+        made: Array = np.arange(given.start, given.stop, given.step, dtype=np.int64)
+    elif isinstance(given, list | tuple | int):
+        made = _listed(call, cast("object", given))
+    else:
+        return array_of(call, "indices", given)
+    return cast("Array", gpu.upload(made, table.gpu)) if on_gpu(table) else made
+
+
+def _listed(call: ArrayCall, given: object) -> Array:
+    try:
+        made = np.asarray(given)
+    except ValueError:
+        raise ValueError(
+            f"{call.name}: indices: the rows of the list differ in length; pass a rectangular one"
+        ) from None
+    return made if made.size else made.astype(np.int64)
+
+
+def source_of(call: ArrayCall, given: object, table: Array) -> Array:
+    """The source of a scatter: an array, or a number in the table's type, rounded once for floats."""
+    if not isinstance(given, NUMBERS):
+        return array_of(call, "src", given)
+    kind = type_of(call, "table", table)
+    try:
+        return _number(cast("object", given), kind)
+    except (TypeError, ValueError) as problem:
+        raise type(problem)(f"{call.name}: src: {problem}") from None
+
+
+def _number(given: Any, kind: DType) -> Array:
+    number = np.asarray(given)
+    if kind.family == "complex":
+        return _complex(number, kind)
+    if not kind.is_float or number.dtype == kind.numpy or kind.size > 8:
+        return exact_cast(given, kind, "a table").view(kind.numpy)
+    if number.dtype.hasobject or number.dtype.kind in "SUMmc":
+        raise TypeError(f"a table of {kind} takes a real number; found {given!r}")
+    return float_bits(number, kind, "a table").view(kind.numpy).reshape(())
+
+
+def _complex(number: Array, kind: DType) -> Array:
+    """A number as one complex element, each part rounded once."""
+    with np.errstate(all="ignore"):
+        kept, wide = number.astype(kind.numpy), number.astype(np.clongdouble)
+    if not np.isfinite(kept) and np.isfinite(wide):
+        raise ValueError(f"{number.item()!r} is not representable in {kind}; it would become infinite")
+    return kept
+
+
+def type_of(call: ArrayCall, name: str, array: Array) -> DType:
+    """The element type of an operand."""
+    try:
+        return dtype(array.dtype)
+    except TypeError as problem:
+        raise TypeError(f"{call.name}: {name}: {problem}") from None
+
+
+def index_type(call: ArrayCall, indices: Array) -> DType:
+    """The element type of indices; refuses what is no integer."""
+    kind, words = type_of(call, "indices", indices), call.words("indices")
+    if indices.dtype in DIRECT or indices.dtype in OTHERS:
+        return kind
+    is_mask = kind.name == "bool"
+    fix = f"pass positions instead: {words.positions}" if is_mask else f"convert them: {words.integers}"
+    message = f"indices are integers of 8 to 64 bits; found {'a mask of bool' if is_mask else kind}"
+    raise call.refused(call.index_type, message, fix, "indices", "H-08")
+
+
+def check_written(call: ArrayCall, name: str, array: Array) -> None:
+    """Refuse read-only arrays, and those whose cells may share memory."""
+    if not array.flags.writeable:
+        raise ValueError(f"{call.name}: {name} is read-only; pass a writable array")
+    reach = array.itemsize
+    for step, extent in sorted((abs(s), n) for s, n in zip(array.strides, array.shape, strict=True) if n > 1):
+        if step < reach and array.size:
+            message = f"cells of {name} share memory: shape {array.shape}, strides {array.strides} in bytes"
+            raise call.refused("CO-SEM-01", message, "copy the array first", name)
+        reach += step * (extent - 1)
+
+
+# --- Memory layouts that no engine supports, and shared memory ---------------------------------------------------
+
+
+def is_unsupported(array: Array) -> bool:
+    """Whether elements lie backwards, between the places of elements, or across their alignment."""
+    return array.size > 0 and (is_skewed(array) or any(step < 0 for step in _moving(array)))
+
+
+def is_skewed(array: Array) -> bool:
+    """Whether elements lie between the places of elements, or across their alignment."""
+    return not array.flags.aligned or any(step % array.itemsize for step in _moving(array))
+
+
+def _moving(array: Array) -> list[int]:
+    return [step for step, extent in zip(array.strides, array.shape, strict=True) if extent > 1]
+
+
+def share_memory(array: Array, other: Array) -> bool:
+    """Whether the ranges of the memories of two arrays overlap."""
+    if on_gpu(array) and on_gpu(other):
+        (start, end), (begin, stop) = array.bounds, other.bounds
+        return array.gpu == other.gpu and start < stop and begin < end
+    return not on_gpu(array) and not on_gpu(other) and np.may_share_memory(array, other)
+
+
+def supported(array: Array) -> Array:
+    """The array, or a copy that engines support."""
+    return packed_copy(array) if is_unsupported(array) else array
+
+
+def packed_copy(array: Array) -> Array:
+    """A copy in C order; broadcast dims stay broadcast."""
+    if on_gpu(array):
+        return as_array(gpu.packed_copy(array))
+    once = tuple(slice(0, 1) if step == 0 else slice(None) for step in array.strides)
+    copy = array[once].copy()
+    return copy if copy.shape == array.shape else np.broadcast_to(copy, array.shape)
+
+
+def empty_like(array: Array) -> Array:
+    """A new array of the same shape, type and library."""
+    return cast("Array", gpu.empty(array, array.shape)) if on_gpu(array) else np.empty(array.shape, array.dtype)
+
+
+def copy_into(target: Array, values: Array) -> None:
+    """Copy an array of the same library into this one."""
+    if on_gpu(target):
+        gpu.assign(target, cast("Any", values).owner)
+    else:
+        np.copyto(target, values)
