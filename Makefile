@@ -33,7 +33,7 @@ test: $(READY)
 	$(MAKE) lint types
 
 # The tests with torch tensors; `make test` skips them if torch is not installed.
-TORCH_TESTS := tests/test_torch_and_friends.py tests/test_torch_versions.py tests/test_ops.py tests/lang/test_kernel.py
+TORCH_TESTS := tests/test_torch_and_friends.py tests/test_torch_versions.py tests/test_ops.py tests/lang/test_kernel.py tests/traces/test_torch_lookups.py
 
 test-torch: $(READY)
 	@$(BIN)/python -c "import torch" 2>/dev/null || \

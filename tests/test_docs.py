@@ -31,6 +31,7 @@ PAGES = (
     "docs/time.md",
     "docs/sweep.md",
     "docs/report.md",
+    "docs/traces.md",
     "docs/text.md",
     "docs/cpp.md",
 )

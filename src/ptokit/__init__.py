@@ -39,14 +39,17 @@ if TYPE_CHECKING:
     from ptokit.machine.options import MachineOptions
     from ptokit.ops import gather, gather_along, gather_nd, scatter, scatter_along, scatter_nd
     from ptokit.sweeps.run import sweep
+    from ptokit import traces as traces  # isort: skip
+    from ptokit.traces.recording import record_indices
+    from ptokit.traces.trace import IndexTrace
 
 __all__ = [
-    "BLayout", "DType", "Event", "Finding", "GlobalTensor", "HazardWarning", "Kernel", "Layout", "MachineOptions",
-    "OutOfBoundsError", "Pad", "Report", "Run", "SLayout", "TargetReport", "TextKernel", "Tile", "TileType",
-    "UnmodelledWarning", "VerifyError", "Where", "barrier", "block_idx", "block_num", "cases", "cdiv", "check",
-    "const", "dtype", "dyn", "gather", "gather_along", "gather_nd", "kernel", "load", "load_scalar", "max", "min",
-    "otherwise", "range", "scatter", "scatter_along", "scatter_nd", "set_flag", "show", "sweep", "sync_set",
-    "sync_wait", "target", "tassign", "wait_flag", "when",
+    "BLayout", "DType", "Event", "Finding", "GlobalTensor", "HazardWarning", "IndexTrace", "Kernel", "Layout",
+    "MachineOptions", "OutOfBoundsError", "Pad", "Report", "Run", "SLayout", "TargetReport", "TextKernel", "Tile",
+    "TileType", "UnmodelledWarning", "VerifyError", "Where", "barrier", "block_idx", "block_num", "cases", "cdiv",
+    "check", "const", "dtype", "dyn", "gather", "gather_along", "gather_nd", "kernel", "load", "load_scalar", "max",
+    "min", "otherwise", "range", "record_indices", "scatter", "scatter_along", "scatter_nd", "set_flag", "show",
+    "sweep", "sync_set", "sync_wait", "target", "tassign", "wait_flag", "when",
 ]  # fmt: skip
 __all__ += instructions.__all__
 
@@ -63,10 +66,14 @@ LATER = {
     "lang.check": ("Report", "TargetReport", "check", "show"),
     "ops": ("gather", "gather_along", "gather_nd", "scatter", "scatter_along", "scatter_nd"),
     "sweeps.run": ("sweep",),
+    "traces.recording": ("record_indices",),
+    "traces.trace": ("IndexTrace",),
 }  # fmt: skip
 """Names that are loaded when they are first used, by module; the others of `__all__` are instructions and enums."""
 
 
+PACKAGES = ("traces",)
+"""Public packages that are loaded when they are first used."""
 OPAQUE_HINT = "; ptokit knows {} by its effects only: programs in text may have it, Python has no function for it"
 
 
@@ -79,6 +86,8 @@ def __getattr__(name: str) -> object:
     from ptokit.isa.catalog import INSTRUCTIONS
     from ptokit.isa.opaque import opaque_rows
 
+    if name in PACKAGES:
+        return import_module(f"ptokit.{name}")
     home = next((file for file, names in LATER.items() if name in names), "lang.instructions")
     module = import_module(f"ptokit.{home}")
     if name not in __all__ and name not in INSTRUCTIONS and name not in module.enums():
@@ -92,4 +101,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *PACKAGES})

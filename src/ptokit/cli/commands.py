@@ -21,10 +21,12 @@ from ptokit.cli.parsing import (
     engines,
     explained,
     functions,
+    generators,
     known_target,
     known_targets,
     layouts,
     one_target,
+    replay_engines,
     targets_or_all,
 )
 from ptokit.cli.parsing import targets as target_names
@@ -38,8 +40,8 @@ app = typer.Typer(
 
     Programs are text files (PTO-AS, or MLIR of the dialect pto), C++ sources, `-` for standard input, or MODULE:KERNEL
     for a kernel of a Python module (package.module:kernel or path/to/file.py:kernel). Only the last runs Python code:
-    that module is imported. C++ is compiled and run in a process of its own. `check file.py` and `report
-    file.py` run the file. Exit status: 0 fine, 1 findings, 2 misuse, 3 not modelled.
+    that module is imported. C++ is compiled and run in a process of its own. `check file.py`, `report
+    file.py` and `trace-indices` run the file. Exit status: 0 fine, 1 findings, 2 misuse, 3 not modelled.
     """,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -594,6 +596,66 @@ def sweep(
     options = {"strict": strict, "header": header, "dyn_ub": dyn_ub, "machine": machine, "cxx": cxx}
     request = ProgramRequest(word, arg or (), target, function=function, **options)
     return sweep_program(request, param or (), grid, out, as_json)
+
+
+@partial(_command, name="trace-indices")
+def trace_indices(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="-- FILE.py ARG", help="A Python file, or a module with -m, and its arguments."),
+    ] = None,
+    module: Annotated[
+        bool, typer.Option("-m", "--module", help="Run a module by its name, as `python -m` does.")
+    ] = False,
+    out: Annotated[str, typer.Option("-o", "--output", metavar="FILE.npz", help="Where to write.")] = "trace.npz",
+    limit: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Indices that are recorded, at most: 10,000,000.")
+    ] = None,
+    sample: Annotated[int, typer.Option(min=1, metavar="K", help="Record one call in K.")] = 1,
+    generate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME:PARAMETER=VALUE,...",
+            autocompletion=generators,
+            help="Make up a trace instead: zipf, moe or paged_kv.",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Run a Python program, and record the indices of its lookups, for `replay`.
+
+    Recorded are pto.gather and pto.scatter, and torch's embedding, embedding_bag and index_select, in order. The
+    program runs in a process of its own, unchanged; what it prints goes to standard error.
+    """
+    from ptokit.cli.indices import trace_indices as record
+
+    return record(words or (), out, limit, sample, generate, module, as_json)
+
+
+@_command
+def replay(
+    file: Annotated[str, typer.Argument(metavar="TRACE.npz", help="A trace that `trace-indices` wrote.")],
+    target: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME,...", callback=known_targets, autocompletion=target_names, help="Machine: the targets."
+        ),
+    ] = "a2a3,a5",
+    engine: Annotated[str, typer.Option(autocompletion=replay_engines, help="machine, native or sharded.")] = "machine",
+    lanes: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Indices of each table that are replayed, the first ones.")
+    ] = None,
+    shards: Annotated[int, typer.Option(min=1, metavar="N", help="Sharded: the number of owners.")] = 2,
+    as_json: Json = False,
+) -> int:
+    """Move the rows of a recorded trace once more, and show what they cost.
+
+    The machine gives traffic, repeats, lanes outside and cycles of each target; the native engine its time against
+    NumPy and torch; a sharded table the accesses of each owner.
+    """
+    from ptokit.cli.indices import replay_trace
+
+    return replay_trace(file, target, engine, lanes, shards, as_json)
 
 
 @_command

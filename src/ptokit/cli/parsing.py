@@ -51,6 +51,20 @@ def explained(incomplete: str) -> Iterator[str]:
     return (name for names in PAGES for name in _starting(incomplete, names()))
 
 
+def generators(incomplete: str) -> Iterator[str]:
+    """Generators of index traces."""
+    from ptokit.traces.generate import GENERATORS
+
+    return _starting(incomplete, (f"{name}:" for name in GENERATORS))
+
+
+def replay_engines(incomplete: str) -> Iterator[str]:
+    """Engines that replay a trace."""
+    from ptokit.traces.replay import ENGINES
+
+    return _starting(incomplete, ENGINES)
+
+
 def functions(ctx: typer.Context, incomplete: str) -> Iterator[str]:
     """Functions of the text or source that the command names."""
     from ptokit.cli.completion import functions as functions_of

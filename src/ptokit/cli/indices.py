@@ -1,0 +1,107 @@
+"""`ptokit trace-indices` and `ptokit replay`: which entries of tables a program accesses, and what that costs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+from ptokit.cli.files import check_destination, print_text
+from ptokit.cli.problems import FINE, FOUND, INTERRUPTED, Misuse, described, print_error, printable
+from ptokit.cli.report import print_json
+from ptokit.traces.generate import generate
+from ptokit.traces.recording import LIMIT
+from ptokit.traces.replay import replay
+from ptokit.traces.trace import IndexTrace
+
+RECORDER = "ptokit.traces.program"
+"""The module that runs a program and records its indices."""
+NOTHING = "{} makes no call that is recorded: pto.gather, pto.scatter, torch's embedding, embedding_bag or index_select"
+
+
+def trace_indices(
+    words: Sequence[str], out: str, limit: int | None, every: int, made: str | None, is_module: bool, as_json: bool
+) -> int:
+    """Run a program, or generate indices, and write the trace."""
+    check_destination(out)
+    if bool(made) == bool(words):
+        raise Misuse("trace-indices takes a program after --, or --generate NAME:PARAMETER=VALUE,...")
+    status, interrupted = 0, False
+    if made:
+        trace = _checked(generate, made)
+    else:
+        trace, status, interrupted = _recorded(words, LIMIT if limit is None else limit, every, is_module)
+    if words and not trace.calls and not status:
+        raise Misuse(NOTHING.format(words[0]))
+    _save(trace, out)
+    if as_json:
+        print_json("trace-indices", file=out, status=status, **trace.as_dict())
+    else:
+        print_text(printable(f"{trace}\n"))
+    if status:
+        print_error(f"{words[0]} ended with status {status}; what it did until then is in {out}")
+    return INTERRUPTED if interrupted else FOUND if status else FINE
+
+
+def _save(trace: IndexTrace, out: str) -> None:
+    try:
+        trace.save(out)
+    except OSError as problem:
+        raise Misuse(f"cannot write {out}: {described(problem)}") from problem
+    except ValueError as problem:
+        raise Misuse(f"{out}: {problem}") from problem
+
+
+def _recorded(words: Sequence[str], limit: int, every: int, is_module: bool) -> tuple[IndexTrace, int, bool]:
+    """Run a program in a process of its own: its trace, its status, and whether it was interrupted. What it prints goes
+    to standard error."""
+    name = words[0]
+    if not is_module and not os.path.isfile(name):
+        raise Misuse(f"there is no file {name}")
+    with tempfile.TemporaryDirectory(prefix="ptokit-") as folder:
+        file = os.path.join(folder, "trace.npz")
+        settings = [file, str(limit), str(every), "module" if is_module else "script"]
+        command = [sys.executable, "-m", RECORDER, *settings, *words]
+        process = subprocess.Popen(command, stdout=_standard_error())  # noqa: S603  (the user's own program)
+        interrupted = False
+        try:
+            status = process.wait()
+        except KeyboardInterrupt:  # the program gets it as well, and writes what it has
+            status, interrupted = process.wait(), True
+        if not os.path.exists(file):
+            raise Misuse(f"{name} ended with status {status} and left no trace")
+        return _checked(IndexTrace.load, file), status, interrupted
+
+
+def _standard_error() -> Any:
+    try:
+        return sys.stderr.fileno()
+    except (AttributeError, OSError, ValueError):
+        return subprocess.DEVNULL
+
+
+def replay_trace(file: str, targets: str, engine: str, lanes: int | None, shards: int, as_json: bool) -> int:
+    """Replay a trace, and print what it takes."""
+    try:
+        trace = IndexTrace.load(file)
+    except OSError as problem:
+        raise Misuse(f"cannot read {file}: {described(problem)}") from problem
+    except ValueError as problem:
+        raise Misuse(str(problem)) from problem
+    result = _checked(replay, trace, engine=engine, targets=targets, lanes=lanes, shards=shards)
+    if as_json:
+        print_json("replay", file=file, **result.as_dict())
+    else:
+        print_text(printable(f"{trace.heading()}\n{result}\n"))
+    return FINE
+
+
+def _checked(function: Any, *args: Any, **options: Any) -> Any:
+    """A call whose refusals are misuse of the command."""
+    try:
+        return function(*args, **options)
+    except ValueError as problem:
+        raise Misuse(str(problem)) from problem

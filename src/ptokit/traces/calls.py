@@ -1,0 +1,75 @@
+"""Calls of a trace: what they are, and their indices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+KINDS = ("gather", "scatter", "embedding", "embedding_bag", "index_select")
+"""The calls that are recorded: those of ptokit, then those of torch."""
+UNITS = ("row", "elem")
+POLICIES = ("undefined", "clamp", "wrap", "zero", "skip")
+ATOMICS = ("none", "add", "max", "min", "mul", "mean")
+INDEX_TYPES = ("int32", "uint32", "int64")
+CHOICES = {"kind": KINDS, "unit": UNITS, "oob": POLICIES, "atomic": ATOMICS, "index": INDEX_TYPES}
+"""What the fields of a `LookupKind` may be."""
+
+
+@dataclass(frozen=True)
+class LookupKind:
+    """All that calls have in common except their indices."""
+
+    kind: str
+    """One of `KINDS`."""
+    shape: tuple[int, ...]
+    """Of the table."""
+    dtype: str
+    itemsize: int
+    table: int = 0
+    """The number of the table, in the order of first use."""
+    unit: str = "row"
+    """What an index selects: a `row` (all elements with one index along `axis`), or an `elem`ent in C order."""
+    axis: int = 0
+    oob: str = "undefined"
+    atomic: str = "none"
+    index: str = "int64"
+    """The element type of the indices."""
+
+    @property
+    def entries(self) -> int:
+        """How many rows or elements the table has."""
+        return prod(self.shape) if self.unit == "elem" else self.shape[self.axis]
+
+    @property
+    def entry_bytes(self) -> int:
+        """Bytes that an index moves."""
+        if self.unit == "elem":
+            return self.itemsize
+        return self.itemsize * prod(n for k, n in enumerate(self.shape) if k != self.axis)
+
+    @property
+    def writes(self) -> bool:
+        """Whether the table is written."""
+        return self.kind == "scatter"
+
+    @property
+    def title(self) -> str:
+        """The call with its atomic: `scatter add`."""
+        return self.kind if self.atomic == "none" else f"{self.kind} {self.atomic}"
+
+    @property
+    def extents(self) -> str:
+        """The shape of the table: `1000x64`."""
+        return "x".join(map(str, self.shape)) or "scalar"
+
+
+@dataclass(frozen=True, eq=False)
+class TracedCall:
+    """One call: what it is, and its indices in C order."""
+
+    what: LookupKind
+    indices: Array

@@ -1,0 +1,223 @@
+"""The calls that are recorded: functions of ptokit are wrapped while a block runs, those of torch seen by a mode.
+
+Outside such a block nothing is wrapped, and calls cost what they always cost.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+import threading
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from importlib.abc import MetaPathFinder
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from ptokit import ops
+from ptokit.engine.gpu import on_gpu
+from ptokit.engines import download
+from ptokit.lang.arrays import as_array, is_foreign
+from ptokit.traces.calls import Array, LookupKind
+from ptokit.traces.recorder import IndexRecorder
+
+Described = tuple[LookupKind, object, Any]
+"""The kind of a call, what its table is, and its indices on the host."""
+CALLS = ("gather", "scatter")
+"""Functions of ptokit that are recorded."""
+MODES = {"raise": "undefined", "negative": "undefined", "clip": "clamp", "wrap": "wrap"}
+"""The policies of modes; the others give zeros, or skip."""
+FROM_END = "negative"
+"""The mode in which indices below zero count from the end."""
+REDUCTIONS = {"set": "none", "replace": "none", "sum": "add", "amax": "max", "amin": "min", "multiply": "mul",
+              "prod": "mul"}  # fmt: skip
+"""Other names of atomics."""
+
+
+@contextmanager
+def observed(recorder: IndexRecorder) -> Generator[None, None, None]:
+    """Calls in this block are recorded."""
+    with ExitStack() as stack:
+        for name in CALLS:
+            stack.enter_context(_wrapped(name, recorder))
+        stack.enter_context(_torch_seen(recorder))
+        yield
+
+
+# --- calls of ptokit
+
+
+@contextmanager
+def _wrapped(name: str, recorder: IndexRecorder) -> Generator[None, None, None]:
+    """A function of ptokit that shows its arguments to the recorder, under all its public names."""
+    original: Callable[..., Any] = getattr(ops, name)
+    signature = inspect.signature(original)
+
+    @wraps(original)
+    def call(*args: Any, **options: Any) -> Any:
+        recorder.see(_array_call, name, signature, args, options)
+        return original(*args, **options)
+
+    homes = [vars(sys.modules[module]) for module in ("ptokit", "ptokit.ops")]
+    before = [home.get(name) for home in homes]
+    try:
+        for home in homes:
+            home[name] = call
+        yield
+    finally:
+        for home, value in zip(homes, before, strict=True):
+            if value is None:
+                del home[name]  # it is loaded again when it is first used
+            else:
+                home[name] = value
+
+
+def _array_call(name: str, signature: inspect.Signature, args: tuple[Any, ...], options: dict[str, Any]) -> Described:
+    """A call of `pto.gather` or `pto.scatter`."""
+    bound = signature.bind(*args, **options)
+    bound.apply_defaults()
+    given = bound.arguments
+    table, indices = _array(given["table"]), _array(given["indices"])
+    indices = download(indices) if on_gpu(indices) else indices
+    oob, mode = _word(given["oob"]), given.get("mode")
+    atomic = _word(given.get("reduce"), given.get("atomic"))
+    axis = given.get("axis", 0)
+    unit, axis = (_word(given["coalesce"]), axis % max(1, table.ndim)) if axis is not None else ("elem", 0)
+    if mode is not None:
+        oob = MODES.get(mode, "zero" if name == "gather" else "skip")
+        entries = table.size if unit == "elem" else table.shape[axis]
+        indices = np.where((indices < 0) & (mode == FROM_END), indices + entries, indices).astype(np.int64)
+    what = LookupKind(
+        name, tuple(table.shape), table.dtype.name, table.dtype.itemsize,
+        unit=unit, axis=axis, oob=oob, atomic=REDUCTIONS.get(atomic, atomic),
+    )  # fmt: skip
+    return what, _address(table), indices
+
+
+def _word(*given: object) -> str:
+    """The first value that is given, as the word for a policy."""
+    value = next((each for each in given if each is not None), "none")
+    return str(getattr(value, "value", value)).lower()
+
+
+def _array(given: object) -> Any:
+    return as_array(given) if is_foreign(given) else np.asarray(given)
+
+
+def _address(array: Any) -> object:
+    return array.__array_interface__["data"][0] if isinstance(array, np.ndarray) else id(array)
+
+
+# --- calls of torch
+
+
+@contextmanager
+def _torch_seen(recorder: IndexRecorder) -> Generator[None, None, None]:
+    """Lookups of torch are recorded, from its import on, in this thread and in those that start in the block."""
+    modes = ExitStack()
+    finder = _TorchFinder(lambda torch: _enter(modes, torch, recorder))
+    run = threading.Thread.run
+
+    def run_seen(self: threading.Thread) -> None:
+        with ExitStack() as own:
+            if (torch := sys.modules.get("torch")) is not None:
+                own.enter_context(torch_mode(torch, recorder))
+            run(self)
+
+    with modes:
+        if (torch := sys.modules.get("torch")) is not None:
+            _enter(modes, torch, recorder)
+        else:
+            sys.meta_path.insert(0, finder)
+        threading.Thread.run = run_seen
+        try:
+            yield
+        finally:
+            threading.Thread.run = run
+            if finder in sys.meta_path:
+                sys.meta_path.remove(finder)
+
+
+def _enter(stack: ExitStack, torch: ModuleType, recorder: IndexRecorder) -> None:
+    """See torch's lookups. What it has compiled runs eagerly: compiled code calls no functions."""
+    if "torch._dynamo" in sys.modules:
+        stack.enter_context(torch.compiler.set_stance("force_eager"))
+    stack.enter_context(torch_mode(torch, recorder))
+
+
+class _TorchFinder(MetaPathFinder):
+    """Calls a function when torch has been imported."""
+
+    def __init__(self, imported: Callable[[ModuleType], None]) -> None:
+        self._imported = imported
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> Any:
+        """Find torch as without this finder."""
+        del path, target
+        if fullname != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        loader: Any = spec.loader if spec is not None else None
+        if loader is not None:
+            execute = loader.exec_module
+
+            def execute_and_tell(module: ModuleType) -> None:
+                execute(module)
+                self._imported(module)
+
+            loader.exec_module = execute_and_tell
+        return spec
+
+
+def torch_mode(torch: Any, recorder: IndexRecorder) -> Any:
+    """A mode of torch that shows the arguments of lookups to the recorder."""
+    from torch.overrides import TorchFunctionMode  # pyright: ignore[reportMissingImports]
+
+    functional = torch.nn.functional
+    described = {
+        functional.embedding: _embedding,
+        functional.embedding_bag: _embedding_bag,
+        torch.embedding: _plain_embedding,
+        torch.index_select: _index_select,
+        torch.Tensor.index_select: _index_select,
+    }
+
+    class LookupMode(TorchFunctionMode):  # pyright: ignore[reportUntypedBaseClass]
+        """Sees every function of torch that is called in its thread."""
+
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            describe = described.get(func)
+            if describe is not None and not torch.compiler.is_compiling():
+                recorder.see(describe, *args, **(kwargs or {}))
+            return func(*args, **(kwargs or {}))
+
+    return LookupMode()
+
+
+def _embedding(input: Any, weight: Any, *_: Any, **__: Any) -> Described:
+    return _lookup("embedding", weight, input)
+
+
+def _embedding_bag(input: Any, weight: Any, *_: Any, **__: Any) -> Described:
+    return _lookup("embedding_bag", *((input, weight) if input.dtype.is_floating_point else (weight, input)))
+
+
+def _plain_embedding(weight: Any, indices: Any, *_: Any, **__: Any) -> Described:
+    return _lookup("embedding", weight, indices)
+
+
+def _index_select(input: Any, dim: int, index: Any, **_: Any) -> Described:
+    return _lookup("index_select", input, index, dim)
+
+
+def _lookup(kind: str, table: Any, indices: Any, axis: int = 0) -> Described:
+    shape = tuple(table.shape)
+    name = str(table.dtype).rpartition(".")[2]
+    what = LookupKind(kind, shape, name, table.element_size(), axis=axis % max(1, len(shape)))
+    host: Array = indices.detach().cpu().numpy()
+    return what, table.data_ptr(), host

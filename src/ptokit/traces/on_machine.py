@@ -1,0 +1,194 @@
+"""A trace on the machine: one launch for each call, on the touched part of its table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ptokit.finding import Finding, VerifyError, summary
+from ptokit.isa.dtype import dtype
+from ptokit.machine import MACHINE
+from ptokit.machine.options import MachineOptions
+from ptokit.machine.outcomes import Outcome
+from ptokit.machine.report import MachineReport
+from ptokit.markup import clipped
+from ptokit.progress import task
+from ptokit.traces.calls import Array, LookupKind, TracedCall
+from ptokit.traces.compact import CompactTable, compacted
+from ptokit.traces.kernels import INDEXED, KERNELS
+from ptokit.traces.replay import ReplaySettings, Row, first_cells, left_out
+from ptokit.traces.trace import IndexTrace, TableUse, use_of
+
+LANES = 16_384
+"""Indices of each table that are replayed by default."""
+MOST_BYTES = 64 << 20
+"""Of a compact table."""
+MOST_LAUNCHES = 256
+"""For each table, kind of call and target."""
+TILE_BYTES = 64 << 10
+"""Of the rows of a tile, at most."""
+MOST_PARTS = 64
+"""Parts of a row that is too wide for a tile."""
+ROWS = (64, 32, 16, 8)
+"""Rows of a tile: an index tile is a multiple of 32 bytes."""
+LONGEST = 100
+"""Characters of a refusal in the table."""
+ELEMENTS = 512
+"""Elements of a tile."""
+BLOCK = 32
+"""Bytes of which the rows of a tile are a multiple."""
+WORDS = {4: "uint32", 2: "uint16", 1: "uint8"}
+"""Types in which bits are moved, by size."""
+
+
+class TileShape(NamedTuple):
+    """How the entries of a table are moved: an entry is a row of the tile, or several."""
+
+    unit: str
+    """`row` or `elem`."""
+    kind: str
+    """The element type."""
+    parts: int
+    """Rows of the tile for an entry."""
+    width: int
+    """Elements of a row."""
+    rows: int
+    cols: int
+
+    @property
+    def lanes(self) -> int:
+        """Lanes of a tile."""
+        return self.rows if self.unit == "row" else self.cols
+
+
+def run(trace: IndexTrace, settings: ReplaySettings) -> tuple[list[Row], list[str]]:
+    """A row for each table, kind of call and target."""
+    rows: list[Row] = []
+    notes: list[str] = []
+    with task("replay:"):
+        for what, calls in trace.by_kind().items():
+            shape = tile_shape(what)
+            if isinstance(shape, str):
+                notes.append(f"#{what.table} {what.title}: {shape}")
+                continue
+            made = compacted(what, calls, settings.lanes or LANES, MOST_BYTES, MOST_LAUNCHES)
+            use = use_of(what, _taken(calls, made.lanes))
+            rows += [_row(made, shape, use, target) for target in settings.targets]
+            notes += [left_out(what, made.dropped)] * (made.dropped > 0)
+    return rows, notes
+
+
+def _taken(calls: Sequence[TracedCall], lanes: int) -> list[TracedCall]:
+    """The calls with the first lanes."""
+    found: list[TracedCall] = []
+    for call in calls:
+        found.append(TracedCall(call.what, call.indices[:lanes]))
+        lanes -= found[-1].indices.size
+    return found
+
+
+def tile_shape(what: LookupKind) -> TileShape | str:
+    """The tile for a table, or why there is none."""
+    size = what.entry_bytes
+    if not size or not what.entries:
+        return "the table is empty"
+    if what.atomic == "none":
+        word = next(each for each in WORDS if size % each == 0)
+        kind = WORDS[word]
+    else:
+        try:
+            kind, word = dtype(what.dtype).name, dtype(what.dtype).size
+        except (TypeError, ValueError):
+            return f"the machine has no type {what.dtype}"
+    if what.unit == "elem" and size == word:
+        return TileShape("elem", kind, 1, 1, 1, ELEMENTS)
+    width = size // word
+    parts = next((k for k in range(1, MOST_PARTS + 1) if width % k == 0 and _fits(width // k * word)), 0)
+    if not parts:
+        return f"no tile takes rows of {size:,} bytes"
+    width //= parts
+    cols = -(-width * word // BLOCK) * BLOCK // word
+    return TileShape("row", kind, parts, width, next(n for n in ROWS if n * cols * word <= TILE_BYTES), cols)
+
+
+def _fits(size: int) -> bool:
+    return ROWS[-1] * -(-size // BLOCK) * BLOCK <= TILE_BYTES
+
+
+@dataclass
+class _Totals:
+    """What the launches of a table took together."""
+
+    launches: int = 0
+    cycles: float = 0
+    microseconds: float = 0.0
+    counts: Counter[str] = field(default_factory=Counter[str])
+    findings: list[Finding] = field(default_factory=list[Finding])
+
+    def add(self, report: MachineReport) -> None:
+        """Add a launch."""
+        self.launches += 1
+        for each in report.traffic:
+            if each.instruction in INDEXED:
+                names = ("bytes_moved", "bytes_used", "transactions", "bursts", "scalar")
+                self.counts.update({name: getattr(each, name) for name in names})
+        for lanes in report.lanes:
+            self.counts["outside"] += int(np.count_nonzero(lanes.code != Outcome.IN_BOUNDS))
+        known = {(each.rule, each.kind, each.level) for each in self.findings}
+        self.findings += [each for each in report.hazards if (each.rule, each.kind, each.level) not in known]
+        if report.timeline is not None:
+            self.cycles += report.timeline.cycles
+            self.microseconds += report.timeline.microseconds or 0.0
+
+
+def _row(made: CompactTable, shape: TileShape, use: TableUse, target: str) -> Row:
+    totals = _Totals()
+    begin = {**first_cells(made.what), "target": target, "calls": len(made.calls), "indices": made.lanes}
+    try:
+        for call in made.calls:
+            report = _launch(made, shape, call.indices, target)
+            if not report.written:
+                raise VerifyError(report.hazards)
+            totals.add(report)
+    except VerifyError as refusal:
+        return {**begin, "verdict": f"refused: {clipped(refusal.findings[0].message, LONGEST)}"}
+    counts = totals.counts
+    efficiency = counts["bytes_used"] / counts["bytes_moved"] if counts["bytes_moved"] else 1.0
+    return {
+        **begin,
+        "repeats": use.repeats,
+        "outside": counts["outside"] // shape.parts,
+        "moved": counts["bytes_moved"],
+        "efficiency": efficiency,
+        "transactions": counts["transactions"],
+        "bursts": counts["bursts"],
+        "cycles": round(totals.cycles),
+        "us": totals.microseconds,
+        "verdict": summary(tuple(totals.findings)) if totals.findings else "clean",
+    }
+
+
+def _launch(made: CompactTable, shape: TileShape, indices: Array, target: str) -> MachineReport:
+    ids = _parted(indices, shape.parts)
+    table = np.zeros((made.entries * shape.parts, shape.width), dtype(shape.kind).numpy)
+    data = np.zeros((ids.size, shape.width), table.dtype)
+    if shape.unit == "elem":
+        table, data = table.reshape(1, -1), data.reshape(-1)
+    kernel = KERNELS[shape.unit, made.what.writes]
+    how = {"rows": shape.rows, "cols": shape.cols, "oob": made.what.oob}
+    if made.what.writes:
+        how["atomic"] = made.what.atomic
+    options: Any = MachineOptions(lanes=True, progress=False)
+    grid = -(-ids.size // shape.lanes)
+    report = kernel[grid](table, ids, data, **how, target=target, engine=MACHINE, options=options)
+    assert isinstance(report, MachineReport)
+    return report
+
+
+def _parted(indices: Array, parts: int) -> Array:
+    """The indices of the parts of rows."""
+    return (indices[:, None] * parts + np.arange(parts, dtype=np.int32)).reshape(-1).astype(np.int32)

@@ -1,0 +1,85 @@
+"""A trace on a sharded table: how many accesses each owner of rows serves."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from ptokit.progress import task
+from ptokit.traces.calls import Array, LookupKind
+from ptokit.traces.cells import NOWHERE
+from ptokit.traces.compact import CompactTable, compacted
+from ptokit.traces.on_host import LANES, MOST_BYTES, MOST_CALLS, memory_of
+from ptokit.traces.replay import ReplaySettings, Row, first_cells, left_out
+from ptokit.traces.trace import IndexTrace
+
+NEEDED = "a replay on a sharded table needs sharded tables and Ray: pip install 'ptokit[ray]'"
+LOCAL = {"include_dashboard": False, "_node_ip_address": "127.0.0.1", "log_to_driver": False, "logging_level": "ERROR"}
+"""How Ray is started, unless the caller has done so."""
+
+
+def run(trace: IndexTrace, settings: ReplaySettings) -> tuple[list[Row], list[str]]:
+    """A row for each table, kind of call and owner."""
+    rows: list[Row] = []
+    notes: list[str] = []
+    with _sharded_tables(settings.shards) as sharded, task("replay:"):
+        for what, calls in trace.by_kind().items():
+            if not what.entry_bytes or not what.entries:
+                notes.append(f"#{what.table} {what.title}: the table is empty")
+                continue
+            made = compacted(what, calls, settings.lanes or LANES, MOST_BYTES, MOST_CALLS, whole=MOST_BYTES)
+            rows += _rows(made, sharded, settings.shards)
+            notes += [left_out(what, made.dropped)] * (made.dropped > 0)
+    return rows, notes
+
+
+@contextmanager
+def _sharded_tables(shards: int) -> Generator[Any, None, None]:
+    """The class of sharded tables, with Ray running."""
+    try:
+        ray, sharded = import_module("ray"), import_module("ptokit").ShardedTable
+    except (ImportError, AttributeError) as problem:
+        raise ValueError(f"{NEEDED} ({problem})") from problem
+    if ray.is_initialized():
+        yield sharded
+        return
+    ray.init(num_cpus=shards, **LOCAL)
+    try:
+        yield sharded
+    finally:
+        ray.shutdown()
+
+
+def _rows(made: CompactTable, sharded: Any, shards: int) -> list[Row]:
+    array, calls = memory_of(made)
+    held = sharded.create(array, shards=shards)
+    try:
+        for call in calls:
+            _call(held, made.what, call.indices, call.data)
+        pieces = sorted(held.placement)
+    finally:
+        held.close()
+    touched = np.concatenate([call.entry[call.entry != NOWHERE] for call in made.calls])
+    owners = np.array([owner for _, _, owner in pieces])
+    found = owners[np.searchsorted([stop for _, stop, _ in pieces], touched, side="right")]
+    counts = np.bincount(found, minlength=shards).tolist()
+    return [
+        {**first_cells(made.what), "owner": owner, "accesses": count, "share": count / max(1, touched.size)}
+        for owner, count in enumerate(counts)
+    ]
+
+
+def _call(held: Any, what: LookupKind, indices: Array, data: Array) -> None:
+    policies = {name: value for name, value in (("oob", what.oob), ("atomic", what.atomic)) if value not in UNSET}
+    if what.writes:
+        held.scatter(data, indices, **policies)
+    else:
+        held.gather(indices, **policies)
+
+
+UNSET = ("undefined", "none")
+"""Policies that are the default of a call."""
