@@ -12,6 +12,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PEERS  := $(VENV)/.peers
 SITE   := $(VENV)/.docs
+EXTRA  := $(VENV)/.extras
 
 # The tests of emitted C++ need a C++20 compiler: an installed one, else one from pip.
 COMPILER := $(shell for c in g++ clang++ c++; do $$c -std=c++20 -fsyntax-only -x c++ /dev/null 2>/dev/null && echo $$c; done)
@@ -23,7 +24,7 @@ EXTRAS   := dev$(if $(COMPILER),,$(comma)cxx)$(if $(CHROMIUM),$(comma)browser)
 # Bytecode is kept, whatever the environment says: tests start ptokit in some hundred processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-pythons test-torch test-ptx test-gpu sanitize-gpu lint types fuzz mutants bench bench-gpu docs pictures screenshots clean
+.PHONY: demo test test-pythons test-extras test-ptx test-gpu sanitize-gpu lint types fuzz mutants bench bench-gpu bench-torch docs pictures screenshots clean
 
 demo: $(READY)
 	$(BIN)/ptokit demo
@@ -32,13 +33,18 @@ test: $(READY)
 	$(BIN)/pytest -n auto --dist worksteal
 	$(MAKE) lint types
 
-# The tests with torch tensors; `make test` skips them if torch is not installed.
-TORCH_TESTS := tests/test_torch_and_friends.py tests/test_torch_versions.py tests/test_ops.py tests/lang/test_kernel.py tests/traces/test_torch_lookups.py
+# The tests with PyTorch and Ray, which `make test` skips where these are not installed; a folder or file of such tests
+# stands here.
+EXTRA_TESTS := tests/torch tests/test_torch_and_friends.py tests/test_torch_versions.py tests/test_ops.py \
+  tests/test_ops_along.py tests/test_ops_forms.py tests/lang/test_kernel.py tests/traces/test_torch_lookups.py
 
-test-torch: $(READY)
-	@$(BIN)/python -c "import torch" 2>/dev/null || \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$(EXTRAS),torch]"
-	$(BIN)/pytest -n auto $(TORCH_TESTS)
+test-extras: $(EXTRA)
+	$(BIN)/pytest -n auto $(EXTRA_TESTS)
+	$(BIN)/basedpyright --pythonpath $(BIN)/python --pythonversion $(VERSION) -p tests/torch
+
+# The operators for PyTorch beside its own; with a GPU, there too.
+bench-torch: $(EXTRA)
+	$(BIN)/python benchmarks/torch_ops.py
 
 # The programs of all examples of clauses and of the gallery as PTX, assembled; `make test` does so with some of them.
 test-ptx: $(READY)
@@ -125,6 +131,14 @@ $(READY): pyproject.toml
 screenshots: $(READY)
 	$(if $(CHROMIUM),,$(error make screenshots needs chromium, as in apt-get install chromium))
 	PYTHONPATH=.:examples $(BIN)/python -m tests.report.screenshots docs/pictures
+
+# A version of PyTorch that is installed already stays, as one for a GPU; else the newest that may have a CPU build.
+TORCH ?= torch>=2.4,<2.14
+
+$(EXTRA): $(READY)
+	@$(BIN)/python -c "import torch" 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$(EXTRAS),torch,ray,onnx]"
+	@touch $@
 
 $(PEERS): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$(EXTRAS),peers]"

@@ -132,7 +132,7 @@ def test_every_file_stands_in_the_architecture() -> None:
     "folder",
     [
         *("text/mlir", "text/ptoas", "text/lower", "text/lift", "text/cpp"),
-        *("engine/native", "engine/llvm/compute", "engine/native/whole", "engine/native/program"),
+        *("engine/native", "engine/llvm/compute", "engine/native/whole", "engine/native/program", "torch"),
     ],
 )
 def test_every_file_of_a_folder_stands_in_its_table(folder: str) -> None:

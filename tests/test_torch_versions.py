@@ -132,6 +132,72 @@ def test_of_a_parameter() -> None:
         loss.backward()
 
 
+NEEDED: dict[str, Callable[[Any], object]] = {
+    "gather": lambda t: pto.gather(t, np.array([1])),
+    "gather, tensors": lambda t: pto.gather(t, torch.tensor([1])),
+    "scatter": lambda t: pto.scatter(t, 1.0, np.arange(ROWS)),
+    "scatter of it": lambda t: pto.scatter(np.zeros((ROWS, COLS), "float32"), t, np.arange(ROWS)),
+    "out=": lambda t: pto.gather(ones(ROWS, COLS), np.arange(ROWS), out=t),
+    "kernel, read": lambda t: copy[2](t, np.zeros((ROWS, COLS), "float32")),
+    "kernel, written": lambda t: copy[2](ones(ROWS, COLS), t),
+    "tstore": lambda t: pto.tstore(pto.GlobalTensor(t), rows_of()),
+}
+
+
+@pytest.mark.parametrize("use", NEEDED.values(), ids=NEEDED)
+def test_tensors_that_autograd_needs_are_refused_unless_it_is_off(use: Callable[[Any], object]) -> None:
+    weight = torch.nn.Parameter(torch.zeros(ROWS, COLS))
+    for tensor in (weight, weight * 2):
+        for _ in range(2):
+            with pytest.raises(TypeError, match=r"requires grad.*ptokit\.torch.*no_grad"):
+                use(tensor)
+        assert tensor._version == 0
+        with torch.no_grad():
+            use(tensor)
+            use(tensor)
+        with pytest.raises(TypeError, match="requires grad"):
+            use(tensor)
+    is_written = weight.detach().any()
+    assert bool(is_written) == (weight._version > 0)
+
+
+def test_a_write_under_no_grad_is_heard_of() -> None:
+    weight = torch.nn.Parameter(torch.ones(ROWS, COLS))
+    loss = (weight * weight).sum()
+    with torch.no_grad():
+        pto.scatter(weight, 2.0, torch.tensor([1]))
+    assert weight[1, 0] == 2
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_a_write_through_a_view_of_what_was_detached_is_heard_of() -> None:
+    saved = torch.ones(ROWS, COLS, requires_grad=True) * 2
+    loss = (saved * saved).sum()
+    pto.scatter(saved.detach()[2:].view(-1), 2.0, torch.tensor([1]))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_repeated_calls_over_tensors_see_new_values_and_report_bad_indices() -> None:
+    table, lanes, out = torch.zeros(ROWS, COLS), torch.arange(ROWS), torch.zeros(ROWS, COLS)
+    for value in range(4):
+        table.fill_(value)
+        assert (pto.gather(table, lanes) == value).all()
+        assert (pto.gather(table, lanes, out=out) == value).all()
+        pto.scatter(table, out, lanes, atomic="add")
+        assert (table == 2 * value).all()
+    versions = table._version, out._version
+    lanes[3] = 99
+    for _ in range(2):
+        with pytest.raises(pto.OutOfBoundsError, match=r"indices\[3\] = 99"):
+            pto.gather(table, lanes, out=out)
+        with pytest.raises(pto.OutOfBoundsError, match=r"indices\[3\] = 99"):
+            pto.scatter(table, out, lanes)
+    assert versions == (table._version, out._version)
+    assert (pto.gather(out, torch.arange(ROWS).flip(0), out=out[:]) == 3).all()  # shared memory
+
+
 @pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float16", "int32", "bool"])
 def test_of_every_element_type(name: str) -> None:
     tensor = torch.zeros(ROWS, COLS, dtype=getattr(torch, name))

@@ -10,6 +10,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from ptokit.engine.bags import Bags
 from ptokit.engine.gpu import COPIED, DeviceArray
 from ptokit.engine.runnable import CUDA, NATIVE, REFERENCE, Runnable, Unsupported
 from ptokit.engine.storage import Storage
@@ -36,6 +37,8 @@ class Engine:
     """The function that runs moves over whole arrays; empty if it takes none."""
     addressed: str = ""
     """The function that makes a move ready for a GPU, to be called with addresses."""
+    bags: str = ""
+    """The function that reduces bags of rows; empty if it has none."""
     needs: Mapping[str, str] = field(default_factory=dict[str, str])
     """The modules that must be installed, and what installs them."""
     lacks: str = ""
@@ -74,6 +77,7 @@ ENGINES = {
             NATIVE,
             "ptokit.engine.native.program.executable:NativeExecutable",
             "ptokit.engine.native.whole.calls:run",
+            bags="ptokit.engine.native.whole.bag_calls:run",
             needs={"llvmlite.binding": "llvmlite"},
             about="compiled for this processor; needs llvmlite",
         ),
@@ -82,6 +86,7 @@ ENGINES = {
             "ptokit.engine.cuda.executable:CudaExecutable",
             "ptokit.engine.cuda.whole.calls:run",
             "ptokit.engine.cuda.whole.calls:ready",
+            bags="ptokit.engine.cuda.whole.bags:run",
             needs={"llvmlite.binding": "'ptokit[cuda]'", "cupy": "'ptokit[cuda]'"},
             lacks="ptokit.engine.cuda.device:missing",
             on_gpu=True,
@@ -176,6 +181,15 @@ def executable(engine: str, program: Program, profile: Profile, options: Options
 def arrays(engine: str) -> Arrays:
     """The function of an engine that runs moves over whole arrays."""
     return _load(ENGINES[engine].arrays)
+
+
+def bags(engine: str) -> Callable[[Bags, int | None], bool] | None:
+    """The function of an engine that reduces bags of rows, while a GPU is current; None if it has none.
+
+    It returns False if an index is outside of the table, and raises `Unsupported`.
+    """
+    name = ENGINES[engine].bags
+    return _load(name) if name else None
 
 
 def addressed(engine: str, whole: Any, gpu: int) -> Callable[..., None]:

@@ -1,5 +1,6 @@
 # pyright: strict
-"""Calls over whole arrays of a GPU that were made before: with the same signatures, only the addresses are new."""
+"""Calls over whole arrays of a GPU, or over torch tensors, that were made before: with the same signatures, only the
+addresses are new."""
 
 from __future__ import annotations
 
@@ -103,8 +104,19 @@ def _key(how: tuple[Any, ...], operands: Sequence[object]) -> tuple[Any, list[in
     addresses: list[int] = []
     for each in operands:
         if each is not None:
-            if (found := (gpu.SIGNED.get(type(each)) or gpu.signature)(each)) is None:
+            if (found := (SIGNED.get(type(each)) or _signature)(each)) is None:
                 return None
             addresses.append(found[0])
             key.append(found[1])
     return tuple(key), addresses
+
+
+SIGNED: dict[type[Any], Callable[[Any], tuple[int, gpu.Signature] | None]] = {}
+"""How the signature of a type is read, for those that `_signature` has met."""
+
+
+def _signature(source: Any) -> tuple[int, gpu.Signature] | None:
+    """As `gpu.signature`, for torch tensors on the host, too."""
+    found = gpu.sign_tensor if gpu.is_torch(source) else gpu.signature
+    SIGNED[type(source)] = found
+    return found(source)

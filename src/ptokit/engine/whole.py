@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from ctypes import c_uint8
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -57,7 +58,28 @@ class Lent(Storage):
         return self._span
 
 
+class ArrayAt(Lent):
+    """The memory of a whole array whose address is known; whoever calls keeps the array."""
+
+    __slots__ = ("place",)
+
+    def __init__(self, address: int, dtype: DType, elements: int) -> None:
+        self.place, self.dtype, self.elements = address, dtype, elements
+        self._span = None
+
+    @property
+    def address(self) -> int:
+        return self.place
+
+
+def _at(lent: Any) -> Array:
+    """The elements from an address on."""
+    memory = (c_uint8 * (lent.elements * lent.dtype.size)).from_address(lent.place)
+    return np.frombuffer(memory, lent.dtype.bits)
+
+
 LAZY: dict[str, Callable[[Lent], Any]] = {
+    "owner": _at,
     "bits": lambda lent: run_of(lent.owner, lent.dtype.bits, lent.elements),
     "_windows": lambda _: {},
 }

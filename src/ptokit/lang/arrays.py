@@ -26,6 +26,8 @@ _TORCH_BITS = {
 """torch types that NumPy does not know: the torch type to view them as, and ml_dtypes' own."""
 
 ADVICE = "pass a NumPy array, a CuPy array, a torch tensor, or an object with __array_interface__ or __dlpack__"
+UNRECORDED = "use ptokit.torch.gather or .scatter, or call this under torch.no_grad(), or pass tensor.detach()"
+"""Advice for tensors that autograd needs."""
 PROTOCOLS = ("__array_interface__", "__cuda_array_interface__", "__dlpack__")
 
 
@@ -159,14 +161,16 @@ def _from_torch(tensor: Any) -> Array:
     is_cuda = tensor.is_cuda
     if not (is_cuda or tensor.is_cpu):
         raise _Refusal(f"this tensor is on {tensor.device}; call .cpu() first")
-    if tensor.requires_grad:
-        raise _Refusal("this tensor requires grad; pass tensor.detach()")
+    if gpu.is_recorded(tensor):
+        raise _Refusal(f"this tensor requires grad, and autograd cannot see this call; {UNRECORDED}")
     if tensor.dtype.is_complex and tensor.is_conj():
         raise _Refusal("this tensor is conjugated lazily; pass tensor.resolve_conj()")
     if tensor.is_neg():
         raise _Refusal("this tensor is negated lazily; pass tensor.resolve_neg()")
     if is_cuda:
         return cast("Array", gpu.of_tensor(tensor))
+    if tensor.requires_grad:
+        tensor = tensor.detach()
     name = str(tensor.dtype).removeprefix("torch.")
     if name not in _TORCH_BITS:
         return tensor.numpy()

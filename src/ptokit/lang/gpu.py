@@ -97,15 +97,27 @@ def _sign_cupy(array: Any) -> tuple[int, Signature]:
 
 
 def _sign_tensor(tensor: Any) -> tuple[int, Signature] | None:
+    return sign_tensor(tensor) if tensor.is_cuda else None
+
+
+def sign_tensor(tensor: Any) -> tuple[int, Signature] | None:
+    """The address and the signature of a torch tensor on a GPU or on the host; None for those that are refused."""
     try:
         dtype, address, number = tensor.dtype, tensor.data_ptr(), tensor.get_device()
     except RuntimeError:  # sparse, or without values
         return None
-    if not tensor.is_cuda or not address or tensor.requires_grad or tensor.is_neg():
+    if not address or (tensor.requires_grad and is_recorded(tensor)) or tensor.is_neg():
         return None
     if dtype.is_complex and tensor.is_conj():
         return None
+    if number < 0 and not tensor.is_cpu:
+        return None
     return address, (dtype, tensor.shape, tensor.stride(), number, address & ALIGNED)
+
+
+def is_recorded(tensor: Any) -> bool:
+    """Whether autograd would have to record what happens to a torch tensor."""
+    return tensor.requires_grad and sys.modules["torch"].is_grad_enabled()
 
 
 SIGNED: dict[type[Any], Callable[[Any], tuple[int, Signature] | None]] = {}

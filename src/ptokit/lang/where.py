@@ -21,7 +21,7 @@ _DEMO = os.path.join(_PACKAGE, "demo.py")
 _STANDARD = os.path.dirname(os.__file__) + os.sep
 _NUMPY = os.path.dirname(np.__file__) + os.sep
 _INSTALLED = ("site-packages", "dist-packages")
-_USED = re.compile(rf"[/\\](?:{'|'.join(_INSTALLED)})[/\\](?:ml_dtypes|llvmlite)[/\\]")
+_USED = re.compile(rf"[/\\](?:{'|'.join(_INSTALLED)})[/\\](?:ml_dtypes|llvmlite|torch)[/\\]")
 """Libraries that ptokit calls, besides NumPy."""
 
 

@@ -11,6 +11,8 @@ import numpy as np
 
 from ptokit import repeated
 from ptokit.engine.gpu import on_gpu
+from ptokit.engine.storage import Storage
+from ptokit.engine.whole import ArrayAt
 from ptokit.engines import AUTO, addressed, chosen, ordering
 from ptokit.isa.policy import Coalesce, GatherOOB, ScatterAtomicOp, ScatterConflict, ScatterOOB
 from ptokit.lang import gpu
@@ -18,7 +20,7 @@ from ptokit.lang.arrays import within, writing
 from ptokit.lang.faults import trim
 from ptokit.lang.launch import check_threads, refuse_inside
 from ptokit.ops.call import GATHER, SCATTER, ArrayCall
-from ptokit.ops.execute import order_of, run_gather, run_scatter
+from ptokit.ops.execute import execute_plan, order_of, run_gather, run_scatter
 from ptokit.ops.forms import gather_form, scatter_form
 from ptokit.ops.operands import OTHERS, array_of, indices_of, source_of
 from ptokit.ops.plans import CallPlan, cached, keep, plan_gather, plan_scatter, signature
@@ -79,7 +81,7 @@ def gather(
         result = within(
             order, notified, run_gather, GATHER, plan, policies, table, source, lanes, given, out, engine, threads
         )
-        if plan.gpu is not None and order is None:
+        if order is None and (plan.gpu is not None or gpu.is_torch(table)):
             _repeat(GATHER, how, plan, (table, indices, out), (source, lanes, given))
         return result
     except Exception as problem:
@@ -145,7 +147,7 @@ def scatter(
         order = order_of(plan.gpu, engine, target, lanes, source)
         notified = None if target is table else writing((table,))
         within(order, notified, run_scatter, SCATTER, plan, policies, target, source, lanes, engine, threads)
-        if plan.gpu is not None and order is None:
+        if order is None and (plan.gpu is not None or gpu.is_torch(table)):
             _repeat(SCATTER, how, plan, (table, indices, src), (target, lanes, source))
         return table
     except Exception as problem:
@@ -156,13 +158,21 @@ def scatter(
 def _repeat(
     call: ArrayCall, how: tuple[Any, ...], plan: CallPlan, operands: Sequence[Any], described: Sequence[Any]
 ) -> None:
-    """Keep a call on a GPU that was executed, if only addresses are needed to repeat it."""
+    """Keep a call that was executed, if only addresses are needed to repeat it."""
     arrays = [each for each in described if each is not None]
-    if plan.whole is None or 0 in plan.lanes or not all(map(on_gpu, arrays)) or len({a.order for a in arrays}) > 1:
+    if plan.whole is None or 0 in plan.lanes:
         return
+    if plan.gpu is None:
+        if plan.warns:
+            return
+        execute, is_in_order = partial(_execute_at, plan, how[-2], how[-1]), _always
+    elif not all(map(on_gpu, arrays)) or len({a.order for a in arrays}) > 1:
+        return
+    else:
+        execute, is_in_order = addressed(chosen(how[-2], True), plan.whole, plan.gpu), ordering(arrays)
     made = RepeatedCall(
-        execute=addressed(chosen(how[-2], True), plan.whole, arrays[0].gpu),
-        is_in_order=ordering(arrays),
+        execute=execute,
+        is_in_order=is_in_order,
         is_tracked=gpu.is_torch(operands[0]),
         operands=tuple(plan.extents),
         overlap=plan.overlap if len(arrays) == len(described) else None,
@@ -171,3 +181,18 @@ def _repeat(
         dtype=plan.dtype,
     )
     repeated.keep(how, operands, made)
+
+
+def _always() -> bool:
+    return True
+
+
+def _execute_at(plan: CallPlan, engine: str, threads: int | None, table: int, indices: int, other: int) -> None:
+    """Execute a call over arrays of the host at these addresses."""
+    assert plan.whole is not None
+    storages: dict[str, Storage] = {
+        "table": ArrayAt(table, *plan.table),
+        "indices": ArrayAt(indices, *plan.indices),
+        plan.whole.types[2][0]: ArrayAt(other, *plan.other),
+    }
+    execute_plan(plan, plan.whole, storages, engine, threads)

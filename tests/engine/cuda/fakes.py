@@ -184,6 +184,7 @@ class FakeGpus:
         self.torch.__dict__.update(
             Tensor=FakeTensor,
             contiguous_format="C",
+            is_grad_enabled=lambda: True,
             cuda=SimpleNamespace(current_stream=lambda _: SimpleNamespace(cuda_stream=self.torch_stream)),
             autograd=SimpleNamespace(graph=SimpleNamespace(increment_version=_increment)),
         )

@@ -8,6 +8,7 @@
 | `kinds.py`, `site.py` | what their code depends on; a kernel that is being written |
 | `indices.py`, `direct.py` | kernels of indices; of rows, each by itself |
 | `segments.py`, `chain.py` | kernels of sorted lanes: few of a row; many |
+| `bags.py` | bags of gathered rows, reduced |
 | `pieces.py` | rows in pieces of up to 16 bytes, and layouts that count in them |
 | `sums.py`, `atomics.py` | values combined one after the other, in registers; in any order, in memory |
 """

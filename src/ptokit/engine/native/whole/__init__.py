@@ -6,5 +6,6 @@
 | `strategies.py` | strategies that divide lanes among threads, and how one is chosen |
 | `regular.py` | the strategy for lanes whose rows form arithmetic progressions |
 | `phases.py`, `partition.py`, `private.py`, `runs.py`, `split.py`, `sums.py` | the native functions of the strategies |
+| `bags.py`, `bag_calls.py` | bags of gathered rows, reduced: the native function, and its call |
 | `mover.py`, `block.py` | the rows that those move, and their arguments |
 """

@@ -26,6 +26,7 @@ WORDS = (
     "writers", "pairs", "counts", "segments", "shift", "buckets", "workers", "totals", "marks", "range",
     "repeats", "low", "missed", "private", "parts", "groups",
     "runs", "run_limit", "run_count", "extent", "by_row",
+    "bounds", "weights", "winners", "padding", "total",
 )  # fmt: skip
 """The words of a block. The first five change with every call; strides are in bytes, extents in lanes and elements."""
 AT = {name: 8 * place for place, name in enumerate(WORDS)}

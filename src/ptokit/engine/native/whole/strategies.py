@@ -24,7 +24,7 @@ from ptokit.engine.llvm.emit import size_of
 from ptokit.engine.llvm.move import LINE
 from ptokit.engine.native import host, workers
 from ptokit.engine.native.jit import IrSource, library
-from ptokit.engine.native.whole import partition, phases, private, runs, split, sums
+from ptokit.engine.native.whole import bags, partition, phases, private, runs, split, sums
 from ptokit.engine.native.whole.block import LANES_AT_ONCE, SHARDS, WHOLE, ArgumentBlock, function
 from ptokit.engine.native.whole.mover import Rows, known_width
 from ptokit.engine.native.workers import Stop
@@ -86,6 +86,7 @@ PHASES: dict[str, Callable[..., None]] = {
     "split": split.split,
     "apply": split.apply,
     "total": sums.total,
+    "bags": bags.reduce,
 }
 
 

@@ -1,0 +1,212 @@
+"""Bags of gathered rows, reduced row after row in registers: what the engines for CPUs and GPUs share.
+
+Bag b has the lanes from `bounds[b]` to `bounds[b + 1]`, which name rows of a table by index, or rows k by lane k. Sums
+start with 0, and a weighted row is rounded before it is added; floats narrower than float32 are summed in float32 and
+rounded once. Of the greatest and least, the lane of each element is kept: the first that has the value. An empty bag
+has zeros, and no lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ptokit.engine.llvm.compute.elements import from_single, single
+from ptokit.engine.llvm.emit import I32, I64, IrBuilder, IrValue, Variable, lanes_of, vector
+from ptokit.engine.llvm.move import LINE
+from ptokit.engine.llvm.numbers import bits_of, combined, computes, intrinsic, is_byte_float, narrow, widen
+from ptokit.isa.dtype import DType
+from ptokit.isa.move import Combine
+
+QUICK = {Combine.MAX: "maximumnum", Combine.MIN: "minimumnum"}
+"""LLVM's functions: a NaN yields to a number, and +0 is above -0."""
+AHEAD = 12
+"""Lanes after which a row is needed that is prefetched now."""
+
+
+@dataclass(frozen=True)
+class BagKind:
+    """What the code of bags depends on."""
+
+    dtype: DType
+    index: DType | None
+    """None where lane k names row k."""
+    weighted: bool
+    padded: bool
+    """Whether lanes of one index do not count."""
+    combine: Combine
+    width: int
+    """Elements of a row."""
+    tracked: bool = False
+    """Whether the lanes of the greatest and least are wanted."""
+    far: bool = False
+    """Whether rows are prefetched."""
+    host: bool = False
+    """Whether it is for a CPU."""
+    at_once: int = 1
+    """Lanes whose rows are loaded before the first of them is reduced."""
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether LLVM's own instructions find the greatest and least."""
+        return self.host and not self.tracked and self.dtype.name in ("float32", "float64") and self.combine in QUICK
+
+    @property
+    def key(self) -> str:
+        return repr(self)
+
+    @property
+    def is_supported(self) -> bool:
+        """Whether there is code for it."""
+        kind = self.dtype
+        return computes(kind) and not is_byte_float(kind) and (kind.is_float or not self.weighted)
+
+
+@dataclass(frozen=True)
+class BagArguments:
+    """The arguments of such code: addresses, and numbers."""
+
+    table: IrValue
+    index: IrValue
+    bounds: IrValue
+    weights: IrValue
+    out: IrValue
+    winners: IrValue
+    total: IrValue
+    """Lanes of all bags."""
+    capacity: IrValue
+    row: IrValue
+    """Bytes from row to row of the table."""
+    padding: IrValue
+
+
+class BagCode:
+    """Code that reduces columns of a bag."""
+
+    def __init__(
+        self, code: IrBuilder, kind: BagKind, given: BagArguments, outside: Callable[[IrValue], None] | None
+    ) -> None:
+        """`outside` is told of every index that is read."""
+        self.code, self.kind, self.given, self.outside = code, kind, given, outside
+        dtype = kind.dtype
+        self.is_sum = kind.combine is Combine.ADD
+        self.is_float = self.is_sum and dtype.is_float
+        """Whether sums are kept as floats, and not as bits."""
+
+    def reduce(self, bag: IrValue, column: IrValue, count: int) -> None:
+        """Reduce columns of a bag from one on."""
+        code, given, size = self.code, self.given, self.kind.dtype.size
+        first, last = (self._bound(bag + step) for step in (0, 1))
+        start, none = self._start(count)
+        total, lanes = code.variable(start.type, start), code.variable(none.type, none)
+        for k, step in code.strips(code.select(last.compare("sgt", first), last - first, 0), self.kind.at_once):
+            self._add(total, lanes, first + k, step, column, count)
+        at = bag * self.kind.width + column
+        found, lane = total.get(), lanes.get()
+        if self.is_sum:
+            code.store(self._end(found), code.at(given.out, at * size), size)
+            return
+        if self.kind.is_quick:
+            found = narrow(code, self.kind.dtype, widen(code, self.kind.dtype, found))  # of NaNs, the quiet one
+        is_empty = lane.compare("eq", none)  # untracked lanes are one number: the last lane that counts
+        code.store(code.select(is_empty, code.constant(found.type, 0), found), code.at(given.out, at * size), size)
+        if self.kind.tracked:
+            code.store(lane, code.at(given.winners, at * 4), 4)
+
+    def _bound(self, bag: IrValue) -> IrValue:
+        """A bound that lies between those of all lanes, whatever it is."""
+        code, total = self.code, self.given.total
+        found = code.load(I64, code.at(self.given.bounds, bag * 8))
+        return code.select(found.compare("ugt", total), total, found)
+
+    def _start(self, count: int) -> tuple[IrValue, IrValue]:
+        """What a bag begins with, and its lanes."""
+        code, kind = self.code, self.kind
+        lanes = code.constant(vector(I32, count if kind.tracked else 1), -1)
+        weakest, bits = 0, bits_of(kind.dtype, count)
+        if self.is_float:
+            return self._value(code.constant(bits, 0)), lanes
+        if self.is_sum:
+            return code.constant(bits, 0), lanes
+        if kind.dtype.is_float:
+            weakest = int(np.full(1, np.nan, kind.dtype.numpy).view(kind.dtype.bits)[0])
+        elif kind.dtype.name != "bool":
+            limits = np.iinfo(kind.dtype.numpy)
+            weakest = int(limits.min if kind.combine is Combine.MAX else limits.max)
+        return code.constant(bits, weakest), lanes
+
+    def _add(self, total: Variable, lanes: Variable, first: IrValue, step: int, column: IrValue, count: int) -> None:
+        """Reduce some lanes, whose rows are loaded first."""
+        code, kind, given = self.code, self.kind, self.given
+        size = kind.dtype.size
+        numbers = [first + nth for nth in range(step)]
+        names = [self._index(k) for k in numbers]
+        rows: list[IrValue] = []
+        for name in names:
+            row = name
+            if kind.index is not None:
+                row = code.select(name.compare("ult", given.capacity), name, 0)
+                if self.outside is not None:
+                    self.outside(name)
+            place = code.at(given.table, row * given.row + column * size)
+            rows.append(code.load(bits_of(kind.dtype, count), place, size))
+        if kind.far:
+            self._prefetch(numbers[-1] + AHEAD, column, count)
+        weights = [self._weight(k, count) for k in numbers] if kind.weighted else [None] * step
+        for k, name, row, weight in zip(numbers, names, rows, weights, strict=True):
+            held = name.compare("ne", given.padding) if kind.padded else None
+            if self.is_sum:
+                old = total.get()
+                new = old + (self._value(row) if weight is None else self._value(row) * weight)
+                total.set(new if held is None else code.select(held, new, old))
+            else:
+                self._choose(total, lanes, k, row, held)
+
+    def _choose(self, total: Variable, lanes: Variable, k: IrValue, row: IrValue, held: IrValue | None) -> None:
+        """Keep the greatest or least, and its lane."""
+        code, kind = self.code, self.kind
+        old, lane = total.get(), lanes.get()
+        if kind.is_quick:
+            values = widen(code, kind.dtype, old), widen(code, kind.dtype, row)
+            new = intrinsic(code, QUICK[kind.combine], *values).bits(old.type)
+        else:
+            new = combined(code, kind.combine, kind.dtype, old, row)
+        now = code.splat(k.to("trunc", I32), lanes_of(lane.type))
+        if kind.tracked:
+            is_new = new.compare("ne", old) | lane.compare("eq", code.constant(lane.type, -1))
+            now = code.select(is_new, now, lane)
+        total.set(new if held is None else code.select(held, new, old))
+        lanes.set(now if held is None else code.select(held, now, lane))
+
+    def _index(self, k: IrValue) -> IrValue:
+        """The row that a lane names."""
+        kind = self.kind.index
+        if kind is None:
+            return k
+        found = self.code.load(f"i{8 * kind.size}", self.code.at(self.given.index, k * kind.size))
+        return found if kind.size == 8 else found.to("zext", I64)
+
+    def _prefetch(self, k: IrValue, column: IrValue, count: int) -> None:
+        code, given, size = self.code, self.given, self.kind.dtype.size
+        last = given.total - 1
+        name = self._index(code.select(k.compare("slt", last), k, last))
+        row = code.select(name.compare("ult", given.capacity), name, 0)
+        place = code.at(given.table, row * given.row + column * size)
+        for line in range(0, count * size, LINE):
+            name = code.module.declare("llvm.prefetch.p0", "void (ptr, i32, i32, i32)")
+            code.call("void", name, code.at(place, line), "i32 0", "i32 2", "i32 1")
+
+    def _value(self, bits: IrValue) -> IrValue:
+        """Elements as they are summed."""
+        return single(self.code, self.kind.dtype, bits) if self.is_float else bits
+
+    def _weight(self, k: IrValue, count: int) -> IrValue:
+        """A weight, of the type of the sums."""
+        code, dtype = self.code, self.kind.dtype
+        bits = code.load(f"i{8 * dtype.size}", code.at(self.given.weights, k * dtype.size))
+        return code.splat(self._value(bits), count)
+
+    def _end(self, total: IrValue) -> IrValue:
+        return from_single(self.code, self.kind.dtype, total) if self.is_float else total

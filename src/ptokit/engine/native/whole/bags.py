@@ -1,0 +1,40 @@
+"""Bags of gathered rows: threads take pieces of the bags, and reduce each one in order."""
+
+from __future__ import annotations
+
+from ptokit.engine.llvm.bags import BagArguments, BagCode, BagKind
+from ptokit.engine.llvm.emit import I64, PTR, IrBuilder, IrValue
+from ptokit.engine.native.whole.block import note, pieces, word
+
+COLUMNS = 256
+"""Bytes of a row that are reduced at a time: what registers hold."""
+
+
+def reduce(code: IrBuilder, kind: BagKind) -> None:
+    """Pieces of the bags."""
+    names = ("table", "index", "bounds", "weights", "other", "winners")
+    addresses = [word(code, name, PTR) for name in names]
+    numbers = [word(code, name) for name in ("total", "capacity", "table_row", "padding")]
+    greatest = code.variable(I64, code.i64(0))
+
+    def read(index: IrValue) -> None:
+        known = greatest.get()
+        greatest.set(code.select(index.compare("ugt", known), index, known))
+
+    bag_code = BagCode(code, kind, BagArguments(*addresses, *numbers), read)
+    size, width = kind.dtype.size, kind.width
+    wide = (COLUMNS // 2 if kind.tracked else COLUMNS) // size  # lanes need registers, too
+    with pieces(code) as number:
+        first, count = number * word(code, "piece"), word(code, "count")
+        left = count - first
+        piece = word(code, "piece")
+        with code.loop(first, first + code.select(left.compare("slt", piece), left, piece)) as bag:
+            whole = width - width % wide
+            if whole:
+                with code.loop(0, whole, wide) as column:
+                    bag_code.reduce(bag, column, wide)
+            while whole < width:
+                step = 1 << ((width - whole).bit_length() - 1)
+                bag_code.reduce(bag, code.i64(whole), step)
+                whole += step
+    note(code, "greatest", greatest.get())

@@ -1,0 +1,45 @@
+"""Gather, scatter, embedding bags and segment sums for PyTorch, with the same bits on any device and number of threads.
+
+| file | contents |
+|---|---|
+| `indexed.py` | `gather`, `scatter`, `scatter_` |
+| `operators.py` | their operators: schemas, kernels, shapes, gradients, batches; sums in a fixed order |
+| `remap.py` | policies for indices outside of the table, as tensor code |
+| `bags.py` | `embedding_bag`, `segment_reduce`, `segment_sum`, … |
+| `modules.py` | `Embedding`, `EmbeddingBag` |
+| `dispatch.py` | operators of PyTorch's library, and the shortest way to each |
+
+`import ptokit` does not import PyTorch; this package does.
+"""
+
+from __future__ import annotations
+
+try:
+    import torch as _torch  # noqa: F401
+except ImportError as _problem:
+    raise ImportError("ptokit.torch needs PyTorch: pip install 'ptokit[torch]'") from _problem
+
+from ptokit.torch.bags import (
+    embedding_bag,
+    segment_max,
+    segment_mean,
+    segment_min,
+    segment_reduce,
+    segment_sum,
+)
+from ptokit.torch.indexed import gather, scatter, scatter_
+from ptokit.torch.modules import Embedding, EmbeddingBag
+
+__all__ = [
+    "Embedding",
+    "EmbeddingBag",
+    "embedding_bag",
+    "gather",
+    "scatter",
+    "scatter_",
+    "segment_max",
+    "segment_mean",
+    "segment_min",
+    "segment_reduce",
+    "segment_sum",
+]

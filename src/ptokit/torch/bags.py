@@ -1,0 +1,378 @@
+"""Embedding bags and segments: rows that are gathered and reduced, in the order of the lanes."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ptokit.engine.bags import Bags
+from ptokit.engine.runnable import Unsupported
+from ptokit.engines import bags, chosen, in_order
+from ptokit.isa.dtype import dtype
+from ptokit.isa.move import Combine
+from ptokit.lang.gpu import of_tensor
+from ptokit.torch.dispatch import Batch, TensorOperator, is_followed
+from ptokit.torch.indexed import scatter
+from ptokit.torch.operators import (
+    GATHER,
+    HOW,
+    SCATTER_ZEROS,
+    run_gather,
+    run_scatter_,
+    run_scatter_zeros,
+    same_bits,
+    sum_first,
+    wide,
+)
+from ptokit.torch.remap import OUTSIDE, ROW, as_whole
+
+KINDS = {
+    getattr(torch, name): dtype(name)
+    for name in ("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "int32", "int64")
+}
+"""The types of tables that engines reduce in one pass."""
+INDEX_TYPES = {getattr(torch, name): dtype(name) for name in ("int32", "uint32", "int64")}
+COMBINES = {"sum": Combine.ADD, "max": Combine.MAX, "min": Combine.MIN}
+MOST_LANES = 1 << 31
+SCHEMA = (
+    f"(Tensor table, Tensor? indices, Tensor offsets, Tensor? weights, str reduce, int padding, bool lanes=True, {HOW})"
+)
+MODES = ("sum", "mean", "max", "min")
+
+
+# --- the operator ----------------------------------------------------------------------------------------------------
+
+
+def run_bag(
+    table: Tensor,
+    indices: Tensor | None,
+    offsets: Tensor,
+    weights: Tensor | None,
+    reduce: str,
+    padding: int,
+    lanes: bool = True,
+    engine: str = "auto",
+    threads: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Reduce the rows that the lanes of each bag name; also the lane of each element of a greatest or least row, if
+    `lanes`.
+
+    Bag b has the lanes from `offsets[b]` to `offsets[b + 1]`. Without indices, lane k names row k. Lanes whose index is
+    `padding` do not count. An empty bag has zeros, and no lane (-1).
+    """
+    table, how = table.detach(), (engine, threads)
+    _check_bounds(offsets, len(table) if indices is None else indices.numel(), indices is None)
+    fused = _fused(table, indices, offsets, weights, reduce, padding, lanes, *how)
+    if fused is not None:
+        return fused
+    rows = table if indices is None else run_gather(table, indices, ROW, "undefined", *how)
+    narrow = wide(table.dtype)
+    ids = _bags_of(offsets, len(rows))
+    if indices is not None and padding >= 0:
+        ids = torch.where(indices == padding, OUTSIDE, ids)
+    rows = rows.float() if narrow and reduce == "sum" else rows
+    if weights is not None:
+        rows = rows * weights.detach().to(rows.dtype).view(-1, *[1] * (rows.dim() - 1))
+    shape = [offsets.numel() - 1, *rows.shape[1:]]
+    if reduce == "sum":
+        return run_scatter_zeros(rows, ids, shape, ROW, "skip", None, *how).to(table.dtype), _no_winners(table)
+    none = rows.new_full(shape, _weakest(rows.dtype, reduce))
+    run_scatter_(none, rows, ids, ROW, "skip", reduce, "last", None, *how)
+    first = _first_lanes(none, rows, ids, how)
+    return torch.where(first < 0, 0, none), first if lanes else _no_winners(table)
+
+
+def _fused(
+    table: Tensor,
+    indices: Tensor | None,
+    offsets: Tensor,
+    weights: Tensor | None,
+    reduce: str,
+    padding: int,
+    is_tracked: bool,
+    engine: str,
+    threads: int | None,
+) -> tuple[Tensor, Tensor] | None:
+    """The same in one pass, by an engine that can; None if it cannot, or if an index must be refused."""
+    lanes = len(table) if indices is None else indices.numel()
+    name = chosen(engine, table.is_cuda)
+    run, kind = bags(name), KINDS.get(table.dtype)
+    is_index = indices is None or indices.dtype in INDEX_TYPES
+    if run is None or kind is None or not is_index or not lanes or not table.numel() or lanes >= MOST_LANES:
+        return None
+    table, offsets = table.contiguous(), offsets.contiguous()
+    indices = None if indices is None else indices.contiguous()
+    weights = None if weights is None else weights.detach().to(table.dtype).contiguous()
+    out, first = _bag_shape(table, indices, offsets, weights, reduce, padding, is_tracked)
+    given = Bags(
+        dtype=kind,
+        index_type=None if indices is None else INDEX_TYPES[indices.dtype],
+        combine=COMBINES[reduce],
+        width=table.numel() // len(table),
+        capacity=len(table),
+        bags=len(out),
+        lanes=lanes,
+        padding=padding,
+        table=table.data_ptr(),
+        indices=0 if indices is None else indices.data_ptr(),
+        bounds=offsets.data_ptr(),
+        weights=0 if weights is None else weights.data_ptr(),
+        out=out.data_ptr(),
+        winners=first.data_ptr() if first.numel() else 0,
+    )
+    order = in_order([of_tensor(table)]) if table.is_cuda else None
+    try:
+        with order or nullcontext():
+            return (out, first) if run(given, threads) else None
+    except Unsupported:
+        return None
+
+
+def _bags_of(offsets: Tensor, lanes: int) -> Tensor:
+    """The bag of each lane."""
+    numbers = torch.arange(offsets.numel() - 1, device=offsets.device)
+    return numbers.repeat_interleave(offsets.diff(), output_size=lanes)
+
+
+def _check_bounds(offsets: Tensor, lanes: int, is_segment: bool) -> None:
+    """Refuse bounds that are not in order, or do not cover the lanes; on a GPU this would have to wait."""
+    if offsets.is_cuda:
+        return
+    bounds = offsets.numpy()
+    if len(bounds) and not bounds[0] and bounds[-1] == lanes and (bounds[1:] >= bounds[:-1]).all():
+        return
+    if is_segment:
+        raise ValueError(f"lengths are from 0 up, and their sum is the number of rows, {lanes}")
+    raise ValueError(f"offsets begin with 0 and are in order, up to the number of indices, {lanes}")
+
+
+def _no_winners(table: Tensor) -> Tensor:
+    return torch.empty(0, dtype=torch.int32, device=table.device)
+
+
+def _weakest(kind: torch.dtype, reduce: str) -> float | int:
+    """What every value replaces."""
+    if kind.is_floating_point:
+        return float("nan")
+    limits = torch.iinfo(kind)
+    return limits.min if reduce == "max" else limits.max
+
+
+def _first_lanes(found: Tensor, rows: Tensor, ids: Tensor, how: tuple[Any, ...]) -> Tensor:
+    """The first lane of each bag that has the greatest or least value, by element."""
+    count = len(rows)
+    lanes = torch.arange(count, dtype=torch.int32, device=rows.device).view(-1, *[1] * (rows.dim() - 1))
+    tried = torch.where(same_bits(rows, run_gather(found, ids, ROW, "zero", *how)), lanes, count)
+    first = tried.new_full(found.shape, count)
+    run_scatter_(first, tried, ids, ROW, "skip", "min", "last", None, *how)
+    return torch.where(first == count, OUTSIDE, first)
+
+
+def _bag_shape(
+    table: Tensor,
+    _indices: Tensor | None,
+    offsets: Tensor,
+    _weights: Tensor | None,
+    reduce: str,
+    _padding: int,
+    lanes: bool = True,
+    *_how: Any,
+) -> tuple[Tensor, Tensor]:
+    shape = [offsets.numel() - 1, *table.shape[1:]]
+    return table.new_empty(shape), table.new_empty(shape if lanes and reduce != "sum" else [0], dtype=torch.int32)
+
+
+BAG = TensorOperator("bag", SCHEMA + " -> (Tensor, Tensor)", run_bag, _bag_shape, slice(4))
+
+
+def _save_bag(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    """What the gradient of `bag` needs."""
+    table, indices, offsets, weights, ctx.reduce, ctx.padding, _, *ctx.how = inputs
+    ctx.mark_non_differentiable(output[1])
+    ctx.shape, ctx.given = table.shape, (indices is not None, weights is not None)
+    needs_rows = weights is not None and ctx.needs_input_grad[3]
+    ctx.save_for_backward(indices, offsets, weights, output[1], table if needs_rows else None)
+
+
+def _bag_backward(ctx: Any, grad: Tensor, _lanes: Any) -> tuple[Any, ...]:
+    """Pass the gradient of a bag to its rows, and to those of the table in the order of the lanes."""
+    indices, offsets, weights, winners, table = ctx.saved_tensors
+    of_weights = None
+    if ctx.reduce == "sum":
+        lanes = ctx.shape[0] if indices is None else indices.numel()
+        ids = _bags_of(offsets, lanes)
+        if indices is not None and ctx.padding >= 0:
+            ids = torch.where(indices == ctx.padding, OUTSIDE, ids)
+        rows = GATHER(grad, ids, ROW, "zero", *ctx.how)
+        if weights is not None and ctx.needs_input_grad[3]:
+            read = table if indices is None else GATHER(table, indices, ROW, "zero", *ctx.how)
+            of_weights = sum_first((read * rows).reshape(lanes, -1).t())
+        if weights is not None:
+            rows = rows * weights.to(rows.dtype).view(-1, *[1] * (rows.dim() - 1))
+        of_table = rows
+        if indices is not None:
+            of_table = SCATTER_ZEROS(rows, indices, list(ctx.shape), ROW, "skip", wide(grad.dtype), *ctx.how)
+    else:
+        of_table = _passed_to_winners(ctx, grad, indices, winners)
+    return of_table, None, None, of_weights, *[None] * 5
+
+
+def _passed_to_winners(ctx: Any, grad: Tensor, indices: Tensor | None, winners: Tensor) -> Tensor:
+    """The gradient of each element to the row of its lane."""
+    width = grad.numel() // max(1, grad.shape[0])
+    rows = winners.to(torch.int64)
+    if indices is not None:
+        rows = GATHER(as_whole(indices), winners, ROW, "zero", *ctx.how)
+    columns = torch.arange(width, device=grad.device).view(1, *grad.shape[1:])
+    cells = torch.where(winners < 0, OUTSIDE, rows * width + columns)
+    return SCATTER_ZEROS(grad, cells, list(ctx.shape), "elem", "skip", wide(grad.dtype), *ctx.how)
+
+
+def _bag_batch(call: Any, info: Any, dims: Batch, *given: Any) -> tuple[Any, Any]:
+    """One call for each element of the batch."""
+    made = [
+        call(*(each if at is None else each.select(at, k) for each, at in zip(given, dims, strict=True)))
+        for k in range(info.batch_size)
+    ]
+    return tuple(torch.stack(each) for each in zip(*made, strict=True)), (0, 0)
+
+
+BAG.differentiate(_save_bag, _bag_backward, _bag_batch)
+
+
+# --- calls -----------------------------------------------------------------------------------------------------------
+
+
+def embedding_bag(
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    *,
+    mode: str = "mean",
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+    engine: str = "auto",
+    threads: int | None = None,
+) -> Tensor:
+    """Sums, means, greatest or least of bags of rows of `weight`: `torch.nn.functional.embedding_bag` in a fixed order.
+
+    A bag is a row of a 2-D `input`, or what lies between two `offsets` of a 1-D one. Sums start with 0 and are taken
+    row after row, each weighted row rounded first; those of floats narrower than float32 are taken in float32 and
+    rounded once. A mean is the sum divided by the number of rows. Rows of `padding_idx` do not count; an empty bag has
+    zeros. The greatest and the least are those of `scatter`, and pass gradients to the first row that has the value.
+    """
+    _check_mode(mode)
+    if per_sample_weights is not None and mode != "sum":
+        raise ValueError(f'per_sample_weights are for mode="sum"; found mode="{mode}"')
+    lanes, bounds = _lanes_and_bounds(input, offsets, include_last_offset)
+    if per_sample_weights is not None:
+        if per_sample_weights.shape != input.shape:
+            shapes = f"{tuple(per_sample_weights.shape)} for {tuple(input.shape)}"
+            raise ValueError(f"per_sample_weights have the shape of input; found {shapes}")
+        per_sample_weights = per_sample_weights.reshape(-1)
+    padding = -1 if padding_idx is None else padding_idx % max(1, len(weight))
+    how = padding, is_followed(weight), engine, threads
+    found, _ = BAG(weight, lanes, bounds, per_sample_weights, "sum" if mode == "mean" else mode, *how)
+    if mode != "mean":
+        return found
+    counts = bounds.diff()
+    if padding_idx is not None:
+        padded = (lanes == padding).to(torch.int64)
+        ids = _bags_of(bounds, lanes.numel())
+        counts = counts - SCATTER_ZEROS(padded, ids, [len(counts)], ROW, "skip", None, engine, threads)
+    return _divided(found, counts)
+
+
+def _check_mode(mode: str) -> None:
+    if mode not in MODES:
+        raise ValueError(f"mode is one of {', '.join(MODES)}; found {mode!r}")
+
+
+def _lanes_and_bounds(indices: Tensor, offsets: Tensor | None, last: bool) -> tuple[Tensor, Tensor]:
+    """The indices of all bags, and where each begins, with the end of the last."""
+    count = indices.numel()
+    if indices.dim() == 2:
+        if offsets is not None:
+            raise ValueError("a 2-D input has a bag in each row; pass no offsets")
+        size = indices.shape[1]
+        return indices.reshape(-1), torch.arange(indices.shape[0] + 1, device=indices.device) * size
+    if indices.dim() != 1 or offsets is None or offsets.dim() != 1:
+        raise ValueError("input has two dims, or one dim with offsets of one dim")
+    offsets = offsets.to(torch.int64)
+    if last:
+        return indices, offsets
+    return indices, torch.cat([offsets, offsets.new_full((1,), count)])
+
+
+def _divided(sums: Tensor, counts: Tensor) -> Tensor:
+    """Sums divided by counts; zeros stay zeros."""
+    return sums / counts.clamp(min=1).to(sums.dtype).view(-1, *[1] * (sums.dim() - 1))
+
+
+def segment_reduce(
+    values: Tensor,
+    reduce: str = "sum",
+    *,
+    lengths: Tensor | None = None,
+    segment_ids: Tensor | None = None,
+    num_segments: int | None = None,
+    engine: str = "auto",
+    threads: int | None = None,
+) -> Tensor:
+    """Sums, means, greatest or least of segments of the rows of `values`, each in the order of its rows.
+
+    Segments are given by their `lengths`, or by the segment of each row, sorted or not: `segment_ids`, from 0 to
+    `num_segments`. An empty segment has zeros.
+    """
+    _check_mode(reduce)
+    if (lengths is None) is (segment_ids is None):
+        raise ValueError("pass lengths or segment_ids")
+    if reduce == "mean" and not values.is_floating_point():
+        raise ValueError(f"a mean is of floats; found {values.dtype}")
+    if lengths is not None:
+        bounds = torch.cat([lengths.new_zeros(1, dtype=torch.int64), lengths.cumsum(0)])
+        how = -1, is_followed(values), engine, threads
+        found, _ = BAG(values, None, bounds, None, "sum" if reduce == "mean" else reduce, *how)
+        return _divided(found, lengths) if reduce == "mean" else found
+    assert segment_ids is not None
+    if num_segments is None:
+        num_segments = int(segment_ids.max()) + 1 if segment_ids.numel() else 0
+    return _by_ids(values, segment_ids, num_segments, reduce, (engine, threads))
+
+
+def _by_ids(values: Tensor, ids: Tensor, segments: int, reduce: str, how: tuple[Any, ...]) -> Tensor:
+    engine, threads = how
+    shape = [segments, *values.shape[1:]]
+    if reduce == "sum":
+        narrow = wide(values.dtype)
+        return SCATTER_ZEROS(values, ids, shape, ROW, "undefined", narrow, *how)
+    counts = SCATTER_ZEROS(torch.ones_like(ids, dtype=torch.int64), ids, [segments], ROW, "undefined", None, *how)
+    if reduce == "mean":
+        return _divided(_by_ids(values, ids, segments, "sum", how), counts)
+    none = values.new_full(shape, _weakest(values.dtype, reduce))
+    found = scatter(none, values, ids, atomic=reduce, engine=engine, threads=threads)
+    return torch.where(counts.view(-1, *[1] * (values.dim() - 1)) == 0, 0, found)
+
+
+def segment_sum(values: Tensor, **given: Any) -> Tensor:
+    """`segment_reduce` with `"sum"`."""
+    return segment_reduce(values, "sum", **given)
+
+
+def segment_mean(values: Tensor, **given: Any) -> Tensor:
+    """`segment_reduce` with `"mean"`."""
+    return segment_reduce(values, "mean", **given)
+
+
+def segment_max(values: Tensor, **given: Any) -> Tensor:
+    """`segment_reduce` with `"max"`."""
+    return segment_reduce(values, "max", **given)
+
+
+def segment_min(values: Tensor, **given: Any) -> Tensor:
+    """`segment_reduce` with `"min"`."""
+    return segment_reduce(values, "min", **given)

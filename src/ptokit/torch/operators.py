@@ -1,0 +1,316 @@
+"""The operators that PyTorch sees: schemas, kernels, shapes of results, gradients and batches.
+
+`gather` and `scatter_zeros` are each other's gradient, as are `gather` and `scatter` with `atomic="add"`. A gradient
+reads and writes with the policy of the call, but checks no index again. Sums of floats narrower than float32 that a
+gradient needs are accumulated in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import ptokit as pto
+from ptokit.torch.dispatch import Batch, Context, TensorOperator
+from ptokit.torch.remap import OUTSIDE, READ_OF, ROW, WRITTEN_OF, as_whole, capacity_of, entry_of, resolved
+
+HOW = 'str engine="auto", SymInt? threads=None'
+SCHEMAS = {
+    "gather": f'(Tensor table, Tensor indices, str coalesce="row", str oob="undefined", {HOW}) -> Tensor',
+    "scatter": (
+        '(Tensor table, Tensor src, Tensor indices, str coalesce="row", str oob="undefined", str atomic="none", '
+        f'str conflict="last", str? accumulate=None, {HOW}) -> Tensor'
+    ),
+    "scatter_": (
+        '(Tensor(a!) table, Tensor src, Tensor indices, str coalesce="row", str oob="undefined", str atomic="none", '
+        f'str conflict="last", str? accumulate=None, {HOW}) -> ()'
+    ),
+    "scatter_zeros": (
+        '(Tensor src, Tensor indices, SymInt[] shape, str coalesce="row", str oob="undefined", '
+        f"str? accumulate=None, {HOW}) -> Tensor"
+    ),
+}
+"""`scatter_zeros` adds to zeros of a shape."""
+
+
+def wide(kind: torch.dtype) -> str | None:
+    """The type in which a gradient is accumulated, if it is not the table's."""
+    return "float32" if kind.is_floating_point and kind.itemsize < 4 else None
+
+
+# --- kernels ---------------------------------------------------------------------------------------------------------
+
+
+def run_gather(
+    table: Tensor,
+    indices: Tensor,
+    coalesce: str = ROW,
+    oob: str = "undefined",
+    engine: str = "auto",
+    threads: int | None = None,
+) -> Tensor:
+    """The kernel of `gather`."""
+    return pto.gather(table, indices, coalesce=coalesce, oob=oob, engine=engine, threads=threads)
+
+
+def run_scatter_(
+    table: Tensor,
+    src: Tensor,
+    indices: Tensor,
+    coalesce: str = ROW,
+    oob: str = "undefined",
+    atomic: str = "none",
+    conflict: str = "last",
+    accumulate: str | None = None,
+    engine: str = "auto",
+    threads: int | None = None,
+) -> None:
+    """The kernel of `scatter_`."""
+    conflict = "last" if atomic == "none" else conflict
+    policies: dict[str, Any] = {"coalesce": coalesce, "oob": oob, "atomic": atomic, "conflict": conflict}
+    pto.scatter(table, src, indices, **policies, accumulate=accumulate, engine=engine, threads=threads)
+
+
+def run_scatter(table: Tensor, *given: Any, **named: Any) -> Tensor:
+    """The kernel of `scatter`."""
+    made = table.detach().clone(memory_format=torch.contiguous_format)
+    run_scatter_(made, *given, **named)
+    return made
+
+
+def run_scatter_zeros(
+    src: Tensor,
+    indices: Tensor,
+    shape: Sequence[int],
+    coalesce: str = ROW,
+    oob: str = "undefined",
+    accumulate: str | None = None,
+    engine: str = "auto",
+    threads: int | None = None,
+) -> Tensor:
+    """The kernel of `scatter_zeros`."""
+    made = src.new_zeros(shape)
+    run_scatter_(made, src, indices, coalesce, oob, "add", "last", accumulate, engine, threads)
+    return made
+
+
+def _gathered_shape(table: Tensor, indices: Tensor, coalesce: str = ROW, *_given: Any, **_named: Any) -> Tensor:
+    return table.new_empty([*indices.shape, *entry_of(table.shape, coalesce)])
+
+
+def _scattered_shape(table: Tensor, *_given: Any, **_named: Any) -> Tensor:
+    return table.new_empty(table.shape)
+
+
+def _zeros_shape(src: Tensor, _indices: Tensor, shape: Sequence[int], *_given: Any, **_named: Any) -> Tensor:
+    return src.new_empty(shape)
+
+
+def _nothing(*_given: Any, **_named: Any) -> None:
+    return None
+
+
+GATHER = TensorOperator("gather", SCHEMAS["gather"], run_gather, _gathered_shape, slice(2))
+SCATTER = TensorOperator("scatter", SCHEMAS["scatter"], run_scatter, _scattered_shape, slice(3))
+SCATTER_IN_PLACE = TensorOperator("scatter_", SCHEMAS["scatter_"], run_scatter_, _nothing, slice(3))
+SCATTER_ZEROS = TensorOperator("scatter_zeros", SCHEMAS["scatter_zeros"], run_scatter_zeros, _zeros_shape, slice(2))
+
+
+# --- gradients -------------------------------------------------------------------------------------------------------
+
+
+def _save_gather(ctx: Context, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG001
+    """What the gradient of `gather` needs."""
+    table, indices, *ctx.how = inputs
+    ctx.save_for_backward(indices)
+    ctx.shape = table.shape
+
+
+def _gather_backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+    """Add what was gathered to the entries that it was read from, in the order of the indices."""
+    (indices,) = ctx.saved_tensors
+    coalesce, oob, engine, threads = ctx.how
+    where = list(ctx.shape), coalesce, WRITTEN_OF[oob], wide(grad.dtype), engine, threads
+    return SCATTER_ZEROS(grad, indices, *where), None, None, None, None, None
+
+
+def _save_zeros(ctx: Context, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG001
+    src, indices, _, coalesce, oob, _, *how = inputs
+    ctx.save_for_backward(indices)
+    ctx.how, ctx.src = (coalesce, READ_OF[oob], *how), src.shape
+
+
+def _zeros_backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+    (indices,) = ctx.saved_tensors
+    return sum_to(GATHER(grad, indices, *ctx.how), ctx.src), *[None] * 7
+
+
+def _save_scatter(ctx: Context, inputs: tuple[Any, ...], output: Tensor) -> None:
+    """What the gradient of `scatter` needs."""
+    table, src, indices, coalesce, oob, ctx.atomic, _, _, *how = inputs
+    ordered = (table, src, output) if ctx.atomic in ("max", "min") else ()
+    ctx.save_for_backward(indices, *ordered)
+    ctx.read, ctx.written = (coalesce, READ_OF[oob], *how), (coalesce, "skip" if oob == "undefined" else oob)
+    ctx.how, ctx.shape, ctx.src = how, table.shape, src.shape
+
+
+def _scatter_backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+    """Pass a gradient to the table and to `src`: to each cell's own value or to the lane that gave it."""
+    return *GRADIENTS[ctx.atomic](ctx, grad, *ctx.saved_tensors), *[None] * 8
+
+
+def _added(ctx: Context, grad: Tensor, indices: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    of_src = sum_to(GATHER(grad, indices, *ctx.read), ctx.src) if ctx.needs_input_grad[1] else None
+    return grad, of_src
+
+
+def _stored(ctx: Context, grad: Tensor, indices: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    """A cell that was stored to has the gradient of its last lane."""
+    of_table = of_src = None
+    if ctx.needs_input_grad[0]:
+        of_table = SCATTER(grad, grad.new_zeros(()), indices, *ctx.written, "none", "last", None, *ctx.how)
+    if ctx.needs_input_grad[1]:
+        coalesce, oob, *_ = ctx.read
+        count, capacity = indices.numel(), capacity_of(ctx.shape, coalesce)
+        numbers = torch.arange(count, device=grad.device).view(indices.shape)
+        last = numbers.new_full((capacity,), OUTSIDE)
+        last = SCATTER(last, numbers, indices, ROW, ctx.written[1], "none", "last", None, *ctx.how)
+        wins = GATHER(last, indices, ROW, oob, *ctx.how) == numbers
+        mine = GATHER(grad, indices, *ctx.read)
+        wins = wins.view(*wins.shape, *[1] * (mine.dim() - wins.dim()))
+        of_src = sum_to(torch.where(wins, mine, 0), ctx.src)
+    return of_table, of_src
+
+
+def _chosen(
+    ctx: Context, grad: Tensor, indices: Tensor, table: Tensor, src: Tensor, output: Tensor
+) -> tuple[Tensor | None, Tensor | None]:
+    """A cell has the gradient of its own value if that remained, else that of the first lane with the value."""
+    kept = same_bits(table, output)
+    of_table = torch.where(kept, grad, 0) if ctx.needs_input_grad[0] else None
+    if not ctx.needs_input_grad[1]:
+        return of_table, None
+    count = indices.numel()
+    numbers = torch.arange(count, device=grad.device)
+    mine = GATHER(grad, indices, *ctx.read)
+    lanes = numbers.view(*indices.shape, *[1] * (mine.dim() - indices.dim())).expand(mine.shape)
+    attains = same_bits(src.expand(mine.shape), GATHER(output, indices, *ctx.read))
+    first = torch.where(kept, OUTSIDE, count)
+    tried = torch.where(attains, lanes, count)
+    first = SCATTER(first, tried, indices, *ctx.written, "min", "last", None, *ctx.how)
+    wins = attains & (GATHER(first, indices, *ctx.read) == lanes)
+    return of_table, sum_to(torch.where(wins, mine, 0), ctx.src)
+
+
+def same_bits(a: Tensor, b: Tensor) -> Tensor:
+    """Where values have the same bits, or are NaNs."""
+    bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[a.element_size()]
+    return (a.contiguous().view(bits) == b.contiguous().view(bits)) | (a.isnan() & b.isnan())
+
+
+GRADIENTS = {"add": _added, "none": _stored, "max": _chosen, "min": _chosen}
+
+
+# --- sums in a fixed order; PyTorch's own depend on the device, and some on the number of threads --------------------
+
+
+def sum_to(values: Tensor, shape: Sequence[int]) -> Tensor:
+    """The sum over the dims that broadcasting from a shape has added or repeated, in C order."""
+    if list(values.shape) == list(shape):
+        return values
+    added = values.dim() - len(shape)
+    repeated = [at for at in range(values.dim()) if at < added or shape[at - added] != values.shape[at]]
+    kept = [at for at in range(values.dim()) if at not in repeated]
+    rows = values.permute(*repeated, *kept).reshape(-1, *[values.shape[at] for at in kept])
+    return sum_first(rows).reshape(list(shape))
+
+
+def sum_first(rows: Tensor) -> Tensor:
+    """The sum over the first dim, in order."""
+    zeros = torch.zeros(rows.shape[0], dtype=torch.int32, device=rows.device)
+    made = SCATTER_ZEROS(rows, zeros, [1, *rows.shape[1:]], ROW, "skip", wide(rows.dtype), "auto", None)
+    return made.view(rows.shape[1:])
+
+
+# --- batches ---------------------------------------------------------------------------------------------------------
+# A batch of tables is one table with the entries of all of them, one after the other.
+
+
+def _first(tensor: Tensor, at: int | None, size: int) -> Tensor:
+    """A tensor with its batch as the first dim."""
+    return tensor.expand(size, *tensor.shape) if at is None else tensor.movedim(at, 0)
+
+
+def _joined(indices: Tensor, shape: Sequence[int], coalesce: str, oob: str) -> tuple[Tensor, str]:
+    """Indices of a batch into the entries of all its tables, and the policy for them."""
+    capacity, size = capacity_of(shape, coalesce), indices.shape[0]
+    found = resolved(indices, capacity, oob)
+    starts = (torch.arange(size, device=indices.device) * capacity).view(-1, *[1] * (indices.dim() - 1))
+    outside = as_whole(indices) if oob == "undefined" else found  # what is refused stays outside of all tables
+    far = torch.where(outside < 0, outside, outside + size * capacity)
+    return torch.where(found == OUTSIDE, far if oob == "undefined" else found, found + starts), oob
+
+
+def _flat(tables: Tensor, coalesce: str) -> Tensor:
+    return tables.reshape(-1, *tables.shape[2:]) if coalesce == ROW else tables.reshape(-1)
+
+
+def _gather_batch(call: Any, info: Any, dims: Batch, table: Tensor, indices: Tensor, *given: Any) -> tuple[Tensor, int]:
+    at_table, at_indices, *_ = dims
+    if at_table is None and at_indices is not None:
+        return call(table, indices.movedim(at_indices, 0), *given), 0
+    coalesce, oob, *how = given
+    tables, lanes = _first(table, at_table, info.batch_size), _first(indices, at_indices, info.batch_size)
+    lanes, oob = _joined(lanes, tables.shape[1:], coalesce, oob)
+    return call(_flat(tables, coalesce), lanes, coalesce, oob, *how), 0
+
+
+def _scatter_batch(
+    call: Any, info: Any, dims: Batch, table: Tensor, src: Tensor, indices: Tensor, *given: Any
+) -> tuple[Tensor, int]:
+    coalesce, oob, *rest = given
+    at_table, at_src, at_indices, *_ = dims
+    tables, lanes = _first(table, at_table, info.batch_size), _first(indices, at_indices, info.batch_size)
+    entries = [*lanes.shape[1:], *entry_of(tables.shape[1:], coalesce)]
+    values = src if at_src is None else _padded(src.movedim(at_src, 0), len(entries) + 1)
+    lanes, oob = _joined(lanes, tables.shape[1:], coalesce, oob)
+    return call(_flat(tables, coalesce), values, lanes, coalesce, oob, *rest).view(tables.shape), 0
+
+
+def _padded(values: Tensor, dims: int) -> Tensor:
+    """A batch of values that broadcast, with dims of one behind the first."""
+    return values.view(values.shape[0], *[1] * (dims - values.dim()), *values.shape[1:])
+
+
+def _zeros_batch(
+    call: Any, info: Any, dims: Batch, src: Tensor, indices: Tensor, shape: Sequence[int], *given: Any
+) -> tuple[Tensor, int]:
+    coalesce, oob, *rest = given
+    at_src, at_indices, *_ = dims
+    lanes = _first(indices, at_indices, info.batch_size)
+    entries = [*lanes.shape[1:], *entry_of(shape, coalesce)]
+    values = src if at_src is None else _padded(src.movedim(at_src, 0), len(entries) + 1)
+    lanes, oob = _joined(lanes, shape, coalesce, oob)
+    joined = [lanes.shape[0] * shape[0], *shape[1:]] if coalesce == ROW else [lanes.shape[0] * capacity_of(shape, "")]
+    return call(values, lanes, joined, coalesce, oob, *rest).view(lanes.shape[0], *shape), 0
+
+
+def _scatter_in_place_batch(
+    _call: Any, info: Any, dims: Batch, table: Tensor, src: Tensor, indices: Tensor, *given: Any
+) -> tuple[None, None]:
+    if dims[0] is None:
+        raise RuntimeError(
+            "vmap: scatter_ writes into one table for all elements of the batch; use scatter, which makes new ones"
+        )
+    made, _ = _scatter_batch(SCATTER.overload, info, dims, table, src, indices, *given)
+    table.copy_(made.movedim(0, dims[0]))
+    return None, None
+
+
+GATHER.differentiate(_save_gather, _gather_backward, _gather_batch)
+SCATTER.differentiate(_save_scatter, _scatter_backward, _scatter_batch)
+SCATTER_ZEROS.differentiate(_save_zeros, _zeros_backward, _zeros_batch)
+SCATTER_IN_PLACE.batch(_scatter_in_place_batch)

@@ -1,0 +1,173 @@
+"""Bags of gathered rows on the native engine and on an emulated GPU (`make test-gpu`: a real one), against loops."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+pytest.importorskip("llvmlite")
+
+from ptokit.engine.bags import Bags
+from ptokit.engine.cuda.stage import GPU
+from ptokit.engine.cuda.whole import bags as cuda
+from ptokit.engine.llvm.bags import BagKind
+from ptokit.engine.native.whole import bag_calls
+from ptokit.engine.runnable import Unsupported
+from ptokit.isa.dtype import dtype
+from ptokit.isa.move import Combine
+from tests.engine.cuda.emulated import device_under_test
+from tests.engine.cuda.test_ptx import assembled
+
+ROWS, BOUNDS = 7, [0, 3, 3, 4, 11, 12]
+REDUCED = (Combine.ADD, Combine.MAX, Combine.MIN)
+CASES = [
+    *((100, "int64", "float32", each) for each in REDUCED),
+    *((3, "int32", "bfloat16", each) for each in REDUCED),
+    *((width, "uint32", kind, Combine.ADD) for width, kind in ((1, "float64"), (64, "float16"), (12, "uint8"))),
+    *((8, "int32", "int32", each) for each in REDUCED[1:]),
+]
+device = device_under_test()
+
+
+def operands(kind: str, width: int, index: str) -> dict[str, Any]:
+    rng = np.random.default_rng(width)
+    numpy_type = np.dtype(getattr(ml_dtypes, kind, kind))
+    numbers = rng.integers(0, 100, (ROWS, width)) if "int" in kind else rng.standard_normal((ROWS, width))
+    lanes = rng.integers(0, ROWS, BOUNDS[-1]).astype(index)
+    weights = abs(rng.standard_normal(BOUNDS[-1]))
+    return {"table": numbers.astype(numpy_type), "index": lanes, "weights": weights.astype(numpy_type)}
+
+
+def naive(given: dict[str, Any], combine: Combine, padding: int, *, weighted: bool, indexed: bool) -> tuple[Any, Any]:
+    table, lanes, weights = given["table"], given["index"], given["weights"]
+    is_narrow = table.dtype.itemsize == 2
+    wide = np.dtype("float32") if is_narrow else table.dtype
+    out = np.zeros((len(BOUNDS) - 1, table.shape[1]), wide)
+    winners = np.full(out.shape, -1, "int32")
+    for bag in range(len(out)):
+        for k in range(BOUNDS[bag], BOUNDS[bag + 1]):
+            at = int(lanes[k]) if indexed else k
+            if indexed and at == padding:
+                continue
+            row = table[at].astype(wide)
+            if combine is Combine.ADD:
+                out[bag] = out[bag] + (row * weights[k].astype(wide) if weighted else row)
+                continue
+            is_better = (row > out[bag]) if combine is Combine.MAX else (row < out[bag])
+            is_better |= winners[bag] < 0
+            out[bag][is_better], winners[bag][is_better] = row[is_better], k
+    return out.astype(table.dtype), winners
+
+
+class Engine:
+    """Runs bags over copies of arrays in the memory of an engine."""
+
+    def __init__(self, name: str, patch: pytest.MonkeyPatch) -> None:
+        self.is_gpu, self.kept = name == "cuda", list[Any]()
+        patch.setattr(cuda, "current", lambda: device)
+
+    def put(self, array: Any) -> int:
+        array = np.ascontiguousarray(array)
+        if not self.is_gpu:
+            self.kept.append(array.copy())
+            return self.kept[-1].ctypes.data
+        self.kept.append(device.empty(array.nbytes))
+        device.upload(self.kept[-1].address, array.reshape(-1).view("u1"))
+        return self.kept[-1].address
+
+    def get(self, address: int, like: Any) -> Any:
+        if self.is_gpu:
+            return device.download(address, like.nbytes).view(like.dtype).reshape(like.shape)
+        return next(each for each in self.kept if each.ctypes.data == address)
+
+    def run(
+        self, given: dict[str, Any], combine: Combine, padding: int, *, weighted: bool, indexed: bool, threads: int = 1
+    ) -> tuple[bool, Any, Any]:
+        table = given["table"] if indexed else np.resize(given["table"], (BOUNDS[-1], given["table"].shape[1]))
+        bags, width = len(BOUNDS) - 1, table.shape[1]
+        out, winners = np.empty((bags, width), table.dtype), np.empty((bags, width), "int32")
+        addresses = self.put(table), self.put(given["index"]) if indexed else 0, self.put(np.array(BOUNDS))
+        weights, first = self.put(given["weights"]) if weighted else 0, self.put(out)
+        second = 0 if combine is Combine.ADD else self.put(winners)
+        index = dtype(given["index"].dtype) if indexed else None
+        described = Bags(
+            dtype(table.dtype), index, combine, width, len(table), bags, BOUNDS[-1], padding,
+            *addresses, weights, first, second,
+        )  # fmt: skip
+        is_whole = (cuda if self.is_gpu else bag_calls).run(described, threads)
+        return is_whole, self.get(first, out), self.get(second, winners) if second else None
+
+
+@pytest.fixture(params=["native", "cuda"])
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    return Engine(request.param, monkeypatch)
+
+
+@pytest.mark.parametrize(("width", "index", "kind", "combine"), CASES)
+def test_bags_are_loops(engine: Engine, width: int, index: str, kind: str, combine: Combine) -> None:
+    given = operands(kind, width, index)
+    weighted = combine is Combine.ADD and "int" not in kind
+    for padding in (-1, int(given["index"][5])):
+        expected = naive(given, combine, padding, weighted=weighted, indexed=True)
+        is_whole, out, winners = engine.run(given, combine, padding, weighted=weighted, indexed=True)
+        assert is_whole
+        assert out.tobytes() == expected[0].tobytes()
+        assert winners is None or (winners == expected[1]).all()
+
+
+@pytest.mark.parametrize("combine", REDUCED, ids=lambda each: each.name.lower())
+def test_segments_are_loops(engine: Engine, combine: Combine) -> None:
+    given = operands("float32", 20, "int64")
+    rows = {**given, "table": np.resize(given["table"], (BOUNDS[-1], 20))}
+    expected = naive(rows, combine, -1, weighted=False, indexed=False)
+    is_whole, out, winners = engine.run(given, combine, -1, weighted=False, indexed=False)
+    assert is_whole and out.tobytes() == expected[0].tobytes()
+    assert winners is None or (winners == expected[1]).all()
+
+
+@pytest.mark.parametrize("bad", [ROWS, -1, 1 << 40])
+def test_an_index_outside_is_noticed_and_nothing_there_is_read(engine: Engine, bad: int) -> None:
+    given = operands("float32", 8, "int64")
+    given["index"][6] = bad
+    assert not engine.run(given, Combine.ADD, -1, weighted=False, indexed=True)[0]
+    assert not engine.run(given, Combine.MAX, -1, weighted=False, indexed=True)[0]
+
+
+def test_bounds_beyond_the_lanes_read_nothing_there(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = operands("float32", 8, "int64")
+    for bounds in ([0, 1 << 60, 5, -9, 3, 2], [9, 8, 7, 6, 5, 4], [-1] * 6):
+        monkeypatch.setattr("tests.engine.cuda.test_bags.BOUNDS", [*bounds[:-1], 12])
+        engine.run(given, Combine.ADD, -1, weighted=True, indexed=True)
+
+
+@pytest.mark.parametrize("threads", [2, 16])
+def test_threads_share_the_bags(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
+    monkeypatch.setattr(bag_calls, "LEAST_SHARED", 0)
+    monkeypatch.setattr(bag_calls, "LEAST_PIECE", 1)
+    given = operands("float32", 40, "int64")
+    found = [
+        Engine("native", monkeypatch)
+        .run(given, Combine.ADD, -1, weighted=True, indexed=True, threads=each)[1]
+        .tobytes()
+        for each in (1, threads)
+    ]
+    assert found[0] == found[1]
+
+
+def test_bytes_of_floats_are_left_to_others(engine: Engine) -> None:
+    given = operands("float8_e4m3fn", 8, "int64")
+    with pytest.raises(Unsupported):
+        engine.run(given, Combine.ADD, -1, weighted=False, indexed=True)
+
+
+@pytest.mark.parametrize("capability", [80, 90])
+def test_products_and_sums_stay_apart_in_ptx(capability: int, tmp_path: Path) -> None:
+    kind = BagKind(dtype("float32"), dtype("int64"), True, False, Combine.ADD, 64, at_once=cuda.AT_ONCE)
+    made = assembled(cuda.text(GPU, kind, 4), capability, tmp_path, cuda.NAME)
+    assert "mul.rn.f32" in made and "add.rn.f32" in made
+    assert not re.search(r"\bfma\b", made)

@@ -1,0 +1,1 @@
+"""Operators for PyTorch; skipped without it."""

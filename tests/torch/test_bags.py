@@ -1,0 +1,213 @@
+"""Embedding bags and segments: values against loops and PyTorch's own, gradients, forms of input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+import ptokit as pto
+import ptokit.torch as pt
+from tests.torch import naive
+from tests.torch.naive import bits
+
+MODES = ("sum", "mean", "max", "min")
+TABLE = torch.randn(9, 5, generator=torch.Generator().manual_seed(0))
+LANES = torch.tensor([0, 8, 8, 3, 2, 2, 1, 8])
+OFFSETS = torch.tensor([0, 3, 3, 7])
+BOUNDS = [0, 3, 3, 7, 8]
+
+
+@pytest.mark.parametrize("kind", [torch.int64, torch.int32], ids=str)
+@pytest.mark.parametrize("padding", [None, 8, -1, 3])
+@pytest.mark.parametrize("mode", MODES)
+def test_bags_are_loops(mode: str, padding: int | None, kind: torch.dtype) -> None:
+    found = pt.embedding_bag(LANES.to(kind), TABLE, OFFSETS.to(kind), mode=mode, padding_idx=padding)
+    expected = naive.bag(TABLE, LANES.tolist(), BOUNDS, mode, None, None if padding is None else padding % 9)
+    assert bits(found) == bits(expected)
+
+
+def test_weights_are_rounded_before_they_are_added() -> None:
+    weights = torch.rand(8)
+    found = pt.embedding_bag(LANES, TABLE, OFFSETS, mode="sum", per_sample_weights=weights)
+    assert bits(found) == bits(naive.bag(TABLE, LANES.tolist(), BOUNDS, "sum", weights))
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_random_bags(data: st.DataObject) -> None:
+    rows, width, count = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 70)), data.draw(st.integers(0, 40))
+    made = torch.Generator().manual_seed(data.draw(st.integers(0, 1 << 20)))
+    table = torch.randn(rows, width, generator=made)
+    lanes = torch.randint(0, rows, (count,), generator=made)
+    inner = sorted(data.draw(st.lists(st.integers(0, count), max_size=4)))
+    bounds, mode = [0, *inner, count], data.draw(st.sampled_from(MODES))
+    padding = data.draw(st.sampled_from([None, 0]))
+    weights = torch.randn(count, generator=made) if mode == "sum" and data.draw(st.booleans()) else None
+    options: dict[str, Any] = {"mode": mode, "per_sample_weights": weights, "padding_idx": padding}
+    found = pt.embedding_bag(lanes, table, torch.tensor(bounds), include_last_offset=True, **options)
+    assert bits(found) == bits(naive.bag(table, lanes.tolist(), bounds, mode, weights, padding))
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("mode", MODES[:3])
+def test_they_are_pytorchs_but_for_rounding(mode: str, kind: torch.dtype) -> None:
+    table = torch.randn(50, 16).to(kind)
+    lanes, offsets = torch.randint(0, 50, (200,)), torch.arange(0, 200, 25)
+    found = pt.embedding_bag(lanes, table, offsets, mode=mode)
+    theirs = torch.nn.functional.embedding_bag(lanes, table, offsets, mode=mode)
+    torch.testing.assert_close(found, theirs)
+    if mode == "sum" and kind.itemsize == 2:  # float32 inside, rounded once
+        assert bits(found) == bits(pt.embedding_bag(lanes, table.float(), offsets, mode=mode).to(kind))
+
+
+@pytest.mark.parametrize("mode", MODES[:3])
+@pytest.mark.parametrize("padding", [None, 4])
+def test_gradients_are_pytorchs_but_for_rounding(mode: str, padding: int | None) -> None:
+    table, lanes = torch.randn(50, 16), torch.randint(0, 50, (8, 25))
+    weights = torch.rand(8, 25) if mode == "sum" else None
+    found = []
+    for call in (pt.embedding_bag, torch.nn.functional.embedding_bag):
+        mine = table.clone().requires_grad_()
+        given = None if weights is None else weights.clone().requires_grad_()
+        made = call(lanes, mine, mode=mode, padding_idx=padding, per_sample_weights=given)
+        (made * torch.linspace(-1, 1, 16)).sum().backward()
+        found.append((mine.grad, given.grad if given is not None else torch.zeros(1)))
+    for mine, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("padding", [None, 8])
+def test_gradcheck_of_bags(mode: str, padding: int | None) -> None:
+    table = TABLE.double().requires_grad_()
+
+    def call(table: Tensor) -> Tensor:
+        return pt.embedding_bag(LANES, table, OFFSETS, mode=mode, padding_idx=padding)
+
+    assert torch.autograd.gradcheck(call, (table,))
+    assert torch.autograd.gradgradcheck(call, (table,))
+
+
+def test_gradcheck_of_weights() -> None:
+    table, weights = TABLE.double().requires_grad_(), torch.rand(8, dtype=torch.float64, requires_grad=True)
+
+    def call(table: Tensor, weights: Tensor) -> Tensor:
+        return pt.embedding_bag(LANES, table, OFFSETS, mode="sum", per_sample_weights=weights)
+
+    assert torch.autograd.gradcheck(call, (table, weights))
+    assert torch.autograd.gradgradcheck(call, (table, weights))
+
+
+def test_the_first_of_equal_rows_has_the_gradient() -> None:
+    table = torch.tensor([[1.0], [1.0], [0.0]], requires_grad=True)
+    pt.embedding_bag(torch.tensor([[2, 1, 0]]), table, mode="max").sum().backward()
+    assert table.grad.ravel().tolist() == [0, 1, 0]
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(pto.OutOfBoundsError, match=r"indices\[1\] = 9"):
+        pt.embedding_bag(torch.tensor([0, 9]), TABLE, torch.tensor([0]))
+    with pytest.raises(ValueError, match="offsets"):
+        pt.embedding_bag(LANES, TABLE, torch.tensor([0, 5, 3]))
+    with pytest.raises(ValueError, match="offsets"):
+        pt.embedding_bag(LANES, TABLE, torch.tensor([0, 99]))
+    with pytest.raises(ValueError, match="mode is one of"):
+        pt.embedding_bag(LANES, TABLE, OFFSETS, mode="median")
+    with pytest.raises(ValueError, match=r"mode=.sum"):
+        pt.embedding_bag(LANES, TABLE, OFFSETS, mode="max", per_sample_weights=torch.ones(8))
+    with pytest.raises(ValueError, match="two dims"):
+        pt.embedding_bag(LANES, TABLE)
+    with pytest.raises(ValueError, match="shape of input"):
+        pt.embedding_bag(LANES, TABLE, OFFSETS, mode="sum", per_sample_weights=torch.ones(7))
+    with pytest.raises(ValueError, match="lengths or segment_ids"):
+        pt.segment_reduce(TABLE, "sum")
+    with pytest.raises(ValueError, match="lengths"):
+        pt.segment_reduce(TABLE, "sum", lengths=torch.tensor([5, 5]))
+    for module in (pt.Embedding, pt.EmbeddingBag):
+        with pytest.raises(ValueError, match="has no max_norm"):
+            module(4, 2, max_norm=1.0)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize("reduce", ["sum", "max", "min"])
+def test_engines_agree(reduce: str, kind: torch.dtype) -> None:
+    table = torch.randn(50, 3, 7).to(kind)
+    table[4, 0, :4] = torch.tensor([float("nan"), 0.0, -0.0, float("inf")])
+    lanes, bounds = torch.randint(0, 50, (400,)), torch.tensor([0, 1, 1, 150, 390, 400])
+    lanes[::3] = 4
+    for padding in (-1, 7):
+        weights = torch.randn(400).to(kind) if reduce == "sum" else None
+        native, reference = (
+            torch.ops.ptokit.bag(table, lanes, bounds, weights, reduce, padding, True, engine)
+            for engine in ("native", "reference")
+        )
+        assert bits(native[0]) == bits(reference[0]) and bits(native[1]) == bits(reference[1])
+        for engine in ("native", "reference"):
+            found, none = torch.ops.ptokit.bag(table, lanes, bounds, weights, reduce, padding, False, engine)
+            assert bits(found) == bits(native[0]) and not none.numel()
+
+
+# --- segments -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reduce", MODES)
+def test_segments_by_lengths_and_by_ids(reduce: str) -> None:
+    lengths = torch.tensor([2, 0, 4, 3])
+    ids = torch.arange(4).repeat_interleave(lengths)
+    expected = naive.bag(TABLE, range(9), [0, 2, 2, 6, 9], reduce)
+    call = getattr(pt, f"segment_{reduce}")
+    assert bits(call(TABLE, lengths=lengths)) == bits(expected)
+    assert bits(call(TABLE, segment_ids=ids, num_segments=4)) == bits(expected)
+    order = torch.tensor([5, 8, 0, 3, 7, 1, 2, 6, 4])
+    order = order[torch.argsort(ids[order], stable=True)]
+    shuffled = torch.argsort(torch.tensor([2, 5, 0, 6, 8, 1, 4, 7, 3]))
+    segments = naive.bag(TABLE, order.tolist(), [0, 2, 2, 6, 9], reduce)
+    assert bits(call(TABLE[order], segment_ids=ids[order])) == bits(segments)
+    torch.testing.assert_close(call(TABLE[shuffled], segment_ids=ids[shuffled]), expected)
+
+
+def test_segments_of_integers() -> None:
+    values = torch.tensor([[3], [-5], [7]])
+    assert pt.segment_max(values, lengths=torch.tensor([2, 0, 1])).tolist() == [[3], [0], [7]]
+    assert pt.segment_min(values, segment_ids=torch.tensor([1, 1, 0])).tolist() == [[7], [-5]]
+    assert pt.segment_sum(values, lengths=torch.tensor([2, 1])).tolist() == [[-2], [7]]
+    with pytest.raises(ValueError, match="a mean is of floats"):
+        pt.segment_mean(values, lengths=torch.tensor([3]))
+
+
+@pytest.mark.parametrize("reduce", MODES)
+@pytest.mark.parametrize("by", ["lengths", "segment_ids"])
+def test_gradcheck_of_segments(reduce: str, by: str) -> None:
+    given = {"lengths": torch.tensor([2, 0, 4, 3]), "segment_ids": torch.tensor([3, 0, 0, 2, 3, 3, 0, 2, 2])}[by]
+    values = TABLE.double().requires_grad_()
+    assert torch.autograd.gradcheck(lambda v: pt.segment_reduce(v, reduce, **{by: given}), (values,))
+
+
+# --- modules --------------------------------------------------------------------------------------------------------
+
+
+def test_modules_take_each_others_states() -> None:
+    ours, theirs = pt.EmbeddingBag(9, 5, mode="sum", padding_idx=2), torch.nn.EmbeddingBag(9, 5, mode="sum")
+    theirs.load_state_dict(ours.state_dict())
+    assert isinstance(ours, torch.nn.EmbeddingBag)
+    lookup = pt.Embedding(9, 5, padding_idx=2)
+    found = lookup(LANES)
+    assert bits(found) == bits(lookup.weight[LANES])
+    found.backward(torch.ones_like(found))
+    expected = torch.bincount(LANES, minlength=9).float()[:, None].expand(9, 5).clone()
+    expected[2] = 0
+    assert bits(lookup.weight.grad) == bits(expected)
+
+
+# --- training -------------------------------------------------------------------------------------------------------
+
+
+def test_a_recommender_trained_with_any_number_of_threads() -> None:
+    from tests.torch.towers import trained
+
+    assert trained(threads=1) == trained(threads=2)
