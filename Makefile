@@ -24,7 +24,7 @@ EXTRAS   := dev$(if $(COMPILER),,$(comma)cxx)$(if $(CHROMIUM),$(comma)browser)
 # Bytecode is kept, whatever the environment says: tests start ptokit in some hundred processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-pythons test-extras test-ptx test-gpu sanitize-gpu lint types fuzz mutants bench bench-gpu bench-torch docs pictures screenshots clean
+.PHONY: demo test test-pythons test-extras test-ptx test-gpu sanitize-gpu lint types fuzz fuzz-ray mutants bench bench-gpu bench-torch bench-sharded docs pictures screenshots clean
 
 demo: $(READY)
 	$(BIN)/ptokit demo
@@ -35,11 +35,11 @@ test: $(READY)
 
 # The tests with PyTorch and Ray, which `make test` skips where these are not installed; a folder or file of such tests
 # stands here.
-EXTRA_TESTS := tests/torch tests/test_torch_and_friends.py tests/test_torch_versions.py tests/test_ops.py \
+EXTRA_TESTS := tests/torch tests/sharded tests/test_torch_and_friends.py tests/test_torch_versions.py tests/test_ops.py \
   tests/test_ops_along.py tests/test_ops_forms.py tests/lang/test_kernel.py tests/traces/test_torch_lookups.py
 
 test-extras: $(EXTRA)
-	$(BIN)/pytest -n auto $(EXTRA_TESTS)
+	$(BIN)/pytest -n auto --dist loadfile $(EXTRA_TESTS)
 	$(BIN)/basedpyright --pythonpath $(BIN)/python --pythonversion $(VERSION) -p tests/torch
 
 # The operators for PyTorch beside its own; with a GPU, there too.
@@ -79,13 +79,20 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/basedpyright --pythonpath $(BIN)/python --pythonversion $(VERSION) --threads
 
-fuzz: $(READY)
+fuzz: $(EXTRA)
 	PYTHONPATH=. PTOKIT_FUZZ=20 $(BIN)/pytest -n auto -p tests.bar tests/property tests/lang/test_random_kernels.py tests/program/test_auto_flags.py tests/lang/test_slices.py tests/text/test_round_trips.py tests/text/test_fuzz.py tests/text/test_ptoas.py tests/text/test_cpp.py
 	PYTHONPATH=. PTOKIT_FUZZ=20 $(BIN)/pytest -n auto -p tests.bar tests/engine/native/test_calls.py tests/engine/native/test_programs.py tests/engine/native/test_guard_pages.py tests/engine/native/test_whole_native.py tests/engine/cuda/test_programs_on_gpu.py
 	PYTHONPATH=. $(BIN)/pytest -n auto -p tests.bar -p tests.engine.cuda.emulation tests/engine/native/test_calls.py tests/engine/native/test_programs.py tests/engine/native/test_launches.py
 	PYTHONPATH=. $(BIN)/pytest -n auto -p tests.bar -p tests.engine.native.both tests/property tests/compute
 	PYTHONPATH=. PTOKIT_FUZZ=20 $(BIN)/pytest -n auto -p tests.bar tests/machine/test_ground_truth.py tests/machine/test_clocks.py tests/machine/test_schedules_bite.py tests/machine/test_block_cache.py tests/machine/test_two_cores.py tests/machine/test_ground_truth_of_two_cores.py tests/machine/test_repairs.py tests/machine/test_gallery_on_machine.py
 	PYTHONPATH=. $(BIN)/pytest -n auto -p tests.bar -p tests.machine.both tests/conformance tests/property tests/compute tests/lang
+	PYTHONPATH=. PTOKIT_FUZZ=20 $(BIN)/pytest -p tests.bar tests/sharded
+
+# The tests of `make fuzz` as Ray tasks, file by file; RAY_ADDRESS names a cluster. `make fuzz-ray FUZZ="--only text --times 3"`.
+FUZZ ?=
+
+fuzz-ray: $(EXTRA)
+	PYTHONPATH=. $(BIN)/python -m tests.fuzz_ray $(FUZZ)
 
 # Small changes of isa/, engine/ and target/, each of which a test must notice; `make mutants MUTANTS="-j 16 --count 2000"`.
 MUTANTS ?= -j 2 --count 240
@@ -99,6 +106,9 @@ bench: $(PEERS)
 	$(BIN)/python benchmarks/text.py
 	$(BIN)/python benchmarks/cli.py
 	@failed=0; for file in launch machine growth cxx report peers; do $(BIN)/python benchmarks/$$file.py || failed=1; done; exit $$failed
+
+bench-sharded: $(EXTRA)
+	$(BIN)/python benchmarks/sharded.py
 
 # On a GPU of NVIDIA: the table goes to benchmarks/results/.
 bench-gpu: $(READY)

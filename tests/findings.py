@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ptokit import spec
-from ptokit.finding import OPAQUE, Finding
+from ptokit.finding import OPAQUE, SHARDED, Finding
 
 SEEN: dict[tuple[str, str | None, str], None] = {}
 """Rule, kind and target of what was found so far in this process."""
@@ -19,7 +19,7 @@ def fault_of(finding: Finding) -> str:
     """What is wrong with the rule, kind or target of a finding; empty where nothing is."""
     rule, kind, target = finding.rule, finding.kind, finding.target
     clause = spec.clauses().get(rule)
-    if (rule, finding.level) == (OPAQUE, "unmodelled"):
+    if (rule, finding.level) in ((OPAQUE, "unmodelled"), (SHARDED, "note")):
         return ""
     if clause is None and rule not in spec.gaps():
         return f"{rule} is neither a clause nor a decision"

@@ -25,6 +25,7 @@ ELSEWHERE = {
     "docs/cxx.md": "tests/cli/test_cxx_page.py",
     "docs/ptoas.md": "tests/text/test_ptoas.py",
     "docs/torch.md": "tests/torch/test_page.py",
+    "docs/sharded.md": "tests/sharded/test_page.py",
 }
 """Pages whose blocks another test runs."""
 WHOLE = "import numpy as np\nimport ptokit as pto\n\ntarget = "

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from ptokit.lang.loaded import TextKernel, load
     from ptokit.machine.options import MachineOptions
     from ptokit.ops import gather, gather_along, gather_nd, scatter, scatter_along, scatter_nd
+    from ptokit.sharded.errors import ShardedError
+    from ptokit.sharded.table import ShardedTable
     from ptokit.sweeps.run import sweep
     from ptokit import traces as traces  # isort: skip
     from ptokit.traces.recording import record_indices
@@ -45,11 +47,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BLayout", "DType", "Event", "Finding", "GlobalTensor", "HazardWarning", "IndexTrace", "Kernel", "Layout",
-    "MachineOptions", "OutOfBoundsError", "Pad", "Report", "Run", "SLayout", "TargetReport", "TextKernel", "Tile",
-    "TileType", "UnmodelledWarning", "VerifyError", "Where", "barrier", "block_idx", "block_num", "cases", "cdiv",
-    "check", "const", "dtype", "dyn", "gather", "gather_along", "gather_nd", "kernel", "load", "load_scalar", "max",
-    "min", "otherwise", "range", "record_indices", "scatter", "scatter_along", "scatter_nd", "set_flag", "show",
-    "sweep", "sync_set", "sync_wait", "target", "tassign", "wait_flag", "when",
+    "MachineOptions", "OutOfBoundsError", "Pad", "Report", "Run", "SLayout", "ShardedError", "ShardedTable",
+    "TargetReport", "TextKernel", "Tile", "TileType", "UnmodelledWarning", "VerifyError", "Where", "barrier",
+    "block_idx", "block_num", "cases", "cdiv", "check", "const", "dtype", "dyn", "gather", "gather_along", "gather_nd",
+    "kernel", "load", "load_scalar", "max", "min", "otherwise", "range", "record_indices", "scatter", "scatter_along",
+    "scatter_nd", "set_flag", "show", "sweep", "sync_set", "sync_wait", "target", "tassign", "wait_flag", "when",
 ]  # fmt: skip
 __all__ += instructions.__all__
 
@@ -65,6 +67,8 @@ LATER = {
     "lang.loaded": ("TextKernel", "load"),
     "lang.check": ("Report", "TargetReport", "check", "show"),
     "ops": ("gather", "gather_along", "gather_nd", "scatter", "scatter_along", "scatter_nd"),
+    "sharded.errors": ("ShardedError",),
+    "sharded.table": ("ShardedTable",),
     "sweeps.run": ("sweep",),
     "traces.recording": ("record_indices",),
     "traces.trace": ("IndexTrace",),

@@ -22,6 +22,8 @@ FAULTS: tuple[Level, ...] = ("error", "hazard")
 """The levels of faults of the user's code."""
 OPAQUE = "opaque"
 """In the place of a clause: the table of instructions that are known by their effects only."""
+SHARDED = "sharded"
+"""In the place of a clause: what happens to the owners of a sharded table."""
 UNWRITTEN_INDEX = "H-42"
 """The hazard of an index that nothing has written."""
 MOST_SHOWN = 3

@@ -575,6 +575,9 @@ def sweep(
     blocks: Blocks = None,
     costs: Costs = None,
     cores: Annotated[int | None, typer.Option(min=1, help="How many blocks run at a time.")] = None,
+    on_ray: Annotated[
+        bool, typer.Option("--ray", help="Run the points as Ray tasks; RAY_ADDRESS names the cluster.")
+    ] = False,
     include: Include = None,
     define: Define = None,
     std: Std = None,
@@ -585,7 +588,7 @@ def sweep(
     """Run a program on the machine over values of parameters, and compare time, traffic and memory.
 
     The best point of each target is named, with what makes it better. Points that a target refuses stay in the table.
-    Pictures need the package matplotlib. Outputs of the program are not written.
+    Pictures need the package matplotlib, `--ray` the package ray. Outputs of the program are not written.
     """
     from ptokit.cli.machine import MachineRequest
     from ptokit.cli.programs import ProgramRequest
@@ -595,7 +598,7 @@ def sweep(
     word, cxx = _word(word), _cxx(include, define, std, database, None, arg, 1, limit)
     options = {"strict": strict, "header": header, "dyn_ub": dyn_ub, "machine": machine, "cxx": cxx}
     request = ProgramRequest(word, arg or (), target, function=function, **options)
-    return sweep_program(request, param or (), grid, out, as_json)
+    return sweep_program(request, param or (), grid, out, as_json, on_ray)
 
 
 @partial(_command, name="trace-indices")

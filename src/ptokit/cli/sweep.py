@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ptokit.cli.arguments import constant, pairs
@@ -22,9 +23,11 @@ from ptokit.isa.instruction import DEVICES
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.sources import is_cpp
 from ptokit.machine.report import MachineReport
+from ptokit.sharded.errors import ShardedError
+from ptokit.sweeps.best import SweepPoint
 from ptokit.sweeps.plot import METADATA, missing, picture
 from ptokit.sweeps.result import SweepResult
-from ptokit.sweeps.run import SweepValues, named_targets, run_points
+from ptokit.sweeps.run import Places, SweepValues, named_targets, point, run_points
 
 BRACES = re.compile(r"\{([^{}]*)\}")
 FACTOR = re.compile(r"\s*(?P<operator>[*/]?)\s*(?:(?P<number>[0-9]{1,18})|(?P<name>[^\W\d]\w*))\s*")
@@ -38,7 +41,9 @@ FORMS: dict[str, Callable[[SweepResult, str], bytes]] = {
 """The content of a file, by how its name ends."""
 
 
-def sweep_program(request: ProgramRequest, words: Sequence[str], grid: str, out: str | None, as_json: bool) -> int:
+def sweep_program(
+    request: ProgramRequest, words: Sequence[str], grid: str, out: str | None, as_json: bool, on_ray: bool = False
+) -> int:
     """Run all points, print them as a table, and write them into a file if one is asked for."""
     _check_out(out)
     params = {name: _values(name, text) for name, text in pairs(words, "--param").items()}
@@ -49,8 +54,9 @@ def sweep_program(request: ProgramRequest, words: Sequence[str], grid: str, out:
     try:
         targets = DEVICES if request.target == ALL else named_targets(kernel, request.target) if kernel else ()
         name = kernel.name if kernel else os.path.basename(request.word)
-        result = run_points(name, _launch(request, grid, roles), params, targets or _cpp_targets(request))
-    except ValueError as problem:
+        run_all = partial(_as_tasks, request, grid, roles) if on_ray else None
+        result = run_points(name, _launch(request, grid, roles), params, targets or _cpp_targets(request), run_all)
+    except (ShardedError, ValueError) as problem:
         raise Misuse(str(problem)) from problem
     write_all(_files(result, out))
     if as_json:
@@ -58,6 +64,20 @@ def sweep_program(request: ProgramRequest, words: Sequence[str], grid: str, out:
     else:
         print_text(printable(f"{result}\n"))
     return _status(result)
+
+
+def _as_tasks(request: ProgramRequest, grid: str, roles: Mapping[str, str], places: Places) -> Iterable[SweepPoint]:
+    """Run points as Ray tasks."""
+    from ptokit.sharded.tasks import run_tasks
+
+    return run_tasks(_task, [(request, grid, dict(roles), target, dict(values)) for target, values in places])
+
+
+def _task(
+    request: ProgramRequest, grid: str, roles: Mapping[str, str], target: str, values: dict[str, Any]
+) -> SweepPoint:
+    """A point in the process of a task."""
+    return point(_launch(request, grid, roles), target, SweepValues(values))
 
 
 def _check_out(out: str | None) -> None:

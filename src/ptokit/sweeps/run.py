@@ -39,6 +39,8 @@ class SweepValues(dict[str, Any]):
 
 PointLaunch = Callable[[str, SweepValues], MachineReport]
 """Runs the point of a target."""
+Places = Sequence[tuple[str, SweepValues]]
+"""Targets and values of points."""
 
 
 @public
@@ -112,9 +114,13 @@ def named_targets(kernel: Launchable, targets: Sequence[str] | str | None) -> tu
 
 
 def run_points(
-    name: str, launch: PointLaunch, params: Mapping[str, Sequence[Any]], targets: Sequence[str]
+    name: str,
+    launch: PointLaunch,
+    params: Mapping[str, Sequence[Any]],
+    targets: Sequence[str],
+    run_all: Callable[[Places], Iterable[SweepPoint]] | None = None,
 ) -> SweepResult:
-    """Run all points, those of a target one after the other."""
+    """Run all points, those of a target one after the other, or as `run_all` does."""
     choices = {key: _choices(key, values) for key, values in params.items()}
     count = prod(map(len, choices.values())) * len(targets)
     if not choices or count > MOST_POINTS:
@@ -122,8 +128,11 @@ def run_points(
     combinations = [SweepValues(zip(choices, values, strict=True)) for values in product(*choices.values())]
     rows: list[SweepPoint] = []
     with task(f"sweep {name}:"):
-        for target in targets:
-            rows += _points_of(launch, target, combinations)
+        if run_all is not None:
+            rows += run_all([*product(targets, combinations)])
+        else:
+            for target in targets:
+                rows += _points_of(launch, target, combinations)
     return SweepResult(name, tuple(rows))
 
 
@@ -159,6 +168,11 @@ def _points_of(launch: PointLaunch, target: str, combinations: Sequence[SweepVal
             points[number] = replace(best.point, report=report)
             break
     return points
+
+
+def point(launch: PointLaunch, target: str, values: SweepValues) -> SweepPoint:
+    """Run a point, and keep its numbers."""
+    return _point(launch, target, values)[0]
 
 
 def _point(launch: PointLaunch, target: str, values: SweepValues) -> tuple[SweepPoint, MachineReport | None]:

@@ -1,0 +1,239 @@
+"""Parts of tables in files, and checkpoints: `.npy` files, and a manifest that names them with their checksums."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from math import prod
+from typing import Any, BinaryIO
+from zlib import crc32
+
+import numpy as np
+
+from ptokit._version import __version__
+from ptokit.atomic import write_file, write_files
+from ptokit.isa.dtype import dtype
+from ptokit.sharded.errors import ShardedError
+from ptokit.sharded.messages import type_name, type_of
+from ptokit.sharded.placement import PlacedRange, TablePlacement
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+FORMAT = 1
+"""The version of manifests."""
+MANIFEST = "manifest.json"
+MOST_MANIFEST = 1 << 26
+BLOCK = 1 << 24
+"""Bytes that are read at a time."""
+NAME = re.compile(r"shard-\d{1,9}-[0-9a-f]{16}\.npy")
+
+
+@dataclass(frozen=True)
+class SavedFile:
+    """A file that an owner wrote: its checksum is that of all its bytes."""
+
+    file: str
+    crc32: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class FileRange:
+    """Rows and columns of a two-dimensional array in a `.npy` file."""
+
+    file: str
+    rows: tuple[int, int]
+    columns: tuple[int, int]
+    crc32: int | None = None
+    bytes: int = 0
+    """Checksum and size of the whole file, if they are checked when the range is read."""
+    stamp: tuple[int, ...] | None = None
+    """Size, time and number of a file that is not ptokit's, which must not have changed."""
+
+
+def new_name(owner: int) -> str:
+    """A file name that nothing else uses."""
+    return f"shard-{owner}-{secrets.token_hex(8)}.npy"
+
+
+class _Summed:
+    """A stream that sums what is written."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream, self.crc32, self.bytes = stream, 0, 0
+
+    def write(self, data: Any) -> int:
+        self.crc32 = crc32(data, self.crc32)
+        self.bytes += len(data)
+        return self._stream.write(data)
+
+
+def save_array(path: str, array: Array) -> SavedFile:
+    """Write an array atomically. Types that NumPy does not know are written as integers."""
+    plain = array if array.dtype.isbuiltin == 1 else array.view(dtype(array.dtype).bits)
+    found: list[SavedFile] = []
+
+    def write(stream: BinaryIO) -> None:
+        summed = _Summed(stream)
+        np.lib.format.write_array(summed, np.ascontiguousarray(plain), allow_pickle=False)  # pyright: ignore[reportArgumentType]
+        found.append(SavedFile(path, summed.crc32, summed.bytes))
+
+    write_files({path: write})
+    return found[0]
+
+
+def check_file(saved: SavedFile) -> None:
+    """Raise if a file is not what was written."""
+    checksum, size = 0, 0
+    try:
+        with open(saved.file, "rb", buffering=0) as stream:
+            while block := stream.read(BLOCK):
+                checksum, size = crc32(block, checksum), size + len(block)
+    except OSError as problem:
+        raise ShardedError(f"cannot read {saved.file}: {problem.strerror}") from problem
+    if (checksum, size) != (saved.crc32, saved.bytes):
+        found = f"{size} bytes with checksum {checksum:08x}"
+        raise ShardedError(f"{saved.file} is corrupt: {found} instead of {saved.bytes} with {saved.crc32:08x}")
+
+
+def stamp_of(path: str) -> tuple[int, ...]:
+    """What changes when a file does."""
+    status = os.stat(path)
+    return status.st_size, status.st_mtime_ns, status.st_ino
+
+
+def opened(path: str, kind: np.dtype[Any], mode: str = "r") -> Array:
+    """A memory-mapped `.npy` file, in two dims: rows, and the elements of a row."""
+    try:
+        found: Any = np.load(path, mmap_mode=mode, allow_pickle=False)  # pyright: ignore[reportArgumentType]
+    except (OSError, ValueError) as problem:
+        raise ShardedError(f"cannot read {path}: {problem}") from problem
+    if not isinstance(found, np.ndarray):
+        raise ShardedError(f"cannot read {path}: it is no .npy file")
+    array = np.asarray(found)
+    if array.dtype != kind:
+        if array.dtype.itemsize != kind.itemsize or array.dtype.hasobject:
+            raise ShardedError(f"{path} has elements of {array.dtype}; expected {kind}")
+        array = array.view(kind)
+    if not array.flags.c_contiguous:
+        raise ShardedError(f"{path} is in Fortran order; write it in C order: np.save(path, np.ascontiguousarray(a))")
+    return in_two_dims(array)
+
+
+def in_two_dims(array: Array) -> Array:
+    """An array as rows of elements."""
+    return array.reshape(len(array), prod(array.shape[1:])) if array.ndim else array.reshape(1, 1)
+
+
+def load_ranges(ranges: list[FileRange], kind: np.dtype[Any], shape: tuple[int, int], axis: int) -> Array:
+    """The parts of an owner, one after the other. A single range of a foreign file stays mapped, copied on write."""
+    parts: list[Array] = []
+    for each in ranges:
+        if each.crc32 is not None:
+            check_file(SavedFile(each.file, each.crc32, each.bytes))
+        if each.stamp is not None and stamp_of(each.file) != tuple(each.stamp):
+            raise ShardedError(f"{each.file} has changed since the table was made from it")
+        whole = opened(each.file, kind, "r" if each.stamp is None else "c")
+        parts.append(whole[slice(*each.rows), slice(*each.columns)])
+    if len(parts) == 1 and ranges[0].stamp is not None and parts[0].shape == shape:
+        return parts[0]
+    array = np.empty(shape, kind)
+    if parts:
+        joined = np.concatenate([part.view(dtype(kind).bits) for part in parts], axis)
+        if joined.shape != shape:
+            raise ShardedError(f"files have {joined.shape} elements for {shape}")
+        array.view(dtype(kind).bits)[...] = joined
+    return array
+
+
+# --- Checkpoints -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A table in files."""
+
+    folder: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    by: str
+    placement: TablePlacement
+    files: tuple[SavedFile, ...]
+
+    def ranges(self, placement: TablePlacement, owner: int, rows: int, columns: int) -> list[FileRange]:
+        """What an owner of another placement reads."""
+        found: list[FileRange] = []
+        for start, stop, _ in placement.spans(owner):
+            for held in self.placement.pieces:
+                first, last = max(start, held.start), min(stop, held.stop)
+                if first < last:
+                    at = next(at for a, _, at in self.placement.spans(held.owner) if a == held.start) - held.start
+                    span = (first + at, last + at)
+                    both = (span, (0, columns)) if self.by == "rows" else ((0, rows), span)
+                    found.append(FileRange(self.files[held.owner].file, *both))
+        return found
+
+
+def write_manifest(checkpoint: Checkpoint) -> None:
+    """Make a checkpoint valid: the last file that is written. Then remove those of the one before."""
+    content = {
+        "format": FORMAT,
+        "ptokit": __version__,
+        "shape": checkpoint.shape,
+        "dtype": type_name(checkpoint.dtype),
+        "by": checkpoint.by,
+        "units": checkpoint.placement.units,
+        "owners": checkpoint.placement.owners,
+        "pieces": [[piece.start, piece.stop, piece.owner] for piece in checkpoint.placement.pieces],
+        "files": [{**asdict(saved), "file": os.path.basename(saved.file)} for saved in checkpoint.files],
+    }
+    text = json.dumps(content | {"checksum": _checksum(content)}, indent=1)
+    write_file(os.path.join(checkpoint.folder, MANIFEST), text.encode())
+    kept = {os.path.basename(saved.file) for saved in checkpoint.files}
+    for name in os.listdir(checkpoint.folder):
+        if NAME.fullmatch(name) and name not in kept:
+            with suppress(OSError):
+                os.unlink(os.path.join(checkpoint.folder, name))
+
+
+def read_manifest(folder: str) -> Checkpoint:
+    """The checkpoint of a folder."""
+    path = os.path.join(folder, MANIFEST)
+    try:
+        with open(path, "rb") as stream:
+            content = json.loads(stream.read(MOST_MANIFEST))
+    except OSError as problem:
+        raise ShardedError(f"no checkpoint in {folder}: {problem.strerror}") from problem
+    except ValueError:
+        raise ShardedError(f"{path} is corrupt: it is no JSON") from None
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        found = content.get("format") if isinstance(content, dict) else None
+        raise ShardedError(f"{path} is of format {found!r}; this version of ptokit, {__version__}, reads {FORMAT}")
+    if content.pop("checksum", None) != _checksum(content):
+        raise ShardedError(f"{path} is corrupt: its checksum is wrong")
+    try:
+        return _checkpoint(folder, content)
+    except (KeyError, TypeError, ValueError) as problem:
+        raise ShardedError(f"{path} is no manifest: {problem}") from problem
+
+
+def _checkpoint(folder: str, content: dict[str, Any]) -> Checkpoint:
+    files = [SavedFile(**each) for each in content["files"]]
+    if wrong := [each.file for each in files if not NAME.fullmatch(each.file)]:
+        raise ValueError(f"{wrong[0]!r} is no file of a checkpoint")
+    placement = TablePlacement(
+        content["units"], content["owners"], tuple(PlacedRange(*each) for each in content["pieces"])
+    )
+    if content["by"] not in ("rows", "columns") or len(files) != placement.owners:
+        raise ValueError("one file for each owner is needed")
+    named = tuple(SavedFile(os.path.join(folder, each.file), each.crc32, each.bytes) for each in files)
+    shape = tuple(int(extent) for extent in content["shape"])
+    return Checkpoint(folder, shape, type_of(content["dtype"]), content["by"], placement, named)
+
+
+def _checksum(content: dict[str, Any]) -> int:
+    return crc32(json.dumps(content, sort_keys=True).encode())

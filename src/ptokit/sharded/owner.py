@@ -1,0 +1,128 @@
+"""An owner: a part of a table, and the calls on it in their order. A plain class that knows no transport."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ptokit._version import __version__
+from ptokit.ops import gather, scatter
+from ptokit.sharded.errors import ShardedError
+from ptokit.sharded.files import FileRange, SavedFile, check_file, load_ranges, save_array
+from ptokit.sharded.messages import Header, Message, type_of
+from ptokit.sharded.segments import OpenedSegments
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+PROTOCOL = 1
+"""The version of messages."""
+CHUNK = 1 << 24
+"""Bytes of rows that are gathered before they are put in their places in the result."""
+
+
+class Owner:
+    """Holds rows or columns. A call is done if it is the one after the last call that changed the part."""
+
+    def __init__(self) -> None:
+        self.array: Array = np.empty((0, 0), np.uint8)
+        self.applied = -1
+        """The number of the last call that changed the part."""
+        self.threads: int | None = None
+        self._segments, self._rows = OpenedSegments(), np.empty(0, np.uint8)
+        self._does: dict[str, Callable[[Header, tuple[Array, ...]], Message]] = {
+            "hello": self._hello,
+            "load": self._load,
+            "check": self._check,
+            "save": self._save,
+            "gather": self._gather,
+            "scatter": self._scatter,
+        }
+
+    def answer(self, header: Header, arrays: tuple[Array, ...]) -> Message:
+        """Do a call. A fault is an answer, too: then nothing has changed."""
+        try:
+            return self._does[header["do"]](header, arrays)
+        except ShardedError as problem:
+            return Message({"fault": "refused", "message": str(problem)})
+        except OSError as problem:
+            return Message({"fault": "refused", "message": str(problem)})
+        except Exception as problem:  # of whatever kind: the driver decides
+            return Message({"fault": "failed", "message": f"{type(problem).__name__}: {problem}"})
+
+    def _hello(self, header: Header, arrays: tuple[Array, ...]) -> Message:
+        """Who this is; whether the driver's memory can be shared."""
+        self.threads = header["threads"]
+        about = {"protocol": PROTOCOL, "ptokit": __version__, "pid": os.getpid(), "host": socket.gethostname()}
+        try:
+            self._segments.view(header["segment"] or {"token": "", "path": "", "size": 0}, (0,), np.dtype(np.uint8))
+        except OSError:
+            return Message({**about, "shares": False})
+        return Message({**about, "shares": True})
+
+    def _load(self, header: Header, arrays: tuple[Array, ...]) -> Message:
+        """Replace the part by ranges of files."""
+        ranges = [FileRange(**each) for each in header["ranges"]]
+        self.array = load_ranges(ranges, type_of(header["dtype"]), tuple(header["shape"]), header["axis"])
+        self.applied = header["seq"]
+        return Message({})
+
+    def _check(self, header: Header, arrays: tuple[Array, ...]) -> Message:
+        check_file(SavedFile(**header["saved"]))
+        return Message({})
+
+    def _save(self, header: Header, arrays: tuple[Array, ...]) -> Message:
+        """Write the part into a file."""
+        if self.applied != header["after"]:
+            return Message({"fault": "gap", "applied": self.applied})
+        saved = save_array(header["file"], self.array)
+        return Message({"file": saved.file, "crc32": saved.crc32, "bytes": saved.bytes})
+
+    def _scatter(self, header: Header, arrays: tuple[Array, ...]) -> Message:
+        """Apply a call once: a call that was applied before is confirmed again."""
+        if header["seq"] <= self.applied:
+            return Message({"repeated": True})
+        if self.applied != header["after"]:
+            return Message({"fault": "gap", "applied": self.applied})
+        index, src = arrays
+        scatter(self.array, src, index, threads=self.threads, **header["options"])
+        self.applied = header["seq"]
+        return Message({})
+
+    def _gather(self, header: Header, arrays: tuple[Array, ...]) -> Message:
+        """Write rows or elements into the driver's memory, or return them."""
+        if self.applied != header["after"]:
+            return Message({"fault": "gap", "applied": self.applied})
+        index, at = arrays
+        kind = self.array.dtype
+        if header["segment"] is None:
+            return Message({}, (gather(self.array, index, coalesce=header["coalesce"], threads=self.threads),))
+        out = self._segments.view(header["segment"], tuple(header["shape"]), kind)
+        if header["coalesce"] == "elem":
+            self._place(out, self.array, index, at, "elem")
+        elif header["spans"] is None:
+            self._place(out, self.array, index, at, "row")
+        else:
+            for start, stop, local in header["spans"]:
+                self._place(out[:, start:stop], self.array[:, local : local + stop - start], index, at, "row")
+        return Message({})
+
+    def _place(self, out: Array, part: Array, index: Array, at: Array, coalesce: str) -> None:
+        """Gather into the lanes `at` of the result; into all of them if there is no `at`."""
+        if not len(at) or at[-1] - at[0] + 1 == len(at):  # lanes are in order
+            lanes = out[int(at[0]) : int(at[-1]) + 1] if len(at) else out
+            gather(part, index, coalesce=coalesce, out=lanes, threads=self.threads)
+            return
+        width = prod(out.shape[1:])
+        count = min(len(index), max(1, CHUNK // max(1, width * out.itemsize)))
+        if self._rows.nbytes < count * width * out.itemsize:
+            self._rows = np.empty(count * width * out.itemsize, np.uint8)  # kept: new memory is slow
+        buffer = self._rows[: count * width * out.itemsize].view(out.dtype).reshape(count, *out.shape[1:])
+        for first in range(0, len(index), count):
+            some = index[first : first + count]
+            rows = gather(part, some, coalesce=coalesce, out=buffer[: len(some)], threads=self.threads)
+            scatter(out, rows, at[first : first + count], threads=self.threads)

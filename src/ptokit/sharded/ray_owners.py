@@ -1,0 +1,143 @@
+"""Owners as Ray actors."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from typing import Any
+
+from ptokit.sharded.errors import OwnerLost, ShardedError
+from ptokit.sharded.messages import Message
+from ptokit.sharded.owner import Owner
+
+LOOPBACK = ("127.0.0.1", "::1")
+LOOPBACK_ONLY = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""Ray's variable: if it is 0, a Ray that is started here listens on the loopback address only, on Linux, too."""
+CPUS = 0.01
+"""The share of a processor that an actor reserves: owners are placed by memory and spread."""
+GRACE, PATIENCE = 1.0, 10.0
+"""Seconds until a process that Ray ends is gone, and one that is killed."""
+MISSING = "sharded tables need Ray: pip install 'ptokit[ray]'"
+
+
+def connected() -> Any:
+    """The module `ray`, initialised. A Ray that is started here listens on the loopback address only."""
+    was_loaded = "ray" in sys.modules
+    if not was_loaded and "RAY_ADDRESS" not in os.environ:
+        os.environ.setdefault(LOOPBACK_ONLY, "0")
+    try:
+        import ray
+    except ImportError:
+        raise ShardedError(MISSING) from None
+    if ray.is_initialized():
+        return ray
+    if was_loaded and "RAY_ADDRESS" not in os.environ and os.environ.get(LOOPBACK_ONLY) != "0":
+        raise ShardedError("call ray.init() first, with the address of the cluster")
+    ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    if "RAY_ADDRESS" not in os.environ and ray.util.get_node_ip_address() not in LOOPBACK:
+        ray.shutdown()
+        raise ShardedError("Ray would listen on all addresses of this machine; call ray.init() first if that is meant")
+    return ray
+
+
+class OwnerActor:
+    """An owner in a Ray actor: one call at a time, in the order in which they are sent."""
+
+    def __init__(self) -> None:
+        self.owner = Owner()
+
+    def answer(self, header: dict[str, Any], *arrays: Any) -> tuple[Any, ...]:
+        """Do a call."""
+        answer = self.owner.answer(header, arrays)
+        return answer.header, *answer.arrays
+
+
+class RayEndpoint:
+    """A running actor."""
+
+    def __init__(self, ray: Any, actor: Any) -> None:
+        self._ray, self._actor = ray, actor
+
+    def submit(self, message: Message) -> Any:
+        """Send a call."""
+        try:
+            return self._actor.answer.remote(message.header, *message.arrays)
+        except self._ray.exceptions.RayError as problem:
+            raise OwnerLost(_first_line(problem)) from None
+
+    def wait(self, sent: Any, seconds: float) -> Message:
+        """The answer."""
+        try:
+            header, *arrays = self._ray.get(sent, timeout=seconds)
+        except self._ray.exceptions.GetTimeoutError:
+            raise TimeoutError from None
+        except self._ray.exceptions.RayError as problem:
+            raise OwnerLost(_first_line(problem)) from None
+        return Message(header, tuple(arrays))
+
+    def end(self, process: int | None) -> None:
+        """End the actor; if its process is on this machine, until it is gone."""
+        with suppress(self._ray.exceptions.RayError, ValueError):
+            self._ray.kill(self._actor, no_restart=True)
+        if process is not None:
+            end_process(process)
+
+
+def _first_line(problem: Exception) -> str:
+    kind = type(problem).__name__
+    return "has ended" if "Died" in kind or "Unavailable" in kind else f"is lost ({kind})"
+
+
+def end_process(process: int) -> None:
+    """Wait until a Ray worker of this machine that was ended is gone, and kill it otherwise, as one that is stopped.
+    Then it writes to no shared memory."""
+    if _is_gone(process, GRACE):
+        return
+    with suppress(ProcessLookupError):
+        os.kill(process, signal.SIGKILL)
+    if not _is_gone(process, PATIENCE):
+        raise ShardedError(f"process {process} cannot be ended")
+
+
+def _is_gone(process: int, seconds: float) -> bool:
+    until = time.monotonic() + seconds
+    while is_worker(process):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.002)
+    return True
+
+
+def is_worker(process: int) -> bool:
+    """Whether a process runs and is a Ray worker; another process may have got its id."""
+    try:
+        with open(f"/proc/{process}/stat", "rb") as stat:
+            state = stat.read().rpartition(b")")[2].split()[0]
+        with open(f"/proc/{process}/cmdline", "rb") as line:
+            return state != b"Z" and line.read(5) == b"ray::"
+    except OSError:
+        return False
+
+
+class RayOwners:
+    """Starts owners as actors, spread over the machines."""
+
+    def __init__(self) -> None:
+        self._ray = connected()
+        self.machines = max(1, sum(1 for node in self._ray.nodes() if node["Alive"]))
+        options = {"num_cpus": CPUS, "max_restarts": 0, "max_task_retries": 0, "scheduling_strategy": "SPREAD"}
+        self._class = self._ray.remote(**options)(OwnerActor)
+
+    def start(self, number: int) -> RayEndpoint:
+        """Start an actor."""
+        try:
+            return RayEndpoint(self._ray, self._class.remote())
+        except self._ray.exceptions.RayError as problem:
+            raise OwnerLost(_first_line(problem)) from None
+
+    def close(self) -> None:
+        """Ray itself goes on: it belongs to the program."""

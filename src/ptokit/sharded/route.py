@@ -1,0 +1,144 @@
+"""The lanes of a call by owner: indices as cells of the table, cells as places of owners."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ptokit.isa.move import Remap
+from ptokit.sharded.placement import AccessCounts, TablePlacement
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+NO_LANES = np.empty(0, np.int64)
+SIGNED_64 = np.dtype(np.int64)
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """Indices under a policy: entries inside the table, and their lanes."""
+
+    entries: Array
+    lanes: Array | None
+    """None if every lane has an entry."""
+    count: int
+
+
+@dataclass(frozen=True)
+class OwnerPart:
+    """What a call does at an owner."""
+
+    owner: int
+    index: Array
+    """Rows or elements of the owner's part."""
+    lanes: Array
+    """Their lanes, in order; empty for all lanes."""
+
+
+def _clamped(values: Array, capacity: int) -> Array:
+    return np.clip(values, 0, capacity - 1)
+
+
+def _wrapped(values: Array, capacity: int) -> Array:
+    return values % capacity
+
+
+REMAPPED: dict[Remap, Callable[[Array, int], Array]] = {Remap.CLAMP: _clamped, Remap.WRAP: _wrapped}
+
+
+def resolve(indices: Array, capacity: int, remap: Remap, refuse: Callable[[], object]) -> Resolved:
+    """The entries that indices name. int32 counts as uint32, as everywhere; `refuse` raises for `undefined`."""
+    flat = indices.reshape(-1)
+    if flat.dtype != SIGNED_64:
+        flat = flat.view(np.uint32).astype(np.int64) if flat.flags.c_contiguous else _unsigned(flat)
+    if not flat.size:
+        return Resolved(flat, None, 0)
+    if flat.min() >= 0 and flat.max() < capacity:
+        return Resolved(flat.copy() if np.may_share_memory(flat, indices) else flat, None, flat.size)
+    if remap is Remap.REFUSE:
+        refuse()
+    if remap in REMAPPED:
+        return Resolved(REMAPPED[remap](flat, capacity), None, flat.size)
+    lanes = np.flatnonzero((flat >= 0) & (flat < capacity))
+    return Resolved(flat[lanes], lanes, flat.size)
+
+
+def _unsigned(flat: Array) -> Array:
+    return np.ascontiguousarray(flat).view(np.uint32).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Router:
+    """Cells of a table of rows and columns, by owner."""
+
+    rows: int
+    columns: int
+    by: str
+    placement: TablePlacement
+    counts: AccessCounts
+
+    def parts(self, resolved: Resolved, by_rows: bool) -> Iterator[OwnerPart]:
+        """The parts of a call; owners without lanes have none."""
+        if by_rows and self.by == "columns":
+            lanes = NO_LANES if resolved.lanes is None else resolved.lanes
+            for owner in range(self.placement.owners):
+                if self.placement.size(owner) and len(resolved.entries):
+                    yield OwnerPart(owner, resolved.entries, lanes)
+            return
+        owners, local, units = self._located(resolved.entries, by_rows)
+        self.counts.add(units)
+        yield from self._grouped(owners, local, resolved)
+
+    def _located(self, entries: Array, by_rows: bool) -> tuple[Array, Array, Array]:
+        """Owners, places with the owners, and units."""
+        if by_rows:
+            return (*self.placement.locate(entries), entries)
+        row, column = np.divmod(entries, self.columns)
+        if self.by == "rows":
+            owners, local = self.placement.locate(row)
+            return owners, local * self.columns + column, row
+        owners, local = self.placement.locate(column)
+        sizes = np.array([self.placement.size(owner) for owner in range(self.placement.owners)], np.int64)
+        return owners, row * sizes[owners] + local, column
+
+    def _grouped(self, owners: Array, local: Array, resolved: Resolved) -> Iterator[OwnerPart]:
+        """Lanes stay in order within an owner."""
+        count = np.bincount(owners, minlength=self.placement.owners) if len(owners) else np.zeros(1, np.int64)
+        if np.count_nonzero(count) == 1:
+            lanes = NO_LANES if resolved.lanes is None else resolved.lanes
+            yield OwnerPart(int(count.argmax()), local, lanes)
+            return
+        order = np.argsort(owners.astype(np.uint16), kind="stable")
+        ends = np.cumsum(count)
+        for owner in np.flatnonzero(count).tolist():
+            mine = order[ends[owner] - count[owner] : ends[owner]]
+            yield OwnerPart(owner, local[mine], mine if resolved.lanes is None else resolved.lanes[mine])
+
+    def spans(self, owner: int, by_rows: bool) -> list[tuple[int, int, int]] | None:
+        """The columns of an owner in a row of the table; None if it has whole rows, or for elements."""
+        return self.placement.spans(owner) if by_rows and self.by == "columns" else None
+
+    def source(self, src: Array, part: OwnerPart, shape: tuple[int, ...], dims: int, by_rows: bool) -> Array:
+        """What an owner gets of the source: a number, a row, or an entry for each of its lanes. Always a copy."""
+        if src.size == 1 and prod(shape):
+            return src.reshape(()).copy()
+        spans = self.spans(part.owner, by_rows)
+        width = prod(shape[dims:])
+        if src.ndim <= len(shape) - dims:
+            row = np.broadcast_to(src, shape[dims:]).reshape(width)
+            return _columns(row[None], spans)[0].copy() if by_rows else row.reshape(()).copy()
+        entries = np.broadcast_to(src, shape).reshape(prod(shape[:dims]), width)
+        chosen = entries[part.lanes] if len(part.lanes) else entries
+        found = _columns(chosen, spans)
+        made = found if found.base is None and found.flags.owndata else np.ascontiguousarray(found).copy()
+        return made if by_rows else made.reshape(-1)
+
+
+def _columns(rows: Array, spans: list[tuple[int, int, int]] | None) -> Array:
+    if spans is None:
+        return rows
+    return np.concatenate([rows[:, start:stop] for start, stop, _ in spans], 1)

@@ -1,0 +1,131 @@
+"""Memory that the driver and the owners on its machine share.
+
+A segment is an anonymous file of Linux (`memfd`): owners open it through `/proc`, and it goes away with the last
+process that has it, however that ends. A random token at its start tells an owner that it has opened the right one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import secrets
+import weakref
+from contextlib import suppress
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Spec = dict[str, Any]
+
+START = 4096
+"""The offset of the data; the token is before it."""
+MOST_FREE = 4
+"""Segments that are kept for later calls."""
+MOST_WASTE = 4
+"""How many times the needed size a segment may have."""
+MOST_OPEN = 16
+"""Segments that an owner keeps open."""
+
+
+@dataclass(eq=False)
+class Segment:
+    """Shared memory, on the driver's side."""
+
+    descriptor: int
+    memory: mmap.mmap
+    spec: Spec
+
+    @classmethod
+    def create(cls, size: int) -> Segment | None:
+        """New memory that is really there, so that no write to it can fail; None where there is no such memory."""
+        if not hasattr(os, "memfd_create"):
+            return None
+        descriptor = os.memfd_create("ptokit", os.MFD_CLOEXEC)
+        try:
+            os.posix_fallocate(descriptor, 0, START + size)
+            memory = mmap.mmap(descriptor, START + size)
+        except OSError:
+            os.close(descriptor)
+            return None
+        token = secrets.token_bytes(32)
+        memory[: len(token)] = token
+        spec = {"path": f"/proc/{os.getpid()}/fd/{descriptor}", "size": size, "token": token.hex()}
+        return cls(descriptor, memory, spec)
+
+    def free(self) -> None:
+        """Give the memory back. Arrays over it must be gone."""
+        os.close(self.descriptor)
+        self.memory.close()
+
+
+class Segments:
+    """The segments of a table, and arrays in them. A segment is used again when no array uses it any more."""
+
+    def __init__(self) -> None:
+        self._free: list[Segment] = []
+        self._is_closed = False
+
+    def array(self, shape: tuple[int, ...], kind: np.dtype[Any]) -> tuple[Array, Spec] | None:
+        """A new array in shared memory with undefined content; None if there is no such memory."""
+        size = prod(shape) * kind.itemsize
+        segment = self._taken(size) or Segment.create(size)
+        if segment is None:
+            return None
+        lease: Any = (ctypes.c_char * size).from_buffer(segment.memory, START)
+        weakref.finalize(lease, self._returned, segment).atexit = False
+        return np.frombuffer(lease, np.uint8).view(kind).reshape(shape), segment.spec
+
+    def _taken(self, size: int) -> Segment | None:
+        fitting = [each for each in self._free if size <= each.spec["size"] <= MOST_WASTE * size]
+        if not fitting:
+            return None
+        best = min(fitting, key=lambda each: each.spec["size"])
+        self._free.remove(best)
+        return best
+
+    def _returned(self, segment: Segment) -> None:
+        self._free.append(segment)
+        while len(self._free) > (0 if self._is_closed else MOST_FREE):
+            self._drop(self._free.pop(0))
+
+    def _drop(self, segment: Segment) -> None:
+        with suppress(BufferError):  # the last array is being deleted; the memory goes away with it
+            segment.free()
+
+    def close(self) -> None:
+        """Free what no array uses; the rest follows with its arrays."""
+        self._is_closed = True
+        while self._free:
+            self._drop(self._free.pop())
+
+
+class OpenedSegments:
+    """Segments of the driver, on an owner's side."""
+
+    def __init__(self) -> None:
+        self._opened: dict[str, mmap.mmap] = {}
+
+    def view(self, spec: Spec, shape: tuple[int, ...], kind: np.dtype[Any]) -> Array:
+        """An array in a segment; an OSError if it is not on this machine."""
+        memory = self._opened.pop(spec["token"], None) or self._open(spec)
+        self._opened[spec["token"]] = memory
+        if len(self._opened) > MOST_OPEN:
+            self._opened.pop(next(iter(self._opened)))
+        return np.frombuffer(memory, np.uint8, prod(shape) * kind.itemsize, START).view(kind).reshape(shape)
+
+    @staticmethod
+    def _open(spec: Spec) -> mmap.mmap:
+        descriptor = os.open(spec["path"], os.O_RDWR | os.O_CLOEXEC)
+        try:
+            memory = mmap.mmap(descriptor, START + spec["size"])
+        except ValueError as problem:
+            raise OSError(str(problem)) from problem
+        finally:
+            os.close(descriptor)
+        if memory[:32] != bytes.fromhex(spec["token"]):
+            raise OSError("this is another segment")
+        return memory

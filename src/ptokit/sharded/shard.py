@@ -1,0 +1,369 @@
+"""The driver's side of an owner: calls under way, restart and replay."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+from ptokit._version import __version__
+from ptokit.sharded.errors import OwnerLost, ShardedError
+from ptokit.sharded.files import FileRange, SavedFile, new_name
+from ptokit.sharded.log import CallLog
+from ptokit.sharded.messages import Header, Message
+from ptokit.sharded.owner import PROTOCOL
+
+ATTEMPTS = 8
+"""How often an owner is started before the driver gives up."""
+STARTING = 120.0
+"""Seconds that an owner may take for each step of its start, at least."""
+MOST_SENT = 64
+"""Calls under way at an owner."""
+
+
+class Endpoint(Protocol):
+    """A running owner."""
+
+    def submit(self, message: Message) -> Any:
+        """Send a call; returns what to wait for. Calls are done in the order in which they are sent."""
+        ...
+
+    def wait(self, sent: Any, seconds: float) -> Message:
+        """The answer; a TimeoutError if there is none yet, OwnerLost if there will be none."""
+        ...
+
+    def end(self, process: int | None) -> None:
+        """End the owner, so that it writes nothing any more. `process` is its id if it is on this machine."""
+        ...
+
+
+class OwnerStarter(Protocol):
+    """Starts owners."""
+
+    def start(self, number: int) -> Endpoint:
+        """Start an owner."""
+        ...
+
+    def close(self) -> None:
+        """End what was started for all of them."""
+        ...
+
+
+@dataclass(eq=False)
+class Base:
+    """A saved state of an owner, and the last call that is in it."""
+
+    shape: tuple[int, int]
+    ranges: list[FileRange]
+    seq: int
+    own: tuple[str, ...] = ()
+    """Files that are removed with it."""
+
+    def remove(self) -> None:
+        for file in self.own:
+            with suppress(OSError):
+                os.unlink(file)
+
+
+@dataclass(frozen=True)
+class ShardState:
+    """What an owner is restarted from."""
+
+    base: Base
+    log: CallLog
+    last: int
+
+
+@dataclass(eq=False)
+class Sent:
+    """A call under way."""
+
+    seq: int
+    message: Message
+    future: Any = None
+    memory: object = None
+    """What the owner writes to: it is not used otherwise before the answer is there."""
+    answer: Message | None = None
+    lost: str = ""
+    """Why there will be no answer."""
+    waited: float = 0.0
+    """Seconds that were waited for the answer."""
+
+
+@dataclass
+class ShardSettings:
+    """What all owners of a table have in common."""
+
+    folder: str
+    dtype: str
+    axis: int
+    timeout: float
+    log_bytes: int
+    log_memory: int
+    threads: int | None
+    probe: Header | None
+    """A segment that owners on the same machine can open."""
+    note: Callable[[str], None] = field(repr=False)
+
+
+class Shard:
+    """An owner as the driver sees it. Answers are taken in the order of the calls."""
+
+    def __init__(self, number: int, owners: OwnerStarter, settings: ShardSettings, base: Base) -> None:
+        self.number, self.settings, self.base = number, settings, base
+        self.log = self._new_log()
+        self.last = base.seq
+        """The last call that changes the part."""
+        self.about: Header = {}
+        self._owners, self._endpoint = owners, None
+        self._sent: deque[Sent] = deque()
+
+    _endpoint: Endpoint | None
+
+    def _new_log(self) -> CallLog:
+        name = f"calls-{self.number}-{secrets.token_hex(4)}.log"
+        return CallLog(os.path.join(self.settings.folder, name), self.settings.log_memory)
+
+    # --- Calls
+
+    def begin(self) -> None:
+        """Start the owner."""
+        if self._endpoint is None:
+            self._restart("was not running", is_first=not self.about)
+
+    def change(self, seq: int, header: Header, arrays: tuple[Any, ...]) -> Message:
+        """Log a call that changes the part; it is sent by `send_change`."""
+        message = Message({**header, "seq": seq, "after": self.last}, arrays)
+        self.log.append(seq, message)
+        return message
+
+    def send_change(self, seq: int, message: Message) -> Sent:
+        """Send a call that is in the log, once."""
+        self.last = seq
+        if self._sent and self._sent[-1].seq == seq:
+            return self._sent[-1]
+        return self._send(Sent(seq, message))
+
+    def ask(self, seq: int, header: Header, arrays: tuple[Any, ...] = (), memory: object = None) -> Sent:
+        """Send a call that changes nothing. `memory` is what the owner writes to."""
+        return self._send(Sent(seq, Message({**header, "seq": seq, "after": self.last}, arrays), memory=memory))
+
+    def make_room(self) -> None:
+        """Wait until another call may be sent."""
+        while len(self._sent) >= MOST_SENT:
+            self._take_first(None)
+
+    def _send(self, sent: Sent) -> Sent:
+        """Send a call. If the owner has ended, whoever waits for it restarts the owner: this raises nothing."""
+        self._sent.append(sent)
+        if self._endpoint is not None:
+            try:
+                sent.future = self._endpoint.submit(sent.message)
+            except OwnerLost:
+                sent.future = None
+        return sent
+
+    def wait(self, sent: Sent, deadline: float | None = None) -> Message:
+        """The answer to a call. Restarts the owner if it has ended or hangs. A TimeoutError after the deadline."""
+        while sent.answer is None:
+            if sent.lost:
+                raise ShardedError(sent.lost)
+            self._take_first(deadline)
+        return sent.answer
+
+    def drain(self) -> None:
+        """Wait for all calls under way."""
+        while self._sent:
+            self._take_first(None)
+
+    def _take_first(self, deadline: float | None) -> None:
+        first, began = self._sent[0], time.monotonic()
+        left = max(0.0, self.settings.timeout - first.waited)
+        seconds = left if deadline is None else max(0.0, min(left, deadline - began))
+        try:
+            if first.future is None or self._endpoint is None:
+                raise OwnerLost("was not running")
+            self._accept(first, self._endpoint.wait(first.future, seconds))
+        except TimeoutError:
+            first.waited += time.monotonic() - began
+            if seconds < left:
+                raise TimeoutError(f"call {first.seq}: no answer of owner {self.number} yet") from None
+            self._restart(f"did not answer within {self.settings.timeout:g} s")
+        except OwnerLost as problem:
+            self._restart(str(problem))
+
+    def _accept(self, first: Sent, answer: Message) -> None:
+        fault = answer.header.get("fault")
+        if fault in ("gap", "failed"):
+            raise OwnerLost(answer.header.get("message") or f"is at call {answer.header['applied']}")
+        first.answer = answer
+        self._sent.popleft()
+
+    # --- Restart
+
+    def _restart(self, reason: str, is_first: bool = False) -> None:
+        """Start an owner from the saved state, repeat the calls since, and send what is under way again."""
+        process = self.about.get("pid")
+        why = reason
+        for _ in range(ATTEMPTS):
+            try:
+                self._end()
+                self._endpoint = self._owners.start(self.number)
+                self._greet(self._endpoint)
+                count = self._replay(self._endpoint)
+            except (OwnerLost, TimeoutError) as problem:
+                why = str(problem) or "no answer in time"
+                continue
+            except BaseException:
+                self._end()  # it has not all calls
+                raise
+            if not is_first:
+                self.settings.note(
+                    f"owner {self.number} (process {process}) {reason}; started again as process {self.about['pid']} "
+                    f"from its state after call {self.base.seq}, {count} calls repeated"
+                )
+            return
+        self._end()
+        raise ShardedError(
+            f"owner {self.number} could not be started, {ATTEMPTS} times: {why}. Calls that it has not confirmed are "
+            "logged, and are applied once when it is started again by the next call; do not repeat them"
+        )
+
+    def _end(self) -> None:
+        endpoint, self._endpoint = self._endpoint, None
+        if endpoint is not None:
+            endpoint.end(self.about.get("pid") if self.about.get("shares") else None)
+
+    def _greet(self, endpoint: Endpoint) -> None:
+        hello = {"do": "hello", "threads": self.settings.threads, "segment": self.settings.probe}
+        about = self._now(endpoint, Message(hello)).header
+        theirs, ours = (about.get("protocol"), about.get("ptokit")), (PROTOCOL, __version__)
+        if theirs != ours:
+            raise ShardedError(
+                f"owner {self.number} on {about.get('host')} runs ptokit {theirs[1]} (messages {theirs[0]}), "
+                f"the driver {ours[1]} (messages {ours[0]}); install the same version on all machines"
+            )
+        self.about = about
+
+    def _replay(self, endpoint: Endpoint) -> int:
+        """Load the saved state and repeat the calls that were confirmed; then send those under way."""
+        self._now(endpoint, Message(self._load_header(self.base)))
+        first, count = self._sent[0].seq if self._sent else self.last + 1, 0
+        for seq, message in self.log.after(self.base.seq):
+            if seq < first:
+                self._now(endpoint, message)
+                count += 1
+        for sent in self._sent:
+            sent.future, sent.waited = endpoint.submit(sent.message), 0.0
+        return count + len(self._sent)
+
+    def _load_header(self, base: Base) -> Header:
+        ranges = [asdict(each) for each in base.ranges]
+        how = {"dtype": self.settings.dtype, "axis": self.settings.axis, "shape": base.shape}
+        return {"do": "load", "ranges": ranges, "seq": base.seq, **how}
+
+    def _now(self, endpoint: Endpoint, message: Message) -> Message:
+        answer = endpoint.wait(endpoint.submit(message), max(self.settings.timeout, STARTING))
+        fault = answer.header.get("fault")
+        if fault == "refused":
+            raise ShardedError(f"owner {self.number}: {answer.header['message']}")
+        if fault:
+            raise OwnerLost(answer.header.get("message", fault))
+        return answer
+
+    # --- Saved states
+
+    def save(self, seq: int, file: str) -> Sent:
+        """Have the part written into a file."""
+        return self.ask(seq, {"do": "save", "file": file})
+
+    def saved(self, sent: Sent) -> SavedFile:
+        """What `save` has written."""
+        return SavedFile(**self.result(sent).header)
+
+    def result(self, sent: Sent) -> Message:
+        """The answer to a call; an error if it was refused."""
+        answer = self.wait(sent)
+        if "fault" in answer.header:
+            raise ShardedError(f"owner {self.number}: {answer.header['message']}")
+        return answer
+
+    def save_base(self, seq: int) -> None:
+        """Save the part as the state from which the owner is restarted, and forget the calls before."""
+        self.drain()
+        file = os.path.join(self.settings.folder, new_name(self.number))
+        saved = self.saved(self.save(seq, file))
+        self.use_base(saved)
+
+    def use_base(self, saved: SavedFile) -> None:
+        """Restart from this file from now on."""
+        rows, columns = self.base.shape
+        whole = FileRange(saved.file, (0, rows), (0, columns), saved.crc32, saved.bytes)
+        before, self.base = self.base, Base(self.base.shape, [whole], self.last, (saved.file,))
+        self.log.clear()
+        before.remove()
+
+    @property
+    def state(self) -> ShardState:
+        """What the owner is restarted from now."""
+        return ShardState(self.base, self.log, self.last)
+
+    def settle(self, reason: str) -> None:
+        """Wait for the calls under way, or give them up if the owner cannot be started."""
+        try:
+            self.drain()
+        except ShardedError:
+            self.fail_pending(reason)
+
+    def replace(self, base: Base) -> None:
+        """Take another state. The files of the one before stay."""
+        self._set(ShardState(base, self._new_log(), base.seq))
+        if self._endpoint is None:
+            self._restart("was not running")
+        else:
+            self.result(self._send(Sent(base.seq, Message(self._load_header(base)))))
+
+    def put_back(self, before: ShardState) -> None:
+        """Take an earlier state again; the next call starts the owner from it."""
+        self.fail_pending("the table was put back to its state before")
+        self.stop()
+        self._drop(before, self.state)
+        self._set(before)
+
+    def keep_not(self, before: ShardState) -> None:
+        """Remove the files of an earlier state."""
+        self._drop(self.state, before)
+
+    @staticmethod
+    def _drop(used: ShardState, dropped: ShardState) -> None:
+        if dropped.log is not used.log:
+            dropped.log.clear()
+        if dropped.base is not used.base:
+            dropped.base.remove()
+
+    def _set(self, state: ShardState) -> None:
+        self.base, self.log, self.last = state.base, state.log, state.last
+
+    def fail_pending(self, reason: str) -> None:
+        """Give up the calls under way."""
+        for sent in self._sent:
+            sent.lost = reason
+        self._sent.clear()
+
+    def stop(self) -> None:
+        """End the owner; the next call starts it again."""
+        self._end()
+        for sent in self._sent:
+            sent.future = None
+
+    def close(self) -> None:
+        """End the owner and remove its files."""
+        self.fail_pending("the table was closed")
+        self._end()
+        self.log.clear()
+        self.base.remove()
