@@ -25,7 +25,7 @@ def both(call: Any, *tensors: Any) -> list[Any]:
     """The bits of the result and of all gradients, on each device."""
     found = []
     for device in ("cpu", "cuda"):
-        given = [t.to(device).requires_grad_() if t.is_floating_point() else t.to(device) for t in tensors]
+        given = [t.detach().to(device).requires_grad_(t.is_floating_point()) for t in tensors]
         made = call(*given)
         above = torch.randn(made.shape, generator=torch.Generator().manual_seed(1)).to(made)
         made.backward(above)

@@ -78,7 +78,7 @@ def run_bag(
         rows = rows * weights.detach().to(rows.dtype).view(-1, *[1] * (rows.dim() - 1))
     shape = [offsets.numel() - 1, *rows.shape[1:]]
     if reduce == "sum":
-        return run_scatter_zeros(rows, ids, shape, ROW, "skip", None, *how).to(table.dtype), _no_winners(table)
+        return _rounded(run_scatter_zeros(rows, ids, shape, ROW, "skip", None, *how), table.dtype), _no_winners(table)
     none = rows.new_full(shape, _weakest(rows.dtype, reduce))
     run_scatter_(none, rows, ids, ROW, "skip", reduce, "last", None, *how)
     first = _first_lanes(none, rows, ids, how)
@@ -129,6 +129,12 @@ def _fused(
             return (out, first) if run(given, threads) else None
     except Unsupported:
         return None
+
+
+def _rounded(sums: Tensor, kind: torch.dtype) -> Tensor:
+    """Sums of a type. PyTorch's own conversions of NaNs differ between processors."""
+    made = sums.to(kind)
+    return made if kind == sums.dtype else made.masked_fill_(made.isnan(), float("nan"))
 
 
 def _bags_of(offsets: Tensor, lanes: int) -> Tensor:
