@@ -249,4 +249,6 @@ def test_an_unknown_word_gets_the_nearest_one(words: tuple[str, ...], printed: s
 
 def test_a_word_that_is_near_nothing_gets_no_guess() -> None:
     assert misuse("check", "kernels:double", "--colour").endswith("No such option: --colour")
+    assert misuse("sweep", "kernels:double", "--plot", "a.svg").endswith("No such option: --plot")
+    assert misuse("view", "tile", "kernels:double", "--tile", "t").endswith("No such option: --tile")
     assert "did you mean" not in misuse("zzzz")

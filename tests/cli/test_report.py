@@ -48,6 +48,28 @@ x = np.zeros((4, 16), "float32")
 for name in TARGETS:
     copy[1](x, np.zeros_like(x), target=name)
 """
+MADE = """\
+import numpy as np
+import ptokit as pto
+
+
+def made(times):
+    @pto.kernel
+    def added(x, out):
+        t = pto.Tile("vec", "float32", 4, 16)
+        pto.tload(t, x)
+        for _ in range(times):
+            pto.tadd(t, t, t)
+        pto.tstore(out, t)
+
+    return added
+
+
+x = np.zeros((4, 16), "float32")
+for times, name in ((1, "a5"), (1, "a2a3"), (3, "a5")):
+    made(times)[1](x, np.zeros_like(x), target=name)
+made(3)[1](x, np.zeros_like(x), target="a5", strict=True)
+"""
 TEXT = """\
 !view = !pto.tensor_view<16x16xf32>
 !part = !pto.partition_tensor_view<16x16xf32>
@@ -125,6 +147,18 @@ def test_all_launches_of_a_python_file(folder: Path) -> None:
     counts = [each["targets"]["a5"]["access"][0]["counts"] for each in reports]
     assert [each["clamped"] for each in counts] == [1, 3]
     assert '+    pto.set_flag("V", "MTE3", 0)' in reports[0]["targets"]["a5"]["repairs"][0]["diff"]
+
+
+def test_launches_that_differ_in_more_than_their_arrays_are_all_shown(folder: Path) -> None:
+    (folder / "made.py").write_text(MADE, encoding="utf-8")
+    fine("report", "made.py")
+    sums = [[each["instruction"] for each in statements(report)].count("tadd") for report in data()]
+    assert sums == [1, 3, 3]
+    assert [[*report["targets"]] for report in data()] == [["a5", "a2a3"], ["a5"], ["a5"]]
+
+
+def statements(report: dict[str, Any]) -> list[dict[str, Any]]:
+    return report["targets"]["a5"]["timeline"]["statements"]
 
 
 def test_misuse_is_refused_before_any_work(folder: Path) -> None:

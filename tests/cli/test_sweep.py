@@ -61,6 +61,17 @@ def test_a_sweep_prints_a_row_for_each_point_and_the_best_ones() -> None:
         assert cycles == f"{cycles_of(*DOUBLE, *words):,.0f}"
 
 
+@pytest.mark.parametrize("width", [30, 90, 200])
+def test_a_sweep_fits_the_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("sweep", *DOUBLE, "--param", "rows=4,10000", "--target", "a2a3")
+    whole = fine(*words)
+    monkeypatch.setenv("COLUMNS", str(width))
+    shown = fine(*words)
+    assert max(map(len, shown.splitlines())) <= width < max(map(len, whole.splitlines())) or shown == whole
+    assert ("cycles 1" in shown.replace("\n", " ")) == (width == 30)  # a row is folded
+    assert "refused: 1 error" in " ".join(shown.split())
+
+
 def test_arrays_follow_parameters(folder: Path) -> None:
     words = ("--param", "n=32,64", "--arg", "x=f32[{n},16]", "--arg", "out=f32[{n},16]", "--grid", "{n/4}")
     data = json.loads(fine("sweep", "kernels:double", *words, "--target", "a5", "--json", "-o", "points.csv"))

@@ -35,6 +35,19 @@ def unordered(table, tokens, out):
     pto.tstore(out, found)
 
 
+@pto.kernel(mode="manual")
+def ordered(table, tokens, out):
+    ids = pto.Tile("vec", "int32", 1, 16, addr=0)
+    found = pto.Tile("vec", "float32", 16, 32, addr=64)
+    pto.tload(ids, tokens)
+    pto.set_flag("MTE2", "V", 0)
+    pto.wait_flag("MTE2", "V", 0)
+    pto.mgather(found, table, ids, oob="clamp")
+    pto.set_flag("V", "MTE3", 0)
+    pto.wait_flag("V", "MTE3", 0)
+    pto.tstore(out, found)
+
+
 TABLE = np.arange(3200, dtype="float32").reshape(100, 32)
 TOKENS = np.arange(50, 114, dtype="int32")
 

@@ -48,6 +48,15 @@ def test_the_summary_tells_refusals_from_runs_with_errors(opened: Open) -> None:
     assert "refused by a2a3; run with errors on a5" in text
 
 
+def test_a_target_without_a_timeline_says_why(opened: Open) -> None:
+    page = opened("faulty")
+    for is_refused, reason in ((True, "a2a3 refuses the program"), (False, "a2a3 has no pipes")):
+        page.run("(report.data().targets.a2a3.refused = values[0], 0)", is_refused)
+        page.page.select_option("#target", "a5")
+        page.page.select_option("#target", "a2a3")
+        assert reason in page.page.locator("#timeline").text_content()
+
+
 def test_a_page_of_a_long_block_says_what_is_not_drawn(opened: Open) -> None:
     page = opened("cut")
     assert (
@@ -208,6 +217,17 @@ def test_all_work_can_be_reached_by_keys(opened: Open) -> None:
     page.page.locator("#timeline summary").press("Enter")
     page.page.locator("#timeline tbody tr").first.wait_for()
     assert page.page.locator("#timeline tbody tr").count() == len(line.works)
+
+
+def test_keys_go_on_from_work_that_shares_a_pixel(opened: Open) -> None:
+    page = opened("long")
+    page.page.set_viewport_size(PHONE)
+    chosen = page.run(
+        "(plot.choose(plot.boxes.find((each) => each.item.one && each.x > 150).item), plot.chosen.one.start)"
+    )
+    assert page.run("plot.items[plot.items.indexOf(plot.chosen.one)].start") == chosen
+    following = page.run("plot.items[plot.items.indexOf(plot.chosen.one) + 1].start")
+    assert page.run("(plot.step(1), plot.chosen.start)") == following >= chosen > 0
 
 
 def test_launches_of_one_page_are_chosen(opened: Open) -> None:

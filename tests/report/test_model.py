@@ -12,7 +12,7 @@ import ptokit as pto
 from ptokit.report.compare import RefusedTarget
 from ptokit.report.html import embedded, page_of
 from ptokit.report.model import report_data
-from tests.report.launches import TABLE, TOKENS, clean, cube, faulty, many
+from tests.report.launches import TABLE, TOKENS, clean, cube, faulty, many, ordered
 
 
 def target(report=None, name="a5"):
@@ -48,6 +48,17 @@ def test_an_arrow_leads_from_an_earlier_piece_of_work_to_a_later_one():
         began = [work[1] for work in works if work[0] == dst and work[3] == before and work[4] == block]
         assert any(abs(start - time) < 1e-6 for time in ended)
         assert start < end and any(end <= time + 1e-6 for time in began)
+
+
+def test_flags_of_the_program_are_arrows_also_where_a_pipe_has_no_work():
+    """On A2/A3 a gather runs on S and MTE2, though the program's flags name V."""
+    out = np.zeros((16, 32), "float32")
+    report = ordered[1](TABLE, TOKENS[:16], out, target="a2a3", engine="machine")
+    line = report_data([report])["targets"]["a2a3"]["timeline"]
+    assert [pipe["pipe"] for pipe in line["pipes"]] == ["S", "V", "MTE2", "MTE3"]
+    assert {pipe["id"]: pipe["busy"] for pipe in line["pipes"]} == {**report.timeline.busy, "AIV.V": 0}
+    flags = [(arrow[0], arrow[2]) for arrow in line["arrows"] if arrow[4] == "flag"]
+    assert flags == [(2, 1), (1, 3)]
 
 
 def test_lines_have_the_cycles_of_their_works():

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 import ptokit as pto
+from ptokit.sweeps.best import best_of
+from ptokit.sweeps.plot import draw
 from ptokit.sweeps.result import SweepResult
 from ptokit.sweeps.run import run_points
 
@@ -92,6 +94,12 @@ def test_the_reason_compares_with_the_next_and_the_slowest_point():
     assert f"limit: {ranked[0].limits[0]}" in reason
 
 
+def test_points_that_are_equally_slow_are_one_reason():
+    equal = [replace(point, params={"rows": n}) for n, point in enumerate(swept().of("a5")[k] for k in (0, 1, 1))]
+    best = best_of(equal)
+    assert best and sum("times as fast" in reason for reason in best.reasons) == 1
+
+
 def test_a_limit_that_goes_away_is_named():
     from ptokit.sweeps.best import COMPARED, best_of
 
@@ -155,6 +163,14 @@ def test_csv_and_plain_data_have_exact_numbers(tmp_path):
     assert plain["best"]["a5"]["params"] == swept().best["a5"].point.params
 
 
+def test_plain_data_has_no_numbers_that_json_lacks():
+    rows = tuple(
+        replace(point, params={"limit": limit}) for point, limit in zip(swept().rows, (np.inf, 0.5), strict=False)
+    )
+    data = json.dumps(replace(swept(), rows=rows).as_dict(), allow_nan=False)
+    assert [row["params"]["limit"] for row in json.loads(data)["rows"]] == ["inf", 0.5]
+
+
 def test_html_is_escaped():
     found = pto.sweep(scaled, X, OUT, params={"rows": [8]}, grid=lambda p: 4, targets="a5")
     page = SweepResult("k", tuple(replace(p, params={"a<b": "<i>"}) for p in found.rows))._repr_html_()
@@ -174,6 +190,19 @@ def test_pictures_are_the_same_every_time(tmp_path):
     assert (tmp_path / "b.png").read_bytes().startswith(b"\x89PNG") and b"Software" not in (
         tmp_path / "b.png"
     ).read_bytes()
+
+
+@pytest.mark.filterwarnings("error")
+def test_labels_of_a_picture_are_short_and_as_they_are(tmp_path):
+    figures = pytest.importorskip("matplotlib.figure", reason="pictures need matplotlib")
+    values = ["$x^{", "b" * 300, "c\nd", *(f"value {k}" for k in range(97))]
+    point = swept().rows[0]
+    result = SweepResult("many", tuple(replace(point, params={"kind": value}) for value in values))
+    result.plot(tmp_path / "many.svg")
+    figure = figures.Figure()
+    draw(figure, result)
+    shown = [label.get_text() for label in figure.axes[-1].get_xticklabels()]
+    assert shown == ["$x^{", "c d", *(f"value {k}" for k in range(1, 97, 2))]
 
 
 def test_pictures_need_matplotlib_and_a_known_form(monkeypatch, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
@@ -21,9 +22,10 @@ from ptokit.cli.report import print_json
 from ptokit.cli.subject import find, named_kernel
 from ptokit.finding import OutOfBoundsError, VerifyError, counted, is_modelled, summary
 from ptokit.isa.instruction import DEVICES
+from ptokit.lang.launch import mode_of
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.sources import is_cpp
-from ptokit.lang.watch import WatchedLaunch, array_of
+from ptokit.lang.watch import PASSED_ON, WatchedLaunch, array_of
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.report import NOTHING_RAN, MachineReport
 from ptokit.progress import task
@@ -117,20 +119,30 @@ def _launches(script: ScriptRun) -> list[tuple[WatchedLaunch, tuple[str, ...]]]:
     """The launches with their targets; those that differ only in their targets are one."""
     found: dict[object, tuple[WatchedLaunch, tuple[str, ...]]] = {}
     for launch, targets in script.check.kept:
-        first, known = found.get(content := _content(launch), (launch, ()))
+        first, known = found.get(content := _content(launch, targets[0]), (launch, ()))
         found[content] = first, tuple(dict.fromkeys((*known, *targets)))
     return [*found.values()]
 
 
-def _content(launch: WatchedLaunch) -> object:
-    """What makes a launch differ from others, on whatever target."""
+def _content(launch: WatchedLaunch, target: str) -> object:
+    """What makes a launch differ from others, on whatever target; it is traced on one of its own."""
     values = [(name, value, array_of(value)) for name, value in (*enumerate(launch.args), *launch.keywords.items())]
     arrays = [
         (name, str(value.dtype), value.shape, blake2b(np.ascontiguousarray(value).tobytes()).digest())
         for name, _, value in values
         if value is not None
     ]
-    return launch.kernel.name, launch.grid, *arrays, *((k, repr(value)) for k, value, found in values if found is None)
+    others = ((k, repr(value)) for k, value, found in values if found is None)
+    options = (repr(launch.options.get(name)) for name in (*PASSED_ON, "options") if name != "target")
+    return launch.kernel.name, launch.grid, _surroundings(launch, target), *arrays, *others, *options
+
+
+def _surroundings(launch: WatchedLaunch, target: str) -> str:
+    """The globals and closures that the kernel depends on; nothing if it cannot be traced."""
+    with suppress(Exception):
+        traced = launch.kernel.trace(launch.kernel.bind(launch.args, launch.keywords), mode_of(target))
+        return repr(sorted(traced.outside.items()))
+    return ""
 
 
 def _launch(script: ScriptRun, launch: WatchedLaunch, target: str) -> MachineReport:

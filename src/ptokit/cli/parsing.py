@@ -143,9 +143,18 @@ def _suggesting(names: Iterable[str], word: str = "") -> Iterator[None]:
         yield
     except Exception as problem:
         unknown = word or getattr(problem, "option_name", "")
-        close = near(unknown, names) if unknown and hasattr(problem, "message") else ""
+        close = _close(unknown, names) if unknown and hasattr(problem, "message") else ""
         if close:
             message = str(getattr(problem, "message", "")).partition(" Did you mean")[0].removesuffix(".")
             problem.message = f"{message}; did you mean {close}?"  # type: ignore[attr-defined]
+        if getattr(problem, "possibilities", None):  # the parser's own, which compares dashes, too
             problem.possibilities = None  # type: ignore[attr-defined]
         raise
+
+
+def _close(word: str, names: Iterable[str]) -> str:
+    """The nearest name; for an option only options, whose dashes make no difference."""
+    if not word.startswith("-"):
+        return near(word, names)
+    options = {name.lstrip("-"): name for name in names if name.startswith("-")}
+    return options.get(near(word.lstrip("-"), options), "")

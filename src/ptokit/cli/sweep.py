@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,23 +17,26 @@ from ptokit.cli.files import Write, check_destination, print_text, shown_name, w
 from ptokit.cli.parsing import ALL
 from ptokit.cli.problems import FINE, FOUND, UNMODELLED, Misuse, printable
 from ptokit.cli.programs import ProgramRequest, machine_report
-from ptokit.cli.report import print_json
+from ptokit.cli.report import print_json, terminal_width
 from ptokit.cli.subject import find, named_kernel
 from ptokit.finding import VerifyError, suggestion
 from ptokit.isa.instruction import DEVICES
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.sources import is_cpp
-from ptokit.machine.report import MachineReport
+from ptokit.machine.report import MachineReport, aligned
+from ptokit.render.fold import folded
 from ptokit.sharded.errors import ShardedError
 from ptokit.sweeps.best import SweepPoint
 from ptokit.sweeps.plot import METADATA, missing, picture
-from ptokit.sweeps.result import SweepResult
+from ptokit.sweeps.result import LONGEST, SweepResult
 from ptokit.sweeps.run import Places, SweepValues, named_targets, point, run_points
 
 BRACES = re.compile(r"\{([^{}]*)\}")
 FACTOR = re.compile(r"\s*(?P<operator>[*/]?)\s*(?:(?P<number>[0-9]{1,18})|(?P<name>[^\W\d]\w*))\s*")
 LONGEST_WORD, LONGEST_NUMBER = 1000, 18
 """Characters of a word with parameters in braces, and of a number of blocks."""
+LEAST_VERDICT = 20
+"""Characters of a verdict below which rows are folded instead."""
 FORMS: dict[str, Callable[[SweepResult, str], bytes]] = {
     ".csv": lambda result, _: result.to_csv().encode("utf-8"),
     ".json": lambda result, _: json.dumps(result.as_dict(), indent=2).encode("utf-8"),
@@ -62,7 +66,9 @@ def sweep_program(
     if as_json:
         print_json("sweep", **result.as_dict(), file=out)
     else:
-        print_text(printable(f"{result}\n"))
+        width = terminal_width()
+        lines = [str(result)] if width is None else _lines(result, width)
+        print_text(printable("\n".join(lines) + "\n"))
     return _status(result)
 
 
@@ -78,6 +84,21 @@ def _task(
 ) -> SweepPoint:
     """A point in the process of a task."""
     return point(_launch(request, grid, roles), target, SweepValues(values))
+
+
+def _lines(result: SweepResult, width: int) -> Iterator[str]:
+    """The result in lines that fit: verdicts are cut first, then rows are folded."""
+    room = width - 2 - max(map(len, aligned([row[:-1] for row in result.table()])))
+    table = result.table(min(room, LONGEST)) if room >= LEAST_VERDICT else result.table()
+    yield from folded(table, width)
+    yield from _wrapped(result, width)
+
+
+def _wrapped(result: SweepResult, width: int) -> Iterator[str]:
+    """The best points, in lines that fit."""
+    for line in result.conclusions():
+        indent = " " * (len(line) - len(line.lstrip()))
+        yield from textwrap.wrap(line, max(20, width), subsequent_indent=indent + "    ")
 
 
 def _check_out(out: str | None) -> None:

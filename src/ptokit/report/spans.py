@@ -9,9 +9,12 @@ from typing import Any, NamedTuple
 from ptokit.finding import Where, shown_file
 from ptokit.machine.perfetto import bytes_under_way
 from ptokit.machine.report import MachineReport, MemoryUse
+from ptokit.machine.schedule import HANDSHAKE
+from ptokit.machine.timeline import Timeline
 from ptokit.program.cores import core_of, unit_of
 from ptokit.program.ir import Instr, TileUse, walk
 from ptokit.report.sources import place
+from ptokit.target import profile
 
 MOST_STEPS = 4000
 """Points of the counter of bytes under way."""
@@ -22,7 +25,7 @@ def timeline_data(report: MachineReport) -> dict[str, Any] | None:
     line = report.timeline
     if line is None or report.program is None:
         return None
-    pipes = list(line.busy)
+    pipes = _lanes(line, report.target)
     numbers = {pipe: k for k, pipe in enumerate(pipes)}
     critical = line.on_critical_path
     statements = [{**shown.as_dict(), "where": place(shown.where)} for shown in line.statements]
@@ -38,7 +41,7 @@ def timeline_data(report: MachineReport) -> dict[str, Any] | None:
         "longest": line.longest,
         "longest_cycles": line.longest_cycles,
         "dropped": line.dropped,
-        "pipes": [{"id": p, "core": core_of(p), "pipe": unit_of(p), "busy": line.busy[p]} for p in pipes],
+        "pipes": [{"id": p, "core": core_of(p), "pipe": unit_of(p), "busy": line.busy.get(p, 0.0)} for p in pipes],
         "statements": statements,
         "works": [
             [
@@ -67,6 +70,14 @@ def timeline_data(report: MachineReport) -> dict[str, Any] | None:
         "limits": list(line.limits),
         "advice": [{"text": str(each), "gain": each.gain, "where": place(each.where)} for each in line.advice],
     }
+
+
+def _lanes(line: Timeline, target: str) -> list[str]:
+    """The pipes that are drawn: those with work, and those with flags of the program only."""
+    flags = (pipe for arrow in line.arrows if arrow.kind != HANDSHAKE[0] for pipe in (arrow.src, arrow.dst))
+    found = list(dict.fromkeys((*line.busy, *flags)))
+    cores, units = list(dict.fromkeys(map(core_of, found))), [*profile(target).pipes]
+    return sorted(found, key=lambda pipe: (cores.index(core_of(pipe)), units.index(unit_of(pipe))))
 
 
 def _in_flight(steps: Sequence[tuple[float, int]]) -> dict[str, Any]:

@@ -202,7 +202,8 @@ def best_of(points: Sequence[SweepPoint]) -> BestPoint | None:
     ranked = sorted(timed, key=lambda point: rank(point, is_alike))
     best, *others = ranked
     slower = [other for other in others if cost(other, is_alike) > cost(best, is_alike)]
-    compared = slower if len(slower) < 2 else (slower[0], slower[-1])
+    is_between = bool(slower) and cost(slower[-1], is_alike) > cost(slower[0], is_alike)
+    compared = (slower[0], slower[-1]) if is_between else slower[:1]
     reasons = [_against(best, other, is_alike) for other in compared] or ["no other point is slower"]
     return BestPoint(best, (*reasons, *(f"limit: {limit}" for limit in best.limits[:1])))
 

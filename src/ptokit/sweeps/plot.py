@@ -19,6 +19,8 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 """Told apart with every kind of colour vision."""
 MARKERS, DASHES = "os^Dv<", ("-", "--", ":", "-.")
 """Lines that lie on each other are told apart by these."""
+LONGEST_LABEL, MOST_TICKS, ACROSS = 24, 64, 80
+"""Characters of a label, labels of the axis, and their characters side by side."""
 PANELS: tuple[tuple[str, Callable[[SweepPoint], float | None]], ...] = (
     ("cycles", lambda point: point.cycles),
     ("bytes moved", lambda point: point.bytes_moved),
@@ -48,12 +50,13 @@ def picture(result: SweepPoints, path: str) -> bytes:
     content = io.BytesIO()
     with style.context(["default", STYLE]):
         figure = figures.Figure(figsize=(7.0, 8.0), layout="constrained")
-        _draw(figure, result)
+        draw(figure, result)
         figure.savefig(content, format=form[1:], dpi=120, metadata=METADATA[form])
     return content.getvalue()
 
 
-def _draw(figure: Any, result: SweepPoints) -> None:
+def draw(figure: Any, result: SweepPoints) -> None:
+    """Draw all points into an empty figure."""
     axis = figure.subplots(len(PANELS), 1, sharex=True)
     values = _values(result)
     places = {id(point): _place(values, point.params[result.params[0]]) for point in result.rows}
@@ -69,7 +72,16 @@ def _draw(figure: Any, result: SweepPoints) -> None:
     axis[0].set_title(f"{result.kernel} (ring: best; cross: refused, or with findings)")
     axis[0].legend()
     axis[-1].set_xlabel(result.params[0])
-    axis[-1].set_xticks(range(len(values)), [str(each) for each in values])
+    each = -(-len(values) // MOST_TICKS)
+    labels = [_short(str(value)) for value in values[::each]]
+    turn = 0 if sum(map(len, labels)) <= ACROSS else 90
+    axis[-1].set_xticks(range(0, len(values), each), labels, rotation=turn, parse_math=False)
+
+
+def _short(text: str) -> str:
+    """A label on one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST_LABEL else line[: LONGEST_LABEL - 3] + "..."
 
 
 def _look(number: int) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -48,16 +49,16 @@ class SweepResult(SweepPoints, Displayed):
                 lines += [f"best on {target}: {best.point.name}", *(f"    {each}" for each in best.reasons)]
         return lines
 
-    def table(self) -> list[tuple[str, ...]]:
-        """Header and rows, as text; the best points are marked."""
+    def table(self, longest: int = LONGEST) -> list[tuple[str, ...]]:
+        """Header and rows, as text; the best points are marked, and verdicts have at most `longest` characters."""
         head = ("target", *self.params, *COLUMNS, *self.memories, "best", "verdict")
-        return [head, *map(self._cells, self.rows)]
+        return [head, *(self._cells(point, longest) for point in self.rows)]
 
-    def _cells(self, point: SweepPoint) -> tuple[str, ...]:
+    def _cells(self, point: SweepPoint, longest: int) -> tuple[str, ...]:
         numbers = [_written(value(point), form) for value, form in COLUMNS.values()]
         memory = [_written(point.memory.get(name), "{:,}") for name in self.memories]
         mark, verdict = "yes" if self.is_best(point) else "", point.verdict
-        shown = verdict if len(verdict) <= LONGEST else verdict[: LONGEST - 3] + "..."
+        shown = verdict if len(verdict) <= longest else verdict[: longest - 3] + "..."
         return (point.target, *map(str, point.params.values()), *numbers, *memory, mark, shown)
 
     def as_dict(self) -> dict[str, Any]:
@@ -97,8 +98,12 @@ class SweepResult(SweepPoints, Displayed):
 
 
 def plain(params: dict[str, object]) -> dict[str, object]:
-    """Parameters as JSON has them."""
-    return {name: each if isinstance(each, int | float | str | bool) else str(each) for name, each in params.items()}
+    """Parameters as JSON has them: it has no infinite numbers, and no other types."""
+    return {name: each if _is_plain(each) else str(each) for name, each in params.items()}
+
+
+def _is_plain(value: object) -> bool:
+    return math.isfinite(value) if isinstance(value, float) else isinstance(value, int | str)
 
 
 def _written(value: object, form: str) -> str:

@@ -170,7 +170,7 @@ class Picture {
     if (action && !event.ctrlKey && !event.metaKey && !event.altKey) { event.preventDefault(); action(); }
   }
   step(by) {
-    const at = this.items.indexOf(this.chosen);
+    const at = this.items.indexOf(this.chosen?.one ?? this.chosen);
     if (this.items.length) this.choose(this.items[clamp(at + by, 0, this.items.length - 1)]);
   }
   choose(item) {
@@ -189,7 +189,7 @@ class Picture {
   move(event) { showTip(this.at(event)?.text() ?? "", event); }
   box(x, y, w, h, item) {
     this.boxes.push({ x, y, w, h, item });
-    if (item === this.chosen) { const c = this.context; c.strokeStyle = css("--text"); c.lineWidth = 2; c.strokeRect(x - 2, y - 2, w + 4, h + 4); }
+    if (this.chosen && (item.one ?? item) === (this.chosen.one ?? this.chosen)) { const c = this.context; c.strokeStyle = css("--text"); c.lineWidth = 2; c.strokeRect(x - 2, y - 2, w + 4, h + 4); }
   }
   draw() {
     const ratio = devicePixelRatio || 1, width = this.width = this.canvas.clientWidth || 800, c = this.context;
@@ -290,7 +290,7 @@ class Plot extends Picture {
     this.drawn += 1;
     c.fillStyle = colour; c.fillRect(x, y, w, h);
     if (h > 10 && x + w - left > 7 * name.length + 8) { c.fillStyle = css("--back"); c.textAlign = "left"; c.fillText(name, left + 5, y + h / 2 + 1); }
-    const more = count > 1 ? { ...item, text: () => `${item.text()}\nand ${format(count - 1)} more at this pixel: zoom in` } : item;
+    const more = count > 1 ? { ...item, one: item, text: () => `${item.text()}\nand ${format(count - 1)} more at this pixel: zoom in` } : item;
     this.box(x, y, w, h, more);
     return [x, w];
   }
@@ -348,7 +348,7 @@ function arrowItem(line, [src, start, dst, end, kind, id, , isHeld, after, befor
 
 function drawTimeline(body) {
   const line = now().timeline;
-  if (!line) { body.append(make("p", { class: "quiet" }, now().accepted ? `${target} has no pipes, so it has no timeline.` : `${target} refuses the program, so there is no timeline.`)); return; }
+  if (!line) { body.append(make("p", { class: "quiet" }, now().refused ? `${target} refuses the program, so there is no timeline.` : `${target} has no pipes, so it has no timeline.`)); return; }
   const blocks = [...new Set(line.works.map((work) => work[4]))];
   const shown = { lanes: [], arrows: new Lane([]), counter: new Lane([]) };
   const arrows = make("input", { type: "checkbox", checked: true, onchange: zoomed });
@@ -403,7 +403,7 @@ function paintTimeline(plot, c, line, shown, withArrows) {
 }
 
 function paintArrow(plot, c, arrow, top) {
-  if (arrow.kind === "handshake" && view.to - view.from > view.whole / 2) return;
+  if (arrow.kind === "handshake" && !arrow.isHeld && view.to - view.from > view.whole / 2) return;
   const x0 = plot.x(arrow.start), x1 = plot.x(arrow.end), y0 = top(arrow.src) + LANE / 2 - 3, y1 = top(arrow.dst) + LANE / 2 - 3;
   plot.drawn += 1;
   c.strokeStyle = c.fillStyle = css("--arrow"); c.lineWidth = arrow.isHeld ? 1.5 : 0.75; c.setLineDash(arrow.isHeld ? [] : [3, 3]);
