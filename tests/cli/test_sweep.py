@@ -64,6 +64,7 @@ def test_a_sweep_prints_a_row_for_each_point_and_the_best_ones() -> None:
 @pytest.mark.parametrize("width", [30, 90, 200])
 def test_a_sweep_fits_the_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ("sweep", *DOUBLE, "--param", "rows=4,10000", "--target", "a2a3")
+    monkeypatch.delenv("COLUMNS", raising=False)
     whole = fine(*words)
     monkeypatch.setenv("COLUMNS", str(width))
     shown = fine(*words)
