@@ -68,6 +68,26 @@ def test_a_half_that_nothing_loads_is_missing() -> None:
     assert [(each.rule, each.kind) for each in found] == [("CO-ALIGN-05", "H-36")]
 
 
+@pytest.mark.parametrize(
+    ("entry", "cols", "rules"),
+    [("right_half", 32, []), ("from_row_2", 32, ["A-38"]), ("half_across", 24, ["A-38"])],
+)
+def test_a_tile_that_is_no_slice_of_another_one_destroys_it(entry: str, cols: int, rules: list[str]) -> None:
+    x, out = numbers(8, cols).astype("float32"), np.zeros((8, cols), "float32")
+    assert [each.rule for each in judged(entry, out=out, x=x)] == rules
+    if not rules:
+        expected = x.copy()
+        expected[:4, 16:] = x.reshape(-1)[:64].reshape(4, 16)
+        np.testing.assert_array_equal(out, expected)
+
+
+def test_a_dead_tile_of_another_type_hides_no_padding() -> None:
+    x, y, out = np.ones((8, 16), "float32"), numbers(4, 16), np.zeros((8, 32), "float32")
+    found = judged("padding", out=out, x=x, y=y)
+    assert [(each.rule, each.kind) for each in found] == [("CO-ALIGN-05", "H-36")]
+    assert "has left them outside its valid region" in found[0].message
+
+
 def test_what_the_second_vector_core_pushes_is_not_known() -> None:
     a, b, out = numbers(SIZE, SIZE), numbers(SIZE, SIZE), np.zeros((2 * SIZE, SIZE), "float32")
     assert judged("pushed_by_one", out=out, a=a, b=b) == []

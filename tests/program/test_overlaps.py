@@ -12,6 +12,9 @@ import pytest
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.dtype import dtype
 from ptokit.isa.policy import Coalesce
+from ptokit.machine.extent import Extent
+from ptokit.machine.memories import MemoryLocation, Owners
+from ptokit.machine.shadow import Shadow
 from ptokit.program.calls import access_of, named_operands
 from ptokit.program.expr import Expr, Var, apply, evaluate
 from ptokit.program.ir import (
@@ -28,7 +31,7 @@ from ptokit.program.ir import (
     TileUse,
     View,
 )
-from ptokit.program.overlaps import conflicts
+from ptokit.program.overlaps import conflicts, interleaved
 from ptokit.program.verify import verify
 from ptokit.target.a2a3 import A2A3
 from tests.program.building import COND, I, N, exp, gather, load, loop, program, store, tile
@@ -301,3 +304,65 @@ def test_a_finding_names_both_tiles_their_bytes_and_the_two_accesses() -> None:
     assert (found.level, found.rule, found.kind, found.operand) == ("error", "A-38", "H-38", "b")
     assert "0x200..0x600, over a at 0x0..0x400" in found.message
     assert "tload writes over what tstore reads through a" in found.message
+
+
+# --- slices: a tile of some columns of another one
+
+PITCH = 64
+"""Bytes from one row of a tile to the next."""
+SLICES = [
+    # the columns of the tile that are used; where the part begins, its rows and columns; whether the tile is spoiled
+    pytest.param(16, 8 * 4, 16, 8, False, id="the right half"),
+    pytest.param(16, 4 * 4, 8, 4, False, id="columns of some rows"),
+    pytest.param(8, 8 * 4, 16, 8, False, id="columns beside those of the tile"),
+    pytest.param(8, 4 * 4, 16, 8, True, id="some columns of the tile, and others"),
+    pytest.param(16, 4 * PITCH, 4, 8, True, id="from another row on"),
+    pytest.param(16, 4 * PITCH, 4, 16, True, id="rows"),
+]
+
+
+def part_of(address: int, rows: int, cols: int) -> tuple[TileDecl, TileUse]:
+    decl = tile("part", rows=rows, addresses=(address,), fresh=False)
+    return decl, TileUse("part", (rows, cols))
+
+
+@pytest.mark.parametrize(("width", "address", "rows", "cols", "is_spoiled"), SLICES)
+def test_a_tile_of_some_columns_of_another_one_is_a_slice_of_it(
+    width: int, address: int, rows: int, cols: int, is_spoiled: bool
+) -> None:
+    whole, use = at("whole", 0), TileUse("whole", (16, width))
+    decl, part = part_of(address, rows, cols)
+    body = [
+        Instr("tload", (use, View("x", (0, 0), (16, width)))),
+        Instr("tload", (part, View("x", (0, 0), (rows, cols)))),
+        Instr("tstore", (View("y", (0, 0), (16, width)), use), (None, None)),
+    ]
+    assert faults(manual(whole, decl, *body)) == ({frozenset(("whole", "part"))} if is_spoiled else set())
+
+
+@pytest.mark.parametrize(("width", "address", "rows", "cols", "is_spoiled"), SLICES)
+@pytest.mark.parametrize("reads_part", [False, True])
+def test_the_machine_knows_slices_too(
+    width: int, address: int, rows: int, cols: int, is_spoiled: bool, reads_part: bool
+) -> None:
+    """One of the two is written, then the other one, and the first is read."""
+    decl, _ = part_of(address, rows, cols)
+    owners = Owners(manual(at("whole", 0), decl), None)
+    shadow = Shadow(1024, 8, 4)
+    extents = {"whole": Extent(16, width, 16), "part": Extent(rows, cols, 16)}
+    places = {name: MemoryLocation(shadow, start, "UB") for name, start in (("whole", 0), ("part", address // 4))}
+    names = ["part", "whole"] if reads_part else ["whole", "part"]
+    for name in names:
+        owners.declare(name, places[name])
+        owners.write(name, places[name], extents[name], narrow=extents[name].length < 16)
+    first = names[0]
+    found = owners.read(first, places[first], extents[first], narrow=extents[first].length < 16)
+    assert (found is not None) == is_spoiled
+    if found:
+        assert found[0] == names[1]
+
+
+def test_only_tiles_of_one_pitch_may_be_parts_of_the_same_rows() -> None:
+    half, other = at("half", 32), tile("other", cols=8, addresses=(96,), fresh=False)
+    assert interleaved(manual(at("whole", 0), half), None) == {"whole", "half"}
+    assert interleaved(manual(at("whole", 0), other), None) == frozenset()

@@ -205,21 +205,33 @@ class Owners:
         lost = (found != self._numbers[handle]) & claimed
         if lost.any():
             end = handle[1] + (ahead + extent.end) * place.shadow.unit if narrow else None
-            slices = [number for number in np.unique(found[lost]) if self._is_slice(tile, handle[1], end, int(number))]
+            unit, numbers = place.shadow.unit, np.unique(found[lost]).tolist()
+            slices = [number for number in numbers if self._is_slice(tile, handle, end, number, unit)]
             lost &= ~np.isin(found, slices)
         other = self._last[int(found[lost].max())] if lost.any() else (tile, handle[1])
         return None if other == (tile, handle[1]) else (*other, extent.positions(place.start)[lost])  # own workspace
 
-    def _is_slice(self, tile: str, start: int, end: int | None, number: int) -> bool:
+    def _is_slice(self, tile: str, handle: Handle, end: int | None, number: int, unit: int) -> bool:
         """Whether what was written through a buffer is a slice of a tile, or what is read of the tile, up to an end,
-        one of the buffer."""
+        one of the buffer: it begins in the first row, and has columns of the other one only."""
         name, at = self._last[number]
         if name not in self._specs or not has_same_pitch(self._specs[tile], self._specs[name]):  # or the workspace
             return False
-        used = self._used.get(number)
-        if used is not None and start <= at and at + used <= start + self._specs[tile].nbytes:
-            return True
-        return end is not None and at <= start and end <= at + self._specs[name].nbytes
+        other, start, used = self._specs[name], handle[1], self._used.get(number)
+        mine, theirs = self._claims[handle], self._claims.get((other.loc, at, other.nbytes, str(other.dtype)))
+        pitch = other.stride * other.dtype.size
+        if theirs is None:
+            return False
+        if used is not None and 0 <= at - start < pitch and at + used <= start + self._specs[tile].nbytes:
+            return _has_columns(mine, theirs, (at - start) // unit, pitch // unit)
+        is_inside = end is not None and 0 <= start - at < pitch and end <= at + other.nbytes
+        return is_inside and _has_columns(theirs, mine, (start - at) // unit, pitch // unit)
+
+
+def _has_columns(whole: Array, part: Array, ahead: int, pitch: int) -> bool:
+    """Whether the columns of units in a part, which begins so many units later, are among those in a whole."""
+    columns = (np.flatnonzero(part) + ahead) % pitch
+    return bool(np.isin(columns, np.flatnonzero(whole) % pitch).all())
 
 
 def _may_share(program: Program, hidden: int | None) -> bool:

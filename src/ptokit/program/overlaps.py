@@ -1,9 +1,10 @@
 """Tiles that share bytes: whether a read finds bytes that a write through another tile destroyed (A-38, H-38).
 
-Tiles over exactly the same bytes, with one element type, are handles of one buffer. A tile of some columns, in another
-one of the same type and row pitch, is a slice of it: what is written through one may be read through the other. The
-analysis follows loops and branches. For every buffer it tracks the bytes that were last written through it, and those
-that were overwritten since. A read of the latter is a fault. Addresses known only at run time are left to the machine.
+Tiles over exactly the same bytes, with one element type, are handles of one buffer. A tile of some columns of another
+one, of the same type and row pitch, is a slice of it: what is written through one may be read through the other. It
+begins in the first row, and has columns that the other one has, or only ones that it does not have. The analysis
+follows loops and branches. For every buffer it tracks the bytes that were last written through it, and those that were
+overwritten since. A read of the latter is a fault. Addresses known only at run time are left to the machine.
 """
 
 from __future__ import annotations
@@ -96,19 +97,31 @@ def has_same_pitch(one: TileSpec, other: TileSpec) -> bool:
     return alike and one.form in ("nd", "dn")
 
 
+def width_of(spec: TileSpec, rows: Expr, cols: Expr) -> int:
+    """How many elements of a row of a tile, or of a column of a column-major one, are within these valid extents; all
+    if that is not known."""
+    width = cols if spec.form == "nd" else rows
+    return min(width, spec.stride) if isinstance(width, int) else spec.stride
+
+
 def is_narrow(spec: TileSpec, rows: Expr, cols: Expr) -> bool:
     """Whether these valid extents leave a gap between the rows of a tile, or the columns of a column-major one."""
-    width = cols if spec.form == "nd" else rows
-    return isinstance(width, int) and width < spec.stride
+    return width_of(spec, rows, cols) < spec.stride
 
 
-def is_slice(part: PlacedTile, whole: PlacedTile, used: int) -> bool:
-    """Whether so many bytes of a tile always lie in another one that it may be a slice of."""
+def is_slice(part: PlacedTile, whole: PlacedTile, used: int, widths: tuple[int, int]) -> bool:
+    """Whether so many bytes of a tile are always a slice of another one. `widths` are the elements of the rows of both
+    that are accessed."""
+    spec = whole.tile.spec
+    if not has_same_pitch(part.tile.spec, spec):
+        return False
     a, b = part.starts, whole.starts
     if part.times is not whole.times or a.size != b.size:
         a, b = part.distinct[:, None], whole.distinct[None, :]
-    inside = ((a >= b) & (a + used <= b + whole.tile.spec.nbytes)).all()
-    return bool(inside) and has_same_pitch(part.tile.spec, whole.tile.spec)
+    ahead = a - b
+    width, whole_width, pitch = (each * spec.dtype.size for each in (*widths, spec.stride))
+    inside = (ahead >= 0) & (ahead < pitch) & (ahead + used <= spec.nbytes)
+    return bool((inside & ((ahead + width <= whole_width) | (ahead >= whole_width))).all())
 
 
 def is_one_buffer(first: PlacedTile, second: PlacedTile) -> bool:
@@ -320,8 +333,9 @@ class OverlapAnalysis:
         used = _used(program)
         self.used = [max(used[name] for name in buffer.names) for buffer in self.buffers]
         """By buffer: the bytes from its start that are accessed."""
-        wide = _wide(program)
-        self.is_narrow = [not buffer.names & wide for buffer in self.buffers]
+        widths = _widths(program)
+        self.widths = [max(widths[name] for name in buffer.names) for buffer in self.buffers]
+        """By buffer: the elements of its rows that are accessed."""
         self.all = [self.pieces.of(buffer, range(self.used[buffer.number])) for buffer in self.buffers]
         self.rivals, self.kin = self._rivals()
         self.found: dict[tuple[int, int], TileConflict] = {}
@@ -348,7 +362,9 @@ class OverlapAnalysis:
         return found, kin
 
     def _is_slice(self, part: Buffer, whole: Buffer) -> bool:
-        return self.is_narrow[part.number] and is_slice(part.placed, whole.placed, self.used[part.number])
+        width, used = self.widths[part.number], self.used[part.number]
+        is_narrow = width < part.placed.tile.spec.stride
+        return is_narrow and is_slice(part.placed, whole.placed, used, (width, self.widths[whole.number]))
 
     def _hit(self, touch: TileAccess, other: Buffer) -> Bytes:
         """The bytes of another buffer that an access touches."""
@@ -491,12 +507,12 @@ def sharing(program: Program, grid: int | None) -> dict[str, set[str]]:
 
 
 def interleaved(program: Program, grid: int | None) -> frozenset[str]:
-    """The tiles that begin inside another tile, or in which one begins: their rows may be parts of wider rows, and what
-    lies outside their valid region may be valid elsewhere."""
+    """The tiles that begin inside another tile of their pitch, or in which one begins: their rows may be parts of wider
+    rows, and what lies outside their valid region may be valid elsewhere."""
     tiles = placed_tiles(program, grid)
     found = {each.tile.name for each in tiles if (np.diff(each.distinct) < each.tile.spec.nbytes).any()}
     for first, second in combinations(tiles, 2):
-        met = meeting(first, second)
+        met = meeting(first, second) if has_same_pitch(first.tile.spec, second.tile.spec) else None
         if met and met[0].start != met[1].start and not are_slots(first, second):
             found |= {first.tile.name, second.tile.name}
     return frozenset(found)
@@ -556,10 +572,14 @@ def _used(program: Program) -> dict[str, int]:
     return found
 
 
-def _wide(program: Program) -> set[str]:
-    """The tiles of which all columns are accessed."""
-    uses = (use for instr in program.instructions for use in instr.tiles)
-    return {use.tile for use in uses if use.window or not is_narrow(program.tiles[use.tile].spec, *use.valid)}
+def _widths(program: Program) -> dict[str, int]:
+    """How many elements of the rows of each tile are accessed."""
+    found = dict.fromkeys(program.tiles, 0)
+    for instr in program.instructions:
+        for use in instr.tiles:
+            spec = program.tiles[use.tile].spec
+            found[use.tile] = max(found[use.tile], spec.stride if use.window else width_of(spec, *use.valid))
+    return found
 
 
 def _line(instr: Instr) -> str:

@@ -85,6 +85,46 @@ __global__ AICORE void in_halves(__gm__ float* out, __gm__ float* x) {
 extern "C" void halves(float* out, float* x, void* stream) { in_halves<2><<<1, nullptr, stream>>>(out, x); }
 extern "C" void one_half(float* out, float* x, void* stream) { in_halves<1><<<1, nullptr, stream>>>(out, x); }
 
+// A tile of some columns lies in the rows of another one: from row 2 on, or in columns that are another tile's in part.
+template <int AT, int COLS>
+__global__ AICORE void in_rows(__gm__ float* out, __gm__ float* x) {
+    if (kOnCube) return;
+    Tile<TileType::Vec, float, 8, 32, BLayout::RowMajor, 8, COLS> whole;
+    Tile<TileType::Vec, float, 4, 32, BLayout::RowMajor, 4, 16> part;
+    TASSIGN(whole, 0x400);
+    TASSIGN(part, 0x400 + AT);
+    Rows<float, 8, COLS> from(x), to(out);
+    Rows<float, 4, 16> other(x);
+    TLOAD(whole, from);
+    TLOAD(part, other);
+    hand_over<PIPE_MTE2, PIPE_MTE3>();
+    TSTORE(to, whole);
+}
+
+extern "C" void right_half(float* out, float* x, void* stream) { in_rows<64, 32><<<1, nullptr, stream>>>(out, x); }
+extern "C" void from_row_2(float* out, float* x, void* stream) { in_rows<256, 32><<<1, nullptr, stream>>>(out, x); }
+extern "C" void half_across(float* out, float* x, void* stream) { in_rows<64, 24><<<1, nullptr, stream>>>(out, x); }
+
+// A load leaves padding in a tile in which a tile of another type begins, which is used no more.
+__global__ AICORE void over_the_dead(__gm__ float* out, __gm__ float* x, __gm__ half* y) {
+    if (kOnCube) return;
+    Tile<TileType::Vec, half, 4, 16> dead;
+    Tile<TileType::Vec, float, 8, 32, BLayout::RowMajor, 8, 16> part;
+    Tile<TileType::Vec, float, 8, 32> whole;
+    TASSIGN(dead, 0x440);
+    TASSIGN(part, 0x400);
+    TASSIGN(whole, 0x400);
+    Rows<half, 4, 16> before(y);
+    Rows<float, 8, 16> from(x);
+    Rows<float, 8, 32> to(out);
+    TLOAD(dead, before);
+    TLOAD(part, from);
+    hand_over<PIPE_MTE2, PIPE_MTE3>();
+    TSTORE(to, whole);
+}
+
+extern "C" void padding(float* out, float* x, half* y, void* stream) { over_the_dead<<<1, nullptr, stream>>>(out, x, y); }
+
 // A vector core pushes 16 rows into a slot of `ROWS`; the second one pushes the others.
 template <int ROWS>
 __global__ AICORE void to_the_cube(__gm__ float* out, __gm__ half* a, __gm__ half* b) {
