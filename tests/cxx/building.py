@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from tempfile import mkdtemp
 
-from ptokit.cxx.compile import NoCompilerError, find_compiler
+from ptokit.cxx.compile import UNCHECKED, NoCompilerError, find_compiler
 from ptokit.cxx.record import INCLUDE
 
 
@@ -24,7 +24,7 @@ def _compiler() -> list[str]:
 COMPILER = _compiler()
 """The command of the compiler that ptokit finds; empty if there is none."""
 SOURCES = Path(__file__).with_name("sources")
-COMMON = ("-std=c++20", "-fPIC", "-g1", "-fno-omit-frame-pointer", "-Wall", "-Wextra", f"-I{INCLUDE}")
+COMMON = ("-std=c++20", "-fPIC", "-g1", "-fno-omit-frame-pointer", "-Wall", "-Wextra", UNCHECKED, f"-I{INCLUDE}")
 KERNEL = ("-O1", "-fno-inline", "-fno-optimize-sibling-calls")
 
 

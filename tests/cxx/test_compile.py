@@ -165,3 +165,8 @@ def test_broken_databases_are_explained(tmp_path: Path, text: str) -> None:
     (tmp_path / "compile_commands.json").write_text(text)
     with pytest.raises(DatabaseError):
         read_database(tmp_path, written(tmp_path, EMPTY))
+
+
+def test_what_compilers_write_stays_in_the_folder(tmp_path: Path) -> None:
+    ask = ["sh", "-c", 'echo "$TMPDIR $ZIG_LOCAL_CACHE_DIR"']
+    assert compiling.run([ask], CompileLimits(), tmp_path, keep=True) == [f"{tmp_path} {tmp_path}\n"]

@@ -54,24 +54,25 @@ def test_lines_agree_with_addr2line(options: tuple[str, ...]) -> None:
 @needs_compiler
 @needs("c++filt")
 def test_names_agree_with_cxxfilt() -> None:
-    """Of functions with lines: no others are shown, and a library may hold parts of the standard library without."""
+    """Of functions with lines: no others are shown, and a library may hold parts of the standard library without, or
+    all of the compiler's own run time."""
     elf = Elf.read(library("hostile", "-pthread").path)
     table = LineTable(elf, str(Path.cwd()))
-    symbols = sorted({function.name for function in elf.functions() if table.find(function.begin)})
+    places = {function.name: table.find(function.begin) for function in elf.functions()}
+    symbols = sorted(name for name, place in places.items() if place and "/libcxxabi/" not in place[0])
     symbols = [symbol for symbol in symbols if symbol.startswith("_Z") and "Ul" not in symbol and "." not in symbol]
     text = "\n".join(symbols)
     shown = subprocess.run(
         ["c++filt", "-p"], input=text, capture_output=True, text=True, check=True
     ).stdout.splitlines()
-    assert len(symbols) > 100
-    same = [plain(shown_function(symbol)) == plain(other) for symbol, other in zip(symbols, shown, strict=True)]
-    assert sum(same) >= 0.98 * len(same), [
-        pair for pair, ok in zip(zip(symbols, shown, strict=True), same, strict=True) if not ok
-    ][:10]
+    pairs = [pair for pair in zip(symbols, shown, strict=True) if pair[0] != pair[1]]  # c++filt knows not all of C++20
+    assert len(pairs) > 100
+    wrong = [pair for pair in pairs if plain(shown_function(pair[0])) != plain(pair[1])]
+    assert len(wrong) <= 0.02 * len(pairs), wrong[:10]
 
 
 def plain(name: str) -> str:
-    return re.sub(r"(\d)ul?l?\b", r"\1", name.replace(" ", "").replace("[abi:cxx11]", ""))
+    return re.sub(r"(?<=\d)ul?l?\b|\[abi:\w+\]", "", name.replace(" ", ""))
 
 
 @pytest.mark.parametrize(

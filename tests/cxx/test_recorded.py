@@ -171,6 +171,13 @@ def test_arrays_that_are_not_given_are_as_large_as_the_calls_need(kernels: dict[
     assert not found["out"].any()
 
 
+def test_random_numbers_of_large_arrays_repeat(kernels: dict[str, CppKernel], monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = values_of(kernels["right"], {})["x"]
+    assert np.unique(whole).size > whole.size // 2 and 0.5 <= whole.min() <= whole.max() <= 2
+    monkeypatch.setattr("ptokit.cli.arguments.PERIOD", 1009)
+    np.testing.assert_array_equal(values_of(kernels["right"], {})["x"], np.resize(whole[:1009], whole.size))
+
+
 def test_arrays_of_indices_hold_distinct_ones(tmp_path: Path) -> None:
     """No two rows go to the same place, no index is outside the table; data of bytes has the type of its use."""
     source = tmp_path / "scatter.cpp"
@@ -313,3 +320,20 @@ def test_views_of_tiles_without_an_address_are_their_memory(tmp_path: Path, engi
     expected = 2 * x
     expected[32:] += expected[32 + 3]
     np.testing.assert_array_equal(out, np.concatenate([expected, expected[32:], x[32:]]))
+
+
+def test_a_source_that_only_includes_a_kernel_is_judged_with_names_from_macros(tmp_path: Path) -> None:
+    kernels = SOURCE.partition("extern")[0]
+    (tmp_path / "kernels.hpp").write_text(
+        kernels
+        + "#define LAUNCH(name, n, ...) name<<<n, nullptr, stream>>>(__VA_ARGS__)\n"
+        + "inline void go(float* x, float* y, float* out, void* stream) { LAUNCH(wrong, 2, x, y, out); }\n"
+    )
+    file = tmp_path / "k.cpp"
+    file.write_text('#line 5 "k.in"\n#include "kernels.hpp"\n')
+    (kernel,) = load_entries(str(file), "a2a3")
+    run = kernel[1](**arrays(), target="a2a3", engine="machine")
+    races = [finding for finding in run.findings if finding.first is not None]
+    places = {(Path(finding.where.file).name, finding.where.line) for finding in races if finding.where}
+    assert (kernel.name, places) == ("go", {("kernels.hpp", TADD)})
+    assert all(not finding.where.calls for finding in races if finding.where), "what launches the kernel is outside it"

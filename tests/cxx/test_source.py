@@ -6,16 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from ptokit.cxx.source import GLOBAL, find_entries, masked, read_files, rewrite, write_rewritten
+from ptokit.cxx.entries import GLOBAL, find_entries
+from ptokit.cxx.includes import read_files, write_rewritten
+from ptokit.cxx.launches import rewrite
+from ptokit.cxx.source_text import masked
 
 LAUNCHES = [
-    ("k<<<1, nullptr, s>>>(a, b);", '::ptokit::chevron("k", [&] { k(a, b); }, 1, nullptr, s);'),
+    ("k<<<1, nullptr, s>>>(a, b);", '::ptokit::chevron(PTOKIT_TEXT(k), [&] { k(a, b); }, 1, nullptr, s);'),
     ("ns::k<half, (1 > 0)><<<f(2, 3), 0, s>>>(x[1], g(y));",
-     '::ptokit::chevron("ns::k<half, (1 > 0)>", [&] { ns::k<half, (1 > 0)>(x[1], g(y)); }, f(2, 3), 0, s);'),
+     '::ptokit::chevron(PTOKIT_TEXT(ns::k<half, (1 > 0)>), [&] { ns::k<half, (1 > 0)>(x[1], g(y)); }, f(2, 3), 0, s);'),
     ("NAME(run, X)<T> <<<n, nullptr, s>>> (a);",
-     '::ptokit::chevron("NAME(run, X)<T>", [&] { NAME(run, X)<T>  (a); }, n, nullptr, s);'),
+     '::ptokit::chevron(PTOKIT_TEXT(NAME(run, X)<T>), [&] { NAME(run, X)<T>  (a); }, n, nullptr, s);'),
     ("#define GO(T) run_##T<<<1, nullptr, s>>>(a)",
-     '#define GO(T) ::ptokit::chevron("", [&] { run_##T(a); }, 1, nullptr, s)'),
+     '#define GO(T) ::ptokit::chevron(PTOKIT_TEXT(run_##T), [&] { run_##T(a); }, 1, nullptr, s)'),
     ("k<A<B<C>>>(a); // k<<<1, nullptr, s>>>(a)", "k<A<B<C>>>(a); // k<<<1, nullptr, s>>>(a)"),
     ('print("k<<<1>>>(a)"); x << y << z; 1 >> 2;', 'print("k<<<1>>>(a)"); x << y << z; 1 >> 2;'),
     ("<<<<<<< ours\n=======\n>>>>>>> theirs", "<<<<<<< ours\n=======\n>>>>>>> theirs"),
@@ -35,7 +38,7 @@ def test_lines_keep_their_numbers() -> None:
     found = rewrite(text)
     rows = found.splitlines()
     assert found.count("\n") == text.count("\n")
-    assert rows[1].startswith('::ptokit::chevron("k<int, 2>", [&] { k<int,') and rows[6:9] == [
+    assert rows[1].startswith("::ptokit::chevron(PTOKIT_TEXT(k<int, 2>), [&] { k<int,") and rows[6:9] == [
         " a,",
         " b); }, 1, nullptr, s);",
         "int last;",
@@ -46,7 +49,7 @@ def test_a_macro_over_several_lines_stays_one_macro() -> None:
     text = "#define GO(N) \\\n  k##N<<<1, nullptr, \\\n    s>>>(a, \\\n    b)\nint x;\n"
     found = rewrite(text).splitlines()
     assert (
-        found[1:4] == ['  ::ptokit::chevron("", [&] { k##N\\', "(a, \\", "    b); }, 1, nullptr, s)"]
+        found[1:4] == ["  ::ptokit::chevron(PTOKIT_TEXT(k##N), [&] { k##N\\", "(a, \\", "    b); }, 1, nullptr, s)"]
         and found[4] == "int x;"
     )
 
@@ -106,7 +109,7 @@ int main(int argc, char** argv) { k<<<1>>>(); }
 
 
 def test_entries_are_found_in_namespaces_templates_and_linkage_blocks() -> None:
-    found = {entry.name: entry for entry in find_entries(ENTRIES, Path("/k.cpp"))}
+    found = {entry.name: entry for entry in find_entries(ENTRIES)}
     assert list(found) == ["a::b::v1::kernel", "a::b::launch<int, 1>", "a::b::launch<float, (2> 1)>", "run"]
     kernel, _, launch, run = found.values()
     assert (kernel.kind, kernel.line, [(p.type, p.name) for p in kernel.parameters]) == (
@@ -138,7 +141,7 @@ def test_entries_are_found_in_namespaces_templates_and_linkage_blocks() -> None:
     ],
 )
 def test_any_text_is_searched(text: str) -> None:
-    assert find_entries(text, Path("/k.cpp")) == []
+    assert find_entries(text) == []
 
 
 def test_a_kernel_and_its_launch_function_may_have_one_name() -> None:
@@ -147,18 +150,54 @@ template <typename T, int N> {GLOBAL} void go(T* x) {{}}
 template <int KEY> void go(float* x, void* stream) {{ go<float, KEY><<<1, nullptr, stream>>>(x); }}
 template void go<3>(float* x, void* stream);
 """
-    (entry,) = find_entries(text, Path("/k.cpp"))
+    (entry,) = find_entries(text)
     assert (entry.name, entry.kind) == ("go<3>", "launch")
 
 
 def test_templates_of_kernels_are_entries_where_there_are_no_others() -> None:
     kernel = f"template <typename T> {GLOBAL} void copy(T* out, const T* x, int n) {{ }}"
     host = "template <class T> bool run(int n) { return n; } bool all() { return run<half>(1); }"
-    (named,) = find_entries(f'# 1 "/k.cpp"\n{kernel}\n{host}\n', Path("/k.cpp"))
+    (named,) = find_entries(f'# 1 "/k.cpp"\n{kernel}\n{host}\n')
     assert (named.name, [each.type for each in named.parameters]) == ("copy<half>", ["half*", "const half*", "int"])
-    (other,) = find_entries(f'# 1 "/k.cpp"\n{kernel}\n', Path("/k.cpp"))
+    (other,) = find_entries(f'# 1 "/k.cpp"\n{kernel}\n')
     assert other.name == "copy<float>"
-    (own,) = find_entries(f'# 1 "/k.cpp"\n{kernel}\ntemplate void copy<int>(int*, const int*, int);\n', Path("/k.cpp"))
+    (own,) = find_entries(f'# 1 "/k.cpp"\n{kernel}\ntemplate void copy<int>(int*, const int*, int);\n')
     assert own.name == "copy<int>"
     numbered = f"template <int N> {GLOBAL} void count(int* out) {{ }}"
-    assert find_entries(f'# 1 "/k.cpp"\n{numbered}\n', Path("/k.cpp")) == []
+    assert find_entries(f'# 1 "/k.cpp"\n{numbered}\n') == []
+
+
+INCLUDED = f"""# 1 "/k.cpp"
+# 1 "/sys/all.hpp" 1 3
+void of_the_system(void* stream) {{ }}
+# 1 "/user/kernel.hpp" 1 3
+void below_the_system(void* stream) {{ }}
+# 2 "/sys/all.hpp" 2 3
+# 1 "/k.cpp" 2
+namespace n {{
+# 1 "/other/kernel.hpp" 1
+void of_others(void* stream) {{ }}
+# 3 "/k.cpp" 2
+# 1 "/user/kernel.hpp" 1
+#line 9 "kernel.in"
+{GLOBAL} void kernel(float* x) {{ }}
+void launch(float* x, void* stream) {{ kernel<<<1, nullptr, stream>>>(x); }}
+# 4 "/k.cpp" 2
+}}
+"""
+
+
+def test_entries_of_the_users_included_files_count_where_the_source_has_none() -> None:
+    user = [Path("/user/kernel.hpp")]
+    found = find_entries(INCLUDED, user)
+    assert [(entry.name, entry.kind, entry.line) for entry in found] == [
+        ("n::kernel", "kernel", 9), ("n::launch", "launch", 10),
+    ]  # fmt: skip
+    (own,) = find_entries(INCLUDED + "void own(void* stream) { }\n", user)
+    assert own.name == "own" and find_entries(INCLUDED) == []
+
+
+def test_lines_that_name_another_file_belong_to_the_source() -> None:
+    text = '# 1 "/k.cpp"\nint x;\n# 7 "made_by.in"\nvoid go(void* stream) { }\n# 1 "/h.hpp" 1\n# 9 "made_by.in" 2\n'
+    found = find_entries(text + "void more(void* stream) { }\n")
+    assert [(entry.name, entry.line) for entry in found] == [("go", 7), ("more", 9)]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ptokit.cxx.source_loops import blanked, loop_around, loops_in_text
+from ptokit.cxx.source_loops import loop_around, loops_in_text
+from ptokit.cxx.source_text import masked
 
 TEXT = """\
 void f() {
@@ -26,9 +27,9 @@ void f() {
 
 
 def test_loops_have_heads_bodies_and_counters() -> None:
-    found = [(loop.head, loop.last, loop.counter) for loop in loops_in_text(blanked(TEXT))]
+    found = [(loop.head, loop.last, loop.counter) for loop in loops_in_text(masked(TEXT))]
     assert found == [(2, 3, "i"), (3, 3, "j"), (5, 8, ""), (7, 7, ""), (9, 9, ""), (12, 12, ""), (13, 14, "")]
-    texts = [TEXT[loop.start : loop.end] for loop in loops_in_text(blanked(TEXT))]
+    texts = [TEXT[loop.start : loop.end] for loop in loops_in_text(masked(TEXT))]
     assert [text[-1] for text in texts] == ["}", "}", ";", ";", ";", "}", ";"]
 
 
@@ -42,4 +43,4 @@ def test_the_loop_around_a_line_is_the_innermost() -> None:
     "part", ["for (", "for (;;) ", "do {", "do ", "if (a) b; else ", "while (", "{", ")", "'", 'R"(']
 )
 def test_text_that_is_no_cpp_has_an_end(part: str) -> None:
-    loops_in_text(blanked(part * 1000))
+    loops_in_text(masked(part * 1000))

@@ -35,6 +35,8 @@ RANDOM = re.compile(r"(?P<zeros>[\w.!]+\[[\d,\s]{0,200}\]):(?P<low>[^.]+(?:\.\d+
 """`int32[64]:0..99`: random numbers of a type and shape in a range."""
 DEFAULT_BYTES = (4 << 20, 64 << 20, 512 << 20)
 """Bytes of an array of a C++ kernel that is not given, while its size is found; the next if one is too few."""
+PERIOD = 4_194_301
+"""Random elements of a default array before they repeat: a prime, so that rows differ."""
 LEAST_BYTES = 64 << 10
 """Bytes of such an array, at least: host code may read some that no instruction does."""
 MEBI = 1 << 20
@@ -107,7 +109,7 @@ def _zero_bytes(kind: DType | None, size: int) -> Array:
 
 def _filled(name: str, array: Array, use: ArrayUse | None) -> Array:
     """The array with values that any data may have, if an instruction reads it: indices 0, 1, 2, ..., whole numbers
-    from 1 to 9, other numbers from 0.5 to 2; the same for every run."""
+    from 1 to 9, other numbers from 0.5 to 2; the same for every run. Large arrays repeat the first PERIOD numbers."""
     if use is None or not use.dtype:
         return array
     try:
@@ -117,10 +119,12 @@ def _filled(name: str, array: Array, use: ArrayUse | None) -> Array:
     content = array.view(np.uint8)[: array.nbytes // kind.size * kind.size].view(kind.numpy)
     if use.step:
         content[:] = np.arange(content.size) * use.step % min(use.bound, 1 << 8 * kind.size - 1)
-    elif kind.is_integer:
-        content[:] = _dice(name).integers(1, 9, content.size, endpoint=True)
-    else:
-        content[:] = _dice(name).uniform(0.5, 2.0, content.size)
+        return array
+    first = content[:PERIOD]
+    dice = _dice(name)
+    first[:] = dice.integers(1, 9, first.size, endpoint=True) if kind.is_integer else dice.uniform(0.5, 2.0, first.size)
+    for start in range(PERIOD, content.size, PERIOD):
+        content[start : start + PERIOD] = first[: content.size - start]
     return array
 
 

@@ -30,7 +30,7 @@ def programs(incomplete: str) -> Iterator[str]:
 def functions(word: str | None, incomplete: str) -> Iterator[str]:
     """The functions of a text or of a C++ source."""
     if word and not word.endswith(".py"):
-        from ptokit.cxx.source import masked
+        from ptokit.cxx.source_text import masked
         from ptokit.lang.sources import is_cpp
 
         found = CPP_FUNCTIONS.findall(masked(_text(word))) if is_cpp(word) else TEXT_FUNCTIONS.findall(_text(word))

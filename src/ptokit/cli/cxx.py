@@ -125,7 +125,7 @@ def _stated(file: str, request: CxxRequest) -> DatabaseEntry:
 def source_texts(file: str, request: CxxRequest) -> list[str]:
     """The texts of a source, and of the user's files that it includes."""
     from ptokit.cxx.compile import include_folders
-    from ptokit.cxx.source import read_files
+    from ptokit.cxx.includes import read_files
 
     flags = source_of(file, request).options.flags
     return [*read_files(Path(file), list(include_folders(flags))).texts.values()]

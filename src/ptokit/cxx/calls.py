@@ -177,7 +177,7 @@ def _opaque(call: RecordedCall, arrays: Arrays) -> tuple[InstrShape, Indices]:
     slots, numbers, words, form = list[Slot](), list[int](), list[int](), ""
     for (place, operand), letter in zip(given, letters, strict=False):
         try:
-            slot, own = _loose_slot(operand, arrays)
+            slot, own = _slot(operand, None, arrays)
         except Unexpressible:
             if isinstance(operand, RecordedArray) and operand.argument is not None:
                 raise  # the pointer is not aligned: without it, the call would look as if it moved nothing
@@ -242,14 +242,15 @@ def _kind_of(call: RecordedCall, place: int) -> OpaqueKind:
     return "scaling" if is_scaling else LOOSE[type(operand)]
 
 
-def _loose_slot(operand: RecordedOperand, arrays: Arrays) -> tuple[Slot, Indices]:
+def _slot(operand: RecordedOperand, kind: DType | None, arrays: Arrays) -> tuple[Slot, Indices]:
+    """An operand of an instruction; a number has the type that is given, or else its own."""
     match operand:
         case RecordedTile():
             return tile_slot(operand)
         case RecordedArray():
             return arrays.view(operand)
         case RecordedScalar():
-            return _number_slot(operand, element_type(operand.dtype))
+            return _number_slot(operand, kind or element_type(operand.dtype))
         case _:
             raise Unexpressible("a program has no such operand")
 
@@ -305,7 +306,7 @@ def _as_form(definition: Instruction, call: RecordedCall, arrays: Arrays) -> tup
     slots, numbers = list[Slot](), list[int]()
     for param in definition.operands:
         if param.name in places:
-            slot, own = _slot(param, call, places[param.name], _type_of(definition, param, call, places), arrays)
+            slot, own = _typed_slot(param, call, places[param.name], _type_of(definition, param, call, places), arrays)
             slots.append(slot)
             numbers += own
         elif not param.optional:
@@ -387,19 +388,13 @@ def _type_of(definition: Instruction, param: Param, call: RecordedCall, places: 
     return dtype(source.dtype) if isinstance(source, RecordedTile | RecordedArray) else INT32
 
 
-def _slot(param: Param, call: RecordedCall, place: int, kind: DType, arrays: Arrays) -> tuple[Slot, Indices]:
+def _typed_slot(param: Param, call: RecordedCall, place: int, kind: DType, arrays: Arrays) -> tuple[Slot, Indices]:
     operand = call.operands[place]
-    match operand:
-        case RecordedTile():
-            return tile_slot(operand)
-        case RecordedArray():
-            return arrays.view(operand)
-        case RecordedScalar():
-            if param.kind == "position":
-                return NumberSlot(INT32, True), (int(operand.value),)
-            return _number_slot(operand, kind)
-        case _:
-            raise Unexpressible(f"ptokit does not model {call.name.upper()} with a pointer")
+    if param.kind == "position" and isinstance(operand, RecordedScalar):
+        return NumberSlot(INT32, True), (int(operand.value),)
+    if type(operand) not in LOOSE:
+        raise Unexpressible(f"ptokit does not model {call.name.upper()} with a pointer")
+    return _slot(operand, kind, arrays)
 
 
 def _wrapped(value: int, kind: DType) -> int:

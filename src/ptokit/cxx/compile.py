@@ -21,8 +21,9 @@ from types import TracebackType
 from typing import IO, Protocol, Self
 
 from ptokit.cxx.database import DatabaseEntry
+from ptokit.cxx.entries import GLOBAL, CppEntry, find_entries
+from ptokit.cxx.includes import SourceFiles, read_files, write_rewritten
 from ptokit.cxx.names import INCLUDE
-from ptokit.cxx.source import GLOBAL, CppEntry, SourceFiles, find_entries, read_files, write_rewritten
 
 TARGETS = {"a2a3": ("PTOKIT_A2A3", "MEMORY_BASE"), "a5": ("PTOKIT_A5", "REGISTER_BASE")}
 """The macros that choose a target."""
@@ -32,11 +33,18 @@ STANDARD = "gnu++20"
 OLDEST_STANDARD = 20
 DEBUG = ("-O0", "-g1", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer", "-fno-inline")
 """What a recorded call needs to find its place."""
-PLAIN = ("-fPIC", "-w", "-fno-strict-aliasing", "-fno-delete-null-pointer-checks", "-ftemplate-depth=512")
+UNCHECKED = "-fno-sanitize=undefined"
+"""Zig checks for undefined behaviour unless told not to, and ends the process."""
+PLAIN = ("-fPIC", "-w", "-fno-strict-aliasing", "-fno-delete-null-pointer-checks", "-ftemplate-depth=512", UNCHECKED)
+LINK = ("-shared", "-g1", "-Wl,-z,lazy", UNCHECKED)
+"""A function that no source defines matters only when it is called: some compilers bind all at once unless told so."""
 RUNTIME = INCLUDE / "ptokit" / "runtime.cpp"
-FORMAT = 1
+FORMAT = 2
 """Of kept libraries; it grows when a library is made in another way."""
 NOT_INSTALLED = "is not installed"
+FOLDERS = ("TMPDIR", "ZIG_LOCAL_CACHE_DIR")
+"""Variables that name folders for what compilers write besides their output. Zig keeps objects of sources in one, those
+of its own libraries in another."""
 PREFIX = "ptokit-cxx-"
 """What the names of temporary folders begin with."""
 OLDEST = {"gcc": 11, "clang": 15}
@@ -272,7 +280,8 @@ class _Compilation:
         commands = [[*self.command(core), f"-D__global__={GLOBAL}", "-E", str(self.source)] for core in cores]
         texts = run(commands, self.limits, self.folder, keep=True)
         self.preprocessed = dict(zip(cores, texts, strict=True))
-        found = {core: find_entries(text, self.source) for core, text in self.preprocessed.items()}
+        included = [path for path in self.files.texts if INCLUDE not in path.parents]
+        found = {core: find_entries(text, included) for core, text in self.preprocessed.items()}
         names = {entry.name for entries in found.values() for entry in entries}
         for name in self.options.entries:
             if name not in names:
@@ -342,7 +351,7 @@ class _Compilation:
         run(jobs if is_kept else [*jobs, [*recorder, "-o", str(runtime)]], self.limits, self.folder)
         if self.kept is not None and not is_kept:
             self.kept.save(key, runtime.read_bytes())
-        link = [*self.compiler.command, "-shared", "-g1"]
+        link = [*self.compiler.command, *LINK]
         links = [[*link, str(path), str(runtime), "-o", str(library.path)] for library, path in objects.items()]
         run(links, self.limits, self.folder)
 
@@ -436,7 +445,7 @@ def _start(
         stdout=out,
         stderr=errors,
         start_new_session=True,
-        env={**os.environ, "LC_ALL": "C", **({} if folder is None else {"TMPDIR": str(folder)})},
+        env={**os.environ, "LC_ALL": "C", **({} if folder is None else dict.fromkeys(FOLDERS, str(folder)))},
     )
 
 

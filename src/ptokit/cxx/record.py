@@ -336,7 +336,9 @@ class _RecordingRun:
         sites = self._sites()
         self._explain(status, printed)
         self._add_remarks(cut=cut)
-        return Recording(self._target, sites, self._reader.calls, launches, tuple(self._problems), printed)
+        return Recording(
+            self._target, sites, self._reader.calls, launches, tuple(dict.fromkeys(self._problems)), printed
+        )
 
     def _sites(self) -> tuple[tuple[Frame, ...], ...]:
         for addresses in self._reader.sites[len(self._resolved) :]:

@@ -7,6 +7,8 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
 
+from ptokit.cxx.source_text import PAIRS, closing, masked
+
 HEAD = re.compile(r"\b(?:for|while)\s*\(|\bdo\b(?=\s*\{)")
 CONDITION = re.compile(r"\s*(?:(if)(?:\s+constexpr)?|for|while|switch)\s*\(")
 ELSE = re.compile(r"\s*else\b")
@@ -16,16 +18,8 @@ NEVER = re.compile(r"\s*(?:0|false)\s*\)")
 """The condition of one that is no loop."""
 ENDING = re.compile(r"[;({})]")
 COUNTED = re.compile(r"^[\w:\s]*?\b([A-Za-z_]\w*)\s*=\s*0\s*;.*;\s*(?:\+\+\s*\1|\1\s*\+\+|\1\s*\+=\s*1)\s*$", re.DOTALL)
-HIDDEN = re.compile(
-    r"R\"(?P<mark>[^()\\\s\"]{0,16})\(.*?\)(?P=mark)\""  # raw strings
-    r"|//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\""
-    r"|(?:\bu8|(?<![\da-fA-F]))'(?:\\.|[^'\\\n])*'",  # a digit before it: 1'000
-    re.DOTALL,
-)
 MOST_HEADS = 256
 """Heads of loops and conditions without braces, one in the other."""
-PAIRS = {"(": ")", "{": "}"}
-BRACKETS = {opened: re.compile(rf"[{re.escape(opened + closed)}]") for opened, closed in PAIRS.items()}
 
 
 @dataclass(frozen=True)
@@ -107,33 +101,10 @@ def _simple_end(text: str, at: int) -> int:
     return mark.start() if mark and mark[0] == ";" else -1
 
 
-@lru_cache(maxsize=64)
-def blanked(text: str) -> str:
-    """The text with spaces for comments and strings."""
-    return HIDDEN.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
-
-
-def closing(text: str, at: int) -> int:
-    """Where the bracket at an offset is closed; -1 if it is not."""
-    return _closed(text, text[at]).get(at, -1)
-
-
-@lru_cache(maxsize=64)
-def _closed(text: str, bracket: str) -> dict[int, int]:
-    """Where each bracket of a kind is closed."""
-    found, opened = dict[int, int](), list[int]()
-    for match in BRACKETS[bracket].finditer(text):
-        if match[0] == bracket:
-            opened.append(match.start())
-        elif opened:
-            found[opened.pop()] = match.start()
-    return found
-
-
 def loop_around(text: str, first: int, last: int, inside: SourceLoop | None = None) -> SourceLoop | None:
     """The innermost loop of a text around some lines, and around another loop."""
     around = [
-        loop for loop in loops_in_text(blanked(text)) if loop.head <= first and last <= loop.last and loop != inside
+        loop for loop in loops_in_text(masked(text)) if loop.head <= first and last <= loop.last and loop != inside
     ]
     if inside is not None:
         around = [loop for loop in around if (loop.head, loop.column) < (inside.head, inside.column)]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from ptokit.cxx.source_loops import closing
+from ptokit.cxx.source_text import closing
 
 IF = re.compile(r"\bif\s*(?:constexpr\s*)?\(")
 

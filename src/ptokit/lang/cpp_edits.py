@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import inf
 
-from ptokit.cxx.source_loops import SourceLoop, blanked, closing, loop_around, loops_in_text
+from ptokit.cxx.source_loops import SourceLoop, loop_around, loops_in_text
+from ptokit.cxx.source_text import closing, masked
 from ptokit.finding import Where
 from ptokit.lang.cpp_branches import untaken
 from ptokit.program import ir
@@ -57,7 +58,7 @@ class _CppEditor:
 
     def __init__(self, texts: Mapping[str, str], program: ir.Program, edits: Sequence[Edit]) -> None:
         self.texts, self.form = texts, program.form
-        self.plain = {file: blanked(text) for file, text in texts.items()}
+        self.plain = {file: masked(text) for file, text in texts.items()}
         self.statements = dict(statements(program.body))
         flags = (*self.statements.values(), *(edit.stmt for edit in edits))
         self.cores = StatementCores(program) if any(isinstance(flag, ir.CrossFlag) for flag in flags) else None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ptokit.cxx.compile import Build
-from ptokit.cxx.source import CppEntry, Parameter
+from ptokit.cxx.declaration import Parameter
+from ptokit.cxx.entries import CppEntry
 from ptokit.finding import suggestion
 from ptokit.lang.cpp_parameters import kind_of
 

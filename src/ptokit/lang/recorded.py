@@ -13,11 +13,12 @@ from typing import Any, cast
 import numpy as np
 
 from ptokit.cxx.compile import TARGETS, CompileOptions
+from ptokit.cxx.declaration import Parameter
+from ptokit.cxx.entries import CppEntry
 from ptokit.cxx.problems import OWN_CODE, problem_findings
 from ptokit.cxx.program import MOST_UNLIKE, foldable, program_of
 from ptokit.cxx.record import ArrayArgument, EntryError, ScalarArgument, record
 from ptokit.cxx.recording import RecordedLaunch, Recording
-from ptokit.cxx.source import CppEntry, Parameter
 from ptokit.cxx.uses import ArrayUse, array_uses
 from ptokit.engine.runnable import Run
 from ptokit.engine.storage import Storage

@@ -41,7 +41,7 @@ extern "C" int* uses_nowhere() { return &nowhere; }
 #if defined(ENDLESS) || defined(CRASH)
 struct Early {
   Early() {
-    volatile int* at = nullptr;
+    volatile int* volatile at = nullptr;
 #if defined(CRASH)
     *at = 1;
 #endif

@@ -3,6 +3,10 @@
 
 #include <ptokit/event.hpp>
 
+// Code as text, after macros in it have been replaced: a launch inside a macro has the name of the kernel it launches.
+#define PTOKIT_TEXT(...) PTOKIT_TEXT_OF(__VA_ARGS__)
+#define PTOKIT_TEXT_OF(...) #__VA_ARGS__
+
 namespace ptokit {
 
 template <typename Body, typename Grid, typename... Rest>

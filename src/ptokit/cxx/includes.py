@@ -1,0 +1,89 @@
+"""A source with the user's files that it includes, and copies of those that must be rewritten."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ptokit.cxx.launches import rewrite
+from ptokit.cxx.source_text import masked
+
+MOST_FILES = 500
+"""Included files that are looked at."""
+LONGEST = 4 * 1024 * 1024
+"""Bytes of a source that is read."""
+
+
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.MULTILINE)
+_CORES = re.compile(r"\b__DAV_\w*(?:VEC|CUBE)\w*|\bTM?Pipe\b|\bASCEND_IS_AI[CV]\b")
+
+
+@dataclass(frozen=True)
+class SourceFiles:
+    """A source and the user's files that it includes."""
+
+    texts: dict[Path, str]
+    """By absolute path; the source is the first one."""
+    edges: dict[Path, dict[str, Path]] = field(repr=False)
+    """What each file includes: the name it writes, and the file."""
+    changed: frozenset[Path] = frozenset()
+    """Files whose text is not that on disk."""
+
+    @property
+    def asks_for_cores(self) -> bool:
+        """Whether the code depends on the core that it is compiled for."""
+        return any(_CORES.search(masked(text)) for text in self.texts.values())
+
+    def rewritten(self) -> list[Path]:
+        """The files that must be rewritten, and those that include them."""
+        found = {path for path, text in self.texts.items() if path in self.changed or rewrite(text) != text}
+        while True:
+            more = {path for path, names in self.edges.items() if path not in found and found & set(names.values())}
+            if not more:
+                return [path for path in self.texts if path in found]
+            found |= more
+
+
+def read_files(source: Path, folders: Sequence[Path], changed: Mapping[Path, str] | None = None) -> SourceFiles:
+    """The source and the files that it includes from its own folder and from the user's folders. `changed` has texts
+    that replace those of files."""
+    texts: dict[Path, str] = {}
+    edges: dict[Path, dict[str, Path]] = {}
+    waiting = [source.resolve()]
+    while waiting and len(texts) < MOST_FILES:
+        path = waiting.pop()
+        if path in texts:
+            continue
+        texts[path] = changed[path] if changed and path in changed else _read(path)
+        edges[path] = {}
+        for name in _INCLUDE.findall(texts[path]):
+            found = next((file for folder in (path.parent, *folders) if (file := folder / name).is_file()), None)
+            if found is not None:
+                edges[path][name] = found.resolve()
+                waiting.append(edges[path][name])
+    return SourceFiles(texts, edges, frozenset(changed or ()))
+
+
+def _read(path: Path) -> str:
+    with path.open("rb") as file:
+        return file.read(LONGEST).decode("utf-8", "replace")
+
+
+def write_rewritten(files: SourceFiles, folder: Path) -> dict[Path, Path]:
+    """Write copies of the files that must be rewritten; the copy of each. They name their originals to the compiler."""
+    copies = {path: folder / f"{index}_{path.name}" for index, path in enumerate(files.rewritten())}
+    for path, copy in copies.items():
+        text = rewrite(files.texts[path])
+        for name, file in files.edges[path].items():
+            if file in copies:
+                written = re.compile(rf"(#[ \t]*include[ \t]*)[<\"]{re.escape(name)}[>\"]")
+                text = written.sub(lambda match, to=copies[file]: f'{match[1]}"{to}"', text)
+        copy.write_text(f"#line 1 {_quoted(path)}\n{text}\n")
+    return copies
+
+
+def _quoted(path: Path) -> str:
+    escaped = str(path).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
