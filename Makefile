@@ -143,7 +143,7 @@ screenshots: $(READY)
 	PYTHONPATH=.:examples $(BIN)/python -m tests.report.screenshots docs/pictures
 
 # A version of PyTorch that is installed already stays, as one for a GPU; else the newest that may have a CPU build.
-TORCH ?= torch>=2.4,<2.14
+TORCH ?= torch>=2.6,<2.14
 
 $(EXTRA): $(READY)
 	@$(BIN)/python -c "import torch" 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)"

@@ -359,3 +359,21 @@ def test_torch_tensors_take_all_forms(engine: str) -> None:
                 assert pto.scatter_along(cells, src, where, **options) is cells
                 assert torch.equal(cells, expected), (reduce, include_self, dtype)
                 assert cells._version > version
+
+
+def test_a_number_is_scattered_into_a_table_that_is_copied(engine: str) -> None:
+    """An array without dims is copied as an array; a NumPy number has no memory of its own."""
+    for _ in range(20):
+        table = np.arange(4.0)[::-1]
+        pto.scatter(table, np.array(1.5), np.array(3), atomic="add", engine=engine)
+        assert table.tolist() == [3, 2, 1, 1.5]
+    alone = np.array(5.0)
+    pto.scatter(alone, alone, 0, coalesce="elem", atomic="add", engine=engine)
+    assert alone == 10
+
+
+def test_include_self_is_refused_by_name(engine: str) -> None:
+    with pytest.raises(pto.VerifyError) as refusal:
+        pto.scatter(np.zeros(2), 1, [0], reduce="sum", include_self=1, engine=engine)  # pyright: ignore[reportArgumentType]
+    (finding,) = refusal.value.findings
+    assert (finding.operand, finding.kind) == ("include_self", "H-39")

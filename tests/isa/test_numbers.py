@@ -74,6 +74,7 @@ def test_negative_indices_of_tiles_on_the_host(kind: str, oob: str) -> None:
 @pytest.mark.parametrize(("kind", "oob"), EXPECTED)
 @pytest.mark.parametrize("engine", ["reference", "native"])
 @pytest.mark.parametrize("width", [1, 8])
+@pytest.mark.filterwarnings("ignore::ptokit.HazardWarning")
 def test_negative_indices_of_arrays(engine: str, kind: str, oob: str, width: int) -> None:
     table = np.arange(CAPACITY * width, dtype=np.float32).reshape(CAPACITY, width)
     indices = np.array(INDICES, kind)

@@ -19,7 +19,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 DTYPES = ("float32", "float16", "int32", "uint8", "float64", "bfloat16", "complex64", "bool")
 SHAPES = ((7,), (5, 3), (16, 4), (9, 2, 2), (1, 6), (3, 1), (0, 3), (4, 0))
-INDICES = ("int32", "uint32", "int64")
+INDICES = ("int32", "uint32", "int64", "int8", "uint64")
+PLAIN = ("int32", "uint32", "int64")
+MODES = ("raise", "wrap", "clip", "fill", "drop", "negative")
+REDUCES = ("set", "sum", "mul", "mean", "amax", "amin")
 
 
 def random_bits(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
@@ -37,9 +40,9 @@ def lanes(draw: st.DrawFn, capacity: int, has_outside: bool) -> Array:
     rng = np.random.default_rng(draw(st.integers(0, 2**31)))
     found = rng.integers(0, max(1, capacity), shape).astype(kind)
     if has_outside and found.size:
-        odd = [capacity, capacity + 5, -1, -capacity] if kind != "uint32" else [capacity, 2**32 - 1]
-        found = np.where(rng.random(shape) < 0.3, rng.choice(odd, shape), found).astype(kind)
-    return found
+        odd = [capacity, capacity + 5, *(() if kind[0] == "u" else (-1, -capacity)), np.iinfo(kind).max]
+        found = np.where(rng.random(shape) < 0.3, rng.choice(np.array(odd, kind), shape), found).astype(kind)
+    return found.tolist() if draw(st.integers(0, 5)) == 0 else found
 
 
 class TableCalls(RuleBasedStateMachine):
@@ -71,7 +74,10 @@ class TableCalls(RuleBasedStateMachine):
         coalesce, oob = data.draw(st.sampled_from(["row", "elem"])), data.draw(st.sampled_from(policies))
         capacity = len(self.array) if coalesce == "row" else self.array.size
         indices = data.draw(lanes(capacity, has_outside=oob != "undefined" or data.draw(st.integers(0, 9)) == 0))
-        return {"coalesce": coalesce, "oob": oob, "indices": indices}
+        form = data.draw(st.sampled_from(["oob", "oob", "mode"]))
+        policy = {"mode": data.draw(st.sampled_from(MODES))} if form == "mode" else {"oob": oob}
+        entries = {"axis": None} if coalesce == "elem" and data.draw(st.booleans()) else {"coalesce": coalesce}
+        return {**entries, **policy, "indices": indices}
 
     @rule(data=st.data(), is_async=st.booleans())
     def gather(self, data: st.DataObject, is_async: bool) -> None:
@@ -91,12 +97,15 @@ class TableCalls(RuleBasedStateMachine):
     @rule(data=st.data(), is_async=st.booleans())
     def scatter(self, data: st.DataObject, is_async: bool) -> None:
         case = self.case(data, ("undefined", "clamp", "wrap", "skip"))
-        case["atomic"] = data.draw(st.sampled_from(["none", "add", "max", "min"]))
-        if self.name in ("float16", "bfloat16") and case["atomic"] == "add":
+        if data.draw(st.integers(0, 2)) == 0:
+            case |= {"reduce": data.draw(st.sampled_from(REDUCES)), "include_self": data.draw(st.booleans())}
+        else:
+            case["atomic"] = data.draw(st.sampled_from(["none", "add", "max", "min"]))
+        if self.name in ("float16", "bfloat16") and case.get("atomic") == "add":
             case["accumulate"] = data.draw(st.sampled_from([None, "float32"]))
         case["conflict"] = data.draw(st.sampled_from(["last", "default", "any"]))
-        entry = self.array.shape[1:] if case["coalesce"] == "row" else ()
-        shape = case["indices"].shape + entry
+        entry = self.array.shape[1:] if case.get("coalesce") == "row" else ()
+        shape = np.shape(case["indices"]) + entry
         shape = data.draw(st.sampled_from([shape, shape, entry, (1,) * len(shape), ()]))
         rng = np.random.default_rng(data.draw(st.integers(0, 2**31)))
         src = 1 if data.draw(st.integers(0, 7)) == 0 else random_bits(rng, shape, self.name)
@@ -114,7 +123,8 @@ class TableCalls(RuleBasedStateMachine):
 
     def loops(self, before: Array, src: Any, case: dict[str, Any], wanted: Any) -> None:
         """The array after the call is that of plain loops, for the types that they know."""
-        if isinstance(wanted, str) or self.name in ("bool", "complex64") or isinstance(src, int):
+        is_plain = {"coalesce", "oob", "atomic"} <= {*case} and getattr(case["indices"], "dtype", "") in PLAIN
+        if isinstance(wanted, str) or self.name in ("bool", "complex64") or isinstance(src, int) or not is_plain:
             return
         how = case["coalesce"], case["oob"], self.name, case["atomic"], case.get("accumulate") is not None
         cells = naive_whole.scatter(before, src, case["indices"], *how)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-from ptokit.sharded import files, log
+from ptokit.sharded import files, log, shard
 from ptokit.sharded.messages import Message, packed, unpacked
 from tests.sharded.inprocess import InProcess, same, table
 
@@ -350,3 +350,51 @@ def test_the_log_is_no_larger_than_what_it_holds(tmp_path: Path) -> None:
     assert [(seq, int(message.arrays[0][0])) for seq, message in kept.after(1)] == [(2, 2), (3, 3), (4, 4)]
     kept.clear()
     assert not len(kept) and not kept.nbytes and not (tmp_path / "log").exists()
+
+
+# --- Bounded work
+
+
+@pytest.mark.parametrize("do", ["gather", "scatter"])
+def test_a_call_that_fails_every_time_is_an_error(do: str, tmp_path: Path) -> None:
+    fails = [False]
+    owners = InProcess(lambda done: "before" if fails[0] and done == do else "")
+    made = table(ARRAY, 2, owners=owners)
+    made.checkpoint(tmp_path)
+    fails[0] = True
+    calls = {"gather": lambda: made.gather(ALL), "scatter": lambda: made.scatter(1, ALL, atomic="add")}
+    with pytest.raises(pto.ShardedError, match=r"has ended, at call \d+ each of 8 times"):
+        calls[do]()
+    assert len(owners.started) <= 20
+    if do == "scatter":
+        made.restore(tmp_path)  # gives the call up
+    fails[0] = False
+    assert same(made, ARRAY)
+    made.close()
+
+
+def test_asking_whether_a_call_is_done_finds_an_owner_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(shard.time, "monotonic", lambda: clock[0])
+    owners = InProcess()
+    made = table(ARRAY, 2, owners=owners, timeout=5)
+    owners.hung[made.owner_pids()[1]] = True
+    call = made.gather_async(ALL)
+    for _ in range(4):
+        assert not call.done() and not made.findings
+        clock[0] += 1
+    clock[0] += 2
+    assert call.done() and np.array_equal(call.result(), ARRAY)
+    assert "did not answer within 5 s" in made.findings[0].message
+    made.close()
+
+
+def test_many_small_calls_do_not_lengthen_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ptokit.sharded.table.MOST_LOGGED", 3)
+    made = table(ARRAY, 1)
+    for step in range(10):
+        made.scatter(step, [0])
+        assert len(made._shards[0].log) <= 3
+    end(made)
+    assert made.gather([0])[0, 0] == 9
+    made.close()

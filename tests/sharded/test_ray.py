@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import random
+import re
+import shutil
 import signal
+import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,6 +24,7 @@ import ptokit as pto
 from ptokit.sharded.ray_owners import is_worker
 from tests.property.strategies import FUZZ
 from tests.sharded import calls
+from tests.sharded.forked import Forked
 from tests.sharded.inprocess import same
 
 pytestmark = [
@@ -27,7 +32,9 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ptokit.finding.HazardWarning"),
 ]
 
-KILLS = 500 if FUZZ else 20
+KILLS, PARTS = (500, 4) if FUZZ else (20, 1)
+DELAYS = (0, 0.001, 0.003, 0.01, 0.1, 0.5, 1.0)
+"""Seconds from the begin of a call to a kill."""
 ARRAY = np.arange(4000, dtype="float32").reshape(100, 40)
 
 
@@ -36,43 +43,85 @@ def kill(process: int) -> None:
         os.kill(process, signal.SIGKILL)
 
 
-def test_calls_under_kills_give_the_bits_of_one_process(ray: Any, tmp_path: Path) -> None:
-    """A killed owner is started again for the next call, so each kill is one restart."""
-    rng, killed, seen = random.Random(1), [], []
+def is_running(process: int) -> bool:
+    """Whether a process runs, and is not only waited for."""
+    try:
+        return Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
+    except OSError:
+        return False
+
+
+class Killer:
+    """Ends owners of a table with `kill -9`, now or in the middle of what comes next, a restart among it."""
+
+    def __init__(self, part: int, runs: Callable[[int], bool], delays: tuple[float, ...]) -> None:
+        self._runs, self._delays = runs, delays
+        self.rng, self.calls = random.Random(part), 0
+        self.killed: set[int] = set()
+        self._timers: list[threading.Timer] = []
+
+    def disturb(self, table: Any) -> None:
+        """Before each call: kill some owners, perhaps."""
+        self.calls += 1
+        if self.rng.random() < 0.5:
+            after, count = self.rng.choice(self._delays), self.rng.randint(1, table.shards)
+            self._timers.append(threading.Timer(after, self._kill, [table, count]))
+            self._timers[-1].start()
+
+    def _kill(self, table: Any, count: int) -> None:
+        for process in [each for each in table.owner_pids() if self._runs(each)][:count]:
+            if process not in self.killed:
+                kill(process)
+                self.killed.add(process)
+
+    def join(self) -> None:
+        """Wait for the kills to come."""
+        for timer in self._timers:
+            timer.join()
+        self._timers.clear()
+
+
+def under_kills(killer: Killer, kills: int, path: Path, number: int = 0, **options: Any) -> None:
+    """Random calls while owners are killed. Counted are processes that ran; owners start again for no other reason."""
+    seen: list[Any] = []
 
     class Machine(calls.TableCalls):
-        folder = str(tmp_path / "checkpoint")
+        folder = str(path / "checkpoint")
 
         def made(self, array, shards, by):
-            self.timers = []
-            limits = rng.choice([{}, {"log_bytes": 600}, {"log_memory": 0}])
-            return pto.ShardedTable.create(array, shards, by, **limits)
+            limits = killer.rng.choice([{}, {"log_bytes": 600}, {"log_memory": 0}])
+            return pto.ShardedTable.create(array, shards, by, **limits, **options)
 
         def disturb(self) -> None:
-            """Kill an owner now, or in the middle of what comes next."""
-            if rng.random() < 0.3:
-                process = rng.choice(self.table.owner_pids())
-                killed.append(process)
-                self.timers.append(threading.Timer(rng.choice([0, 0.001, 0.003, 0.01]), kill, [process]))
-                self.timers[-1].start()
+            killer.disturb(self.table)
 
         def teardown(self) -> None:
-            for timer in getattr(self, "timers", ()):
-                timer.join()
+            killer.join()
             if self.table is not None:
                 seen.extend(self.table.findings)
             super().teardown()
 
-    number = 0
-    while len({*killed}) < KILLS:
+    while len(killer.killed) < kills:
         number += 1
-        options = settings(
+        how = settings(
             max_examples=1, stateful_step_count=60, deadline=None, database=None, phases=[Phase.generate],
             suppress_health_check=list(HealthCheck),
         )  # fmt: skip
-        run_state_machine_as_test(seed(number)(Machine), settings=options)
+        run_state_machine_as_test(seed(number)(Machine), settings=how)
+        print(f"{len(killer.killed)} kills, {len(seen)} restarts, {killer.calls} calls", flush=True)
     assert seen and {finding.level for finding in seen} == {"note"}
-    assert all("started again as process" in finding.message for finding in seen)
+    restarted = [re.search(r"\(process (\d+)\).* started again as process", finding.message) for finding in seen]
+    assert all(found and int(found[1]) in killer.killed for found in restarted)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_calls_under_kills_give_the_bits_of_one_process(ray: Any, tmp_path: Path, part: int) -> None:
+    under_kills(Killer(part, is_worker, DELAYS), KILLS // PARTS, tmp_path, 1000 * part)
+
+
+def test_many_kills_of_processes_without_ray(tmp_path: Path) -> None:
+    killer = Killer(0, is_running, tuple(delay / 10 for delay in DELAYS))
+    under_kills(killer, KILLS, tmp_path, _owners=Forked(), threads=1)
 
 
 def test_a_kill_is_a_finding_and_no_part_of_the_result(ray: Any) -> None:
@@ -124,3 +173,45 @@ def test_files_are_mapped_and_stay(ray: Any, tmp_path: Path) -> None:
         kill(table.owner_pids()[2])
         assert same(table, np.concatenate([np.zeros_like(ARRAY[:10]), ARRAY[10:]]))
     assert (tmp_path / "table.npy").read_bytes() == content
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 256 KiB in memory."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = shutil.which("mount")
+    how = [str(mount), "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)]
+    if mount is None or subprocess.run(how, capture_output=True, check=False).returncode:
+        pytest.skip("needs the right to mount")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_full_disk_loses_nothing(ray: Any, small_disk: Path) -> None:
+    saved, wanted, all_rows = small_disk / "saved", ARRAY + 1, np.arange(100)
+    with pto.ShardedTable.create(ARRAY, directory=small_disk, log_memory=0, log_bytes=30_000) as table:
+        table.scatter(1, all_rows, atomic="add")
+        table.checkpoint(saved)
+        whole = sorted(saved.iterdir())
+        with suppress(OSError), open(small_disk / "filler", "wb", buffering=0) as filler:
+            while True:
+                filler.write(bytes(4096))
+        for call in (
+            lambda: table.scatter(ARRAY, all_rows, atomic="add"),  # the log
+            lambda: table.scatter(np.tile(ARRAY, (2, 1)), np.tile(all_rows, 2), atomic="add"),  # its bound
+            lambda: table.checkpoint(saved),
+            lambda: table.restore(saved),
+        ):
+            with pytest.raises(pto.ShardedError, match="No space left on device"):
+                call()
+            assert same(table, wanted)
+        assert sorted(saved.iterdir()) == whole
+        kill(table.owner_pids()[0])
+        assert same(table, wanted)
+        (small_disk / "filler").unlink()
+        table.scatter(ARRAY, all_rows, atomic="add")
+        kill(table.owner_pids()[1])
+        assert same(table, wanted + ARRAY)
+        table.restore(saved)
+        assert same(table, wanted)

@@ -211,3 +211,78 @@ def test_a_recommender_trained_with_any_number_of_threads() -> None:
     from tests.torch.towers import trained
 
     assert trained(threads=1) == trained(threads=2)
+
+
+TWO, ONE_BAG = torch.tensor([1, 2]), torch.tensor([0, 2])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ((torch.ones(4, 3), TWO, ONE_BAG.int(), None, "sum"), "offsets are int64 of one dim"),
+        ((torch.ones(4, 3), TWO, ONE_BAG[None], None, "sum"), "offsets are int64 of one dim"),
+        ((torch.ones(4, 3), TWO, ONE_BAG, torch.ones(1), "sum"), "each of the 2 lanes has a weight"),
+        ((torch.ones(4, 3), TWO, ONE_BAG, None, "median"), "reduce is one of sum, max, min"),
+        ((torch.tensor(1.0), TWO, ONE_BAG, None, "sum"), "a table of rows has one dim or more"),
+    ],
+)
+def test_the_operator_refuses_what_engines_would_misread(given: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        torch.ops.ptokit.bag(*given, -1)
+
+
+def test_tensors_without_memory() -> None:
+    table = torch.ones(4, 3)
+    table.untyped_storage().resize_(0)
+    with pytest.raises(ValueError, match="its storage was freed"):
+        pt.embedding_bag(TWO[None], table, mode="sum")
+    with pytest.raises(TypeError, match="its storage was freed"):
+        pto.gather(table, TWO)
+    module = pt.EmbeddingBag(4, 3, mode="sum", device="meta")
+    assert module(torch.empty(2, 5, dtype=torch.int64, device="meta")).shape == (2, 3)
+    with pytest.raises(ValueError, match="on one device; found cpu and meta"):
+        pt.embedding_bag(TWO[None].to("meta"), torch.ones(4, 3), mode="sum")
+
+
+def test_a_table_that_is_negated_lazily() -> None:
+    table = torch._neg_view(torch.ones(4, 3))
+    assert pt.embedding_bag(TWO[None], table, mode="sum").tolist() == [[-2.0] * 3]
+
+
+def test_means_of_narrow_floats_are_in_range() -> None:
+    table = torch.full((2000, 2), 100.0, dtype=torch.float16)
+    every = [100.0, 100.0]
+    assert pt.embedding_bag(torch.arange(2000)[None], table, mode="mean").tolist() == [every]
+    assert pt.embedding_bag(torch.arange(2000)[None], table, mode="mean", padding_idx=3).tolist() == [every]
+    assert pt.segment_mean(table, lengths=[2000]).tolist() == [every]
+    assert pt.segment_mean(table, segment_ids=[1] * 2000).tolist() == [[0.0, 0.0], every]
+
+
+def test_gradients_without_lanes_or_bags() -> None:
+    none = torch.zeros(0, dtype=torch.int64)
+    table, weights = torch.ones(4, 3, requires_grad=True), torch.ones(0, requires_grad=True)
+    pt.embedding_bag(none, table, none.new_zeros(1), mode="sum", per_sample_weights=weights).sum().backward()
+    assert weights.grad is not None and weights.grad.shape == (0,)
+    assert table.grad is not None and not table.grad.any()
+    pt.embedding_bag(none.view(0, 2), table, mode="max").sum().backward()
+    assert not table.grad.any()
+
+
+def test_export_with_any_number_of_bags() -> None:
+    module = pt.EmbeddingBag(10, 4, mode="mean", padding_idx=0)
+    rows = torch.tensor([[1, 2, 0], [3, 3, 0]])
+    made = torch.export.export(module, (rows,), dynamic_shapes=({0: torch.export.Dim("bags", min=2)},))
+    assert torch.equal(made.module()(rows.repeat(3, 1)), module(rows.repeat(3, 1)))
+
+
+def test_segments_that_are_refused() -> None:
+    values = torch.ones(5, 3)
+    with pytest.raises(ValueError, match="lengths are integers of one dim"):
+        pt.segment_sum(values, lengths=torch.tensor([2.0, 3.0]))
+    with pytest.raises(ValueError, match="each of the 5 rows has a segment; found 2"):
+        pt.segment_sum(values, segment_ids=[0, 1])
+    with pytest.raises(ValueError, match="no greatest or least"):
+        pt.segment_max(values.to(torch.complex64), lengths=[5])
+    with pytest.raises(ValueError, match="padding_idx is from -5 to 4"):
+        pt.embedding_bag(TWO[None], values, padding_idx=5)
+    assert pt.segment_max(values.bool(), lengths=[5, 0]).tolist() == [[True] * 3, [False] * 3]

@@ -423,3 +423,19 @@ def test_deterministic_mode_is_satisfied() -> None:
             model(table.requires_grad_(), src.requires_grad_(), lanes).backward()
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+def test_a_number_is_rounded_once_or_refused() -> None:
+    narrow = torch.zeros(1, dtype=torch.bfloat16)
+    assert pt.scatter(narrow, 1 + 2**-8 + 2**-40, [0]).item() == 1 + 2**-7
+    for kind, number in ((torch.float16, 1e6), (torch.int32, 1.5), (torch.int8, 1000)):
+        with pytest.raises(ValueError, match="is not representable"):
+            pt.scatter(torch.zeros(1, dtype=kind), number, [0])
+
+
+@pytest.mark.parametrize("kind", [torch.int8, torch.int16, torch.int64])
+def test_batches_of_short_indices_have_a_sign(kind: torch.dtype) -> None:
+    table, lanes = torch.arange(5.0), torch.tensor([-1, 7, 2]).to(kind)
+    batched = torch.vmap(lambda mine: pt.gather(mine, lanes, oob="clamp"))(table[None])
+    assert batched[0].tolist() == pto.gather(table, lanes, oob="clamp").tolist() == [0.0, 4.0, 2.0]
+    assert pt.gather(table, []).shape == (0,)

@@ -116,6 +116,7 @@ def test_the_size_of_a_page_is_that_of_vllm_and_llama() -> None:
         ("moe:model=gpt", "the models are mixtral, deepseek-v3"),
         ("moe:experts=2,top_k=3", "a token cannot have 3 of 2 experts"),
         ("paged_kv:sequences=65536,steps=100000", "the trace would have"),
+        ("paged_kv:block_size=0", "block_size takes a number from 1"),
         ("zipf:dtype=object", "dtype takes an element type"),
     ],
 )

@@ -178,3 +178,22 @@ def test_a_notebook_shows_the_tables() -> None:
     html = trace._repr_html_()
     assert "6x4" in html and "<script>" not in html
     assert repr(trace) == "<IndexTrace '<script>': 1 call of 1, 1 indices>"
+
+
+def test_other_forms_are_recorded_as_entries() -> None:
+    table = np.arange(24.0, dtype="float32").reshape(2, 3, 4)
+    lanes = np.array([[[2, 0, 1, 2]], [[1, 1, 0, 0]]])
+    pairs = np.array([[1, 2], [0, 1], [1, 0]])
+    with pto.record_indices() as trace:
+        along = pto.gather_along(table, lanes, axis=1)
+        rows = pto.gather_nd(table, pairs)
+        pto.scatter_along(table.copy(), 1.0, lanes, axis=1, reduce="add")
+        pto.scatter_nd(table.copy(), np.ones((3, 4), "float32"), pairs - [[0, 0], [0, 3], [0, 0]], oob="skip")
+        pto.gather_nd(table, np.array([[[5]], [[1]]]), batch_dims=1, oob="clamp")
+    first, second, third, fourth, fifth = trace.calls
+    assert np.array_equal(table.ravel()[first.indices], along.ravel())
+    assert np.array_equal(table.reshape(6, 4)[second.indices], rows)
+    assert (first.what.kind, first.what.unit, second.what.shape) == ("gather", "elem", (6, 4))
+    assert (third.what.kind, third.what.atomic, third.indices.tolist()) == ("scatter", "add", first.indices.tolist())
+    assert (fourth.indices.tolist(), fourth.what.writes) == ([5, -1, 3], True)
+    assert fifth.indices.tolist() == [2, 4]

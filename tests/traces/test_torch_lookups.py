@@ -118,6 +118,22 @@ def test_arrays_of_ptokit_are_torch_tensors_too() -> None:
     assert found == [("gather", 0, [1]), ("embedding", 0, [2])]
 
 
+def test_operators_of_ptokit_are_recorded_without_those_of_gradients() -> None:
+    import ptokit.torch as pt
+
+    table, other = weight().requires_grad_(), weight()
+    ids = torch.tensor([1, 9, 1])
+
+    def work() -> None:
+        for _ in range(2):
+            (pt.gather(table, ids).sum() + pt.scatter(table, 1.0, ids, oob="skip").sum()).backward()
+        pt.scatter_(other, 1.0, ids, atomic="add")
+        pt.EmbeddingBag(5, 3, mode="sum")(torch.tensor([[4, 0], [2, 2]]))
+
+    once = [("gather", 0, [1, 9, 1]), ("scatter", 0, [1, 9, 1])]
+    assert lookups(work) == [*once, *once, ("scatter", 1, [1, 9, 1]), ("embedding_bag", 2, [4, 0, 2, 2])]
+
+
 PROGRAM = """
 import torch
 model = torch.nn.Embedding(50, 8)

@@ -169,6 +169,8 @@ def _from_torch(tensor: Any) -> Array:
         raise _Refusal("this tensor is negated lazily; pass tensor.resolve_neg()")
     if is_cuda:
         return cast("Array", gpu.of_tensor(tensor))
+    if not tensor.is_sparse and not tensor.data_ptr() and tensor.numel():  # NumPy would make up new memory
+        raise _Refusal("this tensor has no memory: its storage was freed")
     if tensor.requires_grad:
         tensor = tensor.detach()
     name = str(tensor.dtype).removeprefix("torch.")

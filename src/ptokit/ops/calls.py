@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -13,7 +13,7 @@ from ptokit import repeated
 from ptokit.engine.gpu import on_gpu
 from ptokit.engine.storage import Storage
 from ptokit.engine.whole import ArrayAt
-from ptokit.engines import AUTO, addressed, chosen, ordering
+from ptokit.engines import AUTO, addressed, chosen, ordering, small
 from ptokit.isa.policy import Coalesce, GatherOOB, ScatterAtomicOp, ScatterConflict, ScatterOOB
 from ptokit.lang import gpu
 from ptokit.lang.arrays import within, writing
@@ -162,10 +162,13 @@ def _repeat(
     arrays = [each for each in described if each is not None]
     if plan.whole is None or 0 in plan.lanes:
         return
+    little = None
     if plan.gpu is None:
         if plan.warns:
             return
         execute, is_in_order = partial(_execute_at, plan, how[-2], how[-1]), _always
+        little = small(chosen(how[-2]), plan.whole)
+        execute = execute if little is None else partial(_execute_small, little, execute)
     elif not all(map(on_gpu, arrays)) or len({a.order for a in arrays}) > 1:
         return
     else:
@@ -179,12 +182,19 @@ def _repeat(
         outside=partial(call.outside, shape=plan.lanes),
         shape=plan.shape,
         dtype=plan.dtype,
+        small=little,
     )
     repeated.keep(how, operands, made)
 
 
 def _always() -> bool:
     return True
+
+
+def _execute_small(little: Callable[..., bool], refuse: Callable[..., None], *addresses: int) -> None:
+    """Execute a small call, or refuse an index."""
+    if not little(*addresses):
+        refuse(*addresses)
 
 
 def _execute_at(plan: CallPlan, engine: str, threads: int | None, table: int, indices: int, other: int) -> None:

@@ -163,7 +163,8 @@ def scatter_selected(
     oob, atomic, conflict, accumulate, mode, reduce, include_self = policies
     policy = outside_policy(call, ScatterOOB, oob, mode)
     if not isinstance(include_self, bool):
-        raise call.refused("A-30", f"include_self is True or False; found {include_self!r}", "pass a bool", "H-39")
+        message = f"include_self is True or False; found {include_self!r}"
+        raise call.refused("A-30", message, "pass a bool", "include_self", "H-39")
     arithmetic = Arithmetic(reduction(call, atomic, reduce), include_self, conflict, accumulate, engine, threads)
     target = array_of(call, "table", table, written=True)
     lanes = indices_of(call, indices, target)

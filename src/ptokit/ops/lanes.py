@@ -59,7 +59,7 @@ def plain(call: ArrayCall, lanes: Array, dims: int, table: Array, policy: Outsid
         return Selection(lanes, dims, policy.remap, lanes.shape)
     if policy.from_end or is_wide:
         raw, found = _raw(lanes)
-        values, outside = _resolve(call, raw, found, prod(table.shape[:dims]), table, policy)
+        values, outside = resolve(call, raw, found, prod(table.shape[:dims]), table, policy)
         return _selection(_numbered(found, values, outside), dims, policy, outside, lanes.shape)
     if lanes.dtype in WIDE:
         return Selection(lanes, dims, policy.remap, lanes.shape)
@@ -70,7 +70,7 @@ def along_axis(call: ArrayCall, lanes: Array, axis: int, table: Array, policy: O
     """Every lane selects along an axis, for all positions before it: those positions, then the lanes."""
     raw, found = _raw(lanes)
     before, extent = table.shape[:axis], table.shape[axis]
-    values, outside = _resolve(call, raw, found, extent, table, policy)
+    values, outside = resolve(call, raw, found, extent, table, policy)
     each = prod(before[1:])
     rows = before[0] if on_gpu(lanes) else min(before[0], max(1, MOST_NUMBERS // max(1, each * lanes.size)))
     starts = (found.arange(rows * each) * extent).reshape((rows, *before[1:], *(1,) * lanes.ndim))
@@ -82,7 +82,7 @@ def along_axis(call: ArrayCall, lanes: Array, axis: int, table: Array, policy: O
 def along_elements(call: ArrayCall, lanes: Array, axis: int, table: Array, policy: OutsidePolicy) -> Selection:
     """Every lane selects the element at its own position, except along an axis (ONNX GatherElements)."""
     raw, found = _raw(lanes)
-    values, outside = _resolve(call, raw, found, table.shape[axis], table, policy)
+    values, outside = resolve(call, raw, found, table.shape[axis], table, policy)
     steps = packed(table.shape)
     numbers = values * steps[axis]
     for dim, extent in enumerate(lanes.shape):
@@ -96,7 +96,7 @@ def by_coordinates(call: ArrayCall, lanes: Array, batch: int, table: Array, poli
     """The last dim of the lanes holds coordinates, behind `batch` dims that both share (ONNX GatherND)."""
     raw, found = _raw(lanes)
     shape, dims = lanes.shape[:-1], batch + lanes.shape[-1]
-    values, outside = _resolve(call, raw, found, table.shape[batch:dims], table, policy)
+    values, outside = resolve(call, raw, found, table.shape[batch:dims], table, policy)
     steps = packed(table.shape[:dims])
     numbers = (values * found.asarray(np.array(steps[batch:], np.int64))).sum(axis=-1)
     for dim in range(batch):
@@ -137,7 +137,7 @@ def found_array(numbers: Any) -> Any:
     return np.asarray(numbers, np.int64) if np.isscalar(numbers) else numbers
 
 
-def _resolve(
+def resolve(
     call: ArrayCall, raw: Any, found: Any, capacity: int | tuple[int, ...], table: Array, policy: OutsidePolicy
 ) -> tuple[Any, Any]:
     """Indices as int64 inside their capacity, one for all or one for each of the last dim; and which are outside.

@@ -59,9 +59,13 @@ def source_of(call: ArrayCall, given: object, table: Array) -> Array:
     """The source of a scatter: an array, or a number in the table's type, rounded once for floats."""
     if not isinstance(given, NUMBERS):
         return array_of(call, "src", given)
-    kind = type_of(call, "table", table)
+    return number_of(call, cast("object", given), type_of(call, "table", table))
+
+
+def number_of(call: ArrayCall, given: object, kind: DType) -> Array:
+    """A number as the source of a scatter into a table of this type."""
     try:
-        return _number(cast("object", given), kind)
+        return _number(given, kind)
     except (TypeError, ValueError) as problem:
         raise type(problem)(f"{call.name}: src: {problem}") from None
 
@@ -152,7 +156,7 @@ def packed_copy(array: Array) -> Array:
     if on_gpu(array):
         return as_array(gpu.packed_copy(array))
     once = tuple(slice(0, 1) if step == 0 else slice(None) for step in array.strides)
-    copy = array[once].copy()
+    copy = array[(..., *once)].copy()  # an array also without dims, where `array[()]` is a number
     return copy if copy.shape == array.shape else np.broadcast_to(copy, array.shape)
 
 

@@ -11,7 +11,12 @@ from typing import Any
 import numpy as np
 
 from ptokit._version import __version__
+from ptokit.engines import AUTO
+from ptokit.isa.move import Remap
 from ptokit.ops import gather, scatter
+from ptokit.ops.call import GATHER
+from ptokit.ops.execute import move_gather
+from ptokit.ops.plans import Leading
 from ptokit.sharded.errors import ShardedError
 from ptokit.sharded.files import FileRange, SavedFile, check_file, load_ranges, save_array
 from ptokit.sharded.messages import Header, Message, type_of
@@ -21,8 +26,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 PROTOCOL = 1
 """The version of messages."""
-CHUNK = 1 << 24
-"""Bytes of rows that are gathered before they are put in their places in the result."""
+NO_ENTRY = -1
+"""The index of a lane of another owner."""
+LANE_COST = 16
+"""Bytes that are copied twice in the time in which a lane of another owner is passed over."""
 
 
 class Owner:
@@ -33,7 +40,7 @@ class Owner:
         self.applied = -1
         """The number of the last call that changed the part."""
         self.threads: int | None = None
-        self._segments, self._rows = OpenedSegments(), np.empty(0, np.uint8)
+        self._segments = OpenedSegments()
         self._does: dict[str, Callable[[Header, tuple[Array, ...]], Message]] = {
             "hello": self._hello,
             "load": self._load,
@@ -116,13 +123,10 @@ class Owner:
         if not len(at) or at[-1] - at[0] + 1 == len(at):  # lanes are in order
             lanes = out[int(at[0]) : int(at[-1]) + 1] if len(at) else out
             gather(part, index, coalesce=coalesce, out=lanes, threads=self.threads)
-            return
-        width = prod(out.shape[1:])
-        count = min(len(index), max(1, CHUNK // max(1, width * out.itemsize)))
-        if self._rows.nbytes < count * width * out.itemsize:
-            self._rows = np.empty(count * width * out.itemsize, np.uint8)  # kept: new memory is slow
-        buffer = self._rows[: count * width * out.itemsize].view(out.dtype).reshape(count, *out.shape[1:])
-        for first in range(0, len(index), count):
-            some = index[first : first + count]
-            rows = gather(part, some, coalesce=coalesce, out=buffer[: len(some)], threads=self.threads)
-            scatter(out, rows, at[first : first + count], threads=self.threads)
+        elif len(out) * LANE_COST > len(index) * prod(out.shape[1:]) * out.itemsize:
+            out[at] = gather(part, index, coalesce=coalesce, threads=self.threads)
+        else:
+            lanes = np.full(len(out), NO_ENTRY)
+            lanes[at] = index
+            how = Leading(1 if coalesce == "row" else part.ndim), Remap.SKIP
+            move_gather(GATHER, part, lanes, out, how, AUTO, self.threads)

@@ -37,7 +37,8 @@ def connected() -> Any:
         return ray
     if was_loaded and "RAY_ADDRESS" not in os.environ and os.environ.get(LOOPBACK_ONLY) != "0":
         raise ShardedError("call ray.init() first, with the address of the cluster")
-    ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    address = None if "RAY_ADDRESS" in os.environ else "local"  # no other Ray that happens to run here
+    ray.init(address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     if "RAY_ADDRESS" not in os.environ and ray.util.get_node_ip_address() not in LOOPBACK:
         ray.shutdown()
         raise ShardedError("Ray would listen on all addresses of this machine; call ray.init() first if that is meant")

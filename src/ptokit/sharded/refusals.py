@@ -11,10 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from ptokit.isa.common import INDEX_TYPES
-from ptokit.isa.policy import Coalesce
+from ptokit.engine.gpu import on_gpu
+from ptokit.isa.policy import Coalesce, GatherOOB, ScatterOOB
 from ptokit.lang.arrays import host_array
 from ptokit.ops import gather, scatter
+from ptokit.ops.call import ArrayCall
+from ptokit.ops.forms import axis_of
+from ptokit.ops.lanes import resolve
+from ptokit.ops.operands import index_type, indices_of
+from ptokit.ops.synonyms import outside_policy
+from ptokit.sharded.route import Resolved
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Options = dict[str, Any]
@@ -29,6 +35,8 @@ class Refusals:
     def __init__(self, shape: tuple[int, ...], kind: np.dtype[Any]) -> None:
         self.shape, self.kind = shape, kind
         self._known: dict[Any, bool] = {}
+        self._outline = np.broadcast_to(np.zeros((), kind), shape)
+        """An array of the table's shape that takes no memory."""
 
     def is_by_rows(self, coalesce: object) -> bool:
         """Whether indices name rows; the policy is known to be one."""
@@ -61,26 +69,33 @@ class Refusals:
         if key is not None and len(self._known) < MOST_KNOWN:
             self._known[key] = True
 
-    def indices(self, call: Callable[..., object], given: object) -> Array:
+    def entries(self, call: ArrayCall, options: Options) -> Options:
+        """The options with `coalesce` for what `axis` selects: rows, or elements for None. Refuses other axes."""
+        axis = options["axis"]
+        if axis is None:
+            return {**options, "coalesce": Coalesce.Elem, "axis": 0}
+        if self.shape and axis_of(call, axis, len(self.shape)):
+            message = f"a sharded table has entries along axis 0, or elements for None; found axis={axis!r}"
+            raise call.refused("CO-SEM-01", message, "move the axis to the front before the table is made", "axis")
+        return options
+
+    def indices(self, call: ArrayCall, given: object) -> Array:
         """The indices as an array of the host."""
-        if type(given) is not np.ndarray or given.dtype.name not in INDEX_TYPES["host"]:
-            operands = (self._flat(), given) if call is gather else (self._flat(), np.uint8(0), given)
-            found = np.asarray(host_array(given, "indices of a sharded table")) if _exports(given) else None
-            if found is None or found.dtype.name not in INDEX_TYPES["host"]:
-                call(*operands, oob="wrap")
-                raise TypeError(f"indices of a sharded table are arrays of {', '.join(INDEX_TYPES['host'])}")
-            return found
-        return given
+        found: Any = indices_of(call, given, self._outline)
+        if on_gpu(found):
+            found.refuse("indices of a sharded table")
+        index_type(call, found)
+        return found
 
-    def _flat(self, capacity: int = 1) -> Array:
-        """A table of bytes; memory that is not touched takes no room."""
-        return np.zeros(capacity, np.uint8)
-
-    def refuse_bounds(self, call: Callable[..., object], indices: Array, capacity: int) -> None:
-        """Raise what the call raises for an index outside the table."""
-        flat = self._flat(capacity)
-        call(*((flat, indices) if call is gather else (flat, flat[:0].sum(dtype=np.uint8), indices)))
-        raise AssertionError("an index outside the table was not refused")
+    def resolved(self, call: ArrayCall, lanes: Array, options: Options, side: type[GatherOOB | ScatterOOB]) -> Resolved:
+        """The entries that indices name, by the rules of `pto.gather` and `pto.scatter`."""
+        policy = outside_policy(call, side, options["oob"], options["mode"])
+        values, outside = resolve(call, lanes, np, self.capacity(options["coalesce"]), self._outline, policy)
+        flat = values.reshape(-1)
+        if outside is None or not outside.any():
+            return Resolved(flat, None)
+        inside = np.flatnonzero(~outside)
+        return Resolved(flat[inside], inside)
 
     def source(self, given: object, indices: Array, options: Options) -> Array:
         """The source of a scatter, of the table's type, that broadcasts to the scattered data."""
@@ -102,7 +117,7 @@ class Refusals:
         found = host_array(out, "the output of a gather from a sharded table") if _exports(out) else None
         if found is not None and found.dtype == self.kind and found.shape == shape and found.flags.writeable:
             return found
-        gather(np.broadcast_to(np.zeros((), self.kind), self.shape), np.zeros_like(indices), out=out, **options)
+        gather(self._outline, np.zeros_like(indices), out=out, **options)
         raise TypeError(f"out must be an array of {self.kind} and {shape}")
 
 

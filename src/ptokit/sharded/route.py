@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from ptokit.isa.move import Remap
 from ptokit.sharded.placement import AccessCounts, TablePlacement
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 NO_LANES = np.empty(0, np.int64)
-SIGNED_64 = np.dtype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -25,7 +23,6 @@ class Resolved:
     entries: Array
     lanes: Array | None
     """None if every lane has an entry."""
-    count: int
 
 
 @dataclass(frozen=True)
@@ -37,38 +34,6 @@ class OwnerPart:
     """Rows or elements of the owner's part."""
     lanes: Array
     """Their lanes, in order; empty for all lanes."""
-
-
-def _clamped(values: Array, capacity: int) -> Array:
-    return np.clip(values, 0, capacity - 1)
-
-
-def _wrapped(values: Array, capacity: int) -> Array:
-    return values % capacity
-
-
-REMAPPED: dict[Remap, Callable[[Array, int], Array]] = {Remap.CLAMP: _clamped, Remap.WRAP: _wrapped}
-
-
-def resolve(indices: Array, capacity: int, remap: Remap, refuse: Callable[[], object]) -> Resolved:
-    """The entries that indices name. int32 counts as uint32, as everywhere; `refuse` raises for `undefined`."""
-    flat = indices.reshape(-1)
-    if flat.dtype != SIGNED_64:
-        flat = flat.view(np.uint32).astype(np.int64) if flat.flags.c_contiguous else _unsigned(flat)
-    if not flat.size:
-        return Resolved(flat, None, 0)
-    if flat.min() >= 0 and flat.max() < capacity:
-        return Resolved(flat.copy() if np.may_share_memory(flat, indices) else flat, None, flat.size)
-    if remap is Remap.REFUSE:
-        refuse()
-    if remap in REMAPPED:
-        return Resolved(REMAPPED[remap](flat, capacity), None, flat.size)
-    lanes = np.flatnonzero((flat >= 0) & (flat < capacity))
-    return Resolved(flat[lanes], lanes, flat.size)
-
-
-def _unsigned(flat: Array) -> Array:
-    return np.ascontiguousarray(flat).view(np.uint32).astype(np.int64)
 
 
 @dataclass(frozen=True)

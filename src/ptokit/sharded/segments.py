@@ -80,17 +80,18 @@ class Segments:
         return np.frombuffer(lease, np.uint8).view(kind).reshape(shape), segment.spec
 
     def _taken(self, size: int) -> Segment | None:
-        fitting = [each for each in self._free if size <= each.spec["size"] <= MOST_WASTE * size]
-        if not fitting:
-            return None
-        best = min(fitting, key=lambda each: each.spec["size"])
-        self._free.remove(best)
-        return best
+        for each in sorted(self._free, key=lambda each: each.spec["size"]):
+            if size <= each.spec["size"] <= MOST_WASTE * size:
+                with suppress(ValueError):  # arrays may be deleted at any time, and free a segment meanwhile
+                    self._free.remove(each)
+                    return each
+        return None
 
     def _returned(self, segment: Segment) -> None:
         self._free.append(segment)
-        while len(self._free) > (0 if self._is_closed else MOST_FREE):
-            self._drop(self._free.pop(0))
+        with suppress(IndexError):  # of another thread
+            while len(self._free) > (0 if self._is_closed else MOST_FREE):
+                self._drop(self._free.pop(0))
 
     def _drop(self, segment: Segment) -> None:
         with suppress(BufferError):  # the last array is being deleted; the memory goes away with it

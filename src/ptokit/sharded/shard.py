@@ -22,6 +22,8 @@ ATTEMPTS = 8
 """How often an owner is started before the driver gives up."""
 STARTING = 120.0
 """Seconds that an owner may take for each step of its start, at least."""
+LAST_WAIT = 1.0
+"""Seconds that an owner gets if the driver asks for an answer only when it is late."""
 MOST_SENT = 64
 """Calls under way at an owner."""
 
@@ -91,8 +93,11 @@ class Sent:
     answer: Message | None = None
     lost: str = ""
     """Why there will be no answer."""
-    waited: float = 0.0
-    """Seconds that were waited for the answer."""
+    since: float = 0.0
+    """When the owner could begin: it was sent, or the call before was answered."""
+    lives: int = 0
+    """How many owners have ended over it."""
+    is_logged: bool = False
 
 
 @dataclass
@@ -147,7 +152,7 @@ class Shard:
         self.last = seq
         if self._sent and self._sent[-1].seq == seq:
             return self._sent[-1]
-        return self._send(Sent(seq, message))
+        return self._send(Sent(seq, message, is_logged=True))
 
     def ask(self, seq: int, header: Header, arrays: tuple[Any, ...] = (), memory: object = None) -> Sent:
         """Send a call that changes nothing. `memory` is what the owner writes to."""
@@ -160,6 +165,7 @@ class Shard:
 
     def _send(self, sent: Sent) -> Sent:
         """Send a call. If the owner has ended, whoever waits for it restarts the owner: this raises nothing."""
+        sent.since = time.monotonic()
         self._sent.append(sent)
         if self._endpoint is not None:
             try:
@@ -182,20 +188,36 @@ class Shard:
             self._take_first(None)
 
     def _take_first(self, deadline: float | None) -> None:
-        first, began = self._sent[0], time.monotonic()
-        left = max(0.0, self.settings.timeout - first.waited)
-        seconds = left if deadline is None else max(0.0, min(left, deadline - began))
+        """Wait for the first answer until the deadline, or until the owner is late; then restart it."""
+        first, now = self._sent[0], time.monotonic()
+        late = first.since + self.settings.timeout
+        is_late = now >= late
+        until = late if deadline is None else min(late, deadline)
         try:
             if first.future is None or self._endpoint is None:
                 raise OwnerLost("was not running")
+            seconds = min(LAST_WAIT, self.settings.timeout) if is_late else max(0.0, until - now)
             self._accept(first, self._endpoint.wait(first.future, seconds))
         except TimeoutError:
-            first.waited += time.monotonic() - began
-            if seconds < left:
+            if is_late:
+                self._lost(first, f"did not answer within {self.settings.timeout:g} s")
+            elif deadline is not None and time.monotonic() >= deadline:
                 raise TimeoutError(f"call {first.seq}: no answer of owner {self.number} yet") from None
-            self._restart(f"did not answer within {self.settings.timeout:g} s")
         except OwnerLost as problem:
-            self._restart(str(problem))
+            self._lost(first, str(problem))
+
+    def _lost(self, first: Sent, reason: str) -> None:
+        """Restart the owner, unless it ends at this call every time."""
+        first.lives += 1
+        if first.lives <= ATTEMPTS:
+            self._restart(reason)
+            return
+        first.lives = 0
+        told = f"owner {self.number} {reason}, at call {first.seq} each of {ATTEMPTS} times"
+        if first.is_logged:
+            raise ShardedError(f"{told}. The call is logged; restore the table from a checkpoint to give it up")
+        first.lost, _ = told, self._sent.popleft()
+        self.stop()
 
     def _accept(self, first: Sent, answer: Message) -> None:
         fault = answer.header.get("fault")
@@ -203,6 +225,8 @@ class Shard:
             raise OwnerLost(answer.header.get("message") or f"is at call {answer.header['applied']}")
         first.answer = answer
         self._sent.popleft()
+        if self._sent:
+            self._sent[0].since = time.monotonic()
 
     # --- Restart
 
@@ -259,7 +283,7 @@ class Shard:
                 self._now(endpoint, message)
                 count += 1
         for sent in self._sent:
-            sent.future, sent.waited = endpoint.submit(sent.message), 0.0
+            sent.future, sent.since = endpoint.submit(sent.message), time.monotonic()
         return count + len(self._sent)
 
     def _load_header(self, base: Base) -> Header:

@@ -18,13 +18,13 @@ from typing import Any, Self
 import numpy as np
 
 from ptokit.finding import SHARDED, Finding
-from ptokit.isa.common import REMAPS
 from ptokit.isa.dtype import dtype
 from ptokit.isa.policy import Coalesce, GatherOOB, ScatterAtomicOp, ScatterConflict, ScatterOOB
-from ptokit.lang.arrays import host_array
+from ptokit.lang.arrays import host_array, within, writing
 from ptokit.lang.faults import public
 from ptokit.lang.where import user_place
 from ptokit.ops import gather, scatter
+from ptokit.ops.call import GATHER, SCATTER
 from ptokit.sharded.errors import ShardedError
 from ptokit.sharded.files import (
     Checkpoint,
@@ -42,7 +42,7 @@ from ptokit.sharded.files import (
 from ptokit.sharded.messages import Header, Message, type_name
 from ptokit.sharded.placement import AccessCounts, TablePlacement, balanced, even
 from ptokit.sharded.refusals import Refusals
-from ptokit.sharded.route import OwnerPart, Router, resolve
+from ptokit.sharded.route import OwnerPart, Resolved, Router
 from ptokit.sharded.segments import Segments
 from ptokit.sharded.shard import Base, OwnerStarter, Sent, Shard, ShardSettings, ShardState
 
@@ -52,6 +52,8 @@ MOST_SHARDS = 1024
 MOST_FINDINGS = 1000
 TIMEOUT = 300.0
 """Seconds that an owner may take for one call."""
+MOST_LOGGED = 1 << 14
+"""Calls in the log of an owner until its part is saved: small ones take time to repeat, and more memory than data."""
 LOG_BYTES, LOG_MEMORY = 1 << 30, 1 << 26
 """Bytes of the log of an owner until its part is saved, and of those that stay in memory."""
 
@@ -264,7 +266,7 @@ class ShardedTable:
 
     @public
     def gather(self, indices: object, **options: Any) -> Any:
-        """Rows or elements by index, as `pto.gather`: `coalesce`, `oob`, `out`. The result is a NumPy array."""
+        """Rows or elements by index, as `pto.gather`: `coalesce`, `oob`, `out`, `axis`, `mode`. A NumPy array."""
         return self.gather_async(indices, **options).result()
 
     @public
@@ -275,23 +277,27 @@ class ShardedTable:
         coalesce: str | Coalesce = "row",
         oob: str | GatherOOB = "undefined",
         out: object = None,
+        axis: int | None = 0,
+        mode: str | None = None,
     ) -> PendingCall:
         """Begin a gather: it sees the calls before it, and not those after it."""
         with self._lock:
             self._check_open()
-            policies = {"coalesce": coalesce, "oob": oob}
+            call = GATHER.of(indices=indices, out=out)
+            policies: Header = {"coalesce": coalesce, "oob": oob, "axis": axis, "mode": mode}
             self._refusals.check_policies(gather, policies)
-            lanes = self._refusals.indices(gather, indices)
+            policies = self._refusals.entries(call, policies)
+            lanes = self._refusals.indices(call, indices)
             target = None if out is None else self._refusals.check_out(out, lanes, policies)
             if not prod(self.shape) or not lanes.size:
                 return self._finished(gather(np.zeros(self.shape, self.dtype), lanes, out=out, **policies))
-            return self._begin_gather(lanes, policies, target, out)
+            resolved = self._refusals.resolved(call, lanes, policies, GatherOOB)
+            return self._begin_gather(lanes, resolved, policies, target, out)
 
-    def _begin_gather(self, indices: Array, policies: Header, target: Array | None, out: object) -> PendingCall:
-        by_rows = self._refusals.is_by_rows(policies["coalesce"])
-        capacity = self._refusals.capacity(policies["coalesce"])
-        remap = REMAPS[GatherOOB.parse(policies["oob"])]
-        resolved = resolve(indices, capacity, remap, lambda: self._refusals.refuse_bounds(gather, indices, capacity))
+    def _begin_gather(
+        self, indices: Array, resolved: Resolved, policies: Header, target: Array | None, out: object
+    ) -> PendingCall:
+        by_rows, shape_of_lanes = self._refusals.is_by_rows(policies["coalesce"]), indices.shape
         shape = (indices.size, self._columns) if by_rows else (indices.size,)
         shared = self._segments.array(shape, self.dtype)
         result, spec = shared or (np.empty(shape, self.dtype), None)
@@ -312,10 +318,10 @@ class ShardedTable:
                 self._refuse(part.owner, answer)
                 if answer.arrays:
                     self._place(result, part, answer.arrays[0], by_rows)
-            whole = result.reshape(indices.shape + self._refusals.entry(policies["coalesce"]))
+            whole = result.reshape(shape_of_lanes + self._refusals.entry(policies["coalesce"]))
             if target is None:
                 return whole
-            target.view(np.ndarray)[...] = whole
+            within(None, writing((out,)), np.copyto, target.view(np.ndarray), whole)
             return out
 
         return PendingCall(self, finish)
@@ -343,7 +349,7 @@ class ShardedTable:
 
     @public
     def scatter(self, src: object, indices: object, **options: Any) -> Self:
-        """Write rows or elements by index, as `pto.scatter`: `coalesce`, `oob`, `atomic`, `conflict`, `accumulate`."""
+        """Write rows or elements by index, as `pto.scatter`, with all of its policies."""
         self.scatter_async(src, indices, **options).result()
         return self
 
@@ -358,30 +364,37 @@ class ShardedTable:
         atomic: str | ScatterAtomicOp = "none",
         conflict: str | ScatterConflict = "last",
         accumulate: object = None,
+        axis: int | None = 0,
+        mode: str | None = None,
+        reduce: str | None = None,
+        include_self: bool = True,
     ) -> PendingCall:
         """Begin a scatter: calls after it see it."""
         with self._lock:
             self._check_open()
-            policies = {"coalesce": coalesce, "oob": oob, "atomic": atomic, "conflict": conflict}
-            policies["accumulate"] = accumulate
+            call = SCATTER.of(src=src, indices=indices)
+            policies: Header = {"coalesce": coalesce, "oob": oob, "atomic": atomic, "conflict": conflict}
+            policies |= {"accumulate": accumulate, "axis": axis, "mode": mode}
+            policies |= {"reduce": reduce, "include_self": include_self}
             self._refusals.check_policies(scatter, policies)
-            lanes = self._refusals.indices(scatter, indices)
+            policies = self._refusals.entries(call, policies)
+            lanes = self._refusals.indices(call, indices)
             source = self._refusals.source(src, lanes, policies)
             if not prod(self.shape) or not lanes.size:
                 scatter(np.zeros(self.shape, self.dtype), source, lanes, **policies)
                 return self._finished(self)
-            return self._begin_scatter(source, lanes, policies)
+            resolved = self._refusals.resolved(call, lanes, policies, ScatterOOB)
+            return self._begin_scatter(source, lanes, resolved, policies)
 
-    def _begin_scatter(self, src: Array, indices: Array, policies: Header) -> PendingCall:
+    def _begin_scatter(self, src: Array, indices: Array, resolved: Resolved, policies: Header) -> PendingCall:
         by_rows = self._refusals.is_by_rows(policies["coalesce"])
-        capacity = self._refusals.capacity(policies["coalesce"])
-        remap = REMAPS[ScatterOOB.parse(policies["oob"])]
-        resolved = resolve(indices, capacity, remap, lambda: self._refusals.refuse_bounds(scatter, indices, capacity))
         shape = indices.shape + self._refusals.entry(policies["coalesce"])
         options = {
             "coalesce": "row" if by_rows else "elem",
             "atomic": ScatterAtomicOp.parse(policies["atomic"]).text,
             "accumulate": None if policies["accumulate"] is None else "float32",
+            "reduce": policies["reduce"],
+            "include_self": policies["include_self"],
         }
         header = {"do": "scatter", "options": options}
         parts = [
@@ -402,14 +415,15 @@ class ShardedTable:
         for shard, arrays in parts:
             shard.make_room()
             size = Message(header, arrays).nbytes
-            if len(shard.log) and shard.log.nbytes + size > self._settings.log_bytes:
+            is_long = len(shard.log) >= MOST_LOGGED or shard.log.nbytes + size > self._settings.log_bytes
+            if len(shard.log) and is_long:
                 shard.save_base(self._next())
         seq, logged = self._next(), []
         try:
             for shard, arrays in parts:
                 logged.append((shard, shard.change(seq, header, arrays)))
         except BaseException:
-            for shard, _ in logged:
+            for shard, _ in parts:  # also the one that was interrupted
                 shard.log.drop_last(seq)
             raise
         try:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+from math import prod
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ptokit.engine.bags import Bags
+from ptokit.engine.kept import remember
 from ptokit.engine.runnable import Unsupported
-from ptokit.engines import bags, chosen, in_order
+from ptokit.engines import bags, chosen, in_order, small_bags
 from ptokit.isa.dtype import dtype
 from ptokit.isa.move import Combine
 from ptokit.lang.gpu import of_tensor
-from ptokit.torch.dispatch import Batch, TensorOperator, is_followed
-from ptokit.torch.indexed import scatter
+from ptokit.lang.launch import check_threads
+from ptokit.torch.dispatch import Batch, TensorOperator, is_followed, is_plain
+from ptokit.torch.indexed import as_indices, scatter
 from ptokit.torch.operators import (
     GATHER,
     HOW,
@@ -27,6 +35,7 @@ from ptokit.torch.operators import (
     sum_first,
     wide,
 )
+from ptokit.torch.quick import MOST_CALLS, without_memory
 from ptokit.torch.remap import OUTSIDE, ROW, as_whole
 
 KINDS = {
@@ -37,9 +46,13 @@ KINDS = {
 INDEX_TYPES = {getattr(torch, name): dtype(name) for name in ("int32", "uint32", "int64")}
 COMBINES = {"sum": Combine.ADD, "max": Combine.MAX, "min": Combine.MIN}
 MOST_LANES = 1 << 31
+FEW_BOUNDS = 256
+"""Bounds that are checked as a list: NumPy takes longer to begin."""
 SCHEMA = (
     f"(Tensor table, Tensor? indices, Tensor offsets, Tensor? weights, str reduce, int padding, bool lanes=True, {HOW})"
 )
+MANY_IDS = 1024
+"""Ids from which on it is worth the time to see whether they are sorted."""
 MODES = ("sum", "mean", "max", "min")
 
 
@@ -64,6 +77,7 @@ def run_bag(
     `padding` do not count. An empty bag has zeros, and no lane (-1).
     """
     table, how = table.detach(), (engine, threads)
+    _check_operands(table, indices, offsets, weights, reduce, threads)
     _check_bounds(offsets, len(table) if indices is None else indices.numel(), indices is None)
     fused = _fused(table, indices, offsets, weights, reduce, padding, lanes, *how)
     if fused is not None:
@@ -82,7 +96,7 @@ def run_bag(
     none = rows.new_full(shape, _weakest(rows.dtype, reduce))
     run_scatter_(none, rows, ids, ROW, "skip", reduce, "last", None, *how)
     first = _first_lanes(none, rows, ids, how)
-    return torch.where(first < 0, 0, none), first if lanes else _no_winners(table)
+    return torch.where(first < 0, none.new_zeros(()), none), first if lanes else _no_winners(table)
 
 
 def _fused(
@@ -97,15 +111,21 @@ def _fused(
     threads: int | None,
 ) -> tuple[Tensor, Tensor] | None:
     """The same in one pass, by an engine that can; None if it cannot, or if an index must be refused."""
+    key = _key(table, indices, offsets, weights, reduce, padding, is_tracked, engine)
+    known = None if key is None else FEW.get(key)
+    if known is not None:
+        found = known.run(table, indices, offsets, weights)
+        if found is not None:
+            return found
     lanes = len(table) if indices is None else indices.numel()
     name = chosen(engine, table.is_cuda)
     run, kind = bags(name), KINDS.get(table.dtype)
     is_index = indices is None or indices.dtype in INDEX_TYPES
     if run is None or kind is None or not is_index or not lanes or not table.numel() or lanes >= MOST_LANES:
         return None
-    table, offsets = table.contiguous(), offsets.contiguous()
-    indices = None if indices is None else indices.contiguous()
-    weights = None if weights is None else weights.detach().to(table.dtype).contiguous()
+    table, offsets = _packed(table), _packed(offsets)
+    indices = None if indices is None else _packed(indices)
+    weights = None if weights is None else _packed(weights.detach().to(table.dtype))
     out, first = _bag_shape(table, indices, offsets, weights, reduce, padding, is_tracked)
     given = Bags(
         dtype=kind,
@@ -126,9 +146,58 @@ def _fused(
     order = in_order([of_tensor(table)]) if table.is_cuda else None
     try:
         with order or nullcontext():
-            return (out, first) if run(given, threads) else None
+            is_done = run(given, threads)
     except Unsupported:
         return None
+    if is_done and key is not None and known is None and not torch.is_inference_mode_enabled():
+        few = small_bags(name, given)
+        if few is not None:
+            remember(FEW, key, FewBags(few, without_memory(out), without_memory(first)), MOST_CALLS)
+    return (out, first) if is_done else None
+
+
+@dataclass(slots=True)
+class FewBags:
+    """Few bags on the CPU, ready to be reduced."""
+
+    execute: Callable[..., bool]
+    out: Tensor
+    winners: Tensor
+    """Those have the types and shapes of results, and no memory."""
+
+    def run(
+        self, table: Tensor, indices: Tensor | None, offsets: Tensor, weights: Tensor | None
+    ) -> tuple[Tensor, Tensor] | None:
+        """Reduce them; None if an index is outside of the table."""
+        out, winners = torch.empty_like(self.out), torch.empty_like(self.winners)
+        done = self.execute(
+            table.data_ptr(),
+            0 if indices is None else indices.data_ptr(),
+            offsets.data_ptr(),
+            0 if weights is None else weights.data_ptr(),
+            out.data_ptr(),
+            winners.data_ptr(),
+        )
+        return (out, winners) if done else None
+
+
+FEW: dict[Any, FewBags] = {}
+"""By the types and shapes of tensors in C order, and options."""
+
+
+def _key(
+    table: Tensor, indices: Tensor | None, offsets: Tensor, weights: Tensor | None, *options: Any
+) -> tuple[Any, ...] | None:
+    """The key of bags on the CPU; None unless all operands can be read as they are."""
+    facts: list[Any] = [*options]
+    for each in (table, indices, offsets, weights):
+        if each is None:
+            facts.append(None)
+        elif each.is_cpu and each.is_contiguous() and not each.is_neg() and each.data_ptr():
+            facts += (each.dtype, each.shape)
+        else:
+            return None
+    return tuple(facts) if weights is None or weights.dtype is table.dtype else None
 
 
 def _rounded(sums: Tensor, kind: torch.dtype) -> Tensor:
@@ -143,10 +212,42 @@ def _bags_of(offsets: Tensor, lanes: int) -> Tensor:
     return numbers.repeat_interleave(offsets.diff(), output_size=lanes)
 
 
+def _packed(tensor: Tensor) -> Tensor:
+    """A tensor whose address is that of its values, in C order."""
+    made = tensor.resolve_neg().contiguous()
+    if not made.data_ptr() and made.numel():
+        raise ValueError(f"a tensor of shape {tuple(tensor.shape)} has no memory; its storage was freed")
+    return made
+
+
+def _check_operands(
+    table: Tensor, indices: Tensor | None, offsets: Tensor, weights: Tensor | None, reduce: str, threads: int | None
+) -> None:
+    """Refuse what engines would not read as it is: they get only addresses."""
+    check_threads(threads)
+    if reduce not in COMBINES:
+        raise ValueError(f"reduce is one of {', '.join(COMBINES)}; found {reduce!r}")
+    if not table.dim():
+        raise ValueError("a table of rows has one dim or more; found none")
+    if offsets.dtype is not torch.int64 or offsets.dim() != 1:
+        raise ValueError(f"offsets are int64 of one dim; found {offsets.dtype} of shape {tuple(offsets.shape)}")
+    lanes = len(table) if indices is None else indices.numel()
+    if weights is not None and weights.numel() != lanes:
+        raise ValueError(f"each of the {lanes} lanes has a weight; found {weights.numel()}")
+    for each in (indices, offsets, weights):
+        if each is not None and each.device != table.device:
+            raise ValueError(f"the tensors of a call are on one device; found {table.device} and {each.device}")
+
+
 def _check_bounds(offsets: Tensor, lanes: int, is_segment: bool) -> None:
     """Refuse bounds that are not in order, or do not cover the lanes; on a GPU this would have to wait."""
     if offsets.is_cuda:
         return
+    if 0 < offsets.numel() <= FEW_BOUNDS:
+        listed = offsets.tolist()
+        is_right = not listed[0] and listed[-1] == lanes and listed == sorted(listed)
+        if is_right:
+            return
     bounds = offsets.numpy()
     if len(bounds) and not bounds[0] and bounds[-1] == lanes and (bounds[1:] >= bounds[:-1]).all():
         return
@@ -163,6 +264,10 @@ def _weakest(kind: torch.dtype, reduce: str) -> float | int:
     """What every value replaces."""
     if kind.is_floating_point:
         return float("nan")
+    if kind.is_complex:
+        raise ValueError(f"{kind} has no greatest or least value")
+    if kind is torch.bool:
+        return reduce == "min"
     limits = torch.iinfo(kind)
     return limits.min if reduce == "max" else limits.max
 
@@ -215,7 +320,7 @@ def _bag_backward(ctx: Any, grad: Tensor, _lanes: Any) -> tuple[Any, ...]:
         rows = GATHER(grad, ids, ROW, "zero", *ctx.how)
         if weights is not None and ctx.needs_input_grad[3]:
             read = table if indices is None else GATHER(table, indices, ROW, "zero", *ctx.how)
-            of_weights = sum_first((read * rows).reshape(lanes, -1).t())
+            of_weights = sum_first((read * rows).reshape(lanes, prod(ctx.shape[1:])).t())
         if weights is not None:
             rows = rows * weights.to(rows.dtype).view(-1, *[1] * (rows.dim() - 1))
         of_table = rows
@@ -228,7 +333,7 @@ def _bag_backward(ctx: Any, grad: Tensor, _lanes: Any) -> tuple[Any, ...]:
 
 def _passed_to_winners(ctx: Any, grad: Tensor, indices: Tensor | None, winners: Tensor) -> Tensor:
     """The gradient of each element to the row of its lane."""
-    width = grad.numel() // max(1, grad.shape[0])
+    width = prod(ctx.shape[1:])
     rows = winners.to(torch.int64)
     if indices is not None:
         rows = GATHER(as_whole(indices), winners, ROW, "zero", *ctx.how)
@@ -271,7 +376,7 @@ def embedding_bag(
     rounded once. A mean is the sum divided by the number of rows. Rows of `padding_idx` do not count; an empty bag has
     zeros. The greatest and the least are those of `scatter`, and pass gradients to the first row that has the value.
     """
-    _check_mode(mode)
+    _check_mode(mode, weight)
     if per_sample_weights is not None and mode != "sum":
         raise ValueError(f'per_sample_weights are for mode="sum"; found mode="{mode}"')
     lanes, bounds = _lanes_and_bounds(input, offsets, include_last_offset)
@@ -280,22 +385,49 @@ def embedding_bag(
             shapes = f"{tuple(per_sample_weights.shape)} for {tuple(input.shape)}"
             raise ValueError(f"per_sample_weights have the shape of input; found {shapes}")
         per_sample_weights = per_sample_weights.reshape(-1)
-    padding = -1 if padding_idx is None else padding_idx % max(1, len(weight))
+    padding = _padding(padding_idx, weight.shape[0])
+    if mode == "mean" and wide(weight.dtype):
+        return _narrow_means(weight, lanes, bounds, padding, engine, threads)
     how = padding, is_followed(weight), engine, threads
     found, _ = BAG(weight, lanes, bounds, per_sample_weights, "sum" if mode == "mean" else mode, *how)
     if mode != "mean":
         return found
-    counts = bounds.diff()
-    if padding_idx is not None:
-        padded = (lanes == padding).to(torch.int64)
-        ids = _bags_of(bounds, lanes.numel())
-        counts = counts - SCATTER_ZEROS(padded, ids, [len(counts)], ROW, "skip", None, engine, threads)
-    return _divided(found, counts)
+    return _divided(found, _counts(lanes, bounds, padding, engine, threads))
 
 
-def _check_mode(mode: str) -> None:
+def _check_mode(mode: str, values: Tensor) -> None:
     if mode not in MODES:
         raise ValueError(f"mode is one of {', '.join(MODES)}; found {mode!r}")
+    if mode == "mean" and not values.is_floating_point():
+        raise ValueError(f"a mean is of floats; found {values.dtype}")
+
+
+def _padding(given: int | None, rows: int) -> int:
+    """The index that does not count, or -1; a negative one counts from the end."""
+    if given is None:
+        return -1
+    if not -rows <= given < rows:
+        raise ValueError(f"padding_idx is from {-rows} to {rows - 1} for {rows} rows; found {given}")
+    return given % rows
+
+
+def _counts(lanes: Tensor, bounds: Tensor, padding: int, *how: Any) -> Tensor:
+    """How many lanes of each bag count."""
+    counts = bounds.diff()
+    if padding < 0:
+        return counts
+    padded = (lanes == padding).to(torch.int64)
+    ids = _bags_of(bounds, lanes.numel())
+    return counts - SCATTER_ZEROS(padded, ids, [counts.shape[0]], ROW, "skip", None, *how)
+
+
+def _narrow_means(weight: Tensor, lanes: Tensor, bounds: Tensor, padding: int, *how: Any) -> Tensor:
+    """Means of floats narrower than float32, rounded once: their sums may be out of range."""
+    rows = GATHER(weight, lanes, ROW, "undefined", *how).float()
+    if padding >= 0:
+        rows = torch.where((lanes == padding).view(-1, *[1] * (rows.dim() - 1)), 0, rows)
+    sums, _ = BAG(rows, None, bounds, None, "sum", -1, False, *how)
+    return _divided(sums, _counts(lanes, bounds, padding, *how)).to(weight.dtype)
 
 
 def _lanes_and_bounds(indices: Tensor, offsets: Tensor | None, last: bool) -> tuple[Tensor, Tensor]:
@@ -308,10 +440,32 @@ def _lanes_and_bounds(indices: Tensor, offsets: Tensor | None, last: bool) -> tu
         return indices.reshape(-1), torch.arange(indices.shape[0] + 1, device=indices.device) * size
     if indices.dim() != 1 or offsets is None or offsets.dim() != 1:
         raise ValueError("input has two dims, or one dim with offsets of one dim")
-    offsets = offsets.to(torch.int64)
+    offsets = _numbers("offsets", offsets)
     if last:
         return indices, offsets
+    if is_plain(offsets) and offsets.is_cpu and not torch.is_inference_mode_enabled():
+        return indices, torch.cat((offsets, _end(count)))
     return indices, torch.cat([offsets, offsets.new_full((1,), count)])
+
+
+def _numbers(name: str, given: Tensor) -> Tensor:
+    """A tensor of integers as int64."""
+    if given.dim() != 1 or given.is_floating_point() or given.is_complex() or given.dtype is torch.bool:
+        raise ValueError(f"{name} are integers of one dim; found {given.dtype} of shape {tuple(given.shape)}")
+    return given.to(torch.int64)
+
+
+@lru_cache(maxsize=256)
+def _end(count: int) -> Tensor:
+    """The end of the last bag."""
+    return torch.tensor([count])
+
+
+def _bounds_of(lengths: Tensor) -> Tensor:
+    """Where each segment begins, and where the last one ends."""
+    if is_plain(lengths) and lengths.is_cpu and lengths.numel() <= FEW_BOUNDS:
+        return torch.tensor([0, *accumulate(lengths.tolist())])
+    return torch.cat([lengths.new_zeros(1, dtype=torch.int64), lengths.cumsum(0)])
 
 
 def _divided(sums: Tensor, counts: Tensor) -> Tensor:
@@ -334,17 +488,23 @@ def segment_reduce(
     Segments are given by their `lengths`, or by the segment of each row, sorted or not: `segment_ids`, from 0 to
     `num_segments`. An empty segment has zeros.
     """
-    _check_mode(reduce)
+    _check_mode(reduce, values)
+    if not values.dim():
+        raise ValueError("values have a dim of rows; found none")
     if (lengths is None) is (segment_ids is None):
         raise ValueError("pass lengths or segment_ids")
-    if reduce == "mean" and not values.is_floating_point():
-        raise ValueError(f"a mean is of floats; found {values.dtype}")
+    if reduce == "mean" and wide(values.dtype):  # sums may be out of range
+        ways: dict[str, Any] = {"lengths": lengths, "segment_ids": segment_ids, "num_segments": num_segments}
+        return segment_reduce(values.float(), "mean", **ways, engine=engine, threads=threads).to(values.dtype)
     if lengths is not None:
-        bounds = torch.cat([lengths.new_zeros(1, dtype=torch.int64), lengths.cumsum(0)])
+        lengths = _numbers("lengths", as_indices(lengths, values))
+        bounds = _bounds_of(lengths)
         how = -1, is_followed(values), engine, threads
         found, _ = BAG(values, None, bounds, None, "sum" if reduce == "mean" else reduce, *how)
         return _divided(found, lengths) if reduce == "mean" else found
-    assert segment_ids is not None
+    segment_ids = _numbers("segment_ids", as_indices(segment_ids, values))
+    if segment_ids.shape[0] != values.shape[0]:
+        raise ValueError(f"each of the {values.shape[0]} rows has a segment; found {segment_ids.shape[0]}")
     if num_segments is None:
         num_segments = int(segment_ids.max()) + 1 if segment_ids.numel() else 0
     return _by_ids(values, segment_ids, num_segments, reduce, (engine, threads))
@@ -354,6 +514,9 @@ def _by_ids(values: Tensor, ids: Tensor, segments: int, reduce: str, how: tuple[
     engine, threads = how
     shape = [segments, *values.shape[1:]]
     if reduce == "sum":
+        bounds = _sorted_bounds(values, ids, segments)
+        if bounds is not None:
+            return BAG(values, None, bounds, None, reduce, -1, False, *how)[0]
         narrow = wide(values.dtype)
         return SCATTER_ZEROS(values, ids, shape, ROW, "undefined", narrow, *how)
     counts = SCATTER_ZEROS(torch.ones_like(ids, dtype=torch.int64), ids, [segments], ROW, "undefined", None, *how)
@@ -361,7 +524,22 @@ def _by_ids(values: Tensor, ids: Tensor, segments: int, reduce: str, how: tuple[
         return _divided(_by_ids(values, ids, segments, "sum", how), counts)
     none = values.new_full(shape, _weakest(values.dtype, reduce))
     found = scatter(none, values, ids, atomic=reduce, engine=engine, threads=threads)
-    return torch.where(counts.view(-1, *[1] * (values.dim() - 1)) == 0, 0, found)
+    return torch.where(counts.view(-1, *[1] * (values.dim() - 1)) == 0, found.new_zeros(()), found)
+
+
+def _sorted_bounds(values: Tensor, ids: Tensor, segments: int) -> Tensor | None:
+    """Where each segment begins and the last one ends, if many ids on the CPU are sorted and valid; else None.
+
+    Rows that lie side by side are summed in registers, with the same bits.
+    """
+    if not (is_plain(ids) and is_plain(values) and ids.is_cpu and values.is_cpu) or ids.dim() != 1 or ids.is_neg():
+        return None
+    if len(ids) < MANY_IDS or len(ids) < segments or not values.dim() or len(values) != len(ids):
+        return None
+    found = ids.numpy()
+    if found[0] < 0 or found[-1] >= segments or (found[1:] < found[:-1]).any():
+        return None
+    return torch.from_numpy(np.searchsorted(found, np.arange(segments + 1)))
 
 
 def segment_sum(values: Tensor, **given: Any) -> Tensor:

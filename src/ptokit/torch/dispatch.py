@@ -13,10 +13,11 @@ LIBRARY = torch.library.Library(NAMESPACE, "DEF")
 TAGS = [getattr(torch.Tag, name) for name in ("pt2_compliant_tag", "needs_exact_strides") if hasattr(torch.Tag, name)]
 """What PyTorch is told of all operators; older versions do not have the second."""
 DEVICES = ("CPU", "CUDA")
-PLAIN = (torch.Tensor, torch.nn.Parameter, type(None))
+PLAIN = {torch.Tensor, torch.nn.Parameter}
 Context = Any
 Batch = Sequence[int | None]
 
+is_compiling, is_grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
 _is_transformed: Callable[[], bool] = torch._C._are_functorch_transforms_active
 _dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
 _function_modes: Callable[[], int] = torch._C._len_torch_function_stack
@@ -38,7 +39,7 @@ class TensorOperator:
         self.run, self._operands = run, operands
         self.overload = getattr(getattr(torch.ops, NAMESPACE), name).default
         self._defaults = [each.default_value for each in self.overload._schema.arguments]
-        self._eager: Any = None
+        self._apply: Any = None
         self._transformed: Any = None
 
     def differentiate(self, save: Callable[..., None], backward: Callable[..., Any], batch: Callable[..., Any]) -> None:
@@ -47,10 +48,16 @@ class TensorOperator:
         self.batch(batch)
         run, overload = self.run, self.overload
 
-        def forward(ctx: Context, *given: Any) -> Any:
+        operands = self._operands.stop
+
+        def forward(ctx: Context, *packed: Any) -> Any:
+            given = (*packed[:-1], *packed[-1])
             made = run(*given)
             save(ctx, given, made)
             return made
+
+        def backward_of_packed(ctx: Context, *grads: Any) -> Any:
+            return *backward(ctx, *grads)[:operands], None
 
         def forward_alone(*given: Any) -> Any:
             return overload(*given)
@@ -60,7 +67,10 @@ class TensorOperator:
 
         shared = {"backward": staticmethod(backward)}
         base = (torch.autograd.Function,)
-        self._eager = type(f"{self._name} in eager mode", base, {"forward": staticmethod(forward), **shared})
+        # options travel as one argument: PyTorch looks at each one several times
+        of_packed = {"forward": staticmethod(forward), "backward": staticmethod(backward_of_packed)}
+        eager: Any = type(f"{self._name} in eager mode", base, of_packed)
+        self._apply = eager.apply
         transformed = {"forward": forward_alone, "setup_context": save, "vmap": batched}
         shared |= {name: staticmethod(each) for name, each in transformed.items()}
         self._transformed = type(f"{self._name} in transforms", base, shared)
@@ -76,24 +86,45 @@ class TensorOperator:
 
     def __call__(self, *given: Any) -> Any:
         """Call it with all its arguments."""
-        if torch.compiler.is_compiling():
+        if is_compiling():
             return self.overload(*given)
         if _is_transformed():
             return self.overload(*given) if self._transformed is None else self._transformed.apply(*given)
-        tensors = given[self._operands]
+        follows, tensors = False, given[self._operands]
         for each in tensors:
-            if type(each) not in PLAIN:
-                return self.overload(*given)
+            if each is not None:
+                if type(each) not in PLAIN:
+                    return self.overload(*given)
+                if not (each.is_cpu or each.is_cuda):
+                    _check_devices(tensors, each.device)
+                    return self.overload(*given)
+                follows = follows or each.requires_grad
         if _dispatch_modes() or _function_modes() or _tracing_state() is not None:
             return self.overload(*given)
-        return self._eager.apply(*given) if self._eager and needs_grad(*tensors) else self.run(*given)
+        if follows and self._apply and is_grad_enabled():
+            return self._apply(*given[self._operands], given[self._operands.stop :])
+        return self.run(*given)
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Whether nothing but autograd could intercept a call with this tensor."""
+    if is_compiling() or _is_transformed() or type(tensor) not in PLAIN:
+        return False
+    return not (_dispatch_modes() or _function_modes()) and _tracing_state() is None
+
+
+def _check_devices(tensors: Sequence[Tensor | None], device: torch.device) -> None:
+    """Refuse tensors of which only some are on a device without kernels, such as meta."""
+    for each in tensors:
+        if each is not None and each.device != device:
+            raise ValueError(f"the tensors of a call are on one device; found {each.device} and {device}")
 
 
 def needs_grad(*tensors: Tensor | None) -> bool:
     """Whether autograd must record a call with these."""
-    return torch.is_grad_enabled() and any(each is not None and each.requires_grad for each in tensors)
+    return is_grad_enabled() and any(each is not None and each.requires_grad for each in tensors)
 
 
 def is_followed(tensor: Tensor) -> bool:
     """Whether a gradient of a tensor may be asked for; where this cannot be known, as in compiled code, it may."""
-    return needs_grad(tensor) or torch.compiler.is_compiling() or _is_transformed()
+    return needs_grad(tensor) or is_compiling() or _is_transformed()

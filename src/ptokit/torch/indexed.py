@@ -7,6 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ptokit.isa.dtype import dtype
+from ptokit.ops.call import SCATTER as CALL
+from ptokit.ops.operands import NUMBERS, number_of
 from ptokit.torch.dispatch import needs_grad
 from ptokit.torch.operators import GATHER, SCATTER, SCATTER_IN_PLACE
 from ptokit.torch.remap import ROW
@@ -26,7 +29,7 @@ def gather(
     The gradient of the table is the sum of what was read from each entry, in the order of the indices. Under
     `oob="zero"` an index outside of the table has no gradient.
     """
-    return GATHER(table, _lanes(indices, table), coalesce, oob, engine, threads)
+    return GATHER(table, as_indices(indices, table), coalesce, oob, engine, threads)
 
 
 def scatter(
@@ -78,14 +81,27 @@ def scatter_(
     return table
 
 
-def _lanes(indices: Any, table: Tensor) -> Tensor:
-    return indices if isinstance(indices, Tensor) else torch.as_tensor(indices, device=table.device)
+def as_indices(indices: Any, table: Tensor) -> Tensor:
+    """Indices as a tensor, where the table is."""
+    if isinstance(indices, Tensor):
+        return indices
+    made = torch.as_tensor(indices, device=table.device)
+    return made if made.numel() else made.to(torch.int64)
 
 
 def _operands(table: Tensor, src: Any, indices: Any) -> tuple[Tensor, Tensor, Tensor]:
     """The operands of a scatter as tensors. Under autocast, `src` gets the table's type."""
     if not isinstance(src, Tensor):
+        if isinstance(src, NUMBERS) and not torch.compiler.is_compiling():
+            src = _rounded(src, table.dtype)
         src = torch.as_tensor(src, dtype=table.dtype, device=table.device)
     elif src.dtype is not table.dtype and torch.is_autocast_enabled(table.device.type):
         src = src.to(table.dtype)
-    return table, src, _lanes(indices, table)
+    return table, src, as_indices(indices, table)
+
+
+def _rounded(number: Any, of: torch.dtype) -> Any:
+    """A number as an element type has it: rounded once, where PyTorch would round to float32 first, or refused."""
+    kind = dtype(str(of).removeprefix("torch."))
+    made = number_of(CALL, number, kind)
+    return float(made.astype("float64")) if kind.is_float else made.item()

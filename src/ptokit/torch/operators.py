@@ -8,13 +8,15 @@ gradient needs are accumulated in float32.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 
-import ptokit as pto
+from ptokit.ops.calls import gather, scatter
 from ptokit.torch.dispatch import Batch, Context, TensorOperator
+from ptokit.torch.quick import How, keep_gather, keep_scatter, quick_gather, quick_scatter
 from ptokit.torch.remap import OUTSIDE, READ_OF, ROW, WRITTEN_OF, as_whole, capacity_of, entry_of, resolved
 
 HOW = 'str engine="auto", SymInt? threads=None'
@@ -53,7 +55,12 @@ def run_gather(
     threads: int | None = None,
 ) -> Tensor:
     """The kernel of `gather`."""
-    return pto.gather(table, indices, coalesce=coalesce, oob=oob, engine=engine, threads=threads)
+    how = coalesce, oob, engine, threads
+    made = quick_gather(table, indices, how)
+    if made is None:
+        made = gather(table, indices, coalesce=coalesce, oob=oob, engine=engine, threads=threads)
+        keep_gather(table, indices, made, how)
+    return made
 
 
 def run_scatter_(
@@ -70,14 +77,34 @@ def run_scatter_(
 ) -> None:
     """The kernel of `scatter_`."""
     conflict = "last" if atomic == "none" else conflict
-    policies: dict[str, Any] = {"coalesce": coalesce, "oob": oob, "atomic": atomic, "conflict": conflict}
-    pto.scatter(table, src, indices, **policies, accumulate=accumulate, engine=engine, threads=threads)
+    _write(table, src, indices, (coalesce, oob, atomic, conflict, accumulate, engine, threads), is_new=False)
 
 
-def run_scatter(table: Tensor, *given: Any, **named: Any) -> Tensor:
+def _write(table: Tensor, src: Tensor, indices: Tensor, how: How, *, is_new: bool) -> None:
+    """Scatter into a table, which may be new memory."""
+    if not quick_scatter(table, src, indices, how, is_new):
+        coalesce, oob, atomic, conflict, accumulate, engine, threads = how
+        policies: dict[str, Any] = {"coalesce": coalesce, "oob": oob, "atomic": atomic, "conflict": conflict}
+        scatter(table, src, indices, **policies, accumulate=accumulate, engine=engine, threads=threads)
+        keep_scatter(table, src, indices, how)
+
+
+def run_scatter(
+    table: Tensor,
+    src: Tensor,
+    indices: Tensor,
+    coalesce: str = ROW,
+    oob: str = "undefined",
+    atomic: str = "none",
+    conflict: str = "last",
+    accumulate: str | None = None,
+    engine: str = "auto",
+    threads: int | None = None,
+) -> Tensor:
     """The kernel of `scatter`."""
     made = table.detach().clone(memory_format=torch.contiguous_format)
-    run_scatter_(made, *given, **named)
+    conflict = "last" if atomic == "none" else conflict
+    _write(made, src, indices, (coalesce, oob, atomic, conflict, accumulate, engine, threads), is_new=True)
     return made
 
 
@@ -93,7 +120,7 @@ def run_scatter_zeros(
 ) -> Tensor:
     """The kernel of `scatter_zeros`."""
     made = src.new_zeros(shape)
-    run_scatter_(made, src, indices, coalesce, oob, "add", "last", accumulate, engine, threads)
+    _write(made, src, indices, (coalesce, oob, "add", "last", accumulate, engine, threads), is_new=True)
     return made
 
 
@@ -224,7 +251,8 @@ def sum_to(values: Tensor, shape: Sequence[int]) -> Tensor:
     added = values.dim() - len(shape)
     repeated = [at for at in range(values.dim()) if at < added or shape[at - added] != values.shape[at]]
     kept = [at for at in range(values.dim()) if at not in repeated]
-    rows = values.permute(*repeated, *kept).reshape(-1, *[values.shape[at] for at in kept])
+    count = prod(values.shape[at] for at in repeated)  # a -1 would be ambiguous where nothing is kept
+    rows = values.permute(*repeated, *kept).reshape(count, *[values.shape[at] for at in kept])
     return sum_first(rows).reshape(list(shape))
 
 

@@ -28,8 +28,9 @@ def entry_of(shape: Sequence[int], coalesce: str) -> list[int]:
 
 
 def as_whole(indices: Tensor) -> Tensor:
-    """Indices as int64: those of 32 bits are cast to uint32 first."""
-    return indices if indices.dtype is torch.int64 else indices.to(torch.int64) & 0xFFFFFFFF
+    """Indices as int64: an int32 is cast to uint32 first."""
+    whole = indices.to(torch.int64)
+    return whole & 0xFFFFFFFF if indices.dtype is torch.int32 else whole
 
 
 def resolved(indices: Tensor, capacity: int, oob: str) -> Tensor:

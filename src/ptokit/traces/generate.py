@@ -134,7 +134,7 @@ def paged_kv(
     new one, which gets the blocks that have been free for longest.
     """
     longest = 2 * (prompt + output)
-    per_sequence = -(-longest // block_size)
+    per_sequence = -(-longest // block_size) if block_size else longest  # which is refused
     given = _checked(paged_kv, locals(), sequences * steps * (per_sequence + 1))
     draws, blocks = Draws(seed), sequences * per_sequence
     size, row = element_type(dtype).size, (kv_heads, head_dim)

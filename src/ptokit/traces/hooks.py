@@ -9,10 +9,11 @@ import importlib.util
 import inspect
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import wraps
 from importlib.abc import MetaPathFinder
+from math import prod
 from types import ModuleType
 from typing import Any
 
@@ -27,8 +28,10 @@ from ptokit.traces.recorder import IndexRecorder
 
 Described = tuple[LookupKind, object, Any]
 """The kind of a call, what its table is, and its indices on the host."""
-CALLS = ("gather", "scatter")
+CALLS = ("gather", "scatter", "gather_along", "scatter_along", "gather_nd", "scatter_nd")
 """Functions of ptokit that are recorded."""
+OPERATORS = "ptokit."
+"""How the names of the operators of `ptokit.torch` begin."""
 MODES = {"raise": "undefined", "negative": "undefined", "clip": "clamp", "wrap": "wrap"}
 """The policies of modes; the others give zeros, or skip."""
 FROM_END = "negative"
@@ -77,14 +80,23 @@ def _wrapped(name: str, recorder: IndexRecorder) -> Generator[None, None, None]:
 
 
 def _array_call(name: str, signature: inspect.Signature, args: tuple[Any, ...], options: dict[str, Any]) -> Described:
-    """A call of `pto.gather` or `pto.scatter`."""
+    """A call of `pto.gather` or `pto.scatter`, or of one of their other forms."""
     bound = signature.bind(*args, **options)
     bound.apply_defaults()
     given = bound.arguments
     table, indices = _array(given["table"]), _array(given["indices"])
-    indices = download(indices) if on_gpu(indices) else indices
+    indices = download(indices).reshape(indices.shape) if on_gpu(indices) else indices
     oob, mode = _word(given["oob"]), given.get("mode")
     atomic = _word(given.get("reduce"), given.get("atomic"))
+    name, _, form = name.partition("_")
+    if form:
+        oob = oob if mode is None else MODES.get(mode, "zero" if name == "gather" else "skip")
+        shape, unit, entries = FORMS[form](table.shape, indices, given, oob, mode == FROM_END)
+        what = LookupKind(
+            name, shape, table.dtype.name, table.dtype.itemsize,
+            unit=unit, oob=oob, atomic=REDUCTIONS.get(atomic, atomic),
+        )  # fmt: skip
+        return what, _address(table), entries
     axis = given.get("axis", 0)
     unit, axis = (_word(given["coalesce"]), axis % max(1, table.ndim)) if axis is not None else ("elem", 0)
     if mode is not None:
@@ -96,6 +108,40 @@ def _array_call(name: str, signature: inspect.Signature, args: tuple[Any, ...], 
         unit=unit, axis=axis, oob=oob, atomic=REDUCTIONS.get(atomic, atomic),
     )  # fmt: skip
     return what, _address(table), indices
+
+
+def _along(
+    shape: tuple[int, ...], indices: Array, given: dict[str, Any], oob: str, from_end: bool
+) -> tuple[tuple[int, ...], str, Array]:
+    """Elements along an axis, as elements in C order."""
+    places: list[Array] = list(np.indices(indices.shape))
+    places[given["axis"] % len(shape)] = indices
+    return shape, "elem", _entries(places, shape, oob, from_end)
+
+
+def _nd(
+    shape: tuple[int, ...], indices: Array, given: dict[str, Any], oob: str, from_end: bool
+) -> tuple[tuple[int, ...], str, Array]:
+    """Entries at coordinates, as rows of a table in which the dims of the coordinates are one."""
+    batch = given.get("batch_dims", 0)
+    places = [*np.indices(indices.shape[:-1])[:batch], *np.moveaxis(indices, -1, 0)]
+    extents, rest = shape[: len(places)], shape[len(places) :]
+    return (prod(extents), *rest), "row", _entries(places, extents, oob, from_end)
+
+
+FORMS = {"along": _along, "nd": _nd}
+
+
+def _entries(places: Sequence[Array], extents: Sequence[int], oob: str, from_end: bool) -> Array:
+    """The numbers of entries at coordinates that the policy has moved inside; -1 for those outside."""
+    numbers: Any = np.int64(0)
+    outside: Any = np.bool_(False)
+    for place, extent in zip(places, extents, strict=True):
+        at = place.astype(np.int64)
+        at = np.where((at < 0) & from_end, at + extent, at)
+        at = at.clip(0, extent - 1) if oob == "clamp" else at % extent if oob == "wrap" else at
+        outside, numbers = outside | (at < 0) | (at >= extent), numbers * extent + at
+    return np.where(outside, -1, numbers)
 
 
 def _word(*given: object) -> str:
@@ -191,12 +237,38 @@ def torch_mode(torch: Any, recorder: IndexRecorder) -> Any:
         """Sees every function of torch that is called in its thread."""
 
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            describe = described.get(func)
+            describe = described.get(func) or _operator(torch, func)
             if describe is not None and not torch.compiler.is_compiling():
                 recorder.see(describe, *args, **(kwargs or {}))
             return func(*args, **(kwargs or {}))
 
     return LookupMode()
+
+
+def _operator(torch: Any, func: Any) -> Callable[..., Described] | None:
+    """How a call of an operator of `ptokit.torch` is described; None for others, and for those of gradients."""
+    if type(func).__module__ != "torch._ops" or torch._C._current_graph_task_id() >= 0:
+        return None
+    name = str(func)
+    return IN_TORCH.get(name.removeprefix(OPERATORS).partition(".")[0]) if name.startswith(OPERATORS) else None
+
+
+def _ptokit_gather(table: Any, indices: Any, unit: str = "row", oob: str = "undefined", *_: Any) -> Described:
+    return _lookup("gather", table, indices, unit=unit, oob=oob)
+
+
+def _ptokit_scatter(
+    table: Any, _src: Any, indices: Any, unit: str = "row", oob: str = "undefined", atomic: str = "none", *_: Any
+) -> Described:
+    return _lookup("scatter", table, indices, unit=unit, oob=oob, atomic=atomic)
+
+
+def _ptokit_bag(table: Any, indices: Any, *_: Any) -> Described:
+    return _lookup("embedding_bag", table, indices)
+
+
+IN_TORCH = {"gather": _ptokit_gather, "scatter": _ptokit_scatter, "scatter_": _ptokit_scatter, "bag": _ptokit_bag}
+"""The operators of `ptokit.torch` that are recorded."""
 
 
 def _embedding(input: Any, weight: Any, *_: Any, **__: Any) -> Described:
@@ -215,9 +287,9 @@ def _index_select(input: Any, dim: int, index: Any, **_: Any) -> Described:
     return _lookup("index_select", input, index, dim)
 
 
-def _lookup(kind: str, table: Any, indices: Any, axis: int = 0) -> Described:
+def _lookup(kind: str, table: Any, indices: Any, axis: int = 0, **policies: Any) -> Described:
     shape = tuple(table.shape)
     name = str(table.dtype).rpartition(".")[2]
-    what = LookupKind(kind, shape, name, table.element_size(), axis=axis % max(1, len(shape)))
+    what = LookupKind(kind, shape, name, table.element_size(), axis=axis % max(1, len(shape)), **policies)
     host: Array = indices.detach().cpu().numpy()
     return what, table.data_ptr(), host

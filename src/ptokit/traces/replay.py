@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from ptokit.engine.runnable import NATIVE
 from ptokit.finding import suggestion
 from ptokit.lang.faults import public
+from ptokit.machine import MACHINE
 from ptokit.markup import Displayed, box, dim, joined, table
 from ptokit.target import profile
 from ptokit.traces.calls import LookupKind
 from ptokit.traces.trace import IndexTrace, in_columns
 
-ENGINES = {"machine": "on_machine", "native": "on_host", "sharded": "on_shards"}
+ENGINES = {MACHINE: "on_machine", NATIVE: "on_host", "sharded": "on_shards"}
 """The modules of this package that replay a trace, by the name of the engine."""
 Row = dict[str, Any]
 FORMS: dict[type, Callable[[Any], str]] = {

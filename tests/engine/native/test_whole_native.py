@@ -25,6 +25,9 @@ from ptokit.engine.storage import Storage
 from ptokit.engine.whole import Whole, layout_of
 from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, HOST_ONLY, DType, dtype
 from ptokit.isa.move import Access, Combine, Index, IndexUnit, Move, Remap, Side
+from ptokit.ops.call import GATHER
+from ptokit.ops.execute import move_gather
+from ptokit.ops.plans import Leading
 from tests.engine.native.forced import STRATEGIES as WAYS
 from tests.engine.native.forced import is_open
 from tests.property.strategies import FUZZ
@@ -182,8 +185,7 @@ def test_policies_take_any_index(kind: str, remap: Remap, count: int) -> None:
     f4 = dtype("float32")
     for width in (1, 5):
         table, other = values(f4, (7, width)), values(f4, (count, width), 1)
-        if remap is not Remap.SKIP:
-            Case(f4, table, other, indices, remap, side=Side.SRC).check()
+        Case(f4, table, other, indices, remap, side=Side.SRC).check()
         for combine in (Combine.STORE, Combine.ADD):
             Case(f4, table, other, indices, remap, combine=combine).check((1, 2, 5), WAYS)
 
@@ -504,7 +506,7 @@ def test_elements_are_gathered_after_all_indices_were_checked(count: int, monkey
 
 
 @pytest.mark.parametrize("width", [4, 32, 100, 256, 1024])
-@pytest.mark.parametrize("remap", [Remap.REFUSE, Remap.CLAMP, Remap.ZERO])
+@pytest.mark.parametrize("remap", [Remap.REFUSE, Remap.CLAMP, Remap.ZERO, Remap.SKIP])
 def test_results_that_go_past_the_caches(width: int, remap: Remap, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "HOST", replace(PROCESSOR, near=1 << 30))
     rng = np.random.default_rng(width)
@@ -514,10 +516,10 @@ def test_results_that_go_past_the_caches(width: int, remap: Remap, monkeypatch: 
         room = np.zeros(5000 * width + 32, "float32")
         first = -room.ctypes.data % 64 // 4 + shift
         out = room[first : first + 5000 * width].reshape(5000, width)
-        policy = {Remap.REFUSE: "undefined", Remap.CLAMP: "clamp", Remap.ZERO: "zero"}[remap]
-        pto.gather(table, indices, oob=policy, out=out, engine="native", threads=2)
-        kept = table[np.minimum(indices, 299)]
-        expected = np.where((indices < 300)[:, None], kept, 0) if remap is Remap.ZERO else kept
+        out[:] = 7
+        move_gather(GATHER, table, indices, out, (Leading(1), remap), "native", 2)
+        kept, outside = table[np.minimum(indices, 299)], {Remap.ZERO: 0, Remap.SKIP: 7}
+        expected = np.where((indices < 300)[:, None], kept, outside[remap]) if remap in outside else kept
         assert (out == expected).all() and not room[:first].any() and not room[first + 5000 * width :].any()
 
 

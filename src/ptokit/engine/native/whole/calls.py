@@ -9,7 +9,7 @@ copied.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from struct import Struct
 
@@ -63,6 +63,13 @@ def run(whole: Whole, storages: Storages, threads: int | None) -> None:
         ready.run(storages, 1 if threads == 1 else thread_count(threads))
 
 
+def small(whole: Whole) -> Callable[[int, int, int], bool] | None:
+    """A small move that was executed before, to be called with the addresses of the table, the indices and the other
+    operand; None for other moves. It returns False if an index must be refused, and then nothing counts as written."""
+    ready = _prepared.get(id(whole))
+    return ready.run_at if ready is not None and ready.whole is whole and ready.count and ready.is_small else None
+
+
 def forget() -> None:
     """Prepare all calls anew: what is known about the processor has changed."""
     _prepared.clear()
@@ -105,6 +112,8 @@ class _Ready:
         nbytes = self.width * self.size
         self.cost = self.count * (5 + nbytes / 6) if far or nbytes > 16 else self.count * 2
         """Nanoseconds, roughly."""
+        self.is_small = self.count <= LANES_AT_ONCE and self.cost <= host.HOST.wake
+        """Whether there is little work."""
         self.spare: list[ArgumentBlock] = []
         """Cached blocks for little work."""
         self.idle: list[ArgumentBlock] = []
@@ -133,18 +142,22 @@ class _Ready:
 
     def run_small(self, storages: Storages) -> None:
         """Little work, on the calling thread."""
+        if not self.run_at(*(storages[name].address for name in ("table", "indices", self.other))):
+            self.refuse(storages)
+
+    def run_at(self, table: int, indices: int, other: int) -> bool:
+        """Little work at these addresses; False if an index must be refused."""
         try:
             block = self.spare.pop()
         except IndexError:
             block = ArgumentBlock(1, Stop(), **self.words)
-        self.set_addresses(block, storages)
+        FIRST.pack_into(block.words, 0, table, other, indices, 0, 0)
         self.begin(block.address, 0)
-        refused = self.is_refused(block)
-        if self.write is not None and not refused:
+        is_done = not self.refuses or block.is_whole
+        if self.write is not None and is_done:
             strategies.direct(block, self.write)
         self.spare.append(block)
-        if refused:
-            self.refuse(storages)
+        return is_done
 
     def is_refused(self, block: ArgumentBlock) -> bool:
         """Whether an index was outside that must not be."""
@@ -187,8 +200,9 @@ class _Gather(_Ready):
 
     def __init__(self, whole: Whole) -> None:
         super().__init__(whole)
-        if whole.move.combine is not Combine.STORE or self.indices.remap is Remap.SKIP:
-            raise Unsupported("a gather that does not store every lane")
+        self.skips = self.indices.remap is Remap.SKIP
+        if whole.move.combine is not Combine.STORE:
+            raise Unsupported("a gather that does arithmetic")
         is_element = self.width == 1 and self.size in (4, 8) and self.rows.table_step == self.size
         is_even = is_element and self.words["other_row"] == self.size
         self.rows = replace(self.rows, together=is_even and host.HOST.gathers)
@@ -201,12 +215,12 @@ class _Gather(_Ready):
         self.begin = native("gather", replace(self.straight, far=far), self.indices)
 
     def run(self, storages: Storages, threads: int) -> None:
-        if self.count <= LANES_AT_ONCE and self.cost <= host.HOST.wake:
+        if self.is_small:
             self.run_small(storages)
             return
         team = Team(threads if self.cost > host.HOST.wake else 0, Stop())
         block = self.block(storages, team)
-        if self.width == 1 and regular.gather(block, self.straight, self.indices, team):
+        if self.width == 1 and not self.skips and regular.gather(block, self.straight, self.indices, team):
             self.put_back(block)
             return
         if self.refuses and host.HOST.copies and self.copied <= MOST_COPIED:
@@ -264,12 +278,13 @@ class _Scatter(_Ready):
         self.sums = whole.accumulate is not None
         if self.sums and not (whole.accumulate == FLOAT32 and is_float(dtype) and dtype.size < 4):
             raise Unsupported(f"sums of {dtype} in {whole.accumulate}")
+        self.is_small &= not self.sums
         self.write = native("scatter", replace(self.rows, far=self.rows.far and strategies.fetches(self.rows)))
         self.begin = native("resolve", self.indices, self.lane != self.indices.lane, True)
 
     def run(self, storages: Storages, threads: int, strategy: str | None = None) -> None:
         """Scatter; `strategy` forces one."""
-        if self.count <= LANES_AT_ONCE and self.cost <= host.HOST.wake and strategy is None and not self.sums:
+        if self.is_small and strategy is None:
             self.run_small(storages)
             return
         team = Team(threads if self.cost > host.HOST.wake or strategy else 0, Stop())

@@ -109,7 +109,8 @@ def gather(code: IrBuilder, rows: Rows, indices: Indices | None) -> None:
         _gather_elements(code, rows, indices)
         return
     mover, own = Mover(code, rows), scratch(code)
-    stage = _Stage(mover) if rows.stream and rows.nbytes < LONG else None
+    skips = indices is not None and indices.remap is Remap.SKIP  # then lines are not whole
+    stage = _Stage(mover) if rows.stream and rows.nbytes < LONG and not skips else None
     with shared(code) as (first, count):
         if indices is None:
             lanes = code.at(word(code, "lanes", PTR), first * size_of(rows.lane))
@@ -211,7 +212,10 @@ def _gather_block(
         pair = mover.pairs(lanes, base)
         with code.loop(0, count) as k:
             is_outside, (cell, item) = mover.lane(lanes, k).compare("eq", SENTINEL), pair(k)
-            code.choose(is_outside, lambda: mover.zero(item), lambda: mover.load(cell, item))
+            if remap is Remap.SKIP:
+                code.choose(is_outside, lambda: None, lambda: mover.load(cell, item))
+            else:
+                code.choose(is_outside, lambda: mover.zero(item), lambda: mover.load(cell, item))
 
     if remap in (Remap.CLAMP, Remap.WRAP):
         plain()

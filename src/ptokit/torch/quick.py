@@ -1,0 +1,116 @@
+"""Small calls on the CPU that were made before: from the addresses of tensors to machine code.
+
+A call is found by the types, shapes, strides and alignment of its tensors, and by its options. Indices are checked as
+ever: a call that must refuse one is made again by the long way, which says what is wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ptokit import repeated
+from ptokit.engine.kept import remember
+from ptokit.lang.arrays import notify
+from ptokit.lang.context import current
+from ptokit.repeated import RepeatedCall
+
+MOST_CALLS = 1024
+ALIGNED = 15
+How = tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class QuickCall:
+    """A small call."""
+
+    run: Any
+    """Takes the addresses of the table, the indices and the other operand; False if an index must be refused."""
+    call: RepeatedCall
+    like: Tensor | None = None
+    """Has the type and shape of a result, and no memory: PyTorch makes a tensor from another in half the time."""
+
+
+CALLS: dict[Any, QuickCall] = {}
+_empty_like = torch.empty_like
+
+
+def quick_gather(table: Tensor, indices: Tensor, how: How) -> Tensor | None:
+    """Repeat a gather; None if it is not known, or if an index must be refused."""
+    if not (table.is_cpu and indices.is_cpu) or table.is_neg() or indices.is_neg():
+        return None
+    first, second = table.data_ptr(), indices.data_ptr()
+    known = CALLS.get(_gather_key(table, indices, first, second, how))
+    if known is None or known.like is None or not (first and second and _is_outside_kernel()):
+        return None
+    made = _empty_like(known.like)
+    return made if known.run(first, second, made.data_ptr()) else None
+
+
+def keep_gather(table: Tensor, indices: Tensor, made: Tensor, how: How) -> None:
+    """Keep a gather that was made, if it is small."""
+    call = _small(("gather", *how), table, indices, None)
+    if call is not None and not torch.is_inference_mode_enabled():
+        like = without_memory(made)
+        key = _gather_key(table, indices, table.data_ptr(), indices.data_ptr(), how)
+        remember(CALLS, key, QuickCall(call.small, call, like), MOST_CALLS)
+
+
+def without_memory(like: Tensor) -> Tensor:
+    """A tensor of the same type and shape, without memory."""
+    made = torch.empty_like(like)
+    made.untyped_storage().resize_(0)
+    return made
+
+
+def quick_scatter(table: Tensor, src: Tensor, indices: Tensor, how: How, is_new: bool) -> bool:
+    """Repeat a scatter; `is_new` says that the table is new memory. False if it was not done."""
+    if not (table.is_cpu and src.is_cpu and indices.is_cpu) or table.is_neg() or src.is_neg() or indices.is_neg():
+        return False
+    addresses = [table.data_ptr(), indices.data_ptr(), src.data_ptr()]
+    known = CALLS.get(_scatter_key(table, src, indices, addresses, how))
+    if known is None or 0 in addresses or not _is_outside_kernel():  # freed memory has the address 0
+        return False
+    if not (is_new or known.call.is_apart(addresses)):
+        return False
+    is_done = known.run(*addresses)
+    if is_done and not is_new:
+        notify(table)
+    return is_done
+
+
+def keep_scatter(table: Tensor, src: Tensor, indices: Tensor, how: How) -> None:
+    """Keep a scatter that was made, if it is small."""
+    call = _small(("scatter", *how), table, indices, src)
+    if call is not None:
+        key = _scatter_key(table, src, indices, [each.data_ptr() for each in (table, indices, src)], how)
+        remember(CALLS, key, QuickCall(call.small, call), MOST_CALLS)
+
+
+def _gather_key(table: Tensor, indices: Tensor, first: int, second: int, how: How) -> tuple[Any, ...]:
+    places = first & ALIGNED, second & ALIGNED
+    kinds = table.dtype, table.shape, table.stride(), indices.dtype, indices.shape, indices.stride()
+    return kinds, places, how
+
+
+def _scatter_key(table: Tensor, src: Tensor, indices: Tensor, addresses: list[int], how: How) -> tuple[Any, ...]:
+    first, second, third = addresses
+    places = first & ALIGNED, second & ALIGNED, third & ALIGNED
+    kinds = table.dtype, table.shape, table.stride(), indices.dtype, indices.shape, indices.stride()
+    return kinds, src.dtype, src.shape, src.stride(), places, how
+
+
+def _small(how: How, *operands: Tensor | None) -> RepeatedCall | None:
+    """A call that was made just now, if it is small."""
+    if operands[0] is not None and operands[0].dtype.is_complex:
+        return None  # may be conjugated lazily
+    found = repeated.find(how, *operands)
+    return found[0] if found is not None and found[0].small is not None else None
+
+
+def _is_outside_kernel() -> bool:
+    here = current()
+    return here.tracer is None and here.block is None

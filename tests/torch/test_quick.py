@@ -1,0 +1,87 @@
+"""Small calls that are repeated check and refuse as the first one does."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import ptokit as pto
+import ptokit.torch as pt
+from ptokit.torch import quick
+
+TIMES = 3
+LANES = torch.tensor([1, 2])
+
+
+def table() -> torch.Tensor:
+    return torch.arange(40.0).reshape(10, 4)
+
+
+def test_repeated_gathers_refuse_indices() -> None:
+    found = [pt.gather(table(), LANES) for _ in range(TIMES)]
+    assert all(torch.equal(each, table()[LANES]) for each in found)
+    assert len({each.data_ptr() for each in found}) == TIMES
+    for bad in ([1, 10], [-1, 0]):
+        with pytest.raises(pto.OutOfBoundsError):
+            pt.gather(table(), torch.tensor(bad))
+    assert quick.CALLS
+
+
+def test_repeated_scatters_count_writes_and_refuse_before_they_write() -> None:
+    mine, src = table(), torch.ones(2, 4)
+    for k in range(TIMES):
+        version = mine._version
+        pt.scatter_(mine, src, LANES, atomic="add")
+        assert mine._version > version
+        assert torch.equal(mine[1], table()[1] + k + 1)
+    before = mine.clone()
+    with pytest.raises(pto.OutOfBoundsError):
+        pt.scatter_(mine, src, torch.tensor([0, 10]), atomic="add")
+    assert torch.equal(mine, before)
+
+
+def test_repeated_scatters_may_share_memory() -> None:
+    expected = table()
+    expected[LANES] = table()[:2]
+    for _ in range(TIMES):
+        mine = table()
+        pt.scatter_(mine, torch.ones(2, 4), LANES)
+        mine = table()
+        assert torch.equal(pt.scatter_(mine, mine[:2], LANES), expected)
+
+
+def test_lazily_negated_tensors_are_refused_again() -> None:
+    for _ in range(TIMES):
+        pt.gather(table(), LANES)
+    with pytest.raises(TypeError, match="negated"):
+        pt.gather(torch._neg_view(table()), LANES)
+
+
+def test_repeated_bags_check_indices_and_offsets() -> None:
+    offsets = torch.tensor([0, 1])
+    for _ in range(TIMES):
+        assert torch.equal(pt.embedding_bag(LANES, table(), offsets, mode="sum"), table()[LANES])
+    with pytest.raises(pto.OutOfBoundsError):
+        pt.embedding_bag(torch.tensor([1, 10]), table(), offsets, mode="sum")
+    for bad in ([1, 0], [0, 3]):
+        with pytest.raises(ValueError, match="offsets begin with 0"):
+            pt.embedding_bag(LANES, table(), torch.tensor(bad), mode="sum")
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_sorted_ids_give_the_bits_of_others(kind: torch.dtype) -> None:
+    made = torch.Generator().manual_seed(0)
+    values = torch.randn(2000, 3, generator=made).to(kind)
+    ids = torch.randint(0, 90, (2000,), generator=made).sort().values
+    mine, other = values.clone().requires_grad_(), values.clone().requires_grad_()
+    found = pt.segment_sum(mine, segment_ids=ids, num_segments=100)
+    wide = None if kind is torch.float32 else "float32"
+    expected = pt.scatter(torch.zeros(100, 3, dtype=kind), other, ids, atomic="add", accumulate=wide)
+    assert torch.equal(found, expected)
+    for each in (found, expected):
+        each.backward(torch.arange(300.0).reshape(100, 3).to(kind))
+    assert mine.grad is not None
+    assert other.grad is not None
+    assert torch.equal(mine.grad, other.grad)
+    with pytest.raises(pto.OutOfBoundsError):
+        pt.segment_sum(values, segment_ids=ids, num_segments=50)
