@@ -67,7 +67,9 @@ def small(whole: Whole) -> Callable[[int, int, int], bool] | None:
     """A small move that was executed before, to be called with the addresses of the table, the indices and the other
     operand; None for other moves. It returns False if an index must be refused, and then nothing counts as written."""
     ready = _prepared.get(id(whole))
-    return ready.run_at if ready is not None and ready.whole is whole and ready.count and ready.is_small else None
+    if ready is None or ready.whole is not whole or not ready.count or not ready.is_small or whole.accumulate:
+        return None
+    return ready.run_at
 
 
 def forget() -> None:
@@ -112,8 +114,6 @@ class _Ready:
         nbytes = self.width * self.size
         self.cost = self.count * (5 + nbytes / 6) if far or nbytes > 16 else self.count * 2
         """Nanoseconds, roughly."""
-        self.is_small = self.count <= LANES_AT_ONCE and self.cost <= host.HOST.wake
-        """Whether there is little work."""
         self.spare: list[ArgumentBlock] = []
         """Cached blocks for little work."""
         self.idle: list[ArgumentBlock] = []
@@ -139,6 +139,11 @@ class _Ready:
         """Give a block the addresses of a call."""
         table, other, indices = storages["table"], storages[self.other], storages["indices"]
         FIRST.pack_into(block.words, 0, table.address, other.address, indices.address, 0, 0)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether there is little work."""
+        return self.count <= LANES_AT_ONCE and self.cost <= host.HOST.wake
 
     def run_small(self, storages: Storages) -> None:
         """Little work, on the calling thread."""
@@ -278,13 +283,12 @@ class _Scatter(_Ready):
         self.sums = whole.accumulate is not None
         if self.sums and not (whole.accumulate == FLOAT32 and is_float(dtype) and dtype.size < 4):
             raise Unsupported(f"sums of {dtype} in {whole.accumulate}")
-        self.is_small &= not self.sums
         self.write = native("scatter", replace(self.rows, far=self.rows.far and strategies.fetches(self.rows)))
         self.begin = native("resolve", self.indices, self.lane != self.indices.lane, True)
 
     def run(self, storages: Storages, threads: int, strategy: str | None = None) -> None:
         """Scatter; `strategy` forces one."""
-        if self.is_small and strategy is None:
+        if self.is_small and strategy is None and not self.sums:
             self.run_small(storages)
             return
         team = Team(threads if self.cost > host.HOST.wake or strategy else 0, Stop())
