@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 from ptokit.sharded.errors import OwnerLost, ShardedError
@@ -30,7 +31,7 @@ def connected() -> Any:
     if not was_loaded and "RAY_ADDRESS" not in os.environ:
         os.environ.setdefault(LOOPBACK_ONLY, "0")
     try:
-        import ray
+        ray: Any = import_module("ray")
     except ImportError:
         raise ShardedError(MISSING) from None
     if ray.is_initialized():
