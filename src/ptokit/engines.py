@@ -37,12 +37,12 @@ class Engine:
     """The function that runs moves over whole arrays; empty if it takes none."""
     addressed: str = ""
     """The function that makes a move ready for a GPU, to be called with addresses."""
-    small: str = ""
-    """The function that makes a small move over arrays of the host ready, to be called with addresses."""
+    repeated: str = ""
+    """The function that makes a move over arrays of the host ready, to be called with addresses."""
     bags: str = ""
     """The function that reduces bags of rows; empty if it has none."""
-    small_bags: str = ""
-    """The function that makes few bags ready, to be called with addresses."""
+    repeated_bags: str = ""
+    """The function that makes bags on the host ready, to be called with addresses."""
     needs: Mapping[str, str] = field(default_factory=dict[str, str])
     """The modules that must be installed, and what installs them."""
     lacks: str = ""
@@ -81,9 +81,9 @@ ENGINES = {
             NATIVE,
             "ptokit.engine.native.program.executable:NativeExecutable",
             "ptokit.engine.native.whole.calls:run",
-            small="ptokit.engine.native.whole.calls:small",
+            repeated="ptokit.engine.native.whole.calls:repeated",
             bags="ptokit.engine.native.whole.bag_calls:run",
-            small_bags="ptokit.engine.native.whole.bag_calls:small",
+            repeated_bags="ptokit.engine.native.whole.bag_calls:repeated",
             needs={"llvmlite.binding": "llvmlite"},
             about="compiled for this processor; needs llvmlite",
         ),
@@ -198,18 +198,18 @@ def bags(engine: str) -> Callable[[Bags, int | None], bool] | None:
     return _load(name) if name else None
 
 
-def small_bags(engine: str, given: Bags) -> Callable[..., bool] | None:
+def repeated_bags(engine: str, given: Bags, threads: int | None) -> Callable[..., bool] | None:
     """Bags like these, to be called with the addresses of the table, indices, bounds, weights, result and winners;
-    None if they are not few. It returns False if an index is outside of the table."""
-    name = ENGINES[engine].small_bags
-    return _load(name)(given) if name else None
+    None if an engine has no such function. It returns False if an index is outside of the table."""
+    name = ENGINES[engine].repeated_bags
+    return _load(name)(given, threads) if name else None
 
 
-def small(engine: str, whole: Any) -> Callable[[int, int, int], bool] | None:
-    """A small move over arrays of the host that an engine has executed, to be called with the addresses of its
-    operands; None for others. It returns False if an index must be refused."""
-    name = ENGINES[engine].small
-    return _load(name)(whole) if name else None
+def repeated(engine: str, whole: Any, threads: int | None) -> Callable[[int, int, int], bool] | None:
+    """A move over arrays of the host that an engine has executed, to be called with the addresses of its operands; None
+    for others. It returns False if an index must be refused."""
+    name = ENGINES[engine].repeated
+    return _load(name)(whole, threads) if name else None
 
 
 def addressed(engine: str, whole: Any, gpu: int) -> Callable[..., None]:

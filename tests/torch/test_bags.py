@@ -222,7 +222,7 @@ TWO, ONE_BAG = torch.tensor([1, 2]), torch.tensor([0, 2])
         ((torch.ones(4, 3), TWO, ONE_BAG.int(), None, "sum"), "offsets are int64 of one dim"),
         ((torch.ones(4, 3), TWO, ONE_BAG[None], None, "sum"), "offsets are int64 of one dim"),
         ((torch.ones(4, 3), TWO, ONE_BAG, torch.ones(1), "sum"), "each of the 2 lanes has a weight"),
-        ((torch.ones(4, 3), TWO, ONE_BAG, None, "median"), "reduce is one of sum, max, min"),
+        ((torch.ones(4, 3), TWO, ONE_BAG, None, "median"), "reduce is one of sum, mean, max, min"),
         ((torch.tensor(1.0), TWO, ONE_BAG, None, "sum"), "a table of rows has one dim or more"),
     ],
 )

@@ -32,3 +32,5 @@ class Bags(NamedTuple):
     out: int
     winners: int
     """32-bit numbers: the lane of each element of the greatest or least; 0 if they are not wanted."""
+    mean: bool = False
+    """Whether sums of floats are divided by the number of lanes that count."""

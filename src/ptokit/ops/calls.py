@@ -9,18 +9,18 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ptokit import repeated
+from ptokit import engines, repeated
 from ptokit.engine.gpu import on_gpu
 from ptokit.engine.storage import Storage
 from ptokit.engine.whole import ArrayAt
-from ptokit.engines import AUTO, addressed, chosen, ordering, small
+from ptokit.engines import AUTO, addressed, chosen, ordering
 from ptokit.isa.policy import Coalesce, GatherOOB, ScatterAtomicOp, ScatterConflict, ScatterOOB
 from ptokit.lang import gpu
 from ptokit.lang.arrays import within, writing
 from ptokit.lang.faults import trim
 from ptokit.lang.launch import check_threads, refuse_inside
 from ptokit.ops.call import GATHER, SCATTER, ArrayCall
-from ptokit.ops.execute import execute_plan, order_of, run_gather, run_scatter
+from ptokit.ops.execute import execute_plan, order_of, run_gather, run_scatter, usual_threads
 from ptokit.ops.forms import gather_form, scatter_form
 from ptokit.ops.operands import OTHERS, array_of, indices_of, source_of
 from ptokit.ops.plans import CallPlan, cached, keep, plan_gather, plan_scatter, signature
@@ -162,13 +162,14 @@ def _repeat(
     arrays = [each for each in described if each is not None]
     if plan.whole is None or 0 in plan.lanes:
         return
-    little = None
+    on_host = None
     if plan.gpu is None:
         if plan.warns:
             return
-        execute, is_in_order = partial(_execute_at, plan, how[-2], how[-1]), _always
-        little = small(chosen(how[-2]), plan.whole)
-        execute = execute if little is None else partial(_execute_small, little, execute)
+        engine, threads = how[-2:]
+        execute, is_in_order = partial(_execute_at, plan, engine, threads), _always
+        on_host = engines.repeated(chosen(engine), plan.whole, usual_threads(plan, threads))
+        execute = execute if on_host is None else partial(_execute_or_refuse, on_host, execute)
     elif not all(map(on_gpu, arrays)) or len({a.order for a in arrays}) > 1:
         return
     else:
@@ -182,7 +183,7 @@ def _repeat(
         outside=partial(call.outside, shape=plan.lanes),
         shape=plan.shape,
         dtype=plan.dtype,
-        small=little,
+        on_host=on_host,
     )
     repeated.keep(how, operands, made)
 
@@ -191,9 +192,9 @@ def _always() -> bool:
     return True
 
 
-def _execute_small(little: Callable[..., bool], refuse: Callable[..., None], *addresses: int) -> None:
-    """Execute a small call, or refuse an index."""
-    if not little(*addresses):
+def _execute_or_refuse(execute: Callable[..., bool], refuse: Callable[..., None], *addresses: int) -> None:
+    """Execute a call, or refuse an index."""
+    if not execute(*addresses):
         refuse(*addresses)
 
 

@@ -175,13 +175,18 @@ def _run(call: ArrayCall, plan: CallPlan, storages: Mapping[str, Storage], engin
         raise call.outside(fault.report, plan.lanes) from None
 
 
+def usual_threads(plan: CallPlan, threads: int | None) -> int | None:
+    """The threads of a call: one for a small call, unless others were asked for."""
+    return 1 if threads is None and plan.nbytes <= ON_ONE_THREAD else threads
+
+
 def execute_plan(
     plan: CallPlan, whole: Whole, storages: Mapping[str, Storage], engine: str, threads: int | None
 ) -> None:
     """Execute a plan; the reference engine is the fallback of `auto`. Raises `IndexFault`."""
     try:
         name = chosen(engine, plan.gpu is not None)
-        return arrays(name)(whole, storages, 1 if threads is None and plan.nbytes <= ON_ONE_THREAD else threads)
+        return arrays(name)(whole, storages, usual_threads(plan, threads))
     except Unsupported as problem:
         if plan.gpu is not None:
             raise ValueError(f"a GPU does not take this call: {problem}; copy the arrays to the host") from None

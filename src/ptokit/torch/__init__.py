@@ -7,7 +7,7 @@
 | `remap.py` | policies for indices outside of the table, as tensor code |
 | `bags.py` | `embedding_bag`, `segment_reduce`, `segment_sum`, … |
 | `modules.py` | `Embedding`, `EmbeddingBag` |
-| `quick.py` | small calls on the CPU that were made before: from addresses to machine code |
+| `quick.py` | calls on the CPU that were made before: from addresses to machine code |
 | `dispatch.py` | operators of PyTorch's library, and the shortest way to each |
 
 `import ptokit` does not import PyTorch; this package does.

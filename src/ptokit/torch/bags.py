@@ -17,7 +17,7 @@ from torch import Tensor
 from ptokit.engine.bags import Bags
 from ptokit.engine.kept import remember
 from ptokit.engine.runnable import Unsupported
-from ptokit.engines import bags, chosen, in_order, small_bags
+from ptokit.engines import bags, chosen, in_order, repeated_bags
 from ptokit.isa.dtype import dtype
 from ptokit.isa.move import Combine
 from ptokit.lang.gpu import of_tensor
@@ -44,7 +44,9 @@ KINDS = {
 }
 """The types of tables that engines reduce in one pass."""
 INDEX_TYPES = {getattr(torch, name): dtype(name) for name in ("int32", "uint32", "int64")}
-COMBINES = {"sum": Combine.ADD, "max": Combine.MAX, "min": Combine.MIN}
+COMBINES = {"sum": Combine.ADD, "mean": Combine.ADD, "max": Combine.MAX, "min": Combine.MIN}
+PICKS = ("max", "min")
+"""Reductions of which each element comes from one lane."""
 MOST_LANES = 1 << 31
 FEW_BOUNDS = 256
 """Bounds that are checked as a list: NumPy takes longer to begin."""
@@ -53,7 +55,6 @@ SCHEMA = (
 )
 MANY_IDS = 1024
 """Ids from which on it is worth the time to see whether they are sorted."""
-MODES = ("sum", "mean", "max", "min")
 
 
 # --- the operator ----------------------------------------------------------------------------------------------------
@@ -87,12 +88,14 @@ def run_bag(
     ids = _bags_of(offsets, len(rows))
     if indices is not None and padding >= 0:
         ids = torch.where(indices == padding, OUTSIDE, ids)
-    rows = rows.float() if narrow and reduce == "sum" else rows
+    rows = rows.float() if narrow and reduce not in PICKS else rows
     if weights is not None:
         rows = rows * weights.detach().to(rows.dtype).view(-1, *[1] * (rows.dim() - 1))
     shape = [offsets.numel() - 1, *rows.shape[1:]]
-    if reduce == "sum":
-        return _rounded(run_scatter_zeros(rows, ids, shape, ROW, "skip", None, *how), table.dtype), _no_winners(table)
+    if reduce not in PICKS:
+        sums = run_scatter_zeros(rows, ids, shape, ROW, "skip", None, *how)
+        found = sums if reduce == "sum" else _divided(sums, _counts(indices, offsets, padding, *how))
+        return _rounded(found, table.dtype), _no_winners(table)
     none = rows.new_full(shape, _weakest(rows.dtype, reduce))
     run_scatter_(none, rows, ids, ROW, "skip", reduce, "last", None, *how)
     first = _first_lanes(none, rows, ids, how)
@@ -111,8 +114,8 @@ def _fused(
     threads: int | None,
 ) -> tuple[Tensor, Tensor] | None:
     """The same in one pass, by an engine that can; None if it cannot, or if an index must be refused."""
-    key = _key(table, indices, offsets, weights, reduce, padding, is_tracked, engine)
-    known = None if key is None else FEW.get(key)
+    key = _key(table, indices, offsets, weights, reduce, padding, is_tracked, engine, threads)
+    known = None if key is None else KNOWN.get(key)
     if known is not None:
         found = known.run(table, indices, offsets, weights)
         if found is not None:
@@ -142,6 +145,7 @@ def _fused(
         weights=0 if weights is None else weights.data_ptr(),
         out=out.data_ptr(),
         winners=first.data_ptr() if first.numel() else 0,
+        mean=reduce == "mean",
     )
     order = in_order([of_tensor(table)]) if table.is_cuda else None
     try:
@@ -150,15 +154,15 @@ def _fused(
     except Unsupported:
         return None
     if is_done and key is not None and known is None and not torch.is_inference_mode_enabled():
-        few = small_bags(name, given)
-        if few is not None:
-            remember(FEW, key, FewBags(few, without_memory(out), without_memory(first)), MOST_CALLS)
+        ready = repeated_bags(name, given, threads)
+        if ready is not None:
+            remember(KNOWN, key, KnownBags(ready, without_memory(out), without_memory(first)), MOST_CALLS)
     return (out, first) if is_done else None
 
 
 @dataclass(slots=True)
-class FewBags:
-    """Few bags on the CPU, ready to be reduced."""
+class KnownBags:
+    """Bags on the CPU that were reduced before."""
 
     execute: Callable[..., bool]
     out: Tensor
@@ -181,7 +185,7 @@ class FewBags:
         return (out, winners) if done else None
 
 
-FEW: dict[Any, FewBags] = {}
+KNOWN: dict[Any, KnownBags] = {}
 """By the types and shapes of tensors in C order, and options."""
 
 
@@ -225,8 +229,7 @@ def _check_operands(
 ) -> None:
     """Refuse what engines would not read as it is: they get only addresses."""
     check_threads(threads)
-    if reduce not in COMBINES:
-        raise ValueError(f"reduce is one of {', '.join(COMBINES)}; found {reduce!r}")
+    _check_mode(reduce, table, "reduce")
     if not table.dim():
         raise ValueError("a table of rows has one dim or more; found none")
     if offsets.dtype is not torch.int64 or offsets.dim() != 1:
@@ -293,7 +296,7 @@ def _bag_shape(
     *_how: Any,
 ) -> tuple[Tensor, Tensor]:
     shape = [offsets.numel() - 1, *table.shape[1:]]
-    return table.new_empty(shape), table.new_empty(shape if lanes and reduce != "sum" else [0], dtype=torch.int32)
+    return table.new_empty(shape), table.new_empty(shape if lanes and reduce in PICKS else [0], dtype=torch.int32)
 
 
 BAG = TensorOperator("bag", SCHEMA + " -> (Tensor, Tensor)", run_bag, _bag_shape, slice(4))
@@ -312,8 +315,11 @@ def _bag_backward(ctx: Any, grad: Tensor, _lanes: Any) -> tuple[Any, ...]:
     """Pass the gradient of a bag to its rows, and to those of the table in the order of the lanes."""
     indices, offsets, weights, winners, table = ctx.saved_tensors
     of_weights = None
-    if ctx.reduce == "sum":
+    if ctx.reduce not in PICKS:
         lanes = ctx.shape[0] if indices is None else indices.numel()
+        if ctx.reduce == "mean":
+            counts = _counts(indices, offsets, ctx.padding, *ctx.how)
+            grad = _divided(grad.float() if wide(grad.dtype) else grad, counts).to(grad.dtype)
         ids = _bags_of(offsets, lanes)
         if indices is not None and ctx.padding >= 0:
             ids = torch.where(indices == ctx.padding, OUTSIDE, ids)
@@ -386,18 +392,12 @@ def embedding_bag(
             raise ValueError(f"per_sample_weights have the shape of input; found {shapes}")
         per_sample_weights = per_sample_weights.reshape(-1)
     padding = _padding(padding_idx, weight.shape[0])
-    if mode == "mean" and wide(weight.dtype):
-        return _narrow_means(weight, lanes, bounds, padding, engine, threads)
-    how = padding, is_followed(weight), engine, threads
-    found, _ = BAG(weight, lanes, bounds, per_sample_weights, "sum" if mode == "mean" else mode, *how)
-    if mode != "mean":
-        return found
-    return _divided(found, _counts(lanes, bounds, padding, engine, threads))
+    return BAG(weight, lanes, bounds, per_sample_weights, mode, padding, is_followed(weight), engine, threads)[0]
 
 
-def _check_mode(mode: str, values: Tensor) -> None:
-    if mode not in MODES:
-        raise ValueError(f"mode is one of {', '.join(MODES)}; found {mode!r}")
+def _check_mode(mode: str, values: Tensor, name: str = "mode") -> None:
+    if mode not in COMBINES:
+        raise ValueError(f"{name} is one of {', '.join(COMBINES)}; found {mode!r}")
     if mode == "mean" and not values.is_floating_point():
         raise ValueError(f"a mean is of floats; found {values.dtype}")
 
@@ -411,23 +411,14 @@ def _padding(given: int | None, rows: int) -> int:
     return given % rows
 
 
-def _counts(lanes: Tensor, bounds: Tensor, padding: int, *how: Any) -> Tensor:
+def _counts(lanes: Tensor | None, bounds: Tensor, padding: int, *how: Any) -> Tensor:
     """How many lanes of each bag count."""
     counts = bounds.diff()
-    if padding < 0:
+    if lanes is None or padding < 0:
         return counts
     padded = (lanes == padding).to(torch.int64)
     ids = _bags_of(bounds, lanes.numel())
     return counts - SCATTER_ZEROS(padded, ids, [counts.shape[0]], ROW, "skip", None, *how)
-
-
-def _narrow_means(weight: Tensor, lanes: Tensor, bounds: Tensor, padding: int, *how: Any) -> Tensor:
-    """Means of floats narrower than float32, rounded once: their sums may be out of range."""
-    rows = GATHER(weight, lanes, ROW, "undefined", *how).float()
-    if padding >= 0:
-        rows = torch.where((lanes == padding).view(-1, *[1] * (rows.dim() - 1)), 0, rows)
-    sums, _ = BAG(rows, None, bounds, None, "sum", -1, False, *how)
-    return _divided(sums, _counts(lanes, bounds, padding, *how)).to(weight.dtype)
 
 
 def _lanes_and_bounds(indices: Tensor, offsets: Tensor | None, last: bool) -> tuple[Tensor, Tensor]:
@@ -493,15 +484,9 @@ def segment_reduce(
         raise ValueError("values have a dim of rows; found none")
     if (lengths is None) is (segment_ids is None):
         raise ValueError("pass lengths or segment_ids")
-    if reduce == "mean" and wide(values.dtype):  # sums may be out of range
-        ways: dict[str, Any] = {"lengths": lengths, "segment_ids": segment_ids, "num_segments": num_segments}
-        return segment_reduce(values.float(), "mean", **ways, engine=engine, threads=threads).to(values.dtype)
     if lengths is not None:
-        lengths = _numbers("lengths", as_indices(lengths, values))
-        bounds = _bounds_of(lengths)
-        how = -1, is_followed(values), engine, threads
-        found, _ = BAG(values, None, bounds, None, "sum" if reduce == "mean" else reduce, *how)
-        return _divided(found, lengths) if reduce == "mean" else found
+        bounds = _bounds_of(_numbers("lengths", as_indices(lengths, values)))
+        return BAG(values, None, bounds, None, reduce, -1, is_followed(values), engine, threads)[0]
     segment_ids = _numbers("segment_ids", as_indices(segment_ids, values))
     if segment_ids.shape[0] != values.shape[0]:
         raise ValueError(f"each of the {values.shape[0]} rows has a segment; found {segment_ids.shape[0]}")
@@ -511,17 +496,17 @@ def segment_reduce(
 
 
 def _by_ids(values: Tensor, ids: Tensor, segments: int, reduce: str, how: tuple[Any, ...]) -> Tensor:
-    engine, threads = how
-    shape = [segments, *values.shape[1:]]
+    bounds = _sorted_bounds(values, ids, segments)
+    if bounds is not None:
+        return BAG(values, None, bounds, None, reduce, -1, is_followed(values), *how)[0]
+    shape, narrow = [segments, *values.shape[1:]], wide(values.dtype)
     if reduce == "sum":
-        bounds = _sorted_bounds(values, ids, segments)
-        if bounds is not None:
-            return BAG(values, None, bounds, None, reduce, -1, False, *how)[0]
-        narrow = wide(values.dtype)
         return SCATTER_ZEROS(values, ids, shape, ROW, "undefined", narrow, *how)
     counts = SCATTER_ZEROS(torch.ones_like(ids, dtype=torch.int64), ids, [segments], ROW, "undefined", None, *how)
-    if reduce == "mean":
-        return _divided(_by_ids(values, ids, segments, "sum", how), counts)
+    if reduce == "mean":  # sums of narrow floats may be out of range
+        sums = SCATTER_ZEROS(values.float() if narrow else values, ids, shape, ROW, "undefined", None, *how)
+        return _divided(sums, counts).to(values.dtype)
+    engine, threads = how
     none = values.new_full(shape, _weakest(values.dtype, reduce))
     found = scatter(none, values, ids, atomic=reduce, engine=engine, threads=threads)
     return torch.where(counts.view(-1, *[1] * (values.dim() - 1)) == 0, found.new_zeros(()), found)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ptokit.torch.bags import MODES, embedding_bag
+from ptokit.torch.bags import COMBINES, embedding_bag
 from ptokit.torch.indexed import gather
 
 
@@ -40,8 +40,8 @@ class EmbeddingBag(torch.nn.EmbeddingBag):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         _refuse(self)
-        if self.mode not in MODES:
-            raise ValueError(f"mode is one of {', '.join(MODES)}; found {self.mode!r}")
+        if self.mode not in COMBINES:
+            raise ValueError(f"mode is one of {', '.join(COMBINES)}; found {self.mode!r}")
 
     def forward(
         self,

@@ -1,4 +1,4 @@
-"""Small calls on the CPU that were made before: from the addresses of tensors to machine code.
+"""Calls on the CPU that were made before: from the addresses of tensors to machine code.
 
 A call is found by the types, shapes, strides and alignment of its tensors, and by its options. Indices are checked as
 ever: a call that must refuse one is made again by the long way, which says what is wrong.
@@ -25,7 +25,7 @@ How = tuple[Any, ...]
 
 @dataclass(slots=True)
 class QuickCall:
-    """A small call."""
+    """A call that was made before."""
 
     run: Any
     """Takes the addresses of the table, the indices and the other operand; False if an index must be refused."""
@@ -51,12 +51,12 @@ def quick_gather(table: Tensor, indices: Tensor, how: How) -> Tensor | None:
 
 
 def keep_gather(table: Tensor, indices: Tensor, made: Tensor, how: How) -> None:
-    """Keep a gather that was made, if it is small."""
-    call = _small(("gather", *how), table, indices, None)
+    """Keep a gather that was made, if it can be repeated."""
+    call = _repeated(("gather", *how), table, indices, None)
     if call is not None and not torch.is_inference_mode_enabled():
         like = without_memory(made)
         key = _gather_key(table, indices, table.data_ptr(), indices.data_ptr(), how)
-        remember(CALLS, key, QuickCall(call.small, call, like), MOST_CALLS)
+        remember(CALLS, key, QuickCall(call.on_host, call, like), MOST_CALLS)
 
 
 def without_memory(like: Tensor) -> Tensor:
@@ -83,11 +83,11 @@ def quick_scatter(table: Tensor, src: Tensor, indices: Tensor, how: How, is_new:
 
 
 def keep_scatter(table: Tensor, src: Tensor, indices: Tensor, how: How) -> None:
-    """Keep a scatter that was made, if it is small."""
-    call = _small(("scatter", *how), table, indices, src)
+    """Keep a scatter that was made, if it can be repeated."""
+    call = _repeated(("scatter", *how), table, indices, src)
     if call is not None:
         key = _scatter_key(table, src, indices, [each.data_ptr() for each in (table, indices, src)], how)
-        remember(CALLS, key, QuickCall(call.small, call), MOST_CALLS)
+        remember(CALLS, key, QuickCall(call.on_host, call), MOST_CALLS)
 
 
 def _gather_key(table: Tensor, indices: Tensor, first: int, second: int, how: How) -> tuple[Any, ...]:
@@ -103,12 +103,12 @@ def _scatter_key(table: Tensor, src: Tensor, indices: Tensor, addresses: list[in
     return kinds, src.dtype, src.shape, src.stride(), places, how
 
 
-def _small(how: How, *operands: Tensor | None) -> RepeatedCall | None:
-    """A call that was made just now, if it is small."""
+def _repeated(how: How, *operands: Tensor | None) -> RepeatedCall | None:
+    """A call that was made just now, if it can be repeated by addresses alone."""
     if operands[0] is not None and operands[0].dtype.is_complex:
         return None  # may be conjugated lazily
     found = repeated.find(how, *operands)
-    return found[0] if found is not None and found[0].small is not None else None
+    return found[0] if found is not None and found[0].on_host is not None else None
 
 
 def _is_outside_kernel() -> bool:

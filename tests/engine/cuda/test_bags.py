@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,15 @@ class Engine:
         return next(each for each in self.kept if each.ctypes.data == address)
 
     def run(
-        self, given: dict[str, Any], combine: Combine, padding: int, *, weighted: bool, indexed: bool, threads: int = 1
+        self,
+        given: dict[str, Any],
+        combine: Combine,
+        padding: int,
+        *,
+        weighted: bool,
+        indexed: bool,
+        threads: int = 1,
+        mean: bool = False,
     ) -> tuple[bool, Any, Any]:
         table = given["table"] if indexed else np.resize(given["table"], (BOUNDS[-1], given["table"].shape[1]))
         bags, width = len(BOUNDS) - 1, table.shape[1]
@@ -97,7 +106,7 @@ class Engine:
         index = dtype(given["index"].dtype) if indexed else None
         described = Bags(
             dtype(table.dtype), index, combine, width, len(table), bags, BOUNDS[-1], padding,
-            *addresses, weights, first, second,
+            *addresses, weights, first, second, mean,
         )  # fmt: skip
         is_whole = (cuda if self.is_gpu else bag_calls).run(described, threads)
         return is_whole, self.get(first, out), self.get(second, winners) if second else None
@@ -118,6 +127,18 @@ def test_bags_are_loops(engine: Engine, width: int, index: str, kind: str, combi
         assert is_whole
         assert out.tobytes() == expected[0].tobytes()
         assert winners is None or (winners == expected[1]).all()
+
+
+@pytest.mark.parametrize(("width", "kind"), [(100, "float32"), (3, "bfloat16"), (20, "float16"), (1, "float64")])
+def test_means_are_sums_that_are_divided_and_then_rounded(engine: Engine, width: int, kind: str) -> None:
+    given = operands(kind, width, "int64")
+    wide = {**given, "table": given["table"].astype(np.result_type(given["table"].dtype, "float32"))}
+    for padding in (-1, int(given["index"][5])):
+        sums, _ = naive(wide, Combine.ADD, padding, weighted=False, indexed=True)
+        counts = [sum(each != padding for each in given["index"][a:b]) for a, b in pairwise(BOUNDS)]
+        expected = (sums / np.maximum(counts, 1).astype(sums.dtype)[:, None]).astype(given["table"].dtype)
+        is_whole, out, _ = engine.run(given, Combine.ADD, padding, weighted=False, indexed=True, mean=True)
+        assert is_whole and out.tobytes() == expected.tobytes()
 
 
 @pytest.mark.parametrize("combine", REDUCED, ids=lambda each: each.name.lower())

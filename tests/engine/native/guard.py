@@ -248,7 +248,7 @@ def force(strategy: str | None) -> None:
     """Let whole scatters take a strategy where it is possible; None lets them choose."""
 
     def run(scatter: calls._Scatter, storages: calls.Storages, threads: int) -> None:
-        open_to = strategy is not None and is_open(strategy, scatter, scatter.raw(storages))
+        open_to = strategy is not None and is_open(strategy, scatter, scatter.raw(storages["indices"].address))
         SCATTER(scatter, storages, threads, strategy if open_to else None)
 
     calls._Scatter.run = run  # type: ignore[method-assign]

@@ -556,7 +556,7 @@ def test_calls_of_one_kind_do_not_live_on_each_others_memory(width: int, oob: st
     held = [np.full(4, 1, np.int64) for _ in range(200)]  # reuses memory that the call has freed
     pto.scatter(second, source, indices, engine="native", **options)
     assert np.array_equal(first, wanted) and np.array_equal(second, wanted) and len(held) == 200
-    waiting = [block for ready in native._prepared.values() for block in ready.idle]
+    waiting = native._idle
     assert waiting and not any(block.keep or block.get("shards") for block in waiting)
 
 

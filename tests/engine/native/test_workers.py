@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import ptokit
-from ptokit.engine.native import workers
+from ptokit.engine.native import openmp, workers
 from ptokit.engine.native.workers import Stop, run, thread_count
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(ptokit.__file__).parent.parent)}
@@ -43,6 +43,7 @@ def test_else_one_for_each_usable_cpu(value: str | None, monkeypatch: pytest.Mon
     monkeypatch.delenv("PTOKIT_THREADS", raising=False)
     if value is not None:
         monkeypatch.setenv("PTOKIT_THREADS", value)
+    monkeypatch.setattr(openmp, "threads", lambda: 0)  # as without PyTorch
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 5, 6}, raising=False)
     assert thread_count() == 3
     monkeypatch.delattr(os, "sched_getaffinity")

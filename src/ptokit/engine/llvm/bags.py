@@ -2,8 +2,8 @@
 
 Bag b has the lanes from `bounds[b]` to `bounds[b + 1]`, which name rows of a table by index, or rows k by lane k. Sums
 start with 0, and a weighted row is rounded before it is added; floats narrower than float32 are summed in float32 and
-rounded once. Of the greatest and least, the lane of each element is kept: the first that has the value. An empty bag
-has zeros, and no lane.
+rounded once. A mean is a sum divided by the number of lanes that count, before it is rounded. Of the greatest and
+least, the lane of each element is kept: the first that has the value. An empty bag has zeros, and no lane.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptokit.engine.llvm.compute.elements import from_single, single
-from ptokit.engine.llvm.emit import I32, I64, IrBuilder, IrValue, Variable, lanes_of, vector
+from ptokit.engine.llvm.emit import I32, I64, IrBuilder, IrValue, Variable, element_of, lanes_of, vector
 from ptokit.engine.llvm.move import LINE
 from ptokit.engine.llvm.numbers import bits_of, combined, computes, intrinsic, is_byte_float, narrow, widen
 from ptokit.isa.dtype import DType
@@ -41,6 +41,8 @@ class BagKind:
     """Elements of a row."""
     tracked: bool = False
     """Whether the lanes of the greatest and least are wanted."""
+    mean: bool = False
+    """Whether sums are divided by the number of lanes that count."""
     far: bool = False
     """Whether rows are prefetched."""
     host: bool = False
@@ -61,7 +63,7 @@ class BagKind:
     def is_supported(self) -> bool:
         """Whether there is code for it."""
         kind = self.dtype
-        return computes(kind) and not is_byte_float(kind) and (kind.is_float or not self.weighted)
+        return computes(kind) and not is_byte_float(kind) and (kind.is_float or not (self.weighted or self.mean))
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,8 @@ class BagCode:
         self.is_sum = kind.combine is Combine.ADD
         self.is_float = self.is_sum and dtype.is_float
         """Whether sums are kept as floats, and not as bits."""
+        self.counted: Variable | None = None
+        """Lanes of a mean that count, where some may not."""
 
     def reduce(self, bag: IrValue, column: IrValue, count: int) -> None:
         """Reduce columns of a bag from one on."""
@@ -101,11 +105,15 @@ class BagCode:
         first, last = (self._bound(bag + step) for step in (0, 1))
         start, none = self._start(count)
         total, lanes = code.variable(start.type, start), code.variable(none.type, none)
-        for k, step in code.strips(code.select(last.compare("sgt", first), last - first, 0), self.kind.at_once):
+        self.counted = code.variable(I64, code.i64(0)) if self.kind.mean and self.kind.padded else None
+        length = code.select(last.compare("sgt", first), last - first, 0)
+        for k, step in code.strips(length, self.kind.at_once):
             self._add(total, lanes, first + k, step, column, count)
         at = bag * self.kind.width + column
         found, lane = total.get(), lanes.get()
         if self.is_sum:
+            if self.kind.mean:
+                found = self._mean(found, length if self.counted is None else self.counted.get())
             code.store(self._end(found), code.at(given.out, at * size), size)
             return
         if self.kind.is_quick:
@@ -161,6 +169,8 @@ class BagCode:
                 old = total.get()
                 new = old + (self._value(row) if weight is None else self._value(row) * weight)
                 total.set(new if held is None else code.select(held, new, old))
+                if self.counted is not None and held is not None:
+                    self.counted.set(self.counted.get() + held.to("zext", I64))
             else:
                 self._choose(total, lanes, k, row, held)
 
@@ -207,6 +217,12 @@ class BagCode:
         code, dtype = self.code, self.kind.dtype
         bits = code.load(f"i{8 * dtype.size}", code.at(self.given.weights, k * dtype.size))
         return code.splat(self._value(bits), count)
+
+    def _mean(self, total: IrValue, lanes: IrValue) -> IrValue:
+        """Sums divided by a number of lanes; those of none stay zeros."""
+        code = self.code
+        lanes = code.select(lanes.compare("eq", 0), code.i64(1), lanes)
+        return total.op("fdiv", code.splat(lanes.to("sitofp", element_of(total.type)), lanes_of(total.type)))
 
     def _end(self, total: IrValue) -> IrValue:
         return from_single(self.code, self.kind.dtype, total) if self.is_float else total

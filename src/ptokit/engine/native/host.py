@@ -54,7 +54,7 @@ class Host:
 
 X86 = Host(
     copies=False,
-    unfetched=("gather rows", "streamed store rows", "add elements"),
+    unfetched=("streamed store rows", "add elements"),
     stream_from=4 << 20,
     sorts=("add",),
 )

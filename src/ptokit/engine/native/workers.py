@@ -13,6 +13,8 @@ from operator import index
 from queue import SimpleQueue
 from typing import Any
 
+from ptokit.engine.native import openmp
+
 VARIABLE = "PTOKIT_THREADS"
 """The environment variable for the number of threads."""
 MOST = 1024
@@ -28,12 +30,13 @@ _idle: list[_Worker] = []
 
 
 def thread_count(asked: int | None = None) -> int:
-    """The number of threads: as asked for, else the value of `PTOKIT_THREADS`, else one for each usable CPU."""
+    """The number of threads: as asked for, else the value of `PTOKIT_THREADS`, else as many as PyTorch uses if it is
+    loaded, else one for each usable CPU."""
     if asked is not None:
         return _checked("threads", asked)
     text = os.environ.get(VARIABLE)
     if text is None or not text.strip():
-        return min(_cpus(), MOST)
+        return min(openmp.threads() or _cpus(), MOST)
     return _checked(VARIABLE, int(text) if DIGITS.fullmatch(text.strip()) else text)
 
 

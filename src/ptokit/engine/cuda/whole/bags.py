@@ -57,6 +57,7 @@ def run(bags: Bags, _threads: int | None) -> bool:
         bags.combine,
         bags.width,
         bags.winners != 0,
+        bags.mean,
         at_once=AT_ONCE,
     )
     if not kind.is_supported:

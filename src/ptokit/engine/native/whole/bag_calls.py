@@ -1,17 +1,16 @@
-"""Bags of gathered rows in machine code: a call."""
+"""Bags of gathered rows in machine code: calls, prepared once for bags of one kind and number."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, partial
 
 from ptokit.engine.bags import Bags
 from ptokit.engine.llvm.bags import BagKind
 from ptokit.engine.native import host
 from ptokit.engine.native.whole import strategies
 from ptokit.engine.native.whole.block import WORDS, ArgumentBlock
-from ptokit.engine.native.whole.strategies import Native, Team
+from ptokit.engine.native.whole.strategies import LONG, Team
 from ptokit.engine.native.workers import Stop, thread_count
 from ptokit.engine.runnable import Unsupported
 
@@ -26,80 +25,71 @@ PLACES = tuple(map(WORDS.index, ADDRESSES))
 COUNTER, GREATEST = map(WORDS.index, ("counter", "greatest"))
 
 
-_spare: list[ArgumentBlock] = []
-"""Cached blocks for little work."""
+class _ReadyBags:
+    """Bags, ready for calls."""
+
+    def __init__(self, bags: Bags) -> None:
+        row = bags.width * bags.dtype.size
+        far = bags.index_type is not None and bags.capacity * row > host.HOST.near
+        facts = bags.weights != 0, bags.padding >= 0, bags.combine, bags.width, bags.winners != 0, bags.mean
+        kind = BagKind(bags.dtype, bags.index_type, *facts, far=far, host=True)
+        if not kind.is_supported:
+            raise Unsupported(f"bags of {kind.dtype}")
+        self.code = strategies.native("bags", kind)
+        self.words = {
+            "total": bags.lanes, "capacity": bags.capacity, "table_row": row, "padding": bags.padding,
+            "count": bags.bags,
+        }  # fmt: skip
+        self.checks = bags.index_type is not None
+        self.nbytes, self.bags = bags.lanes * row, max(1, bags.bags)
+        self.spare: list[ArgumentBlock] = []
+
+    def run_at(self, threads: int | None, *addresses: int) -> bool:
+        """Reduce bags at the addresses of `ADDRESSES`; False if an index is outside of the table."""
+        is_alone = self.nbytes < LEAST_SHARED or threads == 1
+        team = Team(0 if is_alone else thread_count(threads), Stop(), is_long=self.nbytes // 6 > LONG)
+        block = self._block(team)
+        for at, address in zip(PLACES, addresses, strict=True):
+            block.words[at] = address
+        block.words[COUNTER] = block.words[GREATEST] = 0
+        team.do(self.code, block)
+        if len(self.spare) < MOST_IDLE:
+            self.spare.append(block)
+        return not self.checks or block.is_whole
+
+    def _block(self, team: Team) -> ArgumentBlock:
+        """A block with the words of a call but for its addresses."""
+        block = self.spare.pop() if self.spare else None
+        if block is None or block.most_workers != team.parts:
+            each = max(1, self.nbytes // self.bags)
+            least, most, even = LEAST_PIECE // each, MOST_PIECE // each, self.bags // (8 * team.parts)
+            piece = max(1, least, min(most, even)) if team.threads else self.bags
+            block = ArgumentBlock(team.parts, team.stop, piece=piece, **self.words)
+        block.stop = team.stop
+        block.set(stop=team.stop.address)
+        return block
 
 
 @lru_cache(maxsize=1024)
-def _code(*facts: Any, far: bool) -> Native:
-    """The code for such bags."""
-    kind = BagKind(*facts, far=far, host=True)
-    if not kind.is_supported:
-        raise Unsupported(f"bags of {kind.dtype}")
-    return strategies.native("bags", kind)
+def _prepared(kind: Bags) -> _ReadyBags:
+    return _ReadyBags(kind)
 
 
-def _words(bags: Bags) -> dict[str, int]:
-    """The words of a block that do not change from call to call."""
-    row = bags.width * bags.dtype.size
-    return {
-        "total": bags.lanes, "capacity": bags.capacity, "table_row": row, "padding": bags.padding, "count": bags.bags,
-    }  # fmt: skip
+def _ready(bags: Bags) -> _ReadyBags:
+    """Bags like these, wherever they are."""
+    has = {name: int(getattr(bags, name) != 0) for name in ("weights", "winners")}
+    return _prepared(bags._replace(table=0, indices=0, bounds=0, out=0, **has))
 
 
-def _code_of(bags: Bags) -> Native:
-    row = bags.width * bags.dtype.size
-    far = bags.index_type is not None and bags.capacity * row > host.HOST.near
-    options = bags.weights != 0, bags.padding >= 0, bags.combine, bags.width, bags.winners != 0
-    return _code(bags.dtype, bags.index_type, *options, far=far)
-
-
-def small(bags: Bags) -> Callable[..., bool] | None:
-    """Bags like these, to be called with the addresses of `ADDRESSES`; None if threads may share the work.
+def repeated(bags: Bags, threads: int | None) -> Callable[..., bool]:
+    """Bags like these, to be called with the addresses of `ADDRESSES`.
 
     It returns False if an index is outside of the table.
     """
-    if bags.lanes * bags.width * bags.dtype.size >= LEAST_SHARED:
-        return None
-    code, words, checks = _code_of(bags), _words(bags) | {"piece": max(1, bags.bags)}, bags.index_type is not None
-    spare: list[ArgumentBlock] = []
-
-    def run_at(*addresses: int) -> bool:
-        try:
-            block = spare.pop()
-        except IndexError:
-            block = ArgumentBlock(1, Stop(), **words)
-        found = block.words
-        for at, address in zip(PLACES, addresses, strict=True):
-            found[at] = address
-        found[COUNTER] = found[GREATEST] = 0
-        code(block.address, 0)
-        is_whole = not checks or block.is_whole
-        spare.append(block)
-        return is_whole
-
-    return run_at
+    return partial(_ready(bags).run_at, threads)
 
 
 def run(bags: Bags, threads: int | None) -> bool:
     """Reduce bags; False if an index is outside of the table, and then nothing of the result counts."""
-    row = bags.width * bags.dtype.size
-    nbytes = bags.lanes * row
-    code = _code_of(bags)
-    team = Team(thread_count(threads) if nbytes >= LEAST_SHARED and threads != 1 else 0, Stop())
-    each = max(1, nbytes // max(1, bags.bags))
-    piece = max(1, LEAST_PIECE // each, min(MOST_PIECE // each, bags.bags // (8 * team.parts)))
-    try:
-        block = _spare.pop() if not team.threads else ArgumentBlock(team.parts, team.stop)
-    except IndexError:
-        block = ArgumentBlock(team.parts, team.stop)
-    block.stop = team.stop
-    block.set(
-        table=bags.table, index=bags.indices, bounds=bags.bounds, weights=bags.weights, other=bags.out,
-        winners=bags.winners, piece=piece, counter=0, greatest=0, stop=team.stop.address, **_words(bags),
-    )  # fmt: skip
-    team.do(code, block)
-    is_whole = bags.index_type is None or block.is_whole
-    if not team.threads and len(_spare) < MOST_IDLE:
-        _spare.append(block)
-    return is_whole
+    places = bags.table, bags.indices, bags.bounds, bags.weights, bags.out, bags.winners
+    return _ready(bags).run_at(threads, *places)

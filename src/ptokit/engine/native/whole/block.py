@@ -24,6 +24,7 @@ WORDS = (
     "table_row", "table_col", "other_row", "other_col", "index_step",
     "shards", "scratch", "first",
     "writers", "pairs", "counts", "segments", "shift", "buckets", "workers", "totals", "marks", "range",
+    "room", "named",
     "repeats", "low", "missed", "private", "parts", "groups",
     "runs", "run_limit", "run_count", "extent", "by_row",
     "bounds", "weights", "winners", "padding", "total",

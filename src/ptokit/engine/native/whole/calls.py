@@ -10,7 +10,9 @@ copied.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from ctypes import c_uint8
 from dataclasses import replace
+from functools import partial
 from struct import Struct
 
 import numpy as np
@@ -25,7 +27,7 @@ from ptokit.engine.native.whole import regular, strategies
 from ptokit.engine.native.whole.block import LANES_AT_ONCE, PADDING, ArgumentBlock
 from ptokit.engine.native.whole.mover import Rows, known_width
 from ptokit.engine.native.whole.phases import Indices
-from ptokit.engine.native.whole.strategies import Native, Spread, Team, native, pool
+from ptokit.engine.native.whole.strategies import LONG, Native, Spread, Team, native, pool
 from ptokit.engine.native.workers import Stop, thread_count
 from ptokit.engine.runnable import Unsupported
 from ptokit.engine.storage import Array, Storage, address_of
@@ -43,14 +45,22 @@ MOST_PIECE, LEAST_PIECE = 1 << 20, 1 << 14
 READ_AT_ONCE = 1 << 17
 """Indices per piece: hardware prefetching needs long runs."""
 MOST_PREPARED = 512
-MOST_IDLE, MOST_WORKERS = 2, 16
-"""Cached blocks of one kind, and the workers that such a block has memory for."""
+MOST_IDLE, MOST_WORKERS = 4, 128
+"""Cached blocks, and the workers that such a block has memory for."""
 FLOAT32 = element_type("float32")
 FIRST = Struct("=5q")
 """The words of a block that change with every call."""
 
 Storages = Mapping[str, Storage]
+
+
+class _Refused(Exception):
+    """An index must be refused; nothing counts as written."""
+
+
 _prepared: dict[int, _Gather | _Scatter] = {}
+_idle: list[ArgumentBlock] = []
+"""Cached blocks for much work, of any move."""
 
 
 def run(whole: Whole, storages: Storages, threads: int | None) -> None:
@@ -63,13 +73,17 @@ def run(whole: Whole, storages: Storages, threads: int | None) -> None:
         ready.run(storages, 1 if threads == 1 else thread_count(threads))
 
 
-def small(whole: Whole) -> Callable[[int, int, int], bool] | None:
-    """A small move that was executed before, to be called with the addresses of the table, the indices and the other
+def repeated(whole: Whole, threads: int | None) -> Callable[[int, int, int], bool] | None:
+    """A move that was executed before, to be called with the addresses of the table, the indices and the other
     operand; None for other moves. It returns False if an index must be refused, and then nothing counts as written."""
     ready = _prepared.get(id(whole))
-    if ready is None or ready.whole is not whole or not ready.count or not ready.is_small or whole.accumulate:
+    if ready is None or ready.whole is not whole or not ready.count:
         return None
-    return ready.run_at
+    if ready.is_small:
+        return ready.run_small
+    if threads == 1:
+        return partial(ready.run_at, threads=1)
+    return lambda table, indices, other: ready.run_at(table, indices, other, thread_count(threads))
 
 
 def forget() -> None:
@@ -116,42 +130,62 @@ class _Ready:
         """Nanoseconds, roughly."""
         self.spare: list[ArgumentBlock] = []
         """Cached blocks for little work."""
-        self.idle: list[ArgumentBlock] = []
-        """The same for much work."""
 
-    def block(self, storages: Storages, team: Team) -> ArgumentBlock:
+    def run(self, storages: Storages, threads: int, strategy: str | None = None) -> None:
+        """Execute the move; `strategy` forces one.
+
+        What refuses an index is the reference engine, which reads the indices again: if another thread has corrected
+        them meanwhile, it executes the move.
+        """
+        places = (storages[name].address for name in ("table", "indices", self.other))
+        if not self.run_at(*places, threads, strategy):
+            reference.run(self.whole, storages, 1)
+
+    def run_at(self, table: int, indices: int, other: int, threads: int, strategy: str | None = None) -> bool:
+        """Execute the move at these addresses; False if an index must be refused."""
+        if self.is_small and strategy is None:
+            return self.run_small(table, indices, other)
+        is_shared = self.cost > host.HOST.wake or strategy
+        team = Team(threads if is_shared else 0, Stop(), is_long=self.cost > LONG)
+        block = self.block(team)
+        FIRST.pack_into(block.words, 0, table, other, indices, 0, 0)
+        try:
+            self.move(team, block, strategy)
+        except _Refused:
+            return False
+        finally:
+            self.put_back(block)
+        return True
+
+    def move(self, team: Team, block: ArgumentBlock, strategy: str | None) -> None:
+        """Execute the move that a block describes. Raises `_Refused`."""
+        raise NotImplementedError
+
+    def block(self, team: Team) -> ArgumentBlock:
         """A block for a call, with memory for each worker; it goes back with `put_back`."""
-        block = self.idle.pop() if self.idle else None
+        try:
+            block = _idle.pop()
+        except IndexError:
+            block = None
         if block is None or block.most_workers < team.parts:
             block = ArgumentBlock(team.parts, team.stop)
         block.stop = team.stop
         block.set(**self.words, stop=team.stop.address, first=0)
-        self.set_addresses(block, storages)
         return block
 
     def put_back(self, block: ArgumentBlock) -> None:
         """Cache a block, unless it is large or enough are cached."""
         block.clear()
-        if block.most_workers <= MOST_WORKERS and len(self.idle) < MOST_IDLE:
-            self.idle.append(block)
-
-    def set_addresses(self, block: ArgumentBlock, storages: Storages) -> None:
-        """Give a block the addresses of a call."""
-        table, other, indices = storages["table"], storages[self.other], storages["indices"]
-        FIRST.pack_into(block.words, 0, table.address, other.address, indices.address, 0, 0)
+        if block.most_workers <= MOST_WORKERS and len(_idle) < MOST_IDLE:
+            _idle.append(block)
 
     @property
     def is_small(self) -> bool:
         """Whether there is little work."""
-        return self.count <= LANES_AT_ONCE and self.cost <= host.HOST.wake
+        return self.count <= LANES_AT_ONCE and self.cost <= host.HOST.wake and not self.whole.accumulate
 
-    def run_small(self, storages: Storages) -> None:
-        """Little work, on the calling thread."""
-        if not self.run_at(*(storages[name].address for name in ("table", "indices", self.other))):
-            self.refuse(storages)
-
-    def run_at(self, table: int, indices: int, other: int) -> bool:
-        """Little work at these addresses; False if an index must be refused."""
+    def run_small(self, table: int, indices: int, other: int) -> bool:
+        """Little work, on the calling thread; False if an index must be refused."""
         try:
             block = self.spare.pop()
         except IndexError:
@@ -164,21 +198,16 @@ class _Ready:
         self.spare.append(block)
         return is_done
 
-    def is_refused(self, block: ArgumentBlock) -> bool:
-        """Whether an index was outside that must not be."""
-        return self.refuses and not block.is_whole
+    def check(self, block: ArgumentBlock) -> None:
+        """Raise `_Refused` if an index was outside that must not be."""
+        if self.refuses and not block.is_whole:
+            raise _Refused
 
-    def refuse(self, storages: Storages) -> None:
-        """Raise the reference engine's error; nothing was written.
-
-        It reads the indices again. If another thread has corrected them meanwhile, the move is executed.
-        """
-        reference.run(self.whole, storages, 1)
-
-    def raw(self, storages: Storages) -> Array:
-        """The index values, as an array."""
-        bits = storages["indices"].bits
-        return np.ndarray((self.count,), bits.dtype, bits, 0, (self.words["index_step"],))
+    def raw(self, address: int) -> Array:
+        """The index values at an address, as an array."""
+        kind, step = self.types["indices"], self.words["index_step"]
+        memory = (c_uint8 * ((self.count - 1) * step + kind.size)).from_address(address)
+        return np.ndarray((self.count,), kind.bits, memory, 0, (step,))
 
     def resolve(self, team: Team, block: ArgumentBlock, *, keep: bool, indices: Indices) -> None:
         """Read the block's lanes from the indices."""
@@ -218,56 +247,48 @@ class _Gather(_Ready):
         self.copied = (self.count + PADDING) * size_of(self.lane)
         """Bytes of a copy of the indices."""
         self.begin = native("gather", replace(self.straight, far=far), self.indices)
+        self.codes: dict[tuple[Indices, bool], Native] = {}
+        """By the indices, and whether rows are far from each other."""
 
-    def run(self, storages: Storages, threads: int) -> None:
-        if self.is_small:
-            self.run_small(storages)
-            return
-        team = Team(threads if self.cost > host.HOST.wake else 0, Stop())
-        block = self.block(storages, team)
+    def move(self, team: Team, block: ArgumentBlock, _strategy: str | None) -> None:
         if self.width == 1 and not self.skips and regular.gather(block, self.straight, self.indices, team):
-            self.put_back(block)
             return
         if self.refuses and host.HOST.copies and self.copied <= MOST_COPIED:
-            self._copied(storages, team, block)
+            self._copied(team, block)
         elif self.refuses and not self.whole.fresh:
-            self._checked(storages, team, block)
+            self.resolve(team, block, keep=False, indices=self.indices)
+            self.check(block)
+            self._straight(team, block, replace(self.late, noted=False))
         else:
-            self._straight(storages, team, block, self.late)
-            if self.is_refused(block):
-                self.refuse(storages)
-        self.put_back(block)
+            self._straight(team, block, self.late)
+            self.check(block)
 
-    def _straight(self, storages: Storages, team: Team, block: ArgumentBlock, indices: Indices) -> None:
+    def _straight(self, team: Team, block: ArgumentBlock, indices: Indices) -> None:
         """Gather without a copy of the lanes."""
         block.set(piece=self._piece(team))
-        lanes = self.raw(storages) if team.threads else None
-        team.do(native("gather", strategies.gathering(block, self.straight, lanes), indices), block)
+        far = self.rows.far and not (
+            team.threads and strategies.is_near(self.raw(block.get("index")), self.width * self.size)
+        )
+        code = self.codes.get((indices, far))
+        if code is None:
+            rows = strategies.gathering(block, replace(self.straight, far=far))
+            code = self.codes[indices, far] = native("gather", rows, indices)
+        team.do(code, block)
 
     def _piece(self, team: Team) -> int:
         """Lanes per piece: some for every thread, but not too few."""
         nbytes = max(1, self.width * self.size)
         return max(4, min(MOST_PIECE // nbytes, max(self.count // (4 * team.parts), LEAST_PIECE // nbytes)))
 
-    def _copied(self, storages: Storages, team: Team, block: ArgumentBlock) -> None:
+    def _copied(self, team: Team, block: ArgumentBlock) -> None:
         """Gather from a copy of the indices, which were checked when they were copied."""
         lanes = pool.acquire(self.copied)
         block.set(lanes=address_of(lanes))
         self.resolve(team, block, keep=True, indices=self.indices)
-        if self.is_refused(block):
-            self.refuse(storages)
-            return
+        self.check(block)
         block.set(piece=self._piece(team))
         strategies.gather(block, self.rows, team)
         pool.release(lanes)
-
-    def _checked(self, storages: Storages, team: Team, block: ArgumentBlock) -> None:
-        """Gather after all indices were checked."""
-        self.resolve(team, block, keep=False, indices=self.indices)
-        if self.is_refused(block):
-            self.refuse(storages)
-            return
-        self._straight(storages, team, block, replace(self.late, noted=False))
 
 
 class _Scatter(_Ready):
@@ -286,71 +307,55 @@ class _Scatter(_Ready):
         self.write = native("scatter", replace(self.rows, far=self.rows.far and strategies.fetches(self.rows)))
         self.begin = native("resolve", self.indices, self.lane != self.indices.lane, True)
 
-    def run(self, storages: Storages, threads: int, strategy: str | None = None) -> None:
-        """Scatter; `strategy` forces one."""
-        if self.is_small and strategy is None and not self.sums:
-            self.run_small(storages)
-            return
-        team = Team(threads if self.cost > host.HOST.wake or strategy else 0, Stop())
-        block = self.block(storages, team)
-        if strategy is None and not self.sums and self.runs(storages, team, block):
-            self.put_back(block)
+    def move(self, team: Team, block: ArgumentBlock, strategy: str | None) -> None:
+        if strategy is None and not self.sums and self.runs(team, block):
             return
         resolved = strategy if strategy in strategies.STRATEGIES else None
         spread = None
         if not (resolved or self.sums):
-            spread = strategies.sampled([self.raw(storages)], self.capacity, team.parts)
-        if spread is None or not self._unresolved(storages, team, block, spread, strategy):
-            self._chunks(storages, team, block, resolved, spread if self.refuses else None)
-        self.put_back(block)
+            spread = strategies.sampled([self.raw(block.get("index"))], self.capacity, team.parts)
+        if spread is None or not self._unresolved(team, block, spread, strategy):
+            self._chunks(team, block, resolved, spread if self.refuses else None)
 
-    def _unresolved(
-        self, storages: Storages, team: Team, block: ArgumentBlock, spread: Spread, strategy: str | None
-    ) -> bool:
+    def _unresolved(self, team: Team, block: ArgumentBlock, spread: Spread, strategy: str | None) -> bool:
         """Scatter without a copy of the lanes, if that takes less time or is forced; whether that was done."""
         given = self.rows, self.indices, self.count, self.capacity, self.width, team.parts, spread
         taken = (strategy,) if strategy else strategies.unresolved(*given)
-        return any(UNRESOLVED[each](self, storages, team, block, spread) for each in taken)
+        return any(UNRESOLVED[each](self, team, block, spread) for each in taken)
 
-    def runs(self, _storages: Storages, team: Team, block: ArgumentBlock, _spread: Spread | None = None) -> bool:
+    def runs(self, team: Team, block: ArgumentBlock, _spread: Spread | None = None) -> bool:
         """Lanes in few arithmetic progressions; False if they are not, or if two may name one row."""
         return self.width == 1 and regular.scatter(block, self.rows, self.indices, team)
 
-    def merged(self, _storages: Storages, team: Team, block: ArgumentBlock, spread: Spread) -> bool:
+    def merged(self, team: Team, block: ArgumentBlock, spread: Spread) -> bool:
         """Slices of the lanes to memory of each thread's own, merged; False if the sample misses some."""
         return strategies.merged(block, self.rows, self.indices, team, spread)
 
-    def straight(self, storages: Storages, team: Team, block: ArgumentBlock, spread: Spread) -> bool:
+    def straight(self, team: Team, block: ArgumentBlock, spread: Spread) -> bool:
         """All lanes in order on one thread."""
         indices = self.indices
         if self.refuses:
             self.resolve(team, block, keep=False, indices=indices)
-            if self.is_refused(block):
-                self.refuse(storages)
-                return True
+            self.check(block)
             indices = replace(indices, remap=Remap.SKIP)
         team.do(strategies.straight(block, self.rows, indices, spread), block, parts=1)
         return True
 
-    def divided(self, storages: Storages, team: Team, block: ArgumentBlock, spread: Spread) -> bool:
+    def divided(self, team: Team, block: ArgumentBlock, spread: Spread) -> bool:
         """Chunks of lanes, each divided among parts of the table first."""
         indices, other = self.indices, block.get("other")
         if self.refuses and self.count > CHUNK:
             self.resolve(team, block, keep=False, indices=indices)
-            if self.is_refused(block):
-                self.refuse(storages)
-                return True
+            self.check(block)
             indices = replace(indices, remap=Remap.SKIP)
         for start in range(0, self.count, CHUNK):
             there = other + start * self.words["other_row"]
             block.set(first=start, other=there, count=min(CHUNK, self.count - start), greatest=0)
             if not strategies.divided(block, self.rows, indices, team, spread):
-                self.refuse(storages)
+                raise _Refused
         return True
 
-    def _chunks(
-        self, storages: Storages, team: Team, block: ArgumentBlock, strategy: str | None, spread: Spread | None
-    ) -> None:
+    def _chunks(self, team: Team, block: ArgumentBlock, strategy: str | None, spread: Spread | None) -> None:
         """Chunks of lanes, one after the other; all of them are read first where they must be checked and fit."""
         each, refuses = size_of(self.lane), self.refuses
         fits = (self.count + PADDING) * each <= MOST_COPIED
@@ -358,9 +363,7 @@ class _Scatter(_Ready):
         indices = self.indices
         if refuses and at_once < self.count:
             self.resolve(team, block, keep=False, indices=indices)
-            if self.is_refused(block):
-                self.refuse(storages)
-                return
+            self.check(block)
             indices = replace(indices, remap=Remap.SKIP)
         if self.sums and at_once < self.count:
             strategies.sum_up(block, replace(self.rows, lane=indices.lane), team, indices)
@@ -371,9 +374,8 @@ class _Scatter(_Ready):
             found = min(at_once, self.count - start)
             block.set(lanes=address_of(memory), first=start, count=found, greatest=0)
             self.resolve(team, block, keep=True, indices=indices)
-            if indices.remap is Remap.REFUSE and self.is_refused(block):
-                self.refuse(storages)
-                return
+            if indices.remap is Remap.REFUSE:
+                self.check(block)
             if self.sums:
                 strategies.sum_up(block, self.rows, team, None)
                 found = 0

@@ -22,7 +22,7 @@ import numpy as np
 
 from ptokit.engine.llvm.emit import size_of
 from ptokit.engine.llvm.move import LINE
-from ptokit.engine.native import host, workers
+from ptokit.engine.native import host, openmp, workers
 from ptokit.engine.native.jit import IrSource, library
 from ptokit.engine.native.whole import bags, partition, phases, private, runs, split, sums
 from ptokit.engine.native.whole.block import LANES_AT_ONCE, SHARDS, WHOLE, ArgumentBlock, function
@@ -31,7 +31,7 @@ from ptokit.engine.native.workers import Stop
 from ptokit.engine.storage import Array, address_of
 from ptokit.isa.move import Combine
 
-Native = Callable[[int, int], None]
+Native = Any
 SIGNATURE = CFUNCTYPE(None, c_void_p, c_int64)
 
 MOST_EXTRA = 48 << 20
@@ -40,8 +40,8 @@ SAMPLE = 128
 """Lanes that are sampled to choose a strategy."""
 GLANCE = 64
 """The same for a gather, which has fewer choices."""
-FAIR = 1.25
-"""How much more than the average share of a thread still counts as balanced."""
+MOST_SHARE = 0.625
+"""The largest share of the lanes that one thread may have, for which it pays to divide them by destination."""
 LEAST_COLUMNS = 2048
 """The least bytes of a row for which a thread of its own pays."""
 LEAST_BUCKET, MOST_BUCKET = 128 << 10, 512 << 10
@@ -61,6 +61,8 @@ SPLIT_AT_ONCE = 1 << 15
 """Lanes that a thread divides at a time."""
 DISTINCT_PIECE = 1 << 18
 """Bytes of lanes that a thread takes at a time."""
+RANGES = 4
+"""Ranges of the table for each thread, where sums are taken in float32: some may have more lanes than others."""
 SCATTERS = {Combine.STORE: "store", Combine.ADD: "add", Combine.MUL: "add"}
 """Names of scatters in `host.FETCHED`."""
 LEAST_STREAMED = 4 * LINE
@@ -96,8 +98,12 @@ def native(phase: str, *kinds: Any) -> Native:
     names = [each.key if hasattr(each, "key") else str(each) for each in kinds]
     made = library(" / ".join(["whole", phase, *names]), lambda: IrSource(function(phase, PHASES[phase], *kinds)))
     code: Any = SIGNATURE(made.address(phase))
-    code.library = made  # lives as long as the function
+    code.address, code.library = made.address(phase), made  # which lives as long as the function
     return code
+
+
+LONG = 200_000_000
+"""Nanoseconds of work after which a user would notice that Ctrl-C has no effect."""
 
 
 class Pool:
@@ -134,6 +140,8 @@ class Team:
     threads: int
     """0 for the caller's own."""
     stop: Stop
+    is_long: bool = False
+    """Whether the calling thread must be able to handle Ctrl-C meanwhile."""
 
     @property
     def parts(self) -> int:
@@ -153,10 +161,10 @@ class Team:
             for at in places:
                 work(at, part)
 
-        if self.threads and not is_short:
-            workers.run(run_blocks, parts or self.threads, self.stop)
-        else:
+        if not self.threads or is_short:
             run_blocks(0)
+        elif self.is_long or not openmp.run(work.address, places, parts or self.threads):
+            workers.run(run_blocks, parts or self.threads, self.stop)
 
 
 @dataclass(frozen=True)
@@ -208,13 +216,19 @@ def _lanes(block: ArgumentBlock, rows: Rows) -> Array:
     return np.frombuffer(memory, f"u{each}")
 
 
-def _is_near(lanes: Array, nbytes: int) -> bool:
-    """Whether lanes seem to name rows close to each other, by a small sample."""
+def is_near(lanes: Array, nbytes: int) -> bool:
+    """Whether lanes seem to name rows close to each other, by a small sample.
+
+    Few calls of NumPy: each takes long where the caches hold something else.
+    """
     step = max(1, lanes.size // GLANCE)
-    found, beside = (lanes[k::step][:GLANCE].astype(np.int64) for k in range(2))
-    apart = np.abs(beside - found[: beside.size])
-    is_local = nbytes <= LINE // 8 and 2 * int(np.count_nonzero(apart <= 8)) > GLANCE
-    return is_local or (int(found.max()) - int(found.min())) * nbytes <= host.HOST.near
+    found = lanes[::step][:GLANCE].tolist()
+    if (max(found) - min(found)) * nbytes <= host.HOST.near:
+        return True
+    if nbytes > LINE // 8:
+        return False
+    beside = lanes[1::step][:GLANCE].tolist()
+    return 2 * sum(abs(b - a) <= 8 for a, b in zip(found, beside, strict=False)) > GLANCE
 
 
 def _suited(rows: Rows, width: int, spread: Spread) -> Rows:
@@ -235,13 +249,12 @@ def _fills_lines(block: ArgumentBlock, rows: Rows) -> bool:
     return rows.combine is Combine.STORE and rows.nbytes > 0 and all(measure % LINE == 0 for measure in measures)
 
 
-def gathering(block: ArgumentBlock, rows: Rows, lanes: Array | None = None) -> Rows:
-    """The rows of a gather: how they are written, and whether those of these lanes are prefetched."""
+def gathering(block: ArgumentBlock, rows: Rows) -> Rows:
+    """The rows of a gather: how they are written, and whether far ones are prefetched."""
     nbytes = block.get("width") * rows.size
     is_even = rows.dense and LINE <= nbytes == block.get("other_row") <= phases.STAGE
-    written, far = block.get("count") * nbytes, rows.far and (lanes is None or not _is_near(lanes, nbytes))
-    rows = replace(rows, stream=is_even and written >= host.HOST.stream_from)
-    return replace(rows, far=far and fetches(rows, "gather"))
+    rows = replace(rows, stream=is_even and block.get("count") * nbytes >= host.HOST.stream_from)
+    return replace(rows, far=rows.far and fetches(rows, "gather"))
 
 
 def scattering(rows: Rows, width: int, spread: Spread) -> Rows:
@@ -254,7 +267,9 @@ def scattering(rows: Rows, width: int, spread: Spread) -> Rows:
 
 def gather(block: ArgumentBlock, rows: Rows, team: Team) -> None:
     """Gather the block's resolved lanes."""
-    team.do(native("gather", gathering(block, rows, _lanes(block, rows) if team.threads else None), None), block)
+    nbytes = block.get("width") * rows.size
+    far = rows.far and not (team.threads and is_near(_lanes(block, rows), nbytes))
+    team.do(native("gather", gathering(block, replace(rows, far=far)), None), block)
 
 
 def direct(block: ArgumentBlock, write: Native) -> None:
@@ -307,7 +322,7 @@ def choose(rows: Rows, count: int, capacity: int, width: int, parts: int, spread
     nbytes = rows.size * width
     if spread.same and spread.share > 0.9:
         return "direct"
-    is_balanced = parts > 1 and spread.share * parts <= FAIR
+    is_balanced = parts > 1 and spread.share <= MOST_SHARE
     if width == 1 and nbytes <= 8:
         is_far = rows.far and spread.reach * nbytes > host.HOST.near
         pays = SCATTERS.get(rows.combine, "pick") in host.HOST.sorts or not is_balanced
@@ -363,7 +378,7 @@ def merged(block: ArgumentBlock, rows: Rows, indices: phases.Indices, team: Team
 
 def divides(rows: Rows, capacity: int, parts: int, spread: Spread) -> bool:
     """Whether lanes are divided among parts of the table first, if threads share them."""
-    is_balanced = parts > 1 and spread.share * parts <= FAIR and not (spread.local or spread.same)
+    is_balanced = parts > 1 and spread.share <= MOST_SHARE and not (spread.local or spread.same)
     return host.HOST.packs and is_balanced and split.can_split(rows, capacity)
 
 
@@ -537,9 +552,14 @@ STRATEGIES: dict[str, Strategy] = {
 
 def sum_up(block: ArgumentBlock, rows: Rows, team: Team, indices: phases.Indices | None) -> None:
     """Add in float32 and round once: ranges of the table, assigned one by one, each with its own sums."""
-    capacity, width = block.get("capacity"), max(1, block.get("width"))
-    count = max(1, min(capacity, MOST_EXTRA // team.parts // (4 * width + 1)))
-    sums, marks = np.empty(team.parts * count * width, np.float32), np.zeros(team.parts * count, np.uint8)
-    block.set(range=count, buckets=-(-capacity // count), totals=address_of(sums), marks=address_of(marks))
-    block.keep += [sums, marks]
+    capacity, width, parts, lanes = block.get("capacity"), max(1, block.get("width")), team.parts, block.get("count")
+    half = MOST_EXTRA // 2 // parts  # for sums and their rows, and for the numbers of sums
+    most = half // (4 * width + 8)
+    count = max(1, min(-(-capacity // (RANGES * parts)), half // 4, capacity if lanes <= most else most))
+    room = min(count, lanes)
+    numbers, named = np.zeros(parts * count, np.int32), np.empty(parts * room, np.int64)
+    sums = pool.acquire(4 * parts * room * width)
+    block.set(range=count, room=room, buckets=-(-capacity // count))
+    block.set(marks=address_of(numbers), named=address_of(named), totals=address_of(sums))
     team.do(native("total", rows, indices), block)
+    pool.release(sums)
