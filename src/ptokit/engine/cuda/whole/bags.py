@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-
-import numpy as np
+from functools import lru_cache
 
 from ptokit.engine.bags import Bags
-from ptokit.engine.cuda.device import Device, current
+from ptokit.engine.cuda.device import Device, DeviceKernel, current
+from ptokit.engine.cuda.whole.check import note_refused, take
 from ptokit.engine.cuda.whole.pieces import PIECE
 from ptokit.engine.llvm.bags import BagArguments, BagCode, BagKind
 from ptokit.engine.llvm.chip import Chip
@@ -34,7 +34,7 @@ def text(chip: Chip, kind: BagKind, columns: int) -> str:
 
     def read(name: IrValue) -> None:
         with code.when(name.compare("uge", capacity)):
-            code.store(code.i64(1), flag)
+            note_refused(code, flag, code.i64(0))  # which lane it is does not matter
 
     bag_code, across = BagCode(code, kind, given, read), kind.width // columns
     with code.phase():
@@ -46,36 +46,38 @@ def text(chip: Chip, kind: BagKind, columns: int) -> str:
     return module.text
 
 
+@lru_cache(maxsize=1024)
+def _kernel(device: Device, kind: BagKind, columns: int) -> DeviceKernel:
+    chip = replace(device.chip, lanes=_lanes(device))
+    key = f"{chip} {NAME} {kind} {columns}"
+    return device.module(key, lambda: IrSource(text(chip, kind, columns), {"lanes": chip.lanes})).kernel(NAME)
+
+
+def _lanes(device: Device) -> int:
+    """Threads of a block."""
+    return int(device.chip.lanes * LANES)
+
+
 def run(bags: Bags, _threads: int | None) -> bool:
     """Reduce bags; False if an index is outside of the table, and then nothing of the result counts."""
     device, size = current(), bags.dtype.size
-    kind = BagKind(
-        bags.dtype,
-        bags.index_type,
-        bags.weights != 0,
-        bags.padding >= 0,
-        bags.combine,
-        bags.width,
-        bags.winners != 0,
-        bags.mean,
-        at_once=AT_ONCE,
-    )
+    facts = bags.weights != 0, bags.padding >= 0, bags.combine, bags.width, bags.winners != 0, bags.mean
+    kind = BagKind(bags.dtype, bags.index_type, *facts, at_once=AT_ONCE)
     if not kind.is_supported:
         raise Unsupported(f"bags of {bags.dtype}")
     every = bags.table | bags.out | bags.winners * (PIECE // 4) | (bags.width * size) | PIECE
     columns = max(1, min(PIECE, every & -every) // size)
-    lanes = int(device.chip.lanes * LANES)
-    chip = replace(device.chip, lanes=lanes)
-    key = f"{chip} {NAME} {kind} {columns}"
-    module = device.module(key, lambda: IrSource(text(chip, kind, columns), {"lanes": lanes}))
-    grid = -(-bags.bags * (bags.width // columns) // lanes)
-    flag = device.empty(8)
-    device.fill(flag.address, 0, 8)
-    addresses = bags.table, bags.indices, bags.bounds, bags.weights, bags.out, bags.winners, flag.address
+    kernel, grid = _kernel(device, kind, columns), -(-bags.bags * (bags.width // columns) // _lanes(device))
+    check = None if bags.index_type is None else take(device)
+    flag = 0 if check is None else check.address
+    addresses = bags.table, bags.indices, bags.bounds, bags.weights, bags.out, bags.winners, flag
     numbers = bags.lanes, bags.capacity, bags.width * size, bags.padding, bags.bags
-    module.kernel(NAME)(min(MOST_GRID, grid), (*addresses, *numbers))
-    return bags.index_type is None or not _is_set(device, flag.address)
-
-
-def _is_set(device: Device, address: int) -> bool:
-    return bool(device.download(address, 8).view(np.int64)[0])
+    try:
+        kernel(min(MOST_GRID, grid), (*addresses, *numbers))
+        if check is None:
+            return True
+        check.begin()
+        return check.end() is None
+    except BaseException:
+        device.wait()  # the kernel writes to memory of the host, which ends with the check
+        raise

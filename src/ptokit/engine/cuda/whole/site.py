@@ -10,6 +10,7 @@ from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
+from ptokit.engine.cuda.whole.check import note_refused
 from ptokit.engine.cuda.whole.kinds import POINTERS, WORDS, Kind
 from ptokit.engine.cuda.whole.pieces import view
 from ptokit.engine.llvm.chip import Chip
@@ -117,9 +118,7 @@ class KernelSite:
         """Take note of an index that is outside."""
         code, outside = self.code, self.is_outside(value)
         with code.when(both(outside, counts) or outside):
-            code.line(f"  atomicrmw add {self.flag!r}, i64 1 monotonic")
-            code.line(f"  atomicrmw umin {code.at(self.flag, 8)!r}, {lane!r} monotonic")
-            code.store(code.i64(1), code.load(PTR, code.at(self.flag, 16)))
+            note_refused(code, self.flag, lane)
 
     # --- pieces
 
