@@ -5,7 +5,9 @@
 | `indexed.py` | `gather`, `scatter`, `scatter_` |
 | `operators.py` | their operators: schemas, kernels, shapes, gradients, batches; sums in a fixed order |
 | `remap.py` | policies for indices outside of the table, as tensor code |
-| `bags.py` | `embedding_bag`, `segment_reduce`, `segment_sum`, … |
+| `bag_kernel.py` | bags of rows: on an engine, in one pass if it can |
+| `bags.py` | the operator of bags with its gradient, `embedding_bag` |
+| `segments.py` | `segment_reduce`, `segment_sum`, … |
 | `modules.py` | `Embedding`, `EmbeddingBag` |
 | `quick.py` | calls on the CPU that were made before: from addresses to machine code |
 | `dispatch.py` | operators of PyTorch's library, and the shortest way to each |
@@ -20,16 +22,10 @@ try:
 except ImportError as _problem:
     raise ImportError("ptokit.torch needs PyTorch: pip install 'ptokit[torch]'") from _problem
 
-from ptokit.torch.bags import (
-    embedding_bag,
-    segment_max,
-    segment_mean,
-    segment_min,
-    segment_reduce,
-    segment_sum,
-)
+from ptokit.torch.bags import embedding_bag
 from ptokit.torch.indexed import gather, scatter, scatter_
 from ptokit.torch.modules import Embedding, EmbeddingBag
+from ptokit.torch.segments import segment_max, segment_mean, segment_min, segment_reduce, segment_sum
 
 __all__ = [
     "Embedding",

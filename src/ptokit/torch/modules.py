@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ptokit.torch.bags import COMBINES, embedding_bag
+from ptokit.torch.bag_kernel import COMBINES
+from ptokit.torch.bags import embedding_bag
 from ptokit.torch.indexed import gather
 
 

@@ -22,6 +22,8 @@ MOST_IDLE = 2
 ADDRESSES = ("table", "index", "bounds", "weights", "other", "winners")
 """The words of a block that are addresses of operands."""
 PLACES = tuple(map(WORDS.index, ADDRESSES))
+ALONE = Team(0, Stop())
+"""The calling thread."""
 COUNTER, GREATEST = map(WORDS.index, ("counter", "greatest"))
 
 
@@ -46,13 +48,20 @@ class _ReadyBags:
 
     def run_at(self, threads: int | None, *addresses: int) -> bool:
         """Reduce bags at the addresses of `ADDRESSES`; False if an index is outside of the table."""
-        is_alone = self.nbytes < LEAST_SHARED or threads == 1
-        team = Team(0 if is_alone else thread_count(threads), Stop(), is_long=self.nbytes // 6 > LONG)
+        team = ALONE
+        if self.nbytes >= LEAST_SHARED and threads != 1:
+            team = Team(thread_count(threads), Stop(), is_long=self.nbytes // 6 > LONG)
         block = self._block(team)
+        words = block.words
         for at, address in zip(PLACES, addresses, strict=True):
-            block.words[at] = address
-        block.words[COUNTER] = block.words[GREATEST] = 0
-        team.do(self.code, block)
+            words[at] = address
+        words[COUNTER] = words[GREATEST] = 0
+        if team is ALONE:
+            self.code(block.address, 0)
+        else:
+            block.stop = team.stop
+            block.set(stop=team.stop.address)
+            team.do(self.code, block)
         if len(self.spare) < MOST_IDLE:
             self.spare.append(block)
         return not self.checks or block.is_whole
@@ -65,8 +74,6 @@ class _ReadyBags:
             least, most, even = LEAST_PIECE // each, MOST_PIECE // each, self.bags // (8 * team.parts)
             piece = max(1, least, min(most, even)) if team.threads else self.bags
             block = ArgumentBlock(team.parts, team.stop, piece=piece, **self.words)
-        block.stop = team.stop
-        block.set(stop=team.stop.address)
         return block
 
 

@@ -1,0 +1,302 @@
+"""The kernel of bags: rows that are gathered and reduced, in the order of the lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ptokit.engine.bags import Bags
+from ptokit.engine.kept import remember
+from ptokit.engine.runnable import Unsupported
+from ptokit.engines import bags, chosen, in_order, repeated_bags
+from ptokit.isa.dtype import dtype
+from ptokit.isa.move import Combine
+from ptokit.lang.gpu import of_tensor
+from ptokit.lang.launch import check_threads
+from ptokit.torch.operators import SCATTER_ZEROS, run_gather, run_scatter_, run_scatter_zeros, same_bits, wide
+from ptokit.torch.quick import MOST_CALLS, without_memory
+from ptokit.torch.remap import OUTSIDE, ROW
+
+KINDS = {
+    getattr(torch, name): dtype(name)
+    for name in ("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "int32", "int64")
+}
+"""The types of tables that engines reduce in one pass."""
+INDEX_TYPES = {getattr(torch, name): dtype(name) for name in ("int32", "uint32", "int64")}
+COMBINES = {"sum": Combine.ADD, "mean": Combine.ADD, "max": Combine.MAX, "min": Combine.MIN}
+PICKS = ("max", "min")
+"""Reductions of which each element comes from one lane."""
+MOST_LANES = 1 << 31
+FEW_BOUNDS = 256
+"""Bounds that are checked as a list: NumPy takes longer to begin."""
+
+
+def run_bag(
+    table: Tensor,
+    indices: Tensor | None,
+    offsets: Tensor,
+    weights: Tensor | None,
+    reduce: str,
+    padding: int,
+    lanes: bool = True,
+    engine: str = "auto",
+    threads: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Reduce the rows that the lanes of each bag name; also the lane of each element of a greatest or least row, if
+    `lanes`.
+
+    Bag b has the lanes from `offsets[b]` to `offsets[b + 1]`. Without indices, lane k names row k. Lanes whose index is
+    `padding` do not count. An empty bag has zeros, and no lane (-1).
+    """
+    check_threads(threads)
+    count, how = len(table) if indices is None else indices.numel(), (engine, threads)
+    key = _key(table, indices, offsets, weights, reduce, padding, lanes, *how)
+    known = None if key is None else KNOWN.get(key)
+    if known is not None:
+        _check_bounds(offsets, count, indices is None)
+        found = known.run(table, indices, offsets, weights)
+        if found is not None:
+            return found
+    table = table.detach()
+    _check_operands(table, indices, offsets, weights, reduce)
+    _check_bounds(offsets, count, indices is None)
+    fused = _fused(key, table, indices, offsets, weights, reduce, padding, lanes, *how)
+    if fused is not None:
+        return fused
+    rows = table if indices is None else run_gather(table, indices, ROW, "undefined", *how)
+    narrow = wide(table.dtype)
+    ids = bags_of(offsets, len(rows))
+    if indices is not None and padding >= 0:
+        ids = torch.where(indices == padding, OUTSIDE, ids)
+    rows = rows.float() if narrow and reduce not in PICKS else rows
+    if weights is not None:
+        rows = rows * weights.detach().to(rows.dtype).view(-1, *[1] * (rows.dim() - 1))
+    shape = [offsets.numel() - 1, *rows.shape[1:]]
+    if reduce not in PICKS:
+        sums = run_scatter_zeros(rows, ids, shape, ROW, "skip", None, *how)
+        found = sums if reduce == "sum" else divided(sums, counts_of(indices, offsets, padding, *how))
+        return _rounded(found, table.dtype), _no_winners(table)
+    none = rows.new_full(shape, weakest(rows.dtype, reduce))
+    run_scatter_(none, rows, ids, ROW, "skip", reduce, "last", None, *how)
+    first = _first_lanes(none, rows, ids, how)
+    return torch.where(first < 0, none.new_zeros(()), none), first if lanes else _no_winners(table)
+
+
+def _fused(
+    key: Any,
+    table: Tensor,
+    indices: Tensor | None,
+    offsets: Tensor,
+    weights: Tensor | None,
+    reduce: str,
+    padding: int,
+    is_tracked: bool,
+    engine: str,
+    threads: int | None,
+) -> tuple[Tensor, Tensor] | None:
+    """The same in one pass, by an engine that can; None if it cannot, or if an index must be refused."""
+    lanes = len(table) if indices is None else indices.numel()
+    name = chosen(engine, table.is_cuda)
+    run, kind = bags(name), KINDS.get(table.dtype)
+    is_index = indices is None or indices.dtype in INDEX_TYPES
+    if run is None or kind is None or not is_index or not lanes or not table.numel() or lanes >= MOST_LANES:
+        return None
+    table, offsets = _packed(table), _packed(offsets)
+    indices = None if indices is None else _packed(indices)
+    weights = None if weights is None else _packed(weights.detach().to(table.dtype))
+    out, first = bag_shape(table, indices, offsets, weights, reduce, padding, is_tracked)
+    given = Bags(
+        dtype=kind,
+        index_type=None if indices is None else INDEX_TYPES[indices.dtype],
+        combine=COMBINES[reduce],
+        width=table.numel() // len(table),
+        capacity=len(table),
+        bags=len(out),
+        lanes=lanes,
+        padding=padding,
+        table=table.data_ptr(),
+        indices=0 if indices is None else indices.data_ptr(),
+        bounds=offsets.data_ptr(),
+        weights=0 if weights is None else weights.data_ptr(),
+        out=out.data_ptr(),
+        winners=first.data_ptr() if first.numel() else 0,
+        mean=reduce == "mean",
+    )
+    order = in_order([of_tensor(table)]) if table.is_cuda else None
+    try:
+        with order or nullcontext():
+            is_done = run(given, threads)
+    except Unsupported:
+        return None
+    if is_done and key is not None and not torch.is_inference_mode_enabled():
+        ready = repeated_bags(name, given, threads)
+        if ready is not None:
+            remember(KNOWN, key, KnownBags(ready, without_memory(out), without_memory(first)), MOST_CALLS)
+    return (out, first) if is_done else None
+
+
+@dataclass(slots=True)
+class KnownBags:
+    """Bags on the CPU that were reduced before."""
+
+    execute: Callable[..., bool]
+    out: Tensor
+    winners: Tensor
+    """Those have the types and shapes of results, and no memory."""
+
+    def run(
+        self, table: Tensor, indices: Tensor | None, offsets: Tensor, weights: Tensor | None
+    ) -> tuple[Tensor, Tensor] | None:
+        """Reduce them; None if an index is outside of the table."""
+        out, winners = torch.empty_like(self.out), torch.empty_like(self.winners)
+        done = self.execute(
+            table.data_ptr(),
+            0 if indices is None else indices.data_ptr(),
+            offsets.data_ptr(),
+            0 if weights is None else weights.data_ptr(),
+            out.data_ptr(),
+            winners.data_ptr(),
+        )
+        return (out, winners) if done else None
+
+
+KNOWN: dict[Any, KnownBags] = {}
+"""By the types and shapes of tensors in C order, and options."""
+
+
+def _key(
+    table: Tensor, indices: Tensor | None, offsets: Tensor, weights: Tensor | None, *options: Any
+) -> tuple[Any, ...] | None:
+    """The key of bags on the CPU; None unless all operands can be read as they are."""
+    facts: list[Any] = [*options]
+    for each in (table, indices, offsets, weights):
+        if each is None:
+            facts.append(None)
+        elif each.is_cpu and each.is_contiguous() and not each.is_neg() and each.data_ptr():
+            facts += (each.dtype, each.shape)
+        else:
+            return None
+    return tuple(facts) if weights is None or weights.dtype is table.dtype else None
+
+
+def _rounded(sums: Tensor, kind: torch.dtype) -> Tensor:
+    """Sums of a type. PyTorch's own conversions of NaNs differ between processors."""
+    made = sums.to(kind)
+    return made if kind == sums.dtype else made.masked_fill_(made.isnan(), float("nan"))
+
+
+def bags_of(offsets: Tensor, lanes: int) -> Tensor:
+    """The bag of each lane."""
+    numbers = torch.arange(offsets.numel() - 1, device=offsets.device)
+    return numbers.repeat_interleave(offsets.diff(), output_size=lanes)
+
+
+def _packed(tensor: Tensor) -> Tensor:
+    """A tensor whose address is that of its values, in C order."""
+    made = tensor.resolve_neg().contiguous()
+    if not made.data_ptr() and made.numel():
+        raise ValueError(f"a tensor of shape {tuple(tensor.shape)} has no memory; its storage was freed")
+    return made
+
+
+def check_mode(mode: str, values: Tensor, name: str = "mode") -> None:
+    """Refuse reductions that do not exist, and means of other numbers than floats."""
+    if mode not in COMBINES:
+        raise ValueError(f"{name} is one of {', '.join(COMBINES)}; found {mode!r}")
+    if mode == "mean" and not values.is_floating_point():
+        raise ValueError(f"a mean is of floats; found {values.dtype}")
+
+
+def _check_operands(
+    table: Tensor, indices: Tensor | None, offsets: Tensor, weights: Tensor | None, reduce: str
+) -> None:
+    """Refuse what engines would not read as it is: they get only addresses."""
+    check_mode(reduce, table, "reduce")
+    if not table.dim():
+        raise ValueError("a table of rows has one dim or more; found none")
+    if offsets.dtype is not torch.int64 or offsets.dim() != 1:
+        raise ValueError(f"offsets are int64 of one dim; found {offsets.dtype} of shape {tuple(offsets.shape)}")
+    lanes = len(table) if indices is None else indices.numel()
+    if weights is not None and weights.numel() != lanes:
+        raise ValueError(f"each of the {lanes} lanes has a weight; found {weights.numel()}")
+    for each in (indices, offsets, weights):
+        if each is not None and each.device != table.device:
+            raise ValueError(f"the tensors of a call are on one device; found {table.device} and {each.device}")
+
+
+def _check_bounds(offsets: Tensor, lanes: int, is_segment: bool) -> None:
+    """Refuse bounds that are not in order, or do not cover the lanes; on a GPU this would have to wait."""
+    if offsets.is_cuda:
+        return
+    if 0 < offsets.numel() <= FEW_BOUNDS:
+        listed = offsets.tolist()
+        is_right = not listed[0] and listed[-1] == lanes and listed == sorted(listed)
+        if is_right:
+            return
+    bounds = offsets.numpy()
+    if len(bounds) and not bounds[0] and bounds[-1] == lanes and (bounds[1:] >= bounds[:-1]).all():
+        return
+    if is_segment:
+        raise ValueError(f"lengths are from 0 up, and their sum is the number of rows, {lanes}")
+    raise ValueError(f"offsets begin with 0 and are in order, up to the number of indices, {lanes}")
+
+
+def counts_of(lanes: Tensor | None, bounds: Tensor, padding: int, *how: Any) -> Tensor:
+    """How many lanes of each bag count."""
+    counts = bounds.diff()
+    if lanes is None or padding < 0:
+        return counts
+    padded = (lanes == padding).to(torch.int64)
+    ids = bags_of(bounds, lanes.numel())
+    return counts - SCATTER_ZEROS(padded, ids, [counts.shape[0]], ROW, "skip", None, *how)
+
+
+def divided(sums: Tensor, counts: Tensor) -> Tensor:
+    """Sums divided by counts; zeros stay zeros."""
+    return sums / counts.clamp(min=1).to(sums.dtype).view(-1, *[1] * (sums.dim() - 1))
+
+
+def _no_winners(table: Tensor) -> Tensor:
+    return torch.empty(0, dtype=torch.int32, device=table.device)
+
+
+def weakest(kind: torch.dtype, reduce: str) -> float | int:
+    """What every value replaces."""
+    if kind.is_floating_point:
+        return float("nan")
+    if kind.is_complex:
+        raise ValueError(f"{kind} has no greatest or least value")
+    if kind is torch.bool:
+        return reduce == "min"
+    limits = torch.iinfo(kind)
+    return limits.min if reduce == "max" else limits.max
+
+
+def _first_lanes(found: Tensor, rows: Tensor, ids: Tensor, how: tuple[Any, ...]) -> Tensor:
+    """The first lane of each bag that has the greatest or least value, by element."""
+    count = len(rows)
+    lanes = torch.arange(count, dtype=torch.int32, device=rows.device).view(-1, *[1] * (rows.dim() - 1))
+    tried = torch.where(same_bits(rows, run_gather(found, ids, ROW, "zero", *how)), lanes, count)
+    first = tried.new_full(found.shape, count)
+    run_scatter_(first, tried, ids, ROW, "skip", "min", "last", None, *how)
+    return torch.where(first == count, OUTSIDE, first)
+
+
+def bag_shape(
+    table: Tensor,
+    _indices: Tensor | None,
+    offsets: Tensor,
+    _weights: Tensor | None,
+    reduce: str,
+    _padding: int,
+    lanes: bool = True,
+    *_how: Any,
+) -> tuple[Tensor, Tensor]:
+    """The results of `run_bag`, without values."""
+    shape = [offsets.numel() - 1, *table.shape[1:]]
+    return table.new_empty(shape), table.new_empty(shape if lanes and reduce in PICKS else [0], dtype=torch.int32)
