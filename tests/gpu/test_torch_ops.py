@@ -12,6 +12,8 @@ import torch
 import ptokit as pto
 import ptokit.torch as pt
 from tests.torch.naive import ATOMICS, GATHER_POLICIES, SCATTER_POLICIES, bits
+from tests.torch.test_forms import REDUCTIONS
+from tests.torch.test_forms import samples as samples_of_forms
 from tests.torch.test_indexed import CHECKS, samples
 from tests.torch.towers import trained
 
@@ -48,6 +50,31 @@ def test_scatters(atomic: str, oob: str, kind: torch.dtype) -> None:
     lanes = SKEWED if oob == "undefined" else OUTSIDE
     cpu, gpu = both(lambda t, s, i: pt.scatter(t, s, i, oob=oob, atomic=atomic), TABLE.to(kind), SRC.to(kind), lanes)
     assert cpu == gpu
+
+
+@pytest.mark.parametrize("mode", ["wrap", "clip", "fill", "negative"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_gathers_along_an_axis(axis: int, mode: str) -> None:
+    table, lanes = TABLE if axis == 0 else TABLE.t(), OUTSIDE[:3000] if mode != "negative" else SKEWED[:3000] - 2000
+    for kind in (torch.int64, torch.int32):
+        cpu, gpu = both(lambda t, i: pt.gather(t, i, axis=axis, mode=mode), table, lanes.to(kind))
+        assert cpu == gpu
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_reductions(axis: int, reduce: str, include_self: bool, kind: torch.dtype) -> None:
+    table, src = (each.to(kind) if axis == 0 else each.to(kind).t() for each in (TABLE, SRC[:3000]))
+    form: dict[str, Any] = {"axis": axis, "mode": "drop", "reduce": reduce, "include_self": include_self}
+    cpu, gpu = both(lambda t, s, i: pt.scatter(t, s, i, **form), table, src, OUTSIDE[:3000])
+    assert cpu == gpu
+
+
+def test_an_index_outside_along_an_axis_is_refused() -> None:
+    with pytest.raises(pto.OutOfBoundsError, match=r"gather: indices\[1\] = 99 is outside the capacity of 48"):
+        pt.gather(TABLE.cuda(), torch.tensor([1, 99]).cuda(), axis=1)
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
@@ -90,6 +117,7 @@ def test_another_stream() -> None:
 
 
 SAMPLES = [each for each in samples() if each[0] in ("gather zero", "scatter add", "scatter_ none", "bag max")]
+SAMPLES += [each for each in samples_of_forms() if each[0] in ("mul True", "mean False", "max_", "entries")]
 
 
 @pytest.mark.parametrize(("op", "args", "named"), [s[1:] for s in SAMPLES], ids=[s[0] for s in SAMPLES])

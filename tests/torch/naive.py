@@ -74,6 +74,38 @@ def scatter(
     return out.reshape(table.shape), of_table.reshape(table.shape), of_src.reshape(src.shape)
 
 
+def gradients(
+    table: Tensor, src: Tensor, above: Tensor, pairs: Iterable[tuple[Any, Any]], reduce: str, include_self: bool
+) -> tuple[Tensor, Tensor]:
+    """The gradients of a scatter, from the cell that each position of `src` names; None for those outside."""
+    of_table, of_src = above.clone(), torch.zeros_like(src)
+    lanes: dict[Any, list[Any]] = {}
+    for at, cell in pairs:
+        if cell is not None:
+            lanes.setdefault(cell, []).append(at)
+    for cell, found in lanes.items():
+        factors = [table[cell]] * (include_self and reduce != "none") + [src[at] for at in found]
+        shares = [above[cell] * share for share in shares_of(factors, reduce)]
+        of_table[cell] = shares.pop(0) if len(shares) > len(found) else 0
+        for at, share in zip(found, shares, strict=True):
+            of_src[at] = share
+    return of_table, of_src
+
+
+def shares_of(values: list[Tensor], reduce: str) -> list[Any]:
+    """The derivative of a reduction by each of its values."""
+    if reduce == "add":
+        return [1] * len(values)
+    if reduce == "mean":
+        return [1 / torch.tensor(len(values), dtype=values[0].dtype)] * len(values)
+    if reduce == "mul":
+        return [math.prod(values[:k] + values[k + 1 :], start=torch.ones_like(values[0])) for k in range(len(values))]
+    best = len(values) - 1 if reduce == "none" else 0
+    for k, value in enumerate(values) if reduce != "none" else ():
+        best = k if better(float(value), float(values[best]), reduce) else best
+    return [int(k == best) for k in range(len(values))]
+
+
 def bag(
     rows: Tensor,
     lanes: Iterable[int],

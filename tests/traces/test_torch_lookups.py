@@ -128,10 +128,15 @@ def test_operators_of_ptokit_are_recorded_without_those_of_gradients() -> None:
         for _ in range(2):
             (pt.gather(table, ids).sum() + pt.scatter(table, 1.0, ids, oob="skip").sum()).backward()
         pt.scatter_(other, 1.0, ids, atomic="add")
+        pt.scatter(table, 1.0, ids, reduce="mul").sum().backward()
+        pt.gather(other, torch.tensor([0, 1]), axis=1)
         pt.EmbeddingBag(5, 3, mode="sum")(torch.tensor([[4, 0], [2, 2]]))
 
     once = [("gather", 0, [1, 9, 1]), ("scatter", 0, [1, 9, 1])]
-    assert lookups(work) == [*once, *once, ("scatter", 1, [1, 9, 1]), ("embedding_bag", 2, [4, 0, 2, 2])]
+    rows, width = other.shape
+    along = ("gather", 2, [row * width + k for row in range(rows) for k in (0, 1)])  # elements by their numbers
+    more = [("scatter", 1, [1, 9, 1]), ("scatter", 0, [1, 9, 1]), along, ("embedding_bag", 3, [4, 0, 2, 2])]
+    assert lookups(work) == [*once, *once, *more]
 
 
 PROGRAM = """

@@ -9,12 +9,15 @@ from math import prod
 from operator import index
 from typing import Any
 
+import numpy as np
+
 from ptokit.engine.gpu import on_gpu
+from ptokit.engines import AUTO
 from ptokit.isa.policy import Coalesce, GatherOOB, ScatterOOB
 from ptokit.lang.arrays import within, writing
 from ptokit.ops.call import GATHER, SCATTER, ArrayCall
 from ptokit.ops.execute import move_gather, new_result, order_of
-from ptokit.ops.lanes import Selection, along_axis, plain
+from ptokit.ops.lanes import Selection, along_axis, plain, resolve_into
 from ptokit.ops.operands import (
     Array,
     array_of,
@@ -73,16 +76,22 @@ def scatter_form(
 def _select(
     coalesce: object, axis: object, call: ArrayCall, lanes: Array, table: Array, policy: OutsidePolicy
 ) -> Selection:
-    """Entries along an axis; `None` selects elements, as in `np.take`."""
-    if axis is None:
-        coalesce, axis = Coalesce.Elem, 0
-    named = entries(call, table, coalesce)
-    if table.ndim and (at := axis_of(call, axis, table.ndim)):
-        if call.policy(Coalesce, "coalesce", coalesce) is not Coalesce.Row:
-            message = 'axis is for entries along an axis; coalesce="elem" counts elements'
-            raise call.refused("CO-SEM-01", message, "leave axis or coalesce out", "axis")
+    """Entries along an axis."""
+    coalesce, at = place_of(call, coalesce, axis, table.ndim)
+    if at:
         return along_axis(call, lanes, at, table, policy)
-    return plain(call, lanes, named.dims, table, policy)
+    return plain(call, lanes, entries(call, table, coalesce).dims, table, policy)
+
+
+def place_of(call: ArrayCall, coalesce: object, axis: object, ndim: int) -> tuple[Coalesce, int]:
+    """What an index selects, and along which axis; `None` selects elements, as in `np.take`."""
+    if axis is None:
+        return Coalesce.Elem, 0
+    unit, at = call.policy(Coalesce, "coalesce", coalesce), axis_of(call, axis, ndim) if ndim else 0
+    if at and unit is not Coalesce.Row:
+        message = 'axis is for entries along an axis; coalesce="elem" counts elements'
+        raise call.refused("CO-SEM-01", message, "leave axis or coalesce out", "axis")
+    return unit, at
 
 
 def axis_of(call: ArrayCall, given: object, ndim: int) -> int:
@@ -193,6 +202,16 @@ def _scatter(
     for rows, numbers in named.parts():
         part = Selection(numbers, named.dims, named.remap, numbers.shape)
         reduce_into(call, target[rows], values[rows], part, arithmetic)
+
+
+def number_entries(
+    call: ArrayCall, indices: object, out: object, shape: tuple[int, ...], capacity: int, policy: OutsidePolicy
+) -> None:
+    """Write the entry that each index names to an array of int64; -1 for none. The table has `capacity` of them."""
+    lanes, numbers = array_of(call, "indices", indices), array_of(call, "out", out, written=True)
+    index_type(call, lanes)
+    order = order_of(_gpu(lanes), AUTO, lanes, numbers)
+    within(order, None, resolve_into, call, numbers, lanes, capacity, np.broadcast_to(np.empty(()), shape), policy)
 
 
 def _gpu(*arrays: Array) -> int | None:

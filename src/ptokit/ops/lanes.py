@@ -137,6 +137,13 @@ def found_array(numbers: Any) -> Any:
     return np.asarray(numbers, np.int64) if np.isscalar(numbers) else numbers
 
 
+def resolve_into(call: ArrayCall, out: Array, lanes: Array, capacity: int, table: Array, policy: OutsidePolicy) -> None:
+    """Write the entries that lanes name to an array of int64, with `NONE` for those outside."""
+    raw, found = _raw(lanes)
+    values, outside = resolve(call, raw, found, capacity, table, policy)
+    _raw(out)[0][...] = _numbered(found, values, outside)
+
+
 def resolve(
     call: ArrayCall, raw: Any, found: Any, capacity: int | tuple[int, ...], table: Array, policy: OutsidePolicy
 ) -> tuple[Any, Any]:

@@ -39,13 +39,14 @@ def indices_of(call: ArrayCall, given: object, table: Array) -> Array:
     if isinstance(given, range):
         made: Array = np.arange(given.start, given.stop, given.step, dtype=np.int64)
     elif isinstance(given, list | tuple | int):
-        made = _listed(call, cast("object", given))
+        made = listed(call, cast("object", given))
     else:
         return array_of(call, "indices", given)
     return cast("Array", gpu.upload(made, table.gpu)) if on_gpu(table) else made
 
 
-def _listed(call: ArrayCall, given: object) -> Array:
+def listed(call: ArrayCall, given: object) -> Array:
+    """A list, a tuple or a number as an array of indices."""
     try:
         made = np.asarray(given)
     except ValueError:

@@ -4,6 +4,8 @@
 |---|---|
 | `indexed.py` | `gather`, `scatter`, `scatter_` |
 | `operators.py` | their operators: schemas, kernels, shapes, gradients, batches; sums in a fixed order |
+| `forms.py` | axes, modes, words for reductions, as tensor code around the operators |
+| `reductions.py` | operators of products and means, and of scatters without the values that cells had |
 | `remap.py` | policies for indices outside of the table, as tensor code |
 | `bag_kernel.py` | bags of rows: on an engine, in one pass if it can |
 | `bags.py` | the operator of bags with its gradient, `embedding_bag` |

@@ -8,9 +8,13 @@ import torch
 from torch import Tensor
 
 from ptokit.isa.dtype import dtype
-from ptokit.ops.call import SCATTER as CALL
-from ptokit.ops.operands import NUMBERS, number_of
+from ptokit.ops.call import GATHER as GATHER_CALL
+from ptokit.ops.call import SCATTER as SCATTER_CALL
+from ptokit.ops.call import ArrayCall
+from ptokit.ops.calls import FIRST
+from ptokit.ops.operands import NUMBERS, listed, number_of
 from ptokit.torch.dispatch import needs_grad
+from ptokit.torch.forms import gather_form, scatter_form, scatter_form_
 from ptokit.torch.operators import GATHER, SCATTER, SCATTER_IN_PLACE
 from ptokit.torch.remap import ROW
 
@@ -23,13 +27,19 @@ def gather(
     oob: str = "undefined",
     engine: str = "auto",
     threads: int | None = None,
+    axis: int | None = FIRST,
+    mode: str | None = None,
 ) -> Tensor:
     """Rows (`coalesce="row"`) or elements (`"elem"`) of a table by index, as `ptokit.gather`.
 
+    With `axis`, the shape of `indices` replaces that axis; `mode` is another word for `oob`, for indices with a sign.
     The gradient of the table is the sum of what was read from each entry, in the order of the indices. Under
     `oob="zero"` an index outside of the table has no gradient.
     """
-    return GATHER(table, as_indices(indices, table), coalesce, oob, engine, threads)
+    lanes = indices if isinstance(indices, Tensor) else as_indices(indices, table, GATHER_CALL)
+    if mode is not None or axis is not FIRST:
+        return gather_form(table, lanes, coalesce, oob, engine, threads, axis, mode)
+    return GATHER(table, lanes, coalesce, oob, engine, threads)
 
 
 def scatter(
@@ -44,14 +54,24 @@ def scatter(
     accumulate: str | None = None,
     engine: str = "auto",
     threads: int | None = None,
+    axis: int | None = FIRST,
+    mode: str | None = None,
+    reduce: str | None = None,
+    include_self: bool = True,
 ) -> Tensor:
     """A copy of a table with `src` written to rows or elements by index, as `ptokit.scatter`.
 
     `atomic="none"` stores: a cell that was stored to passes its gradient to its last lane, and none to the table.
     `"add"` passes it to the table and to every lane. `"max"` and `"min"` pass it to the table if its value remained,
     else to the first lane that has the value. Lanes outside of the table have no gradient under `oob="skip"`.
+    `reduce` has more words, and products and means: a factor passes on its gradient times the other factors, a value of
+    a mean its share. With `include_self=False` the values that cells had do not count, and have no gradient. `axis` and
+    `mode` are those of `gather`.
     """
     operands = _operands(table, src, indices)
+    if mode is not None or axis is not FIRST or reduce is not None or include_self is not True:
+        how = coalesce, oob, atomic, conflict, accumulate, engine, threads
+        return scatter_form(*operands, how, axis, mode, reduce, include_self)
     return SCATTER(*operands, coalesce, oob, atomic, conflict, accumulate, engine, threads)
 
 
@@ -67,13 +87,21 @@ def scatter_(
     accumulate: str | None = None,
     engine: str = "auto",
     threads: int | None = None,
+    axis: int | None = FIRST,
+    mode: str | None = None,
+    reduce: str | None = None,
+    include_self: bool = True,
 ) -> Tensor:
     """As `scatter`, into the table itself; returns the table.
 
     If autograd records the call, the result is copied into the table. A leaf that requires grad is refused, as by all
     operators of PyTorch that write in place.
     """
-    given = *_operands(table, src, indices), coalesce, oob, atomic, conflict, accumulate, engine, threads
+    operands = _operands(table, src, indices)
+    if mode is not None or axis is not FIRST or reduce is not None or include_self is not True:
+        how = coalesce, oob, atomic, conflict, accumulate, engine, threads
+        return scatter_form_(*operands, how, axis, mode, reduce, include_self)
+    given = *operands, coalesce, oob, atomic, conflict, accumulate, engine, threads
     if needs_grad(*given[:2]):
         before = table if atomic in ("none", "add") else table.clone()  # which the gradient needs
         return table.copy_(SCATTER(before, *given[1:]))
@@ -81,10 +109,12 @@ def scatter_(
     return table
 
 
-def as_indices(indices: Any, table: Tensor) -> Tensor:
+def as_indices(indices: Any, table: Tensor, call: ArrayCall | None = None) -> Tensor:
     """Indices as a tensor, where the table is."""
     if isinstance(indices, Tensor):
         return indices
+    if call is not None and isinstance(indices, list | tuple) and not torch.compiler.is_compiling():
+        indices = listed(call, indices)
     made = torch.as_tensor(indices, device=table.device)
     return made if made.numel() else made.to(torch.int64)
 
@@ -97,11 +127,11 @@ def _operands(table: Tensor, src: Any, indices: Any) -> tuple[Tensor, Tensor, Te
         src = torch.as_tensor(src, dtype=table.dtype, device=table.device)
     elif src.dtype is not table.dtype and torch.is_autocast_enabled(table.device.type):
         src = src.to(table.dtype)
-    return table, src, as_indices(indices, table)
+    return table, src, as_indices(indices, table, SCATTER_CALL)
 
 
 def _rounded(number: Any, of: torch.dtype) -> Any:
     """A number as an element type has it: rounded once, where PyTorch would round to float32 first, or refused."""
     kind = dtype(str(of).removeprefix("torch."))
-    made = number_of(CALL, number, kind)
+    made = number_of(SCATTER_CALL, number, kind)
     return float(made.astype("float64")) if kind.is_float else made.item()

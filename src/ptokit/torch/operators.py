@@ -7,7 +7,7 @@ gradient needs are accumulated in float32.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -17,19 +17,15 @@ from torch import Tensor
 from ptokit.ops.calls import gather, scatter
 from ptokit.torch.dispatch import Batch, Context, TensorOperator
 from ptokit.torch.quick import How, keep_gather, keep_scatter, quick_gather, quick_scatter
-from ptokit.torch.remap import OUTSIDE, READ_OF, ROW, WRITTEN_OF, as_whole, capacity_of, entry_of, resolved
+from ptokit.torch.remap import OUTSIDE, READ_OF, ROW, WRITTEN_OF, as_whole, capacity_of, entry_of, quiet, resolved
 
 HOW = 'str engine="auto", SymInt? threads=None'
+WRITTEN = 'str coalesce="row", str oob="undefined", '
+ENDS = f'str conflict="last", str? accumulate=None, {HOW}'
 SCHEMAS = {
     "gather": f'(Tensor table, Tensor indices, str coalesce="row", str oob="undefined", {HOW}) -> Tensor',
-    "scatter": (
-        '(Tensor table, Tensor src, Tensor indices, str coalesce="row", str oob="undefined", str atomic="none", '
-        f'str conflict="last", str? accumulate=None, {HOW}) -> Tensor'
-    ),
-    "scatter_": (
-        '(Tensor(a!) table, Tensor src, Tensor indices, str coalesce="row", str oob="undefined", str atomic="none", '
-        f'str conflict="last", str? accumulate=None, {HOW}) -> ()'
-    ),
+    "scatter": f'(Tensor table, Tensor src, Tensor indices, {WRITTEN}str atomic="none", {ENDS}) -> Tensor',
+    "scatter_": f'(Tensor(a!) table, Tensor src, Tensor indices, {WRITTEN}str atomic="none", {ENDS}) -> ()',
     "scatter_zeros": (
         '(Tensor src, Tensor indices, SymInt[] shape, str coalesce="row", str oob="undefined", '
         f"str? accumulate=None, {HOW}) -> Tensor"
@@ -128,7 +124,8 @@ def _gathered_shape(table: Tensor, indices: Tensor, coalesce: str = ROW, *_given
     return table.new_empty([*indices.shape, *entry_of(table.shape, coalesce)])
 
 
-def _scattered_shape(table: Tensor, *_given: Any, **_named: Any) -> Tensor:
+def scattered_shape(table: Tensor, *_given: Any, **_named: Any) -> Tensor:
+    """The shape of a table that was scattered into."""
     return table.new_empty(table.shape)
 
 
@@ -136,13 +133,14 @@ def _zeros_shape(src: Tensor, _indices: Tensor, shape: Sequence[int], *_given: A
     return src.new_empty(shape)
 
 
-def _nothing(*_given: Any, **_named: Any) -> None:
+def nothing(*_given: Any, **_named: Any) -> None:
+    """The result of what writes in place."""
     return None
 
 
 GATHER = TensorOperator("gather", SCHEMAS["gather"], run_gather, _gathered_shape, slice(2))
-SCATTER = TensorOperator("scatter", SCHEMAS["scatter"], run_scatter, _scattered_shape, slice(3))
-SCATTER_IN_PLACE = TensorOperator("scatter_", SCHEMAS["scatter_"], run_scatter_, _nothing, slice(3))
+SCATTER = TensorOperator("scatter", SCHEMAS["scatter"], run_scatter, scattered_shape, slice(3))
+SCATTER_IN_PLACE = TensorOperator("scatter_", SCHEMAS["scatter_"], run_scatter_, nothing, slice(3))
 SCATTER_ZEROS = TensorOperator("scatter_zeros", SCHEMAS["scatter_zeros"], run_scatter_zeros, _zeros_shape, slice(2))
 
 
@@ -161,7 +159,7 @@ def _gather_backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
     (indices,) = ctx.saved_tensors
     coalesce, oob, engine, threads = ctx.how
     where = list(ctx.shape), coalesce, WRITTEN_OF[oob], wide(grad.dtype), engine, threads
-    return SCATTER_ZEROS(grad, indices, *where), None, None, None, None, None
+    return SCATTER_ZEROS(grad, quiet(indices, oob), *where), None, None, None, None, None
 
 
 def _save_zeros(ctx: Context, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG001
@@ -172,7 +170,7 @@ def _save_zeros(ctx: Context, inputs: tuple[Any, ...], output: Tensor) -> None: 
 
 def _zeros_backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
     (indices,) = ctx.saved_tensors
-    return sum_to(GATHER(grad, indices, *ctx.how), ctx.src), *[None] * 7
+    return sum_to(GATHER(grad, quiet(indices, ctx.how[1]), *ctx.how), ctx.src), *[None] * 7
 
 
 def _save_scatter(ctx: Context, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -180,13 +178,19 @@ def _save_scatter(ctx: Context, inputs: tuple[Any, ...], output: Tensor) -> None
     table, src, indices, coalesce, oob, ctx.atomic, _, _, *how = inputs
     ordered = (table, src, output) if ctx.atomic in ("max", "min") else ()
     ctx.save_for_backward(indices, *ordered)
+    keep_policies(ctx, table, src, coalesce, oob, how)
+
+
+def keep_policies(ctx: Context, table: Tensor, src: Tensor, coalesce: str, oob: str, how: Sequence[Any]) -> None:
+    """Keep shapes, and the policies with which a gradient of a scatter reads and writes."""
     ctx.read, ctx.written = (coalesce, READ_OF[oob], *how), (coalesce, "skip" if oob == "undefined" else oob)
     ctx.how, ctx.shape, ctx.src = how, table.shape, src.shape
 
 
 def _scatter_backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
     """Pass a gradient to the table and to `src`: to each cell's own value or to the lane that gave it."""
-    return *GRADIENTS[ctx.atomic](ctx, grad, *ctx.saved_tensors), *[None] * 8
+    indices, *kept = ctx.saved_tensors
+    return *GRADIENTS[ctx.atomic](ctx, grad, quiet(indices, ctx.written[1]), *kept), *[None] * 8
 
 
 def _added(ctx: Context, grad: Tensor, indices: Tensor) -> tuple[Tensor | None, Tensor | None]:
@@ -198,7 +202,7 @@ def _stored(ctx: Context, grad: Tensor, indices: Tensor) -> tuple[Tensor | None,
     """A cell that was stored to has the gradient of its last lane."""
     of_table = of_src = None
     if ctx.needs_input_grad[0]:
-        of_table = SCATTER(grad, grad.new_zeros(()), indices, *ctx.written, "none", "last", None, *ctx.how)
+        of_table = cleared(ctx, grad, indices)
     if ctx.needs_input_grad[1]:
         coalesce, oob, *_ = ctx.read
         count, capacity = indices.numel(), capacity_of(ctx.shape, coalesce)
@@ -212,14 +216,22 @@ def _stored(ctx: Context, grad: Tensor, indices: Tensor) -> tuple[Tensor | None,
     return of_table, of_src
 
 
+def cleared(ctx: Context, grad: Tensor, indices: Tensor) -> Tensor:
+    """A gradient with zeros in the cells that a lane wrote."""
+    return SCATTER(grad, grad.new_zeros(()), indices, *ctx.written, "none", "last", None, *ctx.how)
+
+
 def _chosen(
     ctx: Context, grad: Tensor, indices: Tensor, table: Tensor, src: Tensor, output: Tensor
 ) -> tuple[Tensor | None, Tensor | None]:
     """A cell has the gradient of its own value if that remained, else that of the first lane with the value."""
     kept = same_bits(table, output)
     of_table = torch.where(kept, grad, 0) if ctx.needs_input_grad[0] else None
-    if not ctx.needs_input_grad[1]:
-        return of_table, None
+    return of_table, to_first(ctx, grad, indices, kept, src, output) if ctx.needs_input_grad[1] else None
+
+
+def to_first(ctx: Context, grad: Tensor, indices: Tensor, kept: Tensor, src: Tensor, output: Tensor) -> Tensor:
+    """The gradient of `src`: of each cell that is not kept, to the first lane that has its value."""
     count = indices.numel()
     numbers = torch.arange(count, device=grad.device)
     mine = GATHER(grad, indices, *ctx.read)
@@ -229,7 +241,7 @@ def _chosen(
     tried = torch.where(attains, lanes, count)
     first = SCATTER(first, tried, indices, *ctx.written, "min", "last", None, *ctx.how)
     wins = attains & (GATHER(first, indices, *ctx.read) == lanes)
-    return of_table, sum_to(torch.where(wins, mine, 0), ctx.src)
+    return sum_to(torch.where(wins, mine, 0), ctx.src)
 
 
 def same_bits(a: Tensor, b: Tensor) -> Tensor:
@@ -296,9 +308,10 @@ def _gather_batch(call: Any, info: Any, dims: Batch, table: Tensor, indices: Ten
     return call(_flat(tables, coalesce), lanes, coalesce, oob, *how), 0
 
 
-def _scatter_batch(
+def scatter_batch(
     call: Any, info: Any, dims: Batch, table: Tensor, src: Tensor, indices: Tensor, *given: Any
 ) -> tuple[Tensor, int]:
+    """What `vmap` does for an operator that makes a new table."""
     coalesce, oob, *rest = given
     at_table, at_src, at_indices, *_ = dims
     tables, lanes = _first(table, at_table, info.batch_size), _first(indices, at_indices, info.batch_size)
@@ -326,19 +339,24 @@ def _zeros_batch(
     return call(values, lanes, joined, coalesce, oob, *rest).view(lanes.shape[0], *shape), 0
 
 
-def _scatter_in_place_batch(
-    _call: Any, info: Any, dims: Batch, table: Tensor, src: Tensor, indices: Tensor, *given: Any
-) -> tuple[None, None]:
-    if dims[0] is None:
-        raise RuntimeError(
-            "vmap: scatter_ writes into one table for all elements of the batch; use scatter, which makes new ones"
-        )
-    made, _ = _scatter_batch(SCATTER.overload, info, dims, table, src, indices, *given)
-    table.copy_(made.movedim(0, dims[0]))
-    return None, None
+def in_place_batch(makes: TensorOperator) -> Callable[..., Any]:
+    """What `vmap` does for an operator that writes in place, by the one that makes new tables."""
+
+    def batched(
+        _call: Any, info: Any, dims: Batch, table: Tensor, src: Tensor, indices: Tensor, *given: Any
+    ) -> tuple[None, None]:
+        if dims[0] is None:
+            raise RuntimeError(
+                "vmap: scatter_ writes into one table for all elements of the batch; use scatter, which makes new ones"
+            )
+        made, _ = scatter_batch(makes.overload, info, dims, table, src, indices, *given)
+        table.copy_(made.movedim(0, dims[0]))
+        return None, None
+
+    return batched
 
 
 GATHER.differentiate(_save_gather, _gather_backward, _gather_batch)
-SCATTER.differentiate(_save_scatter, _scatter_backward, _scatter_batch)
+SCATTER.differentiate(_save_scatter, _scatter_backward, scatter_batch)
 SCATTER_ZEROS.differentiate(_save_zeros, _zeros_backward, _zeros_batch)
-SCATTER_IN_PLACE.batch(_scatter_in_place_batch)
+SCATTER_IN_PLACE.batch(in_place_batch(SCATTER))

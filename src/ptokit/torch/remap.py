@@ -15,6 +15,9 @@ WRITTEN_OF = {"undefined": "skip", "zero": "skip", "clamp": "clamp", "wrap": "wr
 ROW = "row"
 OUTSIDE = -1
 """An index that no table has."""
+MOVED = ("clamp", "wrap")
+"""Policies that move an index inside; an int32 below 0 is warned of."""
+GREATEST = torch.iinfo(torch.int64).max
 
 
 def capacity_of(shape: Sequence[int], coalesce: str) -> int:
@@ -28,16 +31,32 @@ def entry_of(shape: Sequence[int], coalesce: str) -> list[int]:
 
 
 def as_whole(indices: Tensor) -> Tensor:
-    """Indices as int64: an int32 is cast to uint32 first."""
+    """Indices as int64: an int32 is cast to uint32 first; an uint64 beyond int64 is the greatest."""
     whole = indices.to(torch.int64)
+    if indices.dtype is torch.uint64:
+        return torch.where(whole < 0, GREATEST, whole)
     return whole & 0xFFFFFFFF if indices.dtype is torch.int32 else whole
+
+
+def quiet(indices: Tensor, oob: str) -> Tensor:
+    """Indices for a gradient, which does not warn again of negative ones."""
+    return as_whole(indices) if indices.dtype is torch.int32 and oob in MOVED else indices
 
 
 def resolved(indices: Tensor, capacity: int, oob: str) -> Tensor:
     """The entries that indices name, as int64; `OUTSIDE` for those that name none."""
+    if oob == "wrap":
+        return _wrapped(indices, capacity)
     found = as_whole(indices)
     if oob == "clamp":
         return found.clamp(0, capacity - 1)
-    if oob == "wrap":
-        return found.remainder(capacity)
     return torch.where((found >= 0) & (found < capacity), found, OUTSIDE)
+
+
+def _wrapped(indices: Tensor, capacity: int) -> Tensor:
+    """Indices modulo the number of entries."""
+    if indices.dtype is not torch.uint64:
+        return as_whole(indices).remainder(capacity)
+    whole = indices.to(torch.int64)
+    found = whole.remainder(capacity)
+    return torch.where(whole < 0, (found + (1 << 64) % capacity).remainder(capacity), found)

@@ -267,7 +267,11 @@ def _ptokit_bag(table: Any, indices: Any, *_: Any) -> Described:
     return _lookup("embedding_bag", table, indices)
 
 
-IN_TORCH = {"gather": _ptokit_gather, "scatter": _ptokit_scatter, "scatter_": _ptokit_scatter, "bag": _ptokit_bag}
+IN_TORCH = {
+    "gather": _ptokit_gather,
+    "bag": _ptokit_bag,
+    **dict.fromkeys(("scatter", "scatter_", "scatter_reduce", "scatter_reduce_"), _ptokit_scatter),
+}
 """The operators of `ptokit.torch` that are recorded."""
 
 
