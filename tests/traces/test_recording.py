@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import ptokit as pto
-from ptokit.traces import recorder
+from ptokit.traces import recording
 from ptokit.traces.calls import LookupKind, TracedCall
 from ptokit.traces.cells import NOWHERE, cells_of
+from ptokit.traces.recorder import IndexRecorder
 
 TABLE = np.arange(24, dtype="float32").reshape(6, 4)
 
@@ -67,10 +71,10 @@ def test_later_changes_of_the_indices_are_not_seen() -> None:
 
 
 def test_broadcast_and_strided_indices_are_recorded_in_c_order() -> None:
-    given = np.arange(6).reshape(2, 3)
+    ids = np.arange(6).reshape(2, 3)
     with pto.record_indices(limit=10) as trace:
-        pto.gather(TABLE, given.T)
-        pto.gather(TABLE, given[:, ::2])
+        pto.gather(TABLE, ids.T)
+        pto.gather(TABLE, ids[:, ::2])
     assert [call.indices.tolist() for call in trace.calls] == [[0, 3, 1, 4, 2, 5], [0, 2, 3, 5]]
 
 
@@ -81,42 +85,130 @@ def test_only_as_much_as_fits_is_copied() -> None:
     assert trace.calls[0].indices.tolist() == [2] * 4
 
 
-def test_the_limit_cuts_the_last_call() -> None:
+def test_the_first_calls_that_fit_are_recorded() -> None:
     with pto.record_indices(limit=5) as trace:
-        for _ in range(3):
-            pto.gather(TABLE, np.array([1, 2, 3]))
-    assert [call.indices.tolist() for call in trace.calls] == [[1, 2, 3], [1, 2]]
-    assert (trace.seen, trace.cut) == (3, "after 5 indices")
-    assert "2 calls of 3, 5 indices; cut after 5 indices" in str(trace)
+        for ids in ([1, 2, 3], [4, 5, 0], [1]):
+            pto.gather(TABLE, np.array(ids))
+    assert [call.indices.tolist() for call in trace.calls] == [[1, 2, 3]]
+    assert (trace.seen, trace.cut) == (3, "5 indices")
+    assert "1 call of 3, 3 indices; the first ones, up to 5 indices" in str(trace)
 
 
-def test_the_limit_of_bytes_cuts_too() -> None:
+def test_a_call_above_the_limit_is_cut() -> None:
     with pto.record_indices(most_bytes=20) as trace:
-        pto.gather(TABLE, np.array([1, 2, 3], "int32"))
-        pto.gather(TABLE, np.array([1, 2, 3], "int64"))
-    assert [call.indices.tolist() for call in trace.calls] == [[1, 2, 3], [1]]
-    assert trace.cut == "after 20 bytes"
+        pto.gather(TABLE, np.array([1, 2, 3, 4, 5, 0], "int32"))
+        pto.gather(TABLE, np.array([1], "int32"))
+    assert [call.indices.tolist() for call in trace.calls] == [[1, 2, 3, 4, 5]]
+    assert (trace.seen, trace.cut) == (2, "20 bytes")
 
 
 def test_the_number_of_calls_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorder, "MOST_CALLS", 2)
-    with pto.record_indices() as trace:
-        for _ in range(4):
-            pto.gather(TABLE, np.array([1]))
-    assert (len(trace.calls), trace.cut) == (2, "after 2 calls of 1 kinds")
-    monkeypatch.setattr(recorder, "MOST_KINDS", 1)
+    monkeypatch.setattr(recording, "MOST_CALLS", 2)
+    for sample in (None, 100):
+        with pto.record_indices(sample=sample) as trace:
+            for _ in range(4):
+                pto.gather(TABLE, np.array([1]))
+        assert (len(trace.calls), trace.cut) == (2, "2 calls")
+    monkeypatch.setattr(recording, "MOST_KINDS", 1)
     with pto.record_indices() as trace:
         pto.gather(TABLE, np.array([1]))
         pto.gather(TABLE, np.array([1]), oob="zero")
-    assert (len(trace.calls), trace.cut) == (1, "after 1 calls of 1 kinds")
+        pto.gather(TABLE, np.array([2]))
+    assert (len(trace.calls), trace.cut) == (1, "1 kinds")
 
 
-def test_one_call_in_some_is_recorded() -> None:
-    with pto.record_indices(every=3) as trace:
-        for k in range(6):
-            pto.gather(TABLE, np.array([k]))
-    assert [call.indices.tolist() for call in trace.calls] == [[0], [3]]
-    assert (trace.seen, trace.every) == (6, 3)
+# --- samples
+
+
+@dataclass(frozen=True)
+class Limits:
+    sample: int | None
+    limit: int
+    most_bytes: int
+
+
+LIMITS = st.builds(Limits, st.none() | st.integers(1, 20), st.integers(1, 60), st.integers(8, 300))
+CALLS = st.lists(st.tuples(st.integers(0, 12), st.sampled_from(["int32", "int64"])), max_size=40)
+
+
+@given(CALLS, LIMITS, st.integers(0, 1 << 40))
+def test_kept_are_the_lowest_ranks_that_fit(made: list[tuple[int, str]], limits: Limits, seed: int) -> None:
+    """The definition: rank all calls, take them from the lowest rank on while they fit, restore their order."""
+    arrays = [np.arange(count, dtype=kind) % 6 for count, kind in made]
+    with pto.record_indices(**asdict(limits), seed=seed) as trace:
+        for number, ids in enumerate(arrays):
+            pto.gather(TABLE if number % 3 else TABLE[:, :2], ids, out=None)
+    words = np.random.PCG64(seed).random_raw(len(arrays)).tolist()
+    order = sorted(range(len(arrays)), key=words.__getitem__) if limits.sample else range(len(arrays))
+    kept: list[int] = []
+    cut = {n: ids[: min(limits.limit, limits.most_bytes // ids.itemsize)] for n, ids in enumerate(arrays)}
+    for number in order:
+        taken = [cut[each] for each in (*kept, number)]
+        sizes = len(taken), sum(each.size for each in taken), sum(each.nbytes for each in taken)
+        most = limits.sample or 100, limits.limit, limits.most_bytes
+        if any(size > bound for size, bound in zip(sizes, most, strict=True)):
+            break
+        kept.append(number)
+    kept.sort()
+    assert [call.indices.tolist() for call in trace.calls] == [cut[number].tolist() for number in kept]
+    assert [call.what.index for call in trace.calls] == [made[number][1] for number in kept]
+    tables = list(dict.fromkeys(bool(number % 3) for number in kept))
+    assert [call.what.table for call in trace.calls] == [tables.index(bool(number % 3)) for number in kept]
+    is_whole = len(kept) == len(arrays) and all(cut[number].size == arrays[number].size for number in kept)
+    assert (trace.seen, trace.missed, bool(trace.cut)) == (len(arrays), 0, not is_whole)
+
+
+def sampled(calls: int, **options: int) -> list[int]:
+    table = np.zeros(calls, "int8")
+    with pto.record_indices(**options) as trace:
+        for k in range(calls):
+            pto.gather(table, np.array([k]))
+    return [int(call.indices[0]) for call in trace.calls]
+
+
+def test_a_sample_is_drawn_from_the_whole_run() -> None:
+    counts = Counter[int]()
+    for seed in range(400):
+        drawn = sampled(20, sample=5, seed=seed)
+        assert len(drawn) == 5 and drawn == sorted(drawn)
+        counts.update(drawn)
+    expected = 400 * 5 / 20
+    deviation = sum((counts[k] - expected) ** 2 / (expected * (1 - 5 / 20)) for k in range(20)) * 19 / 20
+    assert deviation < 43.8  # chi squared of 19 degrees of freedom: one in a thousand; the seeds are fixed
+
+
+def test_a_seed_draws_the_same_sample() -> None:
+    assert sampled(200, sample=6, seed=3) == sampled(200, sample=6, seed=3) == [20, 28, 89, 104, 166, 186]
+    assert sampled(200, sample=6, seed=4) != sampled(200, sample=6, seed=3)
+    assert sampled(5, sample=6) == [0, 1, 2, 3, 4]
+
+
+def test_a_sample_says_of_how_many_calls_it_is() -> None:
+    with pto.record_indices(sample=3, seed=8) as trace:
+        for _ in range(100):
+            pto.gather(TABLE, np.array([1, 2]))
+    assert trace.heading() == "3 calls of 100, 6 indices; drawn at random, seed 8, up to 3 calls"
+    assert (trace.as_dict()["sample"], trace.as_dict()["seed"]) == (3, 8)
+
+
+def test_what_is_not_kept_is_not_held() -> None:
+    """Memory is bounded: nothing remains of calls and tables that were dropped."""
+    trace = pto.IndexTrace(sample=4)
+    held = IndexRecorder(trace, {"calls": 4, "kinds": 3, "indices": 100, "bytes": 1000})
+    for k in range(3000):
+        what = LookupKind("gather", (k + 1, 2), "float32", 4)
+        held.see(lambda: (what, k, np.arange(3)))  # noqa: B023  (called at once)
+        assert len(held._kept) == len(held._ranks) <= 4 and len(held._tables) <= 3
+    held.finish()
+    assert len(trace.calls) == 3 and trace.seen == 3000
+
+
+def test_a_function_that_outlives_the_block_records_nothing() -> None:
+    with pto.record_indices() as trace:
+        kept = pto.gather
+        kept(TABLE, np.array([1]))
+    assert np.array_equal(kept(TABLE, np.array([2])), TABLE[[2]])
+    assert (len(trace.calls), trace.seen) == (1, 1)
 
 
 def test_blocks_nest() -> None:
@@ -143,9 +235,12 @@ def test_calls_of_threads_are_all_recorded() -> None:
     assert Counter(call.indices[0] for call in trace.calls) == dict.fromkeys(range(4), 50)
 
 
-@pytest.mark.parametrize("given", [{"limit": -1}, {"limit": 1.5}, {"every": 0}, {"every": True}, {"most_bytes": "1"}])
-def test_other_limits_are_refused(given: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="takes a whole number"), pto.record_indices(**given):  # type: ignore[arg-type]
+@pytest.mark.parametrize("limits", [
+    {"limit": 0}, {"limit": 1.5}, {"sample": 0}, {"sample": True}, {"most_bytes": "1"}, {"most_bytes": 7},
+    {"seed": -1}, {"seed": 1 << 62},
+])  # fmt: skip
+def test_other_limits_are_refused(limits: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="takes a whole number"), pto.record_indices(**limits):  # type: ignore[arg-type]
         pass
 
 
@@ -156,12 +251,12 @@ def test_other_limits_are_refused(given: dict[str, object]) -> None:
 @pytest.mark.parametrize("oob", ["clamp", "wrap", "zero"])
 @pytest.mark.filterwarnings("ignore::ptokit.HazardWarning")  # indices below 0
 def test_entries_are_those_of_a_gather(oob: str, index: str) -> None:
-    given = np.array([0, 4, 5, 6, 1 << 30, 3, *([] if index == "uint32" else [-1, -7])]).astype(index)
+    ids = np.array([0, 4, 5, 6, 1 << 30, 3, *([] if index == "uint32" else [-1, -7])]).astype(index)
     table = 1 + np.arange(5, dtype="int32")
-    found = pto.gather(table, given, oob=oob)
-    entry, outside = cells_of(TracedCall(LookupKind("gather", (5,), "int32", 4, oob=oob, index=index), given))
+    found = pto.gather(table, ids, oob=oob)
+    entry, outside = cells_of(TracedCall(LookupKind("gather", (5,), "int32", 4, oob=oob, index=index), ids))
     assert np.array_equal(found, np.where(entry == NOWHERE, 0, table[entry]))
-    assert np.array_equal(outside, (given < 0) | (given > 4))
+    assert np.array_equal(outside, (ids < 0) | (ids > 4))
 
 
 def test_uses_of_tables_are_counted() -> None:

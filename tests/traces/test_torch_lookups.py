@@ -139,6 +139,47 @@ def test_operators_of_ptokit_are_recorded_without_those_of_gradients() -> None:
     assert lookups(work) == [*once, *once, *more]
 
 
+@pytest.mark.parametrize(
+    ("mode", "is_weighted"), [(mode, False) for mode in ("sum", "mean", "max", "min")] + [("sum", True)]
+)
+def test_a_bag_is_recorded_once_and_its_gradient_is_not(mode: str, is_weighted: bool) -> None:
+    import ptokit.torch as pt
+
+    table = weight().requires_grad_()
+    weights = torch.ones(3, requires_grad=True) if is_weighted else None
+    ids, offsets = torch.tensor([1, 9, 1]), torch.tensor([0, 2])
+
+    def work() -> None:
+        made = pt.embedding_bag(ids, table, offsets, mode=mode, per_sample_weights=weights, padding_idx=9)
+        (grad,) = torch.autograd.grad(made.square().sum(), table, create_graph=True)
+        grad.square().sum().backward()
+
+    assert lookups(work) == [("embedding_bag", 0, [1, 9, 1])]
+
+
+def test_segments_without_indices_are_no_lookups() -> None:
+    import ptokit.torch as pt
+
+    with pto.record_indices() as trace:
+        pt.segment_reduce(weight().requires_grad_(), lengths=torch.tensor([4, 6])).sum().backward()
+    assert (trace.seen, trace.missed) == (0, 0)
+
+
+@pytest.mark.parametrize("is_reentrant", [False, True])
+def test_what_a_checkpoint_computes_again_is_recorded_once(is_reentrant: bool) -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    import ptokit.torch as pt
+
+    table, ids = weight().requires_grad_(), torch.tensor([1, 9, 1])
+
+    def both(given: Any) -> Any:
+        return functional.embedding(ids, given) + pt.gather(given, ids)
+
+    found = lookups(lambda: checkpoint(both, table, use_reentrant=is_reentrant).sum().backward())
+    assert found == [("embedding", 0, [1, 9, 1]), ("gather", 0, [1, 9, 1])]
+
+
 PROGRAM = """
 import torch
 model = torch.nn.Embedding(50, 8)

@@ -55,8 +55,19 @@ def test_a_program_is_recorded_as_it_would_be_started() -> None:
 
 def test_a_module_is_recorded_within_limits(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.chdir(folder / "part")
-    printed = fine("trace-indices", "-m", "--limit", "3", "--sample", "2", "--", "lookups")
-    assert "2 calls of 10, 3 indices; one call in 2 is recorded; cut after 3 indices" in printed
+    printed = fine("trace-indices", "-m", "--limit", "3", "--", "lookups")
+    assert printed.startswith("1 call of 10, 2 indices; the first ones, up to 3 indices\n")
+
+
+def test_a_sample_of_a_program_is_recorded() -> None:
+    drawn: list[list[list[int]]] = []
+    for seed in ("1", "1", "2"):
+        printed = fine("trace-indices", "--sample", "4", "--seed", seed, "--", "part/lookups.py")
+        assert printed.startswith(f"4 calls of 10, 8 indices; drawn at random, seed {seed}, up to 4 calls\n")
+        drawn.append([call.indices.tolist() for call in pto.IndexTrace.load("trace.npz").calls])
+    made = [ids for k in range(5) for ids in ([k, 105], [k, k])]
+    assert [made.index(ids) for ids in drawn[0]] == sorted(made.index(ids) for ids in drawn[0])
+    assert drawn[0] == drawn[1] != drawn[2]
 
 
 def test_a_program_that_fails_leaves_what_it_did() -> None:

@@ -28,12 +28,12 @@ def small() -> pto.IndexTrace:
         TracedCall(other, np.array([4_000_000_000], "uint32")),
         TracedCall(rows, np.array([9], "int32")),
     ]
-    return pto.IndexTrace(calls, "a test", every=2, seen=9, missed=1, cut="after 6 indices")
+    return pto.IndexTrace(calls, "a test", sample=5, seed=7, seen=9, missed=1, cut="6 indices")
 
 
 def content(trace: pto.IndexTrace) -> list[Any]:
     calls = [(call.what, call.indices.dtype, call.indices.tolist()) for call in trace.calls]
-    return [calls, trace.source, trace.every, trace.seen, trace.missed, trace.cut]
+    return [calls, trace.source, trace.sample, trace.seed, trace.seen, trace.missed, trace.cut]
 
 
 def saved(folder: Path) -> Path:
@@ -58,7 +58,7 @@ def test_the_same_trace_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_numpy_reads_the_file(tmp_path: Path) -> None:
     with np.load(saved(tmp_path), allow_pickle=False) as members:
         assert members["int32"].tolist() == [1, -2, 3, 9]
-        assert json.loads(members["header"].tobytes())["format"] == 1
+        assert json.loads(members["header"].tobytes())["format"] == 2
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,6 +73,13 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
         small().save(tmp_path / "trace.npz")
     assert [each.name for each in tmp_path.iterdir()] == ["trace.npz"]
     assert (tmp_path / "trace.npz").read_bytes() == before
+
+
+@pytest.mark.parametrize("stated", [{"source": "x" * 20_000}, {"seen": 1 << 62}, {"seed": -1}])
+def test_what_could_not_be_read_is_not_written(stated: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="in its header"):
+        pto.IndexTrace(**stated).save(tmp_path / "trace.npz")
+    assert not list(tmp_path.iterdir())
 
 
 # --- files that are no traces
@@ -170,8 +177,8 @@ def test_more_members_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "changed",
     [
-        {"format": 2}, {"source": 1}, {"every": 0}, {"seen": -1}, {"seen": True}, {"cut": "x" * 20_000}, {"kinds": {}},
-        {"kinds": [{}]},
+        {"format": 1}, {"format": 3}, {"source": 1}, {"sample": -1}, {"seed": None}, {"seen": -1}, {"seen": True},
+        {"cut": "x" * 20_000}, {"kinds": {}}, {"kinds": [{}]},
     ],
 )  # fmt: skip
 def test_other_headers_are_refused(changed: dict[str, Any], tmp_path: Path) -> None:

@@ -612,9 +612,13 @@ def trace_indices(
     ] = False,
     out: Annotated[str, typer.Option("-o", "--output", metavar="FILE.npz", help="Where to write.")] = "trace.npz",
     limit: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Indices that are recorded, at most: 10,000,000.")
+        int | None, typer.Option(min=1, metavar="N", help="Indices that are recorded, at most: 10,000,000.")
     ] = None,
-    sample: Annotated[int, typer.Option(min=1, metavar="K", help="Record one call in K.")] = 1,
+    sample: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Record N calls, drawn at random from all; without it the first calls."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Draws another sample.")] = 0,
     generate: Annotated[
         str | None,
         typer.Option(
@@ -632,7 +636,8 @@ def trace_indices(
     """
     from ptokit.cli.indices import trace_indices as record
 
-    return record(words or (), out, limit, sample, generate, module, as_json)
+    how = {"limit": limit, "sample": sample, "seed": seed}
+    return record(words or (), out, how, generate, module, as_json)
 
 
 @_command

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ptokit.cli.files import check_destination, print_text
 from ptokit.cli.problems import FINE, FOUND, INTERRUPTED, Misuse, described, print_error, printable
 from ptokit.cli.report import print_json
 from ptokit.traces.generate import generate
-from ptokit.traces.recording import LIMIT
 from ptokit.traces.replay import replay
 from ptokit.traces.trace import IndexTrace
 
@@ -23,9 +23,9 @@ NOTHING = "{} makes no call that is recorded: pto.gather, pto.scatter, torch's e
 
 
 def trace_indices(
-    words: Sequence[str], out: str, limit: int | None, every: int, made: str | None, is_module: bool, as_json: bool
+    words: Sequence[str], out: str, how: Mapping[str, int | None], made: str | None, is_module: bool, as_json: bool
 ) -> int:
-    """Run a program, or generate indices, and write the trace."""
+    """Run a program, or generate indices, and write the trace; `how` has `limit`, `sample` and `seed`."""
     check_destination(out)
     if bool(made) == bool(words):
         raise Misuse("trace-indices takes a program after --, or --generate NAME:PARAMETER=VALUE,...")
@@ -33,7 +33,7 @@ def trace_indices(
     if made:
         trace = _checked(generate, made)
     else:
-        trace, status, interrupted = _recorded(words, LIMIT if limit is None else limit, every, is_module)
+        trace, status, interrupted = _recorded(words, how, is_module)
     if words and not trace.calls and not status:
         raise Misuse(NOTHING.format(words[0]))
     _save(trace, out)
@@ -55,7 +55,7 @@ def _save(trace: IndexTrace, out: str) -> None:
         raise Misuse(f"{out}: {problem}") from problem
 
 
-def _recorded(words: Sequence[str], limit: int, every: int, is_module: bool) -> tuple[IndexTrace, int, bool]:
+def _recorded(words: Sequence[str], how: Mapping[str, int | None], is_module: bool) -> tuple[IndexTrace, int, bool]:
     """Run a program in a process of its own: its trace, its status, and whether it was interrupted. What it prints goes
     to standard error."""
     name = words[0]
@@ -63,8 +63,8 @@ def _recorded(words: Sequence[str], limit: int, every: int, is_module: bool) -> 
         raise Misuse(f"there is no file {name}")
     with tempfile.TemporaryDirectory(prefix="ptokit-") as folder:
         file = os.path.join(folder, "trace.npz")
-        settings = [file, str(limit), str(every), "module" if is_module else "script"]
-        command = [sys.executable, "-m", RECORDER, *settings, *words]
+        given = json.dumps({name: value for name, value in how.items() if value is not None})
+        command = [sys.executable, "-m", RECORDER, file, given, "module" if is_module else "script", *words]
         process = subprocess.Popen(command, stdout=_standard_error())  # noqa: S603  (the user's own program)
         interrupted = False
         try:

@@ -6,7 +6,7 @@ by sums and products of float64, which IEEE 754 defines to the last bit; `pow` d
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import gcd
 
 import numpy as np
@@ -16,6 +16,8 @@ from ptokit.traces.calls import Array
 WORD = 64
 CHUNK = 1 << 16
 """Weights that are computed at a time."""
+AT_A_TIME = 256
+"""Single words that are drawn at a time."""
 LOG_TERMS, EXP_TERMS = 13, 20
 """Terms of the series, after which nothing changes."""
 TWO_OVER_LN2, LN2 = 2.8853900817779268, 0.6931471805599453
@@ -27,6 +29,11 @@ class Draws:
 
     def __init__(self, seed: int) -> None:
         self._bits = np.random.PCG64(seed)
+
+    def words(self) -> Iterator[int]:
+        """Numbers of 64 bits, one after the other."""
+        while True:
+            yield from self._bits.random_raw(AT_A_TIME).tolist()
 
     def below(self, end: int, count: int) -> Array:
         """Numbers from 0 to `end` - 1, each as likely as the others."""

@@ -32,8 +32,8 @@ from ptokit.traces.calls import (
     TracedCall,
 )
 
-FORMAT = 1
-"""The version of the format; a file of a later one is refused."""
+FORMAT = 2
+"""The version of the format; files of another one are refused."""
 MOST_BYTES = 1 << 30
 """Of a file."""
 MOST_HEADER = 64 << 20
@@ -47,7 +47,7 @@ END, END_BYTES = b"PK\x05\x06", 22
 """The record at the end of an archive without a comment."""
 MOST_DIRECTORY = 4096
 """Bytes of the directory of an archive: that of five members has a few hundred."""
-STATED = {"source": str, "every": int, "seen": int, "missed": int, "cut": str}
+STATED = {"source": str, "sample": int, "seed": int, "seen": int, "missed": int, "cut": str}
 """Fields of `IndexTrace` in the header."""
 MOST_DIMS, MOST_ITEM = 32, 64
 LARGEST = 1 << 62
@@ -65,6 +65,7 @@ class TraceContent(NamedTuple):
 def write_trace(path: str | os.PathLike[str], calls: Sequence[TracedCall], stated: Mapping[str, Any]) -> None:
     """Write a trace; the same trace gives the same bytes."""
     kinds = {what: number for number, what in enumerate(dict.fromkeys(call.what for call in calls))}
+    _check_stated(stated)
     header = {"format": FORMAT, "ptokit": __version__, **stated, "kinds": [asdict(what) for what in kinds]}
     members = {
         "header": np.frombuffer(json.dumps(header).encode("utf-8"), np.uint8),
@@ -169,16 +170,21 @@ def _header(given: Array) -> dict[str, Any]:
         raise ValueError("its header is no object")
     if header.get("format") != FORMAT:
         raise ValueError(f"its format is {str(header.get('format'))[:20]}; this ptokit reads {FORMAT}")
+    _check_stated(header)
+    kinds = header.get("kinds")
+    if not isinstance(kinds, list) or len(kinds) > MOST_KINDS:
+        raise ValueError("its header has no list of kinds")
+    return header
+
+
+def _check_stated(header: Mapping[str, Any]) -> None:
+    """Refuse fields of another type or size: what is written can be read."""
     for name, kind in STATED.items():
         value = header.get(name)
         if type(value) is not kind or (isinstance(value, int) and not 0 <= value < LARGEST):
             raise ValueError(f"{name} in its header is {str(value)[:40]!r}")
         if isinstance(value, str) and len(value) > LONGEST:
             raise ValueError(f"{name} in its header has {len(value):,} characters")
-    kinds = header.get("kinds")
-    if not isinstance(kinds, list) or len(kinds) > MOST_KINDS or header["every"] < 1:
-        raise ValueError("its header has no list of kinds")
-    return header
 
 
 def _kind(number: int, given: Any) -> LookupKind:

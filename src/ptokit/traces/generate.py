@@ -130,7 +130,8 @@ def paged_kv(
     """Steps of decoding with a paged KV cache: each stores the key of a new token of every sequence, and reads the
     blocks of all sequences.
 
-    Lengths of prompts and outputs are drawn evenly from 1 to twice their means. A sequence that ends is replaced by a
+    Lengths of prompts and outputs are drawn evenly from 1 to twice their means; those of ShareGPT are 161.31 and 337.99
+    tokens (arXiv:2309.06180, figure 11). A sequence that ends is replaced by a
     new one, which gets the blocks that have been free for longest.
     """
     longest = 2 * (prompt + output)

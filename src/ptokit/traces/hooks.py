@@ -224,7 +224,7 @@ def torch_mode(torch: Any, recorder: IndexRecorder) -> Any:
     """A mode of torch that shows the arguments of lookups to the recorder."""
     from torch.overrides import TorchFunctionMode  # pyright: ignore[reportMissingImports]
 
-    functional = torch.nn.functional
+    functional, in_gradient = torch.nn.functional, torch._C._current_graph_task_id
     described = {
         functional.embedding: _embedding,
         functional.embedding_bag: _embedding_bag,
@@ -237,20 +237,21 @@ def torch_mode(torch: Any, recorder: IndexRecorder) -> Any:
         """Sees every function of torch that is called in its thread."""
 
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            describe = described.get(func) or _operator(torch, func)
-            if describe is not None and not torch.compiler.is_compiling():
+            describe = described.get(func) or _operator(func, args)
+            if describe is not None and not (torch.compiler.is_compiling() or in_gradient() >= 0):
                 recorder.see(describe, *args, **(kwargs or {}))
             return func(*args, **(kwargs or {}))
 
     return LookupMode()
 
 
-def _operator(torch: Any, func: Any) -> Callable[..., Described] | None:
-    """How a call of an operator of `ptokit.torch` is described; None for others, and for those of gradients."""
-    if type(func).__module__ != "torch._ops" or torch._C._current_graph_task_id() >= 0:
+def _operator(func: Any, args: Sequence[Any]) -> Callable[..., Described] | None:
+    """How a call of an operator of `ptokit.torch` is described; None for others, and for segments: bags without
+    indices."""
+    name = str(func) if type(func).__module__ == "torch._ops" else ""
+    if not name.startswith(OPERATORS) or (len(args) > 1 and args[1] is None):
         return None
-    name = str(func)
-    return IN_TORCH.get(name.removeprefix(OPERATORS).partition(".")[0]) if name.startswith(OPERATORS) else None
+    return IN_TORCH.get(name.removeprefix(OPERATORS).partition(".")[0])
 
 
 def _ptokit_gather(table: Any, indices: Any, unit: str = "row", oob: str = "undefined", *_: Any) -> Described:

@@ -1,63 +1,123 @@
-"""Adds calls to a trace, up to a limit."""
+"""Keeps the calls of a trace within limits.
+
+Calls are ranked: by their number, or at random. Kept are the calls of the lowest ranks, up to the first that does not
+fit; so the calls of a random sample come from the whole run, and each call is as likely as the others to be in it.
+"""
 
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from heapq import heappop, heappush
+from itertools import count
 from typing import Any
 
 import numpy as np
 
 from ptokit.traces.calls import CHOICES, INDEX_TYPES, Array, LookupKind, TracedCall
-from ptokit.traces.file import MOST_CALLS, MOST_KINDS
+from ptokit.traces.draws import Draws
 from ptokit.traces.trace import IndexTrace
 
 
-class IndexRecorder:
-    """Adds calls to a trace while there is room. Calls of several threads are added one at a time."""
+@dataclass(eq=False, slots=True)
+class _Table:
+    """Calls of one kind on one table."""
 
-    def __init__(self, trace: IndexTrace, limit: int, most_bytes: int) -> None:
-        self.trace = trace
-        self._limit, self._most_bytes = limit, most_bytes
-        self._lanes = self._bytes = 0
-        self._kinds: set[LookupKind] = set()
-        self._tables: dict[tuple[object, ...], int] = {}
+    what: LookupKind
+    identity: object
+    uses: int = 0
+    """How many calls of it are kept."""
+
+
+class IndexRecorder:
+    """Adds calls to a trace. Calls of several threads are added one at a time."""
+
+    def __init__(self, trace: IndexTrace, limits: dict[str, int]) -> None:
+        """The most `calls`, `kinds` of calls, `indices` and `bytes` of indices."""
+        self.trace, self._limits = trace, limits
+        self._totals = dict.fromkeys(limits, 0)
+        self._tables: dict[tuple[object, ...], _Table] = {}
+        self._kept: dict[int, tuple[_Table, Array]] = {}
+        """By the number of the call."""
+        self._ranks: list[tuple[int, int]] = []
+        """A heap of the calls that are kept: minus the rank, and the number. The first has the highest rank."""
+        self._end: float = float("inf")
+        """Ranks from here on are not kept."""
+        self._next_rank: Iterator[int] = Draws(trace.seed).words() if trace.sample else count()
         self._lock = threading.RLock()
+        self._is_over = False
 
     def see(self, describe: Any, *args: Any, **options: Any) -> None:
-        """Record a call if its turn has come: `describe` gives its kind, what its table is, and its indices. Never
+        """Record a call if its rank is low enough: `describe` gives its kind, what its table is, and its indices. Never
         raises: the program goes on as without it."""
-        trace = self.trace
         with self._lock:
-            trace.seen += 1
-            if trace.cut or (trace.seen - 1) % trace.every:
+            if self._is_over:  # the program has kept a function of the block
+                return
+            number, rank = self.trace.seen, next(self._next_rank)
+            self.trace.seen += 1
+            if rank >= self._end:
                 return
             try:
                 what, identity, indices = describe(*args, **options)
-                self._add(what, (identity, what.shape, what.dtype), indices)
+                kind = index_type(indices.dtype)
+                table = self._table(replace(what, index=kind), identity)
+                room = min(self._limits["indices"], self._limits["bytes"] // np.dtype(kind).itemsize)
+                self._kept[number] = table, _first(indices, room, kind)
             except Exception:
-                trace.missed += 1
+                self.trace.missed += 1
+                return
+            if indices.size > room:
+                self._reached("indices" if room == self._limits["indices"] else "bytes")
+            heappush(self._ranks, (-rank, number))
+            self._count(number, 1)
+            self._drop()
 
-    def _add(self, what: LookupKind, identity: tuple[object, ...], indices: Any) -> None:
-        kind = index_type(indices.dtype)
-        size = np.dtype(kind).itemsize
-        number = self._tables.setdefault(identity, len(self._tables))
-        what = replace(what, table=number, index=kind)
+    def finish(self) -> None:
+        """Put the calls that are kept into the trace, in their order; tables are numbered by their first use."""
+        with self._lock:
+            self._is_over = True
+            numbers: dict[object, int] = {}
+            named = {
+                table: replace(table.what, table=numbers.setdefault(table.identity, len(numbers)))
+                for table in dict.fromkeys(table for table, _ in self._kept.values())
+            }
+            self.trace.calls = [TracedCall(named[table], indices) for table, indices in self._kept.values()]
+            self._kept, self._ranks, self._tables = {}, [], {}
+
+    def _table(self, what: LookupKind, identity: object) -> _Table:
         if any(getattr(what, name) not in known for name, known in CHOICES.items()):
             raise ValueError(f"a trace has no calls of this kind: {what}")
-        if len(self.trace.calls) >= MOST_CALLS or (what not in self._kinds and len(self._kinds) >= MOST_KINDS):
-            self.trace.cut = f"after {len(self.trace.calls):,} calls of {len(self._kinds):,} kinds"
-            return
-        room = min(self._limit - self._lanes, (self._most_bytes - self._bytes) // size, indices.size)
-        if indices.size > room:
-            by_lanes = self._limit - self._lanes <= room
-            self.trace.cut = f"after {self._limit:,} indices" if by_lanes else f"after {self._most_bytes:,} bytes"
-        if room or not indices.size:
-            self._kinds.add(what)
-            self.trace.calls.append(TracedCall(what, _first(indices, room, kind)))
-            self._lanes, self._bytes = self._lanes + room, self._bytes + room * size
+        identity = identity, what.shape, what.dtype
+        return self._tables.get((what, identity)) or _Table(what, identity)
+
+    def _count(self, number: int, sign: int) -> None:
+        """Add a call to the totals, or subtract it."""
+        table, indices = self._kept[number]
+        table.uses += sign
+        if table.uses:
+            self._tables[table.what, table.identity] = table
+        else:
+            del self._tables[table.what, table.identity]
+        for name, amount in (("calls", 1), ("indices", indices.size), ("bytes", indices.nbytes)):
+            self._totals[name] += sign * amount
+        self._totals["kinds"] = len(self._tables)
+
+    def _drop(self) -> None:
+        """Drop the calls of the highest ranks until the others fit."""
+        while exceeded := [name for name, most in self._limits.items() if self._totals[name] > most]:
+            rank, number = heappop(self._ranks)
+            self._end = -rank
+            self._count(number, -1)
+            del self._kept[number]
+            self._reached(exceeded[0])
+
+    def _reached(self, name: str) -> None:
+        self.trace.cut = self.trace.cut or f"{self._limits[name]:,} {name}"
 
 
+@lru_cache
 def index_type(given: Any) -> str:
     """The type that indices are recorded as."""
     kind = np.dtype(given)

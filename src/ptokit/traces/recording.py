@@ -1,4 +1,4 @@
-"""`pto.record_indices`: the indices of the calls of a block, up to a limit."""
+"""`pto.record_indices`: the indices of the calls of a block, within limits."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from operator import index as whole
 from typing import Any
 
+from ptokit.traces.file import LARGEST, MOST_CALLS, MOST_KINDS
 from ptokit.traces.recorder import IndexRecorder
 from ptokit.traces.trace import IndexTrace
 
@@ -14,30 +15,48 @@ LIMIT = 10_000_000
 """Indices that are recorded by default."""
 MOST_BYTES = 256 << 20
 """Bytes of indices that are recorded by default."""
+WIDEST = 8
+"""Bytes of an index, at most."""
 
 
 @contextmanager
 def record_indices(
-    *, limit: int = LIMIT, most_bytes: int = MOST_BYTES, every: int = 1, source: str = "record_indices"
+    *,
+    limit: int = LIMIT,
+    most_bytes: int = MOST_BYTES,
+    sample: int | None = None,
+    seed: int = 0,
+    source: str = "record_indices",
 ) -> Generator[IndexTrace, None, None]:
     """Record the indices of `pto.gather`, `pto.scatter` and of torch's embedding lookups in a block.
 
-    Recorded are up to `limit` indices and `most_bytes` bytes, of one call in `every`, in order; `trace.cut` says
-    which limit was reached. Calls and results are as without it.
+    The trace has its calls when the block ends: the first ones, or up to `sample` calls that are drawn from all, each
+    as likely as the others, by a generator that starts with `seed`. It has up to `limit` indices and `most_bytes` bytes
+    of them; `trace.cut` is the limit that was reached. Calls and results are as without it.
     """
     from ptokit.traces.hooks import observed
 
-    trace = IndexTrace(source=source, every=_at_least(every, 1, "every"))
-    recorder = IndexRecorder(trace, _at_least(limit, 0, "limit"), _at_least(most_bytes, 0, "most_bytes"))
-    with observed(recorder):
-        yield trace
+    drawn = 0 if sample is None else _number(sample, 1, "sample")
+    limits = {
+        "calls": min(drawn or MOST_CALLS, MOST_CALLS),
+        "kinds": MOST_KINDS,
+        "indices": _number(limit, 1, "limit"),
+        "bytes": _number(most_bytes, WIDEST, "most_bytes"),
+    }
+    trace = IndexTrace(source=source, sample=drawn, seed=_number(seed, 0, "seed"))
+    recorder = IndexRecorder(trace, limits)
+    try:
+        with observed(recorder):
+            yield trace
+    finally:
+        recorder.finish()
 
 
-def _at_least(given: Any, least: int, name: str) -> int:
+def _number(given: Any, least: int, name: str) -> int:
     try:
         number = whole(given)
     except TypeError:
         number = least - 1
-    if number < least or isinstance(given, bool):
-        raise ValueError(f"{name} takes a whole number from {least} up; found {given!r}")
+    if not least <= number < LARGEST or isinstance(given, bool):
+        raise ValueError(f"{name} takes a whole number from {least} to {LARGEST - 1:,}; found {given!r}")
     return number

@@ -64,14 +64,16 @@ class IndexTrace(Displayed):
     calls: list[TracedCall] = field(default_factory=list[TracedCall])
     source: str = ""
     """Where it comes from: a command, or a generator with its parameters."""
-    every: int = 1
-    """One in so many calls is recorded."""
+    sample: int = 0
+    """How many calls were to be drawn from all that were made; 0 if the first ones are recorded."""
+    seed: int = 0
+    """What started the generator that drew them."""
     seen: int = 0
     """Calls that were made, recorded or not."""
     missed: int = 0
-    """Calls whose indices could not be read."""
+    """Calls that would be here, but their indices could not be read."""
     cut: str = ""
-    """Why later calls are not recorded: the limit that was reached. Empty if none was."""
+    """Why other calls are not here: the limit that was reached first. Empty if none was."""
 
     @property
     def lanes(self) -> int:
@@ -108,9 +110,9 @@ class IndexTrace(Displayed):
     def heading(self) -> str:
         """How much was recorded, and what was not."""
         parts = [f"{counted(len(self.calls), 'call')} of {self.seen:,}", f"{self.lanes:,} indices"]
+        which = f"drawn at random, seed {self.seed}" if self.sample else "the first ones"
         notes = (
-            (self.every > 1, f"one call in {self.every:,} is recorded"),
-            (bool(self.cut), f"cut {self.cut}"),
+            (bool(self.cut), f"{which}, up to {self.cut}"),
             (self.missed > 0, f"{self.missed:,} with indices that cannot be read"),
         )
         return "; ".join([", ".join(parts), *(text for is_so, text in notes if is_so)])
