@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -158,7 +159,7 @@ def test_kept_are_the_lowest_ranks_that_fit(made: list[tuple[int, str]], limits:
     assert (trace.seen, trace.missed, bool(trace.cut)) == (len(arrays), 0, not is_whole)
 
 
-def sampled(calls: int, **options: int) -> list[int]:
+def sampled(calls: int, **options: Any) -> list[int]:
     table = np.zeros(calls, "int8")
     with pto.record_indices(**options) as trace:
         for k in range(calls):

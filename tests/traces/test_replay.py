@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -12,6 +13,7 @@ import pytest
 
 import ptokit as pto
 from ptokit.machine import MACHINE
+from ptokit.traces import on_host
 from ptokit.traces.calls import LookupKind, TracedCall
 from ptokit.traces.compact import compacted
 from ptokit.traces.kernels import gather_elements, gather_rows
@@ -170,7 +172,7 @@ def test_a_gather_on_the_host_has_the_bits_of_numpy(oob: str) -> None:
     assert result.rows[0]["times as long"] == 1.0
 
 
-@pytest.mark.parametrize("atomic", ["none", "add", "max", "min"])
+@pytest.mark.parametrize("atomic", ["none", "add", "max", "min", "mul"])
 def test_a_scatter_on_the_host_has_the_bits_of_numpy(atomic: str) -> None:
     what = LookupKind("scatter", (50, 6), "float32", 4, oob="skip", atomic=atomic)
     result = pto.traces.replay(traced(what, [1, 1, 2, 50], [2, 70]), engine="native")
@@ -180,7 +182,46 @@ def test_a_scatter_on_the_host_has_the_bits_of_numpy(atomic: str) -> None:
 def test_a_scatter_that_is_refused_is_a_row() -> None:
     what = LookupKind("scatter", (50, 6), "complex64", 8, atomic="max")
     (row,) = pto.traces.replay(traced(what, [1]), engine="native").rows
-    assert row["verdict"].startswith("refused")
+    assert row["verdict"] == "refused: scatter: complex64 cannot be ordered"
+
+
+def test_a_product_and_a_mean_are_replayed() -> None:
+    for atomic in ("mul", "mean"):
+        what = LookupKind("scatter", (50, 6), "float32", 4, oob="skip", atomic=atomic)
+        row = pto.traces.replay(traced(what, [1, 1, 99]), engine="native").rows[0]
+        assert (row["library"], row["same bits"]) == ("ptokit", True)
+
+
+def test_every_library_has_a_row_or_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(what: LookupKind) -> None:
+        assert what.kind == "gather"
+
+    def fails(what: LookupKind) -> Any:
+        return lambda table, call: table[what.shape]
+
+    known = {"Here": ("numpy", none), "Fails": ("numpy", fails), "Absent": ("no_such_package", none)}
+    monkeypatch.setattr(on_host, "LIBRARIES", {**on_host.LIBRARIES, **known})
+    result = pto.traces.replay(traced(kind(50, 4), [1, 2]), engine="native")
+    by_name = {row["library"]: row for row in result.rows}
+    missing = {name for name, (package, _) in on_host.LIBRARIES.items() if find_spec(package) is None}
+    assert set(by_name) == {"ptokit", *on_host.LIBRARIES} - missing
+    assert {name for name, row in by_name.items() if "verdict" in row} == {"Here", "Fails"}
+    assert "Absent" in missing
+    assert result.notes == ("not installed: " + ", ".join(name for name in on_host.LIBRARIES if name in missing),)
+
+
+@pytest.mark.parametrize(
+    ("what", "note"),
+    [
+        (LookupKind("gather", (4, 0), "float32", 4), "the table is empty"),
+        (LookupKind("gather", (1 << 40, 3), "float32", 4, axis=1), "rows of 4,398,046,511,104 bytes are too large"),
+        (LookupKind("scatter", (4, 3), "datetime64", 8, atomic="add"), "NumPy has no numbers of type datetime64"),
+        (LookupKind("scatter", (4, 3), "int64", 2, atomic="add"), "elements of int64 have 8 bytes, not 2"),
+    ],
+)
+def test_tables_that_cannot_be_made_are_notes(what: LookupKind, note: str) -> None:
+    result = pto.traces.replay(traced(what, [0, 1]), engine="native")
+    assert result.rows == () and result.notes[0] == f"#0 {what.title}: {note}"
 
 
 # --- on a sharded table
@@ -231,6 +272,17 @@ def test_accesses_of_owners_are_counted(ray: list[str]) -> None:
     assert (made.shards, made.closed, made.array.shape) == (2, True, (10, 1))
     assert made.calls == [([0, 4, 5, 5, 9, 10], {"oob": "zero"})]
     assert ray == ["127.0.0.1", "shutdown"]
+
+
+def test_a_sharded_table_that_refuses_a_call_is_a_row(ray: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def scatter(self: Sharded, *_: object, reduce: str, **__: object) -> None:
+        pto.scatter(self.array, 1, np.array([0]), reduce=reduce)
+
+    monkeypatch.setattr(Sharded, "scatter", scatter, raising=False)
+    what = LookupKind("scatter", (10, 2), "complex64", 8, atomic="max")
+    (row,) = pto.traces.replay(traced(what, [1]), engine="sharded").rows
+    assert row["verdict"] == "refused: scatter: complex64 cannot be ordered"
+    assert Sharded.made[0].closed and ray[-1] == "shutdown"
 
 
 def test_ray_ends_whatever_happens(ray: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -167,8 +167,6 @@ def test_segments_without_indices_are_no_lookups() -> None:
 
 @pytest.mark.parametrize("is_reentrant", [False, True])
 def test_what_a_checkpoint_computes_again_is_recorded_once(is_reentrant: bool) -> None:
-    from torch.utils.checkpoint import checkpoint
-
     import ptokit.torch as pt
 
     table, ids = weight().requires_grad_(), torch.tensor([1, 9, 1])
@@ -176,6 +174,7 @@ def test_what_a_checkpoint_computes_again_is_recorded_once(is_reentrant: bool) -
     def both(given: Any) -> Any:
         return functional.embedding(ids, given) + pt.gather(given, ids)
 
+    checkpoint = torch.utils.checkpoint.checkpoint
     found = lookups(lambda: checkpoint(both, table, use_reentrant=is_reentrant).sum().backward())
     assert found == [("embedding", 0, [1, 9, 1]), ("gather", 0, [1, 9, 1])]
 
@@ -202,5 +201,5 @@ def test_a_program_that_imports_torch_is_recorded(tmp_path: Path) -> None:
 
 def test_the_host_is_compared_with_torch() -> None:
     result = pto.traces.replay(pto.traces.zipf(rows=100, lanes=50, calls=2), engine="native")
-    assert [row["library"] for row in result.rows] == ["ptokit", "NumPy", "torch"]
+    assert [row["library"] for row in result.rows][:3] == ["ptokit", "NumPy", "torch"]
     assert all(row["same bits"] for row in result.rows)

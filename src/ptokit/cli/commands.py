@@ -659,7 +659,7 @@ def replay(
     """Move the rows of a recorded trace once more, and show what they cost.
 
     The machine gives traffic, repeats, lanes outside and cycles of each target; the native engine its time against
-    NumPy and torch; a sharded table the accesses of each owner.
+    NumPy, torch and Numba; a sharded table the accesses of each owner.
     """
     from ptokit.cli.indices import replay_trace
 

@@ -1,6 +1,6 @@
 """A trace through `pto.gather` and `pto.scatter` on the native engine, against the calls of other libraries.
 
-The contenders are those of `benchmarks/peers.py` that need no compiler of their own. Each round calls all of them, so
+The contenders are those of `benchmarks/peers.py` that are installed. Each round calls all of them, so
 that a slowdown of the machine concerns them all; the median of the ratios within rounds counts. Others get the entries
 that the policy has given: they have no policies.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -22,8 +23,8 @@ from ptokit.ops import gather, scatter
 from ptokit.progress import task
 from ptokit.traces.calls import Array, LookupKind
 from ptokit.traces.cells import NOWHERE
-from ptokit.traces.compact import CompactTable, compacted
-from ptokit.traces.replay import ReplaySettings, Row, first_cells, left_out
+from ptokit.traces.compact import CompactTable, compacted, group_size
+from ptokit.traces.replay import ReplaySettings, Row, first_cells, left_out, refused
 from ptokit.traces.trace import IndexTrace
 
 LANES = 1 << 20
@@ -33,6 +34,7 @@ MOST_BYTES = 256 << 20
 MOST_CALLS = 10_000
 ROUNDS = 5
 OURS = "ptokit"
+NO_SUCH_MOVE = "no such call for arrays of this type"
 WORDS = {4: "int32", 2: "int16", 1: "int8"}
 """Types in which bits are moved, by size; torch moves no unsigned ones."""
 Move = Callable[[Array], object]
@@ -57,8 +59,8 @@ def run(trace: IndexTrace, settings: ReplaySettings) -> tuple[list[Row], list[st
     notes: list[str] = []
     with task("replay:"):
         for what, calls in trace.by_kind().items():
-            if not what.entry_bytes or not what.entries:
-                notes.append(f"#{what.table} {what.title}: the table is empty")
+            if problem := why_not(what):
+                notes.append(f"#{what.table} {what.title}: {problem}")
                 continue
             lanes = settings.lanes or LANES
             made = compacted(what, calls, lanes, MOST_BYTES, MOST_CALLS, whole=MOST_BYTES)
@@ -66,6 +68,8 @@ def run(trace: IndexTrace, settings: ReplaySettings) -> tuple[list[Row], list[st
             notes += [left_out(what, made.dropped)] * (made.dropped > 0)
             if made.entries < what.entries:
                 notes.append(f"#{what.table} {what.title}: the table is reduced to its touched entries")
+    missing = [name for name, (package, _) in LIBRARIES.items() if not find_spec(package)]
+    notes += [f"not installed: {', '.join(missing)}"] * bool(missing)
     return rows, notes
 
 
@@ -76,16 +80,14 @@ def _rows(made: CompactTable) -> list[Row]:
     try:
         expected = _result(movers[OURS], table, calls)
     except (VerifyError, OutOfBoundsError, ValueError) as refusal:
-        return [{**begin, "library": OURS, "verdict": f"refused: {str(refusal)[:100]}"}]
+        return [{**begin, "library": OURS, "verdict": refused(refusal)}]
     is_equal: dict[str, bool] = {}
-    for name, move in [*movers.items()]:
-        try:
+    for name, move in movers.items():
+        with suppress(Exception):  # the library does not have this move for these types
             is_equal[name] = _is_equal(_result(move, table, calls), expected)
-        except Exception:  # the library does not have this move
-            del movers[name]
-    times = _times(movers, table)
+    times = _times({name: movers[name] for name in is_equal}, table)
     payload = sum(call.data.nbytes for call in calls)
-    return [
+    rows: list[Row] = [
         {
             **begin,
             "library": name,
@@ -96,6 +98,21 @@ def _rows(made: CompactTable) -> list[Row]:
         }
         for name, found in times.items()
     ]
+    without = [name for name, (package, _) in LIBRARIES.items() if find_spec(package) and name not in is_equal]
+    return [*rows, *({**begin, "library": name, "verdict": NO_SUCH_MOVE} for name in without)]
+
+
+def why_not(what: LookupKind) -> str:
+    """Why a table cannot be made on the host; empty if it can."""
+    if not what.entry_bytes or not what.entries:
+        return "the table is empty"
+    if group_size(what) * what.entry_bytes > MOST_BYTES:
+        return f"rows of {what.entry_bytes:,} bytes are too large"
+    try:
+        size = what.itemsize if what.atomic == "none" else dtype(what.dtype).size
+    except TypeError:
+        return f"NumPy has no numbers of type {what.dtype}"
+    return "" if size == what.itemsize else f"elements of {what.dtype} have {size} bytes, not {what.itemsize}"
 
 
 def memory_of(made: CompactTable) -> tuple[Array, list[HostCall]]:
@@ -146,31 +163,31 @@ def _times(movers: dict[str, Move], table: Array) -> dict[str, list[float]]:
 
 def contenders(what: LookupKind, calls: Sequence[HostCall]) -> dict[str, Move]:
     """The same move as calls of each library that has it."""
-    made = {OURS: _ours, "NumPy": _numpy, **({"torch": _torch} if find_spec("torch") else {})}
-    found = {name: make(what) for name, make in made.items()}
+    found = {name: make(what) for name, (package, make) in LIBRARIES.items() if find_spec(package)}
 
     def move(each: Callable[[Array, HostCall], object], table: Array) -> None:
         for call in calls:
             each(table, call)
 
-    return {name: partial(move, each) for name, each in found.items() if each is not None}
+    others = {name: partial(move, each) for name, each in found.items() if each is not None}
+    return {OURS: partial(move, _ours(what)), **others}
 
 
 def _ours(what: LookupKind) -> Callable[[Array, HostCall], object]:
     policy: dict[str, Any] = {"oob": what.oob}
     if what.writes:
-        return lambda table, call: scatter(table, call.data, call.indices, atomic=what.atomic, **policy)
+        return lambda table, call: scatter(table, call.data, call.indices, reduce=what.atomic, **policy)
     return lambda table, call: gather(table, call.indices, out=call.data, **policy)
 
 
 def _numpy(what: LookupKind) -> Callable[[Array, HostCall], object] | None:
     if not what.writes:
         return lambda table, call: np.take(table, call.entry, axis=0, out=call.data, mode="clip")
-    functions: dict[str, Any] = {"add": np.add.at, "max": np.maximum.at, "min": np.minimum.at}
+    functions: dict[str, Any] = {"add": np.add.at, "max": np.maximum.at, "min": np.minimum.at, "mul": np.multiply.at}
     combine = functions.get(what.atomic)
     if what.atomic == "none":
-        return lambda table, call: table.__setitem__(call.entry[call.is_moved], call.data[call.is_moved])
-    return combine and (lambda table, call: combine(table, call.entry[call.is_moved], call.data[call.is_moved]))
+        return lambda table, call: table.__setitem__(*_moved(call))
+    return combine and (lambda table, call: combine(table, *_moved(call)))
 
 
 def _torch(what: LookupKind) -> Callable[[Array, HostCall], object] | None:
@@ -185,7 +202,46 @@ def _torch(what: LookupKind) -> Callable[[Array, HostCall], object] | None:
         whole = library.from_numpy(table)
         if not what.writes:
             return library.index_select(whole, 0, library.from_numpy(call.entry), out=library.from_numpy(call.data))
-        entry, data = (library.from_numpy(each[call.is_moved]) for each in (call.entry, call.data))
+        entry, data = map(library.from_numpy, _moved(call))
         return getattr(whole, names[what.atomic])(0, entry, data)
 
     return move if what.atomic == "none" or what.dtype in ("float32", "float16", "float64", "int32", "int64") else None
+
+
+def _numba(what: LookupKind) -> Callable[[Array, HostCall], object] | None:
+    """Compiled loops: gathers on all threads, scatters on one, as lanes may have the same destination."""
+    import numba  # pyright: ignore[reportMissingImports]
+
+    library: Any = numba
+    lanes = library.prange
+
+    def read(table: Any, entry: Any, data: Any) -> None:
+        for k in lanes(len(entry)):
+            data[k] = table[entry[k]]
+
+    def store(table: Any, entry: Any, data: Any) -> None:
+        for k in range(len(entry)):
+            table[entry[k]] = data[k]
+
+    def add(table: Any, entry: Any, data: Any) -> None:
+        for k in range(len(entry)):
+            table[entry[k]] += data[k]
+
+    loop = {"none": store, "add": add}.get(what.atomic) if what.writes else read
+    if loop is None:
+        return None
+    run = library.njit(parallel=loop is read)(loop)
+    return lambda table, call: run(table, *((call.entry, call.data) if loop is read else _moved(call)))
+
+
+def _moved(call: HostCall) -> tuple[Array, Array]:
+    """The entries and rows of the lanes that have an entry."""
+    return call.entry[call.is_moved], call.data[call.is_moved]
+
+
+LIBRARIES: dict[str, tuple[str, Callable[[LookupKind], Callable[[Array, HostCall], object] | None]]] = {
+    "NumPy": ("numpy", _numpy),
+    "torch": ("torch", _torch),
+    "Numba": ("numba", _numba),
+}
+"""The other libraries: their packages, and how they move the lanes of a call."""

@@ -15,12 +15,11 @@ from ptokit.machine import MACHINE
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.outcomes import Outcome
 from ptokit.machine.report import MachineReport
-from ptokit.markup import clipped
 from ptokit.progress import task
 from ptokit.traces.calls import Array, LookupKind, TracedCall
 from ptokit.traces.compact import CompactTable, compacted
 from ptokit.traces.kernels import INDEXED, KERNELS
-from ptokit.traces.replay import ReplaySettings, Row, first_cells, left_out
+from ptokit.traces.replay import ReplaySettings, Row, first_cells, left_out, refused
 from ptokit.traces.trace import IndexTrace, TableUse, use_of
 
 LANES = 16_384
@@ -35,8 +34,6 @@ MOST_PARTS = 64
 """Parts of a row that is too wide for a tile."""
 ROWS = (64, 32, 16, 8)
 """Rows of a tile: an index tile is a multiple of 32 bytes."""
-LONGEST = 100
-"""Characters of a refusal in the table."""
 ELEMENTS = 512
 """Elements of a tile."""
 BLOCK = 32
@@ -155,7 +152,7 @@ def _row(made: CompactTable, shape: TileShape, use: TableUse, target: str) -> Ro
                 raise VerifyError(report.hazards)
             totals.add(report)
     except VerifyError as refusal:
-        return {**begin, "verdict": f"refused: {clipped(refusal.findings[0].message, LONGEST)}"}
+        return {**begin, "verdict": refused(refusal)}
     counts = totals.counts
     efficiency = counts["bytes_used"] / counts["bytes_moved"] if counts["bytes_moved"] else 1.0
     return {

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from ptokit.finding import VerifyError
 from ptokit.progress import task
 from ptokit.traces.calls import Array, LookupKind
 from ptokit.traces.cells import NOWHERE
 from ptokit.traces.compact import CompactTable, compacted
-from ptokit.traces.on_host import LANES, MOST_BYTES, MOST_CALLS, memory_of
-from ptokit.traces.replay import ReplaySettings, Row, first_cells, left_out
+from ptokit.traces.on_host import LANES, MOST_BYTES, MOST_CALLS, memory_of, why_not
+from ptokit.traces.replay import ReplaySettings, Row, first_cells, left_out, refused
 from ptokit.traces.trace import IndexTrace
 
 NEEDED = "a replay on a sharded table needs sharded tables and Ray: pip install 'ptokit[ray]'"
@@ -28,8 +29,8 @@ def run(trace: IndexTrace, settings: ReplaySettings) -> tuple[list[Row], list[st
     notes: list[str] = []
     with _sharded_tables(settings.shards) as sharded, task("replay:"):
         for what, calls in trace.by_kind().items():
-            if not what.entry_bytes or not what.entries:
-                notes.append(f"#{what.table} {what.title}: the table is empty")
+            if problem := why_not(what):
+                notes.append(f"#{what.table} {what.title}: {problem}")
                 continue
             made = compacted(what, calls, settings.lanes or LANES, MOST_BYTES, MOST_CALLS, whole=MOST_BYTES)
             rows += _rows(made, sharded, settings.shards)
@@ -60,6 +61,9 @@ def _rows(made: CompactTable, sharded: Any, shards: int) -> list[Row]:
     try:
         for call in calls:
             _call(held, made.what, call.indices, call.data)
+    except VerifyError as refusal:
+        return [{**first_cells(made.what), "verdict": refused(refusal)}]
+    else:
         pieces = sorted(held.placement)
     finally:
         held.close()
@@ -74,12 +78,7 @@ def _rows(made: CompactTable, sharded: Any, shards: int) -> list[Row]:
 
 
 def _call(held: Any, what: LookupKind, indices: Array, data: Array) -> None:
-    policies = {name: value for name, value in (("oob", what.oob), ("atomic", what.atomic)) if value not in UNSET}
     if what.writes:
-        held.scatter(data, indices, **policies)
+        held.scatter(data, indices, oob=what.oob, reduce=what.atomic)
     else:
-        held.gather(indices, **policies)
-
-
-UNSET = ("undefined", "none")
-"""Policies that are the default of a call."""
+        held.gather(indices, oob=what.oob)

@@ -9,10 +9,10 @@ from importlib import import_module
 from typing import Any
 
 from ptokit.engine.runnable import NATIVE
-from ptokit.finding import suggestion
+from ptokit.finding import VerifyError, suggestion
 from ptokit.lang.faults import public
 from ptokit.machine import MACHINE
-from ptokit.markup import Displayed, box, dim, joined, table
+from ptokit.markup import Displayed, box, clipped, dim, joined, table
 from ptokit.target import profile
 from ptokit.traces.calls import LookupKind
 from ptokit.traces.trace import IndexTrace, in_columns
@@ -27,6 +27,8 @@ FORMS: dict[type, Callable[[Any], str]] = {
     bool: lambda is_so: "yes" if is_so else "no",
     type(None): lambda _: "",
 }
+LONGEST = 100
+"""Characters of a refusal in the table."""
 SHARES = ("efficiency", "share")
 """Columns that are shown in percent."""
 
@@ -87,9 +89,9 @@ def replay(
     """Move the rows of a trace once more, and report what it costs.
 
     On the `machine`: traffic, repeats, lanes outside and cycles of a kernel on each target. On the `native` engine:
-    the time of `pto.gather` and `pto.scatter` against NumPy and, if it is installed, torch. On a `sharded` table: the
-    accesses of each owner. Replayed are the first `lanes` indices of each table: 16,384 on the machine by default, else
-    a million.
+    the time of `pto.gather` and `pto.scatter` against NumPy and, if installed, torch and Numba. On a `sharded` table:
+    the accesses of each owner. Replayed are the first `lanes` indices of each table: 16,384 on the machine by default,
+    else a million.
     """
     if not isinstance(trace, IndexTrace):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"replay takes an IndexTrace, got {trace!r}")
@@ -118,6 +120,12 @@ class ReplaySettings:
 def first_cells(what: LookupKind) -> Mapping[str, Any]:
     """The columns that name a table and a kind of call."""
     return {"table": f"#{what.table}", "call": what.title, "shape": what.extents}
+
+
+def refused(problem: Exception) -> str:
+    """The verdict on calls that are refused."""
+    message = problem.findings[0].message if isinstance(problem, VerifyError) else str(problem)
+    return f"refused: {clipped(message, LONGEST)}"
 
 
 def left_out(what: LookupKind, dropped: int) -> str:
