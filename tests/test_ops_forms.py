@@ -83,7 +83,9 @@ def test_a_large_uint64_is_outside_and_never_negative(engine: str) -> None:
     ("indices", "words"),
     [
         ([True, False], "np.flatnonzero(mask)"), ([0.5], "found float64"), (True, "np.flatnonzero(mask)"),
-        ([[1], [2, 3]], "differ in length"), (["a"], "cannot be moved"), ([2**70], "cannot be moved"),
+        ([[1], [2, 3]], "differ in length"), (["a"], "cannot be moved"), ([2**70], "no such type holds"),
+        ([2**63, -1], "no such type holds"), (range(0, 2**64, 2**62), "no such type holds"),
+        (range(2**63, 2**63 + 2), "no such type holds"), (2**64, "no such type holds"),
         ({1}, "cannot share the memory of a set"), (None, "NoneType"),
     ],
 )  # fmt: skip
@@ -370,6 +372,29 @@ def test_a_number_is_scattered_into_a_table_that_is_copied(engine: str) -> None:
     alone = np.array(5.0)
     pto.scatter(alone, alone, 0, coalesce="elem", atomic="add", engine=engine)
     assert alone == 10
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32", "float64"])
+def test_a_whole_number_is_rounded_once(kind: str, engine: str) -> None:
+    """Of the numbers around a tie of the type, those that float64 takes for the tie."""
+    numpy_type = ml_dtypes.bfloat16 if kind == "bfloat16" else np.dtype(kind)
+    bits = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}[kind]
+    top = 15 if kind == "float16" else 62
+    for sign in (1, -1):
+        for number in ((1 << top) + (1 << (top - bits)) + 1, (1 << top) + (3 << (top - bits)) - 1, (1 << top) + 1):
+            step = 1 << (top - bits + 1)
+            low = number // step * step
+            nearest = low if number - low < low + step - number else low + step
+            table = pto.scatter(np.zeros(1, numpy_type), sign * number, [0], engine=engine)
+            assert int(table[0]) == sign * nearest, number
+
+
+def test_whole_numbers_of_any_size_are_rounded_or_refused(engine: str) -> None:
+    assert pto.scatter(np.zeros(1, "float32"), 2**70 + 1, [0], engine=engine).tolist() == [2.0**70]
+    assert pto.scatter(np.zeros(1, "float64"), -(2**80), [0], engine=engine).tolist() == [-(2.0**80)]
+    for kind in ("float16", "float32", "float64"):
+        with pytest.raises(ValueError, match="it would become infinite"):
+            pto.scatter(np.zeros(1, kind), 2**2000, [0], engine=engine)
 
 
 def test_include_self_is_refused_by_name(engine: str) -> None:

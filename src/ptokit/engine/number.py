@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from ptokit.isa.dtype import DType
 
+MANTISSA = 53
+"""Bits of a float64."""
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -23,12 +26,25 @@ def integer_bits(value: int, dtype: DType, what: str) -> Array:
 
 def float_bits(value: Array, dtype: DType, what: str) -> Array:
     """A real number as one element, rounded once to the nearest; one that would become infinite is refused."""
-    wide = value.astype(np.float64)
-    with np.errstate(all="ignore"):
-        kept = (_to_odd(wide) if dtype.size < 4 else wide).astype(dtype.numpy)
-    if np.isinf(kept) and not np.isinf(wide):
+    try:
+        wide = value.astype(np.float64) if dtype.size >= 8 or value.dtype.kind not in "iuO" else _whole(int(value))
+        with np.errstate(all="ignore"):
+            kept = (_to_odd(wide) if dtype.size < 4 else wide).astype(dtype.numpy)
+        is_beyond = np.isinf(kept) and not np.isinf(wide)
+    except OverflowError:
+        is_beyond, kept = True, value
+    if is_beyond:
         raise ValueError(f"{what}: {value.item()!r} is not representable in {dtype}; it would become infinite")
     return np.asarray(kept).reshape(1).view(dtype.bits)
+
+
+def _whole(number: int) -> Array:
+    """A whole number as float64, with the last bit set if it is inexact, so that a second rounding is exact."""
+    size = abs(number)
+    cut = max(0, size.bit_length() - MANTISSA)
+    kept = size >> cut
+    odd = math.ldexp(kept | (kept << cut != size), cut)
+    return np.asarray(-odd if number < 0 else odd)
 
 
 def _to_odd(wide: Array) -> Array:

@@ -37,7 +37,7 @@ def array_of(call: ArrayCall, name: str, given: object, *, written: bool = False
 def indices_of(call: ArrayCall, given: object, table: Array) -> Array:
     """Indices as an array: the memory of one, or a new one for a list, a range or an integer, where the table is."""
     if isinstance(given, range):
-        made: Array = np.arange(given.start, given.stop, given.step, dtype=np.int64)
+        made = _ranged(call, given)
     elif isinstance(given, list | tuple | int):
         made = listed(call, cast("object", given))
     else:
@@ -53,7 +53,22 @@ def listed(call: ArrayCall, given: object) -> Array:
         raise ValueError(
             f"{call.name}: indices: the rows of the list differ in length; pass a rectangular one"
         ) from None
+    if made.dtype.kind in "fO" and made.size and all(isinstance(each, int) for each in np.asarray(given, object).flat):
+        raise _too_large(call)  # NumPy makes floats or objects of them
     return made if made.size else made.astype(np.int64)
+
+
+def _ranged(call: ArrayCall, given: range) -> Array:
+    """A range as int64; NumPy's own would wrap around."""
+    ends = (given[0], given[-1], given.step) if len(given) > 1 else (*given, 1)
+    if any(not -(1 << 63) <= each < 1 << 63 for each in ends):
+        raise _too_large(call)
+    return np.arange(len(given), dtype=np.int64) * ends[-1] + (ends[0] if given else 0)
+
+
+def _too_large(call: ArrayCall) -> Exception:
+    message = "indices are integers of 8 to 64 bits; found numbers that no such type holds"
+    return call.refused(call.index_type, message, "pass an array of int64 or uint64", "indices", "H-08")
 
 
 def source_of(call: ArrayCall, given: object, table: Array) -> Array:
@@ -77,9 +92,9 @@ def _number(given: Any, kind: DType) -> Array:
         return _complex(number, kind)
     if not kind.is_float or number.dtype == kind.numpy or kind.size > 8:
         return exact_cast(given, kind, "a table").view(kind.numpy)
-    if number.dtype.hasobject or number.dtype.kind in "SUMmc":
+    if (number.dtype.hasobject and not isinstance(given, int)) or number.dtype.kind in "SUMmc":
         raise TypeError(f"a table of {kind} takes a real number; found {given!r}")
-    return float_bits(number, kind, "a table").view(kind.numpy).reshape(())
+    return float_bits(number, kind, "a number").view(kind.numpy).reshape(())
 
 
 def _complex(number: Array, kind: DType) -> Array:
