@@ -94,6 +94,9 @@ def test_words_that_make_no_sense_are_misuse() -> None:
     assert "there is no file nothing.py" in misuse("trace-indices", "nothing.py")
     assert "there is no directory" in misuse("trace-indices", "-o", "no/x.npz", "--generate", "zipf")
     assert "did you mean zipf" in misuse("trace-indices", "--generate", "zpf")
+    for option in ("limit", "sample", "seed"):
+        told = misuse("trace-indices", f"--{option}", str(1 << 70), "part/lookups.py")
+        assert f"{option} takes a whole number from" in told
 
 
 def test_a_program_that_kills_itself_is_named(folder: Path) -> None:

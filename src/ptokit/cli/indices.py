@@ -14,6 +14,7 @@ from ptokit.cli.files import check_destination, print_text
 from ptokit.cli.problems import FINE, FOUND, INTERRUPTED, Misuse, described, print_error, printable
 from ptokit.cli.report import print_json
 from ptokit.traces.generate import generate
+from ptokit.traces.recording import limits_of
 from ptokit.traces.replay import replay
 from ptokit.traces.trace import IndexTrace
 
@@ -63,8 +64,9 @@ def _recorded(words: Sequence[str], how: Mapping[str, int | None], is_module: bo
         raise Misuse(f"there is no file {name}")
     with tempfile.TemporaryDirectory(prefix="ptokit-") as folder:
         file = os.path.join(folder, "trace.npz")
-        given = json.dumps({name: value for name, value in how.items() if value is not None})
-        command = [sys.executable, "-m", RECORDER, file, given, "module" if is_module else "script", *words]
+        given = {name: value for name, value in how.items() if value is not None}
+        _checked(limits_of, **given)
+        command = [sys.executable, "-m", RECORDER, file, json.dumps(given), "module" if is_module else "script", *words]
         process = subprocess.Popen(command, stdout=_standard_error())  # noqa: S603  (the user's own program)
         interrupted = False
         try:

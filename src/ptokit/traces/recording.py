@@ -36,6 +36,20 @@ def record_indices(
     """
     from ptokit.traces.hooks import observed
 
+    recorder = IndexRecorder(*limits_of(limit, most_bytes, sample, seed))
+    trace = recorder.trace
+    trace.source = source
+    try:
+        with observed(recorder):
+            yield trace
+    finally:
+        recorder.finish()
+
+
+def limits_of(
+    limit: int = LIMIT, most_bytes: int = MOST_BYTES, sample: int | None = None, seed: int = 0
+) -> tuple[IndexTrace, dict[str, int]]:
+    """A trace without calls, and its limits; raises ValueError for numbers out of range."""
     drawn = 0 if sample is None else _number(sample, 1, "sample")
     limits = {
         "calls": min(drawn or MOST_CALLS, MOST_CALLS),
@@ -43,13 +57,7 @@ def record_indices(
         "indices": _number(limit, 1, "limit"),
         "bytes": _number(most_bytes, WIDEST, "most_bytes"),
     }
-    trace = IndexTrace(source=source, sample=drawn, seed=_number(seed, 0, "seed"))
-    recorder = IndexRecorder(trace, limits)
-    try:
-        with observed(recorder):
-            yield trace
-    finally:
-        recorder.finish()
+    return IndexTrace(sample=drawn, seed=_number(seed, 0, "seed")), limits
 
 
 def _number(given: Any, least: int, name: str) -> int:
