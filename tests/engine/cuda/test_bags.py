@@ -192,3 +192,6 @@ def test_products_and_sums_stay_apart_in_ptx(capability: int, tmp_path: Path) ->
     made = assembled(cuda.text(GPU, kind, 4), capability, tmp_path, cuda.NAME)
     assert "mul.rn.f32" in made and "add.rn.f32" in made
     assert not re.search(r"\bfma\b", made)
+    mean = BagKind(dtype("bfloat16"), dtype("int64"), False, True, Combine.ADD, 64, mean=True, at_once=cuda.AT_ONCE)
+    made = assembled(cuda.text(GPU, mean, 8), capability, tmp_path, cuda.NAME)
+    assert "div.rn.f32" in made and not re.search(r"\bdiv\.(approx|full)", made)
