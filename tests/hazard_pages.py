@@ -12,6 +12,7 @@ import re
 import sys
 from contextlib import chdir
 from difflib import unified_diff
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -59,6 +60,7 @@ def repaired(kind: str) -> str:
     return ADDED.sub(r"\1", REMOVED.sub("", PROGRAMS[kind].read_text(encoding="utf-8")))
 
 
+@cache
 def checked(kind: str, text: str, *options: str) -> tuple[str, str]:
     """The output of `ptokit check` for a program, and the program then."""
     with TemporaryDirectory() as folder, chdir(folder):

@@ -7,7 +7,7 @@ import io
 from rich.console import Console, RenderableType
 
 
-def text_of(page: RenderableType, width: int = 10_000) -> str:
+def text_of(page: RenderableType, width: int = 1_000) -> str:
     """The page without colours, by default without wrapped lines."""
     out = io.StringIO()
     Console(file=out, width=width, color_system=None, no_color=True).print(page, crop=False)

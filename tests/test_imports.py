@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ LAYERS = {
 def imported(path: Path) -> set[str]:
     """Packages that a file imports from, or names in a string such as "ptokit.package.module:attribute"."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -37,6 +38,12 @@ def imported(path: Path) -> set[str]:
             names = re.findall(r"ptokit\.[\w.]+(?=:\w)", node.value)
         found |= {name.removeprefix("ptokit.").split(".")[0] for name in names if name.split(".")[0] == "ptokit"}
     return found
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    """A file of the package; several tests look at all of them."""
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def package_of(path: Path) -> str:
@@ -73,7 +80,7 @@ def test_modules_do_not_import_in_cycles() -> None:
     graph: dict[str, set[str]] = {}
     for path in SOURCE.rglob("*.py"):
         name = ".".join(("ptokit", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__")
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = parsed(path)
         found = [n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module and n.level == 0]
         graph[name] = {other for n in found for other in (n.module, *(f"{n.module}.{part.name}" for part in n.names))}
     done: set[str] = set()
@@ -96,7 +103,7 @@ def test_engines_share_llvm_only() -> None:
     forbidden = {"llvm": ("native", "cuda"), "native": ("cuda",), "cuda": ("native",)}
     for name, others in forbidden.items():
         for path in (SOURCE / "engine" / name).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for node in ast.walk(parsed(path)):
                 names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
                 if isinstance(node, ast.ImportFrom):
                     names = [f"{node.module}.{each}" for each in names]
@@ -123,7 +130,7 @@ def test_every_public_name_is_documented() -> None:
 
 
 def test_no_two_classes_share_a_name() -> None:
-    files = {path: ast.walk(ast.parse(path.read_text(encoding="utf-8"))) for path in SOURCE.rglob("*.py")}
+    files = {path: ast.walk(parsed(path)) for path in SOURCE.rglob("*.py")}
     found = [
         (node.name, path.name) for path, nodes in files.items() for node in nodes if isinstance(node, ast.ClassDef)
     ]

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -20,6 +21,7 @@ LOOK = ("-std=c++20", "-fsyntax-only", "-x", "c++")
 WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-unused", "-Wno-unused-parameter", "-Wno-tautological-compare")
 """All but those for valid programs: unused variables, `n < n`."""
 FLAGS = ("-std=c++20", "-trigraphs", *WARNINGS, "-D__DAV_VEC__", "-D__DAV_CUBE__", f"-I{HEADERS}")
+HEAD = "#include <cstdint>\n\n#include <pto/pto-inst.hpp>\n\nusing namespace pto;\n"
 CHEVRONS = re.compile(r"(\w+)<<<(\w+), (\w+), (\w+)>>>\(")
 
 
@@ -43,6 +45,16 @@ def compiler() -> Compiler:
     zig = sys.executable, "-m", "ziglang"
     # Zig's `c++` links a library that it would first build, for minutes; and it needs an object from every call.
     return Compiler((*zig, "c++"), (*zig, "cc"), look=("-c",))
+
+
+def together(texts: Iterable[str]) -> str:
+    """Emitted texts as one source, the first one in the namespace `k0`: headers are read once for all of them."""
+    parts = []
+    for number, text in enumerate(texts):
+        remarks, head, code = text.partition(HEAD)
+        assert head, f"the text does not begin with its headers:\n{text}"
+        parts.append(f"namespace k{number} {{\n{remarks}{code}}}\n")
+    return HEAD + "".join(parts)
 
 
 def complaints(source: str, target: str, folder: Path) -> str:

@@ -19,14 +19,16 @@ from tests.engine.cuda.emulated import ALIGNED_SHARED, EMULATED, EmulatedDevice
 from tests.engine.cuda.test_ptx import NZ, product_of
 from tests.engine.cuda.test_stage import EmulatedLaunch
 from tests.engine.cuda.threads import ThreadedDevice, WideDevice
+from tests.loops import all_pairs
 
 GUARD = 77
 SHAPES = [(50, 72, 40), (16, 5, 16), (33, 16, 8), (7, 33, 50), (64, 16, 24), (48, 1, 72), (16, 16, 8)]
+KEPT = {"memory": 0, "registers": 32}
+"""Where sums are kept, by the most registers for them."""
 CASES = [
-    *product(("bfloat16", "float16", "int8"), SHAPES),
-    ("bfloat16", (24, 16, 8)),
-    ("int8", (17, 3, 1)),
-    ("int8", (17, 3, 9)),
+    *all_pairs(("bfloat16", "float16", "int8"), SHAPES, KEPT, one_in=2),
+    *product(("bfloat16",), [(24, 16, 8)], KEPT),
+    *product(("int8",), [(17, 3, 1), (17, 3, 9)], KEPT),
 ]
 
 
@@ -39,15 +41,14 @@ def arguments(dtype: str, m: int, k: int, n: int) -> dict[str, Any]:
     return {"a": a, "b": b, "out": out, **sizes, "into": into}
 
 
-@pytest.mark.parametrize("most", [0, 32], ids=["memory", "registers"])
-@pytest.mark.parametrize(("dtype", "shape"), CASES, ids=str)
+@pytest.mark.parametrize(("dtype", "shape", "kept"), CASES, ids=str)
 def test_products_of_any_shape(
-    dtype: str, shape: tuple[int, int, int], most: int, monkeypatch: pytest.MonkeyPatch
+    dtype: str, shape: tuple[int, int, int], kept: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(units, "MOST_HELD", most)
+    monkeypatch.setattr(units, "MOST_HELD", KEPT[kept])
     given = arguments(dtype, *shape)
     made = EmulatedLaunch(product_of, given, 1, ThreadedDevice(), 1)
-    assert f"multiply_{dtype}" in made.text and bool(made.stage.held) is bool(most)
+    assert f"multiply_{dtype}" in made.text and bool(made.stage.held) is bool(KEPT[kept])
     check(given)
 
 

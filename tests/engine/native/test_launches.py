@@ -16,6 +16,7 @@ pytest.importorskip("llvmlite")
 import ptokit as pto
 from ptokit.engine.native.program import executable
 from tests.engine.native.launches import Array, same
+from tests.loops import all_pairs
 
 GRIDS = (1, 3, 16)
 
@@ -83,9 +84,12 @@ def indices(count: int, capacity: int, oob: str, seed: int) -> Array:
     return found
 
 
-@pytest.mark.parametrize("oob", ["undefined", "skip", "clamp", "wrap"])
-@pytest.mark.parametrize("atomic", ["none", "add", "max", "min"])
-@pytest.mark.parametrize("dtype", TYPES, ids=lambda dtype: np.dtype(dtype).name)
+POLICIES = ("undefined", "skip", "clamp", "wrap")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "atomic", "oob"), all_pairs(TYPES, ("none", "add", "max", "min"), POLICIES, one_in=3), ids=str
+)
 def test_cells_that_many_blocks_write(dtype: Any, atomic: str, oob: str) -> None:
     def rows() -> dict[str, Any]:
         table, src = numbers((13, 20), dtype), numbers((333, 20), dtype, 2)

@@ -23,6 +23,7 @@ from ptokit.engine.native.whole import split, strategies
 from ptokit.isa.dtype import dtype
 from ptokit.isa.move import Combine, Remap, Side
 from tests.engine.native.test_whole_native import HOSTILE, PROCESSOR, SHARED, WAYS, Array, Case, named, storage, values
+from tests.loops import all_pairs
 
 GUARD = 1 << 16
 LINE = strategies.LINE
@@ -301,10 +302,13 @@ def test_threads_share_a_small_table_if_selecting_lanes_is_cheap(
     assert set(taken) == {wanted}
 
 
-@pytest.mark.parametrize("kind", ["int8", "int32", "float32", "float64", "float8_e4m3fnuz"])
-@pytest.mark.parametrize("combine", Combine)
-@pytest.mark.parametrize("remap", [Remap.REFUSE, Remap.SKIP, Remap.CLAMP])
-@pytest.mark.parametrize("stray", [None, 0, 99_999, 100_000, -1])
+KINDS = ("int8", "int32", "float32", "float64", "float8_e4m3fnuz")
+REMAPS = (Remap.REFUSE, Remap.SKIP, Remap.CLAMP)
+
+
+@pytest.mark.parametrize(
+    ("kind", "combine", "remap", "stray"), all_pairs(KINDS, Combine, REMAPS, (None, 0, 99_999, 100_000, -1), one_in=3)
+)
 def test_threads_have_cells_of_their_own_if_lanes_name_few(
     kind: str, combine: Combine, remap: Remap, stray: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,7 +30,7 @@ from ptokit.ops.execute import move_gather
 from ptokit.ops.plans import Leading
 from tests.engine.native.forced import STRATEGIES as WAYS
 from tests.engine.native.forced import is_open
-from tests.property.strategies import FUZZ
+from tests.loops import FULL, all_pairs
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -153,12 +153,13 @@ def test_gathers_and_stores_move_the_bits_of_every_type(kind: DType, width: int)
     Case(kind, table, other, indices).check()
 
 
-@pytest.mark.parametrize("kind", [each for each in TYPES if computes(each)], ids=str)
-@pytest.mark.parametrize("combine", ARITHMETIC)
-def test_arithmetic_is_that_of_the_reference(kind: DType, combine: Combine) -> None:
-    for width in (1, 37, 64):
-        case = Case(kind, values(kind, (90, width)), values(kind, (700, width), 1), named(700, 90), combine=combine)
-        case.check((1, 2), WAYS)
+COMPUTED = [each for each in TYPES if computes(each)]
+
+
+@pytest.mark.parametrize(("kind", "combine", "width"), all_pairs(COMPUTED, ARITHMETIC, (1, 37, 64), one_in=3), ids=str)
+def test_arithmetic_is_that_of_the_reference(kind: DType, combine: Combine, width: int) -> None:
+    case = Case(kind, values(kind, (90, width)), values(kind, (700, width), 1), named(700, 90), combine=combine)
+    case.check((1, 2), WAYS)
 
 
 @pytest.mark.parametrize("name", ["float32", "float64"])
@@ -177,9 +178,10 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("kind", INDICES)
-@pytest.mark.parametrize("remap", [Remap.CLAMP, Remap.WRAP, Remap.ZERO, Remap.SKIP])
-@pytest.mark.parametrize("count", [1, 9, 2100, 5000])
+POLICIES = (Remap.CLAMP, Remap.WRAP, Remap.ZERO, Remap.SKIP)
+
+
+@pytest.mark.parametrize(("kind", "remap", "count"), all_pairs(INDICES, POLICIES, (1, 9, 2100, 5000), one_in=3))
 def test_policies_take_any_index(kind: str, remap: Remap, count: int) -> None:
     indices = np.resize(np.array(HOSTILE[kind], kind), count)
     f4 = dtype("float32")
@@ -243,13 +245,11 @@ def test_every_way_gives_the_same_bits(pattern: str, capacity: int, width: int, 
     case.check(THREADS, WAYS)
 
 
-@pytest.mark.parametrize("kind", [each for each in TYPES if computes(each)], ids=str)
-def test_many_lanes_for_one_cell(kind: DType) -> None:
+@pytest.mark.parametrize(("kind", "combine", "width"), all_pairs(COMPUTED, Combine, (1, 3), one_in=2), ids=str)
+def test_many_lanes_for_one_cell(kind: DType, combine: Combine, width: int) -> None:
     indices = np.repeat(named(3, 50), 2500)
-    for width in (1, 3):
-        for combine in Combine:
-            case = Case(kind, values(kind, (50, width)), values(kind, (7500, width), 1), indices, combine=combine)
-            case.check((2,), ("direct",))
+    case = Case(kind, values(kind, (50, width)), values(kind, (7500, width), 1), indices, combine=combine)
+    case.check((2,), ("direct",))
 
 
 @pytest.mark.parametrize("step", [2, 0])
@@ -427,7 +427,7 @@ def test_every_processor_gives_the_same_bits(seed: int, monkeypatch: pytest.Monk
 KINDS = ("int8", "bool", "float16", "bfloat16", "float8_e5m2", "int32", "uint16", "float32", "int64", "float64")
 
 
-@pytest.mark.parametrize("seed", range(4 if FUZZ else 2))
+@pytest.mark.parametrize("seed", range(4 if FULL else 1))
 @pytest.mark.parametrize("way", WAYS)
 def test_a_forced_strategy_gives_the_bits_of_a_loop(way: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random moves over types, widths, strides, policies, spreads and numbers of threads that are open to it."""
