@@ -1,0 +1,51 @@
+"""Commands for measured costs and for compiled code."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ptokit.cli.commands.options import Costs, Json, Target
+
+
+def calibrate(
+    trace: Annotated[str, typer.Argument(metavar="TRACE", help="Measured times: JSON, or a CSV file of msprof.")],
+    kernel: Annotated[
+        list[str] | None,
+        typer.Option("--kernel", metavar="FILE|MODULE:KERNEL", help="A kernel that the trace names, once for each."),
+    ] = None,
+    target: Target = None,
+    costs: Costs = None,
+    out: Annotated[str, typer.Option("-o", "--output", metavar="FILE.json", help="Where to write.")] = "costs.json",
+    as_json: Json = False,
+) -> int:
+    """Fit the cost table of a target to measured times, and write it for --costs."""
+    from ptokit.cli.calibrate import calibrate_costs
+
+    return calibrate_costs(trace, kernel or (), target, costs, out, as_json)
+
+
+def tune(
+    show: Annotated[bool, typer.Option("--show", help="Show what is used, and measure nothing.")] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="Forget what was measured.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Measure in a few seconds what makes moves fast on this processor, and keep it for later runs."""
+    from ptokit.cli.tune import tune as measure
+
+    return measure(show=show, reset=reset, as_json=as_json)
+
+
+def cache_show(as_json: Json = False) -> int:
+    """Show where compiled code is cached, and how much there is."""
+    from ptokit.cli.cache import show_cache
+
+    return show_cache(as_json)
+
+
+def cache_clear(as_json: Json = False) -> int:
+    """Remove all cached code. It is compiled again when needed."""
+    from ptokit.cli.cache import clear_cache
+
+    return clear_cache(as_json)
