@@ -398,6 +398,33 @@ def test_autocast_keeps_the_tables_type() -> None:
         pt.scatter(table, product, INSIDE.view(-1))
 
 
+def test_gradients_of_one_index_and_of_values_that_are_conjugated_lazily() -> None:
+    for reduce in ("none", "add", "max", "min", "mul", "mean"):
+        table, src = torch.tensor([1.0, 2.0, 3.0], requires_grad=True), torch.tensor(5.0, requires_grad=True)
+        pt.scatter(table, src, 1, reduce=reduce).backward(torch.tensor([1.0, 10.0, 100.0]))
+        of_cell, of_src = {"none": (0, 10), "add": (10, 10), "max": (0, 10), "min": (10, 0), "mul": (50, 20)}.get(
+            reduce, (5, 5)
+        )
+        assert table.grad is not None and src.grad is not None
+        assert table.grad.tolist() == [1, of_cell, 100] and src.grad == of_src, reduce
+    numbers = torch.randn(3, 4, dtype=torch.complex64)
+    found = []
+    for gather in (lambda t: pt.gather(t, torch.tensor([2, 0, 2])), lambda t: t[[2, 0, 2]]):
+        leaf = numbers.clone().requires_grad_()
+        (gather(leaf).conj() * torch.arange(4)).real.sum().backward()
+        found.append(leaf.grad)
+    assert torch.equal(*found)
+
+
+def test_options_that_cannot_be_compared_are_refused_as_others() -> None:
+    pt.gather(TABLE_OF_ONES, torch.tensor([0]))
+    with pytest.raises(ValueError, match="oob"):
+        pt.gather(TABLE_OF_ONES, torch.tensor([0]), oob=["clamp"])  # type: ignore[arg-type]
+
+
+TABLE_OF_ONES = torch.ones(3, 2)
+
+
 # --- the same bits --------------------------------------------------------------------------------------------------
 
 

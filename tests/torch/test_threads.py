@@ -59,7 +59,7 @@ def test_every_part_runs_once_with_every_block() -> None:
             assert openmp.run(address, [8, 16], parts)
             assert sorted(each[:2] for each in seen) == [(block, part) for block in (8, 16) for part in range(parts)]
         seen.clear()
-        assert not openmp.run(address, [8], 5) and not seen  # more parts than threads: some may need each other's
+        assert not openmp.run(address, [8], 5) and not seen  # more threads than PyTorch has: ptokit's own are used
 
 
 def test_as_many_threads_as_pytorch_has(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,6 +68,17 @@ def test_as_many_threads_as_pytorch_has(monkeypatch: pytest.MonkeyPatch) -> None
         assert openmp.threads() == torch.get_num_threads() == 3 == workers.thread_count()
         monkeypatch.setenv("PTOKIT_THREADS", "2")
         assert workers.thread_count() == 2 and workers.thread_count(5) == 5
+
+
+def test_every_python_thread_has_the_number_that_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch tells its library the number in each thread when it is first needed there."""
+    found: list[int] = []
+    with on_threads(3):
+        monkeypatch.setenv("PTOKIT_THREADS", "")
+        thread = threading.Thread(target=lambda: found.append(workers.thread_count()))
+        thread.start()
+        thread.join()
+    assert found == [3]
 
 
 def test_a_call_that_takes_long_leaves_its_thread_to_signals(
@@ -150,7 +161,6 @@ def test_any_number_of_threads_gives_the_same_bits(name: str, kind: torch.dtype,
 FORKED = """
 import os, torch, numpy as np
 import ptokit as pto, ptokit.torch as pt
-from ptokit.engine.native import openmp
 table, lanes = torch.randn(3000, 24), torch.randint(0, 3000, (30000,))
 torch.set_num_threads(2)
 wanted = pt.gather(table, lanes)
@@ -160,11 +170,26 @@ if not child:
     os._exit(not np.array_equal(found, wanted.numpy()))
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
+IMPORTED_LATER = """
+import multiprocessing, torch, numpy as np
+torch.set_num_threads(2)
+table, lanes = torch.randn(3000, 24), torch.randint(0, 3000, (30000,))
+wanted = table.index_select(0, lanes)
+def work():
+    import ptokit as pto
+    assert np.array_equal(pto.gather(table.numpy(), lanes.numpy(), threads=2), wanted.numpy())
+child = multiprocessing.get_context("fork").Process(target=work)
+child.start()
+child.join(60)
+child.kill()
+print(child.exitcode)
+"""
 
 
-def test_a_forked_process_has_threads_of_its_own() -> None:
+@pytest.mark.parametrize("program", [FORKED, IMPORTED_LATER], ids=["forked", "imported later"])
+def test_a_forked_process_has_threads_of_its_own(program: str) -> None:
     """PyTorch's threads stay behind, and its library would wait for them."""
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", FORKED], capture_output=True, text=True, env=ENVIRONMENT, timeout=120
+        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, env=ENVIRONMENT, timeout=120
     )
     assert (done.stdout, done.returncode) == ("0\n", 0), done.stderr

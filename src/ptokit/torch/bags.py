@@ -106,14 +106,12 @@ def embedding_bag(
             shapes = f"{tuple(per_sample_weights.shape)} for {tuple(input.shape)}"
             raise ValueError(f"per_sample_weights have the shape of input; found {shapes}")
         per_sample_weights = per_sample_weights.reshape(-1)
-    padding = _padding(padding_idx, weight.shape[0])
+    padding = -1 if padding_idx is None else _padding(padding_idx, len(weight))
     return BAG(weight, lanes, bounds, per_sample_weights, mode, padding, is_followed(weight), engine, threads)[0]
 
 
-def _padding(given: int | None, rows: int) -> int:
-    """The index that does not count, or -1; a negative one counts from the end."""
-    if given is None:
-        return -1
+def _padding(given: int, rows: int) -> int:
+    """The index that does not count; a negative one counts from the end."""
     if not -rows <= given < rows:
         raise ValueError(f"padding_idx is from {-rows} to {rows - 1} for {rows} rows; found {given}")
     return given % rows

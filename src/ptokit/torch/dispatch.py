@@ -44,6 +44,7 @@ class TensorOperator:
 
     def differentiate(self, save: Callable[..., None], backward: Callable[..., Any], batch: Callable[..., Any]) -> None:
         """The gradient, and what `vmap` does."""
+        backward = _of_resolved(backward)
         torch.library.register_autograd(self._name, backward, setup_context=save, lib=LIBRARY)
         self.batch(batch)
         run, overload = self.run, self.overload
@@ -104,6 +105,21 @@ class TensorOperator:
         if follows and self._apply and is_grad_enabled():
             return self._apply(*given[self._operands], given[self._operands.stop :])
         return self.run(*given)
+
+
+def _of_resolved(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """A gradient that gets no tensors that are conjugated or negated lazily."""
+
+    def of_plain(ctx: Context, *grads: Tensor | None) -> Any:
+        return backward(ctx, *map(_resolved, grads))
+
+    return of_plain
+
+
+def _resolved(grad: Tensor | None) -> Tensor | None:
+    if grad is None or not (grad.is_conj() or grad.is_neg()):
+        return grad
+    return grad.resolve_conj().resolve_neg()
 
 
 def is_plain(tensor: Tensor) -> bool:

@@ -211,7 +211,7 @@ def _stored(ctx: Context, grad: Tensor, indices: Tensor) -> tuple[Tensor | None,
         last = SCATTER(last, numbers, indices, ROW, ctx.written[1], "none", "last", None, *ctx.how)
         wins = GATHER(last, indices, ROW, oob, *ctx.how) == numbers
         mine = GATHER(grad, indices, *ctx.read)
-        wins = wins.view(*wins.shape, *[1] * (mine.dim() - wins.dim()))
+        wins = wins.view([*wins.shape, *[1] * (mine.dim() - wins.dim())])
         of_src = sum_to(torch.where(wins, mine, 0), ctx.src)
     return of_table, of_src
 
@@ -235,7 +235,7 @@ def to_first(ctx: Context, grad: Tensor, indices: Tensor, kept: Tensor, src: Ten
     count = indices.numel()
     numbers = torch.arange(count, device=grad.device)
     mine = GATHER(grad, indices, *ctx.read)
-    lanes = numbers.view(*indices.shape, *[1] * (mine.dim() - indices.dim())).expand(mine.shape)
+    lanes = numbers.view([*indices.shape, *[1] * (mine.dim() - indices.dim())]).expand(mine.shape)
     attains = same_bits(src.expand(mine.shape), GATHER(output, indices, *ctx.read))
     first = torch.where(kept, OUTSIDE, count)
     tried = torch.where(attains, lanes, count)

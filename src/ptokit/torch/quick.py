@@ -43,7 +43,7 @@ def quick_gather(table: Tensor, indices: Tensor, how: How) -> Tensor | None:
     if not (table.is_cpu and indices.is_cpu) or table.is_neg() or indices.is_neg():
         return None
     first, second = table.data_ptr(), indices.data_ptr()
-    known = CALLS.get(_gather_key(table, indices, first, second, how))
+    known = _known(_gather_key(table, indices, first, second, how))
     if known is None or known.like is None or not (first and second and _is_outside_kernel()):
         return None
     made = _empty_like(known.like)
@@ -71,7 +71,7 @@ def quick_scatter(table: Tensor, src: Tensor, indices: Tensor, how: How, is_new:
     if not (table.is_cpu and src.is_cpu and indices.is_cpu) or table.is_neg() or src.is_neg() or indices.is_neg():
         return False
     addresses = [table.data_ptr(), indices.data_ptr(), src.data_ptr()]
-    known = CALLS.get(_scatter_key(table, src, indices, addresses, how))
+    known = _known(_scatter_key(table, src, indices, addresses, how))
     if known is None or 0 in addresses or not _is_outside_kernel():  # freed memory has the address 0
         return False
     if not (is_new or known.call.is_apart(addresses)):
@@ -88,6 +88,13 @@ def keep_scatter(table: Tensor, src: Tensor, indices: Tensor, how: How) -> None:
     if call is not None:
         key = _scatter_key(table, src, indices, [each.data_ptr() for each in (table, indices, src)], how)
         remember(CALLS, key, QuickCall(call.on_host, call), MOST_CALLS)
+
+
+def _known(key: tuple[Any, ...]) -> QuickCall | None:
+    try:
+        return CALLS.get(key)
+    except TypeError:  # an option that no call has
+        return None
 
 
 def _gather_key(table: Tensor, indices: Tensor, first: int, second: int, how: How) -> tuple[Any, ...]:

@@ -137,7 +137,7 @@ def _times_others(ctx: Context, above: Tensor, indices: Tensor, src: Tensor) -> 
     is_inside = (cells >= 0).view(count, *[1] * len(entry))
     read = GATHER(above, indices, *ctx.read).reshape(count, *entry)
     made = torch.where(is_inside, GATHER(read, order, ROW, "zero", *ctx.how) * others, 0)
-    return GATHER(made, torch.argsort(order), ROW, "zero", *ctx.how).reshape(*indices.shape, *entry)
+    return GATHER(made, torch.argsort(order), ROW, "zero", *ctx.how).reshape([*indices.shape, *entry])
 
 
 def _spread(src: Tensor, shape: list[int]) -> Tensor:

@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
+import ptokit as pto
 from ptokit.engine import whole as reference
 from ptokit.engine.faults import IndexFault
 from ptokit.engine.llvm.resolve import PADDING
@@ -140,6 +141,16 @@ def test_sums_stay_inside_their_memory(width: int, most: int, monkeypatch: pytes
         guarded.check()
         sums = sum(nbytes for _, nbytes in guarded.given) - 4 * (3000 + PADDING)  # which hold the indices
         assert 0 < sums <= max(most, threads * (4 * width + 12))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_sums_of_a_table_with_more_rows_than_32_bit_indices_name(threads: int) -> None:
+    table = np.zeros((1 << 32) + 1000, np.float16)  # of which few pages are touched
+    indices = np.array([5, 7, 5, 100, (1 << 32) - 1], np.uint32)
+    options: dict[str, Any] = {"coalesce": "elem", "atomic": "add", "accumulate": "float32", "oob": "skip"}
+    pto.scatter(table, np.ones(5, np.float16), indices, engine="native", threads=threads, **options)
+    assert [table[each] for each in (5, 7, 100, (1 << 32) - 1)] == [2, 1, 1, 1]
+    assert not table[[4, 6, 1 << 32, (1 << 32) + 5, (1 << 32) + 7]].any()
 
 
 @pytest.mark.parametrize("size", [1, 2, 4, 8, 16, 128])

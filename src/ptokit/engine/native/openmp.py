@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from ctypes import CDLL, CFUNCTYPE, addressof, c_int, c_int64, c_uint, c_void_p
+from ctypes import CDLL, CFUNCTYPE, addressof, c_int64, c_uint, c_void_p
 from functools import cache
+from multiprocessing import get_start_method, parent_process
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from ptokit.engine.llvm.emit import I64, PTR, IrModule
 from ptokit.engine.native.jit import IrSource, library
@@ -20,25 +20,23 @@ from ptokit.engine.native.jit import IrSource, library
 LIBRARY = "libtorch_cpu.so"
 FORK = CFUNCTYPE(None, c_void_p, c_void_p, c_uint, c_uint)
 """`GOMP_parallel`: a function, its argument, the number of threads (0 for the default), flags."""
-COUNT = CFUNCTYPE(c_int)
 JOB = ("work", "places", "count", "parts", "next")
 """The words of a job: a function, the blocks that it takes and their number, its parts, the next part."""
 Words = c_int64 * len(JOB)
 _PROCESS = os.getpid()
 
 
-class OpenMP(NamedTuple):
-    """Functions of the library."""
-
-    fork: Callable[[int, int, int, int], None]
-    count: Callable[[], int]
-    """The threads of a run, at most."""
+Fork = Callable[[int, int, int, int], None]
 
 
 def threads() -> int:
     """The threads that PyTorch uses; 0 if it is not loaded, or has no such library."""
-    found = _loaded()
-    return found.count() if found else 0
+    return _count() if _loaded() else 0
+
+
+def _count() -> int:
+    """The threads of a run, at most; PyTorch tells its library the number, which is that of the calling thread."""
+    return sys.modules["torch"].get_num_threads()
 
 
 def run(work: int, blocks: Sequence[int], parts: int) -> bool:
@@ -46,28 +44,39 @@ def run(work: int, blocks: Sequence[int], parts: int) -> bool:
 
     Threads take part after part. The calling thread is one of them, so Python handles signals after the run.
     """
-    found = _loaded()
-    if found is None or found.count() < parts or os.getpid() != _PROCESS:  # threads do not survive a fork
+    fork = _loaded()
+    if fork is None or _count() < parts or os.getpid() != _PROCESS:  # threads do not survive a fork
         return False
     places = (c_int64 * len(blocks))(*blocks)
     job = Words(work, addressof(places), len(blocks), parts, 0)
-    found.fork(_share(), addressof(job), 0, 0)
+    fork(_share(), addressof(job), 0, 0)
     return True
 
 
-def _loaded() -> OpenMP | None:
+def _loaded() -> Fork | None:
     torch = sys.modules.get("torch")
-    return _find(torch.__file__) if hasattr(torch, "get_num_threads") else None  # else its import has not ended
+    if not hasattr(torch, "get_num_threads"):  # its import has not ended
+        return None
+    return _find(getattr(torch, "__file__", None) or "")
 
 
 @cache
-def _find(package: str) -> OpenMP | None:
-    """The library that a PyTorch is linked with."""
+def _find(package: str) -> Fork | None:
+    """The function that begins a run, in the library that a PyTorch is linked with; None if it may not be called.
+
+    A process that was forked before this file was imported would wait for threads that its parent has.
+    """
+    if _is_forked():
+        return None
     try:
-        found: Any = CDLL(str(Path(package).parent / "lib" / LIBRARY))
-        return OpenMP(FORK(("GOMP_parallel", found)), COUNT(("omp_get_max_threads", found)))
+        return FORK(("GOMP_parallel", CDLL(str(Path(package).parent / "lib" / LIBRARY))))
     except (OSError, AttributeError):  # another system, or a PyTorch without OpenMP
         return None
+
+
+def _is_forked() -> bool:
+    """Whether `multiprocessing` may have forked this process."""
+    return parent_process() is not None and get_start_method(allow_none=True) in (None, "fork")
 
 
 @cache

@@ -14,6 +14,8 @@ from ptokit.engine.llvm.emit import PTR, IrBuilder, IrValue
 
 FLAG = Struct("=3Q")
 """What kernels note on the device: how many indices are refused, the first of them, the address of the host's word."""
+MOST_STREAMS = 64
+"""Streams of a thread that checks are kept for."""
 
 
 def note_refused(code: IrBuilder, flag: IrValue, lane: IrValue) -> None:
@@ -21,10 +23,6 @@ def note_refused(code: IrBuilder, flag: IrValue, lane: IrValue) -> None:
     code.line(f"  atomicrmw add {flag!r}, i64 1 monotonic")
     code.line(f"  atomicrmw umin {code.at(flag, 8)!r}, {lane!r} monotonic")
     code.store(code.i64(1), code.load(PTR, code.at(flag, 16)))
-
-
-MOST_STREAMS = 64
-"""Streams of a thread that checks are kept for."""
 
 
 class _Free(local):

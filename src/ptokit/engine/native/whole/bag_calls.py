@@ -68,7 +68,10 @@ class _ReadyBags:
 
     def _block(self, team: Team) -> ArgumentBlock:
         """A block with the words of a call but for its addresses."""
-        block = self.spare.pop() if self.spare else None
+        try:
+            block = self.spare.pop()
+        except IndexError:
+            block = None
         if block is None or block.most_workers != team.parts:
             each = max(1, self.nbytes // self.bags)
             least, most, even = LEAST_PIECE // each, MOST_PIECE // each, self.bags // (8 * team.parts)

@@ -161,10 +161,11 @@ class Team:
             for at in places:
                 work(at, part)
 
-        if not self.threads or is_short:
+        parts = 1 if is_short else parts or self.parts
+        if not self.threads or (parts == 1 and not self.is_long):
             run_blocks(0)
-        elif self.is_long or not openmp.run(work.address, places, parts or self.threads):
-            workers.run(run_blocks, parts or self.threads, self.stop)
+        elif self.is_long or not openmp.run(work.address, places, parts):
+            workers.run(run_blocks, parts, self.stop)
 
 
 @dataclass(frozen=True)
@@ -559,7 +560,9 @@ def sum_up(block: ArgumentBlock, rows: Rows, team: Team, indices: phases.Indices
     room = min(count, lanes)
     numbers, named = np.zeros(parts * count, np.int32), np.empty(parts * room, np.int64)
     sums = pool.acquire(4 * parts * room * width)
-    block.set(range=count, room=room, buckets=-(-capacity // count))
+    ranges = -(-capacity // count)
+    block.set(range=count, room=room, buckets=ranges)
     block.set(marks=address_of(numbers), named=address_of(named), totals=address_of(sums))
+    team = replace(team, is_long=team.is_long or ranges * lanes > LONG)  # each range takes a pass over the lanes
     team.do(native("total", rows, indices), block)
     pool.release(sums)

@@ -51,10 +51,10 @@ class _Sums:
     def add_each(self, lanes: IrValue, length: IrValue, low: IrValue, rows: IrValue, first: IrValue) -> None:
         """Add every lane of a block that names a row of the range."""
         code, mover, picks = self.code, self.mover, self.code.at(self.own, PICKED)
-        start, room = (each.to("trunc", self.rows.lane) for each in (low, rows))
 
         def is_inside(k: IrValue, step: int) -> IrValue:
-            return (mover.lane(lanes, k, step) - code.splat(start, step)).compare("ult", code.splat(room, step))
+            lane = mover.lane(lanes, k, step).to("zext", vector(I64, step))  # a table may have more rows than 2^32
+            return (lane - code.splat(low, step)).compare("ult", code.splat(rows, step))
 
         kept = compacted(code, picks, length, is_inside, AT_ONCE[self.rows.lane])
         with code.loop(0, kept) as q:
