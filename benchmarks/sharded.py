@@ -22,7 +22,7 @@ import ptokit as pto
 from ptokit.isa.policy import GatherOOB
 from ptokit.ops.call import GATHER
 from ptokit.sharded.owner import Owner
-from ptokit.sharded.placement import AccessCounts, even
+from ptokit.sharded.placement import AccessCounts, TableGrid, even
 from ptokit.sharded.refusals import Refusals
 from ptokit.sharded.route import Router
 
@@ -51,7 +51,7 @@ def main() -> int:
     array = rng.random((rows, ROW), np.float32)
     indices = rng.integers(0, rows, lanes)
     out = np.zeros((lanes, ROW), np.float32)
-    router = Router(rows, ROW, "rows", even(rows, SHARDS), AccessCounts(rows))
+    router = Router(TableGrid(rows, ROW, "rows"), even(rows, SHARDS), AccessCounts(rows))
     refusals, policies = Refusals(array.shape, array.dtype), {"coalesce": "row", "oob": "undefined", "mode": None}
     unique = rng.permutation(rows)[:lanes]
     owner, halves = Owner(), np.flatnonzero(rng.random(lanes) < 1 / SHARDS)

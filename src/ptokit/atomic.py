@@ -9,6 +9,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import BinaryIO
 
+MOST_NAME = 40
+"""Characters of a file's name that are in the temporary one."""
+
 Write = Callable[[BinaryIO], object]
 
 
@@ -28,7 +31,8 @@ def write_files(contents: Mapping[str, Write]) -> None:
         for file, write in contents.items():
             final = os.path.realpath(file)
             if is_replaced(final):
-                temporary = os.path.join(os.path.dirname(final), f".ptokit-{secrets.token_hex(8)}.tmp")
+                folder, name = os.path.split(final)
+                temporary = os.path.join(folder, f".ptokit-{name[:MOST_NAME]}-{secrets.token_hex(8)}.tmp")
                 staged[temporary] = final  # known before it exists, so that no interruption can leave it behind
                 _write_new(temporary, final, write)
             else:

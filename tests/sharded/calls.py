@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -58,8 +60,8 @@ class TableCalls(RuleBasedStateMachine):
         self.pending: list[tuple[Any, Array]] = []
         self.has_checkpoint = False
 
-    def disturb(self) -> None:
-        """End an owner, perhaps."""
+    def disturb(self, call: str) -> None:
+        """End an owner, perhaps, in the call that begins."""
 
     @initialize(data=st.data())
     def make(self, data: st.DataObject) -> None:
@@ -69,6 +71,17 @@ class TableCalls(RuleBasedStateMachine):
         self.table = self.made(
             self.array, data.draw(st.sampled_from([1, 2, 4])), data.draw(st.sampled_from(["rows", "columns"]))
         )
+
+        self.add()
+
+    @rule()
+    def add(self) -> None:
+        """Every cell changes, so that a call that is lost or done twice is seen in the end."""
+        if self.name != "bool" and self.array.size:
+            rows = np.arange(len(self.array))
+            pto.scatter(self.array, 1, rows, atomic="add")
+            self.disturb("scatter")
+            self.table.scatter(1, rows, atomic="add")
 
     def case(self, data: st.DataObject, policies: tuple[str, ...]) -> dict[str, Any]:
         coalesce, oob = data.draw(st.sampled_from(["row", "elem"])), data.draw(st.sampled_from(policies))
@@ -83,7 +96,7 @@ class TableCalls(RuleBasedStateMachine):
     def gather(self, data: st.DataObject, is_async: bool) -> None:
         case = self.case(data, ("undefined", "clamp", "wrap", "zero"))
         wanted = outcome(lambda: pto.gather(self.array, **case))
-        self.disturb()
+        self.disturb("gather")
         if isinstance(wanted, str):
             assert outcome(lambda: self.table.gather(**case)) == wanted
         elif is_async:
@@ -112,7 +125,7 @@ class TableCalls(RuleBasedStateMachine):
         before = self.array.copy()
         wanted = outcome(lambda: pto.scatter(self.array, src, **case))
         self.loops(before, src, case, wanted)
-        self.disturb()
+        self.disturb("scatter")
         if isinstance(wanted, str):
             assert outcome(lambda: self.table.scatter(src, **case)) == wanted
             assert before.tobytes() == self.array.tobytes()
@@ -132,7 +145,7 @@ class TableCalls(RuleBasedStateMachine):
 
     @rule()
     def take_pending(self) -> None:
-        self.disturb()
+        self.disturb("take_pending")
         for handle, wanted in reversed(self.pending):
             found = handle.result(timeout=300)
             assert found is wanted if wanted is self.table else found.tobytes() == wanted.tobytes()
@@ -140,25 +153,25 @@ class TableCalls(RuleBasedStateMachine):
 
     @rule()
     def checkpoint(self) -> None:
-        self.disturb()
+        self.disturb("checkpoint")
         self.table.checkpoint(self.folder)
         self.saved, self.has_checkpoint = self.array.copy(), True
 
     @precondition(lambda self: self.has_checkpoint)
     @rule()
     def restore(self) -> None:
-        self.disturb()
+        self.disturb("restore")
         self.table.restore(self.folder)
         self.array = self.saved.copy()
 
     @rule()
     def rebalance(self) -> None:
-        self.disturb()
+        self.disturb("rebalance")
         self.table.rebalance()
 
     @rule()
     def compare(self) -> None:
-        self.disturb()
+        self.disturb("compare")
         assert same(self.table, self.array)
 
     @invariant()
@@ -167,13 +180,16 @@ class TableCalls(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if self.table is not None:
-            folder = self.table._folder
+            folder = self.table._group.folder
             try:
                 self.take_pending()
                 assert same(self.table, self.array)
             finally:
                 self.table.close()
             assert not os.path.exists(folder)
+        if self.has_checkpoint:
+            held = json.loads(Path(self.folder, "manifest.json").read_text(encoding="utf-8"))
+            assert {*os.listdir(self.folder)} == {"manifest.json", *(each["file"] for each in held["files"])}
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
@@ -17,7 +16,6 @@ def ray() -> Iterator[Any]:
         pytest.skip("Ray is not installed")
     from ptokit.sharded.ray_owners import LOOPBACK, connected
 
-    os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")  # the machine may be busy
     module = connected()
     assert module.util.get_node_ip_address() in LOOPBACK
     yield module

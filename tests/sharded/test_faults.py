@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,8 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-from ptokit.sharded import files, log, shard
-from ptokit.sharded.messages import Message, packed, unpacked
+from ptokit.sharded import files, log, segments, shard
+from ptokit.sharded.messages import Message, checksum, packed, unpacked
 from tests.sharded.inprocess import InProcess, same, table
 
 ARRAY = np.arange(60, dtype="float32").reshape(10, 6)
@@ -22,7 +24,7 @@ ALL = np.arange(10)
 
 def end(made: Any, owner: int = 0) -> None:
     """End an owner: the next call to it starts another."""
-    made._shards[owner]._endpoint.is_dead = True
+    made._group.shards[owner]._endpoint.is_dead = True
 
 
 def flip(path: Path, at: int = -1) -> None:
@@ -42,14 +44,14 @@ def full(*_: object, **__: object) -> None:
 def test_a_call_that_cannot_be_logged_is_refused_everywhere() -> None:
     made = table(ARRAY, 2, log_memory=0)
     made.scatter(1, ALL, atomic="add")
-    broken = made._shards[1].log
+    broken = made._group.shards[1].log
     broken.path = "/dev/full"
     with pytest.raises(pto.ShardedError, match=r"cannot log the call: No space left on device.*Nothing was written"):
         made.scatter(1, ALL, atomic="add")
     assert same(made, ARRAY + 1)
     end(made)
     assert same(made, ARRAY + 1)  # the first owner does not repeat what was refused
-    broken.path = made._folder + "/again"
+    broken.path = made._group.folder + "/again"
     made.scatter(1, np.arange(5), atomic="add")
     made.close()
 
@@ -94,7 +96,7 @@ def test_calls_are_repeated_from_a_bounded_log(limits: dict[str, int]) -> None:
     for step in range(12):
         made.scatter(np.float32(step), ALL[step % 5 :], atomic="add")
         wanted[step % 5 :] += step
-        assert made._shards[0].log.nbytes <= limits.get("log_bytes", 1 << 20) + 200
+        assert made._group.shards[0].log.nbytes <= limits.get("log_bytes", 1 << 20) + 200
         end(made, step % 2)
         assert same(made, wanted)
     assert len(made.findings) == 12
@@ -108,7 +110,7 @@ def test_a_changed_byte_of_the_log_is_an_error_and_restore_helps(tmp_path: Path)
     made = table(ARRAY, 2, log_memory=0)
     made.checkpoint(tmp_path)
     made.scatter(1, ALL, atomic="add")
-    flip(Path(made._shards[0].log.path))
+    flip(Path(made._group.shards[0].log.path))
     end(made)
     for _ in range(2):
         with pytest.raises(pto.ShardedError, match="the checksum of the record is wrong"):
@@ -120,7 +122,7 @@ def test_a_changed_byte_of_the_log_is_an_error_and_restore_helps(tmp_path: Path)
 
 @pytest.mark.parametrize("at", [0, 9, 20, -1])
 def test_records_are_checked(at: int, tmp_path: Path) -> None:
-    record = packed(Message({"do": "scatter"}, (ALL, ARRAY)))
+    record = b"".join(packed(Message({"do": "scatter"}, (ALL, ARRAY))))
     found = unpacked(record, "here")
     assert found.header == {"do": "scatter"} and np.array_equal(found.arrays[1], ARRAY)
     changed = bytearray(record)
@@ -175,7 +177,7 @@ def test_manifests_are_checked(tmp_path: Path) -> None:
 
 def test_a_corrupt_saved_state_is_an_error() -> None:
     made = table(ARRAY, 2)
-    flip(Path(made._shards[0].base.own[0]))
+    flip(Path(made._group.shards[0].base.own[0]))
     end(made)
     with pytest.raises(pto.ShardedError, match="is corrupt"):
         made.gather(ALL)
@@ -232,7 +234,7 @@ def test_an_owner_that_never_starts_is_an_error_and_calls_are_kept() -> None:
 
 def test_a_repeated_call_is_applied_once_and_a_gap_is_seen() -> None:
     made = table(ARRAY, 1)
-    owner = made._shards[0]._endpoint.owner
+    owner = made._group.shards[0]._endpoint.owner
     scatter = {"do": "scatter", "seq": 5, "after": 0, "options": {"atomic": "add"}}
     arrays = (ALL, np.ones((), "float32"))
     assert owner.answer(scatter, arrays).header == {}
@@ -277,10 +279,10 @@ def test_memory_of_a_dropped_call_is_not_used_before_it_is_done() -> None:
     made = table(ARRAY, 2)
     dropped = made.gather_async(ALL)
     del dropped
-    assert not made._segments._free
+    assert not made._group.results._free
     later = made.gather_async(ALL[::-1].copy())
     assert np.array_equal(later.result(), ARRAY[::-1])
-    assert made._segments._free  # the owner has done the first call
+    assert made._group.results._free  # the owner has done the first call
     made.close()
 
 
@@ -297,11 +299,11 @@ def test_many_calls_may_be_under_way() -> None:
 
 def test_an_interrupted_call_reaches_all_owners(monkeypatch: pytest.MonkeyPatch) -> None:
     made = table(ARRAY, 2)
-    first, send = made._shards[0], made._shards[0].send_change
+    first, send = made._group.shards[0], made._group.shards[0].send_change
     interrupts = [KeyboardInterrupt()]
 
-    def interrupted(seq: int, message: Message) -> Any:
-        sent = send(seq, message)
+    def interrupted(*change: Any) -> Any:
+        sent = send(*change)
         if interrupts:
             raise interrupts.pop()
         return sent
@@ -349,7 +351,11 @@ def test_the_log_is_no_larger_than_what_it_holds(tmp_path: Path) -> None:
     kept.append(4, Message({"seq": 4}, (np.full(10, 4),)))
     assert [(seq, int(message.arrays[0][0])) for seq, message in kept.after(1)] == [(2, 2), (3, 3), (4, 4)]
     kept.clear()
-    assert not len(kept) and not kept.nbytes and not (tmp_path / "log").exists()
+    assert not len(kept) and not kept.nbytes
+    kept.append(5, Message({"seq": 5}, (np.full(50, 5),)))  # over what the file held
+    assert [(seq, int(message.arrays[0].sum())) for seq, message in kept.after(0)] == [(5, 250)]
+    kept.remove()
+    assert not (tmp_path / "log").exists()
 
 
 # --- Bounded work
@@ -390,11 +396,225 @@ def test_asking_whether_a_call_is_done_finds_an_owner_that_hangs(monkeypatch: py
 
 
 def test_many_small_calls_do_not_lengthen_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ptokit.sharded.table.MOST_LOGGED", 3)
+    monkeypatch.setattr("ptokit.sharded.group.MOST_LOGGED", 3)
     made = table(ARRAY, 1)
     for step in range(10):
         made.scatter(step, [0])
-        assert len(made._shards[0].log) <= 3
+        assert len(made._group.shards[0].log) <= 3
     end(made)
     assert made.gather([0])[0, 0] == 9
     made.close()
+
+
+# --- Memory that is shared
+
+
+def test_an_owner_that_cannot_open_the_memory_returns_the_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = table(ARRAY, 2)
+
+    def refused(*_: object) -> None:
+        raise OSError("the segment is on another machine")
+
+    call = made.gather_async(ALL[::-1].copy())
+    for each in made._group.shards:
+        monkeypatch.setattr(each._endpoint.owner._segments, "view", refused)
+    assert np.array_equal(call.result(), ARRAY[::-1])
+    assert not made.findings
+    made.close()
+
+
+def test_a_source_that_an_owner_cannot_open_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ptokit.sharded.calls.LEAST_SHARED", 0)
+    made = table(ARRAY, 2)
+
+    def refused(*_: object) -> None:
+        raise OSError("the segment is on another machine")
+
+    monkeypatch.setattr(made._group.shards[1]._endpoint.owner._segments, "view", refused)
+    made.scatter(ARRAY, ALL, atomic="add")
+    assert same(made, ARRAY * 2)
+    assert [("owner 1" in found.message, "OSError" in found.message) for found in made.findings] == [(True, True)]
+    made.close()
+
+
+def test_memory_of_sources_is_used_again_when_the_log_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ptokit.sharded.calls.LEAST_SHARED", 0)
+    made = table(ARRAY, 1, log_bytes=3 * (ARRAY.nbytes + ALL.nbytes))
+    for step in range(9):
+        made.scatter(ARRAY + step, ALL)
+        assert len(made._group.sources._lent) == step % 3 + 1
+        assert same(made, ARRAY + step)
+    made.close()
+    assert not made._group.sources._free
+
+
+def test_many_results_take_few_descriptors() -> None:
+    made, before = table(ARRAY, 2), len(os.listdir("/proc/self/fd"))
+    results = [made.gather(np.roll(ALL, k)) for k in range(200)]
+    own = 2 * segments.MOST_OPEN  # of two owners, in this process
+    assert len(os.listdir("/proc/self/fd")) - before <= 2 * segments.MOST_LENT + own
+    assert all(np.array_equal(found, ARRAY[np.roll(ALL, k)]) for k, found in enumerate(results))
+    made.close()
+    del results, made
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_freed_memory_is_free_for_owners_that_have_it_open() -> None:
+    pool, owner = segments.Segments(), segments.OpenedSegments()
+    array, spec = pool.array((1 << 20,), np.dtype("uint8")) or (None, None)
+    held = owner.view(spec, (1 << 20,), np.dtype("uint8"))
+    descriptor = os.open(str(spec and spec["path"]), os.O_RDONLY)
+    assert held.nbytes == 1 << 20 and os.fstat(descriptor).st_blocks * 512 >= 1 << 20
+    del array
+    pool.close()
+    assert os.fstat(descriptor).st_blocks == 0
+    os.close(descriptor)
+
+
+def test_a_forked_process_leaves_files_and_memory() -> None:
+    made = table(ARRAY, 2)
+    found = made.gather(ALL)
+    child = os.fork()
+    if not child:
+        try:
+            made._group._removed()
+            del found
+            made._group.results.close()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert np.array_equal(found, ARRAY)
+    end(made)
+    assert same(made, ARRAY)
+    made.close()
+
+
+def test_calls_that_are_given_up_write_no_more(tmp_path: Path) -> None:
+    fails = [False]
+    owners = InProcess(lambda do: "before" if fails[0] and do == "scatter" else "")
+    made = table(ARRAY, 1, owners=owners)
+    made.checkpoint(tmp_path)
+    fails[0] = True
+    made.scatter_async(1, ALL)
+    given_up = made.gather_async(ALL)
+    last = owners.started[-1]
+    made.restore(tmp_path)
+    assert owners.started[-1] is not last and all(each.is_dead for each in owners.started[:-1])
+    with pytest.raises(pto.ShardedError, match="the table was restored"):
+        given_up.result()
+    fails[0] = False
+    assert same(made, ARRAY)
+    made.close()
+
+
+# --- Files of others
+
+
+def test_files_of_killed_owners_do_not_stay_in_checkpoints(tmp_path: Path) -> None:
+    made = table(ARRAY, 2)
+    left = tmp_path / f".ptokit-{files.new_name(1)}-{'0' * 16}.tmp"
+    left.touch()
+    (tmp_path / ".ptokit-other.txt-0123456789abcdef.tmp").touch()
+    made.checkpoint(tmp_path)
+    assert not left.exists() and (tmp_path / ".ptokit-other.txt-0123456789abcdef.tmp").exists()
+    made.close()
+
+
+def test_temporary_files_are_those_that_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr("ptokit.atomic.os.replace", lambda temporary, final: seen.append(os.path.basename(temporary)))
+    files.save_array(str(tmp_path / files.new_name(7)), ARRAY)
+    assert files.LEFT.fullmatch(seen[0])
+
+
+@pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06" + bytes(18), b"text" * 100])
+def test_a_file_that_is_no_array_is_refused(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "table.npy").write_bytes(content)
+    with pytest.raises(pto.ShardedError, match="cannot read"):
+        pto.ShardedTable.from_file(tmp_path / "table.npy", _owners=InProcess())
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (4, 0), (), (7,), (2, 3, 4)])
+@pytest.mark.parametrize("by", ["rows", "columns"])
+def test_files_of_all_shapes(shape: tuple[int, ...], by: str, tmp_path: Path) -> None:
+    array = np.arange(np.prod(shape, dtype=int), dtype="uint16").reshape(shape)
+    np.save(tmp_path / "table.npy", array)
+    with pto.ShardedTable.from_file(tmp_path / "table.npy", 3, by, _owners=InProcess()) as made:
+        assert same(made, array)
+        made.checkpoint(tmp_path / "saved")
+    with pto.ShardedTable.from_checkpoint(tmp_path / "saved", 2, _owners=InProcess()) as made:
+        assert same(made, array)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"shape": [-1, 6]}, {"shape": [12, 6]}, {"shape": [1 << 62, 6]}, {"units": 9}, {"dtype": "code"},
+     {"owners": 10**12}, {"pieces": [[0, 10, 7]]}, {"files": []}, {"by": "tiles"}],
+)  # fmt: skip
+def test_manifests_that_contradict_themselves_are_refused(change: dict[str, Any], tmp_path: Path) -> None:
+    with table(ARRAY, 2) as made:
+        made.checkpoint(tmp_path)
+    path = tmp_path / "manifest.json"
+    content = json.loads(path.read_text()) | change
+    del content["checksum"]
+    path.write_text(json.dumps(content | {"checksum": files._checksum(content)}))
+    with pytest.raises(pto.ShardedError, match="is no manifest"):
+        pto.ShardedTable.from_checkpoint(tmp_path, _owners=InProcess())
+    path.write_text("[" * 100_000)
+    with pytest.raises(pto.ShardedError, match="corrupt"):
+        pto.ShardedTable.from_checkpoint(tmp_path, _owners=InProcess())
+
+
+# --- Threads, options
+
+
+def test_a_timeout_holds_while_another_thread_waits() -> None:
+    made = table(ARRAY, 2)
+    call, is_held, may_end = made.gather_async(ALL), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with made._lock:
+            is_held.set()
+            may_end.wait(60)
+
+    other = threading.Thread(target=hold)
+    other.start()
+    is_held.wait(60)
+    assert not call.done()
+    with pytest.raises(TimeoutError, match="another thread"):
+        call.result(0.001)
+    may_end.set()
+    other.join()
+    assert np.array_equal(call.result(), ARRAY)
+    made.close()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"timeout": -1}, {"timeout": "x"}, {"timeout": float("nan")}, {"log_bytes": None}, {"threads": 0}]
+)
+def test_wrong_numbers_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=rf"{next(iter(wrong))} takes a number from \d on"):
+        table(ARRAY, **wrong)
+
+
+def test_a_directory_must_exist(tmp_path: Path) -> None:
+    with pytest.raises(pto.ShardedError, match=r"cannot make a folder in .*nowhere: No such file"):
+        table(ARRAY, directory=tmp_path / "nowhere")
+    assert not table(ARRAY, directory=tmp_path).close() and not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 8191, 8192, 3 * 8192 + 17])
+def test_the_checksum_sees_changes(size: int) -> None:
+    data = np.random.default_rng(size).integers(0, 256, size, np.uint8)
+    whole = checksum(0, data)
+    for at in range(0, size, max(1, size // 50)):
+        changed = data.copy()
+        changed[at] ^= 1
+        assert checksum(0, changed) != whole
+    assert checksum(1, data) != whole
+    if size > 2 * 8192:
+        moved = np.concatenate([data[8192 : 2 * 8192], data[:8192], data[2 * 8192 :]])
+        assert (
+            checksum(0, moved) != whole and checksum(0, np.concatenate([data[:-16], data[-8:], data[-16:-8]])) != whole
+        )

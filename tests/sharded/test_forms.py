@@ -40,6 +40,20 @@ def test_a_reduction_meets_in_the_owner(by: str, reduce: str, include_self: bool
         assert same(made, wanted)
 
 
+@BY
+@pytest.mark.parametrize("shape", [(0, 3), (4, 0)])
+def test_errors_of_empty_tables_are_those_of_arrays(by: str, shape: tuple[int, ...]) -> None:
+    array = np.zeros(shape, "complex64")
+    with table(array, 2, by) as made:
+        for oob in ("wrap", "undefined", "skip"):
+            options = {"oob": oob, "reduce": "mean"}
+            wanted = outcome(lambda o=options: pto.scatter(array, 1, [0, 0], **o))
+            assert outcome(lambda o=options: made.scatter(1, [0, 0], **o)) == wanted and isinstance(wanted, str)
+        for oob in ("wrap", "undefined", "zero"):
+            wanted = outcome(lambda o=oob: pto.gather(array, [0, 0], oob=o))
+            assert np.array_equal(outcome(lambda o=oob: made.gather([0, 0], oob=o)), wanted)
+
+
 def test_only_the_first_axis_has_entries() -> None:
     with table(ARRAY) as made:
         for axis in (1, -1):

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 import ptokit as pto
+from ptokit.sharded import calls as table_calls
 from ptokit.sharded.ray_owners import is_worker
 from tests.property.strategies import FUZZ
 from tests.sharded import calls
@@ -33,6 +35,10 @@ pytestmark = [
 ]
 
 KILLS, PARTS = (500, 4) if FUZZ else (20, 1)
+EXAMPLES = 8
+"""Tables of a run of Hypothesis, each with its own selection of calls."""
+MANY = 100
+"""Kills from which on some fall into each kind of call."""
 DELAYS = (0, 0.001, 0.003, 0.01, 0.1, 0.5, 1.0)
 """Seconds from the begin of a call to a kill."""
 ARRAY = np.arange(4000, dtype="float32").reshape(100, 40)
@@ -56,14 +62,23 @@ class Killer:
 
     def __init__(self, part: int, runs: Callable[[int], bool], delays: tuple[float, ...]) -> None:
         self._runs, self._delays = runs, delays
-        self.rng, self.calls = random.Random(part), 0
+        self.rng, self.calls, self.call = random.Random(part), 0, ""
         self.killed: set[int] = set()
+        self.during: Counter[str] = Counter()
+        """Kills since calls of each kind began."""
+        self._tables = 0
         self._timers: list[threading.Timer] = []
 
-    def disturb(self, table: Any) -> None:
+    def begin(self) -> None:
+        """Before each table. The first of a run is Hypothesis's simplest example, always the same call: no kills."""
+        self._tables += 1
+
+    def disturb(self, table: Any, call: str) -> None:
         """Before each call: kill some owners, perhaps."""
-        self.calls += 1
-        if self.rng.random() < 0.5:
+        if self._tables % EXAMPLES == 1:
+            return
+        self.calls, self.call = self.calls + 1, call
+        if self.rng.random() < 0.25:
             after, count = self.rng.choice(self._delays), self.rng.randint(1, table.shards)
             self._timers.append(threading.Timer(after, self._kill, [table, count]))
             self._timers[-1].start()
@@ -73,6 +88,7 @@ class Killer:
             if process not in self.killed:
                 kill(process)
                 self.killed.add(process)
+                self.during[self.call] += 1
 
     def join(self) -> None:
         """Wait for the kills to come."""
@@ -81,7 +97,9 @@ class Killer:
         self._timers.clear()
 
 
-def under_kills(killer: Killer, kills: int, path: Path, number: int = 0, **options: Any) -> None:
+def under_kills(
+    killer: Killer, kills: int, path: Path, patch: pytest.MonkeyPatch, number: int = 0, **options: Any
+) -> None:
     """Random calls while owners are killed. Counted are processes that ran; owners start again for no other reason."""
     seen: list[Any] = []
 
@@ -90,10 +108,12 @@ def under_kills(killer: Killer, kills: int, path: Path, number: int = 0, **optio
 
         def made(self, array, shards, by):
             limits = killer.rng.choice([{}, {"log_bytes": 600}, {"log_memory": 0}])
+            patch.setattr(table_calls, "LEAST_SHARED", killer.rng.choice([0, 1 << 18]))  # tables are small here
+            killer.begin()
             return pto.ShardedTable.create(array, shards, by, **limits, **options)
 
-        def disturb(self) -> None:
-            killer.disturb(self.table)
+        def disturb(self, call: str) -> None:
+            killer.disturb(self.table, call)
 
         def teardown(self) -> None:
             killer.join()
@@ -104,24 +124,28 @@ def under_kills(killer: Killer, kills: int, path: Path, number: int = 0, **optio
     while len(killer.killed) < kills:
         number += 1
         how = settings(
-            max_examples=1, stateful_step_count=60, deadline=None, database=None, phases=[Phase.generate],
+            max_examples=EXAMPLES, stateful_step_count=12, deadline=None, database=None, phases=[Phase.generate],
             suppress_health_check=list(HealthCheck),
         )  # fmt: skip
         run_state_machine_as_test(seed(number)(Machine), settings=how)
-        print(f"{len(killer.killed)} kills, {len(seen)} restarts, {killer.calls} calls", flush=True)
+        count = f"{len(killer.killed)} kills, {len(seen)} restarts, {killer.calls} calls"
+        print(f"{count}; kills by call: {dict(killer.during)}", flush=True)
     assert seen and {finding.level for finding in seen} == {"note"}
     restarted = [re.search(r"\(process (\d+)\).* started again as process", finding.message) for finding in seen]
     assert all(found and int(found[1]) in killer.killed for found in restarted)
+    assert kills < MANY or {"gather", "scatter", "checkpoint", "restore", "rebalance"} <= {*killer.during}
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_calls_under_kills_give_the_bits_of_one_process(ray: Any, tmp_path: Path, part: int) -> None:
-    under_kills(Killer(part, is_worker, DELAYS), KILLS // PARTS, tmp_path, 1000 * part)
+def test_calls_under_kills_give_the_bits_of_one_process(
+    ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int
+) -> None:
+    under_kills(Killer(part, is_worker, DELAYS), KILLS // PARTS, tmp_path, monkeypatch, 1000 * part)
 
 
-def test_many_kills_of_processes_without_ray(tmp_path: Path) -> None:
+def test_many_kills_of_processes_without_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     killer = Killer(0, is_running, tuple(delay / 10 for delay in DELAYS))
-    under_kills(killer, KILLS, tmp_path, _owners=Forked(), threads=1)
+    under_kills(killer, KILLS, tmp_path, monkeypatch, _owners=Forked(), threads=1)
 
 
 def test_a_kill_is_a_finding_and_no_part_of_the_result(ray: Any) -> None:
@@ -156,7 +180,7 @@ def test_a_stopped_owner_is_replaced_after_the_timeout(ray: Any) -> None:
 
 def test_owners_share_memory_and_leave_none(ray: Any) -> None:
     with pto.ShardedTable.create(ARRAY) as table:
-        assert all(shard.about["shares"] for shard in table._shards)
+        assert all(shard.about["shares"] for shard in table._group.shards)
         first, second = table.gather(np.arange(100)), table.gather(np.arange(50))
         assert np.array_equal(first, ARRAY) and np.array_equal(second, ARRAY[:50])
         processes = table.owner_pids()

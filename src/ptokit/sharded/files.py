@@ -19,7 +19,7 @@ from ptokit.atomic import write_file, write_files
 from ptokit.isa.dtype import dtype
 from ptokit.sharded.errors import ShardedError
 from ptokit.sharded.messages import type_name, type_of
-from ptokit.sharded.placement import PlacedRange, TablePlacement
+from ptokit.sharded.placement import PlacedRange, TableGrid, TablePlacement
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -30,6 +30,8 @@ MOST_MANIFEST = 1 << 26
 BLOCK = 1 << 24
 """Bytes that are read at a time."""
 NAME = re.compile(r"shard-\d{1,9}-[0-9a-f]{16}\.npy")
+LEFT = re.compile(rf"\.ptokit-{NAME.pattern}-[0-9a-f]{{16}}\.tmp")
+"""What an owner leaves that is killed while it writes a file."""
 
 
 @dataclass(frozen=True)
@@ -106,22 +108,19 @@ def stamp_of(path: str) -> tuple[int, ...]:
     return status.st_size, status.st_mtime_ns, status.st_ino
 
 
-def opened(path: str, kind: np.dtype[Any], mode: str = "r") -> Array:
-    """A memory-mapped `.npy` file, in two dims: rows, and the elements of a row."""
+def mapped(path: str, kind: np.dtype[Any] | None = None, mode: str = "r") -> Array:
+    """A memory-mapped `.npy` file in C order. `kind` is the type of its elements if NumPy does not know it."""
     try:
-        found: Any = np.load(path, mmap_mode=mode, allow_pickle=False)  # pyright: ignore[reportArgumentType]
+        array = np.asarray(np.lib.format.open_memmap(path, mode))  # pyright: ignore[reportArgumentType]
     except (OSError, ValueError) as problem:
         raise ShardedError(f"cannot read {path}: {problem}") from problem
-    if not isinstance(found, np.ndarray):
-        raise ShardedError(f"cannot read {path}: it is no .npy file")
-    array = np.asarray(found)
-    if array.dtype != kind:
-        if array.dtype.itemsize != kind.itemsize or array.dtype.hasobject:
-            raise ShardedError(f"{path} has elements of {array.dtype}; expected {kind}")
-        array = array.view(kind)
     if not array.flags.c_contiguous:
         raise ShardedError(f"{path} is in Fortran order; write it in C order: np.save(path, np.ascontiguousarray(a))")
-    return in_two_dims(array)
+    if kind is None or array.dtype == kind:
+        return array
+    if array.dtype.itemsize != kind.itemsize or array.dtype.hasobject:
+        raise ShardedError(f"{path} has elements of {array.dtype}; expected {kind}")
+    return array.view(kind)
 
 
 def in_two_dims(array: Array) -> Array:
@@ -137,7 +136,7 @@ def load_ranges(ranges: list[FileRange], kind: np.dtype[Any], shape: tuple[int, 
             check_file(SavedFile(each.file, each.crc32, each.bytes))
         if each.stamp is not None and stamp_of(each.file) != tuple(each.stamp):
             raise ShardedError(f"{each.file} has changed since the table was made from it")
-        whole = opened(each.file, kind, "r" if each.stamp is None else "c")
+        whole = in_two_dims(mapped(each.file, kind, "r" if each.stamp is None else "c"))
         parts.append(whole[slice(*each.rows), slice(*each.columns)])
     if len(parts) == 1 and ranges[0].stamp is not None and parts[0].shape == shape:
         return parts[0]
@@ -164,7 +163,12 @@ class Checkpoint:
     placement: TablePlacement
     files: tuple[SavedFile, ...]
 
-    def ranges(self, placement: TablePlacement, owner: int, rows: int, columns: int) -> list[FileRange]:
+    @property
+    def grid(self) -> TableGrid:
+        """The table as rows of elements."""
+        return TableGrid.of(self.shape, self.by)
+
+    def ranges(self, placement: TablePlacement, owner: int) -> list[FileRange]:
         """What an owner of another placement reads."""
         found: list[FileRange] = []
         for start, stop, _ in placement.spans(owner):
@@ -172,9 +176,8 @@ class Checkpoint:
                 first, last = max(start, held.start), min(stop, held.stop)
                 if first < last:
                     at = next(at for a, _, at in self.placement.spans(held.owner) if a == held.start) - held.start
-                    span = (first + at, last + at)
-                    both = (span, (0, columns)) if self.by == "rows" else ((0, rows), span)
-                    found.append(FileRange(self.files[held.owner].file, *both))
+                    part = self.grid.rectangle(first + at, last + at)
+                    found.append(FileRange(self.files[held.owner].file, *part))
         return found
 
 
@@ -195,7 +198,7 @@ def write_manifest(checkpoint: Checkpoint) -> None:
     write_file(os.path.join(checkpoint.folder, MANIFEST), text.encode())
     kept = {os.path.basename(saved.file) for saved in checkpoint.files}
     for name in os.listdir(checkpoint.folder):
-        if NAME.fullmatch(name) and name not in kept:
+        if LEFT.fullmatch(name) or (NAME.fullmatch(name) and name not in kept):
             with suppress(OSError):
                 os.unlink(os.path.join(checkpoint.folder, name))
 
@@ -208,7 +211,7 @@ def read_manifest(folder: str) -> Checkpoint:
             content = json.loads(stream.read(MOST_MANIFEST))
     except OSError as problem:
         raise ShardedError(f"no checkpoint in {folder}: {problem.strerror}") from problem
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ShardedError(f"{path} is corrupt: it is no JSON") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         found = content.get("format") if isinstance(content, dict) else None
@@ -232,7 +235,10 @@ def _checkpoint(folder: str, content: dict[str, Any]) -> Checkpoint:
         raise ValueError("one file for each owner is needed")
     named = tuple(SavedFile(os.path.join(folder, each.file), each.crc32, each.bytes) for each in files)
     shape = tuple(int(extent) for extent in content["shape"])
-    return Checkpoint(folder, shape, type_of(content["dtype"]), content["by"], placement, named)
+    found = Checkpoint(folder, shape, type_of(content["dtype"]), content["by"], placement, named)
+    if min(shape, default=0) < 0 or found.grid.units != placement.units:
+        raise ValueError(f"a placement of {placement.units} units does not fit {shape}")
+    return found
 
 
 def _checksum(content: dict[str, Any]) -> int:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from ptokit.sharded.errors import ShardedError
-from ptokit.sharded.messages import HEAD, Message, packed, unpacked
+from ptokit.sharded.messages import HEAD_SIZE, Buffer, Message, packed, unpacked
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,17 @@ class CallLog:
             self._entries.append(_LogEntry(seq, message, 0, message.nbytes))
             self._held += message.nbytes
             return
-        record = packed(message)
-        self._write(record)
-        self._entries.append(_LogEntry(seq, None, self._end, len(record)))
-        self._end += len(record)
+        pieces = packed(message)
+        size = sum(map(len, pieces))
+        self._write(pieces)
+        self._entries.append(_LogEntry(seq, None, self._end, size))
+        self._end += size
 
-    def _write(self, record: bytes) -> None:
+    def _write(self, pieces: Sequence[Buffer]) -> None:
         try:
             with open(self.path, "r+b" if os.path.exists(self.path) else "xb") as stream:
                 stream.seek(self._end)  # over what a failed write has left
-                stream.write(record)
+                stream.writelines(pieces)
         except OSError as problem:
             raise ShardedError(
                 f"cannot log the call: {problem.strerror} ({self.path}). Nothing was written"
@@ -79,13 +80,17 @@ class CallLog:
                 record = stream.read(entry.size)
         except OSError as problem:
             raise ShardedError(f"cannot read the log of calls {self.path}: {problem.strerror}") from problem
-        if len(record) < max(entry.size, HEAD.size):
+        if len(record) < max(entry.size, HEAD_SIZE):
             raise ShardedError(f"{self.path}, call {entry.seq}: the record is cut short")
         return unpacked(record, f"{self.path}, call {entry.seq}")
 
     def clear(self) -> None:
-        """Forget all calls."""
+        """Forget all calls. The file stays: writing over it takes less time than making it."""
         self._entries.clear()
         self._held = self._end = 0
+
+    def remove(self) -> None:
+        """Forget all calls, and remove the file."""
+        self.clear()
         with suppress(OSError):
             os.unlink(self.path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from functools import reduce
 from math import prod
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -15,10 +16,14 @@ from ptokit.sharded.errors import ShardedError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Header = dict[str, Any]
+Buffer = bytes | memoryview
 
-HEAD = struct.Struct("<4sIIQ")
-"""A mark, the checksum of what follows it, and the bytes of the header and of the arrays."""
-MARK = b"PTOr"
+MARK, SUM, SIZES = b"PTOr", struct.Struct("<I"), struct.Struct("<IIQ")
+"""How a record begins: a mark, the checksum of the rest without arrays; the checksum of the arrays, the bytes of the
+header, those of the arrays."""
+HEAD_SIZE = len(MARK) + SUM.size + SIZES.size
+WORD, COLUMNS = 8, 1024
+"""Bytes of a word, and words of a row, of a checksum."""
 
 
 class Message(NamedTuple):
@@ -43,30 +48,46 @@ def type_of(name: object) -> np.dtype[Any]:
     return dtype(name).numpy
 
 
-def packed(message: Message) -> bytes:
-    """A message as a record."""
+def packed(message: Message) -> list[Buffer]:
+    """A message as a record, in pieces: those of arrays are no copies."""
+    data = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in message.arrays]
     described = [{"dtype": type_name(array.dtype), "shape": array.shape} for array in message.arrays]
     head = json.dumps({"header": message.header, "arrays": described}).encode()
-    data = b"".join(array.tobytes() for array in message.arrays)
-    sizes = struct.pack("<IQ", len(head), len(data))
-    return HEAD.pack(MARK, crc32(data, crc32(head, crc32(sizes))), len(head), len(data)) + head + data
+    sizes = SIZES.pack(reduce(checksum, data, 0), len(head), message.nbytes)
+    return [MARK + SUM.pack(crc32(head, crc32(sizes))) + sizes, head, *[each.data for each in data]]
+
+
+def checksum(before: int, data: Array) -> int:
+    """A checksum of bytes after others: the CRC-32 of the sums of 64-bit words over rows, and over columns.
+
+    It takes a fraction of the time of a CRC-32 of all bytes. Words that change in one row or in one column change it,
+    and so do rows that are exchanged or missing.
+    """
+    words = data[: len(data) // WORD * WORD].view(np.uint64)
+    rows = words[: len(words) // COLUMNS * COLUMNS].reshape(-1, COLUMNS)
+    rest = data[rows.nbytes :]
+    return crc32(rest.data, crc32(rows.sum(1).data, crc32(rows.sum(0).data, before)))
 
 
 def unpacked(record: bytes, where: str) -> Message:
     """The message of a record; an error if a byte has changed."""
-    try:
-        mark, checksum, head_size, data_size = HEAD.unpack_from(record)
-    except struct.error:
-        raise ShardedError(f"{where}: the record is cut short") from None
-    body = memoryview(record)[HEAD.size :]
-    sizes = struct.pack("<IQ", head_size, data_size)
-    if mark != MARK or len(body) != head_size + data_size or crc32(body, crc32(sizes)) != checksum:
+    if len(record) < HEAD_SIZE:
+        raise ShardedError(f"{where}: the record is cut short")
+    start, body = len(MARK) + SUM.size, memoryview(record)[HEAD_SIZE:]
+    data_sum, head_size, data_size = SIZES.unpack_from(record, start)
+    is_whole = record[: len(MARK)] == MARK and len(body) == head_size + data_size
+    if not is_whole or SUM.pack(crc32(record[start : HEAD_SIZE + head_size])) != record[len(MARK) : start]:
         raise ShardedError(f"{where}: the checksum of the record is wrong")
     described = json.loads(bytes(body[:head_size]))
-    arrays, at = [], head_size
+    data: list[Array] = []
+    arrays: list[Array] = []
+    at = head_size
     for each in described["arrays"]:
         kind, shape = type_of(each["dtype"]), tuple(each["shape"])
         end = at + prod(shape) * kind.itemsize
-        arrays.append(np.frombuffer(body[at:end], np.uint8).copy().view(kind).reshape(shape))
+        data.append(np.frombuffer(body[at:end], np.uint8).copy())
+        arrays.append(data[-1].view(kind).reshape(shape))
         at = end
+    if reduce(checksum, data, 0) != data_sum:
+        raise ShardedError(f"{where}: the checksum of the record is wrong")
     return Message(described["header"], tuple(arrays))

@@ -28,6 +28,8 @@ PROTOCOL = 1
 """The version of messages."""
 NO_ENTRY = -1
 """The index of a lane of another owner."""
+LOGGED = ("scatter",)
+"""Calls that the driver repeats until they are done: none is refused."""
 LANE_COST = 16
 """Bytes that are copied twice in the time in which a lane of another owner is passed over."""
 
@@ -51,14 +53,13 @@ class Owner:
         }
 
     def answer(self, header: Header, arrays: tuple[Array, ...]) -> Message:
-        """Do a call. A fault is an answer, too: then nothing has changed."""
+        """Do a call. A fault is an answer, too. After "refused" nothing has changed, and the call is over; after
+        "failed" the driver starts another owner, and repeats the call."""
         try:
             return self._does[header["do"]](header, arrays)
-        except ShardedError as problem:
-            return Message({"fault": "refused", "message": str(problem)})
-        except OSError as problem:
-            return Message({"fault": "refused", "message": str(problem)})
         except Exception as problem:  # of whatever kind: the driver decides
+            if isinstance(problem, (ShardedError, OSError)) and header["do"] not in LOGGED:
+                return Message({"fault": "refused", "message": str(problem)})
             return Message({"fault": "failed", "message": f"{type(problem).__name__}: {problem}"})
 
     def _hello(self, header: Header, arrays: tuple[Array, ...]) -> Message:
@@ -66,7 +67,7 @@ class Owner:
         self.threads = header["threads"]
         about = {"protocol": PROTOCOL, "ptokit": __version__, "pid": os.getpid(), "host": socket.gethostname()}
         try:
-            self._segments.view(header["segment"] or {"token": "", "path": "", "size": 0}, (0,), np.dtype(np.uint8))
+            self._segments.view(header["segment"], (0,), np.dtype(np.uint8))
         except OSError:
             return Message({**about, "shares": False})
         return Message({**about, "shares": True})
@@ -95,20 +96,24 @@ class Owner:
             return Message({"repeated": True})
         if self.applied != header["after"]:
             return Message({"fault": "gap", "applied": self.applied})
-        index, src = arrays
+        index, src = arrays if len(arrays) == 2 else (*arrays, self._source(header["source"]))
         scatter(self.array, src, index, threads=self.threads, **header["options"])
         self.applied = header["seq"]
         return Message({})
+
+    def _source(self, lent: Header) -> Array:
+        """A source in the driver's memory."""
+        return self._segments.view(lent["segment"], tuple(lent["shape"]), self.array.dtype)
 
     def _gather(self, header: Header, arrays: tuple[Array, ...]) -> Message:
         """Write rows or elements into the driver's memory, or return them."""
         if self.applied != header["after"]:
             return Message({"fault": "gap", "applied": self.applied})
         index, at = arrays
-        kind = self.array.dtype
-        if header["segment"] is None:
+        try:
+            out = self._segments.view(header["segment"], tuple(header["shape"]), self.array.dtype)
+        except OSError:  # of a driver on another machine
             return Message({}, (gather(self.array, index, coalesce=header["coalesce"], threads=self.threads),))
-        out = self._segments.view(header["segment"], tuple(header["shape"]), kind)
         if header["coalesce"] == "elem":
             self._place(out, self.array, index, at, "elem")
         elif header["spans"] is None:

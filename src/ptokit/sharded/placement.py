@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,36 @@ PIECES = 8
 """Pieces of equal load, and of equal size, for each owner of a new placement."""
 MOST_UNITS = 1.5
 """How many times the even share of units an owner may get, so that another one gets fewer but hotter ones."""
+
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class TableGrid:
+    """A table as rows of elements, which is divided by its units: `rows` or `columns`."""
+
+    rows: int
+    columns: int
+    by: str
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...], by: str) -> TableGrid:
+        """The rows and columns of a table of any number of dims."""
+        return cls(*((shape[0], prod(shape[1:])) if shape else (1, 1)), by)
+
+    @property
+    def units(self) -> int:
+        """How many units are divided."""
+        return self.rows if self.by == "rows" else self.columns
+
+    def rectangle(self, start: int, stop: int) -> tuple[Span, Span]:
+        """Rows and columns of a range of units."""
+        return ((start, stop), (0, self.columns)) if self.by == "rows" else ((0, self.rows), (start, stop))
+
+    def part_shape(self, units: int) -> tuple[int, int]:
+        """The shape of so many units."""
+        return (units, self.columns) if self.by == "rows" else (self.rows, units)
 
 
 @dataclass(frozen=True)

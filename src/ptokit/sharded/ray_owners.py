@@ -18,16 +18,21 @@ from ptokit.sharded.owner import Owner
 LOOPBACK = ("127.0.0.1", "::1")
 LOOPBACK_ONLY = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """Ray's variable: if it is 0, a Ray that is started here listens on the loopback address only, on Linux, too."""
+START_WAIT = "RAY_raylet_start_wait_time_s"
+"""Ray's variable: seconds that its start may take. Its default, 30, is too short for a busy machine."""
 CPUS = 0.01
 """The share of a processor that an actor reserves: owners are placed by memory and spread."""
 GRACE, PATIENCE = 1.0, 10.0
 """Seconds until a process that Ray ends is gone, and one that is killed."""
+TITLE = b"ray::OwnerActor"
+"""How the command lines of owners begin."""
 MISSING = "sharded tables need Ray: pip install 'ptokit[ray]'"
 
 
 def connected() -> Any:
     """The module `ray`, initialised. A Ray that is started here listens on the loopback address only."""
     was_loaded = "ray" in sys.modules
+    os.environ.setdefault(START_WAIT, "120")  # Ray reads its variables when it is imported
     if not was_loaded and "RAY_ADDRESS" not in os.environ:
         os.environ.setdefault(LOOPBACK_ONLY, "0")
     try:
@@ -39,7 +44,11 @@ def connected() -> Any:
     if was_loaded and "RAY_ADDRESS" not in os.environ and os.environ.get(LOOPBACK_ONLY) != "0":
         raise ShardedError("call ray.init() first, with the address of the cluster")
     address = None if "RAY_ADDRESS" in os.environ else "local"  # no other Ray that happens to run here
-    ray.init(address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    try:
+        ray.init(address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    except Exception as problem:  # Ray has no class for it
+        ray.shutdown()
+        raise ShardedError(f"Ray could not be started: {problem}") from problem
     if "RAY_ADDRESS" not in os.environ and ray.util.get_node_ip_address() not in LOOPBACK:
         ray.shutdown()
         raise ShardedError("Ray would listen on all addresses of this machine; call ray.init() first if that is meant")
@@ -115,12 +124,12 @@ def _is_gone(process: int, seconds: float) -> bool:
 
 
 def is_worker(process: int) -> bool:
-    """Whether a process runs and is a Ray worker; another process may have got its id."""
+    """Whether a process runs and is an owner; another process may have got its id."""
     try:
         with open(f"/proc/{process}/stat", "rb") as stat:
             state = stat.read().rpartition(b")")[2].split()[0]
         with open(f"/proc/{process}/cmdline", "rb") as line:
-            return state != b"Z" and line.read(5) == b"ray::"
+            return state != b"Z" and line.read(len(TITLE)) == TITLE
     except OSError:
         return False
 

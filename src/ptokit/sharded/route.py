@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from ptokit.sharded.placement import AccessCounts, TablePlacement
+from ptokit.ops import gather
+from ptokit.sharded.placement import AccessCounts, TableGrid, TablePlacement
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+NewArray = Callable[[tuple[int, ...], np.dtype[Any]], Array]
 
 NO_LANES = np.empty(0, np.int64)
 
@@ -40,15 +43,13 @@ class OwnerPart:
 class Router:
     """Cells of a table of rows and columns, by owner."""
 
-    rows: int
-    columns: int
-    by: str
+    grid: TableGrid
     placement: TablePlacement
     counts: AccessCounts
 
     def parts(self, resolved: Resolved, by_rows: bool) -> Iterator[OwnerPart]:
         """The parts of a call; owners without lanes have none."""
-        if by_rows and self.by == "columns":
+        if by_rows and self.grid.by == "columns":
             lanes = NO_LANES if resolved.lanes is None else resolved.lanes
             for owner in range(self.placement.owners):
                 if self.placement.size(owner) and len(resolved.entries):
@@ -62,10 +63,10 @@ class Router:
         """Owners, places with the owners, and units."""
         if by_rows:
             return (*self.placement.locate(entries), entries)
-        row, column = np.divmod(entries, self.columns)
-        if self.by == "rows":
+        row, column = np.divmod(entries, self.grid.columns)
+        if self.grid.by == "rows":
             owners, local = self.placement.locate(row)
-            return owners, local * self.columns + column, row
+            return owners, local * self.grid.columns + column, row
         owners, local = self.placement.locate(column)
         sizes = np.array([self.placement.size(owner) for owner in range(self.placement.owners)], np.int64)
         return owners, row * sizes[owners] + local, column
@@ -85,25 +86,32 @@ class Router:
 
     def spans(self, owner: int, by_rows: bool) -> list[tuple[int, int, int]] | None:
         """The columns of an owner in a row of the table; None if it has whole rows, or for elements."""
-        return self.placement.spans(owner) if by_rows and self.by == "columns" else None
+        return self.placement.spans(owner) if by_rows and self.grid.by == "columns" else None
 
-    def source(self, src: Array, part: OwnerPart, shape: tuple[int, ...], dims: int, by_rows: bool) -> Array:
-        """What an owner gets of the source: a number, a row, or an entry for each of its lanes. Always a copy."""
+    def source(
+        self, src: Array, part: OwnerPart, shape: tuple[int, ...], dims: int, by_rows: bool, new: NewArray = np.empty
+    ) -> Array:
+        """What an owner gets of the source: a number, a row, or an entry for each of its lanes, in memory of `new`.
+
+        `shape` is that of the scattered data, the first `dims` of it are lanes. Always a copy.
+        """
         if src.size == 1 and prod(shape):
             return src.reshape(()).copy()
-        spans = self.spans(part.owner, by_rows)
         width = prod(shape[dims:])
+        spans = self.spans(part.owner, by_rows) or [(0, width, 0)]
         if src.ndim <= len(shape) - dims:
             row = np.broadcast_to(src, shape[dims:]).reshape(width)
-            return _columns(row[None], spans)[0].copy() if by_rows else row.reshape(()).copy()
+            return np.concatenate([row[start:stop] for start, stop, _ in spans]) if by_rows else row.reshape(()).copy()
         entries = np.broadcast_to(src, shape).reshape(prod(shape[:dims]), width)
-        chosen = entries[part.lanes] if len(part.lanes) else entries
-        found = _columns(chosen, spans)
-        made = found if found.base is None and found.flags.owndata else np.ascontiguousarray(found).copy()
+        made = new((len(part.index), sum(stop - start for start, stop, _ in spans)), src.dtype)
+        for start, stop, at in spans:
+            _copy(entries[:, start:stop], part.lanes, made[:, at : at + stop - start])
         return made if by_rows else made.reshape(-1)
 
 
-def _columns(rows: Array, spans: list[tuple[int, int, int]] | None) -> Array:
-    if spans is None:
-        return rows
-    return np.concatenate([rows[:, start:stop] for start, stop, _ in spans], 1)
+def _copy(entries: Array, lanes: Array, out: Array) -> None:
+    """The entries of some lanes; of all if none is named."""
+    if len(lanes):
+        gather(entries, lanes, out=out)
+    else:
+        out[...] = entries

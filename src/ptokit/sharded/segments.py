@@ -25,6 +25,8 @@ START = 4096
 """The offset of the data; the token is before it."""
 MOST_FREE = 4
 """Segments that are kept for later calls."""
+MOST_LENT = 64
+"""Segments that arrays use: each takes two file descriptors. Further arrays are not shared."""
 MOST_WASTE = 4
 """How many times the needed size a segment may have."""
 MOST_OPEN = 16
@@ -38,26 +40,32 @@ class Segment:
     descriptor: int
     memory: mmap.mmap
     spec: Spec
+    process: int
 
     @classmethod
     def create(cls, size: int) -> Segment | None:
         """New memory that is really there, so that no write to it can fail; None where there is no such memory."""
         if not hasattr(os, "memfd_create"):
             return None
-        descriptor = os.memfd_create("ptokit", os.MFD_CLOEXEC)
+        try:
+            descriptor = os.memfd_create("ptokit", os.MFD_CLOEXEC)
+        except OSError:  # no descriptors left
+            return None
         try:
             os.posix_fallocate(descriptor, 0, START + size)
             memory = mmap.mmap(descriptor, START + size)
-        except OSError:
+        except (OSError, OverflowError):
             os.close(descriptor)
             return None
         token = secrets.token_bytes(32)
         memory[: len(token)] = token
         spec = {"path": f"/proc/{os.getpid()}/fd/{descriptor}", "size": size, "token": token.hex()}
-        return cls(descriptor, memory, spec)
+        return cls(descriptor, memory, spec, os.getpid())
 
     def free(self) -> None:
-        """Give the memory back. Arrays over it must be gone."""
+        """Give the memory back, also that of owners that have the segment open. Arrays over it must be gone."""
+        if os.getpid() == self.process:  # not in a process that was forked: it shares the memory
+            os.ftruncate(self.descriptor, 0)
         os.close(self.descriptor)
         self.memory.close()
 
@@ -67,14 +75,18 @@ class Segments:
 
     def __init__(self) -> None:
         self._free: list[Segment] = []
+        self._lent: set[str] = set()
         self._is_closed = False
 
     def array(self, shape: tuple[int, ...], kind: np.dtype[Any]) -> tuple[Array, Spec] | None:
-        """A new array in shared memory with undefined content; None if there is no such memory."""
+        """A new array in shared memory with undefined content; None if there is no such memory, or none left."""
         size = prod(shape) * kind.itemsize
+        if len(self._lent) >= MOST_LENT:
+            return None
         segment = self._taken(size) or Segment.create(size)
         if segment is None:
             return None
+        self._lent.add(segment.spec["token"])
         lease: Any = (ctypes.c_char * size).from_buffer(segment.memory, START)
         weakref.finalize(lease, self._returned, segment).atexit = False
         return np.frombuffer(lease, np.uint8).view(kind).reshape(shape), segment.spec
@@ -88,6 +100,7 @@ class Segments:
         return None
 
     def _returned(self, segment: Segment) -> None:
+        self._lent.discard(segment.spec["token"])
         self._free.append(segment)
         with suppress(IndexError):  # of another thread
             while len(self._free) > (0 if self._is_closed else MOST_FREE):
@@ -110,8 +123,10 @@ class OpenedSegments:
     def __init__(self) -> None:
         self._opened: dict[str, mmap.mmap] = {}
 
-    def view(self, spec: Spec, shape: tuple[int, ...], kind: np.dtype[Any]) -> Array:
-        """An array in a segment; an OSError if it is not on this machine."""
+    def view(self, spec: Spec | None, shape: tuple[int, ...], kind: np.dtype[Any]) -> Array:
+        """An array in a segment; an OSError if there is none, or if it is not on this machine."""
+        if spec is None:
+            raise OSError("no segment")
         memory = self._opened.pop(spec["token"], None) or self._open(spec)
         self._opened[spec["token"]] = memory
         if len(self._opened) > MOST_OPEN:

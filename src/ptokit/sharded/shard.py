@@ -17,6 +17,7 @@ from ptokit.sharded.files import FileRange, SavedFile, new_name
 from ptokit.sharded.log import CallLog
 from ptokit.sharded.messages import Header, Message
 from ptokit.sharded.owner import PROTOCOL
+from ptokit.sharded.segments import Spec
 
 ATTEMPTS = 8
 """How often an owner is started before the driver gives up."""
@@ -65,6 +66,12 @@ class Base:
     seq: int
     own: tuple[str, ...] = ()
     """Files that are removed with it."""
+
+    @classmethod
+    def of(cls, saved: SavedFile, shape: tuple[int, int], seq: int) -> Base:
+        """The state in a file that an owner, or the driver for it, has written."""
+        whole = FileRange(saved.file, (0, shape[0]), (0, shape[1]), saved.crc32, saved.bytes)
+        return cls(shape, [whole], seq, (saved.file,))
 
     def remove(self) -> None:
         for file in self.own:
@@ -134,6 +141,11 @@ class Shard:
         name = f"calls-{self.number}-{secrets.token_hex(4)}.log"
         return CallLog(os.path.join(self.settings.folder, name), self.settings.log_memory)
 
+    @property
+    def shares(self) -> bool:
+        """Whether the owner is on this machine, and sees memory of the driver."""
+        return bool(self.about.get("shares"))
+
     # --- Calls
 
     def begin(self) -> None:
@@ -147,12 +159,12 @@ class Shard:
         self.log.append(seq, message)
         return message
 
-    def send_change(self, seq: int, message: Message) -> Sent:
-        """Send a call that is in the log, once."""
+    def send_change(self, seq: int, message: Message, shared: Spec | None = None) -> Sent:
+        """Send a call that is in the log, once. `shared` is the segment that its last array is in."""
         self.last = seq
         if self._sent and self._sent[-1].seq == seq:
             return self._sent[-1]
-        return self._send(Sent(seq, message, is_logged=True))
+        return self._send(Sent(seq, message, is_logged=True), message if shared is None else _lent(message, shared))
 
     def ask(self, seq: int, header: Header, arrays: tuple[Any, ...] = (), memory: object = None) -> Sent:
         """Send a call that changes nothing. `memory` is what the owner writes to."""
@@ -163,13 +175,14 @@ class Shard:
         while len(self._sent) >= MOST_SENT:
             self._take_first(None)
 
-    def _send(self, sent: Sent) -> Sent:
-        """Send a call. If the owner has ended, whoever waits for it restarts the owner: this raises nothing."""
+    def _send(self, sent: Sent, form: Message | None = None) -> Sent:
+        """Send a call, perhaps in another form; it is repeated as it is. If the owner has ended, whoever waits for it
+        restarts the owner: this raises nothing."""
         sent.since = time.monotonic()
         self._sent.append(sent)
         if self._endpoint is not None:
             try:
-                sent.future = self._endpoint.submit(sent.message)
+                sent.future = self._endpoint.submit(form or sent.message)
             except OwnerLost:
                 sent.future = None
         return sent
@@ -181,6 +194,17 @@ class Shard:
                 raise ShardedError(sent.lost)
             self._take_first(deadline)
         return sent.answer
+
+    def result(self, sent: Sent, deadline: float | None = None) -> Message:
+        """The answer to a call; an error if it was refused."""
+        answer = self.wait(sent, deadline)
+        self.refuse(answer)
+        return answer
+
+    def refuse(self, answer: Message) -> None:
+        """Raise if the owner has refused."""
+        if "fault" in answer.header:
+            raise ShardedError(f"owner {self.number}: {answer.header['message']}")
 
     def drain(self) -> None:
         """Wait for all calls under way."""
@@ -261,7 +285,7 @@ class Shard:
     def _end(self) -> None:
         endpoint, self._endpoint = self._endpoint, None
         if endpoint is not None:
-            endpoint.end(self.about.get("pid") if self.about.get("shares") else None)
+            endpoint.end(self.about.get("pid") if self.shares else None)
 
     def _greet(self, endpoint: Endpoint) -> None:
         hello = {"do": "hello", "threads": self.settings.threads, "segment": self.settings.probe}
@@ -310,25 +334,12 @@ class Shard:
         """What `save` has written."""
         return SavedFile(**self.result(sent).header)
 
-    def result(self, sent: Sent) -> Message:
-        """The answer to a call; an error if it was refused."""
-        answer = self.wait(sent)
-        if "fault" in answer.header:
-            raise ShardedError(f"owner {self.number}: {answer.header['message']}")
-        return answer
-
     def save_base(self, seq: int) -> None:
         """Save the part as the state from which the owner is restarted, and forget the calls before."""
         self.drain()
         file = os.path.join(self.settings.folder, new_name(self.number))
         saved = self.saved(self.save(seq, file))
-        self.use_base(saved)
-
-    def use_base(self, saved: SavedFile) -> None:
-        """Restart from this file from now on."""
-        rows, columns = self.base.shape
-        whole = FileRange(saved.file, (0, rows), (0, columns), saved.crc32, saved.bytes)
-        before, self.base = self.base, Base(self.base.shape, [whole], self.last, (saved.file,))
+        before, self.base = self.base, Base.of(saved, self.base.shape, self.last)
         self.log.clear()
         before.remove()
 
@@ -342,7 +353,7 @@ class Shard:
         try:
             self.drain()
         except ShardedError:
-            self.fail_pending(reason)
+            self.give_up(reason)
 
     def replace(self, base: Base) -> None:
         """Take another state. The files of the one before stay."""
@@ -354,8 +365,7 @@ class Shard:
 
     def put_back(self, before: ShardState) -> None:
         """Take an earlier state again; the next call starts the owner from it."""
-        self.fail_pending("the table was put back to its state before")
-        self.stop()
+        self.give_up("the table was put back to its state before")
         self._drop(before, self.state)
         self._set(before)
 
@@ -366,15 +376,16 @@ class Shard:
     @staticmethod
     def _drop(used: ShardState, dropped: ShardState) -> None:
         if dropped.log is not used.log:
-            dropped.log.clear()
+            dropped.log.remove()
         if dropped.base is not used.base:
             dropped.base.remove()
 
     def _set(self, state: ShardState) -> None:
         self.base, self.log, self.last = state.base, state.log, state.last
 
-    def fail_pending(self, reason: str) -> None:
-        """Give up the calls under way."""
+    def give_up(self, reason: str) -> None:
+        """Give up the calls under way, and end the owner, which might do them yet; the next call starts it again."""
+        self.stop()
         for sent in self._sent:
             sent.lost = reason
         self._sent.clear()
@@ -387,7 +398,13 @@ class Shard:
 
     def close(self) -> None:
         """End the owner and remove its files."""
-        self.fail_pending("the table was closed")
-        self._end()
-        self.log.clear()
+        self.give_up("the table was closed")
+        self.log.remove()
         self.base.remove()
+
+
+def _lent(message: Message, shared: Spec) -> Message:
+    """A call with its last array in shared memory."""
+    *arrays, source = message.arrays
+    header = {**message.header, "source": {"segment": shared, "shape": source.shape}}
+    return Message(header, tuple(arrays))

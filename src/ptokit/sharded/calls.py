@@ -1,0 +1,124 @@
+"""Gathers and scatters that are checked: sent to the owners of their rows, and their answers put together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ptokit.isa.policy import ScatterAtomicOp
+from ptokit.lang.arrays import within, writing
+from ptokit.sharded.group import Change, OwnerGroup
+from ptokit.sharded.messages import Header
+from ptokit.sharded.pending import Finish
+from ptokit.sharded.refusals import Refusals
+from ptokit.sharded.route import OwnerPart, Resolved
+from ptokit.sharded.segments import Spec
+from ptokit.sharded.shard import Sent
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+LEAST_SHARED = 1 << 18
+"""Bytes of a source from which on it goes through shared memory."""
+
+
+class TableCalls:
+    """The calls on the owners of a table."""
+
+    def __init__(self, group: OwnerGroup, refusals: Refusals) -> None:
+        self._group, self._refusals = group, refusals
+
+    # --- Gathers
+
+    def gather(self, indices: Array, resolved: Resolved, policies: Header, target: Array | None, out: object) -> Finish:
+        """Send a gather; returns what waits for its result."""
+        group, by_rows = self._group, self._refusals.is_by_rows(policies["coalesce"])
+        result, spec = self._new_result(indices, resolved, by_rows)
+        for shard in group.shards:
+            shard.make_room()
+        seq = group.next()
+        sent = [(part, self._ask(seq, part, result, spec, by_rows)) for part in group.router.parts(resolved, by_rows)]
+
+        def finish(deadline: float | None) -> Any:
+            for part, call in sent:
+                answer = group.shards[part.owner].result(call, deadline)
+                if answer.arrays:
+                    self._place(result, part, answer.arrays[0], by_rows)
+            whole = result.reshape(indices.shape + self._refusals.entry(policies["coalesce"]))
+            if target is None:
+                return whole
+            within(None, writing((out,)), np.copyto, target.view(np.ndarray), whole)
+            return out
+
+        return finish
+
+    def _new_result(self, indices: Array, resolved: Resolved, by_rows: bool) -> tuple[Array, Spec | None]:
+        """Memory for a result, shared if there is such memory, with zeros for lanes that have no entry."""
+        shape = (indices.size, self._group.grid.columns) if by_rows else (indices.size,)
+        kind = self._refusals.kind
+        result, spec = self._group.results.array(shape, kind) or (np.empty(shape, kind), None)
+        if resolved.lanes is not None:
+            absent = np.ones(indices.size, bool)
+            absent[resolved.lanes] = False
+            result.view(np.uint8).reshape(indices.size, -1)[absent] = 0
+        return result, spec
+
+    def _ask(self, seq: int, part: OwnerPart, result: Array, spec: Spec | None, by_rows: bool) -> Sent:
+        shard = self._group.shards[part.owner]
+        header = {
+            "do": "gather",
+            "coalesce": "row" if by_rows else "elem",
+            "segment": spec if shard.shares else None,
+            "shape": result.shape,
+            "spans": self._group.router.spans(part.owner, by_rows),
+        }
+        return shard.ask(seq, header, (part.index, part.lanes), result)
+
+    def _place(self, result: Array, part: OwnerPart, values: Array, by_rows: bool) -> None:
+        """Put what an owner on another machine has returned in its place."""
+        spans = self._group.router.spans(part.owner, by_rows) or [(0, self._group.grid.columns, 0)]
+        lanes: Any = part.lanes if len(part.lanes) else slice(None)
+        if not by_rows:
+            result[lanes] = values
+            return
+        for start, stop, at in spans:
+            result[lanes, start:stop] = values[:, at : at + stop - start]
+
+    # --- Scatters
+
+    def scatter(self, src: Array, indices: Array, resolved: Resolved, policies: Header) -> Finish:
+        """Log and send a scatter; returns what waits until it is done."""
+        group, by_rows = self._group, self._refusals.is_by_rows(policies["coalesce"])
+        shape = indices.shape + self._refusals.entry(policies["coalesce"])
+        options = {
+            "coalesce": "row" if by_rows else "elem",
+            "atomic": ScatterAtomicOp.parse(policies["atomic"]).text,
+            "accumulate": None if policies["accumulate"] is None else "float32",
+            "reduce": policies["reduce"],
+            "include_self": policies["include_self"],
+        }
+        changes = [
+            self._change(src, part, shape, indices.ndim, by_rows) for part in group.router.parts(resolved, by_rows)
+        ]
+        sent = group.send_changes({"do": "scatter", "options": options}, changes)
+
+        def finish(deadline: float | None) -> None:
+            for shard, call in sent:
+                shard.result(call, deadline)
+
+        return finish
+
+    def _change(self, src: Array, part: OwnerPart, shape: tuple[int, ...], dims: int, by_rows: bool) -> Change:
+        """What an owner gets: the source is copied once, into memory that it can read if it is on this machine."""
+        shard = self._group.shards[part.owner]
+        shared: list[Spec] = []
+
+        def new(extents: tuple[int, ...], kind: np.dtype[Any]) -> Array:
+            is_large = shard.shares and np.prod(extents) * kind.itemsize >= LEAST_SHARED
+            if is_large and (found := self._group.sources.array(extents, kind)):
+                shared.append(found[1])
+                return found[0]
+            return np.empty(extents, kind)
+
+        source = self._group.router.source(src, part, shape, dims, by_rows, new)
+        return Change(shard, (part.index, source), shared[0] if shared else None)

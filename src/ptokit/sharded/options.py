@@ -1,0 +1,72 @@
+"""The options of a table."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+from ptokit.sharded.errors import ShardedError
+from ptokit.sharded.shard import OwnerStarter
+
+MOST_SHARDS = 1024
+TIMEOUT = 300.0
+"""Seconds that an owner may take for one call."""
+LOG_BYTES, LOG_MEMORY = 1 << 30, 1 << 26
+"""Bytes of the log of an owner until its part is saved, and of those that stay in memory."""
+DEFAULTS = {"directory": None, "timeout": TIMEOUT, "log_bytes": LOG_BYTES, "log_memory": LOG_MEMORY, "threads": None}
+LEAST = {"timeout": 0, "log_bytes": 0, "log_memory": 0, "threads": 1}
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """What the user chose, and what starts the owners."""
+
+    folder: str
+    """A new folder of the table alone."""
+    timeout: float
+    log_bytes: int
+    log_memory: int
+    threads: int
+    owners: OwnerStarter
+
+
+def parse_options(given: dict[str, Any], shards: int, by: str) -> TableOptions:
+    """The options of a table; makes its folder."""
+    if by not in ("rows", "columns"):
+        raise ValueError(f"by takes 'rows' or 'columns'; found {by!r}")
+    if not isinstance(shards, int) or not 1 <= shards <= MOST_SHARDS:
+        raise ValueError(f"a table has 1 to {MOST_SHARDS} shards; found {shards!r}")
+    owners = given.pop("_owners", None)
+    if unknown := [name for name in given if name not in DEFAULTS]:
+        raise TypeError(f"unexpected keyword argument {unknown[0]!r}; a table takes {', '.join(DEFAULTS)}")
+    how = DEFAULTS | given
+    for name, least in LEAST.items():
+        _check_number(name, how[name], least)
+    owners = owners or _ray_owners()
+    if how["threads"] is None:
+        how["threads"] = max(1, (os.cpu_count() or 1) * getattr(owners, "machines", 1) // shards)
+    return TableOptions(_new_folder(how.pop("directory")), owners=owners, **how)
+
+
+def _check_number(name: str, found: object, least: int) -> None:
+    if found is None and DEFAULTS[name] is None:
+        return
+    if not isinstance(found, Real) or not float(found) >= least:
+        raise ValueError(f"{name} takes a number from {least} on; found {found!r}")
+
+
+def _ray_owners() -> OwnerStarter:
+    from ptokit.sharded.ray_owners import RayOwners
+
+    return RayOwners()
+
+
+def _new_folder(directory: str | os.PathLike[str] | None) -> str:
+    try:
+        return tempfile.mkdtemp(prefix="ptokit-", dir=None if directory is None else os.path.abspath(directory))
+    except OSError as problem:
+        where = tempfile.gettempdir() if directory is None else os.path.abspath(directory)
+        raise ShardedError(f"cannot make a folder in {where}: {problem.strerror}") from problem
