@@ -402,3 +402,10 @@ def test_include_self_is_refused_by_name(engine: str) -> None:
         pto.scatter(np.zeros(2), 1, [0], reduce="sum", include_self=1, engine=engine)  # pyright: ignore[reportArgumentType]
     (finding,) = refusal.value.findings
     assert (finding.operand, finding.kind) == ("include_self", "H-39")
+
+
+@pytest.mark.parametrize("reduce", ["mean", "mul", "amax"])
+@pytest.mark.parametrize("mode", ["negative", "raise"])
+def test_a_type_without_the_reduction_is_refused_before_indices_are_read(reduce: str, mode: str, engine: str) -> None:
+    with pytest.raises(pto.VerifyError, match="complex64"):
+        pto.scatter(np.ones(3, "complex64"), 1, [127], mode=mode, reduce=reduce, engine=engine)

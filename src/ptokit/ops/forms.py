@@ -31,7 +31,7 @@ from ptokit.ops.operands import (
     type_of,
 )  # fmt: skip
 from ptokit.ops.plans import Leading, check_out, entries, spread
-from ptokit.ops.reductions import Arithmetic, reduce_into
+from ptokit.ops.reductions import Arithmetic, check_type, reduce_into
 from ptokit.ops.synonyms import OutsidePolicy, outside_policy, reduction
 
 Select = Callable[[ArrayCall, Array, Array, OutsidePolicy], Selection]
@@ -193,7 +193,9 @@ def _scatter(
     policy: OutsidePolicy,
     arithmetic: Arithmetic,
 ) -> None:
-    kind, named = type_of(call, "table", target), select(call, lanes, target, policy)
+    kind = type_of(call, "table", target)
+    check_type(call, kind, arithmetic)
+    named = select(call, lanes, target, policy)
     if not named.rows:
         reduce_into(call, target, source, named, arithmetic)
         return

@@ -198,7 +198,7 @@ def plan_scatter(
         conflict = call.policy(ArrayConflict, "conflict", conflict)
     kind, index_kind = type_of(call, "table", target), index_type(call, lanes)
     check_written(call, "table", target)
-    _check_arithmetic(call, kind, combine)
+    check_arithmetic(call, kind, combine)
     wide = _accumulator(call, accumulate, kind, combine)
     check_capacity(call, named.capacity, lanes, remap, target.shape)
     shape = lanes.shape + named.entry
@@ -211,7 +211,8 @@ def plan_scatter(
     return _plan(call, whole, shape, target, lanes, source)
 
 
-def _check_arithmetic(call: ArrayCall, kind: DType, combine: Combine) -> None:
+def check_arithmetic(call: ArrayCall, kind: DType, combine: Combine) -> None:
+    """Refuse reductions that a type does not have."""
     is_ordered = kind.is_integer or kind.is_float
     if combine is Combine.STORE or is_ordered or (combine is Combine.ADD and kind.is_number):
         return

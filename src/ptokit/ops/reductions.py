@@ -22,7 +22,7 @@ from ptokit.ops.call import ArrayCall
 from ptokit.ops.execute import ScatterHow, move_gather, move_scatter
 from ptokit.ops.lanes import MOVED, Selection, library_of, unsigned
 from ptokit.ops.operands import Array, packed_copy, share_memory, type_of
-from ptokit.ops.plans import Leading, plan_scatter
+from ptokit.ops.plans import Leading, check_arithmetic, plan_scatter
 from ptokit.ops.synonyms import Reduction
 
 NUMPY_FLOATS = ("float16", "float32", "float64")
@@ -47,6 +47,13 @@ class Arithmetic:
         return Leading(named.dims), named.remap, self.reduction.combine, self.conflict, self.accumulate
 
 
+def check_type(call: ArrayCall, kind: DType, how: Arithmetic) -> None:
+    """Refuse reductions that a type does not have, before an index is read."""
+    check_arithmetic(call, kind, how.reduction.combine)
+    if how.reduction.is_mean and not ((kind.is_integer and kind.name != "bool") or kind.is_float):
+        raise call.refused("A-16", f"{kind} has no mean", "convert the table to integers or floats", "table")
+
+
 def reduce_into(call: ArrayCall, target: Array, source: Array, named: Selection, how: Arithmetic) -> None:
     """Combine values into the entries that are named. A call that raises has written nothing."""
     lanes, combine, policies = named.lanes, how.reduction.combine, how.how(named)
@@ -56,8 +63,6 @@ def reduce_into(call: ArrayCall, target: Array, source: Array, named: Selection,
         return
     plan_scatter(call, target, source, lanes, *policies)  # refuses types and shapes before anything is written
     kind = type_of(call, "table", target)
-    if how.reduction.is_mean and not ((kind.is_integer and kind.name != "bool") or kind.is_float):
-        raise call.refused("A-16", f"{kind} has no mean", "convert the table to integers or floats", "table")
     source, lanes = (packed_copy(each) if share_memory(target, each) else each for each in (source, lanes))
     quiet = unsigned(lanes) if lanes.dtype == np.int32 and named.remap in MOVED else lanes
     counts = _counted(call, target, quiet, named, how) if how.reduction.is_mean else None
