@@ -15,7 +15,6 @@ from multiprocessing import get_start_method, parent_process
 from pathlib import Path
 
 from ptokit.engine.llvm.emit import I64, PTR, IrModule
-from ptokit.engine.native.jit import IrSource, library
 
 LIBRARY = "libtorch_cpu.so"
 FORK = CFUNCTYPE(None, c_void_p, c_void_p, c_uint, c_uint)
@@ -82,6 +81,8 @@ def _is_forked() -> bool:
 @cache
 def _share() -> int:
     """The address of the code that takes parts of a job and does them."""
+    from ptokit.engine.native.jit import IrSource, library  # with LLVM, which counting threads does not need
+
     made = library("openmp share", lambda: IrSource(_share_text()))
     _kept.append(made)
     return made.address("share")

@@ -24,7 +24,7 @@ MAX_SKIPPED = 1 << 20
 """Most characters of a statement that is skipped because it could not be read."""
 
 _ALIAS = re.compile(r"^[#!][A-Za-z_$][A-Za-z0-9_$]*[ \t]*=", re.MULTILINE)
-_RESOURCES = re.compile(r'\{-#(?:[^"#]|"(?:[^"\\\n]|\\.)*"|#(?!-\}))*+#-\}')
+_RESOURCES = re.compile(r'\{-#(?:[^"#]|"(?:[^"\\\n]|\\.)*"|#(?!-\}))*#-\}')  # Python 3.11.2 fails with `*+` here
 _BRACE = re.compile(r'"(?:[^"\\\n]|\\.)*+"?|[{}]')
 _RESUMES = re.compile(rf"[}}^]|{STARTS_OP.pattern}", re.ASCII)
 _NAME = re.compile(r"%([\w$.-]+)", re.ASCII)
