@@ -14,6 +14,7 @@ from ctypes import c_uint8
 from dataclasses import replace
 from functools import partial
 from struct import Struct
+from typing import Any
 
 import numpy as np
 
@@ -137,8 +138,8 @@ class _Ready:
         What refuses an index is the reference engine, which reads the indices again: if another thread has corrected
         them meanwhile, it executes the move.
         """
-        places = (storages[name].address for name in ("table", "indices", self.other))
-        if not self.run_at(*places, threads, strategy):
+        table, indices, other = (storages[name].address for name in ("table", "indices", self.other))
+        if not self.run_at(table, indices, other, threads, strategy):
             reference.run(self.whole, storages, 1)
 
     def run_at(self, table: int, indices: int, other: int, threads: int, strategy: str | None = None) -> bool:
@@ -206,7 +207,7 @@ class _Ready:
     def raw(self, address: int) -> Array:
         """The index values at an address, as an array."""
         kind, step = self.types["indices"], self.words["index_step"]
-        memory = (c_uint8 * ((self.count - 1) * step + kind.size)).from_address(address)
+        memory: Any = (c_uint8 * ((self.count - 1) * step + kind.size)).from_address(address)
         return np.ndarray((self.count,), kind.bits, memory, 0, (step,))
 
     def resolve(self, team: Team, block: ArgumentBlock, *, keep: bool, indices: Indices) -> None:
@@ -250,7 +251,7 @@ class _Gather(_Ready):
         self.codes: dict[tuple[Indices, bool], Native] = {}
         """By the indices, and whether rows are far from each other."""
 
-    def move(self, team: Team, block: ArgumentBlock, _strategy: str | None) -> None:
+    def move(self, team: Team, block: ArgumentBlock, strategy: str | None) -> None:
         if self.width == 1 and not self.skips and regular.gather(block, self.straight, self.indices, team):
             return
         if self.refuses and host.HOST.copies and self.copied <= MOST_COPIED:
