@@ -508,6 +508,18 @@ def test_calls_that_are_given_up_write_no_more(tmp_path: Path) -> None:
     made.close()
 
 
+@pytest.mark.parametrize("shares", [True, False])
+def test_a_gather_under_way_keeps_its_placement(shares: bool) -> None:
+    made = table(ARRAY, 2, "columns", InProcess(shares=shares))
+    made.gather(np.zeros(50, int), coalesce="elem")  # the first column is hot
+    call = made.gather_async(ALL[::-1].copy())
+    before = made.placement
+    made.rebalance()
+    assert made.placement != before
+    assert np.array_equal(call.result(), ARRAY[::-1])
+    made.close()
+
+
 # --- Files of others
 
 

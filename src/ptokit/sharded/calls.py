@@ -18,6 +18,9 @@ from ptokit.sharded.shard import Sent
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+Spans = list[tuple[int, int, int]]
+"""Columns of an owner: the first, the one after the last, the place of the first there."""
+
 LEAST_SHARED = 1 << 18
 """Bytes of a source from which on it goes through shared memory."""
 
@@ -31,19 +34,25 @@ class TableCalls:
     # --- Gathers
 
     def gather(self, indices: Array, resolved: Resolved, policies: Header, target: Array | None, out: object) -> Finish:
-        """Send a gather; returns what waits for its result."""
+        """Send a gather; returns what waits for its result. Answers belong to the placement of now, which `rebalance`
+        may replace before they are taken."""
         group, by_rows = self._group, self._refusals.is_by_rows(policies["coalesce"])
+        router = group.router
         result, spec = self._new_result(indices, resolved, by_rows)
         for shard in group.shards:
             shard.make_room()
         seq = group.next()
-        sent = [(part, self._ask(seq, part, result, spec, by_rows)) for part in group.router.parts(resolved, by_rows)]
+        sent = [
+            (part, spans, self._ask(seq, part, spans, result, spec, by_rows))
+            for part in router.parts(resolved, by_rows)
+            for spans in [router.spans(part.owner, by_rows)]
+        ]
 
         def finish(deadline: float | None) -> Any:
-            for part, call in sent:
+            for part, spans, call in sent:
                 answer = group.shards[part.owner].result(call, deadline)
                 if answer.arrays:
-                    self._place(result, part, answer.arrays[0], by_rows)
+                    _place(result, part, spans, answer.arrays[0])
             whole = result.reshape(indices.shape + self._refusals.entry(policies["coalesce"]))
             if target is None:
                 return whole
@@ -63,26 +72,18 @@ class TableCalls:
             result.view(np.uint8).reshape(indices.size, -1)[absent] = 0
         return result, spec
 
-    def _ask(self, seq: int, part: OwnerPart, result: Array, spec: Spec | None, by_rows: bool) -> Sent:
+    def _ask(
+        self, seq: int, part: OwnerPart, spans: Spans | None, result: Array, spec: Spec | None, by_rows: bool
+    ) -> Sent:
         shard = self._group.shards[part.owner]
         header = {
             "do": "gather",
             "coalesce": "row" if by_rows else "elem",
             "segment": spec if shard.shares else None,
             "shape": result.shape,
-            "spans": self._group.router.spans(part.owner, by_rows),
+            "spans": spans,
         }
         return shard.ask(seq, header, (part.index, part.lanes), result)
-
-    def _place(self, result: Array, part: OwnerPart, values: Array, by_rows: bool) -> None:
-        """Put what an owner on another machine has returned in its place."""
-        spans = self._group.router.spans(part.owner, by_rows) or [(0, self._group.grid.columns, 0)]
-        lanes: Any = part.lanes if len(part.lanes) else slice(None)
-        if not by_rows:
-            result[lanes] = values
-            return
-        for start, stop, at in spans:
-            result[lanes, start:stop] = values[:, at : at + stop - start]
 
     # --- Scatters
 
@@ -122,3 +123,13 @@ class TableCalls:
 
         source = self._group.router.source(src, part, shape, dims, by_rows, new)
         return Change(shard, (part.index, source), shared[0] if shared else None)
+
+
+def _place(result: Array, part: OwnerPart, spans: Spans | None, values: Array) -> None:
+    """Put what an owner on another machine has returned in its place."""
+    lanes: Any = part.lanes if len(part.lanes) else slice(None)
+    if spans is None:
+        result[lanes] = values
+        return
+    for start, stop, at in spans:
+        result[lanes, start:stop] = values[:, at : at + stop - start]
