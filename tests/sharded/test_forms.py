@@ -54,6 +54,23 @@ def test_errors_of_empty_tables_are_those_of_arrays(by: str, shape: tuple[int, .
             assert np.array_equal(outcome(lambda o=oob: made.gather([0, 0], oob=o)), wanted)
 
 
+@pytest.mark.parametrize("dtype", ["complex64", "bool"])
+def test_a_type_without_mean_is_refused(dtype: str) -> None:
+    array = np.zeros((5, 3), dtype)
+    with table(array) as made:
+        wanted = outcome(lambda: pto.scatter(array, 1, [0, 4], reduce="mean"))
+        assert "has no mean" in wanted and outcome(lambda: made.scatter(1, [0, 4], reduce="mean")) == wanted
+        assert same(made, array)
+
+
+def test_the_greatest_index_is_outside_without_a_warning() -> None:
+    greatest = np.array(2**64 - 1, "uint64")
+    with table(ARRAY) as made, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        wanted = outcome(lambda: pto.gather(ARRAY, greatest, mode="negative"))
+        assert "is outside" in wanted and outcome(lambda: made.gather(greatest, mode="negative")) == wanted
+
+
 def test_only_the_first_axis_has_entries() -> None:
     with table(ARRAY) as made:
         for axis in (1, -1):

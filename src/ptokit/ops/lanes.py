@@ -158,7 +158,7 @@ def resolve(
     if raw.dtype == np.int32 and not policy.signed and policy.remap in MOVED and (below := raw < 0).any():
         call.warn_negative(_report("negative", raw, below, capacities), raw.shape)
     if policy.from_end:
-        values = found.where(values < 0, values + limits, values)
+        values = values + found.where(values < 0, limits, 0)
     if policy.remap is Remap.CLAMP:
         return found.clip(values, 0, limits - 1), None
     if policy.remap is Remap.WRAP:
