@@ -13,7 +13,8 @@ import pytest
 
 import ptokit as pto
 from ptokit.machine import MACHINE
-from ptokit.traces import on_host
+from ptokit.sharded import ray_owners
+from ptokit.traces import on_host, on_shards
 from ptokit.traces.calls import LookupKind, TracedCall
 from ptokit.traces.compact import compacted
 from ptokit.traces.kernels import gather_elements, gather_rows
@@ -256,11 +257,10 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Ray and sharded tables that run here; returns what was started and ended."""
     done: list[str] = []
     module: Any = ModuleType("ray")
-    module.is_initialized = lambda: False
-    module.init = lambda **given: done.append(given["_node_ip_address"])
     module.shutdown = lambda: done.append("shutdown")
-    monkeypatch.setitem(sys.modules, "ray", module)
-    monkeypatch.setattr(pto, "ShardedTable", Sharded, raising=False)
+    monkeypatch.delitem(sys.modules, "ray", raising=False)
+    monkeypatch.setattr(ray_owners, "connected", lambda: done.append("connected") or module)
+    monkeypatch.setattr(on_shards, "ShardedTable", Sharded)
     monkeypatch.setattr(Sharded, "made", [])
     return done
 
@@ -271,7 +271,7 @@ def test_accesses_of_owners_are_counted(ray: list[str]) -> None:
     (made,) = Sharded.made
     assert (made.shards, made.closed, made.array.shape) == (2, True, (10, 1))
     assert made.calls == [([0, 4, 5, 5, 9, 10], {"oob": "zero"})]
-    assert ray == ["127.0.0.1", "shutdown"]
+    assert ray == ["connected", "shutdown"]
 
 
 def test_a_sharded_table_that_refuses_a_call_is_a_row(ray: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,7 +289,7 @@ def test_ray_ends_whatever_happens(ray: list[str], monkeypatch: pytest.MonkeyPat
     monkeypatch.delattr(Sharded, "gather")
     with pytest.raises(AttributeError):
         pto.traces.replay(traced(kind(10, 4), [0]), engine="sharded")
-    assert Sharded.made[0].closed and ray == ["127.0.0.1", "shutdown"]
+    assert Sharded.made[0].closed and ray == ["connected", "shutdown"]
 
 
 def test_sharded_tables_that_are_not_there_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from ptokit.finding import VerifyError
 from ptokit.progress import task
+from ptokit.sharded import ray_owners
+from ptokit.sharded.errors import ShardedError
+from ptokit.sharded.table import ShardedTable
 from ptokit.traces.calls import Array, LookupKind
 from ptokit.traces.cells import NOWHERE
 from ptokit.traces.compact import CompactTable, compacted
@@ -18,16 +21,12 @@ from ptokit.traces.on_host import LANES, MOST_BYTES, MOST_CALLS, memory_of, why_
 from ptokit.traces.replay import ReplaySettings, Row, first_cells, left_out, refused
 from ptokit.traces.trace import IndexTrace
 
-NEEDED = "a replay on a sharded table needs sharded tables and Ray: pip install 'ptokit[ray]'"
-LOCAL = {"include_dashboard": False, "_node_ip_address": "127.0.0.1", "log_to_driver": False, "logging_level": "ERROR"}
-"""How Ray is started, unless the caller has done so."""
-
 
 def run(trace: IndexTrace, settings: ReplaySettings) -> tuple[list[Row], list[str]]:
     """A row for each table, kind of call and owner."""
     rows: list[Row] = []
     notes: list[str] = []
-    with _sharded_tables(settings.shards) as sharded, task("replay:"):
+    with _sharded_tables() as sharded, task("replay:"):
         for what, calls in trace.by_kind().items():
             if problem := why_not(what):
                 notes.append(f"#{what.table} {what.title}: {problem}")
@@ -39,20 +38,18 @@ def run(trace: IndexTrace, settings: ReplaySettings) -> tuple[list[Row], list[st
 
 
 @contextmanager
-def _sharded_tables(shards: int) -> Generator[Any, None, None]:
-    """The class of sharded tables, with Ray running."""
+def _sharded_tables() -> Generator[Any, None, None]:
+    """The class of sharded tables, with Ray running; a Ray that is started for it ends with it."""
+    was_running = "ray" in sys.modules and sys.modules["ray"] is not None and sys.modules["ray"].is_initialized()
     try:
-        ray, sharded = import_module("ray"), import_module("ptokit").ShardedTable
-    except (ImportError, AttributeError) as problem:
-        raise ValueError(f"{NEEDED} ({problem})") from problem
-    if ray.is_initialized():
-        yield sharded
-        return
-    ray.init(num_cpus=shards, **LOCAL)
+        ray = ray_owners.connected()
+    except ShardedError as problem:
+        raise ValueError(f"a replay on a sharded table: {problem}") from problem
     try:
-        yield sharded
+        yield ShardedTable
     finally:
-        ray.shutdown()
+        if not was_running:
+            ray.shutdown()
 
 
 def _rows(made: CompactTable, sharded: Any, shards: int) -> list[Row]:
