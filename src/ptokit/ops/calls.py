@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ptokit import engines, repeated
+from ptokit.engine.faults import IndexFault
 from ptokit.engine.gpu import on_gpu
 from ptokit.engine.storage import Storage
 from ptokit.engine.whole import ArrayAt
@@ -162,18 +163,19 @@ def _repeat(
     arrays = [each for each in described if each is not None]
     if plan.whole is None or 0 in plan.lanes:
         return
-    on_host = None
+    attempt = None
     if plan.gpu is None:
         if plan.warns:
             return
         engine, threads = how[-2:]
         execute, is_in_order = partial(_execute_at, plan, engine, threads), _always
-        on_host = engines.repeated(chosen(engine), plan.whole, usual_threads(plan, threads))
-        execute = execute if on_host is None else partial(_execute_or_refuse, on_host, execute)
+        attempt = engines.repeated(chosen(engine), plan.whole, usual_threads(plan, threads))
+        execute = execute if attempt is None else partial(_execute_or_refuse, attempt, execute)
     elif not all(map(on_gpu, arrays)) or len({a.order for a in arrays}) > 1:
         return
     else:
         execute, is_in_order = addressed(chosen(how[-2], True), plan.whole, plan.gpu), ordering(arrays)
+        attempt = partial(_attempt, execute)
     made = RepeatedCall(
         execute=execute,
         is_in_order=is_in_order,
@@ -183,9 +185,18 @@ def _repeat(
         outside=partial(call.outside, shape=plan.lanes),
         shape=plan.shape,
         dtype=plan.dtype,
-        on_host=on_host,
+        attempt=attempt,
     )
     repeated.keep(how, operands, made)
+
+
+def _attempt(execute: Callable[[int, int, int], None], *addresses: int) -> bool:
+    """Execute a call; False if an index is refused, and then nothing is written."""
+    try:
+        execute(*addresses)
+    except IndexFault:
+        return False
+    return True
 
 
 def _always() -> bool:

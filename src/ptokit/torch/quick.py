@@ -1,4 +1,4 @@
-"""Calls on the CPU that were made before: from the addresses of tensors to machine code.
+"""Calls that were made before: from the addresses of tensors to machine code.
 
 A call is found by the types, shapes, strides and alignment of its tensors, and by its options. Indices are checked as
 ever: a call that must refuse one is made again by the long way, which says what is wrong.
@@ -40,11 +40,15 @@ _empty_like = torch.empty_like
 
 def quick_gather(table: Tensor, indices: Tensor, how: How) -> Tensor | None:
     """Repeat a gather; None if it is not known, or if an index must be refused."""
-    if not (table.is_cpu and indices.is_cpu) or table.is_neg() or indices.is_neg():
+    if table.is_neg() or indices.is_neg():
         return None
     first, second = table.data_ptr(), indices.data_ptr()
     known = _known(_gather_key(table, indices, first, second, how))
-    if known is None or known.like is None or not (first and second and _is_outside_kernel()):
+    if (
+        known is None
+        or known.like is None
+        or not (first and second and known.call.is_in_order() and _is_outside_kernel())
+    ):
         return None
     made = _empty_like(known.like)
     return made if known.run(first, second, made.data_ptr()) else None
@@ -56,7 +60,7 @@ def keep_gather(table: Tensor, indices: Tensor, made: Tensor, how: How) -> None:
     if call is not None and not torch.is_inference_mode_enabled():
         like = without_memory(made)
         key = _gather_key(table, indices, table.data_ptr(), indices.data_ptr(), how)
-        remember(CALLS, key, QuickCall(call.on_host, call, like), MOST_CALLS)
+        remember(CALLS, key, QuickCall(call.attempt, call, like), MOST_CALLS)
 
 
 def without_memory(like: Tensor) -> Tensor:
@@ -68,11 +72,11 @@ def without_memory(like: Tensor) -> Tensor:
 
 def quick_scatter(table: Tensor, src: Tensor, indices: Tensor, how: How, is_new: bool) -> bool:
     """Repeat a scatter; `is_new` says that the table is new memory. False if it was not done."""
-    if not (table.is_cpu and src.is_cpu and indices.is_cpu) or table.is_neg() or src.is_neg() or indices.is_neg():
+    if table.is_neg() or src.is_neg() or indices.is_neg():
         return False
     addresses = [table.data_ptr(), indices.data_ptr(), src.data_ptr()]
     known = _known(_scatter_key(table, src, indices, addresses, how))
-    if known is None or 0 in addresses or not _is_outside_kernel():  # freed memory has the address 0
+    if known is None or 0 in addresses or not (known.call.is_in_order() and _is_outside_kernel()):  # freed: 0
         return False
     if not (is_new or known.call.is_apart(addresses)):
         return False
@@ -87,7 +91,7 @@ def keep_scatter(table: Tensor, src: Tensor, indices: Tensor, how: How) -> None:
     call = _repeated(("scatter", *how), table, indices, src)
     if call is not None:
         key = _scatter_key(table, src, indices, [each.data_ptr() for each in (table, indices, src)], how)
-        remember(CALLS, key, QuickCall(call.on_host, call), MOST_CALLS)
+        remember(CALLS, key, QuickCall(call.attempt, call), MOST_CALLS)
 
 
 def _known(key: tuple[Any, ...]) -> QuickCall | None:
@@ -100,14 +104,15 @@ def _known(key: tuple[Any, ...]) -> QuickCall | None:
 def _gather_key(table: Tensor, indices: Tensor, first: int, second: int, how: How) -> tuple[Any, ...]:
     places = first & ALIGNED, second & ALIGNED
     kinds = table.dtype, table.shape, table.stride(), indices.dtype, indices.shape, indices.stride()
-    return kinds, places, how
+    return kinds, table.get_device(), indices.get_device(), places, how
 
 
 def _scatter_key(table: Tensor, src: Tensor, indices: Tensor, addresses: list[int], how: How) -> tuple[Any, ...]:
     first, second, third = addresses
     places = first & ALIGNED, second & ALIGNED, third & ALIGNED
     kinds = table.dtype, table.shape, table.stride(), indices.dtype, indices.shape, indices.stride()
-    return kinds, src.dtype, src.shape, src.stride(), places, how
+    devices = table.get_device(), indices.get_device(), src.get_device()
+    return kinds, src.dtype, src.shape, src.stride(), devices, places, how
 
 
 def _repeated(how: How, *operands: Tensor | None) -> RepeatedCall | None:
@@ -115,7 +120,7 @@ def _repeated(how: How, *operands: Tensor | None) -> RepeatedCall | None:
     if operands[0] is not None and operands[0].dtype.is_complex:
         return None  # may be conjugated lazily
     found = repeated.find(how, *operands)
-    return found[0] if found is not None and found[0].on_host is not None else None
+    return found[0] if found is not None and found[0].attempt is not None else None
 
 
 def _is_outside_kernel() -> bool:

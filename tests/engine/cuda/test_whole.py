@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import product
@@ -24,7 +24,7 @@ from ptokit.engine import whole as reference
 from ptokit.engine.cuda.device import DeviceBuffer, DeviceKernel, DeviceModule
 from ptokit.engine.cuda.resident import resident
 from ptokit.engine.cuda.stage import GPU
-from ptokit.engine.cuda.whole import calls, check, kernels, kinds
+from ptokit.engine.cuda.whole import calls, check, grouping, kernels, kinds
 from ptokit.engine.cuda.whole.atomics import REDUCTIONS
 from ptokit.engine.faults import IndexFault
 from ptokit.engine.llvm.compiled import IrSource
@@ -34,7 +34,7 @@ from ptokit.engine.storage import Storage
 from ptokit.engine.whole import Whole, layout_of
 from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, HOST_ONLY, DType, dtype
 from ptokit.isa.move import Access, Combine, Index, IndexUnit, Move, Remap, Side
-from tests.engine.cuda.emulated import PATTERN, EmulatedBuffer, EmulatedDevice, device_under_test
+from tests.engine.cuda.emulated import ON_GPU, PATTERN, EmulatedBuffer, EmulatedDevice, device_under_test
 from tests.engine.cuda.test_ptx import assembled
 from tests.engine.cuda.threads import THREADED, ThreadedDevice
 from tests.engine.native.test_whole_native import elements, values
@@ -47,6 +47,8 @@ OTHERS = (HIFLOAT8, *map(dtype, (np.complex64, np.complex128, np.clongdouble, np
 ARITHMETIC = (Combine.ADD, Combine.MAX, Combine.MIN)
 """What GPUs have atomic instructions for."""
 FLOAT32 = dtype("float32")
+GROUPED = ("insert", "start", "place", "arrange", "fold")
+"""The kernels of what is combined in the order of the lanes."""
 LONG = 12
 """Lanes of a segment that is long."""
 
@@ -59,7 +61,11 @@ def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PTOKIT_CACHE", str(tmp_path_factory.getbasetemp() / "code"))
         patch.setattr(calls, "FEW", 64)
-        patch.setattr(kinds, "TUNING", replace(kinds.TUNING, indices=3, long=LONG, ahead=2, chained=4))
+        patch.setattr(
+            kinds,
+            "TUNING",
+            replace(kinds.TUNING, indices=3, joined=3, firsts=3, short=4, words=3, long=LONG, ahead=2, chained=4),
+        )
         yield
 
 
@@ -148,7 +154,7 @@ def test_arithmetic_is_that_of_the_reference(kind: DType, combine: Combine) -> N
         assert case.ready.steps == (
             ("check", "scatter")
             if columns == 1 and combine is not Combine.MUL and (combine is not Combine.ADD or kind.is_integer)
-            else ("keys", "fold", "chain")
+            else GROUPED
         )  # fmt: skip
         case.check()
 
@@ -172,15 +178,78 @@ class Watched(EmulatedDevice):
         return self.made[-1]
 
 
-def test_the_list_of_long_segments_has_room_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(globals(), "device", watched := Watched())
-    table, other = values(FLOAT32, (5, 4)), values(FLOAT32, (count := 3 * (LONG + 1), 4), 1)
-    Case(FLOAT32, table, other, np.arange(count) % 3, combine=Combine.ADD).check()
-    assert {8 * count, 8 * 4} <= {each.nbytes for each in watched.made}  # a key of each lane; a number and the list
+def test_lists_of_segments_have_room_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every buffer ends in a page that nobody may touch."""
+    tuning = kinds.TUNING
+    for each in (2, tuning.short + 1, tuning.long + 1):
+        monkeypatch.setitem(globals(), "device", watched := Watched())
+        table, other = values(FLOAT32, (5, 4)), values(FLOAT32, (count := 3 * each, 4), 1)
+        Case(FLOAT32, table, other, np.arange(count) % 3, combine=Combine.ADD).check()
+        assert grouping.scratch(5, count, tuning.short, tuning.long) in {each.nbytes for each in watched.made}
+
+
+SORTED = grouping.most_sorted(2 * EmulatedDevice.chip.lanes, 3)
+"""Lanes of a segment that a block sorts in shared memory, at most."""
+WINDOW = 2 * EmulatedDevice.chip.lanes * 3 * grouping.WORD
+"""Lanes of a bitmap."""
+
+
+def busy(lengths: Sequence[int], seed: int = 0) -> Array:
+    """Lanes of rows that so many name, in random order."""
+    found = np.repeat(np.arange(len(lengths)), lengths)
+    np.random.default_rng(seed).shuffle(found)
+    return found
+
+
+@pytest.mark.skipif(ON_GPU, reason="a GPU has other limits")
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        [1], [2, 1], [4, 5], [LONG, LONG + 1], [31, 32, 33], [SORTED - 1, SORTED, SORTED + 1], [1] * 200,
+        [SORTED + 1, *[1] * (WINDOW - SORTED - 1)], [WINDOW], [WINDOW + 1], [3 * WINDOW // 2, 5, WINDOW, 1, 70],
+    ],
+    ids=lambda lengths: f"{len(lengths)} rows, most {max(lengths)}",
+)  # fmt: skip
+@pytest.mark.parametrize("hashed", [False, True])
+def test_lanes_of_a_row_take_effect_in_their_order(
+    lengths: list[int], hashed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "SPARSE", 0 if hashed else 16)
+    lanes, rows = busy(lengths), len(lengths)
+    Case(FLOAT32, values(FLOAT32, (rows, 4)), values(FLOAT32, (len(lanes), 4), 1), lanes, combine=Combine.ADD).check()
+
+
+def test_threads_bring_lanes_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "device", ThreadedDevice())
+    most = grouping.most_sorted(2 * THREADED.lanes, 3)
+    for lengths in ([1, 2, 5, LONG, LONG + 1, 1, 1], [most + 5, 9]):
+        lanes = busy(lengths)
+        table, other = values(FLOAT32, (len(lengths), 4)), values(FLOAT32, (len(lanes), 4), 1)
+        Case(FLOAT32, table, other, lanes, combine=Combine.ADD).check()
+
+
+def test_rows_of_one_slot_take_those_behind_it() -> None:
+    """Also behind the last one."""
+    count, bits = 24, grouping.slot_bits(24)
+    slots = np.arange(1 << 20, dtype=np.uint64) * np.uint64(grouping.SCATTERED % (1 << 64)) >> np.uint64(64 - bits)
+    for slot in (0, (1 << bits) - 1):
+        rows = np.flatnonzero(slots == slot)[: count // 2].repeat(2)
+        table = np.zeros((int(rows.max()) + 1, 2), np.float32)
+        np.random.default_rng(0).shuffle(rows)
+        Case(FLOAT32, table, values(FLOAT32, (count, 2), 1), rows, combine=Combine.ADD).check()
+
+
+def test_lanes_that_31_bits_cannot_number_have_no_order() -> None:
+    for count in (grouping.MOST_LANES - 1, grouping.MOST_LANES):
+        lanes, rows = (np.lib.stride_tricks.as_strided(np.zeros(4, "i4"), shape, strides) for shape, strides in (
+            ((count,), (0,)), ((count, 4), (0, 4))))  # fmt: skip
+        case = Case(FLOAT32, values(FLOAT32, (9, 4)), rows, lanes, Remap.CLAMP, combine=Combine.ADD)
+        with pytest.raises(Unsupported, match="lanes") if count == grouping.MOST_LANES else nullcontext():
+            assert case.ready.steps == GROUPED
 
 
 @pytest.mark.parametrize("count", [2, 64, 65])
-def test_keys_hold_the_last_lane(count: int) -> None:
+def test_the_last_lane_is_combined(count: int) -> None:
     other, indices = values(FLOAT32, (count, 4), 1), np.arange(count)[::-1] % 4 * 2
     Case(FLOAT32, values(FLOAT32, (9, 4)), other, indices, combine=Combine.ADD).check()
 
@@ -375,7 +444,7 @@ class Recorded(EmulatedDevice):
         ({"side": Side.SRC, "fresh": True}, "checked_gather record wait"),
         ({"ordered": False}, "check record scatter wait"),
         ({}, "check record mark scatter wait"),
-        ({"combine": Combine.ADD}, "keys record sort fold chain wait"),
+        ({"combine": Combine.ADD}, "insert record start place arrange fold wait"),
         ({"combine": Combine.ADD, "ordered": False}, "private record commit wait"),
         ({"combine": Combine.ADD, "ordered": False, "remap": Remap.SKIP}, "private"),
         ({"side": Side.SRC, "remap": Remap.CLAMP}, "gather"),
@@ -749,7 +818,7 @@ def test_additions_of_several_elements_are_one_instruction(capability: int, tmp_
 @pytest.mark.parametrize("name", kernels.KERNELS)
 def test_kernels_are_assembled(name: str, capability: int, tmp_path: Path) -> None:
     chip = replace(GPU, reductions=REDUCTIONS[capability])
-    combine = Combine.ADD if name in ("scatter", "private", "commit", "fold", "chain") else Combine.STORE
+    combine = Combine.ADD if name in (*GROUPED, "scatter", "private", "commit") else Combine.STORE
     columns = 1 if name in ("private", "commit") else 32
     table, other = values(FLOAT32, (9, columns)), values(FLOAT32, (40, columns), 1)
     case = Case(FLOAT32, table, other, named(40, 9), combine=combine)
@@ -760,5 +829,5 @@ def test_kernels_are_assembled(name: str, capability: int, tmp_path: Path) -> No
         assert made.count("ld.global.v4") == made.count("st.global.v4") == kind.tuning.depth
     if name == "scatter":
         assert WRITTEN[capability] in made
-    if name == "chain":
+    if name == "fold":
         assert "ld.shared" in made and "ld.b" not in made

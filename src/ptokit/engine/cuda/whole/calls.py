@@ -10,7 +10,7 @@ until then.
 | store, any order | as they come |
 | store | for each row, the last lane that names it is found first; for very large tables, by sorting |
 | integers, max and min of elements; sums of floats in any order | atomic instructions, if the chip has them |
-| other arithmetic | lanes are sorted by row; then each row is combined with its lanes, one after the other |
+| other arithmetic | the lanes of each row are brought together; then it is combined with them, one after the other |
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 
 from ptokit.engine.cuda.device import Device, DeviceBuffer, DeviceKernel, cuda, current
 from ptokit.engine.cuda.resident import resident
-from ptokit.engine.cuda.whole import kernels, kinds
+from ptokit.engine.cuda.whole import grouping, kernels, kinds
 from ptokit.engine.cuda.whole.check import take
 from ptokit.engine.cuda.whole.kinds import Kind
 from ptokit.engine.cuda.whole.pieces import PIECE, alignment, form, in_bytes, numbers
@@ -44,7 +44,8 @@ from ptokit.isa.move import Access, Combine, Index, IndexUnit, Move, Remap, Side
 MOST_OWNERS = 1 << 32
 """Bytes of the owners of rows, at most; for more rows, lanes are sorted."""
 SPARSE = 16
-"""If there are so many rows for each lane, only the owners of rows that are named are cleared."""
+"""If there are more than so many rows for each lane, only the owners of rows that are named are cleared, and lanes are
+brought together by a hash table."""
 MOST_PRIVATE = 1 << 15
 """Bytes of a table that blocks have copies of, at most."""
 PRIVATE_PER_LANE = 1 / 16
@@ -57,6 +58,8 @@ WIDE = 16
 """A gather into a result of its own checks indices first if rows have so many times their bytes: that takes less time
 than waiting for the gather."""
 
+MOST_THREADS = 2048
+"""Threads that a multiprocessor runs at a time, at most."""
 FEW = 2048
 """Indices that each block of a kernel checks by itself, at most: for more, a kernel before it takes less time."""
 
@@ -167,7 +170,7 @@ class PreparedMove:
         """The kernels, by name, in their order."""
         has_cells = self.count and self.width and (self.capacity or (self.is_gather and not self.refuses))
         self._active = self.steps if has_cells else ("check",) * bool(self.count and self.refuses)
-        self._is_scratched = not {"mark", "keys", "commit"}.isdisjoint(self._active)
+        self._is_scratched = not {"mark", "keys", "commit", "insert"}.isdisjoint(self._active)
         self._forms: dict[int, AlignedMove] = {}
         self._launches: dict[tuple[int, str], MoveLaunch] = {}
 
@@ -192,7 +195,9 @@ class PreparedMove:
             return (*check, *("clear",) * self._is_sparse, "mark", "scatter")
         if self._needs_no_order(ordered):
             return ("private", *("commit",) * self.refuses) if self._is_small else (*few, "scatter")
-        return "keys", "fold", "chain"
+        if self.count >= grouping.MOST_LANES:
+            raise Unsupported(f"arithmetic with {self.count} lanes in their order")
+        return "insert", "start", "place", "arrange", "fold"
 
     def _needs_no_order(self, ordered: bool) -> bool:
         """Whether atomic instructions give the result, and are fast."""
@@ -216,6 +221,15 @@ class PreparedMove:
     def _is_sparse(self) -> bool:
         return self.capacity > SPARSE * self.count
 
+    @property
+    def _is_direct(self) -> bool:
+        return not self._is_sparse and self.capacity < 1 << 32
+
+    @property
+    def _slots(self) -> int:
+        """Slots of lanes that are brought together."""
+        return self.capacity if self._is_direct else 1 << grouping.slot_bits(self.count)
+
     # --- calls
 
     def run(self, addresses: Mapping[str, int]) -> None:
@@ -228,15 +242,15 @@ class PreparedMove:
         if not steps:
             return
         check = take(self.device) if self.refuses else None
-        keys, work = self._scratch(steps) if self._is_scratched else (None, None)
+        keys = self._scratch(steps) if self._is_scratched else None
         nothing = self.device.empty(16) if not self.capacity else None
         if nothing is not None:
             table = nothing.address
         every = table | other | self.aligned
         piece = every & -every
         form = self._forms.get(piece) or self._form(piece)
-        scratch = keys.address if keys else 0, work.address if work else 0
-        arguments = (table, other, index, check.address if check else 0, *scratch, *form.words)
+        scratch = keys.address if keys else 0
+        arguments = (table, other, index, check.address if check else 0, scratch, *form.words)
         try:
             for name in steps:
                 launch = self._launches.get((piece, name)) or self._launch(piece, name, form)
@@ -244,7 +258,7 @@ class PreparedMove:
                 if check is not None and name is steps[0]:
                     check.begin()
                 if name == "keys":
-                    self.device.sort(scratch[0], self.count)
+                    self.device.sort(scratch, self.count)
             refused = check.end() if check is not None else None
         except BaseException:
             if check is not None:
@@ -253,23 +267,21 @@ class PreparedMove:
         if refused:
             self._raise(*refused, index)
 
-    def _scratch(self, steps: tuple[str, ...]) -> tuple[DeviceBuffer | None, DeviceBuffer | None]:
-        """Memory for keys or owners, and for the list of long segments."""
-        device = self.device
+    def _scratch(self, steps: tuple[str, ...]) -> DeviceBuffer:
+        """Memory for lanes by their rows, for keys, owners or copies of a small table."""
+        device, tuning = self.device, kinds.TUNING
+        if "insert" in steps:
+            made = device.empty(grouping.scratch(self._slots, self.count, tuning.short, tuning.long))
+            device.fill(made.address, 0, grouping.zeroed(self._slots))
+            return made
         if "mark" in steps:
             owners = device.empty(nbytes := 4 * self.capacity)
             if not self._is_sparse:
                 device.fill(owners.address, 0, nbytes)
-            return owners, None
-        if "commit" in steps:
-            return device.empty(self._most_copies * self.capacity * self.element.size), None
-        if "keys" not in steps:
-            return None, None
-        work = None
-        if "fold" in steps:
-            work = device.empty(8 * (1 + self.count // kinds.TUNING.long))
-            device.fill(work.address, 0, 8)
-        return device.empty(8 * self.count), work
+            return owners
+        return device.empty(
+            self._most_copies * self.capacity * self.element.size if "commit" in steps else 8 * self.count
+        )
 
     @property
     def _most_copies(self) -> int:
@@ -304,28 +316,45 @@ class PreparedMove:
             combine=self.combine,
             wide=self.whole.accumulate is not None,
             owned="mark" in self.steps,
+            direct="insert" in self.steps and self._is_direct,
             few=self.refuses and self.steps in (("gather",), ("scatter",)),
             tuning=kinds.TUNING,
         )
         given = (*numbers(index, self.index_type.size), *numbers(table, piece), *numbers(other, piece))
+        words = self.count, self.capacity, across, self._shift, self._chains
+        made = AlignedMove(kind, (*words, *given), self.count * across)
+        self._forms[piece] = made
+        return made
+
+    @property
+    def _shift(self) -> int:
+        """Bits of the number of a slot, or of a lane in a key."""
+        if "insert" in self.steps:
+            return grouping.slot_bits(self.count)
         shift = (self.count - 1).bit_length()
         if shift + self.capacity.bit_length() > 64:
             raise Unsupported("more lanes and rows than a key of 64 bits can number")
-        made = AlignedMove(kind, (self.count, self.capacity, across, shift, *given), self.count * across)
-        self._forms[piece] = made
-        return made
+        return shift
+
+    @property
+    def _chains(self) -> int:
+        """Blocks that take long segments, if there can be one."""
+        return kinds.TUNING.chains * self.device.processors * (self.count > kinds.TUNING.long)
 
     def _launch(self, piece: int, name: str, form: AlignedMove) -> MoveLaunch:
         device, kind, tuning, shared = self.device, form.kind, form.kind.tuning, 0
         lanes = int(device.chip.lanes * kernels.LANES.get(name, 1))
         chip, grid = replace(device.chip, lanes=lanes), -(-form.pieces // (lanes * tuning.depth))
         if name in kernels.OF_INDICES:
-            each = tuning.pieces * PIECE // self.index_type.size if name == "check" else tuning.indices
-            kind, grid = kind.of_indices, -(-self.count // (lanes * each))
+            each = {"check": tuning.pieces * PIECE // self.index_type.size, "insert": tuning.joined, "arrange": 1,
+                    "start": tuning.firsts, "place": tuning.firsts}  # fmt: skip
+            kind, grid = kind.of_indices, -(-self.count // (lanes * each.get(name, tuning.indices)))
+            shared = grouping.SHARED[name](lanes, tuning.words) if name in grouping.SHARED else 0
         elif name in ("private", "commit"):
             grid, shared = min(grid, self._most_copies), self.capacity * self.element.size
-        elif name == "chain":
-            grid, shared = tuning.chains * device.processors, kind.shared(lanes)
+        elif name == "fold":
+            most = tuning.waves * device.processors * (MOST_THREADS // lanes)
+            grid, shared = self._chains + min(grid, most), kind.shared(lanes) if self._chains else 0
         facts = {"lanes": lanes}
         module = device.module(f"{chip} {name} {kind}", lambda: IrSource(kernels.text(chip, name, kind), facts))
         made = MoveLaunch(module.kernel(name), min(MOST_GRID, grid), kind.arguments, shared)

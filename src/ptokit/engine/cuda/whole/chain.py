@@ -1,30 +1,32 @@
-"""The kernel for long segments of sorted keys: rows that many lanes name."""
+"""Code for long segments: rows that many lanes name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ptokit.engine.cuda.whole.grouping import CHAINED, Groups
 from ptokit.engine.cuda.whole.kinds import TOTALS
-from ptokit.engine.cuda.whole.site import KernelSite
+from ptokit.engine.cuda.whole.site import both, where
 from ptokit.engine.cuda.whole.sums import Sum
-from ptokit.engine.llvm.emit import I64, IrValue
+from ptokit.engine.llvm.emit import IrValue
 from ptokit.engine.llvm.numbers import bits_of
 
 
-def chain(site: KernelSite) -> None:
+def chain(groups: Groups) -> None:
     """Combine each long segment: a block takes a slice of the columns, and has the next rows under way meanwhile."""
-    _Chain(site).write()
+    _Chain(groups).write()
 
 
 class _Chain:
-    """The kernel for long segments.
+    """The code for long segments.
 
     Rows go through one of two buffers in shared memory: while the first threads add what one of them holds, all have
     loaded what the other gets.
     """
 
-    def __init__(self, site: KernelSite) -> None:
-        self.site, self.code, self.kind = site, site.code, site.kind
+    def __init__(self, groups: Groups) -> None:
+        self.groups, self.site, self.code, self.kind = groups, groups.site, groups.code, groups.site.kind
+        site = groups.site
         kind, lanes = site.kind, site.code.chip.lanes
         self.sums = Sum(site.code, kind.combine, kind.dtype, wide=kind.wide)
         self.rows, self.pitch = kind.staged_rows(lanes), kind.pitch(lanes)
@@ -34,11 +36,10 @@ class _Chain:
     def write(self) -> None:
         code, site, kind = self.code, self.site, self.kind
         slices = (site.across + (kind.slice - 1)).op("udiv", kind.slice)
-        with code.spread(0, code.load(I64, site.work) * slices) as item:
-            start = code.load(I64, code.at(site.work, (item.op("udiv", slices) + 1) * 8))
-            self.first = item.op("urem", slices) * kind.slice
-            self.row = site.row_of(site.key(start))
-            self.stop = self._end(start)
+        with code.loop(code.block, self.groups.number(CHAINED) * slices, site.chains) as item:
+            start, n = self.groups.segment(self.groups.chained, item.op("udiv", slices))
+            self.first, self.stop = item.op("urem", slices) * kind.slice, start + n
+            self.place = site.place(site.read(self.groups.lane_at(start)))
             with code.phase():
                 self._cell(lambda at, total, _: code.store(self.sums.begin(code.load(self._bits, at)), total))
                 self._store(self._load(start), code.i64(0))
@@ -48,27 +49,12 @@ class _Chain:
                 code.settle()
                 self._cell(lambda _, total, column: self._add(total, column, begin, turn))
                 self._store(coming, turn ^ 1)
-            with code.phase():
+            with code.phase(), where(site, both(site.open, self.place.inside)):
                 self._cell(lambda at, total, _: code.store(self.sums.end(code.load(self.sums.kind, total)), at))
 
     @property
     def _bits(self) -> str:
         return bits_of(self.kind.dtype)
-
-    def _end(self, start: IrValue) -> IrValue:
-        """The first key of another row, by bisection."""
-        code, site = self.code, self.site
-        low, high = code.variable(I64, start), code.variable(I64, site.count)
-        with code.until() as done, code.loop(0, 64):
-            a, b = low.get(), high.get()
-            go_on = code.new_label("bisect")
-            code.split((b - a).compare("sgt", 1), go_on, done)
-            code.begin(go_on)
-            middle = (a + b) >> 1
-            same = site.row_of(site.key(middle)).compare("eq", self.row)
-            low.set(code.select(same, middle, a))
-            high.set(code.select(same, b, middle))
-        return high.get()
 
     def _cell(self, act: Callable[[IrValue, IrValue, IrValue], None]) -> None:
         """Let each thread that has a column act on its cell, its sum and its number."""
@@ -76,7 +62,7 @@ class _Chain:
         with code.share(0, code.i64(self.columns)) as column:
             piece = self.first + column.op("udiv", kind.elements)
             with code.when(piece.compare("slt", site.across)):
-                at = code.at(site.of_table(self.row, piece), column.op("urem", kind.elements) * kind.dtype.size)
+                at = code.at(site.of_table(self.place.row, piece), column.op("urem", kind.elements) * kind.dtype.size)
                 act(at, code.at(code.shared, column * 8), column)
 
     def _load(self, begin: IrValue) -> list[IrValue]:
@@ -86,10 +72,10 @@ class _Chain:
         numbers = [code.lane + code.chip.lanes * k for k in range(kind.tuning.staged)]
         last, right = self.stop - 1, site.across - 1
         places = [begin + number.op("udiv", kind.slice) for number in numbers]
-        found = [site.key(code.select(place.compare("slt", last), place, last)) for place in places]
+        found = [self.groups.lane_at(code.select(place.compare("slt", last), place, last)) for place in places]
         pieces = [self.first + number.op("urem", kind.slice) for number in numbers]
         cols = [code.select(piece.compare("slt", right), piece, right) for piece in pieces]
-        return [site.load(site.of_other(site.lane_of(key), j)) for key, j in zip(found, cols, strict=True)]
+        return [site.source(lane, j) for lane, j in zip(found, cols, strict=True)]
 
     def _store(self, values: Sequence[IrValue], turn: IrValue) -> None:
         """Put pieces of rows into a buffer."""

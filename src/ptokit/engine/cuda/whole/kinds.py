@@ -9,19 +9,20 @@ from ptokit.isa.dtype import INT32, DType
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Combine, Remap
 
-WORDS = ("count", "capacity", "across", "shift")
-POINTERS = ("table", "other", "index", "flag", "keys", "work")
+WORDS = ("count", "capacity", "across", "shift", "chains")
+POINTERS = ("table", "other", "index", "flag", "keys")
 """The arguments of a kernel, before the numbers of its layouts.
 
 | argument | meaning |
 |---|---|
 | `table`, `other`, `index` | the arrays; the first two without `noalias`: random rows take longer by `ld.global.nc` |
 | `flag` | the number of indices that are refused, the first of them, and the address of a word that they set to 1 |
-| `keys` | rows and lanes, sorted; or for each row the last lane that names it, plus one; or copies of a small table |
-| `work` | the number of long segments, and where they begin among the keys |
+| `keys` | lanes by their rows (`grouping.py`); or rows and lanes, sorted; or for each row the last lane that names it,
+plus one; or copies of a small table |
 | `count`, `capacity` | lanes, rows of the table |
 | `across` | pieces of a row |
-| `shift` | bits of a lane in a key |
+| `shift` | bits of the number of a slot; or of a lane in a key |
+| `chains` | blocks that take long segments |
 """
 NO_LAYOUT, ANY = Layout((), ()), INT32
 """What stands for the layout and the element type where code does not depend on them."""
@@ -39,10 +40,20 @@ class Tuning:
     """Indices that a thread loads at a time, where it moves no rows."""
     pieces: int = 4
     """Pieces of 16 bytes that a thread loads at a time, where it only checks indices."""
+    joined: int = 2
+    """Lanes whose slots a thread looks for."""
+    firsts: int = 2
+    """Lanes whose slots a thread reads at a time."""
+    short: int = 64
+    """Lanes of one row that are sorted by counting, at most; a block sorts more."""
+    words: int = 25
+    """Words of shared memory for each thread of such a block; odd, so that they lie in different banks."""
     long: int = 256
-    """Lanes of one row from which on a block takes a slice of the columns."""
-    ahead: int = 2
+    """Lanes of one row that a thread combines, at most; of more, a block takes a slice of the columns."""
+    ahead: int = 4
     """Rows of a shorter segment that are loaded at a time."""
+    waves: int = 4
+    """Times that blocks which combine shorter segments fill the multiprocessors, at most; then they go on."""
     slice: int = 32
     """Bytes of a row that a block takes of a long segment, at most."""
     staged: int = 4
@@ -80,6 +91,8 @@ class Kind:
     """Whether sums are kept in float32."""
     owned: bool = False
     """Whether only the last lane that names a row writes it."""
+    direct: bool = False
+    """Whether each row of the table has a slot of its own."""
     few: bool = False
     """Whether the indices are so few that each block checks all of them before it writes."""
     tuning: Tuning = TUNING

@@ -39,8 +39,10 @@ class KernelSite:
         parameters += [(I64, f"n{k}") for k in range(kind.arguments - len(parameters))]
         self.code = code = self.module.kernel(name, parameters)
         given = iter(code.arguments)
-        table, other, index, self.flag, self.keys, self.work = (next(given) for _ in POINTERS)
-        self.count, self.capacity, across, self.shift = (next(given) for _ in WORDS)
+        table, other, index, self.flag, self.keys = (next(given) for _ in POINTERS)
+        self.count, self.capacity, across, self.shift, self.chains = (next(given) for _ in WORDS)
+        self.block, self.blocks = code.block, code.blocks
+        """The number of the block among those that share the work, and how many these are."""
         self.across = code.i64(kind.across) if kind.across else across
         self.index = view(index, kind.index, given)
         self.table, self.other = view(table, kind.table, given), view(other, kind.other, given)
@@ -73,8 +75,8 @@ class KernelSite:
         code, lanes = self.code, self.code.chip.lanes
         with code.phase():
             assert code.lane is not None
-            step = code.blocks * (lanes * depth)
-            with code.loop(code.block * (lanes * depth) + code.lane, total, step) as first:
+            step = self.blocks * (lanes * depth)
+            with code.loop(self.block * (lanes * depth) + code.lane, total, step) as first:
                 last, numbers = total - 1, [first + lanes * k for k in range(depth)]
                 counts = [None if number is first else number.compare("slt", total) for number in numbers]
                 yield [
@@ -144,6 +146,10 @@ class KernelSite:
     def of_other(self, row: IrValue, piece: IrValue) -> IrValue:
         """Where a piece of the other array lies."""
         return self.other.col(self.code, self.other.row(self.code, row, self.code.i64), piece, self.code.i64)
+
+    def source(self, lane: IrValue, piece: IrValue) -> IrValue:
+        """A piece of what a lane combines with its row."""
+        return self.load(self.of_other(lane, piece))
 
     # --- keys
 

@@ -1,0 +1,385 @@
+"""Kernels that bring the lanes of each row together, in their order.
+
+| kernel | what it does |
+|---|---|
+| `insert` | finds the slot of each lane's row, and counts the lanes of each slot |
+| `start` | gives each slot that is taken a segment: a range of places, as long as its lanes |
+| `place` | writes each lane to a place of its segment, in any order |
+| `arrange` | sorts the lanes of each segment |
+
+A row has its own slot, or one of a hash table if there are many more rows than lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ptokit.engine.cuda.whole.site import KernelSite, both, where
+from ptokit.engine.llvm.emit import I32, I64, IrBuilder, IrValue, Variable
+from ptokit.isa.move import Remap
+
+HEADER = 64
+"""Bytes before the slots. Numbers of 64 bits: places and segments that are given, lists' lengths."""
+LONGER, CHAINED = 8, 16
+"""Where the header has the lengths of the lists of segments that a block sorts, and of those that it combines."""
+ATOMIC = 'syncscope("device") monotonic'
+"""The order of atomic instructions: other devices do not look on."""
+NOWHERE = -1
+"""The note of a lane that names no row."""
+ONE_SEGMENT = 1 << 32
+"""Places and segments are counted together: places in the lower half of a number."""
+SCATTERED = 0x9E3779B97F4A7C15 - (1 << 64)
+"""The factor of the hash: 2^64 by the golden ratio, odd."""
+WORD = 32
+"""Bits of a word of a bitmap."""
+DEEP = 8
+"""Lanes of a segment that a thread loads at a time."""
+MOST_LANES = 1 << 31
+SHARED: dict[str, Callable[[int, int], int]] = {
+    "start": lambda lanes, _words: 16 + 8 * lanes,
+    "arrange": lambda lanes, words: 8 + lanes * (16 + 4 * words),
+}
+"""Bytes of shared memory that kernels need, by threads of a block and words of each of them."""
+
+
+def slot_bits(count: int) -> int:
+    """Bits of the number of a slot of a hash table: at most half of all slots are taken."""
+    return (2 * count - 1).bit_length()
+
+
+def zeroed(slots: int) -> int:
+    """Bytes of scratch memory that are zeros before `insert`."""
+    return HEADER + 8 * slots
+
+
+def scratch(slots: int, count: int, short: int, long: int) -> int:
+    """Bytes of scratch memory."""
+    return zeroed(slots) + 24 * count + 8 * (count // (short + 1) + count // (long + 1))
+
+
+class Groups:
+    """The scratch memory of these kernels."""
+
+    def __init__(self, site: KernelSite) -> None:
+        self.site, self.code, self.header = site, site.code, site.keys
+        code, tuning = site.code, site.tuning
+        self.slots = code.at(self.header, HEADER)
+        """A slot: how many lanes it has, and one plus the first of them in the upper half; then its segment."""
+        self.notes = code.at(self.slots, (site.capacity if site.kind.direct else code.i64(1) << site.shift) * 8)
+        """Of each lane: the slot, and its number there in the upper half."""
+        self.segments = code.at(self.notes, site.count * 8)
+        """How many lanes, and the first place in the upper half."""
+        self.longer = code.at(self.segments, site.count * 8)
+        self.chained = code.at(self.longer, site.count.op("udiv", tuning.short + 1) * 8)
+        """Segments of more lanes than `tuning.short` and `tuning.long`."""
+        self.placed = code.at(self.chained, site.count.op("udiv", tuning.long + 1) * 8)
+        """The lanes of segments, in any order."""
+        self.order = code.at(self.placed, site.count * 4)
+        """The lanes, segment after segment."""
+
+    def number(self, at: int) -> IrValue:
+        return self.code.load(I64, self.code.at(self.header, at))
+
+    @property
+    def count(self) -> IrValue:
+        """Segments."""
+        return self.number(0) >> 32
+
+    def word(self, pointer: IrValue, k: IrValue) -> IrValue:
+        return self.code.load(I64, self.code.at(pointer, k * 8))
+
+    def segment(self, pointer: IrValue, k: IrValue) -> tuple[IrValue, IrValue]:
+        """The first place and the number of lanes of a segment of a list."""
+        word = self.word(pointer, k)
+        return word >> 32, lower(word)
+
+    def lane_at(self, place: IrValue) -> IrValue:
+        return self.get(self.order, place)
+
+    def get(self, lanes: IrValue, place: IrValue) -> IrValue:
+        return self.code.load(I32, self.code.at(lanes, place * 4)).to("zext", I64)
+
+    def put(self, lanes: IrValue, place: IrValue, lane: IrValue) -> None:
+        self.code.store(lane.to("trunc", I32), self.code.at(lanes, place * 4))
+
+
+def lower(word: IrValue) -> IrValue:
+    """The lower half of a number."""
+    return word & 0xFFFFFFFF
+
+
+def insert(site: KernelSite) -> None:
+    """Find the slot of each lane's row, and count its lanes."""
+    code, groups, refuses = site.code, Groups(site), site.kind.remap is Remap.REFUSE
+    join = _counted if site.kind.direct else _joined
+    with site.each(site.count, site.tuning.joined) as lanes:
+        values = [site.read(i) for i, _ in lanes]
+        places = [site.place(value) for value in values]
+        notes = [code.variable(I64, code.i64(NOWHERE)) for _ in lanes]
+        for (i, counts), place, note in zip(lanes, places, notes, strict=True):
+            with where(site, both(place.inside, counts)):
+                note.set(join(groups, i, place.row))
+        for (i, counts), value, note in zip(lanes, values, notes, strict=True):
+            with where(site, counts):
+                code.store(note.get(), code.at(groups.notes, i * 8))
+            if refuses:
+                site.refuse(value, i, counts)
+
+
+def _counted(groups: Groups, _lane: IrValue, row: IrValue) -> IrValue:
+    """The note of a lane, where every row has its slot."""
+    before = groups.code.write(I64, f"atomicrmw add {groups.code.at(groups.slots, row * 8)!r}, i64 1 {ATOMIC}")
+    return row | before << 32
+
+
+def _joined(groups: Groups, lane: IrValue, row: IrValue) -> IrValue:
+    """The note of a lane that joins the slot of its row, or takes a free one."""
+    code, site = groups.code, groups.site
+    mask = (code.i64(1) << site.shift) - 1
+    slot = code.variable(I64, (row * SCATTERED).op("lshr", code.i64(64) - site.shift) & mask)
+    rank = code.variable(I64, code.i64(0))
+    again, taken, same, other, done = (code.new_label(each) for each in ("probe", "taken", "same", "other", "joined"))
+    code.begin(again)
+    at = code.at(groups.slots, slot.get() * 8)
+    seen = code.variable(I64, code.write(I64, f"load atomic i64, {at!r} {ATOMIC}, align 8"))
+    code.split(seen.get().compare("eq", 0), free := code.new_label("free"), taken)
+    code.begin(free)
+    own = (lane + 1) << 32 | 1
+    pair = code.write("{ i64, i1 }", f"cmpxchg {at!r}, i64 0, {own!r} {ATOMIC} monotonic")
+    seen.set(code.write(I64, f"extractvalue {pair!r}, 0"))
+    code.split(code.write("i1", f"extractvalue {pair!r}, 1"), done, taken)
+    code.begin(taken)
+    first = site.place(site.read((seen.get() >> 32) - 1))
+    code.split(first.row.compare("eq", row), same, other)
+    code.begin(other)
+    slot.set((slot.get() + 1) & mask)
+    code.jump(again)
+    code.begin(same)
+    rank.set(lower(code.write(I64, f"atomicrmw add {at!r}, i64 1 {ATOMIC}")))
+    code.jump(done)
+    code.begin(done)
+    return slot.get() | rank.get() << 32
+
+
+def start(site: KernelSite) -> None:
+    """Give each slot that is taken a segment; blocks take places and numbers of segments for many slots at a time."""
+    code, groups = site.code, Groups(site)
+    each, own = code.chip.lanes * site.tuning.firsts, code.at(code.shared, 16)
+    counters = [code.at(code.shared, 4 * k) for k in range(2)]
+    with code.loop(code.block * each, site.count, code.blocks * each) as low:
+        with code.phase(), code.when(code.same_lane(0)):
+            code.store(code.i64(0), code.shared)
+        with code.phase():
+            wanted = code.variable(I64, code.i64(0))
+            _firsts(groups, low, lambda _, n: wanted.set(wanted.get() + n + ONE_SEGMENT))
+            halves = [half.to("trunc", I32) for half in (wanted.get(), wanted.get() >> 32)]
+            for k, (counter, more) in enumerate(zip(counters, halves, strict=True)):
+                before = code.write(I32, f"atomicrmw add {counter!r}, {more!r} {ATOMIC}")
+                code.store(before, code.at(own, _lane(site) * 8 + 4 * k))
+        with code.phase(), code.when(code.same_lane(0)):
+            total = code.load(I64, code.shared)
+            given = code.write(I64, f"atomicrmw add {groups.header!r}, {total!r} {ATOMIC}")
+            code.store(given, code.at(code.shared, 8))
+        with code.phase():
+            base = code.load(I64, code.at(code.shared, 8))
+            at = code.variable(I64, base + code.load(I64, code.at(own, _lane(site) * 8)))
+            _firsts(groups, low, lambda slot, n: _segment(groups, slot, n, at))
+
+
+def _lane(site: KernelSite) -> IrValue:
+    assert site.code.lane is not None
+    return site.code.lane
+
+
+def _firsts(groups: Groups, low: IrValue, act: Callable[[IrValue, IrValue], None]) -> None:
+    """Act on the slots whose first lane falls to a thread: where a slot lies, and how many lanes it has."""
+    code, site = groups.code, groups.site
+    numbers = [low + _lane(site) + code.chip.lanes * k for k in range(site.tuning.firsts)]
+    notes = [groups.word(groups.notes, site.near(i)) for i in numbers]
+    held = [i.compare("slt", site.count) & (n >> 32).compare("eq", 0) for i, n in zip(numbers, notes, strict=True)]
+    slots = [
+        code.at(groups.slots, code.select(first, lower(note), 0) * 8) for first, note in zip(held, notes, strict=True)
+    ]
+    words = [code.load(I64, slot) for slot in slots]
+    for first, slot, word in zip(held, slots, words, strict=True):
+        with code.when(first):
+            act(slot, lower(word))
+
+
+def _segment(groups: Groups, slot: IrValue, n: IrValue, at: Variable) -> None:
+    """The next segment of a thread is that of a slot."""
+    code, given = groups.code, at.get()
+    word = given << 32 | n
+    code.store(word, slot)
+    code.store(word, code.at(groups.segments, (given >> 32) * 8))
+    for length, most, entries in (
+        (LONGER, groups.site.tuning.short, groups.longer),
+        (CHAINED, groups.site.tuning.long, groups.chained),
+    ):
+        with code.when(n.compare("ugt", most)):
+            number = code.write(I64, f"atomicrmw add {code.at(groups.header, length)!r}, i64 1 {ATOMIC}")
+            code.store(word, code.at(entries, number * 8))
+    at.set(given + n + ONE_SEGMENT)
+
+
+def place(site: KernelSite) -> None:
+    """Write each lane to a place of its segment, in any order; the note of one that is alone is not needed again."""
+    code, groups = site.code, Groups(site)
+    with site.each(site.count, site.tuning.firsts) as lanes:
+        for (i, counts), is_placed, note, first, n in _noted(groups, lanes):
+            with code.when(both(is_placed, counts) or is_placed):
+                is_alone = n.compare("eq", 1)
+                with code.when(is_alone):
+                    groups.put(groups.order, first, i)
+                    code.store(code.i64(NOWHERE), code.at(groups.notes, i * 8))
+                with code.when(is_alone ^ 1):
+                    groups.put(groups.placed, first + (note >> 32), i)
+
+
+def _noted(groups: Groups, lanes: Sequence[tuple[IrValue, IrValue | None]]) -> list[tuple[Any, ...]]:
+    """Lanes, whether they are in a segment, their notes, and the first place and length of the segment."""
+    code = groups.code
+    notes = [groups.word(groups.notes, i) for i, _ in lanes]
+    is_placed = [note.compare("ne", NOWHERE) for note in notes]
+    slots = [code.select(known, lower(note), 0) for known, note in zip(is_placed, notes, strict=True)]
+    segments = [groups.segment(groups.slots, slot) for slot in slots]
+    return [(*each, *segment) for *each, segment in zip(lanes, is_placed, notes, segments, strict=True)]
+
+
+def arrange(site: KernelSite) -> None:
+    """Sort the lanes of each segment: a block those of a long one; others go where as many lanes are before them."""
+    code, groups = site.code, Groups(site)
+    with code.spread(0, groups.number(LONGER)) as k:
+        first, n = groups.segment(groups.longer, k)
+        fits = n.compare("ule", most_sorted(code.chip.lanes, site.tuning.words))
+        code.choose(fits, lambda: _sort(groups, first, n), lambda: _mark(groups, first, n))
+    with site.each(site.count, 1) as lanes:
+        for (i, _), is_placed, _, first, n in _noted(groups, lanes):
+            with code.when(is_placed & n.compare("ule", site.tuning.short)):
+                before = code.variable(I64, code.i64(0))
+                with code.loop(0, n, DEEP // 2) as k:
+                    for inside, _, lane in _deep(groups, first, n, [k + step for step in range(DEEP // 2)]):
+                        less = lane.compare("ult", i) & inside
+                        before.set(before.get() + less.to("zext", I64))
+                groups.put(groups.order, first + before.get(), i)
+
+
+def _deep(groups: Groups, first: IrValue, n: IrValue, numbers: Sequence[IrValue]) -> list[tuple[IrValue, ...]]:
+    """Lanes of a segment that are loaded at a time: whether there is one, its number, and the lane."""
+    code = groups.code
+    inside = [k.compare("ult", n) for k in numbers]
+    found = [
+        groups.get(groups.placed, first + code.select(held, k, 0)) for held, k in zip(inside, numbers, strict=True)
+    ]
+    return list(zip(inside, numbers, found, strict=True))
+
+
+def _all_lanes(groups: Groups, first: IrValue, n: IrValue) -> Iterator[tuple[IrValue, IrValue]]:
+    """The lanes of a segment that fall to a thread, with their numbers."""
+    code, lanes = groups.code, groups.code.chip.lanes
+    with code.loop(_lane(groups.site), n, lanes * DEEP) as k:
+        for inside, number, lane in _deep(groups, first, n, [k + lanes * step for step in range(DEEP)]):
+            with code.when(inside):
+                yield number, lane
+
+
+def most_sorted(lanes: int, words: int) -> int:
+    """Lanes that a block sorts in shared memory, at most: a power of two."""
+    return 1 << ((lanes * words).bit_length() - 1)
+
+
+def _sort(groups: Groups, first: IrValue, n: IrValue) -> None:
+    """Sort the lanes of a segment in shared memory: a bitonic network."""
+    code = groups.code
+    bits = _bits_of(code, n)
+    size = code.i64(1) << bits
+    with code.phase():
+        for k, lane in _all_lanes(groups, first, n):
+            groups.put(code.shared, k, lane)
+        with code.share(n, size) as k:
+            groups.put(code.shared, k, code.i64(-1))
+    with code.loop(1, bits + 1) as merge, code.loop(0, merge) as step:
+        gap = merge - step - 1  # as a power of two
+        with code.phase(), code.share(0, size >> 1) as k:
+            low = (k >> gap) << (gap + 1) | (k & ((code.i64(1) << gap) - 1))
+            a, b = (code.at(code.shared, each * 4) for each in (low, low + (code.i64(1) << gap)))
+            x, y = code.load(I32, a), code.load(I32, b)
+            falls = ((low >> merge) & 1).compare("ne", 0)
+            with code.when(x.compare("ugt", y) ^ falls):
+                code.store(y, a)
+                code.store(x, b)
+    with code.phase(), code.share(0, n) as k:
+        groups.put(groups.order, first + k, groups.get(code.shared, k))
+
+
+def _bits_of(code: IrBuilder, n: IrValue) -> IrValue:
+    """Bits of the numbers below one."""
+    name = code.module.declare("llvm.ctlz.i64", "i64 (i64, i1)")
+    return code.i64(64) - code.call(I64, name, n - 1, "i1 false")
+
+
+def _mark(groups: Groups, first: IrValue, n: IrValue) -> None:
+    """Sort the lanes of a segment by bitmaps of them, each of some lanes that follow one another."""
+    code, site = groups.code, groups.site
+    lanes, words = code.chip.lanes, site.tuning.words
+    base, counts = code.shared, code.at(code.shared, 8)
+    bitmap = code.at(counts, 16 * lanes)
+    with code.phase(), code.when(code.same_lane(0)):
+        code.store(code.i64(0), base)
+    with code.loop(0, site.count, lanes * words * WORD) as low:
+        with code.phase(), code.share(0, code.i64(lanes * words)) as k:
+            code.store(code.constant(I32, 0), code.at(bitmap, k * 4))
+        with code.phase():
+            for _, lane in _all_lanes(groups, first, n):
+                bit = lane - low
+                with code.when(bit.compare("ult", lanes * words * WORD)):
+                    one = code.constant(I32, 1) << (bit & (WORD - 1)).to("trunc", I32)
+                    code.line(f"  atomicrmw or {code.at(bitmap, (bit >> 5) * 4)!r}, {one!r} {ATOMIC}")
+        with code.phase():
+            _count_own(site, bitmap, counts)
+        with code.phase():
+            _sum_before(site, base, counts)
+        with code.phase():
+            _list_own(groups, first, low, bitmap, counts)
+
+
+def _count_own(site: KernelSite, bitmap: IrValue, counts: IrValue) -> None:
+    """Count the bits of the words of a thread."""
+    code, words = site.code, site.tuning.words
+    count = code.module.declare("llvm.ctpop.i32", "i32 (i32)")
+    total = code.variable(I32, code.constant(I32, 0))
+    with code.loop(0, words) as k:
+        word = code.load(I32, code.at(bitmap, (_lane(site) * words + k) * 4))
+        total.set(total.get() + code.call(I32, count, word))
+    code.store(total.get().to("zext", I64), code.at(counts, _lane(site) * 8))
+
+
+def _sum_before(site: KernelSite, base: IrValue, counts: IrValue) -> None:
+    """Where the bits of a thread begin: behind those of earlier bitmaps, and of the threads before it."""
+    code = site.code
+    total = code.variable(I64, code.load(I64, base))
+    with code.loop(0, _lane(site)) as k:
+        total.set(total.get() + code.load(I64, code.at(counts, k * 8)))
+    code.store(total.get(), code.at(counts, (_lane(site) + code.chip.lanes) * 8))
+
+
+def _list_own(groups: Groups, first: IrValue, low: IrValue, bitmap: IrValue, counts: IrValue) -> None:
+    """List the lanes of a thread's bits; the last thread says where those of the next bitmap begin."""
+    code, site = groups.code, groups.site
+    words, lane = site.tuning.words, _lane(site)
+    find = code.module.declare("llvm.cttz.i32", "i32 (i32, i1)")
+    at = code.variable(I64, code.load(I64, code.at(counts, (lane + code.chip.lanes) * 8)))
+    with code.loop(0, words) as k:
+        rest = code.variable(I32, code.load(I32, code.at(bitmap, (lane * words + k) * 4)))
+        with code.until() as done:
+            code.begin(again := code.new_label("bit"))
+            code.split(rest.get().compare("ne", 0), more := code.new_label("more"), done)
+            code.begin(more)
+            bit = code.call(I32, find, rest.get(), "i1 true").to("zext", I64)
+            groups.put(groups.order, first + at.get(), low + (lane * words + k) * WORD + bit)
+            rest.set(rest.get() & (rest.get() - 1))
+            at.set(at.get() + 1)
+            code.jump(again)
+    with code.when(lane.compare("eq", code.chip.lanes - 1)):
+        code.store(at.get(), code.shared)
