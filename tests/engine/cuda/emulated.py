@@ -10,6 +10,7 @@ import os
 import re
 from bisect import bisect
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -47,6 +48,9 @@ class EmulatedDevice:
 
     def event(self) -> DeviceEvent:
         return _EmulatedEvent()
+
+    def fork(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def wait(self) -> None:
         pass

@@ -47,8 +47,8 @@ OTHERS = (HIFLOAT8, *map(dtype, (np.complex64, np.complex128, np.clongdouble, np
 ARITHMETIC = (Combine.ADD, Combine.MAX, Combine.MIN)
 """What GPUs have atomic instructions for."""
 FLOAT32 = dtype("float32")
-GROUPED = ("insert", "start", "place", "arrange", "fold")
-"""The kernels of what is combined in the order of the lanes."""
+GROUPED = ("spot", "alone")
+"""The first kernels of what is combined in the order of the lanes."""
 LONG = 12
 """Lanes of a segment that is long."""
 
@@ -185,7 +185,7 @@ def test_lists_of_segments_have_room_for_all(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setitem(globals(), "device", watched := Watched())
         table, other = values(FLOAT32, (5, 4)), values(FLOAT32, (count := 3 * each, 4), 1)
         Case(FLOAT32, table, other, np.arange(count) % 3, combine=Combine.ADD).check()
-        assert grouping.scratch(5, count, tuning.short, tuning.long) in {each.nbytes for each in watched.made}
+        assert grouping.scratch(count, tuning.short, tuning.long) in {each.nbytes for each in watched.made}
 
 
 SORTED = grouping.most_sorted(2 * EmulatedDevice.chip.lanes, 3)
@@ -210,13 +210,11 @@ def busy(lengths: Sequence[int], seed: int = 0) -> Array:
     ],
     ids=lambda lengths: f"{len(lengths)} rows, most {max(lengths)}",
 )  # fmt: skip
-@pytest.mark.parametrize("hashed", [False, True])
-def test_lanes_of_a_row_take_effect_in_their_order(
-    lengths: list[int], hashed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(calls, "SPARSE", 0 if hashed else 16)
+@pytest.mark.parametrize("capacity", [None, 1 << 40], ids=["a bit for each row", "shared bits"])
+def test_lanes_of_a_row_take_effect_in_their_order(lengths: list[int], capacity: int | None) -> None:
     lanes, rows = busy(lengths), len(lengths)
-    Case(FLOAT32, values(FLOAT32, (rows, 4)), values(FLOAT32, (len(lanes), 4), 1), lanes, combine=Combine.ADD).check()
+    table, other = values(FLOAT32, (rows, 4)), values(FLOAT32, (len(lanes), 4), 1)
+    Case(FLOAT32, table, other, lanes, combine=Combine.ADD, capacity=capacity).check()
 
 
 def test_threads_bring_lanes_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -444,7 +442,7 @@ class Recorded(EmulatedDevice):
         ({"side": Side.SRC, "fresh": True}, "checked_gather record wait"),
         ({"ordered": False}, "check record scatter wait"),
         ({}, "check record mark scatter wait"),
-        ({"combine": Combine.ADD}, "insert record start place arrange fold wait"),
+        ({"combine": Combine.ADD}, "spot record alone insert start place arrange fold wait"),
         ({"combine": Combine.ADD, "ordered": False}, "private record commit wait"),
         ({"combine": Combine.ADD, "ordered": False, "remap": Remap.SKIP}, "private"),
         ({"side": Side.SRC, "remap": Remap.CLAMP}, "gather"),
@@ -818,7 +816,7 @@ def test_additions_of_several_elements_are_one_instruction(capability: int, tmp_
 @pytest.mark.parametrize("name", kernels.KERNELS)
 def test_kernels_are_assembled(name: str, capability: int, tmp_path: Path) -> None:
     chip = replace(GPU, reductions=REDUCTIONS[capability])
-    combine = Combine.ADD if name in (*GROUPED, "scatter", "private", "commit") else Combine.STORE
+    combine = Combine.ADD if name in (*GROUPED, *grouping.STEPS, "scatter", "private", "commit") else Combine.STORE
     columns = 1 if name in ("private", "commit") else 32
     table, other = values(FLOAT32, (9, columns)), values(FLOAT32, (40, columns), 1)
     case = Case(FLOAT32, table, other, named(40, 9), combine=combine)

@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager, contextmanager
 from ctypes import addressof, c_int64, string_at
 from dataclasses import replace
 from functools import cache
+from threading import local
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -104,6 +105,11 @@ class Device(Protocol):
         ...
 
     def event(self) -> DeviceEvent: ...
+
+    def fork(self) -> AbstractContextManager[None]:
+        """A block whose work is done beside what is launched between this call and the block; what is launched after
+        the block waits for both."""
+        ...
 
     def module(self, key: str, build: Callable[[], IrSource]) -> DeviceModule:
         """The kernels for a key, which describes all inputs of the code; `build` is called if they are not cached."""
@@ -241,6 +247,7 @@ class CudaDevice:
         reductions = REDUCTIONS[max(each for each in REDUCTIONS if each <= self.capability)]
         self.chip = replace(GPU, reductions=reductions, wide_units=WIDE_UNITS.get(self.capability, ()))
         self._pinned: list[Any] = []
+        self._side = local()
         self._modules = CodeCache(lambda: ("cuda", self.capability), self._translate, self._load)
 
     def module(self, key: str, build: Callable[[], IrSource]) -> DeviceModule:
@@ -259,6 +266,13 @@ class CudaDevice:
     @property
     def stream(self) -> int:
         return self._cupy.cuda.get_current_stream().ptr
+
+    def fork(self) -> AbstractContextManager[None]:
+        known = getattr(self._side, "fork", None)
+        if known is None:
+            known = self._side.fork = _CudaFork(self._cupy.cuda)
+        known.begin()
+        return known
 
     def event(self) -> DeviceEvent:
         return _CudaEvent(self._cupy.cuda.Event(disable_timing=True))
@@ -323,6 +337,27 @@ class CudaDevice:
 class _CudaBuffer:
     def __init__(self, memory: Any) -> None:
         self._memory, self.address = memory, int(memory.ptr)
+
+
+class _CudaFork:
+    """A stream of a thread beside its current one, whose blocks come first where both have some to run."""
+
+    def __init__(self, cuda: Any) -> None:
+        self._current, self._side = cuda.get_current_stream, cuda.Stream(non_blocking=True, priority=-1)
+        self._begun, self._done = (cuda.Event(disable_timing=True) for _ in range(2))
+
+    def begin(self) -> None:
+        self._begun.record()
+
+    def __enter__(self) -> None:
+        self._main = self._current()
+        self._side.wait_event(self._begun)
+        self._side.__enter__()
+
+    def __exit__(self, *_problem: object) -> None:
+        self._done.record()
+        self._side.__exit__()
+        self._main.wait_event(self._done)
 
 
 class _CudaEvent:

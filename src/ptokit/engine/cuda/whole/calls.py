@@ -44,8 +44,7 @@ from ptokit.isa.move import Access, Combine, Index, IndexUnit, Move, Remap, Side
 MOST_OWNERS = 1 << 32
 """Bytes of the owners of rows, at most; for more rows, lanes are sorted."""
 SPARSE = 16
-"""If there are more than so many rows for each lane, only the owners of rows that are named are cleared, and lanes are
-brought together by a hash table."""
+"""If there are more than so many rows for each lane, only the owners of rows that are named are cleared."""
 MOST_PRIVATE = 1 << 15
 """Bytes of a table that blocks have copies of, at most."""
 PRIVATE_PER_LANE = 1 / 16
@@ -170,7 +169,7 @@ class PreparedMove:
         """The kernels, by name, in their order."""
         has_cells = self.count and self.width and (self.capacity or (self.is_gather and not self.refuses))
         self._active = self.steps if has_cells else ("check",) * bool(self.count and self.refuses)
-        self._is_scratched = not {"mark", "keys", "commit", "insert"}.isdisjoint(self._active)
+        self._is_scratched = not {"mark", "keys", "commit", "spot"}.isdisjoint(self._active)
         self._forms: dict[int, AlignedMove] = {}
         self._launches: dict[tuple[int, str], MoveLaunch] = {}
 
@@ -197,7 +196,7 @@ class PreparedMove:
             return ("private", *("commit",) * self.refuses) if self._is_small else (*few, "scatter")
         if self.count >= grouping.MOST_LANES:
             raise Unsupported(f"arithmetic with {self.count} lanes in their order")
-        return "insert", "start", "place", "arrange", "fold"
+        return "spot", "alone"
 
     def _needs_no_order(self, ordered: bool) -> bool:
         """Whether atomic instructions give the result, and are fast."""
@@ -221,15 +220,6 @@ class PreparedMove:
     def _is_sparse(self) -> bool:
         return self.capacity > SPARSE * self.count
 
-    @property
-    def _is_direct(self) -> bool:
-        return not self._is_sparse and self.capacity < 1 << 32
-
-    @property
-    def _slots(self) -> int:
-        """Slots of lanes that are brought together."""
-        return self.capacity if self._is_direct else 1 << grouping.slot_bits(self.count)
-
     # --- calls
 
     def run(self, addresses: Mapping[str, int]) -> None:
@@ -252,13 +242,18 @@ class PreparedMove:
         scratch = keys.address if keys else 0
         arguments = (table, other, index, check.address if check else 0, scratch, *form.words)
         try:
-            for name in steps:
-                launch = self._launches.get((piece, name)) or self._launch(piece, name, form)
-                launch.kernel(launch.grid, arguments[: launch.arguments], launch.shared)
-                if check is not None and name is steps[0]:
-                    check.begin()
-                if name == "keys":
-                    self.device.sort(scratch, self.count)
+            self._start(steps[0], piece, form, arguments)
+            if check is not None:
+                check.begin()
+            if "keys" in steps:
+                self.device.sort(scratch, self.count)
+            beside = self.device.fork() if "spot" in steps else None
+            for name in steps[1:]:
+                self._start(name, piece, form, arguments)
+            if beside is not None:
+                with beside:
+                    for name in grouping.STEPS:
+                        self._start(name, piece, form, arguments)
             refused = check.end() if check is not None else None
         except BaseException:
             if check is not None:
@@ -267,12 +262,16 @@ class PreparedMove:
         if refused:
             self._raise(*refused, index)
 
+    def _start(self, name: str, piece: int, form: AlignedMove, arguments: tuple[int, ...]) -> None:
+        launch = self._launches.get((piece, name)) or self._launch(piece, name, form)
+        launch.kernel(launch.grid, arguments[: launch.arguments], launch.shared)
+
     def _scratch(self, steps: tuple[str, ...]) -> DeviceBuffer:
         """Memory for lanes by their rows, for keys, owners or copies of a small table."""
         device, tuning = self.device, kinds.TUNING
-        if "insert" in steps:
-            made = device.empty(grouping.scratch(self._slots, self.count, tuning.short, tuning.long))
-            device.fill(made.address, 0, grouping.zeroed(self._slots))
+        if "spot" in steps:
+            made = device.empty(grouping.scratch(self.count, tuning.short, tuning.long))
+            device.fill(made.address, 0, grouping.zeroed(self.count))
             return made
         if "mark" in steps:
             owners = device.empty(nbytes := 4 * self.capacity)
@@ -316,7 +315,6 @@ class PreparedMove:
             combine=self.combine,
             wide=self.whole.accumulate is not None,
             owned="mark" in self.steps,
-            direct="insert" in self.steps and self._is_direct,
             few=self.refuses and self.steps in (("gather",), ("scatter",)),
             tuning=kinds.TUNING,
         )
@@ -329,7 +327,7 @@ class PreparedMove:
     @property
     def _shift(self) -> int:
         """Bits of the number of a slot, or of a lane in a key."""
-        if "insert" in self.steps:
+        if "spot" in self.steps:
             return grouping.slot_bits(self.count)
         shift = (self.count - 1).bit_length()
         if shift + self.capacity.bit_length() > 64:
@@ -346,8 +344,8 @@ class PreparedMove:
         lanes = int(device.chip.lanes * kernels.LANES.get(name, 1))
         chip, grid = replace(device.chip, lanes=lanes), -(-form.pieces // (lanes * tuning.depth))
         if name in kernels.OF_INDICES:
-            each = {"check": tuning.pieces * PIECE // self.index_type.size, "insert": tuning.joined, "arrange": 1,
-                    "start": tuning.firsts, "place": tuning.firsts}  # fmt: skip
+            few = {"spot": tuning.joined, "insert": tuning.joined, "start": tuning.firsts, "place": tuning.firsts}
+            each = few | {"check": tuning.pieces * PIECE // self.index_type.size, "arrange": 1}
             kind, grid = kind.of_indices, -(-self.count // (lanes * each.get(name, tuning.indices)))
             shared = grouping.SHARED[name](lanes, tuning.words) if name in grouping.SHARED else 0
         elif name in ("private", "commit"):

@@ -2,18 +2,16 @@
 
 | kernel | what it does |
 |---|---|
-| `insert` | finds the slot of each lane's row, and counts the lanes of each slot |
+| `spot` | notes the rows that several lanes name, in a bitmap |
+| `insert` | finds the slots of these rows in a hash table, and counts the lanes of each slot |
 | `start` | gives each slot that is taken a segment: a range of places, as long as its lanes |
 | `place` | writes each lane to a place of its segment, in any order |
 | `arrange` | sorts the lanes of each segment |
-
-A row has its own slot, or one of a hash table if there are many more rows than lanes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from ptokit.engine.cuda.whole.site import KernelSite, both, where
 from ptokit.engine.llvm.emit import I32, I64, IrBuilder, IrValue, Variable
@@ -31,11 +29,15 @@ ONE_SEGMENT = 1 << 32
 """Places and segments are counted together: places in the lower half of a number."""
 SCATTERED = 0x9E3779B97F4A7C15 - (1 << 64)
 """The factor of the hash: 2^64 by the golden ratio, odd."""
-WORD = 32
-"""Bits of a word of a bitmap."""
+SHORT_SCATTERED = 0x9E3779B9 - (1 << 32)
+"""The same of 32 bits."""
+WORD, BITS = 32, 8
+"""Bits of a word of a bitmap; bits of a bitmap for each slot, a byte."""
 DEEP = 8
 """Lanes of a segment that a thread loads at a time."""
-MOST_LANES = 1 << 31
+MOST_LANES, LEAST_BITS = 1 << 31, 6
+STEPS = "insert", "start", "place", "arrange", "fold"
+"""The kernels for rows that several lanes name, after `spot`."""
 SHARED: dict[str, Callable[[int, int], int]] = {
     "start": lambda lanes, _words: 16 + 8 * lanes,
     "arrange": lambda lanes, words: 8 + lanes * (16 + 4 * words),
@@ -44,18 +46,18 @@ SHARED: dict[str, Callable[[int, int], int]] = {
 
 
 def slot_bits(count: int) -> int:
-    """Bits of the number of a slot of a hash table: at most half of all slots are taken."""
-    return (2 * count - 1).bit_length()
+    """Bits of the number of a slot: at most half of all slots are taken."""
+    return max(LEAST_BITS, (2 * count - 1).bit_length())
 
 
-def zeroed(slots: int) -> int:
-    """Bytes of scratch memory that are zeros before `insert`."""
-    return HEADER + 8 * slots
+def zeroed(count: int) -> int:
+    """Bytes of scratch memory that are zeros before `spot`."""
+    return HEADER + (10 << slot_bits(count))
 
 
-def scratch(slots: int, count: int, short: int, long: int) -> int:
+def scratch(count: int, short: int, long: int) -> int:
     """Bytes of scratch memory."""
-    return zeroed(slots) + 24 * count + 8 * (count // (short + 1) + count // (long + 1))
+    return zeroed(count) + 28 * count + 8 * (count // (short + 1) + count // (long + 1))
 
 
 class Groups:
@@ -64,9 +66,15 @@ class Groups:
     def __init__(self, site: KernelSite) -> None:
         self.site, self.code, self.header = site, site.code, site.keys
         code, tuning = site.code, site.tuning
-        self.slots = code.at(self.header, HEADER)
+        self.named = code.at(self.header, HEADER)
+        """A bitmap of the rows that lanes name; some rows share a bit."""
+        self.again = code.at(self.named, code.i64(1) << site.shift)
+        """A bitmap of those that several lanes name."""
+        bits = site.shift + (BITS.bit_length() - 1)
+        self._spare = code.select(bits.compare("ult", WORD), code.i64(WORD) - bits, 0).to("trunc", I32)
+        self.slots = code.at(self.again, code.i64(1) << site.shift)
         """A slot: how many lanes it has, and one plus the first of them in the upper half; then its segment."""
-        self.notes = code.at(self.slots, (site.capacity if site.kind.direct else code.i64(1) << site.shift) * 8)
+        self.notes = code.at(self.slots, code.i64(8) << site.shift)
         """Of each lane: the slot, and its number there in the upper half."""
         self.segments = code.at(self.notes, site.count * 8)
         """How many lanes, and the first place in the upper half."""
@@ -74,9 +82,27 @@ class Groups:
         self.chained = code.at(self.longer, site.count.op("udiv", tuning.short + 1) * 8)
         """Segments of more lanes than `tuning.short` and `tuning.long`."""
         self.placed = code.at(self.chained, site.count.op("udiv", tuning.long + 1) * 8)
-        """The lanes of segments, in any order."""
-        self.order = code.at(self.placed, site.count * 4)
+        """Segment after segment, in any order: a lane, and its slot in the upper half."""
+        self.order = code.at(self.placed, site.count * 8)
         """The lanes, segment after segment."""
+
+    def bit_of(self, row: IrValue) -> tuple[IrValue, IrValue]:
+        """Where the bit of a row lies in a bitmap: the bytes before its word, and the word with that bit."""
+        bit = ((row ^ row >> 32).to("trunc", I32) * SHORT_SCATTERED) >> self._spare
+        return ((bit >> 5) << 2).to("zext", I64), self.code.constant(I32, 1) << (bit & (WORD - 1))
+
+    def set(self, bitmap: IrValue, at: IrValue, bit: IrValue) -> IrValue:
+        """Set a bit of a bitmap, and say whether it was set; one that is set is left: many may do so."""
+        code, word = self.code, self.code.at(bitmap, at)
+        seen = code.variable(I32, code.write(I32, f"load atomic i32, {word!r} {ATOMIC}, align 4"))
+        with code.when((seen.get() & bit).compare("eq", 0)):
+            seen.set(code.write(I32, f"atomicrmw or {word!r}, {bit!r} {ATOMIC}"))
+        return (seen.get() & bit).compare("ne", 0)
+
+    def is_shared(self, row: IrValue) -> IrValue:
+        """Whether several lanes name a row."""
+        at, bit = self.bit_of(row)
+        return (self.code.load(I32, self.code.at(self.again, at)) & bit).compare("ne", 0)
 
     def number(self, at: int) -> IrValue:
         return self.code.load(I64, self.code.at(self.header, at))
@@ -94,6 +120,11 @@ class Groups:
         word = self.word(pointer, k)
         return word >> 32, lower(word)
 
+    @property
+    def places(self) -> IrValue:
+        """Places of all segments."""
+        return lower(self.number(0))
+
     def lane_at(self, place: IrValue) -> IrValue:
         return self.get(self.order, place)
 
@@ -109,35 +140,44 @@ def lower(word: IrValue) -> IrValue:
     return word & 0xFFFFFFFF
 
 
-def insert(site: KernelSite) -> None:
-    """Find the slot of each lane's row, and count its lanes."""
+def scattered(row: IrValue, bits: IrValue) -> IrValue:
+    """The hash of a row."""
+    return (row * SCATTERED).op("lshr", row.code.i64(64) - bits)
+
+
+def spot(site: KernelSite) -> None:
+    """Note the rows that several lanes name."""
     code, groups, refuses = site.code, Groups(site), site.kind.remap is Remap.REFUSE
-    join = _counted if site.kind.direct else _joined
     with site.each(site.count, site.tuning.joined) as lanes:
         values = [site.read(i) for i, _ in lanes]
-        places = [site.place(value) for value in values]
-        notes = [code.variable(I64, code.i64(NOWHERE)) for _ in lanes]
-        for (i, counts), place, note in zip(lanes, places, notes, strict=True):
-            with where(site, both(place.inside, counts)):
-                note.set(join(groups, i, place.row))
-        for (i, counts), value, note in zip(lanes, values, notes, strict=True):
-            with where(site, counts):
-                code.store(note.get(), code.at(groups.notes, i * 8))
+        for (i, counts), value in zip(lanes, values, strict=True):
+            place = site.place(value)
+            at, bit = groups.bit_of(place.row)
+            with where(site, both(place.inside, counts)), code.when(groups.set(groups.named, at, bit)):
+                groups.set(groups.again, at, bit)
             if refuses:
                 site.refuse(value, i, counts)
 
 
-def _counted(groups: Groups, _lane: IrValue, row: IrValue) -> IrValue:
-    """The note of a lane, where every row has its slot."""
-    before = groups.code.write(I64, f"atomicrmw add {groups.code.at(groups.slots, row * 8)!r}, i64 1 {ATOMIC}")
-    return row | before << 32
+def insert(site: KernelSite) -> None:
+    """Find the slots of rows that several lanes name, and count the lanes of each slot."""
+    code, groups = site.code, Groups(site)
+    with site.each(site.count, site.tuning.joined) as lanes:
+        places = [site.place(value) for value in [site.read(i) for i, _ in lanes]]
+        shared = [groups.is_shared(place.row) for place in places]
+        for (i, counts), place, several in zip(lanes, places, shared, strict=True):
+            note = code.variable(I64, code.i64(NOWHERE))
+            with where(site, both(both(place.inside, counts), several)):
+                note.set(_joined(groups, i, place.row))
+            with where(site, counts):
+                code.store(note.get(), code.at(groups.notes, i * 8))
 
 
 def _joined(groups: Groups, lane: IrValue, row: IrValue) -> IrValue:
     """The note of a lane that joins the slot of its row, or takes a free one."""
     code, site = groups.code, groups.site
     mask = (code.i64(1) << site.shift) - 1
-    slot = code.variable(I64, (row * SCATTERED).op("lshr", code.i64(64) - site.shift) & mask)
+    slot = code.variable(I64, scattered(row, site.shift))
     rank = code.variable(I64, code.i64(0))
     again, taken, same, other, done = (code.new_label(each) for each in ("probe", "taken", "same", "other", "joined"))
     code.begin(again)
@@ -224,27 +264,16 @@ def _segment(groups: Groups, slot: IrValue, n: IrValue, at: Variable) -> None:
 
 
 def place(site: KernelSite) -> None:
-    """Write each lane to a place of its segment, in any order; the note of one that is alone is not needed again."""
+    """Write each lane to a place of its segment, in any order."""
     code, groups = site.code, Groups(site)
     with site.each(site.count, site.tuning.firsts) as lanes:
-        for (i, counts), is_placed, note, first, n in _noted(groups, lanes):
-            with code.when(both(is_placed, counts) or is_placed):
-                is_alone = n.compare("eq", 1)
-                with code.when(is_alone):
-                    groups.put(groups.order, first, i)
-                    code.store(code.i64(NOWHERE), code.at(groups.notes, i * 8))
-                with code.when(is_alone ^ 1):
-                    groups.put(groups.placed, first + (note >> 32), i)
-
-
-def _noted(groups: Groups, lanes: Sequence[tuple[IrValue, IrValue | None]]) -> list[tuple[Any, ...]]:
-    """Lanes, whether they are in a segment, their notes, and the first place and length of the segment."""
-    code = groups.code
-    notes = [groups.word(groups.notes, i) for i, _ in lanes]
-    is_placed = [note.compare("ne", NOWHERE) for note in notes]
-    slots = [code.select(known, lower(note), 0) for known, note in zip(is_placed, notes, strict=True)]
-    segments = [groups.segment(groups.slots, slot) for slot in slots]
-    return [(*each, *segment) for *each, segment in zip(lanes, is_placed, notes, segments, strict=True)]
+        notes = [groups.word(groups.notes, i) for i, _ in lanes]
+        is_placed = [note.compare("ne", NOWHERE) for note in notes]
+        slots = [code.select(known, lower(note), 0) for known, note in zip(is_placed, notes, strict=True)]
+        starts = [groups.word(groups.slots, slot) >> 32 for slot in slots]
+        for (i, _), known, note, slot, first in zip(lanes, is_placed, notes, slots, starts, strict=True):
+            with code.when(known):
+                code.store(slot << 32 | i, code.at(groups.placed, (first + (note >> 32)) * 8))
 
 
 def arrange(site: KernelSite) -> None:
@@ -254,24 +283,24 @@ def arrange(site: KernelSite) -> None:
         first, n = groups.segment(groups.longer, k)
         fits = n.compare("ule", most_sorted(code.chip.lanes, site.tuning.words))
         code.choose(fits, lambda: _sort(groups, first, n), lambda: _mark(groups, first, n))
-    with site.each(site.count, 1) as lanes:
-        for (i, _), is_placed, _, first, n in _noted(groups, lanes):
-            with code.when(is_placed & n.compare("ule", site.tuning.short)):
-                before = code.variable(I64, code.i64(0))
-                with code.loop(0, n, DEEP // 2) as k:
-                    for inside, _, lane in _deep(groups, first, n, [k + step for step in range(DEEP // 2)]):
-                        less = lane.compare("ult", i) & inside
-                        before.set(before.get() + less.to("zext", I64))
-                groups.put(groups.order, first + before.get(), i)
+    with site.each(groups.places, 1) as places:
+        own = groups.word(groups.placed, places[0][0])
+        first, n = groups.segment(groups.slots, own >> 32)
+        with code.when(n.compare("ule", site.tuning.short)):
+            before = code.variable(I64, code.i64(0))
+            with code.loop(0, n, DEEP // 2) as k:
+                for inside, _, lane in _deep(groups, first, n, [k + step for step in range(DEEP // 2)]):
+                    less = lane.compare("ult", lower(own)) & inside
+                    before.set(before.get() + less.to("zext", I64))
+            groups.put(groups.order, first + before.get(), own)
 
 
 def _deep(groups: Groups, first: IrValue, n: IrValue, numbers: Sequence[IrValue]) -> list[tuple[IrValue, ...]]:
     """Lanes of a segment that are loaded at a time: whether there is one, its number, and the lane."""
     code = groups.code
     inside = [k.compare("ult", n) for k in numbers]
-    found = [
-        groups.get(groups.placed, first + code.select(held, k, 0)) for held, k in zip(inside, numbers, strict=True)
-    ]
+    places = [first + code.select(held, k, 0) for held, k in zip(inside, numbers, strict=True)]
+    found = [lower(groups.word(groups.placed, place)) for place in places]
     return list(zip(inside, numbers, found, strict=True))
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ptokit.engine.cuda.whole.direct import checked_gather, commit, gather, private, scatter
-from ptokit.engine.cuda.whole.grouping import arrange, insert, place, start
+from ptokit.engine.cuda.whole.grouping import arrange, insert, place, spot, start
 from ptokit.engine.cuda.whole.indices import check, clear, keys, mark
 from ptokit.engine.cuda.whole.kinds import Kind
-from ptokit.engine.cuda.whole.segments import fold, settle
+from ptokit.engine.cuda.whole.segments import alone, fold, settle
 from ptokit.engine.cuda.whole.site import KernelSite
 from ptokit.engine.llvm.chip import Chip
 
 LANES = {"gather": 2.0, "checked_gather": 2.0, "arrange": 2.0, "fold": 0.5}
 """Threads of a block, for each of the chip's; 1 for other kernels."""
-OF_INDICES = ("check", "keys", "mark", "clear", "insert", "start", "place", "arrange")
+OF_INDICES = ("check", "keys", "mark", "clear", "spot", "insert", "start", "place", "arrange")
 """The kernels that read indices only."""
 KERNELS: dict[str, Callable[[KernelSite], None]] = {
     each.__name__: each
@@ -29,6 +29,8 @@ KERNELS: dict[str, Callable[[KernelSite], None]] = {
         private,
         commit,
         settle,
+        spot,
+        alone,
         insert,
         start,
         place,

@@ -91,8 +91,6 @@ class Kind:
     """Whether sums are kept in float32."""
     owned: bool = False
     """Whether only the last lane that names a row writes it."""
-    direct: bool = False
-    """Whether each row of the table has a slot of its own."""
     few: bool = False
     """Whether the indices are so few that each block checks all of them before it writes."""
     tuning: Tuning = TUNING

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 
 from ptokit.engine.cuda.whole.chain import chain
 from ptokit.engine.cuda.whole.grouping import Groups
@@ -33,6 +35,27 @@ def _known_lane(site: KernelSite, key: IrValue) -> IrValue:
     return site.code.select(key.compare("ne", SENTINEL), site.lane_of(key), 0)
 
 
+def alone(site: KernelSite) -> None:
+    """Combine each lane that is the only one of its row."""
+    code, groups, kind = site.code, Groups(site), site.kind
+    sums = Sum(code, kind.combine, kind.dtype, wide=kind.wide)
+    with site.each(site.count * site.across, site.tuning.depth) as numbers:
+        split = [site.split(number) for number, _ in numbers]
+        places = [site.place(value) for value in [site.read(i) for i, _ in split]]
+        shared = [groups.is_shared(place.row) for place in places]
+        held = [
+            both(both(site.open, counts), both(place.inside, several ^ 1)) or several
+            for (_, counts), place, several in zip(numbers, places, shared, strict=True)
+        ]
+        with code.when(reduce(or_, held)):
+            cells = [site.of_table(place.row, j) for place, (_, j) in zip(places, split, strict=True)]
+            olds = [code.load(site.bits, cell, kind.piece) for cell in cells]
+            news = [site.source(i, j) for i, j in split]
+            for known, cell, old, new in zip(held, cells, olds, news, strict=True):
+                with code.when(known):
+                    code.store(sums.end(sums.add(sums.begin(old), new)), cell, kind.piece)
+
+
 def fold(site: KernelSite) -> None:
     """Combine each segment into its row, lane after lane: the first blocks the long ones, the others the rest."""
     code, groups = site.code, Groups(site)
@@ -41,29 +64,24 @@ def fold(site: KernelSite) -> None:
 
 
 def _short(groups: Groups) -> None:
-    """Segments that are not long: first rows of several at a time, then the others."""
+    """Segments that are not long: a thread takes a piece of one."""
     site, code, kind = groups.site, groups.code, groups.site.kind
     sums = Sum(code, kind.combine, kind.dtype, wide=kind.wide)
-    with site.each(groups.count * site.across, site.tuning.depth) as numbers:
-        split = [site.split(number) for number, _ in numbers]
-        ranges = [groups.segment(groups.segments, k) for k, _ in split]
-        lanes = [groups.lane_at(first) for first, _ in ranges]
-        places = [site.place(site.read(lane)) for lane in lanes]
-        cells = [site.of_table(found.row, j) for found, (_, j) in zip(places, split, strict=True)]
-        olds = [code.load(site.bits, cell, kind.piece) for cell in cells]
-        news = [site.source(lane, j) for lane, (_, j) in zip(lanes, split, strict=True)]
-        for k, ((first, n), (_, j), cell, old, new) in enumerate(zip(ranges, split, cells, olds, news, strict=True)):
-            held = both(both(site.open, numbers[k][1]), both(places[k].inside, n.compare("ule", site.tuning.long)))
-            with where(site, held):
-                total = _rest(groups, sums, (first, n), j, sums.add(sums.begin(old), new))
-                code.store(sums.end(total), cell, kind.piece)
+    with site.each(groups.count * site.across, 1) as numbers:
+        k, j = site.split(numbers[0][0])
+        first, n = groups.segment(groups.segments, k)
+        place = site.place(site.read(groups.lane_at(first)))
+        with where(site, both(both(site.open, place.inside), n.compare("ule", site.tuning.long))):
+            cell = site.of_table(place.row, j)
+            total = _sum(groups, sums, (first, n), j, sums.begin(code.load(site.bits, cell, kind.piece)))
+            code.store(sums.end(total), cell, kind.piece)
 
 
-def _rest(groups: Groups, sums: Sum, segment: Sequence[IrValue], j: IrValue, begun: IrValue) -> IrValue:
-    """A sum with the rows of a segment after its first, some loaded at a time."""
+def _sum(groups: Groups, sums: Sum, segment: Sequence[IrValue], j: IrValue, begun: IrValue) -> IrValue:
+    """A sum with the rows of a segment, some loaded at a time."""
     site, code = groups.site, groups.code
     (first, n), total = segment, code.variable(begun.type, begun)
-    with code.loop(1, n, site.tuning.ahead) as low:
+    with code.loop(0, n, site.tuning.ahead) as low:
         steps = [low + k for k in range(site.tuning.ahead)]
         inside = [step.compare("ult", n) for step in steps]
         lanes = [groups.lane_at(first + code.select(held, step, low)) for held, step in zip(inside, steps, strict=True)]
