@@ -49,8 +49,10 @@ def test_random_bags(data: st.DataObject) -> None:
     padding = data.draw(st.sampled_from([None, 0]))
     weights = torch.randn(count, generator=made) if mode == "sum" and data.draw(st.booleans()) else None
     options: dict[str, Any] = {"mode": mode, "per_sample_weights": weights, "padding_idx": padding}
+    expected = bits(naive.bag(table, lanes.tolist(), bounds, mode, weights, padding))
     found = pt.embedding_bag(lanes, table, torch.tensor(bounds), include_last_offset=True, **options)
-    assert bits(found) == bits(naive.bag(table, lanes.tolist(), bounds, mode, weights, padding))
+    assert bits(found) == expected
+    assert bits(pt.embedding_bag(lanes, table, torch.tensor(bounds[:-1]), **options)) == expected
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
@@ -109,6 +111,56 @@ def test_the_first_of_equal_rows_has_the_gradient() -> None:
     assert table.grad.ravel().tolist() == [0, 1, 0]
 
 
+@pytest.mark.parametrize("bags", [4, 400], ids=["few", "many"])
+@pytest.mark.parametrize(
+    ("bounds", "closed"),
+    [
+        *((each, False) for each in ([0, 6, 5], [1, 5], [0, 9], [-1, 5], [])),
+        *((each, True) for each in ([0, 6, 5, 8], [1, 8], [0, 5], [0, 9], [])),
+    ],
+)
+def test_offsets_that_are_refused(bounds: list[int], closed: bool, bags: int) -> None:
+    wrong = torch.tensor(bounds[:1] * (bags - len(bounds)) + bounds, dtype=torch.int64)
+    right = torch.tensor([*[0] * (bags - 1), 8])
+    message = "offsets begin with 0 and are in order, up to the number of indices, 8"
+    for _ in range(2):  # the first call, and one that is repeated
+        assert len(pt.embedding_bag(LANES, TABLE, right, include_last_offset=closed)) == bags - closed
+        with pytest.raises(ValueError, match=message):
+            pt.embedding_bag(LANES, TABLE, wrong, include_last_offset=closed)
+
+
+def test_no_bags_and_no_lanes() -> None:
+    none = torch.zeros(0, dtype=torch.int64)
+    assert pt.embedding_bag(none.view(0, 2), TABLE).shape == (0, 5)
+    assert pt.embedding_bag(none, TABLE, none).shape == (0, 5)
+    assert pt.embedding_bag(none, TABLE, torch.tensor([0]), include_last_offset=True).shape == (0, 5)
+    found = pt.embedding_bag(none.view(3, 0), TABLE)
+    assert found.shape == (3, 5) and not found.any()
+    assert pt.embedding_bag(none, TABLE, torch.tensor([0, 0])).tolist() == [[0.0] * 5] * 2
+
+
+@pytest.mark.parametrize("closed", [True, False], ids=["closed", "open"])
+@pytest.mark.parametrize("mode", MODES)
+def test_compiled_bags_of_any_number(mode: str, closed: bool) -> None:
+    """The gradient is traced with the number of lanes and of bags unknown."""
+
+    def loss(lanes: Tensor, table: Tensor, offsets: Tensor) -> Tensor:
+        found = pt.embedding_bag(lanes, table, offsets, mode=mode, include_last_offset=closed, padding_idx=8)
+        return (found * torch.linspace(-1, 1, 5)).sum()
+
+    torch.compiler.reset()  # it counts what it compiled for other modes
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager", dynamic=True)
+    for count in (8, 6, 7):
+        bounds = [0, 3, 3, count - 1, count] if count != 7 else [0, 2, 7]
+        offsets, found = torch.tensor(bounds if closed else bounds[:-1]), []
+        for call in (loss, compiled):
+            mine = TABLE.clone().requires_grad_()
+            made = call(LANES[:count], mine, offsets)
+            made.backward()
+            found.append((bits(made), bits(mine.grad)))
+        assert found[0] == found[1]
+
+
 def test_what_is_refused() -> None:
     with pytest.raises(pto.OutOfBoundsError, match=r"indices\[1\] = 9"):
         pt.embedding_bag(torch.tensor([0, 9]), TABLE, torch.tensor([0]))
@@ -143,13 +195,17 @@ def test_engines_agree(reduce: str, kind: torch.dtype) -> None:
     for padding in (-1, 7):
         weights = torch.randn(400).to(kind) if reduce == "sum" else None
         native, reference = (
-            torch.ops.ptokit.bag(table, lanes, bounds, weights, reduce, padding, True, engine)
+            torch.ops.ptokit.bag(table, lanes, bounds, weights, reduce, padding, engine=engine)
             for engine in ("native", "reference")
         )
         assert bits(native[0]) == bits(reference[0]) and bits(native[1]) == bits(reference[1])
         for engine in ("native", "reference"):
-            found, none = torch.ops.ptokit.bag(table, lanes, bounds, weights, reduce, padding, False, engine)
+            found, none = torch.ops.ptokit.bag(table, lanes, bounds, weights, reduce, padding, False, engine=engine)
             assert bits(found) == bits(native[0]) and not none.numel()
+            opened = torch.ops.ptokit.bag(
+                table, lanes, bounds[:-1], weights, reduce, padding, closed=False, engine=engine
+            )
+            assert bits(opened[0]) == bits(native[0]) and bits(opened[1]) == bits(native[1])
 
 
 # --- segments -------------------------------------------------------------------------------------------------------
@@ -275,8 +331,21 @@ def test_export_with_any_number_of_bags() -> None:
     assert torch.equal(made.module()(rows.repeat(3, 1)), module(rows.repeat(3, 1)))
 
 
+def test_export_of_offsets() -> None:
+    module = pt.EmbeddingBag(9, 4, mode="mean", padding_idx=8)
+    count, bags = torch.export.Dim("lanes", min=2), torch.export.Dim("bags", min=2)
+    made = torch.export.export(module, (LANES, OFFSETS), dynamic_shapes=({0: count}, {0: bags})).module()
+    for lanes, offsets in ((LANES, OFFSETS), (LANES[:5], torch.tensor([0, 1, 5]))):
+        assert bits(made(lanes, offsets)) == bits(module(lanes, offsets))
+    with pytest.raises(ValueError, match="offsets begin with 0"):
+        made(LANES, torch.tensor([0, 9]))
+
+
 def test_segments_that_are_refused() -> None:
     values = torch.ones(5, 3)
+    for lengths in ([2, 2], [3, 3], [6, -1], [], [-1] * 300 + [305], [1] * 300):
+        with pytest.raises(ValueError, match="lengths are from 0 up, and their sum is the number of rows, 5"):
+            pt.segment_sum(values, lengths=torch.tensor(lengths, dtype=torch.int64))
     with pytest.raises(ValueError, match="lengths are integers of one dim"):
         pt.segment_sum(values, lengths=torch.tensor([2.0, 3.0]))
     with pytest.raises(ValueError, match="each of the 5 rows has a segment; found 2"):

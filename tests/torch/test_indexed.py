@@ -213,6 +213,9 @@ def samples() -> Iterator[tuple[str, Any, tuple[Any, ...], dict[str, Any]]]:
     for reduce in ("sum", "max", "min"):
         yield f"bag {reduce}", OPS.bag.default, (table, lanes, bounds, None, reduce, 3), {}
         yield f"segments {reduce}", OPS.bag.default, (table, None, torch.tensor([0, 1, 4]), None, reduce, -1), {}
+    for reduce in ("mean", "max"):
+        opened = table, lanes, bounds[:-1], None, reduce, 3
+        yield f"bag {reduce}, open", OPS.bag.default, opened, {"closed": False}
     yield "bag, weights", OPS.bag.default, (table, lanes, bounds, weights, "sum", -1), {}
 
 
@@ -368,11 +371,13 @@ def test_vmap_of_the_operators_themselves(dims: tuple[int | None, ...]) -> None:
     assert bits(torch.vmap(OPS.gather, dims)(*given)) == bits(torch.vmap(pt.gather, dims)(*given))
     bounds = torch.tensor([0, 2, 6])
 
-    def bag(table: Tensor, lanes: Tensor) -> Tensor:
-        return OPS.bag(table, lanes, bounds, None, "max", -1)[0]
+    for closed in (True, False):
 
-    one = [bag(*(t[0 if at is None else k] for t, at in zip(whole, dims, strict=True))) for k in range(5)]
-    assert bits(torch.vmap(bag, dims)(*given)) == bits(torch.stack(one))
+        def bag(table: Tensor, lanes: Tensor, closed: bool = closed) -> Tensor:
+            return OPS.bag(table, lanes, bounds if closed else bounds[:-1], None, "max", -1, closed=closed)[0]
+
+        one = [bag(*(t[0 if at is None else k] for t, at in zip(whole, dims, strict=True))) for k in range(5)]
+        assert bits(torch.vmap(bag, dims)(*given)) == bits(torch.stack(one))
 
 
 def test_gradients_of_each_sample() -> None:

@@ -26,7 +26,7 @@ class Bags(NamedTuple):
     table: int
     indices: int
     bounds: int
-    """64-bit numbers: where each bag begins, and where the last one ends."""
+    """64-bit numbers: where each bag begins; if `closed`, also where the last one ends."""
     weights: int
     """Elements of the table's type; 0 if there are none."""
     out: int
@@ -34,3 +34,5 @@ class Bags(NamedTuple):
     """32-bit numbers: the lane of each element of the greatest or least; 0 if they are not wanted."""
     mean: bool = False
     """Whether sums of floats are divided by the number of lanes that count."""
+    closed: bool = True
+    """Whether `bounds` has the end of the last bag; if not, that is the number of lanes."""

@@ -44,42 +44,44 @@ def run_bag(
     reduce: str,
     padding: int,
     lanes: bool = True,
+    closed: bool = True,
     engine: str = "auto",
     threads: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Reduce the rows that the lanes of each bag name; also the lane of each element of a greatest or least row, if
     `lanes`.
 
-    Bag b has the lanes from `offsets[b]` to `offsets[b + 1]`. Without indices, lane k names row k. Lanes whose index is
-    `padding` do not count. An empty bag has zeros, and no lane (-1).
+    Bag b has the lanes from `offsets[b]` to `offsets[b + 1]`; unless the offsets are `closed`, the last bag has all
+    further lanes. Without indices, lane k names row k. Lanes whose index is `padding` do not count. An empty bag has
+    zeros, and no lane (-1).
     """
     check_threads(threads)
     count, how = len(table) if indices is None else indices.numel(), (engine, threads)
-    key = _key(table, indices, offsets, weights, reduce, padding, lanes, *how)
+    key = _key(table, indices, offsets, weights, reduce, padding, lanes, closed, *how)
     known = None if key is None else KNOWN.get(key)
     if known is not None:
-        _check_bounds(offsets, count, indices is None)
+        _check_bounds(offsets, count, closed, indices is None)
         found = known.run(table, indices, offsets, weights)
         if found is not None:
             return found
     table = table.detach()
     _check_operands(table, indices, offsets, weights, reduce)
-    _check_bounds(offsets, count, indices is None)
-    fused = _fused(key, table, indices, offsets, weights, reduce, padding, lanes, *how)
+    _check_bounds(offsets, count, closed, indices is None)
+    fused = _fused(key, table, indices, offsets, weights, reduce, padding, lanes, closed, *how)
     if fused is not None:
         return fused
     rows = table if indices is None else run_gather(table, indices, ROW, "undefined", *how)
     narrow = wide(table.dtype)
-    ids = bags_of(offsets, len(rows))
+    ids = bags_of(offsets, count, closed)
     if indices is not None and padding >= 0:
         ids = torch.where(indices == padding, OUTSIDE, ids)
     rows = rows.float() if narrow and reduce not in PICKS else rows
     if weights is not None:
         rows = rows * weights.detach().to(rows.dtype).view(-1, *[1] * (rows.dim() - 1))
-    shape = [offsets.numel() - 1, *rows.shape[1:]]
+    shape = [bag_count(offsets, closed), *rows.shape[1:]]
     if reduce not in PICKS:
         sums = run_scatter_zeros(rows, ids, shape, ROW, "skip", None, *how)
-        found = sums if reduce == "sum" else divided(sums, counts_of(indices, offsets, padding, *how))
+        found = sums if reduce == "sum" else divided(sums, counts_of(indices, offsets, count, closed, padding, *how))
         return _rounded(found, table.dtype), _no_winners(table)
     none = rows.new_full(shape, weakest(rows.dtype, reduce))
     run_scatter_(none, rows, ids, ROW, "skip", reduce, "last", None, *how)
@@ -96,6 +98,7 @@ def _fused(
     reduce: str,
     padding: int,
     is_tracked: bool,
+    closed: bool,
     engine: str,
     threads: int | None,
 ) -> tuple[Tensor, Tensor] | None:
@@ -109,7 +112,7 @@ def _fused(
     table, offsets = _packed(table), _packed(offsets)
     indices = None if indices is None else _packed(indices)
     weights = None if weights is None else _packed(weights.detach().to(table.dtype))
-    out, first = bag_shape(table, indices, offsets, weights, reduce, padding, is_tracked)
+    out, first = bag_shape(table, indices, offsets, weights, reduce, padding, is_tracked, closed)
     given = Bags(
         dtype=kind,
         index_type=None if indices is None else INDEX_TYPES[indices.dtype],
@@ -126,6 +129,7 @@ def _fused(
         out=out.data_ptr(),
         winners=first.data_ptr() if first.numel() else 0,
         mean=reduce == "mean",
+        closed=closed,
     )
     order = in_order([of_tensor(table)]) if table.is_cuda else None
     try:
@@ -190,10 +194,21 @@ def _rounded(sums: Tensor, kind: torch.dtype) -> Tensor:
     return made if kind == sums.dtype else made.masked_fill_(made.isnan(), float("nan"))
 
 
-def bags_of(offsets: Tensor, lanes: int) -> Tensor:
+def bag_count(offsets: Tensor, closed: bool) -> int:
+    """How many bags there are."""
+    return offsets.numel() - int(closed)
+
+
+def bags_of(offsets: Tensor, lanes: int, closed: bool) -> Tensor:
     """The bag of each lane."""
-    numbers = torch.arange(offsets.numel() - 1, device=offsets.device)
-    return numbers.repeat_interleave(offsets.diff(), output_size=lanes)
+    if offsets.is_cuda:  # fewer kernels; nor do they mind bounds that are not in order
+        return torch.searchsorted(offsets[1:].contiguous(), torch.arange(lanes, device=offsets.device), right=True)
+    return torch.repeat_interleave(_sizes(offsets, lanes, closed), output_size=lanes)
+
+
+def _sizes(offsets: Tensor, lanes: int, closed: bool) -> Tensor:
+    """How many lanes each bag has."""
+    return offsets.diff(append=None if closed else offsets.new_full((1,), lanes))
 
 
 def _packed(tensor: Tensor) -> Tensor:
@@ -229,30 +244,35 @@ def _check_operands(
             raise ValueError(f"the tensors of a call are on one device; found {table.device} and {each.device}")
 
 
-def _check_bounds(offsets: Tensor, lanes: int, is_segment: bool) -> None:
+def _check_bounds(offsets: Tensor, lanes: int, closed: bool, is_segment: bool) -> None:
     """Refuse bounds that are not in order, or do not cover the lanes; on a GPU this would have to wait."""
-    if offsets.is_cuda:
-        return
-    if 0 < offsets.numel() <= FEW_BOUNDS:
-        listed = offsets.tolist()
-        is_right = not listed[0] and listed[-1] == lanes and listed == sorted(listed)
-        if is_right:
-            return
-    bounds = offsets.numpy()
-    if len(bounds) and not bounds[0] and bounds[-1] == lanes and (bounds[1:] >= bounds[:-1]).all():
+    if offsets.is_cuda or _are_bounds(offsets, lanes, closed):
         return
     if is_segment:
         raise ValueError(f"lengths are from 0 up, and their sum is the number of rows, {lanes}")
     raise ValueError(f"offsets begin with 0 and are in order, up to the number of indices, {lanes}")
 
 
-def counts_of(lanes: Tensor | None, bounds: Tensor, padding: int, *how: Any) -> Tensor:
+def _are_bounds(offsets: Tensor, lanes: int, closed: bool) -> bool:
+    """Whether bounds are in order, from 0 up to the number of lanes."""
+    if not offsets.numel():
+        return not (closed or lanes)
+    if offsets.numel() <= FEW_BOUNDS:
+        bounds = offsets.tolist()
+        is_sorted = bounds == sorted(bounds)
+    else:
+        bounds = offsets.numpy()
+        is_sorted = (bounds[1:] >= bounds[:-1]).all()
+    return is_sorted and not bounds[0] and (bounds[-1] == lanes if closed else bounds[-1] <= lanes)
+
+
+def counts_of(indices: Tensor | None, offsets: Tensor, lanes: int, closed: bool, padding: int, *how: Any) -> Tensor:
     """How many lanes of each bag count."""
-    counts = bounds.diff()
-    if lanes is None or padding < 0:
+    counts = _sizes(offsets, lanes, closed)
+    if indices is None or padding < 0:
         return counts
-    padded = (lanes == padding).to(torch.int64)
-    ids = bags_of(bounds, lanes.numel())
+    padded = (indices == padding).to(torch.int64)
+    ids = bags_of(offsets, lanes, closed)
     return counts - SCATTER_ZEROS(padded, ids, [counts.shape[0]], ROW, "skip", None, *how)
 
 
@@ -295,8 +315,9 @@ def bag_shape(
     reduce: str,
     _padding: int,
     lanes: bool = True,
+    closed: bool = True,
     *_how: Any,
 ) -> tuple[Tensor, Tensor]:
     """The results of `run_bag`, without values."""
-    shape = [offsets.numel() - 1, *table.shape[1:]]
+    shape = [bag_count(offsets, closed), *table.shape[1:]]
     return table.new_empty(shape), table.new_empty(shape if lanes and reduce in PICKS else [0], dtype=torch.int32)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -10,19 +9,20 @@ import torch
 from torch import Tensor
 
 from ptokit.torch.bag_kernel import PICKS, bag_shape, bags_of, check_mode, counts_of, divided, run_bag
-from ptokit.torch.dispatch import Batch, TensorOperator, is_followed, is_plain
+from ptokit.torch.dispatch import Batch, TensorOperator, is_followed
 from ptokit.torch.operators import GATHER, HOW, SCATTER_ZEROS, sum_first, wide
 from ptokit.torch.remap import OUTSIDE, ROW, as_whole
 
 SCHEMA = (
-    f"(Tensor table, Tensor? indices, Tensor offsets, Tensor? weights, str reduce, int padding, bool lanes=True, {HOW})"
+    "(Tensor table, Tensor? indices, Tensor offsets, Tensor? weights, str reduce, int padding, bool lanes=True, "
+    f"bool closed=True, {HOW}) -> (Tensor, Tensor)"
 )
-BAG = TensorOperator("bag", SCHEMA + " -> (Tensor, Tensor)", run_bag, bag_shape, slice(4))
+BAG = TensorOperator("bag", SCHEMA, run_bag, bag_shape, slice(4))
 
 
 def _save_bag(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     """What the gradient of `bag` needs."""
-    table, indices, offsets, weights, ctx.reduce, ctx.padding, _, *ctx.how = inputs
+    table, indices, offsets, weights, ctx.reduce, ctx.padding, _, ctx.closed, *ctx.how = inputs
     ctx.mark_non_differentiable(output[1])
     ctx.shape, ctx.given = table.shape, (indices is not None, weights is not None)
     needs_rows = weights is not None and ctx.needs_input_grad[3]
@@ -36,9 +36,9 @@ def _bag_backward(ctx: Any, grad: Tensor, _lanes: Any) -> tuple[Any, ...]:
     if ctx.reduce not in PICKS:
         lanes = ctx.shape[0] if indices is None else indices.numel()
         if ctx.reduce == "mean":
-            counts = counts_of(indices, offsets, ctx.padding, *ctx.how)
+            counts = counts_of(indices, offsets, lanes, ctx.closed, ctx.padding, *ctx.how)
             grad = divided(grad.float() if wide(grad.dtype) else grad, counts).to(grad.dtype)
-        ids = bags_of(offsets, lanes)
+        ids = bags_of(offsets, lanes, ctx.closed)
         if indices is not None and ctx.padding >= 0:
             ids = torch.where(indices == ctx.padding, OUTSIDE, ids)
         rows = GATHER(grad, ids, ROW, "zero", *ctx.how)
@@ -52,7 +52,7 @@ def _bag_backward(ctx: Any, grad: Tensor, _lanes: Any) -> tuple[Any, ...]:
             of_table = SCATTER_ZEROS(rows, indices, list(ctx.shape), ROW, "skip", wide(grad.dtype), *ctx.how)
     else:
         of_table = _passed_to_winners(ctx, grad, indices, winners)
-    return of_table, None, None, of_weights, *[None] * 5
+    return of_table, None, None, of_weights, *[None] * 6
 
 
 def _passed_to_winners(ctx: Any, grad: Tensor, indices: Tensor | None, winners: Tensor) -> Tensor:
@@ -100,14 +100,16 @@ def embedding_bag(
     check_mode(mode, weight)
     if per_sample_weights is not None and mode != "sum":
         raise ValueError(f'per_sample_weights are for mode="sum"; found mode="{mode}"')
-    lanes, bounds = _lanes_and_bounds(input, offsets, include_last_offset)
+    lanes, bounds = _lanes_and_bounds(input, offsets)
     if per_sample_weights is not None:
         if per_sample_weights.shape != input.shape:
             shapes = f"{tuple(per_sample_weights.shape)} for {tuple(input.shape)}"
             raise ValueError(f"per_sample_weights have the shape of input; found {shapes}")
         per_sample_weights = per_sample_weights.reshape(-1)
     padding = -1 if padding_idx is None else _padding(padding_idx, len(weight))
-    return BAG(weight, lanes, bounds, per_sample_weights, mode, padding, is_followed(weight), engine, threads)[0]
+    closed = include_last_offset and offsets is not None
+    how = is_followed(weight), closed, engine, threads
+    return BAG(weight, lanes, bounds, per_sample_weights, mode, padding, *how)[0]
 
 
 def _padding(given: int, rows: int) -> int:
@@ -117,22 +119,16 @@ def _padding(given: int, rows: int) -> int:
     return given % rows
 
 
-def _lanes_and_bounds(indices: Tensor, offsets: Tensor | None, last: bool) -> tuple[Tensor, Tensor]:
-    """The indices of all bags, and where each begins, with the end of the last."""
-    count = indices.numel()
+def _lanes_and_bounds(indices: Tensor, offsets: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The indices of all bags, and where each begins."""
     if indices.dim() == 2:
         if offsets is not None:
             raise ValueError("a 2-D input has a bag in each row; pass no offsets")
-        size = indices.shape[1]
-        return indices.reshape(-1), torch.arange(indices.shape[0] + 1, device=indices.device) * size
+        bags, size = indices.shape
+        return indices.reshape(-1), torch.arange(bags, device=indices.device).mul_(size)
     if indices.dim() != 1 or offsets is None or offsets.dim() != 1:
         raise ValueError("input has two dims, or one dim with offsets of one dim")
-    offsets = as_numbers("offsets", offsets)
-    if last:
-        return indices, offsets
-    if is_plain(offsets) and offsets.is_cpu and not torch.is_inference_mode_enabled():
-        return indices, torch.cat((offsets, _end(count)))
-    return indices, torch.cat([offsets, offsets.new_full((1,), count)])
+    return indices, as_numbers("offsets", offsets)
 
 
 def as_numbers(name: str, given: Tensor) -> Tensor:
@@ -142,9 +138,3 @@ def as_numbers(name: str, given: Tensor) -> Tensor:
     if given.dim() != 1 or given.is_floating_point() or given.is_complex() or given.dtype is torch.bool:
         raise ValueError(f"{name} are integers of one dim; found {given.dtype} of shape {tuple(given.shape)}")
     return given.to(torch.int64)
-
-
-@lru_cache(maxsize=256)
-def _end(count: int) -> Tensor:
-    """The end of the last bag."""
-    return torch.tensor([count])

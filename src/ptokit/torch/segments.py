@@ -41,8 +41,8 @@ def segment_reduce(
     if (lengths is None) is (segment_ids is None):
         raise ValueError("pass lengths or segment_ids")
     if lengths is not None:
-        bounds = _bounds_of(as_numbers("lengths", as_indices(lengths, values)))
-        return BAG(values, None, bounds, None, reduce, -1, is_followed(values), engine, threads)[0]
+        bounds, closed = _bounds_of(as_numbers("lengths", as_indices(lengths, values)))
+        return BAG(values, None, bounds, None, reduce, -1, is_followed(values), closed, engine, threads)[0]
     segment_ids = as_numbers("segment_ids", as_indices(segment_ids, values))
     if segment_ids.shape[0] != values.shape[0]:
         raise ValueError(f"each of the {values.shape[0]} rows has a segment; found {segment_ids.shape[0]}")
@@ -51,17 +51,20 @@ def segment_reduce(
     return _by_ids(values, segment_ids, num_segments, reduce, (engine, threads))
 
 
-def _bounds_of(lengths: Tensor) -> Tensor:
-    """Where each segment begins, and where the last one ends."""
+def _bounds_of(lengths: Tensor) -> tuple[Tensor, bool]:
+    """Where each segment begins, and whether the end of the last one is there, too: on a GPU, where it would not be
+    checked, it takes two kernels more."""
+    if lengths.is_cuda:
+        return lengths.cumsum(0).sub_(lengths), False
     if is_plain(lengths) and lengths.is_cpu and lengths.numel() <= FEW_BOUNDS:
-        return torch.tensor([0, *accumulate(lengths.tolist())])
-    return torch.cat([lengths.new_zeros(1, dtype=torch.int64), lengths.cumsum(0)])
+        return torch.tensor([0, *accumulate(lengths.tolist())]), True
+    return torch.cat([lengths.new_zeros(1), lengths.cumsum(0)]), True
 
 
 def _by_ids(values: Tensor, ids: Tensor, segments: int, reduce: str, how: tuple[Any, ...]) -> Tensor:
     bounds = _sorted_bounds(values, ids, segments)
     if bounds is not None:
-        return BAG(values, None, bounds, None, reduce, -1, is_followed(values), *how)[0]
+        return BAG(values, None, bounds, None, reduce, -1, is_followed(values), True, *how)[0]
     shape, narrow = [segments, *values.shape[1:]], wide(values.dtype)
     if reduce == "sum":
         return SCATTER_ZEROS(values, ids, shape, ROW, "undefined", narrow, *how)

@@ -23,6 +23,7 @@ from ptokit.isa.dtype import dtype
 from ptokit.isa.move import Combine
 from tests.engine.cuda.emulated import device_under_test
 from tests.engine.cuda.test_ptx import assembled
+from tests.engine.native.guard import guarded
 
 ROWS, BOUNDS = 7, [0, 3, 3, 4, 11, 12]
 REDUCED = (Combine.ADD, Combine.MAX, Combine.MIN)
@@ -75,7 +76,7 @@ class Engine:
     def put(self, array: Any) -> int:
         array = np.ascontiguousarray(array)
         if not self.is_gpu:
-            self.kept.append(array.copy())
+            self.kept.append(guarded(array, at_end=True))
             return self.kept[-1].ctypes.data
         self.kept.append(device.empty(array.nbytes))
         device.upload(self.kept[-1].address, array.reshape(-1).view("u1"))
@@ -96,17 +97,19 @@ class Engine:
         indexed: bool,
         threads: int = 1,
         mean: bool = False,
+        closed: bool = True,
     ) -> tuple[bool, Any, Any]:
         table = given["table"] if indexed else np.resize(given["table"], (BOUNDS[-1], given["table"].shape[1]))
         bags, width = len(BOUNDS) - 1, table.shape[1]
         out, winners = np.empty((bags, width), table.dtype), np.empty((bags, width), "int32")
-        addresses = self.put(table), self.put(given["index"]) if indexed else 0, self.put(np.array(BOUNDS))
+        bounds = self.put(np.array(BOUNDS if closed else BOUNDS[:-1]))
+        addresses = self.put(table), self.put(given["index"]) if indexed else 0, bounds
         weights, first = self.put(given["weights"]) if weighted else 0, self.put(out)
         second = 0 if combine is Combine.ADD else self.put(winners)
         index = dtype(given["index"].dtype) if indexed else None
         described = Bags(
             dtype(table.dtype), index, combine, width, len(table), bags, BOUNDS[-1], padding,
-            *addresses, weights, first, second, mean,
+            *addresses, weights, first, second, mean, closed,
         )  # fmt: skip
         is_whole = (cuda if self.is_gpu else bag_calls).run(described, threads)
         return is_whole, self.get(first, out), self.get(second, winners) if second else None
@@ -117,13 +120,14 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> E
     return Engine(request.param, monkeypatch)
 
 
+@pytest.mark.parametrize("closed", [True, False], ids=["closed", "open"])
 @pytest.mark.parametrize(("width", "index", "kind", "combine"), CASES)
-def test_bags_are_loops(engine: Engine, width: int, index: str, kind: str, combine: Combine) -> None:
+def test_bags_are_loops(engine: Engine, width: int, index: str, kind: str, combine: Combine, closed: bool) -> None:
     given = operands(kind, width, index)
     weighted = combine is Combine.ADD and "int" not in kind
     for padding in (-1, int(given["index"][5])):
         expected = naive(given, combine, padding, weighted=weighted, indexed=True)
-        is_whole, out, winners = engine.run(given, combine, padding, weighted=weighted, indexed=True)
+        is_whole, out, winners = engine.run(given, combine, padding, weighted=weighted, indexed=True, closed=closed)
         assert is_whole
         assert out.tobytes() == expected[0].tobytes()
         assert winners is None or (winners == expected[1]).all()
@@ -137,8 +141,10 @@ def test_means_are_sums_that_are_divided_and_then_rounded(engine: Engine, width:
         sums, _ = naive(wide, Combine.ADD, padding, weighted=False, indexed=True)
         counts = [sum(each != padding for each in given["index"][a:b]) for a, b in pairwise(BOUNDS)]
         expected = (sums / np.maximum(counts, 1).astype(sums.dtype)[:, None]).astype(given["table"].dtype)
-        is_whole, out, _ = engine.run(given, Combine.ADD, padding, weighted=False, indexed=True, mean=True)
-        assert is_whole and out.tobytes() == expected.tobytes()
+        for closed in (True, False):
+            how: dict[str, Any] = {"weighted": False, "indexed": True, "mean": True, "closed": closed}
+            is_whole, out, _ = engine.run(given, Combine.ADD, padding, **how)
+            assert is_whole and out.tobytes() == expected.tobytes()
 
 
 @pytest.mark.parametrize("combine", REDUCED, ids=lambda each: each.name.lower())
@@ -146,9 +152,10 @@ def test_segments_are_loops(engine: Engine, combine: Combine) -> None:
     given = operands("float32", 20, "int64")
     rows = {**given, "table": np.resize(given["table"], (BOUNDS[-1], 20))}
     expected = naive(rows, combine, -1, weighted=False, indexed=False)
-    is_whole, out, winners = engine.run(given, combine, -1, weighted=False, indexed=False)
-    assert is_whole and out.tobytes() == expected[0].tobytes()
-    assert winners is None or (winners == expected[1]).all()
+    for closed in (True, False):
+        is_whole, out, winners = engine.run(given, combine, -1, weighted=False, indexed=False, closed=closed)
+        assert is_whole and out.tobytes() == expected[0].tobytes()
+        assert winners is None or (winners == expected[1]).all()
 
 
 @pytest.mark.parametrize("bad", [ROWS, -1, 1 << 40])
@@ -159,25 +166,41 @@ def test_an_index_outside_is_noticed_and_nothing_there_is_read(engine: Engine, b
     assert not engine.run(given, Combine.MAX, -1, weighted=False, indexed=True)[0]
 
 
-def test_bounds_beyond_the_lanes_read_nothing_there(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("closed", [True, False], ids=["closed", "open"])
+def test_bounds_beyond_the_lanes_read_nothing_there(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, closed: bool
+) -> None:
     given = operands("float32", 8, "int64")
     for bounds in ([0, 1 << 60, 5, -9, 3, 2], [9, 8, 7, 6, 5, 4], [-1] * 6):
         monkeypatch.setattr("tests.engine.cuda.test_bags.BOUNDS", [*bounds[:-1], 12])
-        engine.run(given, Combine.ADD, -1, weighted=True, indexed=True)
+        engine.run(given, Combine.ADD, -1, weighted=True, indexed=True, closed=closed)
 
 
+@pytest.mark.parametrize("combine", REDUCED, ids=lambda each: each.name.lower())
+def test_nothing_behind_open_bounds_is_read(engine: Engine, monkeypatch: pytest.MonkeyPatch, combine: Combine) -> None:
+    """Eight of them end where forbidden memory begins, on the emulated GPU, too."""
+    monkeypatch.setattr("tests.engine.cuda.test_bags.BOUNDS", [0, 3, 3, 4, 5, 5, 9, 11, 12])
+    given = operands("float32", 8, "int64")
+    expected = naive(given, combine, -1, weighted=False, indexed=True)
+    is_whole, out, winners = engine.run(given, combine, -1, weighted=False, indexed=True, closed=False)
+    assert is_whole and out.tobytes() == expected[0].tobytes()
+    assert winners is None or (winners == expected[1]).all()
+
+
+@pytest.mark.parametrize("closed", [True, False], ids=["closed", "open"])
 @pytest.mark.parametrize("threads", [2, 16])
-def test_threads_share_the_bags(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
+def test_threads_share_the_bags(monkeypatch: pytest.MonkeyPatch, threads: int, closed: bool) -> None:
     monkeypatch.setattr(bag_calls, "LEAST_SHARED", 0)
     monkeypatch.setattr(bag_calls, "LEAST_PIECE", 1)
     given = operands("float32", 40, "int64")
     found = [
         Engine("native", monkeypatch)
-        .run(given, Combine.ADD, -1, weighted=True, indexed=True, threads=each)[1]
+        .run(given, Combine.ADD, -1, weighted=True, indexed=True, threads=each, closed=closed)[1]
         .tobytes()
         for each in (1, threads)
     ]
-    assert found[0] == found[1]
+    expected = naive(given, Combine.ADD, -1, weighted=True, indexed=True)[0].tobytes()
+    assert found == [expected, expected]
 
 
 def test_bytes_of_floats_are_left_to_others(engine: Engine) -> None:

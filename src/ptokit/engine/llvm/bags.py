@@ -1,18 +1,21 @@
 """Bags of gathered rows, reduced row after row in registers: what the engines for CPUs and GPUs share.
 
-Bag b has the lanes from `bounds[b]` to `bounds[b + 1]`, which name rows of a table by index, or rows k by lane k. Sums
-start with 0, and a weighted row is rounded before it is added; floats narrower than float32 are summed in float32 and
-rounded once. A mean is a sum divided by the number of lanes that count, before it is rounded. Of the greatest and
-least, the lane of each element is kept: the first that has the value. An empty bag has zeros, and no lane.
+Bag b has the lanes from `bounds[b]` to `bounds[b + 1]`, which name rows of a table by index, or rows k by lane k. The
+last bag has all further lanes, unless the bounds are closed. Sums start with 0, and a weighted row is rounded before it
+is added; floats narrower than float32 are summed in float32 and rounded once. A mean is a sum divided by the number of
+lanes that count, before it is rounded. Of the greatest and least, the lane of each element is kept: the first that has
+the value. An empty bag has zeros, and no lane.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 
+from ptokit.engine.bags import Bags
 from ptokit.engine.llvm.compute.elements import from_single, single
 from ptokit.engine.llvm.emit import I32, I64, IrBuilder, IrValue, Variable, element_of, lanes_of, vector
 from ptokit.engine.llvm.move import LINE
@@ -43,12 +46,20 @@ class BagKind:
     """Whether the lanes of the greatest and least are wanted."""
     mean: bool = False
     """Whether sums are divided by the number of lanes that count."""
+    closed: bool = True
+    """Whether the bounds have the end of the last bag."""
     far: bool = False
     """Whether rows are prefetched."""
     host: bool = False
     """Whether it is for a CPU."""
     at_once: int = 1
     """Lanes whose rows are loaded before the first of them is reduced."""
+
+    @classmethod
+    def of(cls, bags: Bags, **more: Any) -> Self:
+        """That of some bags, with what an engine adds."""
+        facts = bags.weights != 0, bags.padding >= 0, bags.combine, bags.width, bags.winners != 0
+        return cls(bags.dtype, bags.index_type, *facts, bags.mean, bags.closed, **more)
 
     @property
     def is_quick(self) -> bool:
@@ -82,6 +93,7 @@ class BagArguments:
     row: IrValue
     """Bytes from row to row of the table."""
     padding: IrValue
+    bags: IrValue
 
 
 class BagCode:
@@ -102,7 +114,7 @@ class BagCode:
     def reduce(self, bag: IrValue, column: IrValue, count: int) -> None:
         """Reduce columns of a bag from one on."""
         code, given, size = self.code, self.given, self.kind.dtype.size
-        first, last = (self._bound(bag + step) for step in (0, 1))
+        first, last = self._bound(bag), self._last(bag)
         start, none = self._start(count)
         total, lanes = code.variable(start.type, start), code.variable(none.type, none)
         self.counted = code.variable(I64, code.i64(0)) if self.kind.mean and self.kind.padded else None
@@ -128,6 +140,14 @@ class BagCode:
         code, total = self.code, self.given.total
         found = code.load(I64, code.at(self.given.bounds, bag * 8))
         return code.select(found.compare("ugt", total), total, found)
+
+    def _last(self, bag: IrValue) -> IrValue:
+        """Where a bag ends."""
+        if self.kind.closed:
+            return self._bound(bag + 1)
+        code, behind = self.code, bag + 1
+        is_last = behind.compare("eq", self.given.bags)
+        return code.select(is_last, self.given.total, self._bound(code.select(is_last, bag, behind)))
 
     def _start(self, count: int) -> tuple[IrValue, IrValue]:
         """What a bag begins with, and its lanes."""

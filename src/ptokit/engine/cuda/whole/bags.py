@@ -29,18 +29,18 @@ def text(chip: Chip, kind: BagKind, columns: int) -> str:
     """The LLVM text of a kernel that takes some columns at a time."""
     module = IrModule(chip)
     code = module.kernel(NAME, [*((PTR, name) for name in POINTERS), *((I64, name) for name in NUMBERS)])
-    table, index, bounds, weights, out, winners, flag, total, capacity, row, padding, bags = code.arguments[:12]
-    given = BagArguments(table, index, bounds, weights, out, winners, total, capacity, row, padding)
+    addresses, numbers = code.arguments[: len(POINTERS)], code.arguments[len(POINTERS) :][: len(NUMBERS)]
+    given, flag = BagArguments(*addresses[:-1], *numbers), addresses[-1]
 
     def read(name: IrValue) -> None:
-        with code.when(name.compare("uge", capacity)):
+        with code.when(name.compare("uge", given.capacity)):
             note_refused(code, flag, code.i64(0))  # which lane it is does not matter
 
     bag_code, across = BagCode(code, kind, given, read), kind.width // columns
     with code.phase():
         assert code.lane is not None
         lanes = code.chip.lanes
-        with code.loop(code.block * lanes + code.lane, bags * across, code.blocks * lanes) as number:
+        with code.loop(code.block * lanes + code.lane, given.bags * across, code.blocks * lanes) as number:
             bag_code.reduce(number.op("udiv", across), number.op("urem", across) * columns, columns)
     code.ret()
     return module.text
@@ -61,8 +61,7 @@ def _lanes(device: Device) -> int:
 def run(bags: Bags, _threads: int | None) -> bool:
     """Reduce bags; False if an index is outside of the table, and then nothing of the result counts."""
     device, size = current(), bags.dtype.size
-    facts = bags.weights != 0, bags.padding >= 0, bags.combine, bags.width, bags.winners != 0, bags.mean
-    kind = BagKind(bags.dtype, bags.index_type, *facts, at_once=AT_ONCE)
+    kind = BagKind.of(bags, at_once=AT_ONCE)
     if not kind.is_supported:
         raise Unsupported(f"bags of {bags.dtype}")
     every = bags.table | bags.out | bags.winners * (PIECE // 4) | (bags.width * size) | PIECE

@@ -33,8 +33,7 @@ class _ReadyBags:
     def __init__(self, bags: Bags) -> None:
         row = bags.width * bags.dtype.size
         far = bags.index_type is not None and bags.capacity * row > host.HOST.near
-        facts = bags.weights != 0, bags.padding >= 0, bags.combine, bags.width, bags.winners != 0, bags.mean
-        kind = BagKind(bags.dtype, bags.index_type, *facts, far=far, host=True)
+        kind = BagKind.of(bags, far=far, host=True)
         if not kind.is_supported:
             raise Unsupported(f"bags of {kind.dtype}")
         self.code = strategies.native("bags", kind)

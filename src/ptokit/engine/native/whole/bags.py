@@ -14,19 +14,20 @@ def reduce(code: IrBuilder, kind: BagKind) -> None:
     """Pieces of the bags."""
     names = ("table", "index", "bounds", "weights", "other", "winners")
     addresses = [word(code, name, PTR) for name in names]
-    numbers = [word(code, name) for name in ("total", "capacity", "table_row", "padding")]
+    numbers = [word(code, name) for name in ("total", "capacity", "table_row", "padding", "count")]
     greatest = code.variable(I64, code.i64(0))
 
     def read(index: IrValue) -> None:
         known = greatest.get()
         greatest.set(code.select(index.compare("ugt", known), index, known))
 
-    bag_code = BagCode(code, kind, BagArguments(*addresses, *numbers), read)
+    given = BagArguments(*addresses, *numbers)
+    bag_code = BagCode(code, kind, given, read)
     size, width = kind.dtype.size, kind.width
     wide = (COLUMNS // 2 if kind.tracked else COLUMNS) // size  # lanes need registers, too
     with pieces(code) as number:
-        first, count = number * word(code, "piece"), word(code, "count")
-        left = count - first
+        first = number * word(code, "piece")
+        left = given.bags - first
         piece = word(code, "piece")
         with code.loop(first, first + code.select(left.compare("slt", piece), left, piece)) as bag:
             whole = width - width % wide
