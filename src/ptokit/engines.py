@@ -42,7 +42,7 @@ class Engine:
     bags: str = ""
     """The function that reduces bags of rows; empty if it has none."""
     repeated_bags: str = ""
-    """The function that makes bags on the host ready, to be called with addresses."""
+    """The function that makes bags ready, to be called with addresses."""
     needs: Mapping[str, str] = field(default_factory=dict[str, str])
     """The modules that must be installed, and what installs them."""
     lacks: str = ""
@@ -93,6 +93,7 @@ ENGINES = {
             "ptokit.engine.cuda.whole.calls:run",
             "ptokit.engine.cuda.whole.calls:ready",
             bags="ptokit.engine.cuda.whole.bags:run",
+            repeated_bags="ptokit.engine.cuda.whole.bags:repeated",
             needs={"llvmlite.binding": "'ptokit[cuda]'", "cupy": "'ptokit[cuda]'"},
             lacks="ptokit.engine.cuda.device:missing",
             on_gpu=True,
@@ -199,8 +200,8 @@ def bags(engine: str) -> Callable[[Bags, int | None], bool] | None:
 
 
 def repeated_bags(engine: str, given: Bags, threads: int | None) -> Callable[..., bool] | None:
-    """Bags like these, to be called with the addresses of the table, indices, bounds, weights, result and winners;
-    None if an engine has no such function. It returns False if an index is outside of the table."""
+    """Bags like these, to be called with `Bags.places`, while the same GPU is current as now; None if an engine has no
+    such function. It returns False if an index is outside of the table."""
     name = ENGINES[engine].repeated_bags
     return _load(name)(given, threads) if name else None
 

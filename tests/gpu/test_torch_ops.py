@@ -6,11 +6,13 @@ import copy
 import warnings
 from typing import Any
 
+import cupy
 import pytest
 import torch
 
 import ptokit as pto
 import ptokit.torch as pt
+from ptokit.torch import bag_kernel
 from tests.torch.naive import ATOMICS, GATHER_POLICIES, SCATTER_POLICIES, bits
 from tests.torch.test_forms import REDUCTIONS
 from tests.torch.test_forms import samples as samples_of_forms
@@ -87,6 +89,140 @@ def test_bags(mode: str, kind: torch.dtype) -> None:
     else:
         cpu, gpu = both(lambda t, i: pt.embedding_bag(i, t, mode=mode, padding_idx=3), table, lanes)
     assert cpu == gpu
+
+
+def bag_calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The addresses of calls by the short path on a GPU from now on; None for each that took the long way after all."""
+    calls: list[Any] = []
+    run = bag_kernel.KnownBags.run
+
+    def counted(known: Any, places: Any) -> Any:
+        found = run(known, places)
+        if known.is_in_order is not None:
+            calls.append(places if found is not None else None)
+        return found
+
+    monkeypatch.setattr(bag_kernel, "KNOWN", {})
+    monkeypatch.setattr(bag_kernel.KnownBags, "run", counted)
+    return calls
+
+
+@pytest.mark.parametrize("given", [{}, {"padding_idx": 3}, {"last": True}, {"weights": True}], ids=str)
+@pytest.mark.parametrize("mode", ["sum", "mean", "max", "min"])
+def test_bags_that_are_repeated(mode: str, given: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, offsets = bag_calls(monkeypatch), torch.arange(0, 30_000, 20)
+    offsets = torch.cat([offsets, torch.tensor([30_000])]) if "last" in given else offsets
+    weights = torch.rand(30_000, generator=torch.Generator().manual_seed(2)) if "weights" in given else None
+    mode = "sum" if weights is not None else mode
+    options: dict[str, Any] = {
+        "mode": mode,
+        "padding_idx": given.get("padding_idx"),
+        "include_last_offset": "last" in given,
+    }
+
+    def call(device: str, table: torch.Tensor) -> Any:
+        mine = table.to(device).requires_grad_()
+        theirs = None if weights is None else weights.to(device)
+        found = pt.embedding_bag(SKEWED.to(device), mine, offsets.to(device), per_sample_weights=theirs, **options)
+        found.backward(torch.ones_like(found))
+        with torch.no_grad():
+            again = pt.embedding_bag(SKEWED.to(device), mine, offsets.to(device), per_sample_weights=theirs, **options)
+        assert bits(again) == bits(found)
+        return bits(found), bits(mine.grad)
+
+    for k in range(3):
+        assert call("cuda", TABLE * (k + 1)) == call("cpu", TABLE * (k + 1))
+    assert len(calls) == 4 and None not in calls
+
+
+@pytest.mark.parametrize("mode", ["sum", "max"])
+def test_repeated_bags_of_any_alignment(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of 48 columns that begins 4, 8, 12 or 16 bytes behind aligned memory."""
+    calls, memory = bag_calls(monkeypatch), torch.zeros(TABLE.numel() + 4, device="cuda")
+    for skipped in (0, 1, 2, 3, 4, 1):
+        table = memory[skipped : skipped + TABLE.numel()].view(TABLE.shape)
+        table.copy_(TABLE * (skipped + 1))
+        found = pt.embedding_bag(SKEWED.cuda().view(-1, 20), table, mode=mode)
+        assert bits(found) == bits(pt.embedding_bag(SKEWED.view(-1, 20), TABLE * (skipped + 1), mode=mode))
+    assert len(calls) == 5 and None not in calls
+
+
+def test_repeated_bags_refuse_indices(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, table, lanes = bag_calls(monkeypatch), TABLE.cuda(), SKEWED[:400].cuda()
+    offsets = torch.arange(0, 400, 20).cuda()
+    for _ in range(3):
+        found = pt.embedding_bag(lanes, table, offsets, mode="sum")
+        assert bits(found) == bits(pt.embedding_bag(SKEWED[:400], TABLE, offsets.cpu(), mode="sum"))
+        for bad in (2000, -1, 1 << 40):
+            wrong = lanes.clone()
+            wrong[77] = bad
+            with pytest.raises(pto.OutOfBoundsError, match=rf"indices\[77\] = {bad}"):
+                pt.embedding_bag(wrong, table, offsets, mode="sum")
+    assert None in calls
+
+
+def test_repeated_bags_on_other_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work that goes to another stream than CuPy's takes the long way, which waits for the right one."""
+    calls, lanes = bag_calls(monkeypatch), SKEWED.cuda().view(-1, 20)
+    expected = [bits(pt.embedding_bag(SKEWED.view(-1, 20), TABLE * k, mode="sum")) for k in range(4)]
+    streams = [torch.cuda.current_stream(), torch.cuda.Stream(), torch.cuda.Stream()]
+    torch.cuda.synchronize()
+    for _ in range(2):
+        for k, stream in enumerate(streams):
+            with torch.cuda.stream(stream):
+                table = torch.empty_like(TABLE, device="cuda")
+                torch.cuda._sleep(10_000_000)
+                table.copy_(TABLE.cuda() * k)
+                found = pt.embedding_bag(lanes, table, mode="sum") * 1
+                stream.synchronize()
+                assert bits(found) == expected[k]
+    assert None in calls
+    calls.clear()
+    own = cupy.cuda.Stream(non_blocking=True)  # both libraries use it: the short path
+    with own, torch.cuda.stream(torch.cuda.ExternalStream(own.ptr)):
+        table = TABLE.cuda() * 3
+        found = pt.embedding_bag(lanes, table, mode="sum")
+        own.synchronize()
+    assert bits(found) == expected[3] and calls and None not in calls
+
+
+def test_repeated_bags_on_other_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    if torch.cuda.device_count() < 2:
+        pytest.skip("there is one GPU")
+    calls = bag_calls(monkeypatch)
+    expected = bits(pt.embedding_bag(SKEWED.view(-1, 20), TABLE, mode="sum"))
+    for _ in range(2):
+        for number in (0, 1):
+            there = torch.device("cuda", number)
+            for current in (0, 1):
+                with torch.cuda.device(current):
+                    found = pt.embedding_bag(SKEWED.to(there).view(-1, 20), TABLE.to(there), mode="sum")
+                    assert found.device == there and bits(found) == expected
+    assert calls and any(each is not None for each in calls)
+
+
+def test_bags_of_the_host_on_the_engine_of_the_gpu() -> None:
+    found = pt.embedding_bag(SKEWED.view(-1, 20), TABLE, mode="sum", engine="cuda")
+    assert bits(found) == bits(pt.embedding_bag(SKEWED.view(-1, 20), TABLE, mode="sum"))
+
+
+def test_no_bags_on_a_gpu() -> None:
+    none = torch.zeros(0, dtype=torch.int64, device="cuda")
+    assert pt.embedding_bag(none, TABLE.cuda(), none).shape == (0, 48)
+    assert pt.embedding_bag(
+        SKEWED.cuda(), TABLE.cuda(), none.new_full((1,), 30_000), include_last_offset=True
+    ).shape == (0, 48)
+    with pytest.raises(ValueError, match="offsets begin with 0"):
+        pt.embedding_bag(SKEWED.cuda(), TABLE.cuda(), none)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min"])
+def test_segments_that_are_repeated(reduce: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, lengths = bag_calls(monkeypatch), torch.tensor([10_000, 0, 1, 19_999, 0])
+    for k in range(3):
+        cpu, gpu = both(lambda v, n: pt.segment_reduce(v, reduce, lengths=n), SRC * (k + 1), lengths)
+        assert cpu == gpu
+    assert len(calls) == 2 and None not in calls
 
 
 @pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min"])

@@ -7,7 +7,7 @@ import torch
 
 import ptokit as pto
 import ptokit.torch as pt
-from ptokit.torch import quick
+from ptokit.torch import bag_kernel, quick
 
 TIMES = 3
 LANES = torch.tensor([1, 2])
@@ -66,6 +66,24 @@ def test_repeated_bags_check_indices_and_offsets() -> None:
     for bad in ([1, 0], [0, 3]):
         with pytest.raises(ValueError, match="offsets begin with 0"):
             pt.embedding_bag(LANES, table(), torch.tensor(bad), mode="sum")
+
+
+@pytest.mark.parametrize("mode", ["sum", "max"])
+def test_bags_whose_work_would_go_elsewhere_take_the_long_way(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bag_kernel, "KNOWN", {})
+
+    def call() -> list[list[float]]:
+        return pt.embedding_bag(LANES[None], table(), mode=mode).tolist()
+
+    expected = [[12.0, 14.0, 16.0, 18.0]] if mode == "sum" else [[8.0, 9.0, 10.0, 11.0]]
+    assert call() == expected
+    (known,), calls = bag_kernel.KNOWN.values(), []
+    run = known.execute
+    known.execute = lambda *places: calls.append(places) or run(*places)
+    assert call() == expected and len(calls) == 1
+    assert bool(calls[0][-1]) is False  # there are no winners
+    known.is_in_order = lambda: False
+    assert call() == expected and len(calls) == 1
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])

@@ -36,3 +36,14 @@ class Bags(NamedTuple):
     """Whether sums of floats are divided by the number of lanes that count."""
     closed: bool = True
     """Whether `bounds` has the end of the last bag; if not, that is the number of lanes."""
+
+    @property
+    def places(self) -> tuple[int, int, int, int, int, int]:
+        """The addresses, in the order in which engines take them."""
+        return self.table, self.indices, self.bounds, self.weights, self.out, self.winners
+
+    @property
+    def anywhere(self) -> Bags:
+        """Bags like these, wherever they are; of weights and winners, whether there are any."""
+        has = {"weights": int(self.weights != 0), "winners": int(self.winners != 0)}
+        return self._replace(table=0, indices=0, bounds=0, out=0, **has)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ from torch import Tensor
 from ptokit.engine.bags import Bags
 from ptokit.engine.kept import remember
 from ptokit.engine.runnable import Unsupported
-from ptokit.engines import bags, chosen, in_order, repeated_bags
+from ptokit.engines import ENGINES, bags, chosen, in_order, ordering, repeated_bags
 from ptokit.isa.dtype import dtype
 from ptokit.isa.move import Combine
 from ptokit.lang.gpu import of_tensor
@@ -57,11 +57,11 @@ def run_bag(
     """
     check_threads(threads)
     count, how = len(table) if indices is None else indices.numel(), (engine, threads)
-    key = _key(table, indices, offsets, weights, reduce, padding, lanes, closed, *how)
+    key, places = _key(table, indices, offsets, weights, reduce, padding, lanes, closed, *how)
     known = None if key is None else KNOWN.get(key)
     if known is not None:
         _check_bounds(offsets, count, closed, indices is None)
-        found = known.run(table, indices, offsets, weights)
+        found = known.run(places)
         if found is not None:
             return found
     table = table.detach()
@@ -107,7 +107,9 @@ def _fused(
     name = chosen(engine, table.is_cuda)
     run, kind = bags(name), KINDS.get(table.dtype)
     is_index = indices is None or indices.dtype in INDEX_TYPES
-    if run is None or kind is None or not is_index or not lanes or not table.numel() or lanes >= MOST_LANES:
+    has_work = table.numel() and bag_count(offsets, closed) and 0 < lanes < MOST_LANES
+    is_there = ENGINES[name].on_gpu is table.is_cuda  # the cuda engine would have to copy tensors of the host
+    if run is None or kind is None or not (is_index and has_work and is_there):
         return None
     table, offsets = _packed(table), _packed(offsets)
     indices = None if indices is None else _packed(indices)
@@ -131,61 +133,62 @@ def _fused(
         mean=reduce == "mean",
         closed=closed,
     )
-    order = in_order([of_tensor(table)]) if table.is_cuda else None
+    on_gpu = [of_tensor(table)] if table.is_cuda else []
     try:
-        with order or nullcontext():
-            is_done = run(given, threads)
+        with (in_order(on_gpu) if on_gpu else None) or nullcontext():
+            if not run(given, threads):
+                return None
+            ready = None if key is None else repeated_bags(name, given, threads)
     except Unsupported:
         return None
-    if is_done and key is not None and not torch.is_inference_mode_enabled():
-        ready = repeated_bags(name, given, threads)
-        if ready is not None:
-            remember(KNOWN, key, KnownBags(ready, without_memory(out), without_memory(first)), MOST_CALLS)
-    return (out, first) if is_done else None
+    if ready is not None and not torch.is_inference_mode_enabled():
+        is_in_order = ordering(on_gpu) if on_gpu else None
+        remember(KNOWN, key, KnownBags(ready, is_in_order, without_memory(out), without_memory(first)), MOST_CALLS)
+    return out, first
 
 
 @dataclass(slots=True)
 class KnownBags:
-    """Bags on the CPU that were reduced before."""
+    """Bags that were reduced before."""
 
     execute: Callable[..., bool]
+    is_in_order: Callable[[], bool] | None
+    """Whether work goes to the GPU of the tensors and to torch's stream anyway; None on the CPU."""
     out: Tensor
     winners: Tensor
     """Those have the types and shapes of results, and no memory."""
 
-    def run(
-        self, table: Tensor, indices: Tensor | None, offsets: Tensor, weights: Tensor | None
-    ) -> tuple[Tensor, Tensor] | None:
-        """Reduce them; None if an index is outside of the table."""
+    def run(self, places: Sequence[int]) -> tuple[Tensor, Tensor] | None:
+        """Reduce them; None if an index is outside of the table, or if work would go elsewhere."""
+        if self.is_in_order is not None and not self.is_in_order():
+            return None
         out, winners = torch.empty_like(self.out), torch.empty_like(self.winners)
-        done = self.execute(
-            table.data_ptr(),
-            0 if indices is None else indices.data_ptr(),
-            offsets.data_ptr(),
-            0 if weights is None else weights.data_ptr(),
-            out.data_ptr(),
-            winners.data_ptr(),
-        )
-        return (out, winners) if done else None
+        is_done = self.execute(*places, out.data_ptr(), winners.data_ptr())  # the address of no winners is 0
+        return (out, winners) if is_done else None
 
 
 KNOWN: dict[Any, KnownBags] = {}
-"""By the types and shapes of tensors in C order, and options."""
+"""By options, the GPU, and the types and shapes of tensors in C order."""
 
 
 def _key(
     table: Tensor, indices: Tensor | None, offsets: Tensor, weights: Tensor | None, *options: Any
-) -> tuple[Any, ...] | None:
-    """The key of bags on the CPU; None unless all operands can be read as they are."""
-    facts: list[Any] = [*options]
+) -> tuple[tuple[Any, ...] | None, list[int]]:
+    """The key of bags, None unless all operands can be read as they are; and their addresses."""
+    gpu = table.get_device()
+    facts: list[Any] = [*options, gpu]
+    places: list[int] = []
     for each in (table, indices, offsets, weights):
         if each is None:
             facts.append(None)
-        elif each.is_cpu and each.is_contiguous() and not each.is_neg() and each.data_ptr():
+            places.append(0)
+        elif each.is_contiguous() and not each.is_neg() and (place := each.data_ptr()) and each.get_device() == gpu:
             facts += (each.dtype, each.shape)
+            places.append(place)
         else:
-            return None
-    return tuple(facts) if weights is None or weights.dtype is table.dtype else None
+            return None, places
+    is_known = weights is None or weights.dtype is table.dtype
+    return (tuple(facts) if is_known else None), places
 
 
 def _rounded(sums: Tensor, kind: torch.dtype) -> Tensor:
@@ -245,8 +248,9 @@ def _check_operands(
 
 
 def _check_bounds(offsets: Tensor, lanes: int, closed: bool, is_segment: bool) -> None:
-    """Refuse bounds that are not in order, or do not cover the lanes; on a GPU this would have to wait."""
-    if offsets.is_cuda or _are_bounds(offsets, lanes, closed):
+    """Refuse bounds that are not in order, or do not cover the lanes; on a GPU their values would have to be waited
+    for."""
+    if (offsets.is_cuda and offsets.numel()) or _are_bounds(offsets, lanes, closed):
         return
     if is_segment:
         raise ValueError(f"lengths are from 0 up, and their sum is the number of rows, {lanes}")
@@ -262,7 +266,7 @@ def _are_bounds(offsets: Tensor, lanes: int, closed: bool) -> bool:
         is_sorted = bounds == sorted(bounds)
     else:
         bounds = offsets.numpy()
-        is_sorted = (bounds[1:] >= bounds[:-1]).all()
+        is_sorted = bool((bounds[1:] >= bounds[:-1]).all())
     return is_sorted and not bounds[0] and (bounds[-1] == lanes if closed else bounds[-1] <= lanes)
 
 

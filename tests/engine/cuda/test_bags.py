@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from ctypes import string_at
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -73,19 +74,26 @@ class Engine:
         self.is_gpu, self.kept = name == "cuda", list[Any]()
         patch.setattr(cuda, "current", lambda: device)
 
-    def put(self, array: Any) -> int:
-        array = np.ascontiguousarray(array)
+    @property
+    def module(self) -> Any:
+        return cuda if self.is_gpu else bag_calls
+
+    def put(self, array: Any, skipped: int = 0) -> int:
+        """The address of a copy, which begins so many bytes behind memory that is aligned."""
+        array = np.concatenate([np.zeros(skipped, "u1"), np.ascontiguousarray(array).reshape(-1).view("u1")])
         if not self.is_gpu:
             self.kept.append(guarded(array, at_end=True))
-            return self.kept[-1].ctypes.data
+            return self.kept[-1].ctypes.data + skipped
         self.kept.append(device.empty(array.nbytes))
-        device.upload(self.kept[-1].address, array.reshape(-1).view("u1"))
-        return self.kept[-1].address
+        device.upload(self.kept[-1].address, array)
+        return self.kept[-1].address + skipped
 
     def get(self, address: int, like: Any) -> Any:
         if self.is_gpu:
-            return device.download(address, like.nbytes).view(like.dtype).reshape(like.shape)
-        return next(each for each in self.kept if each.ctypes.data == address)
+            found = device.download(address, like.nbytes)
+        else:
+            found = np.frombuffer(string_at(address, like.nbytes), "u1")
+        return found.view(like.dtype).reshape(like.shape)
 
     def run(
         self,
@@ -111,7 +119,7 @@ class Engine:
             dtype(table.dtype), index, combine, width, len(table), bags, BOUNDS[-1], padding,
             *addresses, weights, first, second, mean, closed,
         )  # fmt: skip
-        is_whole = (cuda if self.is_gpu else bag_calls).run(described, threads)
+        is_whole = self.module.run(described, threads)
         return is_whole, self.get(first, out), self.get(second, winners) if second else None
 
 
@@ -156,6 +164,25 @@ def test_segments_are_loops(engine: Engine, combine: Combine) -> None:
         is_whole, out, winners = engine.run(given, combine, -1, weighted=False, indexed=False, closed=closed)
         assert is_whole and out.tobytes() == expected[0].tobytes()
         assert winners is None or (winners == expected[1]).all()
+
+
+@pytest.mark.parametrize("combine", REDUCED, ids=lambda each: each.name.lower())
+def test_repeated_bags_are_at_other_addresses_of_any_alignment(engine: Engine, combine: Combine) -> None:
+    given, out, winners = operands("float32", 8, "int64"), np.empty((5, 8), "float32"), np.empty((5, 8), "int32")
+    is_tracked = combine is not Combine.ADD
+    facts = dtype("float32"), dtype("int64"), combine, 8, ROWS, 5, BOUNDS[-1], -1
+    like = Bags(*facts, *[0] * 5, int(is_tracked), closed=False)
+    call = engine.module.repeated(like, 1)
+    expected = naive(given, combine, -1, weighted=False, indexed=True)
+    bad = given["index"].copy()
+    bad[6] = ROWS
+    for skipped in (0, 4, 8, 12, 0):
+        table, bounds = engine.put(given["table"], skipped), engine.put(np.array(BOUNDS[:-1]))
+        first, second = engine.put(out, 12 - skipped), engine.put(winners, skipped) if is_tracked else 0
+        assert not call(table, engine.put(bad), bounds, 0, first, second)
+        assert call(table, engine.put(given["index"]), bounds, 0, first, second)
+        assert engine.get(first, out).tobytes() == expected[0].tobytes()
+        assert not is_tracked or (engine.get(second, winners) == expected[1]).all()
 
 
 @pytest.mark.parametrize("bad", [ROWS, -1, 1 << 40])

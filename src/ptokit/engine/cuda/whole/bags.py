@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 
@@ -58,25 +59,53 @@ def _lanes(device: Device) -> int:
     return int(device.chip.lanes * LANES)
 
 
-def run(bags: Bags, _threads: int | None) -> bool:
-    """Reduce bags; False if an index is outside of the table, and then nothing of the result counts."""
-    device, size = current(), bags.dtype.size
-    kind = BagKind.of(bags, at_once=AT_ONCE)
-    if not kind.is_supported:
-        raise Unsupported(f"bags of {bags.dtype}")
-    every = bags.table | bags.out | bags.winners * (PIECE // 4) | (bags.width * size) | PIECE
-    columns = max(1, min(PIECE, every & -every) // size)
-    kernel, grid = _kernel(device, kind, columns), -(-bags.bags * (bags.width // columns) // _lanes(device))
-    check = None if bags.index_type is None else take(device)
-    flag = 0 if check is None else check.address
-    addresses = bags.table, bags.indices, bags.bounds, bags.weights, bags.out, bags.winners, flag
-    numbers = bags.lanes, bags.capacity, bags.width * size, bags.padding, bags.bags
-    try:
-        kernel(min(MOST_GRID, grid), (*addresses, *numbers))
-        if check is None:
+class PreparedBags:
+    """Bags, ready for calls on a device."""
+
+    def __init__(self, device: Device, bags: Bags) -> None:
+        self._device, self._kind = device, BagKind.of(bags, at_once=AT_ONCE)
+        if not self._kind.is_supported:
+            raise Unsupported(f"bags of {bags.dtype}")
+        self._row = bags.width * bags.dtype.size
+        self._numbers = bags.lanes, bags.capacity, self._row, bags.padding, bags.bags
+        self._checks = bags.index_type is not None
+        self._launches: dict[int, tuple[DeviceKernel, int]] = {}
+        """The kernel and its blocks, by the alignment of arrays."""
+
+    def run_at(self, table: int, indices: int, bounds: int, weights: int, out: int, winners: int) -> bool:
+        """Reduce bags at `Bags.places`; False if an index is outside of the table."""
+        every = table | out | winners * (PIECE // 4) | self._row | PIECE
+        aligned = every & -every
+        kernel, grid = self._launches.get(aligned) or self._launch(aligned)
+        places = table, indices, bounds, weights, out, winners
+        if not self._checks:
+            kernel(grid, (*places, 0, *self._numbers))
             return True
-        check.begin()
-        return check.end() is None
-    except BaseException:
-        device.wait()  # the kernel writes to memory of the host, which ends with the check
-        raise
+        check = take(self._device)
+        try:
+            kernel(grid, (*places, check.address, *self._numbers))
+            check.begin()
+            return check.end() is None
+        except BaseException:
+            self._device.wait()  # the kernel writes to memory of the host, which ends with the check
+            raise
+
+    def _launch(self, aligned: int) -> tuple[DeviceKernel, int]:
+        columns = max(1, aligned // self._kind.dtype.size)
+        grid = -(-self._numbers[-1] * (self._kind.width // columns) // _lanes(self._device))
+        found = self._launches[aligned] = _kernel(self._device, self._kind, columns), min(MOST_GRID, grid)
+        return found
+
+
+_prepared = lru_cache(maxsize=1024)(PreparedBags)
+
+
+def repeated(bags: Bags, _threads: int | None) -> Callable[..., bool]:
+    """Bags like these, to be called with `Bags.places` while this GPU is current; it returns False if an index is
+    outside of the table."""
+    return _prepared(current(), bags.anywhere).run_at
+
+
+def run(bags: Bags, threads: int | None) -> bool:
+    """Reduce bags; False if an index is outside of the table, and then nothing of the result counts."""
+    return repeated(bags, threads)(*bags.places)

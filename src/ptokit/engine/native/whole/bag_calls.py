@@ -46,7 +46,7 @@ class _ReadyBags:
         self.spare: list[ArgumentBlock] = []
 
     def run_at(self, threads: int | None, *addresses: int) -> bool:
-        """Reduce bags at the addresses of `ADDRESSES`; False if an index is outside of the table."""
+        """Reduce bags at `Bags.places`; False if an index is outside of the table."""
         team = ALONE
         if self.nbytes >= LEAST_SHARED and threads != 1:
             team = Team(thread_count(threads), Stop(), is_long=self.nbytes // 6 > LONG)
@@ -84,21 +84,11 @@ def _prepared(kind: Bags) -> _ReadyBags:
     return _ReadyBags(kind)
 
 
-def _ready(bags: Bags) -> _ReadyBags:
-    """Bags like these, wherever they are."""
-    has = {name: int(getattr(bags, name) != 0) for name in ("weights", "winners")}
-    return _prepared(bags._replace(table=0, indices=0, bounds=0, out=0, **has))
-
-
 def repeated(bags: Bags, threads: int | None) -> Callable[..., bool]:
-    """Bags like these, to be called with the addresses of `ADDRESSES`.
-
-    It returns False if an index is outside of the table.
-    """
-    return partial(_ready(bags).run_at, threads)
+    """Bags like these, to be called with `Bags.places`; it returns False if an index is outside of the table."""
+    return partial(_prepared(bags.anywhere).run_at, threads)
 
 
 def run(bags: Bags, threads: int | None) -> bool:
     """Reduce bags; False if an index is outside of the table, and then nothing of the result counts."""
-    places = bags.table, bags.indices, bags.bounds, bags.weights, bags.out, bags.winners
-    return _ready(bags).run_at(threads, *places)
+    return _prepared(bags.anywhere).run_at(threads, *bags.places)
