@@ -12,6 +12,7 @@ import torch
 
 import ptokit as pto
 import ptokit.torch as pt
+from ptokit.lang.gpu import new_tensor
 from ptokit.torch import bag_kernel
 from tests.torch.naive import ATOMICS, GATHER_POLICIES, SCATTER_POLICIES, bits
 from tests.torch.test_forms import REDUCTIONS
@@ -277,11 +278,30 @@ def test_deterministic_mode() -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            test_bags("weights", torch.float32)
-            test_bags("max", torch.float32)
-            test_segments("mean")
+            for _ in range(2):  # the second time, calls are repeated
+                test_bags("weights", torch.float32)
+                test_bags("max", torch.float32)
+                test_segments("mean")
+                test_gathers("undefined", torch.float32)
+                test_gathers("zero", torch.bfloat16)
             for atomic in ATOMICS:
                 test_scatters(atomic, "skip", torch.float32)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_new_tensors_are_not_filled_in_deterministic_mode() -> None:
+    torch.use_deterministic_algorithms(True)
+    try:
+        like = torch.ones(1, device="cuda")
+        assert like.new_empty(1 << 20).isnan().all()
+        ones = torch.ones(1 << 20, device="cuda")
+        address = ones.data_ptr()
+        del ones
+        made = new_tensor(like, (1 << 20,))
+        assert made.device == like.device and (made.data_ptr() != address or (made == 1).all())
+        other = new_tensor(like, (3, 4), torch.int32)
+        assert other.shape == (3, 4) and other.dtype is torch.int32 and other.is_contiguous() and other.is_cuda
     finally:
         torch.use_deterministic_algorithms(False)
 

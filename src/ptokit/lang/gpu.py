@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
+from math import prod
 from operator import index
 from typing import Any
 
@@ -170,10 +171,23 @@ def _packed_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 def new(like: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Any, int]:
     """A new array of the library of another, in C order, and its address."""
     if is_torch(like):
-        made = like.new_empty(shape)
+        made = new_tensor(like, shape)
         return made, made.data_ptr()
     made = import_cupy().empty(shape, dtype)
     return made, made.data.ptr
+
+
+def new_tensor(like: Any, shape: Sequence[int] | None = None, dtype: Any = None) -> Any:
+    """A new torch tensor like another on a GPU or on the host, in C order, whose elements the caller writes.
+
+    In deterministic mode PyTorch would fill them with NaNs first. Without a shape, the other is in C order, too.
+    """
+    torch = sys.modules["torch"]
+    if not (torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory):
+        return torch.empty_like(like) if shape is None else like.new_empty(shape, dtype=dtype)
+    extents: Sequence[int] = like.shape if shape is None else shape
+    made = like.new_empty(0, dtype=dtype)
+    return made.set_(torch.UntypedStorage(prod(extents) * made.itemsize, device=made.device), 0, extents)
 
 
 def empty(like: DeviceArray, shape: tuple[int, ...]) -> DeviceArray:

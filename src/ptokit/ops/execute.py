@@ -154,7 +154,7 @@ def new_result(
         made = gpu.empty(source, shape)
         return cast("Array", made), made.owner
     if type(table) is not np.ndarray and (torch := sys.modules.get("torch")) and isinstance(table, torch.Tensor):
-        tensor = cast("Any", table).new_empty(shape)
+        tensor = gpu.new_tensor(table, shape)
         return as_array(tensor), tensor
     memory: Any = np.empty(nbytes + ALIGNMENT, BYTE)
     result: Array = np.ndarray(shape, dtype, memory, -addressof(c_char.from_buffer(memory)) % ALIGNMENT)

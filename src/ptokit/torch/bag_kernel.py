@@ -16,7 +16,7 @@ from ptokit.engine.runnable import Unsupported
 from ptokit.engines import ENGINES, bags, chosen, in_order, ordering, repeated_bags
 from ptokit.isa.dtype import dtype
 from ptokit.isa.move import Combine
-from ptokit.lang.gpu import of_tensor
+from ptokit.lang.gpu import new_tensor, of_tensor
 from ptokit.lang.launch import check_threads
 from ptokit.torch.operators import SCATTER_ZEROS, run_gather, run_scatter_, run_scatter_zeros, same_bits, wide
 from ptokit.torch.quick import MOST_CALLS, without_memory
@@ -114,7 +114,8 @@ def _fused(
     table, offsets = _packed(table), _packed(offsets)
     indices = None if indices is None else _packed(indices)
     weights = None if weights is None else _packed(weights.detach().to(table.dtype))
-    out, first = bag_shape(table, indices, offsets, weights, reduce, padding, is_tracked, closed)
+    shape, of_winners = _shapes(table, offsets, reduce, is_tracked, closed)
+    out, first = new_tensor(table, shape), new_tensor(table, of_winners, torch.int32)
     given = Bags(
         dtype=kind,
         index_type=None if indices is None else INDEX_TYPES[indices.dtype],
@@ -162,7 +163,7 @@ class KnownBags:
         """Reduce them; None if an index is outside of the table, or if work would go elsewhere."""
         if self.is_in_order is not None and not self.is_in_order():
             return None
-        out, winners = torch.empty_like(self.out), torch.empty_like(self.winners)
+        out, winners = new_tensor(self.out), new_tensor(self.winners)
         is_done = self.execute(*places, out.data_ptr(), winners.data_ptr())  # the address of no winners is 0
         return (out, winners) if is_done else None
 
@@ -323,5 +324,11 @@ def bag_shape(
     *_how: Any,
 ) -> tuple[Tensor, Tensor]:
     """The results of `run_bag`, without values."""
+    shape, of_winners = _shapes(table, offsets, reduce, lanes, closed)
+    return table.new_empty(shape), table.new_empty(of_winners, dtype=torch.int32)
+
+
+def _shapes(table: Tensor, offsets: Tensor, reduce: str, lanes: bool, closed: bool) -> tuple[list[int], list[int]]:
+    """The shapes of results."""
     shape = [bag_count(offsets, closed), *table.shape[1:]]
-    return table.new_empty(shape), table.new_empty(shape if lanes and reduce in PICKS else [0], dtype=torch.int32)
+    return shape, shape if lanes and reduce in PICKS else [0]

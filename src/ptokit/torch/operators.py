@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ptokit.lang.gpu import new_tensor
 from ptokit.ops.calls import gather, scatter
 from ptokit.torch.dispatch import Batch, Context, TensorOperator
 from ptokit.torch.quick import How, keep_gather, keep_scatter, quick_gather, quick_scatter
@@ -115,7 +116,7 @@ def run_scatter_zeros(
     threads: int | None = None,
 ) -> Tensor:
     """The kernel of `scatter_zeros`."""
-    made = src.new_zeros(shape)
+    made = new_tensor(src, shape).zero_()
     _write(made, src, indices, (coalesce, oob, "add", "last", accumulate, engine, threads), is_new=True)
     return made
 

@@ -16,6 +16,7 @@ from ptokit import repeated
 from ptokit.engine.kept import remember
 from ptokit.lang.arrays import notify
 from ptokit.lang.context import current
+from ptokit.lang.gpu import new_tensor
 from ptokit.repeated import RepeatedCall
 
 MOST_CALLS = 1024
@@ -35,7 +36,6 @@ class QuickCall:
 
 
 CALLS: dict[Any, QuickCall] = {}
-_empty_like = torch.empty_like
 
 
 def quick_gather(table: Tensor, indices: Tensor, how: How) -> Tensor | None:
@@ -50,7 +50,7 @@ def quick_gather(table: Tensor, indices: Tensor, how: How) -> Tensor | None:
         or not (first and second and known.call.is_in_order() and _is_outside_kernel())
     ):
         return None
-    made = _empty_like(known.like)
+    made = new_tensor(known.like)
     return made if known.run(first, second, made.data_ptr()) else None
 
 
