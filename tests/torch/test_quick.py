@@ -68,6 +68,26 @@ def test_repeated_bags_check_indices_and_offsets() -> None:
             pt.embedding_bag(LANES, table(), torch.tensor(bad), mode="sum")
 
 
+def test_calls_of_inference_mode_are_repeated_outside_of_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bag_kernel, "KNOWN", {})
+    monkeypatch.setattr(quick, "CALLS", {})
+    mine = table()
+
+    def both() -> list[torch.Tensor]:
+        return [pt.gather(mine, LANES), pt.embedding_bag(LANES[None], mine, mode="max")]
+
+    for is_inference in (True, True, False, False):
+        with torch.inference_mode(is_inference):
+            found = both()
+        assert all(each.is_inference() is is_inference for each in found)
+        assert torch.equal(found[0], table()[LANES]) and torch.equal(found[1], table()[2:3])
+    assert len(bag_kernel.KNOWN) == len(quick.CALLS) == 1
+    mine.requires_grad_()
+    for _ in range(2):
+        sum(each.sum() for each in both()).backward()
+    assert mine.grad is not None and mine.grad[:, 0].tolist() == [0, 2, 4, *[0] * 7]
+
+
 @pytest.mark.parametrize("mode", ["sum", "max"])
 def test_bags_whose_work_would_go_elsewhere_take_the_long_way(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bag_kernel, "KNOWN", {})

@@ -142,9 +142,10 @@ def _fused(
             ready = None if key is None else repeated_bags(name, given, threads)
     except Unsupported:
         return None
-    if ready is not None and not torch.is_inference_mode_enabled():
+    if ready is not None:
         is_in_order = ordering(on_gpu) if on_gpu else None
-        remember(KNOWN, key, KnownBags(ready, is_in_order, without_memory(out), without_memory(first)), MOST_CALLS)
+        known = KnownBags(ready, is_in_order, without_memory(out), without_memory(first), first.numel() > 0)
+        remember(KNOWN, key, known, MOST_CALLS)
     return out, first
 
 
@@ -158,13 +159,15 @@ class KnownBags:
     out: Tensor
     winners: Tensor
     """Those have the types and shapes of results, and no memory."""
+    is_tracked: bool
+    """Whether there are winners; without any, all calls return the same empty tensor, whose address is 0."""
 
     def run(self, places: Sequence[int]) -> tuple[Tensor, Tensor] | None:
         """Reduce them; None if an index is outside of the table, or if work would go elsewhere."""
         if self.is_in_order is not None and not self.is_in_order():
             return None
-        out, winners = new_tensor(self.out), new_tensor(self.winners)
-        is_done = self.execute(*places, out.data_ptr(), winners.data_ptr())  # the address of no winners is 0
+        out, winners = new_tensor(self.out), new_tensor(self.winners) if self.is_tracked else self.winners
+        is_done = self.execute(*places, out.data_ptr(), winners.data_ptr())
         return (out, winners) if is_done else None
 
 

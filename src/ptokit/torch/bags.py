@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ptokit.torch.bag_kernel import PICKS, bag_shape, bags_of, check_mode, counts_of, divided, run_bag
-from ptokit.torch.dispatch import Batch, TensorOperator, is_followed
+from ptokit.torch.dispatch import Batch, TensorOperator, is_followed, is_plain
 from ptokit.torch.operators import GATHER, HOW, SCATTER_ZEROS, sum_first, wide
 from ptokit.torch.remap import OUTSIDE, ROW, as_whole
 
@@ -125,6 +125,8 @@ def _lanes_and_bounds(indices: Tensor, offsets: Tensor | None) -> tuple[Tensor, 
         if offsets is not None:
             raise ValueError("a 2-D input has a bag in each row; pass no offsets")
         bags, size = indices.shape
+        if is_plain(indices) and size:  # one kernel; compilers would not know how many numbers there are
+            return indices.reshape(-1), torch.arange(0, bags * size, size, device=indices.device)
         return indices.reshape(-1), torch.arange(bags, device=indices.device).mul_(size)
     if indices.dim() != 1 or offsets is None or offsets.dim() != 1:
         raise ValueError("input has two dims, or one dim with offsets of one dim")

@@ -143,4 +143,4 @@ def needs_grad(*tensors: Tensor | None) -> bool:
 
 def is_followed(tensor: Tensor) -> bool:
     """Whether a gradient of a tensor may be asked for; where this cannot be known, as in compiled code, it may."""
-    return needs_grad(tensor) or is_compiling() or _is_transformed()
+    return (tensor.requires_grad and is_grad_enabled()) or is_compiling() or _is_transformed()

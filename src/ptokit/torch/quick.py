@@ -57,16 +57,17 @@ def quick_gather(table: Tensor, indices: Tensor, how: How) -> Tensor | None:
 def keep_gather(table: Tensor, indices: Tensor, made: Tensor, how: How) -> None:
     """Keep a gather that was made, if it can be repeated."""
     call = _repeated(("gather", *how), table, indices, None)
-    if call is not None and not torch.is_inference_mode_enabled():
+    if call is not None:
         like = without_memory(made)
         key = _gather_key(table, indices, table.data_ptr(), indices.data_ptr(), how)
         remember(CALLS, key, QuickCall(call.attempt, call, like), MOST_CALLS)
 
 
 def without_memory(like: Tensor) -> Tensor:
-    """A tensor of the same type and shape, without memory."""
-    made = torch.empty_like(like)
-    made.untyped_storage().resize_(0)
+    """A tensor of the same type and shape, without memory; not one of inference mode, if that is on."""
+    with torch.inference_mode(False):
+        made = torch.empty_like(like)
+        made.untyped_storage().resize_(0)
     return made
 
 
