@@ -388,8 +388,11 @@ def _sum_before(site: KernelSite, base: IrValue, counts: IrValue) -> None:
     """Where the bits of a thread begin: behind those of earlier bitmaps, and of the threads before it."""
     code = site.code
     total = code.variable(I64, code.load(I64, base))
-    with code.loop(0, _lane(site)) as k:
-        total.set(total.get() + code.load(I64, code.at(counts, k * 8)))
+    with code.loop(0, _lane(site), DEEP) as low:
+        numbers = [low + step for step in range(DEEP)]
+        found = [code.load(I64, code.at(counts, k * 8)) for k in numbers]
+        for k, count in zip(numbers, found, strict=True):
+            total.set(total.get() + code.select(k.compare("ult", _lane(site)), count, 0))
     code.store(total.get(), code.at(counts, (_lane(site) + code.chip.lanes) * 8))
 
 

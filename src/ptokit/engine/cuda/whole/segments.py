@@ -48,12 +48,22 @@ def alone(site: KernelSite) -> None:
             for (_, counts), place, several in zip(numbers, places, shared, strict=True)
         ]
         with code.when(reduce(or_, held)):
-            cells = [site.of_table(place.row, j) for place, (_, j) in zip(places, split, strict=True)]
+            lanes, rows = [i for i, _ in split], [place.row for place in places]
+            lanes, rows = (_only(site, held, each) for each in (lanes, rows))
+            cells = [site.of_table(row, j) for row, (_, j) in zip(rows, split, strict=True)]
             olds = [code.load(site.bits, cell, kind.piece) for cell in cells]
-            news = [site.source(i, j) for i, j in split]
+            news = [site.source(i, j) for i, (_, j) in zip(lanes, split, strict=True)]
             for known, cell, old, new in zip(held, cells, olds, news, strict=True):
                 with code.when(known):
                     code.store(sums.end(sums.add(sums.begin(old), new)), cell, kind.piece)
+
+
+def _only(site: KernelSite, held: Sequence[IrValue], numbers: Sequence[IrValue]) -> list[IrValue]:
+    """Numbers, with one that is held in the place of those that are not: what is loaded for these is not needed."""
+    code, some = site.code, numbers[-1]
+    for known, number in zip(held[:-1], numbers[:-1], strict=True):
+        some = code.select(known, number, some)
+    return [code.select(known, number, some) for known, number in zip(held, numbers, strict=True)]
 
 
 def fold(site: KernelSite) -> None:
