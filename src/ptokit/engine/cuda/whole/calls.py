@@ -347,7 +347,7 @@ class PreparedMove:
             few = {"spot": tuning.joined, "insert": tuning.joined, "start": tuning.firsts, "place": tuning.firsts}
             each = few | {"check": tuning.pieces * PIECE // self.index_type.size, "arrange": 1}
             kind, grid = kind.of_indices, -(-self.count // (lanes * each.get(name, tuning.indices)))
-            shared = grouping.SHARED[name](lanes, tuning.words) if name in grouping.SHARED else 0
+            shared = grouping.SHARED[name](lanes, tuning) if name in grouping.SHARED else 0
         elif name in ("private", "commit"):
             grid, shared = min(grid, self._most_copies), self.capacity * self.element.size
         elif name == "fold":

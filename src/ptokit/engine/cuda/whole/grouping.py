@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from ptokit.engine.cuda.whole.kinds import Tuning
 from ptokit.engine.cuda.whole.site import KernelSite, both, where
 from ptokit.engine.llvm.emit import I32, I64, IrBuilder, IrValue, Variable
 from ptokit.isa.move import Remap
@@ -29,8 +30,6 @@ ONE_SEGMENT = 1 << 32
 """Places and segments are counted together: places in the lower half of a number."""
 SCATTERED = 0x9E3779B97F4A7C15 - (1 << 64)
 """The factor of the hash: 2^64 by the golden ratio, odd."""
-SHORT_SCATTERED = 0x9E3779B9 - (1 << 32)
-"""The same of 32 bits."""
 WORD, BITS = 32, 8
 """Bits of a word of a bitmap; bits of a bitmap for each slot, a byte."""
 DEEP = 8
@@ -38,11 +37,12 @@ DEEP = 8
 MOST_LANES, LEAST_BITS = 1 << 31, 6
 STEPS = "insert", "start", "place", "arrange", "fold"
 """The kernels for rows that several lanes name, after `spot`."""
-SHARED: dict[str, Callable[[int, int], int]] = {
-    "start": lambda lanes, _words: 16 + 8 * lanes,
-    "arrange": lambda lanes, words: 8 + lanes * (16 + 4 * words),
+SHARED: dict[str, Callable[[int, Tuning], int]] = {
+    "insert": lambda lanes, tuning: 16 * entries_of(lanes, tuning.joined) + 8 * lanes * tuning.joined,
+    "start": lambda lanes, _: 16 + 8 * lanes,
+    "arrange": lambda lanes, tuning: 8 + lanes * (16 + 4 * tuning.words),
 }
-"""Bytes of shared memory that kernels need, by threads of a block and words of each of them."""
+"""Bytes of shared memory that kernels need, by threads of a block."""
 
 
 def slot_bits(count: int) -> int:
@@ -70,8 +70,6 @@ class Groups:
         """A bitmap of the rows that lanes name; some rows share a bit."""
         self.again = code.at(self.named, code.i64(1) << site.shift)
         """A bitmap of those that several lanes name."""
-        bits = site.shift + (BITS.bit_length() - 1)
-        self._spare = code.select(bits.compare("ult", WORD), code.i64(WORD) - bits, 0).to("trunc", I32)
         self.slots = code.at(self.again, code.i64(1) << site.shift)
         """A slot: how many lanes it has, and one plus the first of them in the upper half; then its segment."""
         self.notes = code.at(self.slots, code.i64(8) << site.shift)
@@ -88,8 +86,8 @@ class Groups:
 
     def bit_of(self, row: IrValue) -> tuple[IrValue, IrValue]:
         """Where the bit of a row lies in a bitmap: the bytes before its word, and the word with that bit."""
-        bit = ((row ^ row >> 32).to("trunc", I32) * SHORT_SCATTERED) >> self._spare
-        return ((bit >> 5) << 2).to("zext", I64), self.code.constant(I32, 1) << (bit & (WORD - 1))
+        bit = scattered(row, self.site.shift + (BITS.bit_length() - 1))
+        return (bit >> 5) * 4, self.code.constant(I32, 1) << (bit & (WORD - 1)).to("trunc", I32)
 
     def set(self, bitmap: IrValue, at: IrValue, bit: IrValue) -> IrValue:
         """Set a bit of a bitmap, and say whether it was set; one that is set is left: many may do so."""
@@ -160,21 +158,105 @@ def spot(site: KernelSite) -> None:
 
 
 def insert(site: KernelSite) -> None:
-    """Find the slots of rows that several lanes name, and count the lanes of each slot."""
+    """Find the slots of rows that several lanes name, and count the lanes of each slot.
+
+    A block does so first for the lanes that fall to it, in shared memory, and then once for each of their rows: very
+    many lanes may name one.
+    """
     code, groups = site.code, Groups(site)
-    with site.each(site.count, site.tuning.joined) as lanes:
-        places = [site.place(value) for value in [site.read(i) for i, _ in lanes]]
-        shared = [groups.is_shared(place.row) for place in places]
-        for (i, counts), place, several in zip(lanes, places, shared, strict=True):
-            note = code.variable(I64, code.i64(NOWHERE))
-            with where(site, both(both(place.inside, counts), several)):
-                note.set(_joined(groups, i, place.row))
-            with where(site, counts):
-                code.store(note.get(), code.at(groups.notes, i * 8))
+    lanes, entries = code.chip.lanes, entries_of(code.chip.lanes, site.tuning.joined)
+    table = _BlockTable(groups, entries)
+    with code.loop(
+        code.block * (lanes * site.tuning.joined), site.count, code.blocks * (lanes * site.tuning.joined)
+    ) as low:
+        numbers = [low + lanes * k for k in range(site.tuning.joined)]
+        with code.phase(), code.share(0, code.i64(entries)) as k:
+            table.clear(k)
+        with code.phase():
+            table.enter([number + _lane(site) for number in numbers])
+        with code.phase(), code.share(0, code.i64(entries)) as k:
+            table.join(k)
+        with code.phase():
+            for k, number in enumerate(numbers):
+                i = number + _lane(site)
+                with code.when(i.compare("slt", site.count)):
+                    code.store(table.note(k), code.at(groups.notes, i * 8))
 
 
-def _joined(groups: Groups, lane: IrValue, row: IrValue) -> IrValue:
-    """The note of a lane that joins the slot of its row, or takes a free one."""
+def entries_of(lanes: int, joined: int) -> int:
+    """Entries of the table of a block: at most half of them are taken."""
+    return 1 << (2 * lanes * joined - 1).bit_length()
+
+
+class _BlockTable:
+    """A hash table in shared memory: the rows that lanes of a block name."""
+
+    def __init__(self, groups: Groups, entries: int) -> None:
+        self.groups, self.site, self.code, self.entries = groups, groups.site, groups.code, entries
+        self.rows = self.code.shared
+        """One plus a row, or 0; then the note of its first lane here."""
+        self.lanes = self.code.at(self.rows, 8 * entries)
+        """One lane of the row."""
+        self.counts = self.code.at(self.lanes, 4 * entries)
+        self.own = self.code.at(self.counts, 4 * entries)
+        """Of each lane of the block: the entry, and its number there in the upper half."""
+
+    def _own(self, k: int) -> IrValue:
+        return self.code.at(self.own, (_lane(self.site) + self.code.chip.lanes * k) * 8)
+
+    def clear(self, entry: IrValue) -> None:
+        self.code.store(self.code.i64(0), self.code.at(self.rows, entry * 8))
+        self.code.store(self.code.constant(I32, 0), self.code.at(self.counts, entry * 4))
+
+    def enter(self, lanes: Sequence[IrValue]) -> None:
+        """Find the entries of a thread's lanes, and count these."""
+        code, site = self.code, self.site
+        places = [site.place(site.read(site.near(i))) for i in lanes]
+        shared = [self.groups.is_shared(place.row) for place in places]
+        for k, (i, place, several) in enumerate(zip(lanes, places, shared, strict=True)):
+            code.store(code.i64(NOWHERE), self._own(k))
+            held = both(i.compare("slt", site.count) & several, place.inside)
+            with where(site, held):
+                entry = probed(code, self.rows, self.entries, place.row)
+                self.groups.put(self.lanes, entry, i)
+                count = code.write(I32, f"atomicrmw add {code.at(self.counts, entry * 4)!r}, i32 1 {ATOMIC}")
+                code.store(entry | count.to("zext", I64) << 32, self._own(k))
+
+    def join(self, entry: IrValue) -> None:
+        """Join the slot of an entry's row."""
+        code, at = self.code, self.code.at(self.rows, entry * 8)
+        row = code.load(I64, at)
+        with code.when(row.compare("ne", 0)):
+            lane, count = (self.groups.get(each, entry) for each in (self.lanes, self.counts))
+            code.store(_joined(self.groups, lane, row - 1, count), at)
+
+    def note(self, k: int) -> IrValue:
+        """The note of a lane of a thread."""
+        code = self.code
+        own = code.load(I64, self._own(k))
+        known = own.compare("ne", NOWHERE)
+        first = code.load(I64, code.at(self.rows, code.select(known, lower(own), 0) * 8))
+        return code.select(known, first + (own & (-1 << 32)), NOWHERE)
+
+
+def probed(code: IrBuilder, rows: IrValue, entries: int, row: IrValue) -> IrValue:
+    """The entry of a row in shared memory, which takes a free one."""
+    entry = code.variable(I64, scattered(row, code.i64(entries.bit_length() - 1)))
+    again, other, done = (code.new_label(each) for each in ("probe", "other", "found"))
+    code.begin(again)
+    at = code.at(rows, entry.get() * 8)
+    pair = code.write("{ i64, i1 }", f"cmpxchg {at!r}, i64 0, {row + 1!r} {ATOMIC} monotonic")
+    seen, is_free = (code.write(kind, f"extractvalue {pair!r}, {k}") for k, kind in enumerate((I64, "i1")))
+    code.split(is_free | seen.compare("eq", row + 1), done, other)
+    code.begin(other)
+    entry.set((entry.get() + 1) & (entries - 1))
+    code.jump(again)
+    code.begin(done)
+    return entry.get()
+
+
+def _joined(groups: Groups, lane: IrValue, row: IrValue, n: IrValue) -> IrValue:
+    """The note of a lane, the first of several that join the slot of their row, or take a free one."""
     code, site = groups.code, groups.site
     mask = (code.i64(1) << site.shift) - 1
     slot = code.variable(I64, scattered(row, site.shift))
@@ -185,7 +267,7 @@ def _joined(groups: Groups, lane: IrValue, row: IrValue) -> IrValue:
     seen = code.variable(I64, code.write(I64, f"load atomic i64, {at!r} {ATOMIC}, align 8"))
     code.split(seen.get().compare("eq", 0), free := code.new_label("free"), taken)
     code.begin(free)
-    own = (lane + 1) << 32 | 1
+    own = (lane + 1) << 32 | n
     pair = code.write("{ i64, i1 }", f"cmpxchg {at!r}, i64 0, {own!r} {ATOMIC} monotonic")
     seen.set(code.write(I64, f"extractvalue {pair!r}, 0"))
     code.split(code.write("i1", f"extractvalue {pair!r}, 1"), done, taken)
@@ -196,7 +278,7 @@ def _joined(groups: Groups, lane: IrValue, row: IrValue) -> IrValue:
     slot.set((slot.get() + 1) & mask)
     code.jump(again)
     code.begin(same)
-    rank.set(lower(code.write(I64, f"atomicrmw add {at!r}, i64 1 {ATOMIC}")))
+    rank.set(lower(code.write(I64, f"atomicrmw add {at!r}, {n!r} {ATOMIC}")))
     code.jump(done)
     code.begin(done)
     return slot.get() | rank.get() << 32

@@ -40,7 +40,7 @@ class Tuning:
     """Indices that a thread loads at a time, where it moves no rows."""
     pieces: int = 4
     """Pieces of 16 bytes that a thread loads at a time, where it only checks indices."""
-    joined: int = 2
+    joined: int = 1
     """Lanes whose slots a thread looks for."""
     firsts: int = 2
     """Lanes whose slots a thread reads at a time."""
