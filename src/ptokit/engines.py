@@ -10,7 +10,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from ptokit.engine.bags import Bags
+from ptokit.engine.bags import BagGradients, Bags
 from ptokit.engine.gpu import COPIED, DeviceArray
 from ptokit.engine.runnable import CUDA, NATIVE, REFERENCE, Runnable, Unsupported
 from ptokit.engine.storage import Storage
@@ -43,6 +43,8 @@ class Engine:
     """The function that reduces bags of rows; empty if it has none."""
     repeated_bags: str = ""
     """The function that makes bags ready, to be called with addresses."""
+    bag_gradients: str = ""
+    """The function that passes gradients of bags to the rows of a table; empty if it has none."""
     needs: Mapping[str, str] = field(default_factory=dict[str, str])
     """The modules that must be installed, and what installs them."""
     lacks: str = ""
@@ -94,6 +96,7 @@ ENGINES = {
             "ptokit.engine.cuda.whole.calls:ready",
             bags="ptokit.engine.cuda.whole.bags:run",
             repeated_bags="ptokit.engine.cuda.whole.bags:repeated",
+            bag_gradients="ptokit.engine.cuda.whole.bag_gradients:run",
             needs={"llvmlite.binding": "'ptokit[cuda]'", "cupy": "'ptokit[cuda]'"},
             lacks="ptokit.engine.cuda.device:missing",
             on_gpu=True,
@@ -204,6 +207,13 @@ def repeated_bags(engine: str, given: Bags, threads: int | None) -> Callable[...
     such function. It returns False if an index is outside of the table."""
     name = ENGINES[engine].repeated_bags
     return _load(name)(given, threads) if name else None
+
+
+def bag_gradients(engine: str) -> Callable[[BagGradients], None] | None:
+    """The function of an engine that passes gradients of bags to the rows of a table, while a GPU is current; None if
+    it has none. It raises `Unsupported`."""
+    name = ENGINES[engine].bag_gradients
+    return _load(name) if name else None
 
 
 def repeated(engine: str, whole: Any, threads: int | None) -> Callable[[int, int, int], bool] | None:

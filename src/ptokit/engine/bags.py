@@ -1,4 +1,7 @@
-"""Bags of gathered rows: the description that engines take. `engine/llvm/bags.py` says what they compute."""
+"""Bags of gathered rows and their gradients: the descriptions that engines take.
+
+`engine/llvm/bags.py` says what bags are, and what is computed.
+"""
 
 from __future__ import annotations
 
@@ -47,3 +50,42 @@ class Bags(NamedTuple):
         """Bags like these, wherever they are; of weights and winners, whether there are any."""
         has = {"weights": int(self.weights != 0), "winners": int(self.winners != 0)}
         return self._replace(table=0, indices=0, bounds=0, out=0, **has)
+
+
+class BagGradients(NamedTuple):
+    """Gradients of bags, which are added to the rows of a table in the order of the lanes; by addresses of packed
+    arrays.
+
+    A lane adds the row of its bag to the row that it names: divided by the number of lanes of the bag in a mean, times
+    its weight, each rounded to the type. Of the greatest and least, it adds the elements that are its own. A lane
+    without a bag, of the padding index or of an index outside of the table adds nothing. Sums of floats narrower than
+    float32 are taken in float32 and rounded once.
+    """
+
+    dtype: DType
+    """That of all elements: a float of two bytes or more."""
+    index_type: DType
+    """Of four or eight bytes."""
+    width: int
+    """Elements of a row."""
+    capacity: int
+    """Rows of the table."""
+    bags: int
+    lanes: int
+    padding: int
+    """The index of lanes that do not count; -1 if all do."""
+    grad: int
+    """A row for each bag."""
+    indices: int
+    bounds: int
+    """64-bit numbers, which may be anything: where each bag begins; if `closed`, also where the last one ends."""
+    weights: int
+    """An element for each lane; 0 if there are none."""
+    winners: int
+    """32-bit numbers: the lane of each element of the greatest or least; 0 if they are not that."""
+    out: int
+    """The rows of the table, which hold zeros before."""
+    mean: bool = False
+    """Whether they are divided by the number of all lanes of the bag."""
+    closed: bool = True
+    """Whether `bounds` has the end of the last bag; if not, that is the number of lanes."""

@@ -9,6 +9,7 @@
 | `indices.py`, `direct.py` | kernels of indices; of rows, each by itself |
 | `segments.py`, `chain.py` | kernels of sorted lanes: few of a row; many |
 | `bags.py` | bags of gathered rows, reduced |
+| `bag_gradients.py`, `bag_source.py` | their gradients, passed to the rows: the call; what lanes read through bags |
 | `pieces.py` | rows in pieces of up to 16 bytes, and layouts that count in them |
 | `sums.py`, `atomics.py` | values combined one after the other, in registers; in any order, in memory |
 """

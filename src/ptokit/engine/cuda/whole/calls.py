@@ -26,7 +26,7 @@ from ptokit.engine.cuda.device import Device, DeviceBuffer, DeviceKernel, cuda, 
 from ptokit.engine.cuda.resident import resident
 from ptokit.engine.cuda.whole import grouping, kernels, kinds
 from ptokit.engine.cuda.whole.check import take
-from ptokit.engine.cuda.whole.kinds import Kind
+from ptokit.engine.cuda.whole.kinds import BagSource, Kind
 from ptokit.engine.cuda.whole.pieces import PIECE, alignment, form, in_bytes, numbers
 from ptokit.engine.faults import IndexFault
 from ptokit.engine.kept import remember
@@ -148,7 +148,8 @@ class MoveLaunch:
 class PreparedMove:
     """A move, ready for calls on a device."""
 
-    def __init__(self, device: Device, whole: Whole) -> None:
+    def __init__(self, device: Device, whole: Whole, source: BagSource | None = None) -> None:
+        self.source = source
         self.device, self.whole, self.types = device, whole, dict(whole.types)
         index, (self.count, self.width) = whole.index, whole.move.shape
         self.capacity, self.dtype = index.capacity, self.types["table"]
@@ -226,8 +227,8 @@ class PreparedMove:
         """Execute the move on arrays of the device."""
         self.run_at(addresses["table"], addresses["indices"], addresses[self.other])
 
-    def run_at(self, table: int, index: int, other: int) -> None:
-        """The same, by addresses."""
+    def run_at(self, table: int, index: int, other: int, *bags: int) -> None:
+        """The same, by addresses; `bags` are the arguments of a source."""
         steps = self._active
         if not steps:
             return
@@ -240,7 +241,7 @@ class PreparedMove:
         piece = every & -every
         form = self._forms.get(piece) or self._form(piece)
         scratch = keys.address if keys else 0
-        arguments = (table, other, index, check.address if check else 0, scratch, *form.words)
+        arguments = (table, other, index, check.address if check else 0, scratch, *bags, *form.words)
         try:
             self._start(steps[0], piece, form, arguments)
             if check is not None:
@@ -270,7 +271,8 @@ class PreparedMove:
         """Memory for lanes by their rows, for keys, owners or copies of a small table."""
         device, tuning = self.device, kinds.TUNING
         if "spot" in steps:
-            made = device.empty(grouping.scratch(self.count, tuning.short, tuning.long))
+            has_bags = self.source is not None
+            made = device.empty(grouping.scratch(self.count, tuning.short, tuning.long, has_bags))
             device.fill(made.address, 0, grouping.zeroed(self.count))
             return made
         if "mark" in steps:
@@ -316,6 +318,7 @@ class PreparedMove:
             wide=self.whole.accumulate is not None,
             owned="mark" in self.steps,
             few=self.refuses and self.steps in (("gather",), ("scatter",)),
+            source=self.source,
             tuning=kinds.TUNING,
         )
         given = (*numbers(index, self.index_type.size), *numbers(table, piece), *numbers(other, piece))

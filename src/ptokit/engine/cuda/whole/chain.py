@@ -41,7 +41,7 @@ class _Chain:
             self.first, self.stop = item.op("urem", slices) * kind.slice, start + n
             self.place = site.place(site.read(self.groups.lane_at(start)))
             with code.phase():
-                self._cell(lambda at, total, _: code.store(self.sums.begin(code.load(self._bits, at)), total))
+                self._cell(lambda at, total, _: code.store(self.sums.begin(site.old(self._bits, at)), total))
                 self._store(self._load(start), code.i64(0))
             with code.loop(start, self.stop, self.rows) as begin, code.phase():
                 turn = (begin - start).op("udiv", self.rows) & 1
@@ -65,8 +65,8 @@ class _Chain:
                 at = code.at(site.of_table(self.place.row, piece), column.op("urem", kind.elements) * kind.dtype.size)
                 act(at, code.at(code.shared, column * 8), column)
 
-    def _load(self, begin: IrValue) -> list[IrValue]:
-        """The pieces of some rows that fall to a thread."""
+    def _load(self, begin: IrValue) -> list[tuple[IrValue, ...]]:
+        """What the pieces of some rows that fall to a thread are computed from."""
         code, site, kind = self.code, self.site, self.kind
         assert code.lane is not None
         numbers = [code.lane + code.chip.lanes * k for k in range(kind.tuning.staged)]
@@ -75,16 +75,16 @@ class _Chain:
         found = [self.groups.lane_at(code.select(place.compare("slt", last), place, last)) for place in places]
         pieces = [self.first + number.op("urem", kind.slice) for number in numbers]
         cols = [code.select(piece.compare("slt", right), piece, right) for piece in pieces]
-        return [site.source(lane, j) for lane, j in zip(found, cols, strict=True)]
+        return [site.fetch(lane, j) for lane, j in zip(found, cols, strict=True)]
 
-    def _store(self, values: Sequence[IrValue], turn: IrValue) -> None:
+    def _store(self, fetched: Sequence[tuple[IrValue, ...]], turn: IrValue) -> None:
         """Put pieces of rows into a buffer."""
         code = self.code
         assert code.lane is not None
         base = code.at(code.shared, turn * self.pitch + TOTALS)
-        for k, value in enumerate(values):
+        for k, each in enumerate(fetched):
             number = code.lane + code.chip.lanes * k
-            code.store(value, code.at(base, number * self.kind.piece), self.kind.piece)
+            code.store(self.site.value(each), code.at(base, number * self.kind.piece), self.kind.piece)
 
     def _add(self, total: IrValue, column: IrValue, begin: IrValue, turn: IrValue) -> None:
         """Add a column of a buffer, in order, with the next elements in registers."""

@@ -55,9 +55,9 @@ def zeroed(count: int) -> int:
     return HEADER + (10 << slot_bits(count))
 
 
-def scratch(count: int, short: int, long: int) -> int:
-    """Bytes of scratch memory."""
-    return zeroed(count) + 28 * count + 8 * (count // (short + 1) + count // (long + 1))
+def scratch(count: int, short: int, long: int, bags: bool = False) -> int:
+    """Bytes of scratch memory; `bags` says whether the bags of lanes are there, too."""
+    return zeroed(count) + (32 if bags else 28) * count + 8 * (count // (short + 1) + count // (long + 1))
 
 
 class Groups:
@@ -83,6 +83,8 @@ class Groups:
         """Segment after segment, in any order: a lane, and its slot in the upper half."""
         self.order = code.at(self.placed, site.count * 8)
         """The lanes, segment after segment."""
+        self.bags = code.at(self.order, site.count * 4)
+        """The bag of each lane, if the kind has a source."""
 
     def bit_of(self, row: IrValue) -> tuple[IrValue, IrValue]:
         """Where the bit of a row lies in a bitmap: the bytes before its word, and the word with that bit."""
@@ -148,8 +150,8 @@ def spot(site: KernelSite) -> None:
     code, groups, refuses = site.code, Groups(site), site.kind.remap is Remap.REFUSE
     with site.each(site.count, site.tuning.joined) as lanes:
         values = [site.read(i) for i, _ in lanes]
-        for (i, counts), value in zip(lanes, values, strict=True):
-            place = site.place(value)
+        places = site.places([i for i, _ in lanes], values)
+        for (i, counts), value, place in zip(lanes, values, places, strict=True):
             at, bit = groups.bit_of(place.row)
             with where(site, both(place.inside, counts)), code.when(groups.set(groups.named, at, bit)):
                 groups.set(groups.again, at, bit)
@@ -211,7 +213,7 @@ class _BlockTable:
     def enter(self, lanes: Sequence[IrValue]) -> None:
         """Find the entries of a thread's lanes, and count these."""
         code, site = self.code, self.site
-        places = [site.place(site.read(site.near(i))) for i in lanes]
+        places = [site.known_place(near, site.read(near)) for near in map(site.near, lanes)]
         shared = [self.groups.is_shared(place.row) for place in places]
         for k, (i, place, several) in enumerate(zip(lanes, places, shared, strict=True)):
             code.store(code.i64(NOWHERE), self._own(k))

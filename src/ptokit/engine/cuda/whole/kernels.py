@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ptokit.engine.cuda.whole.bag_source import BagSite
 from ptokit.engine.cuda.whole.direct import checked_gather, commit, gather, private, scatter
 from ptokit.engine.cuda.whole.grouping import arrange, insert, place, spot, start
 from ptokit.engine.cuda.whole.indices import check, clear, keys, mark
@@ -42,6 +43,6 @@ KERNELS: dict[str, Callable[[KernelSite], None]] = {
 
 def text(chip: Chip, name: str, kind: Kind) -> str:
     """The LLVM text of a kernel."""
-    site = KernelSite(chip, kind, name)
+    site = (KernelSite if kind.source is None else BagSite)(chip, kind, name)
     KERNELS[name](site)
     return site.text

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ptokit.engine.cuda.whole.pieces import given_in
+from ptokit.engine.llvm.emit import I64, PTR
 from ptokit.isa.dtype import INT32, DType
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Combine, Remap
@@ -26,6 +27,8 @@ plus one; or copies of a small table |
 """
 NO_LAYOUT, ANY = Layout((), ()), INT32
 """What stands for the layout and the element type where code does not depend on them."""
+BAG_ARGUMENTS = (PTR, "bounds"), (PTR, "weights"), (PTR, "winners"), (I64, "bags"), (I64, "padding")
+"""The arguments of a kernel that reads through bags, behind its pointers: those of `BagGradients`."""
 TOTALS = 1024
 """Bytes of shared memory before the rows: the sums so far."""
 
@@ -70,6 +73,27 @@ TUNING = Tuning()
 
 
 @dataclass(frozen=True)
+class BagSource:
+    """What lanes combine with their rows, if it is not a row of each lane: the row of its bag (`bag_source.py`)."""
+
+    weighted: bool
+    """Whether it is multiplied by the weight of the lane."""
+    mean: bool
+    """Whether it is divided by the number of lanes of the bag."""
+    picked: bool
+    """Whether each element is for one lane of the bag only."""
+    padded: bool
+    """Whether lanes of one index do not count."""
+    closed: bool
+    """Whether the bounds have the end of the last bag."""
+
+    @property
+    def of_indices(self) -> BagSource:
+        """What code depends on that finds the bags of lanes only."""
+        return replace(self, weighted=False, mean=False, picked=False)
+
+
+@dataclass(frozen=True)
 class Kind:
     """What the code of a move depends on."""
 
@@ -93,18 +117,22 @@ class Kind:
     """Whether only the last lane that names a row writes it."""
     few: bool = False
     """Whether the indices are so few that each block checks all of them before it writes."""
+    source: BagSource | None = None
+    """None if each lane has a row of the other array."""
     tuning: Tuning = TUNING
 
     @property
     def arguments(self) -> int:
         """How many arguments the kernel has."""
-        return len(POINTERS) + len(WORDS) + sum(map(given_in, (self.index, self.table, self.other)))
+        bags = 0 if self.source is None else len(BAG_ARGUMENTS)
+        return len(POINTERS) + bags + len(WORDS) + sum(map(given_in, (self.index, self.table, self.other)))
 
     @property
     def of_indices(self) -> Kind:
         """What code depends on that reads indices only."""
         return replace(self, piece=1, across=1, table=NO_LAYOUT, other=NO_LAYOUT, dtype=ANY, combine=Combine.STORE,
-                       wide=False, owned=False, few=False)  # fmt: skip
+                       wide=False, owned=False, few=False,
+                       source=self.source and self.source.of_indices)  # fmt: skip
 
     @property
     def elements(self) -> int:

@@ -41,7 +41,7 @@ def alone(site: KernelSite) -> None:
     sums = Sum(code, kind.combine, kind.dtype, wide=kind.wide)
     with site.each(site.count * site.across, site.tuning.depth) as numbers:
         split = [site.split(number) for number, _ in numbers]
-        places = [site.place(value) for value in [site.read(i) for i, _ in split]]
+        places = [site.known_place(*each) for each in [(i, site.read(i)) for i, _ in split]]
         shared = [groups.is_shared(place.row) for place in places]
         held = [
             both(both(site.open, counts), both(place.inside, several ^ 1)) or several
@@ -51,7 +51,7 @@ def alone(site: KernelSite) -> None:
             lanes, rows = [i for i, _ in split], [place.row for place in places]
             lanes, rows = (_only(site, held, each) for each in (lanes, rows))
             cells = [site.of_table(row, j) for row, (_, j) in zip(rows, split, strict=True)]
-            olds = [code.load(site.bits, cell, kind.piece) for cell in cells]
+            olds = [site.old(site.bits, cell) for cell in cells]
             news = [site.source(i, j) for i, (_, j) in zip(lanes, split, strict=True)]
             for known, cell, old, new in zip(held, cells, olds, news, strict=True):
                 with code.when(known):
@@ -83,7 +83,7 @@ def _short(groups: Groups) -> None:
         place = site.place(site.read(groups.lane_at(first)))
         with where(site, both(both(site.open, place.inside), n.compare("ule", site.tuning.long))):
             cell = site.of_table(place.row, j)
-            total = _sum(groups, sums, (first, n), j, sums.begin(code.load(site.bits, cell, kind.piece)))
+            total = _sum(groups, sums, (first, n), j, sums.begin(site.old(site.bits, cell)))
             code.store(sums.end(total), cell, kind.piece)
 
 

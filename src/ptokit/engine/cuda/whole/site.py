@@ -6,15 +6,15 @@ under way; which row that is follows from a division. Nothing here knows an inst
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 from ptokit.engine.cuda.whole.check import note_refused
-from ptokit.engine.cuda.whole.kinds import POINTERS, WORDS, Kind
+from ptokit.engine.cuda.whole.kinds import BAG_ARGUMENTS, POINTERS, WORDS, Kind
 from ptokit.engine.cuda.whole.pieces import view
 from ptokit.engine.llvm.chip import Chip
-from ptokit.engine.llvm.emit import I64, PTR, STREAMING, IrModule, IrValue, Variable, vector
+from ptokit.engine.llvm.emit import I64, PTR, STREAMING, IrModule, IrValue, Variable, size_of, vector
 from ptokit.engine.llvm.resolve import REMAPS, SENTINEL, lane_of, taken
 from ptokit.isa.move import Access, Combine, Index, IndexUnit, Remap, Side
 
@@ -35,11 +35,13 @@ class KernelSite:
     def __init__(self, chip: Chip, kind: Kind, name: str) -> None:
         self.kind, self.tuning, self.module = kind, kind.tuning, IrModule(chip)
         pointers = [(PTR if each in ("table", "other") else f"{PTR} noalias", each) for each in POINTERS]
-        parameters = [*pointers, *((I64, each) for each in WORDS)]
+        bags = () if kind.source is None else BAG_ARGUMENTS
+        parameters = [*pointers, *bags, *((I64, each) for each in WORDS)]
         parameters += [(I64, f"n{k}") for k in range(kind.arguments - len(parameters))]
         self.code = code = self.module.kernel(name, parameters)
         given = iter(code.arguments)
         table, other, index, self.flag, self.keys = (next(given) for _ in POINTERS)
+        self.bag_arguments = [next(given) for _ in bags]
         self.count, self.capacity, across, self.shift, self.chains = (next(given) for _ in WORDS)
         self.block, self.blocks = code.block, code.blocks
         """The number of the block among those that share the work, and how many these are."""
@@ -113,6 +115,14 @@ class KernelSite:
         inside = found.compare("ne", SENTINEL)
         return Place(code.select(inside, found, 0).to("zext", I64), inside)
 
+    def places(self, _lanes: Sequence[IrValue], values: Sequence[IrValue]) -> list[Place]:
+        """The rows that lanes take effect on, by their indices."""
+        return [self.place(value) for value in values]
+
+    def known_place(self, _lane: IrValue, value: IrValue) -> Place:
+        """The same for a lane, in kernels after the one that `places` is for."""
+        return self.place(value)
+
     def is_outside(self, value: IrValue) -> IrValue:
         return value.to("zext", I64).compare("uge", self.capacity)
 
@@ -147,9 +157,21 @@ class KernelSite:
         """Where a piece of the other array lies."""
         return self.other.col(self.code, self.other.row(self.code, row, self.code.i64), piece, self.code.i64)
 
+    def old(self, kind: str, at: IrValue) -> IrValue:
+        """What a piece of the table, or an element of it, holds before lanes are combined with it."""
+        return self.code.load(kind, at, size_of(kind))
+
     def source(self, lane: IrValue, piece: IrValue) -> IrValue:
         """A piece of what a lane combines with its row."""
-        return self.load(self.of_other(lane, piece))
+        return self.value(self.fetch(lane, piece))
+
+    def fetch(self, lane: IrValue, piece: IrValue) -> tuple[IrValue, ...]:
+        """What it is computed from, loaded."""
+        return (self.load(self.of_other(lane, piece)),)
+
+    def value(self, fetched: tuple[IrValue, ...]) -> IrValue:
+        """A piece of what a lane combines with its row, from what was loaded for it."""
+        return fetched[0]
 
     # --- keys
 
