@@ -12,8 +12,9 @@ import torch
 
 import ptokit as pto
 import ptokit.torch as pt
+from ptokit.engine.bags import BagGradients
 from ptokit.lang.gpu import new_tensor
-from ptokit.torch import bag_kernel
+from ptokit.torch import bag_gradients, bag_kernel
 from tests.torch.naive import ATOMICS, GATHER_POLICIES, SCATTER_POLICIES, bits
 from tests.torch.test_forms import REDUCTIONS
 from tests.torch.test_forms import samples as samples_of_forms
@@ -224,6 +225,72 @@ def test_segments_that_are_repeated(reduce: str, monkeypatch: pytest.MonkeyPatch
         cpu, gpu = both(lambda v, n: pt.segment_reduce(v, reduce, lengths=n), SRC * (k + 1), lengths)
         assert cpu == gpu
     assert len(calls) == 2 and None not in calls
+
+
+@pytest.fixture
+def gradients(monkeypatch: pytest.MonkeyPatch) -> list[BagGradients]:
+    """The calls that pass gradients of bags to the rows of a table."""
+    made, find = list[BagGradients](), bag_gradients.bag_gradients
+
+    def found(engine: str) -> Any:
+        run = find(engine)
+        return run and (lambda given: (made.append(given), run(given)))
+
+    monkeypatch.setattr(bag_gradients, "bag_gradients", found)
+    return made
+
+
+STARTS = torch.randint(0, 30_000, (1500,), generator=MADE).sort().values.index_fill(0, torch.tensor([0]), 0)
+"""Where bags begin, some of them empty."""
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("mode", ["sum", "mean", "max", "min", "weights"])
+def test_gradients_of_bags_are_one_call(mode: str, kind: torch.dtype, gradients: list[BagGradients]) -> None:
+    hot, weights = SKEWED.where(SRC[:, 0] < 0.5, 7), SRC[:, 1].to(kind)
+    offsets, ends = STARTS, torch.cat([STARTS, torch.tensor([30_000])])
+    for width, index, bounds, padding in ((48, torch.int64, offsets, None), (3, torch.int32, ends, None),
+                                          (1, torch.int64, offsets, 7), (16, torch.int32, ends, 3)):  # fmt: skip
+        how: dict[str, Any] = {"padding_idx": padding, "include_last_offset": bounds is ends}
+        table, given = TABLE[:, :width].contiguous().to(kind), (hot.to(index), bounds)
+        gradients.clear()
+        if mode == "weights":
+            cpu, gpu = both(
+                lambda t, i, o, w, how=how: pt.embedding_bag(i, t, o, mode="sum", per_sample_weights=w, **how),
+                table, *given, weights,
+            )  # fmt: skip
+        else:
+            cpu, gpu = both(lambda t, i, o, how=how: pt.embedding_bag(i, t, o, mode=mode, **how), table, *given)
+        assert cpu == gpu
+        assert len(gradients) == (mode != "mean" or padding is None)
+
+
+def test_gradients_of_bags_on_another_stream(gradients: list[BagGradients]) -> None:
+    expected = TABLE.clone().requires_grad_()
+    pt.embedding_bag(SKEWED.view(-1, 20), expected, mode="max").sum().backward()
+    lanes, table, stream = SKEWED.cuda().view(-1, 20), TABLE.cuda().requires_grad_(), torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        pt.embedding_bag(lanes, table, mode="max").sum().backward()
+    torch.cuda.current_stream().wait_stream(stream)
+    assert len(gradients) == 1 and bits(table.grad) == bits(expected.grad)
+
+
+def test_gradients_of_bags_with_bounds_that_lie(gradients: list[BagGradients]) -> None:
+    """They may be anything, but nothing outside of the arrays is read."""
+    table, lanes = TABLE.cuda().requires_grad_(), SKEWED.cuda()
+    for starts in ([5, 1 << 40, -3, 2, 9], [-1] * 4, [1 << 62, 0, 30_000]):
+        pt.embedding_bag(lanes, table, torch.tensor(starts).cuda(), mode="mean").sum().backward()
+    torch.cuda.synchronize()
+    assert len(gradients) == 3
+
+
+def test_gradients_of_gradients_of_bags(gradients: list[BagGradients]) -> None:
+    table, lanes = TABLE[:20, :3].double().cuda().requires_grad_(), SKEWED[:40].cuda().view(-1, 4) % 20
+    for mode in ("sum", "mean", "max"):
+        assert torch.autograd.gradgradcheck(lambda t, m=mode: pt.embedding_bag(lanes, t, mode=m), (table,))
+    (first,) = torch.autograd.grad((pt.embedding_bag(lanes, table, mode="sum") ** 2).sum(), table, create_graph=True)
+    assert first.requires_grad
 
 
 @pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min"])

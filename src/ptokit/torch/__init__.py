@@ -8,6 +8,7 @@
 | `reductions.py` | operators of products and means, and of scatters without the values that cells had |
 | `remap.py` | policies for indices outside of the table, as tensor code |
 | `bag_kernel.py` | bags of rows: on an engine, in one pass if it can |
+| `bag_gradients.py` | the gradient of their table in one call, on an engine that has it |
 | `bags.py` | the operator of bags with its gradient, `embedding_bag` |
 | `segments.py` | `segment_reduce`, `segment_sum`, … |
 | `modules.py` | `Embedding`, `EmbeddingBag` |

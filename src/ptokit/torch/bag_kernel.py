@@ -111,9 +111,9 @@ def _fused(
     is_there = ENGINES[name].on_gpu is table.is_cuda  # the cuda engine would have to copy tensors of the host
     if run is None or kind is None or not (is_index and has_work and is_there):
         return None
-    table, offsets = _packed(table), _packed(offsets)
-    indices = None if indices is None else _packed(indices)
-    weights = None if weights is None else _packed(weights.detach().to(table.dtype))
+    table, offsets = packed(table), packed(offsets)
+    indices = None if indices is None else packed(indices)
+    weights = None if weights is None else packed(weights.detach().to(table.dtype))
     shape, of_winners = _shapes(table, offsets, reduce, is_tracked, closed)
     out, first = new_tensor(table, shape), new_tensor(table, of_winners, torch.int32)
     given = Bags(
@@ -218,7 +218,7 @@ def _sizes(offsets: Tensor, lanes: int, closed: bool) -> Tensor:
     return offsets.diff(append=None if closed else offsets.new_full((1,), lanes))
 
 
-def _packed(tensor: Tensor) -> Tensor:
+def packed(tensor: Tensor) -> Tensor:
     """A tensor whose address is that of its values, in C order."""
     made = tensor.resolve_neg().contiguous()
     if not made.data_ptr() and made.numel():

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ptokit.torch.bag_gradients import gradient_of_table
 from ptokit.torch.bag_kernel import PICKS, bag_shape, bags_of, check_mode, counts_of, divided, run_bag
 from ptokit.torch.dispatch import Batch, TensorOperator, is_followed, is_plain
 from ptokit.torch.operators import GATHER, HOW, SCATTER_ZEROS, sum_first, wide
@@ -32,27 +33,39 @@ def _save_bag(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) 
 def _bag_backward(ctx: Any, grad: Tensor, _lanes: Any) -> tuple[Any, ...]:
     """Pass the gradient of a bag to its rows, and to those of the table in the order of the lanes."""
     indices, offsets, weights, winners, table = ctx.saved_tensors
-    of_weights = None
-    if ctx.reduce not in PICKS:
-        lanes = ctx.shape[0] if indices is None else indices.numel()
-        if ctx.reduce == "mean":
-            counts = counts_of(indices, offsets, lanes, ctx.closed, ctx.padding, *ctx.how)
-            grad = divided(grad.float() if wide(grad.dtype) else grad, counts).to(grad.dtype)
-        ids = bags_of(offsets, lanes, ctx.closed)
-        if indices is not None and ctx.padding >= 0:
-            ids = torch.where(indices == ctx.padding, OUTSIDE, ids)
-        rows = GATHER(grad, ids, ROW, "zero", *ctx.how)
-        if weights is not None and ctx.needs_input_grad[3]:
+    of_table, of_weights = gradient_of_table(ctx, grad, indices, offsets, weights, winners), None
+    needs_weights = weights is not None and ctx.needs_input_grad[3]
+    if ctx.reduce in PICKS:
+        of_table = _passed_to_winners(ctx, grad, indices, winners) if of_table is None else of_table
+    elif of_table is None or needs_weights:
+        rows = _passed_to_lanes(ctx, grad, indices, offsets)
+        if needs_weights:
             read = table if indices is None else GATHER(table, indices, ROW, "zero", *ctx.how)
-            of_weights = sum_first((read * rows).reshape(lanes, prod(ctx.shape[1:])).t())
-        if weights is not None:
-            rows = rows * weights.to(rows.dtype).view(-1, *[1] * (rows.dim() - 1))
-        of_table = rows
-        if indices is not None:
-            of_table = SCATTER_ZEROS(rows, indices, list(ctx.shape), ROW, "skip", wide(grad.dtype), *ctx.how)
-    else:
-        of_table = _passed_to_winners(ctx, grad, indices, winners)
+            of_weights = sum_first((read * rows).reshape(len(rows), prod(ctx.shape[1:])).t())
+        if of_table is None:
+            of_table = _passed_to_rows(ctx, rows, indices, weights)
     return of_table, None, None, of_weights, *[None] * 6
+
+
+def _passed_to_lanes(ctx: Any, grad: Tensor, indices: Tensor | None, offsets: Tensor) -> Tensor:
+    """The gradient of the bag of each lane; zeros for lanes that do not count."""
+    lanes = ctx.shape[0] if indices is None else indices.numel()
+    if ctx.reduce == "mean":
+        counts = counts_of(indices, offsets, lanes, ctx.closed, ctx.padding, *ctx.how)
+        grad = divided(grad.float() if wide(grad.dtype) else grad, counts).to(grad.dtype)
+    ids = bags_of(offsets, lanes, ctx.closed)
+    if indices is not None and ctx.padding >= 0:
+        ids = torch.where(indices == ctx.padding, OUTSIDE, ids)
+    return GATHER(grad, ids, ROW, "zero", *ctx.how)
+
+
+def _passed_to_rows(ctx: Any, rows: Tensor, indices: Tensor | None, weights: Tensor | None) -> Tensor:
+    """The gradients of lanes, times their weights, to the rows that they name."""
+    if weights is not None:
+        rows = rows * weights.to(rows.dtype).view(-1, *[1] * (rows.dim() - 1))
+    if indices is None:
+        return rows
+    return SCATTER_ZEROS(rows, indices, list(ctx.shape), ROW, "skip", wide(rows.dtype), *ctx.how)
 
 
 def _passed_to_winners(ctx: Any, grad: Tensor, indices: Tensor | None, winners: Tensor) -> Tensor:
