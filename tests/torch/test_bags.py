@@ -287,6 +287,14 @@ def test_the_operator_refuses_what_engines_would_misread(given: tuple[Any, ...],
         torch.ops.ptokit.bag(*given, -1)
 
 
+def test_sparse_tensors_are_refused() -> None:
+    table, lanes = torch.eye(4), torch.tensor([[1, 2]])
+    for _ in range(2):
+        pt.embedding_bag(lanes, table)
+        with pytest.raises(ValueError, match="dense"):
+            pt.embedding_bag(lanes, table.to_sparse())
+
+
 def test_tensors_without_memory() -> None:
     table = torch.ones(4, 3)
     table.untyped_storage().resize_(0)

@@ -40,6 +40,52 @@ def test_repeated_scatters_count_writes_and_refuse_before_they_write() -> None:
     assert torch.equal(mine, before)
 
 
+def test_repeated_operators_refuse_tensors_that_autograd_follows() -> None:
+    write = torch.ops.ptokit.scatter_
+    for _ in range(TIMES):
+        write(table(), torch.ones(2, 4), LANES)
+    for mine, src in ((table().requires_grad_(), torch.ones(2, 4)), (table(), torch.ones(2, 4).requires_grad_())):
+        with pytest.raises(TypeError, match="grad"):
+            write(mine, src, LANES)
+        assert torch.equal(mine, table())
+
+
+def test_a_repeated_scatter_that_is_interrupted_counts_as_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = table()
+    for _ in range(TIMES):
+        pt.scatter_(mine, torch.ones(2, 4), LANES)
+    version = mine._version
+
+    def interrupted(*_given: object) -> bool:
+        raise KeyboardInterrupt
+
+    for each in quick.CALLS.values():
+        monkeypatch.setattr(each.call, "attempt", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        pt.scatter_(mine, torch.ones(2, 4), LANES)
+    assert mine._version > version
+
+
+def test_what_is_kept_of_a_result_has_no_memory_of_its_size() -> None:
+    for _ in range(TIMES):
+        pt.gather(torch.zeros(1000, 4), torch.arange(999))
+        pt.embedding_bag(torch.arange(999), torch.zeros(1000, 4), torch.arange(0, 999, 3), mode="max")
+    kept = [each.like for each in quick.CALLS.values() if each.like is not None]
+    kept += [each for known in bag_kernel.KNOWN.values() for each in (known.out, known.winners)]
+    assert any(each.numel() > 1000 for each in kept)
+    assert all(each.untyped_storage().nbytes() <= 8 for each in kept)
+
+
+def test_results_of_repeated_bags_are_apart() -> None:
+    for mode in ("sum", "max"):
+        first, second = (torch.ops.ptokit.bag(table(), LANES, torch.tensor([0]), None, mode, -1, closed=False)
+                         for _ in range(2))  # fmt: skip
+        for _ in range(TIMES):
+            second = torch.ops.ptokit.bag(table(), LANES, torch.tensor([0]), None, mode, -1, closed=False)
+            assert all(a is not b for a, b in zip(first, second, strict=True))
+            first = second
+
+
 def test_repeated_scatters_may_share_memory() -> None:
     expected = table()
     expected[LANES] = table()[:2]

@@ -19,7 +19,7 @@ from ptokit.isa.move import Combine
 from ptokit.lang.gpu import new_tensor, of_tensor
 from ptokit.lang.launch import check_threads
 from ptokit.torch.operators import SCATTER_ZEROS, run_gather, run_scatter_, run_scatter_zeros, same_bits, wide
-from ptokit.torch.quick import MOST_CALLS, without_memory
+from ptokit.torch.quick import MOST_CALLS, blank
 from ptokit.torch.remap import OUTSIDE, ROW
 
 KINDS = {
@@ -144,7 +144,7 @@ def _fused(
         return None
     if ready is not None:
         is_in_order = ordering(on_gpu) if on_gpu else None
-        known = KnownBags(ready, is_in_order, without_memory(out), without_memory(first), first.numel() > 0)
+        known = KnownBags(ready, is_in_order, blank(out), blank(first))
         remember(KNOWN, key, known, MOST_CALLS)
     return out, first
 
@@ -158,15 +158,13 @@ class KnownBags:
     """Whether work goes to the GPU of the tensors and to torch's stream anyway; None on the CPU."""
     out: Tensor
     winners: Tensor
-    """Those have the types and shapes of results, and no memory."""
-    is_tracked: bool
-    """Whether there are winners; without any, all calls return the same empty tensor, whose address is 0."""
+    """Those have the types and shapes of results."""
 
     def run(self, places: Sequence[int]) -> tuple[Tensor, Tensor] | None:
         """Reduce them; None if an index is outside of the table, or if work would go elsewhere."""
         if self.is_in_order is not None and not self.is_in_order():
             return None
-        out, winners = new_tensor(self.out), new_tensor(self.winners) if self.is_tracked else self.winners
+        out, winners = new_tensor(self.out), new_tensor(self.winners)
         is_done = self.execute(*places, out.data_ptr(), winners.data_ptr())
         return (out, winners) if is_done else None
 
@@ -186,6 +184,8 @@ def _key(
         if each is None:
             facts.append(None)
             places.append(0)
+        elif each.layout is not torch.strided:
+            return None, places
         elif each.is_contiguous() and not each.is_neg() and (place := each.data_ptr()) and each.get_device() == gpu:
             facts += (each.dtype, each.shape)
             places.append(place)
@@ -246,7 +246,9 @@ def _check_operands(
     lanes = len(table) if indices is None else indices.numel()
     if weights is not None and weights.numel() != lanes:
         raise ValueError(f"each of the {lanes} lanes has a weight; found {weights.numel()}")
-    for each in (indices, offsets, weights):
+    for each in (table, indices, offsets, weights):
+        if each is not None and each.layout is not torch.strided:
+            raise ValueError(f"the tensors of a call are dense; found one of {each.layout}: use to_dense()")
         if each is not None and each.device != table.device:
             raise ValueError(f"the tensors of a call are on one device; found {table.device} and {each.device}")
 

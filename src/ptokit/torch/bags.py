@@ -25,13 +25,16 @@ def _save_bag(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) 
     """What the gradient of `bag` needs."""
     table, indices, offsets, weights, ctx.reduce, ctx.padding, _, ctx.closed, *ctx.how = inputs
     ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads(False)  # lanes would get zeros
     ctx.shape, ctx.given = table.shape, (indices is not None, weights is not None)
     needs_rows = weights is not None and ctx.needs_input_grad[3]
     ctx.save_for_backward(indices, offsets, weights, output[1], table if needs_rows else None)
 
 
-def _bag_backward(ctx: Any, grad: Tensor, _lanes: Any) -> tuple[Any, ...]:
+def _bag_backward(ctx: Any, grad: Tensor | None, _lanes: Any) -> tuple[Any, ...]:
     """Pass the gradient of a bag to its rows, and to those of the table in the order of the lanes."""
+    if grad is None:
+        return (None,) * 10
     indices, offsets, weights, winners, table = ctx.saved_tensors
     of_table, of_weights = gradient_of_table(ctx, grad, indices, offsets, weights, winners), None
     needs_weights = weights is not None and ctx.needs_input_grad[3]

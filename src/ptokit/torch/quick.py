@@ -28,11 +28,10 @@ How = tuple[Any, ...]
 class QuickCall:
     """A call that was made before."""
 
-    run: Any
-    """Takes the addresses of the table, the indices and the other operand; False if an index must be refused."""
     call: RepeatedCall
+    """One that can be attempted, with the addresses of the table, the indices and the other operand."""
     like: Tensor | None = None
-    """Has the type and shape of a result, and no memory: PyTorch makes a tensor from another in half the time."""
+    """Has the type and shape of a result: PyTorch makes a tensor from another in half the time."""
 
 
 CALLS: dict[Any, QuickCall] = {}
@@ -42,7 +41,10 @@ def quick_gather(table: Tensor, indices: Tensor, how: How) -> Tensor | None:
     """Repeat a gather; None if it is not known, or if an index must be refused."""
     if table.is_neg() or indices.is_neg():
         return None
-    first, second = table.data_ptr(), indices.data_ptr()
+    try:
+        first, second = table.data_ptr(), indices.data_ptr()
+    except RuntimeError:  # sparse: the long way refuses it
+        return None
     known = _known(_gather_key(table, indices, first, second, how))
     if (
         known is None
@@ -51,40 +53,49 @@ def quick_gather(table: Tensor, indices: Tensor, how: How) -> Tensor | None:
     ):
         return None
     made = new_tensor(known.like)
-    return made if known.run(first, second, made.data_ptr()) else None
+    return made if known.call.attempt(first, second, made.data_ptr()) else None
 
 
 def keep_gather(table: Tensor, indices: Tensor, made: Tensor, how: How) -> None:
     """Keep a gather that was made, if it can be repeated."""
     call = _repeated(("gather", *how), table, indices, None)
     if call is not None:
-        like = without_memory(made)
+        like = blank(made)
         key = _gather_key(table, indices, table.data_ptr(), indices.data_ptr(), how)
-        remember(CALLS, key, QuickCall(call.attempt, call, like), MOST_CALLS)
+        remember(CALLS, key, QuickCall(call, like), MOST_CALLS)
 
 
-def without_memory(like: Tensor) -> Tensor:
-    """A tensor of the same type and shape, without memory; not one of inference mode, if that is on."""
+def blank(like: Tensor) -> Tensor:
+    """A tensor of the same type and shape with the memory of one element; not one of inference mode, if that is on."""
     with torch.inference_mode(False):
-        made = torch.empty_like(like)
-        made.untyped_storage().resize_(0)
-    return made
+        return like.new_empty(()).expand(like.shape)
 
 
 def quick_scatter(table: Tensor, src: Tensor, indices: Tensor, how: How, is_new: bool) -> bool:
     """Repeat a scatter; `is_new` says that the table is new memory. False if it was not done."""
-    if table.is_neg() or src.is_neg() or indices.is_neg():
+    if table.is_neg() or src.is_neg() or indices.is_neg() or not (is_new or _is_free(table, src)):
         return False
-    addresses = [table.data_ptr(), indices.data_ptr(), src.data_ptr()]
+    try:
+        addresses = [table.data_ptr(), indices.data_ptr(), src.data_ptr()]
+    except RuntimeError:  # sparse: the long way refuses it
+        return False
     known = _known(_scatter_key(table, src, indices, addresses, how))
     if known is None or 0 in addresses or not (known.call.is_in_order() and _is_outside_kernel()):  # freed: 0
         return False
     if not (is_new or known.call.is_apart(addresses)):
         return False
-    is_done = known.run(*addresses)
-    if is_done and not is_new:
-        notify(table)
+    is_done = True
+    try:
+        is_done = known.call.attempt(*addresses)
+    finally:  # also if it is interrupted
+        if is_done and not is_new:
+            notify(table)
     return is_done
+
+
+def _is_free(*tensors: Tensor) -> bool:
+    """Whether autograd does not follow tensors; the long way refuses others."""
+    return not (torch.is_grad_enabled() and any(each.requires_grad for each in tensors))
 
 
 def keep_scatter(table: Tensor, src: Tensor, indices: Tensor, how: How) -> None:
@@ -92,7 +103,7 @@ def keep_scatter(table: Tensor, src: Tensor, indices: Tensor, how: How) -> None:
     call = _repeated(("scatter", *how), table, indices, src)
     if call is not None:
         key = _scatter_key(table, src, indices, [each.data_ptr() for each in (table, indices, src)], how)
-        remember(CALLS, key, QuickCall(call.attempt, call), MOST_CALLS)
+        remember(CALLS, key, QuickCall(call), MOST_CALLS)
 
 
 def _known(key: tuple[Any, ...]) -> QuickCall | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -518,11 +518,14 @@ def test_a_call_that_fails_waits_for_the_kernel_that_checks() -> None:
     """It writes to memory of the host, which ends with the call."""
     words = list[Any]()
 
+    def fail(*_given: object) -> None:
+        raise MemoryError
+
     class Failing(Recorded):
         def module(self, key: str, build: Callable[[], IrSource]) -> DeviceModule:
-            if " gather " in key:
-                raise MemoryError
-            return super().module(key, build)
+            if " gather " not in key:
+                return super().module(key, build)
+            return cast("Any", SimpleNamespace(kernel=lambda _: fail, facts={}))
 
         def pinned(self, nbytes: int) -> DeviceBuffer:
             made = super().pinned(nbytes)
@@ -542,6 +545,60 @@ def test_a_call_that_fails_waits_for_the_kernel_that_checks() -> None:
     with pytest.raises(MemoryError):
         calls.PreparedMove(failing, case.whole).run_at(memory.address, memory.address + 1024, memory.address + 2048)
     assert failing.log == ["check", "record", "wait for all"]
+
+
+def test_a_call_whose_code_cannot_be_made_has_written_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failing(EmulatedDevice):
+        def module(self, key: str, build: Callable[[], IrSource]) -> DeviceModule:
+            if " fold " in key:
+                raise MemoryError
+            return super().module(key, build)
+
+    table, other = values(FLOAT32, (9, 4)), values(FLOAT32, (40, 4), 1)
+    case = Case(FLOAT32, table, other, named(40, 9), combine=Combine.ADD)
+    memories = {name: case._storage(name, 0) for name in case.arrays}
+    move = calls.PreparedMove(Failing(), case.whole)
+    with pytest.raises(MemoryError):
+        move.run({name: storage.address for name, storage in memories.items()})
+    assert memories["table"].bits.tobytes() == case._storage("table", 0).bits.tobytes()
+
+
+class Beside(EmulatedDevice):
+    """A device on which work of another stream comes before what was launched beside it."""
+
+    def __init__(self) -> None:
+        self.later: list[tuple[Any, ...]] | None = None
+
+    def module(self, key: str, build: Callable[[], IrSource]) -> DeviceModule:
+        made = super().module(key, build)
+
+        def kernel(name: str) -> Any:
+            found = made.kernel(name)
+            return lambda *given: found(*given) if self.later is None else self.later.append((found, *given))
+
+        return cast("Any", SimpleNamespace(kernel=kernel, facts=made.facts))
+
+    @contextmanager
+    def _joined(self, later: list[tuple[Any, ...]]) -> Iterator[None]:
+        self.later = None
+        yield
+        for found, *arguments in later:
+            found(*arguments)
+
+    def fork(self) -> AbstractContextManager[None]:
+        self.later = []
+        return self._joined(self.later)
+
+
+@pytest.mark.skipif(ON_GPU, reason="a GPU has its own order")
+def test_rows_of_one_lane_and_of_several_are_combined_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "device", beside := Beside())
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        table, other = values(FLOAT32, (30, 4)), values(FLOAT32, (60, 4), 1)
+        lanes = rng.integers(0, 30, 60)
+        Case(FLOAT32, table, other, lanes, combine=Combine.ADD, capacity=[None, 1 << 40][seed % 2]).check()
+        assert beside.later is None
 
 
 def test_a_call_after_a_refused_one_is_executed() -> None:

@@ -126,14 +126,19 @@ class BagCode:
         if self.is_sum:
             if self.kind.mean:
                 found = self._mean(found, length if self.counted is None else self.counted.get())
-            code.store(self._end(found), code.at(given.out, at * size), size)
+            code.store(self._end(found), code.at(given.out, at * size), self._aligned(size, count))
             return
         if self.kind.is_quick:
             found = narrow(code, self.kind.dtype, widen(code, self.kind.dtype, found))  # of NaNs, the quiet one
         is_empty = lane.compare("eq", none)  # untracked lanes are one number: the last lane that counts
-        code.store(code.select(is_empty, code.constant(found.type, 0), found), code.at(given.out, at * size), size)
+        found = code.select(is_empty, code.constant(found.type, 0), found)
+        code.store(found, code.at(given.out, at * size), self._aligned(size, count))
         if self.kind.tracked:
-            code.store(lane, code.at(given.winners, at * 4), 4)
+            code.store(lane, code.at(given.winners, at * 4), self._aligned(4, count))
+
+    def _aligned(self, size: int, count: int) -> int:
+        """The alignment of elements that are read or written at a time; a GPU takes one by one what is not aligned."""
+        return size if self.kind.host else size * count
 
     def _bound(self, bag: IrValue) -> IrValue:
         """A bound that lies between those of all lanes, whatever it is."""
@@ -179,7 +184,7 @@ class BagCode:
                 if self.outside is not None:
                     self.outside(name)
             place = code.at(given.table, row * given.row + column * size)
-            rows.append(code.load(bits_of(kind.dtype, count), place, size))
+            rows.append(code.load(bits_of(kind.dtype, count), place, self._aligned(size, count)))
         if kind.far:
             self._prefetch(numbers[-1] + AHEAD, column, count)
         weights = [self._weight(k, count) for k in numbers] if kind.weighted else [None] * step

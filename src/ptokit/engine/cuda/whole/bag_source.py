@@ -72,7 +72,7 @@ class BagSite(KernelSite):
 
     # --- what they read
 
-    def old(self, kind: str, _at: IrValue) -> IrValue:
+    def old(self, kind: str, _at: IrValue, /) -> IrValue:
         return self.code.constant(kind, 0)
 
     def fetch(self, lane: IrValue, piece: IrValue) -> tuple[IrValue, ...]:

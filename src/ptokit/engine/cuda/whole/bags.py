@@ -74,7 +74,7 @@ class PreparedBags:
 
     def run_at(self, table: int, indices: int, bounds: int, weights: int, out: int, winners: int) -> bool:
         """Reduce bags at `Bags.places`; False if an index is outside of the table."""
-        every = table | out | winners * (PIECE // 4) | self._row | PIECE
+        every = table | out | winners // 4 * self._kind.dtype.size | self._row | PIECE
         aligned = every & -every
         kernel, grid = self._launches.get(aligned) or self._launch(aligned)
         places = table, indices, bounds, weights, out, winners

@@ -16,6 +16,7 @@ until then.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NoReturn
@@ -144,6 +145,9 @@ class MoveLaunch:
     arguments: int
     shared: int
 
+    def __call__(self, arguments: tuple[int, ...]) -> None:
+        self.kernel(self.grid, arguments[: self.arguments], self.shared)
+
 
 class PreparedMove:
     """A move, ready for calls on a device."""
@@ -172,7 +176,7 @@ class PreparedMove:
         self._active = self.steps if has_cells else ("check",) * bool(self.count and self.refuses)
         self._is_scratched = not {"mark", "keys", "commit", "spot"}.isdisjoint(self._active)
         self._forms: dict[int, AlignedMove] = {}
-        self._launches: dict[tuple[int, str], MoveLaunch] = {}
+        self._launches: dict[int, list[MoveLaunch]] = {}
 
     def _check_arithmetic(self) -> None:
         if not computes(self.element) or (self.combine is Combine.MUL and self.element is not self.dtype):
@@ -239,22 +243,22 @@ class PreparedMove:
             table = nothing.address
         every = table | other | self.aligned
         piece = every & -every
-        form = self._forms.get(piece) or self._form(piece)
+        first, *others = self._launches.get(piece) or self._compiled(piece)
         scratch = keys.address if keys else 0
-        arguments = (table, other, index, check.address if check else 0, scratch, *bags, *form.words)
+        words = self._forms[piece].words
+        arguments = (table, other, index, check.address if check else 0, scratch, *bags, *words)
         try:
-            self._start(steps[0], piece, form, arguments)
+            first(arguments)
             if check is not None:
                 check.begin()
             if "keys" in steps:
                 self.device.sort(scratch, self.count)
-            beside = self.device.fork() if "spot" in steps else None
-            for name in steps[1:]:
-                self._start(name, piece, form, arguments)
-            if beside is not None:
-                with beside:
-                    for name in grouping.STEPS:
-                        self._start(name, piece, form, arguments)
+            beside = self.device.fork() if "spot" in steps else nullcontext()
+            for launch in others[: len(steps) - 1]:
+                launch(arguments)
+            with beside:
+                for launch in others[len(steps) - 1 :]:
+                    launch(arguments)
             refused = check.end() if check is not None else None
         except BaseException:
             if check is not None:
@@ -263,9 +267,12 @@ class PreparedMove:
         if refused:
             self._raise(*refused, index)
 
-    def _start(self, name: str, piece: int, form: AlignedMove, arguments: tuple[int, ...]) -> None:
-        launch = self._launches.get((piece, name)) or self._launch(piece, name, form)
-        launch.kernel(launch.grid, arguments[: launch.arguments], launch.shared)
+    def _compiled(self, piece: int) -> list[MoveLaunch]:
+        """The launches for arrays of an alignment: a call that raises before the first one has written nothing."""
+        form = self._form(piece)
+        names = (*self._active, *(grouping.STEPS if "spot" in self._active else ()))
+        found = self._launches[piece] = [self._launch(name, form) for name in names]
+        return found
 
     def _scratch(self, steps: tuple[str, ...]) -> DeviceBuffer:
         """Memory for lanes by their rows, for keys, owners or copies of a small table."""
@@ -342,7 +349,7 @@ class PreparedMove:
         """Blocks that take long segments, if there can be one."""
         return kinds.TUNING.chains * self.device.processors * (self.count > kinds.TUNING.long)
 
-    def _launch(self, piece: int, name: str, form: AlignedMove) -> MoveLaunch:
+    def _launch(self, name: str, form: AlignedMove) -> MoveLaunch:
         device, kind, tuning, shared = self.device, form.kind, form.kind.tuning, 0
         lanes = int(device.chip.lanes * kernels.LANES.get(name, 1))
         chip, grid = replace(device.chip, lanes=lanes), -(-form.pieces // (lanes * tuning.depth))
@@ -358,6 +365,4 @@ class PreparedMove:
             grid, shared = self._chains + min(grid, most), kind.shared(lanes) if self._chains else 0
         facts = {"lanes": lanes}
         module = device.module(f"{chip} {name} {kind}", lambda: IrSource(kernels.text(chip, name, kind), facts))
-        made = MoveLaunch(module.kernel(name), min(MOST_GRID, grid), kind.arguments, shared)
-        self._launches[piece, name] = made
-        return made
+        return MoveLaunch(module.kernel(name), min(MOST_GRID, grid), kind.arguments, shared)

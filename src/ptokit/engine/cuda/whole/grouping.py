@@ -440,21 +440,52 @@ def _mark(groups: Groups, first: IrValue, n: IrValue) -> None:
     bitmap = code.at(counts, 16 * lanes)
     with code.phase(), code.when(code.same_lane(0)):
         code.store(code.i64(0), base)
-    with code.loop(0, site.count, lanes * words * WORD) as low:
+    with code.loop(0, site.count, _span(site)) as low:
         with code.phase(), code.share(0, code.i64(lanes * words)) as k:
             code.store(code.constant(I32, 0), code.at(bitmap, k * 4))
         with code.phase():
-            for _, lane in _all_lanes(groups, first, n):
-                bit = lane - low
-                with code.when(bit.compare("ult", lanes * words * WORD)):
-                    one = code.constant(I32, 1) << (bit & (WORD - 1)).to("trunc", I32)
-                    code.line(f"  atomicrmw or {code.at(bitmap, (bit >> 5) * 4)!r}, {one!r} {ATOMIC}")
+            code.choose(
+                n.compare("ule", _span(site)),
+                lambda: _set_lanes(groups, first, n, low, bitmap),
+                lambda: _set_noted(groups, first, low, bitmap),
+            )
         with code.phase():
             _count_own(site, bitmap, counts)
         with code.phase():
             _sum_before(site, base, counts)
         with code.phase():
             _list_own(groups, first, low, bitmap, counts)
+
+
+def _set_lanes(groups: Groups, first: IrValue, n: IrValue, low: IrValue, bitmap: IrValue) -> None:
+    """Set the bits of the lanes of a segment that a bitmap is for, of all its lanes."""
+    for _, lane in _all_lanes(groups, first, n):
+        with groups.code.when((lane - low).compare("ult", _span(groups.site))):
+            _set_bit(groups, bitmap, lane - low)
+
+
+def _set_noted(groups: Groups, first: IrValue, low: IrValue, bitmap: IrValue) -> None:
+    """The same, of all lanes that the bitmap is for: there are fewer of these than of the segment."""
+    code, site, lanes = groups.code, groups.site, groups.code.chip.lanes
+    slot = groups.word(groups.placed, first) >> 32
+    with code.loop(_lane(site), code.i64(_span(site)), lanes * DEEP) as k:
+        numbers = [k + lanes * step for step in range(DEEP)]
+        notes = [groups.word(groups.notes, site.near(low + number)) for number in numbers]
+        for number, note in zip(numbers, notes, strict=True):
+            is_inside = number.compare("ult", _span(site)) & (low + number).compare("ult", site.count)
+            with code.when(is_inside & note.compare("ne", NOWHERE) & lower(note).compare("eq", slot)):
+                _set_bit(groups, bitmap, number)
+
+
+def _span(site: KernelSite) -> int:
+    """Lanes that a bitmap is for."""
+    return site.code.chip.lanes * site.tuning.words * WORD
+
+
+def _set_bit(groups: Groups, bitmap: IrValue, bit: IrValue) -> None:
+    code = groups.code
+    one = code.constant(I32, 1) << (bit & (WORD - 1)).to("trunc", I32)
+    code.line(f"  atomicrmw or {code.at(bitmap, (bit >> 5) * 4)!r}, {one!r} {ATOMIC}")
 
 
 def _count_own(site: KernelSite, bitmap: IrValue, counts: IrValue) -> None:

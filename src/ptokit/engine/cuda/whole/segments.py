@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from operator import or_
 
 from ptokit.engine.cuda.whole.chain import chain
 from ptokit.engine.cuda.whole.grouping import Groups
@@ -47,7 +46,7 @@ def alone(site: KernelSite) -> None:
             both(both(site.open, counts), both(place.inside, several ^ 1)) or several
             for (_, counts), place, several in zip(numbers, places, shared, strict=True)
         ]
-        with code.when(reduce(or_, held)):
+        with code.when(reduce(lambda a, b: a | b, held)):
             lanes, rows = [i for i, _ in split], [place.row for place in places]
             lanes, rows = (_only(site, held, each) for each in (lanes, rows))
             cells = [site.of_table(row, j) for row, (_, j) in zip(rows, split, strict=True)]

@@ -157,7 +157,7 @@ class KernelSite:
         """Where a piece of the other array lies."""
         return self.other.col(self.code, self.other.row(self.code, row, self.code.i64), piece, self.code.i64)
 
-    def old(self, kind: str, at: IrValue) -> IrValue:
+    def old(self, kind: str, at: IrValue, /) -> IrValue:
         """What a piece of the table, or an element of it, holds before lanes are combined with it."""
         return self.code.load(kind, at, size_of(kind))
 
