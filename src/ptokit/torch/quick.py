@@ -6,6 +6,7 @@ ever: a call that must refuse one is made again by the long way, which says what
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,8 +29,9 @@ How = tuple[Any, ...]
 class QuickCall:
     """A call that was made before."""
 
+    attempt: Callable[[int, int, int], bool]
+    """Takes the addresses of the table, the indices and the other operand; False if an index must be refused."""
     call: RepeatedCall
-    """One that can be attempted, with the addresses of the table, the indices and the other operand."""
     like: Tensor | None = None
     """Has the type and shape of a result: PyTorch makes a tensor from another in half the time."""
 
@@ -53,7 +55,7 @@ def quick_gather(table: Tensor, indices: Tensor, how: How) -> Tensor | None:
     ):
         return None
     made = new_tensor(known.like)
-    return made if known.call.attempt(first, second, made.data_ptr()) else None
+    return made if known.attempt(first, second, made.data_ptr()) else None
 
 
 def keep_gather(table: Tensor, indices: Tensor, made: Tensor, how: How) -> None:
@@ -62,7 +64,7 @@ def keep_gather(table: Tensor, indices: Tensor, made: Tensor, how: How) -> None:
     if call is not None:
         like = blank(made)
         key = _gather_key(table, indices, table.data_ptr(), indices.data_ptr(), how)
-        remember(CALLS, key, QuickCall(call, like), MOST_CALLS)
+        remember(CALLS, key, QuickCall(*call, like), MOST_CALLS)
 
 
 def blank(like: Tensor) -> Tensor:
@@ -86,7 +88,7 @@ def quick_scatter(table: Tensor, src: Tensor, indices: Tensor, how: How, is_new:
         return False
     is_done = True
     try:
-        is_done = known.call.attempt(*addresses)
+        is_done = known.attempt(*addresses)
     finally:  # also if it is interrupted
         if is_done and not is_new:
             notify(table)
@@ -103,7 +105,7 @@ def keep_scatter(table: Tensor, src: Tensor, indices: Tensor, how: How) -> None:
     call = _repeated(("scatter", *how), table, indices, src)
     if call is not None:
         key = _scatter_key(table, src, indices, [each.data_ptr() for each in (table, indices, src)], how)
-        remember(CALLS, key, QuickCall(call), MOST_CALLS)
+        remember(CALLS, key, QuickCall(*call), MOST_CALLS)
 
 
 def _known(key: tuple[Any, ...]) -> QuickCall | None:
@@ -127,12 +129,12 @@ def _scatter_key(table: Tensor, src: Tensor, indices: Tensor, addresses: list[in
     return kinds, src.dtype, src.shape, src.stride(), devices, places, how
 
 
-def _repeated(how: How, *operands: Tensor | None) -> RepeatedCall | None:
+def _repeated(how: How, *operands: Tensor | None) -> tuple[Callable[[int, int, int], bool], RepeatedCall] | None:
     """A call that was made just now, if it can be repeated by addresses alone."""
     if operands[0] is not None and operands[0].dtype.is_complex:
         return None  # may be conjugated lazily
     found = repeated.find(how, *operands)
-    return found[0] if found is not None and found[0].attempt is not None else None
+    return (found[0].attempt, found[0]) if found is not None and found[0].attempt is not None else None
 
 
 def _is_outside_kernel() -> bool:
