@@ -76,6 +76,14 @@ def test_what_is_kept_of_a_result_has_no_memory_of_its_size() -> None:
     assert all(each.untyped_storage().nbytes() <= 8 for each in kept)
 
 
+def test_results_of_repeated_calls_are_in_c_order() -> None:
+    for lanes in (torch.tensor(0), torch.tensor([0]), torch.tensor([[0]]), torch.tensor([0, 1])):
+        for columns in ((), (1,), (3, 1), (1, 3)):
+            for _ in range(TIMES):
+                found = pt.gather(torch.ones(4, *columns), lanes)
+                assert found.stride() == torch.empty(found.shape).stride()
+
+
 def test_results_of_repeated_bags_are_apart() -> None:
     for mode in ("sum", "max"):
         first, second = (torch.ops.ptokit.bag(table(), LANES, torch.tensor([0]), None, mode, -1, closed=False)

@@ -180,11 +180,13 @@ def new(like: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Any, i
 def new_tensor(like: Any, shape: Sequence[int] | None = None, dtype: Any = None) -> Any:
     """A new torch tensor like another on a GPU or on the host, in C order, whose elements the caller writes.
 
-    In deterministic mode PyTorch would fill them with NaNs first. Without a shape, the other is in C order, too.
+    In deterministic mode PyTorch would fill them with NaNs first.
     """
     torch = sys.modules["torch"]
     if not (torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory):
-        return torch.empty_like(like) if shape is None else like.new_empty(shape, dtype=dtype)
+        if shape is None:
+            return torch.empty_like(like, memory_format=torch.contiguous_format)
+        return like.new_empty(shape, dtype=dtype)
     extents: Sequence[int] = like.shape if shape is None else shape
     made = like.new_empty(0, dtype=dtype)
     return made.set_(torch.UntypedStorage(prod(extents) * made.itemsize, device=made.device), 0, extents)

@@ -36,16 +36,17 @@ def _bag_backward(ctx: Any, grad: Tensor | None, _lanes: Any) -> tuple[Any, ...]
     if grad is None:
         return (None,) * 10
     indices, offsets, weights, winners, table = ctx.saved_tensors
-    of_table, of_weights = gradient_of_table(ctx, grad, indices, offsets, weights, winners), None
-    needs_weights = weights is not None and ctx.needs_input_grad[3]
+    needs_table, needs_weights = ctx.needs_input_grad[0], weights is not None and ctx.needs_input_grad[3]
+    of_table = gradient_of_table(ctx, grad, indices, offsets, weights, winners) if needs_table else None
+    of_weights, is_left = None, needs_table and of_table is None
     if ctx.reduce in PICKS:
-        of_table = _passed_to_winners(ctx, grad, indices, winners) if of_table is None else of_table
-    elif of_table is None or needs_weights:
+        of_table = _passed_to_winners(ctx, grad, indices, winners) if is_left else of_table
+    elif is_left or needs_weights:
         rows = _passed_to_lanes(ctx, grad, indices, offsets)
         if needs_weights:
             read = table if indices is None else GATHER(table, indices, ROW, "zero", *ctx.how)
             of_weights = sum_first((read * rows).reshape(len(rows), prod(ctx.shape[1:])).t())
-        if of_table is None:
+        if is_left:
             of_table = _passed_to_rows(ctx, rows, indices, weights)
     return of_table, None, None, of_weights, *[None] * 6
 
