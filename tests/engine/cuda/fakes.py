@@ -109,7 +109,8 @@ class FakeTensor:
 
     is_neg = is_inference = is_conj
 
-    def new_empty(self, shape: tuple[int, ...]) -> FakeTensor:
+    def new_empty(self, shape: tuple[int, ...], dtype: None = None) -> FakeTensor:
+        assert dtype is None
         return FakeTensor(np.full(shape, 7, self.host.dtype), self.gpu, self.dtype.name)
 
     def __getitem__(self, key: Any) -> FakeTensor:
@@ -185,6 +186,7 @@ class FakeGpus:
             Tensor=FakeTensor,
             contiguous_format="C",
             is_grad_enabled=lambda: True,
+            are_deterministic_algorithms_enabled=lambda: False,
             cuda=SimpleNamespace(current_stream=lambda _: SimpleNamespace(cuda_stream=self.torch_stream)),
             autograd=SimpleNamespace(graph=SimpleNamespace(increment_version=_increment)),
         )
