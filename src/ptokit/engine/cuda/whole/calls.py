@@ -25,7 +25,7 @@ import numpy as np
 
 from ptokit.engine.cuda.device import Device, DeviceBuffer, DeviceKernel, cuda, current
 from ptokit.engine.cuda.resident import resident
-from ptokit.engine.cuda.whole import grouping, kernels, kinds
+from ptokit.engine.cuda.whole import groups, kernels, kinds
 from ptokit.engine.cuda.whole.check import take
 from ptokit.engine.cuda.whole.kinds import BagSource, Kind
 from ptokit.engine.cuda.whole.pieces import PIECE, alignment, form, in_bytes, numbers
@@ -199,7 +199,7 @@ class PreparedMove:
             return (*check, *("clear",) * self._is_sparse, "mark", "scatter")
         if self._needs_no_order(ordered):
             return ("private", *("commit",) * self.refuses) if self._is_small else (*few, "scatter")
-        if self.count >= grouping.MOST_LANES:
+        if self.count >= groups.MOST_LANES:
             raise Unsupported(f"arithmetic with {self.count} lanes in their order")
         return "spot", "alone"
 
@@ -270,7 +270,7 @@ class PreparedMove:
     def _compiled(self, piece: int) -> list[MoveLaunch]:
         """The launches for arrays of an alignment: a call that raises before the first one has written nothing."""
         form = self._form(piece)
-        names = (*self._active, *(grouping.STEPS if "spot" in self._active else ()))
+        names = (*self._active, *(kernels.STEPS if "spot" in self._active else ()))
         found = self._launches[piece] = [self._launch(name, form) for name in names]
         return found
 
@@ -279,8 +279,8 @@ class PreparedMove:
         device, tuning = self.device, kinds.TUNING
         if "spot" in steps:
             has_bags = self.source is not None
-            made = device.empty(grouping.scratch(self.count, tuning.short, tuning.long, has_bags))
-            device.fill(made.address, 0, grouping.zeroed(self.count))
+            made = device.empty(groups.scratch(self.count, tuning.short, tuning.long, has_bags))
+            device.fill(made.address, 0, groups.zeroed(self.count))
             return made
         if "mark" in steps:
             owners = device.empty(nbytes := 4 * self.capacity)
@@ -338,7 +338,7 @@ class PreparedMove:
     def _shift(self) -> int:
         """Bits of the number of a slot, or of a lane in a key."""
         if "spot" in self.steps:
-            return grouping.slot_bits(self.count)
+            return groups.slot_bits(self.count)
         shift = (self.count - 1).bit_length()
         if shift + self.capacity.bit_length() > 64:
             raise Unsupported("more lanes and rows than a key of 64 bits can number")
@@ -357,7 +357,7 @@ class PreparedMove:
             few = {"spot": tuning.joined, "insert": tuning.joined, "start": tuning.firsts, "place": tuning.firsts}
             each = few | {"check": tuning.pieces * PIECE // self.index_type.size, "arrange": 1}
             kind, grid = kind.of_indices, -(-self.count // (lanes * each.get(name, tuning.indices)))
-            shared = grouping.SHARED[name](lanes, tuning) if name in grouping.SHARED else 0
+            shared = kernels.SHARED[name](lanes, tuning) if name in kernels.SHARED else 0
         elif name in ("private", "commit"):
             grid, shared = min(grid, self._most_copies), self.capacity * self.element.size
         elif name == "fold":

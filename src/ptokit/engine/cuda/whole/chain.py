@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ptokit.engine.cuda.whole.grouping import CHAINED, Groups
+from ptokit.engine.cuda.whole.groups import CHAINED, Groups
 from ptokit.engine.cuda.whole.kinds import TOTALS
 from ptokit.engine.cuda.whole.site import both, where
 from ptokit.engine.cuda.whole.sums import Sum

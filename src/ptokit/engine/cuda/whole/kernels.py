@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ptokit.engine.cuda.whole.arranging import arrange
 from ptokit.engine.cuda.whole.bag_source import BagSite
 from ptokit.engine.cuda.whole.direct import checked_gather, commit, gather, private, scatter
-from ptokit.engine.cuda.whole.grouping import arrange, insert, place, spot, start
+from ptokit.engine.cuda.whole.grouping import entries_of, insert, place, spot, start
 from ptokit.engine.cuda.whole.indices import check, clear, keys, mark
-from ptokit.engine.cuda.whole.kinds import Kind
+from ptokit.engine.cuda.whole.kinds import Kind, Tuning
 from ptokit.engine.cuda.whole.segments import alone, fold, settle
 from ptokit.engine.cuda.whole.site import KernelSite
 from ptokit.engine.llvm.chip import Chip
@@ -17,6 +18,14 @@ LANES = {"gather": 2.0, "checked_gather": 2.0, "arrange": 2.0, "fold": 0.5}
 """Threads of a block, for each of the chip's; 1 for other kernels."""
 OF_INDICES = ("check", "keys", "mark", "clear", "spot", "insert", "start", "place", "arrange")
 """The kernels that read indices only."""
+STEPS = "insert", "start", "place", "arrange", "fold"
+"""The kernels for rows that several lanes name, after `spot`."""
+SHARED: dict[str, Callable[[int, Tuning], int]] = {
+    "insert": lambda lanes, tuning: 16 * entries_of(lanes, tuning.joined) + 8 * lanes * tuning.joined,
+    "start": lambda lanes, _: 16 + 8 * lanes,
+    "arrange": lambda lanes, tuning: 8 + lanes * (16 + 4 * tuning.words),
+}
+"""Bytes of shared memory that kernels need, by threads of a block."""
 KERNELS: dict[str, Callable[[KernelSite], None]] = {
     each.__name__: each
     for each in (

@@ -18,7 +18,7 @@ POINTERS = ("table", "other", "index", "flag", "keys")
 |---|---|
 | `table`, `other`, `index` | the arrays; the first two without `noalias`: random rows take longer by `ld.global.nc` |
 | `flag` | the number of indices that are refused, the first of them, and the address of a word that they set to 1 |
-| `keys` | lanes by their rows (`grouping.py`); or rows and lanes, sorted; or for each row the last lane that names it,
+| `keys` | lanes by their rows (`groups.py`); or rows and lanes, sorted; or for each row the last lane that names it,
 plus one; or copies of a small table |
 | `count`, `capacity` | lanes, rows of the table |
 | `across` | pieces of a row |

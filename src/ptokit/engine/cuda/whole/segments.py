@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import reduce
 
 from ptokit.engine.cuda.whole.chain import chain
-from ptokit.engine.cuda.whole.grouping import Groups
+from ptokit.engine.cuda.whole.groups import Groups
 from ptokit.engine.cuda.whole.site import KernelSite, both, where
 from ptokit.engine.cuda.whole.sums import Sum
 from ptokit.engine.llvm.emit import IrValue
