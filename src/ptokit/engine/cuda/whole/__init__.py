@@ -7,7 +7,7 @@
 | `kernels.py` | the kernels by name, and their text |
 | `kinds.py`, `site.py` | what their code depends on; a kernel that is being written |
 | `indices.py`, `direct.py` | kernels of indices; of rows, each by itself |
-| `groups.py`, `grouping.py`, `arranging.py` | lanes by their rows: memory; kernels that bring them together; the one that sorts |
+| `groups.py`, `grouping.py`, `arranging.py` | lanes by rows: memory; kernels that bring them together; one that sorts |
 | `segments.py`, `chain.py` | kernels that combine rows with their lanes: few of a row; many |
 | `bags.py` | bags of gathered rows, reduced |
 | `bag_gradients.py`, `bag_source.py` | their gradients, passed to the rows: the call; what lanes read through bags |
