@@ -24,6 +24,10 @@ from tests.machine.manual_programs import ROWS, TILES, Sample, sample
 from tests.property.strategies import FUZZ
 
 GRID = 7
+CHUNKS = 8 if FUZZ else 4
+"""Portions of the random programs and of the corpus, so that processes can share them."""
+CORPUS = CASES if FUZZ else [*{(case.kind, case.target, case.bad): case for case in CASES}.values()]
+"""One case that has a hazard on a target and one twin; in `make fuzz`, all."""
 
 
 def outcome(launch: Any) -> Any:
@@ -73,10 +77,10 @@ def _moved(view: View) -> View:
     return replace(view, starts=(Op("min", (first, ROWS - int(view.sizes[0]))), *view.starts[1:]))
 
 
-@pytest.mark.parametrize("chunk", range(8))
+@pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_random_programs_get_the_report_of_checking_every_block(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = counted(monkeypatch)
-    for seed in range(chunk, 320, 8):
+    for seed in range(chunk, 40 * CHUNKS, CHUNKS):
         of, dice = sample(seed), Random(seed)
         kernel = TextKernel(varied(of, dice) if dice.random() < 0.7 else of.program)
         options = pto.MachineOptions(poison=dice.random() < 0.2)
@@ -121,7 +125,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 # --- The corpus, over several blocks
 
 
-@pytest.mark.parametrize("chunk", range(6 if FUZZ else 2))
+@pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_the_corpus_gets_the_report_of_checking_every_block(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     run = MachineExecutable.run
 
@@ -129,7 +133,7 @@ def test_the_corpus_gets_the_report_of_checking_every_block(chunk: int, monkeypa
         return run(self, tensors, integers, max(grid, 3), *rest)
 
     monkeypatch.setattr(MachineExecutable, "run", over_more)
-    for case in CASES[chunk::6]:
+    for case in CORPUS[chunk::CHUNKS]:
         found, expected = both(case.launch, monkeypatch)
         assert found == expected, case.id
 
