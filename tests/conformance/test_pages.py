@@ -21,7 +21,7 @@ from ptokit.text.ptoas import read_ptoas
 from ptokit.text.ptoas.shapes import defaults, suffixes
 from ptokit.text.tree import walk
 from tests.loops import over
-from tests.render_text import text_of
+from tests.render_text import plain_text_of, text_of
 
 TARGETS = ("cpu", "a2a3", "a5")
 ABOUT = {"MG": "mgather", "MS": "mscatter", "TS": "tscatter", "TL": "tload", "TT": "tstore", "TV": "tmov"}
@@ -31,7 +31,15 @@ THREE = ("mgather", "mscatter", "tscatter")
 
 @cache
 def page(name: str, target: str | None = None) -> str:
-    return text_of(pages.instruction_page(name, target))
+    return plain_text_of(pages.instruction_page(name, target))
+
+
+def test_pages_are_printed_as_they_are_read_here() -> None:
+    shown = [pages.instruction_page(name, target) for name in (*THREE, "tmatmul") for target in (None, "a5")]
+    shown += [pages.clause_page(name) for name in [*spec.clauses()][::32]]
+    shown += [pages.gap_page("A-62"), *(pages.hazard_page(name) for name in [*spec.hazards()][::8])]
+    for each in shown:
+        assert text_of(each).replace("─", "").split() == plain_text_of(each).split()
 
 
 def ids(text: str) -> set[str]:
@@ -115,7 +123,7 @@ LEVELS = {
 @pytest.mark.parametrize(("name", "target"), LEVELS)
 def test_levels_of_hazards_by_target(name: str, target: str) -> None:
     assert re.search(rf"^ +{name} +{LEVELS[name, target]} +by machine", page("mscatter", target), re.M)
-    page_text = text_of(pages.hazard_page(name))
+    page_text = plain_text_of(pages.hazard_page(name))
     assert LEVELS[name, target] in page_text and target in page_text
 
 
@@ -130,13 +138,13 @@ COMPUTED = [
 
 def test_rules_whose_hazard_depends_on_the_call_are_found_under_every_number() -> None:
     assert {"H-02", "H-05", "H-08", "H-09", "H-27", "H-40"} <= {kind for _, _, kind in COMPUTED}
-    page_text = {kind: text_of(pages.hazard_page(kind)) for _, _, kind in COMPUTED}
+    page_text = {kind: plain_text_of(pages.hazard_page(kind)) for kind in {kind for _, _, kind in COMPUTED}}
     for name, rule, kind in COMPUTED:
         assert re.search(rf"^  {name}, {rule.operand}.*{rule.id}", page_text[kind], re.M), (name, rule.id, kind)
 
 
 def test_a_rule_is_found_under_the_clause_that_stands_behind_it() -> None:
-    cpu, npu = text_of(pages.clause_page("MG-HAZ-03")), text_of(pages.clause_page("MG-TYPE-06"))
+    cpu, npu = (plain_text_of(pages.clause_page(name)) for name in ("MG-HAZ-03", "MG-TYPE-06"))
     assert "mgather, table [into UB]: error on cpu (H-08)" in cpu
     assert "mgather, table [into UB]: error on a2a3, error on a5, error on host (H-08)" in npu
 
