@@ -84,7 +84,7 @@ fuzz: $(EXTRA)
 	PYTHONPATH=. PTOKIT_FUZZ=20 $(BIN)/pytest -n auto -p tests.bar tests/engine/native/test_calls.py tests/engine/native/test_programs.py tests/engine/native/test_guard_pages.py tests/engine/native/test_whole_native.py tests/engine/native/test_launches.py tests/engine/native/test_moves.py tests/engine/native/test_strategies.py tests/engine/native/test_native_compute.py tests/engine/cuda/test_programs_on_gpu.py tests/engine/cuda/test_units.py
 	PYTHONPATH=. $(BIN)/pytest -n auto -p tests.bar -p tests.engine.cuda.emulation tests/engine/native/test_calls.py tests/engine/native/test_programs.py tests/engine/native/test_launches.py
 	PYTHONPATH=. $(BIN)/pytest -n auto -p tests.bar -p tests.engine.native.both tests/property tests/compute
-	PYTHONPATH=. PTOKIT_FUZZ=20 $(BIN)/pytest -n auto -p tests.bar tests/machine/test_ground_truth.py tests/machine/test_clocks.py tests/machine/test_schedules_bite.py tests/machine/test_block_cache.py tests/machine/test_two_cores.py tests/machine/test_ground_truth_of_two_cores.py tests/machine/test_repairs.py tests/machine/test_gallery_on_machine.py
+	PYTHONPATH=. PTOKIT_FUZZ=20 $(BIN)/pytest -n auto -p tests.bar tests/machine/test_ground_truth.py tests/machine/test_clocks.py tests/machine/test_schedules_bite.py tests/machine/test_block_cache.py tests/machine/test_two_cores.py tests/machine/test_ground_truth_of_two_cores.py tests/machine/test_repairs.py tests/machine/test_repairs_of_two_cores.py tests/machine/test_gallery_on_machine.py
 	PYTHONPATH=. $(BIN)/pytest -n auto -p tests.bar -p tests.machine.both tests/conformance tests/property tests/compute tests/lang
 	PYTHONPATH=. PTOKIT_FUZZ=20 $(BIN)/pytest -p tests.bar tests/sharded
 

@@ -17,7 +17,7 @@ from ptokit import spec
 from ptokit.isa.catalog import INSTRUCTIONS
 from tests.corpus.hazards import blocks, budgets, memory, order, repeats, tables
 from tests.corpus.hazards.case import Case
-from tests.corpus.hazards.everything import CASES
+from tests.corpus.hazards.everything import CASES, few
 from tests.corpus.hazards.rules import RULES
 
 NO_PROGRAM = {"H-33", "H-34", "H-39", "H-41"}
@@ -116,6 +116,15 @@ def test_precision_and_recall(capsys: pytest.CaptureFixture[str]) -> None:
     alarms = [case.id for case in CASES if judged(case).alarms or judged(case).crash]
     assert not missed, f"{len(missed)} missed: {missed}"
     assert not alarms, f"{len(alarms)} false alarms: {alarms}"
+
+
+def test_few_cases_have_every_hazard_and_target() -> None:
+    pipes = [case for case in CASES if case.target != "cpu"]
+    chosen, others = few(pipes, full=False), few(pipes, turn=1, full=False)
+    assert few(pipes, full=True) == pipes and len(chosen) == len(others) < len(pipes) / 1.8
+    assert {(case.kind, case.bad) for case in pipes} == {(case.kind, case.bad) for case in chosen}
+    families = {(case.kind, case.target, case.bad) for case in (*chosen, *others)}
+    assert families == {(case.kind, case.target, case.bad) for case in pipes}
 
 
 def test_every_hazard_that_a_program_can_show_has_cases_and_twins() -> None:

@@ -19,6 +19,8 @@ from ptokit.program.memory import statements
 from ptokit.program.repair import AFTER, BEFORE, INSERT, Edit, Edited, in_order
 from tests.corpus.hazards import order
 from tests.corpus.hazards.case import Case
+from tests.corpus.hazards.everything import few
+from tests.loops import all_pairs
 from tests.machine.manual_programs import Sample, repeat, sample
 from tests.machine.test_ground_truth import judged
 from tests.property.strategies import FUZZ
@@ -51,7 +53,7 @@ def flags(program: ir.Program) -> int:
     return sum(isinstance(stmt, Flags) for stmt in ir.walk(program.body))
 
 
-@pytest.mark.parametrize("case", BAD, ids=lambda case: case.id)
+@pytest.mark.parametrize("case", few(BAD), ids=lambda case: case.id)
 def test_the_repair_is_clean_and_minimal(case: Case) -> None:
     report = case.launch()
     replay = replay_of(report)
@@ -64,7 +66,7 @@ def test_the_repair_is_clean_and_minimal(case: Case) -> None:
             assert not is_clean(replay, changed(replay, kept)), kept
 
 
-@pytest.mark.parametrize("case", BAD, ids=lambda case: case.id)
+@pytest.mark.parametrize("case", few(BAD, turn=1), ids=lambda case: case.id)
 def test_the_patch_of_the_source_gives_a_clean_launch(case: Case) -> None:
     """The kernel of the changed file is traced and launched like any other, under other schedules too."""
     report, given = case.launch(), dict[str, Any]()
@@ -110,7 +112,7 @@ def with_redundant(program: ir.Program, dice: Random) -> ir.Program:
 
 
 @pytest.mark.parametrize("seed", range(2 if FUZZ else 1))
-@pytest.mark.parametrize("case", CLEAN, ids=lambda case: case.id)
+@pytest.mark.parametrize("case", few(CLEAN), ids=lambda case: case.id)
 def test_what_was_added_is_found(case: Case, seed: int) -> None:
     """After the proposed removals the program is clean, and has no more flags than before the addition."""
     report, dice = case.launch(), Random(f"{case.id} {seed}")
@@ -280,9 +282,7 @@ FAULTS = {
 """Faults, and how many statements for each buffer their repair takes at most; in the loop it is one for all."""
 
 
-@pytest.mark.parametrize("target", ["a2a3", "a5"])
-@pytest.mark.parametrize("buffers", [1, 2, 3])
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(("fault", "buffers", "target"), all_pairs(FAULTS, [1, 2, 3], ["a2a3", "a5"], one_in=2))
 def test_loops_are_repaired_as_they_were_meant(fault: str, buffers: int, target: str) -> None:
     """No more statements than were left out, no deadlock, and no time lost against the kernel without the fault."""
     report = in_loop[1](**arrays(), fault=fault, buffers=buffers, target=target, engine="machine")
