@@ -61,7 +61,11 @@ def sites(folders: Iterable[str], pattern: str) -> list[Site]:
 
 
 def _sites_of(path: Path, pattern: re.Pattern[str]) -> Iterator[Site]:
-    for name, function in _functions(ast.parse(path.read_text(encoding="utf-8")), ""):
+    text = path.read_text(encoding="utf-8")
+    lines = [number for number, line in enumerate(text.split("\n"), 1) if pattern.search(line)]
+    for name, function in _functions(ast.parse(text), "") if lines else ():
+        if not any(function.lineno <= number <= (function.end_lineno or 0) for number in lines):
+            continue
         counts: dict[str, int] = {}
         start = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
         for node in ast.walk(function):
@@ -130,6 +134,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 def _living(path: str) -> list[FunctionType]:
     """The function objects of a file."""
     import_module(".".join(("ptokit", *Path(path).relative_to(SOURCE).with_suffix("").parts)))
-    gc.unfreeze()  # the run froze what was there after collection
+    gc.unfreeze()  # the run froze what was there after collection, and collections would take seconds without that
     things = [thing for thing in gc.get_objects() if type(thing) is FunctionType]
+    gc.freeze()
     return [thing for thing in things if thing.__code__.co_filename == path]
