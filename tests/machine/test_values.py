@@ -25,11 +25,12 @@ from tests.engine.native.test_calls import CASES, Strategy
 from tests.examples.test_gallery import BAD, CASTING, Entry, cells, every_launch, launched, rng, spoilt
 from tests.lang.random_kernels import random_kernel
 from tests.lang.test_random_kernels import arguments, kernel_of
+from tests.loops import FULL
 from tests.machine.both import Mismatch, Tally, on_the_machine
 from tests.property.runner import run
-from tests.property.strategies import FUZZ, fuzz
+from tests.property.strategies import fuzz
 
-CHUNKS = 13
+CHUNKS = 7
 """The number of portions of the examples, so that processes can share them."""
 GRIDS = (1, 2, 5)
 TARGETS = ("cpu", "a2a3", "a5")
@@ -51,7 +52,7 @@ def test_examples(chunk: int) -> None:
     with on_the_machine() as tally:
         for name in sorted(spec.examples())[chunk::CHUNKS]:
             try:
-                check_example(name, refusals=chunk % 3 == 0 or bool(FUZZ))
+                check_example(name, refusals=chunk % 3 == 0 or FULL, full=FULL)
             except Mismatch as problem:
                 differing[name] = problem
     assert not differing and not tally.mismatches

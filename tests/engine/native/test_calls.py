@@ -19,11 +19,12 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from tests.conformance.harness import check_example
 from tests.engine.native.calls import Ways, both_engines
 from tests.engine.native.test_native_compute import INTERPRETED
+from tests.loops import FULL
 from tests.property import strategies as calls
 from tests.property.runner import run
 from tests.property.strategies import SMALL_FLOATS, TARGETS, fuzz
 
-CHUNKS = 24
+CHUNKS = 12
 """The number of portions of the examples, so that processes can share them."""
 NATIVE = 0.8
 """The least part of the calls without fault that runs as machine code."""
@@ -56,7 +57,7 @@ def test_examples(chunk: int) -> None:
     with both_engines() as ways:
         for name in sorted(spec.examples())[chunk::CHUNKS]:
             try:
-                check_example(name, refusals=False)
+                check_example(name, refusals=False, full=FULL)
             except BaseException as problem:
                 problem.add_note(f"in the example of {name}")
                 raise
