@@ -490,6 +490,27 @@ def test_a_forked_process_leaves_files_and_memory() -> None:
     made.close()
 
 
+def test_a_forked_process_is_refused_at_once_and_ends_nothing() -> None:
+    with table(np.arange(12.0).reshape(4, 3), 2) as made:
+        there, under_way = made.gather_async([1]), made.gather_async([2])
+        there.result()
+        child = os.fork()
+        if not child:
+            problems = 0
+            for call in (lambda: made.gather([0]), lambda: made.scatter(1.0, [0]), under_way.result, made.rebalance):
+                try:
+                    call()
+                    problems += 1
+                except pto.ShardedError as refused:
+                    problems += "was made by process" not in str(refused)
+            problems += there.result().tolist() != [[3.0, 4.0, 5.0]]
+            made.close()
+            os._exit(problems)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert under_way.result().tolist() == [[6.0, 7.0, 8.0]]
+        assert made.gather([3]).tolist() == [[9.0, 10.0, 11.0]]
+
+
 def test_calls_that_are_given_up_write_no_more(tmp_path: Path) -> None:
     fails = [False]
     owners = InProcess(lambda do: "before" if fails[0] and do == "scatter" else "")

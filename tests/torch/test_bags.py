@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -122,7 +123,9 @@ def test_the_first_of_equal_rows_has_the_gradient() -> None:
 def test_offsets_that_are_refused(bounds: list[int], closed: bool, bags: int) -> None:
     wrong = torch.tensor(bounds[:1] * (bags - len(bounds)) + bounds, dtype=torch.int64)
     right = torch.tensor([*[0] * (bags - 1), 8])
-    message = "offsets begin with 0 and are in order, up to the number of indices, 8"
+    message = (
+        f"offsets begin with 0 and are in order, {'the last one is' if closed else 'up to'} the number of indices, 8"
+    )
     for _ in range(2):  # the first call, and one that is repeated
         assert len(pt.embedding_bag(LANES, TABLE, right, include_last_offset=closed)) == bags - closed
         with pytest.raises(ValueError, match=message):
@@ -285,6 +288,24 @@ TWO, ONE_BAG = torch.tensor([1, 2]), torch.tensor([0, 2])
 def test_the_operator_refuses_what_engines_would_misread(given: tuple[Any, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         torch.ops.ptokit.bag(*given, -1)
+
+
+def test_indices_and_offsets_are_also_lists_and_arrays() -> None:
+    table = torch.arange(12.0).reshape(4, 3)
+    expected = pt.embedding_bag(torch.tensor([1, 2, 3]), table, torch.tensor([0, 2]), mode="sum")
+    for lanes, offsets in (([1, 2, 3], [0, 2]), (np.array([1, 2, 3]), np.array([0, 2]))):
+        assert torch.equal(pt.embedding_bag(lanes, table, offsets, mode="sum"), expected)
+    for wrong in (table.numpy(), [[1.0]]):
+        with pytest.raises(TypeError, match=r"weight is a tensor; found .*: use torch.as_tensor"):
+            pt.embedding_bag(torch.tensor([[1]]), wrong)
+        for call in (lambda t: pt.gather(t, [0]), lambda t: pt.scatter(t, 1.0, [0])):
+            with pytest.raises(TypeError, match="table is a tensor"):
+                call(wrong)
+
+
+def test_last_offsets_that_do_not_end_the_indices_are_refused() -> None:
+    with pytest.raises(ValueError, match="the last one is the number of indices, 3"):
+        pt.embedding_bag(torch.tensor([1, 2, 3]), torch.eye(4), torch.tensor([0, 2]), include_last_offset=True)
 
 
 def test_sparse_tensors_are_refused() -> None:

@@ -575,3 +575,15 @@ def test_deterministic_mode_is_satisfied() -> None:
             outcome(model, 0)
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_compiled_code_takes_another_axis(dynamic: bool | None) -> None:
+    table, lanes = torch.arange(12.0).reshape(3, 4), torch.tensor([0, 2])
+    read = torch.compile(lambda t, a: pt.gather(t, lanes, axis=a), fullgraph=True, backend="eager", dynamic=dynamic)
+    write = torch.compile(
+        lambda t, a: pt.scatter(t, 5.0, lanes, axis=a), fullgraph=True, backend="eager", dynamic=dynamic
+    )
+    for axis in (0, 1, -1, 0):
+        assert torch.equal(read(table, axis), table.index_select(axis, lanes))
+        assert torch.equal(write(table, axis), table.index_fill(axis, lanes, 5.0))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from math import prod
 from typing import Any, Self
 
@@ -20,7 +21,7 @@ from ptokit.lang.where import user_place
 from ptokit.ops import gather, scatter
 from ptokit.ops.call import GATHER, SCATTER
 from ptokit.sharded.calls import TableCalls
-from ptokit.sharded.errors import ShardedError
+from ptokit.sharded.errors import ShardedError, check_process
 from ptokit.sharded.files import FileRange, in_two_dims, mapped, new_name, read_manifest, save_array, stamp_of
 from ptokit.sharded.group import OwnerGroup
 from ptokit.sharded.messages import Header
@@ -49,7 +50,7 @@ class ShardedTable:
     def __init__(self, shape: tuple[int, ...], kind: np.dtype[Any], by: str, shards: int, how: TableOptions) -> None:
         """For `create` and its like."""
         self.shape, self.dtype, self.by = shape, kind, by
-        self._lock, self._is_closed = threading.RLock(), False
+        self._lock, self._is_closed, self._process = threading.RLock(), False, os.getpid()
         self._findings: deque[Finding] = deque(maxlen=MOST_FINDINGS)
         grid, refusals = TableGrid.of(shape, by), Refusals(shape, kind)
         self._group = OwnerGroup(grid, kind, even(grid.units, shards), how, self._note)
@@ -202,8 +203,7 @@ class ShardedTable:
         mode: str | None = None,
     ) -> PendingCall:
         """Begin a gather: it sees the calls before it, and not those after it."""
-        with self._lock:
-            self._check_open()
+        with self._opened():
             call = GATHER.of(indices=indices, out=out)
             policies: Header = {"coalesce": coalesce, "oob": oob, "axis": axis, "mode": mode}
             if not prod(self.shape):
@@ -241,8 +241,7 @@ class ShardedTable:
         include_self: bool = True,
     ) -> PendingCall:
         """Begin a scatter: calls after it see it."""
-        with self._lock:
-            self._check_open()
+        with self._opened():
             call = SCATTER.of(src=src, indices=indices)
             policies: Header = {"coalesce": coalesce, "oob": oob, "atomic": atomic, "conflict": conflict}
             policies |= {"accumulate": accumulate, "axis": axis, "mode": mode}
@@ -276,32 +275,36 @@ class ShardedTable:
     @public
     def checkpoint(self, path: str | os.PathLike[str]) -> None:
         """Write the whole table into a folder, which all machines share. An older checkpoint there stays until then."""
-        with self._lock:
-            self._check_open()
+        with self._opened():
             self._states.checkpoint(os.path.abspath(path))
 
     @public
     def restore(self, path: str | os.PathLike[str]) -> None:
         """Replace the content by that of a checkpoint. If it is corrupt, the table stays as it was."""
-        with self._lock:
-            self._check_open()
+        with self._opened():
             self._states.restore(read_manifest(os.path.abspath(path)))
 
     @public
     def rebalance(self) -> None:
         """Divide the table anew, so that owners get as many of the accesses that were counted: hot ranges are split."""
-        with self._lock:
-            self._check_open()
+        with self._opened():
             self._states.rebalance()
 
     # --- The end
 
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise ShardedError("the table is closed")
+    @contextmanager
+    def _opened(self) -> Generator[None]:
+        """The table for one thread of the process that made it, if it is open."""
+        check_process(self._process, "the table")  # before the lock, which a thread may hold in the copy of a process
+        with self._lock:
+            if self._is_closed:
+                raise ShardedError("the table is closed")
+            yield
 
     def close(self) -> None:
-        """End the owners and remove their files. Checkpoints stay."""
+        """End the owners and remove their files. Checkpoints stay. A forked process, which has a copy, ends nothing."""
+        if os.getpid() != self._process:
+            return
         with self._lock:
             if not self._is_closed:
                 self._is_closed = True

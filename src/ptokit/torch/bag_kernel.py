@@ -260,7 +260,8 @@ def _check_bounds(offsets: Tensor, lanes: int, closed: bool, is_segment: bool) -
         return
     if is_segment:
         raise ValueError(f"lengths are from 0 up, and their sum is the number of rows, {lanes}")
-    raise ValueError(f"offsets begin with 0 and are in order, up to the number of indices, {lanes}")
+    last = "the last one is" if closed else "up to"
+    raise ValueError(f"offsets begin with 0 and are in order, {last} the number of indices, {lanes}")
 
 
 def _are_bounds(offsets: Tensor, lanes: int, closed: bool) -> bool:

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from ptokit.torch.bag_gradients import gradient_of_table
 from ptokit.torch.bag_kernel import PICKS, bag_shape, bags_of, check_mode, counts_of, divided, run_bag
-from ptokit.torch.dispatch import Batch, TensorOperator, is_followed, is_plain
+from ptokit.torch.dispatch import Batch, TensorOperator, check_tensor, is_followed, is_plain
+from ptokit.torch.indexed import as_indices
 from ptokit.torch.operators import GATHER, HOW, SCATTER_ZEROS, sum_first, wide
 from ptokit.torch.remap import OUTSIDE, ROW, as_whole
 
@@ -114,6 +115,10 @@ def embedding_bag(
     rounded once. A mean is the sum divided by the number of rows. Rows of `padding_idx` do not count; an empty bag has
     zeros. The greatest and the least are those of `scatter`, and pass gradients to the first row that has the value.
     """
+    check_tensor("weight", weight)
+    check_tensor("per_sample_weights", per_sample_weights)
+    input = as_indices(input, weight)
+    offsets = None if offsets is None else as_indices(offsets, weight)
     check_mode(mode, weight)
     if per_sample_weights is not None and mode != "sum":
         raise ValueError(f'per_sample_weights are for mode="sum"; found mode="{mode}"')

@@ -136,6 +136,12 @@ def _check_devices(tensors: Sequence[Tensor | None], device: torch.device) -> No
             raise ValueError(f"the tensors of a call are on one device; found {each.device} and {device}")
 
 
+def check_tensor(name: str, given: object) -> None:
+    """Refuse what is not a tensor; None stands for one that is not given."""
+    if given is not None and not isinstance(given, Tensor):
+        raise TypeError(f"{name} is a tensor; found {type(given).__name__}: use torch.as_tensor({name})")
+
+
 def needs_grad(*tensors: Tensor | None) -> bool:
     """Whether autograd must record a call with these."""
     return is_grad_enabled() and any(each is not None and each.requires_grad for each in tensors)

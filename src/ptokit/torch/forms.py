@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from operator import index
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from ptokit.ops.call import GATHER as GATHER_CALL
 from ptokit.ops.call import SCATTER as SCATTER_CALL
 from ptokit.ops.forms import number_entries, place_of
 from ptokit.ops.synonyms import FROM_END, MODES, outside_policy, reduction
-from ptokit.torch.dispatch import Batch, TensorOperator, needs_grad
+from ptokit.torch.dispatch import Batch, TensorOperator, is_compiling, needs_grad
 from ptokit.torch.operators import GATHER, SCATTER, SCATTER_IN_PLACE
 from ptokit.torch.reductions import REDUCE, REDUCE_IN_PLACE
 from ptokit.torch.remap import OUTSIDE, ROW, capacity_of
@@ -51,7 +52,7 @@ def gather_form(
     mode: str | None,
 ) -> Tensor:
     """`gather` with all of its forms."""
-    coalesce, at, policy, is_numbered = _policies(False, coalesce, axis, table.dim(), oob, mode)
+    coalesce, at, policy, is_numbered = _policies(False, coalesce, _known(axis), table.dim(), oob, mode)
     if is_numbered:
         indices, policy = _numbers(table, indices, coalesce, at, False, oob, mode), NUMBERED[False]
     return GATHER(_rows(table, at), _signed(indices, mode), coalesce, policy, engine, threads)
@@ -94,13 +95,18 @@ def _written(
     """The axis, the indices and the policies of a scatter, and whether `scatter` has its reduction."""
     coalesce, oob, atomic, *others = how
     atomic = _reduction(atomic, reduce)
-    coalesce, at, policy, is_numbered = _policies(True, coalesce, axis, table.dim(), oob, mode)
+    coalesce, at, policy, is_numbered = _policies(True, coalesce, _known(axis), table.dim(), oob, mode)
     if is_numbered:
         indices, policy = _numbers(table, indices, coalesce, at, True, oob, mode), NUMBERED[True]
     given = coalesce, policy, atomic, *others
     is_plain = include_self is True or (include_self is False and atomic == STORE)
     is_plain = is_plain and atomic in ATOMICS
     return at, _signed(indices, mode), given if is_plain else (*given, include_self), is_plain
+
+
+def _known(axis: Any) -> Any:
+    """An axis; compiled code is for its value, also where PyTorch takes numbers that change for symbols."""
+    return index(axis) if is_compiling() and isinstance(axis, int) else axis
 
 
 @torch.compiler.assume_constant_result

@@ -13,7 +13,7 @@ from ptokit.ops.call import SCATTER as SCATTER_CALL
 from ptokit.ops.call import ArrayCall
 from ptokit.ops.calls import FIRST
 from ptokit.ops.operands import NUMBERS, listed, number_of
-from ptokit.torch.dispatch import needs_grad
+from ptokit.torch.dispatch import check_tensor, needs_grad
 from ptokit.torch.forms import gather_form, scatter_form, scatter_form_
 from ptokit.torch.operators import GATHER, SCATTER, SCATTER_IN_PLACE
 from ptokit.torch.remap import ROW
@@ -36,6 +36,7 @@ def gather(
     The gradient of the table is the sum of what was read from each entry, in the order of the indices. Under
     `oob="zero"` an index outside of the table has no gradient.
     """
+    check_tensor("table", table)
     lanes = indices if isinstance(indices, Tensor) else as_indices(indices, table, GATHER_CALL)
     if mode is not None or axis is not FIRST:
         return gather_form(table, lanes, coalesce, oob, engine, threads, axis, mode)
@@ -121,6 +122,7 @@ def as_indices(indices: Any, table: Tensor, call: ArrayCall | None = None) -> Te
 
 def _operands(table: Tensor, src: Any, indices: Any) -> tuple[Tensor, Tensor, Tensor]:
     """The operands of a scatter as tensors. Under autocast, `src` gets the table's type."""
+    check_tensor("table", table)
     if not isinstance(src, Tensor):
         if isinstance(src, NUMBERS) and not torch.compiler.is_compiling():
             src = _rounded(src, table.dtype)

@@ -35,7 +35,7 @@ def segment_reduce(
     Segments are given by their `lengths`, or by the segment of each row, sorted or not: `segment_ids`, from 0 to
     `num_segments`. An empty segment has zeros.
     """
-    check_mode(reduce, values)
+    check_mode(reduce, values, "reduce")
     if not values.dim():
         raise ValueError("values have a dim of rows; found none")
     if (lengths is None) is (segment_ids is None):
