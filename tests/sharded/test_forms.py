@@ -63,6 +63,16 @@ def test_a_type_without_mean_is_refused(dtype: str) -> None:
         assert same(made, array)
 
 
+@pytest.mark.parametrize("options", [{"atomic": "max"}, {"reduce": "amax"}, {"atomic": "max", "mode": "clip"}], ids=str)
+def test_of_two_errors_the_one_of_arrays_is_reported(options: dict[str, Any]) -> None:
+    """A list that no type holds, and a type that has no order."""
+    array, indices = np.zeros(7, "complex64"), [3, (1 << 64) - 1, -1]
+    expected = outcome(lambda: pto.scatter(array, 1.0, indices, **options))
+    assert isinstance(expected, str)
+    with table(array, 1, "rows") as made:
+        assert outcome(lambda: made.scatter(1.0, indices, **options)) == expected
+
+
 def test_the_greatest_index_is_outside_without_a_warning() -> None:
     greatest = np.array(2**64 - 1, "uint64")
     with table(ARRAY) as made, warnings.catch_warnings():

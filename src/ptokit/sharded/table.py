@@ -250,6 +250,8 @@ class ShardedTable:
                 policies = self._refusals.entries(call, policies)
                 scatter(np.zeros(self.shape, self.dtype), src, indices, **policies)
                 return self._finished(self)
+            if not isinstance(indices, np.ndarray):
+                self._refusals.indices(call, indices)  # `pto.scatter` reads lists before it refuses a type
             self._refusals.check_policies(scatter, policies)
             policies = self._refusals.entries(call, policies)
             lanes = self._refusals.indices(call, indices)
