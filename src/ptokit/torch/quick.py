@@ -19,6 +19,7 @@ from ptokit.lang.arrays import notify
 from ptokit.lang.context import current
 from ptokit.lang.gpu import new_tensor
 from ptokit.repeated import RepeatedCall
+from ptokit.torch.dispatch import needs_grad
 
 MOST_CALLS = 1024
 ALIGNED = 15
@@ -75,7 +76,9 @@ def blank(like: Tensor) -> Tensor:
 
 def quick_scatter(table: Tensor, src: Tensor, indices: Tensor, how: How, is_new: bool) -> bool:
     """Repeat a scatter; `is_new` says that the table is new memory. False if it was not done."""
-    if table.is_neg() or src.is_neg() or indices.is_neg() or not (is_new or _is_free(table, src)):
+    if table.is_neg() or src.is_neg() or indices.is_neg():
+        return False
+    if not is_new and needs_grad(table, src):  # the long way refuses them
         return False
     try:
         addresses = [table.data_ptr(), indices.data_ptr(), src.data_ptr()]
@@ -93,11 +96,6 @@ def quick_scatter(table: Tensor, src: Tensor, indices: Tensor, how: How, is_new:
         if is_done and not is_new:
             notify(table)
     return is_done
-
-
-def _is_free(*tensors: Tensor) -> bool:
-    """Whether autograd does not follow tensors; the long way refuses others."""
-    return not (torch.is_grad_enabled() and any(each.requires_grad for each in tensors))
 
 
 def keep_scatter(table: Tensor, src: Tensor, indices: Tensor, how: How) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ptokit.engine.cuda.whole.groups import ATOMIC, LONGER, NOWHERE, WORD, Groups, lower, own_lane
+from ptokit.engine.cuda.whole.groups import ATOMIC, LONGER, NOWHERE, WORD, Groups, bit_length, in_words, lower, own_lane
 from ptokit.engine.cuda.whole.site import KernelSite
-from ptokit.engine.llvm.emit import I32, I64, IrBuilder, IrValue
+from ptokit.engine.llvm.emit import I32, I64, IrValue
 
 DEEP = 8
 """Lanes of a segment that a thread loads at a time."""
@@ -18,7 +18,7 @@ def arrange(site: KernelSite) -> None:
     with code.spread(0, groups.number(LONGER)) as k:
         first, n = groups.segment(groups.longer, k)
         fits = n.compare("ule", most_sorted(code.chip.lanes, site.tuning.words))
-        code.choose(fits, lambda: _sort(groups, first, n), lambda: _mark(groups, first, n))
+        code.choose(fits, lambda: _sort_shared(groups, first, n), lambda: _sort_marked(groups, first, n))
     with site.each(groups.places, 1) as places:
         own = groups.word(groups.placed, places[0][0])
         first, n = groups.segment(groups.slots, own >> 32)
@@ -54,10 +54,10 @@ def most_sorted(lanes: int, words: int) -> int:
     return 1 << ((lanes * words).bit_length() - 1)
 
 
-def _sort(groups: Groups, first: IrValue, n: IrValue) -> None:
+def _sort_shared(groups: Groups, first: IrValue, n: IrValue) -> None:
     """Sort the lanes of a segment in shared memory: a bitonic network."""
     code = groups.code
-    bits = _bits_of(code, n)
+    bits = bit_length(n - 1)
     size = code.i64(1) << bits
     with code.phase():
         for k, lane in _all_lanes(groups, first, n):
@@ -78,13 +78,7 @@ def _sort(groups: Groups, first: IrValue, n: IrValue) -> None:
         groups.put(groups.order, first + k, groups.get(code.shared, k))
 
 
-def _bits_of(code: IrBuilder, n: IrValue) -> IrValue:
-    """Bits of the numbers below one."""
-    name = code.module.declare("llvm.ctlz.i64", "i64 (i64, i1)")
-    return code.i64(64) - code.call(I64, name, n - 1, "i1 false")
-
-
-def _mark(groups: Groups, first: IrValue, n: IrValue) -> None:
+def _sort_marked(groups: Groups, first: IrValue, n: IrValue) -> None:
     """Sort the lanes of a segment by bitmaps of them, each of some lanes that follow one another."""
     code, site = groups.code, groups.site
     lanes, words = code.chip.lanes, site.tuning.words
@@ -135,9 +129,8 @@ def _span(site: KernelSite) -> int:
 
 
 def _set_bit(groups: Groups, bitmap: IrValue, bit: IrValue) -> None:
-    code = groups.code
-    one = code.constant(I32, 1) << (bit & (WORD - 1)).to("trunc", I32)
-    code.line(f"  atomicrmw or {code.at(bitmap, (bit >> 5) * 4)!r}, {one!r} {ATOMIC}")
+    at, one = in_words(bit)
+    groups.code.line(f"  atomicrmw or {groups.code.at(bitmap, at)!r}, {one!r} {ATOMIC}")
 
 
 def _count_own(site: KernelSite, bitmap: IrValue, counts: IrValue) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ptokit.engine.cuda.whole.groups import Groups
+from ptokit.engine.cuda.whole.groups import Groups, bit_length
 from ptokit.engine.cuda.whole.kinds import BagSource, Kind
 from ptokit.engine.cuda.whole.site import KernelSite, Place, both
 from ptokit.engine.llvm.chip import Chip
@@ -17,6 +17,7 @@ from ptokit.engine.llvm.emit import I32, I64, IrValue, element_of, lanes_of, vec
 from ptokit.engine.llvm.numbers import bits_of
 
 NO_BAG = 0xFFFFFFFF
+"""The bag of a lane that has none."""
 
 
 class BagSite(KernelSite):
@@ -53,8 +54,7 @@ class BagSite(KernelSite):
         """How many bags begin with lanes or before them, by bisection of all at a time."""
         code = self.code
         found = [code.variable(I64, code.i64(0)) for _ in lanes]
-        zeros = code.module.declare("llvm.ctlz.i64", "i64 (i64, i1)")
-        bits = code.i64(64) - code.call(I64, zeros, self.bags, "i1 false")
+        bits = bit_length(self.bags)
         with code.loop(0, bits) as k:
             step = code.i64(1) << (bits - 1 - k)
             tried = [each.get() + step for each in found]

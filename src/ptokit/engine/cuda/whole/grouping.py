@@ -42,12 +42,11 @@ def insert(site: KernelSite) -> None:
     many lanes may name one.
     """
     code, groups = site.code, Groups(site)
-    lanes, entries = code.chip.lanes, entries_of(code.chip.lanes, site.tuning.joined)
+    lanes, joined = code.chip.lanes, site.tuning.joined
+    each, entries = lanes * joined, entries_of(lanes, joined)
     table = _BlockTable(groups, entries)
-    with code.loop(
-        code.block * (lanes * site.tuning.joined), site.count, code.blocks * (lanes * site.tuning.joined)
-    ) as low:
-        numbers = [low + lanes * k for k in range(site.tuning.joined)]
+    with code.loop(code.block * each, site.count, code.blocks * each) as low:
+        numbers = [low + lanes * k for k in range(joined)]
         with code.phase(), code.share(0, code.i64(entries)) as k:
             table.clear(k)
         with code.phase():

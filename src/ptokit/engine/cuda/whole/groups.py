@@ -6,7 +6,7 @@ from ptokit.engine.cuda.whole.site import KernelSite
 from ptokit.engine.llvm.emit import I32, I64, IrValue
 
 HEADER = 64
-"""Bytes before the slots. Numbers of 64 bits: places and segments that are given, lists' lengths."""
+"""Bytes before the bitmaps. Numbers of 64 bits: places and segments that are given, lengths of lists."""
 LONGER, CHAINED = 8, 16
 """Where the header has the lengths of the lists of segments that a block sorts, and of those that it combines."""
 ATOMIC = 'syncscope("device") monotonic'
@@ -64,7 +64,7 @@ class Groups:
     def bit_of(self, row: IrValue) -> tuple[IrValue, IrValue]:
         """Where the bit of a row lies in a bitmap: the bytes before its word, and the word with that bit."""
         bit = scattered(row, self.site.shift + (BITS.bit_length() - 1))
-        return (bit >> 5) * 4, self.code.constant(I32, 1) << (bit & (WORD - 1)).to("trunc", I32)
+        return in_words(bit)
 
     def set(self, bitmap: IrValue, at: IrValue, bit: IrValue) -> IrValue:
         """Set a bit of a bitmap, and say whether it was set; one that is set is left: many may do so."""
@@ -108,6 +108,17 @@ class Groups:
 
     def put(self, lanes: IrValue, place: IrValue, lane: IrValue) -> None:
         self.code.store(lane.to("trunc", I32), self.code.at(lanes, place * 4))
+
+
+def in_words(bit: IrValue) -> tuple[IrValue, IrValue]:
+    """Where a bit lies: the bytes before its word, and the word with that bit."""
+    return (bit >> 5) * 4, bit.code.constant(I32, 1) << (bit & (WORD - 1)).to("trunc", I32)
+
+
+def bit_length(number: IrValue) -> IrValue:
+    """Bits of a number."""
+    name = number.code.module.declare("llvm.ctlz.i64", "i64 (i64, i1)")
+    return number.code.i64(64) - number.code.call(I64, name, number, "i1 false")
 
 
 def lower(word: IrValue) -> IrValue:

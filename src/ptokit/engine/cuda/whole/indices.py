@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ptokit.engine.cuda.whole.pieces import PIECE
-from ptokit.engine.cuda.whole.site import KernelSite, Place, both, where
+from ptokit.engine.cuda.whole.site import KernelSite, Place, held, where
 from ptokit.engine.llvm.emit import I32, I64, IrValue
 from ptokit.engine.llvm.resolve import SENTINEL
 from ptokit.isa.layout import Term
@@ -31,7 +31,7 @@ def _check_pieces(site: KernelSite, wide: int) -> None:
             outside = site.is_outside(found[0])
             for value in found[1:]:
                 outside = outside | site.is_outside(value)
-            with code.when(both(outside, counts) or outside):
+            with code.when(held(outside, counts)):
                 for k, value in enumerate(found):
                     site.refuse(value, n * wide + k, None)
     with code.phase():

@@ -7,7 +7,7 @@ from functools import reduce
 
 from ptokit.engine.cuda.whole.chain import chain
 from ptokit.engine.cuda.whole.groups import Groups
-from ptokit.engine.cuda.whole.site import KernelSite, both, where
+from ptokit.engine.cuda.whole.site import KernelSite, both, held, where
 from ptokit.engine.cuda.whole.sums import Sum
 from ptokit.engine.llvm.emit import IrValue
 from ptokit.engine.llvm.resolve import SENTINEL
@@ -24,8 +24,7 @@ def settle(site: KernelSite) -> None:
         for (k, j), key, later, value in zip(split, found, after, values, strict=True):
             row = site.row_of(key)
             last = k.compare("eq", site.count - 1) | site.row_of(later).compare("ne", row)
-            held = both(site.open, last & key.compare("ne", SENTINEL))
-            with where(site, held):
+            with code.when(held(last & key.compare("ne", SENTINEL), site.open)):
                 code.store(value, site.of_table(row, j), site.kind.piece)
 
 
@@ -42,27 +41,27 @@ def alone(site: KernelSite) -> None:
         split = [site.split(number) for number, _ in numbers]
         places = [site.known_place(*each) for each in [(i, site.read(i)) for i, _ in split]]
         shared = [groups.is_shared(place.row) for place in places]
-        held = [
-            both(both(site.open, counts), both(place.inside, several ^ 1)) or several
+        is_alone = [
+            held(several ^ 1, site.open, counts, place.inside)
             for (_, counts), place, several in zip(numbers, places, shared, strict=True)
         ]
-        with code.when(reduce(lambda a, b: a | b, held)):
+        with code.when(reduce(lambda a, b: a | b, is_alone)):
             lanes, rows = [i for i, _ in split], [place.row for place in places]
-            lanes, rows = (_only(site, held, each) for each in (lanes, rows))
+            lanes, rows = (_only(site, is_alone, each) for each in (lanes, rows))
             cells = [site.of_table(row, j) for row, (_, j) in zip(rows, split, strict=True)]
             olds = [site.old(site.bits, cell) for cell in cells]
             news = [site.source(i, j) for i, (_, j) in zip(lanes, split, strict=True)]
-            for known, cell, old, new in zip(held, cells, olds, news, strict=True):
+            for known, cell, old, new in zip(is_alone, cells, olds, news, strict=True):
                 with code.when(known):
                     code.store(sums.end(sums.add(sums.begin(old), new)), cell, kind.piece)
 
 
-def _only(site: KernelSite, held: Sequence[IrValue], numbers: Sequence[IrValue]) -> list[IrValue]:
-    """Numbers, with one that is held in the place of those that are not: what is loaded for these is not needed."""
+def _only(site: KernelSite, needed: Sequence[IrValue], numbers: Sequence[IrValue]) -> list[IrValue]:
+    """Numbers, with one that is needed in the place of those that are not: what is loaded for these is dropped."""
     code, some = site.code, numbers[-1]
-    for known, number in zip(held[:-1], numbers[:-1], strict=True):
+    for known, number in zip(needed[:-1], numbers[:-1], strict=True):
         some = code.select(known, number, some)
-    return [code.select(known, number, some) for known, number in zip(held, numbers, strict=True)]
+    return [code.select(known, number, some) for known, number in zip(needed, numbers, strict=True)]
 
 
 def fold(site: KernelSite) -> None:
@@ -93,10 +92,12 @@ def _sum(groups: Groups, sums: Sum, segment: Sequence[IrValue], j: IrValue, begu
     with code.loop(0, n, site.tuning.ahead) as low:
         steps = [low + k for k in range(site.tuning.ahead)]
         inside = [step.compare("ult", n) for step in steps]
-        lanes = [groups.lane_at(first + code.select(held, step, low)) for held, step in zip(inside, steps, strict=True)]
+        lanes = [
+            groups.lane_at(first + code.select(known, step, low)) for known, step in zip(inside, steps, strict=True)
+        ]
         values = [site.source(lane, j) for lane in lanes]
         so_far = total.get()
-        for held, value in zip(inside, values, strict=True):
-            so_far = code.select(held, sums.add(so_far, value), so_far)
+        for known, value in zip(inside, values, strict=True):
+            so_far = code.select(known, sums.add(so_far, value), so_far)
         total.set(so_far)
     return total.get()

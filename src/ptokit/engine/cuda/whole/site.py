@@ -129,7 +129,7 @@ class KernelSite:
     def refuse(self, value: IrValue, lane: IrValue, counts: IrValue | None) -> None:
         """Take note of an index that is outside."""
         code, outside = self.code, self.is_outside(value)
-        with code.when(both(outside, counts) or outside):
+        with code.when(held(outside, counts)):
             note_refused(code, self.flag, lane)
 
     # --- pieces
@@ -189,6 +189,13 @@ class KernelSite:
         """A place among the keys: this one, or the last."""
         last = self.count - 1
         return self.code.select(at.compare("slt", last), at, last)
+
+
+def held(known: IrValue, *others: IrValue | None) -> IrValue:
+    """Whether a condition and others hold; None stands for one that always does."""
+    for other in others:
+        known = known if other is None else known & other
+    return known
 
 
 def both(a: IrValue | None, b: IrValue | None) -> IrValue | None:
