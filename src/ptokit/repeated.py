@@ -37,8 +37,8 @@ class RepeatedCall:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     """Those of the result of a gather."""
-    attempt: Callable[[int, int, int], bool] | None = None
-    """Executes it, but returns False if an index must be refused."""
+    attempt: Callable[..., bool] | None = None
+    """Executes it, but returns False if an index must be refused; a scatter on a GPU also takes `initial`."""
     apart: list[int] = field(default_factory=list[int])
     """Addresses at which what is written shares no memory with what is read."""
 

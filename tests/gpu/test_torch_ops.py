@@ -56,6 +56,34 @@ def test_scatters(atomic: str, oob: str, kind: torch.dtype) -> None:
     assert cpu == gpu
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.int32], ids=str)
+@pytest.mark.parametrize("atomic", ATOMICS)
+@pytest.mark.parametrize("rows", [300, 2000, 2_000_000])
+def test_scatters_into_new_tables_that_are_repeated(rows: int, atomic: str, kind: torch.dtype) -> None:
+    rng = torch.Generator().manual_seed(rows)
+    for k in range(3):
+        table, src = (torch.randn(n, 8, generator=rng).mul(50).to(kind) for n in (rows, 5000))
+        table = table.t().contiguous().t() if k == 2 else table
+        lanes = torch.randint(0, rows // (k + 1), (5000,), generator=rng)
+        wanted = pt.scatter(table, src, lanes, atomic=atomic)
+        there = table.cuda(), src.cuda(), lanes.cuda()
+        made = pt.scatter(*there, atomic=atomic)
+        with pytest.raises(pto.OutOfBoundsError, match=r"indices\[7\]"):
+            pt.scatter(*there[:2], lanes.index_fill(0, torch.tensor(7), rows).cuda(), atomic=atomic)
+        assert bits(made) == bits(wanted)
+        assert bits(there[0]) == bits(table)
+
+
+@pytest.mark.parametrize("rows", [300, 2000, 2_000_000])
+def test_gradients_of_gathers_that_are_repeated(rows: int) -> None:
+    rng = torch.Generator().manual_seed(rows)
+    for k in range(4):
+        table, lanes = torch.randn(rows, 8, generator=rng), torch.randint(0, rows // (k + 1), (5000,), generator=rng)
+        torch.full((rows, 8), torch.nan, device="cuda")  # memory that is used again
+        cpu, gpu = both(lambda t, i: pt.gather(t, i), table, lanes)
+        assert cpu == gpu
+
+
 @pytest.mark.parametrize("mode", ["wrap", "clip", "fill", "negative"])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_gathers_along_an_axis(axis: int, mode: str) -> None:

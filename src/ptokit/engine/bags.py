@@ -39,6 +39,8 @@ class Bags(NamedTuple):
     """Whether sums of floats are divided by the number of lanes that count."""
     closed: bool = True
     """Whether `bounds` has the end of the last bag; if not, that is the number of lanes."""
+    followed: bool = False
+    """Whether the caller has more work for a GPU: a call should return as soon as the indices are checked."""
 
     @property
     def places(self) -> tuple[int, int, int, int, int, int]:
@@ -84,7 +86,7 @@ class BagGradients(NamedTuple):
     winners: int
     """32-bit numbers: the lane of each element of the greatest or least; 0 if they are not that."""
     out: int
-    """The rows of the table, which hold zeros before."""
+    """The rows of the table, new memory: those that no lane names get zeros."""
     mean: bool = False
     """Whether they are divided by the number of all lanes of the bag."""
     closed: bool = True

@@ -190,10 +190,10 @@ def _repeat(
     repeated.keep(how, operands, made)
 
 
-def _attempt(execute: Callable[[int, int, int], None], *addresses: int) -> bool:
-    """Execute a call; False if an index is refused, and then nothing is written."""
+def _attempt(execute: Callable[..., None], *addresses: int, **initial: int | None) -> bool:
+    """Execute a call; False if an index is refused, and then nothing is written but an initial table."""
     try:
-        execute(*addresses)
+        execute(*addresses, **initial)
     except IndexFault:
         return False
     return True

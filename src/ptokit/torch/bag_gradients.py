@@ -32,7 +32,7 @@ def gradient_of_table(
     is_picked = ctx.reduce in PICKS
     if not (indices.numel() and grad.numel()) or (is_picked and winners.numel() != grad.numel()):
         return None
-    out, bags = new_tensor(grad, ctx.shape).zero_(), len(grad)  # first: the GPU is busy with it meanwhile
+    out, bags = new_tensor(grad, ctx.shape), len(grad)
     grad, indices, offsets, winners = packed(grad), packed(indices), packed(offsets), packed(winners)
     weights = None if weights is None else packed(weights.to(grad.dtype))
     given = BagGradients(

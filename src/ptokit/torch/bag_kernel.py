@@ -133,6 +133,7 @@ def _fused(
         winners=first.data_ptr() if first.numel() else 0,
         mean=reduce == "mean",
         closed=closed,
+        followed=is_tracked,
     )
     on_gpu = [of_tensor(table)] if table.is_cuda else []
     try:

@@ -86,6 +86,20 @@ def _write(table: Tensor, src: Tensor, indices: Tensor, how: How, *, is_new: boo
         keep_scatter(table, src, indices, how)
 
 
+def _write_new(made: Tensor, src: Tensor, indices: Tensor, how: How, before: Tensor | None) -> Tensor:
+    """Scatter into new memory, which has the values of a tensor before, or zeros."""
+    if made.is_cuda and (before is None or (before.is_contiguous() and not before.is_neg())):
+        initial = 0 if before is None else before.data_ptr()
+        if quick_scatter(made, src, indices, how, True, initial=initial):  # its check does not wait for the copy
+            return made
+    if before is None:
+        made.zero_()
+    else:
+        made.copy_(before)
+    _write(made, src, indices, how, is_new=True)
+    return made
+
+
 def run_scatter(
     table: Tensor,
     src: Tensor,
@@ -99,10 +113,9 @@ def run_scatter(
     threads: int | None = None,
 ) -> Tensor:
     """The kernel of `scatter`."""
-    made = table.detach().clone(memory_format=torch.contiguous_format)
     conflict = "last" if atomic == "none" else conflict
-    _write(made, src, indices, (coalesce, oob, atomic, conflict, accumulate, engine, threads), is_new=True)
-    return made
+    how = coalesce, oob, atomic, conflict, accumulate, engine, threads
+    return _write_new(new_tensor(table), src, indices, how, table)
 
 
 def run_scatter_zeros(
@@ -116,9 +129,8 @@ def run_scatter_zeros(
     threads: int | None = None,
 ) -> Tensor:
     """The kernel of `scatter_zeros`."""
-    made = new_tensor(src, shape).zero_()
-    _write(made, src, indices, (coalesce, oob, "add", "last", accumulate, engine, threads), is_new=True)
-    return made
+    how = coalesce, oob, "add", "last", accumulate, engine, threads
+    return _write_new(new_tensor(src, shape), src, indices, how, None)
 
 
 def _gathered_shape(table: Tensor, indices: Tensor, coalesce: str = ROW, *_given: Any, **_named: Any) -> Tensor:

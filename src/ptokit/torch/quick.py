@@ -30,7 +30,7 @@ How = tuple[Any, ...]
 class QuickCall:
     """A call that was made before."""
 
-    attempt: Callable[[int, int, int], bool]
+    attempt: Callable[..., bool]
     """Takes the addresses of the table, the indices and the other operand; False if an index must be refused."""
     call: RepeatedCall
     like: Tensor | None = None
@@ -74,8 +74,11 @@ def blank(like: Tensor) -> Tensor:
         return like.new_empty(()).expand(like.shape)
 
 
-def quick_scatter(table: Tensor, src: Tensor, indices: Tensor, how: How, is_new: bool) -> bool:
-    """Repeat a scatter; `is_new` says that the table is new memory. False if it was not done."""
+def quick_scatter(table: Tensor, src: Tensor, indices: Tensor, how: How, is_new: bool, **initial: int) -> bool:
+    """Repeat a scatter; `is_new` says that the table is new memory. False if it was not done.
+
+    On a GPU, `initial` is the address of the rows that a new packed table has before, or 0 for zeros.
+    """
     if table.is_neg() or src.is_neg() or indices.is_neg():
         return False
     if not is_new and needs_grad(table, src):  # the long way refuses them
@@ -91,7 +94,7 @@ def quick_scatter(table: Tensor, src: Tensor, indices: Tensor, how: How, is_new:
         return False
     is_done = True
     try:
-        is_done = known.attempt(*addresses)
+        is_done = known.attempt(*addresses, **initial)
     finally:  # also if it is interrupted
         if is_done and not is_new:
             notify(table)
@@ -127,7 +130,7 @@ def _scatter_key(table: Tensor, src: Tensor, indices: Tensor, addresses: list[in
     return kinds, src.dtype, src.shape, src.stride(), devices, places, how
 
 
-def _repeated(how: How, *operands: Tensor | None) -> tuple[Callable[[int, int, int], bool], RepeatedCall] | None:
+def _repeated(how: How, *operands: Tensor | None) -> tuple[Callable[..., bool], RepeatedCall] | None:
     """A call that was made just now, if it can be repeated by addresses alone."""
     if operands[0] is not None and operands[0].dtype.is_complex:
         return None  # may be conjugated lazily

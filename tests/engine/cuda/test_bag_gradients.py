@@ -110,7 +110,7 @@ class Case:
             on.upload(address, np.ascontiguousarray(array).reshape(-1).view("u1"))
             return address
 
-        out = np.zeros((self.rows, self.width), self.type)
+        out = np.full((self.rows, self.width), 7, self.type)  # new memory
         given = BagGradients(
             dtype(self.type), dtype(self.index), self.width, self.rows, self.bags, self.count, self.padding,
             grad=put(self.grad, skew),

@@ -106,6 +106,7 @@ class Engine:
         threads: int = 1,
         mean: bool = False,
         closed: bool = True,
+        followed: bool = False,
     ) -> tuple[bool, Any, Any]:
         table = given["table"] if indexed else np.resize(given["table"], (BOUNDS[-1], given["table"].shape[1]))
         bags, width = len(BOUNDS) - 1, table.shape[1]
@@ -117,7 +118,7 @@ class Engine:
         index = dtype(given["index"].dtype) if indexed else None
         described = Bags(
             dtype(table.dtype), index, combine, width, len(table), bags, BOUNDS[-1], padding,
-            *addresses, weights, first, second, mean, closed,
+            *addresses, weights, first, second, mean, closed, followed,
         )  # fmt: skip
         is_whole = self.module.run(described, threads)
         return is_whole, self.get(first, out), self.get(second, winners) if second else None
@@ -183,6 +184,25 @@ def test_repeated_bags_are_at_other_addresses_of_any_alignment(engine: Engine, c
         assert call(table, engine.put(given["index"]), bounds, 0, first, second)
         assert engine.get(first, out).tobytes() == expected[0].tobytes()
         assert not is_tracked or (engine.get(second, winners) == expected[1]).all()
+
+
+@pytest.mark.parametrize("combine", REDUCED, ids=lambda each: each.name.lower())
+def test_indices_are_checked_first_if_work_follows(
+    engine: Engine, combine: Combine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda, "FEW", 4)
+    for index in ("int64", "int32", "uint32"):
+        given = operands("float32", 8, index)
+        how: dict[str, Any] = {"weighted": False, "indexed": True, "followed": True}
+        is_whole, out, winners = engine.run(given, combine, -1, **how)
+        expected = naive(given, combine, -1, weighted=False, indexed=True)
+        assert is_whole and out.tobytes() == expected[0].tobytes()
+        assert winners is None or (winners == expected[1]).all()
+        for at in (0, 6, len(given["index"]) - 1):
+            bad = given["index"].copy()
+            bad[at] = ROWS
+            assert not engine.run({**given, "index": bad}, combine, -1, **how)[0]
+        assert engine.run(given, combine, -1, **how)[0]
 
 
 @pytest.mark.parametrize("bad", [ROWS, -1, 1 << 40])

@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 from weakref import ref
 
 import numpy as np
@@ -24,7 +24,7 @@ from ptokit.engine import whole as reference
 from ptokit.engine.cuda.device import DeviceBuffer, DeviceKernel, DeviceModule
 from ptokit.engine.cuda.resident import resident
 from ptokit.engine.cuda.stage import GPU
-from ptokit.engine.cuda.whole import arranging, calls, check, groups, kernels, kinds
+from ptokit.engine.cuda.whole import arranging, calls, check, groups, kept, kernels, kinds
 from ptokit.engine.cuda.whole.atomics import REDUCTIONS
 from ptokit.engine.faults import IndexFault
 from ptokit.engine.llvm.compiled import IrSource
@@ -433,6 +433,15 @@ class Recorded(EmulatedDevice):
         self.log.append("sort")
         super().sort(address, count)
 
+    def fill(self, address: int, byte: int, nbytes: int) -> None:
+        if self.log:  # not scratch memory
+            self.log.append("fill")
+        super().fill(address, byte, nbytes)
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        self.log.append("copy")
+        super().copy(target, source, nbytes)
+
 
 @pytest.mark.parametrize("is_bad", [False, True])
 @pytest.mark.parametrize(
@@ -442,7 +451,7 @@ class Recorded(EmulatedDevice):
         ({"side": Side.SRC, "fresh": True}, "checked_gather record wait"),
         ({"ordered": False}, "check record scatter wait"),
         ({}, "check record mark scatter wait"),
-        ({"combine": Combine.ADD}, "spot record alone insert start place arrange fold wait"),
+        ({"combine": Combine.ADD}, "spot record alone insert start place arrange fold fill wait"),
         ({"combine": Combine.ADD, "ordered": False}, "private record commit wait"),
         ({"combine": Combine.ADD, "ordered": False, "remap": Remap.SKIP}, "private"),
         ({"side": Side.SRC, "remap": Remap.CLAMP}, "gather"),
@@ -574,9 +583,21 @@ class Beside(EmulatedDevice):
 
         def kernel(name: str) -> Any:
             found = made.kernel(name)
-            return lambda *given: found(*given) if self.later is None else self.later.append((found, *given))
+            return lambda *given: self._do(found, *given)
 
         return cast("Any", SimpleNamespace(kernel=kernel, facts=made.facts))
+
+    def fill(self, *given: Any) -> None:
+        self._do(super().fill, *given)
+
+    def copy(self, *given: Any) -> None:
+        self._do(super().copy, *given)
+
+    def _do(self, *call: Any) -> None:
+        if self.later is None:
+            call[0](*call[1:])
+        else:
+            self.later.append(call)
 
     @contextmanager
     def _joined(self, later: list[tuple[Any, ...]]) -> Iterator[None]:
@@ -599,6 +620,107 @@ def test_rows_of_one_lane_and_of_several_are_combined_in_any_order(monkeypatch: 
         lanes = rng.integers(0, 30, 60)
         Case(FLOAT32, table, other, lanes, combine=Combine.ADD, capacity=[None, 1 << 40][seed % 2]).check()
         assert beside.later is None
+
+
+class _NewTable:
+    """A scatter into new memory, which has rows of another array before, or zeros."""
+
+    def __init__(self, case: Case, has_rows: bool) -> None:
+        before = case.arrays["table"] if has_rows else np.zeros_like(case.arrays["table"])
+        case.arrays["table"] = before
+        self.case, self.has_rows = case, has_rows
+        self.memories = {name: case._storage(name, 0) for name in case.arrays} | {"before": case._storage("table", 0)}
+        self.memories["table"].bits.view(np.uint8)[...] = PATTERN
+
+    def run(self) -> bytes:
+        with resident(device, self.memories, ["table"]) as at:
+            initial = at["before"] if self.has_rows else calls.ZEROS
+            calls.PreparedMove(device, self.case.whole).run_at(at["table"], at["indices"], at["src"], initial=initial)
+        return self.memories["table"].bits.tobytes()
+
+    def check(self) -> None:
+        assert self.run() == self.case.run(False)[0]
+
+
+@pytest.mark.parametrize("has_rows", [False, True], ids=["zeros", "rows"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"combine": Combine.ADD},
+        {"combine": Combine.ADD, "remap": Remap.SKIP},
+        {"combine": Combine.MAX, "remap": Remap.CLAMP},
+        {"combine": Combine.ADD, "kind": dtype("int32")},
+        {},
+    ],
+    ids=str,
+)
+def test_new_tables_have_rows_before_a_scatter(how: dict[str, Any], has_rows: bool) -> None:
+    how = {"kind": FLOAT32, **how}
+    for rows, width, count in ((7, 4, 90), (400, 3, 90), (5000, 1, 90), (30, 16, 5), (9, 4, 0)):
+        table, other = (values(how["kind"], shape, k) for k, shape in enumerate([(rows, width), (count, width)]))
+        lanes = named(count, rows)
+        if how.get("remap") is Remap.SKIP and count:
+            lanes[:3] = -1, rows, 1 << 40
+        _NewTable(Case(table=table, other=other, indices=lanes, **how), has_rows).check()
+
+
+@pytest.mark.parametrize("has_rows", [False, True], ids=["zeros", "rows"])
+def test_new_tables_of_other_types(has_rows: bool) -> None:
+    for name in ("float64", "bfloat16", "float8_e4m3fn", "int16", "complex64"):
+        kind = dtype(name)
+        table, other = values(kind, (50, 3)), values(kind, (90, 3), 1)
+        _NewTable(Case(kind, table, other, named(90, 50), combine=Combine.ADD), has_rows).check()
+
+
+@pytest.mark.skipif(ON_GPU, reason="a GPU has its own order")
+@pytest.mark.parametrize("has_rows", [False, True], ids=["zeros", "rows"])
+def test_new_tables_are_combined_in_any_order(has_rows: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "device", Beside())
+    for rows in (30, 5000):
+        table, other = values(FLOAT32, (rows, 4)), values(FLOAT32, (60, 4), 1)
+        lanes = np.random.default_rng(rows).integers(0, min(rows, 40), 60)
+        _NewTable(Case(FLOAT32, table, other, lanes, combine=Combine.ADD), has_rows).check()
+
+
+def test_scratch_memory_begins_with_zeros_in_every_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where an earlier call of other lanes wrote, and where one failed."""
+    for count in (900, 20, 900, 500, 2000, 3, 900):
+        table, other = values(FLOAT32, (40, 4)), values(FLOAT32, (count, 4), 1)
+        Case(FLOAT32, table, other, named(count, 40), combine=Combine.ADD).check()
+        failing = Case(FLOAT32, table, other, named(count, 40), combine=Combine.ADD)
+        with monkeypatch.context() as patch:
+            patch.setattr(type(device), "fork", _interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                failing.run(True)
+
+
+def _interrupted(_device: Any) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def test_scratch_memory_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = kept.Scratch.take(device, 4096, 1024)
+    taken.keep()
+    assert kept.Scratch.take(device, 2048, 512) is taken
+    taken.keep()
+    monkeypatch.setattr(kept, "MOST_SCRATCH", 4095)
+    assert kept.Scratch.take(device, 4096, 1024) is taken
+    taken.keep()
+    assert kept.Scratch.take(device, 4096, 1024) is not taken
+
+
+@pytest.mark.skipif(ON_GPU, reason="records an emulated device")
+def test_the_check_does_not_wait_for_the_rows_of_a_new_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    for has_rows in (True, False):
+        monkeypatch.setitem(globals(), "device", recorded := Recorded())
+        table, other = values(FLOAT32, (30, 4)), values(FLOAT32, (90, 4), 1)
+        new = _NewTable(Case(FLOAT32, table, other, named(90, 30), combine=Combine.ADD), has_rows)
+        new.check()
+        copied, grouped = "copy " * has_rows, "spot record insert start place arrange alone fold fill wait"
+        assert " ".join(recorded.log) == copied + grouped
+    bad = _NewTable(Case(FLOAT32, table, other, np.full(90, 30), combine=Combine.ADD), False)
+    with pytest.raises(IndexFault):
+        bad.run()
 
 
 def test_a_call_after_a_refused_one_is_executed() -> None:
@@ -873,7 +995,9 @@ def test_additions_of_several_elements_are_one_instruction(capability: int, tmp_
 @pytest.mark.parametrize("name", kernels.KERNELS)
 def test_kernels_are_assembled(name: str, capability: int, tmp_path: Path) -> None:
     chip = replace(GPU, reductions=REDUCTIONS[capability])
-    combine = Combine.ADD if name in (*GROUPED, *kernels.STEPS, "scatter", "private", "commit") else Combine.STORE
+    combine = (
+        Combine.ADD if name in (*GROUPED, *kernels.GROUPING, "fold", "scatter", "private", "commit") else Combine.STORE
+    )
     columns = 1 if name in ("private", "commit") else 32
     table, other = values(FLOAT32, (9, columns)), values(FLOAT32, (40, columns), 1)
     case = Case(FLOAT32, table, other, named(40, 9), combine=combine)

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from ptokit.engine.bags import BagGradients
 from ptokit.engine.cuda.device import Device, current
-from ptokit.engine.cuda.whole.calls import MOST_PREPARED, PreparedMove
+from ptokit.engine.cuda.whole.calls import MOST_PREPARED, ZEROS, PreparedMove
 from ptokit.engine.cuda.whole.kinds import BagSource
 from ptokit.engine.cuda.whole.pieces import PIECE
 from ptokit.engine.llvm.numbers import computes, is_byte_float
@@ -21,16 +21,14 @@ from ptokit.isa.move import Access, Combine, Index, IndexUnit, Move, Remap, Side
 
 
 def run(given: BagGradients) -> None:
-    """Add gradients of bags to the rows of a table. Raises `Unsupported` for what has no code."""
-    if not given.bags:
-        return
+    """The sums of gradients of bags, by the rows of a table. Raises `Unsupported` for what has no code."""
     every = given.winners // 4 * given.dtype.size | PIECE
     """Of so many bytes are pieces at most: as many winners are loaded at a time as a piece has elements."""
     facts = given.weights != 0, given.mean, given.winners != 0, given.padding >= 0, given.closed
     shape = given.width, given.capacity, given.lanes
     move = _prepared(current(), given.dtype, given.index_type, *shape, every & -every, *facts)
     arrays = given.bounds, given.weights, given.winners
-    move.run_at(given.out, given.indices, given.grad, *arrays, given.bags, given.padding)
+    move.run_at(given.out, given.indices, given.grad, *arrays, given.bags, given.padding, initial=ZEROS)
 
 
 @lru_cache(MOST_PREPARED)

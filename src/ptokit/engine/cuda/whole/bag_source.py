@@ -1,7 +1,7 @@
 """Kernels whose lanes read through bags: the gradient of a bag, which each of its lanes adds to its row.
 
-`spot` finds the bag of each lane and keeps it; `alone` and `fold` read the row of that bag. The rows of the table hold
-zeros before. Bounds may be anything: a bag that is found exists.
+`spot` finds the bag of each lane and keeps it; `alone` and `fold` read the row of that bag. Bounds may be anything: a
+bag that is found exists.
 """
 
 from __future__ import annotations
@@ -71,9 +71,6 @@ class BagSite(KernelSite):
         return self.code.load(I64, self.code.at(self.bounds, bag * 8))
 
     # --- what they read
-
-    def old(self, kind: str, _at: IrValue, /) -> IrValue:
-        return self.code.constant(kind, 0)
 
     def fetch(self, lane: IrValue, piece: IrValue) -> tuple[IrValue, ...]:
         """The row of the bag of a lane, and what its value depends on otherwise."""

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from ptokit.engine.bags import Bags
 from ptokit.engine.cuda.device import Device, DeviceKernel, current
+from ptokit.engine.cuda.whole.calls import FEW, checking
 from ptokit.engine.cuda.whole.check import note_refused, take
 from ptokit.engine.cuda.whole.pieces import PIECE
 from ptokit.engine.llvm.bags import BagArguments, BagCode, BagKind
@@ -26,7 +27,7 @@ LANES = 0.25
 MOST_GRID = (1 << 31) - 1
 
 
-def text(chip: Chip, kind: BagKind, columns: int) -> str:
+def text(chip: Chip, kind: BagKind, columns: int, checks: bool = True) -> str:
     """The LLVM text of a kernel that takes some columns at a time."""
     module = IrModule(chip)
     code = module.kernel(NAME, [*((PTR, name) for name in POINTERS), *((I64, name) for name in NUMBERS)])
@@ -37,7 +38,7 @@ def text(chip: Chip, kind: BagKind, columns: int) -> str:
         with code.when(name.compare("uge", given.capacity)):
             note_refused(code, flag, code.i64(0))  # which lane it is does not matter
 
-    bag_code, across = BagCode(code, kind, given, read), kind.width // columns
+    bag_code, across = BagCode(code, kind, given, read if checks else None), kind.width // columns
     with code.phase():
         assert code.lane is not None
         lanes = code.chip.lanes
@@ -48,10 +49,10 @@ def text(chip: Chip, kind: BagKind, columns: int) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _kernel(device: Device, kind: BagKind, columns: int) -> DeviceKernel:
+def _kernel(device: Device, kind: BagKind, columns: int, checks: bool) -> DeviceKernel:
     chip = replace(device.chip, lanes=_lanes(device))
-    key = f"{chip} {NAME} {kind} {columns}"
-    return device.module(key, lambda: IrSource(text(chip, kind, columns), {"lanes": chip.lanes})).kernel(NAME)
+    key = f"{chip} {NAME} {kind} {columns} {checks}"
+    return device.module(key, lambda: IrSource(text(chip, kind, columns, checks), {"lanes": chip.lanes})).kernel(NAME)
 
 
 def _lanes(device: Device) -> int:
@@ -68,7 +69,10 @@ class PreparedBags:
             raise Unsupported(f"bags of {bags.dtype}")
         self._row = bags.width * bags.dtype.size
         self._numbers = bags.lanes, bags.capacity, self._row, bags.padding, bags.bags
-        self._checks = bags.index_type is not None
+        self._checks, self._check = bags.index_type is not None, None
+        if bags.index_type is not None and bags.followed and bags.lanes > FEW:
+            self._check = checking(device, bags.index_type, bags.lanes, bags.capacity)
+            """A kernel before that of the bags: that one need not be waited for."""
         self._launches: dict[int, tuple[DeviceKernel, int]] = {}
         """The kernel and its blocks, by the alignment of arrays."""
 
@@ -83,8 +87,12 @@ class PreparedBags:
             return True
         check = take(self._device)
         try:
+            if self._check is not None:
+                self._check(indices, check.address)
+                check.begin()
             kernel(grid, (*places, check.address, *self._numbers))
-            check.begin()
+            if self._check is None:
+                check.begin()
             return check.end() is None
         except BaseException:
             self._device.wait()  # the kernel writes to memory of the host, which ends with the check
@@ -93,7 +101,10 @@ class PreparedBags:
     def _launch(self, aligned: int) -> tuple[DeviceKernel, int]:
         columns = max(1, aligned // self._kind.dtype.size)
         grid = -(-self._numbers[-1] * (self._kind.width // columns) // _lanes(self._device))
-        found = self._launches[aligned] = _kernel(self._device, self._kind, columns), min(MOST_GRID, grid)
+        found = self._launches[aligned] = (
+            _kernel(self._device, self._kind, columns, self._check is None),
+            min(MOST_GRID, grid),
+        )
         return found
 
 

@@ -16,7 +16,7 @@ until then.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NoReturn
@@ -26,7 +26,8 @@ import numpy as np
 from ptokit.engine.cuda.device import Device, DeviceBuffer, DeviceKernel, cuda, current
 from ptokit.engine.cuda.resident import resident
 from ptokit.engine.cuda.whole import groups, kernels, kinds
-from ptokit.engine.cuda.whole.check import take
+from ptokit.engine.cuda.whole.check import IndexCheck, take
+from ptokit.engine.cuda.whole.kept import Scratch
 from ptokit.engine.cuda.whole.kinds import BagSource, Kind
 from ptokit.engine.cuda.whole.pieces import PIECE, alignment, form, in_bytes, numbers
 from ptokit.engine.faults import IndexFault
@@ -62,6 +63,9 @@ MOST_THREADS = 2048
 """Threads that a multiprocessor runs at a time, at most."""
 FEW = 2048
 """Indices that each block of a kernel checks by itself, at most: for more, a kernel before it takes less time."""
+
+ZEROS = 0
+"""In place of the address of what a table holds before a scatter."""
 
 _prepared: dict[tuple[int, int], PreparedMove] = {}
 
@@ -118,6 +122,16 @@ def _of_resolved_lanes(
     return PreparedMove(device, Whole(move, types))
 
 
+def checking(device: Device, index_type: DType, count: int, capacity: int) -> Callable[[int, int], None]:
+    """A kernel that checks packed indices, to be called with their address and that of an `IndexCheck`."""
+    rows, lanes = Layout.plain(1, 0), Access("indices", Layout.plain(1, 0))
+    index = Index(lanes, Side.SRC, IndexUnit.ROW, capacity, Remap.REFUSE, cast=index_type.size != 8)
+    kind = element_type("uint8")
+    whole = Whole(Move((count, 0), Access("out", rows), Access("table", rows), index),
+                  (("table", kind), ("indices", index_type), ("out", kind)))  # fmt: skip
+    return PreparedMove(device, whole).check_at
+
+
 def prepared(device: Device, whole: Whole) -> PreparedMove:
     """A move, ready for calls."""
     key = id(device), id(whole)
@@ -149,6 +163,22 @@ class MoveLaunch:
         self.kernel(self.grid, arguments[: self.arguments], self.shared)
 
 
+class _Launcher:
+    """Launches kernels of a call by name. The first of them checks the indices, if one does."""
+
+    def __init__(
+        self, launches: Mapping[str, MoveLaunch], arguments: tuple[int, ...], check: IndexCheck | None
+    ) -> None:
+        self._launches, self._arguments, self._check = launches, arguments, check
+
+    def __call__(self, *names: str) -> None:
+        for name in names:
+            self._launches[name](self._arguments)
+            if self._check is not None:
+                self._check.begin()
+                self._check = None
+
+
 class PreparedMove:
     """A move, ready for calls on a device."""
 
@@ -176,7 +206,8 @@ class PreparedMove:
         self._active = self.steps if has_cells else ("check",) * bool(self.count and self.refuses)
         self._is_scratched = not {"mark", "keys", "commit", "spot"}.isdisjoint(self._active)
         self._forms: dict[int, AlignedMove] = {}
-        self._launches: dict[int, list[MoveLaunch]] = {}
+        self._launches: dict[tuple[int, bool], dict[str, MoveLaunch]] = {}
+        """The kernels by name, for each alignment, and for tables that hold zeros."""
 
     def _check_arithmetic(self) -> None:
         if not computes(self.element) or (self.combine is Combine.MUL and self.element is not self.dtype):
@@ -231,10 +262,14 @@ class PreparedMove:
         """Execute the move on arrays of the device."""
         self.run_at(addresses["table"], addresses["indices"], addresses[self.other])
 
-    def run_at(self, table: int, index: int, other: int, *bags: int) -> None:
-        """The same, by addresses; `bags` are the arguments of a source."""
+    def run_at(self, table: int, index: int, other: int, *bags: int, initial: int | None = None) -> None:
+        """The same, by addresses; `bags` are the arguments of a source.
+
+        `initial` is for a packed table that is new memory: the address of its rows before the scatter, or `ZEROS`.
+        """
         steps = self._active
         if not steps:
+            self._initialise(table, initial)
             return
         check = take(self.device) if self.refuses else None
         keys = self._scratch(steps) if self._is_scratched else None
@@ -243,22 +278,15 @@ class PreparedMove:
             table = nothing.address
         every = table | other | self.aligned
         piece = every & -every
-        first, *others = self._launches.get(piece) or self._compiled(piece)
+        is_blank = initial == ZEROS
+        launches = self._launches.get((piece, is_blank)) or self._compiled(piece, is_blank)
         scratch = keys.address if keys else 0
         words = self._forms[piece].words
         arguments = (table, other, index, check.address if check else 0, scratch, *bags, *words)
         try:
-            first(arguments)
-            if check is not None:
-                check.begin()
-            if "keys" in steps:
-                self.device.sort(scratch, self.count)
-            beside = self.device.fork() if "spot" in steps else nullcontext()
-            for launch in others[: len(steps) - 1]:
-                launch(arguments)
-            with beside:
-                for launch in others[len(steps) - 1 :]:
-                    launch(arguments)
+            self._launch_all(_Launcher(launches, arguments, check), scratch, table, initial)
+            if isinstance(keys, Scratch):
+                keys.keep()
             refused = check.end() if check is not None else None
         except BaseException:
             if check is not None:
@@ -267,21 +295,61 @@ class PreparedMove:
         if refused:
             self._raise(*refused, index)
 
-    def _compiled(self, piece: int) -> list[MoveLaunch]:
+    def check_at(self, index: int, flag: int) -> None:
+        """Launch only the kernel that checks indices; takes the addresses of these and of an `IndexCheck`."""
+        launches = self._launches.get((1, False)) or self._compiled(1, False)
+        launches["check"]((0, 0, index, flag, 0, *self._forms[1].words))
+
+    def _launch_all(self, launch: _Launcher, scratch: int, table: int, initial: int | None) -> None:
+        """Launch the kernels. What groups lanes runs beside what it need not wait for."""
+        first, *others = self._active
+        if first == "spot" and initial is None:
+            launch("spot")
+            with self._beside(lambda: launch("alone")):
+                launch(*kernels.GROUPING, "fold")
+        elif first == "spot":
+            with self._beside(lambda: self._initialise(table, initial)):
+                launch("spot", *kernels.GROUPING)
+            launch("alone", "fold")
+        else:
+            reads_only = first in kernels.OF_INDICES
+            if not reads_only:
+                self._initialise(table, initial)
+            launch(first)
+            if reads_only:  # a check does not wait for it
+                self._initialise(table, initial)
+            if first == "keys":
+                self.device.sort(scratch, self.count)
+            launch(*others)
+
+    def _beside(self, main: Callable[[], None]) -> AbstractContextManager[None]:
+        """A block whose work is done beside that of a function."""
+        fork = self.device.fork()
+        main()
+        return fork
+
+    def _initialise(self, table: int, initial: int | None) -> None:
+        """Give a table the rows that it has before the scatter."""
+        nbytes = self.capacity * self.width * self.dtype.size
+        if initial == ZEROS:
+            self.device.fill(table, 0, nbytes)
+        elif initial is not None:
+            self.device.copy(table, initial, nbytes)
+
+    def _compiled(self, piece: int, is_blank: bool) -> dict[str, MoveLaunch]:
         """The launches for arrays of an alignment: a call that raises before the first one has written nothing."""
         form = self._form(piece)
-        names = (*self._active, *(kernels.STEPS if "spot" in self._active else ()))
-        found = self._launches[piece] = [self._launch(name, form) for name in names]
-        return found
+        form = replace(form, kind=replace(form.kind, blank=is_blank))
+        names = *self._active, *((*kernels.GROUPING, "fold") if "spot" in self._active else ())
+        return self._launches.setdefault((piece, is_blank), {name: self._launch(name, form) for name in names})
 
     def _scratch(self, steps: tuple[str, ...]) -> DeviceBuffer:
         """Memory for lanes by their rows, for keys, owners or copies of a small table."""
         device, tuning = self.device, kinds.TUNING
         if "spot" in steps:
             has_bags = self.source is not None
-            made = device.empty(groups.scratch(self.count, tuning.short, tuning.long, has_bags))
-            device.fill(made.address, 0, groups.zeroed(self.count))
-            return made
+            nbytes = groups.scratch(self.count, tuning.short, tuning.long, has_bags)
+            return Scratch.take(device, nbytes, groups.zeroed(self.count))
         if "mark" in steps:
             owners = device.empty(nbytes := 4 * self.capacity)
             if not self._is_sparse:

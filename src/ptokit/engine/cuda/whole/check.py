@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from ctypes import c_int64
 from struct import Struct
-from threading import local
 
 import numpy as np
 
 from ptokit.engine.cuda.device import Device
-from ptokit.engine.kept import remember
+from ptokit.engine.cuda.whole.kept import Kept
 from ptokit.engine.llvm.emit import PTR, IrBuilder, IrValue
 
 FLAG = Struct("=3Q")
 """What kernels note on the device: how many indices are refused, the first of them, the address of the host's word."""
-MOST_STREAMS = 64
-"""Streams of a thread that checks are kept for."""
 
 
 def note_refused(code: IrBuilder, flag: IrValue, lane: IrValue) -> None:
@@ -23,17 +20,6 @@ def note_refused(code: IrBuilder, flag: IrValue, lane: IrValue) -> None:
     code.line(f"  atomicrmw add {flag!r}, i64 1 monotonic")
     code.line(f"  atomicrmw umin {code.at(flag, 8)!r}, {lane!r} monotonic")
     code.store(code.i64(1), code.load(PTR, code.at(flag, 16)))
-
-
-class _Free(local):
-    """Checks that no call uses, by device and stream: kernels of an earlier call may still read them. Every thread has
-    its own, which end with it: one handle stands for a stream of each thread."""
-
-    def __init__(self) -> None:
-        self.checks: dict[tuple[Device, int], list[IndexCheck]] = {}
-
-
-_free = _Free()
 
 
 class IndexCheck:
@@ -55,9 +41,7 @@ class IndexCheck:
         """Wait for that kernel, not for later ones; how many indices are refused, and the first, if there are any."""
         self._event.wait()
         if not self._word.value:
-            key = self._device, self._stream
-            home = _free.checks.get(key)
-            (remember(_free.checks, key, [], MOST_STREAMS) if home is None else home).append(self)
+            _free.keep(self._device, self._stream, self)
             return None
         count, lane, _ = FLAG.unpack(self._device.download(self.address, FLAG.size).tobytes())
         return count, lane
@@ -66,5 +50,7 @@ class IndexCheck:
 def take(device: Device) -> IndexCheck:
     """A check for work of the current stream."""
     stream = device.stream
-    kept = _free.checks.get((device, stream))
-    return kept.pop() if kept else IndexCheck(device, stream)
+    return _free.take(device, stream) or IndexCheck(device, stream)
+
+
+_free = Kept[IndexCheck]()

@@ -18,8 +18,8 @@ LANES = {"gather": 2.0, "checked_gather": 2.0, "arrange": 2.0, "fold": 0.5}
 """Threads of a block, for each of the chip's; 1 for other kernels."""
 OF_INDICES = ("check", "keys", "mark", "clear", "spot", "insert", "start", "place", "arrange")
 """The kernels that read indices only."""
-STEPS = "insert", "start", "place", "arrange", "fold"
-"""The kernels for rows that several lanes name, after `spot`."""
+GROUPING = "insert", "start", "place", "arrange"
+"""The kernels that bring the lanes of each row together, after `spot` and before `fold`."""
 SHARED: dict[str, Callable[[int, Tuning], int]] = {
     "insert": lambda lanes, tuning: 16 * entries_of(lanes, tuning.joined) + 8 * lanes * tuning.joined,
     "start": lambda lanes, _: 16 + 8 * lanes,

@@ -116,6 +116,8 @@ class Kind:
     """Whether only the last lane that names a row writes it."""
     few: bool = False
     """Whether the indices are so few that each block checks all of them before it writes."""
+    blank: bool = False
+    """Whether the rows of the table hold zeros before, and need not be read."""
     source: BagSource | None = None
     """None if each lane has a row of the other array."""
     tuning: Tuning = TUNING
@@ -130,7 +132,7 @@ class Kind:
     def of_indices(self) -> Kind:
         """What code depends on that reads indices only."""
         return replace(self, piece=1, across=1, table=NO_LAYOUT, other=NO_LAYOUT, dtype=ANY, combine=Combine.STORE,
-                       wide=False, owned=False, few=False,
+                       wide=False, owned=False, few=False, blank=False,
                        source=self.source and self.source.of_indices)  # fmt: skip
 
     @property

@@ -159,6 +159,8 @@ class KernelSite:
 
     def old(self, kind: str, at: IrValue, /) -> IrValue:
         """What a piece of the table, or an element of it, holds before lanes are combined with it."""
+        if self.kind.blank:
+            return self.code.constant(kind, 0)
         return self.code.load(kind, at, size_of(kind))
 
     def source(self, lane: IrValue, piece: IrValue) -> IrValue:
