@@ -191,6 +191,22 @@ def test_a_mode_is_an_oob_for_indices_with_a_sign(engine: str) -> None:
             assert np.array_equal(given, cells)
 
 
+@pytest.mark.parametrize("kind", ["int64", "int32"])
+def test_advice_on_a_negative_index(kind: str, engine: str) -> None:
+    table, last = counted(3, 2), np.array([-3], kind)
+    for refused in (lambda: pto.gather(table, last, engine=engine), lambda: pto.scatter(table, 1, last, engine=engine)):
+        with pytest.raises(
+            pto.OutOfBoundsError, match='pass mode="negative" to count from the end, keep indices from 0 up'
+        ):
+            refused()
+    assert pto.gather(table, last, mode="negative", engine=engine).tolist() == [[1, 2]]
+    for mode in (None, "negative"):
+        with pytest.raises(pto.OutOfBoundsError, match='fix: keep indices from 0 up, or choose oob="clamp"'):
+            pto.gather(table, last - np.array(1, kind), mode=mode, engine=engine)
+    with pytest.raises(pto.OutOfBoundsError, match="fix: keep indices below the capacity"):
+        pto.gather(table, [3], engine=engine)
+
+
 def test_two_words_for_one_policy_are_refused(engine: str) -> None:
     table, one = counted(3), np.array([0])
     with pytest.raises(pto.VerifyError, match="oob='clamp' and mode='wrap' are two words for one policy"):

@@ -651,7 +651,8 @@ MODIFIERS = (
              Attribute("gatherExec", brief="exec", suffix=True)),
 )  # fmt: skip
 
-BELOW_CAPACITY = 'keep indices below the capacity, or choose oob="clamp", "wrap" or "zero"'
+GATHER_POLICIES = 'oob="clamp", "wrap" or "zero"'
+BELOW_CAPACITY = f"keep indices below the capacity, or choose {GATHER_POLICIES}"
 L1_FACT = "into L1: as on A2/A3, rows Stride[3] apart; elem goes through the scratch, which keeps the NZ image"
 
 MGATHER = Instruction(

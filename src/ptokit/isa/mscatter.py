@@ -276,7 +276,8 @@ SIMT = RouteKernel(
 )
 
 
-BELOW_CAPACITY = 'keep indices below the capacity, or choose oob="skip", "clamp" or "wrap"'
+SCATTER_POLICIES = 'oob="skip", "clamp" or "wrap"'
+BELOW_CAPACITY = f"keep indices below the capacity, or choose {SCATTER_POLICIES}"
 
 
 def instead_of_repeats(call: Call) -> tuple[str, ...]:

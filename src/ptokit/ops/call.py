@@ -13,8 +13,8 @@ import numpy as np
 from ptokit.engine.faults import IndexReport
 from ptokit.finding import Finding, Level, OutOfBoundsError, VerifyError
 from ptokit.isa.instruction import Instruction
-from ptokit.isa.mgather import MGATHER
-from ptokit.isa.mscatter import MSCATTER
+from ptokit.isa.mgather import GATHER_POLICIES, MGATHER
+from ptokit.isa.mscatter import MSCATTER, SCATTER_POLICIES
 from ptokit.isa.policy import E
 from ptokit.lang.gpu import is_cupy, is_torch
 from ptokit.lang.where import user_frame, user_place, warn
@@ -62,6 +62,8 @@ class ArrayCall:
     same_type: str
     table_rank: str
     same_shape: str
+    policies: str
+    """Those for indices outside, for advice."""
     given: Mapping[str, object] = field(default_factory=dict[str, object])
     """The user's own operands, for advice in the words of their libraries."""
 
@@ -98,7 +100,12 @@ class ArrayCall:
     def outside(self, report: IndexReport, shape: tuple[int, ...]) -> OutOfBoundsError:
         """The error for an index out of bounds, with its position in the array of indices."""
         problem = f"is outside the capacity of {report.capacity}"
-        return OutOfBoundsError([self._on_index("outside", "error", report, shape, problem)])
+        found = self._on_index("outside", "error", report, shape, problem)
+        if report.value < 0:
+            from_end = 'pass mode="negative" to count from the end, ' if report.value >= -report.capacity else ""
+            fix = f"{from_end}keep indices from 0 up, or choose {self.policies}"
+            found = replace(found, expected=f"an index from 0 up and below {report.capacity}", fix=fix)
+        return OutOfBoundsError([found])
 
     def warn_negative(self, report: IndexReport, shape: tuple[int, ...]) -> None:
         """Warn of a negative int32, which counts as an uint32, as the instruction does."""
@@ -116,7 +123,7 @@ class ArrayCall:
         return Finding(level, rule, message, fault.kind, "indices", expected, found, fault.fix, user_place(), HOST)
 
 
-_READS: tuple[Any, ...] = (MGATHER, "MG-TYPE-05", "MG-TYPE-06", "MG-SHAPE-03", "MG-SHAPE-01")
-_WRITES: tuple[Any, ...] = (MSCATTER, "MS-TYPE-05", "MS-TYPE-06", "MS-SHAPE-02", "A-22")
+_READS: tuple[Any, ...] = (MGATHER, "MG-TYPE-05", "MG-TYPE-06", "MG-SHAPE-03", "MG-SHAPE-01", GATHER_POLICIES)
+_WRITES: tuple[Any, ...] = (MSCATTER, "MS-TYPE-05", "MS-TYPE-06", "MS-SHAPE-02", "A-22", SCATTER_POLICIES)
 GATHER, GATHER_ALONG, GATHER_ND = (ArrayCall(name, *_READS) for name in ("gather", "gather_along", "gather_nd"))
 SCATTER, SCATTER_ALONG, SCATTER_ND = (ArrayCall(name, *_WRITES) for name in ("scatter", "scatter_along", "scatter_nd"))
