@@ -295,6 +295,15 @@ def test_every_word_for_a_reduction(engine: str) -> None:
         assert as_bytes(pto.scatter(table.copy(), src, indices, reduce=word, engine=engine)) == as_bytes(expected)
 
 
+@pytest.mark.parametrize("word", ["mul", "mean", "sum"])
+def test_a_reduction_that_is_passed_as_an_atomic(word: str, engine: str) -> None:
+    for form in ({}, {"axis": 1}):
+        with pytest.raises(pto.VerifyError, match=f'fix: pass reduce="{word}" instead'):
+            pto.scatter(counted(3, 2), 1, [0], atomic=word, engine=engine, **form)
+    with pytest.raises(pto.VerifyError, match="fix: expected one of 'none', 'add'"):
+        pto.scatter(counted(3), 1, [0], atomic="median", engine=engine)
+
+
 def test_means_of_integers_round_down_and_untouched_cells_stay(engine: str) -> None:
     cells = np.array([-7, 100, 5], "int8")
     pto.scatter(cells, np.array([-2, 0, 4], "int8"), [0, 0, 2], reduce="mean", engine=engine)

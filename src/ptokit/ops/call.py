@@ -89,13 +89,13 @@ class ArrayCall:
             [Finding("error", rule, f"{self.name}: {message}", kind, operand, fix=fix, where=where, target=HOST)]
         )
 
-    def policy(self, enum: type[E], name: str, given: object) -> E:
-        """The member of an enum that an argument is or spells."""
+    def policy(self, enum: type[E], name: str, given: object, fix: str = "") -> E:
+        """The member of an enum that an argument is or spells; `fix` is the advice if it is none."""
         try:
             return enum.parse(given)
         except (TypeError, ValueError) as problem:
             rule, kind = ("CO-SEM-01", None) if isinstance(given, str) else ("A-30", "H-39")
-            raise self.refused(rule, f"{name}: {problem}", enum.choices(), name, kind) from None
+            raise self.refused(rule, f"{name}: {problem}", fix or enum.choices(), name, kind) from None
 
     def outside(self, report: IndexReport, shape: tuple[int, ...]) -> OutOfBoundsError:
         """The error for an index out of bounds, with its position in the array of indices."""

@@ -19,10 +19,11 @@ from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.layout import packed
 from ptokit.isa.move import Access, Combine, Index, IndexUnit, Move, Remap, Side
 from ptokit.isa.mscatter import COMBINES
-from ptokit.isa.policy import Coalesce, GatherOOB, PtoEnum, ScatterAtomicOp, ScatterConflict, ScatterOOB
+from ptokit.isa.policy import Coalesce, GatherOOB, PtoEnum, ScatterConflict, ScatterOOB
 from ptokit.lang.arrays import gpu_of
 from ptokit.ops.call import ArrayCall
 from ptokit.ops.operands import Array, check_written, index_type, is_skewed, is_unsupported, type_of
+from ptokit.ops.synonyms import atomic_of
 
 FLOAT32 = dtype("float32")
 EMPTY_POLICIES = (Remap.REFUSE, Remap.ZERO, Remap.SKIP)
@@ -193,7 +194,7 @@ def plan_scatter(
     """The plan of a scatter. `coalesce` may be a `Leading`, `oob` a `Remap`, `atomic` a `Combine`."""
     named = entries(call, target, coalesce)
     remap = oob if isinstance(oob, Remap) else REMAPS[call.policy(ScatterOOB, "oob", oob)]
-    combine = atomic if isinstance(atomic, Combine) else COMBINES[call.policy(ScatterAtomicOp, "atomic", atomic)]
+    combine = atomic if isinstance(atomic, Combine) else COMBINES[atomic_of(call, atomic)]
     if not isinstance(conflict, ScatterConflict):  # the last writer is a writer that `default` may choose
         conflict = call.policy(ArrayConflict, "conflict", conflict)
     kind, index_kind = type_of(call, "table", target), index_type(call, lanes)

@@ -69,7 +69,7 @@ def outside_policy(call: ArrayCall, side: type[GatherOOB | ScatterOOB], oob: obj
 
 def reduction(call: ArrayCall, atomic: object, reduce: object) -> Reduction:
     """The reduction that `atomic` or `reduce` selects; refuses both at a time."""
-    parsed = call.policy(ScatterAtomicOp, "atomic", atomic)
+    parsed = atomic_of(call, atomic)
     if reduce is None:
         return Reduction(COMBINES[parsed])
     if parsed is not ScatterAtomicOp.NONE:
@@ -77,6 +77,12 @@ def reduction(call: ArrayCall, atomic: object, reduce: object) -> Reduction:
     if not isinstance(reduce, str) or reduce not in REDUCES:
         raise _unknown(call, "reduce", reduce, tuple(REDUCES))
     return REDUCES[reduce]
+
+
+def atomic_of(call: ArrayCall, given: object) -> ScatterAtomicOp:
+    """The atomic that an argument is or spells."""
+    fix = f'pass reduce="{given}" instead' if isinstance(given, str) and given in REDUCES else ""
+    return call.policy(ScatterAtomicOp, "atomic", given, fix)
 
 
 def _both(call: ArrayCall, name: str, given: object, other: str, also: object) -> Exception:
