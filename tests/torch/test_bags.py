@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -164,9 +165,34 @@ def test_compiled_bags_of_any_number(mode: str, closed: bool) -> None:
         assert found[0] == found[1]
 
 
+def refused_indices() -> Iterator[tuple[str, str, Callable[[], object]]]:
+    """Calls that have no policies: what an error begins with, its advice, the call."""
+    rows, ids = "below the number of rows of weight", "num_segments above the greatest"
+    yield "embedding_bag: input[1] = 9", rows, lambda: pt.embedding_bag([0, 9], TABLE, [0])
+    yield "embedding_bag: input.flatten()[3] = -1", rows, lambda: pt.EmbeddingBag(4, 2)(torch.tensor([[0, 1], [0, -1]]))
+    for padding in (None, 0):
+        module = pt.Embedding(4, 2, padding_idx=padding)
+        yield "Embedding: input[1, 0] = 4", rows, lambda module=module: module(torch.tensor([[0], [4]]))
+    for reduce in ("sum", "mean", "max"):
+        given = torch.ones(3, 2), reduce
+        yield (
+            "segment_reduce: segment_ids[1] = 5", ids,
+            lambda given=given: pt.segment_reduce(*given, segment_ids=[0, 5, 1], num_segments=2),
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(("begin", "advice", "call"), [*refused_indices()])
+def test_advice_on_indices_fits_the_call(begin: str, advice: str, call: Callable[[], object]) -> None:
+    with pytest.raises(pto.OutOfBoundsError) as refusal:
+        call()
+    (found,) = refusal.value.findings
+    assert found.message.startswith(begin)
+    assert advice in found.fix and "oob" not in found.fix
+    assert found.where is not None and found.where.file == __file__
+    assert refusal.value.__suppress_context__
+
+
 def test_what_is_refused() -> None:
-    with pytest.raises(pto.OutOfBoundsError, match=r"indices\[1\] = 9"):
-        pt.embedding_bag(torch.tensor([0, 9]), TABLE, torch.tensor([0]))
     with pytest.raises(ValueError, match="offsets"):
         pt.embedding_bag(LANES, TABLE, torch.tensor([0, 5, 3]))
     with pytest.raises(ValueError, match="offsets"):

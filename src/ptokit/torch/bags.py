@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ptokit.torch.bag_gradients import gradient_of_table
 from ptokit.torch.bag_kernel import PICKS, bag_shape, bags_of, check_mode, counts_of, divided, run_bag
-from ptokit.torch.dispatch import Batch, TensorOperator, check_tensor, is_followed, is_plain
+from ptokit.torch.dispatch import IN_WEIGHT, Batch, TensorOperator, check_tensor, is_followed, is_plain, renamed
 from ptokit.torch.indexed import as_indices
 from ptokit.torch.operators import GATHER, HOW, SCATTER_ZEROS, sum_first, wide
 from ptokit.torch.remap import OUTSIDE, ROW, as_whole
@@ -131,7 +131,9 @@ def embedding_bag(
     padding = -1 if padding_idx is None else _padding(padding_idx, len(weight))
     closed = include_last_offset and offsets is not None
     how = is_followed(weight), closed, engine, threads
-    return BAG(weight, lanes, bounds, per_sample_weights, mode, padding, *how)[0]
+    given = weight, lanes, bounds, per_sample_weights, mode, padding, *how
+    operand = "input" if input.dim() == 1 else "input.flatten()"
+    return renamed("embedding_bag", operand, IN_WEIGHT, BAG, *given)[0]
 
 
 def _padding(given: int, rows: int) -> int:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from ptokit.finding import OutOfBoundsError
 
 NAMESPACE = "ptokit"
 LIBRARY = torch.library.Library(NAMESPACE, "DEF")
@@ -140,6 +143,24 @@ def check_tensor(name: str, given: object) -> None:
     """Refuse what is not a tensor; None stands for one that is not given."""
     if given is not None and not isinstance(given, Tensor):
         raise TypeError(f"{name} is a tensor; found {type(given).__name__}: use torch.as_tensor({name})")
+
+
+IN_WEIGHT = "keep indices from 0 up and below the number of rows of weight"
+
+
+def renamed(name: str, operand: str, fix: str, call: Callable[..., Any], *given: Any) -> Any:
+    """A call by a function that has no policies: an index that is refused is named as the function's own operand.
+
+    Compiled code has the errors of the operators.
+    """
+    if is_compiling():
+        return call(*given)
+    try:
+        return call(*given)
+    except OutOfBoundsError as problem:
+        (found,) = problem.findings
+        message = f"{name}: {operand}{found.message.partition('indices')[2]}"
+        raise OutOfBoundsError([replace(found, message=message, operand=operand, fix=fix)]) from None
 
 
 def needs_grad(*tensors: Tensor | None) -> bool:

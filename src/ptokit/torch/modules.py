@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ptokit.torch.bag_kernel import COMBINES
 from ptokit.torch.bags import embedding_bag
+from ptokit.torch.dispatch import IN_WEIGHT, renamed
 from ptokit.torch.indexed import gather
 
 
@@ -24,10 +25,10 @@ class Embedding(torch.nn.Embedding):
 
     def forward(self, input: Tensor) -> Tensor:
         """Rows of the table."""
+        found = renamed("Embedding", "input", IN_WEIGHT, gather, self.weight, input)
         if self.padding_idx is None:
-            return gather(self.weight, input)
+            return found
         # the row of the padding is read, and gets no gradient
-        found = gather(self.weight, input)
         is_padding = (input == self.padding_idx).unsqueeze(-1)
         return torch.where(is_padding, found.detach(), found)
 

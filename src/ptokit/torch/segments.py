@@ -11,13 +11,15 @@ from torch import Tensor
 
 from ptokit.torch.bag_kernel import FEW_BOUNDS, check_mode, divided, weakest
 from ptokit.torch.bags import BAG, as_numbers
-from ptokit.torch.dispatch import is_followed, is_plain
+from ptokit.torch.dispatch import is_followed, is_plain, renamed
 from ptokit.torch.indexed import as_indices, scatter
 from ptokit.torch.operators import SCATTER_ZEROS, wide
 from ptokit.torch.remap import ROW
 
 MANY_IDS = 1024
 """Ids from which on it is worth the time to see whether they are sorted."""
+
+IN_SEGMENTS = "pass ids from 0 up, and num_segments above the greatest"
 
 
 def segment_reduce(
@@ -48,7 +50,8 @@ def segment_reduce(
         raise ValueError(f"each of the {values.shape[0]} rows has a segment; found {segment_ids.shape[0]}")
     if num_segments is None:
         num_segments = int(segment_ids.max()) + 1 if segment_ids.numel() else 0
-    return _by_ids(values, segment_ids, num_segments, reduce, (engine, threads))
+    given = values, segment_ids, num_segments, reduce, (engine, threads)
+    return renamed("segment_reduce", "segment_ids", IN_SEGMENTS, _by_ids, *given)
 
 
 def _bounds_of(lengths: Tensor) -> tuple[Tensor, bool]:
