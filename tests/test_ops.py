@@ -643,6 +643,33 @@ def test_a_number_that_would_change_is_refused(kind: str, number: Any, engine: s
     assert as_bytes(cells) == as_bytes(filled(kind, 3))
 
 
+@pytest.mark.parametrize("src", [[1, 2.5, 3], (1, 2.5, 3), [[1, 2.5, 3]], [np.array([1, 2.5, 3])], [1.0]], ids=repr)
+@pytest.mark.parametrize("form", [{}, {"reduce": "add"}, {"axis": -2}], ids=str)
+def test_a_list_is_scattered_as_an_array(src: Any, form: dict[str, Any], engine: str) -> None:
+    cells = pto.scatter(counted(2, 3), src, [1, 1], engine=engine, **form)
+    expected = pto.scatter(counted(2, 3), np.array(src, "float32"), [1, 1], engine=engine, **form)
+    assert np.array_equal(cells, expected)
+
+
+def test_numbers_of_a_list_are_rounded_once_or_refused(engine: str) -> None:
+    numbers: list[Any] = [2049, 1 + 2**-11 + 2**-40, np.float32(0.1)]
+    half = pto.scatter(np.zeros(3, "float16"), numbers, range(3), engine=engine)
+    assert half.tolist() == [2048, 1 + 2**-10, float(np.float16(0.1))]
+    whole_numbers = pto.scatter(np.zeros(2, "int64"), [2**53 + 1, 1.0], range(2), engine=engine)
+    assert whole_numbers.tolist() == [2**53 + 1, 1]
+    assert pto.scatter(np.ones(2, "int8"), range(5, 7), [1, 0], engine=engine).tolist() == [6, 5]
+    for kind, src, words in (
+        ("int8", [1, 300], "is not representable in int8"),
+        ("float16", [1, 70000], "is not representable in float16"),
+        ("float32", [1, [2, 3]], "src: the rows of the list differ in length"),
+    ):
+        cells = filled(kind, 2)
+        refused(ValueError, lambda c=cells, s=src: pto.scatter(c, s, [0, 1], engine=engine), words)
+        assert as_bytes(cells) == as_bytes(filled(kind, 2))
+    refused(TypeError, lambda: pto.scatter(counted(2), ["one", 2], [0, 1], engine=engine), "takes a real number")
+    refused(pto.VerifyError, lambda: pto.scatter(counted(2), [1, 2, 3], [0, 1], engine=engine), rule="A-22")
+
+
 def test_policies_that_there_are_not(engine: str) -> None:
     table, one = counted(3), np.array([0])
     how: dict[str, Any] = {"engine": engine}

@@ -203,6 +203,13 @@ def test_refusals() -> None:
             call()
 
 
+def test_a_list_is_copied_to_the_gpu() -> None:
+    cells = pto.scatter(cupy.zeros(3, "float32"), [1, 2.5], [2, 0])
+    assert cells.get().tolist() == [2.5, 0, 1]
+    with pytest.raises(TypeError, match="a list of bfloat16 cannot be copied to a GPU"):
+        pto.scatter(torch.zeros(3, dtype=torch.bfloat16, device="cuda"), [1, 2], [2, 0])
+
+
 def test_a_bad_index_is_reported_before_anything_is_written() -> None:
     there, lanes = cupy.asarray(TABLE), cupy.asarray(INDICES)
     lanes[77], lanes[99] = 1000, -5

@@ -130,6 +130,9 @@ def test_numbers_and_lists() -> None:
     assert pt.scatter(TABLE, 7, [1, 2])[1:3].unique().tolist() == [7]
     assert pt.scatter(TABLE, 0.1, [1])[1, 0] == torch.tensor(0.1)
     assert torch.equal(pt.gather(TABLE, [2, 0]), TABLE[[2, 0]])
+    for src in ([1, 2.5], (torch.tensor(1.0), 2.5), [1.0]):
+        expected = pt.scatter(torch.zeros(3), torch.tensor(src), [2, 0])
+        assert torch.equal(pt.scatter(torch.zeros(3), src, [2, 0]), expected)
 
 
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64, torch.complex64], ids=str)
@@ -460,9 +463,12 @@ def test_deterministic_mode_is_satisfied() -> None:
 def test_a_number_is_rounded_once_or_refused() -> None:
     narrow = torch.zeros(1, dtype=torch.bfloat16)
     assert pt.scatter(narrow, 1 + 2**-8 + 2**-40, [0]).item() == 1 + 2**-7
+    assert pt.scatter(narrow, [1 + 2**-8 + 2**-40], [0]).item() == 1 + 2**-7
     for kind, number in ((torch.float16, 1e6), (torch.int32, 1.5), (torch.int8, 1000)):
         with pytest.raises(ValueError, match="is not representable"):
             pt.scatter(torch.zeros(1, dtype=kind), number, [0])
+        with pytest.raises(ValueError, match="is not representable"):
+            pt.scatter_(torch.zeros(1, dtype=kind), [number], [0])
 
 
 @pytest.mark.parametrize("kind", [torch.int8, torch.int16, torch.int64])

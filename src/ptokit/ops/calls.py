@@ -109,13 +109,14 @@ def scatter(
 ) -> Table:
     """Write `src` to rows (`coalesce="row"`) or elements (`"elem"`) of `table`, by index; returns `table`.
 
-    `src` has the shape of `indices`, followed by the shape of a row, or broadcasts to it; it may be a number. `atomic`
-    combines with the cell instead (`add`, `max`, `min`), index after index; without it the last writer stays. `reduce`
-    does so in the words of torch, NumPy and ONNX, with products and means; with `include_self=False`, without the
-    values that the cells had. `conflict="any"` allows any order instead, which is faster on a GPU. Sums of floats round
-    at every step, or once with `accumulate="float32"`. `oob` selects what an index outside the table does: `undefined`
-    (refused before anything is written), `skip`, `clamp` or `wrap`; `mode` does so in the words of NumPy and JAX, for
-    indices with a sign. With `axis`, indices select along that axis, and `src` has the shape that `gather` returns.
+    `src` has the shape of `indices`, followed by the shape of a row, or broadcasts to it; it may be a number or a list.
+    `atomic` combines with the cell instead (`add`, `max`, `min`), index after index; without it the last writer stays.
+    `reduce` does so in the words of torch, NumPy and ONNX, with products and means; with `include_self=False`, without
+    the values that the cells had. `conflict="any"` allows any order instead, which is faster on a GPU. Sums of floats
+    round at every step, or once with `accumulate="float32"`. `oob` selects what an index outside the table does:
+    `undefined` (refused before anything is written), `skip`, `clamp` or `wrap`; `mode` does so in the words of NumPy
+    and JAX, for indices with a sign. With `axis`, indices select along that axis, and `src` has the shape that `gather`
+    returns.
     """
     try:
         refuse_inside(SCATTER.name, SCATTER.instead)

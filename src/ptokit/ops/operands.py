@@ -18,6 +18,7 @@ from ptokit.ops.call import ArrayCall
 Array = np.ndarray[Any, np.dtype[Any]]
 
 NUMBERS = (bool, int, float, complex, np.generic)
+LISTS = (list, tuple, range)
 DIRECT = frozenset(np.dtype(name) for name in INDEX_TYPES["host"])
 """The index types that engines read."""
 OTHERS = frozenset(np.dtype(name) for name in ("int8", "int16", "uint8", "uint16", "uint64"))
@@ -72,10 +73,30 @@ def _too_large(call: ArrayCall) -> Exception:
 
 
 def source_of(call: ArrayCall, given: object, table: Array) -> Array:
-    """The source of a scatter: an array, or a number in the table's type, rounded once for floats."""
-    if not isinstance(given, NUMBERS):
+    """The source of a scatter: an array, or numbers in the table's type, rounded once for floats."""
+    if not isinstance(given, (*NUMBERS, *LISTS)):
         return array_of(call, "src", given)
-    return number_of(call, cast("object", given), type_of(call, "table", table))
+    made = numbers_of(call, cast("object", given), type_of(call, "table", table))
+    if not made.ndim or not on_gpu(table):
+        return made
+    if made.dtype.isbuiltin != 1:  # CuPy takes NumPy's own types
+        raise TypeError(
+            f"{call.name}: src: a list of {made.dtype} cannot be copied to a GPU; pass an array that is there"
+        )
+    return cast("Array", gpu.upload(made, table.gpu))
+
+
+def numbers_of(call: ArrayCall, given: object, kind: DType) -> Array:
+    """A number, or numbers in lists, as the source of a scatter into a table of this type."""
+    if not isinstance(given, LISTS):
+        return number_of(call, given, kind)
+    cells = np.asarray(given, object)
+    made = np.empty(cells.shape, kind.numpy)
+    for at, each in np.ndenumerate(cells):
+        if isinstance(each, LISTS):
+            raise ValueError(f"{call.name}: src: the rows of the list differ in length; pass a rectangular one")
+        made[at] = number_of(call, each, kind)
+    return made
 
 
 def number_of(call: ArrayCall, given: object, kind: DType) -> Array:

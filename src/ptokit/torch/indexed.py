@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from ptokit.ops.call import GATHER as GATHER_CALL
 from ptokit.ops.call import SCATTER as SCATTER_CALL
 from ptokit.ops.call import ArrayCall
 from ptokit.ops.calls import FIRST
-from ptokit.ops.operands import NUMBERS, listed, number_of
+from ptokit.ops.operands import LISTS, NUMBERS, listed, numbers_of
 from ptokit.torch.dispatch import check_tensor, needs_grad
 from ptokit.torch.forms import gather_form, scatter_form, scatter_form_
 from ptokit.torch.operators import GATHER, SCATTER, SCATTER_IN_PLACE
@@ -45,7 +46,7 @@ def gather(
 
 def scatter(
     table: Tensor,
-    src: Tensor | complex,
+    src: Tensor | complex | Sequence[Any],
     indices: Any,
     *,
     coalesce: str = ROW,
@@ -78,7 +79,7 @@ def scatter(
 
 def scatter_(
     table: Tensor,
-    src: Tensor | complex,
+    src: Tensor | complex | Sequence[Any],
     indices: Any,
     *,
     coalesce: str = ROW,
@@ -124,7 +125,7 @@ def _operands(table: Tensor, src: Any, indices: Any) -> tuple[Tensor, Tensor, Te
     """The operands of a scatter as tensors. Under autocast, `src` gets the table's type."""
     check_tensor("table", table)
     if not isinstance(src, Tensor):
-        if isinstance(src, NUMBERS) and not torch.compiler.is_compiling():
+        if isinstance(src, (*NUMBERS, *LISTS)) and not torch.compiler.is_compiling():
             src = _rounded(src, table.dtype)
         src = torch.as_tensor(src, dtype=table.dtype, device=table.device)
     elif src.dtype is not table.dtype and torch.is_autocast_enabled(table.device.type):
@@ -132,8 +133,8 @@ def _operands(table: Tensor, src: Any, indices: Any) -> tuple[Tensor, Tensor, Te
     return table, src, as_indices(indices, table, SCATTER_CALL)
 
 
-def _rounded(number: Any, of: torch.dtype) -> Any:
-    """A number as an element type has it: rounded once, where PyTorch would round to float32 first, or refused."""
+def _rounded(numbers: Any, of: torch.dtype) -> Any:
+    """Numbers as an element type has them: rounded once, where PyTorch would round to float32 first, or refused."""
     kind = dtype(str(of).removeprefix("torch."))
-    made = number_of(SCATTER_CALL, number, kind)
-    return float(made.astype("float64")) if kind.is_float else made.item()
+    made = numbers_of(SCATTER_CALL, numbers, kind)
+    return made.astype("float64") if kind.is_float else made
