@@ -165,6 +165,8 @@ def test_axes_that_there_are_not(engine: str) -> None:
     for axis in (2, -3, 1.5, "0", [1], np.zeros(2)):
         with pytest.raises(pto.VerifyError, match="axis is an integer from -2 to 1"):
             pto.gather(table, [0], axis=axis, engine=engine)  # type: ignore[arg-type]
+    for axis in (0, -2):  # the default has no effect
+        assert pto.gather(table, [11, 0], axis=axis, coalesce="elem", engine=engine).tolist() == [12, 1]
     with pytest.raises(pto.VerifyError, match="leave axis or coalesce out"):
         pto.gather(table, [0], axis=1, coalesce="elem", engine=engine)
     with pytest.raises(pto.VerifyError, match="out must have the shape"):
