@@ -58,6 +58,7 @@ def test_tables_are_described() -> None:
     what = trace.calls[0].what
     assert (what.shape, what.dtype, what.itemsize, what.axis, what.index) == ((10, 4), "bfloat16", 2, 1, "int32")
     assert (what.entries, what.entry_bytes, what.oob) == (4, 20, "undefined")
+    assert "index_select axis=1" in str(trace) and trace.as_dict()["tables"][0]["axis"] == 1
 
 
 def test_results_and_gradients_are_as_without_it() -> None:

@@ -58,8 +58,9 @@ class LookupKind:
 
     @property
     def title(self) -> str:
-        """The call with its atomic: `scatter add`."""
-        return self.kind if self.atomic == "none" else f"{self.kind} {self.atomic}"
+        """The call with its atomic, and its axis unless it is the first: `scatter add`, `index_select axis=1`."""
+        atomic, axis = f" {self.atomic}" * (self.atomic != "none"), f" axis={self.axis}" * (self.axis > 0)
+        return f"{self.kind}{atomic}{axis}"
 
     @property
     def extents(self) -> str:

@@ -45,9 +45,9 @@ class TableUse:
         what = self.what
         return {
             "table": what.table, "call": what.kind, "shape": [*what.shape], "dtype": what.dtype, "unit": what.unit,
-            "oob": what.oob, "atomic": what.atomic, "entries": what.entries, "entry_bytes": what.entry_bytes,
-            "calls": self.calls, "indices": self.lanes, "distinct": self.distinct, "repeats": self.repeats,
-            "outside": self.outside, "hot": self.hot,
+            "axis": what.axis, "oob": what.oob, "atomic": what.atomic, "entries": what.entries,
+            "entry_bytes": what.entry_bytes, "calls": self.calls, "indices": self.lanes, "distinct": self.distinct,
+            "repeats": self.repeats, "outside": self.outside, "hot": self.hot,
         }  # fmt: skip
 
     def cells(self) -> tuple[str, ...]:
