@@ -120,6 +120,14 @@ def test_wide_rows_are_moved_in_parts() -> None:
     assert (row["moved"], row["outside"], row["indices"]) == (3 * 65_536, 0, 3)
 
 
+def test_a_target_without_pipes_has_no_traffic_and_no_time() -> None:
+    result = pto.traces.replay(traced(kind(10, 128, "zero"), [1, 1, 99]), targets="cpu,a5")
+    here, there = result.rows
+    assert (here["repeats"], here["outside"], here["verdict"]) == (1, 1, "clean")
+    assert here["moved"] is here["efficiency"] is here["cycles"] is here["us"] is None and there["moved"] == 256
+    assert result.notes == ("cpu has no pipes: the machine models no traffic and no time",)
+
+
 def test_repeated_destinations_are_found() -> None:
     what = kind(50, 64, kind="scatter")
     assert machine_row(what, "a2a3", [1, 2, 3])["verdict"] == "clean"

@@ -16,6 +16,7 @@ from ptokit.machine.options import MachineOptions
 from ptokit.machine.outcomes import Outcome
 from ptokit.machine.report import MachineReport
 from ptokit.progress import task
+from ptokit.target import profile
 from ptokit.traces.calls import Array, LookupKind, TracedCall
 from ptokit.traces.compact import CompactTable, compacted
 from ptokit.traces.kernels import INDEXED, KERNELS
@@ -76,7 +77,8 @@ def run(trace: IndexTrace, settings: ReplaySettings) -> tuple[list[Row], list[st
             use = use_of(what, _taken(calls, made.lanes))
             rows += [_row(made, shape, use, target) for target in settings.targets]
             notes += [left_out(what, made.dropped)] * (made.dropped > 0)
-    return rows, notes
+    without = [target for target in settings.targets if not profile(target).pipes]
+    return rows, notes + [f"{target} has no pipes: the machine models no traffic and no time" for target in without]
 
 
 def _taken(calls: Sequence[TracedCall], lanes: int) -> list[TracedCall]:
@@ -154,17 +156,19 @@ def _row(made: CompactTable, shape: TileShape, use: TableUse, target: str) -> Ro
     except VerifyError as refusal:
         return {**begin, "verdict": refused(refusal)}
     counts = totals.counts
-    efficiency = counts["bytes_used"] / counts["bytes_moved"] if counts["bytes_moved"] else 1.0
-    return {
-        **begin,
-        "repeats": use.repeats,
-        "outside": counts["outside"] // shape.parts,
+    hardware: Row = {
         "moved": counts["bytes_moved"],
-        "efficiency": efficiency,
+        "efficiency": counts["bytes_used"] / counts["bytes_moved"] if counts["bytes_moved"] else 1.0,
         "transactions": counts["transactions"],
         "bursts": counts["bursts"],
         "cycles": round(totals.cycles),
         "us": totals.microseconds,
+    }
+    return {
+        **begin,
+        "repeats": use.repeats,
+        "outside": counts["outside"] // shape.parts,
+        **(hardware if profile(target).pipes else dict.fromkeys(hardware)),
         "verdict": summary(tuple(totals.findings)) if totals.findings else "clean",
     }
 
