@@ -16,7 +16,7 @@ from ptokit.traces.draws import Draws, zipf_ends
 GOLDEN = {
     "zipf:rows=1000,lanes=500,calls=3": "f69f5d8fa5116d3c",
     "zipf:rows=70000,skew=1.2,lanes=500,shuffled=false,seed=7": "ef649bc76a29b382",
-    "moe:tokens=50,steps=2": "112cb22837cbe410",
+    "moe_routing:tokens=50,steps=2": "112cb22837cbe410",
     "moe:model=deepseek-v3,tokens=20,skew=0.8": "23d039aacc920b39",
     "paged_kv:sequences=5,steps=40,prompt=10,output=12": "b9be4617811c9cb0",
 }
@@ -36,6 +36,11 @@ def test_a_trace_names_the_parameters_that_make_it_again(text: str) -> None:
     again = pto.traces.generate(trace.source)
     assert trace.source == again.source
     assert all(np.array_equal(a.indices, b.indices) for a, b in zip(trace.calls, again.calls, strict=True))
+
+
+def test_generators_have_their_names_in_python() -> None:
+    assert all(pto.traces.GENERATORS[each.__name__] is each for each in pto.traces.GENERATORS.values())
+    assert pto.traces.generate("moe:tokens=3").source == pto.traces.moe_routing(tokens=3).source
 
 
 @pytest.mark.parametrize("skew", [0.0, 0.5, 1.0, 1.37, 4.0])
@@ -104,7 +109,7 @@ def test_the_size_of_a_page_is_that_of_vllm_and_llama() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("zip", "the generators are zipf, moe, paged_kv; found 'zip'; did you mean zipf"),
+        ("zip", "the generators are zipf, moe_routing, paged_kv, moe; found 'zip'; did you mean zipf"),
         ("zipf:rows", "zipf takes rows=, skew="),
         ("zipf:rows=x", "rows takes a whole number; found 'x'"),
         ("zipf:rows=0", "rows takes a number from 1 to"),

@@ -94,7 +94,7 @@ def moe_routing(
         chosen = _experts(draws, ends, tokens, top_k)
         order = np.argsort(chosen.reshape(-1), kind="stable") // top_k
         made += [TracedCall(what, order.astype(np.int32)) for what in (out, back)]
-    return _trace("moe", given, made)
+    return _trace("moe_routing", given, made)
 
 
 def _experts(draws: Draws, ends: Array, tokens: int, top_k: int) -> Array:
@@ -162,8 +162,10 @@ def paged_kv(
     return _trace("paged_kv", given, made)
 
 
-GENERATORS: Mapping[str, Callable[..., IndexTrace]] = {"zipf": zipf, "moe": moe_routing, "paged_kv": paged_kv}
-"""Generators by their names on the command line."""
+GENERATORS: Mapping[str, Callable[..., IndexTrace]] = {
+    "zipf": zipf, "moe_routing": moe_routing, "paged_kv": paged_kv, "moe": moe_routing,
+}  # fmt: skip
+"""Generators by their names on the command line: those of Python, and a short one."""
 
 
 def generate(text: str) -> IndexTrace:

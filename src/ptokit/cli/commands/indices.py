@@ -33,7 +33,7 @@ def trace_indices(
         typer.Option(
             metavar="NAME:PARAMETER=VALUE,...",
             autocompletion=generators,
-            help="Make up a trace instead: zipf, moe or paged_kv.",
+            help="Make up a trace instead: zipf, moe_routing or paged_kv.",
         ),
     ] = None,
     as_json: Json = False,
