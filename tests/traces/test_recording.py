@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ptokit as pto
+from ptokit.ops.synonyms import MODES, REDUCES
 from ptokit.traces import recording
 from ptokit.traces.calls import LookupKind, TracedCall
 from ptokit.traces.cells import NOWHERE, cells_of
@@ -34,6 +35,28 @@ def test_calls_are_recorded_in_order_with_their_policies() -> None:
     assert (third.table, third.index, third.entries, third.entry_bytes) == (0, "uint32", 6, 16)
     assert (second.entries, second.entry_bytes) == (9, 2)
     assert (trace.seen, trace.missed, trace.cut) == (3, 0, "")
+
+
+def test_words_of_other_libraries_are_recorded_as_policies() -> None:
+    with pto.record_indices() as trace:
+        for mode in MODES:
+            pto.gather(TABLE, [1], mode=mode)
+            pto.scatter_nd(TABLE.copy(), 1, [[1]], mode=mode)
+    read, written = ([policies[k].text for policies in MODES.values()] for k in range(2))
+    assert [call.what.oob for call in trace.calls] == [oob for both in zip(read, written, strict=True) for oob in both]
+    with pto.record_indices() as trace:
+        for reduce in REDUCES:
+            pto.scatter(TABLE.copy(), 1, [1], reduce=reduce)
+    expected = {"none": 3, "add": 2, "mul": 3, "max": 2, "min": 2, "mean": 1}
+    assert Counter(call.what.atomic for call in trace.calls) == expected
+
+
+def test_members_of_enums_are_recorded_as_policies() -> None:
+    with pto.record_indices() as trace:
+        pto.gather(TABLE, [9], oob=pto.GatherOOB.Clamp)
+        pto.scatter(TABLE.copy(), 1, [1], coalesce=pto.Coalesce.Elem, atomic=pto.ScatterAtomicOp.Add)
+    found = [(call.what.unit, call.what.oob, call.what.atomic) for call in trace.calls]
+    assert found == [("row", "clamp", "none"), ("elem", "undefined", "add")]
 
 
 def test_results_and_functions_are_as_without_it() -> None:

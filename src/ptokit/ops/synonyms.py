@@ -44,6 +44,14 @@ class Reduction:
     combine: Combine
     is_mean: bool = False
 
+    @property
+    def text(self) -> str:
+        """The word for it: that of `atomic`, `mul` or `mean`."""
+        return "mean" if self.is_mean else NAMES[self.combine]
+
+
+NAMES = {combine: atomic.text for atomic, combine in COMBINES.items()} | {Combine.MUL: "mul"}
+
 
 REDUCES = {
     **dict.fromkeys(("none", "set", "replace"), Reduction(Combine.STORE)),

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ptokit.isa.move import Combine
 from ptokit.isa.mscatter import COMBINES
 from ptokit.isa.policy import GatherOOB, ScatterOOB
 from ptokit.ops.call import GATHER as GATHER_CALL
@@ -33,8 +32,6 @@ NUMBERED = {False: "zero", True: "skip"}
 FAR = -(1 << 62)
 """A number that is outside wherever a table begins."""
 STORE = "none"
-NAMES = {combine: atomic.text for atomic, combine in COMBINES.items()} | {Combine.MUL: "mul"}
-"""The reductions of operators."""
 ATOMICS = frozenset(each.text for each in COMBINES)
 
 ScatterHow = tuple[Any, ...]
@@ -125,8 +122,7 @@ def _policies(
 @torch.compiler.assume_constant_result
 def _reduction(atomic: object, reduce: object) -> str:
     """The reduction of an operator."""
-    found = reduction(SCATTER_CALL, atomic, reduce)
-    return "mean" if found.is_mean else NAMES[found.combine]
+    return reduction(SCATTER_CALL, atomic, reduce).text
 
 
 def _signed(indices: Tensor, mode: str | None) -> Tensor:

@@ -23,6 +23,7 @@ from ptokit import ops
 from ptokit.engine.gpu import on_gpu
 from ptokit.engines import download
 from ptokit.lang.arrays import as_array, is_foreign
+from ptokit.ops.synonyms import FROM_END, MODES, REDUCES
 from ptokit.traces.calls import Array, LookupKind
 from ptokit.traces.recorder import IndexRecorder
 
@@ -32,13 +33,6 @@ CALLS = ("gather", "scatter", "gather_along", "scatter_along", "gather_nd", "sca
 """Functions of ptokit that are recorded."""
 OPERATORS = "ptokit."
 """How the names of the operators of `ptokit.torch` begin."""
-MODES = {"raise": "undefined", "negative": "undefined", "clip": "clamp", "wrap": "wrap"}
-"""The policies of modes; the others give zeros, or skip."""
-FROM_END = "negative"
-"""The mode in which indices below zero count from the end."""
-REDUCTIONS = {"set": "none", "replace": "none", "sum": "add", "amax": "max", "amin": "min", "multiply": "mul",
-              "prod": "mul"}  # fmt: skip
-"""Other names of atomics."""
 
 
 @contextmanager
@@ -86,26 +80,25 @@ def _array_call(name: str, signature: inspect.Signature, args: tuple[Any, ...], 
     given = bound.arguments
     table, indices = _array(given["table"]), _array(given["indices"])
     indices = download(indices).reshape(indices.shape) if on_gpu(indices) else indices
-    oob, mode = _word(given["oob"]), given.get("mode")
-    atomic = _word(given.get("reduce"), given.get("atomic"))
     name, _, form = name.partition("_")
+    mode = given.get("mode")
+    oob = _word(given["oob"]) if mode is None else MODES[mode][name == "scatter"].text
+    atomic = REDUCES[_word(given.get("reduce"), given.get("atomic"))].text
     if form:
-        oob = oob if mode is None else MODES.get(mode, "zero" if name == "gather" else "skip")
         shape, unit, entries = FORMS[form](table.shape, indices, given, oob, mode == FROM_END)
         what = LookupKind(
             name, shape, table.dtype.name, table.dtype.itemsize,
-            unit=unit, oob=oob, atomic=REDUCTIONS.get(atomic, atomic),
+            unit=unit, oob=oob, atomic=atomic,
         )  # fmt: skip
         return what, _address(table), entries
     axis = given.get("axis", 0)
     unit, axis = (_word(given["coalesce"]), axis % max(1, table.ndim)) if axis is not None else ("elem", 0)
     if mode is not None:
-        oob = MODES.get(mode, "zero" if name == "gather" else "skip")
         entries = table.size if unit == "elem" else table.shape[axis]
         indices = np.where((indices < 0) & (mode == FROM_END), indices + entries, indices).astype(np.int64)
     what = LookupKind(
         name, tuple(table.shape), table.dtype.name, table.dtype.itemsize,
-        unit=unit, axis=axis, oob=oob, atomic=REDUCTIONS.get(atomic, atomic),
+        unit=unit, axis=axis, oob=oob, atomic=atomic,
     )  # fmt: skip
     return what, _address(table), indices
 
@@ -147,7 +140,7 @@ def _entries(places: Sequence[Array], extents: Sequence[int], oob: str, from_end
 def _word(*given: object) -> str:
     """The first value that is given, as the word for a policy."""
     value = next((each for each in given if each is not None), "none")
-    return str(getattr(value, "value", value)).lower()
+    return str(getattr(value, "text", value))
 
 
 def _array(given: object) -> Any:
