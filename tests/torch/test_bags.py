@@ -33,6 +33,21 @@ def test_bags_are_loops(mode: str, padding: int | None, kind: torch.dtype) -> No
     assert bits(found) == bits(expected)
 
 
+def test_weights_of_another_type_are_converted_to_the_tables() -> None:
+    weights = torch.rand(len(LANES), dtype=torch.float64)
+    found, expected = (
+        pt.embedding_bag(LANES, TABLE, OFFSETS, mode="sum", per_sample_weights=each)
+        for each in (weights, weights.float())
+    )
+    assert found.dtype is torch.float32 and bits(found) == bits(expected)
+
+
+def test_segments_without_rows_are_counted() -> None:
+    ids, values = torch.tensor([0, 2, 0]), torch.ones(3, 2)
+    assert [len(pt.segment_sum(values, segment_ids=ids, num_segments=n)) for n in (None, 3, 5)] == [3, 3, 5]
+    assert len(pt.segment_sum(values, lengths=[1, 2], num_segments=5)) == 2
+
+
 def test_weights_are_rounded_before_they_are_added() -> None:
     weights = torch.rand(8)
     found = pt.embedding_bag(LANES, TABLE, OFFSETS, mode="sum", per_sample_weights=weights)
