@@ -299,7 +299,8 @@ def test_every_word_for_a_reduction(engine: str) -> None:
 
 @pytest.mark.parametrize("word", ["mul", "mean", "sum"])
 def test_a_reduction_that_is_passed_as_an_atomic(word: str, engine: str) -> None:
-    for form in ({}, {"axis": 1}):
+    forms: list[dict[str, Any]] = [{}, {"axis": 1}]
+    for form in forms:
         with pytest.raises(pto.VerifyError, match=f'fix: pass reduce="{word}" instead'):
             pto.scatter(counted(3, 2), 1, [0], atomic=word, engine=engine, **form)
     with pytest.raises(pto.VerifyError, match="fix: expected one of 'none', 'add'"):
