@@ -41,6 +41,16 @@ def test_a_reduction_meets_in_the_owner(by: str, reduce: str, include_self: bool
 
 
 @BY
+@pytest.mark.parametrize("src", [[2, 7.5, 0.1], [[1] * 6, [2] * 6, [3] * 6], range(3), [1, 2], [1, [2]], ["a", 1, 2]])
+def test_sources_are_lists_as_well(by: str, src: Any) -> None:
+    array = ARRAY[:, 0].copy() if not isinstance(src[0], list) else ARRAY.copy()
+    with table(array, 2, by) as made:
+        found = outcome(lambda: made.scatter(src, [9, 0, 9], atomic="add") and None)
+        assert found == outcome(lambda: pto.scatter(array, src, [9, 0, 9], atomic="add") is None or None)
+        assert same(made, array)
+
+
+@BY
 @pytest.mark.parametrize("shape", [(0, 3), (4, 0)])
 def test_errors_of_empty_tables_are_those_of_arrays(by: str, shape: tuple[int, ...]) -> None:
     array = np.zeros(shape, "complex64")

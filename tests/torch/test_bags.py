@@ -48,6 +48,14 @@ def test_segments_without_rows_are_counted() -> None:
     assert len(pt.segment_sum(values, lengths=[1, 2], num_segments=5)) == 2
 
 
+@pytest.mark.parametrize("engine", ["native", "reference"])
+def test_weights_of_a_narrow_table_are_rounded_to_its_type(engine: str) -> None:
+    weights, table = torch.rand(len(LANES)), TABLE.bfloat16()
+    found = pt.embedding_bag(LANES, table, OFFSETS, mode="sum", per_sample_weights=weights, engine=engine)
+    rounded = pt.embedding_bag(LANES, table, OFFSETS, mode="sum", per_sample_weights=weights.bfloat16())
+    assert bits(found) == bits(rounded)
+
+
 def test_weights_are_rounded_before_they_are_added() -> None:
     weights = torch.rand(8)
     found = pt.embedding_bag(LANES, TABLE, OFFSETS, mode="sum", per_sample_weights=weights)

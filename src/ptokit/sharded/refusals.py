@@ -7,7 +7,7 @@ the rules and their messages.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -15,10 +15,10 @@ from ptokit.engine.gpu import on_gpu
 from ptokit.isa.policy import Coalesce, GatherOOB, ScatterOOB
 from ptokit.lang.arrays import host_array
 from ptokit.ops import gather, scatter
-from ptokit.ops.call import ArrayCall
+from ptokit.ops.call import SCATTER, ArrayCall
 from ptokit.ops.forms import axis_of
 from ptokit.ops.lanes import resolve
-from ptokit.ops.operands import index_type, indices_of
+from ptokit.ops.operands import LISTS, index_type, indices_of, source_of
 from ptokit.ops.synonyms import outside_policy
 from ptokit.sharded.route import Resolved
 
@@ -100,6 +100,8 @@ class Refusals:
     def source(self, given: object, indices: Array, options: Options) -> Array:
         """The source of a scatter, of the table's type, that broadcasts to the scattered data."""
         shape = indices.shape + self.entry(options["coalesce"])
+        if isinstance(given, LISTS):
+            given = source_of(SCATTER, cast("object", given), self._outline)
         if _exports(given) and not isinstance(given, np.generic):
             found = np.asarray(host_array(given, "the source of a scatter into a sharded table"))
             if found.dtype == self.kind and _broadcasts(found.shape, shape):

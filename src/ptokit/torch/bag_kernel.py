@@ -77,7 +77,7 @@ def run_bag(
         ids = torch.where(indices == padding, OUTSIDE, ids)
     rows = rows.float() if narrow and reduce not in PICKS else rows
     if weights is not None:
-        rows = rows * weights.detach().to(rows.dtype).view(-1, *[1] * (rows.dim() - 1))
+        rows = rows * weights.detach().to(table.dtype).to(rows.dtype).view(-1, *[1] * (rows.dim() - 1))
     shape = [bag_count(offsets, closed), *rows.shape[1:]]
     if reduce not in PICKS:
         sums = run_scatter_zeros(rows, ids, shape, ROW, "skip", None, *how)

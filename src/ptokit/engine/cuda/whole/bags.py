@@ -69,10 +69,10 @@ class PreparedBags:
             raise Unsupported(f"bags of {bags.dtype}")
         self._row = bags.width * bags.dtype.size
         self._numbers = bags.lanes, bags.capacity, self._row, bags.padding, bags.bags
-        self._checks, self._check = bags.index_type is not None, None
-        if bags.index_type is not None and bags.followed and bags.lanes > FEW:
-            self._check = checking(device, bags.index_type, bags.lanes, bags.capacity)
-            """A kernel before that of the bags: that one need not be waited for."""
+        kind, is_early = bags.index_type, bags.followed and bags.lanes > FEW
+        self._checks = kind is not None
+        self._check = checking(device, kind, bags.lanes, bags.capacity) if kind and is_early else None
+        """A kernel before that of the bags, which need not be waited for then."""
         self._launches: dict[int, tuple[DeviceKernel, int]] = {}
         """The kernel and its blocks, by the alignment of arrays."""
 

@@ -122,14 +122,16 @@ def _of_resolved_lanes(
     return PreparedMove(device, Whole(move, types))
 
 
-def checking(device: Device, index_type: DType, count: int, capacity: int) -> Callable[[int, int], None]:
-    """A kernel that checks packed indices, to be called with their address and that of an `IndexCheck`."""
+def checking(device: Device, index_type: DType, count: int, capacity: int) -> Callable[[int, int], None] | None:
+    """A kernel that checks packed indices, to be called with their address and that of an `IndexCheck`; None if no index
+    is outside."""
     rows, lanes = Layout.plain(1, 0), Access("indices", Layout.plain(1, 0))
     index = Index(lanes, Side.SRC, IndexUnit.ROW, capacity, Remap.REFUSE, cast=index_type.size != 8)
     kind = element_type("uint8")
     whole = Whole(Move((count, 0), Access("out", rows), Access("table", rows), index),
                   (("table", kind), ("indices", index_type), ("out", kind)))  # fmt: skip
-    return PreparedMove(device, whole).check_at
+    move = PreparedMove(device, whole)
+    return move.check_at if move.refuses else None
 
 
 def prepared(device: Device, whole: Whole) -> PreparedMove:
