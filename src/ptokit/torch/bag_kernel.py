@@ -59,11 +59,9 @@ def run_bag(
     count, how = len(table) if indices is None else indices.numel(), (engine, threads)
     key, places = _key(table, indices, offsets, weights, reduce, padding, lanes, closed, *how)
     known = None if key is None else KNOWN.get(key)
-    if known is not None:
-        _check_bounds(offsets, count, closed, indices is None)
-        found = known.run(places)
-        if found is not None:
-            return found
+    found = None if known is None else known.run(places)
+    if found is not None:
+        return found
     table = table.detach()
     _check_operands(table, indices, offsets, weights, reduce)
     _check_bounds(offsets, count, closed, indices is None)

@@ -213,6 +213,37 @@ def test_an_index_outside_is_noticed_and_nothing_there_is_read(engine: Engine, b
     assert not engine.run(given, Combine.MAX, -1, weighted=False, indexed=True)[0]
 
 
+@pytest.mark.parametrize("indexed", [True, False], ids=["indices", "segments"])
+@pytest.mark.parametrize(
+    ("bounds", "is_closed", "is_open"),
+    [
+        (BOUNDS, True, True),
+        ([0, 0, 0, 0, 0, 12], True, True),
+        ([0, 12, 12, 12, 12, 12], True, True),
+        ([0, 3, 3, 4, 11, 11], False, True),
+        ([0, 3, 3, 4, 11, 13], False, True),
+        ([0, 3, 3, 4, 13, 12], False, False),
+        ([1, 3, 3, 4, 11, 12], False, False),
+        ([0, 3, 2, 4, 11, 12], False, False),
+        ([0, 3, -1, 4, 11, 12], False, False),
+        ([-1, 3, 3, 4, 11, 12], False, False),
+        ([0, 3, 3, 4, 1 << 60, 12], False, False),
+    ],
+    ids=str,
+)
+def test_machine_code_refuses_bounds_that_are_not_in_order(
+    bounds: list[int], is_closed: bool, is_open: bool, indexed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, given = Engine("native", monkeypatch), operands("float32", 8, "int64")
+    table = given["table"] if indexed else np.resize(given["table"], (12, 8))
+    for closed, wanted in ((True, is_closed), (False, is_open)):
+        facts = dtype("float32"), dtype("int64") if indexed else None, Combine.ADD, 8, len(table), 5, 12, -1
+        index, out = engine.put(given["index"]) if indexed else 0, engine.put(np.empty((5, 8), "float32"))
+        places = engine.put(table), index, engine.put(np.array(bounds if closed else bounds[:-1])), 0, out, 0
+        for threads in (1, 2):
+            assert engine.module.run(Bags(*facts, *places, closed=closed), threads) is wanted
+
+
 @pytest.mark.parametrize("closed", [True, False], ids=["closed", "open"])
 def test_bounds_beyond_the_lanes_read_nothing_there(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, closed: bool

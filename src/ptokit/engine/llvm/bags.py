@@ -48,8 +48,8 @@ class BagKind:
     """Whether sums are divided by the number of lanes that count."""
     closed: bool = True
     """Whether the bounds have the end of the last bag."""
-    far: bool = False
-    """Whether rows are prefetched."""
+    far: int | None = None
+    """How rows are prefetched: the locality of LLVM's instruction; None if they are not."""
     host: bool = False
     """Whether it is for a CPU."""
     at_once: int = 1
@@ -142,9 +142,23 @@ class BagCode:
 
     def _bound(self, bag: IrValue) -> IrValue:
         """A bound that lies between those of all lanes, whatever it is."""
-        code, total = self.code, self.given.total
-        found = code.load(I64, code.at(self.given.bounds, bag * 8))
+        code, total, found = self.code, self.given.total, self._load_bound(bag)
         return code.select(found.compare("ugt", total), total, found)
+
+    def is_ordered(self, bag: IrValue) -> IrValue:
+        """Whether the bounds of a bag are in order; the first one begins with 0, and closed ones end with all lanes."""
+        code, given, behind = self.code, self.given, bag + 1
+        is_last = behind.compare("eq", given.bags)
+        first = self._load_bound(bag)
+        end = self._load_bound(behind if self.kind.closed else code.select(is_last, bag, behind))
+        if not self.kind.closed:
+            end = code.select(is_last, given.total, end)
+        begins = bag.compare("ne", 0) | first.compare("eq", 0)
+        ends = (is_last ^ 1) | end.compare("eq", given.total)
+        return first.compare("ule", end) & end.compare("ule", given.total) & begins & ends
+
+    def _load_bound(self, bag: IrValue) -> IrValue:
+        return self.code.load(I64, self.code.at(self.given.bounds, bag * 8))
 
     def _last(self, bag: IrValue) -> IrValue:
         """Where a bag ends."""
@@ -185,7 +199,7 @@ class BagCode:
                     self.outside(name)
             place = code.at(given.table, row * given.row + column * size)
             rows.append(code.load(bits_of(kind.dtype, count), place, self._aligned(size, count)))
-        if kind.far:
+        if kind.far is not None:
             self._prefetch(numbers[-1] + AHEAD, column, count)
         weights = [self._weight(k, count) for k in numbers] if kind.weighted else [None] * step
         for k, name, row, weight in zip(numbers, names, rows, weights, strict=True):
@@ -231,7 +245,7 @@ class BagCode:
         place = code.at(given.table, row * given.row + column * size)
         for line in range(0, count * size, LINE):
             name = code.module.declare("llvm.prefetch.p0", "void (ptr, i32, i32, i32)")
-            code.call("void", name, code.at(place, line), "i32 0", "i32 2", "i32 1")
+            code.call("void", name, code.at(place, line), "i32 0", f"i32 {self.kind.far}", "i32 1")
 
     def _value(self, bits: IrValue) -> IrValue:
         """Elements as they are summed."""

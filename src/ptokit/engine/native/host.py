@@ -44,6 +44,8 @@ class Host:
     """Whether indices that must be checked first are copied by the same pass; otherwise they are read again."""
     unfetched: tuple[str, ...] = ()
     """Kinds of moves, of `FETCHED`, for which prefetching does not pay."""
+    locality: int = 2
+    """How rows of bags are prefetched, as LLVM numbers it: 2 is to the second cache, 3 to all."""
     stream_from: int = NEVER
     """Bytes of a result from which on it is written past the caches."""
     sorts: tuple[str, ...] = ("store", "add", "pick")
@@ -55,6 +57,7 @@ class Host:
 X86 = Host(
     copies=False,
     unfetched=("streamed store rows", "add elements"),
+    locality=3,
     stream_from=4 << 20,
     sorts=("add",),
 )

@@ -123,8 +123,10 @@ def _of_resolved_lanes(
 
 
 def checking(device: Device, index_type: DType, count: int, capacity: int) -> Callable[[int, int], None] | None:
-    """A kernel that checks packed indices, to be called with their address and that of an `IndexCheck`; None if no index
-    is outside."""
+    """A kernel that checks packed indices, to be called with their address and that of an `IndexCheck`.
+
+    None if no index is outside.
+    """
     rows, lanes = Layout.plain(1, 0), Access("indices", Layout.plain(1, 0))
     index = Index(lanes, Side.SRC, IndexUnit.ROW, capacity, Remap.REFUSE, cast=index_type.size != 8)
     kind = element_type("uint8")

@@ -32,8 +32,8 @@ class _ReadyBags:
 
     def __init__(self, bags: Bags) -> None:
         row = bags.width * bags.dtype.size
-        far = bags.index_type is not None and bags.capacity * row > host.HOST.near
-        kind = BagKind.of(bags, far=far, host=True)
+        is_far = bags.index_type is not None and bags.capacity * row > host.HOST.near
+        kind = BagKind.of(bags, far=host.HOST.locality if is_far else None, host=True)
         if not kind.is_supported:
             raise Unsupported(f"bags of {kind.dtype}")
         self.code = strategies.native("bags", kind)
@@ -41,12 +41,11 @@ class _ReadyBags:
             "total": bags.lanes, "capacity": bags.capacity, "table_row": row, "padding": bags.padding,
             "count": bags.bags,
         }  # fmt: skip
-        self.checks = bags.index_type is not None
         self.nbytes, self.bags = bags.lanes * row, max(1, bags.bags)
         self.spare: list[ArgumentBlock] = []
 
     def run_at(self, threads: int | None, *addresses: int) -> bool:
-        """Reduce bags at `Bags.places`; False if an index is outside of the table."""
+        """Reduce bags at `Bags.places`; False if an index is outside of the table, or if bounds are not in order."""
         team = ALONE
         if self.nbytes >= LEAST_SHARED and threads != 1:
             team = Team(thread_count(threads), Stop(), is_long=self.nbytes // 6 > LONG)
@@ -63,7 +62,7 @@ class _ReadyBags:
             team.do(self.code, block)
         if len(self.spare) < MOST_IDLE:
             self.spare.append(block)
-        return not self.checks or block.is_whole
+        return block.is_whole
 
     def _block(self, team: Team) -> ArgumentBlock:
         """A block with the words of a call but for its addresses."""
@@ -85,10 +84,11 @@ def _prepared(kind: Bags) -> _ReadyBags:
 
 
 def repeated(bags: Bags, threads: int | None) -> Callable[..., bool]:
-    """Bags like these, to be called with `Bags.places`; it returns False if an index is outside of the table."""
+    """Bags like these, to be called with `Bags.places`; it returns False as `run` does."""
     return partial(_prepared(bags.anywhere).run_at, threads)
 
 
 def run(bags: Bags, threads: int | None) -> bool:
-    """Reduce bags; False if an index is outside of the table, and then nothing of the result counts."""
+    """Reduce bags. False if an index is outside of the table, or if bounds are not in order: then nothing of the result
+    counts."""
     return _prepared(bags.anywhere).run_at(threads, *bags.places)

@@ -8,6 +8,8 @@ from ptokit.engine.native.whole.block import note, pieces, word
 
 COLUMNS = 256
 """Bytes of a row that are reduced at a time: what registers hold."""
+REFUSED = -1
+"""Stands for an index that is outside of every table, where bounds are not in order."""
 
 
 def reduce(code: IrBuilder, kind: BagKind) -> None:
@@ -30,6 +32,7 @@ def reduce(code: IrBuilder, kind: BagKind) -> None:
         left = given.bags - first
         piece = word(code, "piece")
         with code.loop(first, first + code.select(left.compare("slt", piece), left, piece)) as bag:
+            read(code.select(bag_code.is_ordered(bag), code.i64(0), REFUSED))
             whole = width - width % wide
             if whole:
                 with code.loop(0, whole, wide) as column:
