@@ -61,6 +61,7 @@ def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PTOKIT_CACHE", str(tmp_path_factory.getbasetemp() / "code"))
         patch.setattr(calls, "FEW", 64)
+        patch.setattr(calls, "BRIEF", 0)
         patch.setattr(
             kinds,
             "TUNING",
@@ -159,6 +160,35 @@ def test_arithmetic_is_that_of_the_reference(kind: DType, combine: Combine) -> N
         case.check()
 
 
+@pytest.mark.parametrize("kind", [each for each in TYPES if computes(each)], ids=str)
+@pytest.mark.parametrize("combine", [*ARITHMETIC, Combine.MUL])
+def test_a_few_lanes_are_combined_by_one_kernel(kind: DType, combine: Combine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "BRIEF", 90)
+    for count, width, remap in ((90, 8, Remap.REFUSE), (41, 5, Remap.SKIP), (1, 3, Remap.CLAMP), (2, 16, Remap.WRAP)):
+        lanes = named(count, 30)
+        lanes[: count // 4] += 0 if remap is Remap.REFUSE else 30
+        case = Case(kind, values(kind, (30, width)), values(kind, (count, width), 1), lanes, remap, combine=combine)
+        assert case.ready.steps == ("brief",)
+        case.check()
+    wide = Case(kind, values(kind, (30, 8)), values(kind, (91, 8), 1), named(91, 30), combine=combine)
+    assert wide.ready.steps == GROUPED
+
+
+@pytest.mark.parametrize("base", [EmulatedDevice, ThreadedDevice])
+@pytest.mark.parametrize("has_rows", [False, True], ids=["zeros", "rows"])
+def test_a_few_lanes_of_new_tables(has_rows: bool, base: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "BRIEF", 90)
+    if not ON_GPU:
+        monkeypatch.setitem(globals(), "device", base())
+    for lanes in (named(60, 9), np.zeros(60, "int64"), np.arange(60) % 9):
+        case = Case(FLOAT32, values(FLOAT32, (9, 12)), values(FLOAT32, (60, 12), 1), lanes, combine=Combine.ADD)
+        _NewTable(case, has_rows).check()
+        case.check()
+        wrong = lanes.copy()
+        wrong[30] = 9
+        Case(FLOAT32, case.arrays["table"], values(FLOAT32, (60, 12), 1), wrong, combine=Combine.ADD).check()
+
+
 @pytest.mark.parametrize("shape", [(5,), (7,), (8, 3), (33,), (70,)], ids=str)
 @pytest.mark.parametrize("combine", ARITHMETIC)
 @pytest.mark.parametrize("name", ["float8_e4m3", "float8_e5m2", "uint8", "int8"])
@@ -253,11 +283,13 @@ def test_the_last_lane_is_combined(count: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "float8_e4m3"])
-def test_sums_in_float32_are_rounded_once(name: str) -> None:
+def test_sums_in_float32_are_rounded_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kind = dtype(name)
     for columns in (1, 8):
         table, other = values(kind, (30, columns)), values(kind, (90, columns), 1)
-        Case(kind, table, other, named(90, 30), combine=Combine.ADD, accumulate=FLOAT32).check()
+        for brief in (0, 90):
+            monkeypatch.setattr(calls, "BRIEF", brief)
+            Case(kind, table, other, named(90, 30), combine=Combine.ADD, accumulate=FLOAT32).check()
 
 
 def test_complex_numbers_are_added_by_their_parts() -> None:
@@ -933,10 +965,12 @@ def moves(draw: st.DrawFn) -> tuple[Case, int]:
 
 
 @fuzz(1)
-@given(moves())
-def test_random_moves(drawn: tuple[Case, int]) -> None:
+@given(moves(), st.sampled_from([0, 512]))
+def test_random_moves(drawn: tuple[Case, int], brief: int) -> None:
     case, skew = drawn
-    case.check(skew)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(calls, "BRIEF", brief)
+        case.check(skew)
 
 
 # --- PTX
@@ -995,9 +1029,8 @@ def test_additions_of_several_elements_are_one_instruction(capability: int, tmp_
 @pytest.mark.parametrize("name", kernels.KERNELS)
 def test_kernels_are_assembled(name: str, capability: int, tmp_path: Path) -> None:
     chip = replace(GPU, reductions=REDUCTIONS[capability])
-    combine = (
-        Combine.ADD if name in (*GROUPED, *kernels.GROUPING, "fold", "scatter", "private", "commit") else Combine.STORE
-    )
+    adds = (*GROUPED, *kernels.GROUPING, "fold", "brief", "scatter", "private", "commit")
+    combine = Combine.ADD if name in adds else Combine.STORE
     columns = 1 if name in ("private", "commit") else 32
     table, other = values(FLOAT32, (9, columns)), values(FLOAT32, (40, columns), 1)
     case = Case(FLOAT32, table, other, named(40, 9), combine=combine)

@@ -10,6 +10,7 @@ until then.
 | store, any order | as they come |
 | store | for each row, the last lane that names it is found first; for very large tables, by sorting |
 | integers, max and min of elements; sums of floats in any order | atomic instructions, if the chip has them |
+| other arithmetic, few lanes | the first lane of each row looks for the others |
 | other arithmetic | the lanes of each row are brought together; then it is combined with them, one after the other |
 """
 
@@ -64,6 +65,8 @@ MOST_THREADS = 2048
 FEW = 2048
 """Indices that each block of a kernel checks by itself, at most: for more, a kernel before it takes less time."""
 
+BRIEF = 512
+"""Lanes that are combined in their order by one kernel, at most: each thread reads all indices."""
 ZEROS = 0
 """In place of the address of what a table holds before a scatter."""
 
@@ -234,6 +237,8 @@ class PreparedMove:
             return (*check, *("clear",) * self._is_sparse, "mark", "scatter")
         if self._needs_no_order(ordered):
             return ("private", *("commit",) * self.refuses) if self._is_small else (*few, "scatter")
+        if self.count <= BRIEF and self.source is None:
+            return ("brief",)
         if self.count >= groups.MOST_LANES:
             raise Unsupported(f"arithmetic with {self.count} lanes in their order")
         return "spot", "alone"
@@ -396,7 +401,7 @@ class PreparedMove:
             combine=self.combine,
             wide=self.whole.accumulate is not None,
             owned="mark" in self.steps,
-            few=self.refuses and self.steps in (("gather",), ("scatter",)),
+            few=self.refuses and self.steps in (("gather",), ("scatter",), ("brief",)),
             source=self.source,
             tuning=kinds.TUNING,
         )

@@ -10,7 +10,7 @@ from ptokit.engine.cuda.whole.direct import checked_gather, commit, gather, priv
 from ptokit.engine.cuda.whole.grouping import entries_of, insert, place, spot, start
 from ptokit.engine.cuda.whole.indices import check, clear, keys, mark
 from ptokit.engine.cuda.whole.kinds import Kind, Tuning
-from ptokit.engine.cuda.whole.segments import alone, fold, settle
+from ptokit.engine.cuda.whole.segments import alone, brief, fold, settle
 from ptokit.engine.cuda.whole.site import KernelSite
 from ptokit.engine.llvm.chip import Chip
 
@@ -39,6 +39,7 @@ KERNELS: dict[str, Callable[[KernelSite], None]] = {
         private,
         commit,
         settle,
+        brief,
         spot,
         alone,
         insert,

@@ -46,6 +46,8 @@ class Tuning:
     """Lanes whose slots a thread looks for."""
     firsts: int = 2
     """Lanes whose slots a thread reads at a time."""
+    scanned: int = 8
+    """Indices of a few lanes that a thread reads at a time."""
     short: int = 64
     """Lanes of one row that are sorted by counting, at most; a block sorts more."""
     words: int = 25

@@ -7,7 +7,7 @@ from functools import reduce
 
 from ptokit.engine.cuda.whole.chain import chain
 from ptokit.engine.cuda.whole.groups import Groups
-from ptokit.engine.cuda.whole.site import KernelSite, both, held, where
+from ptokit.engine.cuda.whole.site import KernelSite, Place, both, held, where
 from ptokit.engine.cuda.whole.sums import Sum
 from ptokit.engine.llvm.emit import IrValue
 from ptokit.engine.llvm.resolve import SENTINEL
@@ -54,6 +54,39 @@ def alone(site: KernelSite) -> None:
             for known, cell, old, new in zip(is_alone, cells, olds, news, strict=True):
                 with code.when(known):
                     code.store(sums.end(sums.add(sums.begin(old), new)), cell, kind.piece)
+
+
+def brief(site: KernelSite) -> None:
+    """Combine a few lanes: the first one of each row takes the others along, in their order."""
+    code, kind = site.code, site.kind
+    sums = Sum(code, kind.combine, kind.dtype, wide=kind.wide)
+    with site.each(site.count * site.across, 1) as numbers:
+        i, j = site.split(numbers[0][0])
+        place = site.place(site.read(i))
+        is_later = code.variable("i1", code.constant("i1", 0))
+        with code.loop(0, i, kind.tuning.scanned) as low:
+            for _, same in _same_row(site, place, low, i):
+                is_later.set(is_later.get() | same)
+        with code.when(held(is_later.get() ^ 1, site.open, place.inside)):
+            cell = site.of_table(place.row, j)
+            begun = sums.begin(site.old(site.bits, cell))
+            total = code.variable(begun.type, begun)
+            with code.loop(i, site.count, kind.tuning.scanned) as low:
+                found = _same_row(site, place, low, site.count)
+                values = [site.source(code.select(same, k, i), j) for k, same in found]
+                for (_, same), value in zip(found, values, strict=True):
+                    total.set(code.select(same, sums.add(total.get(), value), total.get()))
+            code.store(sums.end(total.get()), cell, kind.piece)
+
+
+def _same_row(site: KernelSite, place: Place, low: IrValue, end: IrValue) -> list[tuple[IrValue, IrValue]]:
+    """Some lanes before an end, and whether they name a row, too."""
+    numbers = [low + step for step in range(site.tuning.scanned)]
+    places = [site.place(site.read(site.near(k))) for k in numbers]
+    return [
+        (k, held(k.compare("slt", end) & other.row.compare("eq", place.row), other.inside))
+        for k, other in zip(numbers, places, strict=True)
+    ]
 
 
 def _only(site: KernelSite, needed: Sequence[IrValue], numbers: Sequence[IrValue]) -> list[IrValue]:
