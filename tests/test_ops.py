@@ -662,6 +662,8 @@ def test_numbers_of_a_list_are_rounded_once_or_refused(engine: str) -> None:
         ("int8", [1, 300], "is not representable in int8"),
         ("float16", [1, 70000], "is not representable in float16"),
         ("float32", [1, [2, 3]], "src: the rows of the list differ in length"),
+        ("float32", [np.ones(2), np.ones(3)], "src: the rows of the list differ in length"),
+        ("float32", [np.ones((2, 2)), np.ones((2, 3))], "src: the rows of the list differ in length"),
     ):
         cells = filled(kind, 2)
         refused(ValueError, lambda c=cells, s=src: pto.scatter(c, s, [0, 1], engine=engine), words)

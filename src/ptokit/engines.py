@@ -226,6 +226,6 @@ def repeated(engine: str, whole: Any, threads: int | None) -> Callable[[int, int
 def addressed(engine: str, whole: Any, gpu: int) -> Callable[..., None]:
     """A move over whole arrays, to be called with the addresses of its operands on a GPU, while that is current.
 
-    A scatter also takes `initial`: for a packed table that is new memory, the address of its rows before; 0 for zeros.
+    A scatter also takes `initial`: for a packed table that is new memory, the address of its rows before, or `ZEROS`.
     """
     return _load(ENGINES[engine].addressed)(whole, gpu)

@@ -372,6 +372,8 @@ def test_tensors_without_memory() -> None:
         pt.embedding_bag(TWO[None], table, mode="sum")
     with pytest.raises(TypeError, match="its storage was freed"):
         pto.gather(table, TWO)
+    with pytest.raises(ValueError, match="its storage was freed"):
+        pt.scatter(table, torch.ones(2, 3), TWO)
     module = pt.EmbeddingBag(4, 3, mode="sum", device="meta")
     assert module(torch.empty(2, 5, dtype=torch.int64, device="meta")).shape == (2, 3)
     with pytest.raises(ValueError, match="on one device; found cpu and meta"):

@@ -126,13 +126,26 @@ def test_a_source_that_broadcasts_has_the_sum_in_order(shape: tuple[int, ...], a
     assert bits(src.grad) == bits(flat.view(shape))
 
 
+@pytest.mark.filterwarnings("ignore:Converting a tensor")  # of PyTorch, for one that requires grad
 def test_numbers_and_lists() -> None:
     assert pt.scatter(TABLE, 7, [1, 2])[1:3].unique().tolist() == [7]
     assert pt.scatter(TABLE, 0.1, [1])[1, 0] == torch.tensor(0.1)
     assert torch.equal(pt.gather(TABLE, [2, 0]), TABLE[[2, 0]])
-    for src in ([1, 2.5], (torch.tensor(1.0), 2.5), [1.0]):
-        expected = pt.scatter(torch.zeros(3), torch.tensor(src), [2, 0])
-        assert torch.equal(pt.scatter(torch.zeros(3), src, [2, 0]), expected)
+    followed, short = torch.tensor(1.0, requires_grad=True), torch.tensor(1, dtype=torch.bfloat16)
+    for src in ([1, 2.5], (torch.tensor(1.0), 2.5), [followed, 2.5], [short, 2.5]):
+        assert pt.scatter(torch.zeros(3), src, [2, 0]).tolist() == [2.5, 0, 1]
+    assert pt.scatter(torch.zeros(3), [1.0], [2, 0]).tolist() == [1, 0, 1]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch's rules for forward mode
+def test_tangents_of_tables_are_not_taken_along() -> None:
+    """There is no forward mode: a result without a tangent, not one with that of the table."""
+    forward = torch.autograd.forward_ad
+    with forward.dual_level():
+        table = forward.make_dual(torch.zeros(3), torch.ones(3))
+        for _ in range(3):
+            made = pt.scatter(table, torch.tensor([5.0]), torch.tensor([1]))
+            assert forward.unpack_dual(made).tangent is None and made.tolist() == [0, 5, 0]
 
 
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64, torch.complex64], ids=str)

@@ -17,6 +17,8 @@ from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout, flattened
 from ptokit.isa.move import Access, Index, Move, Remap
 
+ZEROS = -1
+"""In place of the address of the rows that a new table has before a scatter."""
 MOST_LANES = 1 << 18
 """Indices that are read at a time."""
 MOST_ELEMENTS = 1 << 20

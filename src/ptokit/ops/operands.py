@@ -90,11 +90,15 @@ def numbers_of(call: ArrayCall, given: object, kind: DType) -> Array:
     """A number, or numbers in lists, as the source of a scatter into a table of this type."""
     if not isinstance(given, LISTS):
         return number_of(call, given, kind)
-    cells = np.asarray(given, object)
+    ragged = ValueError(f"{call.name}: src: the rows of the list differ in length; pass a rectangular one")
+    try:
+        cells = np.asarray(given, object)
+    except ValueError:
+        raise ragged from None
     made = np.empty(cells.shape, kind.numpy)
     for at, each in np.ndenumerate(cells):
-        if isinstance(each, LISTS):
-            raise ValueError(f"{call.name}: src: the rows of the list differ in length; pass a rectangular one")
+        if isinstance(each, LISTS) or getattr(each, "ndim", 0):
+            raise ragged
         made[at] = number_of(call, each, kind)
     return made
 

@@ -18,6 +18,7 @@ from ptokit.isa.dtype import dtype
 from ptokit.isa.move import Combine
 from ptokit.lang.gpu import new_tensor, of_tensor
 from ptokit.lang.launch import check_threads
+from ptokit.torch.dispatch import check_memory
 from ptokit.torch.operators import SCATTER_ZEROS, run_gather, run_scatter_, run_scatter_zeros, same_bits, wide
 from ptokit.torch.quick import MOST_CALLS, blank
 from ptokit.torch.remap import OUTSIDE, ROW
@@ -160,7 +161,7 @@ class KnownBags:
     """Those have the types and shapes of results."""
 
     def run(self, places: Sequence[int]) -> tuple[Tensor, Tensor] | None:
-        """Reduce them; None if an index is outside of the table, or if work would go elsewhere."""
+        """Reduce them; None if an index or a bound is refused, or if work would go elsewhere."""
         if self.is_in_order is not None and not self.is_in_order():
             return None
         out, winners = new_tensor(self.out), new_tensor(self.winners)
@@ -219,10 +220,8 @@ def _sizes(offsets: Tensor, lanes: int, closed: bool) -> Tensor:
 
 def packed(tensor: Tensor) -> Tensor:
     """A tensor whose address is that of its values, in C order."""
-    made = tensor.resolve_neg().contiguous()
-    if not made.data_ptr() and made.numel():
-        raise ValueError(f"a tensor of shape {tuple(tensor.shape)} has no memory; its storage was freed")
-    return made
+    check_memory(tensor)
+    return tensor.resolve_neg().contiguous()
 
 
 def check_mode(mode: str, values: Tensor, name: str = "mode") -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ptokit.torch.bag_gradients import gradient_of_table
 from ptokit.torch.bag_kernel import PICKS, bag_shape, bags_of, check_mode, counts_of, divided, run_bag
-from ptokit.torch.dispatch import IN_WEIGHT, Batch, TensorOperator, check_tensor, is_followed, is_plain, renamed
+from ptokit.torch.dispatch import Batch, TensorOperator, check_tensor, is_followed, is_plain, renamed
 from ptokit.torch.indexed import as_indices
 from ptokit.torch.operators import GATHER, HOW, SCATTER_ZEROS, sum_first, wide
 from ptokit.torch.remap import OUTSIDE, ROW, as_whole
@@ -19,6 +19,8 @@ SCHEMA = (
     "(Tensor table, Tensor? indices, Tensor offsets, Tensor? weights, str reduce, int padding, bool lanes=True, "
     f"bool closed=True, {HOW}) -> (Tensor, Tensor)"
 )
+IN_WEIGHT = "keep indices from 0 up and below the number of rows of weight"
+"""The advice for an index that is refused."""
 BAG = TensorOperator("bag", SCHEMA, run_bag, bag_shape, slice(4))
 
 

@@ -145,9 +145,6 @@ def check_tensor(name: str, given: object) -> None:
         raise TypeError(f"{name} is a tensor; found {type(given).__name__}: use torch.as_tensor({name})")
 
 
-IN_WEIGHT = "keep indices from 0 up and below the number of rows of weight"
-
-
 def renamed(name: str, operand: str, fix: str, call: Callable[..., Any], *given: Any) -> Any:
     """A call by a function that has no policies: an index that is refused is named as the function's own operand.
 
@@ -161,6 +158,12 @@ def renamed(name: str, operand: str, fix: str, call: Callable[..., Any], *given:
         (found,) = problem.findings
         message = f"{name}: {operand}{found.message.partition('indices')[2]}"
         raise OutOfBoundsError([replace(found, message=message, operand=operand, fix=fix)]) from None
+
+
+def check_memory(tensor: Tensor) -> None:
+    """Refuse a tensor whose storage was freed: PyTorch's own operators would end the process."""
+    if tensor.layout is torch.strided and tensor.numel() and not tensor.data_ptr():
+        raise ValueError(f"a tensor of shape {tuple(tensor.shape)} has no memory; its storage was freed")
 
 
 def needs_grad(*tensors: Tensor | None) -> bool:

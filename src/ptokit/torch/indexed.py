@@ -125,12 +125,19 @@ def _operands(table: Tensor, src: Any, indices: Any) -> tuple[Tensor, Tensor, Te
     """The operands of a scatter as tensors. Under autocast, `src` gets the table's type."""
     check_tensor("table", table)
     if not isinstance(src, Tensor):
-        if isinstance(src, (*NUMBERS, *LISTS)) and not torch.compiler.is_compiling():
+        if isinstance(src, (*NUMBERS, *LISTS)) and not (torch.compiler.is_compiling() or _has_tensors(src)):
             src = _rounded(src, table.dtype)
         src = torch.as_tensor(src, dtype=table.dtype, device=table.device)
     elif src.dtype is not table.dtype and torch.is_autocast_enabled(table.device.type):
         src = src.to(table.dtype)
     return table, src, as_indices(indices, table, SCATTER_CALL)
+
+
+def _has_tensors(numbers: Any, dims: int = 64) -> bool:
+    """Whether there are tensors in lists of so many dims at most."""
+    if not dims or not isinstance(numbers, list | tuple):
+        return False
+    return any(isinstance(each, Tensor) or _has_tensors(each, dims - 1) for each in numbers)
 
 
 def _rounded(numbers: Any, of: torch.dtype) -> Any:

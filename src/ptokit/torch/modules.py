@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from ptokit.torch.bag_kernel import COMBINES
-from ptokit.torch.bags import embedding_bag
-from ptokit.torch.dispatch import IN_WEIGHT, renamed
+from ptokit.torch.bags import IN_WEIGHT, embedding_bag
+from ptokit.torch.dispatch import renamed
 from ptokit.torch.indexed import gather
 
 

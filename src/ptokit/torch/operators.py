@@ -14,9 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ptokit.engine.whole import ZEROS
 from ptokit.lang.gpu import new_tensor
 from ptokit.ops.calls import gather, scatter
-from ptokit.torch.dispatch import Batch, Context, TensorOperator
+from ptokit.torch.dispatch import Batch, Context, TensorOperator, check_memory
 from ptokit.torch.quick import How, keep_gather, keep_scatter, quick_gather, quick_scatter
 from ptokit.torch.remap import OUTSIDE, READ_OF, ROW, WRITTEN_OF, as_whole, capacity_of, entry_of, quiet, resolved
 
@@ -74,29 +75,32 @@ def run_scatter_(
 ) -> None:
     """The kernel of `scatter_`."""
     conflict = "last" if atomic == "none" else conflict
-    _write(table, src, indices, (coalesce, oob, atomic, conflict, accumulate, engine, threads), is_new=False)
+    how = coalesce, oob, atomic, conflict, accumulate, engine, threads
+    if not quick_scatter(table, src, indices, how, is_new=False):
+        _write(table, src, indices, how)
 
 
-def _write(table: Tensor, src: Tensor, indices: Tensor, how: How, *, is_new: bool) -> None:
-    """Scatter into a table, which may be new memory."""
-    if not quick_scatter(table, src, indices, how, is_new):
-        coalesce, oob, atomic, conflict, accumulate, engine, threads = how
-        policies: dict[str, Any] = {"coalesce": coalesce, "oob": oob, "atomic": atomic, "conflict": conflict}
-        scatter(table, src, indices, **policies, accumulate=accumulate, engine=engine, threads=threads)
-        keep_scatter(table, src, indices, how)
+def _write(table: Tensor, src: Tensor, indices: Tensor, how: How) -> None:
+    """Scatter into a table, the long way, and keep the call."""
+    coalesce, oob, atomic, conflict, accumulate, engine, threads = how
+    policies: dict[str, Any] = {"coalesce": coalesce, "oob": oob, "atomic": atomic, "conflict": conflict}
+    scatter(table, src, indices, **policies, accumulate=accumulate, engine=engine, threads=threads)
+    keep_scatter(table, src, indices, how)
 
 
 def _write_new(made: Tensor, src: Tensor, indices: Tensor, how: How, before: Tensor | None) -> Tensor:
     """Scatter into new memory, which has the values of a tensor before, or zeros."""
-    if made.is_cuda and (before is None or (before.is_contiguous() and not before.is_neg())):
-        initial = 0 if before is None else before.data_ptr()
-        if quick_scatter(made, src, indices, how, True, initial=initial):  # its check does not wait for the copy
+    on_gpu = made.is_cuda and (before is None or (before.is_contiguous() and not before.is_neg()))
+    if on_gpu:  # the check of its indices does not wait for the copy
+        initial = ZEROS if before is None else before.data_ptr()
+        if quick_scatter(made, src, indices, how, True, initial=initial):
             return made
     if before is None:
         made.zero_()
     else:
-        made.copy_(before)
-    _write(made, src, indices, how, is_new=True)
+        made.copy_(before.detach())
+    if on_gpu or not quick_scatter(made, src, indices, how, True):
+        _write(made, src, indices, how)
     return made
 
 
@@ -115,6 +119,7 @@ def run_scatter(
     """The kernel of `scatter`."""
     conflict = "last" if atomic == "none" else conflict
     how = coalesce, oob, atomic, conflict, accumulate, engine, threads
+    check_memory(table)
     return _write_new(new_tensor(table), src, indices, how, table)
 
 

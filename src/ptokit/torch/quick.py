@@ -77,7 +77,7 @@ def blank(like: Tensor) -> Tensor:
 def quick_scatter(table: Tensor, src: Tensor, indices: Tensor, how: How, is_new: bool, **initial: int) -> bool:
     """Repeat a scatter; `is_new` says that the table is new memory. False if it was not done.
 
-    On a GPU, `initial` is the address of the rows that a new packed table has before, or 0 for zeros.
+    On a GPU, `initial` is the address of the rows that a new packed table has before, or `ZEROS`.
     """
     if table.is_neg() or src.is_neg() or indices.is_neg():
         return False

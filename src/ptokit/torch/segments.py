@@ -20,6 +20,7 @@ MANY_IDS = 1024
 """Ids from which on it is worth the time to see whether they are sorted."""
 
 IN_SEGMENTS = "pass ids from 0 up, and num_segments above the greatest"
+"""The advice for an id that is refused."""
 
 
 def segment_reduce(

@@ -77,7 +77,7 @@ def run(trace: IndexTrace, settings: ReplaySettings) -> tuple[list[Row], list[st
             use = use_of(what, _taken(calls, made.lanes))
             rows += [_row(made, shape, use, target) for target in settings.targets]
             notes += [left_out(what, made.dropped)] * (made.dropped > 0)
-    without = [target for target in settings.targets if not profile(target).pipes]
+    without = [target for target in dict.fromkeys(settings.targets) if not profile(target).pipes]
     return rows, notes + [f"{target} has no pipes: the machine models no traffic and no time" for target in without]
 
 

@@ -9,8 +9,10 @@ import ctypes
 import os
 import re
 from bisect import bisect
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from types import SimpleNamespace
+from typing import Any, cast
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -75,6 +77,48 @@ class EmulatedDevice:
 
     def sort(self, address: int, count: int) -> None:
         np.ctypeslib.as_array((ctypes.c_uint64 * count).from_address(within(address, 8 * count))).sort()
+
+
+class Recorded(EmulatedDevice):
+    """Records kernels, events and waits; a stream that is current."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+        self.stream = 0
+
+    def module(self, key: str, build: Callable[[], jit.IrSource]) -> DeviceModule:
+        made = super().module(key, build)
+
+        def kernel(name: str) -> DeviceKernel:
+            found = made.kernel(name)
+            return cast("Any", lambda *given: (self.log.append(name), found(*given)))
+
+        return cast("Any", SimpleNamespace(kernel=kernel, facts=made.facts))
+
+    def event(self) -> Any:
+        return SimpleNamespace(record=lambda: self.log.append("record"), wait=lambda: self.log.append("wait"))
+
+    def sort(self, address: int, count: int) -> None:
+        self.log.append("sort")
+        super().sort(address, count)
+
+    def fill(self, address: int, byte: int, nbytes: int) -> None:
+        self.log.append("fill")
+        super().fill(address, byte, nbytes)
+
+    @contextmanager
+    def _beside(self) -> Iterator[None]:
+        self.log.append("(")
+        yield
+        self.log.append(")")
+
+    def fork(self) -> AbstractContextManager[None]:
+        self.log.append("fork")
+        return self._beside()
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        self.log.append("copy")
+        super().copy(target, source, nbytes)
 
 
 def device_under_test() -> Device:

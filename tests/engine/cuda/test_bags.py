@@ -22,7 +22,7 @@ from ptokit.engine.native.whole import bag_calls
 from ptokit.engine.runnable import Unsupported
 from ptokit.isa.dtype import dtype
 from ptokit.isa.move import Combine
-from tests.engine.cuda.emulated import device_under_test
+from tests.engine.cuda.emulated import ON_GPU, Recorded, device_under_test
 from tests.engine.cuda.test_ptx import assembled
 from tests.engine.native.guard import guarded
 
@@ -203,6 +203,42 @@ def test_indices_are_checked_first_if_work_follows(
             bad[at] = ROWS
             assert not engine.run({**given, "index": bad}, combine, -1, **how)[0]
         assert engine.run(given, combine, -1, **how)[0]
+
+
+@pytest.mark.skipif(ON_GPU, reason="records an emulated device")
+@pytest.mark.parametrize(("followed", "wanted"), [(True, "check record bags wait"), (False, "bags record wait")])
+def test_bags_that_work_follows_are_not_waited_for(
+    followed: bool, wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded = Recorded()
+    engine = Engine("cuda", monkeypatch)
+    monkeypatch.setattr(cuda, "FEW", 4)
+    monkeypatch.setattr(cuda, "current", lambda: recorded)
+    engine.run(operands("float32", 8, "int64"), Combine.ADD, -1, weighted=False, indexed=True, followed=followed)
+    assert " ".join(recorded.log) == wanted
+
+
+def test_a_call_of_another_thread_does_not_hide_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, given = Engine("native", monkeypatch), operands("float32", 8, "int64")
+    bad = {**given, "index": np.full_like(given["index"], ROWS)}
+
+    class Taken(list[Any]):
+        """Memory that another call takes as soon as it is free."""
+
+        def append(self, block: Any) -> None:
+            block.words[bag_calls.GREATEST] = 0
+            super().append(block)
+
+    bag_calls._prepared.cache_clear()
+    init = bag_calls._ReadyBags.__init__
+
+    def begin(ready: Any, bags: Bags) -> None:
+        init(ready, bags)
+        ready.spare = Taken()
+
+    monkeypatch.setattr(bag_calls._ReadyBags, "__init__", begin)
+    assert not engine.run(bad, Combine.ADD, -1, weighted=False, indexed=True)[0]
+    bag_calls._prepared.cache_clear()
 
 
 @pytest.mark.parametrize("bad", [ROWS, -1, 1 << 40])

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 pytest.importorskip("llvmlite")
 
 from ptokit.engine import whole as reference
-from ptokit.engine.cuda.device import DeviceBuffer, DeviceKernel, DeviceModule
+from ptokit.engine.cuda.device import DeviceBuffer, DeviceModule
 from ptokit.engine.cuda.resident import resident
 from ptokit.engine.cuda.stage import GPU
 from ptokit.engine.cuda.whole import arranging, calls, check, groups, kept, kernels, kinds
@@ -34,7 +34,7 @@ from ptokit.engine.storage import Storage
 from ptokit.engine.whole import Whole, layout_of
 from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, HOST_ONLY, DType, dtype
 from ptokit.isa.move import Access, Combine, Index, IndexUnit, Move, Remap, Side
-from tests.engine.cuda.emulated import ON_GPU, PATTERN, EmulatedBuffer, EmulatedDevice, device_under_test
+from tests.engine.cuda.emulated import ON_GPU, PATTERN, EmulatedBuffer, EmulatedDevice, Recorded, device_under_test
 from tests.engine.cuda.test_ptx import assembled
 from tests.engine.cuda.threads import THREADED, ThreadedDevice
 from tests.engine.native.test_whole_native import elements, values
@@ -442,39 +442,6 @@ def test_a_gather_into_its_own_result_checks_as_it_goes(kind: str) -> None:
             Case(FLOAT32, table[:0], other, indices, side=Side.SRC, fresh=True).check()
 
 
-class Recorded(EmulatedDevice):
-    """Records kernels, events and waits; a stream that is current."""
-
-    def __init__(self) -> None:
-        self.log: list[str] = []
-        self.stream = 0
-
-    def module(self, key: str, build: Callable[[], IrSource]) -> DeviceModule:
-        made = super().module(key, build)
-
-        def kernel(name: str) -> DeviceKernel:
-            found = made.kernel(name)
-            return cast("Any", lambda *given: (self.log.append(name), found(*given)))
-
-        return cast("Any", SimpleNamespace(kernel=kernel, facts=made.facts))
-
-    def event(self) -> Any:
-        return SimpleNamespace(record=lambda: self.log.append("record"), wait=lambda: self.log.append("wait"))
-
-    def sort(self, address: int, count: int) -> None:
-        self.log.append("sort")
-        super().sort(address, count)
-
-    def fill(self, address: int, byte: int, nbytes: int) -> None:
-        if self.log:  # not scratch memory
-            self.log.append("fill")
-        super().fill(address, byte, nbytes)
-
-    def copy(self, target: int, source: int, nbytes: int) -> None:
-        self.log.append("copy")
-        super().copy(target, source, nbytes)
-
-
 @pytest.mark.parametrize("is_bad", [False, True])
 @pytest.mark.parametrize(
     ("how", "launched"),
@@ -482,8 +449,11 @@ class Recorded(EmulatedDevice):
         ({"side": Side.SRC}, "check record gather wait"),
         ({"side": Side.SRC, "fresh": True}, "checked_gather record wait"),
         ({"ordered": False}, "check record scatter wait"),
-        ({}, "check record mark scatter wait"),
-        ({"combine": Combine.ADD}, "spot record alone insert start place arrange fold fill wait"),
+        ({}, "fill check record mark scatter wait"),
+        (
+            {"combine": Combine.ADD},
+            "fill spot record fork alone ( insert start place arrange fold ) fill wait",
+        ),
         ({"combine": Combine.ADD, "ordered": False}, "private record commit wait"),
         ({"combine": Combine.ADD, "ordered": False, "remap": Remap.SKIP}, "private"),
         ({"side": Side.SRC, "remap": Remap.CLAMP}, "gather"),
@@ -585,7 +555,7 @@ def test_a_call_that_fails_waits_for_the_kernel_that_checks() -> None:
     failing.fill(memory.address, 0, 4096)
     with pytest.raises(MemoryError):
         calls.PreparedMove(failing, case.whole).run_at(memory.address, memory.address + 1024, memory.address + 2048)
-    assert failing.log == ["check", "record", "wait for all"]
+    assert failing.log == ["fill", "check", "record", "wait for all"]
 
 
 def test_a_call_whose_code_cannot_be_made_has_written_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -748,8 +718,13 @@ def test_the_check_does_not_wait_for_the_rows_of_a_new_table(monkeypatch: pytest
         table, other = values(FLOAT32, (30, 4)), values(FLOAT32, (90, 4), 1)
         new = _NewTable(Case(FLOAT32, table, other, named(90, 30), combine=Combine.ADD), has_rows)
         new.check()
-        copied, grouped = "copy " * has_rows, "spot record insert start place arrange alone fold fill wait"
-        assert " ".join(recorded.log) == copied + grouped
+        begun = "fill fork " + ("copy" if has_rows else "fill")
+        assert " ".join(recorded.log) == f"{begun} ( spot record insert start place arrange ) alone fold fill wait"
+        monkeypatch.setitem(globals(), "device", recorded := Recorded())
+        table, other = values(FLOAT32, (30, 4)), values(FLOAT32, (90, 4), 1)
+        _NewTable(Case(FLOAT32, table, other, named(90, 30)), has_rows).check()
+        copied = "copy" if has_rows else "fill"
+        assert " ".join(recorded.log) == f"fill check record {copied} mark scatter wait"
     bad = _NewTable(Case(FLOAT32, table, other, np.full(90, 30), combine=Combine.ADD), False)
     with pytest.raises(IndexFault):
         bad.run()

@@ -9,12 +9,12 @@ from functools import lru_cache
 
 from ptokit.engine.bags import BagGradients
 from ptokit.engine.cuda.device import Device, current
-from ptokit.engine.cuda.whole.calls import MOST_PREPARED, ZEROS, PreparedMove
+from ptokit.engine.cuda.whole.calls import MOST_PREPARED, PreparedMove
 from ptokit.engine.cuda.whole.kinds import BagSource
 from ptokit.engine.cuda.whole.pieces import PIECE
 from ptokit.engine.llvm.numbers import computes, is_byte_float
 from ptokit.engine.runnable import Unsupported
-from ptokit.engine.whole import Whole
+from ptokit.engine.whole import ZEROS, Whole
 from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Combine, Index, IndexUnit, Move, Remap, Side

@@ -38,7 +38,7 @@ from ptokit.engine.llvm.emit import I32
 from ptokit.engine.llvm.numbers import computes, is_byte_float
 from ptokit.engine.runnable import Unsupported
 from ptokit.engine.storage import Storage
-from ptokit.engine.whole import Whole
+from ptokit.engine.whole import ZEROS, Whole
 from ptokit.isa.dtype import DType
 from ptokit.isa.dtype import dtype as element_type
 from ptokit.isa.layout import Layout
@@ -67,8 +67,8 @@ FEW = 2048
 
 BRIEF = 512
 """Lanes that are combined in their order by one kernel, at most: each thread reads all indices."""
-ZEROS = 0
-"""In place of the address of what a table holds before a scatter."""
+BLANK = ("alone", "fold", "brief")
+"""The kernels whose code depends on whether the table holds zeros."""
 
 _prepared: dict[tuple[int, int], PreparedMove] = {}
 
@@ -84,8 +84,8 @@ def run(whole: Whole, storages: Mapping[str, Storage], _threads: int | None = No
         move.run(addresses)
 
 
-def ready(whole: Whole, gpu: int) -> Callable[[int, int, int], None]:
-    """A move, to be called with the addresses of the table, the indices and the other array, while a GPU is current."""
+def ready(whole: Whole, gpu: int) -> Callable[..., None]:
+    """`PreparedMove.run_at` of a move, to be called while a GPU is current."""
     return prepared(cuda(gpu), whole).run_at
 
 
@@ -128,7 +128,7 @@ def _of_resolved_lanes(
 def checking(device: Device, index_type: DType, count: int, capacity: int) -> Callable[[int, int], None] | None:
     """A kernel that checks packed indices, to be called with their address and that of an `IndexCheck`.
 
-    None if no index is outside.
+    None if no index is outside. It is that of a gather of rows without elements.
     """
     rows, lanes = Layout.plain(1, 0), Access("indices", Layout.plain(1, 0))
     index = Index(lanes, Side.SRC, IndexUnit.ROW, capacity, Remap.REFUSE, cast=index_type.size != 8)
@@ -348,9 +348,10 @@ class PreparedMove:
     def _compiled(self, piece: int, is_blank: bool) -> dict[str, MoveLaunch]:
         """The launches for arrays of an alignment: a call that raises before the first one has written nothing."""
         form = self._form(piece)
-        form = replace(form, kind=replace(form.kind, blank=is_blank))
+        blank = replace(form, kind=replace(form.kind, blank=is_blank))
         names = *self._active, *((*kernels.GROUPING, "fold") if "spot" in self._active else ())
-        return self._launches.setdefault((piece, is_blank), {name: self._launch(name, form) for name in names})
+        made = {name: self._launch(name, blank if name in BLANK else form) for name in names}
+        return self._launches.setdefault((piece, is_blank), made)
 
     def _scratch(self, steps: tuple[str, ...]) -> DeviceBuffer:
         """Memory for lanes by their rows, for keys, owners or copies of a small table."""

@@ -36,16 +36,19 @@ class Scratch:
 
     def __init__(self, device: Device, stream: int, nbytes: int) -> None:
         self._device, self._stream, self.nbytes = device, stream, nbytes
-        self._memory, self.zeros = device.empty(nbytes), 0
+        self._memory = device.empty(nbytes)
         self.address = self._memory.address
+        self.zeros = 0
+        """Bytes at its begin that are zeros, when no call uses it."""
 
     @classmethod
     def take(cls, device: Device, nbytes: int, zeros: int) -> Scratch:
         """Memory of so many bytes, the first of them zeros, for work of the current stream."""
         stream = device.stream
         found = _scratch.take(device, stream)
-        if found is None or found.nbytes < nbytes:
-            found = cls(device, stream, nbytes)
+        if found is not None and found.nbytes < nbytes:
+            found = None  # free before there is more
+        found = found or cls(device, stream, nbytes)
         if found.zeros < zeros:
             device.fill(found.address, 0, zeros)
         found.zeros = zeros

@@ -60,9 +60,10 @@ class _ReadyBags:
             block.stop = team.stop
             block.set(stop=team.stop.address)
             team.do(self.code, block)
+        is_whole = block.is_whole  # before another thread can take the block
         if len(self.spare) < MOST_IDLE:
             self.spare.append(block)
-        return block.is_whole
+        return is_whole
 
     def _block(self, team: Team) -> ArgumentBlock:
         """A block with the words of a call but for its addresses."""

@@ -66,7 +66,7 @@ class ArgumentBlock:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every index lies inside the table."""
+        """Whether every index lies inside the table, and bounds of bags are in order."""
         return self.words[GREATEST] & UNSIGNED < self.words[CAPACITY]
 
     def clear(self) -> None:
