@@ -4,6 +4,7 @@
 |---|---|
 | `calls.py` | a call, prepared once for each kind: which kernels, in which order |
 | `check.py` | the check of indices, and how the host learns of its result |
+| `kept.py` | what the next call of a thread and stream uses again: checks, scratch memory |
 | `kernels.py` | the kernels by name, and their text |
 | `kinds.py`, `site.py` | what their code depends on; a kernel that is being written |
 | `indices.py`, `direct.py` | kernels of indices; of rows, each by itself |
