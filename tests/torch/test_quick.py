@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
 import ptokit as pto
 import ptokit.torch as pt
 from ptokit.torch import bag_kernel, quick
+from ptokit.torch.bags import BAG
 
 TIMES = 3
 LANES = torch.tensor([1, 2])
@@ -120,6 +123,54 @@ def test_repeated_bags_check_indices_and_offsets() -> None:
     for bad in ([1, 0], [0, 3]):
         with pytest.raises(ValueError, match="offsets begin with 0"):
             pt.embedding_bag(LANES, table(), torch.tensor(bad), mode="sum")
+
+
+def test_repeated_bags_take_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where autograd records nothing, and nothing else looks on."""
+    monkeypatch.setattr(bag_kernel, "KNOWN", {})
+    offsets, weights, long_way, mine = torch.tensor([0, 1]), torch.ones(2), list[Any](), table()
+    run = BAG.run
+    monkeypatch.setattr(BAG, "run", lambda *given: (long_way.append(given), run(*given))[1])
+    given: list[tuple[Any, dict[str, Any]]] = [
+        (offsets, {}),
+        (offsets, {"mode": "sum", "per_sample_weights": weights}),
+        (torch.tensor([0, 1, 2]), {"include_last_offset": True, "mode": "max"}),
+        (offsets, {"padding_idx": -1, "mode": "min"}),
+    ]
+    for bounds, options in given:
+        first = pt.embedding_bag(LANES, mine, bounds, **options)
+        count = len(long_way)
+        for k in range(3):
+            found = pt.embedding_bag(LANES, mine + k, bounds, **options)
+            assert torch.equal(found, first + k) and found.is_contiguous()
+        assert len(long_way) == count
+        followed = mine.clone().requires_grad_()
+        pt.embedding_bag(LANES, followed, bounds, **options).sum().backward()
+        assert followed.grad is not None
+
+
+def test_bags_that_others_look_at_go_the_long_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bag_kernel, "KNOWN", {})
+    offsets, seen = torch.tensor([0, 1]), list[str]()
+
+    class Mode(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    for _ in range(TIMES):
+        pt.embedding_bag(LANES, table(), offsets, mode="sum")
+    with Mode():
+        pt.embedding_bag(LANES, table(), offsets, mode="sum")
+    assert any("bag" in each for each in seen)
+    for _ in range(TIMES):
+        made = pt.embedding_bag([2, 5], table(), [0, 1], mode="sum")
+        assert torch.equal(made, table()[[2, 5]])
+        made = pt.embedding_bag(torch.tensor([2, 5]), table(), offsets.int(), mode="sum")
+        assert torch.equal(made, table()[[2, 5]])
+    for bad in ({"mode": ["sum"]}, {"mode": "sum", "threads": "two"}, {"mode": "sum", "padding_idx": 99}):
+        with pytest.raises((TypeError, ValueError)):
+            pt.embedding_bag(LANES, table(), offsets, **bad)
 
 
 def test_calls_of_inference_mode_are_repeated_outside_of_it_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,6 +173,25 @@ KNOWN: dict[Any, KnownBags] = {}
 """By options, the GPU, and the types and shapes of tensors in C order."""
 
 
+def known_bags(
+    table: Tensor, indices: Tensor | None, offsets: Tensor, weights: Tensor | None, *options: Any
+) -> tuple[KnownBags | None, list[int]]:
+    """Bags that were reduced before, if there are such, and the addresses of these."""
+    key, places = _key(table, indices, offsets, weights, *options)
+    try:
+        return KNOWN.get(key), places
+    except TypeError:  # an option that no call has
+        return None, places
+
+
+def keep_bags(known_by: tuple[Any, ...], options: tuple[Any, ...], *operands: Any) -> None:
+    """Let bags that are known by some options be known by others, too."""
+    known, _ = known_bags(*operands, *known_by)
+    key, _ = _key(*operands, *options)
+    if known is not None and key is not None:
+        remember(KNOWN, key, known, MOST_CALLS)
+
+
 def _key(
     table: Tensor, indices: Tensor | None, offsets: Tensor, weights: Tensor | None, *options: Any
 ) -> tuple[tuple[Any, ...] | None, list[int]]:

@@ -9,8 +9,18 @@ import torch
 from torch import Tensor
 
 from ptokit.torch.bag_gradients import gradient_of_table
-from ptokit.torch.bag_kernel import PICKS, bag_shape, bags_of, check_mode, counts_of, divided, run_bag
-from ptokit.torch.dispatch import Batch, TensorOperator, check_tensor, is_followed, is_plain, renamed
+from ptokit.torch.bag_kernel import (
+    PICKS,
+    bag_shape,
+    bags_of,
+    check_mode,
+    counts_of,
+    divided,
+    keep_bags,
+    known_bags,
+    run_bag,
+)
+from ptokit.torch.dispatch import Batch, TensorOperator, check_tensor, is_followed, is_plain, needs_grad, renamed
 from ptokit.torch.indexed import as_indices
 from ptokit.torch.operators import GATHER, HOW, SCATTER_ZEROS, sum_first, wide
 from ptokit.torch.remap import OUTSIDE, ROW, as_whole
@@ -117,8 +127,14 @@ def embedding_bag(
     rounded once. A mean is the sum divided by the number of rows. Rows of `padding_idx` do not count; an empty bag has
     zeros. The greatest and the least are those of `scatter`, and pass gradients to the first row that has the value.
     """
+    options = "embedding_bag", mode, include_last_offset, padding_idx, engine, threads
+    if offsets is not None and is_plain(input, weight, offsets, per_sample_weights):
+        found = _repeated(weight, input, offsets, per_sample_weights, options)
+        if found is not None:
+            return found
     check_tensor("weight", weight)
     check_tensor("per_sample_weights", per_sample_weights)
+    first, second = input, offsets
     input = as_indices(input, weight)
     offsets = None if offsets is None else as_indices(offsets, weight)
     check_mode(mode, weight)
@@ -133,9 +149,24 @@ def embedding_bag(
     padding = -1 if padding_idx is None else _padding(padding_idx, len(weight))
     closed = include_last_offset and offsets is not None
     how = is_followed(weight), closed, engine, threads
-    given = weight, lanes, bounds, per_sample_weights, mode, padding, *how
-    operand = "input" if input.dim() == 1 else "input.flatten()"
-    return renamed("embedding_bag", operand, IN_WEIGHT, BAG, *given)[0]
+    operands = weight, lanes, bounds, per_sample_weights
+    name = "input" if input.dim() == 1 else "input.flatten()"
+    found = renamed("embedding_bag", name, IN_WEIGHT, BAG, *operands, mode, padding, *how)[0]
+    is_as_given = lanes is first and bounds is second
+    if is_as_given and is_plain(*operands) and not needs_grad(weight, per_sample_weights):
+        keep_bags((mode, padding, *how), options, *operands)
+    return found
+
+
+def _repeated(
+    weight: Tensor, lanes: Tensor, bounds: Tensor, weights: Tensor | None, options: tuple[Any, ...]
+) -> Tensor | None:
+    """The result of a call that was made before, if autograd need not record it; None for others."""
+    if needs_grad(weight, weights):
+        return None
+    known, places = known_bags(weight, lanes, bounds, weights, *options)
+    found = None if known is None else known.run(places)
+    return None if found is None else found[0]
 
 
 def _padding(given: int, rows: int) -> int:

@@ -125,11 +125,11 @@ def _resolved(grad: Tensor | None) -> Tensor | None:
     return grad.resolve_conj().resolve_neg()
 
 
-def is_plain(tensor: Tensor) -> bool:
-    """Whether nothing but autograd could intercept a call with this tensor."""
-    if is_compiling() or _is_transformed() or type(tensor) not in PLAIN:
+def is_plain(*tensors: Tensor | None) -> bool:
+    """Whether nothing but autograd could intercept a call with these tensors."""
+    if is_compiling() or _is_transformed() or _dispatch_modes() or _function_modes() or _tracing_state() is not None:
         return False
-    return not (_dispatch_modes() or _function_modes()) and _tracing_state() is None
+    return all(each is None or type(each) in PLAIN for each in tensors)
 
 
 def _check_devices(tensors: Sequence[Tensor | None], device: torch.device) -> None:
