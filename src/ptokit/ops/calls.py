@@ -191,10 +191,10 @@ def _repeat(
     repeated.keep(how, operands, made)
 
 
-def _attempt(execute: Callable[..., None], *addresses: int, **initial: int | None) -> bool:
+def _attempt(execute: Callable[..., None], *addresses: int, initial: int | None = None) -> bool:
     """Execute a call; False if an index is refused, and then nothing is written but an initial table."""
     try:
-        execute(*addresses, **initial)
+        execute(*addresses, initial=initial)
     except IndexFault:
         return False
     return True

@@ -58,15 +58,15 @@ def run_bag(
     """
     check_threads(threads)
     count, how = len(table) if indices is None else indices.numel(), (engine, threads)
-    key, places = _key(table, indices, offsets, weights, reduce, padding, lanes, closed, *how)
-    known = None if key is None else KNOWN.get(key)
+    given = table, indices, offsets, weights, reduce, padding, lanes, closed, *how
+    known, places = known_bags(*given)
     found = None if known is None else known.run(places)
     if found is not None:
         return found
     table = table.detach()
     _check_operands(table, indices, offsets, weights, reduce)
     _check_bounds(offsets, count, closed, indices is None)
-    fused = _fused(key, table, indices, offsets, weights, reduce, padding, lanes, closed, *how)
+    fused = _fused(_key(*given)[0], table, indices, offsets, weights, reduce, padding, lanes, closed, *how)
     if fused is not None:
         return fused
     rows = table if indices is None else run_gather(table, indices, ROW, "undefined", *how)

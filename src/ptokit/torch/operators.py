@@ -90,16 +90,16 @@ def _write(table: Tensor, src: Tensor, indices: Tensor, how: How) -> None:
 
 def _write_new(made: Tensor, src: Tensor, indices: Tensor, how: How, before: Tensor | None) -> Tensor:
     """Scatter into new memory, which has the values of a tensor before, or zeros."""
-    on_gpu = made.is_cuda and (before is None or (before.is_contiguous() and not before.is_neg()))
-    if on_gpu:  # the check of its indices does not wait for the copy
+    is_begun_there = made.is_cuda and (before is None or (before.is_contiguous() and not before.is_neg()))
+    if is_begun_there:  # by the GPU's engine: the check of the indices does not wait for the copy
         initial = ZEROS if before is None else before.data_ptr()
-        if quick_scatter(made, src, indices, how, True, initial=initial):
+        if quick_scatter(made, src, indices, how, True, initial):
             return made
     if before is None:
         made.zero_()
     else:
         made.copy_(before.detach())
-    if on_gpu or not quick_scatter(made, src, indices, how, True):
+    if is_begun_there or not quick_scatter(made, src, indices, how, True):
         _write(made, src, indices, how)
     return made
 

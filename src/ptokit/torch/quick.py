@@ -31,7 +31,10 @@ class QuickCall:
     """A call that was made before."""
 
     attempt: Callable[..., bool]
-    """Takes the addresses of the table, the indices and the other operand; False if an index must be refused."""
+    """Takes the addresses of the table, the indices and the other operand, and `initial` for a scatter on a GPU.
+
+    False if an index must be refused.
+    """
     call: RepeatedCall
     like: Tensor | None = None
     """Has the type and shape of a result: PyTorch makes a tensor from another in half the time."""
@@ -74,10 +77,12 @@ def blank(like: Tensor) -> Tensor:
         return like.new_empty(()).expand(like.shape)
 
 
-def quick_scatter(table: Tensor, src: Tensor, indices: Tensor, how: How, is_new: bool, **initial: int) -> bool:
+def quick_scatter(
+    table: Tensor, src: Tensor, indices: Tensor, how: How, is_new: bool, initial: int | None = None
+) -> bool:
     """Repeat a scatter; `is_new` says that the table is new memory. False if it was not done.
 
-    On a GPU, `initial` is the address of the rows that a new packed table has before, or `ZEROS`.
+    On a GPU, `initial` is the address of the rows that a new packed table has before, or `ZEROS`; None if it has them.
     """
     if table.is_neg() or src.is_neg() or indices.is_neg():
         return False
@@ -94,7 +99,7 @@ def quick_scatter(table: Tensor, src: Tensor, indices: Tensor, how: How, is_new:
         return False
     is_done = True
     try:
-        is_done = known.attempt(*addresses, **initial)
+        is_done = known.attempt(*addresses) if initial is None else known.attempt(*addresses, initial=initial)
     finally:  # also if it is interrupted
         if is_done and not is_new:
             notify(table)

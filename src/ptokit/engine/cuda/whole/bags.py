@@ -71,7 +71,7 @@ class PreparedBags:
         self._numbers = bags.lanes, bags.capacity, self._row, bags.padding, bags.bags
         kind, is_early = bags.index_type, bags.followed and bags.lanes > FEW
         self._checks = kind is not None
-        self._check = checking(device, kind, bags.lanes, bags.capacity) if kind and is_early else None
+        self._early_check = checking(device, kind, bags.lanes, bags.capacity) if kind and is_early else None
         """A kernel before that of the bags, which need not be waited for then."""
         self._launches: dict[int, tuple[DeviceKernel, int]] = {}
         """The kernel and its blocks, by the alignment of arrays."""
@@ -87,11 +87,11 @@ class PreparedBags:
             return True
         check = take(self._device)
         try:
-            if self._check is not None:
-                self._check(indices, check.address)
+            if self._early_check is not None:
+                self._early_check(indices, check.address)
                 check.begin()
             kernel(grid, (*places, check.address, *self._numbers))
-            if self._check is None:
+            if self._early_check is None:
                 check.begin()
             return check.end() is None
         except BaseException:
@@ -102,7 +102,7 @@ class PreparedBags:
         columns = max(1, aligned // self._kind.dtype.size)
         grid = -(-self._numbers[-1] * (self._kind.width // columns) // _lanes(self._device))
         found = self._launches[aligned] = (
-            _kernel(self._device, self._kind, columns, self._check is None),
+            _kernel(self._device, self._kind, columns, self._early_check is None),
             min(MOST_GRID, grid),
         )
         return found

@@ -1,4 +1,4 @@
-"""What calls of one thread and stream use again: a call waits for no earlier one."""
+"""Checks and scratch memory that calls of one thread and stream use again, without waiting for earlier calls."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Generic, TypeVar
 from ptokit.engine.cuda.device import Device
 from ptokit.engine.kept import remember
 
-Thing = TypeVar("Thing")
+Item = TypeVar("Item")
 MOST_STREAMS = 64
 """Streams of a thread that something is kept for."""
 MOST_SCRATCH = 1 << 26
 """Bytes of scratch memory that is kept, at most."""
 
 
-class Kept(local, Generic[Thing]):
-    """Things that no call uses, by device and stream: kernels of an earlier call may still read them. Every thread has
+class Kept(local, Generic[Item]):
+    """Items that no call uses, by device and stream: kernels of an earlier call may still read them. Every thread has
     its own, which end with it: one handle stands for a stream of each thread."""
 
     def __init__(self) -> None:
-        self.things: dict[tuple[Device, int], list[Thing]] = {}
+        self._items: dict[tuple[Device, int], list[Item]] = {}
 
-    def take(self, device: Device, stream: int) -> Thing | None:
-        found = self.things.get((device, stream))
+    def take(self, device: Device, stream: int) -> Item | None:
+        found = self._items.get((device, stream))
         return found.pop() if found else None
 
-    def keep(self, device: Device, stream: int, thing: Thing) -> None:
-        found = self.things.get((device, stream))
-        (remember(self.things, (device, stream), [], MOST_STREAMS) if found is None else found).append(thing)
+    def keep(self, device: Device, stream: int, item: Item) -> None:
+        found = self._items.get((device, stream))
+        (remember(self._items, (device, stream), [], MOST_STREAMS) if found is None else found).append(item)
 
 
 class Scratch:
