@@ -275,7 +275,7 @@ def test_of_waits_that_wait_for_others_the_cause_is_reported() -> None:
     assert cause.what == 1 and not cause.others
 
 
-# --- One order for two cores ---------------------------------------------------------------------------------
+# --- Two streams of statements -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("target", ["cpu", "a5"])
@@ -454,14 +454,16 @@ def test_a_hand_over_that_such_loops_lack_is_found(missing: str) -> None:
 @pytest.mark.parametrize("first", ["cube", "vector"])
 @pytest.mark.parametrize("engine", ["reference", "native", "machine"])
 @pytest.mark.parametrize("trips", [(0, 0), (0, 3), (6, 0), (0, -1), (600, 300)])
-def test_loops_whose_iterations_cannot_be_matched_are_refused(trips: tuple[int, int], engine: str, first: str) -> None:
+def test_loops_over_numbers_of_the_launch_meet_iteration_by_iteration(
+    trips: tuple[int, int], engine: str, first: str
+) -> None:
+    if engine == "native":
+        pytest.importorskip("llvmlite")
     given = uneven_arrays(max(6, trips[0]))
     chosen = {"cube_trips": trips[0], "vector_trips": trips[1], "first": first}
-    with pytest.raises(pto.VerifyError, match="the cores wait for each other in this loop and in") as refusal:
-        uneven[1](**given, **chosen, target="a5", engine=engine)
-    (finding,) = refusal.value.findings
-    assert finding.rule == "KN-13" and finding.where is not None and "over the same numbers" in finding.fix
-    assert (given["out"] == 0).all()
+    run = uneven[1](**given, **chosen, target="a5", engine=engine)
+    assert not [finding for finding in run.findings if finding.level != "note"], run
+    assert (given["out"] == given["x"]).all()
 
 
 # --- Auto mode -----------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from ptokit.program.clip import clipped, steps
 from ptokit.program.expr import Var, apply
-from ptokit.program.ir import Barrier, Flag, Loop, Program
+from ptokit.program.ir import Barrier, CrossFlag, Flag, Loop, Program
 
 OUTER, INNER = Var("i"), Var("j")
 
@@ -33,3 +33,21 @@ def test_rounds_that_are_kept_have_the_same_rest() -> None:
             assert (inner - within.stop) % buffers == 0
             assert 0 < within.stop < inner
             assert own == steps(program) <= 2000 < whole == 1000 * (inner + 1)
+
+
+def _meeting(cube: int, vector: int) -> Program:
+    loops = [
+        Loop(var, 0, count, 1, (CrossFlag(action, core, pipe, 0),))
+        for var, count, action, core, pipe in (
+            (OUTER, cube, "set", "AIC", "FIX"),
+            (INNER, vector, "wait", "AIV", "MTE2"),
+        )
+    ]
+    return Program("k", (), tuple(loops))
+
+
+def test_loops_in_which_cores_meet_are_clipped_alike_or_not_at_all() -> None:
+    for cube, vector in ((1000, 1000), (1000, 500)):
+        program, *_ = clipped(_meeting(cube, vector), 100)
+        kept = [loop.stop for loop in program.body if isinstance(loop, Loop)]
+        assert (kept[0] == kept[1] < cube) if cube == vector else (kept == [cube, vector])

@@ -25,6 +25,23 @@ from ptokit.program.verify_call import verify_address
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
+@dataclass
+class CoreState:
+    """What a core of a block sees: numbers, and tiles."""
+
+    core: str
+    values: dict[Var, int]
+    tiles: dict[str, Storage]
+    addresses: dict[str, int]
+    iteration: int = 0
+    loops: tuple[int, ...] = ()
+    """The values of the variables of the loops around."""
+
+    def copy(self) -> CoreState:
+        """The same, to return to."""
+        return replace(self, values=dict(self.values), tiles=dict(self.tiles), addresses=dict(self.addresses))
+
+
 class Frame:
     """The state of a block: numbers, arguments, tiles. Reused by the next launch, with the memory of its tiles."""
 
@@ -33,6 +50,8 @@ class Frame:
         self.values: dict[Var, int] = {}
         self.listener: Listener = tuple
         self.where: Where | None = None
+        self.core = ""
+        """The core that runs; empty if statements of all cores run in the order of the text."""
         self.iteration = 0
         """The iteration of the innermost loop."""
         self.tiles: dict[str, Storage] = {}
@@ -50,6 +69,11 @@ class Frame:
         self.iteration = 0
         for memory in self.memories.values():
             memory.forget()
+
+    def enter(self, state: CoreState) -> None:
+        """Go on with a core."""
+        self.core, self.values, self.iteration = state.core, state.values, state.iteration
+        self.tiles, self.addresses = state.tiles, state.addresses
 
     @property
     def when(self) -> str:

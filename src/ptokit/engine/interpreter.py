@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ptokit.engine.frame import Bytes, Frame, bind, elements, measures, offset_of
+from ptokit.engine.frame import Bytes, CoreState, Frame, bind, elements, measures, offset_of
 from ptokit.engine.kept import remember
 from ptokit.engine.prepared import Prepared
 from ptokit.engine.runnable import REFERENCE, Listener
@@ -21,6 +21,8 @@ from ptokit.program.bounds import event_finding, ids_of, index_finding
 from ptokit.program.calls import Sharing, all_operands, has_slices, sharing, tile_spec
 from ptokit.program.describe import in_source
 from ptokit.program.expr import BLOCK_NUM, Var, compiled, value_of
+from ptokit.program.handover import endless_finding, first_in_source
+from ptokit.program.streams import Node, Stream, Streams, Wait, crosses
 from ptokit.program.verify_call import Options
 from ptokit.target import Profile
 
@@ -34,8 +36,13 @@ class LoopStep:
     """A loop."""
 
     def __init__(self, loop: ir.Loop, executable: Executable) -> None:
-        self.loop, self.body = loop, executable.block(loop.body)
+        self.loop, self._executable = loop, executable
         self.start, self.stop = compiled(loop.start), compiled(loop.stop)
+
+    @cached_property
+    def body(self) -> tuple[Step, ...]:
+        """The steps of an iteration."""
+        return self._executable.block(self.loop.body)
 
     def bounds(self, frame: Frame) -> range:
         """The range of the loop variable."""
@@ -65,6 +72,7 @@ class Executable:
         self._idle: list[Frame] = []
         self.prepared: dict[tuple[Any, ...], Prepared] = {}
         """The calls of all instructions, by their descriptions."""
+        self._single: dict[int, Step] = {}
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
@@ -113,8 +121,22 @@ class Executable:
 
     def _run_block(self, frame: Any, block: int) -> None:
         frame.begin(block)
+        if self._streams is not None:
+            CoreSteps(self, frame).run(self._streams)
+            return
         for step in self.steps:
             step(frame)
+
+    @cached_property
+    def _streams(self) -> Streams | None:
+        """The cores of the program, if they meet."""
+        return Streams(self.program, self.profile) if crosses(self.program) else None
+
+    def step_of(self, stmt: ir.Stmt) -> Step:
+        """The step of one statement, made when it is first needed."""
+        if id(stmt) not in self._single:
+            self._single[id(stmt)] = self._step(stmt)
+        return self._single[id(stmt)]
 
     def unspecified_arrays(self, known: Unspecified, tensors: Mapping[str, Storage]) -> list[Finding]:
         """Findings on arrays that hold unspecified values after a launch."""
@@ -126,22 +148,106 @@ class Executable:
         """None: this engine has no fast path to repeat a launch."""
 
     def block(self, block: ir.Block) -> tuple[Step, ...]:
-        return tuple(self._step(stmt) for stmt in block if not _is_idle(stmt))
+        return tuple(self._step(stmt) for stmt in block if not self.is_idle(stmt))
+
+    def is_idle(self, stmt: ir.Stmt) -> bool:
+        """Whether a statement does nothing here, because the instructions of a core run in program order."""
+        if isinstance(stmt, ir.Flag | ir.CrossFlag):
+            return isinstance(stmt.event, int)
+        return isinstance(stmt, ir.Barrier)
+
+    def stuck(self, waits: list[Wait], frame: Frame) -> None:
+        """A wait for the other core never ends, or several that wait for one another."""
+        first, *others = first_in_source(waits)
+        frame.where = first.where
+        raise VerifyError(frame.placed([endless_finding(first, others)]))
 
     def _step(self, stmt: ir.Stmt) -> Step:
         return STEPS[type(stmt)](stmt, self)
+
+
+class CoreSteps:
+    """Runs the cores of a block over one frame."""
+
+    def __init__(self, executable: Executable, frame: Frame) -> None:
+        self._executable, self._frame = executable, frame
+        self._cores: dict[str, CoreState] = {}
+
+    def run(self, streams: Streams) -> None:
+        """Run a block."""
+        frame = self._frame
+        whole = CoreState("", frame.values, frame.tiles, frame.addresses)
+        try:
+            streams.run(frame.values, self)
+        finally:
+            frame.enter(whole)
+
+    def iterations(self, loop: ir.Loop, stream: Stream) -> Iterable[int]:
+        """The values of the variable of a loop."""
+        step: Any = self._executable.step_of(loop)
+        self._enter(stream)
+        self._frame.where = loop.where
+        return step.bounds(self._frame)
+
+    def holds(self, branch: ir.Branch, stream: Stream) -> bool:
+        """Whether the condition of a branch holds."""
+        step: Any = self._executable.step_of(branch)
+        self._enter(stream)
+        return step.holds(self._frame)
+
+    def execute(self, node: Node, stream: Stream) -> None:
+        """Run a statement."""
+        self._enter(stream)
+        self._step(node)
+
+    def state(self, stream: Stream) -> CoreState:
+        """The state of a core now."""
+        self._enter(stream)
+        return self._cores[stream.core].copy()
+
+    def execute_later(self, node: Node, stream: Stream, state: object) -> None:
+        """Run a statement in an earlier state of its core."""
+        assert isinstance(state, CoreState)
+        self._frame.enter(state)
+        self._step(node)
+
+    def stuck(self, waits: list[Wait]) -> None:
+        """Waits that never end."""
+        self._executable.stuck(waits, self._frame)
+
+    def _step(self, node: Node) -> None:
+        if node.binds_only:
+            step: Any = self._executable.step_of(node.stmt)
+            step.bind(self._frame)
+        elif not self._executable.is_idle(node.stmt):
+            self._executable.step_of(node.stmt)(self._frame)
+
+    def _enter(self, stream: Stream) -> None:
+        state = self._cores.get(stream.core)
+        if state is None:
+            state = self._cores[stream.core] = CoreState(stream.core, stream.values, {}, {})
+        state.iteration, state.loops = stream.iteration, stream.loops
+        self._frame.enter(state)
 
 
 class BranchStep:
     """A branch."""
 
     def __init__(self, branch: ir.Branch, executable: Executable) -> None:
-        self.where, self.condition = branch.where, compiled(branch.condition)
-        self.then, self.otherwise = map(executable.block, ir.children(branch))
+        self._branch, self._executable = branch, executable
+        self._condition = compiled(branch.condition)
+
+    @cached_property
+    def _arms(self) -> tuple[tuple[Step, ...], ...]:
+        return tuple(map(self._executable.block, ir.children(self._branch)))
+
+    def holds(self, frame: Frame) -> bool:
+        """Whether the condition holds."""
+        frame.where = self._branch.where
+        return bool(value_of(self._condition, frame.values))
 
     def __call__(self, frame: Frame) -> None:
-        frame.where = self.where
-        for step in self.then if value_of(self.condition, frame.values) else self.otherwise:
+        for step in self._arms[0 if self.holds(frame) else 1]:
             step(frame)
 
 
@@ -152,17 +258,23 @@ class DeclareStep:
         self.tile, self.executable = tile, executable
 
     def __call__(self, frame: Frame) -> None:
+        content = self.bind(frame)
+        if content is not None:
+            content.fill(POISON)
+
+    def bind(self, frame: Frame) -> Bytes | None:
+        """Give the tile its memory; returns that of a tile without an address."""
         tile = self.tile
         if tile.addresses:
             frame.where = tile.where
             address = frame.value(tile.addresses[frame.iteration % len(tile.addresses)])
             frame.place(tile, address, self.executable.profile.name)
-            return
+            return None
         copies = frame.copies.get(tile.name)
         if copies is None:
             copies = frame.copies[tile.name] = [_memory(tile.spec) for _ in range(tile.buffers)]
         frame.tiles[tile.name], content = copies[frame.iteration % tile.buffers]
-        content.fill(POISON)
+        return content
 
 
 def _memory(spec: TileSpec) -> tuple[Storage, Bytes]:
@@ -239,13 +351,6 @@ class InstructionStep:
         instruction, executable = self.instr.definition, self.executable
         given = specs, self.instr.modifiers, *shared.calls, workspace
         return Prepared(instruction, executable.profile, executable.options, *given, alone=self.alone)
-
-
-def _is_idle(stmt: ir.Stmt) -> bool:
-    """Whether a statement does nothing here, because instructions run in program order."""
-    if isinstance(stmt, ir.Flag | ir.CrossFlag):
-        return isinstance(stmt.event, int)
-    return isinstance(stmt, ir.Barrier)
 
 
 class FlagStep:

@@ -16,7 +16,6 @@ from ptokit.program.expr import Var
 from ptokit.program.ir import Program
 from ptokit.program.order import order
 from ptokit.program.place import place
-from ptokit.program.streams import arranged
 from ptokit.program.verify import verify
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ class Traced:
 
     def __init__(self, program: Program, outside: dict[str, object]) -> None:
         """`outside` are the values of globals and closures that the program depends on."""
-        self.program = program = arranged(program)
+        self.program = program
         self.outside = outside
         self.writes = written_arguments(program)
         self.stored = tuple({program.tensors[name].array for name in self.writes})

@@ -9,6 +9,7 @@ from functools import partial
 from operator import length_hint
 from time import perf_counter
 
+from ptokit.engine.frame import Frame
 from ptokit.engine.interpreter import AssignStep, DeclareStep, Executable, FlagStep, LoadScalarStep, LoopStep, Step
 from ptokit.engine.reference import Touched
 from ptokit.engine.storage import Storage, region
@@ -40,7 +41,8 @@ from ptokit.program.budget import Use, memory_findings
 from ptokit.program.calls import written_arguments
 from ptokit.program.cores import ends_of
 from ptokit.program.expr import BLOCK_NUM, Var
-from ptokit.program.ir import Assign, Barrier, Block, CrossFlag, Flag, Instr, LoadScalar, Loop, Stmt, TileDecl
+from ptokit.program.ir import Assign, Barrier, CrossFlag, Flag, Instr, LoadScalar, Loop, Stmt, TileDecl
+from ptokit.program.streams import Wait
 from ptokit.program.verify_call import judged
 from ptokit.program.words import all_in_words
 from ptokit.progress import task
@@ -175,8 +177,11 @@ class MachineExecutable(Executable):
                     self._run_block(frame, block)
                 together.end()
 
-    def block(self, block: Block) -> tuple[Step, ...]:
-        return tuple(self._step(stmt) for stmt in block)
+    def is_idle(self, stmt: Stmt) -> bool:
+        return False
+
+    def stuck(self, waits: list[Wait], frame: Frame) -> None:
+        """The clocks report it."""
 
     def _step(self, stmt: Stmt) -> Step:
         made = STEPS.get(type(stmt))
@@ -229,7 +234,7 @@ class _Flag(FlagStep):
         event, is_set = self.event(frame), self.flag.action == "set"
         assert isinstance(self.flag, Flag)
         what = self.flag, frame.session.moment
-        for src, dst in frame.session.cores.pairs(self.flag) if frame.engines else ():
+        for src, dst in frame.session.cores.pairs(self.flag, frame.core) if frame.engines else ():
             for engine in frame.engines:
                 if is_set:
                     engine.set(src, (src, dst, event), what)
@@ -259,18 +264,18 @@ class _Barrier:
 
     def __call__(self, frame: WatchedFrame) -> None:
         for engine in frame.engines if self.stmt.pipe == "ALL" else ():
-            engine.barrier(self.stmt.core)
+            engine.barrier(self.stmt.core or frame.core)
 
 
 class _LoadScalar(LoadScalarStep):
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
         frame.stmt = self.stmt
         if frame.adversary:
-            for pipe in frame.session.cores.scalars(self.stmt):
+            for pipe in frame.session.cores.scalars(self.stmt, frame.core):
                 frame.adversary.drain(pipe)
             self._read_later(frame, self.read(frame))
         else:
-            frame.session.load_scalar(self.stmt, self.read(frame), Touched(0, READ, ONE))
+            frame.session.load_scalar(self.stmt, frame.core, self.read(frame), Touched(0, READ, ONE))
 
     def _read_later(self, frame: WatchedFrame, storage: Storage) -> None:
         """Read it again, maybe from a stale line."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ptokit.engine.frame import Frame
+from ptokit.engine.frame import CoreState, Frame
 from ptokit.engine.storage import Storage
 from ptokit.finding import Finding
 from ptokit.machine.adversary import Adversary
@@ -40,6 +40,11 @@ class WatchedFrame(Frame):
     def run_by(self, adversary: Adversary, stale: StaleLines | None) -> None:
         """Run another schedule from now on; `stale` is None if all pipes see the same global memory."""
         self.adversary, self.stale, self.engines = adversary, stale, (adversary,)
+
+    def enter(self, state: CoreState) -> None:
+        """Go on with a core."""
+        super().enter(state)
+        self.session.moment, self.session.values = state.loops, state.values
 
     def report(self, findings: Sequence[Finding]) -> None:
         indices = self.session.options.enables("indices")

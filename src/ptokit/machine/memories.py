@@ -133,8 +133,6 @@ class Owners:
         self._claims: dict[Handle, Array] = {}
         """The units of each buffer that were written through it."""
         self._writers: dict[Handle, set[str]] = {}
-        self._starts: dict[str, int] = {}
-        """The first unit of each tile."""
         self._used: dict[int, int] = {}
         """By the number of a buffer of which only some columns were written: how many bytes from its start on."""
 
@@ -146,8 +144,7 @@ class Owners:
     def declare(self, tile: str, place: MemoryLocation) -> None:
         """A tile gets an address. What was written through it there remains claimed (A-38), but not if another tile
         of the same bytes was written since, and no other handle has the claim: it then shows that tile's content."""
-        self._starts[tile] = place.start
-        handle, entries = self._handle(tile, place.shadow.unit), self._entries.get(place.shadow)
+        handle, entries = self._handle(tile, place), self._entries.get(place.shadow)
         if entries is None or self._writers.get(handle) != {tile}:
             return
         owners = np.unique(entries[place.start : place.start + handle[2] // place.shadow.unit])
@@ -159,9 +156,10 @@ class Owners:
     def _types(self) -> set[str]:
         return {str(spec.dtype) for spec in self._specs.values()}
 
-    def _handle(self, tile: str, unit: int) -> Handle:
+    def _handle(self, tile: str, place: MemoryLocation) -> Handle:
+        """The buffer of a tile, of which this is a part."""
         spec = self._specs[tile]
-        return spec.loc, self._starts[tile] * unit, spec.nbytes, str(spec.dtype)
+        return spec.loc, (place.start - place.ahead) * place.shadow.unit, spec.nbytes, str(spec.dtype)
 
     def write(
         self, tile: str, place: MemoryLocation, extent: Extent, *, narrow: bool = False, is_workspace: bool = False
@@ -174,7 +172,7 @@ class Owners:
             start = place.start * place.shadow.unit
             extent.put(entries, place.start, self._number((place.name, start, extent.count, WORKSPACE), tile))
             return
-        handle, ahead = self._handle(tile, place.shadow.unit), place.start - self._starts[tile]
+        handle, ahead = self._handle(tile, place), place.ahead
         is_new = handle not in self._numbers
         number = self._number(handle, tile)
         extent.put(entries, place.start, number)
@@ -197,10 +195,9 @@ class Owners:
         self, tile: str, place: MemoryLocation, extent: Extent, *, narrow: bool = False
     ) -> tuple[str, int, Array] | None:
         """The tile that overwrote units of this tile's buffer, its address, and the units; None if none did."""
-        handle, entries = self._handle(tile, place.shadow.unit), self._entries.get(place.shadow)
+        handle, entries, ahead = self._handle(tile, place), self._entries.get(place.shadow), place.ahead
         if entries is None or handle not in self._claims:
             return None
-        ahead = place.start - self._starts[tile]
         found, claimed = extent.get(entries, place.start), extent.get(self._claims[handle], ahead)
         lost = (found != self._numbers[handle]) & claimed
         if lost.any():

@@ -33,7 +33,6 @@ from ptokit.program.repair import (
     removable,
     without_undone,
 )
-from ptokit.program.streams import arranged
 from ptokit.target.registry import PROFILES
 
 MOST_RUNS = 120
@@ -139,7 +138,6 @@ class Search:
 
     def _executed(self, program: Program) -> Counter[str] | None:
         """How often a program that is clean executes each kind of instruction; None for one that is not clean."""
-        program = arranged(program)
         faults = self.replay.faults(Edited(program, ()), range(self.replay.grid))
         count = Counter[str]()
         for path, stmt in statements(program.body):

@@ -340,8 +340,8 @@ class Session:
             if self.timer:
                 self.timer.signal_event(instr.event, (self.cores.scalar,))
 
-    def load_scalar(self, stmt: LoadScalar, storage: Storage, touched: Touched) -> None:
-        """The scalar pipe reads an element."""
+    def load_scalar(self, stmt: LoadScalar, core: str, storage: Storage, touched: Touched) -> None:
+        """The scalar pipe of a core, or of every core that needs it, reads an element."""
         if not self.profile.pipes:
             return
         place = self.gm.at(storage)
@@ -349,14 +349,15 @@ class Session:
             [] if place is None else [MemoryAccess("source", READ, place, place.extent(touched, storage.dtype.size))]
         )
         number = self.numbers[id(stmt)]
-        if not self.cache.repeats(("load_scalar", number), touches):
-            self.cache.check(("load_scalar", number), partial(self._load_scalar, stmt), (), touches)
+        key = "load_scalar", number, core
+        if not self.cache.repeats(key, touches):
+            self.cache.check(key, partial(self._load_scalar, stmt, core), (), touches)
         if self.timer:
-            for pipe in self.cores.scalars(stmt):
+            for pipe in self.cores.scalars(stmt, core):
                 self.timer.read_scalar(pipe, number, stmt.where)
 
-    def _load_scalar(self, stmt: LoadScalar, touches: Touches) -> None:
-        for k, pipe in enumerate(self.cores.scalars(stmt)):
+    def _load_scalar(self, stmt: LoadScalar, core: str, touches: Touches) -> None:
+        for k, pipe in enumerate(self.cores.scalars(stmt, core)):
             work = IssuedWork(self.cache.item, k, self.numbers[id(stmt)], PipeWork(pipe, ("source",)), pipe)
             self.clocks.work(pipe, partial(self.check_work, work, touches, self.moment))
 

@@ -1,7 +1,8 @@
 """A program with fewer rounds of its loops, for checks of large launches.
 
 What a loop does repeats with a period: buffers and flags are used in rotation. A loop that runs some whole periods and
-the rest of its rounds leaves flags and buffers as all of its rounds do.
+the rest of its rounds leaves flags and buffers as all of its rounds do. Loops in which two cores meet are clipped alike,
+or not at all.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import lcm, prod
 
+from ptokit.program.cores import is_crossing
 from ptokit.program.expr import BLOCK_IDX, Expr, ExpressionError, Op, Var, evaluate, parts, variables
 from ptokit.program.ir import (
     Block,
@@ -38,10 +40,10 @@ def clipped(program: Program, most: int) -> tuple[Program, int, int]:
     whole = steps(program)
     if whole <= most:
         return program, whole, whole
-    period = _period(program)
+    period, meets = _period(program), _meet_unevenly(program)
     found = program, whole
     for count in PERIODS:
-        body = transform(program.body, lambda stmt, count=count: _clipped(stmt, count * period, period))
+        body = transform(program.body, lambda stmt, count=count: _clipped(stmt, count * period, period, meets))
         shorter = replace(program, body=body)
         found = shorter, steps(shorter)
         if found[1] <= most:
@@ -49,12 +51,31 @@ def clipped(program: Program, most: int) -> tuple[Program, int, int]:
     return *found, whole
 
 
-def _clipped(stmt: Stmt, kept: int, period: int) -> Stmt:
-    if not isinstance(stmt, Loop) or not isinstance(stmt.start, int) or not isinstance(stmt.stop, int):
+def _clipped(stmt: Stmt, kept: int, period: int, meet_unevenly: bool) -> Stmt:
+    rounds = _rounds(stmt)
+    if rounds is None or (meet_unevenly and _has_meetings(stmt)):
         return stmt
-    rounds = len(range(stmt.start, stmt.stop, stmt.step))
+    assert isinstance(stmt, Loop) and isinstance(stmt.start, int)
     kept += rounds % period
     return stmt if rounds <= kept else replace(stmt, stop=stmt.start + kept * stmt.step)
+
+
+def _rounds(stmt: Stmt) -> int | None:
+    """The rounds of a loop, if their number is known."""
+    if not isinstance(stmt, Loop) or not isinstance(stmt.start, int) or not isinstance(stmt.stop, int):
+        return None
+    return len(range(stmt.start, stmt.stop, stmt.step))
+
+
+def _has_meetings(stmt: Stmt) -> bool:
+    """Whether a statement or one inside sets a flag between the cores, or waits for one."""
+    return any(map(is_crossing, walk((stmt,))))
+
+
+def _meet_unevenly(program: Program) -> bool:
+    """Whether two cores meet in loops that do not all have the same rounds."""
+    loops = (stmt for stmt in walk(program.body) if isinstance(stmt, Loop) and _has_meetings(stmt))
+    return len({_rounds(loop) for loop in loops}) > 1
 
 
 def _period(program: Program) -> int:

@@ -95,8 +95,6 @@ class StatementCores:
         self._profiles = profiles or [each for each in PROFILES.values() if each.cores and each.name == each.family]
         self._known: dict[int, frozenset[str]] = {}
         self._by_tile: dict[str, set[str]] = {}
-        self._kept: list[ir.Stmt] = []
-        """Added statements: `_known` is by identity."""
         statements = list(ir.walk(program.body))
         for stmt in statements:
             if isinstance(stmt, ir.Instr):
@@ -113,15 +111,6 @@ class StatementCores:
             for stmt in reversed(statements):
                 self._note_reads(stmt)
 
-    def add(self, stmt: ir.Stmt) -> None:
-        """Learn the cores of a statement, and of those inside, that was made of statements of the program."""
-        for inner in ir.walk((stmt,)):
-            if isinstance(inner, ir.Instr):
-                self._known[id(inner)] = self._instruction(inner)
-            elif isinstance(inner, ir.CrossFlag):
-                self._known[id(inner)] = frozenset((inner.core,))
-        self._kept.append(stmt)
-
     def _instruction(self, instr: ir.Instr) -> frozenset[str]:
         if instr.form and not instr.operands:
             return frozenset()
@@ -132,10 +121,14 @@ class StatementCores:
 
     def _note_reads(self, stmt: ir.Stmt) -> None:
         declares = isinstance(stmt, ir.TileDecl)
-        cores = frozenset(self._by_tile.get(stmt.name, ())) if declares else self.of(stmt)
+        cores = self.users(stmt.name) if declares else self.of(stmt)
         for expr in ir.expressions(stmt):
             for var in variables(expr):
                 self._readers.setdefault(var, set()).update(cores)
+
+    def users(self, tile: str) -> frozenset[str]:
+        """The cores whose instructions use a tile."""
+        return frozenset(self._by_tile.get(tile, ()))
 
     def of(self, stmt: ir.Stmt) -> frozenset[str]:
         """The cores that run a statement. A declaration needs none."""
@@ -152,7 +145,7 @@ class StatementCores:
             case ir.Barrier():
                 return self.all if stmt.pipe == "ALL" else self.all.intersection(owners(stmt.pipe))
             case ir.Assign():
-                return frozenset(self._by_tile.get(stmt.tile, ()))
+                return self.users(stmt.tile)
             case ir.LoadScalar():
                 return frozenset(self._readers.get(stmt.result, ()))
             case ir.TileDecl():
@@ -206,13 +199,16 @@ class Cores:
         self._statements = StatementCores(program, [profile], busy) if profile.cores else None
         self._pairs: dict[int, list[tuple[str, str]]] = {}
 
-    def scalars(self, stmt: ir.LoadScalar) -> tuple[str, ...]:
-        """The scalar pipes that read a number from global memory: of every core that needs it."""
+    def scalars(self, stmt: ir.LoadScalar, core: str = "") -> tuple[str, ...]:
+        """The scalar pipes that read a number from global memory: of every core that needs it, or of one."""
+        if core:
+            return (f"{core}.{SCALAR}",)
         cores = self._statements.of(stmt) if self._statements else ()
         return tuple(f"{core}.{SCALAR}" for core in self.names if core in cores) or (self.scalar,)
 
-    def pairs(self, flag: ir.Flag) -> list[tuple[str, str]]:
-        """The pipes of a flag with their cores: of each core that has both and uses them, else those of two cores."""
+    def pairs(self, flag: ir.Flag, core: str = "") -> list[tuple[str, str]]:
+        """The pipes of a flag with their cores: of each core that has both and uses them, else those of two cores. With
+        `core`, those of that core, or of both."""
         known = self._pairs.get(id(flag))
         if known is None:
             shared = [core for core in self.names if core in owners(flag.src, flag.dst) and flag.core in ("", core)]
@@ -221,4 +217,4 @@ class Cores:
             if is_crossing(flag):
                 pairs = [ends_of(flag)]
             known = self._pairs[id(flag)] = [(f"{a}.{flag.src}", f"{b}.{flag.dst}") for a, b in pairs]
-        return known
+        return [pair for pair in known if core in ("", *map(core_of, pair))] if core else known

@@ -10,10 +10,10 @@ from ptokit.finding import Finding, Level, at_line
 from ptokit.program.calls import access_of, call_of, effects, named_operands
 from ptokit.program.cores import StatementCores, ends_of, is_crossing, owners, unit_of
 from ptokit.program.expr import interval
-from ptokit.program.ir import CrossFlag, Flag, Instr, Loop, Program, Stmt, TileUse, View, walk
+from ptokit.program.ir import CrossFlag, Flag, Instr, Program, TileUse, View, walk
 from ptokit.program.memory import Path, statements
 from ptokit.program.repair import spelled
-from ptokit.program.streams import problems
+from ptokit.program.streams import Streams, Wait, crosses, meetings
 from ptokit.program.verify_call import Options
 from ptokit.target import SCALAR, Profile
 from ptokit.target.profile import CROSS_USER_IDS
@@ -22,7 +22,7 @@ Direction = tuple[str, str]
 """The core that hands over, and the other."""
 
 
-def check_cores(program: Program, profile: Profile, options: Options, _grid: int | None) -> Iterable[Finding]:
+def check_cores(program: Program, profile: Profile, options: Options, grid: int | None) -> Iterable[Finding]:
     """What one core writes and the other reads is handed over; a kernel for both cores hands something over."""
     level = "hazard" if options.header and profile.mixed_cores else profile.mixed_cores
     if level is None:
@@ -30,10 +30,11 @@ def check_cores(program: Program, profile: Profile, options: Options, _grid: int
     by_core, moves = _first_tiles(program, profile)
     if len(by_core) < 2:
         return
-    found = _missing(program, profile, level)
+    handed = _handed(program, _endless(program, profile, grid))
+    found = _missing(program, profile, level, handed)
     if program.mode == "auto" and (found or moves):
         return  # auto mode hands over itself
-    if found or moves or _handed(program):
+    if found or moves or handed:
         yield from found
         return
     (core, (tile, _)), (other, (against, instr)) = by_core.items()
@@ -55,13 +56,20 @@ def _first_tiles(program: Program, profile: Profile) -> tuple[dict[str, tuple[st
     return first, moves
 
 
-def _handed(program: Program) -> set[Direction]:
+def _handed(program: Program, endless: list[Wait]) -> set[Direction]:
     """The directions in which something is both set and waited for, or waited for in vain, which is reported."""
     ends: dict[str, set[Direction]] = {"set": set(), "wait": set()}
     for stmt in walk(program.body):
         if isinstance(stmt, Flag | CrossFlag) and is_crossing(stmt):
             ends[stmt.action].add(ends_of(stmt))
-    return (ends["set"] & ends["wait"]) | {ends_of(wait) for wait, _ in problems(program)[0]}
+    return (ends["set"] & ends["wait"]) | set(map(ends_of, endless))
+
+
+def _endless(program: Program, profile: Profile, grid: int | None) -> list[Wait]:
+    """A wait for the other core that certainly never ends, or several that wait for one another, in the order of the
+    source; empty if there is none."""
+    waits = meetings(Streams(program, profile), grid, {}).stuck if crosses(program) else []
+    return first_in_source(waits)
 
 
 class _Flow(NamedTuple):
@@ -75,9 +83,9 @@ class _Flow(NamedTuple):
     direction: Direction
 
 
-def _missing(program: Program, profile: Profile, level: Level) -> list[Finding]:
+def _missing(program: Program, profile: Profile, level: Level, handed: set[Direction]) -> list[Finding]:
     """The first read of each core of what only the other one has written, if nothing is handed over that way."""
-    handed, found = _handed(program), dict[Direction, Finding]()
+    found: dict[Direction, Finding] = {}
     for flow in _flows(program, profile):
         if flow.direction not in handed and flow.direction not in found:
             found[flow.direction] = _not_handed(flow, program, profile, level)
@@ -150,14 +158,11 @@ def _pipe(program: Program, instr: Instr, operand: str, core: str, profile: Prof
     return f"{core}.{pipe}"
 
 
-def check_sync(program: Program, profile: Profile, _options: Options, _grid: int | None) -> Iterable[Finding]:
+def check_sync(program: Program, profile: Profile, _options: Options, grid: int | None) -> Iterable[Finding]:
     """Flags between the cores: their ids and pipes, waits that never end, and flags that are not made for it."""
-    endless, unarranged = problems(program)
-    for wait, blocker in endless:
-        first, *others = first_in_source([wait] if blocker is None else [wait, blocker])
+    if endless := _endless(program, profile, grid):
+        first, *others = endless
         yield endless_finding(first, others).at(first.where)
-    for loop, other in unarranged:
-        yield _unarranged_finding(other).at(loop.where)
     if not profile.cores:
         return
     own = _own_ids(program, profile)
@@ -171,12 +176,12 @@ def check_sync(program: Program, profile: Profile, _options: Options, _grid: int
             yield Finding("note", "KN-16", message, None, "flag", fix=fix, where=stmt.where, target=profile.name)
 
 
-def first_in_source(waits: Iterable[Flag | CrossFlag]) -> list[Flag | CrossFlag]:
+def first_in_source(waits: Iterable[Wait]) -> list[Wait]:
     """Waits that wait for one another in the order of their lines: the first of them is reported."""
     return sorted(waits, key=lambda stmt: stmt.where.line if stmt.where else 0)
 
 
-def endless_finding(wait: Flag | CrossFlag, others: Iterable[Flag | CrossFlag]) -> Finding:
+def endless_finding(wait: Wait, others: Iterable[Wait]) -> Finding:
     """A wait for the other core that never ends; `others` are waits that it waits for, and that wait for it."""
     setter = ends_of(wait)[0]
     name = (
@@ -189,15 +194,6 @@ def endless_finding(wait: Flag | CrossFlag, others: Iterable[Flag | CrossFlag]) 
         message += f", which is set only after {' and '.join(lines)}, which waits for this one"
         fix = "let one of the cores set its flag before it waits"
     return Finding("error", "KN-13", message, None, "flag", fix=fix)
-
-
-def _unarranged_finding(other: Stmt) -> Finding:
-    """Two cores that wait for each other in loops whose iterations cannot be matched."""
-    line = f" (line {other.where.line})" if other.where else ""
-    what = "another loop" if isinstance(other, Loop) else "statements"
-    message = f"the cores wait for each other in this loop and in {what}{line}: no order of their iterations is known"
-    fix = "one loop for both cores, or two over the same numbers, or over few that are known when the kernel is traced"
-    return Finding("error", "KN-13", message, None, "flag", "one order for two cores", fix=fix, blocks=True)
 
 
 def sync_name(flag: Flag | CrossFlag) -> str:

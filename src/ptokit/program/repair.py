@@ -383,7 +383,7 @@ def _unpaired(
         flags = [replace(others[0], event=event) for event in fault.events]
         yield tuple(edited.inserted(Insertion(tuple(block), at, rank, flag)) for flag in flags)
     yield (edited.removed(fault.path),)
-    for race in known:
+    for race in _either_way(known) if isinstance(stmt, ir.CrossFlag) else known:
         if _orders(stmt, race):
             mate, pipe = (race.first, race.src) if is_wait else (race.then, race.dst)
             block, mine, theirs = meeting_block(fault.path, mate)
@@ -396,6 +396,12 @@ def _unpaired(
     at, rank = (number, WAIT) if is_wait else (number + 1, SET)
     for other in others:
         yield (edited.inserted(Insertion(tuple(block), at, rank, other)),)
+
+
+def _either_way(known: Iterable[Race]) -> Iterator[Race]:
+    """Races as they ran, and the other way round: the statements of two cores are in no order."""
+    for race in known:
+        yield from (race, Race(race.then, race.first, race.dst, race.src))
 
 
 def _are_ends(one: ir.Stmt, other: AnyFlag) -> TypeGuard[AnyFlag]:

@@ -1,314 +1,499 @@
-"""One order for the instructions of two cores.
+"""The cores of a program as streams of statements.
 
-Each core runs its own instructions in the order of the text, and the other core's are in no order with them, except by
-what the cores hand over. Engines run one statement after the other. `arranged` gives them an order in which every wait
-for the other core comes after the set that it waits for, if statements can be moved so. Each core keeps its order. Two
-loops of the two cores that wait for each other become one loop, if they run over the same numbers. If not, their
-iterations are taken one by one, as far as the numbers are known.
+Each core runs its own statements in the order of the text, with the loops and branches around them. The statements of
+two cores are in no order with each other, except by flags between the cores: a wait takes a set of the other core, and
+holds its core until there is one. `Streams` has the statements of each core; `Streams.run` runs them by an `Actor`. Of
+the cores that can go on, the one whose next statement comes first in the text does. So a program whose text is in such
+an order runs in the order of its text.
+
+A wait of A5 holds a pipe, not a core. If every core waits, a core goes on behind its wait with what does not need that
+pipe (`_HeldPipes`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import replace
-from math import inf
-from typing import TypeGuard
+from collections import Counter, deque
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TypeGuard
 
-from ptokit.program.cores import StatementCores, ends_of, is_crossing
-from ptokit.program.expr import Var, substitute, variables
+from ptokit.program.calls import access_of, all_operands
+from ptokit.program.cores import StatementCores, busy_pipes, ends_of, is_crossing
+from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, ExpressionError, Var, evaluate
 from ptokit.program.ir import (
-    Assign,
     Barrier,
     Block,
     Branch,
     CrossFlag,
     Flag,
     Instr,
-    LoadScalar,
     Loop,
     Program,
     Stmt,
     TileDecl,
+    TileUse,
     children,
-    definitions,
-    expressions,
     walk,
-    with_blocks,
-    with_expressions,
 )
-from ptokit.target import SCALAR
+from ptokit.target import PROFILES, SCALAR, Profile
 
+Position = tuple[int, ...]
+"""The numbers of a statement and of those around it in their blocks, each with its iteration or arm."""
 Key = tuple[object, ...]
 """A flag between the cores."""
-Tokens = Counter[Key]
-"""How often each flag is set and not yet waited for."""
+Wait = Flag | CrossFlag
+MOST_STEPS = 1 << 16
+"""Statements that are followed to find out how cores meet, without running them."""
 
 
-def arranged(program: Program) -> Program:
-    """The program with its statements in such an order; the program itself if it is in one, or if none is known."""
-    if not any(is_crossing(stmt) and _is_wait(stmt) for stmt in walk(program.body)):
-        return program
-    arranger = _Arranger(program)
-    return program if arranger.unarranged or arranger.result == program.body else replace(program, body=arranger.result)
+@dataclass(frozen=True)
+class Node:
+    """A statement of a core."""
+
+    stmt: Stmt
+    number: int
+    """Its number in its block."""
+    blocks: tuple[tuple[Node, ...], ...] = ()
+    is_whole: bool = True
+    """Whether nothing inside concerns the other core: it can be run as one."""
+    is_shared: bool = False
+    """Whether it is one instruction of both cores, which they run together."""
+    binds_only: bool = False
+    """Whether it is the declaration of a tile that the other core writes first, and so initialises."""
 
 
-Endless = tuple[Flag | CrossFlag, Flag | CrossFlag | None]
-"""A wait for the other core that certainly never ends, with the wait that keeps the other core from setting the flag,
-or None if nothing sets it."""
-Unarranged = tuple[Loop, Stmt]
-"""A loop of one core that waits for the other core, which waits for it: no order of the statements is known."""
+class Stream:
+    """A core while it runs."""
+
+    def __init__(self, core: str, values: dict[Var, int], actor: Actor) -> None:
+        self.core, self.values, self._actor = core, values, actor
+        self.iteration = 0
+        """The iteration of the innermost loop."""
+        self.loops: tuple[int, ...] = ()
+        """The values of the variables of the loops around."""
+        self.held: _HeldPipes | None = None
+        """The pipes that wait, if the core goes on behind a wait."""
+        self.head: Node | None = None
+        """The next statement; None at the end."""
+        self.at: Position = ()
+        self.key: Key | None = None
+        """The flag between the cores that the next statement sets or waits for."""
+
+    def begin(self, nodes: tuple[Node, ...]) -> None:
+        """Go to the first statement."""
+        self._nodes = self._statements(nodes, ())
+        self.advance()
+
+    def advance(self) -> None:
+        """Go to the next statement."""
+        self.head, self.at = next(self._nodes, (None, ()))
+        self.key = self._key(self.head.stmt) if self.head else None
+
+    def _key(self, stmt: Stmt) -> Key | None:
+        if isinstance(stmt, Flag) and is_crossing(stmt):
+            return stmt.src, stmt.dst, evaluate(stmt.event, self.values)
+        return (ends_of(stmt)[0], evaluate(stmt.event, self.values)) if isinstance(stmt, CrossFlag) else None
+
+    def _statements(self, nodes: tuple[Node, ...], around: Position) -> Iterator[tuple[Node, Position]]:
+        for node in nodes:
+            at, stmt = (*around, node.number), node.stmt
+            if not node.blocks or (node.is_whole and self.held is None):
+                yield node, at
+            elif isinstance(stmt, Loop):
+                outer, loops = self.iteration, self.loops
+                for number, value in enumerate(self._actor.iterations(stmt, self)):
+                    self.iteration, self.loops, self.values[stmt.var] = number, (*loops, value), value
+                    yield from self._statements(node.blocks[0], (*at, number))
+                self.iteration, self.loops = outer, loops
+            elif isinstance(stmt, Branch):
+                arm = 0 if self._actor.holds(stmt, self) else 1
+                yield from self._statements(node.blocks[arm], (*at, arm))
 
 
-def problems(program: Program) -> tuple[list[Endless], list[Unarranged]]:
-    """Why there is no such order, or why it does not help."""
-    if not any(is_crossing(stmt) and _is_wait(stmt) for stmt in walk(program.body)):
-        return [], []
-    arranger = _Arranger(program)
-    return arranger.endless, arranger.unarranged
+class Actor(Protocol):
+    """What the streams of a program are run by."""
+
+    def iterations(self, loop: Loop, stream: Stream) -> Iterable[int]:
+        """The values of the variable of a loop."""
+        ...
+
+    def holds(self, branch: Branch, stream: Stream) -> bool:
+        """Whether the condition of a branch holds."""
+        ...
+
+    def execute(self, node: Node, stream: Stream) -> None:
+        """Run a statement now."""
+
+    def state(self, stream: Stream) -> object:
+        """The state of a core, to run a statement in later."""
+        ...
+
+    def execute_later(self, node: Node, stream: Stream, state: object) -> None:
+        """Run a statement in the state of its core at an earlier time."""
+
+    def stuck(self, waits: list[Wait]) -> None:
+        """A wait never ends, because nothing sets its flag; or several that wait for one another. If this returns, the
+        first is ended."""
 
 
-def _is_wait(stmt: Stmt) -> bool:
+class Streams:
+    """The statements of each core of a program."""
+
+    def __init__(self, program: Program, profile: Profile) -> None:
+        self.program = program
+        self._profile = profile if profile.cores else _without_pipes()
+        self._cores = StatementCores(program, [self._profile])
+        self.names = sorted(self._cores.all)
+        self._owners = self._find_owners()
+        self._trees = {core: self._nodes(program.body, core) for core in self.names}
+        self._sets = [stmt for stmt in walk(program.body) if is_crossing(stmt) and not is_wait(stmt)]
+        self._pipes: dict[int, tuple[str, ...]] = {}
+
+    def _find_owners(self) -> dict[str, str]:
+        """For each tile, the core that initialises it: of the first instruction that writes it, or uses it."""
+        users: dict[str, str] = {}
+        writers: dict[str, str] = {}
+        for instr in self.program.instructions:
+            access, (core, *_) = access_of(instr), sorted(self._of(instr))
+            for name, operand in all_operands(instr).items():
+                if isinstance(operand, TileUse):
+                    users.setdefault(operand.tile, core)
+                    if access[name] != "read":
+                        writers.setdefault(operand.tile, core)
+        return users | writers
+
+    def _of(self, stmt: Stmt) -> frozenset[str]:
+        """The cores that run a statement; the first core runs what none needs."""
+        cores = self._cores.users(stmt.name) if isinstance(stmt, TileDecl) else self._cores.of(stmt)
+        return cores or frozenset(self.names[:1])
+
+    def _nodes(self, block: Block, core: str) -> tuple[Node, ...]:
+        return tuple(self._node(stmt, k, core) for k, stmt in enumerate(block) if core in self._of(stmt))
+
+    def _node(self, stmt: Stmt, number: int, core: str) -> Node:
+        blocks = tuple(self._nodes(inner, core) for inner in children(stmt))
+        is_shared = isinstance(stmt, Instr) and len(self._of(stmt)) > 1
+        is_whole = self._of(stmt) == frozenset((core,)) and not any(map(is_crossing, walk((stmt,))))
+        binds_only = isinstance(stmt, TileDecl) and self._owners.get(stmt.name, core) != core
+        return Node(stmt, number, blocks, is_whole, is_shared, binds_only)
+
+    def run(self, values: Mapping[Var, int], actor: Actor) -> bool:
+        """Run all statements of a block; whether they ran in the order of the text."""
+        return _Run(self, values, actor).run()
+
+    def tree(self, core: str) -> tuple[Node, ...]:
+        """The statements of a core."""
+        return self._trees[core]
+
+    def goes_past(self, wait: Wait) -> bool:
+        """Whether a core goes on behind a wait, because it holds one pipe."""
+        return not self._profile.cross_wait and pipe_of_wait(wait) != SCALAR
+
+    def pipes(self, stmt: Stmt, core: str) -> tuple[str, ...]:
+        """The pipes of a core that run a statement."""
+        if id(stmt) not in self._pipes:
+            self._pipes[id(stmt)] = tuple(sorted(self._find_pipes(stmt))) or (f"{core}.{SCALAR}",)
+        return self._pipes[id(stmt)]
+
+    def _find_pipes(self, stmt: Stmt) -> Iterable[str]:
+        core = next(iter(self._of(stmt)))
+        if isinstance(stmt, Instr):
+            return busy_pipes(self.program, stmt, self._profile)
+        if isinstance(stmt, CrossFlag):
+            return (f"{core}.{stmt.pipe}",)
+        return (f"{core}.{stmt.src if stmt.action == 'set' else stmt.dst}",) if isinstance(stmt, Flag) else ()
+
+    def is_set_by(self, key: Key) -> bool:
+        """Whether some statement may set a flag."""
+        return any(_may_be(stmt, key) for stmt in self._sets)
+
+
+def _without_pipes() -> Profile:
+    """Whose cores a target without cores has: one whose waits hold no more than a pipe."""
+    return next(each for each in PROFILES.values() if each.cores and not each.cross_wait)
+
+
+def crosses(program: Program) -> bool:
+    """Whether a core waits for the other."""
+    return any(is_crossing(stmt) and is_wait(stmt) for stmt in walk(program.body))
+
+
+def is_wait(stmt: Stmt) -> TypeGuard[Wait]:
+    """Whether a statement waits for a flag."""
     return isinstance(stmt, Flag | CrossFlag) and stmt.action == "wait"
 
 
-def _pipe_of(flag: Flag | CrossFlag) -> str:
-    """The pipe that sets a flag or waits for it."""
-    return flag.pipe if isinstance(flag, CrossFlag) else flag.src if flag.action == "set" else flag.dst
+def pipe_of_wait(wait: Wait) -> str:
+    """The pipe that a wait holds."""
+    return wait.pipe if isinstance(wait, CrossFlag) else wait.dst
 
 
-def _sets(stmt: Stmt) -> TypeGuard[Flag | CrossFlag]:
-    return is_crossing(stmt) and not _is_wait(stmt)
+def _may_be(stmt: Stmt, key: Key) -> bool:
+    assert isinstance(stmt, Flag | CrossFlag)
+    name = (stmt.src, stmt.dst) if isinstance(stmt, Flag) else ends_of(stmt)[:1]
+    return name == key[:-1] and (not isinstance(stmt.event, int) or stmt.event == key[-1])
 
 
-MOST_PEELED = 256
-"""Iterations that are taken out of loops."""
+class _Run:
+    """A block while it runs."""
 
+    def __init__(self, streams: Streams, values: Mapping[Var, int], actor: Actor) -> None:
+        self.program, self.actor = streams, actor
+        self.tokens: Counter[Key] = Counter()
+        """How often each flag is set, and not yet waited for."""
+        self.in_text_order = True
+        self.streams = [Stream(core, dict(values), actor) for core in streams.names]
+        for stream in self.streams:
+            stream.begin(streams.tree(stream.core))
 
-class _Arranger:
-    """Takes the first statement that can run, again and again. If none can, the first one is taken nevertheless."""
-
-    def __init__(self, program: Program) -> None:
-        self.cores = StatementCores(program)
-        crossing = [stmt for stmt in walk(program.body) if isinstance(stmt, CrossFlag)]
-        self._computed = {ends_of(stmt)[0] for stmt in crossing if not isinstance(stmt.event, int)}
-        """Cores that set flags with computed ids: any wait may be for any of its sets."""
-        self._uncertain: set[Key] = set()
-        """Flags that are set or waited for in branches, or in loops with an unknown number of iterations."""
-        self.endless: list[Endless] = []
-        self.unarranged: list[Unarranged] = []
-        self._peeled = 0
-        self._note_uncertain(program.body, certain=True)
-        self.result = self._block(program.body, Counter(), is_outermost=True)
-
-    def _note_uncertain(self, block: Block, *, certain: bool) -> None:
-        for stmt in block:
-            if is_crossing(stmt) and not certain:
-                self._uncertain.add(self._key(stmt))
-            inside = certain and (not isinstance(stmt, Loop) or _iterations(stmt) < inf)
-            for inner in children(stmt):
-                self._note_uncertain(inner, certain=inside and not isinstance(stmt, Branch))
-
-    def _key(self, stmt: Stmt) -> Key:
-        assert isinstance(stmt, Flag | CrossFlag)
-        if isinstance(stmt, Flag):
-            return stmt.src, stmt.dst, stmt.event
-        setter = ends_of(stmt)[0]
-        return (setter, None) if setter in self._computed else (setter, stmt.event)
-
-    def _block(self, block: Block, tokens: Tokens, *, is_outermost: bool = False) -> Block:
-        left, out = list(block), list[Stmt]()
-        while left:
-            number = self._first_that_runs(left, tokens)
-            if number is None:
-                number = 0
-                if (other := self._partner(left)) is not None:
-                    left[0] = self._joined(left[0], left.pop(other))
-                elif self._peel(left):
-                    continue
-                else:
-                    self._note_unarranged(left)
-                    if is_outermost:
-                        self._note_endless(left)
-            stmt = left.pop(number)
-            out.append(with_blocks(stmt, [self._block(inner, tokens.copy()) for inner in children(stmt)]))
-            takes, gives = self._effect(stmt)
-            tokens.update(gives)
-            tokens.subtract({key: min(count, tokens[key]) for key, count in takes.items()})
-        return tuple(out)
-
-    def _first_that_runs(self, left: list[Stmt], tokens: Tokens) -> int | None:
-        held: set[str] = set()
-        undefined: set[Var] = set()
-        for number, stmt in enumerate(left):
-            cores = self.cores.of(stmt)
-            used = {var for expr in expressions(stmt) for var in variables(expr)}
-            if cores.isdisjoint(held) and used.isdisjoint(undefined) and self._can_run(stmt, tokens):
-                return number
-            held |= cores
-            undefined.update(definitions((stmt,)))
-            if held >= self.cores.all:
-                break
-        return None
-
-    def _partner(self, left: list[Stmt]) -> int | None:
-        """The statement that the other core is at, if it is the same loop or branch as the one that cannot run."""
-        first = left[0]
-        mine = self.cores.of(first)
-        for number, stmt in enumerate(left[1:], 1):
-            theirs = self.cores.of(stmt)
-            if theirs and not theirs <= mine:
-                same = len(mine) == len(theirs) == 1 and theirs.isdisjoint(mine) and _are_alike(first, stmt)
-                return number if same else None
-        return None
-
-    def _joined(self, first: Stmt, other: Stmt) -> Stmt:
-        """Two loops or branches of two cores as one of both."""
-        blocks = [children(each) for each in (first, _like(other, first))]
-        joined = with_blocks(first, [(*one, *two) for one, two in zip(*blocks, strict=True)])
-        self.cores.add(joined)
-        return joined
-
-    def _heads(self, left: list[Stmt]) -> list[int]:
-        """The statement that each core is at."""
-        cores = [self.cores.of(stmt) for stmt in left]
-        return [next(k for k, each in enumerate(cores) if core in each)
-                for core in sorted(self.cores.all) if any(core in each for each in cores)]  # fmt: skip
-
-    def _peel(self, left: list[Stmt]) -> bool:
-        """Take the next iteration out of the loops that the cores are at."""
-        peeled = False
-        for head in sorted(self._heads(left), reverse=True):
-            loop = left[head]
-            if isinstance(loop, Loop) and len(self.cores.of(loop)) == 1 and any(map(is_crossing, walk((loop,)))):
-                parts = _parts(loop)
-                if len(parts) > 1 and self._peeled < MOST_PEELED:
-                    left[head : head + 1] = parts
-                    self._peeled += 1
-                    peeled = True
-        return peeled
-
-    def _note_unarranged(self, left: list[Stmt]) -> None:
-        """Note a loop whose core waits for the other core, which waits for a set that is in the loop."""
-        heads = [left[head] for head in self._heads(left)]
-        for loop, other in zip(heads, reversed(heads), strict=True):
-            if isinstance(loop, Loop) and loop is not other and len(self.cores.of(loop)) == 1:
-                needs, gives = self._effect(other)[0].keys(), {self._key(each) for each in walk((loop,)) if _sets(each)}
-                if needs & gives and not self.unarranged:
-                    self.unarranged.append((loop, other))
-
-    def _can_run(self, stmt: Stmt, tokens: Tokens) -> bool:
-        takes, _ = self._effect(stmt)
-        return all(tokens[key] >= count for key, count in takes.items())
-
-    def _effect(self, stmt: Stmt) -> tuple[Tokens, Tokens]:
-        """How many sets a statement takes from before it, and how many it leaves."""
-        if isinstance(stmt, Flag | CrossFlag):
-            one = Counter({self._key(stmt): 1}) if is_crossing(stmt) else Counter[Key]()
-            return (one, Counter()) if stmt.action == "wait" else (Counter(), one)
-        takes, gives = Counter[Key](), Counter[Key]()
-        for block in children(stmt):  # the arms of a branch: the most that one of them takes and leaves
-            each = [self._effect(inner) for inner in block]
-            takes |= sum((taken for taken, _ in each), Counter[Key]())
-            gives |= sum((given for _, given in each), Counter[Key]())
-        times = _iterations(stmt) if isinstance(stmt, Loop) else 1
-        net = {key: (gives[key] - takes[key]) * times for key in {*takes, *gives} if gives[key] != takes[key]}
-        return (
-            Counter({key: -count for key, count in net.items() if count < 0}),  # type: ignore[misc]
-            Counter({key: count for key, count in net.items() if count > 0}),  # type: ignore[misc]
-        )
-
-    def _note_endless(self, left: list[Stmt]) -> None:
-        """Note a wait that cannot end, if that is certain."""
-        stmt = left[0]
-        if any(len(self.cores.of(each)) > 1 and children(each) for each in left):
-            return
-        if not isinstance(stmt, Flag | CrossFlag) or self._key(stmt) in self._uncertain:
-            return
-        setter = ends_of(stmt)[0]
-        others = (each for each in left[1:] if setter in self.cores.of(each))
-        blocker = next(others, None)
-        sets = any(isinstance(each, Flag | CrossFlag) and is_crossing(each) and each.action == "set"
-                   and self._key(each) == self._key(stmt) for each in walk(tuple(left)))  # fmt: skip
-        if not sets:
-            self.endless.append((stmt, None))
-        elif (
-            isinstance(blocker, Flag | CrossFlag)
-            and is_crossing(blocker)
-            and _is_wait(blocker)
-            and self._holds(blocker, stmt, left)
-            and self._holds(stmt, blocker, left)
-        ):
-            self.endless.append((stmt, blocker))
-
-    def _holds(self, wait: Flag | CrossFlag, other: Flag | CrossFlag, left: list[Stmt]) -> bool:
-        """Whether a wait certainly holds the set that another one waits for, on every target: by its pipe, or by flags
-        of its core that lead from there to the pipe that sets."""
-        held, flags = {_pipe_of(wait)}, set[Key]()
-        for stmt in left[next(k for k, each in enumerate(left) if each is wait) :]:
-            if isinstance(stmt, Barrier) and stmt.pipe == "ALL" and self.cores.of(stmt) >= self.cores.of(wait):
-                held.add(SCALAR)
-            if not isinstance(stmt, Flag | CrossFlag):
+    def run(self) -> bool:
+        """Run to the end."""
+        while left := [stream for stream in self.streams if stream.head or stream.held]:
+            ready = [stream for stream in left if self._can_go_on(stream)]
+            if not ready:
+                self.in_text_order = False
+                self._go_past(left)
                 continue
-            is_held = SCALAR in held or _pipe_of(stmt) in held
-            if _sets(stmt) and self._key(stmt) == self._key(other):
-                return is_held
-            if isinstance(stmt, Flag) and stmt.action == "set" and is_held:
-                flags.add(self._key(stmt))
-            elif isinstance(stmt, Flag) and self._key(stmt) in flags:
-                held.add(stmt.dst)
+            chosen = min(ready, key=_position)
+            self.in_text_order = self.in_text_order and chosen.held is None and chosen is min(left, key=_position)
+            self._step(chosen)
+        return self.in_text_order
+
+    def _can_go_on(self, stream: Stream) -> bool:
+        node = stream.head
+        if node is None or (stream.held is not None and stream.held.holds(f"{stream.core}.{SCALAR}")):
+            return False
+        if node.is_shared:
+            return stream.held is None and all(other.at == stream.at for other in self.streams)
+        return stream.held is not None or not is_wait(node.stmt) or self.is_set(stream.key)
+
+    def is_set(self, key: Key | None) -> bool:
+        """Whether a flag between the cores is set. Flags of one core are always set when a statement can run."""
+        return key is None or self.tokens[key] > 0
+
+    def _step(self, stream: Stream) -> None:
+        """Run or queue the next statement of a core; one of both cores goes on with both."""
+        node, key = stream.head, stream.key
+        assert node is not None
+        if stream.held is not None:
+            stream.held.issue(node, key)
+        else:
+            self.execute(node, stream, key)
+        at = stream.at
+        for each in [each for each in self.streams if each is stream or (node.is_shared and each.at == at)]:
+            each.advance()
+        if key is not None:
+            self._release()
+
+    def execute(self, node: Node, stream: Stream, key: Key | None, state: object = None) -> None:
+        """Run a statement, now or in an earlier state of its core."""
+        if key is not None:
+            self.tokens[key] += -1 if is_wait(node.stmt) else 1
+        if state is None:
+            self.actor.execute(node, stream)
+        else:
+            self.actor.execute_later(node, stream, state)
+
+    def _release(self) -> None:
+        """Run what is queued and need not wait any longer."""
+        while any(stream.held.advance() for stream in self.streams if stream.held):
+            pass
+        for stream in self.streams:
+            if stream.held is not None and not stream.held.queues:
+                stream.held = None
+
+    def _go_past(self, left: list[Stream]) -> None:
+        """No core can go on: one goes past its wait, or the wait never ends."""
+        waiting = [stream for stream in sorted(left, key=_position) if stream.held is None and stream.key is not None]
+        for stream in waiting:
+            assert stream.head is not None and is_wait(stream.head.stmt)
+            if self.program.goes_past(stream.head.stmt):
+                stream.held = _HeldPipes(self, stream)
+                stream.held.issue(stream.head, stream.key)
+                stream.advance()
+                return
+        self._end_wait(left)
+
+    def _end_wait(self, left: list[Stream]) -> None:
+        """End a wait that never ends by itself: the first whose flag nothing sets, or else the first."""
+        waits: dict[Key, tuple[Node, Stream]] = {}
+        for stream in sorted(left, key=_position):
+            if stream.held is not None:
+                waits |= stream.held.waits()
+            elif stream.head is not None and stream.key is not None:
+                waits.setdefault(stream.key, (stream.head, stream))
+        if not waits:  # an instruction of both cores that only one of them comes to
+            self._step(min(left, key=_position))
+            return
+        unset = next((key for key in waits if not self.program.is_set_by(key)), None)
+        key = next(iter(waits)) if unset is None else unset
+        node, stream = waits[key]
+        circle = waits if unset is None else (key,)
+        self.actor.stuck([stmt for each in circle if is_wait(stmt := waits[each][0].stmt)])
+        if stream.held is not None:
+            stream.held.end_wait(node)
+            self._release()
+        else:
+            self.execute(node, stream, key)
+            stream.advance()
+
+
+def _position(stream: Stream) -> Position:
+    return stream.at if stream.head else (1 << 62,)
+
+
+@dataclass(eq=False)
+class _Item:
+    """A queued statement."""
+
+    node: Node
+    key: Key | None
+    state: object
+    pipes: tuple[str, ...]
+    after: list[_Item] = field(default_factory=list["_Item"])
+    """What must have run before."""
+    is_done: bool = False
+
+
+class _HeldPipes:
+    """The pipes of a core that goes on behind a wait: what must not run yet is queued.
+
+    Pipes run their statements in order. A wait for a flag of the core, an event or a barrier comes after the set, the
+    instruction or the statements that are queued; what is not queued has run.
+    """
+
+    def __init__(self, run: _Run, stream: Stream) -> None:
+        self._run, self._stream = run, stream
+        self.queues: dict[str, deque[_Item]] = {}
+        self._sets: dict[Hashable, deque[_Item]] = {}
+        """Queued sets of flags of the core, without a wait yet."""
+        self._events: dict[Hashable, _Item] = {}
+
+    def holds(self, pipe: str) -> bool:
+        """Whether a pipe is held."""
+        return pipe in self.queues
+
+    def issue(self, node: Node, key: Key | None) -> None:
+        """Run a statement, or queue it."""
+        run, stream, stmt = self._run, self._stream, node.stmt
+        item = _Item(node, key, None, run.program.pipes(stmt, stream.core), self._awaited(stmt))
+        if not any(pipe in self.queues for pipe in item.pipes) and self._is_ready(item):
+            run.execute(node, stream, key)
+            return
+        item.state = run.actor.state(stream)
+        for pipe in item.pipes:
+            self.queues.setdefault(pipe, deque()).append(item)
+        if isinstance(stmt, Flag) and stmt.action == "set" and key is None:
+            self._sets.setdefault(self._flag(stmt), deque()).append(item)
+        elif isinstance(stmt, Instr) and stmt.event is not None:
+            self._events[stmt.event] = item
+
+    def _flag(self, flag: Flag) -> Hashable:
+        return flag.src, flag.dst, evaluate(flag.event, self._stream.values)
+
+    def _awaited(self, stmt: Stmt) -> list[_Item]:
+        """The queued statements that a statement waits for."""
+        if isinstance(stmt, Barrier) and stmt.pipe == "ALL":
+            return [item for queue in self.queues.values() for item in queue]
+        if isinstance(stmt, Flag) and stmt.action == "wait" and not is_crossing(stmt):
+            queued = self._sets.get(self._flag(stmt))
+            return [queued.popleft()] if queued else []
+        waits = stmt.waits if isinstance(stmt, Instr) else ()
+        return [self._events[event] for event in waits if event in self._events]
+
+    def _is_ready(self, item: _Item) -> bool:
+        is_set = not is_wait(item.node.stmt) or self._run.is_set(item.key)
+        return is_set and all(each.is_done for each in item.after)
+
+    def advance(self) -> bool:
+        """Run what is at the heads of its queues and can run; whether there was something."""
+        for queue in list(self.queues.values()):
+            item = queue[0]
+            if all(self.queues[pipe][0] is item for pipe in item.pipes) and self._is_ready(item):
+                self._take(item)
+                return True
         return False
 
+    def _take(self, item: _Item) -> None:
+        for pipe in item.pipes:
+            self.queues[pipe].remove(item)
+            if not self.queues[pipe]:
+                del self.queues[pipe]
+        item.is_done = True
+        self._run.execute(item.node, self._stream, item.key, item.state)
 
-def _parts(loop: Loop) -> list[Stmt]:
-    """A loop as its first iteration, in parts that a hand-over begins or ends, and the others; itself if it cannot be
-    split."""
-    count = _iterations(loop)
-    if count in (0, inf) or loop.buffers != 1:
-        return [loop]
-    assert isinstance(loop.start, int)
-    second = loop.start + loop.step
-    first = [replace(loop, stop=second, body=part) for part in _segments(loop.body)]
-    return [*first, replace(loop, start=second)] if count > 1 else [*first]
+    def waits(self) -> dict[Key, tuple[Node, Stream]]:
+        """The flags between the cores that pipes are held by."""
+        heads = [queue[0] for queue in self.queues.values()]
+        return {item.key: (item.node, self._stream) for item in heads if item.key and is_wait(item.node.stmt)}
 
-
-def _segments(body: Block) -> list[Block]:
-    """The parts of a block between its hand-overs. Each declares the tiles that it uses and the block declares."""
-    tiles = {stmt.name: stmt for stmt in body if isinstance(stmt, TileDecl)}
-    if any(isinstance(stmt, LoadScalar | Assign) for stmt in body) or any(tile.fresh for tile in tiles.values()):
-        return [body]
-    parts: list[list[Stmt]] = [[]]
-    for stmt in body:
-        if isinstance(stmt, TileDecl):
-            continue
-        crosses = any(map(is_crossing, walk((stmt,))))
-        if crosses and parts[-1] and not _sets(stmt):
-            parts.append([])
-        parts[-1].append(stmt)
-        if crosses:
-            parts.append([])
-    used = [{use.tile for stmt in walk(tuple(part)) if isinstance(stmt, Instr) for use in stmt.tiles} for part in parts]
-    return [(*(tile for name, tile in tiles.items() if name in names), *part)
-            for part, names in zip(parts, used, strict=True) if part]  # fmt: skip
+    def end_wait(self, node: Node) -> None:
+        """End a wait for the other core without a set."""
+        self._take(next(queue[0] for queue in self.queues.values() if queue[0].node is node))
 
 
-def _are_alike(one: Stmt, other: Stmt) -> bool:
-    """Whether two statements are loops over the same numbers, or branches with the same condition."""
-    if isinstance(one, Loop) and isinstance(other, Loop):
-        return (one.start, one.stop, one.step, one.buffers) == (other.start, other.stop, other.step, other.buffers)
-    return isinstance(one, Branch) and isinstance(other, Branch) and one.condition == other.condition
+# --- how cores meet, without running them
 
 
-def _like(stmt: Stmt, first: Stmt) -> Stmt:
-    """A loop with the variable of another one."""
-    if not isinstance(stmt, Loop) or not isinstance(first, Loop):
-        return stmt
-    values = {stmt.var: first.var}
-    body = (with_expressions(inner, lambda expr: substitute(expr, values)) for inner in stmt.body)
-    return replace(stmt, var=first.var, body=tuple(body))
+class Unknown(Exception):
+    """How cores meet depends on numbers that are not known."""
 
 
-def _iterations(loop: Loop) -> float:
-    start, stop = loop.start, loop.stop
-    if isinstance(start, int) and isinstance(stop, int):
-        return len(range(start, stop, loop.step))
-    return inf
+@dataclass
+class Meetings:
+    """How the cores of a program meet."""
+
+    in_text_order: bool
+    """Whether every wait comes after its set in the text, in all blocks; False if that is not known."""
+    stuck: list[Wait]
+    """A wait that never ends, or several that wait for one another; empty if none is known."""
+
+
+class _Follower:
+    """Follows the streams of a block, and runs nothing."""
+
+    def __init__(self) -> None:
+        self.stuck_at: list[Wait] = []
+        self._left = MOST_STEPS
+
+    def iterations(self, loop: Loop, stream: Stream) -> Iterable[int]:
+        return range(evaluate(loop.start, stream.values), evaluate(loop.stop, stream.values), loop.step)
+
+    def holds(self, branch: Branch, stream: Stream) -> bool:
+        return bool(evaluate(branch.condition, stream.values))
+
+    def execute(self, node: Node, stream: Stream) -> None:
+        self._left -= 1
+        if not self._left:
+            raise Unknown
+
+    def state(self, stream: Stream) -> object:
+        return self
+
+    def execute_later(self, node: Node, stream: Stream, state: object) -> None:
+        self.execute(node, stream)
+
+    def stuck(self, waits: list[Wait]) -> None:
+        self.stuck_at = waits
+        raise Unknown
+
+
+def meetings(streams: Streams, grid: int | None, integers: Mapping[Var, int]) -> Meetings:
+    """How the cores of a program meet in the blocks of a grid, as far as it follows from the numbers of a launch."""
+    follower = _Follower()
+    known = dict(integers) if grid is None else {**integers, BLOCK_NUM: grid}
+    try:
+        return Meetings(_follow(streams, grid, known, follower), [])
+    except (Unknown, KeyError, ExpressionError):
+        return Meetings(False, follower.stuck_at)
+
+
+def _follow(streams: Streams, grid: int | None, known: dict[Var, int], follower: _Follower) -> bool:
+    """Follow one block if all meet alike, else all blocks; whether they run in the order of the text."""
+    try:
+        return streams.run(known, follower)
+    except KeyError as missing:
+        if missing.args[0] != BLOCK_IDX or grid is None:
+            raise
+    blocks = [streams.run({**known, BLOCK_IDX: block}, follower) for block in range(grid)]
+    return all(blocks)

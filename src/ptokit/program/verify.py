@@ -9,11 +9,13 @@ from ptokit.finding import Finding, fold_overlaps
 from ptokit.program import calls
 from ptokit.program.addresses import check_addresses, check_memory, check_overlaps
 from ptokit.program.bounds import Reach, check_bounds, reaches
+from ptokit.program.cores import StatementCores
 from ptokit.program.describe import described
 from ptokit.program.expr import Expr, Var
 from ptokit.program.handover import check_cores, check_sync
 from ptokit.program.ir import Block, Branch, Instr, Leaf, LoadScalar, Loop, Program, TileDecl, TileUse, View, fold, walk
 from ptokit.program.overlaps import sharing
+from ptokit.program.streams import crosses
 from ptokit.program.verify_call import Options, check_rules, judged, verify_call
 from ptokit.program.words import all_in_words
 from ptokit.target import SCALAR, Profile
@@ -87,9 +89,15 @@ def check_cells(program: Program, _profile: Profile, _options: Options, _grid: i
 
 def check_written(program: Program, _profile: Profile, _options: Options, grid: int | None) -> Iterable[Finding]:
     """A tile is written before it is read: through itself, or through one that shares bytes with it."""
-    unknown = calls.unknown_writes(program)
-    known = {tile.name for tile in program.tiles.values() if tile.spec.loc not in unknown}
+    unknown, shared = calls.unknown_writes(program), set(_used_by_two_cores(program) if crosses(program) else ())
+    known = {tile.name for tile in program.tiles.values() if tile.spec.loc not in unknown} - shared
     return _reads_of_unwritten(program.body, sharing(program, grid), known)
+
+
+def _used_by_two_cores(program: Program) -> Iterator[str]:
+    """Tiles of two cores: what one of them does to a tile is in no order of the text with what the other one does."""
+    cores = StatementCores(program)
+    return (tile for tile in program.tiles if len(cores.users(tile)) > 1)
 
 
 def _reads_of_unwritten(block: Block, near: Mapping[str, set[str]], known: set[str]) -> list[Finding]:

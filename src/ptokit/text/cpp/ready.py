@@ -15,7 +15,6 @@ from ptokit.program.expr import difference
 from ptokit.program.ir import Instr, Program, TileUse, instructions
 from ptokit.program.order import order, order_events
 from ptokit.program.place import BLOCK, place
-from ptokit.program.streams import arranged
 from ptokit.program.verify import verify
 from ptokit.program.verify_call import Options, check_rules
 from ptokit.target import Profile
@@ -40,7 +39,6 @@ def prepare(program: Program, profile: Profile, options: Options, dyn_ub: int | 
 
     In C++ every tile is bound to an address, so nothing is allocated at compile time (MG-BUDG-08).
     """
-    program = arranged(program)
     tiles, simt = _end_of_tiles(program, profile, dyn_ub), has_simt(program, profile)
     asked = _dynamic(profile, tiles) if dyn_ub is None else dyn_ub
     _raise_errors(verify(program, profile, replace(options, dyn_ub=asked, bound=True)))

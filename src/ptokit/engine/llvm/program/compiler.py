@@ -23,6 +23,7 @@ from ptokit.engine.storage import Storage
 from ptokit.isa.dtype import DType
 from ptokit.program.expr import BLOCK_NUM, Op, Var
 from ptokit.program.ir import Instr, LoadScalar, Program
+from ptokit.program.streams import Streams, crosses, meetings
 from ptokit.program.verify_call import Options
 from ptokit.target import Profile
 
@@ -52,6 +53,9 @@ class ProgramCompiler:
         self._failures: Counter[int] = Counter()
         """How often an instruction had no code and tracing it gave none."""
         self._are_independent = lru_cache(MOST_KEPT)(self._find_independent)
+        self._streams = Streams(program, profile) if crosses(program) else None
+        """The cores of the program, if they meet."""
+        self._in_text_order = lru_cache(MOST_KEPT)(self._find_text_order)
 
     @cached_property
     def reference(self) -> Executable:
@@ -136,9 +140,10 @@ class ProgramCompiler:
 
     def _is_for_reference(self, integers: Mapping[Var, int], grid: int) -> bool:
         """Whether only the reference engine runs a launch: it has a number that is greater than code is made for, or
-        instructions that ptokit does not model."""
+        instructions that ptokit does not model, or its cores do not run in the order of the text."""
         return (
             not self.program.is_modelled
+            or not (self._streams is None or self._in_text_order(grid, tuple(integers.items())))
             or grid > MOST_GIVEN
             or any(abs(value) > MOST_GIVEN for value in integers.values())
         )
@@ -148,6 +153,10 @@ class ProgramCompiler:
         variables = self.slots.variables
         given = [(variables[var], integers[var]) for var in self.slots.given]
         return [(variables[BLOCK_NUM], grid), *given]
+
+    def _find_text_order(self, grid: int, integers: Items) -> bool:
+        assert self._streams is not None
+        return meetings(self._streams, grid, dict(integers)).in_text_order
 
     def _find_independent(self, grid: int, integers: Items, besides: frozenset[str]) -> bool:
         return are_independent(self.program, grid, dict(integers), besides)
