@@ -22,7 +22,7 @@ from ptokit.program.calls import Sharing, all_operands, has_slices, sharing, til
 from ptokit.program.describe import in_source
 from ptokit.program.expr import BLOCK_NUM, Var, compiled, value_of
 from ptokit.program.handover import endless_finding, first_in_source
-from ptokit.program.streams import Node, Stream, Streams, Wait, crosses
+from ptokit.program.streams import CoreStream, Node, Streams, Wait, crosses
 from ptokit.program.verify_call import Options
 from ptokit.target import Profile
 
@@ -182,30 +182,30 @@ class CoreSteps:
         finally:
             frame.enter(whole)
 
-    def iterations(self, loop: ir.Loop, stream: Stream) -> Iterable[int]:
+    def iterations(self, loop: ir.Loop, stream: CoreStream) -> Iterable[int]:
         """The values of the variable of a loop."""
         step: Any = self._executable.step_of(loop)
         self._enter(stream)
         self._frame.where = loop.where
         return step.bounds(self._frame)
 
-    def holds(self, branch: ir.Branch, stream: Stream) -> bool:
+    def holds(self, branch: ir.Branch, stream: CoreStream) -> bool:
         """Whether the condition of a branch holds."""
         step: Any = self._executable.step_of(branch)
         self._enter(stream)
         return step.holds(self._frame)
 
-    def execute(self, node: Node, stream: Stream) -> None:
+    def execute(self, node: Node, stream: CoreStream) -> None:
         """Run a statement."""
         self._enter(stream)
         self._step(node)
 
-    def state(self, stream: Stream) -> CoreState:
+    def state(self, stream: CoreStream) -> CoreState:
         """The state of a core now."""
         self._enter(stream)
         return self._cores[stream.core].copy()
 
-    def execute_later(self, node: Node, stream: Stream, state: object) -> None:
+    def execute_later(self, node: Node, stream: CoreStream, state: object) -> None:
         """Run a statement in an earlier state of its core."""
         assert isinstance(state, CoreState)
         self._frame.enter(state)
@@ -222,7 +222,7 @@ class CoreSteps:
         elif not self._executable.is_idle(node.stmt):
             self._executable.step_of(node.stmt)(self._frame)
 
-    def _enter(self, stream: Stream) -> None:
+    def _enter(self, stream: CoreStream) -> None:
         state = self._cores.get(stream.core)
         if state is None:
             state = self._cores[stream.core] = CoreState(stream.core, stream.values, {}, {})

@@ -1,8 +1,8 @@
 """A program with fewer rounds of its loops, for checks of large launches.
 
 What a loop does repeats with a period: buffers and flags are used in rotation. A loop that runs some whole periods and
-the rest of its rounds leaves flags and buffers as all of its rounds do. Loops in which two cores meet are clipped alike,
-or not at all.
+the rest of its rounds leaves flags and buffers as all of its rounds do. Loops in which two cores meet are clipped
+alike, or not at all.
 """
 
 from __future__ import annotations

@@ -11,9 +11,10 @@ from ptokit.program.calls import access_of, call_of, effects, named_operands
 from ptokit.program.cores import StatementCores, ends_of, is_crossing, owners, unit_of
 from ptokit.program.expr import interval
 from ptokit.program.ir import CrossFlag, Flag, Instr, Program, TileUse, View, walk
+from ptokit.program.meetings import meetings
 from ptokit.program.memory import Path, statements
 from ptokit.program.repair import spelled
-from ptokit.program.streams import Streams, Wait, crosses, meetings
+from ptokit.program.streams import Streams, Wait, crosses
 from ptokit.program.verify_call import Options
 from ptokit.target import SCALAR, Profile
 from ptokit.target.profile import CROSS_USER_IDS

@@ -19,7 +19,7 @@ from typing import Protocol, TypeGuard
 
 from ptokit.program.calls import access_of, all_operands
 from ptokit.program.cores import StatementCores, busy_pipes, ends_of, is_crossing
-from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, ExpressionError, Var, evaluate
+from ptokit.program.expr import Var, evaluate
 from ptokit.program.ir import (
     Barrier,
     Block,
@@ -42,8 +42,6 @@ Position = tuple[int, ...]
 Key = tuple[object, ...]
 """A flag between the cores."""
 Wait = Flag | CrossFlag
-MOST_STEPS = 1 << 16
-"""Statements that are followed to find out how cores meet, without running them."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ class Node:
     """Whether it is the declaration of a tile that the other core writes first, and so initialises."""
 
 
-class Stream:
+class CoreStream:
     """A core while it runs."""
 
     def __init__(self, core: str, values: dict[Var, int], actor: Actor) -> None:
@@ -113,22 +111,22 @@ class Stream:
 class Actor(Protocol):
     """What the streams of a program are run by."""
 
-    def iterations(self, loop: Loop, stream: Stream) -> Iterable[int]:
+    def iterations(self, loop: Loop, stream: CoreStream) -> Iterable[int]:
         """The values of the variable of a loop."""
         ...
 
-    def holds(self, branch: Branch, stream: Stream) -> bool:
+    def holds(self, branch: Branch, stream: CoreStream) -> bool:
         """Whether the condition of a branch holds."""
         ...
 
-    def execute(self, node: Node, stream: Stream) -> None:
+    def execute(self, node: Node, stream: CoreStream) -> None:
         """Run a statement now."""
 
-    def state(self, stream: Stream) -> object:
+    def state(self, stream: CoreStream) -> object:
         """The state of a core, to run a statement in later."""
         ...
 
-    def execute_later(self, node: Node, stream: Stream, state: object) -> None:
+    def execute_later(self, node: Node, stream: CoreStream, state: object) -> None:
         """Run a statement in the state of its core at an earlier time."""
 
     def stuck(self, waits: list[Wait]) -> None:
@@ -179,7 +177,7 @@ class Streams:
 
     def run(self, values: Mapping[Var, int], actor: Actor) -> bool:
         """Run all statements of a block; whether they ran in the order of the text."""
-        return _Run(self, values, actor).run()
+        return _CoresRun(self, values, actor).run()
 
     def tree(self, core: str) -> tuple[Node, ...]:
         """The statements of a core."""
@@ -234,7 +232,7 @@ def _may_be(stmt: Stmt, key: Key) -> bool:
     return name == key[:-1] and (not isinstance(stmt.event, int) or stmt.event == key[-1])
 
 
-class _Run:
+class _CoresRun:
     """A block while it runs."""
 
     def __init__(self, streams: Streams, values: Mapping[Var, int], actor: Actor) -> None:
@@ -242,7 +240,7 @@ class _Run:
         self.tokens: Counter[Key] = Counter()
         """How often each flag is set, and not yet waited for."""
         self.in_text_order = True
-        self.streams = [Stream(core, dict(values), actor) for core in streams.names]
+        self.streams = [CoreStream(core, dict(values), actor) for core in streams.names]
         for stream in self.streams:
             stream.begin(streams.tree(stream.core))
 
@@ -259,7 +257,7 @@ class _Run:
             self._step(chosen)
         return self.in_text_order
 
-    def _can_go_on(self, stream: Stream) -> bool:
+    def _can_go_on(self, stream: CoreStream) -> bool:
         node = stream.head
         if node is None or (stream.held is not None and stream.held.holds(f"{stream.core}.{SCALAR}")):
             return False
@@ -271,7 +269,7 @@ class _Run:
         """Whether a flag between the cores is set. Flags of one core are always set when a statement can run."""
         return key is None or self.tokens[key] > 0
 
-    def _step(self, stream: Stream) -> None:
+    def _step(self, stream: CoreStream) -> None:
         """Run or queue the next statement of a core; one of both cores goes on with both."""
         node, key = stream.head, stream.key
         assert node is not None
@@ -285,7 +283,7 @@ class _Run:
         if key is not None:
             self._release()
 
-    def execute(self, node: Node, stream: Stream, key: Key | None, state: object = None) -> None:
+    def execute(self, node: Node, stream: CoreStream, key: Key | None, state: object = None) -> None:
         """Run a statement, now or in an earlier state of its core."""
         if key is not None:
             self.tokens[key] += -1 if is_wait(node.stmt) else 1
@@ -302,7 +300,7 @@ class _Run:
             if stream.held is not None and not stream.held.queues:
                 stream.held = None
 
-    def _go_past(self, left: list[Stream]) -> None:
+    def _go_past(self, left: list[CoreStream]) -> None:
         """No core can go on: one goes past its wait, or the wait never ends."""
         waiting = [stream for stream in sorted(left, key=_position) if stream.held is None and stream.key is not None]
         for stream in waiting:
@@ -314,9 +312,9 @@ class _Run:
                 return
         self._end_wait(left)
 
-    def _end_wait(self, left: list[Stream]) -> None:
+    def _end_wait(self, left: list[CoreStream]) -> None:
         """End a wait that never ends by itself: the first whose flag nothing sets, or else the first."""
-        waits: dict[Key, tuple[Node, Stream]] = {}
+        waits: dict[Key, tuple[Node, CoreStream]] = {}
         for stream in sorted(left, key=_position):
             if stream.held is not None:
                 waits |= stream.held.waits()
@@ -338,19 +336,19 @@ class _Run:
             stream.advance()
 
 
-def _position(stream: Stream) -> Position:
+def _position(stream: CoreStream) -> Position:
     return stream.at if stream.head else (1 << 62,)
 
 
 @dataclass(eq=False)
-class _Item:
+class _Queued:
     """A queued statement."""
 
     node: Node
     key: Key | None
     state: object
     pipes: tuple[str, ...]
-    after: list[_Item] = field(default_factory=list["_Item"])
+    after: list[_Queued] = field(default_factory=list["_Queued"])
     """What must have run before."""
     is_done: bool = False
 
@@ -362,12 +360,12 @@ class _HeldPipes:
     instruction or the statements that are queued; what is not queued has run.
     """
 
-    def __init__(self, run: _Run, stream: Stream) -> None:
+    def __init__(self, run: _CoresRun, stream: CoreStream) -> None:
         self._run, self._stream = run, stream
-        self.queues: dict[str, deque[_Item]] = {}
-        self._sets: dict[Hashable, deque[_Item]] = {}
+        self.queues: dict[str, deque[_Queued]] = {}
+        self._sets: dict[Hashable, deque[_Queued]] = {}
         """Queued sets of flags of the core, without a wait yet."""
-        self._events: dict[Hashable, _Item] = {}
+        self._events: dict[Hashable, _Queued] = {}
 
     def holds(self, pipe: str) -> bool:
         """Whether a pipe is held."""
@@ -376,7 +374,7 @@ class _HeldPipes:
     def issue(self, node: Node, key: Key | None) -> None:
         """Run a statement, or queue it."""
         run, stream, stmt = self._run, self._stream, node.stmt
-        item = _Item(node, key, None, run.program.pipes(stmt, stream.core), self._awaited(stmt))
+        item = _Queued(node, key, None, run.program.pipes(stmt, stream.core), self._awaited(stmt))
         if not any(pipe in self.queues for pipe in item.pipes) and self._is_ready(item):
             run.execute(node, stream, key)
             return
@@ -391,7 +389,7 @@ class _HeldPipes:
     def _flag(self, flag: Flag) -> Hashable:
         return flag.src, flag.dst, evaluate(flag.event, self._stream.values)
 
-    def _awaited(self, stmt: Stmt) -> list[_Item]:
+    def _awaited(self, stmt: Stmt) -> list[_Queued]:
         """The queued statements that a statement waits for."""
         if isinstance(stmt, Barrier) and stmt.pipe == "ALL":
             return [item for queue in self.queues.values() for item in queue]
@@ -401,7 +399,7 @@ class _HeldPipes:
         waits = stmt.waits if isinstance(stmt, Instr) else ()
         return [self._events[event] for event in waits if event in self._events]
 
-    def _is_ready(self, item: _Item) -> bool:
+    def _is_ready(self, item: _Queued) -> bool:
         is_set = not is_wait(item.node.stmt) or self._run.is_set(item.key)
         return is_set and all(each.is_done for each in item.after)
 
@@ -414,7 +412,7 @@ class _HeldPipes:
                 return True
         return False
 
-    def _take(self, item: _Item) -> None:
+    def _take(self, item: _Queued) -> None:
         for pipe in item.pipes:
             self.queues[pipe].remove(item)
             if not self.queues[pipe]:
@@ -422,7 +420,7 @@ class _HeldPipes:
         item.is_done = True
         self._run.execute(item.node, self._stream, item.key, item.state)
 
-    def waits(self) -> dict[Key, tuple[Node, Stream]]:
+    def waits(self) -> dict[Key, tuple[Node, CoreStream]]:
         """The flags between the cores that pipes are held by."""
         heads = [queue[0] for queue in self.queues.values()]
         return {item.key: (item.node, self._stream) for item in heads if item.key and is_wait(item.node.stmt)}
@@ -430,70 +428,3 @@ class _HeldPipes:
     def end_wait(self, node: Node) -> None:
         """End a wait for the other core without a set."""
         self._take(next(queue[0] for queue in self.queues.values() if queue[0].node is node))
-
-
-# --- how cores meet, without running them
-
-
-class Unknown(Exception):
-    """How cores meet depends on numbers that are not known."""
-
-
-@dataclass
-class Meetings:
-    """How the cores of a program meet."""
-
-    in_text_order: bool
-    """Whether every wait comes after its set in the text, in all blocks; False if that is not known."""
-    stuck: list[Wait]
-    """A wait that never ends, or several that wait for one another; empty if none is known."""
-
-
-class _Follower:
-    """Follows the streams of a block, and runs nothing."""
-
-    def __init__(self) -> None:
-        self.stuck_at: list[Wait] = []
-        self._left = MOST_STEPS
-
-    def iterations(self, loop: Loop, stream: Stream) -> Iterable[int]:
-        return range(evaluate(loop.start, stream.values), evaluate(loop.stop, stream.values), loop.step)
-
-    def holds(self, branch: Branch, stream: Stream) -> bool:
-        return bool(evaluate(branch.condition, stream.values))
-
-    def execute(self, node: Node, stream: Stream) -> None:
-        self._left -= 1
-        if not self._left:
-            raise Unknown
-
-    def state(self, stream: Stream) -> object:
-        return self
-
-    def execute_later(self, node: Node, stream: Stream, state: object) -> None:
-        self.execute(node, stream)
-
-    def stuck(self, waits: list[Wait]) -> None:
-        self.stuck_at = waits
-        raise Unknown
-
-
-def meetings(streams: Streams, grid: int | None, integers: Mapping[Var, int]) -> Meetings:
-    """How the cores of a program meet in the blocks of a grid, as far as it follows from the numbers of a launch."""
-    follower = _Follower()
-    known = dict(integers) if grid is None else {**integers, BLOCK_NUM: grid}
-    try:
-        return Meetings(_follow(streams, grid, known, follower), [])
-    except (Unknown, KeyError, ExpressionError):
-        return Meetings(False, follower.stuck_at)
-
-
-def _follow(streams: Streams, grid: int | None, known: dict[Var, int], follower: _Follower) -> bool:
-    """Follow one block if all meet alike, else all blocks; whether they run in the order of the text."""
-    try:
-        return streams.run(known, follower)
-    except KeyError as missing:
-        if missing.args[0] != BLOCK_IDX or grid is None:
-            raise
-    blocks = [streams.run({**known, BLOCK_IDX: block}, follower) for block in range(grid)]
-    return all(blocks)

@@ -23,7 +23,8 @@ from ptokit.engine.storage import Storage
 from ptokit.isa.dtype import DType
 from ptokit.program.expr import BLOCK_NUM, Op, Var
 from ptokit.program.ir import Instr, LoadScalar, Program
-from ptokit.program.streams import Streams, crosses, meetings
+from ptokit.program.meetings import meetings
+from ptokit.program.streams import Streams, crosses
 from ptokit.program.verify_call import Options
 from ptokit.target import Profile
 
