@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dis
-import linecache
 import os
 import re
 import sys
@@ -18,6 +17,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError, Where, near
 from ptokit.lang.where import is_library, is_own
+from ptokit.lines import line_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -184,5 +184,5 @@ def _caret(entry: TracebackType) -> int | None:
     line, _, first, _ = next(islice(code.co_positions(), entry.tb_lasti // 2, None), (None, None, None, None))
     if first is None or line != entry.tb_lineno:
         return None
-    text = linecache.getline(code.co_filename, entry.tb_lineno).encode("utf-8", "replace")
+    text = line_of(code.co_filename, entry.tb_lineno).encode("utf-8", "replace")
     return len(text[:first].decode("utf-8", "replace")) + 1 if text else None

@@ -15,6 +15,7 @@ from types import CellType, CodeType, FunctionType, ModuleType
 from typing import TypeVar, cast
 
 from ptokit.lang.recompile import Function, codes_in, is_source, without_warnings
+from ptokit.lines import lines_of
 
 Names = Mapping[str, object]
 """The values of names outside the function."""
@@ -90,7 +91,7 @@ def _lines_of(code: CodeType) -> list[str]:
     """The lines of the file of code; none if it cannot be read."""
     file = code.co_filename
     linecache.checkcache(file)
-    return linecache.getlines(file) or _typed_lines(code)
+    return lines_of(file) or _typed_lines(code)
 
 
 def _typed_lines(code: CodeType) -> list[str]:
