@@ -45,8 +45,9 @@ _CELL = re.compile(r"<ipython-input-(\d+)-\w+>|In ?\[(\d+)\]")
 
 def cell_of(file: str) -> str:
     """`In [4]` for the name of the code of a notebook's cell, or of what is typed into IPython; else empty."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    label = getattr(getattr(shell, "compile", None), "format_code_name", lambda _: None)(file)
+    shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    named = getattr(getattr(shell, "compile", None), "format_code_name", None)
+    label = named(file) if named else None
     found = _CELL.fullmatch(label[1] if label else file)
     return f"In [{found[1] or found[2]}]" if found else ""
 

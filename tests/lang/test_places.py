@@ -141,7 +141,7 @@ def test_ipython_itself(library: str, tmp_path: Path) -> None:
 def test_a_timed_cell_has_no_source(names: dict[str, Any]) -> None:
     exec(HELPER, names)
     exec(compile(KERNEL, "<timed exec>", "exec"), names)
-    with pytest.raises(pto.VerifyError, match="no source of a cell with %%time\n    fix: .* without %%time"):
+    with pytest.raises(pto.VerifyError, match=r"no source of a cell with %%time\n    fix: .* without %%time"):
         exec(LAUNCH, names)
 
 

@@ -1,4 +1,4 @@
-"""Under `torch.compile`, a finding is at the line that calls the compiled code, not at a line that torch has written."""
+"""Under `torch.compile`, a finding is at the line that calls the compiled code, not at one that torch wrote."""
 
 from __future__ import annotations
 
