@@ -11,6 +11,7 @@ import torch
 
 import ptokit as pto
 import ptokit.torch as pt
+from ptokit.lang.faults import raised_in_user_code
 
 TABLE = torch.arange(40.0).reshape(10, 4)
 
@@ -45,6 +46,7 @@ def test_an_error_is_at_the_call_of_the_model(made: Callable[[], Any], backend: 
     with pytest.raises(pto.OutOfBoundsError) as caught:
         compiled(table, torch.tensor([1, 5]))
     assert str(caught.value.findings[0].where) == line_here(-1)
+    assert str(raised_in_user_code(caught.value)) == line_here(-2)
 
 
 def test_a_warning_is_at_the_call_of_the_model() -> None:

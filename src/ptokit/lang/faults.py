@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError, Where, near
-from ptokit.lang.where import is_library, is_own
+from ptokit.lang.where import is_compiled, is_library, is_own
 from ptokit.lines import line_of
 
 P = ParamSpec("P")
@@ -142,7 +142,7 @@ def _is_own(entry: TracebackType | None) -> bool:
 
 
 def _is_library(entry: TracebackType) -> bool:
-    return is_library(entry.tb_frame.f_code.co_filename)
+    return is_library(entry.tb_frame.f_code.co_filename) or is_compiled(entry.tb_frame)
 
 
 def _is_installed(entry: TracebackType) -> bool:

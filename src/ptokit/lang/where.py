@@ -51,12 +51,14 @@ def _is_machinery(file: str) -> bool:
 
 def _is_user(frame: FrameType) -> bool:
     """Whether the line of a frame is the user's or a command's."""
-    return not _is_machinery(frame.f_code.co_filename) and not ("torch" in sys.modules and _is_compiled(frame))
+    return not _is_machinery(frame.f_code.co_filename) and not is_compiled(frame)
 
 
-def _is_compiled(frame: FrameType) -> bool:
+def is_compiled(frame: FrameType) -> bool:
     """Whether a frame runs code of `torch.compile`: a module that it has written, or the user's function with other
     code, whose lines are not those of the calls."""
+    if "torch" not in sys.modules:
+        return False
     is_written = str(frame.f_globals.get("__name__")).startswith("torch.")
     return is_written or any(name.startswith(_CALLED_BY_DYNAMO) for name in frame.f_code.co_names)
 
