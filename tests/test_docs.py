@@ -7,6 +7,8 @@ import doctest
 import io
 import linecache
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import CodeType
 
@@ -15,6 +17,7 @@ import pytest
 
 import ptokit as pto
 from ptokit.spec import clauses
+from tests.cli.shell import ENVIRONMENT, process
 from tests.pictures import latest_on_gpu, rows_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -36,7 +39,12 @@ PAGES = (
     "docs/cpp.md",
 )
 """The pages whose Python blocks are run; a `text` block right after one is what it prints or raises."""
-BLOCK = re.compile(r"```python\n(?P<code>.*?)```(?:\n+```text\n(?P<shown>.*?)```)?", re.DOTALL)
+BLOCK = re.compile(
+    r"```python\n(?P<code>.*?)```(?:\n+```(?:text|console\n\$ python \w+\.py)\n(?P<shown>.*?)```)?", re.DOTALL
+)
+FILE = re.compile(r"```\w+\n(?P<text>(?:#|//) (?P<name>\w+\.\w+)\n.*?)```", re.DOTALL)
+"""A block whose first line is the name of a file."""
+RUN = "import runpy; runpy.run_path({!r}, run_name='__main__')"
 
 
 def text_of(page: str) -> str:
@@ -68,6 +76,56 @@ def test_the_code_of_a_page_does_what_is_shown(page: str, tmp_path: Path, monkey
     names: dict[str, object] = {}
     for block in BLOCK.finditer(text_of(page)):
         assert outcome(block["code"], names) == (block["shown"] or "").rstrip()
+
+
+def files_of(page: str) -> dict[str, str]:
+    """The files that a page shows, by name."""
+    return {file["name"]: file["text"] for file in FILE.finditer(text_of(page))}
+
+
+def run(name: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a file in a process of its own."""
+    command = [sys.executable, "-W", "ignore", "-c", RUN.format(name)]
+    return subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+
+
+def shown_by(done: subprocess.CompletedProcess[str]) -> str:
+    """What a process prints; if it raises, its exception too, without the traceback."""
+    raised = re.search(r"^\w.*Error: (?:.|\n)*", done.stderr, re.MULTILINE) if done.returncode else None
+    lines = (done.stdout + (raised[0] if raised else done.stderr)).splitlines()
+    return "\n".join(line.rstrip() for line in lines)
+
+
+TEXTS = [
+    *ROOT.glob("*.md"),
+    *(path for part in ("docs", "examples", "benchmarks") for path in (ROOT / part).rglob("*.md")),
+]
+ALL_PAGES = sorted(path.relative_to(ROOT).as_posix() for path in TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("page", "name"), [(page, name) for page in ALL_PAGES for name in files_of(page) if name.endswith(".py")]
+)
+def test_a_file_of_a_page_runs_alone(page: str, name: str, tmp_path: Path) -> None:
+    files = files_of(page)
+    needed = (other for other in files if re.search(rf'^from {Path(other).stem} import|"{other}"', files[name], re.M))
+    for file in (name, *needed):
+        (tmp_path / file).write_text(files[file], encoding="utf-8")
+    shown = next(block["shown"] for block in BLOCK.finditer(text_of(page)) if block["code"] == files[name])
+    done = run(name, tmp_path)
+    if shown or page in PAGES:
+        assert shown_by(done) == (shown or "").rstrip()
+    else:  # sessions of the page, which other tests run, show what it prints
+        assert done.returncode == 0, done.stderr
+    for command in re.findall(rf"`ptokit (check {name} --fix)`", text_of(page)):
+        fixed = process(*command.split(), cwd=tmp_path)
+        assert fixed.returncode == 0, fixed.stdout + fixed.stderr
+        again = run(name, tmp_path)
+        assert again.returncode == 0 and not again.stdout.strip(), again.stdout + again.stderr
+
+
+def test_the_files_of_pages_are_found() -> None:
+    assert {"racy.py", "first.py", "train.py"} <= {name for page in ALL_PAGES for name in files_of(page)}
 
 
 def test_the_kernel_of_the_readme_gathers() -> None:

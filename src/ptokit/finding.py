@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -38,12 +39,25 @@ LONGEST_WORD = 160
 """Characters of a word that may be a misspelt name."""
 MOST_NAMES = 500
 """Names that a misspelt word is compared to: those of about its length."""
+_CELL = re.compile(r"<ipython-input-(\d+)-\w+>|In ?\[(\d+)\]")
+"""Names of cells: of their code, as IPython shows them, and as they are shown here."""
+
+
+def cell_of(file: str) -> str:
+    """`In [4]` for the name of the code of a notebook's cell, or of what is typed into IPython; else empty."""
+    shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    named = getattr(getattr(shell, "compile", None), "format_code_name", None)
+    label = named(file) if named else None
+    found = _CELL.fullmatch(label[1] if label else file)
+    return f"In [{found[1] or found[2]}]" if found else ""
 
 
 def shown_file(file: str) -> str:
-    """The name of a file for the user: relative to the current directory, unless the absolute name is shorter."""
-    if not os.path.isabs(file):
-        return file
+    """The name of a file for the user: relative to the current directory, unless the absolute name is shorter; of code
+    in a notebook, the cell."""
+    cell = cell_of(file)
+    if cell or not os.path.isabs(file):
+        return cell or file
     try:
         return min(os.path.relpath(file), file, key=len)
     except (OSError, ValueError):  # no current directory, or another drive
@@ -72,7 +86,9 @@ class Where:
         return replace(self, calls=calls) if calls else self
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}" + (f":{self.column}" if self.column is not None else "")
+        cell = cell_of(self.file)
+        place = f"{cell}, line {self.line}" if cell else f"{self.file}:{self.line}"
+        return place + (f":{self.column}" if self.column is not None else "")
 
 
 Iteration = tuple[tuple[str, int], ...]
@@ -160,8 +176,9 @@ class ConflictAccess:
         """` (line 14)`, with the file if it is not the kernel's own; empty if it is not known."""
         if self.where is None:
             return ""
-        is_own = self.where.file == self.where.path[-1].file
-        return f" (line {self.where.line})" if is_own else f" ({os.path.basename(self.where.file)}:{self.where.line})"
+        if self.where.file == self.where.path[-1].file:
+            return f" (line {self.where.line})"
+        return f" ({Where(os.path.basename(shown_file(self.where.file)), self.where.line)})"
 
     def as_dict(self) -> dict[str, Any]:
         """The access as plain data."""

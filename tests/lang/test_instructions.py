@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import linecache
 import pickle
+import traceback
 from dataclasses import replace
 from importlib.resources import files
 from typing import get_type_hints
@@ -42,6 +44,22 @@ def test_a_function_has_a_name_a_signature_and_documentation(name: str) -> None:
     documented = function.__doc__.partition("Args:\n")[2]
     assert [each for each in parameters if each not in documented] == []
     assert inspect.getsource(function).startswith(f"def {name}(")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_python_shows_the_source_of_a_function_after_the_cache_was_cleared(name: str) -> None:
+    function = getattr(pto, name)
+    for forget in (linecache.checkcache, linecache.clearcache):
+        forget()
+        assert inspect.getsource(function).startswith(f"def {name}(")
+
+
+def test_a_traceback_shows_the_line_of_a_function_after_the_cache_was_cleared() -> None:
+    linecache.clearcache()
+    with pytest.raises(TypeError) as caught:
+        inspect.unwrap(pto.tload)(tile(), 5)  # type: ignore[arg-type]
+    lines = {frame.name: frame.line for frame in traceback.extract_tb(caught.value.__traceback__)}
+    assert (lines["tload"] or "").startswith("return _execute(")
 
 
 def test_sources_in_either_order_state_the_modifier() -> None:

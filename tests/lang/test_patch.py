@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import linecache
 import sys
@@ -14,6 +15,9 @@ import numpy as np
 import pytest
 
 import ptokit as pto
+from ptokit.lang.patch import with_text
+from ptokit.lang.source import tree_of
+from ptokit.lines import line_of
 
 HEAD = "import numpy as np\nimport ptokit as pto\n\n\n"
 
@@ -393,3 +397,11 @@ def test_repairs_of_a_repaired_kernel(tmp_path: Path) -> None:
     assert {first.kind, second.kind} == {"needless"}
     (after,) = first.patch.after.values()
     assert SET in after and after.count("barrier") == 1 and pto.Finding
+
+
+def test_a_changed_text_outlives_the_cache_of_lines(tmp_path: Path) -> None:
+    path, text = tmp_path / "cleared.py", kernel(COPY.replace("# in", "# in \x0c \u2028"))
+    made = with_text(module_of(path, text).k.function, {str(path): text.replace("0:8", "8:16")})
+    linecache.clearcache()
+    assert ast.unparse(tree_of(made.__code__)).count("8:16") == 2
+    assert line_of(made.__code__.co_filename, made.__code__.co_firstlineno + 4).endswith("# out\n")

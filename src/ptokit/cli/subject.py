@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import linecache
 import os
 import re
 import sys
@@ -19,6 +18,7 @@ from ptokit.lang.faults import raised_in_user_code
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.live import import_file, look_first_in
 from ptokit.lang.sources import is_cpp
+from ptokit.lines import keep
 from ptokit.render.findings import shown_line
 from ptokit.text.errors import TextError
 
@@ -50,8 +50,7 @@ def _read(file: str, function: str | None) -> Launchable:
     if file.endswith(".py"):
         raise Misuse(f"{file} is Python: name the kernel in it, as in {file}:kernel, or use `check` or `report`")
     text, name = read_text(file), shown_name(file)
-    lines = text.decode("utf-8", "replace").split("\n")
-    linecache.cache[name] = (len(text), None, lines, name)  # for the lines that findings show
+    keep(name, text.decode("utf-8", "replace").split("\n"))  # for the lines that findings show
     return from_text(text, name, function)
 
 

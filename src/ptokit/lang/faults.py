@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dis
-import linecache
 import os
 import re
 import sys
@@ -17,7 +16,8 @@ from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError, Where, near
-from ptokit.lang.where import is_library, is_own
+from ptokit.lang.where import is_compiled, is_library, is_own
+from ptokit.lines import line_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -142,7 +142,7 @@ def _is_own(entry: TracebackType | None) -> bool:
 
 
 def _is_library(entry: TracebackType) -> bool:
-    return is_library(entry.tb_frame.f_code.co_filename)
+    return is_library(entry.tb_frame.f_code.co_filename) or is_compiled(entry.tb_frame)
 
 
 def _is_installed(entry: TracebackType) -> bool:
@@ -184,5 +184,5 @@ def _caret(entry: TracebackType) -> int | None:
     line, _, first, _ = next(islice(code.co_positions(), entry.tb_lasti // 2, None), (None, None, None, None))
     if first is None or line != entry.tb_lineno:
         return None
-    text = linecache.getline(code.co_filename, entry.tb_lineno).encode("utf-8", "replace")
+    text = line_of(code.co_filename, entry.tb_lineno).encode("utf-8", "replace")
     return len(text[:first].decode("utf-8", "replace")) + 1 if text else None

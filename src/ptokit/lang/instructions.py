@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-import linecache
+import sys
 from collections.abc import Callable
+from importlib.abc import ExecutionLoader
+from importlib.util import module_from_spec, spec_from_loader
 from textwrap import fill, indent
-from typing import Any
 
 from ptokit.isa.catalog import INSTRUCTIONS, derived
 from ptokit.isa.dtype import dtype
@@ -56,14 +57,31 @@ _calls: dict[str, tuple[Instruction, Callable[..., Event]]] = {}
 
 def _call(instruction: Instruction) -> Callable[..., Event]:
     name = instruction.name
-    source, file = f"{declaration(instruction)}\n{indent(_body(instruction), INDENT)}\n", f"{__file__}:{name}"
-    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    loader = _Generated(name, f"{declaration(instruction)}\n{indent(_body(instruction), INDENT)}\n")
+    spec = spec_from_loader(f"{__name__}.{name}", loader)
+    assert spec is not None
+    module = sys.modules[spec.name] = module_from_spec(spec)
     own = {modifier.enum.__name__: modifier.enum for modifier in instruction.modifiers}
-    scope: dict[str, Any] = {**SCOPE, **own, "_instruction": instruction}
-    exec(compile(source, file, "exec"), scope)  # noqa: S102
-    function = scope[name]
+    vars(module).update(SCOPE, **own, _instruction=instruction)
+    loader.exec_module(module)
+    function = vars(module)[name]
     function.__doc__ = documentation(instruction)
-    return public(function)
+    call = public(function)
+    call.__module__ = __name__
+    return call
+
+
+class _Generated(ExecutionLoader):
+    """The module of a function. Python asks it for the source that it shows, also after `linecache` was cleared."""
+
+    def __init__(self, name: str, source: str) -> None:
+        self.file, self.source = f"{__file__}:{name}", source
+
+    def get_filename(self, fullname: str) -> str:
+        return self.file
+
+    def get_source(self, fullname: str) -> str:
+        return self.source
 
 
 def declaration(instruction: Instruction) -> str:
@@ -181,7 +199,7 @@ def _in_order(instruction: Instruction, first: object, second: object) -> tuple[
 
 SCOPE = {
     **{each.__name__: each for each in (Event, GlobalTensor, Tile, _in_order, _number, _own_number)},
-    "Wait": Wait, "_corner": corner, "_execute": execute, "__name__": __name__,
+    "Wait": Wait, "_corner": corner, "_execute": execute,
 }  # fmt: skip
 """The names that the functions use. No operand has a name that begins with an underscore."""
 NAMES = sorted(INSTRUCTIONS.keys() - {TASSIGN.name})

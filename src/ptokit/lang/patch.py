@@ -7,7 +7,6 @@ the outermost of these lines at which it means the same.
 from __future__ import annotations
 
 import ast
-import linecache
 import os
 import re
 import tokenize
@@ -21,6 +20,7 @@ from typing import Any, cast
 from ptokit.finding import Where
 from ptokit.lang.recompile import codes_in, without_warnings
 from ptokit.lang.source import is_unchanged
+from ptokit.lines import keep
 from ptokit.program import ir
 from ptokit.program.expr import Expr, Var, show_expr, substitute
 from ptokit.program.memory import Path, statements
@@ -65,6 +65,11 @@ def encoded(file: str, text: str) -> bytes:
         return text.encode(tokenize.detect_encoding(stream.readline)[0])
 
 
+def _lines(text: str) -> list[str]:
+    """The lines of a text, as Python counts them."""
+    return [match[0] for match in _LINE.finditer(text) if match[0]] or [""]
+
+
 # --- the text with edits
 
 
@@ -87,7 +92,7 @@ class _SourceTree:
         self.text = source.text
         with without_warnings():
             self.tree = ast.parse(source.text)
-        self.lines = [match[0] for match in _LINE.finditer(source.text) if match[0]] or [""]
+        self.lines = _lines(source.text)
         self.starts = [0]
         for line in self.lines:
             self.starts.append(self.starts[-1] + len(line))
@@ -367,7 +372,7 @@ def _named(file: str, text: str) -> str:
     known = (name for name, each in _TEXTS.items() if each == (file, text))
     name = next(known, f"<{file} with repair {len(_TEXTS) + 1}>")
     _TEXTS[name] = file, text
-    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    keep(name, _lines(text))
     return name
 
 

@@ -15,6 +15,7 @@ from types import CellType, CodeType, FunctionType, ModuleType
 from typing import TypeVar, cast
 
 from ptokit.lang.recompile import Function, codes_in, is_source, without_warnings
+from ptokit.lines import lines_of
 
 Names = Mapping[str, object]
 """The values of names outside the function."""
@@ -35,6 +36,7 @@ _NO_SOURCE = {
         ": Python keeps the text of `python -c` only from 3.13 on, and never what `exec` is given",
         "write it into a file and import it",
     ),
+    "<timed exec>": (": IPython keeps no source of a cell with %%time", "write it into a cell without %%time"),
 }
 """Why code has no source, by its file, and what to do."""
 MOST_ENDS = 16
@@ -90,16 +92,16 @@ def _lines_of(code: CodeType) -> list[str]:
     """The lines of the file of code; none if it cannot be read."""
     file = code.co_filename
     linecache.checkcache(file)
-    return linecache.getlines(file) or _typed_lines(code)
+    return lines_of(file) or _lines_in_python(code)
 
 
-def _typed_lines(code: CodeType) -> list[str]:
-    """The lines of code that was typed at a prompt: Python 3.13 and newer keep them, under the functions."""
-    if not code.co_filename.startswith("<"):
-        return []
+def _lines_in_python(code: CodeType) -> list[str]:
+    """The lines of code that was typed at a prompt, which Python 3.13 and newer keep under the functions; of a module
+    in an archive, those that its loader has."""
     cells = tuple(CellType() for _ in code.co_freevars)
+    is_typed = code.co_filename.startswith("<")
     try:
-        return inspect.findsource(FunctionType(code, {"__name__": "__main__"}, closure=cells))[0]
+        return inspect.findsource(FunctionType(code, {"__name__": "__main__"}, closure=cells) if is_typed else code)[0]
     except OSError:
         return []
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ptokit.finding import WARNINGS, Finding, VerifyError, Where
+from ptokit.finding import WARNINGS, Finding, VerifyError, Where, cell_of
+from ptokit.lines import keep, lines_of
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 COMMANDS = os.path.join(_PACKAGE, "cli") + os.sep
@@ -23,6 +24,10 @@ _NUMPY = os.path.dirname(np.__file__) + os.sep
 _INSTALLED = ("site-packages", "dist-packages")
 _USED = re.compile(rf"[/\\](?:{'|'.join(_INSTALLED)})[/\\](?:ml_dtypes|llvmlite|torch)[/\\]")
 """Libraries that ptokit calls, besides NumPy."""
+_WRITTEN_BY_TORCH = "<eval_with_key>"
+"""The file names of code that `torch.fx` writes begin so."""
+_CALLED_BY_DYNAMO = ("__compiled_fn", "__resume_at")
+"""The names of functions that code calls which `torch.compile` has put in the place of the user's begin so."""
 
 
 @lru_cache(maxsize=1024)
@@ -35,7 +40,7 @@ def is_own(file: str) -> bool:
 def is_library(file: str) -> bool:
     """Whether a file is Python's own, or of a library that ptokit calls."""
     standard = file.startswith(_STANDARD) and not any(name in file for name in _INSTALLED)
-    return standard or file.startswith((_NUMPY, "<frozen ")) or _USED.search(file) is not None
+    return standard or file.startswith((_NUMPY, "<frozen ", _WRITTEN_BY_TORCH)) or _USED.search(file) is not None
 
 
 @lru_cache(maxsize=1024)
@@ -44,10 +49,24 @@ def _is_machinery(file: str) -> bool:
     return is_library(file) or (is_own(file) and not file.startswith(COMMANDS))
 
 
+def _is_user(frame: FrameType) -> bool:
+    """Whether the line of a frame is the user's or a command's."""
+    return not _is_machinery(frame.f_code.co_filename) and not is_compiled(frame)
+
+
+def is_compiled(frame: FrameType) -> bool:
+    """Whether a frame runs code of `torch.compile`: a module that it has written, or the user's function with other
+    code, whose lines are not those of the calls."""
+    if "torch" not in sys.modules:
+        return False
+    is_written = str(frame.f_globals.get("__name__")).startswith("torch.")
+    return is_written or any(name.startswith(_CALLED_BY_DYNAMO) for name in frame.f_code.co_names)
+
+
 def user_frame() -> FrameType | None:
-    """The innermost frame of the user's."""
+    """The innermost frame of the user's; in code that `torch.compile` made, the one that called it."""
     frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-    while frame is not None and _is_machinery(frame.f_code.co_filename):
+    while frame is not None and not _is_user(frame):
         frame = frame.f_back
     return frame
 
@@ -72,7 +91,7 @@ def frames_until(frame: FrameType, kernel: CodeType | None) -> list[FrameType]:
         if caller.f_back is None:
             return [frame]
         caller = caller.f_back
-        if not _is_machinery(caller.f_code.co_filename):
+        if _is_user(caller):
             found.append(caller)
     return found
 
@@ -91,7 +110,7 @@ def warn(finding: Finding, frame: FrameType | None) -> None:
     warnings.warn_explicit(
         kind(finding),
         category=kind,
-        filename=frame.f_code.co_filename,
+        filename=_file_of_warning(frame.f_code.co_filename),
         lineno=frame.f_lineno,
         module=frame.f_globals.get("__name__", "<unknown>"),
         registry=frame.f_globals.setdefault("__warningregistry__", {}),
@@ -102,4 +121,12 @@ def warn_at(finding: Finding, module: str, registry: dict[Any, Any]) -> None:
     """Emit a finding as a warning at its own place; the registry records which were shown."""
     where = finding.where or Where("<kernel>", 0)
     kind = WARNINGS[finding.level]
-    warnings.warn_explicit(kind(finding), kind, where.file, where.line, module, registry)
+    warnings.warn_explicit(kind(finding), kind, _file_of_warning(where.file), where.line, module, registry)
+
+
+def _file_of_warning(file: str) -> str:
+    """The name of a file in a warning. That of a cell is kept with its lines, one of which Python shows."""
+    cell = cell_of(file)
+    if cell:
+        keep(cell, lines_of(file))
+    return cell or file

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -10,6 +9,7 @@ from rich.text import Text
 
 from ptokit.finding import Finding, Where, shown_file
 from ptokit.lang.where import COMMANDS
+from ptokit.lines import line_of
 from ptokit.machine.report import MachineReport, Section, aligned, heading, sections, shown_findings
 from ptokit.render.fold import folded
 from ptokit.text.errors import TextError
@@ -36,7 +36,7 @@ def _shown(finding: Finding) -> str:
 
 def shown_line(message: str, where: Where, fix: str = "") -> str:
     """A message at a place, with the line itself and a caret."""
-    return str(TextError(message, place_of(where) or where, linecache.getline(where.file, where.line), fix))
+    return str(TextError(message, place_of(where) or where, line_of(where.file, where.line), fix))
 
 
 def place_of(where: Where | None) -> Where | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import linecache
 import os
 import re
 from collections.abc import Iterable
 from typing import Any
 
-from ptokit.finding import Where, shown_file
+from ptokit.finding import Where, cell_of, shown_file
+from ptokit.lines import lines_of
 
 MOST_LINES = 3000
 """Lines of a file that are shown. Of longer files, those around the places that the report names."""
@@ -42,10 +42,10 @@ def sources(places: Iterable[Where | None]) -> list[dict[str, Any]]:
 
 
 def _source(file: str, first: int, last: int) -> dict[str, Any] | None:
-    text = [line.rstrip("\n") for line in linecache.getlines(file)]
+    text = [line.rstrip("\n") for line in lines_of(file)]
     if not text:
         return None
     begin, end = (0, len(text)) if len(text) <= MOST_LINES else (max(0, first - AROUND), last + AROUND)
     kept = text[begin:end][:MOST_LINES]
-    language = LANGUAGES.get(os.path.splitext(file)[1], "pto")
+    language = "python" if cell_of(file) else LANGUAGES.get(os.path.splitext(file)[1], "pto")
     return {"file": shown_file(file), "language": language, "first_line": begin + 1, "text": "\n".join(kept)}

@@ -40,7 +40,7 @@ function table(heads, rows, caption) {
 let target = DATA.shown;
 const now = () => DATA.targets[target];
 const lineId = (file, line) => `L${DATA.sources.findIndex((source) => source.file === file)}-${line}`;
-const placeText = (where) => where ? `${where.file}:${where.line}` : "";
+const placeText = (where) => where ? `${where.file}${where.file.startsWith("In [") ? ", line " : ":"}${where.line}` : "";
 function placeLink(where, text = placeText(where)) {
   const source = where && DATA.sources.find((each) => each.file === where.file);
   const isShown = source && where.line >= source.first_line && where.line < source.first_line + source.text.split("\n").length;
