@@ -17,7 +17,7 @@ from ptokit.finding import WARNINGS, Finding, OutOfBoundsError, VerifyError, sug
 from ptokit.lang import gpu
 from ptokit.lang.arguments import is_integer
 from ptokit.lang.arrays import as_array, notify, within, writing
-from ptokit.lang.context import CURRENT, Mode, current, target
+from ptokit.lang.context import CURRENT, Mode, check_dyn_ub, current, target
 from ptokit.lang.where import refuse, warn_at
 from ptokit.machine.options import LAUNCHES, MachineOptions
 
@@ -87,7 +87,7 @@ def mode_of(
     """The target and its options; those of the current target are the defaults."""
     here = current().mode
     chosen = here.options
-    check_dyn_ub(dyn_ub)
+    dyn_ub = check_dyn_ub(dyn_ub)
     return _mode(
         here.profile.name if name is None else name,
         chosen.header if header is None else bool(header),
@@ -96,16 +96,13 @@ def mode_of(
     )
 
 
-def check_dyn_ub(dyn_ub: object) -> None:
-    """Refuse an invalid number of bytes."""
-    if dyn_ub is not None and not is_integer(dyn_ub):
-        raise ValueError(f"dyn_ub takes a number of bytes, got {dyn_ub!r}")
-
-
-def check_threads(threads: object) -> None:
-    """Refuse an invalid number of threads."""
-    if threads is not None and not (is_integer(threads) and 0 < operator.index(cast("int", threads)) <= MOST_THREADS):
-        raise ValueError(f"threads takes a number from 1 to {MOST_THREADS}, got {threads!r}")
+def check_threads(given: object) -> int | None:
+    """A number of threads as Python's own integer, or a refusal: True and 1.0 are equal to 1 in the keys of caches."""
+    if given is None or (type(given) is int and 0 < given <= MOST_THREADS):
+        return given
+    if not is_integer(given) or not 0 < operator.index(cast("int", given)) <= MOST_THREADS:
+        raise ValueError(f"threads takes a number from 1 to {MOST_THREADS}, got {given!r}")
+    return operator.index(cast("int", given))
 
 
 def check_engine(engine: object, known: Sequence[str], but: str = "") -> None:

@@ -217,9 +217,8 @@ class Launcher:
         for observer in observers:
             observer(self.kernel, self.grid, args, keywords, dict(zip(LAUNCH_OPTIONS, request[1:], strict=False)))
         try:
-            if threads is not None or dyn_ub is not None:  # keys with True or 1.0 are equal to those with 1
-                check_threads(threads)
-                check_dyn_ub(dyn_ub)
+            if threads is not None or dyn_ub is not None:
+                request = (*request[:3], check_threads(threads), strict, header, check_dyn_ub(dyn_ub), *request[7:])
             given = key_of(request, args, keywords)
             return self._run_cached(given, args, keywords) or self._launch(request, given, args, keywords)
         except Exception as problem:

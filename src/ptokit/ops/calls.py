@@ -55,7 +55,7 @@ def gather(
     try:
         refuse_inside(GATHER.name, GATHER.instead)
         if threads is not None:
-            check_threads(threads)
+            threads = check_threads(threads)
         if mode is not None or axis is not FIRST:
             return gather_form(table, indices, coalesce, oob, out, engine, threads, axis, mode)
         how: tuple[Any, ...] = ()
@@ -121,7 +121,7 @@ def scatter(
     try:
         refuse_inside(SCATTER.name, SCATTER.instead)
         if threads is not None:
-            check_threads(threads)
+            threads = check_threads(threads)
         policies = (coalesce, oob, atomic, conflict, accumulate)
         if mode is not None or axis is not FIRST or reduce is not None or include_self is not True:
             scatter_form(table, src, indices, policies, engine, threads, axis, mode, reduce, include_self)
