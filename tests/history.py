@@ -72,7 +72,9 @@ def variants(base: Options, values: Mapping[str, Iterable[Any]], pairs: int = 40
 
 
 def _named(options: Options) -> str:
-    return ", ".join(f"{name}={type(given).__name__} {' '.join(repr(given).split())[:40]}" for name, given in options.items())
+    return ", ".join(
+        f"{name}={type(given).__name__} {' '.join(repr(given).split())[:40]}" for name, given in options.items()
+    )
 
 
 def check(call: Call, every: Sequence[Options], seeds: int = 2) -> int:

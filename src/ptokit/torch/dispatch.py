@@ -133,12 +133,12 @@ class TensorOperator:
         if _is_intercepted(tensors) or is_profiled():
             return self.overload(*map(_plain, given))
         if follows and self._apply and is_grad_enabled():
-            return self._apply(*given[self._operands], given[self._operands.stop :])
+            return self._apply(*tensors, tuple(map(_plain, given[self._operands.stop :])))
         return self.run(*given)
 
 
 def _plain(argument: Any) -> Any:
-    """An argument as the dispatcher takes it."""
+    """An argument as the dispatcher and gradients take it."""
     if isinstance(argument, PtoEnum):
         return argument.text
     return index(argument) if isinstance(argument, np.integer) else argument
