@@ -76,7 +76,7 @@ SHARED: dict[str, Any] = {
 }  # fmt: skip
 FORMS: dict[str, Any] = {"coalesce": SELECTED, "axis": (*ZEROS, *ONES, -1), "mode": MODES}
 WRITES: dict[str, Any] = {
-    "src": (*ONES, torch.ones(2, 3), torch.ones(2, 3, dtype=torch.float64), torch.ones(2, 3, requires_grad=True), 1e300),
+    "src": (*ONES, torch.ones(2, 3), torch.ones(2, 3).double(), torch.ones(2, 3, requires_grad=True), 1e300),
     "oob": WRITTEN, "atomic": WORDS, "reduce": REDUCES, "conflict": CONFLICTS, "accumulate": ACCUMULATES,
     "include_self": (*ONES, *ZEROS),
 }  # fmt: skip
@@ -112,7 +112,7 @@ def test_scatters(name: str) -> None:
 
 
 OFFSETS: tuple[Any, ...] = (
-    [0, 1], (0, 1), [0.0, 1.0], [False, True], torch.tensor([0, 1], dtype=torch.int32), torch.tensor([0.0, 1.0]), [0, 3],
+    [0, 1], (0, 1), [0.0, 1.0], [False, True], torch.tensor([0, 1]).int(), torch.tensor([0.0, 1.0]), [0, 3],
     [1, 0], [1], torch.tensor([0, 2, 1])[::2], None, np.array([0, 1]), [],
 )  # fmt: skip
 
@@ -145,7 +145,7 @@ def test_segments() -> None:
     every["reduce"] = ("sum", "mean", "max", "min", "mul", 0)
     assert check(call, variants({**base, "lengths": lengths[0]}, {**every, "lengths": lengths}, 20), seeds=1) > 15
     ids: dict[str, Any] = {
-        "segment_ids": (torch.tensor([0, 1, 1, 0]), [0, 1, 1, 0], [0.0, 1, 1, 0], torch.zeros(4).int(), [0, 1], [3] * 4),
+        "segment_ids": (torch.tensor([0, 1, 1, 0]), [0, 1, 1, 0], [0.0, 1, 1, 0], torch.zeros(4).int(), [0], [3] * 4),
         "num_segments": (None, *ONES, 2, 2.0, np.int64(2), 0),
     }  # fmt: skip
     assert check(call, variants({**base, "segment_ids": ids["segment_ids"][0]}, {**every, **ids}, 20), seeds=1) > 15

@@ -12,7 +12,7 @@ import numpy as np
 
 from ptokit.engine.runnable import Run, Small
 from ptokit.engine.storage import address_of
-from ptokit.engines import AUTO, ENGINES, in_order, names
+from ptokit.engines import AUTO, ENGINES, in_order, is_captured, names
 from ptokit.finding import WARNINGS, Finding, OutOfBoundsError, VerifyError, suggestion
 from ptokit.lang import gpu
 from ptokit.lang.arguments import is_integer
@@ -21,6 +21,7 @@ from ptokit.lang.context import CURRENT, Mode, check_dyn_ub, current, target
 from ptokit.lang.where import refuse, warn_at
 from ptokit.machine.options import LAUNCHES, MachineOptions
 
+WAITS, OUTSIDE_OF_CAPTURE = "the host waits for the GPU", "call it before or after the capture"
 LAUNCH_OPTIONS = ("target", "engine", "threads", "strict", "header", "dyn_ub", "launch", "options", "debug", "grid")
 """Keywords of launches and checks; no parameter of a kernel has one of these names."""
 MOST_THREADS = 1024
@@ -140,6 +141,12 @@ def machine_options(options: object, launch: str, dyn_ub: int | None) -> Machine
     return replace(chosen, launch=chosen.launch if launch == "standard" else launch, dyn_ub=size)
 
 
+def refuse_captured(what: str, arrays: Sequence[object], why: str = WAITS, fix: str = OUTSIDE_OF_CAPTURE) -> None:
+    """Refuse work on arrays of a GPU that would be captured in a CUDA graph, before anything is launched."""
+    if is_captured(cast("Any", arrays)):
+        raise refuse("CO-SEM-01", f"{what} cannot be captured in a CUDA graph: {why}", fix)
+
+
 def refuse_inside(what: str, instead: str = "launch one kernel after the other") -> None:
     """Refuse a call inside a kernel."""
     here = current()
@@ -227,7 +234,9 @@ class CachedLaunch:
                     for at in self.tracked:
                         notify(arrays[at])
             else:
-                order = in_order(cast("Any", [as_array(each) for each in arrays]))
+                found = [as_array(each) for each in arrays]
+                refuse_captured("a launch", found)
+                order = in_order(cast("Any", found))
                 notified = writing([arrays[at] for at in self.tracked], in_part=True)
                 seconds = within(order, notified, self.small.run, addresses, tensors, collector)
         except (VerifyError, OutOfBoundsError) as problem:

@@ -37,6 +37,7 @@ from ptokit.lang.launch import (
     machine_options,
     mode_of,
     observers,
+    refuse_captured,
     refuse_inside,
 )
 from ptokit.lang.traced import Traced
@@ -288,7 +289,9 @@ class Launcher:
         if arguments.gpu is None:
             return nullcontext()
         chosen(engine, True)  # refuses engines of the host, and says what is missing
-        return in_order([cast("Any", tensor.array) for tensor in arguments.tensors.values()]) or nullcontext()
+        arrays = [cast("Any", tensor.array) for tensor in arguments.tensors.values()]
+        refuse_captured(self.kernel.name, arrays)
+        return in_order(arrays) or nullcontext()
 
     def _executable(self, arguments: Arguments, traced: Traced, mode: Mode, engine: str) -> Runnable:
         is_on_gpu = arguments.gpu is not None

@@ -17,7 +17,7 @@ from ptokit.engines import ENGINES, bags, chosen, in_order, ordering, repeated_b
 from ptokit.isa.dtype import dtype
 from ptokit.isa.move import Combine
 from ptokit.lang.gpu import new_tensor, of_tensor
-from ptokit.lang.launch import check_threads
+from ptokit.lang.launch import check_threads, refuse_captured
 from ptokit.torch.dispatch import check_memory
 from ptokit.torch.operators import SCATTER_ZEROS, run_gather, run_scatter_, run_scatter_zeros, same_bits, wide
 from ptokit.torch.quick import MOST_CALLS, blank
@@ -110,6 +110,8 @@ def _fused(
     is_there = ENGINES[name].on_gpu is table.is_cuda  # the cuda engine would have to copy tensors of the host
     if run is None or kind is None or not (is_index and has_work and is_there):
         return None
+    if table.is_cuda:
+        refuse_captured("bags", [of_tensor(table)])
     table, offsets = packed(table), packed(offsets)
     indices = None if indices is None else packed(indices)
     weights = None if weights is None else packed(weights.detach().to(table.dtype))

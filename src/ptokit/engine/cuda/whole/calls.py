@@ -19,7 +19,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import or_
 from typing import NoReturn
 
 import numpy as np
@@ -87,6 +88,11 @@ def run(whole: Whole, storages: Mapping[str, Storage], _threads: int | None = No
 def ready(whole: Whole, gpu: int) -> Callable[..., None]:
     """`PreparedMove.run_at` of a move, to be called while a GPU is current."""
     return prepared(cuda(gpu), whole).run_at
+
+
+def not_captured(whole: Whole, gpu: int, *addresses: int) -> str:
+    """Why a move over arrays at these addresses cannot be captured in a CUDA graph; empty if it can."""
+    return prepared(cuda(gpu), whole).not_captured(*addresses)
 
 
 def scatter(
@@ -303,6 +309,17 @@ class PreparedMove:
             raise
         if refused:
             self._raise(*refused, index)
+
+    def not_captured(self, *addresses: int) -> str:
+        """Why a call cannot be captured in a CUDA graph; empty if it can. Takes the addresses of the table and of the
+        other operand; without the latter, it is aligned to anything."""
+        if self.refuses:
+            return "the host waits for the check of its indices"
+        if self._is_scratched or not self.capacity:
+            return "it uses memory that later calls use, too"
+        every = reduce(or_, addresses, self.aligned)
+        is_ready = not self._active or (every & -every, False) in self._launches
+        return "" if is_ready else "its kernels are not loaded yet"
 
     def check_at(self, index: int, flag: int) -> None:
         """Launch only the kernel that checks indices; takes the addresses of these and of an `IndexCheck`."""
