@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ptokit.finding import OutOfBoundsError
+from ptokit.finding import OutOfBoundsError, VerifyError
 from ptokit.isa.policy import PtoEnum
 from ptokit.lang.arguments import is_integer
 from ptokit.lang.launch import check_threads
@@ -206,6 +206,24 @@ def renamed(name: str, operand: str, fix: str, call: Callable[..., Any], *given:
         (found,) = problem.findings
         message = f"{name}: {operand}{found.message.partition('indices')[2]}"
         raise OutOfBoundsError([replace(found, message=message, operand=operand, fix=fix)]) from None
+    except VerifyError as problem:
+        (found,) = problem.findings
+        if found.operand != "indices":
+            raise
+        own = operand.partition(".")[0]
+        message, fix = f"{name}: {own}: {found.message.partition(': ')[2]}", found.fix.replace("indices", own)
+        raise VerifyError([replace(found, message=message, operand=own, fix=fix)]) from None
+
+
+def called_by(name: str, call: Callable[..., Any], *given: Any, **options: Any) -> Any:
+    """A call by a module, whose name its refusals have."""
+    if is_compiling():
+        return call(*given, **options)
+    try:
+        return call(*given, **options)
+    except (OutOfBoundsError, VerifyError) as problem:
+        (found,) = problem.findings
+        raise type(problem)([replace(found, message=f"{name}: {found.message.partition(': ')[2]}")]) from None
 
 
 def check_memory(tensor: Tensor) -> None:

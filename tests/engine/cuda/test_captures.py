@@ -4,7 +4,7 @@ the libraries say; `tests/gpu/test_graphs.py` captures."""
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,18 +20,18 @@ Call = Callable[[], Any]
 
 
 @pytest.fixture
-def launched(emulated: FakeGpus, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def launched(emulated: FakeGpus, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What devices were asked to do."""
     asked: list[str] = []
     kind = type(cuda(0))
+
+    def noted(name: str) -> Callable[..., Any]:
+        own = getattr(kind, name)
+        return lambda self, *given, **named: (asked.append(name), own(self, *given, **named))[1]
+
     for name in ("module", "empty", "pinned", "upload", "download", "fill", "copy", "wait", "event", "fork", "sort"):
-
-        def note(self: Any, *given: Any, own: Any = getattr(kind, name), name: str = name, **named: Any) -> Any:
-            asked.append(name)
-            return own(self, *given, **named)
-
-        monkeypatch.setattr(kind, name, note)
-    yield asked
+        monkeypatch.setattr(kind, name, noted(name))
+    return asked
 
 
 def refused(call: Call, gpus: FakeGpus, launched: list[str], *words: str, stream: int = 0) -> None:

@@ -212,7 +212,8 @@ def is_captured(arrays: Sequence[DeviceArray] = ()) -> bool:
     """Whether work on arrays would be captured in a CUDA graph, or break a capture of this thread."""
     cuda = import_cupy().cuda
     with cuda.Device(arrays[0].gpu if arrays else cuda.runtime.getDevice()):
-        handles = {cuda.get_current_stream().ptr, *(array.stream for array in arrays if array.order is not None)}
+        here = cuda.get_current_stream().ptr
+        handles = {here, *(here if array.stream is None else array.stream for array in arrays)}
         return any(_is_captured(cuda, handle) for handle in handles) or _is_torch_captured()
 
 

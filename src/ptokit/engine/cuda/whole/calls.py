@@ -19,8 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import lru_cache, reduce
-from operator import or_
+from functools import lru_cache
 from typing import NoReturn
 
 import numpy as np
@@ -317,8 +316,10 @@ class PreparedMove:
             return "the host waits for the check of its indices"
         if self._is_scratched or not self.capacity:
             return "it uses memory that later calls use, too"
-        every = reduce(or_, addresses, self.aligned)
-        is_ready = not self._active or (every & -every, False) in self._launches
+        piece = self.aligned
+        for address in addresses:
+            piece = (address | piece) & -(address | piece)
+        is_ready = not self._active or (piece, False) in self._launches
         return "" if is_ready else "its kernels are not loaded yet"
 
     def check_at(self, index: int, flag: int) -> None:
