@@ -12,6 +12,7 @@ from rich.rule import Rule
 from rich.table import Table
 
 import ptokit as pto
+from ptokit.render.document import new_console
 from ptokit.render.findings import finding_text, report_lines
 from ptokit.render.picture import tile_picture
 
@@ -201,4 +202,4 @@ def main() -> None:
     """Run the demo on the terminal."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pto.HazardWarning)
-        run(Console())
+        run(new_console())

@@ -37,6 +37,8 @@ class Engine:
     """The function that runs moves over whole arrays; empty if it takes none."""
     addressed: str = ""
     """The function that makes a move ready for a GPU, to be called with addresses."""
+    not_captured: str = ""
+    """The function that says why a move cannot be captured in a CUDA graph."""
     repeated: str = ""
     """The function that makes a move over arrays of the host ready, to be called with addresses."""
     bags: str = ""
@@ -94,6 +96,7 @@ ENGINES = {
             "ptokit.engine.cuda.executable:CudaExecutable",
             "ptokit.engine.cuda.whole.calls:run",
             "ptokit.engine.cuda.whole.calls:ready",
+            "ptokit.engine.cuda.whole.calls:not_captured",
             bags="ptokit.engine.cuda.whole.bags:run",
             repeated_bags="ptokit.engine.cuda.whole.bags:repeated",
             bag_gradients="ptokit.engine.cuda.whole.bag_gradients:run",
@@ -167,6 +170,17 @@ def ordering(arrays: Sequence[DeviceArray]) -> Callable[[], bool]:
     """A function that says later whether work on other arrays of this GPU and of CuPy or torch needs no such block."""
     number, orders = arrays[0].gpu, {array.order for array in arrays}
     return _load("ptokit.engine.cuda.device:ordering")(number, *orders) if len(orders) == 1 else lambda: False
+
+
+def is_captured(arrays: Sequence[DeviceArray]) -> bool:
+    """Whether work on these arrays would be captured in a CUDA graph, or break a capture."""
+    return _load("ptokit.engine.cuda.device:is_captured")(arrays)
+
+
+def not_captured(engine: str, whole: Any, gpu: int, *addresses: int) -> str:
+    """Why a move over whole arrays cannot be captured, empty if it can; by the addresses of the table, and of the other
+    operand unless that is new."""
+    return _load(ENGINES[engine].not_captured)(whole, gpu, *addresses)
 
 
 def download(array: DeviceArray) -> Any:

@@ -32,6 +32,11 @@ COLUMNS = 80
 ERASE = "\r\x1b[K"
 
 
+def may_escape() -> bool:
+    """Whether a terminal may get escape codes: not if `NO_COLOR` is set."""
+    return not os.environ.get("NO_COLOR")
+
+
 class Task:
     """Work under way. `done` counts up to `total`, if that is known."""
 
@@ -87,7 +92,7 @@ class ProgressLine:
         with self._lock:
             seconds = int(self._clock() - self._began)
             if self._hidden_at is None and self._clock() - self._began >= PATIENCE:
-                self._write(ERASE + self._text(seconds))
+                self._write(self._blank() + self._text(seconds))
                 self._is_drawn = True
 
     def hide(self) -> None:
@@ -118,8 +123,12 @@ class ProgressLine:
 
     def _erase(self) -> None:
         if self._is_drawn:
-            self._write(ERASE)
+            self._write(self._blank())
             self._is_drawn = False
+
+    def _blank(self) -> str:
+        """What empties the line."""
+        return ERASE if may_escape() else f"\r{' ' * (self._columns() - 1)}\r"
 
     def _write(self, text: str) -> None:
         with suppress(OSError, ValueError):  # a terminal that is gone

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -60,6 +62,26 @@ def test_a_cache_that_is_off(cache: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert fine("cache", "show") == "the cache: not used: it is switched off by PTOKIT_CACHE\n"
     assert json.loads(fine("cache", "show", "--json"))["folder"] is None
     assert misuse("cache", "clear") == "ptokit: the cache is not used: it is switched off by PTOKIT_CACHE"
+    assert len([*cache.iterdir()]) == 2
+
+
+@pytest.mark.parametrize("place", ["/proc/none", "/dev/null/none"])
+def test_a_folder_that_cannot_be_made(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PTOKIT_CACHE", place)
+    with pytest.raises(OSError) as problem:  # noqa: PT011
+        os.makedirs(place)
+    assert problem.value.strerror in fine("cache", "show")
+    assert json.loads(fine("cache", "show", "--json"))["refusal"] == problem.value.strerror
+
+
+def test_a_folder_that_cannot_be_written_is_read(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_given: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(os, "mkdir", refuse)
+    shown = fine("cache", "show")
+    assert shown.startswith("code/v1: 2 files, ")
+    assert shown.endswith(f" bytes; nothing can be added: {os.strerror(errno.EROFS)}\n")
     assert len([*cache.iterdir()]) == 2
 
 

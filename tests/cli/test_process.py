@@ -89,6 +89,23 @@ def test_colours_only_on_a_terminal() -> None:
     assert "\x1b[" not in process("check", *COLUMN).stdout
 
 
+@pytest.mark.parametrize(
+    "words", [("check", *COLUMN), ("explain", "mgather"), ("targets",), ("demo",), ("--help",), ("nonsense",)]
+)
+def test_no_color_means_no_escape_codes(words: tuple[str, ...]) -> None:
+    """Nor bold or underlined words, links, or those that `FORCE_COLOR` asks for."""
+    plain = terminal(words, NO_COLOR="1", FORCE_COLOR="1", PTOKIT_PROGRESS="on")
+    assert plain and "\x1b" not in plain
+    assert terminal(words, NO_COLOR="") == terminal(words)
+
+
+def test_all_consoles_are_made_in_one_place() -> None:
+    sources = {path: path.read_text(encoding="utf-8") for path in Path(ptokit.__file__).parent.rglob("*.py")}
+    made = [path.name for path, text in sources.items() if re.search(r"\bConsole\(", text)]
+    assert made == ["document.py"]
+    assert [path.name for path, text in sources.items() if "\\x1b" in text or "\\033" in text] == ["progress.py"]
+
+
 def test_nothing_in_a_text_reaches_a_terminal_as_a_command(folder: Path) -> None:
     (folder / "x\x1b[31m.pto").write_text("\x1b[2J\u202e nonsense", encoding="utf-8")
     for command in ("check", "show", "fmt"):

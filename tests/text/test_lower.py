@@ -763,6 +763,14 @@ def test_the_refusal_of_an_op_says_what_is_supported() -> None:
     assert caught.value.hint.count("pto.") <= 6
 
 
+@pytest.mark.parametrize("word", ["tprelux", "tpowx", "tfmodx", "tremx", "tsort23"])
+def test_what_is_supported_is_named_once(word: str) -> None:
+    with pytest.raises(TextError) as caught:
+        program(f"%t = pto.alloc_tile : {TILE}\npto.{word} ins(%t : {TILE}) outs(%t : {TILE})")
+    names = caught.value.hint.partition("supported: ")[2].partition(",")[0].split()
+    assert len(names) == len({*names}) > 2
+
+
 def test_every_refusal_of_a_text_is_reported() -> None:
     text = kernel(f"""
     %t = pto.alloc_tile : {TILE}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -152,8 +154,17 @@ def test_offsets_that_are_refused(bounds: list[int], closed: bool, bags: int) ->
     )
     for _ in range(2):  # the first call, and one that is repeated
         assert len(pt.embedding_bag(LANES, TABLE, right, include_last_offset=closed)) == bags - closed
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(pto.VerifyError, match=message) as problem:
             pt.embedding_bag(LANES, TABLE, wrong, include_last_offset=closed)
+        (finding,) = problem.value.findings
+        assert finding.operand == "offsets" and finding.fix and finding.where is not None
+        named = re.search(r"found offsets\[(\d+)\] = (-?\d+)", finding.message)
+        assert (named is None) is (not len(wrong))
+        if named is not None:
+            at, value = map(int, named.groups())
+            before = int(wrong[at - 1]) if at else 0
+            assert wrong[at] == value
+            assert not before <= value <= (8 if at else 0) or (at == len(wrong) - 1 and value != 8)
 
 
 def test_no_bags_and_no_lanes() -> None:
@@ -192,7 +203,7 @@ def refused_indices() -> Iterator[tuple[str, str, Callable[[], object]]]:
     """Calls that have no policies: what an error begins with, its advice, the call."""
     rows, ids = "below the number of rows of weight", "num_segments above the greatest"
     yield "embedding_bag: input[1] = 9", rows, lambda: pt.embedding_bag([0, 9], TABLE, [0])
-    yield "embedding_bag: input.flatten()[3] = -1", rows, lambda: pt.EmbeddingBag(4, 2)(torch.tensor([[0, 1], [0, -1]]))
+    yield "EmbeddingBag: input.flatten()[3] = -1", rows, lambda: pt.EmbeddingBag(4, 2)(torch.tensor([[0, 1], [0, -1]]))
     for padding in (None, 0):
         module = pt.Embedding(4, 2, padding_idx=padding)
         yield "Embedding: input[1, 0] = 4", rows, lambda module=module: module(torch.tensor([[0], [4]]))
@@ -435,3 +446,45 @@ def test_segments_that_are_refused() -> None:
     with pytest.raises(ValueError, match="padding_idx is from -5 to 4"):
         pt.embedding_bag(TWO[None], values, padding_idx=5)
     assert pt.segment_max(values.bool(), lengths=[5, 0]).tolist() == [[True] * 3, [False] * 3]
+
+
+def test_lengths_that_are_refused_are_named() -> None:
+    for lengths, named in (([2, -3, 6], r"lengths\[1\] = -3"), ([2, 2], "a sum of 4")):
+        with pytest.raises(pto.VerifyError, match=f"segment_reduce: lengths .* number of rows, 5; found {named}"):
+            pt.segment_sum(torch.ones(5, 2), lengths=torch.tensor(lengths))
+
+
+@pytest.mark.parametrize("dims", [1, 2])
+def test_a_float_index_is_refused_by_the_name_of_the_call(dims: int) -> None:
+    given = torch.ones([3] * dims), torch.tensor([0]) if dims == 1 else None
+    calls = {
+        "EmbeddingBag": pt.EmbeddingBag(5, 2),
+        "embedding_bag": lambda i, o: pt.embedding_bag(i, torch.ones(5, 2), o),
+    }
+    for name, call in calls.items():
+        with pytest.raises(pto.VerifyError, match=f"{name}: input: indices are integers .* found float32") as problem:
+            call(*given)
+        assert problem.value.findings[0].fix == "convert them: input.to(torch.int64)"
+    with pytest.raises(pto.VerifyError, match="Embedding: input: indices are integers"):
+        pt.Embedding(5, 2)(given[0])
+
+
+def test_an_index_outside_is_refused_by_the_name_of_the_module() -> None:
+    with pytest.raises(pto.OutOfBoundsError, match=r"EmbeddingBag: input.flatten\(\)\[1\] = 9 is outside"):
+        pt.EmbeddingBag(5, 2)(torch.tensor([[1, 9]]))
+
+
+def test_names_that_are_misspelt() -> None:
+    for wrong, right in (("embeding_bag", "embedding_bag"), ("EmbedingBag", "EmbeddingBag"), ("gathr", "gather")):
+        with pytest.raises(AttributeError, match=f"no attribute '{wrong}'; did you mean {right}?"):
+            getattr(pt, wrong)
+    assert not hasattr(pt, "__path_of_nothing__")
+    with pytest.raises(ValueError, match=r"did you mean mean\?"):
+        pt.EmbeddingBag(5, 2, mode="meam")
+
+
+@pytest.mark.parametrize("name", ["Embedding", "EmbeddingBag"])
+def test_modules_have_the_signature_of_torchs(name: str) -> None:
+    mine, other = getattr(pt, name), getattr(torch.nn, name)
+    assert inspect.signature(mine) == inspect.signature(other)
+    assert inspect.signature(mine.__init__) == inspect.signature(other.__init__)

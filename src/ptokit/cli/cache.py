@@ -12,12 +12,14 @@ from ptokit.finding import counted
 def show_cache(as_json: bool) -> int:
     """Print the folder and the size of the cache, or why it is not used."""
     folder, size, refusal = store.folder(), store.size(), store.refusal()
+    why = refusal or store.unwritable()
     if as_json:
         where = str(folder) if folder else None
-        print_json("cache show", folder=where, entries=size.entries, bytes=size.bytes, refusal=refusal or None)
+        print_json("cache show", folder=where, entries=size.entries, bytes=size.bytes, refusal=why or None)
     else:
         held = f"not used: {refusal}" if refusal else f"{counted(size.entries, 'file')}, {counted(size.bytes, 'byte')}"
-        print_text(printable(f"{folder or 'the cache'}: {held}\n"))
+        added = f"; nothing can be added: {why}" if why and not refusal else ""
+        print_text(printable(f"{folder or 'the cache'}: {held}{added}\n"))
     return FINE
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 
 from ptokit import spec
 from ptokit.cli.problems import FINE, Misuse
@@ -10,6 +10,7 @@ from ptokit.cli.report import print_json
 from ptokit.finding import OPAQUE, suggestion
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.render import pages
+from ptokit.render.document import new_console
 
 PAGES = {
     (lambda: INSTRUCTIONS): pages.instruction_page,
@@ -33,7 +34,7 @@ def explain(name: str | None, target: str | None, *, as_json: bool) -> int:
         print_json("explain", **(index_data() if name is None else page_data(_known(name), target)))
     else:
         page = pages.index_page() if name is None else page_of(name, target)
-        Console().print(page, crop=False)  # lines of code stay whole
+        new_console().print(page, crop=False)  # lines of code stay whole
     return FINE
 
 

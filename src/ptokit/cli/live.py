@@ -11,7 +11,6 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rich.console import Console
 from rich.text import Text
 
 from ptokit import progress
@@ -29,6 +28,7 @@ from ptokit.lang.launcher import Launchable
 from ptokit.lang.live import Script
 from ptokit.lang.watch import LaunchWatcher, WatchedLaunch
 from ptokit.machine.options import MachineOptions
+from ptokit.render.document import new_console
 from ptokit.render.findings import finding_text, shown_line
 from ptokit.target import profile
 from ptokit.text.errors import TextError
@@ -271,7 +271,7 @@ def _without_launches(name: str, names: Mapping[str, object], command: str) -> s
 
 def show_kernels(kernels: Sequence[LaunchedKernel]) -> None:
     """All findings by kernel and target, and a line for each target."""
-    console = Console(soft_wrap=True, highlight=False)
+    console = new_console(soft_wrap=True, highlight=False)
     for kernel in (each for each in kernels if each.targets):
         console.print(Text(printable(kernel.heading)))
         for on in kernel.targets.values():

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from rich.console import Console
-
 from ptokit.cli.files import Write, check_destination
 from ptokit.cli.problems import Misuse
 from ptokit.cli.report import print_lines, terminal_width
@@ -19,6 +17,7 @@ from ptokit.machine.costs import read_costs
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.pftrace import missing
 from ptokit.machine.report import MachineReport
+from ptokit.render.document import new_console
 from ptokit.render.findings import report_lines
 
 PARTS = ("blocks", "memory", "timeline", "traffic", "lanes", "lane_totals")
@@ -96,7 +95,7 @@ def costs_in(file: str | None) -> Mapping[str, float]:
 def show_machine(report: MachineReport, *, notes: bool) -> None:
     """Print a report; its tables fold on a narrow terminal."""
     lines = report_lines(report, notes=notes, width=terminal_width())
-    print_lines(lines, Console(soft_wrap=True, highlight=False))
+    print_lines(lines, new_console(soft_wrap=True, highlight=False))
 
 
 def machine_data(result: object) -> dict[str, Any]:

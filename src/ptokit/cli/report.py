@@ -18,6 +18,7 @@ from ptokit.finding import ConflictAccess, Finding, OutOfBoundsError, VerifyErro
 from ptokit.isa.dtype import dtype
 from ptokit.lang.check import Report, TargetReport
 from ptokit.lang.launcher import Launchable
+from ptokit.render.document import new_console
 from ptokit.render.findings import finding_text, place_of
 from ptokit.text.errors import TextError
 
@@ -33,7 +34,7 @@ FIELDS = ("level", "rule", "kind", "message", "operand", "expected", "found", "f
 
 def show_report(report: Report) -> None:
     """All findings of all targets, and a line for each target."""
-    console = Console(soft_wrap=True, highlight=False)
+    console = new_console(soft_wrap=True, highlight=False)
     console.print(Text(printable(f"{report.kernel} over {counted(report.grid, 'block')}")))
     for target in report.targets.values():
         show_findings(target.findings, console)
@@ -42,13 +43,13 @@ def show_report(report: Report) -> None:
 
 def terminal_width() -> int | None:
     """The characters of a line, if lines are shown on a terminal or `COLUMNS` is set; files have whole lines."""
-    console = Console()
+    console = new_console()
     return console.width if console.is_terminal or "COLUMNS" in os.environ else None
 
 
 def show_findings(findings: Iterable[Finding], console: Console | None = None) -> None:
     """Findings with their places and, for text, the line with a caret; on standard error by default."""
-    print_lines(map(finding_text, findings), console or Console(stderr=True, soft_wrap=True, highlight=False))
+    print_lines(map(finding_text, findings), console or new_console(stderr=True, soft_wrap=True, highlight=False))
 
 
 def print_lines(lines: Iterable[Text], console: Console) -> None:

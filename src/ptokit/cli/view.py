@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from rich.console import Console
 from rich.text import Text
 
 from ptokit.cli.problems import FINE, FOUND, UNMODELLED, Misuse, described
@@ -24,6 +23,7 @@ from ptokit.machine.options import MachineOptions
 from ptokit.machine.report import heading, shown_findings
 from ptokit.program.expr import Expr
 from ptokit.render.access import access_lines
+from ptokit.render.document import new_console
 from ptokit.render.fold import folded
 from ptokit.render.layouts import LayoutPicture, tile_rows
 from ptokit.report.access import access_maps
@@ -72,7 +72,7 @@ def _extents(text: str, what: str) -> tuple[int, int]:
 
 
 def _draw(picture: LayoutPicture, *, offsets: bool) -> None:
-    console = Console(highlight=False)
+    console = new_console(highlight=False)
     console.print(Text(picture.title, style="bold"), soft_wrap=True)
     for remark in picture.remarks:
         console.print(Text(remark, style="yellow"), soft_wrap=True)
@@ -122,8 +122,8 @@ def _list(tiles: list[Placed], *, as_json: bool) -> int:
 
 
 def _table(tiles: list[Placed]) -> None:
-    console = Console(highlight=False)
-    print_lines(map(Text, folded(tile_rows(tiles), console.width)), Console(soft_wrap=True, highlight=False))
+    console = new_console(highlight=False)
+    print_lines(map(Text, folded(tile_rows(tiles), console.width)), new_console(soft_wrap=True, highlight=False))
 
 
 def _tile_data(tile: Placed) -> dict[str, object]:
@@ -157,7 +157,7 @@ def view_gather(request: ProgramRequest, *, as_json: bool) -> int:
     if as_json:
         print_json("view gather", kernel=kernel.name, target=report.target, grid=report.grid, ok=report.ok, access=maps)
     else:
-        console = Console(highlight=False, soft_wrap=terminal_width() is None)
+        console = new_console(highlight=False, soft_wrap=terminal_width() is None)
         is_plain = not (console.encoding or "").lower().startswith("utf")
         lines = (line for each in maps for line in access_lines(each, console.width, is_plain=is_plain))
         title = Text(f"{kernel.name} on {heading(report)}", style="bold green" if report.ok else "bold red")

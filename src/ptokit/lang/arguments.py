@@ -72,12 +72,12 @@ PLAIN = (int, float, str, bool, DType, PtoEnum, type(None))
 
 def constant(name: str, value: object) -> Any:
     """A constant as a plain Python value, or a refusal."""
+    if isinstance(value, np.generic) and isinstance(cast("Any", value).item(), PLAIN):  # np.float64 is a float
+        return cast("Any", value).item()
     if isinstance(value, PLAIN):
         return value
     if isinstance(value, tuple):
         return tuple(constant(name, part) for part in cast("tuple[object, ...]", value))
-    if isinstance(value, np.generic) and isinstance(cast("Any", value).item(), PLAIN):
-        return cast("Any", value).item()
     if isinstance(value, np.dtype):
         return dtype(cast("object", value))
     message = f"the constant `{name}` must be a number, a string, an element type or a tuple of these"

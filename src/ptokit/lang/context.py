@@ -6,6 +6,7 @@ from collections import deque
 from contextvars import ContextVar, Token
 from functools import lru_cache
 from itertools import count
+from operator import index
 from types import TracebackType
 from typing import Any
 
@@ -34,6 +35,16 @@ def _mode(profile: Profile, options: Options) -> Mode:
     return Mode(profile, options)
 
 
+def check_dyn_ub(given: Any) -> int | None:
+    """A number of bytes as Python's own integer, or a refusal: 1.0 and True are equal to 1 in the keys of caches."""
+    if given is None:
+        return None
+    is_number = hasattr(given, "__index__") and not isinstance(given, bool) and not getattr(given, "shape", ())
+    if not is_number or index(given) < 0:
+        raise ValueError(f"dyn_ub takes a number of bytes, got {given!r}")
+    return index(given)
+
+
 class target:
     """Choose the target for the calls made inside a `with` block.
 
@@ -43,9 +54,8 @@ class target:
 
     @public
     def __init__(self, name: str, *, header: bool = False, strict: bool = False, dyn_ub: int | None = None) -> None:
-        if dyn_ub is not None and (isinstance(dyn_ub, bool) or not isinstance(dyn_ub, int) or dyn_ub < 0):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f"dyn_ub takes a number of bytes, got {dyn_ub!r}")
-        self.mode = _mode(find_profile(name), Options(header=bool(header), strict=bool(strict), dyn_ub=dyn_ub))
+        options = Options(header=bool(header), strict=bool(strict), dyn_ub=check_dyn_ub(dyn_ub))
+        self.mode = _mode(find_profile(name), options)
         self.number = next(_NUMBERS)
         """Distinguishes the memories of this target from those of others."""
         self.findings: deque[Finding] = deque(maxlen=10_000)

@@ -12,15 +12,16 @@ import numpy as np
 
 from ptokit.engine.runnable import Run, Small
 from ptokit.engine.storage import address_of
-from ptokit.engines import AUTO, ENGINES, in_order, names
+from ptokit.engines import AUTO, ENGINES, in_order, is_captured, names
 from ptokit.finding import WARNINGS, Finding, OutOfBoundsError, VerifyError, suggestion
 from ptokit.lang import gpu
 from ptokit.lang.arguments import is_integer
 from ptokit.lang.arrays import as_array, notify, within, writing
-from ptokit.lang.context import CURRENT, Mode, current, target
+from ptokit.lang.context import CURRENT, Mode, check_dyn_ub, current, target
 from ptokit.lang.where import refuse, warn_at
 from ptokit.machine.options import LAUNCHES, MachineOptions
 
+WAITS, OUTSIDE_OF_CAPTURE = "the host waits for the GPU", "call it before or after the capture"
 LAUNCH_OPTIONS = ("target", "engine", "threads", "strict", "header", "dyn_ub", "launch", "options", "debug", "grid")
 """Keywords of launches and checks; no parameter of a kernel has one of these names."""
 MOST_THREADS = 1024
@@ -87,7 +88,7 @@ def mode_of(
     """The target and its options; those of the current target are the defaults."""
     here = current().mode
     chosen = here.options
-    check_dyn_ub(dyn_ub)
+    dyn_ub = check_dyn_ub(dyn_ub)
     return _mode(
         here.profile.name if name is None else name,
         chosen.header if header is None else bool(header),
@@ -96,16 +97,13 @@ def mode_of(
     )
 
 
-def check_dyn_ub(dyn_ub: object) -> None:
-    """Refuse an invalid number of bytes."""
-    if dyn_ub is not None and not is_integer(dyn_ub):
-        raise ValueError(f"dyn_ub takes a number of bytes, got {dyn_ub!r}")
-
-
-def check_threads(threads: object) -> None:
-    """Refuse an invalid number of threads."""
-    if threads is not None and not (is_integer(threads) and 0 < operator.index(cast("int", threads)) <= MOST_THREADS):
-        raise ValueError(f"threads takes a number from 1 to {MOST_THREADS}, got {threads!r}")
+def check_threads(given: object) -> int | None:
+    """A number of threads as Python's own integer, or a refusal: True and 1.0 are equal to 1 in the keys of caches."""
+    if given is None or (type(given) is int and 0 < given <= MOST_THREADS):
+        return given
+    if not is_integer(given) or not 0 < operator.index(cast("int", given)) <= MOST_THREADS:
+        raise ValueError(f"threads takes a number from 1 to {MOST_THREADS}, got {given!r}")
+    return operator.index(cast("int", given))
 
 
 def check_engine(engine: object, known: Sequence[str], but: str = "") -> None:
@@ -141,6 +139,12 @@ def machine_options(options: object, launch: str, dyn_ub: int | None) -> Machine
         raise TypeError(f"options= takes a pto.MachineOptions, got {type(chosen).__name__}")
     size = chosen.dyn_ub if dyn_ub is None else dyn_ub
     return replace(chosen, launch=chosen.launch if launch == "standard" else launch, dyn_ub=size)
+
+
+def refuse_captured(what: str, arrays: Sequence[object], why: str = WAITS, fix: str = OUTSIDE_OF_CAPTURE) -> None:
+    """Refuse work on arrays of a GPU that would be captured in a CUDA graph, before anything is launched."""
+    if is_captured(cast("Any", arrays)):
+        raise refuse("CO-SEM-01", f"{what} cannot be captured in a CUDA graph: {why}", fix)
 
 
 def refuse_inside(what: str, instead: str = "launch one kernel after the other") -> None:
@@ -230,7 +234,9 @@ class CachedLaunch:
                     for at in self.tracked:
                         notify(arrays[at])
             else:
-                order = in_order(cast("Any", [as_array(each) for each in arrays]))
+                found = [as_array(each) for each in arrays]
+                refuse_captured("a launch", found)
+                order = in_order(cast("Any", found))
                 notified = writing([arrays[at] for at in self.tracked], in_part=True)
                 seconds = within(order, notified, self.small.run, addresses, tensors, collector)
         except (VerifyError, OutOfBoundsError) as problem:

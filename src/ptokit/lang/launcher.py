@@ -37,6 +37,7 @@ from ptokit.lang.launch import (
     machine_options,
     mode_of,
     observers,
+    refuse_captured,
     refuse_inside,
 )
 from ptokit.lang.traced import Traced
@@ -217,9 +218,8 @@ class Launcher:
         for observer in observers:
             observer(self.kernel, self.grid, args, keywords, dict(zip(LAUNCH_OPTIONS, request[1:], strict=False)))
         try:
-            if threads is not None or dyn_ub is not None:  # keys with True or 1.0 are equal to those with 1
-                check_threads(threads)
-                check_dyn_ub(dyn_ub)
+            if threads is not None or dyn_ub is not None:
+                request = (*request[:3], check_threads(threads), strict, header, check_dyn_ub(dyn_ub), *request[7:])
             given = key_of(request, args, keywords)
             return self._run_cached(given, args, keywords) or self._launch(request, given, args, keywords)
         except Exception as problem:
@@ -289,7 +289,9 @@ class Launcher:
         if arguments.gpu is None:
             return nullcontext()
         chosen(engine, True)  # refuses engines of the host, and says what is missing
-        return in_order([cast("Any", tensor.array) for tensor in arguments.tensors.values()]) or nullcontext()
+        arrays = [cast("Any", tensor.array) for tensor in arguments.tensors.values()]
+        refuse_captured(self.kernel.name, arrays)
+        return in_order(arrays) or nullcontext()
 
     def _executable(self, arguments: Arguments, traced: Traced, mode: Mode, engine: str) -> Runnable:
         is_on_gpu = arguments.gpu is not None

@@ -55,7 +55,7 @@ def gather(
     try:
         refuse_inside(GATHER.name, GATHER.instead)
         if threads is not None:
-            check_threads(threads)
+            threads = check_threads(threads)
         if mode is not None or axis is not FIRST:
             return gather_form(table, indices, coalesce, oob, out, engine, threads, axis, mode)
         how: tuple[Any, ...] = ()
@@ -76,7 +76,7 @@ def gather(
                 return gather_form(table, indices, coalesce, oob, out, engine, threads, axis, mode)
             call = GATHER.of(table=table, indices=indices, out=out)
             plan = keep(key, plan_gather(call, source, lanes, given, coalesce, oob))
-        order = order_of(plan.gpu, engine, source, lanes, given)
+        order = order_of(GATHER, plan.gpu, engine, source, lanes, given, plan=plan)
         notified = None if given is out else writing((out,))
         policies = (coalesce, oob)
         result = within(
@@ -121,7 +121,7 @@ def scatter(
     try:
         refuse_inside(SCATTER.name, SCATTER.instead)
         if threads is not None:
-            check_threads(threads)
+            threads = check_threads(threads)
         policies = (coalesce, oob, atomic, conflict, accumulate)
         if mode is not None or axis is not FIRST or reduce is not None or include_self is not True:
             scatter_form(table, src, indices, policies, engine, threads, axis, mode, reduce, include_self)
@@ -146,7 +146,7 @@ def scatter(
                 return table
             call = SCATTER.of(table=table, src=src, indices=indices)
             plan = keep(key, plan_scatter(call, target, source, lanes, *policies))
-        order = order_of(plan.gpu, engine, target, lanes, source)
+        order = order_of(SCATTER, plan.gpu, engine, target, lanes, source, plan=plan)
         notified = None if target is table else writing((table,))
         within(order, notified, run_scatter, SCATTER, plan, policies, target, source, lanes, engine, threads)
         if order is None and (plan.gpu is not None or gpu.is_torch(table)):
@@ -162,12 +162,10 @@ def _repeat(
 ) -> None:
     """Keep a call that was executed, if only addresses are needed to repeat it."""
     arrays = [each for each in described if each is not None]
-    if plan.whole is None or 0 in plan.lanes:
+    if plan.whole is None or plan.warns or 0 in plan.lanes:
         return
     attempt = None
     if plan.gpu is None:
-        if plan.warns:
-            return
         engine, threads = how[-2:]
         execute, is_in_order = partial(_execute_at, plan, engine, threads), _always
         attempt = engines.repeated(chosen(engine), plan.whole, usual_threads(plan, threads))

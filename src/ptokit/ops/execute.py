@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from ctypes import addressof, c_char
 from typing import Any, cast
@@ -12,14 +12,14 @@ from typing import Any, cast
 import numpy as np
 
 from ptokit.engine.faults import IndexFault, IndexReport
-from ptokit.engine.gpu import DeviceArray, on_gpu
+from ptokit.engine.gpu import on_gpu
 from ptokit.engine.runnable import Unsupported
 from ptokit.engine.storage import Storage
 from ptokit.engine.whole import Whole
-from ptokit.engines import AUTO, REFERENCE, arrays, chosen, in_order, names
+from ptokit.engines import AUTO, REFERENCE, arrays, chosen, in_order, is_captured, names, not_captured
 from ptokit.lang import gpu
 from ptokit.lang.arrays import as_array, within
-from ptokit.lang.launch import check_engine
+from ptokit.lang.launch import WAITS, check_engine, refuse_captured
 from ptokit.ops.call import ArrayCall
 from ptokit.ops.operands import Array, copy_into, empty_like, is_unsupported, packed_copy, supported
 from ptokit.ops.plans import CallPlan, cached, keep, plan_gather, plan_scatter, signature
@@ -30,6 +30,11 @@ ON_ONE_THREAD = 1 << 18
 ALIGNMENT = 64
 """Results begin at a cache line: writing rows that straddle lines takes four times as long."""
 BYTE = np.dtype(np.uint8)
+CAPTURABLE = (
+    'call it once before the capture with a policy that checks nothing (oob="clamp", "wrap", "zero", "skip") and int64 '
+    "indices, or leave it out of the capture"
+)
+"""Advice for calls in a CUDA graph."""
 
 GatherHow = tuple[object, object]
 """The policies of a gather, as `plan_gather` takes them."""
@@ -49,7 +54,7 @@ def move_gather(
     """Gather into an array, which may share memory with what is read."""
     key = (signature(source), signature(lanes), signature(target), *how)
     plan = cached(key) or keep(key, plan_gather(call, source, lanes, target, *how))
-    order = order_of(plan.gpu, engine, source, lanes, target)
+    order = order_of(call, plan.gpu, engine, source, lanes, target, plan=plan)
     within(order, None, run_gather, call, plan, how, None, source, lanes, target, target, engine, threads)
 
 
@@ -69,6 +74,7 @@ def run_gather(
     target, out = new_result(table, source, plan.shape, plan.dtype, plan.nbytes) if given is None else (given, out)
     storages = plan.lend(source, lanes, "out", target)
     if storages is None or (given is not None and plan.overlap(_addresses(storages))):
+        _refuse_captured_copies(call, source)
         fresh = target if given is None else empty_like(target)
         move_gather(call, supported(source), supported(lanes), fresh, how, engine, threads)
         if given is not None:
@@ -92,7 +98,7 @@ def move_scatter(
     """Scatter into an array, which may share memory with what is read."""
     key = (signature(target), signature(source), signature(lanes), *how)
     plan = cached(key) or keep(key, plan_scatter(call, target, source, lanes, *how))
-    order = order_of(plan.gpu, engine, target, lanes, source)
+    order = order_of(call, plan.gpu, engine, target, lanes, source, plan=plan)
     within(order, None, run_scatter, call, plan, how, target, source, lanes, engine, threads)
 
 
@@ -109,6 +115,7 @@ def run_scatter(
     """Execute a scatter in the current order."""
     storages = plan.lend(target, lanes, "src", source)
     if storages is None or plan.overlap(_addresses(storages)):
+        _refuse_captured_copies(call, target)
         cells = packed_copy(target) if is_unsupported(target) else target
         move_scatter(call, cells, packed_copy(source), packed_copy(lanes), how, engine, threads)
         if cells is not target:
@@ -135,15 +142,39 @@ def _warn_negative(call: ArrayCall, plan: CallPlan, lanes: Array) -> None:
 # --- Orders, results, engines ----------------------------------------------------------------------------------
 
 
-def order_of(number: int | None, engine: str, *arrays: object) -> AbstractContextManager[object] | None:
-    """A block whose work is done by a GPU, in the order of the arrays' streams; None if all work is. Refuses invalid
-    engines."""
+def order_of(
+    call: ArrayCall, number: int | None, engine: str, *arrays: Array | None, plan: CallPlan | None = None
+) -> AbstractContextManager[object] | None:
+    """A block whose work is done by a GPU, in the order of the arrays' streams; None if all work is.
+
+    Refuses invalid engines, and work that cannot be captured in a CUDA graph; without a plan, that is all work.
+    """
     if engine not in ENGINES:
         check_engine(engine, ENGINES, "the machine runs kernels: kernel[grid](..., engine='machine')")
     if number is None:
         return None
-    chosen(engine, True)  # refuses engines of the host, and says what is missing
-    return in_order([array for array in arrays if type(array) is DeviceArray])
+    name = chosen(engine, True)  # refuses engines of the host, and says what is missing
+    found = [array for array in arrays if on_gpu(array)]
+    if is_captured(found) and (why := _not_captured(name, number, arrays, plan)):
+        refuse_captured(call.name, found, why, CAPTURABLE)
+    return in_order(found)
+
+
+def _not_captured(engine: str, number: int, arrays: Sequence[Array | None], plan: CallPlan | None) -> str:
+    """Why a call cannot be captured in a CUDA graph; empty if it can."""
+    table, lanes, other = arrays if len(arrays) == 3 else (*arrays, None)
+    if plan is None or plan.whole is None or plan.warns or not on_gpu(table) or not on_gpu(lanes):
+        return WAITS
+    if other is None and not gpu.is_torch(table.owner):
+        return "CuPy would use the memory of its result again"
+    if other is not None and not on_gpu(other):
+        return "a number of the host is copied to the GPU"
+    return not_captured(engine, plan.whole, number, *(each.address for each in (table, other) if each is not None))
+
+
+def _refuse_captured_copies(call: ArrayCall, array: Array) -> None:
+    if on_gpu(array):
+        refuse_captured(call.name, [array], "it copies an array first", CAPTURABLE)
 
 
 def new_result(

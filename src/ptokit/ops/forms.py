@@ -123,7 +123,7 @@ def gather_selected(
     lanes = indices_of(call, indices, source)
     given = None if out is None else array_of(call, "out", out, written=True)
     index_type(call, lanes)
-    order = order_of(_gpu(source, lanes), engine, source, lanes, given)
+    order = order_of(call, _gpu(source, lanes), engine, source, lanes, given)
     notified = None if out is None else writing((out,))
     return within(order, notified, _gather, call, table, source, lanes, select, policy, given, out, engine, threads)
 
@@ -179,7 +179,7 @@ def scatter_selected(
     lanes = indices_of(call, indices, target)
     source = source_of(call, src, target)
     index_type(call, lanes)
-    order = order_of(_gpu(target, lanes), engine, target, lanes, source)
+    order = order_of(call, _gpu(target, lanes), engine, target, lanes, source)
     notified = None if target is table else writing((table,))
     within(order, notified, _scatter, call, target, source, lanes, select, policy, arithmetic)
 
@@ -212,7 +212,7 @@ def number_entries(
     """Write the entry that each index names to an array of int64; -1 for none. The table has `capacity` of them."""
     lanes, numbers = array_of(call, "indices", indices), array_of(call, "out", out, written=True)
     index_type(call, lanes)
-    order = order_of(_gpu(lanes), AUTO, lanes, numbers)
+    order = order_of(call, _gpu(lanes), AUTO, lanes, numbers)
     within(order, None, resolve_into, call, numbers, lanes, capacity, np.broadcast_to(np.empty(()), shape), policy)
 
 

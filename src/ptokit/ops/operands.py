@@ -13,6 +13,7 @@ from ptokit.isa.common import INDEX_TYPES
 from ptokit.isa.dtype import DType, dtype
 from ptokit.lang import gpu
 from ptokit.lang.arrays import as_array, exact_cast
+from ptokit.lang.launch import refuse_captured
 from ptokit.ops.call import ArrayCall
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -43,7 +44,13 @@ def indices_of(call: ArrayCall, given: object, table: Array) -> Array:
         made = listed(call, cast("object", given))
     else:
         return array_of(call, "indices", given)
-    return cast("Array", gpu.upload(made, table.gpu)) if on_gpu(table) else made
+    return _uploaded(call, made, table) if on_gpu(table) else made
+
+
+def _uploaded(call: ArrayCall, made: Array, table: Any) -> Array:
+    """An array of the host where the table is."""
+    refuse_captured(call.name, [table], "a list is copied to the GPU", "pass an array that is there")
+    return cast("Array", gpu.upload(made, table.gpu))
 
 
 def listed(call: ArrayCall, given: object) -> Array:
@@ -83,7 +90,7 @@ def source_of(call: ArrayCall, given: object, table: Array) -> Array:
         raise TypeError(
             f"{call.name}: src: a list of {made.dtype} cannot be copied to a GPU; pass an array that is there"
         )
-    return cast("Array", gpu.upload(made, table.gpu))
+    return _uploaded(call, made, table)
 
 
 def numbers_of(call: ArrayCall, given: object, kind: DType) -> Array:

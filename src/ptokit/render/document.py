@@ -7,16 +7,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.syntax import Syntax
 from rich.text import Text
 
+from ptokit.progress import may_escape
 from ptokit.render.tables import FoldingGrid, PageTitle
 
 Link = Callable[[str], str | None]
 """The address of a clause, a decision or a hazard; None if it has no page."""
 NAMES = re.compile(r"\b(?:[A-Z]{2}-[A-Z0-9]+-\d\d|[A-Z]{1,2}-\d\d)\b")
 """Clauses, decisions and hazards in a text."""
+
+
+def new_console(**options: bool) -> Console:
+    """A console of Rich. Its own reading of `NO_COLOR` leaves out colours only, and so does `FORCE_COLOR` win."""
+    return Console(**options, color_system="auto" if may_escape() else None)  # type: ignore[arg-type]
 
 
 class PagePart(ABC):

@@ -12,6 +12,7 @@ from ptokit.engine.bags import BagGradients
 from ptokit.engine.runnable import Unsupported
 from ptokit.engines import ENGINES, bag_gradients, chosen, in_order, ordering
 from ptokit.lang.gpu import new_tensor, of_tensor
+from ptokit.lang.launch import refuse_captured
 from ptokit.torch.bag_kernel import INDEX_TYPES, KINDS, PICKS, packed
 from ptokit.torch.dispatch import is_grad_enabled, is_plain
 
@@ -77,4 +78,7 @@ def _in_order(tensor: Tensor) -> AbstractContextManager[object]:
     is_in_order = ORDERINGS.get(tensor.get_device())
     if is_in_order is None:
         is_in_order = ORDERINGS[tensor.get_device()] = ordering([of_tensor(tensor)])
-    return (None if is_in_order() else in_order([of_tensor(tensor)])) or nullcontext()
+    if is_in_order():
+        return nullcontext()
+    refuse_captured("the gradient of bags", [of_tensor(tensor)])
+    return in_order([of_tensor(tensor)]) or nullcontext()

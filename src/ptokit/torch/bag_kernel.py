@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -14,10 +15,12 @@ from ptokit.engine.bags import Bags
 from ptokit.engine.kept import remember
 from ptokit.engine.runnable import Unsupported
 from ptokit.engines import ENGINES, bags, chosen, in_order, ordering, repeated_bags
+from ptokit.finding import VerifyError, suggestion
 from ptokit.isa.dtype import dtype
 from ptokit.isa.move import Combine
 from ptokit.lang.gpu import new_tensor, of_tensor
-from ptokit.lang.launch import check_threads
+from ptokit.lang.launch import check_threads, refuse_captured
+from ptokit.lang.where import refuse
 from ptokit.torch.dispatch import check_memory
 from ptokit.torch.operators import SCATTER_ZEROS, run_gather, run_scatter_, run_scatter_zeros, same_bits, wide
 from ptokit.torch.quick import MOST_CALLS, blank
@@ -110,6 +113,8 @@ def _fused(
     is_there = ENGINES[name].on_gpu is table.is_cuda  # the cuda engine would have to copy tensors of the host
     if run is None or kind is None or not (is_index and has_work and is_there):
         return None
+    if table.is_cuda:
+        refuse_captured("bags", [of_tensor(table)])
     table, offsets = packed(table), packed(offsets)
     indices = None if indices is None else packed(indices)
     weights = None if weights is None else packed(weights.detach().to(table.dtype))
@@ -246,7 +251,7 @@ def packed(tensor: Tensor) -> Tensor:
 def check_mode(mode: str, values: Tensor, name: str = "mode") -> None:
     """Refuse reductions that do not exist, and means of other numbers than floats."""
     if mode not in COMBINES:
-        raise ValueError(f"{name} is one of {', '.join(COMBINES)}; found {mode!r}")
+        raise ValueError(f"{name} is one of {', '.join(COMBINES)}; found {mode!r}{suggestion(mode, COMBINES)}")
     if mode == "mean" and not values.is_floating_point():
         raise ValueError(f"a mean is of floats; found {values.dtype}")
 
@@ -275,10 +280,29 @@ def _check_bounds(offsets: Tensor, lanes: int, closed: bool, is_segment: bool) -
     for."""
     if (offsets.is_cuda and offsets.numel()) or _are_bounds(offsets, lanes, closed):
         return
-    if is_segment:
-        raise ValueError(f"lengths are from 0 up, and their sum is the number of rows, {lanes}")
-    last = "the last one is" if closed else "up to"
-    raise ValueError(f"offsets begin with 0 and are in order, {last} the number of indices, {lanes}")
+    bounds = offsets.tolist()
+    raise _bad_lengths(bounds, lanes) if is_segment else _bad_offsets(bounds, lanes, closed)
+
+
+def _bad_offsets(offsets: list[int], lanes: int, closed: bool) -> VerifyError:
+    """The refusal of offsets, which names the first one that is wrong."""
+    rule = f"offsets begin with 0 and are in order, {'the last one is' if closed else 'up to'} the number of indices"
+    steps = [*enumerate(pairwise([0, *offsets]))]
+    at = next((k for k, (before, each) in steps if not before <= each <= (lanes if k else 0)), len(offsets) - 1)
+    found = f"offsets[{at}] = {offsets[at]}" if offsets else "none"
+    if at > 0 and offsets[at] < offsets[at - 1]:
+        found += f" after offsets[{at - 1}] = {offsets[at - 1]}"
+    fix = "pass the position in input where each bag begins" + (", and the number of indices" if closed else "")
+    return refuse("CO-SEM-01", f"embedding_bag: {rule}, {lanes}; found {found}", fix, "offsets")
+
+
+def _bad_lengths(bounds: list[int], rows: int) -> VerifyError:
+    """The refusal of lengths by the bounds of their segments."""
+    lengths = [b - a for a, b in pairwise(bounds)]
+    at = next((k for k, each in enumerate(lengths) if each < 0), None)
+    found = f"a sum of {bounds[-1]}" if at is None else f"lengths[{at}] = {lengths[at]}"
+    message = f"segment_reduce: lengths are from 0 up, and their sum is the number of rows, {rows}; found {found}"
+    return refuse("CO-SEM-01", message, "pass the number of rows of each segment", "lengths")
 
 
 def _are_bounds(offsets: Tensor, lanes: int, closed: bool) -> bool:

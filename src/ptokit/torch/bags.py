@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ptokit.lang.launch import check_threads
 from ptokit.torch.bag_gradients import gradient_of_table
 from ptokit.torch.bag_kernel import (
     PICKS,
@@ -20,7 +21,18 @@ from ptokit.torch.bag_kernel import (
     known_bags,
     run_bag,
 )
-from ptokit.torch.dispatch import Batch, TensorOperator, check_tensor, is_followed, is_plain, needs_grad, renamed
+from ptokit.torch.dispatch import (
+    Batch,
+    TensorOperator,
+    check_tensor,
+    is_compiling,
+    is_followed,
+    is_plain,
+    is_profiled,
+    needs_grad,
+    renamed,
+    whole_number,
+)
 from ptokit.torch.indexed import as_indices
 from ptokit.torch.operators import GATHER, HOW, SCATTER_ZEROS, sum_first, wide
 from ptokit.torch.remap import OUTSIDE, ROW, as_whole
@@ -127,8 +139,12 @@ def embedding_bag(
     rounded once. A mean is the sum divided by the number of rows. Rows of `padding_idx` do not count; an empty bag has
     zeros. The greatest and the least are those of `scatter`, and pass gradients to the first row that has the value.
     """
+    if padding_idx is not None:
+        padding_idx = whole_number("padding_idx", padding_idx)
+    if threads is not None and not is_compiling():
+        threads = check_threads(threads)
     options = "embedding_bag", mode, include_last_offset, padding_idx, engine, threads
-    if offsets is not None and is_plain(input, weight, offsets, per_sample_weights):
+    if offsets is not None and is_plain(input, weight, offsets, per_sample_weights) and not is_profiled():
         found = _repeated(weight, input, offsets, per_sample_weights, options)
         if found is not None:
             return found
@@ -147,7 +163,7 @@ def embedding_bag(
             raise ValueError(f"per_sample_weights have the shape of input; found {shapes}")
         per_sample_weights = per_sample_weights.reshape(-1)
     padding = -1 if padding_idx is None else _padding(padding_idx, len(weight))
-    closed = include_last_offset and offsets is not None
+    closed = bool(include_last_offset) and offsets is not None
     how = is_followed(weight), closed, engine, threads
     operands = weight, lanes, bounds, per_sample_weights
     name = "input" if input.dim() == 1 else "input.flatten()"

@@ -1,30 +1,52 @@
-"""Operators of PyTorch's library, and the shortest way to each: its dispatcher takes longer than a small gather."""
+"""Operators of PyTorch's library, and the shortest way to each: its dispatcher takes longer than a small gather.
+
+The short way is for calls that nothing intercepts and no profiler records. PyTorch has no public functions that say
+whether a transform, a dispatch mode or a profiler is active. Where a version lacks one of the private ones that do so,
+all calls go through the dispatcher.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import index
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ptokit.finding import OutOfBoundsError
+from ptokit.finding import OutOfBoundsError, VerifyError
+from ptokit.isa.policy import PtoEnum
+from ptokit.lang.arguments import is_integer
+from ptokit.lang.launch import check_threads
 
 NAMESPACE = "ptokit"
 LIBRARY = torch.library.Library(NAMESPACE, "DEF")
-TAGS = [getattr(torch.Tag, name) for name in ("pt2_compliant_tag", "needs_exact_strides") if hasattr(torch.Tag, name)]
-"""What PyTorch is told of all operators; older versions do not have the second."""
+TAGS = [
+    getattr(torch.Tag, name)
+    for name in ("pt2_compliant_tag", "needs_exact_strides", "cudagraph_unsafe")
+    if hasattr(torch.Tag, name)
+]
+"""What PyTorch is told of all operators; older versions have only the first. Most policies cannot be captured in a CUDA
+graph."""
 DEVICES = ("CPU", "CUDA")
 PLAIN = {torch.Tensor, torch.nn.Parameter}
 Context = Any
 Batch = Sequence[int | None]
 
 is_compiling, is_grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
-_is_transformed: Callable[[], bool] = torch._C._are_functorch_transforms_active
-_dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
-_function_modes: Callable[[], int] = torch._C._len_torch_function_stack
-_tracing_state: Callable[[], object] = torch._C._get_tracing_state
+_is_tracing, _has_overrides = torch.jit.is_tracing, torch.overrides.has_torch_function
+
+
+def _private(owner: Any, name: str) -> Callable[[], Any]:
+    """A private function of PyTorch that says whether something is active; if it is gone, that may always be so."""
+    return getattr(owner, name, lambda: True)
+
+
+_is_transformed = _private(torch._C, "_are_functorch_transforms_active")
+_has_dispatch_modes = _private(torch._C, "_len_torch_dispatch_stack")
+is_profiled = _private(torch.autograd, "_profiler_enabled")
 
 
 class TensorOperator:
@@ -41,7 +63,9 @@ class TensorOperator:
         torch.library.register_fake(self._name, shape, lib=LIBRARY)
         self.run, self._operands = run, operands
         self.overload = getattr(getattr(torch.ops, NAMESPACE), name).default
-        self._defaults = [each.default_value for each in self.overload._schema.arguments]
+        arguments = self.overload._schema.arguments
+        self._defaults = [each.default_value for each in arguments]
+        self._threads = next((at for at, each in enumerate(arguments) if each.name == "threads"), None)
         self._apply: Any = None
         self._transformed: Any = None
 
@@ -92,22 +116,37 @@ class TensorOperator:
         """Call it with all its arguments."""
         if is_compiling():
             return self.overload(*given)
+        if (at := self._threads) is not None and given[at] is not None:  # before a call is looked up
+            given = (*given[:at], check_threads(given[at]), *given[at + 1 :])
         if _is_transformed():
-            return self.overload(*given) if self._transformed is None else self._transformed.apply(*given)
+            call = self.overload if self._transformed is None else self._transformed.apply
+            return call(*map(_plain, given))
         follows, tensors = False, given[self._operands]
         for each in tensors:
             if each is not None:
                 if type(each) not in PLAIN:
-                    return self.overload(*given)
+                    return self.overload(*map(_plain, given))
                 if not (each.is_cpu or each.is_cuda):
                     _check_devices(tensors, each.device)
-                    return self.overload(*given)
+                    return self.overload(*map(_plain, given))
                 follows = follows or each.requires_grad
-        if _dispatch_modes() or _function_modes() or _tracing_state() is not None:
-            return self.overload(*given)
+        if _is_intercepted(tensors) or is_profiled():
+            return self.overload(*map(_plain, given))
         if follows and self._apply and is_grad_enabled():
-            return self._apply(*given[self._operands], given[self._operands.stop :])
+            return self._apply(*tensors, tuple(map(_plain, given[self._operands.stop :])))
         return self.run(*given)
+
+
+def _plain(argument: Any) -> Any:
+    """An argument as the dispatcher and gradients take it."""
+    if isinstance(argument, PtoEnum):
+        return argument.text
+    return index(argument) if isinstance(argument, np.integer) else argument
+
+
+def _is_intercepted(tensors: Sequence[Tensor | None]) -> bool:
+    """Whether a mode, a tracer or a type of its own gets to see a call with these tensors."""
+    return _has_overrides(tensors) or _has_dispatch_modes() or _is_tracing()
 
 
 def _of_resolved(backward: Callable[..., Any]) -> Callable[..., Any]:
@@ -127,7 +166,7 @@ def _resolved(grad: Tensor | None) -> Tensor | None:
 
 def is_plain(*tensors: Tensor | None) -> bool:
     """Whether nothing but autograd could intercept a call with these tensors."""
-    if is_compiling() or _is_transformed() or _dispatch_modes() or _function_modes() or _tracing_state() is not None:
+    if is_compiling() or _is_transformed() or _is_intercepted(tensors):
         return False
     return all(each is None or type(each) in PLAIN for each in tensors)
 
@@ -145,6 +184,15 @@ def check_tensor(name: str, given: object) -> None:
         raise TypeError(f"{name} is a tensor; found {type(given).__name__}: use torch.as_tensor({name})")
 
 
+def whole_number(name: str, given: Any) -> int:
+    """An integer, as Python's own; a bool or a float that is equal to one is refused."""
+    if is_compiling():
+        return given
+    if not is_integer(given):
+        raise TypeError(f"{name} is an integer; found {given!r}")
+    return index(given)
+
+
 def renamed(name: str, operand: str, fix: str, call: Callable[..., Any], *given: Any) -> Any:
     """A call by a function that has no policies: an index that is refused is named as the function's own operand.
 
@@ -158,6 +206,24 @@ def renamed(name: str, operand: str, fix: str, call: Callable[..., Any], *given:
         (found,) = problem.findings
         message = f"{name}: {operand}{found.message.partition('indices')[2]}"
         raise OutOfBoundsError([replace(found, message=message, operand=operand, fix=fix)]) from None
+    except VerifyError as problem:
+        (found,) = problem.findings
+        if found.operand != "indices":
+            raise
+        own = operand.partition(".")[0]
+        message, fix = f"{name}: {own}: {found.message.partition(': ')[2]}", found.fix.replace("indices", own)
+        raise VerifyError([replace(found, message=message, operand=own, fix=fix)]) from None
+
+
+def called_by(name: str, call: Callable[..., Any], *given: Any, **options: Any) -> Any:
+    """A call by a module, whose name its refusals have."""
+    if is_compiling():
+        return call(*given, **options)
+    try:
+        return call(*given, **options)
+    except (OutOfBoundsError, VerifyError) as problem:
+        (found,) = problem.findings
+        raise type(problem)([replace(found, message=f"{name}: {found.message.partition(': ')[2]}")]) from None
 
 
 def check_memory(tensor: Tensor) -> None:

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from ptokit.isa.dtype import dtype
+from ptokit.lang.gpu import of_tensor
+from ptokit.lang.launch import refuse_captured
 from ptokit.ops.call import GATHER as GATHER_CALL
 from ptokit.ops.call import SCATTER as SCATTER_CALL
 from ptokit.ops.call import ArrayCall
@@ -117,8 +119,15 @@ def as_indices(indices: Any, table: Tensor, call: ArrayCall | None = None) -> Te
         return indices
     if call is not None and isinstance(indices, list | tuple) and not torch.compiler.is_compiling():
         indices = listed(call, indices)
-    made = torch.as_tensor(indices, device=table.device)
+    made = uploaded(indices, table)
     return made if made.numel() else made.to(torch.int64)
+
+
+def uploaded(values: Any, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """Values of the host as a tensor where another one is."""
+    if like.is_cuda and not torch.compiler.is_compiling():
+        refuse_captured("a call", [of_tensor(like.detach())], "values of the host are copied", "pass CUDA tensors")
+    return torch.as_tensor(values, dtype=dtype, device=like.device)
 
 
 def _operands(table: Tensor, src: Any, indices: Any) -> tuple[Tensor, Tensor, Tensor]:
@@ -127,7 +136,7 @@ def _operands(table: Tensor, src: Any, indices: Any) -> tuple[Tensor, Tensor, Te
     if not isinstance(src, Tensor):
         if isinstance(src, (*NUMBERS, *LISTS)) and not (torch.compiler.is_compiling() or _has_tensors(src)):
             src = _rounded(src, table.dtype)
-        src = torch.as_tensor(src, dtype=table.dtype, device=table.device)
+        src = uploaded(src, table, table.dtype)
     elif src.dtype is not table.dtype and torch.is_autocast_enabled(table.device.type):
         src = src.to(table.dtype)
     return table, src, as_indices(indices, table, SCATTER_CALL)

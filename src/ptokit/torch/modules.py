@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ptokit.torch.bag_kernel import COMBINES
+from ptokit.torch.bag_kernel import check_mode
 from ptokit.torch.bags import IN_WEIGHT, embedding_bag
-from ptokit.torch.dispatch import renamed
+from ptokit.torch.dispatch import called_by, renamed
 from ptokit.torch.indexed import gather
 
 
@@ -19,6 +20,7 @@ class Embedding(torch.nn.Embedding):
     `max_norm`, `scale_grad_by_freq` and `sparse` are refused. An index outside of the table is refused.
     """
 
+    @wraps(torch.nn.Embedding.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         _refuse(self)
@@ -39,11 +41,11 @@ class EmbeddingBag(torch.nn.EmbeddingBag):
     `max_norm`, `scale_grad_by_freq` and `sparse` are refused.
     """
 
+    @wraps(torch.nn.EmbeddingBag.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         _refuse(self)
-        if self.mode not in COMBINES:
-            raise ValueError(f"mode is one of {', '.join(COMBINES)}; found {self.mode!r}")
+        check_mode(self.mode, self.weight)
 
     def forward(
         self,
@@ -52,7 +54,9 @@ class EmbeddingBag(torch.nn.EmbeddingBag):
         per_sample_weights: Tensor | None = None,
     ) -> Tensor:
         """The bags of a 2-D input, or of a 1-D input with offsets."""
-        return embedding_bag(
+        return called_by(
+            "EmbeddingBag",
+            embedding_bag,
             input,
             self.weight,
             offsets,

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ptokit.engine.whole import ZEROS
+from ptokit.isa.policy import ScatterAtomicOp
 from ptokit.lang.gpu import new_tensor
 from ptokit.ops.calls import gather, scatter
 from ptokit.torch.dispatch import Batch, Context, TensorOperator, check_memory
@@ -24,6 +25,7 @@ from ptokit.torch.remap import OUTSIDE, READ_OF, ROW, WRITTEN_OF, as_whole, capa
 HOW = 'str engine="auto", SymInt? threads=None'
 WRITTEN = 'str coalesce="row", str oob="undefined", '
 ENDS = f'str conflict="last", str? accumulate=None, {HOW}'
+STORES = ("none", ScatterAtomicOp.NONE)
 SCHEMAS = {
     "gather": f'(Tensor table, Tensor indices, str coalesce="row", str oob="undefined", {HOW}) -> Tensor',
     "scatter": f'(Tensor table, Tensor src, Tensor indices, {WRITTEN}str atomic="none", {ENDS}) -> Tensor',
@@ -74,7 +76,7 @@ def run_scatter_(
     threads: int | None = None,
 ) -> None:
     """The kernel of `scatter_`."""
-    conflict = "last" if atomic == "none" else conflict
+    conflict = "last" if atomic in STORES else conflict
     how = coalesce, oob, atomic, conflict, accumulate, engine, threads
     if not quick_scatter(table, src, indices, how, is_new=False):
         _write(table, src, indices, how)
@@ -117,7 +119,7 @@ def run_scatter(
     threads: int | None = None,
 ) -> Tensor:
     """The kernel of `scatter`."""
-    conflict = "last" if atomic == "none" else conflict
+    conflict = "last" if atomic in STORES else conflict
     how = coalesce, oob, atomic, conflict, accumulate, engine, threads
     check_memory(table)
     return _write_new(new_tensor(table), src, indices, how, table)

@@ -9,9 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ptokit.lang.gpu import of_tensor
+from ptokit.lang.launch import refuse_captured
 from ptokit.torch.bag_kernel import FEW_BOUNDS, check_mode, divided, weakest
 from ptokit.torch.bags import BAG, as_numbers
-from ptokit.torch.dispatch import is_followed, is_plain, renamed
+from ptokit.torch.dispatch import is_compiling, is_followed, is_plain, renamed, whole_number
 from ptokit.torch.indexed import as_indices, scatter
 from ptokit.torch.operators import SCATTER_ZEROS, wide
 from ptokit.torch.remap import ROW
@@ -50,7 +52,11 @@ def segment_reduce(
     if segment_ids.shape[0] != values.shape[0]:
         raise ValueError(f"each of the {values.shape[0]} rows has a segment; found {segment_ids.shape[0]}")
     if num_segments is None:
+        if values.is_cuda and not is_compiling():
+            given = [of_tensor(segment_ids)]
+            refuse_captured("segment_reduce", given, "the host waits for the greatest id", "pass num_segments")
         num_segments = int(segment_ids.max()) + 1 if segment_ids.numel() else 0
+    num_segments = whole_number("num_segments", num_segments)
     given = values, segment_ids, num_segments, reduce, (engine, threads)
     return renamed("segment_reduce", "segment_ids", IN_SEGMENTS, _by_ids, *given)
 

@@ -21,6 +21,8 @@ from tests.engine.cuda.emulated import EmulatedDevice
 Host = np.ndarray[Any, np.dtype[Any]]
 
 
+ALIGNED = 512
+"""New tensors begin at multiples of so many bytes, as torch's do."""
 METHODS = ("any", "argmax", "astype", "max", "min", "reshape", "sum", "view")
 """Methods of arrays that ptokit calls, as NumPy has them."""
 FUNCTIONS = ("arange", "clip", "isnan", "minimum", "nonzero", "where", "zeros")
@@ -111,7 +113,11 @@ class FakeTensor:
 
     def new_empty(self, shape: tuple[int, ...], dtype: None = None) -> FakeTensor:
         assert dtype is None
-        return FakeTensor(np.full(shape, 7, self.host.dtype), self.gpu, self.dtype.name)
+        count, memory = int(np.prod(shape)), np.zeros(self.host.itemsize * int(np.prod(shape)) + ALIGNED, np.uint8)
+        first = -memory.ctypes.data % ALIGNED
+        made = memory[first : first + count * self.host.itemsize].view(self.host.dtype).reshape(shape)
+        made[...] = 7
+        return FakeTensor(made, self.gpu, self.dtype.name)
 
     def __getitem__(self, key: Any) -> FakeTensor:
         return FakeTensor(self.host[key], self.gpu, self.dtype.name)
@@ -155,6 +161,10 @@ class FakeGpus:
         """The streams that were current when a device was used."""
         self.worked: set[int] = set()
         """The devices that were used."""
+        self.captured: set[int] = set()
+        """The streams that are captured."""
+        self.is_implicit = False
+        """Whether the legacy stream cannot be asked for its state: one that it waits for is captured."""
         self.memory: dict[int, int] = {}
         """Addresses that objects with an interface have, and their GPUs."""
         runtime = SimpleNamespace(
@@ -163,6 +173,7 @@ class FakeGpus:
             driverGetVersion=lambda: self.driver,
             deviceGetAttribute=lambda which, _: {device.PROCESSORS: 3, device.SHARED: EmulatedDevice.shared}[which],
             pointerGetAttributes=self._attributes,
+            streamIsCapturing=self._captures,
             CUDARuntimeError=RuntimeError,
         )
         self.cupy = ModuleType("cupy")
@@ -187,10 +198,19 @@ class FakeGpus:
             contiguous_format="C",
             is_grad_enabled=lambda: True,
             are_deterministic_algorithms_enabled=lambda: False,
-            cuda=SimpleNamespace(current_stream=lambda _: SimpleNamespace(cuda_stream=self.torch_stream)),
+            cuda=SimpleNamespace(
+                current_stream=lambda _: SimpleNamespace(cuda_stream=self.torch_stream),
+                is_initialized=lambda: True,
+                is_current_stream_capturing=lambda: self.torch_stream in self.captured,
+            ),
             autograd=SimpleNamespace(graph=SimpleNamespace(increment_version=_increment)),
         )
         FakeStream.gpus = self
+
+    def _captures(self, stream: int) -> bool:
+        if self.is_implicit and not stream:
+            raise RuntimeError("cudaErrorStreamCaptureImplicit")
+        return stream in self.captured
 
     def _attributes(self, address: int) -> SimpleNamespace:
         return SimpleNamespace(type=2 if address in self.memory else 0, device=self.memory.get(address))

@@ -30,8 +30,6 @@ def explain(
 
 def targets(as_json: Json = False) -> int:
     """Show the target profiles side by side."""
-    from rich.console import Console
-
     if as_json:
         from ptokit.cli.report import print_json
         from ptokit.render.data import targets_data
@@ -40,8 +38,9 @@ def targets(as_json: Json = False) -> int:
         return FINE
 
     from ptokit.render import pages
+    from ptokit.render.document import new_console
 
-    Console().print(pages.targets_table())
+    new_console().print(pages.targets_table())
     return FINE
 
 

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -25,7 +26,7 @@ import numpy as np
 from ptokit.engine.cuda import ptx
 from ptokit.engine.cuda.stage import GPU, WIDE_UNITS
 from ptokit.engine.cuda.whole.atomics import REDUCTIONS
-from ptokit.engine.gpu import DeviceArray, import_cupy, streams
+from ptokit.engine.gpu import TORCH, DeviceArray, import_cupy, streams
 from ptokit.engine.llvm.chip import Chip
 from ptokit.engine.llvm.compiled import CodeCache, IrSource
 from ptokit.engine.llvm.store import Entry
@@ -190,13 +191,43 @@ def ordered(arrays: Sequence[DeviceArray]) -> AbstractContextManager[object] | N
 
 
 def ordering(number: int, order: int | str | None) -> Callable[[], bool]:
-    """A function that says whether work goes to a GPU and to the stream of an order anyway; None is CuPy's."""
+    """A function that says whether work goes to a GPU and to the stream of an order anyway; None is CuPy's.
+
+    It does not if it would be captured in a CUDA graph.
+    """
     cuda = import_cupy().cuda
     device, stream = cuda.runtime.getDevice, cuda.get_current_stream
     if order is None:
-        return lambda: device() == number
+        return lambda: device() == number and not _is_captured(cuda, stream().ptr) and not _is_torch_captured()
     current = streams(order)
-    return lambda: device() == number and current(number) == stream().ptr
+
+    def is_in_order() -> bool:
+        handle = stream().ptr
+        return device() == number and current(number) == handle and not _is_captured(cuda, handle)
+
+    return is_in_order
+
+
+def is_captured(arrays: Sequence[DeviceArray] = ()) -> bool:
+    """Whether work on arrays would be captured in a CUDA graph, or break a capture of this thread."""
+    cuda = import_cupy().cuda
+    with cuda.Device(arrays[0].gpu if arrays else cuda.runtime.getDevice()):
+        here = cuda.get_current_stream().ptr
+        handles = {here, *(here if array.stream is None else array.stream for array in arrays)}
+        return any(_is_captured(cuda, handle) for handle in handles) or _is_torch_captured()
+
+
+def _is_captured(cuda: Any, stream: int) -> bool:
+    try:
+        return cuda.runtime.streamIsCapturing(stream)
+    except cuda.runtime.CUDARuntimeError:  # the legacy stream, while another one that it waits for is captured
+        return True
+
+
+def _is_torch_captured() -> bool:
+    """Whether torch captures its current stream: other streams must not be waited for then."""
+    torch = sys.modules.get(TORCH)
+    return torch is not None and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 @contextmanager

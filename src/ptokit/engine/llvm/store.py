@@ -94,6 +94,21 @@ def refusal() -> str:
     return _distrust(about) if stat.S_ISDIR(about.st_mode) else "it is no directory"
 
 
+def unwritable() -> str:
+    """Why nothing can be added to the folder, found out by trying; empty when it can."""
+    place = folder()
+    if place is None:
+        return refusal()
+    try:
+        near = next(each for each in (place, *place.parents) if each.exists())
+        trial = near / f".ptokit-{secrets.token_hex(8)}"
+        os.mkdir(trial, 0o700)
+        os.rmdir(trial)
+    except (OSError, ValueError) as problem:
+        return str(getattr(problem, "strerror", None) or problem)
+    return ""
+
+
 def _distrust(about: os.stat_result) -> str:
     """Why code from a file or folder could be somebody else's; empty when it could not."""
     if sys.platform == "win32":

@@ -242,14 +242,14 @@ class Lowering:
     def _names(self) -> list[str]:
         """The operations that programs have."""
         own = [_shown(name) for name in self.handlers if "*" not in name and name != "?"]
-        return [f"pto.{name}" for name in (*instructions(), *opaque_ops())] + own
+        return sorted({*(f"pto.{name}" for name in (*instructions(), *opaque_ops())), *own})
 
     def unknown(self, operation: Operation) -> NoReturn:
         """Refuse an operation without a handler."""
         own, known = self._is_own(operation), self._names
         name = f"{'pto.' if own else ''}{operation.name}"
         close = guess(f"pto.{operation.name}", known).removeprefix("; ") if own else ""
-        supported = f"supported: {choices(f'pto.{operation.name}', sorted(known))}, and arith on whole numbers"
+        supported = f"supported: {choices(f'pto.{operation.name}', known)}, and arith on whole numbers"
         message = f"`{name}` is read and kept, but has no lowering: it cannot be executed"
         self.refuse(message, f"{close}\n    {supported}" if close else supported)
 

@@ -89,6 +89,11 @@ def ready(whole: Whole, gpu: int) -> Callable[..., None]:
     return prepared(cuda(gpu), whole).run_at
 
 
+def not_captured(whole: Whole, gpu: int, *addresses: int) -> str:
+    """Why a move over arrays at these addresses cannot be captured in a CUDA graph; empty if it can."""
+    return prepared(cuda(gpu), whole).not_captured(*addresses)
+
+
 def scatter(
     device: Device,
     table: int,
@@ -303,6 +308,19 @@ class PreparedMove:
             raise
         if refused:
             self._raise(*refused, index)
+
+    def not_captured(self, *addresses: int) -> str:
+        """Why a call cannot be captured in a CUDA graph; empty if it can. Takes the addresses of the table and of the
+        other operand; without the latter, it is aligned to anything."""
+        if self.refuses:
+            return "the host waits for the check of its indices"
+        if self._is_scratched or not self.capacity:
+            return "it uses memory that later calls use, too"
+        piece = self.aligned
+        for address in addresses:
+            piece = (address | piece) & -(address | piece)
+        is_ready = not self._active or (piece, False) in self._launches
+        return "" if is_ready else "its kernels are not loaded yet"
 
     def check_at(self, index: int, flag: int) -> None:
         """Launch only the kernel that checks indices; takes the addresses of these and of an `IndexCheck`."""

@@ -46,7 +46,7 @@ class NativeExecutable(ProgramCompiler):
         if self.code is not None and not self._missed:
             return
         with jit.BUILDING:
-            if self._learn(tensors, integers, grid):
+            if self._learn(tensors, integers, grid) or self.code is None:  # an earlier launch may have been interrupted
                 self.code, self._deferring_code = self._compiled(()), None
 
     def _deferring(self) -> ProgramCode:
