@@ -6,13 +6,14 @@ import os
 import re
 import sys
 import warnings
+from collections.abc import Sequence
 from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
 
-from ptokit.finding import WARNINGS, Finding, VerifyError, Where
+from ptokit.finding import LEVELS, WARNINGS, Finding, HazardWarning, VerifyError, Where, by_level
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 COMMANDS = os.path.join(_PACKAGE, "cli") + os.sep
@@ -103,3 +104,11 @@ def warn_at(finding: Finding, module: str, registry: dict[Any, Any]) -> None:
     where = finding.where or Where("<kernel>", 0)
     kind = WARNINGS[finding.level]
     warnings.warn_explicit(kind(finding), kind, where.file, where.line, module, registry)
+
+
+def warn_of(faults: Sequence[Finding], subject: str, module: str, registry: dict[Any, Any]) -> None:
+    """Emit one warning on some errors and hazards: how many they are, and the first of the worst level at its place."""
+    first = min(faults, key=lambda finding: LEVELS.index(finding.level))
+    where = first.where or Where("<kernel>", 0)
+    message = HazardWarning(first, f"{subject}: {', '.join(by_level(faults))}; the first: ")
+    warnings.warn_explicit(message, HazardWarning, where.file, where.line, module, registry)

@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ptokit.finding import OutOfBoundsError, VerifyError, suggestion
+from ptokit.finding import OutOfBoundsError, VerifyError, counted, suggestion
 from ptokit.lang.faults import public
-from ptokit.lang.launcher import Launchable
+from ptokit.lang.launcher import Launchable, quiet_report
 from ptokit.lang.watch import with_copies
-from ptokit.machine import MACHINE
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.report import MachineReport
 from ptokit.progress import task
@@ -75,11 +74,14 @@ def sweep(
         launcher = kernel[_grid(made(grid, values))]
         how = {"target": target, "strict": strict, "header": header, "dyn_ub": dyn_ub}
         chosen = {**named, **{name: values[name] for name in own}}
-        report = launcher(*copies, engine=MACHINE, options=options, **how, **chosen)
-        assert isinstance(report, MachineReport)
-        return report
+        return quiet_report(launcher, *copies, options=options, **how, **chosen)
 
-    return run_points(kernel.name, launch, params, named_targets(kernel, targets))
+    result = run_points(kernel.name, launch, params, named_targets(kernel, targets))
+    faulty = [point for point in result.rows if point.numbers is not None and not point.ok]
+    if faulty and not (options is not None and options.quiet):
+        faults = [finding for point in faulty for finding in point.hazards]
+        kernel.collector().warn(faults, f"{len(faulty):,} of {counted(len(result.rows), 'point')} of {kernel.name}")
+    return result
 
 
 def _grid(blocks: Any) -> int:
