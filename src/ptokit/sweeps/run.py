@@ -77,11 +77,18 @@ def sweep(
         return quiet_report(launcher, *copies, options=options, **how, **chosen)
 
     result = run_points(kernel.name, launch, params, named_targets(kernel, targets))
-    faulty = [point for point in result.rows if point.numbers is not None and not point.ok]
-    if faulty and not (options is not None and options.quiet):
-        faults = [finding for point in faulty for finding in point.hazards]
-        kernel.collector().warn(faults, f"{len(faulty):,} of {counted(len(result.rows), 'point')} of {kernel.name}")
+    if options is None or not options.quiet:
+        _warn_of_unclean(kernel, result)
     return result
+
+
+def _warn_of_unclean(kernel: Launchable, result: SweepResult) -> None:
+    """A warning for each target without a clean point, of which none can be the best. Other faulty points are shown."""
+    for target in result.targets:
+        points = result.of(target)
+        faults = [finding for point in points for finding in point.hazards]
+        if faults and not any(points):
+            kernel.collector().warn(faults, f"{kernel.name} on {target}, {counted(len(points), 'point')}, none clean")
 
 
 def _grid(blocks: Any) -> int:
