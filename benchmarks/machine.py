@@ -4,8 +4,8 @@
 
 Required, with all checks on: a clean kernel that gathers 64x256 tiles over 256 blocks takes at most 10 times as long as
 on the reference engine, one of 100 instructions over 2,000 blocks at most 3 times; time and memory grow at most
-linearly, up to 10,000 blocks, and with the length of a block: one with 8 times as many iterations takes at most 12 times
-as long.
+linearly, up to 10,000 blocks, and with the length of a block: one with 8 times as many iterations takes at most 12
+times as long.
 """
 
 from __future__ import annotations
