@@ -453,8 +453,37 @@ def _text(findings: tuple[Finding, ...]) -> str:
     return "\n".join(str(finding) for finding in findings)
 
 
+class Judged:
+    """A result with findings. It is true if it is `ok`."""
+
+    __slots__ = ()
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no error and no hazard."""
+        return not self.hazards
+
+    @property
+    def hazards(self) -> tuple[Finding, ...]:
+        """The errors and hazards."""
+        return tuple(finding for finding in self.findings if finding.is_fault)
+
+    @property
+    def modelled(self) -> bool:
+        """Whether ptokit models every instruction of the kernel."""
+        return is_modelled(self.findings)
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+
 class VerifyError(ValueError):
-    """A call or program that the target refuses. It has written nothing."""
+    """A call or program that the target refuses. It has written nothing, unless it has a report."""
+
+    report: object = None
+    """Of a launch with `strict=True` that ran on the machine: its report."""
 
     def __init__(self, findings: Iterable[Finding]) -> None:
         self.findings = tuple(findings)
@@ -470,11 +499,12 @@ class OutOfBoundsError(IndexError):
 
 
 class HazardWarning(UserWarning):
-    """A finding of level `hazard`: the result is right here and would not be elsewhere."""
+    """A finding of level `hazard`: the result is right here and would not be elsewhere. Of a launch on the machine: its
+    first error or hazard, after the number of all."""
 
-    def __init__(self, finding: Finding) -> None:
+    def __init__(self, finding: Finding, heading: str = "") -> None:
         self.finding = finding
-        super().__init__(str(finding.at(None)))  # Python prints the place of a warning itself
+        super().__init__(heading + str(finding.at(None)))  # Python prints the place of a warning itself
 
 
 class UnmodelledWarning(UserWarning):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import pytest
 
-from ptokit.finding import NAME, OutOfBoundsError, VerifyError, summary
+from ptokit.finding import NAME, Judged, OutOfBoundsError, VerifyError, summary
 from ptokit.isa.instruction import DEVICES
 from ptokit.lang.faults import trim
 
@@ -31,7 +31,7 @@ ALL = "all"
 
 
 @dataclass(frozen=True, repr=False)
-class Reports:
+class Reports(Judged):
     """The reports of one kernel on several targets: `reports["a5"]`."""
 
     targets: dict[str, MachineReport]
@@ -41,14 +41,9 @@ class Reports:
         return self.targets[target]
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[Finding, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The findings of all targets."""
         return tuple(finding for report in self.targets.values() for finding in report.findings)
-
-    @property
-    def ok(self) -> bool:
-        """Whether no target has an error or a hazard."""
-        return all(report.ok for report in self.targets.values())
 
     def __repr__(self) -> str:
         kernel = next(iter(self.targets.values())).kernel[:NAME]

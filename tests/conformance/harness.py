@@ -41,6 +41,8 @@ class Reported(Exception):
 
 STOPS = (pto.VerifyError, pto.OutOfBoundsError, Reported, pto.HazardWarning)
 """What stops code that breaks a clause: each carries findings."""
+ON_MACHINE = ".*; the first: "
+"""Warnings of launches on the machine, which say less than its report."""
 
 
 def targets_of(name: str) -> tuple[str, ...]:
@@ -68,6 +70,7 @@ def run(code: str, target: str, op: str = "") -> None:
         names["op"] = getattr(pto, op)
     with pto.target(target), warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", ON_MACHINE, pto.HazardWarning)
         exec(compiled(code, target), names)
     report = names.get("report")
     if isinstance(report, MachineReport) and not report.ok:
@@ -82,6 +85,7 @@ def findings_on(code: str, target: str, op: str = "", **options: Any) -> list[pt
     found: list[pto.Finding] = []
     with pto.target(target, **options) as here, warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
+        warnings.filterwarnings("ignore", ON_MACHINE, pto.HazardWarning)
         try:
             exec(compiled(code, target), names)
         except Exception as stop:

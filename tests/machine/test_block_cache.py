@@ -200,3 +200,22 @@ def test_equal_blocks_are_followed_and_not_checked(monkeypatch: pytest.MonkeyPat
     x = np.ones((64, 8), "float32")
     assert one_left_out[8](x, np.zeros_like(x), 99, target="a5", engine="machine").ok
     assert seen == Counter(followed=7)
+
+
+@pto.kernel(mode="manual")
+def copied_often(x, out, turns: pto.const):
+    tile = pto.Tile("vec", "float32", 8, 8, addr=0)
+    for i in pto.range(turns):
+        at = (pto.block_idx() * turns + i) * 8
+        pto.tload(tile, x[at : at + 8])
+        pto.barrier("ALL")
+        pto.tstore(out[at : at + 8], tile)
+        pto.barrier("ALL")
+
+
+@pytest.mark.parametrize("turns", [10, 1_500])
+def test_long_blocks_are_followed_as_short_ones_are(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = counted(monkeypatch)
+    x = np.ones((3 * turns * 8, 8), "float32")
+    assert copied_often[3](x, np.zeros_like(x), turns, target="a5", engine="machine").ok
+    assert seen == Counter(followed=2)

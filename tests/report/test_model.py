@@ -16,7 +16,7 @@ from tests.report.launches import TABLE, TOKENS, clean, cube, faulty, many, orde
 
 
 def target(report=None, name="a5"):
-    return report_data([report or clean(name)])["targets"][name]
+    return report_data([clean(name) if report is None else report])["targets"][name]
 
 
 def test_works_and_cycles_are_those_of_the_timeline():

@@ -17,12 +17,11 @@ from ptokit.cli.subject import find
 from ptokit.cli.trace import ArraySpec, Measured, Trace, read_trace
 from ptokit.finding import OutOfBoundsError, VerifyError, counted
 from ptokit.lang.kernel import Kernel
-from ptokit.lang.launcher import Launchable
-from ptokit.machine import MACHINE
+from ptokit.lang.launcher import Launchable, quiet_report
 from ptokit.machine.costs import FORMAT
 from ptokit.machine.fit import Calibration, Measurement, calibrate
 from ptokit.machine.options import MachineOptions
-from ptokit.machine.report import MachineReport, aligned
+from ptokit.machine.report import aligned
 from ptokit.target import Profile, profile
 
 MOST_OPERATIONS = 1_000_000
@@ -93,14 +92,14 @@ def _recorded(trace: Trace, kernels: Mapping[str, Launchable], target: Profile) 
         options = MachineOptions(checks=("time",), timeline=MOST_OPERATIONS)
         try:
             with library_call():
-                report = kernel[each.grid](*args, **keywords, target=target.name, engine=MACHINE, options=options)
+                report = quiet_report(kernel[each.grid], *args, **keywords, target=target.name, options=options)
         except (VerifyError, OutOfBoundsError) as refusal:
             raise Misuse(f"{each.place}: {refusal.findings[0].message}") from refusal
         except Misuse as problem:
             raise Misuse(f"{each.place}: {problem}") from problem
         if errors := [finding for finding in report.findings if finding.level == "error"]:
             raise Misuse(f"{each.place}: {errors[0].message}")
-        assert isinstance(report, MachineReport) and report.timeline and report.timeline.record
+        assert report.timeline and report.timeline.record
         record = report.timeline.record
         operations += sum(map(len, record.blocks))
         if not record.blocks or operations > MOST_OPERATIONS:

@@ -128,7 +128,7 @@ class Fixing:
         """The repairs of a launch. Their search traces the kernel again, which may print."""
         report = self._report(trial)
         with library_call():
-            return [repair for repair in report.repairs if repair.kind == kind] if report else []
+            return [repair for repair in (report.repairs if report is not None else ()) if repair.kind == kind]
 
     def _remove(self, trial: Trial) -> None:
         """Remove what no launch needs."""

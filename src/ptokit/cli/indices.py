@@ -12,6 +12,7 @@ from typing import Any
 
 from ptokit.cli.files import check_destination, print_text
 from ptokit.cli.problems import FINE, FOUND, INTERRUPTED, Misuse, described, print_error, printable
+from ptokit.cli.programs import library_call
 from ptokit.cli.report import print_json
 from ptokit.traces.generate import generate
 from ptokit.traces.recording import limits_of
@@ -93,7 +94,8 @@ def replay_trace(file: str, targets: str, engine: str, lanes: int | None, shards
         raise Misuse(f"cannot read {file}: {described(problem)}") from problem
     except ValueError as problem:
         raise Misuse(str(problem)) from problem
-    result = _checked(replay, trace, engine=engine, targets=targets, lanes=lanes, shards=shards)
+    with library_call():
+        result = _checked(replay, trace, engine=engine, targets=targets, lanes=lanes, shards=shards)
     if as_json:
         print_json("replay", file=file, **result.as_dict())
     else:

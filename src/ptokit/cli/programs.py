@@ -25,7 +25,7 @@ from ptokit.finding import WARNINGS, Finding, OutOfBoundsError, VerifyError, is_
 from ptokit.lang.check import check, show
 from ptokit.lang.faults import finding_of, raised_in_user_code
 from ptokit.lang.launch import mode_of
-from ptokit.lang.launcher import Launchable
+from ptokit.lang.launcher import Launchable, quiet_report
 from ptokit.lang.loaded import TextKernel
 from ptokit.lang.sources import is_cpp
 from ptokit.machine import ENOUGH, MACHINE
@@ -152,10 +152,8 @@ def machine_report(kernel: Launchable, request: ProgramRequest, target: str) -> 
     args, keywords = passed(kernel, _values(kernel, request, ()))
     with library_call():
         own = MachineOptions(**request.on_machine(target))
-        options = {**request.options, "target": target, "engine": MACHINE, "options": own}
-        report = kernel[request.grid](*args, **options, **keywords)
-    assert isinstance(report, MachineReport)
-    return report
+        options = {**request.options, "target": target, "options": own}
+        return quiet_report(kernel[request.grid], *args, **options, **keywords)
 
 
 def run_program(
@@ -174,8 +172,9 @@ def run_program(
         values = _values(kernel, request, outs)
         args, keywords = passed(kernel, values)
         with task(f"run {kernel.name}:"), library_call():
-            how = {"engine": engine, "threads": threads, "options": options, **request.options}
-            result = kernel[request.grid](*args, **how, **keywords)
+            how, launcher = {"threads": threads, "options": options, **request.options}, kernel[request.grid]
+            launch = partial(quiet_report, launcher) if engine == MACHINE else partial(launcher, engine=engine)
+            result = launch(*args, **how, **keywords)
     except (TextError, VerifyError, OutOfBoundsError) as error:
         if as_json:
             print_run(kernel, mode_of(request.target).profile.name, request.grid, error=error)

@@ -92,9 +92,11 @@ def print_json(command: str, **fields: Any) -> None:
 def check_data(grid: int, report: Report | None = None, error: Problem | None = None) -> dict[str, Any]:
     """A check as plain data: a report, or why there is none."""
     return {
-        "kernel": report.kernel if report else None,
+        "kernel": None if report is None else report.kernel,
         "grid": grid,
-        "targets": {name: target_data(target) for name, target in report.targets.items()} if report else {},
+        "targets": {
+            name: target_data(target) for name, target in (report.targets if report is not None else {}).items()
+        },
         "error": _error_data(error) if error else None,
     }
 
@@ -110,15 +112,15 @@ def print_run(
 ) -> None:
     """A run as JSON: its result or its error, and the fields that its engine adds."""
     refused = error.findings if isinstance(error, VerifyError | OutOfBoundsError) else ()
-    findings = run.findings if run else refused
+    findings = refused if run is None else run.findings
     print_json(
         "run",
         kernel=kernel.name if kernel else None,
         grid=grid,
         target=target,
-        engine=run.engine if run else None,
-        seconds=run.seconds if run else None,
-        ok=run is not None and not any(finding.is_fault for finding in findings),
+        engine=None if run is None else run.engine,
+        seconds=None if run is None else run.seconds,
+        ok=run is not None and run.ok,
         modelled=is_modelled(findings),
         findings=_findings_data(findings),
         outputs={

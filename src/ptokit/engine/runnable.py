@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ptokit.engine.storage import Storage
-from ptokit.finding import Finding, findings_html, summary
+from ptokit.finding import Finding, Judged, findings_html, summary
 from ptokit.markup import Displayed, box, facts
 from ptokit.program.expr import Var
 
@@ -17,8 +17,8 @@ Listener = Callable[[Sequence[Finding]], object]
 
 
 @dataclass(frozen=True, repr=False)
-class Run(Displayed):
-    """The result of a launch."""
+class Run(Judged, Displayed):
+    """The result of a launch; `bool(run)` is `run.ok`."""
 
     findings: tuple[Finding, ...]
     """Hazards and notes, each once."""

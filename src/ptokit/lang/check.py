@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ptokit.finding import NAME, Finding, VerifyError, by_level, counted, findings_html, is_modelled, summary
+from ptokit.finding import NAME, Finding, Judged, VerifyError, by_level, counted, findings_html, summary
 from ptokit.isa.instruction import DEVICES
 from ptokit.isa.policy import TileType
 from ptokit.lang.arguments import Arguments
@@ -45,7 +45,7 @@ class Placed:
 
 
 @dataclass(frozen=True, repr=False)
-class TargetReport(Displayed):
+class TargetReport(Judged, Displayed):
     """The result of a check on one target."""
 
     target: str
@@ -59,16 +59,6 @@ class TargetReport(Displayed):
     def accepted(self) -> bool:
         """Whether the target accepts the kernel: no finding is an error."""
         return all(finding.level != "error" for finding in self.findings)
-
-    @property
-    def ok(self) -> bool:
-        """Whether there is no error and no hazard."""
-        return not any(finding.is_fault for finding in self.findings)
-
-    @property
-    def modelled(self) -> bool:
-        """Whether ptokit models every instruction of the kernel."""
-        return is_modelled(self.findings)
 
     def __repr__(self) -> str:
         return f"<TargetReport {self.target}: {summary(self.findings)}>"
@@ -92,7 +82,7 @@ class TargetReport(Displayed):
 
 
 @dataclass(frozen=True, repr=False)
-class Report(Displayed):
+class Report(Judged, Displayed):
     """The results of a check, by target."""
 
     kernel: str
@@ -104,7 +94,7 @@ class Report(Displayed):
         return self.targets[target]
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[Finding, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The findings of all targets."""
         return tuple(finding for report in self.targets.values() for finding in report.findings)
 
@@ -112,16 +102,6 @@ class Report(Displayed):
     def accepted(self) -> tuple[str, ...]:
         """The targets that accept the kernel."""
         return tuple(name for name, report in self.targets.items() if report.accepted)
-
-    @property
-    def ok(self) -> bool:
-        """Whether no target has an error or a hazard."""
-        return all(report.ok for report in self.targets.values())
-
-    @property
-    def modelled(self) -> bool:
-        """Whether ptokit models every instruction of the kernel."""
-        return is_modelled(self.findings)
 
     def __repr__(self) -> str:
         return f"<Report {self.kernel[:NAME]} on {', '.join(self.targets)}: {summary(self.findings)}>"

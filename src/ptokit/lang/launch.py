@@ -18,8 +18,9 @@ from ptokit.lang import gpu
 from ptokit.lang.arguments import is_integer
 from ptokit.lang.arrays import as_array, notify, within, writing
 from ptokit.lang.context import CURRENT, Mode, check_dyn_ub, current, target
-from ptokit.lang.where import refuse, warn_at
+from ptokit.lang.where import refuse, warn_at, warn_of
 from ptokit.machine.options import LAUNCHES, MachineOptions
+from ptokit.machine.report import MachineReport
 
 WAITS, OUTSIDE_OF_CAPTURE = "the host waits for the GPU", "call it before or after the capture"
 LAUNCH_OPTIONS = ("target", "engine", "threads", "strict", "header", "dyn_ub", "launch", "options", "debug", "grid")
@@ -50,6 +51,22 @@ class FindingCollector:
         for finding in findings:
             if self.add(finding) and finding.level in WARNINGS:
                 warn_at(finding, self._module, self._registry)
+
+    def judge(self, report: MachineReport, is_strict: bool, is_quiet: bool) -> MachineReport:
+        """The report of a launch on the machine. If it has faults, one warning says so; a strict launch raises."""
+        if report.ok:
+            return report
+        if is_strict:
+            refusal = VerifyError(report.hazards)
+            refusal.report = report
+            raise refusal
+        if not is_quiet:
+            self.warn(report.hazards, f"{report.kernel} on {report.target}")
+        return report
+
+    def warn(self, faults: Sequence[Finding], subject: str) -> None:
+        """One warning of some errors and hazards."""
+        warn_of(faults, subject, self._module, self._registry)
 
     def add(self, finding: Finding) -> bool:
         """Record a finding; False for an error, and for one that was recorded before at the same place."""

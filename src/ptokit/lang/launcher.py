@@ -221,7 +221,8 @@ class Launcher:
             if threads is not None or dyn_ub is not None:
                 request = (*request[:3], check_threads(threads), strict, header, check_dyn_ub(dyn_ub), *request[7:])
             given = key_of(request, args, keywords)
-            return self._run_cached(given, args, keywords) or self._launch(request, given, args, keywords)
+            run = self._run_cached(given, args, keywords)
+            return self._launch(request, given, args, keywords) if run is None else run
         except Exception as problem:
             trim(problem)
             raise
@@ -242,7 +243,9 @@ class Launcher:
             chosen_options = machine_options(options, launch, dyn_ub)
             mode = mode_of(target, header, strict, chosen_options.dyn_ub)
             with task(f"{self.kernel.name} on {mode.profile.name}", enabled=chosen_options.progress):
-                return self._run_on_machine(args, keywords, mode, replace(chosen_options, dyn_ub=mode.options.dyn_ub))
+                chosen_options = replace(chosen_options, dyn_ub=mode.options.dyn_ub)
+                report = self._run_on_machine(args, keywords, mode, chosen_options)
+            return self.kernel.collector().judge(report, mode.options.strict, chosen_options.quiet)
         mode = mode_of(target, header, strict, dyn_ub)
         arguments = self.kernel.bind(args, keywords)
         collector = self.kernel.collector()
@@ -408,6 +411,18 @@ def _agrees(before: Launchable, after: Launchable, arguments: Arguments, mode: M
             return True
         found.append(bool(races(program, mode.profile)))
     return found == [True, False]
+
+
+def quiet_report(launcher: Launcher, *args: object, options: object = None, **how: Any) -> MachineReport:
+    """The report of a launch on the machine that the caller shows: there is no warning, and a strict launch with faults
+    has a report, too."""
+    chosen = replace(machine_options(options, "standard", None), quiet=True)
+    try:
+        return cast("MachineReport", launcher(*args, engine=MACHINE, options=chosen, **how))
+    except VerifyError as refusal:
+        if refusal.report is None:
+            raise
+        return cast("MachineReport", refusal.report)
 
 
 def _write_page(path: str | os.PathLike[str], reports: Sequence[MachineReport]) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from random import Random
@@ -32,14 +33,16 @@ from ptokit.lang.cpp_entries import chosen_entry, entries_of
 from ptokit.lang.cpp_parameters import element_of, kind_of, scalar_of
 from ptokit.lang.cpp_source import CppSource, source_of
 from ptokit.lang.faults import public
-from ptokit.lang.launch import grid_of, mode_of
-from ptokit.lang.launcher import Launchable, Launcher, PartOfLaunch
+from ptokit.lang.launch import grid_of, machine_options, mode_of
+from ptokit.lang.launcher import Launchable, Launcher, PartOfLaunch, quiet_report
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.traced import Traced
 from ptokit.lang.values import Informer
 from ptokit.lang.where import refuse
-from ptokit.machine.options import MachineOptions, is_enough
+from ptokit.machine import MACHINE
+from ptokit.machine.options import is_enough
 from ptokit.machine.proposal import Patch
+from ptokit.machine.report import MachineReport
 from ptokit.program.clip import clipped
 from ptokit.program.ir import Argument, Program, walk
 from ptokit.program.repair import Edit, Unpatchable
@@ -373,18 +376,27 @@ class CppLauncher(Launcher):
         kernel = cast("CppKernel", self.kernel)
         target = target or kernel.target
         own = {name: keywords[name] for name in kernel.parameters if name in keywords}
-        mode = mode_of(target)
+        mode = mode_of(target, strict=keywords.get("strict"))
         arguments = kernel.bind(args, own)
-        options = keywords.get("options")
-        enough = isinstance(options, MachineOptions) and is_enough(options.blocks)
+        options = machine_options(keywords.pop("options", None), "standard", None) if engine == MACHINE else None
+        enough = options is not None and is_enough(options.blocks)
         remarks = kernel.remarks(arguments, mode, enough=enough)  # before a launch changes the arrays
-        runs = [
-            Launcher(launched, grid)(*args, target=target, engine=engine, **keywords)
-            for launched, grid in kernel.launches(arguments, mode, self.grid, enough=enough)
-        ]
+        collector = kernel.collector()
+        launch: Callable[..., Run] = partial(Launcher.__call__, engine=engine)
+        if options is None:
+            collector(remarks)
+        else:
+            launch = partial(quiet_report, options=options)
+        launches = kernel.launches(arguments, mode, self.grid, enough=enough)
+        runs = [launch(Launcher(launched, grid), *args, target=target, **keywords) for launched, grid in launches]
         last = next((run for run in runs if _is_faulty(run)), runs[-1])
         more = [finding for run in runs if run is not last for finding in run.findings]
-        return replace(last, findings=(*remarks, *last.findings, *more))
+        whole = replace(last, findings=(*remarks, *last.findings, *more))
+        return (
+            whole
+            if options is None
+            else collector.judge(cast("MachineReport", whole), mode.options.strict, options.quiet)
+        )
 
 
 def _is_part(found: RecordedLaunches | VerifyError) -> bool:

@@ -21,9 +21,8 @@ from ptokit.lang.arrays import Array, as_array, is_foreign
 from ptokit.lang.check import TargetReport, check
 from ptokit.lang.context import current
 from ptokit.lang.launch import mode_of, observers
-from ptokit.lang.launcher import Launchable
+from ptokit.lang.launcher import Launchable, quiet_report
 from ptokit.lang.tensor import GlobalTensor
-from ptokit.machine import MACHINE
 from ptokit.machine.options import MachineOptions
 
 LINE = 64
@@ -125,7 +124,7 @@ def machine_report(
     own = {field.name for field in fields(MachineOptions)} - {*PASSED_ON, *parameters}
     chosen = replace(options.get("options") or MachineOptions(), **only(options, own))
     rest = {name: value for name, value in options.items() if name not in own and name != "options"}
-    return cast("MachineReport", kernel[grid](*arrays, engine=MACHINE, options=chosen, **rest))
+    return quiet_report(kernel[grid], *arrays, options=chosen, **rest)
 
 
 def only(options: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:

@@ -6,13 +6,14 @@ import os
 import re
 import sys
 import warnings
+from collections.abc import Sequence
 from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
 
-from ptokit.finding import WARNINGS, Finding, VerifyError, Where, cell_of
+from ptokit.finding import LEVELS, WARNINGS, Finding, HazardWarning, VerifyError, Where, by_level, cell_of
 from ptokit.lines import keep, lines_of
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
@@ -130,3 +131,11 @@ def _file_of_warning(file: str) -> str:
     if cell:
         keep(cell, lines_of(file))
     return cell or file
+
+
+def warn_of(faults: Sequence[Finding], subject: str, module: str, registry: dict[Any, Any]) -> None:
+    """Emit one warning on some errors and hazards: how many they are, and the first of the worst level at its place."""
+    first = min(faults, key=lambda finding: LEVELS.index(finding.level))
+    where = first.where or Where("<kernel>", 0)
+    message = HazardWarning(first, f"{subject}: {', '.join(by_level(faults))}; the first: ")
+    warnings.warn_explicit(message, HazardWarning, _file_of_warning(where.file), where.line, module, registry)

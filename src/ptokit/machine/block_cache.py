@@ -19,10 +19,8 @@ from ptokit.machine.ends import Issued, MemoryAccess, Moment
 from ptokit.program.ir import Stmt
 from ptokit.program.steps import PipeWork
 
-MOST_ITEMS = 1 << 12
-"""Items of a block that is kept."""
-MOST_CACHED_ITEMS = 1 << 15
-"""Items of all kept blocks together."""
+MOST_CACHED_ITEMS = 1 << 18
+"""Items of all kept blocks together, of about 1 KB each."""
 Touches = Sequence[MemoryAccess]
 Act = Callable[[Touches], None]
 """Checks an item."""
@@ -168,11 +166,11 @@ class BlockCache:
         self._running = CachedItem(act, chip)
         if self._new is not None:
             self._new.append((key, self._running))
+            if self._count + len(self._new) > MOST_CACHED_ITEMS:
+                self.drop()
         act(touches)
         self._running = None
         self.item += 1
-        if self.item >= MOST_ITEMS:
-            self.drop()
 
     def note(self, work: IssuedWork, pipe: int, clock: Clock, time: int) -> None:
         """Work on global memory has run."""
@@ -196,7 +194,7 @@ class BlockCache:
     def _keep(self) -> None:
         """Add a block that has ended to the tree."""
         new = self._new
-        if not new or self._count + len(new) > MOST_CACHED_ITEMS:
+        if not new:
             return
         self._count += len(new)
         for key, item in new:

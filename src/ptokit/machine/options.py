@@ -103,6 +103,8 @@ class MachineOptions:
     """The most pieces of work that the timeline keeps."""
     progress: bool = True
     """Whether a launch of more than two seconds shows a progress bar, if standard error is a terminal."""
+    quiet: bool = False
+    """Whether a launch with errors or hazards emits no warning, for callers that look at the report."""
 
     def __post_init__(self) -> None:
         if isinstance(self.checks, str) or not isinstance(self.checks, Iterable):

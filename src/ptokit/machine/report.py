@@ -97,16 +97,6 @@ class MachineReport(Run):
         """Whether some block was run."""
         return bool(self.grid if self.blocks is None else self.blocks)
 
-    @property
-    def ok(self) -> bool:
-        """Whether there is no error and no hazard."""
-        return not any(finding.is_fault for finding in self.findings)
-
-    @property
-    def hazards(self) -> tuple[Finding, ...]:
-        """The errors and hazards."""
-        return tuple(finding for finding in self.findings if finding.is_fault)
-
     def __str__(self) -> str:
         return report_text(self)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib import import_module
 from typing import Any, TypeVar
 
 from ptokit.finding import NAME, Where, counted
@@ -313,7 +314,7 @@ class Program:
 
     def _repr_html_(self) -> str:
         """The program in a notebook."""
-        listing = code("\n".join(write(self) for write in LISTINGS))
+        listing = code(import_module("ptokit.program.show").show(self))  # it imports this module
         counts = f"{counted(len(self.instructions), 'instruction')}, {counted(len(self.tiles), 'tile')}"
         return box(f"Program {clipped(self.name, NAME)}", dim(counts), listing)
 
@@ -336,10 +337,6 @@ class Program:
     def tiles(self) -> dict[str, TileDecl]:
         """The tiles by name. No two declarations share one."""
         return {stmt.name: stmt for stmt in walk(self.body) if isinstance(stmt, TileDecl)}
-
-
-LISTINGS: list[Callable[[Program], str]] = []
-"""How programs are printed: `show` adds itself."""
 
 
 def children(stmt: Stmt) -> tuple[Block, ...]:

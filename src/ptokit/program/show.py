@@ -22,9 +22,6 @@ def show(program: ir.Program, target: str = "") -> str:
     return "\n".join(_Printer(program).lines(target))
 
 
-ir.LISTINGS.append(show)
-
-
 def statement_texts(program: ir.Program) -> list[str]:
     """Every statement by itself, in the order of `walk`."""
     printer = _Printer(program)

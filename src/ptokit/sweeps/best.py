@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from ptokit.finding import Finding, is_modelled, summary
+from ptokit.finding import Finding, Judged, summary
 from ptokit.machine.report import NOTHING_RAN, MachineReport
 from ptokit.markup import Displayed, badge, box, clipped, facts, joined
 from ptokit.target import profile
@@ -71,7 +71,7 @@ def measured(report: MachineReport) -> PointNumbers:
 
 
 @dataclass(frozen=True)
-class SweepPoint(Displayed):
+class SweepPoint(Judged, Displayed):
     """A launch of a sweep: its numbers, or why the target refuses it."""
 
     target: str
@@ -97,11 +97,6 @@ class SweepPoint(Displayed):
     def ok(self) -> bool:
         """Whether it is accepted, without an error and without a hazard."""
         return self.numbers is not None and self.numbers.ok
-
-    @property
-    def modelled(self) -> bool:
-        """Whether ptokit models all of its instructions."""
-        return is_modelled(self.findings)
 
     @property
     def verdict(self) -> str:

