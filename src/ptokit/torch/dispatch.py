@@ -36,7 +36,8 @@ Context = Any
 Batch = Sequence[int | None]
 
 is_compiling, is_grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
-_is_tracing, _has_overrides = torch.jit.is_tracing, torch.overrides.has_torch_function
+_has_overrides = torch.overrides.has_torch_function
+_is_tracing = torch.jit.is_tracing  # pyright: ignore[reportPrivateImportUsage]
 
 
 def _private(owner: Any, name: str) -> Callable[[], Any]:

@@ -46,7 +46,7 @@ class EmulatedDevice:
         return EmulatedBuffer(nbytes)
 
     pinned = empty
-    stream = 0
+    stream, is_captured = 0, False
 
     def event(self) -> DeviceEvent:
         return _EmulatedEvent()

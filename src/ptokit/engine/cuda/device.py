@@ -105,6 +105,11 @@ class Device(Protocol):
         """The current stream."""
         ...
 
+    @property
+    def is_captured(self) -> bool:
+        """Whether work would be captured in a CUDA graph, or break a capture."""
+        ...
+
     def event(self) -> DeviceEvent: ...
 
     def fork(self) -> AbstractContextManager[None]:
@@ -297,6 +302,10 @@ class CudaDevice:
     @property
     def stream(self) -> int:
         return self._cupy.cuda.get_current_stream().ptr
+
+    @property
+    def is_captured(self) -> bool:
+        return is_captured()
 
     def fork(self) -> AbstractContextManager[None]:
         known = getattr(self._side, "fork", None)

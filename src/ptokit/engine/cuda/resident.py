@@ -8,7 +8,7 @@ from ctypes import c_uint8
 
 import numpy as np
 
-from ptokit.engine.cuda.device import Bytes, CudaDevice, Device, is_captured
+from ptokit.engine.cuda.device import Bytes, Device
 from ptokit.engine.storage import Storage
 
 ALIGNMENT = 64
@@ -24,7 +24,7 @@ def resident(device: Device, storages: Mapping[str, Storage], written: Collectio
     """
     addresses = {name: storage.span.start for name, storage in storages.items()}
     local = {name: storage.span for name, storage in storages.items() if getattr(storage, "gpu", None) is None}
-    if local and isinstance(device, CudaDevice) and is_captured():
+    if local and device.is_captured:
         raise ValueError("arrays of the host are not copied to a GPU while a CUDA graph is captured; call it before")
     _copies = [_copied(device, local, names, addresses) for names in _groups(local)]
     try:
