@@ -40,7 +40,9 @@ out = np.zeros_like(x)
 """
 PROGRAM = "from ptokit.text.forms import read_program\np = read_program(open('k.pto').read(), 'k.pto')\n"
 USES = {
-    "a notebook shows a loaded program": "import ptokit as pto\nassert 'tload' in pto.load('k.pto').program._repr_html_()",
+    "a notebook shows a loaded program": """
+import ptokit as pto
+assert 'tload' in pto.load('k.pto').program._repr_html_()""",
     "a notebook shows a program": PROGRAM + "assert 'tload' in p._repr_html_()",
     "a notebook shows a traced program": KERNEL + """
 assert 'tload' in copy[1](x, out, target='a5', engine='machine').program._repr_html_()""",
@@ -76,7 +78,9 @@ assert not [each for each in verify(p, profile('a5')) if each.level == 'error']"
     "ptokit.report": KERNEL + """
 copy[1](x, out, target='a5', engine='machine').to_html('page.html')
 assert 'tload' in open('page.html').read()""",
-    "ptokit.testing": "from ptokit.testing import MachineFixture\n" + KERNEL + "MachineFixture().check(copy, 1, x, out)",
+    "ptokit.testing": KERNEL + """
+from ptokit.testing import MachineFixture
+MachineFixture().check(copy, 1, x, out)""",
     "ptokit.cli": """
 import sys
 from ptokit.cli import main

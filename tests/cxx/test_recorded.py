@@ -68,6 +68,10 @@ __global__ AICORE void wrong(__gm__ float* x, __gm__ float* y, __gm__ float* out
 
 extern "C" void launch_right(float* x, float* y, float* out, void* stream) { right<<<2, nullptr, stream>>>(x, y, out); }
 extern "C" void launch_wrong(float* x, float* y, float* out, void* stream) { wrong<<<2, nullptr, stream>>>(x, y, out); }
+extern "C" void launch_wrong_twice(float* x, float* y, float* out, void* stream) {
+    wrong<<<2, nullptr, stream>>>(x, y, out);
+    wrong<<<2, nullptr, stream>>>(out, y, out);
+}
 extern "C" void launch_twice(float* x, float* y, float* out, void* stream) {
     right<<<2, nullptr, stream>>>(x, y, out);
     right<<<2, nullptr, stream>>>(out, y, out);
@@ -144,6 +148,21 @@ def test_a_race_has_the_names_and_the_places_of_the_source(kernels: dict[str, Cp
     assert (first.name, first.where.line) == ("a", LINES.index("    TLOAD(part, row);") + 1)
     assert [call.line for call in first.where.calls] == [TADD - 2]
     assert "i=0" in str(races[0])
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_launch_on_the_machine_warns_once_of_all_its_kernels(kernels: dict[str, CppKernel]) -> None:
+    def launch(name: str, **options: Any) -> Any:
+        return kernels[name][1](**arrays(), target="a5", engine="machine", **options)
+
+    assert launch("launch_twice") and launch("launch_twice", strict=True)
+    with pytest.warns(pto.HazardWarning) as found:
+        report = launch("launch_wrong_twice")
+    assert len(found) == 1 and f"{len(report.hazards)} errors; the first: " in str(found[0].message)
+    assert not report and not launch("launch_wrong_twice", options=pto.MachineOptions(quiet=True))
+    with pytest.raises(pto.VerifyError) as refusal:
+        launch("launch_wrong_twice", strict=True)
+    assert refusal.value.findings == report.hazards, "those of both launches"
 
 
 def test_a_repair_is_a_diff_of_the_source(kernels: dict[str, CppKernel], file: Path) -> None:
