@@ -11,6 +11,8 @@ import torch
 import ptokit.torch as pt
 from ptokit.torch import dispatch, operators
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*Profiler clears events:UserWarning")  # PyTorch 2.11 says so once
+
 LANES, OFFSETS, IDS = torch.tensor([1, 3, 1]), torch.tensor([0, 2]), torch.tensor([0, 1, 0, 1])
 MODULES = pt.Embedding(4, 3), pt.EmbeddingBag(4, 3)
 
