@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from typing import NamedTuple
 
 from ptokit.finding import Finding, Level, at_line
 from ptokit.program.calls import access_of, call_of, effects, named_operands
-from ptokit.program.cores import StatementCores, ends_of, is_crossing, owners, unit_of
+from ptokit.program.cores import CORES, StatementCores, ends_of, is_crossing, owners, unit_of
 from ptokit.program.expr import interval
-from ptokit.program.ir import CrossFlag, Flag, Instr, Loop, Program, Stmt, TileUse, View, walk
+from ptokit.program.ir import Barrier, CrossFlag, Flag, Instr, Loop, Program, Stmt, TileUse, View, walk
 from ptokit.program.memory import Path, statements
 from ptokit.program.repair import spelled
 from ptokit.program.streams import problems
@@ -143,11 +142,8 @@ def free_cross_ids(program: Program, core: str) -> list[int]:
 
 def _pipe(program: Program, instr: Instr, operand: str, core: str, profile: Profile) -> str:
     """The pipe of a core that accesses an operand, with its core."""
-    pipe = SCALAR
-    with suppress(AttributeError):  # a call without a route
-        touched = effects(call_of(program, instr, profile))
-        pipe = next((effect.pipe for effect in touched if effect.operand == operand), SCALAR)
-    return f"{core}.{pipe}"
+    touched = effects(call_of(program, instr, profile))
+    return f"{core}.{next((effect.pipe for effect in touched if effect.operand == operand), SCALAR)}"
 
 
 def check_sync(program: Program, profile: Profile, _options: Options, _grid: int | None) -> Iterable[Finding]:
@@ -162,6 +158,8 @@ def check_sync(program: Program, profile: Profile, _options: Options, _grid: int
         return
     own = _own_ids(program, profile)
     for stmt in walk(program.body):
+        if isinstance(stmt, Flag | CrossFlag | Barrier):
+            yield from (finding.at(stmt.where) for finding in _foreign_pipes(stmt))
         if isinstance(stmt, CrossFlag):
             yield from (finding.at(stmt.where) for finding in _sync_findings(stmt, own, profile))
         elif isinstance(stmt, Flag) and stmt.action == "set" and is_crossing(stmt):
@@ -169,6 +167,16 @@ def check_sync(program: Program, profile: Profile, _options: Options, _grid: int
             message = f"{stmt.src} is a pipe of {src}, {stmt.dst} of {dst}: hardware has no flag between them"
             fix = f'pto.sync_set("{stmt.src}", id), pto.sync_wait("{stmt.dst}", id)'
             yield Finding("note", "KN-16", message, None, "flag", fix=fix, where=stmt.where, target=profile.name)
+
+
+def _foreign_pipes(stmt: Flag | CrossFlag | Barrier) -> Iterator[Finding]:
+    """The pipes that the core that a statement states does not have."""
+    pipes = [stmt.src, stmt.dst] if isinstance(stmt, Flag) else [stmt.pipe]
+    everything = ("ALL",) if isinstance(stmt, Barrier) else ()
+    for core in (core for core in CORES if core.name == stmt.core):
+        for pipe in (pipe for pipe in pipes if pipe not in (*core.pipes, *everything)):
+            message, fix = f"{core.name} has no pipe {pipe}", f"a pipe of {core.name}: {', '.join(core.pipes)}"
+            yield Finding("error", "KN-13", message, None, "flag", fix=fix, blocks=True)
 
 
 def first_in_source(waits: Iterable[Flag | CrossFlag]) -> list[Flag | CrossFlag]:
@@ -212,8 +220,7 @@ def _own_ids(program: Program, profile: Profile) -> dict[int, str]:
     """The ids of flags between cores that instructions use themselves."""
     found: dict[int, str] = {}
     for instr in program.instructions:
-        with suppress(AttributeError):  # a call without a route
-            found |= dict.fromkeys(call_of(program, instr, profile).kernel.handshake.cross_ids, instr.name)
+        found |= dict.fromkeys(call_of(program, instr, profile).kernel.handshake.cross_ids, instr.name)
     return found
 
 
