@@ -443,12 +443,23 @@ def test_an_interrupt_ends_the_command() -> None:
     assert (result.exit_code, result.stderr) == (130, "ptokit: interrupted\n")
 
 
-def test_a_defect_of_the_machine_is_no_fault_of_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
-    code = "def report(self):\n    {}['defect']\n"
-    exec(compile(code, watch.__file__, "exec"), names := {})
+def check_with_defect(line: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The result of a check whose machine fails with a line of its own."""
+    exec(compile(f"def report(self):\n    {line}\n", watch.__file__, "exec"), names := {})
     monkeypatch.setattr(WatchedLaunch, "report", names["report"])
-    result = ptokit_("check", main("copy[1](X, OUT)"))
+    return ptokit_("check", main("copy[1](X, OUT)"))
+
+
+def test_a_defect_of_the_machine_is_no_fault_of_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = check_with_defect("{}['defect']", monkeypatch)
     assert result.exit_code == 2 and "internal error in ptokit (KeyError: 'defect')" in result.stderr
+
+
+@pytest.mark.parametrize("line", ["1 + len('defect') + 'defect'", "int('defect')"])
+def test_no_error_of_the_machine_is_hidden(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launch that was not checked is not reported as checked, whatever the error is."""
+    result = check_with_defect(line, monkeypatch)
+    assert result.exit_code and any(name in result.output for name in ("TypeError", "ValueError"))
 
 
 # --- repeats -----------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ from ptokit.isa.dtype import dtype
 from ptokit.isa.instruction import Call
 from ptokit.isa.kernel import NO_KERNEL, RouteKernel, kernel_of, kernels_of
 from ptokit.isa.mgather import MGATHER
-from ptokit.isa.operand import TensorSpec, TileSpec
+from ptokit.isa.operand import ScalarSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import GlobalLayout, TileType
+from ptokit.program.calls import effects
 from ptokit.target import PROFILES
 from ptokit.target.profile import routes
 
@@ -103,3 +105,25 @@ def test_routes_run_on_the_pipes_that_the_facts_name(target: str) -> None:
     assert {route.partition(".")[0] for route in here.kernels} == INSTRUCTIONS.keys() - {"tassign"}
     for route, kernel in here.kernels.items():
         assert {effect.pipe for effect in kernel.effects} == expected.get(route, {"V"}), route
+
+
+KINDS = (
+    TileSpec(dtype("float32"), TileType.Vec, 16, 16, 16, 16),
+    TileSpec(dtype("int32"), TileType.Mat, 1, 16, 1, 16),
+    TensorSpec(dtype("float32"), (1, 1, 1, 16, 16), (256, 256, 256, 16, 1), GlobalLayout.ND),
+    ScalarSpec(dtype("float32")),
+)
+"""Operands of every kind, right or wrong."""
+
+
+@pytest.mark.parametrize("name", INSTRUCTIONS)
+def test_a_call_without_a_route_has_an_empty_kernel(name: str) -> None:
+    """Whatever the operands are, it is known what works for a call: a route's kernel, or nothing."""
+    instruction = INSTRUCTIONS[name]
+    operands = [param.name for param in instruction.operands]
+    others = {param.name: None if param.optional else KINDS[0] for param in instruction.operands}
+    for target, kinds in product(PROFILES, product(KINDS, repeat=min(len(operands), 3))):
+        specs = others | dict(zip(operands, kinds, strict=False))
+        call = Call(instruction, specs, (None,) * len(instruction.modifiers), target)
+        kernel, touched = call.kernel, effects(call)
+        assert call.has_route or (kernel is NO_KERNEL and not touched)

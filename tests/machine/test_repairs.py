@@ -12,6 +12,7 @@ import pytest
 
 import ptokit as pto
 from ptokit.lang.loaded import TextKernel
+from ptokit.machine import repairs
 from ptokit.machine.proposal import NEEDLESS, ORDER, Repair
 from ptokit.machine.trial import Replay
 from ptokit.program import ir
@@ -359,6 +360,20 @@ def test_the_arrays_of_the_launch_keep_their_content() -> None:
     content = {name: array.copy() for name, array in given.items()}
     assert report.repairs
     assert all(np.array_equal(given[name], content[name]) for name in given)
+
+
+@pytest.mark.parametrize(("name", "kernel"), [("missing_order", in_loop), ("conflicts_with", slow)])
+def test_a_defect_of_the_search_is_not_hidden(name: str, kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of ptokit's own is no reason to propose another repair, or none."""
+
+    def fails(*_: Any, **__: Any) -> Any:
+        raise AttributeError("defect")
+
+    fault = {"fault": "no forward flag"} if kernel is in_loop else {}
+    report = kernel[1](**arrays(), **fault, target="a5", engine="machine")
+    monkeypatch.setattr(repairs, name, fails)
+    with pytest.raises(AttributeError, match="defect"):
+        assert report.repairs is None
 
 
 def test_auto_mode_and_targets_without_pipes_have_no_repairs() -> None:

@@ -77,8 +77,8 @@ def gather(dst: str, table: str, idx: str, mode: Coalesce = Coalesce.Row) -> Ins
 
 
 def scatter(table: str, src: str, idx: str) -> Instr:
-    """Scatter rows into a table."""
-    return Instr("mscatter", (rows(table), use(src), use(idx, 1)), (Coalesce.Row, None, None, None))
+    """Scatter elements into a table."""
+    return Instr("mscatter", (rows(table), use(src), use(idx)), (Coalesce.Elem, None, None, None))
 
 
 def load_scalar(result: str, argument: str) -> LoadScalar:

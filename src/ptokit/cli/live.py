@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -120,9 +120,9 @@ class LaunchCheck:
         kernel = self.kernels.setdefault(_definition(launch.kernel), LaunchedKernel(launch.kernel.name))
         kernel.grids.append(launch.grid)
         number = sum(len(kernel.grids) for kernel in self.kernels.values())
-        with progress.shown(), progress.task(f"launch {number:,}:"), suppress(TypeError, ValueError):
+        with progress.shown(), progress.task(f"launch {number:,}:"):
             targets = targets or self._targets(launch)
-            for target in targets:  # what is suppressed, the launch itself raises
+            for target in targets:
                 kernel.add(self._report(self.on(launch, target)))
             if self._keeps and self._is_new:
                 self.kept.append((launch.frozen(), targets))

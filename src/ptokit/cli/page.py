@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
@@ -139,10 +138,11 @@ def _content(launch: WatchedLaunch, target: str) -> object:
 
 def _surroundings(launch: WatchedLaunch, target: str) -> str:
     """The globals and closures that the kernel depends on; nothing if it cannot be traced."""
-    with suppress(Exception):
+    try:
         traced = launch.kernel.trace(launch.kernel.bind(launch.args, launch.keywords), mode_of(target))
-        return repr(sorted(traced.outside.items()))
-    return ""
+    except Exception:  # whatever the kernel raises; its launch reports it
+        return ""
+    return repr(sorted(traced.outside.items()))
 
 
 def _launch(script: ScriptRun, launch: WatchedLaunch, target: str) -> MachineReport:

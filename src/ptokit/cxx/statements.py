@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ptokit.cxx.operands import Indices, Unexpressible
 from ptokit.cxx.recording import CoreName, RecordedCall, RecordedOperand, RecordedScalar, RecordedText
-from ptokit.target.profile import CUBE_CORE, VECTOR_CORE
+from ptokit.target.profile import CUBE_CORE, PIPES, VECTOR_CORE
 
 CORES: dict[CoreName, str] = {"vector": VECTOR_CORE.name, "cube": CUBE_CORE.name}
 """The names of the cores in programs."""
@@ -60,9 +60,11 @@ SyncShape = FlagShape | CrossShape | BarrierShape | TokenShape
 Made = tuple[SyncShape, Indices]
 
 
-def _pipe(operand: RecordedOperand) -> str:
+def _pipe(operand: RecordedOperand, *others: str) -> str:
     if isinstance(operand, RecordedText):
-        return operand.text.removeprefix("PIPE_")
+        if (pipe := operand.text.removeprefix("PIPE_")) in (*PIPES, *others):
+            return pipe
+        raise Unexpressible(f"{operand.text} is not modelled; the pipes are {', '.join(PIPES)}")
     raise Unexpressible(f"a pipe that is computed ({operand}) is not modelled")
 
 
@@ -83,7 +85,7 @@ def _flag(action: str) -> Callable[[RecordedCall, str], Made]:
 
 
 def _barrier(call: RecordedCall, core: str) -> Made:
-    return BarrierShape(_pipe(call.operands[0]), core, call.site), ()
+    return BarrierShape(_pipe(call.operands[0], "ALL"), core, call.site), ()
 
 
 def _intra(action: str) -> Callable[[RecordedCall, str], Made]:

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeGuard
 
 from ptokit.finding import Finding, Level, VerifyError
 from ptokit.isa.dtype import DType
-from ptokit.isa.kernel import RouteKernel, kernel_of
+from ptokit.isa.kernel import NO_KERNEL, RouteKernel, kernel_of
 from ptokit.isa.move import Combine, Compute, Index, Move
 from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import PtoEnum, TileType
@@ -114,9 +114,15 @@ class Call:
         return self.instruction.route(self)
 
     @cached_property
+    def has_route(self) -> bool:
+        """Whether it keeps the rules that a route depends on."""
+        rules = (rule for rule in self.instruction.rules if rule.blocks == "route")
+        return not any(rule.level_on(self.target) == "error" and rule.is_broken(self) for rule in rules)
+
+    @cached_property
     def kernel(self) -> RouteKernel:
-        """How the target executes that route."""
-        return kernel_of(self.instruction, self.target, self.route)
+        """How the target executes that route; an empty one if there is none."""
+        return kernel_of(self.instruction, self.target, self.route) if self.has_route else NO_KERNEL
 
     def copy(self, *, static: bool = False) -> Call:
         """The same call without cached values; if `static`, extents that are -1 in the types are unknown."""

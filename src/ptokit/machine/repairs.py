@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -220,9 +219,7 @@ class Search:
                 self._solve(added, depth + 1)
 
     def _missing(self, edited: Edited, links: Iterable[Any], alternate: bool) -> list[Unit]:
-        with suppress(AttributeError):  # a call without a route has no pipes
-            return missing_order(edited, self.profile, links, alternate=alternate)
-        return []
+        return missing_order(edited, self.profile, links, alternate=alternate)
 
     def _offer(self, units: Units) -> None:
         """Keep what is clean, without what it does not need, if it is better than the best so far."""
@@ -267,8 +264,7 @@ class Search:
             if profile.pipes and profile.name == profile.family != self.profile.family:
                 search = Search(self.replay.on(profile), alternates=False)
                 search.blocks = self.blocks
-                with suppress(AttributeError):  # an instruction that this target does not have
-                    found += [search] if search.faults(()).error is None else []
+                found += [search] if search.faults(()).error is None else []
         return found
 
     def is_not_worse(self, units: Units) -> bool:
@@ -304,11 +300,9 @@ class Search:
     def _is_unneeded(self, gone: Units, base: Faults) -> bool:
         """Whether no path of the program needs what goes. What the run has executed is judged by the run."""
         edited = Edited(self.program, gone)
-        with suppress(AttributeError):
-            before = conflicts_with(self.program, self.profile)
-            after = {(edited.origin(a), edited.origin(b)) for a, b in conflicts_with(edited.program, self.profile)}
-            return all(self._was_tried(*pair, base) for pair in after - before if None not in pair)  # type: ignore[arg-type]
-        return True
+        before = conflicts_with(self.program, self.profile)
+        after = {(edited.origin(a), edited.origin(b)) for a, b in conflicts_with(edited.program, self.profile)}
+        return all(self._was_tried(*pair, base) for pair in after - before if None not in pair)  # type: ignore[arg-type]
 
     def _was_tried(self, first: Path, then: Path, base: Faults) -> bool:
         """Whether the run has shown that two statements do not conflict: both ran, and touch no common array."""

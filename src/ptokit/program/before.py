@@ -285,8 +285,8 @@ class FaultCollector(OrderCheck):
         """Flags that may be set before the wait for an earlier set is over."""
         self.sets: dict[Any, list[tuple[int, int]]] = defaultdict(list)
         """For each flag: when it is set, and what comes before."""
-        self.waits: dict[Any, list[tuple[int, int]]] = defaultdict(list)
-        """For each flag: when it is waited for, and the bit of the wait."""
+        self.waits: dict[Any, list[tuple[int, int, int]]] = defaultdict(list)
+        """For each flag: when it is waited for, the bit of the wait, and what comes before."""
         self._after: list[int] = []
         self.advance()
 
@@ -310,8 +310,9 @@ class FaultCollector(OrderCheck):
         self.sets[flag].append((self._clock, self.now.sent[flag, number]))
 
     def checked_wait(self, dst: str, flag: Any, number: int) -> None:
+        known = self.now.before(dst)
         super().checked_wait(dst, flag, number)
-        self.waits[flag].append((self._clock, 1 << self._first_wait + self._clock))
+        self.waits[flag].append((self._clock, 1 << self._first_wait + self._clock, known))
 
 
 def _bits(first: int, end: int) -> int:

@@ -8,7 +8,6 @@ other.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 
@@ -59,8 +58,8 @@ def owners(*pipes: str) -> tuple[str, ...]:
 
 
 def stated_core(core: str, *pipes: str) -> str:
-    """The core that a flag or a barrier states: none if only one core has the pipes."""
-    return core if len(owners(*(pipe for pipe in pipes if pipe != "ALL"))) > 1 else ""
+    """The core that a flag or a barrier states: none if it is the only one that has the pipes, or none has them all."""
+    return core if owners(*(pipe for pipe in pipes if pipe != "ALL")) not in ((), (core,)) else ""
 
 
 def is_crossing(stmt: ir.Stmt) -> bool:
@@ -78,9 +77,7 @@ def ends_of(flag: ir.Flag | ir.CrossFlag) -> tuple[str, str]:
 def busy_pipes(program: ir.Program, instr: ir.Instr, profile: Profile) -> frozenset[str]:
     """The pipes that work for an instruction; none if the target has no route for it."""
     home = home_of((program.tiles[use.tile].spec.loc for use in instr.tiles), profile)
-    with suppress(AttributeError):  # a call without a route runs on no pipe
-        return frozenset(pipe_of(e.pipe, home, profile) for e in effects(call_of(program, instr, profile)))
-    return frozenset()
+    return frozenset(pipe_of(e.pipe, home, profile) for e in effects(call_of(program, instr, profile)))
 
 
 class StatementCores:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from typing import NamedTuple
 
 from ptokit.finding import Finding, Level, at_line
 from ptokit.program.calls import access_of, call_of, effects, named_operands
-from ptokit.program.cores import StatementCores, ends_of, is_crossing, owners, unit_of
-from ptokit.program.expr import interval
-from ptokit.program.ir import CrossFlag, Flag, Instr, Program, TileUse, View, walk
+from ptokit.program.cores import CORES, StatementCores, core_of, ends_of, is_crossing, owners, unit_of
+from ptokit.program.expr import Bounds, apply, interval, subtract
+from ptokit.program.ir import Barrier, CrossFlag, Flag, Instr, Program, TileUse, View, walk
 from ptokit.program.meetings import meetings
 from ptokit.program.memory import Path, statements
 from ptokit.program.repair import spelled
 from ptokit.program.streams import Streams, Wait, crosses
+from ptokit.program.unroll import unroll
 from ptokit.program.verify_call import Options
 from ptokit.target import SCALAR, Profile
 from ptokit.target.profile import CROSS_USER_IDS
@@ -31,11 +32,13 @@ def check_cores(program: Program, profile: Profile, options: Options, grid: int 
     by_core, moves = _first_tiles(program, profile)
     if len(by_core) < 2:
         return
-    handed = _handed(program, _endless(program, profile, grid))
-    found = _missing(program, profile, level, handed)
-    if program.mode == "auto" and (found or moves):
-        return  # auto mode hands over itself
-    if found or moves or handed:
+    if program.mode == "auto":
+        is_handed, found = moves or _meet(program, profile), list[Finding]()  # auto mode hands over itself
+    else:
+        handed = _handed(program, _endless(program, profile, grid))
+        found = _missing(program, profile, level, handed)
+        is_handed = bool(found or moves or handed)
+    if is_handed:
         yield from found
         return
     (core, (tile, _)), (other, (against, instr)) = by_core.items()
@@ -94,21 +97,36 @@ def _missing(program: Program, profile: Profile, level: Level, handed: set[Direc
 
 
 def _flows(program: Program, profile: Profile) -> Iterator[_Flow]:
+    """Reads of what the other core certainly has written, and nothing else since."""
     cores = StatementCores(program, [profile])
-    writers: dict[object, tuple[Path, Instr, str]] = {}
+    writes: dict[str, list[tuple[Path, Instr, str, TileUse | View]]] = defaultdict(list)
     for path, instr in statements(program.body):
         if not isinstance(instr, Instr):
             continue
         access = access_of(instr)
-        places = {name: _place(operand) for name, operand in named_operands(instr).items()}
-        for name, place in places.items():
-            if access[name] == "write" or place not in writers:
+        given = {name: each for name, each in named_operands(instr).items() if isinstance(each, TileUse | View)}
+        for name, operand in given.items():
+            if access[name] == "write":
                 continue
-            at, writer, written = writers[place]
-            if cores.of(writer).isdisjoint(cores.of(instr)) and not _are_exclusive(at, path):
-                (src,), (dst,) = cores.of(writer), cores.of(instr)
-                yield _Flow(writer, written, instr, name, (src, dst))
-        writers |= {place: (path, instr, name) for name, place in places.items() if place and access[name] != "read"}
+            earlier = (each for each in reversed(writes[_memory(operand)]) if not _are_exclusive(each[0], path))
+            found = next((each for each in earlier if not _are_apart(each[3], operand)), None)
+            if found and cores.of(found[1]).isdisjoint(cores.of(instr)) and _overlap(found[3], operand):
+                (src,), (dst,) = cores.of(found[1]), cores.of(instr)
+                yield _Flow(found[1], found[2], instr, name, (src, dst))
+        for name, operand in given.items():
+            if access[name] != "read":
+                writes[_memory(operand)].append((path, instr, name, operand))
+
+
+def _meet(program: Program, profile: Profile) -> bool:
+    """Whether one core may touch what the other one touches, and one of them writes."""
+    own: dict[str, int] = defaultdict(int)
+    for number, step in enumerate(unroll(program, profile).steps):
+        core = core_of(step.pipe)
+        if step.conflicts & ~own[core]:
+            return True
+        own[core] |= 1 << number
+    return False
 
 
 def _not_handed(flow: _Flow, program: Program, profile: Profile, level: Level) -> Finding:
@@ -133,10 +151,26 @@ def _are_exclusive(one: Path, other: Path) -> bool:
     return first % 2 == 1
 
 
-def _place(operand: object) -> object:
-    if isinstance(operand, TileUse):
-        return operand.tile
-    return operand if isinstance(operand, View) else None
+def _memory(operand: TileUse | View) -> str:
+    return f"tile {operand.tile}" if isinstance(operand, TileUse) else operand.argument
+
+
+def _gaps(one: TileUse | View, other: TileUse | View) -> Iterator[Bounds]:
+    """Of two blocks of one argument, how far each begins behind the end of the other, in every dim."""
+    assert isinstance(one, View) and isinstance(other, View)
+    for start, size, then, length in zip(one.starts, one.sizes, other.starts, other.sizes, strict=True):
+        yield interval(subtract(then, apply("add", start, size)), {})
+        yield interval(subtract(start, apply("add", then, length)), {})
+
+
+def _are_apart(one: TileUse | View, other: TileUse | View) -> bool:
+    """Whether two operands in one memory certainly share nothing. Two parts of a tile may."""
+    return isinstance(one, View) and any(low >= 0 for low, _ in _gaps(one, other))
+
+
+def _overlap(one: TileUse | View, other: TileUse | View) -> bool:
+    """Whether they certainly do."""
+    return isinstance(one, TileUse) or all(high < 0 for _, high in _gaps(one, other))
 
 
 def expected_hand_over(cores: Direction) -> str:
@@ -152,11 +186,8 @@ def free_cross_ids(program: Program, core: str) -> list[int]:
 
 def _pipe(program: Program, instr: Instr, operand: str, core: str, profile: Profile) -> str:
     """The pipe of a core that accesses an operand, with its core."""
-    pipe = SCALAR
-    with suppress(AttributeError):  # a call without a route
-        touched = effects(call_of(program, instr, profile))
-        pipe = next((effect.pipe for effect in touched if effect.operand == operand), SCALAR)
-    return f"{core}.{pipe}"
+    touched = effects(call_of(program, instr, profile))
+    return f"{core}.{next((effect.pipe for effect in touched if effect.operand == operand), SCALAR)}"
 
 
 def check_sync(program: Program, profile: Profile, _options: Options, grid: int | None) -> Iterable[Finding]:
@@ -168,6 +199,8 @@ def check_sync(program: Program, profile: Profile, _options: Options, grid: int 
         return
     own = _own_ids(program, profile)
     for stmt in walk(program.body):
+        if isinstance(stmt, Flag | CrossFlag | Barrier):
+            yield from (finding.at(stmt.where) for finding in _foreign_pipes(stmt))
         if isinstance(stmt, CrossFlag):
             yield from (finding.at(stmt.where) for finding in _sync_findings(stmt, own, profile))
         elif isinstance(stmt, Flag) and stmt.action == "set" and is_crossing(stmt):
@@ -175,6 +208,16 @@ def check_sync(program: Program, profile: Profile, _options: Options, grid: int 
             message = f"{stmt.src} is a pipe of {src}, {stmt.dst} of {dst}: hardware has no flag between them"
             fix = f'pto.sync_set("{stmt.src}", id), pto.sync_wait("{stmt.dst}", id)'
             yield Finding("note", "KN-16", message, None, "flag", fix=fix, where=stmt.where, target=profile.name)
+
+
+def _foreign_pipes(stmt: Flag | CrossFlag | Barrier) -> Iterator[Finding]:
+    """The pipes that the core that a statement states does not have."""
+    pipes = [stmt.src, stmt.dst] if isinstance(stmt, Flag) else [stmt.pipe]
+    everything = ("ALL",) if isinstance(stmt, Barrier) else ()
+    for core in (core for core in CORES if core.name == stmt.core):
+        for pipe in (pipe for pipe in pipes if pipe not in (*core.pipes, *everything)):
+            message, fix = f"{core.name} has no pipe {pipe}", f"a pipe of {core.name}: {', '.join(core.pipes)}"
+            yield Finding("error", "KN-13", message, None, "flag", fix=fix, blocks=True)
 
 
 def first_in_source(waits: Iterable[Wait]) -> list[Wait]:
@@ -209,8 +252,7 @@ def _own_ids(program: Program, profile: Profile) -> dict[int, str]:
     """The ids of flags between cores that instructions use themselves."""
     found: dict[int, str] = {}
     for instr in program.instructions:
-        with suppress(AttributeError):  # a call without a route
-            found |= dict.fromkeys(call_of(program, instr, profile).kernel.handshake.cross_ids, instr.name)
+        found |= dict.fromkeys(call_of(program, instr, profile).kernel.handshake.cross_ids, instr.name)
     return found
 
 

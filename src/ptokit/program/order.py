@@ -171,11 +171,12 @@ class _Orderer:
     def _numbered(self, links: Links) -> tuple[Links, dict[Link, int]]:
         """The links with their first event ids; fewer links, or barriers, if there are not enough ids."""
         events, without_id = self._number(links)
+        tried: set[frozenset[Link]] = set()
         while without_id:
-            fewer = _relieved(links, without_id)
-            if fewer == links:
+            tried.add(frozenset(links))
+            links = self._settled(_relieved(links, without_id))
+            if frozenset(links) in tried:
                 raise VerifyError([_too_many(self.program, without_id[0], self.profile.name)])
-            links = self._settled(fewer)
             events, without_id = self._number(links)
         return links, events
 
@@ -344,13 +345,15 @@ def _in_step(a: Link, b: Link) -> bool:
 
 
 def _clash(faults: FaultCollector, link: Link, later: Link) -> bool:
-    """Whether `later` might be set while `link` is still set, if the two were one flag."""
+    """Whether `later` might be set while `link` is still set, if the two were one flag, or a wait for `later` might
+    take a set of `link`, because another pipe waits for that one."""
     for time, known in faults.sets[later]:
-        waits = [bit for when, bit in faults.waits[link] if when < time]
+        waits = [bit for when, bit, _ in faults.waits[link] if when < time]
         pending = sum(when < time for when, _ in faults.sets[link]) - len(waits)
         if pending or any(bit & ~known for bit in waits):
             return True
-    return False
+    waits = faults.waits[link]
+    return any(when < time and bit & ~known for time, _, known in faults.waits[later] for when, bit, _ in waits)
 
 
 def _replaced(links: Links, old: Link, new: Link) -> Links:
@@ -376,7 +379,8 @@ def _relieved(links: Links, without_id: Links) -> Links:
         fewer = _merged(fewer, link.pair)
     if len(fewer) < len(links):
         return fewer
-    return [*(link for link in links if link != without_id[0]), _barrier(without_id[0])]
+    given = next((link for link in without_id if _barrier(link) not in links), without_id[0])
+    return [*(link for link in links if link != given), _barrier(given)]
 
 
 def _merged(links: Links, pair: Pair) -> Links:

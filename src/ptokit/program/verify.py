@@ -16,7 +16,7 @@ from ptokit.program.handover import check_cores, check_sync
 from ptokit.program.ir import Block, Branch, Instr, Leaf, LoadScalar, Loop, Program, TileDecl, TileUse, View, fold, walk
 from ptokit.program.overlaps import sharing
 from ptokit.program.streams import crosses
-from ptokit.program.verify_call import Options, check_rules, judged, verify_call
+from ptokit.program.verify_call import Options, judged, verify_call
 from ptokit.program.words import all_in_words
 from ptokit.target import SCALAR, Profile
 
@@ -158,10 +158,7 @@ def pipes_used(program: Program, profile: Profile) -> tuple[str, ...]:
     used: set[str] = set()
     different = {calls.signature(instr): instr for instr in program.instructions}
     for instr in different.values():
-        call = calls.call_of(program, instr, profile)
-        blocking = [rule for rule in call.instruction.rules if rule.blocks == "route"]
-        if not check_rules(blocking, call, header=False):
-            used.update(effect.pipe for effect in calls.effects(call))
+        used.update(effect.pipe for effect in calls.effects(calls.call_of(program, instr, profile)))
     if any(isinstance(stmt, LoadScalar) for stmt in walk(program.body)):
         used.add(SCALAR)
     return tuple(pipe for pipe in profile.pipes if pipe in used)
