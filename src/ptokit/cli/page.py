@@ -137,12 +137,12 @@ def _content(launch: WatchedLaunch, target: str) -> object:
     return launch.kernel.name, launch.grid, _surroundings(launch, target), *arrays, *others, *options
 
 
-def _surroundings(launch: WatchedLaunch, target: str) -> str:
-    """The globals and closures that the kernel depends on; nothing if it cannot be traced."""
+def _surroundings(launch: WatchedLaunch, target: str) -> tuple[object, ...]:
+    """The Python values that the kernel depends on; nothing if it cannot be traced."""
     with suppress(Exception):
         traced = launch.kernel.trace(launch.kernel.bind(launch.args, launch.keywords), mode_of(target))
-        return repr(sorted(traced.outside.items()))
-    return ""
+        return traced.reads.content if traced.reads else ()
+    return ()
 
 
 def _launch(script: ScriptRun, launch: WatchedLaunch, target: str) -> MachineReport:
