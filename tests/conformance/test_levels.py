@@ -31,7 +31,8 @@ def nz_mat(rows: int = 16, cols: int = 16, **options: object) -> pto.Tile:
 
 
 def row(dst: pto.Tile, table: pto.GlobalTensor, idx: pto.Tile | None = None, **options: object) -> None:
-    pto.mgather(dst, table, idx or vec("int32", 1, 8, valid=(1, dst.valid[0])), **options)
+    rows = vec("int32", 1, 8, valid=(1, dst.valid[0])) if idx is None else idx
+    pto.mgather(dst, table, rows, **options)
 
 
 def padded(rows: int, width: int, pitch: int) -> pto.GlobalTensor:

@@ -596,14 +596,83 @@ NOTHING_TO_SEE = {
         tile = pto.Tile("vec", "float32", 8, 64)
         tile.buffer[:] = 0  # <- here
     """),
-    "an argument as an array": body("KN-07", "x has no values while the kernel is traced", "np.asarray(x)  # <- here"),
+    "an argument as an array": body("KN-07", "GlobalTensor x is no array", "np.asarray(x)  # <- here"),
     "an argument's array": body("KN-07", "x has no values", "print(x.array[0])  # <- here"),
-    "a sum by NumPy": body("KN-07", "x has no values", "total = np.sum(x)  # <- here"),
+    "a sum by NumPy": body("KN-07", "np.sum cannot see its elements", "total = np.sum(x)  # <- here"),
     "rows one by one": body("KN-", "x has no values", """
         for row in x:  # <- here
             pass
     """),
 }  # fmt: skip
+
+TWO_TILES = """
+    t, u = pto.Tile("vec", "float32", 8, 64), pto.Tile("vec", "float32", 8, 64)
+    pto.tload(t, x[0:8])
+"""
+OPERATORS = {
+    text: body("KN-07", words, f"{dedent(TWO_TILES)}{text}{'' if HERE in text else f'  {HERE}'}")
+    for text, words in {
+        f"with pto.when(t == 0):  {HERE}\n    pto.tstore(out[0:8], t)": "compare elements with pto.tcmp or pto.tcmps",
+        f"if t:  {HERE}\n    pto.tstore(out[0:8], t)": "Tile t has no truth value",
+        f"while t:  {HERE}\n    break": "Tile t has no truth value",
+        f"if x == 0:  {HERE}\n    pto.tstore(out[0:8], t)": "GlobalTensor x has no operator `==`",
+        f"if pto.tmuls(u, t, 0):  {HERE}\n    pto.tstore(out[0:8], t)": "Event has no truth value",
+        f"match t:\n    case 0:  {HERE}\n        pass": "Tile t has no operator `==`",
+        "n = 1 if t else 2": "Tile t has no truth value",
+        "n = not t": "Tile t has no truth value",
+        "n = t and u": "Tile t has no truth value",
+        "n = t or u": "Tile t has no truth value",
+        "assert t": "Tile t has no truth value",
+        "n = any([t, u])": "Tile t has no truth value",
+        "n = t != 0": "Tile t has no operator `!=`",
+        "n = t == u": "objects with `is`",
+        "n = t[0:1] == 0": "Tile t has no operator `==`",
+        "n = x[0:8] == x[0:8]": "GlobalTensor x has no operator `==`",
+        "n = t in (u, 3)": "Tile u has no operator `==`",
+        "n = [u].index(t)": "Tile u has no operator `==`",
+        "n = 0 < t < 1": "Tile t has no operator `>`",
+        "n = t <= u": "Tile t has no operator `<=`",
+        "n = max(t, u)": "Tile u has no operator `>`",
+        "n = sorted([t, u])": "Tile u has no operator `<`",
+        "n = pto.tload(t, x[0:8]) == 0": "Event has no operator `==`",
+        "n = np.ones(3) == t": "Tile t has no operator `==`",
+        "n = np.float32(2) * t": "use pto.tmul or pto.tmuls",
+        "n = t + u": "use pto.tadd or pto.tadds",
+        "n = 2 - t": "use pto.tsub or pto.tsubs",
+        "n = -t": "use pto.tneg",
+        "n = abs(t)": "use pto.tabs",
+        "n = x @ x": "use pto.tmatmul",
+        "t += 1": "use pto.tadd or pto.tadds",
+        "n = np.array_equal(t, np.zeros((8, 64)))": "np.array_equal cannot see its elements",
+        "n = np.where(t, 1, 2)": "np.where cannot see its elements",
+        "n = np.asarray(t)": "Tile t is no array",
+    }.items()
+}  # fmt: skip
+"""Python's operators on tiles, arrays and events."""
+
+NOT_FOLLOWED = {
+    "an iterator outside": code("KN-21", "`once` reads the state of a list_iterator", """
+        once = iter([1, 2])
+        @pto.kernel
+        def k(out):
+            tile = pto.Tile("vec", "float32", 8, 64)
+            pto.texpands(tile, next(once))  # <- here
+            pto.tstore(out, tile)
+        k[1](out)
+    """),
+    "a random generator of a helper": code("KN-21", "`rng.random` reads the state of a Generator", """
+        rng = np.random.default_rng(0)
+        def noise(tile):
+            pto.texpands(tile, rng.random())  # <- here
+        @pto.kernel
+        def k(out):
+            tile = pto.Tile("vec", "float32", 8, 64)
+            noise(tile)
+            pto.tstore(out, tile)
+        k[1](out)
+    """),
+}  # fmt: skip
+"""What ptokit cannot compare at the next launch."""
 
 MADE_OUTSIDE = {
     "a tile from outside": code("KN-08", "dst is a Tile that was made outside this kernel", """
@@ -1108,8 +1177,8 @@ LAUNCHES = {
 
 GROUPS = (
     OUTSIDE_A_KERNEL, DECIDED_BY_PYTHON, CHANGED_INSIDE_A_BODY, USED_AFTER_A_BODY, LEAVING_A_BODY, BODIES_OUT_OF_PLACE,
-    NOTHING_TO_SEE, MADE_OUTSIDE, MANUAL, OUT_OF_RANGE, NO_VALUE, EXTENTS, SCALARS_FROM_MEMORY, INSTRUCTIONS, MEMORY,
-    DEFINITIONS, LAUNCHES,
+    NOTHING_TO_SEE, OPERATORS, NOT_FOLLOWED, MADE_OUTSIDE, MANUAL, OUT_OF_RANGE, NO_VALUE, EXTENTS,
+    SCALARS_FROM_MEMORY, INSTRUCTIONS, MEMORY, DEFINITIONS, LAUNCHES,
 )  # fmt: skip
 MISTAKES = {title: mistake for group in GROUPS for title, mistake in group.items()}
 
@@ -1139,6 +1208,22 @@ def test_a_mistake_is_named_at_its_line(title: str) -> None:
     assert mistake.words in str(finding)
     assert finding.fix or finding.expected, "a refusal says what to do"
     assert len(set(error.findings)) == len(error.findings), "no finding is told twice"
+
+
+@pytest.mark.parametrize("title", [*OPERATORS, *NOT_FOLLOWED])
+def test_a_check_is_not_ok(title: str) -> None:
+    head, _ = MISTAKES[title].code.rsplit("\n", 1)
+    names = arrays()
+    exec(snippet.compiled(head, title), names)
+    report = pto.check(names["k"], *(names[name] for name in names["k"].parameters), target="cpu")
+    assert not report.ok and [finding.rule for finding in report.findings] == [MISTAKES[title].rule]
+
+
+@pytest.mark.parametrize("title", OPERATORS)
+def test_operators_are_refused_with_real_values_too(title: str) -> None:
+    head, launch = MISTAKES[title].code.rsplit("\n", 1)
+    with pytest.raises(pto.VerifyError, match="KN-07"):
+        exec(snippet.compiled(f"{head}\n{launch[:-1]}, debug=True)", f"{title}, debug"), arrays())
 
 
 def test_there_are_many_and_no_two_are_the_same() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -247,3 +248,33 @@ def test_names_of_types_in_every_spelling() -> None:
         ("hifloat8", "hifloat8_t", "hif8", "!pto.hif8"),
     ):
         assert len({pto.dtype(spelling) for spelling in spellings}) == 1
+
+
+OPERATORS = {
+    "a == 0": "==", "a != b": "!=", "0 < a < 1": ">", "a >= b": ">=", "a in (b, 1)": "==", "a + b": "+", "2 * a": "*",
+    "-a": "-", "abs(a)": "abs", "np.ones(3) == a": "==", "bool(a)": "truth", "not a": "truth", "a and b": "truth",
+    "np.array_equal(a, b)": "np.array_equal", "np.asarray(a)": "NumPy",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", OPERATORS)
+@pytest.mark.parametrize("kind", ["tile", "tensor", "slice", "event"])
+def test_operators_of_python_do_not_see_elements(kind: str, text: str) -> None:
+    """A comparison would be that of the objects, and never what the author means."""
+    made: dict[str, Any] = {
+        "tile": lambda: pto.Tile("vec", "float32", 8, 8).write(0),
+        "tensor": lambda: pto.GlobalTensor(np.zeros((8, 8), "float32")),
+        "slice": lambda: pto.Tile("vec", "float32", 8, 8).write(0)[0:4],
+        "event": lambda: pto.texpands(pto.Tile("vec", "float32", 8, 8), 0),
+    }
+    if kind == "event" and "asarray" in text:
+        return
+    names = {"a": made[kind](), "b": made[kind](), "np": np}
+    with pytest.raises(TypeError) as stopped:
+        eval(text, names)
+    assert OPERATORS[text] in str(stopped.value)
+
+
+def test_operands_have_an_identity() -> None:
+    a, b = pto.Tile("vec", "float32", 8, 8), pto.Tile("vec", "float32", 8, 8)
+    assert a is not b and {a: 1, b: 2}[a] == 1 and len({a, b, a}) == 2 and a in (b, a)[1:]

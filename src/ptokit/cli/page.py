@@ -136,13 +136,13 @@ def _content(launch: WatchedLaunch, target: str) -> object:
     return launch.kernel.name, launch.grid, _surroundings(launch, target), *arrays, *others, *options
 
 
-def _surroundings(launch: WatchedLaunch, target: str) -> str:
-    """The globals and closures that the kernel depends on; nothing if it cannot be traced."""
+def _surroundings(launch: WatchedLaunch, target: str) -> tuple[object, ...]:
+    """The Python values that the kernel depends on; nothing if it cannot be traced."""
     try:
         traced = launch.kernel.trace(launch.kernel.bind(launch.args, launch.keywords), mode_of(target))
     except Exception:  # whatever the kernel raises; its launch reports it
-        return ""
-    return repr(sorted(traced.outside.items()))
+        return ()
+    return traced.reads.content if traced.reads else ()
 
 
 def _launch(script: ScriptRun, launch: WatchedLaunch, target: str) -> MachineReport:

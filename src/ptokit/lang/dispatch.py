@@ -22,6 +22,7 @@ from ptokit.isa.tassign import TASSIGN
 from ptokit.lang.arrays import within, writing
 from ptokit.lang.context import CURRENT, Mode, current
 from ptokit.lang.faults import public
+from ptokit.lang.operators import Valueless
 from ptokit.lang.scalar import Scalar
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile, check_address, extent
@@ -31,8 +32,8 @@ from ptokit.program.calls import Sharing
 Operand = Tile | GlobalTensor | Scalar
 
 
-@dataclass(slots=True)  # not frozen: every call makes one, and frozen ones take a microsecond
-class Event:
+@dataclass(slots=True, eq=False)  # not frozen: every call makes one, and frozen ones take a microsecond
+class Event(Valueless):
     """What a call returns: the instruction that ran, the kernel it took, and its findings, notes included.
 
     Inside a kernel it is the completion of the instruction: a later call takes it as `wait=`.
@@ -190,7 +191,11 @@ def misuse(instruction: Instruction, operands: Sequence[object], modifiers: Sequ
 
 def no_operand(instruction: Instruction, name: str, given: object) -> TypeError:
     """The error for an argument that cannot be an operand."""
-    advice = "; wrap the array: pto.GlobalTensor(array)" if hasattr(given, "__array__") else ""
+    advice = (
+        "; wrap the array: pto.GlobalTensor(array)"
+        if hasattr(given, "__array__") and not isinstance(given, Valueless)
+        else ""
+    )
     kind = type(given).__name__
     return TypeError(f"{instruction.name}: {name} must be a pto.Tile or a pto.GlobalTensor, got {kind}{advice}")
 

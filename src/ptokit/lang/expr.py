@@ -43,7 +43,7 @@ class TracedInteger:
             "use it in slices of arguments, valid=, pto.range and pto.when; a size must be a constant: `n: pto.const`",
         )
 
-    __int__ = __float__ = __len__ = __iter__ = __array__ = __trunc__ = __complex__ = __index__
+    __int__ = __float__ = __len__ = __iter__ = __array__ = __array_function__ = __trunc__ = __complex__ = __index__
 
     def __hash__(self) -> NoReturn:
         raise refuse("KN-02", f"{self} is known only when the kernel runs; it cannot be a key", "use a constant")

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError, Where, near
-from ptokit.lang.where import is_compiled, is_library, is_own
+from ptokit.lang.where import is_compiled, is_installed, is_library, is_own
 from ptokit.lines import line_of
 
 P = ParamSpec("P")
@@ -89,7 +89,7 @@ def raised_in_user_code(problem: BaseException) -> Where | None:
     entries = [entry for entry in _entries(problem.__traceback__) if not _is_own(entry) and not _is_library(entry)]
     if not entries or not (is_deliberate(problem) or isinstance(problem, BY_ARGUMENTS)):
         return None
-    own = [entry for entry in entries if not _is_installed(entry)]
+    own = [entry for entry in entries if not is_installed(entry.tb_frame.f_code.co_filename)]
     return _place((own or entries)[-1])
 
 
@@ -143,11 +143,6 @@ def _is_own(entry: TracebackType | None) -> bool:
 
 def _is_library(entry: TracebackType) -> bool:
     return is_library(entry.tb_frame.f_code.co_filename) or is_compiled(entry.tb_frame)
-
-
-def _is_installed(entry: TracebackType) -> bool:
-    file = entry.tb_frame.f_code.co_filename
-    return "site-packages" in file or "dist-packages" in file
 
 
 def _innermost(problem: BaseException) -> tuple[TracebackType | None, bool]:

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, cast, overload
 
 from ptokit.engine.kept import remember
 from ptokit.finding import NAME, Where
-from ptokit.lang.arguments import PLAIN, Arguments, Signature, array_argument, constant, is_integer
+from ptokit.lang.arguments import Arguments, Signature, array_argument, constant, is_integer
 from ptokit.lang.context import Mode, target
 from ptokit.lang.expr import TracedInteger
 from ptokit.lang.faults import public, suggested
@@ -20,7 +20,8 @@ from ptokit.lang.launch import LAUNCH_OPTIONS, FindingCollector
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.patch import frozen, rewritten, with_text
 from ptokit.lang.reading import check_source, refuse_at
-from ptokit.lang.source import constants_of, content, surroundings
+from ptokit.lang.reads import Reads
+from ptokit.lang.source import constants_of, surroundings
 from ptokit.lang.stand_ins import TracedTensor, TracedTile
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.trace import Tracer
@@ -58,6 +59,7 @@ class Kernel(Launchable, Displayed):
         empty = inspect.Parameter.empty
         self._defaults = {name: p.default for name, p in self.parameters.items() if p.default is not empty}
         self._traced: dict[Signature, Traced] = {}
+        self._reads: Reads | None = None
         super().__init__(function.__name__, function.__module__)
         update_wrapper(cast("Callable[..., Any]", self), function)
 
@@ -120,13 +122,18 @@ class Kernel(Launchable, Displayed):
 
     def trace(self, arguments: Arguments, mode: Mode) -> Traced:
         """The program for a signature, traced on first use."""
+        reads = self._reads
+        if reads is None or not reads.are_current():
+            self._reads = reads = Reads(self.function)
+            self._traced.clear()
+            self.cached.clear()
         key = (mode.profile.name, arguments.signature)
         traced = self._traced.get(key)
-        if traced is None or not self.is_current(traced):
-            traced = remember(self._traced, key, self._trace(arguments, mode), MOST_SIGNATURES)
+        if traced is None or traced.reads is not reads:
+            traced = remember(self._traced, key, self._trace(arguments, mode, reads), MOST_SIGNATURES)
         return traced
 
-    def _trace(self, arguments: Arguments, mode: Mode) -> Traced:
+    def _trace(self, arguments: Arguments, mode: Mode, reads: Reads) -> Traced:
         code = self.function.__code__
         check_source(code, surroundings(self.function))
         where = Where(code.co_filename, code.co_firstlineno)
@@ -150,7 +157,8 @@ class Kernel(Launchable, Displayed):
             self.mode,
             where=where,
         )
-        return Traced(without_defaults(program), self._outside())
+        reads.check()
+        return Traced(without_defaults(program), reads)
 
     def rewritten(self, program: Program, edits: Sequence[Edit]) -> Patch:
         """The kernel with edits of its program made in its file."""
@@ -186,17 +194,6 @@ class Kernel(Launchable, Displayed):
                 function(**{name: values[name] for name in self.parameters})
             for finding in here.findings:  # already reported
                 collector.add(finding)
-
-    def _outside(self) -> dict[str, object]:
-        """Plain values that the function takes from its module and its closure; they are part of the traced program."""
-        code, around = self.function.__code__, self.function.__globals__
-        cells = zip(code.co_freevars, self.function.__closure__ or (), strict=True)
-        used = [(name, around.get(name)) for name in code.co_names] + [(name, content(cell)) for name, cell in cells]
-        return {name: value for name, value in used if value is not None and isinstance(value, PLAIN)}
-
-    def is_current(self, traced: Traced, /) -> bool:
-        """Whether those values are still the same."""
-        return not traced.outside or traced.outside == self._outside()
 
     def _declare(self, arguments: Arguments) -> dict[str, Argument]:
         shared = arguments.shared()

@@ -155,10 +155,6 @@ class Launchable(ABC):
         """Reports the findings of one launch."""
         return FindingCollector(self.module, self.warned)
 
-    def is_current(self, _traced: Traced, /) -> bool:
-        """Whether tracing would give the same program again."""
-        return True
-
     def storages(self, arguments: Arguments) -> dict[str, Storage]:
         """The memory of each array argument of the program."""
         return {name: tensor.storage for name, tensor in arguments.tensors.items()}
@@ -254,9 +250,10 @@ class Launcher:
             name, seconds = REFERENCE, self._run_untraced(arguments, mode, collector)
         else:
             with self._place(arguments, engine):
-                name, seconds = self._run(arguments, mode, collector, engine, threads)
+                traced = self.kernel.trace(arguments, mode)
+                name, seconds = self._run(traced, arguments, mode, collector, engine, threads)
                 if given[0] is not None:
-                    self._add_to_cache(given[0], given[1], arguments, mode, engine)
+                    self._add_to_cache(given[0], given[1], traced, arguments, mode, engine)
         return Run(collector.found, name, seconds, mode.profile.name, self.grid)
 
     def _run_cached(self, given: LaunchGiven, args: Sequence[object], keywords: Mapping[str, object]) -> Run | None:
@@ -271,10 +268,14 @@ class Launcher:
         return known.run(arrays, addresses, lambda: kernel.storages(kernel.bind(args, keywords)))
 
     def _run(
-        self, arguments: Arguments, mode: Mode, collector: FindingCollector, engine: str, threads: int | None
+        self,
+        traced: Traced,
+        arguments: Arguments,
+        mode: Mode,
+        collector: FindingCollector,
+        engine: str,
+        threads: int | None,
     ) -> tuple[str, float]:
-        kernel = self.kernel
-        traced = kernel.trace(arguments, mode)
         verdict = traced.verdict(mode, self.grid)
         if verdict.errors:
             raise VerifyError(verdict.errors)
@@ -367,10 +368,11 @@ class Launcher:
         except (VerifyError, OutOfBoundsError) as problem:
             raise in_one_of(self.grid, problem) from None
 
-    def _add_to_cache(self, key: Key, given: Sequence[object], arguments: Arguments, mode: Mode, engine: str) -> None:
+    def _add_to_cache(
+        self, key: Key, given: Sequence[object], traced: Traced, arguments: Arguments, mode: Mode, engine: str
+    ) -> None:
         """Add a launch to the cache, if it is eligible."""
-        kernel, traced = self.kernel, self.kernel.trace(arguments, mode)
-        tensors = arguments.tensors
+        kernel, tensors = self.kernel, arguments.tensors
         arrays = [tensor.array for tensor in tensors.values()]
         is_given = [*map(id, given)] == [id(each.owner if on_gpu(each) else each) for each in arrays]
         is_on_gpu, is_plain = arguments.gpu is not None, all(array.flags.c_contiguous for array in arrays)
@@ -385,7 +387,7 @@ class Launcher:
                 small,
                 mode.profile.name,
                 self.grid,
-                partial(kernel.is_current, traced) if traced.outside else None,
+                traced.reads and traced.reads.are_current,
                 kernel.collector,
                 traced.verdict(mode, self.grid).remarks,
                 [array.nbytes for array in arrays],

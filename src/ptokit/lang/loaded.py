@@ -172,7 +172,7 @@ class TextKernel(Launchable):
         shared, arch = arguments.shared(), mode.profile.arch or DEFAULT_ARCH
         key = (arch, *shared.items())
         if key not in self._traced:
-            self._traced[key] = Traced(_sharing(self._program(arch), shared), {})
+            self._traced[key] = Traced(_sharing(self._program(arch), shared))
         return self._traced[key]
 
     def _program(self, arch: str) -> Program:

@@ -234,7 +234,7 @@ class CppKernel(Launchable):
         programs = [self._program(recording, launch, arguments) for launch in recording.launches]
         return RecordedLaunches(
             recording,
-            tuple(Traced(program, {}) for program in programs),
+            tuple(Traced(program) for program in programs),
             tuple(launch.grid for launch in recording.launches),
             _allocated(recording, arguments),
             (*found, *left_out),
@@ -430,7 +430,7 @@ def part_of(launch: RecordedLaunch, traced: Traced, most: int = MOST_STEPS) -> P
     ends = [*(blocks[0] for blocks in alike.values()), *(blocks[-1] for blocks in alike.values())]
     others = Random(0).sample(sorted(sizes), len(sizes))  # noqa: S311  (samples are no secret)
     taken = [*dict.fromkeys([*ends, *others])][: max(1, count)]
-    shorter = traced if own == whole else Traced(program, traced.outside)
+    shorter = traced if own == whole else Traced(program)
     return PartOfLaunch(shorter, tuple(sorted(taken)), sum(sizes.values()), own != whole)
 
 

@@ -14,6 +14,7 @@ from ptokit.isa.unknown import unknown
 from ptokit.lang.arrays import exact_cast
 from ptokit.lang.context import current
 from ptokit.lang.expr import TracedInteger
+from ptokit.lang.operators import Valueless
 from ptokit.lang.tile import extent
 from ptokit.lang.where import refuse
 
@@ -42,7 +43,7 @@ def scalar(value: object, dtype: DType, what: str) -> Scalar:
     """A number in an element type: rounded once for floats, exact for integers."""
     if isinstance(value, TracedInteger):
         return TracedScalar(ScalarSpec(dtype), value)
-    if hasattr(value, "spec") or np.ndim(value) != 0:  # type: ignore[arg-type]
+    if isinstance(value, Valueless) or np.ndim(value) != 0:  # type: ignore[arg-type]
         raise TypeError(f"{what} takes one number, got {value!r}")
     try:
         bits = _rounded(value, dtype, what) if dtype.is_float else exact_cast(value, dtype, what)

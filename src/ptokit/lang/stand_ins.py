@@ -240,7 +240,7 @@ class TracedTensor(StandIn, GlobalTensor):
         raise refuse("KN-10", f"{self.argument.name} has no values while the kernel is traced", "use pto.load_scalar")
 
     def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("__") and name != "__array__":
+        if name.startswith("__"):
             raise AttributeError(name)
         message = f"{self.argument.name} has no values while the kernel is traced, and no `{name}`"
         raise refuse("KN-07", message, "use its shape, its dtype and slices of it; debug=True runs with real values")

@@ -18,6 +18,7 @@ from ptokit.isa.policy import GlobalLayout, choose
 from ptokit.lang.arrays import as_array, tracked
 from ptokit.lang.context import current
 from ptokit.lang.faults import public, trim
+from ptokit.lang.operators import Valueless, no_array
 from ptokit.lang.tile import extent
 from ptokit.lang.where import refuse, user_place
 
@@ -25,7 +26,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 MAX_EXTENT = 1 << 62
 
 
-class GlobalTensor:
+class GlobalTensor(Valueless):
     """A table in global memory, over an array's own memory: nothing is copied.
 
     A 2-D array becomes `Shape<1, 1, 1, R, C>`, a 1-D one `Shape<1, 1, 1, 1, N>`. With `shape=` (and `stride=`, in
@@ -33,6 +34,8 @@ class GlobalTensor:
     """
 
     __slots__ = ("array", "source", "spec", "storage")
+    __array__ = no_array
+    __iter__ = None  # subscripts are slices, so there is nothing to iterate over
 
     def __init__(
         self,

@@ -18,6 +18,7 @@ from ptokit.lang.arrays import exact_cast
 from ptokit.lang.context import current
 from ptokit.lang.expr import TracedInteger
 from ptokit.lang.faults import public
+from ptokit.lang.operators import Valueless, no_array
 from ptokit.lang.slices import cut
 from ptokit.lang.where import refuse, user_place
 from ptokit.program.calls import offset_in
@@ -35,7 +36,7 @@ CUBE_FORMS = {
 """The default layouts of cube tiles; that of a Left tile is the target's."""
 
 
-class Tile:
+class Tile(Valueless):
     """A tile of `rows` x `cols` elements, of which the upper-left `valid` part holds data.
 
     A new tile is poison: every byte 0xFF. With `addr=` it shows what the target's memory holds there.
@@ -133,6 +134,7 @@ class Tile:
         part.storage = self.storage.part(start, part.spec.elements)
         return part
 
+    __array__ = no_array
     __iter__ = None  # subscripts are slices, so there is nothing to iterate over
 
     def bind(self, addr: int) -> None:

@@ -10,6 +10,7 @@ from ptokit.engine.runnable import Runnable
 from ptokit.engines import ENGINES, executable
 from ptokit.finding import Finding
 from ptokit.lang.context import Mode
+from ptokit.lang.reads import Reads
 from ptokit.machine import MACHINE
 from ptokit.program.calls import written_arguments
 from ptokit.program.expr import Var
@@ -36,10 +37,10 @@ class Verdict:
 class Traced:
     """A program for one signature, with its cached verdicts and executables."""
 
-    def __init__(self, program: Program, outside: dict[str, object]) -> None:
-        """`outside` are the values of globals and closures that the program depends on."""
+    def __init__(self, program: Program, reads: Reads | None = None) -> None:
+        """`reads` are the Python values that the program depends on."""
         self.program = program
-        self.outside = outside
+        self.reads = reads
         self.writes = written_arguments(program)
         self.stored = tuple({program.tensors[name].array for name in self.writes})
         """The array arguments that the program writes."""

@@ -37,10 +37,15 @@ def is_own(file: str) -> bool:
     return file.startswith(_PACKAGE) and file != _DEMO
 
 
+def is_installed(file: str) -> bool:
+    """Whether a file is of an installed package."""
+    return any(name in file for name in _INSTALLED)
+
+
 @lru_cache(maxsize=1024)
 def is_library(file: str) -> bool:
     """Whether a file is Python's own, or of a library that ptokit calls."""
-    standard = file.startswith(_STANDARD) and not any(name in file for name in _INSTALLED)
+    standard = file.startswith(_STANDARD) and not is_installed(file)
     return standard or file.startswith((_NUMPY, "<frozen ", _WRITTEN_BY_TORCH)) or _USED.search(file) is not None
 
 

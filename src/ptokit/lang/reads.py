@@ -1,0 +1,637 @@
+"""What a trace reads outside the arguments: globals, closures, defaults, attributes, items, functions that it calls.
+
+The code of a kernel names what it reads. From there the values are followed as far as the code of the kernel, and of
+every function that it can reach, can read them. A program is valid as long as all of them are what they were.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import sys
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
+from importlib.machinery import EXTENSION_SUFFIXES
+from itertools import repeat
+from operator import is_
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    CodeType,
+    FunctionType,
+    GetSetDescriptorType,
+    MappingProxyType,
+    MemberDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+)
+from typing import Any, cast
+
+import numpy as np
+
+from ptokit.finding import Finding, VerifyError, Where
+from ptokit.lang.recompile import codes_in
+from ptokit.lang.source import content
+from ptokit.lang.where import is_installed, is_library, is_own
+
+MOST_OBJECTS = 4096
+"""Objects that are followed; each one costs time at every launch."""
+MOST_BYTES = 1 << 16
+"""The size of an array whose elements are compared at every launch."""
+_again: Any = partial
+_kind: Callable[[object], Any] = type
+_is_a: Callable[[object, Any], bool] = isinstance
+_vars: Callable[[Any], Mapping[str, Any]] = vars
+"""Values here are of any type: checkers need not know what is found out about them."""
+_MISSING: Any = object()
+_STOP: Any = object()
+_DONE: Any = object()
+_PACKAGE = __name__.partition(".")[0]
+
+_GLOBALS = frozenset(["LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"])
+_CELLS = frozenset(["LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"])
+_ATTRIBUTES = frozenset(["LOAD_ATTR", "LOAD_METHOD"])
+_OTHER_ATTRIBUTES = frozenset(["IMPORT_FROM", "LOAD_SUPER_ATTR"])
+_CONSTANTS = frozenset(["LOAD_CONST", "LOAD_SMALL_INT"])
+_DYNAMIC = frozenset((
+    *("getattr", "hasattr", "vars", "dir", "__dict__", "__getattribute__", "attrgetter", "methodcaller", "getmembers"),
+    *("asdict", "astuple", "replace", "fields", "copy", "deepcopy", "format", "format_map", "dumps"),
+))  # fmt: skip
+"""Names of functions that read attributes which the code does not name."""
+_HIDDEN = frozenset(["globals", "eval", "exec", "__import__"])
+"""Built-in functions that read names which the code does not have."""
+_WRITES = frozenset((
+    *("append", "extend", "insert", "appendleft", "extendleft", "clear", "add", "discard", "update"),
+))  # fmt: skip
+"""Methods of containers that read nothing of them."""
+_UNREAD = frozenset((
+    *("__repr__", "__str__", "__format__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__"),
+    *("__annotate__", "__annotate_func__", "_abc_impl"),
+))  # fmt: skip
+"""Attributes of classes that no operator of Python reads."""
+_ATOMS = frozenset((int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented), range, slice))
+_TYPES = frozenset(["<class 'torch.dtype'>", "<class 'torch.device'>"])
+"""Immutable types of other libraries."""
+_VALUES = (int, float, complex, str, bytes)
+_CONTAINERS = (list, dict, set, frozenset, tuple, deque, MappingProxyType)
+_TRANSPARENT = frozenset(["abc", "enum", "types", "typing"])
+"""Modules whose classes read no attributes of objects but those that are named."""
+_PLAIN = frozenset((*_ATOMS, *_CONTAINERS, OrderedDict, defaultdict, object, BaseException, Exception))
+"""Built-in types whose values are followed."""
+
+
+# --- what code names
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A name from outside and what is read of it, `config.sizes["rows"]`."""
+
+    name: str
+    is_cell: bool
+    steps: tuple[tuple[str, Any], ...]
+    """`attribute` or `item`, with the name or the constant."""
+    line: int
+
+    def __str__(self) -> str:
+        return self.name + "".join(f".{key}" if kind == "attribute" else f"[{key!r}]" for kind, key in self.steps)
+
+
+@dataclass(frozen=True)
+class Named:
+    """What code, with the functions that are defined inside it, reads by name."""
+
+    chains: tuple[Chain, ...]
+    attributes: frozenset[str]
+    """Of other values."""
+    imports: tuple[str, ...]
+
+
+@lru_cache(maxsize=1024)
+def _named(file: str, code: CodeType) -> Named:
+    """The file is part of the key: code of two files can be equal."""
+    found = _Scan(code)
+    inner = [_named(file, each) for each in codes_in(code)]
+    return Named(
+        (*found.chains, *(chain for each in inner for chain in each.chains)),
+        found.attributes.union(*(each.attributes for each in inner)),
+        (*found.imports, *(name for each in inner for name in each.imports)),
+    )
+
+
+class _Scan:
+    """Reads the instructions of code. The value of a chain is used up by the instruction that follows it directly."""
+
+    def __init__(self, code: CodeType) -> None:
+        self.chains: list[Chain] = []
+        self.attributes = frozenset[str]()
+        self.imports: list[str] = []
+        self._open: list[Any] | None = None
+        self._constant: Any = _MISSING
+        line = code.co_firstlineno
+        for step in dis.get_instructions(code):
+            line = (step.positions.lineno if step.positions else None) or line
+            if step.opname != "EXTENDED_ARG":
+                self._step(step, line)
+        self._close()
+
+    def _step(self, step: dis.Instruction, line: int) -> None:
+        name, chain = step.opname, self._open
+        if chain is not None and name in _CONSTANTS and self._constant is _MISSING:
+            self._constant = step.argval
+            return
+        if chain is not None and self._constant is _MISSING and name in _ATTRIBUTES:
+            chain.append(("attribute", step.argval))
+            return
+        if chain is not None and self._constant is not _MISSING and _is_subscript(step):
+            chain.append(("item", self._constant))
+            self._constant = _MISSING
+            return
+        self._close()
+        if name in _GLOBALS or name in _CELLS:
+            self._open = [step.argval, name in _CELLS, line]
+        elif name in _ATTRIBUTES or name in _OTHER_ATTRIBUTES:
+            self.attributes |= {step.argval}
+        elif name == "IMPORT_NAME":
+            self.imports.append(step.argval)
+        elif name == "MATCH_CLASS":
+            self.attributes |= {"__dict__"}
+
+    def _close(self) -> None:
+        if self._open is not None:
+            name, is_cell, line, *steps = self._open
+            self.chains.append(Chain(name, is_cell, tuple(steps), line))
+        self._open, self._constant = None, _MISSING
+
+
+def _is_subscript(step: dis.Instruction) -> bool:
+    return step.opname == "BINARY_SUBSCR" or (step.opname == "BINARY_OP" and step.argrepr == "[]")
+
+
+# --- what may change
+
+
+@lru_cache(maxsize=4096)
+def _is_extension(module: str) -> bool:
+    """Whether a module is not written in Python."""
+    file = getattr(sys.modules.get(module), "__file__", None) or ""
+    return module in sys.builtin_module_names or file.endswith(tuple(EXTENSION_SUFFIXES))
+
+
+def _is_stable(file: str, names: Mapping[str, object]) -> bool:
+    """Whether functions and classes of a file do not change: those of ptokit, of Python, and of installed packages that
+    do not use ptokit."""
+    if is_own(file) or is_library(file):
+        return True
+    return is_installed(file) and not any(_is_ours(value) for value in names.values())
+
+
+def _is_ours(value: object) -> bool:
+    return isinstance(value, ModuleType) and value.__name__.partition(".")[0] == _PACKAGE
+
+
+def _is_stable_module(module: ModuleType) -> bool:
+    return _is_extension(module.__name__) or _is_stable(_file_of(module), vars(module))
+
+
+def _file_of(module: ModuleType) -> str:
+    return vars(module).get("__file__") or ""
+
+
+def _is_stable_class(kind: type) -> bool:
+    module = sys.modules.get(kind.__module__)
+    return module is not None and kind.__module__ != "__main__" and _is_stable_module(module)
+
+
+def _is_opaque(kind: type) -> bool:
+    """Whether objects of a class may have a state that Python does not see."""
+    return any(base not in _PLAIN and _is_extension(base.__module__) for base in kind.__mro__)
+
+
+def _is_builtin(kind: Any) -> bool:
+    """Whether objects of a class are ptokit's, or functions and attributes that are not written in Python."""
+    if kind.__module__.partition(".")[0] == _PACKAGE or any(base in (np.dtype, np.ufunc) for base in kind.__mro__):
+        return True
+    return kind in (BuiltinFunctionType, CodeType, MethodWrapperType) or (_is_opaque(kind) and hasattr(kind, "__get__"))
+
+
+def _class_value(kind: type, name: str) -> object:
+    return next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), _MISSING)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a value is read, and how the author names it."""
+
+    text: str
+    where: Where
+
+
+class _Walk:
+    """Follows the values that a function reads. `names` are the attributes that are followed; None for all."""
+
+    def __init__(self, function: FunctionType, names: frozenset[str] | None) -> None:
+        self.names = names
+        self.attributes = frozenset[str]()
+        """The attributes that the functions read of values which are not followed by name."""
+        self.tokens: list[object] = []
+        """All values in the order of the walk: equal for equal values."""
+        self.functions: list[tuple[FunctionType, CodeType, object, object]] = []
+        """Functions that are called, with their code, defaults and keyword defaults."""
+        self.items: dict[tuple[int, object], tuple[Callable[..., object], object, object]] = {}
+        """Items of dictionaries: `get`, the key and the value, by the dictionary and the key."""
+        self.same: list[tuple[Callable[[], Iterable[object]], tuple[object, ...]]] = []
+        """What else is read again, and the objects that this gave."""
+        self.equal: list[tuple[Callable[[], object], object]] = []
+        self.problems: dict[tuple[str, Where], None] = {}
+        self._numbers: dict[int, int] = {}
+        self._found: list[tuple[object, _Place]] = []
+        """Everything that was reached; this keeps it alive, so that no other object has its address."""
+        code = function.__code__
+        self._function(function, _Place(function.__name__, Where(code.co_filename, code.co_firstlineno)))
+        for value, place in self._found:
+            self._visit(value, place)
+            if len(self._found) > MOST_OBJECTS:
+                self._refuse(place, f"more than {MOST_OBJECTS} objects are reached through `{place.text}`")
+                break
+
+    def _refuse(self, place: _Place, message: str) -> None:
+        self.problems[f"{message}: ptokit cannot see whether it changes", place.where] = None
+
+    def _refer(self, value: object, place: _Place) -> None:
+        """Note a value that is read."""
+        kind = _kind(value)
+        if kind in _ATOMS:
+            self.tokens.append((kind, repr(value)))
+        elif _is_a(value, np.generic):
+            self.tokens.append((kind, cast("Any", value).tobytes()))
+        else:
+            number = self._numbers.setdefault(id(value), len(self._numbers))
+            self.tokens.append(number)
+            if number == len(self._found):
+                self._found.append((value, place))
+
+    # Names
+
+    def _function(self, function: FunctionType, place: _Place) -> None:
+        code, names = function.__code__, function.__globals__
+        self.tokens.append((code, code.co_filename))
+        if self._found:  # those of the kernel are arguments
+            self.functions.append((function, code, function.__defaults__, function.__kwdefaults__))
+            self._refer(function.__defaults__, place)
+            self._refer(function.__kwdefaults__, place)
+        cells = _Cells(zip(code.co_freevars, function.__closure__ or (), strict=True))
+        named = _named(code.co_filename, code)
+        self.attributes |= named.attributes
+        for chain in named.chains:
+            here = _Place(str(chain), Where(code.co_filename, chain.line))
+            if not chain.is_cell or chain.name in cells:
+                home = cells if chain.is_cell else names
+                self._chain(home.get(chain.name, _MISSING), home, chain, here)
+        for name in named.imports:
+            self._import(name, str(names.get("__package__") or ""), place)
+        if _vars(function):
+            self._attributes(function, place)
+
+    def _import(self, name: str, package: str, place: _Place) -> None:
+        for full in dict.fromkeys((name.partition(".")[0], name, f"{package}.{name}".strip("."))):
+            if self._item(sys.modules, full) is not _MISSING:
+                self._refer(sys.modules[full], place)
+
+    def _item(self, mapping: Mapping[Any, Any], key: object) -> Any:
+        """An item of a dictionary, which is read."""
+        value = mapping.get(key, _MISSING)
+        self.items[id(mapping), (key, _kind(key))] = mapping.get, key, value
+        return value
+
+    def _chain(self, value: Any, home: Mapping[Any, Any] | None, chain: Chain, place: _Place) -> None:
+        """Follow a chain as far as nothing but the named attributes and items is read; `home` has the value."""
+        name: object = chain.name
+        attributes = {key for kind, key in chain.steps if kind == "attribute"}
+        self.attributes |= _DYNAMIC & {name, *attributes}
+        for kind, key in chain.steps:
+            if home is not None and kind == "attribute" and _is_property(value, key):
+                self._property(home, name, value, key)
+                return
+            if home is not None:
+                self._item(home, name)
+            found, home = self._attribute(value, key) if kind == "attribute" else _element(value, key)
+            if found is _DONE:
+                self.tokens.append(id(value))
+                return
+            if found is _STOP:
+                self.attributes |= attributes
+                break
+            value, name = found, key
+        if home is not None:
+            self._item(home, name)
+        if value is not _MISSING:
+            self._refer(value, place)
+            return
+        self._fixed(getattr(builtins, chain.name, None), place)
+
+    def _attribute(self, value: Any, key: str) -> tuple[Any, Mapping[Any, Any] | None]:
+        """The value of an attribute, and the dictionary that has it."""
+        if _is_a(value, ModuleType):
+            if is_own(_file_of(value)):
+                return _DONE, None
+            return _vars(value).get(key, _STOP), _vars(value)
+        if _is_a(value, type):
+            return (_DONE, None) if _is_stable_class(value) else self._class_attribute(value, key)
+        if _kind(value) in _CONTAINERS and key in _WRITES:
+            return _DONE, None
+        return self._own_attribute(value, key)
+
+    def _class_attribute(self, kind: type, key: str) -> tuple[Any, Mapping[Any, Any] | None]:
+        for base in kind.__mro__:
+            found = self._item_of_class(base, key)
+            if found is not _MISSING:
+                is_bound = hasattr(_kind(found), "__get__") and not _is_a(found, FunctionType | staticmethod)
+                return (_STOP if is_bound else found), None
+        return _STOP, None
+
+    def _item_of_class(self, kind: type, key: str) -> Any:
+        return _vars(kind).get(key, _MISSING) if _is_stable_class(kind) else self._item(_vars(kind), key)
+
+    def _own_attribute(self, value: Any, key: str) -> tuple[Any, Mapping[Any, Any] | None]:
+        """An attribute of an object that is plain data: nothing but dictionaries is read for it."""
+        kind, names, raw = _kind(value), _attributes_of(value), _class_value(_kind(value), key)
+        is_plain = raw is _MISSING or not hasattr(_kind(raw), "__get__")
+        if names is None or not is_plain or _class_value(kind, "__getattribute__") is not object.__getattribute__:
+            return _STOP, None
+        self._identify(value)
+        for base in kind.__mro__:
+            self._item_of_class(base, key)
+        if self._item(names, key) is not _MISSING:
+            return names[key], names
+        return (_STOP, None) if raw is _MISSING else (raw, None)
+
+    def _identify(self, value: object) -> None:
+        """An object may get another class, or another dictionary."""
+        read = _again(_identity if _attributes_of(value) is None else _identity_and_names, value)
+        self.same.append((read, read()))
+
+    def _property(self, home: Mapping[Any, Any], name: object, value: Any, key: str) -> None:
+        """Another array with the same property may take the place of this one, which is not kept alive."""
+        read = _again(_described, home, name, _kind(value), key)
+        self.equal.append((read, read()))
+        self.tokens.append((_kind(value), key, repr(read())))
+
+    # Values
+
+    def _visit(self, value: Any, place: _Place) -> None:
+        kind = _kind(value)
+        if _is_a(value, FunctionType):
+            self._visit_function(value, place)
+        elif _is_a(value, ModuleType):
+            self.tokens.append(id(value))
+            if not _is_stable_module(value):
+                self._members(_vars(value), self.names, place)
+        elif _is_a(value, type):
+            self._class(value, place)
+        elif _is_a(value, np.ndarray):
+            self._array(value, place)
+        elif kind in _PARTS:
+            self.tokens.append(kind)
+            for part in _PARTS[kind]:
+                self._refer(getattr(value, part), place)
+        elif _is_builtin(kind):
+            self._stable(value, place)
+        else:
+            self._object(value, place)
+
+    def _stable(self, value: Any, place: _Place) -> None:
+        """An object of ptokit, or a function in C: a kernel is what its function is, a method reads its object."""
+        self._fixed(value, place)
+        owner = None if hasattr(_kind(value), "__get__") else getattr(value, "__self__", None)
+        for part in (owner, (_attributes_of(value) or {}).get("__wrapped__")):
+            if part is not None and not _is_a(part, ModuleType):
+                self._refer(part, place)
+
+    def _fixed(self, value: Any, place: _Place) -> None:
+        """A function that does not change; some read what the code does not name, under whatever name."""
+        self.tokens.append(id(value))
+        name = getattr(value, "__name__", "")
+        self.attributes |= _DYNAMIC & {name}
+        if name in _HIDDEN and value is getattr(builtins, name):
+            self._refuse(place, f"`{name}` can read any name")
+
+    def _visit_function(self, function: FunctionType, place: _Place) -> None:
+        file = function.__code__.co_filename
+        if not _is_stable(file, function.__globals__):
+            self._function(function, place)
+            return
+        self._fixed(function, place)
+        for cell in () if is_own(file) else function.__closure__ or ():  # a decorator of a library around a function
+            if _is_a(inner := content(cell), FunctionType | MethodType | dict):
+                self._refer(inner, place)
+
+    def _class(self, kind: type, place: _Place) -> None:
+        self.tokens.append(id(kind))
+        if _is_stable_class(kind):
+            return
+        for base in (_kind(kind), *kind.__mro__[1:]):
+            self._refer(base, place)
+        self._elements(_vars(kind))
+        for name, value in _vars(kind).items():
+            is_called = name.startswith("__") and hasattr(_kind(value), "__get__")
+            if name not in _UNREAD and (is_called or self.names is None or name in self.names):
+                self._refer(value, place)
+
+    def _array(self, array: Any, place: _Place) -> None:
+        if array.nbytes > MOST_BYTES or array.dtype.hasobject:
+            self._refuse(place, f"`{place.text}` is an array of {array.nbytes} bytes, whose elements may be read")
+            return
+        read = _again(_array_content, array)
+        self.equal.append((read, read()))
+        self.tokens.append(read())
+
+    def _object(self, value: Any, place: _Place) -> None:
+        kind = _kind(value)
+        if _is_opaque(kind):
+            self._refuse(place, f"`{place.text}` reads the state of a {kind.__name__}")
+            return
+        if kind.__module__ == "operator":  # such as attrgetter
+            self.attributes |= {"getattr"}
+        if kind.__module__.partition(".")[0] == "logging":  # written, not read
+            self.tokens.append(id(value))
+        elif kind not in _PLAIN:
+            self._refer(kind, place)
+            self._attributes(value, place)
+        for base in _VALUES:
+            if _is_a(value, base):
+                self.tokens.append(cast("Any", base).__repr__(value))
+        if _is_a(value, _CONTAINERS):
+            for part in self._elements(value):
+                self._refer(part, place)
+
+    def _elements(self, value: Any) -> Sequence[object]:
+        """All elements of a container, with the keys of a dictionary."""
+        reads = [_again(iter, value), *([value.values] if _is_a(value, dict | MappingProxyType) else [])]
+        found = [tuple(read()) for read in reads]
+        if not _is_a(value, tuple | frozenset):
+            self.equal.append((value.__len__, len(value)))
+            self.same += zip(reads, found, strict=True)
+        self.tokens.append(len(value))
+        return [part for parts in found for part in parts]
+
+    def _attributes(self, value: Any, place: _Place) -> None:
+        """The attributes of an object that may be read."""
+        self._identify(value)
+        names, bases = self.names, [base for base in _kind(value).__mro__ if not _is_extension(base.__module__)]
+        if any(base.__module__ not in _TRANSPARENT and _is_stable_class(base) for base in bases):
+            names = None  # its methods may read any of them
+            self.tokens.append(id(value))
+        self._members(_attributes_of(value) or {}, names, place)
+        slots = [
+            name
+            for base in bases
+            for name, slot in _vars(base).items()
+            if _is_a(slot, MemberDescriptorType) and (names is None or name in names)
+        ]
+        if slots:
+            read = _again(map, getattr, repeat(value), slots, repeat(_MISSING))
+            self.same.append((read, tuple(read())))
+            for part in read():
+                self._refer(part, place)
+
+    def _members(self, mapping: Mapping[str, Any], names: frozenset[str] | None, place: _Place) -> None:
+        if names is None:
+            self._elements(mapping)
+        for name in [*mapping] if names is None else sorted(names):
+            value = self._item(mapping, name)
+            self._refer(value, _Place(f"{place.text}.{name}", place.where) if value is not _MISSING else place)
+
+
+_PARTS: dict[type, tuple[str, ...]] = {
+    MethodType: ("__func__", "__self__"),
+    partial: ("func", "args", "keywords"),
+    property: ("fget",),
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    cached_property: ("func",),
+    type(lru_cache(len)): ("__wrapped__",),
+}
+"""The parts of objects that stand for functions."""
+
+
+class _Cells(dict[str, CellType]):
+    """The cells of a closure; `get` gives what is in one."""
+
+    def get(self, name: Any, default: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        try:
+            return self[name].cell_contents
+        except ValueError:  # it is not set yet
+            return default
+
+
+def _element(value: Any, key: Any) -> tuple[Any, Mapping[Any, Any] | None]:
+    """An item of a dictionary or a tuple, and the dictionary."""
+    if _kind(value) is dict and key in value:
+        return value[key], value
+    if _kind(value) is tuple and _is_a(key, int) and -len(value) <= key < len(value):
+        return value[key], None
+    return _STOP, None
+
+
+def _attributes_of(value: object) -> dict[str, Any] | None:
+    """The dictionary of an object's attributes; this runs no code of the user's."""
+    has_any = any("__dict__" in _vars(base) for base in _kind(value).__mro__)
+    return object.__getattribute__(value, "__dict__") if has_any else None
+
+
+def _identity(value: object) -> tuple[object]:
+    return (type(value),)
+
+
+def _identity_and_names(value: object) -> tuple[object, object]:
+    return type(value), object.__getattribute__(value, "__dict__")
+
+
+def _is_property(value: Any, key: str) -> bool:
+    """Whether an attribute is a property of an array, such as its shape, which can be read without its elements."""
+    kind = _kind(value)
+    is_array = _is_a(value, np.ndarray) or _is_opaque(kind)
+    if not is_array or not _is_a(_class_value(kind, key), GetSetDescriptorType):
+        return False
+    found = getattr(value, key)
+    parts = cast("tuple[object, ...]", found) if _is_a(found, tuple) else (found,)
+    return all(_kind(part) in _ATOMS or _is_a(part, np.dtype) or str(_kind(part)) in _TYPES for part in parts)
+
+
+def _described(home: Mapping[Any, Any], name: object, kind: type, key: str) -> object:
+    """A property of what a dictionary has under a name, if it is still of the same class."""
+    value = home.get(name)
+    return getattr(value, key) if _kind(value) is kind else _MISSING
+
+
+def _array_content(array: Any) -> tuple[object, ...]:
+    return array.shape, array.strides, str(array.dtype), array.tobytes()
+
+
+class Reads:
+    """What the traces of a function read outside its arguments, as it was when this was made."""
+
+    __slots__ = ("_code", "_function", "_functions", "_has_more", "_items", "_walk")
+
+    def __init__(self, function: FunctionType) -> None:
+        self._function, self._code = function, function.__code__
+        self._adopt(_followed(function))
+
+    def _adopt(self, walk: _Walk) -> None:
+        self._walk, self._has_more = walk, bool(walk.same or walk.equal)
+        self._functions, self._items = tuple(walk.functions), tuple(walk.items.values())
+
+    @property
+    def content(self) -> tuple[object, ...]:
+        """Equal for equal values."""
+        return tuple(self._walk.tokens)
+
+    def check(self) -> None:
+        """Refuse what cannot be followed."""
+        if self._walk.problems:
+            fix = "read it before the launch; pass arrays as arguments and values as constants: `n: pto.const`"
+            raise VerifyError(
+                [Finding("error", "KN-21", message, fix=fix, where=where) for message, where in self._walk.problems]
+            )
+
+    def are_current(self) -> bool:
+        """Whether everything is still what it was."""
+        if self._function.__code__ is not self._code:
+            return False
+        for function, code, defaults, keywords in self._functions:
+            if (
+                function.__code__ is not code
+                or function.__defaults__ is not defaults
+                or function.__kwdefaults__ is not keywords
+            ):
+                return self._are_equal()
+        for get, key, value in self._items:
+            if get(key, _MISSING) is not value:
+                return self._are_equal()
+        return not self._has_more or self._rest_is_same() or self._are_equal()
+
+    def _rest_is_same(self) -> bool:
+        same = all(all(map(is_, read(), values)) for read, values in self._walk.same)
+        return same and all(read() == value for read, value in self._walk.equal)
+
+    def _are_equal(self) -> bool:
+        """Whether new objects are equal to the old ones; later comparisons are with the new ones."""
+        walk = _followed(self._function)
+        if walk.problems or walk.tokens != self._walk.tokens:
+            return False
+        self._adopt(walk)
+        return True
+
+
+def _followed(function: FunctionType) -> _Walk:
+    """Follow what a function reads: a function that is reached may read more attributes of what was reached before."""
+    names: frozenset[str] | None = frozenset()
+    while True:
+        walk = _Walk(function, names)
+        if names is None or walk.attributes <= names:
+            return walk
+        names = names | walk.attributes if walk.attributes.isdisjoint(_DYNAMIC) else None
