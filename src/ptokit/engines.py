@@ -10,6 +10,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
 from ptokit.engine.bags import BagGradients, Bags
 from ptokit.engine.gpu import COPIED, DeviceArray
 from ptokit.engine.runnable import CUDA, NATIVE, REFERENCE, Runnable, Unsupported
@@ -170,10 +172,11 @@ def ordering(arrays: Sequence[DeviceArray]) -> Callable[[], bool]:
 
 
 def download(array: DeviceArray) -> Any:
-    """The bytes of an array on a GPU, from its first to its last."""
+    """A copy of an array on a GPU; its strides are the same."""
     first, end = array.bounds
     with in_order([array]) or nullcontext():
-        return _load("ptokit.engine.cuda.device:current")().download(first, end - first)
+        data = _load("ptokit.engine.cuda.device:current")().download(first, end - first)
+    return np.ndarray(array.shape, array.dtype, data, array.address - first, array.strides)
 
 
 def executable(engine: str, program: Program, profile: Profile, options: Options, *, firm: bool) -> Runnable:
