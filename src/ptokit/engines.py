@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ptokit.brief import brief
 from ptokit.engine.bags import BagGradients, Bags
 from ptokit.engine.gpu import COPIED, DeviceArray
 from ptokit.engine.runnable import CUDA, NATIVE, REFERENCE, Runnable, Unsupported
@@ -148,7 +149,7 @@ def chosen(engine: str, on_gpu: bool = False) -> str:
     if engine == AUTO and (named := os.environ.get(VARIABLE)):
         source, asked = VARIABLE, named
     if asked not in names():
-        raise ValueError(f"{source} is one of {', '.join(names())}; found {asked!r}")
+        raise ValueError(f"{source} is one of {', '.join(names())}; found {brief(asked)}")
     if asked == AUTO:
         asked = CUDA if on_gpu else next(name for name in PREFERRED if not ENGINES[name].missing())
     if on_gpu and not ENGINES[asked].on_gpu:

@@ -9,6 +9,7 @@ from itertools import count
 from types import TracebackType
 from typing import Any
 
+from ptokit.brief import brief
 from ptokit.engine.storage import OnChip
 from ptokit.finding import Finding
 from ptokit.isa.policy import TileType
@@ -44,7 +45,7 @@ class target:
     @public
     def __init__(self, name: str, *, header: bool = False, strict: bool = False, dyn_ub: int | None = None) -> None:
         if dyn_ub is not None and (isinstance(dyn_ub, bool) or not isinstance(dyn_ub, int) or dyn_ub < 0):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f"dyn_ub takes a number of bytes, got {dyn_ub!r}")
+            raise ValueError(f"dyn_ub takes a number of bytes, got {brief(dyn_ub)}")
         self.mode = _mode(find_profile(name), Options(header=bool(header), strict=bool(strict), dyn_ub=dyn_ub))
         self.number = next(_NUMBERS)
         """Distinguishes the memories of this target from those of others."""

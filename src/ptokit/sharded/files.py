@@ -18,6 +18,7 @@ import numpy as np
 
 from ptokit._version import __version__
 from ptokit.atomic import write_file, write_files
+from ptokit.brief import brief
 from ptokit.isa.dtype import dtype
 from ptokit.sharded.errors import ShardedError
 from ptokit.sharded.messages import type_name, type_of
@@ -265,7 +266,7 @@ def read_manifest(folder: str) -> Checkpoint:
         raise ShardedError(f"{path} is corrupt: it is no JSON") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         found = content.get("format") if isinstance(content, dict) else None
-        raise ShardedError(f"{path} is of format {found!r}; this version of ptokit, {__version__}, reads {FORMAT}")
+        raise ShardedError(f"{path} is of format {brief(found)}; this version of ptokit, {__version__}, reads {FORMAT}")
     if content.pop("checksum", None) != _checksum(content):
         raise ShardedError(f"{path} is corrupt: its checksum is wrong")
     try:
@@ -277,7 +278,7 @@ def read_manifest(folder: str) -> Checkpoint:
 def _checkpoint(folder: str, content: dict[str, Any]) -> Checkpoint:
     files = [SavedFile(**each) for each in content["files"]]
     if wrong := [each.file for each in files if not NAME.fullmatch(each.file)]:
-        raise ValueError(f"{wrong[0]!r} is no file of a checkpoint")
+        raise ValueError(f"{brief(wrong[0])} is no file of a checkpoint")
     placement = TablePlacement(
         content["units"], content["owners"], tuple(PlacedRange(*each) for each in content["pieces"])
     )

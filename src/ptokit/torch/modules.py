@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ptokit.brief import brief
 from ptokit.torch.bag_kernel import COMBINES
 from ptokit.torch.bags import IN_WEIGHT, embedding_bag
 from ptokit.torch.dispatch import renamed
@@ -43,7 +44,7 @@ class EmbeddingBag(torch.nn.EmbeddingBag):
         super().__init__(*args, **options)
         _refuse(self)
         if self.mode not in COMBINES:
-            raise ValueError(f"mode is one of {', '.join(COMBINES)}; found {self.mode!r}")
+            raise ValueError(f"mode is one of {', '.join(COMBINES)}; found {brief(self.mode)}")
 
     def forward(
         self,
