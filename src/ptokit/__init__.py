@@ -12,6 +12,7 @@ array([40., 16.], dtype=float32)
 from typing import TYPE_CHECKING
 
 from ptokit._version import __version__ as __version__
+from ptokit.brief import brief
 from ptokit.finding import Finding, HazardWarning, OutOfBoundsError, UnmodelledWarning, VerifyError, Where
 from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.operand import dyn
@@ -97,7 +98,7 @@ def __getattr__(name: str) -> object:
     if name not in __all__ and name not in INSTRUCTIONS and name not in module.enums():
         is_opaque = name in opaque_rows()
         hint = OPAQUE_HINT.format(name) if is_opaque else "" if name.startswith("_") else suggestion(name, __all__)
-        raise AttributeError(f"module 'ptokit' has no attribute {name!r}{hint}", name=name, obj=None)
+        raise AttributeError(f"module 'ptokit' has no attribute {brief(name)}{hint}", name=name, obj=None)
     value = getattr(module, name)
     if name in __all__:  # others may leave the catalogue
         globals()[name] = value

@@ -10,6 +10,9 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
+from ptokit.brief import brief
 from ptokit.engine.bags import BagGradients, Bags
 from ptokit.engine.gpu import COPIED, DeviceArray
 from ptokit.engine.runnable import CUDA, NATIVE, REFERENCE, Runnable, Unsupported
@@ -149,7 +152,7 @@ def chosen(engine: str, on_gpu: bool = False) -> str:
     if engine == AUTO and (named := os.environ.get(VARIABLE)):
         source, asked = VARIABLE, named
     if asked not in names():
-        raise ValueError(f"{source} is one of {', '.join(names())}; found {asked!r}")
+        raise ValueError(f"{source} is one of {', '.join(names())}; found {brief(asked)}")
     if asked == AUTO:
         asked = CUDA if on_gpu else next(name for name in PREFERRED if not ENGINES[name].missing())
     if on_gpu and not ENGINES[asked].on_gpu:
@@ -184,10 +187,11 @@ def not_captured(engine: str, whole: Any, gpu: int, *addresses: int) -> str:
 
 
 def download(array: DeviceArray) -> Any:
-    """The bytes of an array on a GPU, from its first to its last."""
+    """A copy of an array on a GPU; its strides are the same."""
     first, end = array.bounds
     with in_order([array]) or nullcontext():
-        return _load("ptokit.engine.cuda.device:current")().download(first, end - first)
+        data = _load("ptokit.engine.cuda.device:current")().download(first, end - first)
+    return np.ndarray(array.shape, array.dtype, data, array.address - first, array.strides)
 
 
 def executable(engine: str, program: Program, profile: Profile, options: Options, *, firm: bool) -> Runnable:

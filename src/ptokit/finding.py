@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
+from ptokit.brief import LONGEST, MOST, elided, named
 from ptokit.markup import Displayed, Markup, badge, clipped, dim, joined, tag
 
 Level = Literal["error", "hazard", "unmodelled", "note"]
@@ -27,8 +28,12 @@ SHARDED = "sharded"
 """In the place of a clause: what happens to the owners of a sharded table."""
 UNWRITTEN_INDEX = "H-42"
 """The hazard of an index that nothing has written."""
+TEXTS = {"message": LONGEST, "fix": LONGEST, "expected": LONGEST, "found": LONGEST, "operand": MOST}
+"""Characters of the texts of a finding, at most."""
 MOST_SHOWN = 3
 """Findings that a short line names."""
+MOST_IN_ERROR = 20
+"""Findings that the text of an error has."""
 MOST_IN_HTML = 20
 """Findings that a notebook shows."""
 NAME = 40
@@ -97,7 +102,7 @@ Iteration = tuple[tuple[str, int], ...]
 
 def shown(name: str, operand: str) -> str:
     """An operand with the name of its tile or array: `rows (src)`."""
-    return f"{name} ({operand})" if name and name != operand else operand
+    return f"{named(name)} ({operand})" if name and name != operand else named(operand)
 
 
 def at_line(what: str, where: Where | None) -> str:
@@ -211,7 +216,7 @@ def _bytes(then: ConflictAccess) -> str:
     """`rows 0..3 of ids, UB 0x40..0x240`."""
     first, end = then.bytes
     place = f"bytes {first:,}..{end:,}" if then.memory == "GM" else f"{then.memory} {first:#x}..{end:#x}"
-    return f"{_rows(*then.rows)} of {then.name}, {place}" if then.rows else f"{then.name}, {place}"
+    return f"{_rows(*then.rows)} of {named(then.name)}, {place}" if then.rows else f"{named(then.name)}, {place}"
 
 
 def _rows(first: int, last: int) -> str:
@@ -232,7 +237,7 @@ def _moments(seen: Seen | None, first: ConflictAccess | None) -> str:
 
 def _moment(block: int, iteration: Iteration) -> str:
     """`block 3, i=2`."""
-    return ", ".join((f"block {block:,}", *(f"{name}={value}" for name, value in iteration)))
+    return ", ".join((f"block {block:,}", *(f"{named(name)}={value}" for name, value in iteration)))
 
 
 @dataclass(frozen=True)
@@ -265,6 +270,12 @@ class Finding(Displayed):
     """Of a run on the machine: how often."""
     tiles: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     """The tiles that share bytes, if it says that they should not."""
+
+    def __post_init__(self) -> None:
+        """Bound texts, of which each part should be short already."""
+        for name, most in TEXTS.items():
+            if len(text := getattr(self, name)) > most:
+                object.__setattr__(self, name, elided(text, most))
 
     @property
     def path(self) -> tuple[Where, ...]:
@@ -308,7 +319,7 @@ class Finding(Displayed):
         """The lines after the fix: which bytes, in which blocks and iterations, through which calls."""
         operands = _bytes(self.ends[-1]) if self.ends else self._names()
         lines = operands, _moments(self.seen, self.first), self._calls()
-        return tuple(line for line in lines if line)
+        return tuple(elided(line) for line in lines if line)
 
     @property
     def first(self) -> ConflictAccess | None:
@@ -318,7 +329,7 @@ class Finding(Displayed):
     def _names(self) -> str:
         """`dst is out, idx is ids`: the operands that the message mentions without their names."""
         said = ((operand, name) for operand, name in self.names if self._says(operand) and not self._says(name))
-        return ", ".join(f"{operand} is {name}" for operand, name in said)
+        return ", ".join(f"{operand} is {named(name)}" for operand, name in said)
 
     def _says(self, name: str) -> bool:
         """Whether the message has a name as a word."""
@@ -450,7 +461,8 @@ def _line(finding: Finding) -> str:
 
 
 def _text(findings: tuple[Finding, ...]) -> str:
-    return "\n".join(str(finding) for finding in findings)
+    more = [f"and {counted(len(findings) - MOST_IN_ERROR, 'more finding')}"] if len(findings) > MOST_IN_ERROR else []
+    return "\n".join([*map(str, findings[:MOST_IN_ERROR]), *more])
 
 
 class Judged:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import gc
 import json
+import multiprocessing
 import os
+import pickle
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -651,3 +656,94 @@ def test_the_checksum_sees_changes(size: int) -> None:
         assert (
             checksum(0, moved) != whole and checksum(0, np.concatenate([data[:-16], data[-8:], data[-16:-8]])) != whole
         )
+
+
+# --- Other processes, copies, and other tables
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps, lambda it: pickle.dumps([it.gather])])
+def test_a_table_is_not_copied(copied: Any) -> None:
+    made = table(ARRAY)
+    with pytest.raises(pto.ShardedError, match=f"a sharded table cannot .* owners answer process {os.getpid()} only"):
+        copied(made)
+    for inside in (made._group, made._group.shards[0]):
+        with pytest.raises(pto.ShardedError, match="cannot be copied or passed to another process"):
+            pickle.dumps(inside)
+    with pytest.raises(pto.ShardedError, match=r"a call under way cannot .*; pass its result\(\)"):
+        pickle.dumps(made.gather_async(ALL))
+    assert same(made, ARRAY)
+    made.close()
+
+
+def test_a_spawned_process_gets_no_table() -> None:
+    made = table(ARRAY)
+    process = multiprocessing.get_context("spawn").Process(target=len, args=(made,))
+    with pytest.raises(pto.ShardedError, match="cannot be copied or passed to another process"):
+        process.start()
+    made.close()
+
+
+def test_only_one_table_writes_a_checkpoint_into_a_folder(tmp_path: Path) -> None:
+    refused: list[BaseException] = []
+    other = table(ARRAY * 2)
+
+    def intrude(do: str) -> str:
+        if do == "save" and not refused:
+            with pytest.raises(pto.ShardedError) as problem:
+                other.checkpoint(tmp_path)
+            refused.append(problem.value)
+        return ""
+
+    made = table(ARRAY, owners=InProcess(intrude))
+    made.checkpoint(tmp_path)
+    who = f"process {os.getpid()} on "
+    assert f"another table writes a checkpoint into {tmp_path} ({who}" in str(refused[0])
+    assert not (tmp_path / files.LOCK).exists()
+    with pto.ShardedTable.from_checkpoint(tmp_path, _owners=InProcess()) as found:
+        assert same(found, ARRAY)
+    other.checkpoint(tmp_path)  # now it may
+    other.restore(tmp_path)
+    assert same(other, ARRAY * 2)
+    made.close()
+    other.close()
+
+
+def test_the_lock_of_a_dead_process_is_none(tmp_path: Path) -> None:
+    lines = [
+        "import os, sys, time; from ptokit.sharded.files import only_writer",
+        "with only_writer(sys.argv[1]): print('locked', flush=True); time.sleep(600)",
+    ]
+    command = [sys.executable, "-c", "\n".join(lines), str(tmp_path)]
+    made = table(ARRAY)
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"locked\n"
+        with pytest.raises(pto.ShardedError, match=f"process {process.pid} on"):
+            made.checkpoint(tmp_path)
+        process.kill()
+    assert (tmp_path / files.LOCK).exists()
+    made.checkpoint(tmp_path)
+    assert not (tmp_path / files.LOCK).exists()
+    made.close()
+
+
+def test_writers_of_one_folder_take_turns(tmp_path: Path) -> None:
+    """Threads that lock and unlock as fast as they can: never two of them at once, and refusals say so."""
+    inside, most, taken, refusals = [0], [0], [0], list[str]()
+
+    def work() -> None:
+        for _ in range(300):
+            try:
+                with files.only_writer(str(tmp_path)):
+                    inside[0] += 1
+                    most[0], taken[0] = max(most[0], inside[0]), taken[0] + 1
+                    inside[0] -= 1
+            except pto.ShardedError as problem:
+                refusals.append(str(problem))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most[0] == 1 and taken[0] + len(refusals) == 4 * 300 and not os.listdir(tmp_path)
+    assert all("another table writes a checkpoint" in each for each in refusals)

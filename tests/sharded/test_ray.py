@@ -239,3 +239,42 @@ def test_a_full_disk_loses_nothing(ray: Any, small_disk: Path) -> None:
         assert same(table, wanted + ARRAY)
         table.restore(saved)
         assert same(table, wanted)
+
+
+def test_a_task_gets_no_table(ray: Any) -> None:
+    with pto.ShardedTable.create(ARRAY) as table:
+        with pytest.raises(pto.ShardedError, match="cannot be copied or passed to another process"):
+            ray.remote(lambda given: len(given)).remote(table)
+        with pytest.raises(pto.ShardedError, match="cannot be copied or passed to another process"):
+            ray.put(table)
+        assert same(table, ARRAY)
+
+
+PROGRAM = """
+import io, os, signal, sys, time
+import numpy as np
+import ptokit as pto
+from ptokit.sharded import ray_owners
+if sys.argv[1] == "program":
+    os.environ[ray_owners.LOOPBACK_ONLY] = "0"
+    import ray
+    ray.init("local", include_dashboard=False, log_to_driver=False)
+    assert ray.util.get_node_ip_address() in ray_owners.LOOPBACK
+own, sys.stdout, sys.stderr = sys.stdout, io.StringIO(), io.StringIO()
+with pto.ShardedTable.create(np.zeros((10, 4), "float32")) as table:
+    os.kill(table.owner_pids()[0], signal.SIGKILL)
+    table.scatter(1, np.arange(10))
+    assert table.gather(np.arange(10)).all() and len(table.findings) == 1
+    until = time.monotonic() + 60
+    while time.monotonic() < until and "died" not in sys.stdout.getvalue() + sys.stderr.getvalue():
+        time.sleep(0.05)
+print([name for name in ("stdout", "stderr") if "died" in getattr(sys, name).getvalue()], file=own)
+"""
+
+
+@pytest.mark.parametrize(("started_by", "stream"), [("table", "stderr"), ("program", "stdout")])
+def test_reports_of_ray_are_no_output_of_the_program(started_by: str, stream: str) -> None:
+    """A Ray that the table has started writes to stderr; one of the program does what it does."""
+    command = [sys.executable, "-c", PROGRAM, started_by]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stdout) == (0, f"['{stream}']\n"), done.stderr

@@ -18,6 +18,7 @@ from ptokit.traces import recording
 from ptokit.traces.calls import LookupKind, TracedCall
 from ptokit.traces.cells import NOWHERE, cells_of
 from ptokit.traces.recorder import IndexRecorder
+from ptokit.traces.tables import TableMemory
 
 TABLE = np.arange(24, dtype="float32").reshape(6, 4)
 
@@ -220,8 +221,8 @@ def test_what_is_not_kept_is_not_held() -> None:
     trace = pto.IndexTrace(sample=4)
     held = IndexRecorder(trace, {"calls": 4, "kinds": 3, "indices": 100, "bytes": 1000})
     for k in range(3000):
-        what = LookupKind("gather", (k + 1, 2), "float32", 4)
-        held.see(lambda: (what, k, np.arange(3)))  # noqa: B023  (called at once)
+        what, table = LookupKind("gather", (k + 1, 2), "float32", 4), np.empty((k + 1, 2), "float32")
+        held.see(lambda: (what, TableMemory.of_array(table, table), np.arange(3)))  # noqa: B023  (called at once)
         assert len(held._kept) == len(held._ranks) <= 4 and len(held._tables) <= 3
     held.finish()
     assert len(trace.calls) == 3 and trace.seen == 3000

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 
+from ptokit.brief import brief
 from ptokit.cli.problems import Misuse, described
 from ptokit.cxx.uses import ArrayUse
 from ptokit.finding import suggestion
@@ -53,7 +54,7 @@ def pairs(words: Iterable[str], option: str) -> dict[str, str]:
         name, equals, value = word.partition("=")
         name = name.strip().removeprefix("%")
         if not (equals and name and value):
-            raise Misuse(f"{option} takes name=value; found {word!r}")
+            raise Misuse(f"{option} takes name=value; found {brief(word)}")
         if name in found:
             raise Misuse(f"{option} {name} is given twice")
         found[name] = value

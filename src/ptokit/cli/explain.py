@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import RenderableType
 
 from ptokit import spec
+from ptokit.brief import brief
 from ptokit.cli.problems import FINE, Misuse
 from ptokit.cli.report import print_json
 from ptokit.finding import OPAQUE, suggestion
@@ -51,7 +52,7 @@ def _known(name: str) -> str:
     word = FLAGS.get(name.strip().lower(), name.strip())
     found = next((key for key in (word.lower(), word.upper(), _padded(word.upper())) if key in known), None)
     if found is None:
-        raise Misuse(f"there is no page {name!r}{suggestion(word, known)}")
+        raise Misuse(f"there is no page {brief(name)}{suggestion(word, known)}")
     return found
 
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 
 from ptokit.atomic import Write, is_replaced, write_files
+from ptokit.brief import brief
 from ptokit.cli.problems import Misuse, described
 from ptokit.finding import shown_file
 
@@ -49,7 +50,7 @@ def check_destination(file: str) -> None:
     final = os.path.realpath(file)
     folder = os.path.dirname(final)
     if not file or os.path.isdir(final):
-        raise Misuse(f"cannot write {file!r}: it is a directory" if file else "cannot write a file without a name")
+        raise Misuse(f"cannot write {brief(file)}: it is a directory" if file else "cannot write a file without a name")
     if not os.path.isdir(folder):
         shown = folder if os.path.islink(file) else os.path.dirname(file)
         raise Misuse(f"cannot write {file}: there is no directory {shown}")

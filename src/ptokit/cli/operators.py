@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import ptokit as pto
+from ptokit.brief import brief
 from ptokit.cli.problems import Misuse
 from ptokit.finding import suggestion
 from ptokit.isa.dtype import dtype
@@ -215,11 +216,11 @@ def operator(name: object, given: Mapping[str, object], grid: int) -> tuple[Laun
     """The kernel of an operator and its arguments."""
     if not isinstance(name, str) or name not in OPERATORS:
         hint = suggestion(name, OPERATORS) if isinstance(name, str) else ""
-        raise Misuse(f"unknown operator {name!r}; known: {', '.join(OPERATORS)}{hint}")
+        raise Misuse(f"unknown operator {brief(name)}; known: {', '.join(OPERATORS)}{hint}")
     found = OPERATORS[name]
     known = (*found.numbers, *found.words)
     if unknown := [each for each in given if each not in known]:
-        raise Misuse(f"{name} has no {unknown[0]!r}; it has {', '.join(known)}{suggestion(unknown[0], known)}")
+        raise Misuse(f"{name} has no {brief(unknown[0])}; it has {', '.join(known)}{suggestion(unknown[0], known)}")
     numbers = {each: _number(each, given.get(each, DEFAULTS[each])) for each in found.numbers}
     words = {each: _word(each, given.get(each, CHOICES[each][0])) for each in found.words}
     if grid * max(numbers["rows"], numbers.get("table", 0)) * numbers["cols"] > MOST_ELEMENTS:
@@ -229,11 +230,11 @@ def operator(name: object, given: Mapping[str, object], grid: int) -> tuple[Laun
 
 def _number(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST[name]:
-        raise Misuse(f"{name} takes a whole number from 1 up to {LARGEST[name]:,}, found {value!r}")
+        raise Misuse(f"{name} takes a whole number from 1 up to {LARGEST[name]:,}, found {brief(value)}")
     return value
 
 
 def _word(name: str, value: object) -> str:
     if not isinstance(value, str) or value not in CHOICES[name]:
-        raise Misuse(f"{name} is one of {', '.join(CHOICES[name])}; found {value!r}")
+        raise Misuse(f"{name} is one of {', '.join(CHOICES[name])}; found {brief(value)}")
     return value

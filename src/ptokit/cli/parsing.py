@@ -9,6 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from ptokit.brief import elided
 from ptokit.cli.greeting import help_sections
 from ptokit.cli.problems import WORDS
 from ptokit.finding import near
@@ -147,6 +148,8 @@ def _suggesting(names: Iterable[str], word: str = "") -> Iterator[None]:
         if close:
             message = str(getattr(problem, "message", "")).partition(" Did you mean")[0].removesuffix(".")
             problem.message = f"{message}; did you mean {close}?"  # type: ignore[attr-defined]
+        elif isinstance(message := getattr(problem, "message", None), str):
+            problem.message = elided(message)  # type: ignore[attr-defined]
         if getattr(problem, "possibilities", None):  # the parser's own, which compares dashes, too
             problem.possibilities = None  # type: ignore[attr-defined]
         raise

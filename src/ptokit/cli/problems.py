@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextvars import ContextVar
 
+from ptokit.brief import elided
 from ptokit.markup import printable as without_controls
 
 FINE, FOUND, MISUSED, UNMODELLED, INTERRUPTED = 0, 1, 2, 3, 130
@@ -25,11 +26,14 @@ SHOWN: dict[str, str] = {}
 class Misuse(Exception):
     """The command line is invalid."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(elided(message, LONGEST))
+
 
 def described(problem: BaseException) -> str:
     """The message of an exception, on one line."""
     message = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
-    return (message.strip() or type(problem).__name__).splitlines()[0][:LONGEST]
+    return elided((message.strip() or type(problem).__name__).splitlines()[0], LONGEST)
 
 
 def print_error(message: str, before: str = "ptokit: ") -> None:

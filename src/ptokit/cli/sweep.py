@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from ptokit.brief import brief
 from ptokit.cli.arguments import constant, pairs
 from ptokit.cli.cxx import source_texts
 from ptokit.cli.files import Write, check_destination, print_text, shown_name, write_all
@@ -124,7 +125,7 @@ def _values(name: str, text: str) -> list[object]:
     """The values of a parameter."""
     found = [constant(part.strip()) for part in text.split(",")]
     if "" in found:
-        raise Misuse(f"--param {name} takes values with commas between them; found {text!r}")
+        raise Misuse(f"--param {name} takes values with commas between them; found {brief(text)}")
     return found
 
 
@@ -235,7 +236,7 @@ def _value(text: str, values: Mapping[str, Any]) -> str:
     for operator, number, name in factors:
         factor = int(number) if number else values[name]
         if type(factor) is not int or (operator == "/" and factor < 1):
-            raise Misuse(f"{{{text}}}: {name or number} is no whole number that it could take; found {factor!r}")
+            raise Misuse(f"{{{text}}}: {name or number} is no whole number that it could take; found {brief(factor)}")
         result = -(-result // factor) if operator == "/" else result * factor
     return str(result)
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
+from ptokit.brief import brief
 from ptokit.cli.problems import Misuse
 from ptokit.isa.dtype import DType, dtype
 
@@ -104,10 +105,10 @@ def _json_trace(text: str, file: str) -> Trace:
     if not isinstance(data, dict) or data.get("format") != FORMAT or not isinstance(data.get("measurements"), list):
         raise Misuse(f'{file}: a trace is an object with "format": {FORMAT}, "target" and an array of "measurements"')
     if unknown := [name for name in data if name not in known]:
-        raise Misuse(f"{file}: unknown field {unknown[0]!r}; known: {', '.join(known)}")
+        raise Misuse(f"{file}: unknown field {brief(unknown[0])}; known: {', '.join(known)}")
     target, entries = data.get("target"), data["measurements"]
     if target is not None and not isinstance(target, str):
-        raise Misuse(f"{file}: the target is a name, found {target!r}")
+        raise Misuse(f"{file}: the target is a name, found {brief(target)}")
     if len(entries) > MOST_MEASUREMENTS:
         raise Misuse(f"{file} has more than {MOST_MEASUREMENTS:,} measurements")
     return Trace(target, tuple(_entry(each, f"{file}: measurement {k}") for k, each in enumerate(entries, 1)))
@@ -117,7 +118,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise ValueError(f"the field {name!r} is given twice")
+            raise ValueError(f"the field {brief(name)} is given twice")
         found[name] = value
     return found
 
@@ -132,21 +133,21 @@ OWN = ("kernel", "operator", "args", "grid", "microseconds", "launch")
 
 def _entry(entry: object, place: str) -> Measured:
     if not isinstance(entry, dict):
-        raise Misuse(f"{place}: a measurement is an object, found {entry!r}")
+        raise Misuse(f"{place}: a measurement is an object, found {brief(entry)}")
     kernel, operator = entry.get("kernel"), entry.get("operator")
     if (kernel is None) == (operator is None) or not isinstance(kernel or operator, str):
         raise Misuse(f'{place}: it needs the name of a "kernel" or of an "operator"')
     others = {name: value for name, value in entry.items() if name not in OWN}
     args = entry.get("args", {})
     if kernel is not None and others:
-        raise Misuse(f"{place}: unknown field {next(iter(others))!r}; known: {', '.join(OWN)}")
+        raise Misuse(f"{place}: unknown field {brief(next(iter(others)))}; known: {', '.join(OWN)}")
     if not isinstance(args, dict) or (operator is not None and args):
         raise Misuse(f'{place}: "args" are the arguments of a kernel by name')
     grid, launch = entry.get("grid", 1), entry.get("launch", False)
     if isinstance(grid, bool) or not isinstance(grid, int) or not 1 <= grid <= MOST_BLOCKS:
-        raise Misuse(f'{place}: "grid" takes a whole number from 1 up to {MOST_BLOCKS:,}, found {grid!r}')
+        raise Misuse(f'{place}: "grid" takes a whole number from 1 up to {MOST_BLOCKS:,}, found {brief(grid)}')
     if not isinstance(launch, bool):
-        raise Misuse(f'{place}: "launch" is true or false, found {launch!r}')
+        raise Misuse(f'{place}: "launch" is true or false, found {brief(launch)}')
     times = entry.get("microseconds")
     values = {name: _argument(value, f"{place}: {name}") for name, value in args.items()}
     _bounded((each for each in values.values() if isinstance(each, ArraySpec)), place)
@@ -163,7 +164,7 @@ def _time(value: object, place: str) -> float:
     found = [each for each in times if isinstance(each, int | float) and not isinstance(each, bool)]
     wrong = [each for each in times if each not in found] + [each for each in found if not 0 < each <= LONGEST_TIME]
     if wrong:
-        raise Misuse(f'{place}: "microseconds" are numbers above 0, found {wrong[0]!r}')
+        raise Misuse(f'{place}: "microseconds" are numbers above 0, found {brief(wrong[0])}')
     return float(median(found))
 
 
@@ -173,18 +174,18 @@ def _argument(value: object, place: str) -> object:
 
     if isinstance(value, dict):
         if not {*value} <= {"array", "below"} or not isinstance(value.get("array"), str):
-            raise Misuse(f'{place}: an array is {{"array": "i32[64]", "below": 1000}}, found {value!r}')
+            raise Misuse(f'{place}: an array is {{"array": "i32[64]", "below": 1000}}, found {brief(value)}')
         below = value.get("below", 0)
         if isinstance(below, bool) or not isinstance(below, int) or not 0 <= below <= 1 << 31:
-            raise Misuse(f'{place}: "below" takes a whole number, found {below!r}')
+            raise Misuse(f'{place}: "below" takes a whole number, found {brief(below)}')
         if not (found := ZEROS.fullmatch(value["array"])):
-            raise Misuse(f"{place}: a type and shape are written i32[64], found {value['array']!r}")
+            raise Misuse(f"{place}: a type and shape are written i32[64], found {brief(value['array'])}")
         return _spec(found["type"], found["shape"].split(","), place, below)
     if isinstance(value, str) and (found := ZEROS.fullmatch(value)):
         return _spec(found["type"], found["shape"].split(","), place)
     if isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value)):
         return value
-    raise Misuse(f"{place}: an argument is a number, a word, or an array such as f32[1000,64]; found {value!r}")
+    raise Misuse(f"{place}: an argument is a number, a word, or an array such as f32[1000,64]; found {brief(value)}")
 
 
 def _spec(kind: str, shape: Sequence[str], place: str, below: int = 0) -> ArraySpec:
@@ -266,7 +267,9 @@ def _row(row: Mapping[str, str], place: str, kernels: frozenset[str]) -> Measure
         raise Misuse(f"{place}: the time is {time:g}")
     blocks = _cell(row["blocks"], place)
     if blocks != int(blocks) or not 1 <= blocks <= MOST_BLOCKS:
-        raise Misuse(f"{place}: a number of blocks from 1 up to {MOST_BLOCKS:,} is needed, found {row['blocks']!r}")
+        raise Misuse(
+            f"{place}: a number of blocks from 1 up to {MOST_BLOCKS:,} is needed, found {brief(row['blocks'])}"
+        )
     high = max([1, *(each.shape[0] for each in inputs[:1] if each.shape)])
     arrays = tuple(ArraySpec(each.kind, each.shape, 0 if each.kind.is_float else high) for each in inputs) + outputs
     return Measured(place, kernel, "", {}, arrays, int(blocks), time, not inside)
@@ -278,7 +281,7 @@ def _cell(text: str, place: str) -> float:
     except ValueError:
         found = math.nan
     if not 0 <= found <= LONGEST_TIME:
-        raise Misuse(f"{place}: a number from 0 up is needed, found {text!r}")
+        raise Misuse(f"{place}: a number from 0 up is needed, found {brief(text)}")
     return found
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from rich.text import Text
 
+from ptokit.brief import brief
 from ptokit.cli.problems import FINE, FOUND, UNMODELLED, Misuse, described
 from ptokit.cli.programs import ProgramRequest, machine_report, placed_programs
 from ptokit.cli.report import print_json, print_lines, show_findings, terminal_width
@@ -50,7 +51,7 @@ def view_layout(
 
 def _spec(form: str, shape: str, element: str, valid: str | None, fractal: int) -> TileSpec:
     if form not in LAYOUTS:
-        raise Misuse(f"a layout is one of {', '.join(LAYOUTS)}; found {form!r}{suggestion(form, LAYOUTS)}")
+        raise Misuse(f"a layout is one of {', '.join(LAYOUTS)}; found {brief(form)}{suggestion(form, LAYOUTS)}")
     if fractal not in FRACTALS:
         raise Misuse(f"--fractal is one of {', '.join(map(str, FRACTALS))}; found {fractal}")
     try:
@@ -67,7 +68,7 @@ def _spec(form: str, shape: str, element: str, valid: str | None, fractal: int) 
 def _extents(text: str, what: str) -> tuple[int, int]:
     match = SHAPE.fullmatch(text.strip())
     if not match:
-        raise Misuse(f"{what} is ROWSxCOLS, such as 16x32; found {text!r}")
+        raise Misuse(f"{what} is ROWSxCOLS, such as 16x32; found {brief(text)}")
     return int(match[1]), int(match[2])
 
 
@@ -90,7 +91,7 @@ def view_tile(request: ProgramRequest, name: str | None, *, offsets: bool, as_js
     found = next((each for each in tiles if each[0] == name), None)
     if found is None:
         names = [each[0] for each in tiles]
-        raise Misuse(f"there is no tile {name!r}; it has {', '.join(names) or 'none'}{suggestion(name, names)}")
+        raise Misuse(f"there is no tile {brief(name)}; it has {', '.join(names) or 'none'}{suggestion(name, names)}")
     _, spec, addresses = found
     whole = spec.changed(valid_rows=spec.rows, valid_cols=spec.cols) if is_unknown(*spec.valid) else spec
     first = next((each for each in addresses if isinstance(each, int)), 0)

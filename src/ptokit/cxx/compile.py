@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Protocol, Self
 
+from ptokit.brief import brief
 from ptokit.cxx.database import DatabaseEntry
 from ptokit.cxx.entries import GLOBAL, CppEntry, find_entries
 from ptokit.cxx.includes import SourceFiles, read_files, write_rewritten
@@ -240,7 +241,7 @@ class _Compilation:
         kept: KeptLibraries | None,
     ) -> None:
         if target not in TARGETS:
-            raise CompileError(f"C++ kernels are compiled for {' or '.join(TARGETS)}; found {target!r}")
+            raise CompileError(f"C++ kernels are compiled for {' or '.join(TARGETS)}; found {brief(target)}")
         if not source.is_file():
             raise CompileError(f"{source} does not exist")
         self.source, self.target, self.options = source.resolve(), target, options
@@ -397,7 +398,7 @@ def _standard(options: CompileOptions) -> str:
     if not asked or (number and number[1] in ("98", "03", "0x", "11", "1y", "14", "1z", "17", "2a")):
         return STANDARD
     if number is None:
-        raise CompileError(f"{asked!r} is no C++ standard; write c++20 or c++23")
+        raise CompileError(f"{brief(asked)} is no C++ standard; write c++20 or c++23")
     return asked
 
 

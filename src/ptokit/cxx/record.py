@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ptokit.brief import brief
 from ptokit.cxx.child import Child, RecordLimits
 from ptokit.cxx.child_main import DONE, OPEN, OPENAT
 from ptokit.cxx.demangle import shown_function
@@ -171,8 +172,10 @@ def find_symbol(elf: Elf, entry: str) -> str:
     if "ptokit_entries" in exported:
         return ""
     if not found:
-        raise EntryError(f"the library exports no function {entry!r}")
-    raise EntryError(f"several functions are called {entry!r}: {', '.join(exported[symbol] for symbol in found[:5])}")
+        raise EntryError(f"the library exports no function {brief(entry)}")
+    raise EntryError(
+        f"several functions are called {brief(entry)}: {', '.join(exported[symbol] for symbol in found[:5])}"
+    )
 
 
 class _RecordingRun:

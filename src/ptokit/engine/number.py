@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ptokit.brief import brief
 from ptokit.isa.dtype import DType
 
 MANTISSA = 53
@@ -34,7 +35,7 @@ def float_bits(value: Array, dtype: DType, what: str) -> Array:
     except OverflowError:
         is_beyond, kept = True, value
     if is_beyond:
-        raise ValueError(f"{what}: {value.item()!r} is not representable in {dtype}; it would become infinite")
+        raise ValueError(f"{what}: {brief(value.item())} is not representable in {dtype}; it would become infinite")
     return np.asarray(kept).reshape(1).view(dtype.bits)
 
 

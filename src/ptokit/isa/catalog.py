@@ -5,6 +5,7 @@ from functools import lru_cache
 from keyword import iskeyword
 from typing import ParamSpec, TypeVar
 
+from ptokit.brief import brief
 from ptokit.isa.columns import COLUMNS
 from ptokit.isa.elementwise import ELEMENTWISE
 from ptokit.isa.instruction import Call, Instruction
@@ -89,7 +90,7 @@ def problems_of(instruction: Instruction) -> Iterator[str]:
     names = [each.name for each in (*instruction.operands, *instruction.modifiers)]
     for name in dict.fromkeys((instruction.name, *names)):
         if not name.isidentifier() or iskeyword(name) or name.startswith("_"):
-            yield f"{name!r} is no name of a function or an argument in Python"
+            yield f"{brief(name)} is no name of a function or an argument in Python"
         elif name in names and (name in RESERVED or names.count(name) > 1):
             yield f"the name {name!r} is taken"
     for family, kernels in instruction.kernels.items():

@@ -8,6 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ptokit.brief import brief
 from ptokit.finding import suggestion
 
 finfo: Any = ml_dtypes.finfo
@@ -133,7 +134,11 @@ def dtype(value: object) -> DType:
     except TypeError:
         numpy_type = None
     if numpy_type is None or value is None or (isinstance(value, str) and value != numpy_type.name):
-        problem = f"unknown element type {value!r}" if isinstance(value, str) else f"{value!r} is not an element type"
+        problem = (
+            f"unknown element type {brief(value)}"
+            if isinstance(value, str)
+            else f"{brief(value)} is not an element type"
+        )
         hint = suggestion(value, (row.name for row in _BY_NUMPY.values()))
         known = ", ".join(row.name for row in (*BASE, *FLOAT8, HIFLOAT8))
         raise TypeError(f"{problem}; known: {known}{hint}")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeGuard
 
+from ptokit.brief import brief
 from ptokit.finding import Finding, Level, VerifyError
 from ptokit.isa.dtype import DType
 from ptokit.isa.kernel import NO_KERNEL, RouteKernel, kernel_of
@@ -631,7 +632,8 @@ def parse_modifiers(instruction: Instruction, given: Sequence[object]) -> Modifi
         except (TypeError, ValueError) as problem:
             rule, kind = ("CO-SEM-01", None) if isinstance(value, str) else ("A-30", "H-39")
             message = f"{instruction.name}: {modifier.name}: {problem}"
-            problems.append(Finding("error", rule, message, kind, modifier.name, modifier.enum.choices(), repr(value)))
+            found = brief(value)
+            problems.append(Finding("error", rule, message, kind, modifier.name, modifier.enum.choices(), found))
     if problems:
         raise VerifyError(problems)
     return tuple(parsed)

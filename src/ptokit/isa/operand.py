@@ -9,6 +9,7 @@ from functools import cached_property
 from math import prod
 from typing import Any, Self, cast
 
+from ptokit.brief import brief
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Axes, Layout, packed
 from ptokit.isa.policy import BLayout, GlobalLayout, Pad, SLayout, TileType
@@ -35,7 +36,7 @@ def dyn(n: int) -> Dyn:
     try:
         return Dyn(operator.index(n))
     except TypeError:
-        raise TypeError(f"dyn takes an integer, got {n!r}") from None
+        raise TypeError(f"dyn takes an integer, got {brief(n)}") from None
 
 
 FORMS = {

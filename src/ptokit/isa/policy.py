@@ -7,6 +7,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Self, TypeVar
 
+from ptokit.brief import brief
 from ptokit.finding import suggestion
 
 
@@ -30,8 +31,8 @@ class PtoEnum(Enum):
                 if value == member.text:
                     return member
             hint = suggestion(value, (member.text for member in cls))
-            raise ValueError(f"unknown value {value!r}; {cls.choices()}{hint}")
-        shown = str(value) if isinstance(value, Enum) else repr(value)
+            raise ValueError(f"unknown value {brief(value)}; {cls.choices()}{hint}")
+        shown = str(value) if isinstance(value, Enum) else brief(value)
         raise TypeError(f"{shown} does not convert to {cls.__name__}; {cls.choices()}")
 
     @classmethod

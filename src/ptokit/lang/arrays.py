@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 import ml_dtypes
 import numpy as np
 
+from ptokit.brief import brief
 from ptokit.engine.gpu import on_gpu
 from ptokit.isa.dtype import DType
 from ptokit.lang import gpu
@@ -195,7 +196,9 @@ def exact_cast(values: object, dtype: DType, what: str) -> Array:
     if lost.any():
         at = np.unravel_index(int(np.argmax(lost)), lost.shape) if lost.ndim else ()
         place = f" at {list(map(int, at))}" if at else ""
-        raise ValueError(f"{array[at]!r}{place} is not representable in {dtype}; round or convert the values first")
+        raise ValueError(
+            f"{brief(array[at])}{place} is not representable in {dtype}; round or convert the values first"
+        )
     return cast.view(dtype.bits)
 
 

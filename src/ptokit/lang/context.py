@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from ptokit.engine.storage import OnChip
+from ptokit.brief import brief
 from ptokit.finding import Finding
 from ptokit.isa.policy import TileType
 from ptokit.lang.faults import public
@@ -41,7 +42,7 @@ def check_dyn_ub(given: Any) -> int | None:
         return None
     is_number = hasattr(given, "__index__") and not isinstance(given, bool) and not getattr(given, "shape", ())
     if not is_number or index(given) < 0:
-        raise ValueError(f"dyn_ub takes a number of bytes, got {given!r}")
+        raise ValueError(f"dyn_ub takes a number of bytes, got {brief(given)}")
     return index(given)
 
 

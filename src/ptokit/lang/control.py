@@ -10,6 +10,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ptokit.brief import brief, listed
 from ptokit.finding import Finding, OutOfBoundsError
 from ptokit.lang.context import current
 from ptokit.lang.expr import TracedInteger, expression
@@ -282,14 +283,14 @@ def _one_core(*names: object) -> str:
     cores = {core for name in names if isinstance(name, str) and (core := name.rpartition(".")[0])}
     known = owners()
     if len(cores) > 1 or not cores <= {*known}:
-        raise refuse("KN-13", f"{', '.join(map(repr, names))}: no core", f"the cores are {' and '.join(known)}")
+        raise refuse("KN-13", f"{listed(names)}: no core", f"the cores are {' and '.join(known)}")
     return next(iter(cores), "")
 
 
 def _pipe(name: object) -> str:
     bare = name.removeprefix("PIPE_") if isinstance(name, str) else None
     if bare not in PIPES:
-        raise refuse("KN-13", f"{name!r} is no pipe", f"the pipes are {', '.join(PIPES)}")
+        raise refuse("KN-13", f"{brief(name)} is no pipe", f"the pipes are {', '.join(PIPES)}")
     return bare
 
 

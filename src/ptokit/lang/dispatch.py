@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, cast
 
+from ptokit.brief import brief
 from ptokit.engine.kept import remember
 from ptokit.engine.prepared import Prepared
 from ptokit.engine.storage import Storage
@@ -48,7 +49,6 @@ class Event(Valueless):
 Wait = Event | Sequence[Event] | None
 """What a call waits for before it starts. An eager call has nothing to wait for: earlier calls have ended."""
 
-MOST_SHOWN = 60
 """Characters of a value that a message shows."""
 
 PREPARED: dict[Any, Prepared] = {}
@@ -168,16 +168,10 @@ def awaited(name: str, wait: object) -> list[Event]:
     given: Sequence[object] = () if wait is None else (wait,)
     events = cast("Sequence[object]", wait) if isinstance(wait, tuple | list) else given
     if not all(isinstance(event, Event) for event in events):
-        got = _short(cast("object", wait))
+        got = brief(cast("object", wait))
         message = f"{name}: wait= takes what earlier calls returned, an event or a list of events; got {got}"
         raise refuse("KN-13", message, "event = pto.tload(...); pto.tadd(..., wait=event)", "wait")
     return cast("list[Event]", list(events))
-
-
-def _short(value: object) -> str:
-    """A value in a message; a long one is named by its type."""
-    text = repr(value)
-    return text if len(text) <= MOST_SHOWN else f"a {type(value).__name__}"
 
 
 def misuse(instruction: Instruction, operands: Sequence[object], modifiers: Sequence[object]) -> TypeError:
@@ -186,7 +180,9 @@ def misuse(instruction: Instruction, operands: Sequence[object], modifiers: Sequ
         if not isinstance(operand, Tile | GlobalTensor | Scalar):
             return no_operand(instruction, param.name, operand)
     names = [modifier.name for modifier in instruction.modifiers]
-    return TypeError(f"{instruction.name}: {', '.join(names)} take a name or an enum member, got {list(modifiers)!r}")
+    return TypeError(
+        f"{instruction.name}: {', '.join(names)} take a name or an enum member, got {brief(list(modifiers))}"
+    )
 
 
 def no_operand(instruction: Instruction, name: str, given: object) -> TypeError:

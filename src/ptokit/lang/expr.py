@@ -6,6 +6,7 @@ import builtins
 from collections.abc import Callable
 from typing import Any, NoReturn, overload
 
+from ptokit.brief import brief
 from ptokit.lang.context import current
 from ptokit.lang.faults import public
 from ptokit.lang.where import refuse
@@ -72,7 +73,9 @@ def expression(value: object, what: str) -> Expr:
         _check_home(value)
         return value.expr
     if not hasattr(value, "__index__"):
-        raise refuse("KN-02", f"{what} takes a whole number, got {value!r}", "use an integer or an expression of them")
+        raise refuse(
+            "KN-02", f"{what} takes a whole number, got {brief(value)}", "use an integer or an expression of them"
+        )
     return value.__index__()  # type: ignore[union-attr]
 
 

@@ -15,6 +15,7 @@ from traceback import TracebackException
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
+from ptokit.brief import LONGEST, brief, elided
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError, Where, near
 from ptokit.lang.where import is_compiled, is_installed, is_library, is_own
 from ptokit.lines import line_of
@@ -27,8 +28,8 @@ TRACEBACK = "PTOKIT_TRACEBACK"
 RAISE = dis.opmap["RAISE_VARARGS"]
 BY_ARGUMENTS = (TypeError, ValueError, ArithmeticError, RecursionError, MemoryError)
 """Exceptions of Python and NumPy inside ptokit that the arguments of a call can cause."""
-LONGEST = 2000
-"""Characters of an exception's text that a finding repeats."""
+SEVERAL = ("findings", "errors")
+"""The attributes of exceptions that have several messages."""
 UNEXPECTED = re.compile(r"unexpected keyword argument '(\w+)'$")
 SUGGESTED = re.compile(r"[Dd]id you mean:? '?([\w.]+)'?\?")
 _CALL = "__ptokit_call__"
@@ -60,12 +61,26 @@ def trim(problem: BaseException) -> None:
     ptokit keeps its frames, and so does every exception that passes from one part of ptokit to another.
     """
     caller = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
-    if is_own(caller.f_code.co_filename) or os.environ.get(TRACEBACK) or not is_deliberate(problem):
+    if is_own(caller.f_code.co_filename):
+        return
+    _bound(problem)
+    if os.environ.get(TRACEBACK) or not is_deliberate(problem):
         return
     problem.__traceback__ = _without_own(problem.__traceback__)
     context = problem.__context__
     if context is not None and context.__traceback__ is not None and _is_own(_innermost(context)[0]):
         problem.__suppress_context__ = True
+
+
+def _bound(problem: BaseException) -> None:
+    """Shorten the message of an error that was raised by ptokit, or by a library that it has called."""
+    if not _is_own(_innermost(problem)[0]) or any(hasattr(problem, several) for several in SEVERAL):
+        return
+    if isinstance(problem, OSError):
+        if isinstance(name := problem.filename, str | bytes):
+            problem.filename = elided(name) if isinstance(name, str) else brief(name)
+    elif len(text := str(problem)) > LONGEST:
+        problem.args = (elided(text),)
 
 
 def is_deliberate(problem: BaseException) -> bool:
@@ -97,7 +112,7 @@ def finding_of(problem: BaseException, where: Where) -> Finding:
     """An exception that a kernel raised while it was traced, as a finding (KN-20)."""
     message = "".join(TracebackException.from_exception(problem, limit=0, lookup_lines=False).format_exception_only())
     line, *_ = message.strip().splitlines()
-    return Finding("error", "KN-20", line[:LONGEST], fix=_fix(problem, line), where=where)
+    return Finding("error", "KN-20", line, fix=_fix(problem, line), where=where)
 
 
 def _fix(problem: BaseException, message: str) -> str:

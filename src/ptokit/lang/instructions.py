@@ -11,6 +11,7 @@ from importlib.abc import ExecutionLoader
 from importlib.util import module_from_spec, spec_from_loader
 from textwrap import fill, indent
 
+from ptokit.brief import brief
 from ptokit.isa.catalog import INSTRUCTIONS, derived
 from ptokit.isa.dtype import dtype
 from ptokit.isa.instruction import Instruction, Modifier, Param
@@ -34,7 +35,7 @@ def __getattr__(name: str) -> object:
         return call_named(name)
     if name in enums():
         return enums()[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise AttributeError(f"module {__name__!r} has no attribute {brief(name)}")
 
 
 @derived
@@ -193,7 +194,7 @@ def _in_order(instruction: Instruction, first: object, second: object) -> tuple[
     if isinstance(first, Tile | GlobalTensor):
         return first, second, order.constant_default
     if not isinstance(second, Tile | GlobalTensor):
-        raise TypeError(f"{instruction.name} takes a tile and a number, got {first!r} and {second!r}")
+        raise TypeError(f"{instruction.name} takes a tile and a number, got {brief(first)} and {brief(second)}")
     return second, first, order.text.reverses
 
 

@@ -10,6 +10,7 @@ from functools import partial, update_wrapper
 from types import FunctionType
 from typing import Any, NoReturn, cast, overload
 
+from ptokit.brief import brief
 from ptokit.engine.kept import remember
 from ptokit.finding import NAME, Where
 from ptokit.lang.arguments import Arguments, Signature, array_argument, constant, is_integer
@@ -44,9 +45,9 @@ class Kernel(Launchable, Displayed):
     @public
     def __init__(self, function: FunctionType, mode: str) -> None:
         if not isinstance(function, FunctionType):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"@pto.kernel takes a function, got {function!r}")
+            raise TypeError(f"@pto.kernel takes a function, got {brief(function)}")
         if mode not in MODES:
-            raise ValueError(f"mode is one of {', '.join(MODES)}, got {mode!r}")
+            raise ValueError(f"mode is one of {', '.join(MODES)}, got {brief(mode)}")
         self.function = function
         self.mode = mode
         self.signature = inspect.signature(function)

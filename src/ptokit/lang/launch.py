@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from ptokit.brief import brief
 from ptokit.engine.runnable import Run, Small
 from ptokit.engine.storage import address_of
 from ptokit.engines import AUTO, ENGINES, in_order, is_captured, names
@@ -89,7 +90,7 @@ def grid_of(grid: object) -> int:
     blocks = cast("tuple[object, ...]", grid if isinstance(grid, tuple) else (grid,))
     if len(blocks) != 1 or not is_integer(blocks[0]) or operator.index(cast("int", blocks[0])) < 0:
         found = blocks[0] if len(blocks) == 1 else blocks
-        message = f"a grid is one-dimensional, a whole number from 0 up; found {found!r}"
+        message = f"a grid is one-dimensional, a whole number from 0 up; found {brief(found)}"
         raise refuse("KN-18", message, "kernel[blocks](...)")
     return operator.index(cast("int", blocks[0]))
 
@@ -119,7 +120,7 @@ def check_threads(given: object) -> int | None:
     if given is None or (type(given) is int and 0 < given <= MOST_THREADS):
         return given
     if not is_integer(given) or not 0 < operator.index(cast("int", given)) <= MOST_THREADS:
-        raise ValueError(f"threads takes a number from 1 to {MOST_THREADS}, got {given!r}")
+        raise ValueError(f"threads takes a number from 1 to {MOST_THREADS}, got {brief(given)}")
     return operator.index(cast("int", given))
 
 
@@ -129,7 +130,7 @@ def check_engine(engine: object, known: Sequence[str], but: str = "") -> None:
         return
     is_unfit = but and isinstance(engine, str) and is_model(engine)
     hint = f"; {but}" if is_unfit else suggestion(engine, known)
-    raise ValueError(f"engine is one of {', '.join(known)}; got {engine!r}{hint}")
+    raise ValueError(f"engine is one of {', '.join(known)}; got {brief(engine)}{hint}")
 
 
 def is_model(engine: str) -> bool:
@@ -144,7 +145,7 @@ def check_options(
     check_engine(engine, ENGINE_NAMES)
     check_threads(threads)
     if launch not in LAUNCHES:
-        raise ValueError(f"launch is one of {', '.join(LAUNCHES)}; got {launch!r}")
+        raise ValueError(f"launch is one of {', '.join(LAUNCHES)}; got {brief(launch)}")
     if options is not None and not (isinstance(engine, str) and is_model(engine)):
         raise ValueError("options= is for engine='machine'; the others have none")
 

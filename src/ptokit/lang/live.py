@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any, TypeVar, cast
 
+from ptokit.brief import brief
 from ptokit.lang.faults import public
 
 F = TypeVar("F", bound=Callable[[], object])
@@ -29,7 +30,7 @@ def cases(function: F, /) -> F:
     A generator is run to its end. A file with such functions is imported, and its `__main__` block does not run.
     """
     if not inspect.isfunction(function) or inspect.iscoroutinefunction(function):
-        raise TypeError(f"pto.cases marks a plain function, got {function!r}")
+        raise TypeError(f"pto.cases marks a plain function, got {brief(function)}")
     try:
         inspect.signature(function).bind()
     except TypeError as problem:

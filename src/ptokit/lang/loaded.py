@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from ptokit.brief import brief
 from ptokit.engine.number import float_bits
 from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, OutOfBoundsError
@@ -209,7 +210,7 @@ def _kind(argument: Argument | Integer | Float) -> str:
 
 def _tensor(name: str, value: object, expected: DType) -> GlobalTensor:
     if is_integer(value):
-        raise refuse("KN-17", f"`{name}` takes an array; found {value!r}", "pass a NumPy array", name)
+        raise refuse("KN-17", f"`{name}` takes an array; found {brief(value)}", "pass a NumPy array", name)
     tensor = value if isinstance(value, GlobalTensor) else array_argument(name, value)
     if tensor.dtype is expected:
         return tensor
@@ -221,13 +222,13 @@ def _tensor(name: str, value: object, expected: DType) -> GlobalTensor:
 
 def _integer(name: str, value: object) -> int:
     if not is_integer(value):
-        raise refuse("KN-17", f"`{name}` takes a whole number; found {value!r}", "pass an int", name)
+        raise refuse("KN-17", f"`{name}` takes a whole number; found {brief(value)}", "pass an int", name)
     return operator.index(cast("int", value))
 
 
 def _float(name: str, value: object, dtype: DType) -> Storage:
     if value is None or isinstance(value, bool | str) or np.ndim(cast("Any", value)) != 0:
-        raise refuse("KN-17", f"`{name}` takes one number; found {value!r}", "pass a float", name)
+        raise refuse("KN-17", f"`{name}` takes one number; found {brief(value)}", "pass a float", name)
     return Storage(float_bits(np.asarray(value), dtype, f"`{name}`").reshape(1), dtype)
 
 

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from ptokit.brief import brief
 from ptokit.cxx.compile import TARGETS, CompileOptions
 from ptokit.cxx.declaration import Parameter
 from ptokit.cxx.entries import CppEntry
@@ -142,7 +143,7 @@ class CppKernel(Launchable):
                 tensors[name] = self._tensor(name, value)
             elif kind == "integer":
                 if not is_integer(value):
-                    raise refuse("KN-17", f"`{name}` takes a whole number; found {value!r}", "pass an int", name)
+                    raise refuse("KN-17", f"`{name}` takes a whole number; found {brief(value)}", "pass an int", name)
                 integers[name] = int(cast("int", value))
             else:
                 floats[name] = float(cast("float", value))

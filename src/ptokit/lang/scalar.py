@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ptokit.brief import brief
 from ptokit.engine.number import float_bits
 from ptokit.engine.storage import Storage
 from ptokit.isa.dtype import INT32, DType
@@ -44,7 +45,7 @@ def scalar(value: object, dtype: DType, what: str) -> Scalar:
     if isinstance(value, TracedInteger):
         return TracedScalar(ScalarSpec(dtype), value)
     if isinstance(value, Valueless) or np.ndim(value) != 0:  # type: ignore[arg-type]
-        raise TypeError(f"{what} takes one number, got {value!r}")
+        raise TypeError(f"{what} takes one number, got {brief(value)}")
     try:
         bits = _rounded(value, dtype, what) if dtype.is_float else exact_cast(value, dtype, what)
     except ValueError as problem:
@@ -57,7 +58,7 @@ def scalar(value: object, dtype: DType, what: str) -> Scalar:
 def _rounded(value: object, dtype: DType, what: str) -> np.ndarray[Any, np.dtype[Any]]:
     given = np.asarray(value)
     if given.dtype.hasobject or given.dtype.kind in "SUMmc":
-        raise TypeError(f"{what} takes a real number, got {value!r}")
+        raise TypeError(f"{what} takes a real number, got {brief(value)}")
     return float_bits(given, dtype, what)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn, cast
 
+from ptokit.brief import brief
 from ptokit.isa.operand import TileSpec
 from ptokit.lang.expr import expression
 from ptokit.lang.where import refuse
@@ -36,10 +37,10 @@ def _refuse(name: str, message: str, fix: str, rule: str = "SL-01") -> NoReturn:
 def _range(name: str, axis: int, part: object, spec: TileSpec, valid: Expr) -> tuple[Expr, int, Expr]:
     """The start, the allocated and the valid extent in one dim."""
     if not isinstance(part, slice):
-        _refuse(name, f"a tile is sliced as tile[a:b, c:d], and {part!r} is no slice", "a row is tile[i : i + 1]")
+        _refuse(name, f"a tile is sliced as tile[a:b, c:d], and {brief(part)} is no slice", "a row is tile[i : i + 1]")
     first, last, step = cast("tuple[object, object, object]", (part.start, part.stop, part.step))  # pyright: ignore[reportUnknownMemberType]
     if step is not None and not (isinstance(step, int) and step == 1):
-        _refuse(name, f"slices of tiles have no step; found {step!r}", "leave the step out")
+        _refuse(name, f"slices of tiles have no step; found {brief(step)}", "leave the step out")
     allocated = (spec.rows, spec.cols)[axis]
     if first is None and last is None:
         return 0, allocated, valid

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, NoReturn, cast
 
+from ptokit.brief import brief
 from ptokit.finding import suggestion
 from ptokit.isa.dtype import DType
 from ptokit.isa.operand import Dyn, TileSpec, show_extents
@@ -128,7 +129,7 @@ class TracedTile(StandIn, Tile):
             message = f"{self.name} is a tile of a kernel that was traced"
             raise refuse("KN-08", message, "make a tile here: pto.Tile(...)")
         hint = suggestion(name, (known for known in dir(Tile) if not known.startswith("_")))
-        raise AttributeError(f"a tile has no attribute {name!r}{hint}")
+        raise AttributeError(f"a tile has no attribute {brief(name)}{hint}")
 
     def __repr__(self) -> str:
         return f"<tile {self.name}: {self.spec}>"
@@ -150,7 +151,7 @@ def _describe(
     """A tile's description, and its valid extents as expressions."""
     known: dict[str, Any] = {"blayout": None, "slayout": None, "fractal": None, "pad": "null"}
     if unknown := set(options) - set(known):
-        message = f"Tile() got an unexpected keyword argument {sorted(unknown)[0]!r}"
+        message = f"Tile() got an unexpected keyword argument {brief(sorted(unknown)[0])}"
         raise TypeError(suggested(message, ["valid", "addr", *known]))
     spec = describe(loc, dtype, rows, cols, valid=None, addr=None, **{**known, **options})
     if valid is None:
@@ -163,7 +164,7 @@ def _describe(
 
 def _extents(valid: Any, spec: TileSpec) -> tuple[Expr, Expr]:
     if not isinstance(valid, tuple | list) or len(cast("list[object]", valid)) != 2:
-        raise TypeError(f"valid takes (rows, cols), got {valid!r}")
+        raise TypeError(f"valid takes (rows, cols), got {brief(valid)}")
     rows, cols = (expression(extent, "valid") for extent in cast("list[object]", valid))
     for extent, most in ((rows, spec.rows), (cols, spec.cols)):
         if isinstance(extent, int) and not 0 <= extent <= most:
@@ -256,10 +257,10 @@ def _range(name: str, part: object, size: Expr) -> tuple[Expr, Expr]:
     """The start and the size of a slice."""
     if not isinstance(part, slice):
         fix = f"a row is {name}[i : i + 1]; pto.load_scalar reads one number"
-        raise refuse("KN-10", f"{name} is sliced as {name}[start:stop], got {part!r}", fix)
+        raise refuse("KN-10", f"{name} is sliced as {name}[start:stop], got {brief(part)}", fix)
     first, last, step = cast("tuple[object, object, object]", (part.start, part.stop, part.step))  # pyright: ignore[reportUnknownMemberType]
     if step is not None and not (isinstance(step, int) and step == 1):
-        message = f"{name} is sliced as {name}[start:stop], got a step of {step!r}"
+        message = f"{name} is sliced as {name}[start:stop], got a step of {brief(step)}"
         raise refuse("KN-10", message, "slice every row, or pass a strided array")
     start = 0 if first is None else expression(first, "the start of a slice")
     stop = size if last is None else expression(last, "the end of a slice")

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from ptokit.brief import brief
 from ptokit.engine.gpu import DeviceArray, on_gpu
 from ptokit.engine.storage import Storage, run_of
 from ptokit.finding import Finding, OutOfBoundsError
@@ -142,10 +143,10 @@ class GlobalTensor(Valueless):
 
 def _range(part: object, n: int) -> slice:
     if not isinstance(part, slice):
-        raise TypeError(f"a tensor is sliced as t[start:stop], got {part!r}")
+        raise TypeError(f"a tensor is sliced as t[start:stop], got {brief(part)}")
     start, stop, step = cast("tuple[object, object, object]", (part.start, part.stop, part.step))  # pyright: ignore[reportUnknownMemberType]
     if step not in (None, 1):
-        raise TypeError(f"a tensor is sliced as t[start:stop], got a step of {step!r}")
+        raise TypeError(f"a tensor is sliced as t[start:stop], got a step of {brief(step)}")
     first = 0 if start is None else extent(start, "the start of a slice", "CO-SHAPE-01")
     last = n if stop is None else extent(stop, "the end of a slice", "CO-SHAPE-01")
     if not first <= last <= n:
@@ -209,7 +210,7 @@ def _five(values: Sequence[object], name: str) -> list[int]:
     try:
         items = list(values)
     except TypeError:
-        raise TypeError(f"{name} takes up to five integers, got {values!r}") from None
+        raise TypeError(f"{name} takes up to five integers, got {brief(values)}") from None
     if not 1 <= len(items) <= 5:
         raise ValueError(f"{name} takes one to five integers, got {len(items)}")
     numbers: list[int] = []

@@ -9,6 +9,7 @@ from typing import Any, Self, cast
 
 import numpy as np
 
+from ptokit.brief import brief
 from ptokit.engine.storage import Storage
 from ptokit.finding import VerifyError
 from ptokit.isa.dtype import DType, dtype
@@ -180,9 +181,9 @@ def extent(value: object, name: str, rule: str = "CO-SHAPE-03") -> int:
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise TypeError(f"{name} must be an integer, got {value!r}") from None
+        raise TypeError(f"{name} must be an integer, got {brief(value)}") from None
     if (isinstance(value, bool) and current().block is None) or number < 0:
-        raise refuse(rule, f"{name} must be a number from 0 up; found {value!r}")
+        raise refuse(rule, f"{name} must be a number from 0 up; found {brief(value)}")
     return number
 
 
@@ -238,7 +239,7 @@ def _default_layout(loc: TileType) -> tuple[tuple[BLayout, SLayout], int]:
 
 def _fractal(size: object) -> int:
     if size not in (512, 1024, 32):
-        raise ValueError(f"fractal must be 512, 1024 or 32 bytes, got {size!r}")
+        raise ValueError(f"fractal must be 512, 1024 or 32 bytes, got {brief(size)}")
     return cast("int", size)
 
 
@@ -253,7 +254,7 @@ def _valid(valid: object, rows: int, cols: int) -> tuple[int, int, tuple[bool, b
     if valid is None:
         return rows, cols, (False, False)
     if not isinstance(valid, tuple | list) or len(cast("list[object]", valid)) != 2:
-        raise TypeError(f"valid takes (rows, cols), got {valid!r}")
+        raise TypeError(f"valid takes (rows, cols), got {brief(valid)}")
     valid_rows, valid_cols = cast("list[object]", valid)
     r, c = extent(valid_rows, "valid rows"), extent(valid_cols, "valid cols")
     if r > rows or c > cols:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from numbers import Real
 from typing import Any, NamedTuple
 
+from ptokit.brief import brief, elided, listed
 from ptokit.spec import family_of
 from ptokit.target import LOAD, Profile
 
@@ -48,7 +49,7 @@ class CostTable(dict[str, float]):
 
 def read_costs(file: str | os.PathLike[str]) -> CostTable:
     """The costs in a file; `ValueError` if it is none."""
-    shown = os.fspath(file)
+    shown = elided(os.fspath(file))
     try:
         with open(file, "rb") as stream:
             text = stream.read(LARGEST_FILE + 1)
@@ -76,7 +77,7 @@ class Costs:
         unknown = [name for name in overrides if name not in profile.costs]
         if unknown:
             known = ", ".join(map(repr, profile.costs)) or "none"
-            raise ValueError(f"{profile.name} has no cost {', '.join(map(repr, unknown))}; known: {known}")
+            raise ValueError(f"{profile.name} has no cost {listed(unknown)}; known: {known}")
         replaced = {name: _checked(name, number) for name, number in overrides.items()}
         self.profile = profile
         self.numbers: Mapping[str, float] = {**profile.costs, **replaced}
@@ -156,4 +157,4 @@ def _checked(name: str, number: object) -> float:
         with suppress(OverflowError):
             if least <= (found := float(number)) <= MOST:
                 return found
-    raise ValueError(f"the cost {name!r} takes a number from {least:g} up to {MOST:g}, found {number!r}")
+    raise ValueError(f"the cost {brief(name)} takes a number from {least:g} up to {MOST:g}, found {brief(number)}")

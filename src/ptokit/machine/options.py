@@ -6,10 +6,12 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from operator import index
 from random import Random
 from typing import NamedTuple, SupportsIndex
 
+from ptokit.brief import brief, listed
 from ptokit.machine import ENOUGH
 
 FORM = "block numbers, 'first', 'last', 'all' and 'random:N', such as 'first,last,random:8'"
@@ -42,7 +44,7 @@ def _part(given: str | SupportsIndex) -> Sample:
     if word == "random" and count.isdecimal():
         return Sample(frozenset(), int(count))
     if not text.isdecimal():
-        raise ValueError(f"blocks takes {FORM}; found {given!r}")
+        raise ValueError(f"blocks takes {FORM}; found {brief(given)}")
     return Sample(frozenset([int(given) if isinstance(given, str) else index(given)]), 0)
 
 
@@ -108,22 +110,22 @@ class MachineOptions:
 
     def __post_init__(self) -> None:
         if isinstance(self.checks, str) or not isinstance(self.checks, Iterable):
-            raise TypeError(f"checks takes names in a tuple, such as ('order', 'memory'), found {self.checks!r}")
-        unknown = [check for check in self.checks if check not in CHECKS]
+            raise TypeError(f"checks takes names in a tuple, such as ('order', 'memory'), found {brief(self.checks)}")
+        unknown = [*islice((check for check in self.checks if check not in CHECKS), len(CHECKS))]
         if unknown:
-            raise ValueError(f"checks are {', '.join(CHECKS)}; found {', '.join(map(repr, unknown))}")
+            raise ValueError(f"checks are {', '.join(CHECKS)}; found {listed(unknown)}")
         if isinstance(self.costs, str | os.PathLike):
             from ptokit.machine.costs import read_costs
 
             object.__setattr__(self, "costs", read_costs(self.costs))
         if self.launch not in LAUNCHES:
-            raise ValueError(f"launch is one of {', '.join(LAUNCHES)}; found {self.launch!r}")
+            raise ValueError(f"launch is one of {', '.join(LAUNCHES)}; found {brief(self.launch)}")
         if self.blocks is not None and not is_enough(self.blocks):
             parse_blocks(self.blocks)
         for name, least in (("seed", 0), ("timeline", 1), ("dyn_ub", 0), ("cores", 1)):
             number = getattr(self, name)
             if number is not None and (not _is_whole(number) or number < least):
-                raise ValueError(f"{name} takes a whole number from {least} up, found {number!r}")
+                raise ValueError(f"{name} takes a whole number from {least} up, found {brief(number)}")
 
     @property
     def overrides(self) -> Mapping[str, float]:

@@ -7,6 +7,7 @@ from functools import partial
 from operator import index
 from typing import Any, TypeVar
 
+from ptokit.brief import brief
 from ptokit.engines import AUTO
 from ptokit.isa.policy import GatherOOB, ScatterAtomicOp, ScatterConflict, ScatterOOB
 from ptokit.lang.faults import public
@@ -146,7 +147,9 @@ def _coordinates(batch: object, call: ArrayCall, lanes: Array, table: Array, pol
     except TypeError:
         count = -1
     if not 0 <= count < max(1, min(lanes.ndim, table.ndim)) or lanes.shape[:count] != table.shape[:count]:
-        message = f"batch_dims counts dims that indices {lanes.shape} and table {table.shape} share; found {batch!r}"
+        message = (
+            f"batch_dims counts dims that indices {lanes.shape} and table {table.shape} share; found {brief(batch)}"
+        )
         raise call.refused(
             call.same_shape, message, "leave batch_dims out, or reshape the arrays", "batch_dims", "H-09"
         )

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ptokit.brief import brief
 from ptokit.engine.gpu import on_gpu
 from ptokit.engines import AUTO
 from ptokit.isa.policy import Coalesce, GatherOOB, ScatterOOB
@@ -101,7 +102,7 @@ def axis_of(call: ArrayCall, given: object, ndim: int) -> int:
     except TypeError:
         number = None
     if number is None or not -ndim <= number < ndim:
-        message = f"axis is an integer from {-ndim} to {ndim - 1} for a table of {ndim} dims; found {given!r}"
+        message = f"axis is an integer from {-ndim} to {ndim - 1} for a table of {ndim} dims; found {brief(given)}"
         raise call.refused("CO-SEM-01", message, "name an axis of the table", "axis")
     return number % ndim
 
@@ -172,7 +173,7 @@ def scatter_selected(
     oob, atomic, conflict, accumulate, mode, reduce, include_self = policies
     policy = outside_policy(call, ScatterOOB, oob, mode)
     if not isinstance(include_self, bool):
-        message = f"include_self is True or False; found {include_self!r}"
+        message = f"include_self is True or False; found {brief(include_self)}"
         raise call.refused("A-30", message, "pass a bool", "include_self", "H-39")
     arithmetic = Arithmetic(reduction(call, atomic, reduce), include_self, conflict, accumulate, engine, threads)
     target = array_of(call, "table", table, written=True)

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from ptokit.brief import brief
 from ptokit.engine.gpu import on_gpu
 from ptokit.engine.number import float_bits
 from ptokit.isa.common import INDEX_TYPES
@@ -125,7 +126,7 @@ def _number(given: Any, kind: DType) -> Array:
     if not kind.is_float or number.dtype == kind.numpy or kind.size > 8:
         return exact_cast(given, kind, "a table").view(kind.numpy)
     if (number.dtype.hasobject and not isinstance(given, int)) or number.dtype.kind in "SUMmc":
-        raise TypeError(f"a table of {kind} takes a real number; found {given!r}")
+        raise TypeError(f"a table of {kind} takes a real number; found {brief(given)}")
     return float_bits(number, kind, "a number").view(kind.numpy).reshape(())
 
 
@@ -134,7 +135,7 @@ def _complex(number: Array, kind: DType) -> Array:
     with np.errstate(all="ignore"):
         kept, wide = number.astype(kind.numpy), number.astype(np.clongdouble)
     if not np.isfinite(kept) and np.isfinite(wide):
-        raise ValueError(f"{number.item()!r} is not representable in {kind}; it would become infinite")
+        raise ValueError(f"{brief(number.item())} is not representable in {kind}; it would become infinite")
     return kept
 
 

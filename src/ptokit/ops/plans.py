@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from ptokit.brief import brief
 from ptokit.engine.gpu import on_gpu
 from ptokit.engine.kept import remember
 from ptokit.engine.storage import Storage
@@ -225,7 +226,7 @@ def _accumulator(call: ArrayCall, given: object, kind: DType, combine: Combine) 
     if given is None:
         return None
     if given != FLOAT32:
-        message = f"accumulate takes 'float32' or None; found {given!r}"
+        message = f"accumulate takes 'float32' or None; found {brief(given)}"
         raise call.refused("A-16", message, 'pass accumulate="float32"', "accumulate")
     if combine is Combine.ADD and kind.is_float and kind.size < FLOAT32.size:
         return FLOAT32

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ptokit.brief import brief
 from ptokit.finding import suggestion
 from ptokit.isa.common import REMAPS
 from ptokit.isa.move import Combine, Remap
 from ptokit.isa.mscatter import COMBINES
-from ptokit.isa.policy import GatherOOB, ScatterAtomicOp, ScatterOOB
+from ptokit.isa.policy import GatherOOB, PtoEnum, ScatterAtomicOp, ScatterOOB
 from ptokit.ops.call import ArrayCall
 
 
@@ -94,12 +95,16 @@ def atomic_of(call: ArrayCall, given: object) -> ScatterAtomicOp:
 
 
 def _both(call: ArrayCall, name: str, given: object, other: str, also: object) -> Exception:
-    message = f"{name}={str(given)!r} and {other}={str(also)!r} are two words for one policy"
+    message = f"{name}={_word(given)} and {other}={_word(also)} are two words for one policy"
     return call.refused("CO-SEM-01", message, f"pass {name} or {other}", other)
+
+
+def _word(given: object) -> str:
+    return brief(str(given) if isinstance(given, PtoEnum) else given)
 
 
 def _unknown(call: ArrayCall, name: str, given: object, known: tuple[str, ...]) -> Exception:
     rule, kind = ("CO-SEM-01", None) if isinstance(given, str) else ("A-30", "H-39")
     hint = suggestion(given, known) if isinstance(given, str) else ""
     choices = "expected one of " + ", ".join(map(repr, known))
-    return call.refused(rule, f"{name}: unknown value {given!r}; {choices}{hint}", choices, name, kind)
+    return call.refused(rule, f"{name}: unknown value {brief(given)}; {choices}{hint}", choices, name, kind)

@@ -6,7 +6,9 @@ import json
 import os
 import re
 import secrets
-from contextlib import suppress
+import socket
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from math import prod
 from typing import Any, BinaryIO
@@ -16,6 +18,7 @@ import numpy as np
 
 from ptokit._version import __version__
 from ptokit.atomic import write_file, write_files
+from ptokit.brief import brief
 from ptokit.isa.dtype import dtype
 from ptokit.sharded.errors import ShardedError
 from ptokit.sharded.messages import type_name, type_of
@@ -26,6 +29,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 FORMAT = 1
 """The version of manifests."""
 MANIFEST = "manifest.json"
+LOCK = ".ptokit-checkpoint.lock"
 MOST_MANIFEST = 1 << 26
 BLOCK = 1 << 24
 """Bytes that are read at a time."""
@@ -181,6 +185,53 @@ class Checkpoint:
         return found
 
 
+@contextmanager
+def only_writer(folder: str) -> Generator[None]:
+    """Keep others from writing a checkpoint into a folder; raises ShardedError if another table does so now.
+
+    The lock ends with its process. File systems without locks, and Windows, have none.
+    """
+    path = os.path.join(folder, LOCK)
+    descriptor = _locked(path)
+    try:
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode())
+        yield
+    finally:
+        with suppress(OSError):
+            os.unlink(path)
+        os.close(descriptor)
+
+
+def _locked(path: str) -> int:
+    """A file that is open here, and locked."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            _lock(descriptor, os.path.dirname(path))
+            if os.path.samestat(os.fstat(descriptor), os.stat(path)):
+                return descriptor
+        except FileNotFoundError:  # whoever had the lock has removed the file
+            pass
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: str) -> None:
+    try:
+        from fcntl import LOCK_EX, LOCK_NB, flock
+
+        flock(descriptor, LOCK_EX | LOCK_NB)
+    except BlockingIOError:
+        whose = os.read(descriptor, 200).decode(errors="replace")
+        message = f"another table writes a checkpoint into {folder}" + f" ({whose})" * bool(whose)
+        raise ShardedError(f"{message}; wait for it, or take another folder") from None
+    except (ImportError, OSError):
+        return
+
+
 def write_manifest(checkpoint: Checkpoint) -> None:
     """Make a checkpoint valid: the last file that is written. Then remove those of the one before."""
     content = {
@@ -215,7 +266,7 @@ def read_manifest(folder: str) -> Checkpoint:
         raise ShardedError(f"{path} is corrupt: it is no JSON") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         found = content.get("format") if isinstance(content, dict) else None
-        raise ShardedError(f"{path} is of format {found!r}; this version of ptokit, {__version__}, reads {FORMAT}")
+        raise ShardedError(f"{path} is of format {brief(found)}; this version of ptokit, {__version__}, reads {FORMAT}")
     if content.pop("checksum", None) != _checksum(content):
         raise ShardedError(f"{path} is corrupt: its checksum is wrong")
     try:
@@ -227,7 +278,7 @@ def read_manifest(folder: str) -> Checkpoint:
 def _checkpoint(folder: str, content: dict[str, Any]) -> Checkpoint:
     files = [SavedFile(**each) for each in content["files"]]
     if wrong := [each.file for each in files if not NAME.fullmatch(each.file)]:
-        raise ValueError(f"{wrong[0]!r} is no file of a checkpoint")
+        raise ValueError(f"{brief(wrong[0])} is no file of a checkpoint")
     placement = TablePlacement(
         content["units"], content["owners"], tuple(PlacedRange(*each) for each in content["pieces"])
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ptokit.sharded.errors import ShardedError
+from ptokit.sharded.errors import OfOneProcess, ShardedError
 from ptokit.sharded.messages import Header, Message, type_name
 from ptokit.sharded.options import TableOptions
 from ptokit.sharded.placement import AccessCounts, TableGrid, TablePlacement
@@ -36,7 +36,7 @@ class Change:
     """The segment that the last array is in."""
 
 
-class OwnerGroup:
+class OwnerGroup(OfOneProcess):
     """All owners of a table."""
 
     def __init__(

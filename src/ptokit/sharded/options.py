@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
+from ptokit.brief import brief
 from ptokit.sharded.errors import ShardedError
 from ptokit.sharded.shard import OwnerStarter
 
@@ -36,12 +37,12 @@ class TableOptions:
 def parse_options(given: dict[str, Any], shards: int, by: str) -> TableOptions:
     """The options of a table; makes its folder."""
     if by not in ("rows", "columns"):
-        raise ValueError(f"by takes 'rows' or 'columns'; found {by!r}")
+        raise ValueError(f"by takes 'rows' or 'columns'; found {brief(by)}")
     if not isinstance(shards, int) or not 1 <= shards <= MOST_SHARDS:
-        raise ValueError(f"a table has 1 to {MOST_SHARDS} shards; found {shards!r}")
+        raise ValueError(f"a table has 1 to {MOST_SHARDS} shards; found {brief(shards)}")
     owners = given.pop("_owners", None)
     if unknown := [name for name in given if name not in DEFAULTS]:
-        raise TypeError(f"unexpected keyword argument {unknown[0]!r}; a table takes {', '.join(DEFAULTS)}")
+        raise TypeError(f"unexpected keyword argument {brief(unknown[0])}; a table takes {', '.join(DEFAULTS)}")
     how = DEFAULTS | given
     for name, least in LEAST.items():
         _check_number(name, how[name], least)
@@ -55,7 +56,7 @@ def _check_number(name: str, found: object, least: int) -> None:
     if found is None and DEFAULTS[name] is None:
         return
     if not isinstance(found, Real) or not float(found) >= least:
-        raise ValueError(f"{name} takes a number from {least} on; found {found!r}")
+        raise ValueError(f"{name} takes a number from {least} on; found {brief(found)}")
 
 
 def _ray_owners() -> OwnerStarter:

@@ -9,14 +9,16 @@ from threading import RLock
 from typing import Any
 
 from ptokit.lang.faults import public
-from ptokit.sharded.errors import check_process
+from ptokit.sharded.errors import OfOneProcess, check_process
 
 Finish = Callable[[float | None], Any]
 """Waits for a result until a time; raises TimeoutError after it."""
 
 
-class PendingCall:
+class PendingCall(OfOneProcess):
     """A call under way."""
+
+    name, instead = "a call under way", "pass its result()"
 
     def __init__(self, lock: RLock, finish: Finish) -> None:
         self._lock, self._finish = lock, finish

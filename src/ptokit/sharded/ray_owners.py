@@ -6,8 +6,10 @@ import logging
 import os
 import signal
 import sys
+import threading
 import time
 from contextlib import suppress
+from functools import wraps
 from importlib import import_module
 from typing import Any
 
@@ -52,7 +54,26 @@ def connected() -> Any:
     if "RAY_ADDRESS" not in os.environ and ray.util.get_node_ip_address() not in LOOPBACK:
         ray.shutdown()
         raise ShardedError("Ray would listen on all addresses of this machine; call ray.init() first if that is meant")
+    _report_on_stderr()
     return ray
+
+
+def _report_on_stderr() -> None:
+    """Let the Ray that was started here write its reports of ended workers to stderr. It has no option for that, and
+    its thread writes them to stdout, where they would be in the program's output."""
+    worker: Any = sys.modules.get("ray._private.worker")
+    write = getattr(worker, "print_to_stdstream", None)
+    thread = getattr(getattr(worker, "global_worker", None), "listener_thread", None)
+    if write is None or thread is None:  # of another version
+        return
+    write = getattr(write, "__wrapped__", write)  # by the call that started a Ray before this one
+
+    @wraps(write)
+    def write_report(data: dict[str, Any], *args: Any, **options: Any) -> None:
+        is_ours = threading.current_thread() is thread
+        write({**data, "is_err": True} if is_ours else data, *args, **options)
+
+    worker.print_to_stdstream = write_report
 
 
 class OwnerActor:

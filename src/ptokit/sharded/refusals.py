@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from ptokit.brief import brief
 from ptokit.engine.gpu import on_gpu
 from ptokit.isa.policy import Coalesce, GatherOOB, ScatterOOB
 from ptokit.lang.arrays import host_array
@@ -75,7 +76,7 @@ class Refusals:
         if axis is None:
             return {**options, "coalesce": Coalesce.Elem, "axis": 0}
         if self.shape and axis_of(call, axis, len(self.shape)):
-            message = f"a sharded table has entries along axis 0, or elements for None; found axis={axis!r}"
+            message = f"a sharded table has entries along axis 0, or elements for None; found axis={brief(axis)}"
             raise call.refused("CO-SEM-01", message, "move the axis to the front before the table is made", "axis")
         return options
 

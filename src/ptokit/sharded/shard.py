@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from ptokit._version import __version__
-from ptokit.sharded.errors import OwnerLost, ShardedError
+from ptokit.sharded.errors import OfOneProcess, OwnerLost, ShardedError
 from ptokit.sharded.files import FileRange, SavedFile, new_name
 from ptokit.sharded.log import CallLog
 from ptokit.sharded.messages import Header, Message
@@ -123,7 +123,7 @@ class ShardSettings:
     note: Callable[[str], None] = field(repr=False)
 
 
-class Shard:
+class Shard(OfOneProcess):
     """An owner as the driver sees it. Answers are taken in the order of the calls."""
 
     def __init__(self, number: int, owners: OwnerStarter, settings: ShardSettings, base: Base) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ptokit.sharded.errors import ShardedError
-from ptokit.sharded.files import Checkpoint, SavedFile, check_file, new_name, write_manifest
+from ptokit.sharded.files import Checkpoint, SavedFile, check_file, new_name, only_writer, write_manifest
 from ptokit.sharded.group import OwnerGroup
 from ptokit.sharded.placement import AccessCounts, TablePlacement, balanced
 from ptokit.sharded.shard import Base, Sent, Shard, ShardState
@@ -27,7 +27,8 @@ class TableStates:
         """Write the table into a folder; the older checkpoint there stays until then."""
         try:
             os.makedirs(folder, exist_ok=True)
-            write_manifest(self._saved(folder))
+            with only_writer(folder):
+                write_manifest(self._saved(folder))
         except OSError as problem:
             raise ShardedError(f"cannot write a checkpoint into {folder}: {problem.strerror}") from problem
 

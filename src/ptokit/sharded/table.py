@@ -21,7 +21,7 @@ from ptokit.lang.where import user_place
 from ptokit.ops import gather, scatter
 from ptokit.ops.call import GATHER, SCATTER
 from ptokit.sharded.calls import TableCalls
-from ptokit.sharded.errors import ShardedError, check_process
+from ptokit.sharded.errors import OfOneProcess, ShardedError, check_process
 from ptokit.sharded.files import FileRange, in_two_dims, mapped, new_name, read_manifest, save_array, stamp_of
 from ptokit.sharded.group import OwnerGroup
 from ptokit.sharded.messages import Header
@@ -37,7 +37,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 MOST_FINDINGS = 1000
 
 
-class ShardedTable:
+class ShardedTable(OfOneProcess):
     """A table in several processes, with the calls and the bits of a table in one.
 
     Made by `create`, `from_file` or `from_checkpoint`; closed by `close` or at the end of a `with` block. `findings`

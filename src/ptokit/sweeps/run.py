@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ptokit.brief import brief
 from ptokit.finding import OutOfBoundsError, VerifyError, counted, suggestion
 from ptokit.lang.faults import public
 from ptokit.lang.launcher import Launchable, quiet_report
@@ -63,9 +64,9 @@ def sweep(
     part of the result.
     """
     if not isinstance(kernel, Launchable):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"sweep takes a kernel, got {kernel!r}")
+        raise TypeError(f"sweep takes a kernel, got {brief(kernel)}")
     if not isinstance(params, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"params takes lists of values by name, as in {{'rows': [16, 32]}}, got {params!r}")
+        raise TypeError(f"params takes lists of values by name, as in {{'rows': [16, 32]}}, got {brief(params)}")
     own = _own_names(kernel, params, [*args, *keywords.values(), grid])
 
     def launch(target: str, values: SweepValues) -> MachineReport:
@@ -95,7 +96,7 @@ def _grid(blocks: Any) -> int:
     """A number of blocks."""
     is_whole = isinstance(blocks, int | np.integer) and not isinstance(blocks, bool)
     if not is_whole or blocks < 0:
-        raise ValueError(f"grid takes a whole number from 0 up, or a function that returns one; found {blocks!r}")
+        raise ValueError(f"grid takes a whole number from 0 up, or a function that returns one; found {brief(blocks)}")
     return int(blocks)
 
 
@@ -148,13 +149,15 @@ def run_points(
 def _choices(name: str, values: Any) -> list[Any]:
     """The values of a parameter, each once."""
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
-        raise TypeError(f"the parameter {name} takes a list of values, as in params={{{name!r}: [{values!r}]}}")
+        raise TypeError(
+            f"the parameter {name} takes a list of values, as in params={{{brief(name)}: [{brief(values)}]}}"
+        )
     found: list[Any] = []
     for value in islice(values, MOST_POINTS + 1):
         if not any(is_same(value, other) for other in found):
             found.append(value)
     if not found:
-        raise ValueError(f"the parameter {name} takes a list of values, got {values!r}")
+        raise ValueError(f"the parameter {name} takes a list of values, got {brief(values)}")
     return found
 
 

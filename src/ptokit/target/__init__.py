@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ptokit.brief import brief
 from ptokit.finding import suggestion
 from ptokit.isa.kernel import LaunchShape as LaunchShape
 from ptokit.target.profile import GM_ACCESS as GM_ACCESS
@@ -26,4 +27,4 @@ def profile(name: str) -> Profile:
         return PROFILES[name]
     except (KeyError, TypeError):
         hint = suggestion(name, PROFILES)
-        raise ValueError(f"unknown target {name!r}; known: {', '.join(PROFILES)}{hint}") from None
+        raise ValueError(f"unknown target {brief(name)}; known: {', '.join(PROFILES)}{hint}") from None

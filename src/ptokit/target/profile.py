@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from ptokit.brief import brief
 from ptokit.finding import Level
 from ptokit.isa.catalog import INSTRUCTIONS, derived
 from ptokit.isa.kernel import NO_KERNEL, Handshake, LaunchShape, RouteKernel, Work, kernels_of
@@ -201,7 +202,7 @@ class Profile:
     def kernel(self, route: str) -> RouteKernel:
         """How this target executes a route; an empty kernel if it does not have it."""
         if route not in routes():
-            raise ValueError(f"unknown route {route!r}; known: {', '.join(sorted(routes()))}")
+            raise ValueError(f"unknown route {brief(route)}; known: {', '.join(sorted(routes()))}")
         return self.kernels.get(route, NO_KERNEL)
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from ptokit.brief import brief
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.kernel import kernels_of, without_cost
 from ptokit.isa.operand import FORMS
@@ -40,7 +41,7 @@ def register(profile: Profile) -> Profile:
 def unregister(name: str) -> None:
     """Remove a revision."""
     if name not in REVISIONS:
-        raise ValueError(f"{name!r} is not a registered revision; known: {', '.join(REVISIONS) or 'none'}")
+        raise ValueError(f"{brief(name)} is not a registered revision; known: {', '.join(REVISIONS) or 'none'}")
     del PROFILES[name], REVISIONS[name]
 
 

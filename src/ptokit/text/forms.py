@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import PurePath
 from typing import Any, Literal
 
+from ptokit.brief import brief
 from ptokit.finding import Where
 from ptokit.program.ir import Program
 from ptokit.text.errors import TextError
@@ -72,7 +73,7 @@ def format_text(text: str | bytes, file: str = "<text>") -> str:
 def print_program(program: Program, form: Form = "l2", version: Version | None = None, arch: str = "") -> str:
     """A program as text."""
     if form not in FORMS:
-        raise ValueError(f"a form is one of {', '.join(FORMS)}; found {form!r}")
+        raise ValueError(f"a form is one of {', '.join(FORMS)}; found {brief(form)}")
     unit = lift(program, form, arch)
     if form == "as":
         return print_ptoas(unit)

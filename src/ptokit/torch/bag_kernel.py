@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ptokit.brief import brief
 from ptokit.engine.bags import Bags
 from ptokit.engine.kept import remember
 from ptokit.engine.runnable import Unsupported
@@ -251,7 +252,7 @@ def packed(tensor: Tensor) -> Tensor:
 def check_mode(mode: str, values: Tensor, name: str = "mode") -> None:
     """Refuse reductions that do not exist, and means of other numbers than floats."""
     if mode not in COMBINES:
-        raise ValueError(f"{name} is one of {', '.join(COMBINES)}; found {mode!r}{suggestion(mode, COMBINES)}")
+        raise ValueError(f"{name} is one of {', '.join(COMBINES)}; found {brief(mode)}{suggestion(mode, COMBINES)}")
     if mode == "mean" and not values.is_floating_point():
         raise ValueError(f"a mean is of floats; found {values.dtype}")
 

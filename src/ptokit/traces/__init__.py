@@ -3,6 +3,7 @@
 - `calls.py`, `cells.py`: calls of a trace; what policies make of indices
 - `trace.py`, `file.py`: `IndexTrace`, and how its tables are used; traces as files
 - `recording.py`, `recorder.py`, `hooks.py`: `pto.record_indices`; limits; the calls of ptokit and of torch that it sees
+- `described.py`, `tables.py`: such calls as a trace has them; which of them are on the same table
 - `program.py`: the process that runs a user's program for `ptokit trace-indices`
 - `draws.py`, `generate.py`: random numbers with the same bits everywhere; `zipf`, `moe_routing`, `paged_kv`
 - `replay.py`: `replay`, and its result as a table

@@ -24,6 +24,7 @@ import numpy as np
 
 from ptokit._version import __version__
 from ptokit.atomic import write_files
+from ptokit.brief import brief, listed
 from ptokit.traces.calls import (
     CHOICES,
     INDEX_TYPES,
@@ -114,7 +115,7 @@ def _check_archive(stream: IO[bytes]) -> None:
 def _names(archive: zipfile.ZipFile) -> tuple[str, ...]:
     names = [info.filename.removesuffix(".npy") for info in archive.infolist()]
     if sorted(names) != sorted(MEMBERS):
-        raise ValueError(f"its members are {', '.join(map(repr, names[:9]))}, not {', '.join(MEMBERS)}")
+        raise ValueError(f"its members are {listed(names)}, not {', '.join(MEMBERS)}")
     return MEMBERS
 
 
@@ -182,7 +183,7 @@ def _check_stated(header: Mapping[str, Any]) -> None:
     for name, kind in STATED.items():
         value = header.get(name)
         if type(value) is not kind or (isinstance(value, int) and not 0 <= value < LARGEST):
-            raise ValueError(f"{name} in its header is {str(value)[:40]!r}")
+            raise ValueError(f"{name} in its header is {brief(value)}")
         if isinstance(value, str) and len(value) > LONGEST:
             raise ValueError(f"{name} in its header has {len(value):,} characters")
 
@@ -194,13 +195,13 @@ def _kind(number: int, given: Any) -> LookupKind:
         raise ValueError(f"kind {number:,} has not the fields {', '.join(names)}")
     for name, known in CHOICES.items():
         if given[name] not in known:
-            raise ValueError(f"{name} of kind {number:,} is {str(given[name])[:40]!r}")
+            raise ValueError(f"{name} of kind {number:,} is {brief(given[name])}")
     shape, dtype = given["shape"], given["dtype"]
     is_shape = isinstance(shape, list) and len(shape) <= MOST_DIMS and all(_is_whole(n, LARGEST) for n in shape)
     if not is_shape or prod(max(n, 1) for n in shape) > LARGEST:
         raise ValueError(f"shape of kind {number:,} is {str(shape)[:80]}")
     if not isinstance(dtype, str) or not dtype.isidentifier() or len(dtype) > 40:
-        raise ValueError(f"dtype of kind {number:,} is {str(dtype)[:40]!r}")
+        raise ValueError(f"dtype of kind {number:,} is {brief(dtype)}")
     bounds = {"itemsize": MOST_ITEM + 1, "table": MOST_CALLS, "axis": max(1, len(shape))}
     for name, end in bounds.items():
         if not _is_whole(given[name], end) or (name == "itemsize" and not given[name]):

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ptokit.brief import brief
 from ptokit.finding import suggestion
 from ptokit.isa.dtype import dtype as element_type
 from ptokit.lang.faults import public
@@ -79,7 +80,7 @@ def moe_routing(
     experts, drawn evenly, or by Zipf's law with a `skew`.
     """
     if model not in MODELS:
-        raise ValueError(f"the models are {', '.join(MODELS)}; found {model!r}{suggestion(str(model), MODELS)}")
+        raise ValueError(f"the models are {', '.join(MODELS)}; found {brief(model)}{suggestion(model, MODELS)}")
     shape = MODELS[model]
     experts, top_k, hidden = experts or shape["experts"], top_k or shape["top_k"], hidden or shape["hidden"]
     given = _checked(moe_routing, locals(), 2 * tokens * top_k * steps)
@@ -172,13 +173,15 @@ def generate(text: str) -> IndexTrace:
     """The trace of a text such as `zipf:rows=1000,skew=1.2`."""
     name, _, rest = text.partition(":")
     if name not in GENERATORS:
-        raise ValueError(f"the generators are {', '.join(GENERATORS)}; found {name!r}{suggestion(name, GENERATORS)}")
+        raise ValueError(
+            f"the generators are {', '.join(GENERATORS)}; found {brief(name)}{suggestion(name, GENERATORS)}"
+        )
     known = inspect.signature(GENERATORS[name]).parameters
     given: dict[str, Any] = {}
     for word in filter(None, rest.split(",")):
         key, _, value = word.partition("=")
         if key not in known or not value:
-            raise ValueError(f"{name} takes {', '.join(f'{each}=' for each in known)}; found {word!r}")
+            raise ValueError(f"{name} takes {', '.join(f'{each}=' for each in known)}; found {brief(word)}")
         given[key] = _value(key, value, type(known[key].default))
     return GENERATORS[name](**given)
 
@@ -186,12 +189,14 @@ def generate(text: str) -> IndexTrace:
 def _value(name: str, text: str, kind: type) -> Any:
     if kind is bool:
         if text not in ("true", "false"):
-            raise ValueError(f"{name} is true or false; found {text!r}")
+            raise ValueError(f"{name} is true or false; found {brief(text)}")
         return text == "true"
     try:
         return kind(text[:100])
     except ValueError:
-        raise ValueError(f"{name} takes {'a whole number' if kind is int else 'a number'}; found {text!r}") from None
+        raise ValueError(
+            f"{name} takes {'a whole number' if kind is int else 'a number'}; found {brief(text)}"
+        ) from None
 
 
 def _checked(function: Callable[..., IndexTrace], given: Mapping[str, Any], lanes: int) -> dict[str, Any]:
@@ -201,7 +206,7 @@ def _checked(function: Callable[..., IndexTrace], given: Mapping[str, Any], lane
         least, most = BOUNDS.get(name, (0, 0))
         is_number = type(value) is int or (name == "skew" and type(value) is float and isfinite(value))
         if name in BOUNDS and not (is_number and least <= value <= most):
-            raise ValueError(f"{name} takes a number from {least:,} to {most:,}; found {value!r}")
+            raise ValueError(f"{name} takes a number from {least:,} to {most:,}; found {brief(value)}")
     try:
         element_type(own["dtype"])
     except (TypeError, ValueError) as problem:

@@ -1,6 +1,7 @@
 """The calls that are recorded: functions of ptokit are wrapped while a block runs, those of torch seen by a mode.
 
-Outside such a block nothing is wrapped, and calls cost what they always cost.
+Blocks of several threads and tasks overlap in any order: the first that begins installs the hooks, and the last that
+ends removes them. Outside such blocks nothing is wrapped, and calls cost what they always cost.
 """
 
 from __future__ import annotations
@@ -9,190 +10,155 @@ import importlib.util
 import inspect
 import sys
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from functools import wraps
 from importlib.abc import MetaPathFinder
-from math import prod
 from types import ModuleType
 from typing import Any
 
-import numpy as np
-
 from ptokit import ops
-from ptokit.engine.gpu import on_gpu
-from ptokit.engines import download
-from ptokit.lang.arrays import as_array, is_foreign
-from ptokit.ops.synonyms import FROM_END, MODES, REDUCES
-from ptokit.traces.calls import Array, LookupKind
+from ptokit.traces.described import array_call, functions, operator
 from ptokit.traces.recorder import IndexRecorder
 
-Described = tuple[LookupKind, object, Any]
-"""The kind of a call, what its table is, and its indices on the host."""
 CALLS = ("gather", "scatter", "gather_along", "scatter_along", "gather_nd", "scatter_nd")
 """Functions of ptokit that are recorded."""
-OPERATORS = "ptokit."
-"""How the names of the operators of `ptokit.torch` begin."""
+
+
+class _ThreadMode:
+    """How torch's calls of a thread are seen: one mode for all recorders, which only the thread itself can enter."""
+
+    def __init__(self) -> None:
+        self.is_begun_inside = False
+        """Whether the thread has started while indices were recorded."""
+        self._mode: Any = None
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether calls are recorded now."""
+        return bool(_blocks) and (self.is_begun_inside or any(thread is self for _, thread in [*_blocks]))
+
+    def settle(self) -> None:
+        """Enter the mode or leave it, by the blocks that run; called in the thread itself. A mode that another has been
+        entered above stays, and sees nothing."""
+        torch: Any = sys.modules.get("torch")
+        if not hasattr(torch, "overrides"):  # it is not imported, or not yet
+            return
+        if self.is_seen and self._mode is None:
+            self._mode = torch_mode(torch, self)
+            self._mode.__enter__()
+        elif self._mode is not None and not self.is_seen and _current_mode(torch) is self._mode:
+            self._mode.__exit__(None, None, None)
+            self._mode = None
+
+
+_lock = threading.RLock()
+_blocks: list[tuple[IndexRecorder, _ThreadMode]] = []
+"""The recorders of the blocks that run, and the threads in which these began."""
+_hooks = ExitStack()
+"""What removes the hooks that are installed."""
+_here = threading.local()
+
+
+def _this_thread() -> _ThreadMode:
+    if not hasattr(_here, "mode"):
+        _here.mode = _ThreadMode()
+    return _here.mode
+
+
+def _see(describe: Callable[..., Any], *args: Any, **options: Any) -> None:
+    """Show a call to all recorders."""
+    for recorder, _ in [*_blocks]:
+        recorder.see(describe, *args, **options)
 
 
 @contextmanager
 def observed(recorder: IndexRecorder) -> Generator[None, None, None]:
-    """Calls in this block are recorded."""
-    with ExitStack() as stack:
-        for name in CALLS:
-            stack.enter_context(_wrapped(name, recorder))
-        stack.enter_context(_torch_seen(recorder))
+    """Calls in this block are recorded. It may end in another thread than it began in."""
+    own = recorder, _this_thread()
+    try:
+        with _lock:
+            _blocks.append(own)
+            if len(_blocks) == 1:
+                for hook in (*map(_wrapped, CALLS), _threads_seen(), _torch_seen()):
+                    _hooks.enter_context(hook)
+            _this_thread().settle()
         yield
-
-
-# --- calls of ptokit
+    finally:
+        with _lock:
+            _blocks.remove(own)
+            if not _blocks:
+                _hooks.close()
+            _this_thread().settle()
 
 
 @contextmanager
-def _wrapped(name: str, recorder: IndexRecorder) -> Generator[None, None, None]:
-    """A function of ptokit that shows its arguments to the recorder, under all its public names."""
+def _wrapped(name: str) -> Generator[None, None, None]:
+    """A function of ptokit that shows its arguments to the recorders, under all its public names."""
     original: Callable[..., Any] = getattr(ops, name)
     signature = inspect.signature(original)
 
     @wraps(original)
     def call(*args: Any, **options: Any) -> Any:
-        recorder.see(_array_call, name, signature, args, options)
+        _see(array_call, name, signature, args, options)
         return original(*args, **options)
 
     homes = [vars(sys.modules[module]) for module in ("ptokit", "ptokit.ops")]
     before = [home.get(name) for home in homes]
-    try:
-        for home in homes:
-            home[name] = call
-        yield
-    finally:
-        for home, value in zip(homes, before, strict=True):
-            if value is None:
-                del home[name]  # it is loaded again when it is first used
-            else:
-                home[name] = value
+    for home in homes:
+        home[name] = call
+    yield
+    for home, value in zip(homes, before, strict=True):
+        if home.get(name) is not call:  # the program has replaced it
+            continue
+        if value is None:
+            del home[name]  # it is loaded again when it is first used
+        else:
+            home[name] = value
 
 
-def _array_call(name: str, signature: inspect.Signature, args: tuple[Any, ...], options: dict[str, Any]) -> Described:
-    """A call of `pto.gather` or `pto.scatter`, or of one of their other forms."""
-    bound = signature.bind(*args, **options)
-    bound.apply_defaults()
-    given = bound.arguments
-    table, indices = _array(given["table"]), _array(given["indices"])
-    indices = download(indices).reshape(indices.shape) if on_gpu(indices) else indices
-    name, _, form = name.partition("_")
-    mode = given.get("mode")
-    oob = _word(given["oob"]) if mode is None else MODES[mode][name == "scatter"].text
-    atomic = REDUCES[_word(given.get("reduce"), given.get("atomic"))].text
-    if form:
-        shape, unit, entries = FORMS[form](table.shape, indices, given, oob, mode == FROM_END)
-        what = LookupKind(
-            name, shape, table.dtype.name, table.dtype.itemsize,
-            unit=unit, oob=oob, atomic=atomic,
-        )  # fmt: skip
-        return what, _address(table), entries
-    axis = given.get("axis", 0)
-    unit, axis = (_word(given["coalesce"]), axis % max(1, table.ndim)) if axis is not None else ("elem", 0)
-    if mode is not None:
-        entries = table.size if unit == "elem" else table.shape[axis]
-        indices = np.where((indices < 0) & (mode == FROM_END), indices + entries, indices).astype(np.int64)
-    what = LookupKind(
-        name, tuple(table.shape), table.dtype.name, table.dtype.itemsize,
-        unit=unit, axis=axis, oob=oob, atomic=atomic,
-    )  # fmt: skip
-    return what, _address(table), indices
+@contextmanager
+def _threads_seen() -> Generator[None, None, None]:
+    """Threads that start from now on are seen."""
+    run = threading.Thread.run
 
+    def run_seen(self: threading.Thread) -> None:
+        thread = _this_thread()
+        thread.is_begun_inside = bool(_blocks)
+        thread.settle()
+        try:
+            run(self)
+        finally:
+            thread.is_begun_inside = False
+            thread.settle()
 
-def _along(
-    shape: tuple[int, ...], indices: Array, given: dict[str, Any], oob: str, from_end: bool
-) -> tuple[tuple[int, ...], str, Array]:
-    """Elements along an axis, as elements in C order."""
-    places: list[Array] = list(np.indices(indices.shape))
-    places[given["axis"] % len(shape)] = indices
-    return shape, "elem", _entries(places, shape, oob, from_end)
-
-
-def _nd(
-    shape: tuple[int, ...], indices: Array, given: dict[str, Any], oob: str, from_end: bool
-) -> tuple[tuple[int, ...], str, Array]:
-    """Entries at coordinates, as rows of a table in which the dims of the coordinates are one."""
-    batch = given.get("batch_dims", 0)
-    places = [*np.indices(indices.shape[:-1])[:batch], *np.moveaxis(indices, -1, 0)]
-    extents, rest = shape[: len(places)], shape[len(places) :]
-    return (prod(extents), *rest), "row", _entries(places, extents, oob, from_end)
-
-
-FORMS = {"along": _along, "nd": _nd}
-
-
-def _entries(places: Sequence[Array], extents: Sequence[int], oob: str, from_end: bool) -> Array:
-    """The numbers of entries at coordinates that the policy has moved inside; -1 for those outside."""
-    numbers: Any = np.int64(0)
-    outside: Any = np.bool_(False)
-    for place, extent in zip(places, extents, strict=True):
-        at = place.astype(np.int64)
-        at = np.where((at < 0) & from_end, at + extent, at)
-        at = at.clip(0, extent - 1) if oob == "clamp" else at % extent if oob == "wrap" else at
-        outside, numbers = outside | (at < 0) | (at >= extent), numbers * extent + at
-    return np.where(outside, -1, numbers)
-
-
-def _word(*given: object) -> str:
-    """The first value that is given, as the word for a policy."""
-    value = next((each for each in given if each is not None), "none")
-    return str(getattr(value, "text", value))
-
-
-def _array(given: object) -> Any:
-    return as_array(given) if is_foreign(given) else np.asarray(given)
-
-
-def _address(array: Any) -> object:
-    return array.__array_interface__["data"][0] if isinstance(array, np.ndarray) else id(array)
+    threading.Thread.run = run_seen
+    yield
+    if threading.Thread.run is run_seen:
+        threading.Thread.run = run
 
 
 # --- calls of torch
 
 
 @contextmanager
-def _torch_seen(recorder: IndexRecorder) -> Generator[None, None, None]:
-    """Lookups of torch are recorded, from its import on, in this thread and in those that start in the block."""
-    modes = ExitStack()
-    finder = _TorchFinder(lambda torch: _enter(modes, torch, recorder))
-    run = threading.Thread.run
-
-    def run_seen(self: threading.Thread) -> None:
-        with ExitStack() as own:
-            if (torch := sys.modules.get("torch")) is not None:
-                own.enter_context(torch_mode(torch, recorder))
-            run(self)
-
-    with modes:
-        if (torch := sys.modules.get("torch")) is not None:
-            _enter(modes, torch, recorder)
-        else:
-            sys.meta_path.insert(0, finder)
-        threading.Thread.run = run_seen
-        try:
-            yield
-        finally:
-            threading.Thread.run = run
-            if finder in sys.meta_path:
-                sys.meta_path.remove(finder)
-
-
-def _enter(stack: ExitStack, torch: ModuleType, recorder: IndexRecorder) -> None:
-    """See torch's lookups. What it has compiled runs eagerly: compiled code calls no functions."""
-    if "torch._dynamo" in sys.modules:
-        stack.enter_context(torch.compiler.set_stance("force_eager"))
-    stack.enter_context(torch_mode(torch, recorder))
+def _torch_seen() -> Generator[None, None, None]:
+    """Lookups of torch are seen, from its import on. What it has compiled runs eagerly: compiled code calls no
+    functions."""
+    finder, stance = _TorchFinder(), None
+    if (torch := sys.modules.get("torch")) is None:
+        sys.meta_path.insert(0, finder)
+    elif "torch._dynamo" in sys.modules:
+        stance = torch.compiler.set_stance("force_eager")
+    yield
+    if stance is not None:
+        stance.__exit__(None, None, None)
+    if finder in sys.meta_path:
+        sys.meta_path.remove(finder)
 
 
 class _TorchFinder(MetaPathFinder):
-    """Calls a function when torch has been imported."""
-
-    def __init__(self, imported: Callable[[ModuleType], None]) -> None:
-        self._imported = imported
+    """Sees the calls of torch in the thread that imports it."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> Any:
         """Find torch as without this finder."""
@@ -205,89 +171,32 @@ class _TorchFinder(MetaPathFinder):
         if loader is not None:
             execute = loader.exec_module
 
-            def execute_and_tell(module: ModuleType) -> None:
+            def execute_and_settle(module: ModuleType) -> None:
                 execute(module)
-                self._imported(module)
+                _this_thread().settle()
 
-            loader.exec_module = execute_and_tell
+            loader.exec_module = execute_and_settle
         return spec
 
 
-def torch_mode(torch: Any, recorder: IndexRecorder) -> Any:
-    """A mode of torch that shows the arguments of lookups to the recorder."""
+def _current_mode(torch: Any) -> Any:
+    return torch.overrides._get_current_function_mode()
+
+
+def torch_mode(torch: Any, thread: _ThreadMode) -> Any:
+    """A mode of torch that shows the arguments of lookups to the recorders."""
     from torch.overrides import TorchFunctionMode  # pyright: ignore[reportMissingImports]
 
-    functional, in_gradient = torch.nn.functional, torch._C._current_graph_task_id
-    described = {
-        functional.embedding: _embedding,
-        functional.embedding_bag: _embedding_bag,
-        torch.embedding: _plain_embedding,
-        torch.index_select: _index_select,
-        torch.Tensor.index_select: _index_select,
-    }
+    described, in_gradient = functions(torch), torch._C._current_graph_task_id
 
     class LookupMode(TorchFunctionMode):  # pyright: ignore[reportUntypedBaseClass]
         """Sees every function of torch that is called in its thread."""
 
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            describe = described.get(func) or _operator(func, args)
-            if describe is not None and not (torch.compiler.is_compiling() or in_gradient() >= 0):
-                recorder.see(describe, *args, **(kwargs or {}))
+            if thread.is_seen:
+                describe = described.get(func) or operator(func, args)
+                if describe is not None and not (torch.compiler.is_compiling() or in_gradient() >= 0):
+                    _see(describe, *args, **(kwargs or {}))
             return func(*args, **(kwargs or {}))
 
     return LookupMode()
-
-
-def _operator(func: Any, args: Sequence[Any]) -> Callable[..., Described] | None:
-    """How a call of an operator of `ptokit.torch` is described; None for others, and for segments: bags without
-    indices."""
-    name = str(func) if type(func).__module__ == "torch._ops" else ""
-    if not name.startswith(OPERATORS) or (len(args) > 1 and args[1] is None):
-        return None
-    return IN_TORCH.get(name.removeprefix(OPERATORS).partition(".")[0])
-
-
-def _ptokit_gather(table: Any, indices: Any, unit: str = "row", oob: str = "undefined", *_: Any) -> Described:
-    return _lookup("gather", table, indices, unit=unit, oob=oob)
-
-
-def _ptokit_scatter(
-    table: Any, _src: Any, indices: Any, unit: str = "row", oob: str = "undefined", atomic: str = "none", *_: Any
-) -> Described:
-    return _lookup("scatter", table, indices, unit=unit, oob=oob, atomic=atomic)
-
-
-def _ptokit_bag(table: Any, indices: Any, *_: Any) -> Described:
-    return _lookup("embedding_bag", table, indices)
-
-
-IN_TORCH = {
-    "gather": _ptokit_gather,
-    "bag": _ptokit_bag,
-    **dict.fromkeys(("scatter", "scatter_", "scatter_reduce", "scatter_reduce_"), _ptokit_scatter),
-}
-"""The operators of `ptokit.torch` that are recorded."""
-
-
-def _embedding(input: Any, weight: Any, *_: Any, **__: Any) -> Described:
-    return _lookup("embedding", weight, input)
-
-
-def _embedding_bag(input: Any, weight: Any, *_: Any, **__: Any) -> Described:
-    return _lookup("embedding_bag", *((input, weight) if input.dtype.is_floating_point else (weight, input)))
-
-
-def _plain_embedding(weight: Any, indices: Any, *_: Any, **__: Any) -> Described:
-    return _lookup("embedding", weight, indices)
-
-
-def _index_select(input: Any, dim: int, index: Any, **_: Any) -> Described:
-    return _lookup("index_select", input, index, dim)
-
-
-def _lookup(kind: str, table: Any, indices: Any, axis: int = 0, **policies: Any) -> Described:
-    shape = tuple(table.shape)
-    name = str(table.dtype).rpartition(".")[2]
-    what = LookupKind(kind, shape, name, table.element_size(), axis=axis % max(1, len(shape)), **policies)
-    host: Array = indices.detach().cpu().numpy()
-    return what, table.data_ptr(), host

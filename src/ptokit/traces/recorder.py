@@ -18,11 +18,12 @@ import numpy as np
 
 from ptokit.traces.calls import CHOICES, INDEX_TYPES, Array, LookupKind, TracedCall
 from ptokit.traces.draws import Draws
+from ptokit.traces.tables import TableNumbers
 from ptokit.traces.trace import IndexTrace
 
 
 @dataclass(eq=False, slots=True)
-class _Table:
+class _Use:
     """Calls of one kind on one table."""
 
     what: LookupKind
@@ -38,8 +39,8 @@ class IndexRecorder:
         """The most `calls`, `kinds` of calls, `indices` and `bytes` of indices."""
         self.trace, self._limits = trace, limits
         self._totals = dict.fromkeys(limits, 0)
-        self._tables: dict[tuple[object, ...], _Table] = {}
-        self._kept: dict[int, tuple[_Table, Array]] = {}
+        self._tables: dict[tuple[object, ...], _Use] = {}
+        self._kept: dict[int, tuple[_Use, Array]] = {}
         """By the number of the call."""
         self._ranks: list[tuple[int, int]] = []
         """A heap of the calls that are kept: minus the rank, and the number. The first has the highest rank."""
@@ -48,10 +49,11 @@ class IndexRecorder:
         self._next_rank: Iterator[int] = Draws(trace.seed).words() if trace.sample else count()
         self._lock = threading.RLock()
         self._is_over = False
+        self._numbers = TableNumbers()
 
     def see(self, describe: Any, *args: Any, **options: Any) -> None:
-        """Record a call if its rank is low enough: `describe` gives its kind, what its table is, and its indices. Never
-        raises: the program goes on as without it."""
+        """Record a call if its rank is low enough: `describe` gives its kind, its table and its indices. Never raises:
+        the program goes on as without it."""
         with self._lock:
             if self._is_over:  # the program has kept a function of the block
                 return
@@ -60,9 +62,9 @@ class IndexRecorder:
             if rank >= self._end:
                 return
             try:
-                what, identity, indices = describe(*args, **options)
+                what, given, indices = describe(*args, **options)
                 kind = index_type(indices.dtype)
-                table = self._table(replace(what, index=kind), identity)
+                table = self._table(replace(what, index=kind), self._numbers.of(given))
                 room = min(self._limits["indices"], self._limits["bytes"] // np.dtype(kind).itemsize)
                 self._kept[number] = table, _first(indices, room, kind)
             except Exception:
@@ -84,13 +86,13 @@ class IndexRecorder:
                 for table in dict.fromkeys(table for table, _ in self._kept.values())
             }
             self.trace.calls = [TracedCall(named[table], indices) for table, indices in self._kept.values()]
-            self._kept, self._ranks, self._tables = {}, [], {}
+            self._kept, self._ranks, self._tables, self._numbers = {}, [], {}, TableNumbers()
 
-    def _table(self, what: LookupKind, identity: object) -> _Table:
+    def _table(self, what: LookupKind, number: int) -> _Use:
         if any(getattr(what, name) not in known for name, known in CHOICES.items()):
             raise ValueError(f"a trace has no calls of this kind: {what}")
-        identity = identity, what.shape, what.dtype
-        return self._tables.get((what, identity)) or _Table(what, identity)
+        identity = number, what.shape, what.dtype
+        return self._tables.get((what, identity)) or _Use(what, identity)
 
     def _count(self, number: int, sign: int) -> None:
         """Add a call to the totals, or subtract it."""

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from operator import index as whole
 from typing import Any
 
+from ptokit.brief import brief
 from ptokit.traces.file import LARGEST, MOST_CALLS, MOST_KINDS
 from ptokit.traces.recorder import IndexRecorder
 from ptokit.traces.trace import IndexTrace
@@ -66,5 +67,5 @@ def _number(given: Any, least: int, name: str) -> int:
     except TypeError:
         number = least - 1
     if not least <= number < LARGEST or isinstance(given, bool):
-        raise ValueError(f"{name} takes a whole number from {least} to {LARGEST - 1:,}; found {given!r}")
+        raise ValueError(f"{name} takes a whole number from {least} to {LARGEST - 1:,}; found {brief(given)}")
     return number

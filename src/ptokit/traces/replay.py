@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from ptokit.brief import brief
 from ptokit.engine.runnable import NATIVE
 from ptokit.finding import VerifyError, suggestion
 from ptokit.lang.faults import public
@@ -94,12 +95,12 @@ def replay(
     else a million.
     """
     if not isinstance(trace, IndexTrace):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"replay takes an IndexTrace, got {trace!r}")
+        raise TypeError(f"replay takes an IndexTrace, got {brief(trace)}")
     if engine not in ENGINES:
-        raise ValueError(f"the engines are {', '.join(ENGINES)}; found {engine!r}{suggestion(engine, ENGINES)}")
+        raise ValueError(f"the engines are {', '.join(ENGINES)}; found {brief(engine)}{suggestion(engine, ENGINES)}")
     for name, value in (("lanes", 1 if lanes is None else lanes), ("shards", shards)):
         if type(value) is not int or value < 1:
-            raise ValueError(f"{name} takes a whole number from 1 up; found {value!r}")
+            raise ValueError(f"{name} takes a whole number from 1 up; found {brief(value)}")
     named = targets.split(",") if isinstance(targets, str) else targets
     settings = ReplaySettings(tuple(profile(name.strip()).name for name in named), lanes, shards)
     run = import_module(f"ptokit.traces.{ENGINES[engine]}").run

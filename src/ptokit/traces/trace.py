@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ptokit.finding import counted
+from ptokit.lang.faults import public
 from ptokit.markup import Displayed, box, clipped, dim, table
 from ptokit.traces.calls import LookupKind, TracedCall
 from ptokit.traces.cells import NOWHERE, cells_of
@@ -80,11 +81,13 @@ class IndexTrace(Displayed):
         """Indices of all calls."""
         return sum(call.indices.size for call in self.calls)
 
+    @public
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the trace as an `.npz` file, atomically."""
         write_trace(path, self.calls, {name: getattr(self, name) for name in STATED})
 
     @classmethod
+    @public
     def load(cls, path: str | os.PathLike[str]) -> IndexTrace:
         """Read a file that `save` has written; raises ValueError for any other content."""
         calls, stated = read_file(path)

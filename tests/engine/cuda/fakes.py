@@ -47,6 +47,8 @@ class FakeArray(NDArrayOperatorsMixin):
     dtype = property(lambda self: self.host.dtype)
     data = property(lambda self: SimpleNamespace(ptr=self.host.__array_interface__["data"][0], device_id=self.gpu))
 
+    base: object = None
+
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         return {**self.host.__array_interface__, "version": 3, "stream": None}
@@ -87,11 +89,25 @@ class FakeArray(NDArrayOperatorsMixin):
         return self.host.copy()
 
 
+class FakeStorage:
+    """The memory of torch tensors: one object for all that share it."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+
+    def data_ptr(self) -> int:
+        return self.host.__array_interface__["data"][0]
+
+    def resizable(self) -> bool:
+        return True
+
+
 class FakeTensor:
     """A torch tensor on a GPU."""
 
-    def __init__(self, host: Host, gpu: int = 0, kind: str = "") -> None:
+    def __init__(self, host: Host, gpu: int = 0, kind: str = "", storage: FakeStorage | None = None) -> None:
         self.host, self.gpu, self.version = host, gpu, 0
+        self._storage = storage or FakeStorage(host)
         self.dtype = FakeTorchType(kind or host.dtype.name)
         self.is_cpu, self.is_cuda, self.requires_grad = False, True, False
         self.device = SimpleNamespace(type="cuda", index=gpu)
@@ -105,6 +121,9 @@ class FakeTensor:
 
     def get_device(self) -> int:
         return self.gpu
+
+    def untyped_storage(self) -> FakeStorage:
+        return self._storage
 
     def is_conj(self) -> bool:
         return False
@@ -120,7 +139,7 @@ class FakeTensor:
         return FakeTensor(made, self.gpu, self.dtype.name)
 
     def __getitem__(self, key: Any) -> FakeTensor:
-        return FakeTensor(self.host[key], self.gpu, self.dtype.name)
+        return FakeTensor(self.host[key], self.gpu, self.dtype.name, self._storage)
 
     def clone(self, memory_format: str) -> FakeTensor:
         assert memory_format == "C"
@@ -195,6 +214,7 @@ class FakeGpus:
         self.torch = ModuleType("torch")
         self.torch.__dict__.update(
             Tensor=FakeTensor,
+            UntypedStorage=FakeStorage,
             contiguous_format="C",
             is_grad_enabled=lambda: True,
             are_deterministic_algorithms_enabled=lambda: False,

@@ -13,6 +13,7 @@ from operator import index
 from queue import SimpleQueue
 from typing import Any
 
+from ptokit.brief import brief
 from ptokit.engine.native import openmp
 
 VARIABLE = "PTOKIT_THREADS"
@@ -47,7 +48,7 @@ def _checked(name: str, number: Any) -> int:
         found = 0
     if 1 <= found <= MOST:
         return found
-    raise ValueError(f"{name} must be a whole number from 1 to {MOST}; found {number!r}")
+    raise ValueError(f"{name} must be a whole number from 1 to {MOST}; found {brief(number)}")
 
 
 def _cpus() -> int:

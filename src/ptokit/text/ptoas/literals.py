@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ptokit.brief import named
 from ptokit.engine.number import float_bits
 from ptokit.isa.dtype import DType, dtype
 from ptokit.program.ir import Constant
-from ptokit.text.ptoas.types import shortened
 from ptokit.text.tree import Type
 
 LONGEST = 10_000
@@ -29,7 +29,7 @@ _UNSAFE = re.compile(r'["\\\x00-\x1f\x7f]')
 def plain_number(text: str) -> int | float:
     """A Python number."""
     if len(text) > DIGITS:
-        raise ValueError(f"`{shortened(text)}` has too many digits")
+        raise ValueError(f"`{named(text)}` has too many digits")
     if "x" in text.lower():
         return int(text, 16)
     for kind in (int, float):
@@ -56,7 +56,7 @@ def constant(text: str, kind: Type) -> int | Constant:
     try:
         return Constant(element, int(float_bits(np.asarray(float(number)), element, kind)[0]))
     except OverflowError:
-        raise ValueError(f"{shortened(text)} is not representable in {kind}") from None
+        raise ValueError(f"{named(text)} is not representable in {kind}") from None
 
 
 def _whole(number: int | float, kind: str) -> int:
@@ -89,7 +89,7 @@ def keyword(text: str) -> tuple[str, str]:
     """The name and the word of `#pto.pipe<PIPE_V>`, `#pto<pipe PIPE_V>`, `<PIPE_V>` or `#word`."""
     found = _KEYWORD.fullmatch(text) or _STRIPPED.fullmatch(text)
     if found is None:
-        raise ValueError(f"`{shortened(text)}` is not a keyword, expected one as in #pto.pipe<PIPE_V>")
+        raise ValueError(f"`{named(text)}` is not a keyword, expected one as in #pto.pipe<PIPE_V>")
     groups = found.groupdict()
     return groups.get("name") or groups.get("spaced") or "", groups.get("word") or groups["bare"]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import NoReturn
 
+from ptokit.brief import brief, named
 from ptokit.text.limits import plain_text
-from ptokit.text.ptoas.types import shortened
 from ptokit.text.tree import Source
 
 MAX_STATEMENTS = 150_000
@@ -114,7 +114,7 @@ class Tokens:
     def _refuse_character(self) -> NoReturn:
         messages = {'"': "the string has no end", "<": "`<` has no `>` on its line", "!": "expected a type after `!`"}
         whole = _REST.match(self.source.text, self.start)
-        self.fail(messages.get(self.text) or f"cannot read {f'`{whole[0]}`' if whole else repr(self.text)}")
+        self.fail(messages.get(self.text) or f"cannot read {f'`{named(whole[0])}`' if whole else brief(self.text)}")
 
     def comments(self) -> tuple[str, ...]:
         """Comments and blank lines before the current token. Each is returned once."""
@@ -134,7 +134,7 @@ class Tokens:
 
     def expected(self, what: str) -> NoReturn:
         """Refuse the current token."""
-        self.fail(f"expected {what}, found {_SHOWN.get(self.kind) or f'`{shortened(self.text)}`'}", expects="token")
+        self.fail(f"expected {what}, found {_SHOWN.get(self.kind) or f'`{named(self.text)}`'}", expects="token")
 
     def at(self, text: str) -> bool:
         """Whether the current token is a mark or a word with this text."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from ptokit.brief import named
 from ptokit.finding import near
 from ptokit.isa.dtype import BASE, FLOAT8, FLOAT8_E8M0, HIFLOAT8, HOST_ONLY, DType
 from ptokit.isa.operand import TileSpec
@@ -61,7 +62,7 @@ class _Item:
     def number(self, what: str) -> int:
         """A whole number that is not negative."""
         if not self.text.isascii() or not self.text.isdigit() or len(self.text) > 12 or int(self.text) >= MOST:
-            raise self.problem(f"expected a number for {what}, found `{shortened(self.text)}`")
+            raise self.problem(f"expected a number for {what}, found `{named(self.text)}`")
         return int(self.text)
 
 
@@ -106,7 +107,7 @@ def _number_type(name: str, text: str) -> Type | Placeholder:
     if element is None:
         if text.startswith(("!", "pto.")):
             return Opaque(_marked(text))
-        raise Problem(f"`{shortened(name)}` is no type{guess(name, _NUMBERS)}")
+        raise Problem(f"`{named(name)}` is no type{guess(name, _NUMBERS)}")
     return element.mlir
 
 
@@ -177,7 +178,7 @@ def _tile(_name: str, body: str, offset: int) -> TileSpec | Placeholder:
 def _keyed(item: _Item) -> dict[str, Any]:
     key = item.key
     if key not in FIELDS:
-        raise item.problem(f"a tile has no field `{shortened(key)}`{guess(key, FIELDS)}")
+        raise item.problem(f"a tile has no field `{named(key)}`{guess(key, FIELDS)}")
     if key != "valid":
         return {key: _value(key, item)}
     extents = _DIM.split(item.text)
@@ -264,11 +265,11 @@ def _dtype(text: str, item: _Item) -> DType:
     found = _element(text.removeprefix("!").removeprefix("pto."))
     if found is None:
         if _BARE_SHAPE.fullmatch(text):
-            raise item.problem(f"expected an element type behind the extents, as in `{shortened(text)}xf32`")
+            raise item.problem(f"expected an element type behind the extents, as in `{named(text)}xf32`")
         meant = text.lstrip("x") if _element(text.lstrip("x")) else near(text, (*_ELEMENTS, *PLACES, *_LAYOUT_WORDS))
         kind = _element(meant)
         known = f"; did you mean `{kind.mlir if kind else meant}`?" if meant else ""
-        raise item.problem(f"`{shortened(text)}` is no element type{known}")
+        raise item.problem(f"`{named(text)}` is no element type{known}")
     return found
 
 
@@ -298,7 +299,7 @@ def _value(key: str, item: _Item) -> Any:
         return item.number("the rows" if key == "rows" else "the columns")
     found = _WORDS[key].get(item.text.lower())
     if found is None:
-        raise item.problem(f"`{shortened(item.text)}` is no {_WHAT[key]}, {_expected(key, item.text)}")
+        raise item.problem(f"`{named(item.text)}` is no {_WHAT[key]}, {_expected(key, item.text)}")
     return found
 
 
@@ -314,11 +315,6 @@ _READERS: dict[str, Callable[[str, str, int], Type | Placeholder]] = {
     **dict.fromkeys(("memref", "tensor_view", "partition_tensor_view"), _tensor),
     "ptr": _pointer,
 }
-
-
-def shortened(text: str) -> str:
-    """A text, shortened for a message."""
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 # --- Writing -----------------------------------------------------------------------------------------------------

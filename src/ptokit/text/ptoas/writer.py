@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ptokit.brief import brief
 from ptokit.finding import Where
 from ptokit.isa.instruction import Instruction
 from ptokit.isa.operand import TileSpec
@@ -372,7 +373,7 @@ def _problem(operation: Operation, message: str) -> ValueError:
 
 def _symbol(operation: Operation, name: object) -> str:
     if not isinstance(name, str) or not _SYMBOL.fullmatch(name):
-        raise _problem(operation, f"a call of {name!r} has no spelling")
+        raise _problem(operation, f"a call of {brief(name)} has no spelling")
     return f"@{name}"
 
 

@@ -1,0 +1,166 @@
+"""Calls of ptokit and of torch as a trace has them: their kind, their table, and their indices on the host."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ptokit.engine.gpu import on_gpu
+from ptokit.engines import download
+from ptokit.lang.arrays import as_array, is_foreign
+from ptokit.ops.synonyms import FROM_END, MODES, REDUCES
+from ptokit.traces.calls import Array, LookupKind
+from ptokit.traces.tables import TableMemory
+
+Described = tuple[LookupKind, TableMemory, Any]
+"""The kind of a call, its table, and its indices on the host."""
+OPERATORS = "ptokit."
+"""How the names of the operators of `ptokit.torch` begin."""
+
+
+def array_call(name: str, signature: inspect.Signature, args: tuple[Any, ...], options: dict[str, Any]) -> Described:
+    """A call of `pto.gather` or `pto.scatter`, or of one of their other forms."""
+    bound = signature.bind(*args, **options)
+    bound.apply_defaults()
+    given = bound.arguments
+    table, indices = _array(given["table"]), _array(given["indices"])
+    indices = download(indices) if on_gpu(indices) else indices
+    name, _, form = name.partition("_")
+    mode = given.get("mode")
+    oob = _word(given["oob"]) if mode is None else MODES[mode][name == "scatter"].text
+    atomic = REDUCES[_word(given.get("reduce"), given.get("atomic"))].text
+    if form:
+        shape, unit, entries = FORMS[form](table.shape, indices, given, oob, mode == FROM_END)
+        what = LookupKind(
+            name, shape, table.dtype.name, table.dtype.itemsize,
+            unit=unit, oob=oob, atomic=atomic,
+        )  # fmt: skip
+        return what, TableMemory.of_array(given["table"], table), entries
+    axis = given.get("axis", 0)
+    unit, axis = (_word(given["coalesce"]), axis % max(1, table.ndim)) if axis is not None else ("elem", 0)
+    if mode is not None:
+        entries = table.size if unit == "elem" else table.shape[axis]
+        indices = np.where((indices < 0) & (mode == FROM_END), indices + entries, indices).astype(np.int64)
+    what = LookupKind(
+        name, tuple(table.shape), table.dtype.name, table.dtype.itemsize,
+        unit=unit, axis=axis, oob=oob, atomic=atomic,
+    )  # fmt: skip
+    return what, TableMemory.of_array(given["table"], table), indices
+
+
+def _along(
+    shape: tuple[int, ...], indices: Array, given: dict[str, Any], oob: str, from_end: bool
+) -> tuple[tuple[int, ...], str, Array]:
+    """Elements along an axis, as elements in C order."""
+    places: list[Array] = list(np.indices(indices.shape))
+    places[given["axis"] % len(shape)] = indices
+    return shape, "elem", _entries(places, shape, oob, from_end)
+
+
+def _nd(
+    shape: tuple[int, ...], indices: Array, given: dict[str, Any], oob: str, from_end: bool
+) -> tuple[tuple[int, ...], str, Array]:
+    """Entries at coordinates, as rows of a table in which the dims of the coordinates are one."""
+    batch = given.get("batch_dims", 0)
+    places = [*np.indices(indices.shape[:-1])[:batch], *np.moveaxis(indices, -1, 0)]
+    extents, rest = shape[: len(places)], shape[len(places) :]
+    return (prod(extents), *rest), "row", _entries(places, extents, oob, from_end)
+
+
+FORMS = {"along": _along, "nd": _nd}
+
+
+def _entries(places: Sequence[Array], extents: Sequence[int], oob: str, from_end: bool) -> Array:
+    """The numbers of entries at coordinates that the policy has moved inside; -1 for those outside."""
+    numbers: Any = np.int64(0)
+    outside: Any = np.bool_(False)
+    for place, extent in zip(places, extents, strict=True):
+        at = place.astype(np.int64)
+        at = np.where((at < 0) & from_end, at + extent, at)
+        at = at.clip(0, extent - 1) if oob == "clamp" else at % extent if oob == "wrap" else at
+        outside, numbers = outside | (at < 0) | (at >= extent), numbers * extent + at
+    return np.where(outside, -1, numbers)
+
+
+def _word(*given: object) -> str:
+    """The first value that is given, as the word for a policy."""
+    value = next((each for each in given if each is not None), "none")
+    return str(getattr(value, "text", value))
+
+
+def _array(given: object) -> Any:
+    return as_array(given) if is_foreign(given) else np.asarray(given)
+
+
+# --- calls of torch
+
+
+def operator(func: Any, args: Sequence[Any]) -> Callable[..., Described] | None:
+    """How a call of an operator of `ptokit.torch` is described; None for others, and for segments: bags without
+    indices."""
+    name = str(func) if type(func).__module__ == "torch._ops" else ""
+    if not name.startswith(OPERATORS) or (len(args) > 1 and args[1] is None):
+        return None
+    return IN_TORCH.get(name.removeprefix(OPERATORS).partition(".")[0])
+
+
+def _ptokit_gather(table: Any, indices: Any, unit: str = "row", oob: str = "undefined", *_: Any) -> Described:
+    return _lookup("gather", table, indices, unit=unit, oob=oob)
+
+
+def _ptokit_scatter(
+    table: Any, _src: Any, indices: Any, unit: str = "row", oob: str = "undefined", atomic: str = "none", *_: Any
+) -> Described:
+    return _lookup("scatter", table, indices, unit=unit, oob=oob, atomic=atomic)
+
+
+def _ptokit_bag(table: Any, indices: Any, *_: Any) -> Described:
+    return _lookup("embedding_bag", table, indices)
+
+
+IN_TORCH = {
+    "gather": _ptokit_gather,
+    "bag": _ptokit_bag,
+    **dict.fromkeys(("scatter", "scatter_", "scatter_reduce", "scatter_reduce_"), _ptokit_scatter),
+}
+"""The operators of `ptokit.torch` that are recorded."""
+
+
+def _embedding(input: Any, weight: Any, *_: Any, **__: Any) -> Described:
+    return _lookup("embedding", weight, input)
+
+
+def _embedding_bag(input: Any, weight: Any, *_: Any, **__: Any) -> Described:
+    return _lookup("embedding_bag", *((input, weight) if input.dtype.is_floating_point else (weight, input)))
+
+
+def _plain_embedding(weight: Any, indices: Any, *_: Any, **__: Any) -> Described:
+    return _lookup("embedding", weight, indices)
+
+
+def _index_select(input: Any, dim: int, index: Any, **_: Any) -> Described:
+    return _lookup("index_select", input, index, dim)
+
+
+def _lookup(kind: str, table: Any, indices: Any, axis: int = 0, **policies: Any) -> Described:
+    shape = tuple(table.shape)
+    name = str(table.dtype).rpartition(".")[2]
+    what = LookupKind(kind, shape, name, table.element_size(), axis=axis % max(1, len(shape)), **policies)
+    host: Array = indices.detach().cpu().numpy()
+    return what, TableMemory.of_tensor(table), host
+
+
+def functions(torch: Any) -> dict[Any, Callable[..., Described]]:
+    """The functions of torch that are recorded."""
+    functional = torch.nn.functional
+    return {
+        functional.embedding: _embedding,
+        functional.embedding_bag: _embedding_bag,
+        torch.embedding: _plain_embedding,
+        torch.index_select: _index_select,
+        torch.Tensor.index_select: _index_select,
+    }
