@@ -65,7 +65,7 @@ class LongText(str):
 
 
 Named = type("N" * HUGE, (), {})
-Choice = Enum("Choice", {"C" * HUGE: 1})
+Choice: Any = Enum("Choice", {"C" * HUGE: 1})
 DEEP: list[Any] = []
 for _ in range(5000):
     DEEP = [DEEP]
