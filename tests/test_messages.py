@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import os
 import subprocess
@@ -65,7 +66,7 @@ class LongText(str):
 
 
 Named = type("N" * HUGE, (), {})
-Choice = Enum("Choice", {"C" * HUGE: 1})
+Choice: Any = Enum("Choice", {"C" * HUGE: 1})
 DEEP: list[Any] = []
 for _ in range(5000):
     DEEP = [DEEP]
@@ -172,6 +173,25 @@ def test_findings_and_their_errors_are_bounded() -> None:
     assert len(str(finding)) <= BOUND
     many = VerifyError([Finding("error", "KN-01", "short")] * 5000)
     assert len(many.findings) == 5000 and len(str(many)) < BOUND and "and 4,980 more findings" in str(many)
+
+
+QUOTED = {
+    "clipped(self.source, 80)", "str(c.values[b].dtype)", "str(c.dst.dtype)", "REFERENCE", "MACHINE", "__name__",
+    "step.index.remap.name.lower()", "str(self)", "self.name", "param.dtype.name", "param.name",
+}  # fmt: skip
+"""What is written with quotes: names of ptokit's own, and those in a `repr`."""
+IR = ("engine/llvm", "engine/cuda", "engine/native")
+"""Packages that write code, in which `!r` is a value with its type."""
+
+
+def test_messages_show_values_by_one_function() -> None:
+    source = Path(pto.__file__).parent
+    for path in source.rglob("*.py"):
+        if path.relative_to(source).as_posix().startswith(IR):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FormattedValue) and node.conversion == ord("r"):
+                assert ast.unparse(node.value) in QUOTED, f"{path.name}: write brief({ast.unparse(node.value)})"
 
 
 # --- Public calls
@@ -324,6 +344,20 @@ def test_errors_of_texts_are_bounded(text: str, ending: str, tmp_path: Path) -> 
     found = problem_of(lambda: pto.load(file))
     assert found is not None
     assert all(len(line) <= LONGEST + len(str(file)) + 20 for line in found.splitlines()) and len(found) < 10 * BOUND
+
+
+HEAD = 'extern "C" __global__ __aicore__ void'
+
+
+@pytest.mark.parametrize("text", [
+    f"#include <{LONG_NAME}.hpp>\n{HEAD} k(__gm__ float *a) {{}}\n", f"{HEAD} k(__gm__ {LONG_NAME} *a) {{}}\n",
+    f"{HEAD} k(__gm__ float *a) {{ {LONG_NAME} x; }}\n",
+])  # fmt: skip
+def test_errors_of_cpp_kernels_are_bounded_findings(text: str, tmp_path: Path) -> None:
+    (tmp_path / "k.cpp").write_text(f"#include <pto/pto-inst.hpp>\n{text}", encoding="utf-8")
+    with pytest.raises(VerifyError) as problem:
+        pto.check(pto.load(tmp_path / "k.cpp"), np.zeros(8, "float32"), grid=1, target="a2a3")
+    assert len(str(problem.value)) <= 3 * BOUND and all(len(str(each)) <= BOUND for each in problem.value.findings)
 
 
 @pytest.mark.parametrize("words", [

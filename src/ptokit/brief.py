@@ -71,7 +71,7 @@ def _text(value: Any, most: int, depth: int) -> str:
     if isinstance(value, type):
         return type.__repr__(value)
     if isinstance(value, str | bytes | bytearray):
-        base = next(each for each in (str, bytes, bytearray) if isinstance(value, each))
+        base: Any = next(each for each in (str, bytes, bytearray) if isinstance(value, each))
         start = repr(base.__getitem__(value, slice(most - ROOM)))
         return start if base.__len__(value) <= most - ROOM else f"{start[:-1]}...{start[-1]}"
     if value is None or isinstance(value, bool | float | complex):

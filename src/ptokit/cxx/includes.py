@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -59,7 +60,7 @@ def read_files(source: Path, folders: Sequence[Path], changed: Mapping[Path, str
         texts[path] = changed[path] if changed and path in changed else _read(path)
         edges[path] = {}
         for name in _INCLUDE.findall(texts[path]):
-            found = next((file for folder in (path.parent, *folders) if (file := folder / name).is_file()), None)
+            found = next((file for folder in (path.parent, *folders) if os.path.isfile(file := folder / name)), None)
             if found is not None:
                 edges[path][name] = found.resolve()
                 waiting.append(edges[path][name])

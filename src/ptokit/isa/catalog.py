@@ -92,7 +92,7 @@ def problems_of(instruction: Instruction) -> Iterator[str]:
         if not name.isidentifier() or iskeyword(name) or name.startswith("_"):
             yield f"{brief(name)} is no name of a function or an argument in Python"
         elif name in names and (name in RESERVED or names.count(name) > 1):
-            yield f"the name {name!r} is taken"
+            yield f"the name {brief(name)} is taken"
     for family, kernels in instruction.kernels.items():
         for route, kernel in kernels.items():
             if missing := without_cost(instruction, kernel):

@@ -91,7 +91,7 @@ def array_argument(name: str, value: object) -> GlobalTensor:
     if isinstance(value, np.ndarray):
         return _shared(name, cast("object", value))
     if isinstance(value, bool | float | str | list | type(None)):
-        message = f"`{name}` takes an array or a whole number; found {brief(value)}"
+        message = f"`{name}` takes an array or a whole number; found {brief(cast('object', value))}"
         raise refuse("KN-17", message, f"pass an array, or make it a constant: `{name}: pto.const`", name)
     if not (hasattr(value, "__array_interface__") or is_foreign(value)):
         raise refuse("KN-17", f"`{name}` takes an array; found {type(value).__name__}", "pass a NumPy array", name)

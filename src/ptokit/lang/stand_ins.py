@@ -164,7 +164,7 @@ def _describe(
 
 def _extents(valid: Any, spec: TileSpec) -> tuple[Expr, Expr]:
     if not isinstance(valid, tuple | list) or len(cast("list[object]", valid)) != 2:
-        raise TypeError(f"valid takes (rows, cols), got {brief(valid)}")
+        raise TypeError(f"valid takes (rows, cols), got {brief(cast('object', valid))}")
     rows, cols = (expression(extent, "valid") for extent in cast("list[object]", valid))
     for extent, most in ((rows, spec.rows), (cols, spec.cols)):
         if isinstance(extent, int) and not 0 <= extent <= most:

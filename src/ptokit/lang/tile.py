@@ -254,7 +254,7 @@ def _valid(valid: object, rows: int, cols: int) -> tuple[int, int, tuple[bool, b
     if valid is None:
         return rows, cols, (False, False)
     if not isinstance(valid, tuple | list) or len(cast("list[object]", valid)) != 2:
-        raise TypeError(f"valid takes (rows, cols), got {brief(valid)}")
+        raise TypeError(f"valid takes (rows, cols), got {brief(cast('object', valid))}")
     valid_rows, valid_cols = cast("list[object]", valid)
     r, c = extent(valid_rows, "valid rows"), extent(valid_cols, "valid cols")
     if r > rows or c > cols:

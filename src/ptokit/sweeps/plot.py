@@ -9,6 +9,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from ptokit.brief import brief
 from ptokit.sweeps.best import SweepPoint, SweepPoints, is_same
 
 MISSING = "a picture needs the package matplotlib: pip install 'ptokit[plot]'"
@@ -118,6 +119,6 @@ def _lines(result: SweepPoints) -> dict[str, list[SweepPoint]]:
     """The points of each target, and of each value of the other parameters."""
     found: dict[str, list[SweepPoint]] = {}
     for point in result.rows:
-        others = [f"{name}={point.params[name]!r}" for name in result.params[1:]]
+        others = [f"{name}={brief(point.params[name])}" for name in result.params[1:]]
         found.setdefault(", ".join([point.target, *others]), []).append(point)
     return found
