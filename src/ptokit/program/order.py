@@ -345,8 +345,8 @@ def _in_step(a: Link, b: Link) -> bool:
 
 
 def _clash(faults: FaultCollector, link: Link, later: Link) -> bool:
-    """Whether `later` might be set while `link` is still set, if the two were one flag, or a wait for `later` might take
-    a set of `link`, because another pipe waits for that one."""
+    """Whether `later` might be set while `link` is still set, if the two were one flag, or a wait for `later` might
+    take a set of `link`, because another pipe waits for that one."""
     for time, known in faults.sets[later]:
         waits = [bit for when, bit, _ in faults.waits[link] if when < time]
         pending = sum(when < time for when, _ in faults.sets[link]) - len(waits)
