@@ -10,8 +10,8 @@ from operator import index
 from types import TracebackType
 from typing import Any
 
-from ptokit.engine.storage import OnChip
 from ptokit.brief import brief
+from ptokit.engine.storage import OnChip
 from ptokit.finding import Finding
 from ptokit.isa.policy import TileType
 from ptokit.lang.faults import public
