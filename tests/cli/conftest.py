@@ -20,5 +20,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.delenv("PTOKIT_TRACEBACK", raising=False)
     yield tmp_path
     for name, module in [*sys.modules.items()]:
-        if str(getattr(module, "__file__", None)).startswith(str(tmp_path)):
+        folders = getattr(getattr(module, "__spec__", None), "submodule_search_locations", None) or ()  # without a file
+        if any(str(place).startswith(str(tmp_path)) for place in (getattr(module, "__file__", None), *folders)):
             del sys.modules[name]
