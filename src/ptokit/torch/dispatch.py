@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ptokit.brief import named
 from ptokit.finding import OutOfBoundsError
 
 NAMESPACE = "ptokit"
@@ -142,7 +143,7 @@ def _check_devices(tensors: Sequence[Tensor | None], device: torch.device) -> No
 def check_tensor(name: str, given: object) -> None:
     """Refuse what is not a tensor; None stands for one that is not given."""
     if given is not None and not isinstance(given, Tensor):
-        raise TypeError(f"{name} is a tensor; found {type(given).__name__}: use torch.as_tensor({name})")
+        raise TypeError(f"{name} is a tensor; found {named(type(given).__name__)}: use torch.as_tensor({name})")
 
 
 def renamed(name: str, operand: str, fix: str, call: Callable[..., Any], *given: Any) -> Any:
