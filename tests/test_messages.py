@@ -284,6 +284,31 @@ def test_errors_of_public_calls_are_bounded(name: str, argument: str) -> None:
         assert text is None or len(text) <= BOUND, f"{kind}: {len(text):,} characters: {text[:300]}"
 
 
+@pytest.mark.parametrize("name", ["gather", "scatter", "scatter_", "embedding_bag", "segment_reduce", "EmbeddingBag"])
+@pytest.mark.filterwarnings("ignore")
+def test_errors_of_torch_operators_are_bounded(name: str) -> None:
+    torch: Any = pytest.importorskip("torch")
+    import ptokit.torch as pt
+
+    table, ids = torch.zeros(6, 4), torch.tensor([1, 2])
+    given: dict[str, Any] = {
+        "gather": {"table": table, "indices": ids},
+        "scatter": {"table": table, "src": 1.0, "indices": ids},
+        "scatter_": {"table": table, "src": 1.0, "indices": ids},
+        "embedding_bag": {"input": ids, "weight": table, "offsets": torch.tensor([0])},
+        "segment_reduce": {"data": table, "lengths": torch.tensor([6])},
+        "EmbeddingBag": {"num_embeddings": 6, "embedding_dim": 4},
+    }[name]
+    function: Any = getattr(pt, name)
+    names = inspect.signature(function).parameters
+    for argument in [each for each in names if each not in ("kwargs", "args")] + ["another"]:
+        for kind, value in VALUES.items():
+            text = problem_of(lambda: function(**(given | {argument: value})))  # noqa: B023
+            is_of_torch = text is not None and text.startswith("Could not infer dtype of")
+            shown = f"{argument}, {kind}: {(text or '')[:300]}"
+            assert text is None or len(text) <= BOUND or is_of_torch, shown
+
+
 @pytest.mark.parametrize("name", INSTRUCTIONS)
 def test_errors_of_instructions_are_bounded(name: str) -> None:
     function = getattr(pto, name)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ptokit._version import __version__
+from ptokit.brief import elided
 from ptokit.engines import AUTO
 from ptokit.isa.move import Remap
 from ptokit.ops import gather, scatter
@@ -60,7 +61,7 @@ class Owner:
         except Exception as problem:  # of whatever kind: the driver decides
             if isinstance(problem, (ShardedError, OSError)) and header["do"] not in LOGGED:
                 return Message({"fault": "refused", "message": str(problem)})
-            return Message({"fault": "failed", "message": f"{type(problem).__name__}: {problem}"})
+            return Message({"fault": "failed", "message": elided(f"{type(problem).__name__}: {problem}")})
 
     def _hello(self, header: Header, arrays: tuple[Array, ...]) -> Message:
         """Who this is; whether the driver's memory can be shared."""

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ptokit.brief import brief, named
 from ptokit.finding import OutOfBoundsError, VerifyError
 from ptokit.isa.policy import PtoEnum
 from ptokit.lang.arguments import is_integer
@@ -182,7 +183,7 @@ def _check_devices(tensors: Sequence[Tensor | None], device: torch.device) -> No
 def check_tensor(name: str, given: object) -> None:
     """Refuse what is not a tensor; None stands for one that is not given."""
     if given is not None and not isinstance(given, Tensor):
-        raise TypeError(f"{name} is a tensor; found {type(given).__name__}: use torch.as_tensor({name})")
+        raise TypeError(f"{name} is a tensor; found {named(type(given).__name__)}: use torch.as_tensor({name})")
 
 
 def whole_number(name: str, given: Any) -> int:
@@ -190,7 +191,7 @@ def whole_number(name: str, given: Any) -> int:
     if is_compiling():
         return given
     if not is_integer(given):
-        raise TypeError(f"{name} is an integer; found {given!r}")
+        raise TypeError(f"{name} is an integer; found {brief(given)}")
     return index(given)
 
 
