@@ -49,7 +49,8 @@ TYPES = {
     "tci": (ALL, {*SHORT, *F3}, SHORT, HOST),
     "tcmp": (ALL, {"int32", *F2}, ALL, HOST),
     "tcmps": (ALL, {"int16", "uint16", "int32", *F2}, ALL, HOST),
-    **dict.fromkeys(("tsel", "tsels"), (ALL, {*SHORT, *F3}, ALL, HOST)),
+    "tsel": (ALL, {*SHORT, *F3}, ALL, HOST),
+    "tsels": (ALL, {*SHORT, *F3}, ALL - {"bfloat16"}, HOST),
     "trowprod": (ALL, B4, B4, HOST),
     "tcolprod": (ALL, B4, {*B4, "uint16", "uint32", "bfloat16"}, HOST),
     **dict.fromkeys(("trowargmax", "trowargmin"), (ALL, F2, F2, HOST)),
@@ -71,7 +72,7 @@ TYPES = {
     "tcolexpanddiv": (ALL, F2, {*SHORT, *F2}, HOST),
     "trowexpandmul": (ALL, B4, {*B4, "uint16", "uint32", "bfloat16", *EIGHT}, HOST),
     "trowexpandsub": (ALL, B4, {*B4, "uint16", "uint32", "bfloat16"}, HOST),
-    "trowexpanddiv": (ALL, F2, DIV, HOST),
+    "trowexpanddiv": (ALL, F2, {*SHORT, *F2}, HOST),
     "ttrans": ({*ALL, *BYTES}, ALL - LONG, {*ALL, *BYTES} - LONG, HOST),
     "tgather": ({*ALL, *BYTES}, {*SHORT, *F3}, {*ALL, *BYTES}, HOST),
 }

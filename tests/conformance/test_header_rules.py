@@ -87,7 +87,6 @@ KERNELS: dict[str, list[str]] = {
         scatter("float32", "atomic='max'"),
         scatter("float32", "atomic='min'"),
         scatter("float32", "atomic='max', coalesce='row'", row=True),
-        scatter("float32", "atomic='add', conflict='last'"),
     ],
     "tscatter": [
         short(520, 8),
@@ -99,8 +98,15 @@ KERNELS: dict[str, list[str]] = {
         "t = pto.Tile('vec', 'float8_e5m2', 8, 64)\npto.tload(t, e)",
         "t = pto.Tile('vec', 'int8', 4096, 32)\npto.tload(t, y)",
         "t = pto.Tile('vec', 'float32', 8, 64)\npto.tload(t[0:4, 0:32], x[0:4, 0:32])",
+        "t = pto.Tile('vec', 'int8', 16, 32)\npto.tload(t, z)",
     ],
-    "tstore": ["t = pto.Tile('vec', 'float8_e5m2', 8, 64)\npto.tload(t, e)\npto.tstore(e, t)"],
+    "tstore": [
+        "t = pto.Tile('vec', 'float8_e5m2', 8, 64)\npto.tload(t, e)\npto.tstore(e, t)",
+        "t = pto.Tile('vec', 'int8', 16, 32)\npto.texpands(t, 1)\npto.tstore(z, t)",
+    ],
+    "tstore_fp": [
+        "t = pto.Tile('acc', 'float32', 16, 32)\nf = pto.Tile('scaling', 'uint64', 1, 32)\npto.tstore_fp(z, t, f)",
+    ],
     "tmov": [
         vectors("tmov(c, a)", a="'float32', 8, 128, valid=(8, 64)", c="'float32', 8, 64"),
         to_cube("left"),
@@ -168,6 +174,7 @@ def arguments(body: str) -> dict[str, Any]:
         "x": np.zeros((32, 64), kind),
         "e": np.zeros((8, 64), ml_dtypes.float8_e5m2),
         "y": np.zeros((4096, 32), "int8"),
+        "z": np.zeros((2, 1, 1, 16, 32), "int8"),
     }
     used = {name for name in given if any(text in body for text in (f"{name}[", f"{name})", f"({name},"))}
     return {name: array for name, array in given.items() if name in used}

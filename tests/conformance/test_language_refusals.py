@@ -134,6 +134,7 @@ pto.mgather(l1, x[0:64, 0:16], y, coalesce='elem', oob='zero', scratch=z, execut
 pto.sync_set('AIC.MTE2', 2)
 pto.sync_wait('V', 2)
 """
+UNBOUND = "pto.texpands(pto.Tile('vec', 'float32', 1, 8), 0)"
 UNMATCHED = """
 for i in pto.range(n):
     pto.sync_set('AIC.FIX', 0)
@@ -144,6 +145,7 @@ for i in pto.range(n + 1):
 """
 MORE = [
     kernel(CROSSING, "x, engine='machine'", mode="manual").replace("k[1](", "report = k[1]("),
+    kernel(UNBOUND, "x, engine='machine'", mode="manual").replace("k[1](", "report = k[1]("),
     kernel("pto.sync_set('FIX', 12)\npto.sync_wait('V', 12)", mode="manual"),
     kernel("pto.sync_set('M', 0)\npto.sync_wait('V', 0)", mode="manual"),
     kernel(UNMATCHED, "2", given="n", mode="manual"),

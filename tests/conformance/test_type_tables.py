@@ -5,6 +5,7 @@ The tables here share nothing with the implementation. Each cell is one call: ac
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from itertools import product
 from typing import Any
 
@@ -178,7 +179,10 @@ def test_data_types_of_a_plain_scatter(target: str, mode: str) -> None:
 def test_data_types_of_an_atomic_scatter(target: str, atomic: str, mode: str) -> None:
     rule, types = ATOMICS[atomic]
     for kind in TYPES:
-        found = scattered(target, kind, mode, atomic)
+        shipped = HEADERS.get((target, atomic), types)
+        warned = pytest.warns(pto.HazardWarning, match="the shipping header refuses it")
+        with warned if kind in types and kind not in shipped else nullcontext():
+            found = scattered(target, kind, mode, atomic)
         judge(found, kind in types, f"{mode} {atomic} of {kind} on {target}")
         if kind in SCATTER[target] and kind not in types:
             assert found == {rule}, (kind, found)

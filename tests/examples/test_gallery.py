@@ -107,7 +107,7 @@ GALLERY = (
           SCATTER_OOB),
     Entry(cells.segment_max, cells.make_segment_case, cells.segment_max_reference, "segments", "out",
           ({"count": 5000}, {"count": 1}, {"count": 1500, "segments": 7, "dtype": "int32"}),
-          {"count": 30, "segments": 11}, {"count": 0}, SCATTER_OOB),
+          {"count": 30, "segments": 11}, {"count": 0}, SCATTER_OOB, targets=("cpu", "a5")),
     Entry(softmax.gathered_softmax, softmax.make_case, softmax.reference, "candidates", "logits",
           ({"count": 100, "width": 37}, {"count": 1, "width": 8}, {"count": 17, "width": 1}),
           {"count": 15, "width": 5, "catalogue": 11}, {"count": 0}, GATHER_OOB, softmax.tolerance),
@@ -272,8 +272,7 @@ def test_a_broken_promise_is_reported_at_the_users_line(entry: Entry, target: st
 @pytest.mark.parametrize("grid", GRIDS)
 def test_check_says_who_takes_a_kernel(entry: Entry, grid: int) -> None:
     report = pto.check(entry.kernel, **entry.make(rng()), grid=grid)
-    assert report.accepted == entry.targets
-    assert all(report[target].ok for target in entry.targets)
+    assert tuple(target for target in report.targets if report[target].ok) == entry.targets
 
 
 def test_the_cpu_says_why_it_has_no_gathered_matmul() -> None:

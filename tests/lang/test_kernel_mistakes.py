@@ -744,9 +744,11 @@ MADE_OUTSIDE = {
 }  # fmt: skip
 
 MANUAL = {
-    "no address": body("KN-09", "tile has no address", """
+    "no address, beside one that the block computes": body("KN-09", "tile has no address", """
+        other = pto.Tile("vec", "float32", 8, 64, addr=pto.block_idx() * 2048)
         tile = pto.Tile("vec", "float32", 8, 64)
         pto.tload(tile, x[0:8])  # <- here
+        pto.tload(other, x[0:8])
     """, mode="manual"),
     "an address that comes too late": body("KN-09", "tile has no address", """
         tile = pto.Tile("vec", "float32", 8, 64)

@@ -163,18 +163,26 @@ def test_row_gather_of_a2a3_is_one_burst_a_row(cols: int, kind: str, policy: str
     assert found.launch is None and found.warps == found.lanes_per_row == 0
 
 
-@pytest.mark.clause("MG-SYNC-08")
-def test_fractal_rows_take_a_transfer_for_each_batch() -> None:
-    """MG-SYNC-08."""
+@pytest.mark.clause("MG-SYNC-08", "MG-NZ-05", "MG-NZ-06")
+@pytest.mark.parametrize(("rows", "batches", "blocks"), [(4, 3, 2), (8, 2, 2), (5, 1, 4), (3, 2, 1)])
+@pytest.mark.parametrize("short", [0, 1, 8])
+def test_fractal_rows_are_bursts_of_every_batch_and_block_column(
+    rows: int, batches: int, blocks: int, short: int
+) -> None:
+    """A transfer for each row and batch, of nBurst = Shape[1] bursts of 32 bytes; `short` columns are not valid."""
+    cols = batches * blocks * 8
+    valid = max(1, cols - short)
     operands = {
-        "dst": nz("float32", 16, 48, (4, 48), TileType.Vec),
-        "table": gm("float32", 3, 2, 2, 16, 8, layout=GlobalLayout.NZ),
-        "idx": vec("int32", 1, 8, (1, 4)),
+        "dst": nz("float32", 16, cols, (rows, valid), TileType.Vec),
+        "table": gm("float32", batches, blocks, 2, 16, 8, layout=GlobalLayout.NZ),
+        "idx": vec("int32", 1, 8, (1, rows)),
     }
-    found = measured(execute("mgather", "a2a3", operands, [1, 31, 0, 5]))
-    work = profile("a2a3").operations("mgather.row.nz", 4, 48, 3)
-    assert work is not None and found.bursts == work.dma == 12
-    assert found.bytes_moved == found.bytes_used == 4 * 48 * 4
+    found = measured(execute("mgather", "a2a3", operands, [1, 31, 0, 5, 2, 3, 4, 6][:rows]))
+    work = profile("a2a3").operations("mgather.row.nz", rows, cols, batches)
+    assert work is not None and work.dma == rows * batches
+    assert found.bursts == work.dma * blocks
+    assert found.bytes_moved == 32 * found.bursts
+    assert found.bytes_used == rows * valid * 4
 
 
 @pytest.mark.clause("MG-SYNC-09", "MG-COST-04")

@@ -199,7 +199,8 @@ PATHS = """
     pto/comm/async/rdma/rdma_async_intrin.hpp pto/comm/async/sdma/sdma_workspace_manager.hpp
     pto/comm/async/urma/urma_workspace_manager.hpp pto/comm/async/rdma/rdma_workspace_manager.hpp
     pto/npu/a2a3/custom/TSyncCVID.hpp pto/npu/a2a3/custom/TSync_Custom.hpp pto/npu/a5/custom/TSyncCVID.hpp
-    pto/npu/a5/custom/TSync_Custom.hpp pto/npu/kernels/Pto_prefetch.hpp kernel_operator.h"""
+    pto/npu/a5/custom/TSync_Custom.hpp pto/npu/a5/custom/MScatter.hpp pto/npu/kernels/Pto_prefetch.hpp
+    pto/cpu/MGatherScatter.hpp kernel_operator.h"""
 OTHER_PATHS = {
     "acl": "acl/acl.h acl/acl_rt.h acl/acl_base.h",
     "rt": "runtime/rt.h runtime/rt_ffts.h",

@@ -7,7 +7,19 @@ from dataclasses import replace
 from ptokit.isa.elementwise import DIV_TYPES, DST
 from ptokit.isa.headers import CLAUSE, SHORT
 from ptokit.isa.headers import typed as typed_in_headers
-from ptokit.isa.instruction import DEVICES, EVERYWHERE, ByExtent, Call, Cpp, Instruction, Param, Rule, error, note
+from ptokit.isa.instruction import (
+    DEVICES,
+    EVERYWHERE,
+    ByExtent,
+    Call,
+    Cpp,
+    Instruction,
+    Param,
+    Rule,
+    error,
+    hazard,
+    note,
+)
 from ptokit.isa.move import Access, Compute, Input
 from ptokit.isa.operand import show_extents
 from ptokit.isa.reduce import A5_TYPES, EXPDIF_TYPES, NO_ZERO, SOURCES, exp_of_difference, position, reduction
@@ -31,19 +43,20 @@ REDUCE_TYPES = by_target(B4, ALL)
 
 SAME_COLS = Rule(
     CLAUSE, "dst", lambda c: f"of {c.src.cols} columns, as src: the simulator's header compares Cols",
-    lambda c: c.dst.cols == c.src.cols, on=error("cpu"), found=lambda c: f"{c.dst.cols} columns",
+    lambda c: c.dst.cols == c.src.cols, on=hazard("cpu"), found=lambda c: f"{c.dst.cols} columns",
     fix="give both tiles the same Cols",
 )  # fmt: skip
 ONE_ROUNDING = Rule(
-    CLAUSE, "src", "float32: the simulator's header refuses integers and rounds other sums at every row",
-    lambda c: c.src.dtype.name == "float32", on=error("cpu"), found=lambda c: str(c.src.dtype),
+    CLAUSE, "src", "float32: the simulator's header rounds other sums at every row",
+    lambda c: c.src.dtype.name == "float32", on=note("cpu"), found=lambda c: str(c.src.dtype),
     fix="tcvt to float32, sum, and tcvt back",
 )  # fmt: skip
 
 REDUCTIONS = (
     OpRow("tcolsum", "Sum every column.",
         "dst[0, j] = src[0, j] + src[1, j] + ...    in this order, in float32, rounded once",
-        REDUCE_TYPES, "colsum", in_place=(), cpp=Cpp(headers=(ONE_ROUNDING, SAME_COLS))),
+        REDUCE_TYPES, "colsum", in_place=(),
+        cpp=Cpp(headers=(typed_in_headers("src", {"cpu": "f16 bf16 f32"}), ONE_ROUNDING, SAME_COLS))),
     OpRow("tcolprod", "Multiply the elements of every column.",
         "dst[0, j] = src[0, j] * src[1, j] * ...    in this order, every product rounded; integers wrap",
         by_target(B4, B4 | types("u16 u32 bf16")), "colprod", in_place=()),
@@ -115,7 +128,7 @@ def expands(types: str) -> Cpp:
     """The element types that the simulator's header has; it spreads src1."""
     last = Rule(
         CLAUSE, "src1", "the row of one number a column: the simulator's header spreads src1 whatever its shape",
-        lambda c: spread_operand(c) == "src1", on=error("cpu"), fix="give the row as src1",
+        lambda c: spread_operand(c) == "src1", on=note("cpu"), fix="give the row as src1",
     )  # fmt: skip
     return Cpp(headers=(typed_in_headers("dst", {"cpu": types}), last))
 

@@ -108,11 +108,6 @@ BINARY = (
         "dst = src0 >> src1    the sign (0 if unsigned) for counts of the width and more", SHIFT_TYPES, "shr"),
 )  # fmt: skip
 
-THROUGH_FLOAT = Rule(
-    "CP-HDR-01", "src",
-    "shipping headers divide integers through float: exact to 2^24 (int32) or 2^11 (int16), and src is destroyed",
-    lambda c: not c.src.dtype.is_integer, on=note("a2a3"),
-)  # fmt: skip
 ROWS_AGAINST_COLS = Rule(
     "CP-HDR-01", "src", "shipping headers compare dst's rows with src's columns and may stop in assert builds",
     lambda c: c.dst.valid_rows == c.src.valid_cols, on=note("a2a3"),
@@ -229,15 +224,15 @@ def lower_divide(call: Call) -> tuple[Move | Compute, ...]:
 DIVS_CPP = Cpp(
     call=lambda c: "TDIVS(dst, src, scalar)" if c.dividend is Dividend.Tile else "TDIVS(dst, scalar, src)",
     headers=(
-        Rule("CP-HDR-01", "src", "float: the headers divide integers through float and destroy src",
-             lambda c: not c.src.dtype.is_integer, on=error("a2a3"), found=lambda c: str(c.src.dtype),
-             fix="tcvt to float32 first"),
+        Rule("CP-HDR-01", "src", "float: shipping headers divide integers through float, exact to 2^24 (int32) or "
+             "2^11 (int16), and destroy src", lambda c: not c.src.dtype.is_integer, on=note("a2a3"),
+             found=lambda c: str(c.src.dtype), fix="tcvt to float32 first"),
     ),
 )  # fmt: skip
 TDIVS = build(
     OpRow("tdivs", "Divide a tile by a scalar, or a scalar by a tile.",
         "dst = src / scalar, or scalar / src    floats by IEEE, integers towards zero", op="div",
-        faults=BY_ZERO, rules=(THROUGH_FLOAT,), cpp=DIVS_CPP),
+        faults=BY_ZERO, cpp=DIVS_CPP),
     (DST, SRC, SCALAR),
     tiles_alike("CP-SCA", ("src",), by_target(B4, DIV_TYPES["a5"]), one_layout("CP-SCA-01", "src")),
     lower_divide,

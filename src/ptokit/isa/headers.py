@@ -1,13 +1,17 @@
-"""What the vendor's C++ headers of August 2026 refuse beyond the rules of instructions: shared rules."""
+"""What the vendor's C++ headers of August 2026 refuse beyond the rules of instructions: shared rules.
+
+In a check, what does not compile is a hazard, and what the headers compute differently is a note (CP-HDR-01). C++ is
+refused for both.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ptokit.isa.common import names
-from ptokit.isa.instruction import ALWAYS, Call, Case, Rule, error
-from ptokit.isa.operand import TileSpec
-from ptokit.isa.policy import TileType
+from ptokit.isa.instruction import ALWAYS, DEVICES, Call, Case, Rule, hazard
+from ptokit.isa.operand import BLOCK, PLAIN_LAYOUTS, TensorSpec, TileSpec, show_extents
+from ptokit.isa.policy import SLayout, TileType
 from ptokit.isa.table import Table
 from ptokit.isa.vector import types
 
@@ -24,7 +28,7 @@ def typed(operand: str, table: Mapping[str, str], when: Case = ALWAYS) -> Rule:
     allowed = Table({target: types(listed) for target, listed in table.items()})
     return Rule(
         CLAUSE, operand, lambda c: f"one of {names(c.here(allowed))} for the C++ headers",
-        lambda c: c.values[operand].dtype in c.here(allowed), on=error(*table), when=when,
+        lambda c: c.values[operand].dtype in c.here(allowed), on=hazard(*table), when=when,
         found=lambda c: str(c.values[operand].dtype), fix="tcvt converts between types",
     )  # fmt: skip
 
@@ -43,8 +47,55 @@ def one_type(first: str, *others: str, on: tuple[str, ...]) -> Rule:
 
     return Rule(
         CLAUSE, first, f"of one tile type with {' and '.join(others)}, valid extents included",
-        lambda c: len(kinds(c)) == 1, on=error(*on), fix="give the tiles one shape, and the same valid extents",
+        lambda c: len(kinds(c)) == 1, on=hazard(*on), fix="give the tiles one shape, and the same valid extents",
     )  # fmt: skip
+
+
+def becomes_row(call: Call, name: str) -> bool:
+    """Whether a column is written as a row of the same bytes: the headers require it of row numbers and narrow rows."""
+    tile = call.values[name]
+    if not isinstance(tile, TileSpec) or tile.cols != 1:
+        return False
+    if call.instruction.cpp.is_transfer:
+        (tensor,) = (spec for spec in call.operands.values() if isinstance(spec, TensorSpec))
+        return tile.form == "nd" and tile.rows > 1 and 1 in (tensor.shape[3], tensor.stride[3])
+    is_row = call.instruction.cpp.row_index
+    return is_row is not None and name == call.instruction.roles.get("index") and is_row(call)
+
+
+def as_row(spec: TileSpec) -> TileSpec:
+    """A column as a row of the same bytes."""
+    return TileSpec(
+        spec.dtype, spec.loc, 1, spec.rows, 1, spec.valid_rows, pad=spec.pad, dynamic=(False, spec.dynamic[0])
+    )
+
+
+def whole_block(clause: str, tensor: str, tile: str, memory: Callable[[Call], TensorSpec]) -> Rule:
+    """A transfer of a block that cannot be cut to the tile's valid region moves all of it."""
+
+    def valid(call: Call) -> tuple[int, int]:
+        spec = call.values[tile]
+        return (1, spec.valid_rows) if becomes_row(call, tile) else spec.valid
+
+    several = Case("of several outer dims, or of fractals", lambda c: c.values[tensor].shape[:3] != (1, 1, 1)
+                   or c.values[tensor].layout_kind not in PLAIN_LAYOUTS)  # fmt: skip
+    return Rule(
+        clause, tensor, lambda c: f"{show_extents(valid(c))}, the tile's valid region, for the C++ headers",
+        lambda c: all(has <= wanted for has, wanted in zip(memory(c).extents, valid(c), strict=True)),
+        on=hazard(*DEVICES), when=several, found=lambda c: show_extents(memory(c).extents),
+        fix="slice the block to the tile's valid extents",
+    )  # fmt: skip
+
+
+def whole_boxes(spec: TileSpec) -> tuple[str, str] | None:
+    """What a C++ tile type asserts of its storage, and what it has instead; None if that holds."""
+    if spec.slayout is SLayout.NoneBox:
+        expected = f"of rows (or columns, if it is ColMajor) that are a multiple of {BLOCK} bytes"
+        return (expected, f"{spec.burst_bytes} bytes") if spec.burst_bytes % BLOCK else None
+    rows, cols = spec.box
+    free_rows = spec.loc is TileType.Vec or spec.rows == 1
+    whole = spec.cols % cols == 0 and (free_rows or spec.rows % rows == 0)
+    return None if whole else (f"of whole boxes of {rows} x {cols}", f"{spec.rows} x {spec.cols}")
 
 
 def between(*pairs: tuple[TileType, TileType]) -> Case:

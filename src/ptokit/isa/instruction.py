@@ -125,6 +125,19 @@ class Call:
         """How the target executes that route; an empty one if there is none."""
         return kernel_of(self.instruction, self.target, self.route) if self.has_route else NO_KERNEL
 
+    @cached_property
+    def has_slices(self) -> bool:
+        """Whether an operand is a part of a tile."""
+        return any(isinstance(spec, TileSpec) and spec.is_slice for spec in self.operands.values())
+
+    @cached_property
+    def in_headers(self) -> Call:
+        """The call as the C++ headers see it: a slice is a tile of the full width, valid in part."""
+        if not self.has_slices:
+            return self
+        made = {name: spec.unsliced if isinstance(spec, TileSpec) else spec for name, spec in self.operands.items()}
+        return Call(self.instruction, made, self.modifiers, self.target, self.repeats)
+
     def copy(self, *, static: bool = False) -> Call:
         """The same call without cached values; if `static`, extents that are -1 in the types are unknown."""
         made: dict[str, OperandSpec | None] = {
@@ -313,11 +326,15 @@ class Rule:
         families = spec.header(self.id) if self.asserted is None else self.asserted
         return call.family in families and not self.is_dynamic(call)
 
-    def check(self, call: Call, *, header: bool = False, lenient: bool = False) -> Finding | None:
-        """The finding if the rule applies and does not hold; `lenient` drops alignment as well."""
+    def check(
+        self, call: Call, *, header: bool = False, lenient: bool = False, at_level: Level | None = None
+    ) -> Finding | None:
+        """The finding if the rule applies and does not hold, `at_level` or at its own level on the target; `lenient`
+        drops alignment as well."""
         level = self.level_on(call.target)
         if level is None or not self.is_broken(call):
             return None
+        level = at_level or level
         is_droppable = (lenient and self.only_alignment) or (header and not self.is_asserted(call))
         dropped = level == "error" and is_droppable
         expected, found = _text(self.expect, call), _text(self.found or describe(self.operand), call)
@@ -507,12 +524,13 @@ class Cpp:
     """Template arguments, each with its default. Trailing arguments that are equal to their defaults are left out.
     `{dst}` in a text is the C++ object of that operand."""
     headers: tuple[Rule, ...] = ()
-    """What the headers assert, or compute differently, beyond the rules of the instruction. A slice is a tile of the
-    full width that is valid in part."""
+    """What the headers assert, or compute differently, beyond the rules of the instruction: an error where C++ is asked
+    for. Their levels are those of a check: a hazard if the headers do not compile it, a note if they compute other
+    values, where ptokit follows the instruction's meaning (CP-HDR-01). They see `Call.in_headers`."""
     slices: tuple[Rule, ...] = ()
-    """Rules for operands that are slices."""
-    block: str = ""
-    """For a transfer of a block of GM of exactly a tile's valid region: the clause that states it."""
+    """The same for operands that are slices."""
+    is_transfer: bool = False
+    """Whether it moves a block of GM of exactly a tile's valid region."""
     clears: Table[bool] = field(default_factory=lambda: Table({}))
     """Targets whose headers clear the whole destination tile first, unless it has a pad value."""
     finite: Case | None = None

@@ -9,7 +9,7 @@ from ptokit.isa.elementwise import DIV_TYPES, DST
 from ptokit.isa.headers import CLAUSE
 from ptokit.isa.headers import SHORT as HEADER_SHORT
 from ptokit.isa.headers import typed as typed_in_headers
-from ptokit.isa.instruction import EVERYWHERE, ByExtent, Call, Case, Cpp, Fault, Instruction, Param, Rule, error
+from ptokit.isa.instruction import EVERYWHERE, ByExtent, Call, Case, Cpp, Fault, Instruction, Param, Rule, error, hazard
 from ptokit.isa.kernel import INDEXED
 from ptokit.isa.layout import Layout, Term
 from ptokit.isa.move import Access, Compute, Index, IndexUnit, Input, Move, Remap, Side
@@ -52,7 +52,7 @@ SUM_CPP = Cpp(
     headers=(
         typed_in_headers("src", {"cpu": "i16 i32 f16 bf16 f32"}),
         Rule(CLAUSE, "dst", lambda c: f"of {c.src.rows} rows, as src: the headers compare storage",
-             lambda c: c.dst.rows == c.src.rows, on=error("cpu"), found=lambda c: f"{c.dst.rows} rows",
+             lambda c: c.dst.rows == c.src.rows, on=hazard("cpu"), found=lambda c: f"{c.dst.rows} rows",
              fix="give dst as many rows as src"),
     ),
 )  # fmt: skip
@@ -167,8 +167,7 @@ EXPANSIONS = (
         by_target(B4, B4 | types("u16 u32 bf16")), "sub", cpp=EXPAND_CPP),
     OpRow("trowexpanddiv", "Divide rows by a number each.",
         "dst[i, j] = src0[i, j] / src1[i]    floats by IEEE, integers towards zero",
-        by_target(DIV_TYPES["a2a3"], DIV_TYPES["a5"]), "div", cpp=expands(cpu=HEADER_SHORT, a5=HEADER_SHORT),
-        faults=NO_ZERO),
+        by_target(DIV_TYPES["a2a3"], DIV_TYPES["a5"] - types("i64 u64")), "div", cpp=EXPAND_CPP, faults=NO_ZERO),
 )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from ptokit.isa.common import (
     same_type,
 )
 from ptokit.isa.dtype import FLOAT8_E8M0, DType, finfo
-from ptokit.isa.headers import CLAUSE, EIGHT_TO_64, typed
+from ptokit.isa.headers import CLAUSE, EIGHT_TO_64, typed, whole_block
 from ptokit.isa.instruction import (
     DEVICES,
     EVERYWHERE,
@@ -33,8 +33,10 @@ from ptokit.isa.instruction import (
     Rule,
     case,
     error,
+    hazard,
     is_tensor,
     is_tile,
+    note,
 )
 from ptokit.isa.kernel import Cost, Effect, RouteKernel
 from ptokit.isa.move import Access, Fill, Move
@@ -201,17 +203,18 @@ plain_in_ub = Case("an ND tile in UB", lambda c: c.dst.loc is TileType.Vec and c
 
 CPP = Cpp(
     call="TLOAD(dst, src)",
-    block="TL-02",
+    is_transfer=True,
     clears=CLEARS,
     headers=(
         typed("dst", {"a2a3": EIGHT_TO_64}),
+        whole_block("TL-02", "src", "dst", lambda c: c.src),
         Rule(CLAUSE, "dst", f"of at most {MOST_ROWS} rows for the C++ headers", lambda c: c.dst.rows <= MOST_ROWS,
-             on=error("a2a3"), when=plain_in_ub, found=lambda c: f"{c.dst.rows} rows", fix="load in two steps"),
+             on=hazard("a2a3"), when=plain_in_ub, found=lambda c: f"{c.dst.rows} rows", fix="load in two steps"),
     ),
     slices=(
         Rule("TL-03", "dst", "a tile, or whole rows that are valid: the load clears what lies beside a slice, too",
              lambda c: not c.dst.pitch and certain(lambda: c.dst.valid == (c.dst.rows, c.dst.cols)),
-             on=error(*CLEARS.rows), when=Case("the load clears the tile", lambda c: c.here(CLEARS)),
+             on=note(*CLEARS.rows), when=Case("the load clears the tile", lambda c: c.here(CLEARS)),
              fix="load into a tile of its own, and copy it: pto.tmov"),
     ),
 )  # fmt: skip

@@ -32,6 +32,7 @@ from ptokit.isa.instruction import (
     Rule,
     Test,
     error,
+    hazard,
     is_tile,
     note,
 )
@@ -402,9 +403,9 @@ EXTRACT_CPP = Cpp(
     "TEXTRACT(dst, src, scale, row, col)",
     relu_template("dst", "src"),
     headers=(
-        typed_in_headers("dst", {"a5": "i8 i32 f16 bf16 f32 f8E4M3FN f8E5M2"}, IN_UB),
+        typed_in_headers("dst", {"a5": "i8 i32 f16 bf16 f32 f8E4M3FN f8E5M2 hif8 f8E8M0"}, IN_UB),
         Rule(CLAUSE, "dst", lambda c: f"at most {c.src.rows} x {c.src.cols}, as src: the headers compare storage",
-             lambda c: c.dst.cols <= c.src.cols and (c.dst.rows <= c.src.rows or c.dst.form != "nd"), on=error("a5"),
+             lambda c: c.dst.cols <= c.src.cols and (c.dst.rows <= c.src.rows or c.dst.form != "nd"), on=hazard("a5"),
              when=IN_UB, found=lambda c: f"{c.dst.rows} x {c.dst.cols}", fix="make dst no larger than src"),
     ),
 )  # fmt: skip

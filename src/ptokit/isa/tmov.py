@@ -20,7 +20,20 @@ from ptokit.isa.casts import (
 )
 from ptokit.isa.common import WIDE_TYPES, data_type, extents_positive
 from ptokit.isa.headers import CLAUSE, IN_UB, between
-from ptokit.isa.instruction import EVERYWHERE, NPU, ByExtent, Call, Case, Cpp, Instruction, Param, Rule, error, is_tile
+from ptokit.isa.instruction import (
+    EVERYWHERE,
+    NPU,
+    ByExtent,
+    Call,
+    Case,
+    Cpp,
+    Instruction,
+    Param,
+    Rule,
+    error,
+    hazard,
+    is_tile,
+)
 from ptokit.isa.kernel import Effect, RouteKernel
 from ptokit.isa.move import Compute, Move
 from ptokit.isa.operand import show_extents
@@ -134,7 +147,7 @@ def same_storage(target: str, when: Case) -> Rule:
     """Both tiles have the same rows and columns."""
     return Rule(
         CLAUSE, "dst", lambda c: f"{c.src.rows} x {c.src.cols}, as src, for the C++ headers",
-        lambda c: (c.dst.rows, c.dst.cols) == (c.src.rows, c.src.cols), on=error(target), when=when,
+        lambda c: (c.dst.rows, c.dst.cols) == (c.src.rows, c.src.cols), on=hazard(target), when=when,
         found=lambda c: f"{c.dst.rows} x {c.dst.cols}", fix="give both tiles the same rows and columns",
     )  # fmt: skip
 
@@ -173,7 +186,7 @@ TMOV = Instruction(
                 "src",
                 lambda c: f"valid {show_extents(c.dst.valid)}, as dst, for the C++ headers",
                 lambda c: c.src.valid == c.dst.valid,
-                on=error("cpu"),
+                on=hazard("cpu"),
                 fix="give both tiles one valid region",
             ),
         ),

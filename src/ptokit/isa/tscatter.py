@@ -7,6 +7,7 @@ from dataclasses import replace
 from ptokit.isa.common import PLAIN_TILE, data_type, extents_positive, flat, is_cast, is_nd_tile, names, same_type
 from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, dtype
 from ptokit.isa.instruction import (
+    DEVICES,
     EVERYWHERE,
     NPU,
     ByExtent,
@@ -191,7 +192,7 @@ def few(operand: str) -> Rule:
     """Flat offsets of an operand's elements fit into the index type."""
     return Rule(
         "TS-SEM-01", operand, f"at most {MOST} elements for 16-bit row indices: the headers take flat offsets",
-        lambda c: c.idx.dtype.size > 2 or c.values[operand].elements <= MOST, when=by_row,
+        lambda c: c.idx.dtype.size > 2 or c.values[operand].elements <= MOST, on=note(*DEVICES), when=by_row,
         found=lambda c: f"{c.values[operand].elements} elements", fix="scatter into smaller tiles",
     )  # fmt: skip
 
@@ -209,11 +210,11 @@ CPP = Cpp(
         few("dst"),
         few("idx"),
         Rule("TS-SEM-01", "dst", "another tile than src and idx: the headers take flat offsets, made in a workspace",
-             lambda c: not c.repeats, when=by_row, fix="scatter into another tile"),
+             lambda c: not c.repeats, on=note(*DEVICES), when=by_row, fix="scatter into another tile"),
     ),
     slices=(
         Rule("SL-04", "dst", "a whole tile, as src and idx: row numbers are converted to offsets for whole tiles only",
-             lambda _: False, when=by_row, found="slices",
+             lambda _: False, on=note(*DEVICES), when=by_row, found="slices",
              fix='copy the slices into tiles of their own first (pto.tmov), or scatter with index="flat"'),
     ),
 )  # fmt: skip

@@ -17,7 +17,7 @@ from ptokit.isa.casts import (
     with_factors,
 )
 from ptokit.isa.common import NZ_SHAPE, WIDE_TYPES, burst_multiple, data_type, extents_positive, flat
-from ptokit.isa.headers import EIGHT_TO_64, typed
+from ptokit.isa.headers import EIGHT_TO_64, typed, whole_block
 from ptokit.isa.instruction import (
     DEVICES,
     EVERYWHERE,
@@ -163,6 +163,8 @@ MODIFIERS = (
 )
 ADDED = attributes(MODIFIERS)
 
+WHOLE = whole_block("TT-01", "dst", "src", memory)
+
 TSTORE = Instruction(
     name="tstore",
     summary="Store a tile into a contiguous block of GM.",
@@ -181,7 +183,7 @@ TSTORE = Instruction(
     rules=RULES,
     lower=lower,
     route=lambda call: f"tstore.{call.src.loc.text}",
-    cpp=Cpp("TSTORE(dst, src, scale)", template, (typed("src", {"a2a3": EIGHT_TO_64}),), block="TT-01"),
+    cpp=Cpp("TSTORE(dst, src, scale)", template, (typed("src", {"a2a3": EIGHT_TO_64}), WHOLE), is_transfer=True),
     kernels={
         family: {"tstore.vec": kernel("MTE3", "UB to GM GB/s"), "tstore.acc": kernel("FIX", "L0C to GM GB/s")}
         for family in NPU
@@ -207,4 +209,5 @@ def takes(call: Call) -> bool:
     return is_tensor(call.dst) and is_block(call) and has_stored_dims(call) and not adds(call)
 
 
-TSTORE_FP = with_factors(TSTORE, Cpp("TSTORE_FP(dst, src, fp)", template, block="TT-01"), SCALED_TO_MEMORY, takes)
+FP_CPP = Cpp("TSTORE_FP(dst, src, fp)", template, (WHOLE,), is_transfer=True)
+TSTORE_FP = with_factors(TSTORE, FP_CPP, SCALED_TO_MEMORY, takes)

@@ -21,7 +21,7 @@ from ptokit.isa.instruction import Call
 from ptokit.isa.kernel import Effect
 from ptokit.isa.layout import Layout
 from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
-from ptokit.isa.policy import TileType
+from ptokit.isa.policy import GlobalLayout, TileType
 from ptokit.machine.costs import CHUNK, LANES, Grains, chunks
 from ptokit.machine.site import Executed
 from ptokit.program.calls import effects
@@ -64,8 +64,8 @@ class GlobalAccess:
     """The other end, if it is a tile."""
     threads: Array | None
     """The thread of every lane; None if it is the number of the lane."""
-    transfers: int
-    """DMA transfers for every row."""
+    bursts: int
+    """Bursts for every row."""
 
     @property
     def is_indexed(self) -> bool:
@@ -130,7 +130,7 @@ def global_accesses(executed: Executed, grains: Grains) -> Iterator[GlobalAccess
                 is_data=not end.is_index and name != scratch,
                 tile=_tile(step, end, executed),
                 threads=_threads(call, step),
-                transfers=transfers_of_a_row(call),
+                bursts=_bursts_of_a_row(call),
             )
 
 
@@ -170,6 +170,14 @@ def transfers_of_a_row(call: Call) -> int:
     """DMA transfers for a row: one, or one for each batch of a fractal table (MG-SYNC-07, MG-SYNC-08)."""
     table, count = table_of(call), call.kernel.work
     return max(1, count(1, 1, table.shape[0]).dma) if count and isinstance(table, TensorSpec) else 1
+
+
+def _bursts_of_a_row(call: Call) -> int:
+    """One, or one for each block column of a fractal table in each of its batches (MG-NZ-06)."""
+    table, transfers = table_of(call), transfers_of_a_row(call)
+    if isinstance(table, TensorSpec) and table.layout_kind is GlobalLayout.NZ:
+        return transfers * table.shape[1]
+    return transfers
 
 
 # --- warps ---------------------------------------------------------------------------------------------------
@@ -254,18 +262,19 @@ def _by_bursts(access: GlobalAccess, executed: Executed) -> Count:
 
 
 def _bursts(access: GlobalAccess, kept: Array) -> Count:
-    """The bursts of these lanes."""
+    """The bursts of these lanes. Rows of fractals are moved whole, and used as far as the tile is valid."""
     cols = access.step.shape[1]
     width = cols if access.by_row else 1
+    used = width if access.tile is None else min(width, access.tile[0].valid_cols)
     moved = kept.size * chunks(width * access.size)
     place = (kept, 0 * kept) if access.by_row else divmod(kept, cols)
     misaligned = 0 if access.tile is None else _misaligned(access.tile[0], access.tile[1].layout.offset(*place))
     return Count(
         moved,
-        bursts=kept.size * access.transfers,
+        bursts=kept.size * access.bursts,
         moved=moved * CHUNK,
-        used=access.used(kept.size * width),
-        misaligned=misaligned * access.transfers,
+        used=access.used(kept.size * used),
+        misaligned=misaligned * access.bursts,
     )
 
 

@@ -12,7 +12,7 @@ from ptokit.isa.policy import TileType
 from ptokit.program.budget import Use, has_simt, memory_findings, static_bytes
 from ptokit.program.ir import CPP, Assign, Block, Branch, Instr, Leaf, Loop, Program, TileDecl, fold
 from ptokit.program.overlaps import TileConflict, are_slots, conflicts, is_one_buffer, meeting, placed_tiles
-from ptokit.program.place import live_ranges, place
+from ptokit.program.place import live_ranges, place, unbound
 from ptokit.program.verify_call import Options, show_addresses, verify_address
 from ptokit.target import Profile
 
@@ -82,11 +82,16 @@ def check_addresses(program: Program, profile: Profile, _options: Options, grid:
             for finding in verify_address(replace(placed.tile.spec, addr=span.start), profile.name):
                 yield finding.at(placed.where)
     if program.mode == "manual":
-        yield from _used_without_address(program.body)
+        free = unbound(program)
+        yield from _used_without_address(program.body, {tile.name for tile in free})
+        for tile in free:
+            message = f"{program.name}: {tile.name} has no address: it is placed beside the other tiles"
+            yield Finding("note", "KN-09", message, None, tile.name, where=tile.where)
 
 
-def _used_without_address(block: Block) -> list[Finding]:
-    """Tiles that are used before they have an address. The state is the set of tiles that have one."""
+def _used_without_address(block: Block, free: set[str]) -> list[Finding]:
+    """Tiles that are used before they have an address; `free` ones are placed. The state is the set of tiles that have
+    one."""
     found: list[Finding] = []
 
     def leaf(stmt: Leaf, placed: set[str]) -> set[str]:
@@ -106,14 +111,14 @@ def _used_without_address(block: Block) -> list[Finding]:
         return visit(stmt.then, placed) & visit(stmt.otherwise, placed)
 
     visit = partial(fold, leaf=leaf, loop=loop, branch=branch)
-    visit(block, set())
+    visit(block, free)
     return found
 
 
 def _without_address(instr: Instr, placed: set[str]) -> Iterator[Finding]:
     for use in instr.tiles:
         if use.tile not in placed:
-            message = f"{instr.name}: {use.tile} has no address yet, and manual mode assigns none"
+            message = f"{instr.name}: {use.tile} has no address yet"
             fix = f"make it with addr=, or call pto.tassign({use.tile}, address) first"
             yield Finding("error", "KN-09", message, None, use.tile, fix=fix, where=instr.where, blocks=True)
 

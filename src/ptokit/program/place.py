@@ -54,16 +54,17 @@ class AddressRange:
 
 
 def place(program: Program, profile: Profile, dyn_ub: int | None = None, *, bound: bool = False) -> Placement:
-    """Give an address to every copy of every tile that has none. A manual program comes back as it is.
+    """Give an address to every copy of every tile that has none.
 
     `dyn_ub` is what the launch asks for, in bytes; it decides how much space there is before tiles share addresses.
     Tiles that will be `bound` to their addresses lie in the dynamic region; others lie beside it.
     """
     addresses: dict[str, tuple[int, ...]] = {}
-    if program.mode != "manual":
+    if tiles := unbound(program):
         ranges, simt = live_ranges(program), has_simt(program, profile)
-        for loc in TileType:
-            addresses |= _place_all(program, loc, ranges, _space(profile, loc, dyn_ub, simt, bound))
+        for loc in {tile.spec.loc for tile in tiles}:
+            here = [tile for tile in tiles if tile.spec.loc is loc]
+            addresses |= _place_all(program, here, ranges, _space(profile, loc, dyn_ub, simt, bound))
     placed = replace(program, body=_with_addresses(program.body, addresses))
     used: dict[TileType, int] = {}
     for tile, start in _given(placed):
@@ -80,18 +81,25 @@ def _space(profile: Profile, loc: TileType, dyn_ub: int | None, simt: bool, boun
     return inf if size is None else size
 
 
+def unbound(program: Program) -> list[TileDecl]:
+    """The tiles that the program gives no address; none beside an address that is known at run time only."""
+    moved = {stmt.tile: stmt.address for _, stmt in statements(program.body) if isinstance(stmt, Assign)}
+    given = (*moved.values(), *(address for tile in program.tiles.values() for address in tile.addresses))
+    free = [tile for tile in program.tiles.values() if not tile.addresses and tile.name not in moved]
+    return free if all(isinstance(address, int) for address in given) else []
+
+
 def _place_all(
-    program: Program, loc: TileType, ranges: dict[str, LiveRange], space: float
+    program: Program, tiles: list[TileDecl], ranges: dict[str, LiveRange], space: float
 ) -> dict[str, tuple[int, ...]]:
-    """Addresses for the tiles of one memory: apart if there is space, else shared."""
+    """Addresses for tiles of one memory: apart if there is space, else shared."""
     given = _merged_ranges(
         [
             AddressRange(at, at + tile.spec.nbytes, ranges[tile.name])
             for tile, at in _given(program)
-            if tile.spec.loc is loc
+            if tile.spec.loc is tiles[0].spec.loc
         ]
     )
-    tiles = [tile for tile in program.tiles.values() if tile.spec.loc is loc and not tile.addresses]
     always = LiveRange(0, max((live.last for live in ranges.values()), default=0))
     apart, end = _first_fit(tiles, dict.fromkeys(ranges, always), [replace(span, live=always) for span in given])
     if end <= space:

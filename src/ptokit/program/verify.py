@@ -13,7 +13,21 @@ from ptokit.program.cores import StatementCores
 from ptokit.program.describe import described
 from ptokit.program.expr import Expr, Var
 from ptokit.program.handover import check_cores, check_sync
-from ptokit.program.ir import Block, Branch, Instr, Leaf, LoadScalar, Loop, Program, TileDecl, TileUse, View, fold, walk
+from ptokit.program.ir import (
+    CPP,
+    Block,
+    Branch,
+    Instr,
+    Leaf,
+    LoadScalar,
+    Loop,
+    Program,
+    TileDecl,
+    TileUse,
+    View,
+    fold,
+    walk,
+)
 from ptokit.program.overlaps import sharing
 from ptokit.program.streams import crosses
 from ptokit.program.verify_call import Options, judged, verify_call
@@ -57,7 +71,8 @@ def _instructions(
         resolve = partial(_same_in_all, reach) if integers else calls.known
         key = calls.signature(stmt), id(reach) if integers else None
         if key not in known:
-            known[key] = verify_call(calls.call_of(program, stmt, profile, resolve), profile, options, alone=False)
+            call, types = calls.call_of(program, stmt, profile, resolve), not program.form.startswith(CPP)
+            known[key] = verify_call(call, profile, options, alone=False, types=types)
         for finding in known[key]:
             yield described(calls.with_tiles(finding, stmt).at(stmt.where), program, stmt)
 

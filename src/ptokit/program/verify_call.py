@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations, takewhile
 
+from ptokit import spec as clauses
 from ptokit.finding import OPAQUE, Finding, Level
+from ptokit.isa.headers import as_row, becomes_row, whole_boxes
 from ptokit.isa.instruction import Call, Rule, is_tile
 from ptokit.isa.opaque import EXACT
 from ptokit.isa.operand import BLOCK, OperandSpec, TensorSpec, TileSpec, meet
@@ -249,16 +251,39 @@ CHECKS = (
 )
 
 
-def check_rules(rules: Iterable[Rule], call: Call, *, header: bool, lenient: bool = False) -> list[Finding]:
+def check_rules(
+    rules: Iterable[Rule], call: Call, *, header: bool, lenient: bool = False, at_level: Level | None = None
+) -> list[Finding]:
     """The findings of violated rules, up to the first that later rules depend on."""
     findings: list[Finding] = []
     for rule in rules:
-        finding = rule.check(call, header=header, lenient=lenient)
+        finding = rule.check(call, header=header, lenient=lenient, at_level=at_level)
         if finding:
             findings.append(finding)
             if rule.blocks in ("later rules", "route") and finding.level == "error":
                 break
     return findings
+
+
+def header_findings(call: Call, at_level: Level | None = None, *, types: bool = True) -> Iterator[Finding]:
+    """What the vendor's C++ headers refuse of a call, or compute differently; `types`: of its tiles, too."""
+    cpp = call.instruction.cpp
+    yield from check_rules(cpp.headers, call.in_headers, header=False, at_level=at_level)
+    if call.has_slices:
+        yield from check_rules(cpp.slices, call, header=False, at_level=at_level)
+    if types:
+        yield from _tile_types(call.in_headers, at_level or "hazard")
+
+
+def _tile_types(call: Call, level: Level) -> Iterator[Finding]:
+    """Tile types that the headers assert against."""
+    for name, spec in tiles(call).items():
+        problem = whole_boxes(as_row(spec) if becomes_row(call, name) else spec)
+        if problem is not None:
+            expected, found = f"{problem[0]} for the C++ tile type", problem[1]
+            rule, fix = clauses.first(("CO-ALIGN-01", "CP-HDR-01"), call.target), "pad the tile and give valid="
+            finding = _finding(rule, None, name, _subject(call), expected, found, fix, call.target)
+            yield replace(finding, level=level)
 
 
 def unmodelled(call: Call) -> Finding:
@@ -270,13 +295,21 @@ def unmodelled(call: Call) -> Finding:
     return Finding("unmodelled", OPAQUE, message, None, operand, target=call.target)
 
 
-def verify_call(call: Call, profile: Profile, options: Options | None = None, *, alone: bool = True) -> list[Finding]:
+def verify_call(
+    call: Call, profile: Profile, options: Options | None = None, *, alone: bool = True, types: bool = False
+) -> list[Finding]:
     """All findings on one call: the instruction's rules, then memory and addresses.
 
-    A call that is not `alone` is part of a program, whose memory budget is checked as a whole.
+    A call that is not `alone` is part of a program, whose memory budget is checked as a whole; `types`: its tiles must
+    have types in C++, on targets with cores (elsewhere they have any width, A-23).
     """
     options = options or Options()
     findings = check_rules(call.instruction.rules, call, header=options.header, lenient=options.lenient)
+    if all(finding.level != "error" for finding in findings):
+        found = header_findings(call, types=types and bool(profile.cores))
+        if alone and not profile.cores:  # there is no C++ of one call, and `cpu` computes more than the simulator
+            found = (finding for finding in found if finding.level == "note")
+        findings += judged(found, replace(options, strict=options.strict or options.header))
     if call.instruction.form_key:
         findings.append(unmodelled(call))
     for check in CHECKS if alone else [check for check in CHECKS if check.run is not budget]:

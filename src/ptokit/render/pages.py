@@ -360,8 +360,9 @@ def _contract(instruction: Instruction, profile: Profile) -> Iterator[PagePart]:
     faults = instruction.faults.items()
     at_run_time = ((f.clause(profile.name), case, f.kind or "", f.fix) for case, f in faults)
     yield from _section("Refused at run time", "clause, case, hazard, fix", at_run_time)
-    emitted = (_rule_row(rule, profile) for rule in instruction.cpp.headers if rule.level_on(profile.name))
-    yield from _section("Refused when C++ is emitted, unless", RULE, emitted)
+    for level, title in IN_CPP.items():
+        emitted = [rule for rule in instruction.cpp.headers if rule.level_on(profile.name) == level]
+        yield from _section(title, RULE, (_rule_row(rule, profile) for rule in emitted))
     duties = (clause for clause in clauses_of(instruction, profile.name) if clause.kind == "hazard")
     yield from _section(
         "Duties of the caller", "clause, statement", ((clause.id, _statement(clause)) for clause in duties)
@@ -371,6 +372,10 @@ def _contract(instruction: Instruction, profile: Profile) -> Iterator[PagePart]:
 
 
 RULE = "clause, operand, case, what must hold, hazard"
+IN_CPP = {
+    "hazard": "Refused when C++ is emitted, and warned of in a check, unless",
+    "note": "Refused when C++ is emitted, and noted in a check, unless",
+}
 TITLES = {"error": "Refused, unless", "hazard": "Warned of, unless", "note": "Notes"}
 
 

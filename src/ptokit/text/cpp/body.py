@@ -11,6 +11,7 @@ from operator import itemgetter
 from typing import Any
 
 from ptokit.finding import Where
+from ptokit.isa.headers import as_row, becomes_row
 from ptokit.isa.instruction import Call
 from ptokit.isa.operand import TileSpec
 from ptokit.program import ir
@@ -24,8 +25,6 @@ from ptokit.text.cpp.names import Identifiers, pipe, place_text
 from ptokit.text.cpp.ready import Ready
 from ptokit.text.cpp.types import (
     GlobalBlock,
-    as_row,
-    becomes_row,
     call_text,
     constant,
     converted,
@@ -386,7 +385,7 @@ class KernelBody:
         if isinstance(operand, ir.TileUse):
             return self._tile(_TileKey.of(operand, becomes_row(call, name)))
         if isinstance(operand, ir.View):
-            if call.instruction.cpp.block:
+            if call.instruction.cpp.is_transfer:
                 return self._tensor(transfer(self.program, instr, call)[0])
             return self._tensor(whole_view(self.program, operand))
         if isinstance(operand, ir.Constant):

@@ -6,10 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ptokit import spec as clauses
 from ptokit.finding import Finding
-from ptokit.isa.operand import TileSpec
-from ptokit.isa.policy import Pad, SLayout, TileType
+from ptokit.isa.policy import Pad
 from ptokit.program.bounds import reaches
 from ptokit.program.budget import uses_hidden
 from ptokit.program.calls import access_of, call_of, named_operands
@@ -29,22 +27,6 @@ from ptokit.program.ir import (
     walk,
 )
 from ptokit.target import Core, Profile
-
-
-def tile_findings(name: str, spec: TileSpec, target: str) -> Iterator[Finding]:
-    """A tile type that the headers assert against: its storage is not a whole number of blocks."""
-    if spec.slayout is SLayout.NoneBox:
-        found, whole = f"{spec.burst_bytes} bytes", spec.burst_bytes % 32 == 0
-        expected = "of rows (or columns, if it is ColMajor) that are a multiple of 32 bytes"
-    else:
-        rows, cols = spec.box
-        free_rows = spec.loc is TileType.Vec or spec.rows == 1
-        found, whole = f"{spec.rows} x {spec.cols}", spec.cols % cols == 0 and (free_rows or spec.rows % rows == 0)
-        expected = f"of whole boxes of {rows} x {cols}"
-    if not whole:
-        message = f"{name} must be {expected} for the C++ tile type; found {found}"
-        rule, fix = clauses.first(("CO-ALIGN-01", "CP-HDR-01"), target), "pad the tile and give valid="
-        yield Finding("error", rule, message, None, name, expected, found, fix, target=target)
 
 
 def cores(program: Program, profile: Profile) -> dict[Core, str]:

@@ -6,22 +6,20 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from ptokit.finding import Finding, VerifyError
-from ptokit.isa.instruction import Call
 from ptokit.isa.policy import TileType
 from ptokit.program.addresses import footprint
 from ptokit.program.budget import Use, has_simt, memory_findings
-from ptokit.program.calls import call_of, has_slices, named_operands
-from ptokit.program.expr import difference
-from ptokit.program.ir import Instr, Program, TileUse, instructions
+from ptokit.program.calls import call_of
+from ptokit.program.ir import Program, instructions
 from ptokit.program.order import order, order_events
 from ptokit.program.place import BLOCK, place
 from ptokit.program.verify import verify
-from ptokit.program.verify_call import Options, check_rules
+from ptokit.program.verify_call import Options, header_findings
 from ptokit.target import Profile
 from ptokit.text.cpp.barriers import with_barriers
-from ptokit.text.cpp.headers import crossing_findings, program_findings, tile_findings, value_findings
+from ptokit.text.cpp.headers import crossing_findings, program_findings, value_findings
 from ptokit.text.cpp.scatter import flatten
-from ptokit.text.cpp.types import as_row, becomes_row, header_call, logical_extents, transfer
+from ptokit.text.cpp.types import header_call
 
 
 @dataclass(frozen=True)
@@ -82,28 +80,5 @@ def _dynamic(profile: Profile, used: int) -> int:
 
 def _header_findings(program: Program, profile: Profile) -> Iterator[Finding]:
     for instr in instructions(program.body):
-        call = header_call(program, instr, profile)
-        cpp = call.instruction.cpp
-        found = check_rules(cpp.headers, call, header=False)
-        if has_slices(instr):
-            found = [*found, *check_rules(cpp.slices, call_of(program, instr, profile), header=False)]
-        yield from (finding.at(instr.where) for finding in found)
-        for name, operand in named_operands(instr).items():
-            if isinstance(operand, TileUse):
-                spec = call.values[name]
-                shown = as_row(spec) if becomes_row(call, name) else spec
-                for finding in tile_findings(operand.tile, shown, profile.name):
-                    yield finding.at(instr.where)
-        if cpp.block:
-            yield from _transfer_findings(program, instr, call)
-
-
-def _transfer_findings(program: Program, instr: Instr, call: Call) -> Iterator[Finding]:
-    """A block that cannot be cut to the tile's valid region must have its extents."""
-    tensor, valid = transfer(program, instr, call)
-    name = tensor.argument.name
-    for found, expected in zip(logical_extents(tensor), valid, strict=True):
-        if set(difference(found, expected)) == {1}:
-            message = f"{instr.name}: the block of {name} must be as large as the tile's valid region"
-            fix, rule = "slice the block to the tile's valid extents", call.instruction.cpp.block
-            yield Finding("error", rule, message, None, name, str(expected), str(found), fix, instr.where)
+        for finding in header_findings(call_of(program, instr, profile), "error"):
+            yield finding.at(instr.where)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial, reduce
 
 import numpy as np
 
 from ptokit.isa.dtype import DType
+from ptokit.isa.headers import as_row, becomes_row
 from ptokit.isa.instruction import Call
-from ptokit.isa.operand import AXES, FRACTAL_ROWS, PLAIN_LAYOUTS, TensorSpec, TileSpec
+from ptokit.isa.operand import PLAIN_LAYOUTS, TileSpec
 from ptokit.isa.policy import BLayout, GlobalLayout, Pad, PtoEnum, RoundMode, Saturation, SLayout, TileType
-from ptokit.program.calls import call_of, has_slices, named_operands, tile_spec
+from ptokit.program.calls import call_of, named_operands, tile_spec
 from ptokit.program.expr import Expr, apply
 from ptokit.program.ir import Argument, Instr, Program, TileUse, View
 from ptokit.target import Profile
@@ -84,12 +84,8 @@ def call_text(call: Call, given: Mapping[str, str]) -> str:
 
 
 def header_call(program: Program, instr: Instr, profile: Profile) -> Call:
-    """An instruction as the headers see it: a slice is a tile of the full width, valid in part."""
-    call = call_of(program, instr, profile)
-    if not has_slices(instr):
-        return call
-    operands = {name: spec.unsliced if isinstance(spec, TileSpec) else spec for name, spec in call.operands.items()}
-    return Call(call.instruction, operands, call.modifiers, call.target, call.repeats)
+    """An instruction as the headers see it."""
+    return call_of(program, instr, profile).in_headers
 
 
 @dataclass(frozen=True)
@@ -101,25 +97,6 @@ class GlobalBlock:
     shape: tuple[Expr, ...]
     stride: tuple[Expr, ...]
     layout: GlobalLayout
-
-
-def becomes_row(call: Call, name: str) -> bool:
-    """Whether a column is written as a row of the same bytes: the headers require it of row numbers and narrow rows."""
-    tile = call.values[name]
-    if not isinstance(tile, TileSpec) or tile.cols != 1:
-        return False
-    if call.instruction.cpp.block:
-        (tensor,) = (spec for spec in call.operands.values() if isinstance(spec, TensorSpec))
-        return tile.form == "nd" and tile.rows > 1 and 1 in (tensor.shape[3], tensor.stride[3])
-    is_row = call.instruction.cpp.row_index
-    return is_row is not None and name == call.instruction.roles.get("index") and is_row(call)
-
-
-def as_row(spec: TileSpec) -> TileSpec:
-    """A column as a row of the same bytes."""
-    return TileSpec(
-        spec.dtype, spec.loc, 1, spec.rows, 1, spec.valid_rows, pad=spec.pad, dynamic=(False, spec.dynamic[0])
-    )
 
 
 def pointer_of(program: Program, argument: Argument) -> Argument:
@@ -156,14 +133,6 @@ def _cut(tensor: GlobalBlock, tile: TileSpec, valid: tuple[Expr, Expr]) -> Globa
     return replace(
         tensor, shape=(1, 1, 1, *valid), stride=(*tensor.stride[:3], 1, 1), layout=GlobalLayout.parse(tile.form)
     )
-
-
-def logical_extents(tensor: GlobalBlock) -> tuple[Expr, Expr]:
-    """Rows and columns of a block under its layout."""
-    is_fractal = tensor.layout is GlobalLayout.NZ
-    dims = (*tensor.shape[:3], FRACTAL_ROWS, tensor.argument.dtype.c0) if is_fractal else tensor.shape
-    rows, cols = (reduce(partial(apply, "mul"), [dims[k] for k in axes]) for axes in AXES[tensor.layout])
-    return rows, cols
 
 
 def offset_of(argument: Argument, view: View) -> Expr:
