@@ -177,7 +177,8 @@ class Model(torch.nn.Module):
         return self.last(mixed.tanh() + pt.gather(mixed, users % 8, oob="wrap"))
 
 
-@pytest.mark.filterwarnings("ignore:.*script_method:DeprecationWarning")  # PyTorch's own, in its compiler
+@pytest.mark.filterwarnings(r"ignore::DeprecationWarning:torch\..*")  # PyTorch's own, in its compiler
+@pytest.mark.filterwarnings(r"ignore::UserWarning:torch\..*")
 @pytest.mark.parametrize("is_followed", [False, True], ids=["forward", "backward"])
 def test_models_compiled_with_less_overhead(is_followed: bool) -> None:
     """`mode="reduce-overhead"` captures what it can; our operators are tagged as those that it must leave out."""

@@ -70,7 +70,7 @@ def displays(x):
     a, b = tile(), tile()
     (c, (d, e)), f = (tile(), [tile(), tile()]), tile()
     g = h = tile()
-    if j := tile():
+    if (j := tile()) is not None:
         pass
     k: Any = tile()
     m = tile() if x.shape[0] else None
