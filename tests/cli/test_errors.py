@@ -29,7 +29,7 @@ LINES = {
     "pto.mgather(t, x, t, obb=1)": "TypeError: mgather() got an unexpected keyword argument 'obb'. Did you mean 'oob'?",
     "1 / 0": "ZeroDivisionError: division by zero",
     "{}['key']": "KeyError: 'key'",
-    "assert not t, 'odd'": "AssertionError: odd",
+    "assert t is None, 'odd'": "AssertionError: odd",
     "again(t)": "RecursionError: maximum recursion depth exceeded",
     "raise SystemExit(0)": "SystemExit: 0",
     "raise BaseException('rare')": "BaseException: rare",

@@ -201,12 +201,15 @@ def sliced(program: Program, name: str, spec: TileSpec) -> Iterator[Program]:
 # --- Verdicts ------------------------------------------------------------------------------------------------------
 
 BY_OFFSET = "the headers take flat offsets, and C++ converts row numbers for whole tiles that lie apart only"
+WHOLE = "C++ moves whole fractals and outer dims, where a larger block means its first rows and columns (TL-03)"
 SIMULATOR = "the simulator's header computes something else: "
 NOTED = {
     ("a2a3", "tcmp tcmps", "mode"): "the headers compare int32 for equality, whatever is asked",
     ("a2a3", "tdivs", "src"): "the headers divide integers through float",
     ("cpu a2a3 a5", "tscatter", "dst"): BY_OFFSET,
     ("cpu a2a3 a5", "tscatter", "idx"): BY_OFFSET,
+    ("cpu a2a3 a5", "tload", "src"): WHOLE,
+    ("cpu a2a3 a5", "tstore tstore_fp", "dst"): WHOLE,
     ("cpu", "mscatter", "coalesce"): SIMULATOR + "max and min of a row read another cell",
     ("cpu", "tcmps", "dst"): SIMULATOR + "it packs whole rows",
     ("cpu", "tsel", "mask"): SIMULATOR + "it reads the bits of all rows as one run",

@@ -146,7 +146,7 @@ class Unroller:
             case ir.TileUse():
                 return self.tile(operand, is_row=becomes_row(call, name))
             case ir.View():
-                if call.instruction.cpp.block:
+                if call.instruction.cpp.is_transfer:
                     return self.array(transfer(self.program, instr, call)[0])
                 return self.array(whole_view(self.program, operand))
             case ir.Constant():

@@ -96,7 +96,8 @@ def test_blocks_conflict_exactly_where_their_rows_say_so(chunk: int, target: str
         options = pto.MachineOptions(checks=("blocks",))
         x = np.zeros((2 * ROWS, COLS), "int32")
         report = stepwise[grid](x, ids, steps=steps, target=target, engine="machine", options=options)
-        assert report.ok is not expected, (seed, steps, report)
+        found = [f for f in report.findings if f.level != "note" and f.rule != "MS-ATOM-06"]  # no max in the header
+        assert bool(found) is expected, (seed, steps, report)
         seen.add(expected)
     assert seen == {True, False}
 

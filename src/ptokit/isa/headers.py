@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ptokit.isa.common import names
-from ptokit.isa.instruction import ALWAYS, DEVICES, Call, Case, Rule, hazard
+from ptokit.isa.instruction import ALWAYS, DEVICES, Call, Case, Rule, hazard, note
 from ptokit.isa.operand import BLOCK, PLAIN_LAYOUTS, TensorSpec, TileSpec, show_extents
 from ptokit.isa.policy import SLayout, TileType
 from ptokit.isa.table import Table
@@ -71,7 +71,8 @@ def as_row(spec: TileSpec) -> TileSpec:
 
 
 def whole_block(clause: str, tensor: str, tile: str, memory: Callable[[Call], TensorSpec]) -> Rule:
-    """A transfer of a block that cannot be cut to the tile's valid region moves all of it."""
+    """C++ moves all of a block that cannot be cut to the tile's valid region; elsewhere a larger block means its first
+    rows and columns (TL-03)."""
 
     def valid(call: Call) -> tuple[int, int]:
         spec = call.values[tile]
@@ -82,7 +83,7 @@ def whole_block(clause: str, tensor: str, tile: str, memory: Callable[[Call], Te
     return Rule(
         clause, tensor, lambda c: f"{show_extents(valid(c))}, the tile's valid region, for the C++ headers",
         lambda c: all(has <= wanted for has, wanted in zip(memory(c).extents, valid(c), strict=True)),
-        on=hazard(*DEVICES), when=several, found=lambda c: show_extents(memory(c).extents),
+        on=note(*DEVICES), when=several, found=lambda c: show_extents(memory(c).extents),
         fix="slice the block to the tile's valid extents",
     )  # fmt: skip
 
