@@ -181,7 +181,9 @@ def without_defaults(program: Program) -> Program:
     """The program without modifiers that equal their defaults."""
 
     def plain(stmt: Stmt) -> Stmt:
-        return replace(stmt, modifiers=chosen_modifiers(program, stmt)) if isinstance(stmt, Instr) else stmt
+        if not isinstance(stmt, Instr) or (chosen := chosen_modifiers(program, stmt)) == stmt.modifiers:
+            return stmt
+        return replace(stmt, modifiers=chosen)
 
     return replace(program, body=transform(program.body, plain))
 

@@ -350,8 +350,9 @@ def walk(block: Block) -> Iterator[Stmt]:
     """Every statement in the order of the text, those inside loops and branches included."""
     for stmt in block:
         yield stmt
-        for inner in children(stmt):
-            yield from walk(inner)
+        if isinstance(stmt, Loop | Branch):
+            for inner in children(stmt):
+                yield from walk(inner)
 
 
 def instructions(block: Block) -> Iterator[Instr]:
@@ -453,8 +454,14 @@ def transform(block: Block, change: Callable[[Stmt], Stmt | Iterable[Stmt]]) -> 
     """Rewrite every statement, the innermost first. `change` returns one statement, or several in its place."""
     result: list[Stmt] = []
     for stmt in block:
-        changed = change(with_blocks(stmt, (transform(inner, change) for inner in children(stmt))))
-        result += changed if isinstance(changed, Iterable) else (changed,)
+        given = stmt
+        if isinstance(stmt, Loop | Branch):
+            given = with_blocks(stmt, (transform(inner, change) for inner in children(stmt)))
+        changed = change(given)
+        if changed is given:
+            result.append(given)
+        else:
+            result += changed if isinstance(changed, Iterable) else (changed,)
     return tuple(result)
 
 

@@ -41,9 +41,11 @@ class _Editor:
         for line in self.lines:
             self.starts.append(self.starts[-1] + len(line) + 1)
         self._mark = text.startswith("\ufeff")
+        unit = read_unit(text, file)
+        self._source = unit.source
         self.operations = {
             (op.where.line, op.where.column): op
-            for function in read_unit(text, file).functions
+            for function in unit.functions
             for op in walk(function.body)
             if op.where is not None
         }
@@ -124,7 +126,7 @@ class _Editor:
             raise Unpatchable(f"the end of the operation at {operation.where} is not known")
         return tuple(  # type: ignore[return-value]
             self.starts[place.line - 1] + (place.column or 1) - 1 + (self._mark and place.line == 1)
-            for place in (operation.where, operation.end)
+            for place in (operation.where, self._source.where(operation.end))
         )
 
     def _line_of(self, at: int) -> tuple[int, int]:

@@ -11,8 +11,10 @@ from typing import Any, Literal
 from ptokit.brief import brief
 from ptokit.finding import Where
 from ptokit.program.ir import Program
+from ptokit.progress import task
 from ptokit.text.errors import TextError
 from ptokit.text.lift import Form, lift
+from ptokit.text.limits import without_collection
 from ptokit.text.lower import lower
 from ptokit.text.ptoas import format_ptoas, parse_ptoas, print_ptoas
 from ptokit.text.spelling import instructions
@@ -43,6 +45,7 @@ def _is_listing(text: str) -> bool:
     return not instructions().keys().isdisjoint(_LISTING.findall(text))
 
 
+@without_collection()
 def read_unit(text: str | bytes, file: str = "<text>", arch: str | None = None) -> Unit:
     """The tree of what can be read of a text, and the errors of the rest."""
     if form_of(text, file) == "as":
@@ -51,6 +54,7 @@ def read_unit(text: str | bytes, file: str = "<text>", arch: str | None = None) 
     return mlir.unit_of(mlir.parse_module(text, file, arch))
 
 
+@without_collection()
 def read_program(
     text: str | bytes, file: str = "<text>", function: str | None = None, arch: str | None = None
 ) -> Program:
@@ -59,9 +63,12 @@ def read_program(
     `arch` (`a3` or `a5`) decides the layout of tiles in `left`; without it the text's own word does, and else `a3`.
     A text that cannot be read, or that a program cannot say, raises a TextError.
     """
-    return replace(lower(read_unit(text, file, arch), function), form=form_of(text, file))
+    unit = read_unit(text, file, arch)
+    with task(f"lower {file}"):
+        return replace(lower(unit, function), form=form_of(text, file))
 
 
+@without_collection()
 def format_text(text: str | bytes, file: str = "<text>") -> str:
     """The text in its one canonical spelling, with everything that it says; nothing is lowered or verified."""
     if form_of(text, file) == "as":
@@ -70,6 +77,7 @@ def format_text(text: str | bytes, file: str = "<text>") -> str:
     return mlir.print_module(mlir.read_module(text, file))
 
 
+@without_collection()
 def print_program(program: Program, form: Form = "l2", version: Version | None = None, arch: str = "") -> str:
     """A program as text."""
     if form not in FORMS:
@@ -84,6 +92,7 @@ def print_program(program: Program, form: Form = "l2", version: Version | None =
         raise TextError(problem.message, program.where or Where(program.name, 1), hint=problem.hint) from None
 
 
+@without_collection()
 def convert(text: str | bytes, file: str, to: Form, version: Version | None = None, function: str | None = None) -> str:
     """A text in another form. Level 2 stays what it is, whole; everything else goes by way of the program."""
     if to == "l2" and function is None and form_of(text, file) == "mlir":

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import re
+from collections.abc import Generator
+from contextlib import contextmanager
 
 from ptokit.finding import Where
 from ptokit.text.brackets import CLOSING, MARKS, PAIRS
@@ -11,6 +14,19 @@ from ptokit.text.errors import TextError, error_at
 MAX_BYTES = 64 << 20
 MAX_DEPTH = 200
 """Brackets, or loops and branches, inside one another."""
+
+
+@contextmanager
+def without_collection() -> Generator[None, None, None]:
+    """Around work that makes many objects and no cycles of them: to look for these takes a fifth of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 

@@ -75,14 +75,14 @@ class Operation:
     element type."""
     bodies: tuple[Body, ...] = ()
     where: Where | None = None
-    end: Where | None = None
-    """The place after its last character."""
+    end: int | None = None
+    """The offset after its last character."""
     comments: tuple[str, ...] = ()
     """Comment lines before it."""
     remark: str = ""
     """The comment at the end of its line."""
-    places: Mapping[str, Where] = field(default_factory=dict)
-    """Where the names of its attributes stand."""
+    places: Mapping[str, int] = field(default_factory=dict)
+    """The offsets of the names of its attributes."""
 
     def part(self, name: str) -> tuple[Value, ...]:
         """The operands of a group; empty if it has none."""

@@ -205,7 +205,8 @@ class Lowering:
         except NotKnown as problem:
             self.missing(str(problem))
         except Refusal as problem:
-            self.refuse(str(problem), where=operation.places.get(problem.attribute))
+            at = operation.places.get(problem.attribute)
+            self.refuse(str(problem), where=None if at is None else self.unit.source.where(at))
         except (TooLong, ExpressionError) as problem:
             self.refuse(str(problem))
 

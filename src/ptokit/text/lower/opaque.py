@@ -236,6 +236,8 @@ def _alloc_memory(low: Lowering, op: Operation) -> None:
 def with_scales(block: Block) -> Block:
     """The block with the scales of cube operands in memories of their own: text has one word for all scales."""
     tiles = {stmt.name: stmt.spec.loc for stmt in walk(block) if isinstance(stmt, TileDecl)}
+    if TileType.Scaling not in tiles.values():
+        return block
     moved: dict[str, TileType] = {}
     for instr in instructions(block):
         for name, use in named_operands(instr).items():

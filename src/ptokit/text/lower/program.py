@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from ptokit.finding import Where
@@ -126,23 +126,26 @@ def _program(low: Lowering, function: Function) -> ir.Program:
         pass
     if low.errors:
         raise joined(low.errors)
-    body = ir.transform(tuple(low.scopes[0].statements), lambda stmt: _with_view(low, stmt))
-    body = with_scales(_without(body, low.added_workspaces))
+    body = tuple(low.scopes[0].statements)
+    if low.loads:
+        body = ir.transform(body, lambda stmt: _with_view(low, stmt))
+    body = with_scales(_without(body, low.added_workspaces) if low.added_workspaces else body)
     mode = str(function.attributes.get("ptokit.mode", mode_of(body)))
     if mode not in MODES:
         low.refuse(f"ptokit.mode is one of {', '.join(MODES)}; found {mode}")
     kept = (make() for value, make in listed if value not in low.flag_memory)
-    used = tuple(argument for arguments in kept for argument in _in_use(arguments, body))
+    viewed = tuple(dict.fromkeys(_viewed(body)))
+    used = tuple(argument for arguments in kept for argument in _in_use(arguments, viewed))
     names = tuple((expr, name) for expr, name in low.names.items() if isinstance(expr, Op))
     program = ir.Program(function.name, used, body, (), names, mode, low.unit.arch, where=function.where)
     return with_needed_cores(without_defaults(program))
 
 
-def _in_use(arguments: Arguments, body: ir.Block) -> Iterator[ir.Argument | ir.Integer | ir.Float]:
+def _in_use(arguments: Arguments, viewed: Iterable[str]) -> Iterator[ir.Argument | ir.Integer | ir.Float]:
     """The arguments that the launch passes, then the views in use, in the order of their first use."""
     views = {a.name: a for a in arguments if isinstance(a, ir.Argument) and a.view_of}
     yield from (argument for argument in arguments if argument.name not in views)
-    yield from (views[name] for name in dict.fromkeys(_viewed(body)) if name in views)
+    yield from (views[name] for name in viewed if name in views)
 
 
 def _with_view(low: Lowering, stmt: ir.Stmt) -> ir.Stmt:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
 from ptokit.isa.policy import BLayout, GlobalLayout, Pad, PtoEnum, SLayout
 from ptokit.text.errors import choices
@@ -68,6 +69,7 @@ MAX_AFFINE = 1 << 14
 """Most characters of an affine map."""
 
 
+@lru_cache(maxsize=1024)
 def keyword(kind: str, word: str) -> MlirAttribute:
     """A keyword attribute."""
     return MlirAttribute(f"#pto.{kind}<{word}>" if kind in ANGLE else f"#pto<{kind} {word}>", word, f"<{word}>")

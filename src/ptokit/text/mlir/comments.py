@@ -9,13 +9,16 @@ from typing import NamedTuple
 
 from ptokit.text.mlir.ir import MlirOp, MlirRegion
 
-_REMARK = re.compile(r'(?P<string>"(?:[^"\\\n]|\\.)*+"?)|(?P<comment>//[^\n]*)|(?P<blank>\n(?:[ \t\r]*+\n)++)')
-"""Comments and blank lines, and the strings that they do not stand in."""
+_REMARK = re.compile(
+    r'(?P<string>"(?:[^"\\\n]|\\.)*+"?)|(?P<comment>//[^\n]*)|(?P<lines>(?:\n[ \t\r]*+//[^\n]*+)++)'
+    r"|(?P<blank>\n(?:[ \t\r]*+\n)++)"
+)
+"""Comments, lines of comments, blank lines, and the strings that they do not stand in."""
 _SPACE = re.compile(r"\s*+")
 
 
 class Remark(NamedTuple):
-    """A comment, or a blank line: that has no text."""
+    """A comment, lines of comments, or a blank line: that has no text."""
 
     start: int
     end: int
@@ -36,6 +39,12 @@ def find_remarks(text: str) -> tuple[str, list[Remark]]:
             continue
         if kind == "blank":
             remarks.append(Remark(start, end, "", True))
+            continue
+        if kind == "lines":
+            lines = found[kind].split("\n")
+            remarks.append(Remark(start, end, "\n".join([line.strip() for line in lines[1:]]), True))
+            pieces += text[done:start], "\n".join([" " * len(line) for line in lines])
+            done = end
             continue
         line = text.rfind("\n", 0, start) + 1
         remarks.append(Remark(start, end, found[kind].rstrip(), line == start or text[line:start].isspace()))
@@ -68,7 +77,8 @@ class Collector:
 
     def enter(self, start: int) -> tuple[Sequence[str], list[Remark], list[MlirRegion]]:
         """An operation starts. What comes back is for `leave`."""
-        before = _lines(self._take(start), first=self._first)
+        taken = self._take(start)
+        before = _lines(taken, first=self._first) if taken else ()
         outer = before, self._inside, self._regions
         self._first, self._inside, self._regions = False, [], []
         return outer
@@ -78,7 +88,8 @@ class Collector:
         before, regions = list(outer[0]), self._regions
         if self._next < len(self._remarks) and self._remarks[self._next].start < following:
             self._end(op, following)
-        before += _lines([remark for remark in self._inside if remark.text])
+        if self._inside:
+            before += _lines([remark for remark in self._inside if remark.text])
         for region in regions:
             if not region.blocks or not any(region is own for own in op.regions):
                 before += filter(None, [region.opening, *region.closing])
@@ -164,7 +175,7 @@ def _lines(remarks: Iterable[Remark], *, first: bool = False) -> list[str]:
     lines: list[str] = []
     for blank, group in groupby((remark.text for remark in remarks), key=lambda text: not text):
         if not blank:
-            lines += group
+            lines += "\n".join(group).split("\n")
         elif lines or not first:
             lines.append("")
     return lines

@@ -40,7 +40,7 @@ _LINE_BREAK = re.compile(r"[ \t\r]*\n\s*", re.ASCII)
 NUMBER_HINT = "a number is a value of its own: `%c = arith.constant 0 : index`, and then `%c`"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class OperandUse:
     """The name of a value where it is used."""
 

@@ -12,9 +12,11 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, TypeVar
 
 from ptokit.finding import Where
+from ptokit.progress import task
 from ptokit.target import DEFAULT_ARCH, left_layouts
 from ptokit.text.errors import Problem, Source, TextError, error_at, joined
 from ptokit.text.limits import MAX_DEPTH, plain_text, shallow
@@ -45,9 +47,14 @@ class Module:
     errors: tuple[TextError, ...] = ()
     """What could not be read. The statements concerned are not among the operations."""
 
+    @cached_property
+    def source(self) -> Source:
+        """The text, with its lines."""
+        return Source(self.text, self.file)
+
     def where(self, op: MlirOp) -> Where:
         """Where an operation starts."""
-        return Source(self.text, self.file).where(op.offset)
+        return self.source.where(op.offset)
 
     def __eq__(self, other: object) -> bool:
         """Whether both have the same operations, with the same locations. Names of values and comments do not count."""
@@ -79,7 +86,8 @@ def _read(text: str, file: str, arch: str) -> Module:
     except Problem as problem:
         raise error_at(problem.message, text, problem.offset, file) from None
     try:
-        op, end = reader.read()
+        with task(f"read {file}", len(text), "characters") as reader.task:
+            op, end = reader.read()
         return Module(op, file, text, end, tuple(reader.resources), reader.errors(file))
     except StopReading:
         pass

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
 from ptokit.finding import near
+from ptokit.progress import Task
 from ptokit.text.brackets import unclosed, unclosed_message
-from ptokit.text.errors import MOST_ERRORS, MOST_SHOWN, Problem, TextError, error_at, redefined
+from ptokit.text.errors import MOST_ERRORS, MOST_SHOWN, Problem, Source, TextError, redefined
 from ptokit.text.mlir.attributes import WORDS, keyword, optional_attribute, optional_location, read_attribute
 from ptokit.text.mlir.builtin import FORMS, KNOWN, OP_NAMES, TERMINATORS, settle_builtin
 from ptokit.text.mlir.comments import Collector, find_remarks
@@ -66,6 +67,8 @@ class Reader(Parser):
         self._statement = self._end = 0
         """Where the statement starts that is read, and where the last region ended."""
         self.bound = 0
+        self.task = Task()
+        """Shows how far the text is read."""
         super().__init__(plain, arch)
         self._alias_ends: dict[int, int] = {}
 
@@ -145,7 +148,7 @@ class Reader(Parser):
     def _ops(self, block: Block) -> None:
         """The operations of a block."""
         while self.kind not in ("end", "label") and self.word not in ("}", "{-#"):
-            start = self.start
+            start = self.task.done = self.start
             if start in self._alias_ends:
                 return
             try:
@@ -568,10 +571,13 @@ class Reader(Parser):
     def errors(self, file: str) -> tuple[TextError, ...]:
         """All problems of the text."""
         unique = {(problem.offset, problem.message): problem for problem in self.problems}
+        source = Source(self.original, file)
         return tuple(
-            error_at(p.message, self.original, p.offset, file, p.hint or _hint_at(self.text, p) or p.usage)
+            source.error(
+                p.message, source.where(min(p.offset, len(self.text))), p.hint or _hint_at(self.text, p) or p.usage
+            )
             for p in unique.values()
-        )  # fmt: skip
+        )
 
 
 _SPACE = re.compile(SPACE)

@@ -9,7 +9,7 @@ from typing import Any
 from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.operand import TileSpec
 from ptokit.text import tree
-from ptokit.text.errors import TextError, error_at, redefined
+from ptokit.text.errors import TextError, redefined
 from ptokit.text.mlir.destinations import inside_of
 from ptokit.text.mlir.dialect import rows
 from ptokit.text.mlir.ir import Block, MlirOp, MlirRegion, SsaValue, Type
@@ -35,7 +35,7 @@ def _functions(module: Module, errors: list[TextError]) -> Iterator[MlirOp]:
     for op in module.op.walk():
         if op.name == "func.func" and op.form is not None:
             if (name := op.properties["sym_name"].value) in lines:
-                errors.append(error_at(redefined(f"@{name}", lines[name]), module.text, op.offset, module.file))
+                errors.append(module.source.error(redefined(f"@{name}", lines[name]), module.where(op)))
             else:
                 lines[name] = module.where(op).line
                 yield op
@@ -51,8 +51,9 @@ class _Translation:
 
     def __init__(self, module: Module) -> None:
         self.module = module
-        self.source = tree.Source(module.text, module.file)
+        self.source = module.source
         self.values: dict[SsaValue, tree.Value] = {}
+        self._types: dict[Type, tree.Type] = {}
 
     def function(self, op: MlirOp) -> tree.Function:
         """A function; one that is only declared has no body."""
@@ -77,10 +78,13 @@ class _Translation:
 
     def value(self, value: SsaValue) -> tree.Value:
         """A value, under the name that it has in the text."""
-        if value not in self.values:
-            name = value.name or str(len(self.values))
-            self.values[value] = tree.Value(name.replace("#", "_"), type_of(value.type))
-        return self.values[value]
+        found = self.values.get(value)
+        if found is None:
+            name, kind = value.name or str(len(self.values)), self._types.get(value.type)
+            if kind is None:
+                kind = self._types[value.type] = type_of(value.type)
+            found = self.values[value] = tree.Value(name.replace("#", "_"), kind)
+        return found
 
     def operation(self, op: MlirOp) -> tree.Operation:
         parts = self._parts(op)
@@ -92,8 +96,8 @@ class _Translation:
             _attributes(op),
             tuple(map(self.body, op.regions)),
             self.source.where(op.offset),
-            end=self.source.where(op.end),
-            places={name: self.source.where(at) for name, at in op.places.items()},
+            end=op.end,
+            places=op.places,
         )
 
     def _parts(self, op: MlirOp) -> dict[str, tuple[tree.Value, ...]] | None:

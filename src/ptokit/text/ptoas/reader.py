@@ -6,7 +6,7 @@ import re
 from pathlib import PurePath
 from typing import Any
 
-from ptokit.finding import Where
+from ptokit.progress import task
 from ptokit.text.brackets import unclosed, unclosed_message
 from ptokit.text.errors import MOST_ERRORS, TextError, guess, joined, redefined
 from ptokit.text.ptoas.builder import Builder
@@ -36,6 +36,8 @@ class PtoasReader:
         self.grammar = Grammar(self.tokens)
         self.notes: dict[object, list[str]] = {}
         self._functions: list[Function] = []
+        self._lines: dict[str, int] = {}
+        """Where functions start, by name."""
         self._arch = ""
         self._count = 0
         self._errors: list[TextError] = []
@@ -61,6 +63,8 @@ class PtoasReader:
         self._scope.finish()
         if self._named or self._function.body.operations or self._function.arguments:
             self._functions.append(self._function)
+            if self._function.where is not None:
+                self._lines.setdefault(self._function.name, self._function.where.line)
 
     def _try_to_finish(self) -> None:
         try:
@@ -74,14 +78,15 @@ class PtoasReader:
     def unit(self) -> Unit:
         """What can be read of the text, and every error of the rest."""
         tokens = self.tokens
-        while tokens.kind != END:
-            start, depth, body = tokens.start, len(self._scope.frames), self._scope.frames[-1].body
-            count = len(body.operations)
-            try:
-                self._step()
-            except TextError as problem:
-                del body.operations[count:]
-                self._recover(problem, start, depth)
+        with task(f"read {self.source.file}", len(self.source.text), "characters") as done:
+            while tokens.kind != END:
+                start, depth, body = tokens.start, len(self._scope.frames), self._scope.frames[-1].body
+                count, done.done = len(body.operations), start
+                try:
+                    self._step()
+                except TextError as problem:
+                    del body.operations[count:]
+                    self._recover(problem, start, depth)
         self._keep_remark()
         self._note(self._function.body, tokens.comments())
         self._try_to_finish()
@@ -195,17 +200,14 @@ class PtoasReader:
         operation = self._builder.build(draft)
         inner = tuple(line for line in tokens.comments() if line)
         operation.where = self.source.where(draft.results[0].start if draft.results else draft.start)
-        operation.end = self.source.where(tokens.behind)
+        operation.end = tokens.behind
         operation.comments = (*comments, *inner)
-        operation.places = self._places(draft)
+        operation.places = draft.places
         self._last = operation
         if operation.name in BLOCKS:
             self._scope.frames[-1].start = tokens.start
             tokens.expect("{")
             self._opened = True
-
-    def _places(self, draft: Draft) -> dict[str, Where]:
-        return {key: self.source.where(at) for key, at in draft.places.items()}
 
     # --- Directives -----------------------------------------------------------------------------------------------
 
@@ -229,9 +231,8 @@ class PtoasReader:
         attributes = self.grammar.dictionary(Draft()).attributes if self.tokens.at("{") else {}
         if self._named or self._begun or self._scope.headed:
             self._finish_function()
-        for known in self._functions:
-            if known.name == name and known.where is not None:
-                self.tokens.fail(redefined(name, known.where.line), start)
+        if name in self._lines:
+            self.tokens.fail(redefined(name, self._lines[name]), start)
         self._start_function(name, start, attributes, named=True)
         self._note(self._function, comments)
         self._last = self._function
@@ -290,8 +291,8 @@ class PtoasReader:
             self._opened = True
         elif tokens.at("{"):
             found = self.grammar.dictionary(Draft())
-            operation.attributes, operation.places = found.attributes, self._places(found)
-        operation.end = self.source.where(tokens.behind)
+            operation.attributes, operation.places = found.attributes, found.places
+        operation.end = tokens.behind
 
 
 def _stem(file: str) -> str:

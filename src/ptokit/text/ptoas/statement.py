@@ -19,7 +19,7 @@ Found = TypeVar("Found")
 _GOES_ON = re.compile(r"\s*+(?:->|:)")
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class RawItem:
     """An operand as it is written."""
 
@@ -39,7 +39,7 @@ class RawItem:
         return self.text[1:]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class TypeAt:
     """A type at a place."""
 

@@ -43,6 +43,8 @@ _TOKEN = re.compile(
 )
 _KINDS = ("", *_TOKEN.groupindex)
 """The kinds of tokens by the numbers of their groups."""
+_UNSEEN = frozenset(("comment", "remark", "line"))
+"""The kinds of which not every one is a token."""
 STATEMENT = re.compile(
     r"\.[a-z]|\}|%[\w$.-]+(?:[ \t]*,[ \t]*%[\w$.-]+)*[ \t]*=[^=]|[A-Za-z_][\w.$]*[ \t]+[%@!]", re.ASCII
 )
@@ -89,6 +91,8 @@ class Tokens:
         for found in self._scan:
             group = found.lastindex or 0
             kind, text = _KINDS[group], found[group]
+            if kind not in _UNSEEN:
+                break
             if kind == "line":
                 is_blank = text.count("\n") > 1
                 if not line_ended:
@@ -96,11 +100,9 @@ class Tokens:
                     break
                 if is_blank:
                     self._before.append("")
-            elif kind in ("comment", "remark"):
+            else:
                 kept = self._before if line_ended else self._remarks
                 kept.append(_MARK.sub("//", text).rstrip())
-            else:
-                break
         else:
             self.kind, self.text, self.start = END, "", len(self.source.text)
             self.end = self.start
