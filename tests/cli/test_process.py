@@ -90,7 +90,7 @@ def test_colours_only_on_a_terminal() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("check", *COLUMN), ("explain", "mgather"), ("targets",), ("demo",), ("--help",), ("nonsense",)]
+    "words", [("check", *COLUMN), ("explain", "mgather"), ("targets",), ("--help",), ("nonsense",)]
 )
 def test_no_color_means_no_escape_codes(words: tuple[str, ...]) -> None:
     """Nor bold or underlined words, links, or those that `FORCE_COLOR` asks for."""
