@@ -258,7 +258,7 @@ class Beside:
             return None
         else:
             if type(found.problem) is not type(problem):
-                said = [str(entry) for entry in report.findings] if report else ()
+                said = [str(entry) for entry in report.findings] if report is not None else ()
                 self.tally.refuse(f"{what}: {ended}, with {said}")
             self.tally.raised[type(problem).__name__] += 1
         for k, (ours, theirs) in enumerate(zip(found.memories, expected.memories, strict=True)):
