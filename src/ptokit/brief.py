@@ -74,13 +74,16 @@ def _text(value: Any, most: int, depth: int) -> str:
         base: Any = next(each for each in (str, bytes, bytearray) if isinstance(value, each))
         start = repr(base.__getitem__(value, slice(most - ROOM)))
         return start if base.__len__(value) <= most - ROOM else f"{start[:-1]}...{start[-1]}"
-    if value is None or isinstance(value, bool | float | complex):
+    if value is None or isinstance(value, bool):
         return repr(value)
+    if isinstance(value, float | complex):
+        number: Any = float if isinstance(value, float) else complex
+        return number.__repr__(value)
     if isinstance(value, int):
         bits = int.bit_length(value)
         return int.__repr__(value) if bits <= BITS else f"<an integer of {bits:,} bits>"
     if isinstance(value, np.ndarray):
-        is_small = value.nbytes <= MOST and not value.dtype.hasobject
+        is_small = kind is np.ndarray and value.nbytes <= MOST and not value.dtype.hasobject
         return repr(value) if is_small else f"<array of {value.dtype} {value.shape}>"
     if isinstance(value, slice | range):
         parts = (_text(part, most, depth) for part in (value.start, value.stop, value.step))

@@ -321,7 +321,9 @@ def _reference(
     findings: list[Finding],
 ) -> None:
     mode = mode_of(options["target"], options["header"], options["strict"], _dyn_ub(options))
-    Launcher(kernel, grid)._run(kernel.bind(args, keywords), mode, Quiet(findings), "reference", None)
+    arguments = kernel.bind(args, keywords)
+    traced = kernel.trace(arguments, mode)
+    Launcher(kernel, grid)._run(traced, arguments, mode, Quiet(findings), "reference", None)
 
 
 def _dyn_ub(options: Mapping[str, Any]) -> int | None:

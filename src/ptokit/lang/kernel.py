@@ -12,7 +12,7 @@ from typing import Any, NoReturn, cast, overload
 
 from ptokit.brief import brief
 from ptokit.engine.kept import remember
-from ptokit.finding import NAME, Where
+from ptokit.finding import NAME, VerifyError, Where
 from ptokit.lang.arguments import Arguments, Signature, array_argument, constant, is_integer
 from ptokit.lang.context import Mode, target
 from ptokit.lang.expr import TracedInteger
@@ -158,7 +158,11 @@ class Kernel(Launchable, Displayed):
             self.mode,
             where=where,
         )
-        reads.check()
+        try:
+            reads.check()
+        except VerifyError:
+            self._reads = None  # it refers to what was refused
+            raise
         return Traced(without_defaults(program), reads)
 
     def rewritten(self, program: Program, edits: Sequence[Edit]) -> Patch:

@@ -38,6 +38,7 @@ from ptokit.lang.source import content
 from ptokit.lang.where import is_installed, is_library, is_own
 
 MOST_OBJECTS = 4096
+MOST_ELEMENTS = 1 << 14
 """Objects that are followed; each one costs time at every launch."""
 MOST_BYTES = 1 << 16
 """The size of an array whose elements are compared at every launch."""
@@ -69,9 +70,11 @@ _WRITES = frozenset((
 """Methods of containers that read nothing of them."""
 _UNREAD = frozenset((
     *("__repr__", "__str__", "__format__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__"),
-    *("__annotate__", "__annotate_func__", "_abc_impl"),
+    *("__annotate__", "__annotate_func__", "_abc_impl", "__dict__", "__weakref__"),
 ))  # fmt: skip
 """Attributes of classes that no operator of Python reads."""
+_EXACT = frozenset((int, bool, str, bytes))
+"""Types whose values are equal only if they are the same; -0.0 and NaN are not."""
 _ATOMS = frozenset((int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented), range, slice))
 _TYPES = frozenset(["<class 'torch.dtype'>", "<class 'torch.device'>"])
 """Immutable types of other libraries."""
@@ -134,6 +137,8 @@ class _Scan:
         line = code.co_firstlineno
         for step in dis.get_instructions(code):
             line = (step.positions.lineno if step.positions else None) or line
+            if step.is_jump_target:  # the value may come from elsewhere
+                self._close()
             if step.opname != "EXTENDED_ARG":
                 self._step(step, line)
         self._close()
@@ -190,7 +195,8 @@ def _is_stable(file: str, names: Mapping[str, object]) -> bool:
 
 
 def _is_ours(value: object) -> bool:
-    return isinstance(value, ModuleType) and value.__name__.partition(".")[0] == _PACKAGE
+    home = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+    return isinstance(home, str) and home.partition(".")[0] == _PACKAGE
 
 
 def _is_stable_module(module: ModuleType) -> bool:
@@ -248,14 +254,17 @@ class _Walk:
         self.equal: list[tuple[Callable[[], object], object]] = []
         self.problems: dict[tuple[str, Where], None] = {}
         self._numbers: dict[int, int] = {}
+        self._count = 0
+        """Elements of all containers."""
         self._found: list[tuple[object, _Place]] = []
         """Everything that was reached; this keeps it alive, so that no other object has its address."""
         code = function.__code__
         self._function(function, _Place(function.__name__, Where(code.co_filename, code.co_firstlineno)))
         for value, place in self._found:
             self._visit(value, place)
-            if len(self._found) > MOST_OBJECTS:
-                self._refuse(place, f"more than {MOST_OBJECTS} objects are reached through `{place.text}`")
+            if len(self._found) > MOST_OBJECTS or self._count > MOST_ELEMENTS:
+                most = f"more than {MOST_OBJECTS} objects, or {MOST_ELEMENTS} elements,"
+                self._refuse(place, f"{most} are reached through `{place.text}`")
                 break
 
     def _refuse(self, place: _Place, message: str) -> None:
@@ -264,7 +273,13 @@ class _Walk:
     def _refer(self, value: object, place: _Place) -> None:
         """Note a value that is read."""
         kind = _kind(value)
-        if kind in _ATOMS:
+        if kind in _EXACT:
+            self.tokens.append((kind, value))
+        elif kind in (range, slice):
+            self.tokens.append(kind)
+            for part in (cast("Any", value).start, cast("Any", value).stop, cast("Any", value).step):
+                self._refer(part, place)
+        elif kind in _ATOMS:
             self.tokens.append((kind, repr(value)))
         elif _is_a(value, np.generic):
             self.tokens.append((kind, cast("Any", value).tobytes()))
@@ -297,7 +312,9 @@ class _Walk:
             self._attributes(function, place)
 
     def _import(self, name: str, package: str, place: _Place) -> None:
-        for full in dict.fromkeys((name.partition(".")[0], name, f"{package}.{name}".strip("."))):
+        parents = package.split(".")
+        homes = (".".join(parents[:k]) for k in range(len(parents), 0, -1))
+        for full in dict.fromkeys((name.partition(".")[0], name, *(f"{home}.{name}".strip(".") for home in homes))):
             if self._item(sys.modules, full) is not _MISSING:
                 self._refer(sys.modules[full], place)
 
@@ -470,6 +487,9 @@ class _Walk:
 
     def _elements(self, value: Any) -> Sequence[object]:
         """All elements of a container, with the keys of a dictionary."""
+        self._count += len(value)
+        if self._count > MOST_ELEMENTS:
+            return ()
         reads = [_again(iter, value), *([value.values] if _is_a(value, dict | MappingProxyType) else [])]
         found = [tuple(read()) for read in reads]
         if not _is_a(value, tuple | frozenset):

@@ -7,6 +7,7 @@ alike, or not at all.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from math import lcm, prod
 
@@ -23,6 +24,7 @@ from ptokit.program.ir import (
     Stmt,
     TileDecl,
     TileUse,
+    children,
     transform,
     walk,
 )
@@ -73,9 +75,18 @@ def _has_meetings(stmt: Stmt) -> bool:
 
 
 def _meet_unevenly(program: Program) -> bool:
-    """Whether two cores meet in loops that do not all have the same rounds."""
-    loops = (stmt for stmt in walk(program.body) if isinstance(stmt, Loop) and _has_meetings(stmt))
-    return len({_rounds(loop) for loop in loops}) > 1
+    """Whether two cores meet in nests of loops that do not all have the same rounds."""
+    return len({nest for nest in _nests(program.body, ()) if nest}) > 1
+
+
+def _nests(block: Block, around: tuple[int | None, ...]) -> Iterator[tuple[int | None, ...]]:
+    """For each flag between the cores, the rounds of the loops around it."""
+    for stmt in block:
+        if is_crossing(stmt):
+            yield around
+        inside = (*around, _rounds(stmt)) if isinstance(stmt, Loop) else around
+        for inner in children(stmt):
+            yield from _nests(inner, inside)
 
 
 def _period(program: Program) -> int:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeGuard
 
 from ptokit.program.calls import access_of, all_operands
@@ -145,7 +145,7 @@ class Streams:
         self._owners = self._find_owners()
         self._trees = {core: self._nodes(program.body, core) for core in self.names}
         self._sets = [stmt for stmt in walk(program.body) if is_crossing(stmt) and not is_wait(stmt)]
-        self._pipes: dict[int, tuple[str, ...]] = {}
+        self._pipes: dict[tuple[int, str], tuple[str, ...]] = {}
 
     def _find_owners(self) -> dict[str, str]:
         """For each tile, the core that initialises it: of the first instruction that writes it, or uses it."""
@@ -189,12 +189,12 @@ class Streams:
 
     def pipes(self, stmt: Stmt, core: str) -> tuple[str, ...]:
         """The pipes of a core that run a statement."""
-        if id(stmt) not in self._pipes:
-            self._pipes[id(stmt)] = tuple(sorted(self._find_pipes(stmt))) or (f"{core}.{SCALAR}",)
-        return self._pipes[id(stmt)]
+        key = id(stmt), core
+        if key not in self._pipes:
+            self._pipes[key] = tuple(sorted(self._find_pipes(stmt, core))) or (f"{core}.{SCALAR}",)
+        return self._pipes[key]
 
-    def _find_pipes(self, stmt: Stmt) -> Iterable[str]:
-        core = next(iter(self._of(stmt)))
+    def _find_pipes(self, stmt: Stmt, core: str) -> Iterable[str]:
         if isinstance(stmt, Instr):
             return busy_pipes(self.program, stmt, self._profile)
         if isinstance(stmt, CrossFlag):
@@ -262,7 +262,7 @@ class _CoresRun:
         if node is None or (stream.held is not None and stream.held.holds(f"{stream.core}.{SCALAR}")):
             return False
         if node.is_shared:
-            return stream.held is None and all(other.at == stream.at for other in self.streams)
+            return all(other.held is None and other.at == stream.at for other in self.streams)
         return stream.held is not None or not is_wait(node.stmt) or self.is_set(stream.key)
 
     def is_set(self, key: Key | None) -> bool:
@@ -374,6 +374,8 @@ class _HeldPipes:
     def issue(self, node: Node, key: Key | None) -> None:
         """Run a statement, or queue it."""
         run, stream, stmt = self._run, self._stream, node.stmt
+        if isinstance(stmt, TileDecl) and self.queues:  # queued statements may still use the memory
+            node = replace(node, binds_only=True)
         item = _Queued(node, key, None, run.program.pipes(stmt, stream.core), self._awaited(stmt))
         if not any(pipe in self.queues for pipe in item.pipes) and self._is_ready(item):
             run.execute(node, stream, key)

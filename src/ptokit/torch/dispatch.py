@@ -224,8 +224,14 @@ def called_by(name: str, call: Callable[..., Any], *given: Any, **options: Any) 
     try:
         return call(*given, **options)
     except (OutOfBoundsError, VerifyError) as problem:
-        (found,) = problem.findings
-        raise type(problem)([replace(found, message=f"{name}: {found.message.partition(': ')[2]}")]) from None
+        own = [replace(each, message=f"{name}: {_unnamed(each.message)}") for each in problem.findings]
+        raise type(problem)(own) from None
+
+
+def _unnamed(message: str) -> str:
+    """A message without the function that it begins with."""
+    head, _, rest = message.partition(": ")
+    return rest if head.isidentifier() else message
 
 
 def check_memory(tensor: Tensor) -> None:
