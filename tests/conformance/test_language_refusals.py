@@ -135,20 +135,18 @@ pto.sync_set('AIC.MTE2', 2)
 pto.sync_wait('V', 2)
 """
 UNBOUND = "pto.texpands(pto.Tile('vec', 'float32', 1, 8), 0)"
-UNMATCHED = """
-for i in pto.range(n):
-    pto.sync_set('AIC.FIX', 0)
-    pto.sync_wait('AIC.MTE2', 1)
-for i in pto.range(n + 1):
-    pto.sync_wait('AIV.V', 0)
-    pto.sync_set('AIV.MTE3', 1)
+FOREIGN = """
+from ptokit.lang.loaded import TextKernel
+from ptokit.program.ir import CrossFlag, Program
+TextKernel(Program('k', (), (CrossFlag('set', 'AIC', 'V', 0),), mode='manual'))[1]()
 """
+"""A flag that states a core and a pipe of the other one, as texts and C++ may."""
 MORE = [
     kernel(CROSSING, "x, engine='machine'", mode="manual").replace("k[1](", "report = k[1]("),
     kernel(UNBOUND, "x, engine='machine'", mode="manual").replace("k[1](", "report = k[1]("),
     kernel("pto.sync_set('FIX', 12)\npto.sync_wait('V', 12)", mode="manual"),
     kernel("pto.sync_set('M', 0)\npto.sync_wait('V', 0)", mode="manual"),
-    kernel(UNMATCHED, "2", given="n", mode="manual"),
+    FOREIGN,
     kernel(
         SIMT, "x[:, 0:16].copy(), np.zeros((16, 16), 'int32'), np.zeros(256, 'float32')", given="x, y, z", mode="manual"
     ),

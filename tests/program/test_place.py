@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from ptokit.isa.policy import Coalesce, TileType
-from ptokit.program.ir import Branch, Program
-from ptokit.program.place import LiveRange, live_ranges, place
+from ptokit.program.ir import Assign, Branch, Program
+from ptokit.program.place import LiveRange, live_ranges, place, unbound
 from ptokit.target import Profile
 from ptokit.target.a2a3 import A2A3
 from ptokit.target.a5 import A5
 from ptokit.target.cpu import CPU
 from ptokit.target.profile import KB, Memory
-from tests.program.building import COND, I, J, exp, gather, load, loop, program, store, tile, tiles
+from tests.program.building import COND, I, J, N, exp, gather, load, loop, program, store, tile, tiles
 
 TILE = 1 * KB
 """Bytes of the tiles here."""
@@ -83,10 +83,21 @@ def test_given_addresses_stay_and_others_keep_away() -> None:
     assert addresses(source, small(2 * TILE)) == {"a": (512 + TILE,), "b": (512,), "c": (512 + TILE,)}
 
 
-def test_manual_programs_stay_as_they_are() -> None:
-    source = program(tile("a", addresses=(64,)), tile("b"), mode="manual")
+def test_addresses_of_manual_programs_stay_as_they_are() -> None:
+    source = program(tile("a", addresses=(64,)), tile("b"), Assign("b", 4096), mode="manual")
     assert place(source, A2A3).program == source
-    assert place(source, A2A3).used == {TileType.Vec: 64 + TILE}
+    assert place(source, A2A3).used == {TileType.Vec: 4096 + TILE}
+
+
+def test_tiles_that_a_manual_program_does_not_bind_are_placed_beside_the_others() -> None:
+    source = program(tile("a", addresses=(64,)), tile("b"), tile("c"), Assign("c", 2 * TILE + 64), mode="manual")
+    placed = place(source, A2A3).program.tiles
+    assert (placed["a"].addresses, placed["b"].addresses, placed["c"].addresses) == ((64,), (64 + TILE,), ())
+
+
+def test_nothing_is_placed_beside_an_address_that_is_known_at_run_time() -> None:
+    source = program(tile("a", addresses=(N,)), tile("b"), mode="manual")
+    assert unbound(source) == [] and place(source, A2A3).program == source
 
 
 # --- lives ---

@@ -404,7 +404,9 @@ def test_tmov_at_overlapping_addresses(target: str, data: st.DataObject) -> None
     dtype, valid = make.one_of(*BASE), larger(make)
     with pto.target(target, header=True):
         world = World()
-        laid(make, world, {"dst": make.any_tile(dtype, valid), "src": make.any_tile(dtype, valid)})
+        dst = make.any_tile(dtype, valid)
+        src = dst if target == "a2a3" else make.any_tile(dtype, valid)  # its header compares the storage
+        laid(make, world, {"dst": dst, "src": src})
         run_in(Case(target, "tmov", {}, {}), world)
 
 
