@@ -61,10 +61,7 @@ def _copies(arrays: Sequence[Array]) -> list[Array]:
         start, memory = next((start, memory) for start, memory in memories if start <= first < start + memory.size)
         begin = address_of(array) - start
         copy = np.ndarray(array.shape, array.dtype, memory, begin, array.strides)
-        if on_gpu(array):
-            memory[first - start :][: array.bounds[1] - first] = download(array)
-        else:
-            copy[...] = array
+        copy[...] = download(array) if on_gpu(array) else array
         copy.flags.writeable = array.flags.writeable
         found.append(copy)
     return found

@@ -141,7 +141,8 @@ class Streams:
         self.program = program
         self._profile = profile if profile.cores else _without_pipes()
         self._cores = StatementCores(program, [self._profile])
-        self.names = sorted(self._cores.all)
+        flags = (stmt for stmt in walk(program.body) if isinstance(stmt, Flag | CrossFlag) and is_crossing(stmt))
+        self.names = sorted(self._cores.all.union(*map(ends_of, flags)))
         self._owners = self._find_owners()
         self._trees = {core: self._nodes(program.body, core) for core in self.names}
         self._sets = [stmt for stmt in walk(program.body) if is_crossing(stmt) and not is_wait(stmt)]
