@@ -32,6 +32,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from ptokit.brief import brief
 from ptokit.finding import Finding, VerifyError, Where
 from ptokit.lang.recompile import codes_in
 from ptokit.lang.source import content
@@ -100,7 +101,7 @@ class Chain:
     line: int
 
     def __str__(self) -> str:
-        return self.name + "".join(f".{key}" if kind == "attribute" else f"[{key!r}]" for kind, key in self.steps)
+        return self.name + "".join(f".{key}" if kind == "attribute" else f"[{brief(key)}]" for kind, key in self.steps)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ try:
 except ImportError as _problem:
     raise ImportError("ptokit.torch needs PyTorch: pip install 'ptokit[torch]'") from _problem
 
+from ptokit.brief import brief
 from ptokit.finding import suggestion as _suggestion
 from ptokit.torch.bags import embedding_bag
 from ptokit.torch.indexed import gather, scatter, scatter_
@@ -48,4 +49,4 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     hint = "" if name.startswith("_") else _suggestion(name, __all__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}", name=name, obj=None)
+    raise AttributeError(f"module {__name__!r} has no attribute {brief(name)}{hint}", name=name, obj=None)
