@@ -275,6 +275,7 @@ print([name for name in ("stdout", "stderr") if "died" in getattr(sys, name).get
 @pytest.mark.parametrize(("started_by", "stream"), [("table", "stderr"), ("program", "stdout")])
 def test_reports_of_ray_are_no_output_of_the_program(started_by: str, stream: str) -> None:
     """A Ray that the table has started writes to stderr; one of the program does what it does."""
+    pytest.importorskip("ray")
     command = [sys.executable, "-c", PROGRAM, started_by]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stdout) == (0, f"['{stream}']\n"), done.stderr
