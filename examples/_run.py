@@ -22,7 +22,7 @@ def run_everywhere(
     for target, result in report.targets.items():
         if not result.ok:
             why = next(each for each in result.findings if each.level != "note")
-            print(f"  {target}: {'not run' if result.accepted else 'refused'}\n    {why}")
+            print(f"  {target}: {'refused' if result.refused else 'not run'}\n    {why}")
             continue
         arrays = case | {"out": case["out"].copy()}
         run = kernel[grid](**arrays, target=target, **constants)

@@ -372,7 +372,7 @@ def verdicts(kernel: str) -> str:
 def _verdict(result: pto.TargetReport) -> str:
     first = next((each for each in result.findings if each.level == "error"), None)
     if first is None:
-        return f"accepted{'; ' + ', '.join(by_level(result.findings)) if result.findings else ''}"
+        return f"{result.verdict}{'; ' + ', '.join(by_level(result.findings)) if result.findings else ''}"
     return f"refused: {plain(first.message)} ({first.rule}). {plain(first.fix)}"
 
 

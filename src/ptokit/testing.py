@@ -151,7 +151,7 @@ class Strict:
     def look(self, launch: WatchedLaunch) -> None:
         """Called before a launch. Errors that the launch itself raises are ignored here."""
         try:
-            if not launch.checked().accepted:
+            if launch.checked().refused:
                 return
             report = _without_raised(launch.report())
         except (VerifyError, OutOfBoundsError, TypeError, ValueError):

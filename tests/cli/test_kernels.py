@@ -48,14 +48,15 @@ def test_one_target_that_refuses_is_enough_for_status_1() -> None:
     assert fine("check", "kernels:column", *PICK, "--arg", "ids=i32[8,1]", "--target", "cpu")
 
 
-def test_hazards_count_only_when_asked_strictly() -> None:
+def test_hazards_are_no_refusal_but_status_1() -> None:
     words = ("check", "kernels:column", *PICK, "--arg", "ids=i32[8,1]", "--target", "a5", "--header")
-    assert "hazard [MG-HAZ-11, H-28]" in fine(*words)
-    assert "a5: accepted; 1 hazard; " in fine(*words)
-    report = json.loads(fine(*words, "--json"))["targets"]["a5"]
-    assert (report["accepted"], report["ok"]) == (True, False)
+    plain = ptokit_(*words)
+    assert plain.exit_code == 1 and "hazard [MG-HAZ-11, H-28]" in plain.stdout
+    assert "a5: not accepted; 1 hazard; " in plain.stdout
+    report = json.loads(ptokit_(*words, "--json").stdout)["targets"]["a5"]
+    assert (report["accepted"], report["refused"], report["ok"]) == (False, False, False)
     strict = ptokit_(*words, "--strict")
-    assert strict.exit_code == 1 and "error [MG-HAZ-11, H-28]" in strict.stdout
+    assert strict.exit_code == 1 and "error [MG-HAZ-11, H-28]" in strict.stdout and "a5: refused; " in strict.stdout
 
 
 def test_json_of_a_check_says_all_that_is_known() -> None:

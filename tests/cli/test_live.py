@@ -224,9 +224,9 @@ def test_options_of_the_machine_need_a_run() -> None:
 
 def test_options_of_the_command_and_of_the_launch_apply() -> None:
     name = written(NEGATIVE)
-    plain = data(name)["kernels"][0]["targets"]["a5"]
-    assert [f["level"] for f in plain["findings"] if f["kind"] == "H-13"] == ["hazard"] and plain["accepted"]
-    assert not data(name, "--strict", status=1)["kernels"][0]["targets"]["a5"]["accepted"]
+    plain = data(name, status=1)["kernels"][0]["targets"]["a5"]
+    assert [f["level"] for f in plain["findings"] if f["kind"] == "H-13"] == ["hazard"] and not plain["refused"]
+    assert data(name, "--strict", status=1)["kernels"][0]["targets"]["a5"]["refused"]
     fast = written(NEGATIVE.replace('target="a5"', 'target="a5", launch="function_pointer"'), "fast.py")
     kinds = [f["kind"] for f in data(fast, status=1)["kernels"][0]["targets"]["a5"]["findings"]]
     assert "H-23" in kinds
@@ -290,7 +290,7 @@ def test_what_a_script_prints_goes_to_standard_error() -> None:
 
 def test_hazards_are_reported_and_not_warned_of() -> None:
     done = process("check", main(NEGATIVE))
-    assert (done.returncode, done.stderr) == (0, "") and "hazard [" in done.stdout
+    assert (done.returncode, done.stderr) == (1, "") and "hazard [" in done.stdout
 
 
 # --- cases -------------------------------------------------------------------------------------------------------

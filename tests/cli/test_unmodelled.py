@@ -14,7 +14,7 @@ TILE = "!pto.tile_buf<vec, 8x16xf32>"
 TEXT = f"""func.func @k() {{
   %t = pto.alloc_tile : {TILE}
   pto.tpop_from_aic {{split = 0}} -> {TILE}
-  pto.tpack ins(%t : {TILE}) outs(%t : {TILE})
+  pto.tpack ins(%p : {TILE}) outs(%t : {TILE})
   return
 }}
 """.replace("pto.tpop", "%p = pto.tpop")
@@ -32,7 +32,13 @@ def test_a_check_exits_with_3_if_there_is_nothing_worse() -> None:
     result = ptokit_("check", "k.pto", "--target", "a5")
     assert result.exit_code == 3
     assert "unmodelled [opaque] tpack on a5: ptokit does not model this" in result.stdout
-    assert "a5: accepted; 2 unmodelled" in result.stdout.replace(", 1 hazard", "").replace("1 hazard, ", "")
+    assert "a5: not judged; 2 unmodelled; " in result.stdout
+
+
+def test_a_hazard_is_worse(folder: Path) -> None:
+    (folder / "unwritten.pto").write_text(TEXT.replace("ins(%p", "ins(%t"))
+    result = ptokit_("check", "unwritten.pto", "--target", "a5")
+    assert result.exit_code == 1 and "a5: not accepted; 1 hazard, 2 unmodelled; " in result.stdout
 
 
 def test_an_error_is_worse() -> None:
@@ -42,7 +48,7 @@ def test_an_error_is_worse() -> None:
 
 def test_json_says_so() -> None:
     report = json.loads(ptokit_("check", "k.pto", "--target", "a5", "--json").stdout)["targets"]["a5"]
-    assert report["modelled"] is False and report["accepted"] is True
+    assert not report["modelled"] and not report["accepted"] and not report["refused"]
     assert "unmodelled" in {finding["level"] for finding in report["findings"]}
 
 

@@ -45,7 +45,7 @@ def test_pages_are_drawn_without_an_error_and_fit_a_phone(name: str, opened: Ope
 
 def test_the_summary_tells_refusals_from_runs_with_errors(opened: Open) -> None:
     text = opened("faulty").page.locator("#summary .cards").text_content()
-    assert "refused by a2a3; run with errors on a5" in text
+    assert "refused by a2a3; not accepted by a5" in text
 
 
 def test_a_target_without_a_timeline_says_why(opened: Open) -> None:

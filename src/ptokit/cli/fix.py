@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from ptokit import progress
 from ptokit.cli.files import STDIN, check_destination, print_text, write_all
 from ptokit.cli.live import LaunchCheck, run_launches, show_kernels
 from ptokit.cli.parsing import ALL
-from ptokit.cli.problems import FINE, FOUND, SHOWN, Misuse, print_error, printable, with_shown_names
+from ptokit.cli.problems import FINE, FOUND, SHOWN, Misuse, print_error, printable, status_of, with_shown_names
 from ptokit.cli.programs import ProgramRequest, check_program, library_call, machine_report
 from ptokit.cli.report import print_json
 from ptokit.cli.subject import find
@@ -196,7 +197,7 @@ def fix_launches(
             with library_call():
                 again.look(launch, targets)
         show_kernels([*again.kernels.values()])
-        status = FINE if all(kernel.is_accepted for kernel in again.kernels.values()) else FOUND
+        status = status_of(chain.from_iterable(each.findings for each in again.kernels.values()))
     outcome.explain()
     return FOUND if outcome.problem else status
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from rich.text import Text
@@ -16,7 +17,7 @@ from rich.text import Text
 from ptokit import progress
 from ptokit.cli.machine import joined
 from ptokit.cli.parsing import ALL
-from ptokit.cli.problems import FINE, FOUND, UNMODELLED, Misuse, print_error, printable
+from ptokit.cli.problems import FOUND, Misuse, print_error, printable, status_of
 from ptokit.cli.programs import ProgramRequest
 from ptokit.cli.report import place_data, print_json, print_lines, summary_of, target_data
 from ptokit.cli.subject import kernels_of, message_of, named_kernel, place_of_problem
@@ -90,14 +91,9 @@ class LaunchedKernel:
         return f"{self.name}: {launches} over {f'{least:,} to ' * (least < most)}{counted(most, 'block')}"
 
     @property
-    def is_accepted(self) -> bool:
-        """Whether every target accepts every launch."""
-        return all(each.report.accepted for each in self.targets.values())
-
-    @property
-    def is_modelled(self) -> bool:
-        """Whether ptokit models every instruction of every launch."""
-        return all(each.report.modelled for each in self.targets.values())
+    def findings(self) -> list[Finding]:
+        """The findings of all targets."""
+        return [finding for each in self.targets.values() for finding in each.report.findings]
 
 
 class LaunchCheck:
@@ -152,7 +148,7 @@ class LaunchCheck:
             self._is_new = True
             return joined(checked, refusal.findings)
         except Exception:
-            if checked.accepted:
+            if not checked.refused:
                 raise
             return checked  # it has the exception that tracing the kernel raises
 
@@ -234,9 +230,7 @@ def check_launches(request: ProgramRequest, args: Sequence[str], as_json: bool, 
     else:
         show_kernels(outcome.kernels)
     outcome.explain()
-    if outcome.problem or not all(kernel.is_accepted for kernel in outcome.kernels):
-        return FOUND
-    return FINE if all(kernel.is_modelled for kernel in outcome.kernels) else UNMODELLED
+    return FOUND if outcome.problem else status_of(chain.from_iterable(each.findings for each in outcome.kernels))
 
 
 def _run(script: Script, check: LaunchCheck) -> tuple[BaseException | None, Mapping[str, object]]:

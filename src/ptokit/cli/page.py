@@ -15,7 +15,7 @@ from ptokit.cli.cxx import entries_in, stated_target
 from ptokit.cli.files import check_destination, print_text, shown_name, write_all
 from ptokit.cli.live import ScriptRun, is_python, run_launches
 from ptokit.cli.parsing import ALL
-from ptokit.cli.problems import FINE, FOUND, UNMODELLED, WORDS, Misuse, print_error, printable
+from ptokit.cli.problems import FOUND, WORDS, Misuse, print_error, printable, status_of
 from ptokit.cli.programs import ProgramRequest, library_call, machine_report
 from ptokit.cli.report import print_json
 from ptokit.cli.subject import find, named_kernel
@@ -197,6 +197,6 @@ def _plain(result: Result) -> dict[str, object]:
 
 
 def _status(results: Sequence[Result]) -> int:
-    if any(isinstance(each, RefusedTarget) or not each.ok for each in results):
+    if any(isinstance(each, RefusedTarget) for each in results):
         return FOUND
-    return FINE if all(is_modelled(each.findings) for each in results) else UNMODELLED
+    return status_of(finding for each in results for finding in each.findings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ptokit.cli.files import print_text, write_all
 from ptokit.cli.machine import check_trace, trace_bytes
-from ptokit.cli.problems import FINE, FOUND, UNMODELLED, Misuse, printable
+from ptokit.cli.problems import FOUND, Misuse, printable, status_of
 from ptokit.cli.programs import ProgramRequest, machine_report
 from ptokit.cli.report import print_json, show_findings
 from ptokit.cli.subject import find
@@ -32,9 +32,7 @@ def write_trace(request: ProgramRequest, out: str, as_json: bool) -> int:
     trace = trace_bytes(report, out, "-o")
     write_all({out: lambda stream: stream.write(trace)})
     _print(report, out, len(trace), as_json)
-    if not report.ok:
-        return FOUND
-    return FINE if is_modelled(report.findings) else UNMODELLED
+    return status_of(report.findings)
 
 
 def _first_report(kernel: Launchable, request: ProgramRequest) -> MachineReport:

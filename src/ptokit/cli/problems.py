@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from contextvars import ContextVar
 
 from ptokit.brief import elided
+from ptokit.finding import Finding, is_modelled
 from ptokit.markup import printable as without_controls
 
 FINE, FOUND, MISUSED, UNMODELLED, INTERRUPTED = 0, 1, 2, 3, 130
@@ -21,6 +23,14 @@ WORDS: ContextVar[tuple[str, ...]] = ContextVar("ptokit_words", default=())
 
 SHOWN: dict[str, str] = {}
 """What is shown for the names of files: `<stdin>` for a file that standard input was put into."""
+
+
+def status_of(findings: Iterable[Finding]) -> int:
+    """The exit status for findings: notes alone are success, errors and hazards are not."""
+    found = tuple(findings)
+    if any(each.is_fault for each in found):
+        return FOUND
+    return FINE if is_modelled(found) else UNMODELLED
 
 
 class Misuse(Exception):

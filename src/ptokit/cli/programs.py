@@ -18,10 +18,10 @@ from ptokit.cli.example import example
 from ptokit.cli.files import check_destination, print_text, write_all
 from ptokit.cli.machine import MachineRequest, joined, machine_data, show_machine
 from ptokit.cli.parsing import ALL
-from ptokit.cli.problems import FINE, FOUND, UNMODELLED, WORDS, Misuse, described, print_error, printable
+from ptokit.cli.problems import FINE, FOUND, UNMODELLED, WORDS, Misuse, described, print_error, printable, status_of
 from ptokit.cli.report import check_data, print_json, print_run, show_findings, show_report, show_run
 from ptokit.cli.subject import find, named_kernel
-from ptokit.finding import WARNINGS, Finding, OutOfBoundsError, VerifyError, is_modelled
+from ptokit.finding import WARNINGS, Finding, OutOfBoundsError, VerifyError
 from ptokit.lang.check import check, show
 from ptokit.lang.faults import finding_of, raised_in_user_code
 from ptokit.lang.launch import mode_of
@@ -135,8 +135,7 @@ def _check_program(request: ProgramRequest, as_json: bool, run: bool) -> tuple[i
         return _refused(request, as_json, error)
     if not as_json:
         show_report(report)
-    status = FOUND if len(report.accepted) < len(report.targets) else FINE if report.modelled else UNMODELLED
-    return status, check_data(report.grid, report) if as_json else None
+    return status_of(report.findings), check_data(report.grid, report) if as_json else None
 
 
 def _machine_findings(kernel: Launchable, request: ProgramRequest, target: str) -> tuple[Finding, ...]:
@@ -198,9 +197,7 @@ def run_program(
         show_run(kernel, result, written)
         if is_report:
             show_machine(result, notes=machine.notes)
-    if is_report and not result.ok:
-        return FOUND
-    return FINE if is_modelled(result.findings) else UNMODELLED
+    return status_of(result.findings)
 
 
 def show_program(request: ProgramRequest) -> int:

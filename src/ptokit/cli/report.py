@@ -63,7 +63,7 @@ def summary_of(report: TargetReport) -> Text:
     """The last line of a target: whether it accepts, and what it uses."""
     counts = by_level(report.findings)
     memory = [f"{name} {_bytes(used, size)}" for name, (used, size) in report.memory.items()]
-    verdict = ("accepted", "bold green") if report.accepted else ("refused", "bold red")
+    verdict = (report.verdict, "bold green" if report.accepted else "bold red")
     rest = "; ".join(part for part in (", ".join(counts), ", ".join(memory)) if part)
     return Text.assemble(f"{report.target}: ", verdict, f"; {rest}" if rest else "")
 
@@ -136,6 +136,7 @@ def target_data(report: TargetReport) -> dict[str, Any]:
     """The result of a target as plain data."""
     return {
         "accepted": report.accepted,
+        "refused": report.refused,
         "ok": report.ok,
         "modelled": report.modelled,
         "findings": _findings_data(report.findings),

@@ -9,11 +9,11 @@ from dataclasses import replace
 from rich.text import Text
 
 from ptokit.brief import brief
-from ptokit.cli.problems import FINE, FOUND, UNMODELLED, Misuse, described
+from ptokit.cli.problems import FINE, Misuse, described, status_of
 from ptokit.cli.programs import ProgramRequest, machine_report, placed_programs
 from ptokit.cli.report import print_json, print_lines, show_findings, terminal_width
 from ptokit.cli.subject import find
-from ptokit.finding import is_modelled, suggestion
+from ptokit.finding import suggestion
 from ptokit.isa.dtype import dtype
 from ptokit.isa.instruction import NPU
 from ptokit.isa.operand import FORMS, TileSpec
@@ -163,7 +163,7 @@ def view_gather(request: ProgramRequest, *, as_json: bool) -> int:
         lines = (line for each in maps for line in access_lines(each, console.width, is_plain=is_plain))
         title = Text(f"{kernel.name} on {heading(report)}", style="bold green" if report.ok else "bold red")
         print_lines([title, *(lines if maps else [Text("no gathers and no scatters")])], console)
-    return FOUND if not report.ok else FINE if is_modelled(report.findings) else UNMODELLED
+    return status_of(report.findings)
 
 
 def _target(kernel: Launchable, request: ProgramRequest) -> str:

@@ -57,14 +57,26 @@ class TargetReport(Judged, Displayed):
 
     @property
     def accepted(self) -> bool:
-        """Whether the target accepts the kernel: no finding is an error."""
-        return all(finding.level != "error" for finding in self.findings)
+        """Whether the target accepts the kernel: no error, no hazard, and every instruction is modelled."""
+        return self.ok and self.modelled
+
+    @property
+    def refused(self) -> bool:
+        """Whether the target refuses the kernel: a finding is an error, and a launch raises it."""
+        return any(finding.level == "error" for finding in self.findings)
+
+    @property
+    def verdict(self) -> str:
+        """`accepted`, `refused`, `not accepted` because of hazards, or `not judged`: an instruction is not modelled."""
+        if self.accepted:
+            return "accepted"
+        return "refused" if self.refused else "not judged" if self.ok else "not accepted"
 
     def __repr__(self) -> str:
         return f"<TargetReport {self.target}: {summary(self.findings)}>"
 
     def __str__(self) -> str:
-        lines = [f"{self.target}: {'accepted' if self.accepted else 'refused'}"]
+        lines = [f"{self.target}: {self.verdict}"]
         lines += [f"  {name}: {_bytes(used, size)}" for name, (used, size) in self.memory.items()]
         lines += [_wrapped(_placed(tile), "    ") for tile in self.tiles]
         if self.pipes:
@@ -121,7 +133,7 @@ def _verdicts(reports: Iterable[TargetReport]) -> Markup:
     rows = [
         (
             report.target,
-            badge("accepted", "good") if report.accepted else badge("refused", "bad"),
+            badge(report.verdict, "good" if report.accepted else "bad"),
             ", ".join(by_level(report.findings)),
             ", ".join(f"{name} {_bytes(used, size)}" for name, (used, size) in report.memory.items()),
             ", ".join(report.pipes),

@@ -48,7 +48,7 @@ def _target(report: Result) -> dict[str, Any]:
         return {**findings, "accepted": False, "refused": True, "ok": False}
     return {
         **findings,
-        "accepted": not any(finding.level == "error" for finding in report.findings),
+        "accepted": report.ok and report.modelled,
         "refused": False,
         "ok": report.ok,
         "ran": report.ran,

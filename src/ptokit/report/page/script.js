@@ -72,7 +72,7 @@ function drawSummary(body) {
   const own = now(), line = own.timeline, traffic = own.traffic || [];
   const names = Object.keys(DATA.targets), chosen = (test) => names.filter((name) => test(DATA.targets[name]));
   const accepted = chosen((each) => each.accepted), refused = chosen((each) => each.refused), wrong = chosen((each) => !each.accepted && !each.refused);
-  const others = [refused.length ? `refused by ${refused.join(", ")}` : "", wrong.length ? `run with errors on ${wrong.join(", ")}` : ""].filter(Boolean);
+  const others = [refused.length ? `refused by ${refused.join(", ")}` : "", wrong.length ? `not accepted by ${wrong.join(", ")}` : ""].filter(Boolean);
   const verdict = own.ok && !own.ran ? "nothing ran" : own.ok ? ["clean", ...own.levels].join(", ") : own.levels.join(", ");
   const moved = sum(traffic.map((each) => each.bytes_moved)), used = sum(traffic.map((each) => each.bytes_used));
   const memory = (own.memory || []).map((each) => `${each.name} ${format(each.used)}${each.size ? ` of ${format(each.size)}` : ""}`);
