@@ -55,6 +55,17 @@ PLACES = {
     "the length of a list": Place("LL = [1]", "len(LL)", "LL[:] = [0] * {n}"),
     "a list in a tuple": Place("T = ([1],)", "T[0][0]", "T[0][0] = {n}"),
     "a set": Place("ST = {1}", "max(ST)", "ST = {{{n}}}"),
+    "a decimal number": Place("import decimal\ndc = decimal.Decimal(1)", "int(dc)", "dc = decimal.Decimal({n})"),
+    "a fraction": Place("import fractions\nfr = fractions.Fraction(1)", "int(fr)", "fr = fractions.Fraction({n})"),
+    "a variable of the environment": Place(
+        "import os\nos.environ['READ'] = '1'", "int(os.getenv('READ'))", "os.environ['READ'] = '{n}'"
+    ),
+    "a state of an installed package": Place(
+        "il = types.ModuleType('il'); il.__file__ = '/site-packages/il.py'\n"
+        "exec(compile('a = 1\\ndef get(): return a', il.__file__, 'exec'), vars(il))",
+        "il.get()",
+        "il.a = {n}",
+    ),
     "an array": Place("A = np.array([1, 2])", "int(A[1])", "A[1] = {n}"),
     "a shape": Place("W = np.zeros((1, 300000))", "W.shape[0]", "W = np.zeros(({n} % 7, 2))"),
     "an attribute of a class": Place("class C:\n    a = 1", "C.a", "C.a = {n}"),
@@ -498,6 +509,28 @@ UNSEEN = {
     "a large list": ("li = [[k] for k in range(5000)]", "len(li)", "more than 4096 objects"),
     "a state of a thread": ("import threading\nth = threading.local()\nth.a = 1", "th.a", "`th.a`"),
     "a context variable": ("import contextvars\ncv = contextvars.ContextVar('c', default=1)", "cv.get()", "`cv.get`"),
+    "a weak reference": ("import weakref\nclass W: a = 1\nwo = W()\nwr = weakref.ref(wo)", "wr().a", "`wr`"),
+    "a weak proxy": ("import weakref\nclass W: a = 1\nwo = W()\nwp = weakref.proxy(wo)", "wp.a", "`wp.a`"),
+    "a dict of weak references": (
+        "import weakref\nclass W: a = 1\nwo = W()\nwd = weakref.WeakValueDictionary(w=wo)", "wd['w'].a", "KeyedRef"
+    ),
+    "random numbers of NumPy": ("", "int(np.random.rand() * 9)", "`np.random.rand`"),
+    "random numbers of a module that is imported inside": (
+        "def il():\n    import numpy\n    return int(numpy.random.rand() * 9)", "il()", "`numpy.random`"
+    ),
+    "a random generator that is made inside": ("import random", "random.Random().randrange(9)", "`random.Random`"),
+    "the time": ("import time", "int(time.time()) % 9", "`time.time`"),
+    "a time that is imported inside": (
+        "def it():\n    from time import time\n    return int(time()) % 9", "it()", "`time` may depend on more"
+    ),
+    "the date": ("import datetime", "datetime.datetime.now().year", "`datetime.datetime.now`"),
+    "a file": (
+        "def fi():\n    with open('/dev/null') as file: return len(file.read())", "fi()", "`open` may depend on more"
+    ),
+    "a file by its path": ("from pathlib import Path", "len(Path('/dev/null').read_text())", "`Path`"),
+    "memory that nothing has written": ("", "int(np.empty(1, 'int32')[0]) % 9", "`np.empty`"),
+    "the working folder": ("import os", "len(os.path.abspath('a'))", "`os.path.abspath`"),
+    "a number that an interpreter has": ("import sys", "sys.getrecursionlimit() % 9", "`sys.getrecursionlimit`"),
     "globals": ("GL = 1", "globals()['GL']", "`globals` can read any name"),
     "eval": ("EV = 1", "eval('EV')", "`eval` can read any name"),
     "a generator in an object": (
@@ -515,13 +548,33 @@ def test_what_cannot_be_followed_is_refused(title: str) -> None:
     notebook = Notebook([Place(defined, read, "")], ["a helper"])
     x = np.zeros(8, "int32")
     report = pto.check(notebook.names["k"], x, x, target="cpu")
-    (finding,) = report.findings
-    assert not report.ok and finding.rule == "KN-21" and finding.level == "error"
-    assert words in finding.message and "pto.const" in finding.fix
-    where = finding.where
-    assert where is not None and where.line == 1 and where.file.startswith("<cell")
+    assert not report.ok and {(each.rule, each.level) for each in report.findings} == {("KN-21", "error")}
+    finding = next(each for each in report.findings if words in each.message)
+    assert "pto.const" in finding.fix
+    assert all(each.where is not None and each.where.file.startswith("<cell") for each in report.findings)
     with pytest.raises(pto.VerifyError, match="KN-21"):
         notebook.launched()
+
+
+@pytest.mark.parametrize("read", ["torch.get_num_threads()", "int(torch.rand(1)[0])", "torch.cuda.device_count()"])
+def test_what_torch_reads_is_refused(read: str) -> None:
+    pytest.importorskip("torch")
+    notebook = Notebook([Place("import torch", read, "")], ["a helper"])
+    with pytest.raises(pto.VerifyError, match="KN-21"):
+        notebook.launched()
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        *("math.isqrt(9)", "int(np.prod([1, 3]))", "len(os.path.join('a', 'b'))", "len(re.sub('a', 'b', 'aaa'))"),
+        *("print('', end='', file=sys.stderr) or 3", "logging.getLogger('a').debug('b') or 3"),
+        *("types.SimpleNamespace(a=3).a", "4 if isinstance(math, Enum) else 3", "copy.deepcopy([3])[0]"),
+    ],
+)
+def test_functions_of_libraries_are_called(read: str) -> None:
+    names = "import copy, logging, math, os, re, sys"
+    assert Notebook([Place(names, read, "")], ["a helper"]).launched() == 3
 
 
 def test_objects_that_cannot_be_followed_may_stand_beside_what_is_read() -> None:

@@ -9,15 +9,13 @@ from __future__ import annotations
 import builtins
 import dis
 import sys
-from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from importlib.machinery import EXTENSION_SUFFIXES
 from itertools import repeat
 from operator import is_
 from types import (
-    BuiltinFunctionType,
     CellType,
     CodeType,
     FunctionType,
@@ -25,7 +23,6 @@ from types import (
     MappingProxyType,
     MemberDescriptorType,
     MethodType,
-    MethodWrapperType,
     ModuleType,
 )
 from typing import Any, cast
@@ -36,6 +33,23 @@ from ptokit.brief import brief
 from ptokit.finding import Finding, VerifyError, Where
 from ptokit.lang.recompile import codes_in
 from ptokit.lang.source import content
+from ptokit.lang.stable import (
+    ATOMS,
+    CONTAINERS,
+    PLAIN,
+    class_members,
+    file_of,
+    is_builtin,
+    is_extension,
+    is_opaque,
+    is_outside,
+    is_stable,
+    is_stable_class,
+    is_stable_module,
+    is_volatile,
+    outside,
+    reads_outside,
+)
 from ptokit.lang.where import is_installed, is_library, is_own
 
 MOST_OBJECTS = 4096
@@ -51,7 +65,6 @@ _vars: Callable[[Any], Mapping[str, Any]] = vars
 _MISSING: Any = object()
 _STOP: Any = object()
 _DONE: Any = object()
-_PACKAGE = __name__.partition(".")[0]
 
 _GLOBALS = frozenset(["LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"])
 _CELLS = frozenset(["LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"])
@@ -76,15 +89,17 @@ _UNREAD = frozenset((
 """Attributes of classes that no operator of Python reads."""
 _EXACT = frozenset((int, bool, str, bytes))
 """Types whose values are equal only if they are the same; -0.0 and NaN are not."""
-_ATOMS = frozenset((int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented), range, slice))
-_TYPES = frozenset(["<class 'torch.dtype'>", "<class 'torch.device'>"])
-"""Immutable types of other libraries."""
+_TYPES = frozenset(
+    f"<class '{name}'>"
+    for name in (
+        *("torch.dtype", "torch.device", "decimal.Decimal", "datetime.date", "datetime.timedelta"),
+        *("operator.attrgetter", "operator.itemgetter", "operator.methodcaller"),
+    )
+)
+"""Immutable types that are not written in Python."""
 _VALUES = (int, float, complex, str, bytes)
-_CONTAINERS = (list, dict, set, frozenset, tuple, deque, MappingProxyType)
 _TRANSPARENT = frozenset(["abc", "enum", "types", "typing"])
 """Modules whose classes read no attributes of objects but those that are named."""
-_PLAIN = frozenset((*_ATOMS, *_CONTAINERS, OrderedDict, defaultdict, object, BaseException, Exception))
-"""Built-in types whose values are followed."""
 
 
 # --- what code names
@@ -111,7 +126,8 @@ class Named:
     chains: tuple[Chain, ...]
     attributes: frozenset[str]
     """Of other values."""
-    imports: tuple[str, ...]
+    imports: tuple[tuple[str, int], ...]
+    """Names of modules, with the lines."""
 
 
 @lru_cache(maxsize=1024)
@@ -132,7 +148,7 @@ class _Scan:
     def __init__(self, code: CodeType) -> None:
         self.chains: list[Chain] = []
         self.attributes = frozenset[str]()
-        self.imports: list[str] = []
+        self.imports: list[tuple[str, int]] = []
         self._open: list[Any] | None = None
         self._constant: Any = _MISSING
         line = code.co_firstlineno
@@ -162,7 +178,7 @@ class _Scan:
         elif name in _ATTRIBUTES or name in _OTHER_ATTRIBUTES:
             self.attributes |= {step.argval}
         elif name == "IMPORT_NAME":
-            self.imports.append(step.argval)
+            self.imports.append((step.argval, line))
         elif name == "MATCH_CLASS":
             self.attributes |= {"__dict__"}
 
@@ -177,52 +193,7 @@ def _is_subscript(step: dis.Instruction) -> bool:
     return step.opname == "BINARY_SUBSCR" or (step.opname == "BINARY_OP" and step.argrepr == "[]")
 
 
-# --- what may change
-
-
-@lru_cache(maxsize=4096)
-def _is_extension(module: str) -> bool:
-    """Whether a module is not written in Python."""
-    file = getattr(sys.modules.get(module), "__file__", None) or ""
-    return module in sys.builtin_module_names or file.endswith(tuple(EXTENSION_SUFFIXES))
-
-
-def _is_stable(file: str, names: Mapping[str, object]) -> bool:
-    """Whether functions and classes of a file do not change: those of ptokit, of Python, and of installed packages that
-    do not use ptokit."""
-    if is_own(file) or is_library(file):
-        return True
-    return is_installed(file) and not any(_is_ours(value) for value in names.values())
-
-
-def _is_ours(value: object) -> bool:
-    home = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
-    return isinstance(home, str) and home.partition(".")[0] == _PACKAGE
-
-
-def _is_stable_module(module: ModuleType) -> bool:
-    return _is_extension(module.__name__) or _is_stable(_file_of(module), vars(module))
-
-
-def _file_of(module: ModuleType) -> str:
-    return vars(module).get("__file__") or ""
-
-
-def _is_stable_class(kind: type) -> bool:
-    module = sys.modules.get(kind.__module__)
-    return module is not None and kind.__module__ != "__main__" and _is_stable_module(module)
-
-
-def _is_opaque(kind: type) -> bool:
-    """Whether objects of a class may have a state that Python does not see."""
-    return any(base not in _PLAIN and _is_extension(base.__module__) for base in kind.__mro__)
-
-
-def _is_builtin(kind: Any) -> bool:
-    """Whether objects of a class are ptokit's, or functions and attributes that are not written in Python."""
-    if kind.__module__.partition(".")[0] == _PACKAGE or any(base in (np.dtype, np.ufunc) for base in kind.__mro__):
-        return True
-    return kind in (BuiltinFunctionType, CodeType, MethodWrapperType) or (_is_opaque(kind) and hasattr(kind, "__get__"))
+# --- what is read
 
 
 def _class_value(kind: type, name: str) -> object:
@@ -280,8 +251,9 @@ class _Walk:
             self.tokens.append(kind)
             for part in (cast("Any", value).start, cast("Any", value).stop, cast("Any", value).step):
                 self._refer(part, place)
-        elif kind in _ATOMS:
+        elif kind in ATOMS or str(kind) in _TYPES:
             self.tokens.append((kind, repr(value)))
+            self.attributes |= _DYNAMIC & {kind.__name__}
         elif _is_a(value, np.generic):
             self.tokens.append((kind, cast("Any", value).tobytes()))
         else:
@@ -302,13 +274,15 @@ class _Walk:
         cells = _Cells(zip(code.co_freevars, function.__closure__ or (), strict=True))
         named = _named(code.co_filename, code)
         self.attributes |= named.attributes
+        is_foreign = is_library(code.co_filename)  # the user's line is shown
         for chain in named.chains:
-            here = _Place(str(chain), Where(code.co_filename, chain.line))
+            here = place if is_foreign else _Place(str(chain), Where(code.co_filename, chain.line))
             if not chain.is_cell or chain.name in cells:
                 home = cells if chain.is_cell else names
                 self._chain(home.get(chain.name, _MISSING), home, chain, here)
-        for name in named.imports:
-            self._import(name, str(names.get("__package__") or ""), place)
+        for name, line in named.imports:
+            here = place if is_foreign else _Place(name, Where(code.co_filename, line))
+            self._import(name, str(names.get("__package__") or ""), here)
         if _vars(function):
             self._attributes(function, place)
 
@@ -349,21 +323,21 @@ class _Walk:
         if value is not _MISSING:
             self._refer(value, place)
             return
-        self._fixed(getattr(builtins, chain.name, None), place)
+        self._stable(getattr(builtins, chain.name, None), place)
 
     def _attribute(self, value: Any, key: str) -> tuple[Any, Mapping[Any, Any] | None]:
         """The value of an attribute, and the dictionary that has it."""
         if _is_a(value, ModuleType):
-            if is_own(_file_of(value)):
-                return _DONE, None
-            return _vars(value).get(key, _STOP), _vars(value)
+            return (_DONE, None) if is_own(file_of(value)) else _member(value, key)
         if _is_a(value, type):
-            return (_DONE, None) if _is_stable_class(value) else self._class_attribute(value, key)
-        if _kind(value) in _CONTAINERS and key in _WRITES:
+            return self._class_attribute(value, key)
+        if _kind(value) in CONTAINERS and key in _WRITES:
             return _DONE, None
         return self._own_attribute(value, key)
 
     def _class_attribute(self, kind: type, key: str) -> tuple[Any, Mapping[Any, Any] | None]:
+        if is_stable_class(kind):
+            return next(iter(class_members(kind, frozenset([key]))), _DONE), None
         for base in kind.__mro__:
             found = self._item_of_class(base, key)
             if found is not _MISSING:
@@ -372,7 +346,7 @@ class _Walk:
         return _STOP, None
 
     def _item_of_class(self, kind: type, key: str) -> Any:
-        return _vars(kind).get(key, _MISSING) if _is_stable_class(kind) else self._item(_vars(kind), key)
+        return _vars(kind).get(key, _MISSING) if is_stable_class(kind) else self._item(_vars(kind), key)
 
     def _own_attribute(self, value: Any, key: str) -> tuple[Any, Mapping[Any, Any] | None]:
         """An attribute of an object that is plain data: nothing but dictionaries is read for it."""
@@ -405,9 +379,7 @@ class _Walk:
         if _is_a(value, FunctionType):
             self._visit_function(value, place)
         elif _is_a(value, ModuleType):
-            self.tokens.append(id(value))
-            if not _is_stable_module(value):
-                self._members(_vars(value), self.names, place)
+            self._module(value, place)
         elif _is_a(value, type):
             self._class(value, place)
         elif _is_a(value, np.ndarray):
@@ -416,14 +388,32 @@ class _Walk:
             self.tokens.append(kind)
             for part in _PARTS[kind]:
                 self._refer(getattr(value, part), place)
-        elif _is_builtin(kind):
+        elif is_builtin(kind):
             self._stable(value, place)
         else:
             self._object(value, place)
 
+    def _module(self, module: ModuleType, place: _Place) -> None:
+        """Of a library's module only what is named is followed."""
+        self.tokens.append(id(module))
+        if is_volatile(module.__name__):
+            self._outside(place)
+        elif is_stable_module(module):
+            self._members(_vars(module), outside(module) & (self.names or frozenset()), place)
+        elif is_library(file_of(module)) or is_installed(file_of(module)) or is_extension(module.__name__):
+            self._members(_vars(module), self.names or frozenset(), place)
+        else:
+            self._members(_vars(module), self.names, place)
+            self._refer(_vars(module).get("__getattr__"), place)
+
+    def _outside(self, place: _Place) -> None:
+        self._refuse(place, f"`{place.text}` may depend on more than its arguments")
+
     def _stable(self, value: Any, place: _Place) -> None:
         """An object of ptokit, or a function in C: a kernel is what its function is, a method reads its object."""
         self._fixed(value, place)
+        if callable(value) and reads_outside(value):
+            self._outside(place)
         owner = None if hasattr(_kind(value), "__get__") else getattr(value, "__self__", None)
         for part in (owner, (_attributes_of(value) or {}).get("__wrapped__")):
             if part is not None and not _is_a(part, ModuleType):
@@ -439,17 +429,23 @@ class _Walk:
 
     def _visit_function(self, function: FunctionType, place: _Place) -> None:
         file = function.__code__.co_filename
-        if not _is_stable(file, function.__globals__):
+        if not is_stable(file, function.__globals__.get("__name__") or ""):
             self._function(function, place)
             return
         self._fixed(function, place)
+        if is_outside(function):
+            self._outside(place)
         for cell in () if is_own(file) else function.__closure__ or ():  # a decorator of a library around a function
             if _is_a(inner := content(cell), FunctionType | MethodType | dict):
                 self._refer(inner, place)
 
     def _class(self, kind: type, place: _Place) -> None:
         self.tokens.append(id(kind))
-        if _is_stable_class(kind):
+        if is_volatile(kind.__module__):
+            self._outside(place)
+        if is_stable_class(kind):
+            for part in class_members(kind, self.names or frozenset()):
+                self._refer(part, place)
             return
         for base in (_kind(kind), *kind.__mro__[1:]):
             self._refer(base, place)
@@ -469,20 +465,21 @@ class _Walk:
 
     def _object(self, value: Any, place: _Place) -> None:
         kind = _kind(value)
-        if _is_opaque(kind):
+        if value is sys.stdout or value is sys.stderr:  # written, not read
+            self.tokens.append(id(value))
+            return
+        if is_opaque(kind):
             self._refuse(place, f"`{place.text}` reads the state of a {kind.__name__}")
             return
-        if kind.__module__ == "operator":  # such as attrgetter
-            self.attributes |= {"getattr"}
         if kind.__module__.partition(".")[0] == "logging":  # written, not read
             self.tokens.append(id(value))
-        elif kind not in _PLAIN:
+        elif kind not in PLAIN:
             self._refer(kind, place)
             self._attributes(value, place)
         for base in _VALUES:
             if _is_a(value, base):
                 self.tokens.append(cast("Any", base).__repr__(value))
-        if _is_a(value, _CONTAINERS):
+        if _is_a(value, CONTAINERS):
             for part in self._elements(value):
                 self._refer(part, place)
 
@@ -502,8 +499,8 @@ class _Walk:
     def _attributes(self, value: Any, place: _Place) -> None:
         """The attributes of an object that may be read."""
         self._identify(value)
-        names, bases = self.names, [base for base in _kind(value).__mro__ if not _is_extension(base.__module__)]
-        if any(base.__module__ not in _TRANSPARENT and _is_stable_class(base) for base in bases):
+        names, bases = self.names, [base for base in _kind(value).__mro__ if not is_extension(base.__module__)]
+        if any(base.__module__ not in _TRANSPARENT and is_stable_class(base) for base in bases):
             names = None  # its methods may read any of them
             self.tokens.append(id(value))
         self._members(_attributes_of(value) or {}, names, place)
@@ -537,6 +534,15 @@ _PARTS: dict[type, tuple[str, ...]] = {
     type(lru_cache(len)): ("__wrapped__",),
 }
 """The parts of objects that stand for functions."""
+
+
+def _member(module: ModuleType, key: str) -> tuple[Any, Mapping[Any, Any]]:
+    """What a module has under a name; libraries may import it at the first use."""
+    names = _vars(module)
+    if key not in names and is_stable_module(module):
+        with suppress(Exception):
+            getattr(module, key)
+    return names.get(key, _STOP), names
 
 
 class _Cells(dict[str, CellType]):
@@ -575,12 +581,12 @@ def _identity_and_names(value: object) -> tuple[object, object]:
 def _is_property(value: Any, key: str) -> bool:
     """Whether an attribute is a property of an array, such as its shape, which can be read without its elements."""
     kind = _kind(value)
-    is_array = _is_a(value, np.ndarray) or _is_opaque(kind)
+    is_array = _is_a(value, np.ndarray) or is_opaque(kind)
     if not is_array or not _is_a(_class_value(kind, key), GetSetDescriptorType):
         return False
     found = getattr(value, key)
     parts = cast("tuple[object, ...]", found) if _is_a(found, tuple) else (found,)
-    return all(_kind(part) in _ATOMS or _is_a(part, np.dtype) or str(_kind(part)) in _TYPES for part in parts)
+    return all(_kind(part) in ATOMS or _is_a(part, np.dtype) or str(_kind(part)) in _TYPES for part in parts)
 
 
 def _described(home: Mapping[Any, Any], name: object, kind: type, key: str) -> object:
