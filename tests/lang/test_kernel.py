@@ -566,6 +566,24 @@ def test_grids(grid: object, blocks: int) -> None:
     assert (out[: 3 * blocks] == 2 * x[: 3 * blocks] + 1).all() and not out[3 * blocks :].any()
 
 
+@pytest.mark.parametrize("grid", [-1, 2**31, 1 << 1000, 1.0, True, "1", (1, 1), None])
+def test_what_is_no_grid(grid: object) -> None:
+    x = floats(9, 8)
+    with pytest.raises(pto.VerifyError, match=r"KN-18\] a grid is .*, a whole number from 0 to 2,147,483,647; found"):
+        scale[grid](x, x, 1, rows=3)
+    with pytest.raises(pto.VerifyError, match="KN-18"):
+        pto.check(scale, x, x, 1, rows=3, grid=grid)
+
+
+@pytest.mark.parametrize("target", [["a5"], {}, 5, b"a5"])
+def test_what_is_no_target(target: object) -> None:
+    x = floats(9, 8)
+    with pytest.raises(ValueError, match=r"unknown target .*; known: cpu"):
+        scale[1](x, x, 1, rows=3, target=target)
+    with pytest.raises(ValueError, match=r"unknown target .*; known: cpu"):
+        pto.check(scale, x, x, 1, rows=3, target=[target])
+
+
 @every_way
 def test_blocks_know_themselves(target: str, debug: bool) -> None:
     @pto.kernel

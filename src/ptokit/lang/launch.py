@@ -22,11 +22,13 @@ from ptokit.lang.context import CURRENT, Mode, check_dyn_ub, current, target
 from ptokit.lang.where import refuse, warn_at, warn_of
 from ptokit.machine.options import LAUNCHES, MachineOptions
 from ptokit.machine.report import MachineReport
+from ptokit.target import profile as find_profile
 
 WAITS, OUTSIDE_OF_CAPTURE = "the host waits for the GPU", "call it before or after the capture"
 LAUNCH_OPTIONS = ("target", "engine", "threads", "strict", "header", "dyn_ub", "launch", "options", "debug", "grid")
 """Keywords of launches and checks; no parameter of a kernel has one of these names."""
 MOST_THREADS = 1024
+MOST_BLOCKS = 2**31 - 1
 ENGINE_NAMES = names(models=True)
 Observer = Callable[[Any, int, tuple[object, ...], Mapping[str, Any], Mapping[str, Any]], None]
 observers: list[Observer] = []
@@ -88,9 +90,10 @@ def in_one_of(grid: int, problem: VerifyError | OutOfBoundsError) -> VerifyError
 def grid_of(grid: object) -> int:
     """The number of blocks of a grid."""
     blocks = cast("tuple[object, ...]", grid if isinstance(grid, tuple) else (grid,))
-    if len(blocks) != 1 or not is_integer(blocks[0]) or operator.index(cast("int", blocks[0])) < 0:
+    is_one = len(blocks) == 1 and is_integer(blocks[0])
+    if not is_one or not 0 <= operator.index(cast("int", blocks[0])) <= MOST_BLOCKS:
         found = blocks[0] if len(blocks) == 1 else blocks
-        message = f"a grid is one-dimensional, a whole number from 0 up; found {brief(found)}"
+        message = f"a grid is one-dimensional, a whole number from 0 to {MOST_BLOCKS:,}; found {brief(found)}"
         raise refuse("KN-18", message, "kernel[blocks](...)")
     return operator.index(cast("int", blocks[0]))
 
@@ -106,6 +109,8 @@ def mode_of(
     """The target and its options; those of the current target are the defaults."""
     here = current().mode
     chosen = here.options
+    if name is not None and not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        find_profile(name)
     dyn_ub = check_dyn_ub(dyn_ub)
     return _mode(
         here.profile.name if name is None else name,

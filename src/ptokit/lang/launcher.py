@@ -23,6 +23,7 @@ from ptokit.lang.context import Mode
 from ptokit.lang.faults import public, trim
 from ptokit.lang.launch import (
     LAUNCH_OPTIONS,
+    MOST_BLOCKS,
     MOST_CACHED,
     CachedLaunch,
     FindingCollector,
@@ -96,7 +97,7 @@ class Launchable(ABC):
 
     def __getitem__(self, grid: object) -> Launcher:
         """The kernel over a grid of blocks."""
-        if type(grid) is int and grid >= 0:  # the common case
+        if type(grid) is int and 0 <= grid <= MOST_BLOCKS:  # the common case
             return Launcher(self, grid)
         try:
             return Launcher(self, grid_of(grid))

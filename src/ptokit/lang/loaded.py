@@ -48,7 +48,11 @@ def load(file: str | os.PathLike[str], function: str | None = None, target: str 
         from ptokit.lang.recorded import load_cpp
 
         return load_cpp(str(path), function, target)
-    return from_text(path.read_bytes(), str(file), function)
+    try:
+        text = path.read_bytes()
+    except OSError as problem:
+        raise type(problem)(problem.errno, problem.strerror, str(file)) from None
+    return from_text(text, str(file), function)
 
 
 @public
