@@ -8,19 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ptokit.lang.faults import public
 from ptokit.torch.bag_kernel import check_mode
 from ptokit.torch.bags import IN_WEIGHT, embedding_bag
-from ptokit.torch.dispatch import called_by, renamed, whole_number
+from ptokit.torch.dispatch import called_by, renamed
 from ptokit.torch.indexed import gather
-
-SIZES = ("num_embeddings", "embedding_dim")
-
-
-def _check_sizes(args: tuple[Any, ...], options: dict[str, Any]) -> None:
-    """Refuse numbers of rows and columns that are none, in a message of bounded length."""
-    for name, given in {**dict(zip(SIZES, args, strict=False)), **options}.items():
-        if name in SIZES:
-            whole_number(name, given)
 
 
 class Embedding(torch.nn.Embedding):
@@ -29,9 +21,9 @@ class Embedding(torch.nn.Embedding):
     `max_norm`, `scale_grad_by_freq` and `sparse` are refused. An index outside of the table is refused.
     """
 
+    @public
     @wraps(torch.nn.Embedding.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
-        _check_sizes(args, options)
         super().__init__(*args, **options)
         _refuse(self)
 
@@ -51,9 +43,9 @@ class EmbeddingBag(torch.nn.EmbeddingBag):
     `max_norm`, `scale_grad_by_freq` and `sparse` are refused.
     """
 
+    @public
     @wraps(torch.nn.EmbeddingBag.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
-        _check_sizes(args, options)
         super().__init__(*args, **options)
         _refuse(self)
         check_mode(self.mode, self.weight)
