@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from ptokit.cxx.compile import UNCHECKED, NoCompilerError, find_compiler
-from ptokit.cxx.record import INCLUDE
+from ptokit.cxx.names import INCLUDE, OWN
 
 
 def _compiler() -> list[str]:
@@ -24,7 +24,17 @@ def _compiler() -> list[str]:
 COMPILER = _compiler()
 """The command of the compiler that ptokit finds; empty if there is none."""
 SOURCES = Path(__file__).with_name("sources")
-COMMON = ("-std=c++20", "-fPIC", "-g1", "-fno-omit-frame-pointer", "-Wall", "-Wextra", UNCHECKED, f"-I{INCLUDE}")
+COMMON = (
+    "-std=c++20",
+    "-fPIC",
+    "-g1",
+    "-fno-omit-frame-pointer",
+    "-Wall",
+    "-Wextra",
+    UNCHECKED,
+    f"-I{OWN}",
+    f"-I{INCLUDE}",
+)
 KERNEL = ("-O1", "-fno-inline", "-fno-optimize-sibling-calls")
 
 
@@ -79,7 +89,7 @@ def compile_with(*arguments: object) -> None:
 def runtime() -> Path:
     """The compiled recorder."""
     made = folder() / "runtime.o"
-    compile_with(*COMMON, "-O2", "-c", INCLUDE / "ptokit" / "runtime.cpp", "-o", made)
+    compile_with(*COMMON, "-O2", "-c", OWN / "ptokit" / "runtime.cpp", "-o", made)
     return made
 
 

@@ -110,7 +110,7 @@ def path_argument(path: Path) -> ArrayArgument:
 
 def test_a_file_is_not_written(hostile: Built, tmp_path: Path) -> None:
     recording = run(hostile, "writes_file", path_argument(tmp_path / "new"))
-    assert only(recording).message == "the kernel changes a file"
+    assert only(recording).message == "the kernel opens a file"
     assert line(recording) == hostile.line("file")
     assert not list(tmp_path.iterdir())
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ptokit.cxx.compile import DEBUG, PLAIN, Build, CompileError, compile_source, find_compiler
-from ptokit.cxx.names import INCLUDE
+from ptokit.cxx.names import INCLUDE, OWN
 
 HERE = Path(__file__).parent
 
@@ -37,7 +37,19 @@ def program(build: Build) -> Path:
     """The kernels with a recorder that prints."""
     path = build.folder / "printing.so"
     sources = [str(build.folder / "any.o"), str(HERE / "printing.cpp")]
-    options = ["-std=c++20", *DEBUG, *PLAIN, "-DPTOKIT_A2A3", "-I", str(INCLUDE), "-shared", "-o", str(path)]
+    options = [
+        "-std=c++20",
+        *DEBUG,
+        *PLAIN,
+        "-DPTOKIT_A2A3",
+        "-I",
+        str(OWN),
+        "-I",
+        str(INCLUDE),
+        "-shared",
+        "-o",
+        str(path),
+    ]
     subprocess.run([*COMPILER.command, *options, *sources], check=True, timeout=120)
     return path
 

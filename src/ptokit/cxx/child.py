@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from ptokit.cxx.confine import HiddenProcess
 from ptokit.cxx.shared import SharedBuffer
 
 SCRIPT = Path(__file__).with_name("child_main.py")
@@ -38,8 +39,11 @@ class RecordLimits:
     """Values that the kernel may ask for."""
 
 
+HIDDEN = HiddenProcess()
+
+
 class Child:
-    """The process. A context manager: leaving it ends the process."""
+    """The process. A context manager: leaving it ends the process. It does not see its parent's memory."""
 
     def __init__(self, shared: SharedBuffer, limits: RecordLimits, task: dict[str, Any]) -> None:
         self._left = limits.seconds
@@ -49,6 +53,7 @@ class Child:
         reply, self._replies = os.pipe()
         handed = {"shared": shared.file, "request": request, "reply": reply}
         bounds = {"memory": limits.memory + shared.size, "seconds": limits.seconds, "output": limits.output}
+        HIDDEN.__enter__()
         try:
             self._process = self._start({**task, **handed, **bounds, "size": shared.size}, tuple(handed.values()))
         except BaseException:
@@ -115,6 +120,7 @@ class Child:
         self._close()
 
     def _close(self) -> None:
+        HIDDEN.__exit__()
         for file in (self._requests, self._replies, self._printed):
             os.close(file)
 

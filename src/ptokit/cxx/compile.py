@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import sha256
@@ -21,10 +22,11 @@ from types import TracebackType
 from typing import IO, Protocol, Self
 
 from ptokit.brief import brief
-from ptokit.cxx.database import DatabaseEntry
+from ptokit.cxx.database import PATH_OPTIONS, DatabaseEntry
 from ptokit.cxx.entries import GLOBAL, CppEntry, find_entries
 from ptokit.cxx.includes import SourceFiles, read_files, write_rewritten
-from ptokit.cxx.names import INCLUDE
+from ptokit.cxx.names import INCLUDE, OWN
+from ptokit.cxx.repository import SINGLE, of_compiler, repository_of, system_folders
 
 TARGETS = {"a2a3": ("PTOKIT_A2A3", "MEMORY_BASE"), "a5": ("PTOKIT_A5", "REGISTER_BASE")}
 """The macros that choose a target."""
@@ -39,9 +41,10 @@ UNCHECKED = "-fno-sanitize=undefined"
 PLAIN = ("-fPIC", "-w", "-fno-strict-aliasing", "-fno-delete-null-pointer-checks", "-ftemplate-depth=512", UNCHECKED)
 LINK = ("-shared", "-g1", "-Wl,-z,lazy", UNCHECKED)
 """A function that no source defines matters only when it is called: some compilers bind all at once unless told so."""
-RUNTIME = INCLUDE / "ptokit" / "runtime.cpp"
-FORMAT = 2
+RUNTIME = OWN / "ptokit" / "runtime.cpp"
+FORMAT = 3
 """Of kept libraries; it grows when a library is made in another way."""
+SCRIPT = Path(__file__).with_name("confine.py")
 NOT_INSTALLED = "is not installed"
 FOLDERS = ("TMPDIR", "ZIG_LOCAL_CACHE_DIR")
 """Variables that name folders for what compilers write besides their output. Zig keeps objects of sources in one, those
@@ -95,11 +98,14 @@ class CompileOptions:
     """`vector` or `cube` if the source is for one core; empty: what the source asks for."""
     texts: tuple[tuple[str, str], ...] = ()
     """Files, and texts that replace theirs."""
+    left_out: tuple[str, ...] = ()
+    """Paths of a compile database that are not used."""
     limits: CompileLimits = CompileLimits()
 
     def with_stated(self, stated: DatabaseEntry) -> CompileOptions:
         """With the options of a compile database; the own ones win: folders are searched first, macros come last."""
-        return replace(self, flags=(*self.flags, *stated.flags, *self.flags), core=self.core or stated.core or "")
+        flags = (*self.flags, *stated.flags, *self.flags)
+        return replace(self, flags=flags, core=self.core or stated.core or "", left_out=stated.left_out)
 
 
 @dataclass(frozen=True)
@@ -223,9 +229,21 @@ def compile_source(
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     try:
         return _Compilation(source, target, options, compiler or find_compiler(), folder, kept).build()
-    except BaseException:
+    except BaseException as problem:
         shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(problem, CompileError) and (remark := _unseen(source, options, str(problem))):
+            raise type(problem)(f"{problem}\n{remark}") from None
         raise
+
+
+def _unseen(source: Path, options: CompileOptions, message: str) -> str:
+    """Why a compiler may not find a file."""
+    if not re.search(r"No such file|not found|Permission denied|cannot open", message):
+        return ""
+    remarks = [f"files outside of {repository_of(source)} are read from folders that -I names"]
+    if options.left_out:
+        remarks.append(f"the compile database names {brief(options.left_out[0])} there: repeat it with -I")
+    return "; ".join(remarks)
 
 
 class _Compilation:
@@ -250,7 +268,10 @@ class _Compilation:
         self.preprocessed: dict[str, str] = {}
         """The text of the source for each core."""
         changed = {Path(file).resolve(): text for file, text in options.texts}
-        self.files: SourceFiles = read_files(self.source, list(include_folders(options.flags)), changed)
+        named = list(include_folders(options.flags))
+        self.readable = [str(each) for each in (repository_of(self.source), INCLUDE, *named, *_files_of(options.flags))]
+        """The files and folders that may be read, besides those of the system."""
+        self.files: SourceFiles = read_files(self.source, named, changed, [*self.readable, *system_folders()])
 
     def build(self) -> Build:
         copies = write_rewritten(self.files, self.folder)
@@ -279,7 +300,7 @@ class _Compilation:
         """The functions that can be run, for each core."""
         cores = self.cores()
         commands = [[*self.command(core), f"-D__global__={GLOBAL}", "-E", str(self.source)] for core in cores]
-        texts = run(commands, self.limits, self.folder, keep=True)
+        texts = self._run(commands, keep=True)
         self.preprocessed = dict(zip(cores, texts, strict=True))
         included = [path for path in self.files.texts if INCLUDE not in path.parents]
         found = {core: find_entries(text, included) for core, text in self.preprocessed.items()}
@@ -291,19 +312,28 @@ class _Compilation:
 
     def command(self, core: str) -> list[str]:
         """The compiler with the options of a core."""
-        macros = [f"-D{name}" for name in (*TARGETS[self.target], *CORE_MACROS[core])]
-        standard = f"-std={_standard(self.options)}"
         flags = [flag for flag in self.options.flags if not flag.startswith(("-std=", "--std="))]
         return [
-            *self.compiler.command, standard, *DEBUG, *PLAIN, *macros, *flags, "-I", str(INCLUDE),
-            "-iquote", str(self.source.parent), "-include", "ptokit/builtins.hpp",
+            *self._own_command(_standard(self.options), core), "-include", str(OWN / "ptokit" / "builtins.hpp"),
+            *(_without_precompiled(flags) if self.compiler.family == "clang" else flags), "-I", str(INCLUDE),
+            "-iquote", str(self.source.parent),
         ]  # fmt: skip
+
+    def _own_command(self, standard: str, core: str) -> list[str]:
+        """The compiler without options of the user's. What it includes first has declarations: GCC then takes no
+        precompiled header, whatever lies beside one that is included later."""
+        macros = [f"-D{name}" for name in (*TARGETS[self.target], *CORE_MACROS[core])]
+        return [*self.compiler.command, f"-std={standard}", *DEBUG, *PLAIN, *macros, "-I", str(OWN)]
+
+    def _run(self, commands: Sequence[Sequence[str]], *, keep: bool = False) -> list[str]:
+        """Run compilers, which see the repository, what the user names, and the system."""
+        return run(commands, self.limits, self.folder, keep=keep, readable=self.readable)
 
     def _main(self, core: str, copy: Path | None, entries: list[CppEntry]) -> Path:
         """The file that is compiled for a core: the source, and behind it its entries."""
         main = self.folder / f"{core}.cpp"
-        own = f'#line 1 "{INCLUDE / "ptokit" / "entry.hpp"}"'  # what follows is no code of the user's
-        rows = [f'#include "{copy or self.source}"', "#include <ptokit/entry.hpp>", own]
+        own = OWN / "ptokit" / "entry.hpp"
+        rows = [f'#include "{copy or self.source}"', f'#include "{own}"', f'#line 1 "{own}"']  # no more of the user's
         rows += [entry.registration(number) for number, entry in enumerate(entries)]
         main.write_text("\n".join(rows) + "\n")
         return main
@@ -346,15 +376,20 @@ class _Compilation:
             [*self.command(library.core), "-c", str(main), "-o", str(objects[library])]
             for library, main in mains.items()
         ]
-        recorder, runtime = [*self.command("any"), "-O2", "-finline", "-c", str(RUNTIME)], self.folder / "runtime.o"
-        key = _digest([str(FORMAT), *recorder, *self._identity(), _own_headers()])
+        recorder, runtime = [*self._own_command(STANDARD, "any"), "-O2", "-finline"], self.folder / "runtime.o"
+        key = self._recorder_key(recorder) if self.kept is not None else None
         is_kept = self._loaded(runtime, key)
-        run(jobs if is_kept else [*jobs, [*recorder, "-o", str(runtime)]], self.limits, self.folder)
-        if self.kept is not None and not is_kept:
+        self._run(jobs if is_kept else [*jobs, [*recorder, "-c", str(RUNTIME), "-o", str(runtime)]])
+        if self.kept is not None and key is not None and not is_kept:
             self.kept.save(key, runtime.read_bytes())
         link = [*self.compiler.command, *LINK]
         links = [[*link, str(path), str(runtime), "-o", str(library.path)] for library, path in objects.items()]
-        run(links, self.limits, self.folder)
+        self._run(links)
+
+    def _recorder_key(self, command: list[str]) -> str:
+        """What the recorder depends on: its text with all that it includes, the options and the compiler."""
+        (text,) = self._run([[*command, "-E", str(RUNTIME)]], keep=True)
+        return _digest([str(FORMAT), *command, *self._identity(), text])
 
 
 def _digest(parts: Iterable[str]) -> str:
@@ -382,12 +417,29 @@ def _no_entry(name: str, known: Iterable[str]) -> str:
 
 def include_folders(flags: Sequence[str]) -> Iterable[Path]:
     """The folders of `-I` and `-iquote`."""
+    return (Path(path) for option, path in _paths(flags) if option != "-include")
+
+
+def _files_of(flags: Sequence[str]) -> Iterable[Path]:
+    """The files of `-include`."""
+    return (Path(path) for option, path in _paths(flags) if option == "-include")
+
+
+def _paths(flags: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The options that have a path, with it."""
     words = iter(flags)
     for word in words:
-        for option in ("-iquote", "-isystem", "-I"):
-            if word.startswith(option):
-                yield Path(word[len(option) :] or next(words, "."))
-                break
+        option = next((option for option in PATH_OPTIONS if word.startswith(option)), None)
+        if option is not None:
+            yield option, word[len(option) :] or next(words, ".")
+
+
+def _without_precompiled(flags: Sequence[str]) -> Iterator[str]:
+    """Options for Clang, whose driver takes a precompiled header beside a file of `-include`, but not its compiler."""
+    words = iter(flags)
+    for word in words:
+        is_file = word.startswith("-include")
+        yield from ("-Xclang", "-include", "-Xclang", word[8:] or next(words, "")) if is_file else (word,)
 
 
 def _standard(options: CompileOptions) -> str:
@@ -403,10 +455,15 @@ def _standard(options: CompileOptions) -> str:
 
 
 def run(
-    commands: Sequence[Sequence[str]], limits: CompileLimits, folder: Path | None = None, *, keep: bool = False
+    commands: Sequence[Sequence[str]],
+    limits: CompileLimits,
+    folder: Path | None = None,
+    *,
+    keep: bool = False,
+    readable: Sequence[str] = (),
 ) -> list[str]:
-    """Run compilers side by side with limits. `folder` is for their temporary files. Returns what they print with
-    `keep`; raises `CompileError`."""
+    """Run compilers side by side with limits. They write into `folder` only, and read the system's files and what is
+    `readable`. Returns what they print with `keep`; raises `CompileError`."""
     with contextlib.ExitStack() as stack:
         outputs = [
             (stack.enter_context(tempfile.TemporaryFile()), stack.enter_context(tempfile.TemporaryFile()))
@@ -415,7 +472,8 @@ def run(
         running: list[subprocess.Popen[bytes]] = []
         try:
             for command, (out, errors) in zip(commands, outputs, strict=True):
-                running.append(_start(command, limits, folder, out if keep else subprocess.DEVNULL, errors))
+                output = out if keep else subprocess.DEVNULL
+                running.append(_start(command, limits, folder, output, errors, readable))
             _finish(running, limits)
         finally:
             for process in running:
@@ -435,19 +493,38 @@ def _text(file: IO[bytes]) -> str:
 
 
 def _start(
-    command: Sequence[str], limits: CompileLimits, folder: Path | None, out: IO[bytes] | int, errors: IO[bytes]
+    command: Sequence[str],
+    limits: CompileLimits,
+    folder: Path | None,
+    out: IO[bytes] | int,
+    errors: IO[bytes],
+    readable: Sequence[str],
 ) -> subprocess.Popen[bytes]:
-    """Start a compiler behind a shell that sets its limits: kibibytes, seconds, blocks of 512 bytes."""
-    seconds, memory, blocks = int(limits.seconds) + 1, limits.memory >> 10, limits.output >> 9
-    shell = f'ulimit -v {memory}; ulimit -t {seconds}; ulimit -f {blocks}; ulimit -c 0; exec "$@"'
+    """Start a compiler behind a script that confines it."""
+    task = {
+        "seconds": int(limits.seconds) + 1, "memory": limits.memory, "output": limits.output,
+        "readable": [*readable, *system_folders(), *SINGLE, *of_compiler(command)],
+        "writable": [os.devnull, *_caches(command), *([] if folder is None else [str(folder)])],
+    }  # fmt: skip
     return subprocess.Popen(  # noqa: S603
-        ["/bin/sh", "-c", shell, "sh", *command],
+        [sys.executable, "-I", "-S", str(SCRIPT), json.dumps(task), *command],
         stdin=subprocess.DEVNULL,
         stdout=out,
         stderr=errors,
         start_new_session=True,
         env={**os.environ, "LC_ALL": "C", **({} if folder is None else dict.fromkeys(FOLDERS, str(folder)))},
     )
+
+
+def _caches(command: Sequence[str]) -> list[str]:
+    """Where Zig keeps its own libraries."""
+    if not any("zig" in word for word in command):
+        return []
+    cache = os.environ.get("ZIG_GLOBAL_CACHE_DIR") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "zig"
+    )
+    os.makedirs(cache, exist_ok=True)
+    return [cache]
 
 
 def _finish(running: Sequence[subprocess.Popen[bytes]], limits: CompileLimits) -> None:

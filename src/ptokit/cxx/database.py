@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from ptokit.cxx.repository import is_within, repository_of, system_folders
 
 NAME = "compile_commands.json"
 LARGEST = 64 * 1024 * 1024
@@ -26,6 +29,8 @@ class DatabaseEntry:
     target: str | None = None
     core: str | None = None
     """`vector` or `cube`, if the source is compiled for one core."""
+    left_out: tuple[str, ...] = ()
+    """Paths that are neither of the repository nor of the system."""
 
 
 class DatabaseError(ValueError):
@@ -33,11 +38,15 @@ class DatabaseError(ValueError):
 
 
 def find_database(source: Path) -> Path | None:
-    """The database in the folder of the source, in one above it, or in its `build` folder."""
+    """The database in the folder of the source, in one above it up to the root of the repository, or in its `build`
+    folder. One of another user does not count."""
+    root = repository_of(source)
     for folder in source.resolve().parents:
         for place in (folder / NAME, folder / "build" / NAME):
-            if place.is_file():
+            if place.is_file() and place.stat().st_uid in (os.getuid(), 0):
                 return place
+        if folder == root:
+            break
     return None
 
 
@@ -47,20 +56,21 @@ def database_entry(source: Path, database: Path | None = None) -> DatabaseEntry:
         return read_database(database, source)
     found = find_database(source)
     try:
-        return DatabaseEntry() if found is None else read_database(found, source)
+        return DatabaseEntry() if found is None else read_database(found, source, trusted=False)
     except DatabaseError:
         return DatabaseEntry()  # of other sources
 
 
-def read_database(database: Path, source: Path) -> DatabaseEntry:
-    """The options for a source; raises `DatabaseError`."""
+def read_database(database: Path, source: Path, *, trusted: bool = True) -> DatabaseEntry:
+    """The options for a source; raises `DatabaseError`. Of one that is not `trusted`, paths outside of the repository
+    and the system are left out."""
     file = database / NAME if database.is_dir() else database
     rows = _rows(file)
     wanted = source.resolve()
     for row in rows:
         folder = file.parent / str(row.get("directory", "."))
         if (folder / str(row.get("file", ""))).resolve() == wanted:
-            return _entry(_words(row, file), folder)
+            return _entry(_words(row, file), folder, None if trusted else [repository_of(source), *system_folders()])
     raise DatabaseError(f"{file} does not list {source}; it lists {len(rows)} sources")
 
 
@@ -88,16 +98,17 @@ def _words(row: dict[str, Any], file: Path) -> list[str]:
         raise DatabaseError(f"{file}: the command of {row.get('file')} cannot be read: {problem}") from None
 
 
-def _entry(words: list[str], folder: Path) -> DatabaseEntry:
+def _entry(words: list[str], folder: Path, within: list[str | Path] | None) -> DatabaseEntry:
     arch = next(
         (match for word in words if (match := re.fullmatch(r"--cce-aicore-arch=dav-c(\d+)(-\w+)?", word))), None
     )
     target = {"220": "a2a3", "310": "a5"}.get(arch[1]) if arch else None
     core = {"-vec": "vector", "-cube": "cube"}.get(arch[2] or "") if arch else None
-    return DatabaseEntry(tuple(_kept(words, folder)), target, core)
+    left_out: list[str] = []
+    return DatabaseEntry(tuple(_kept(words, folder, within, left_out)), target, core, tuple(left_out))
 
 
-def _kept(words: list[str], folder: Path) -> Iterator[str]:
+def _kept(words: list[str], folder: Path, within: list[str | Path] | None, left_out: list[str]) -> Iterator[str]:
     """The options that matter to any compiler."""
     index = 1
     while index < len(words):
@@ -109,7 +120,11 @@ def _kept(words: list[str], folder: Path) -> Iterator[str]:
             if not value and index < len(words):
                 value = words[index]
                 index += 1
-            yield from (option, str((folder / value).resolve()))
+            path = (folder / value).resolve()
+            if within is None or is_within(path, within):
+                yield from (option, str(path))
+            else:
+                left_out.append(str(path))
         elif word in ("-D", "-U") and index < len(words):
             yield word + words[index]
             index += 1

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ptokit.cxx.launches import rewrite
+from ptokit.cxx.repository import is_within
 from ptokit.cxx.source_text import masked
 
 MOST_FILES = 500
@@ -47,9 +48,11 @@ class SourceFiles:
             found |= more
 
 
-def read_files(source: Path, folders: Sequence[Path], changed: Mapping[Path, str] | None = None) -> SourceFiles:
+def read_files(
+    source: Path, folders: Sequence[Path], changed: Mapping[Path, str] | None = None, within: Sequence[str] = ()
+) -> SourceFiles:
     """The source and the files that it includes from its own folder and from the user's folders. `changed` has texts
-    that replace those of files."""
+    that replace those of files. Files that are not `within` some folders are left out, if there are any."""
     texts: dict[Path, str] = {}
     edges: dict[Path, dict[str, Path]] = {}
     waiting = [source.resolve()]
@@ -61,7 +64,7 @@ def read_files(source: Path, folders: Sequence[Path], changed: Mapping[Path, str
         edges[path] = {}
         for name in _INCLUDE.findall(texts[path]):
             found = next((file for folder in (path.parent, *folders) if os.path.isfile(file := folder / name)), None)
-            if found is not None:
+            if found is not None and (not within or is_within(found, within)):
                 edges[path][name] = found.resolve()
                 waiting.append(edges[path][name])
     return SourceFiles(texts, edges, frozenset(changed or ()))

@@ -9,6 +9,8 @@ from pathlib import Path
 from ptokit.isa.catalog import INSTRUCTIONS
 
 INCLUDE = Path(__file__).parent / "include"
+OWN = INCLUDE / "own"
+"""The folder of ptokit's own headers. It is searched before all others."""
 """The folder that compilers get as an include path."""
 HEAD = "// Written by ptokit.cxx.names; edit its tables.\n#pragma once\n"
 
@@ -225,8 +227,8 @@ def files() -> dict[str, str]:
     paths = [*PATHS.split()]
     paths += [f"pto/npu/{target}/{name}.hpp" for target in ("a2a3", "a5") for name in IMPLEMENTATIONS.split()]
     return {
-        "ptokit/enums.hpp": "\n".join(_enums()) + "\n",
-        "ptokit/instructions.hpp": "\n".join(_instructions()) + "\n",
+        "own/ptokit/enums.hpp": "\n".join(_enums()) + "\n",
+        "own/ptokit/instructions.hpp": "\n".join(_instructions()) + "\n",
         **dict.fromkeys(paths, forward),
         **{
             path: f"{HEAD}#include <ptokit/{name}.hpp>\n"
