@@ -57,6 +57,8 @@ __global__ AICORE void scaled(__gm__ float* x, __gm__ float* out) {
 }
 extern "C" void launch(float* x, float* out, void* stream) { scaled<<<1, nullptr, stream>>>(x, out); }
 """
+ASSEMBLY = '#define JOINED(a, b) a##b\nJOINED(as, m)(".incbin \\"SECRET\\"");'
+"""The assembler reads a file."""
 LIMITS = CompileLimits(seconds=60)
 
 
@@ -147,11 +149,12 @@ def test_the_recorder_does_not_depend_on_options(repository: Path, monkeypatch: 
 
 @needs_compiler
 @needs_landlock
-@pytest.mark.parametrize("text", ['#include "SECRET"', '__asm__(".incbin \\"SECRET\\"");', "#include <SECRET>"])
+@pytest.mark.parametrize("text", ['#include "SECRET"', "#include <SECRET>", ASSEMBLY])
 def test_a_compiler_does_not_see_files_outside(repository: Path, tmp_path: Path, text: str) -> None:
     secret = tmp_path / "secret.hpp"
     secret.write_text("hidden words in a file\n")
-    (repository / "scaled.cpp").write_text(SCALED.replace("INCLUDE", text.replace("SECRET", str(secret))))
+    text = text.replace("SECRET", str(secret)) + "\n#define SCALE 2.0f"
+    (repository / "scaled.cpp").write_text(SCALED.replace("INCLUDE", text))
     with pytest.raises(CompileError) as caught:
         compile_source(repository / "scaled.cpp", "a5")
     assert "hidden" not in str(caught.value)

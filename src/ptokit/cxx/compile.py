@@ -238,7 +238,7 @@ def compile_source(
 
 def _unseen(source: Path, options: CompileOptions, message: str) -> str:
     """Why a compiler may not find a file."""
-    if not re.search(r"No such file|not found|Permission denied|cannot open", message):
+    if not re.search(r"No such file|not found|not find|Permission denied|cannot open", message):
         return ""
     remarks = [f"files outside of {repository_of(source)} are read from folders that -I names"]
     if options.left_out:
