@@ -38,6 +38,7 @@ MOVED = {
     "README.md": "index.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
     "benchmarks/README.md": "benchmarks.md",
     "examples/README.md": "tutorials/index.md",
     "docs/hazards/README.md": "hazards/index.md",
