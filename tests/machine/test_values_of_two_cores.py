@@ -478,3 +478,25 @@ def test_the_same_program_never_ends_where_a_wait_holds_its_core() -> None:
     x = np.arange(5 * 256, dtype="float32").reshape(-1, 16)
     found = pto.check(prefetched, x, np.zeros((64, 16), "float32"), grid=1, target="a2a3")
     assert any("waits forever" in finding.message for finding in found.findings), found
+
+
+@pto.kernel(mode="manual")
+def ends_or_not(x, out, waits):
+    tile = pto.Tile("vec", "float32", 16, 16, addr=0)
+    pto.tload(tile, x)
+    pto.sync_set("FIX", 0)
+    for _ in pto.range(waits):
+        pto.sync_wait("AIV.S", 0)
+    pto.barrier("ALL")
+    pto.tstore(out, tile)
+
+
+@pytest.mark.parametrize("target", ["cpu", "a2a3", "a5"])
+def test_the_machine_reports_a_wait_that_a_number_makes_endless(target: str) -> None:
+    """`cpu` has no pipes, so that no clock does."""
+    x, out = np.ones((16, 16), "float32"), np.zeros((16, 16), "float32")
+    assert ends_or_not[1](x, out, 1, target=target, engine="machine").ok
+    assert (out == 1).all()
+    with pytest.warns(pto.HazardWarning, match="waits forever"):
+        run = ends_or_not[1](x, out, 2, target=target, engine="machine")
+    assert [finding.rule for finding in run.findings if finding.level == "error"] == ["KN-13"]
