@@ -38,8 +38,8 @@ PLAIN = ATOMS | {*CONTAINERS, OrderedDict, defaultdict, object, BaseException, E
 _UNCHANGING = frozenset((
     *("_abc", "_bisect", "_collections", "_collections_abc", "_copy", "_functools", "_heapq", "_json", "_operator"),
     *("_py_abc", "_pytest", "_sre", "_string", "_struct", "_typing", "_warnings", "_weakrefset", "abc", "binascii"),
-    *("bisect", "builtins", "cmath", "collections", "contextlib", "copy", "dataclasses", "enum", "fractions", "functools"),
-    *("heapq", "itertools", "json", "keyword", "logging", "math", "ml_dtypes", "numbers", "numpy", "operator"),
+    *("bisect", "builtins", "cmath", "collections", "contextlib", "copy", "dataclasses", "enum", "fractions"),
+    *("functools", "heapq", "itertools", "json", "keyword", "logging", "math", "ml_dtypes", "numbers", "numpy", "operator"),
     *("pprint", "re", "reprlib", "statistics", "string", "struct", "textwrap", "traceback", "types", "typing"),
     *("typing_extensions", "unicodedata", "warnings", "zlib"),
 ))  # fmt: skip
