@@ -39,8 +39,8 @@ _UNCHANGING = frozenset((
     *("_abc", "_bisect", "_collections", "_collections_abc", "_copy", "_functools", "_heapq", "_json", "_operator"),
     *("_py_abc", "_pytest", "_sre", "_string", "_struct", "_typing", "_warnings", "_weakrefset", "abc", "binascii"),
     *("bisect", "builtins", "cmath", "collections", "contextlib", "copy", "dataclasses", "enum", "fractions"),
-    *("functools", "heapq", "itertools", "json", "keyword", "logging", "math", "ml_dtypes", "numbers", "numpy", "operator"),
-    *("pprint", "re", "reprlib", "statistics", "string", "struct", "textwrap", "traceback", "types", "typing"),
+    *("functools", "heapq", "itertools", "json", "keyword", "logging", "math", "ml_dtypes", "numbers", "numpy"),
+    *("operator", "pprint", "re", "reprlib", "statistics", "string", "struct", "textwrap", "traceback", "types", "typing"),
     *("typing_extensions", "unicodedata", "warnings", "zlib"),
 ))  # fmt: skip
 """Modules of Python, NumPy, and pytest (for `assert`), whose functions read their arguments only, or write messages."""
@@ -91,9 +91,9 @@ def is_stable_module(module: ModuleType) -> bool:
     return is_unchanging(name) if is_extension(name) else is_stable(file_of(module), name)
 
 
-def outside(module: ModuleType) -> set[str]:
+def outside(module: ModuleType) -> frozenset[str]:
     """The members of an unchanging module that read what the arguments do not have."""
-    return {name for home, _, name in (each.partition(".") for each in _OUTSIDE) if home == module.__name__}
+    return frozenset(name for home, _, name in (each.partition(".") for each in _OUTSIDE) if home == module.__name__)
 
 
 def is_stable_class(kind: type) -> bool:
