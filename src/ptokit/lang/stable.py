@@ -40,8 +40,8 @@ _UNCHANGING = frozenset((
     *("_py_abc", "_pytest", "_sre", "_string", "_struct", "_typing", "_warnings", "_weakrefset", "abc", "binascii"),
     *("bisect", "builtins", "cmath", "collections", "contextlib", "copy", "dataclasses", "enum", "fractions"),
     *("functools", "heapq", "itertools", "json", "keyword", "logging", "math", "ml_dtypes", "numbers", "numpy"),
-    *("operator", "pprint", "re", "reprlib", "statistics", "string", "struct", "textwrap", "traceback", "types", "typing"),
-    *("typing_extensions", "unicodedata", "warnings", "zlib"),
+    *("operator", "pprint", "re", "reprlib", "statistics", "string", "struct", "textwrap", "traceback", "types"),
+    *("typing", "typing_extensions", "unicodedata", "warnings", "zlib"),
 ))  # fmt: skip
 """Modules of Python, NumPy, and pytest (for `assert`), whose functions read their arguments only, or write messages."""
 _VOLATILE = frozenset(["_random", "numpy.random", "random", "secrets", "time", "uuid"])
