@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.property.strategies import FUZZ
+
 Options = dict[str, Any]
 Call = Callable[..., Any]
 """Makes its operands anew, and returns all that it has written."""
@@ -60,7 +62,11 @@ def bits(made: Any) -> Any:
     return repr(made)
 
 
-def variants(base: Options, values: Mapping[str, Iterable[Any]], pairs: int = 40) -> list[Options]:
+PAIRS, SEEDS = (40, 2) if FUZZ else (10, 1)
+"""Changes of two options, and random orders."""
+
+
+def variants(base: Options, values: Mapping[str, Iterable[Any]], pairs: int = PAIRS) -> list[Options]:
     """The base, all changes of one option, and some of two."""
     single = [{**base, name: value} for name, given in values.items() for value in given]
     rng, given = random.Random(len(single)), {name: [*each] for name, each in values.items()}
@@ -77,7 +83,7 @@ def _named(options: Options) -> str:
     )
 
 
-def check(call: Call, every: Sequence[Options], seeds: int = 2) -> int:
+def check(call: Call, every: Sequence[Options], seeds: int = SEEDS) -> int:
     """Make calls in several orders, some of them twice, and compare each outcome with that of the call alone. Returns
     how many of the outcomes are results."""
     alone: list[Any] = []

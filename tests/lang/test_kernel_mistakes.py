@@ -1157,11 +1157,13 @@ LAUNCHES = {
     "too few arguments": launch("", "k: missing a required argument: 'n'", "k[1](x)", TypeError),
     "too many arguments": launch("", "k: too many positional arguments", "k[1](x, 1, 2, 3)", TypeError),
     "an unknown keyword": launch("", "k: got an unexpected keyword argument 'cols'", "k[1](x, 3, cols=8)", TypeError),
-    "a negative grid": launch("KN-18", "a whole number from 0 up; found -1", "k[-1](x, 3)"),
-    "a grid of two dims": launch("KN-18", "one-dimensional, a whole number from 0 up; found (2, 3)", "k[2, 3](x, 3)"),
+    "a negative grid": launch("KN-18", "a whole number from 0 to 2,147,483,647; found -1", "k[-1](x, 3)"),
+    "a grid of two dims": launch(
+        "KN-18", "one-dimensional, a whole number from 0 to 2,147,483,647; found (2, 3)", "k[2, 3](x, 3)"
+    ),
     "half a block": launch("KN-18", "found 1.5", "k[1.5](x, 3)"),
     "a truth value for a grid": launch("KN-18", "found True", "k[True](x, 3)"),
-    "a grid of a report": launch("KN-18", "from 0 up; found -1", "pto.check(k, x, 3, grid=-1)"),
+    "a grid of a report": launch("KN-18", "from 0 to 2,147,483,647; found -1", "pto.check(k, x, 3, grid=-1)"),
     "an unknown engine": launch("", "engine is one of auto, reference", "k[1](x, 3, engine='gpu')", ValueError),
     "an unknown target": launch("", "unknown target 'a4'; known: cpu", "k[1](x, 3, target='a4')", ValueError),
     "bytes below zero": launch("", "dyn_ub takes a number of bytes, got -1", "k[1](x, 3, dyn_ub=-1)", ValueError),

@@ -255,6 +255,28 @@ def test_a_read_of_overwritten_memory_says_which_rows() -> None:
     assert finding.details[0] == f"rows 3..4 of lines, UB {3 * COLS * 4:#x}..{5 * COLS * 4:#x}"
 
 
+@pto.kernel(mode="manual")
+def beside_an_address(x, out):
+    first = pto.Tile("vec", x.dtype, 16, 16, addr=0)
+    second = pto.Tile("vec", x.dtype, 16, 16, addr=0)
+    alone = pto.Tile("vec", x.dtype, 16, 16)
+    pto.tload(first, x)
+    pto.tstore(out, first)
+    pto.tload(second, x)
+    pto.tload(alone, x)
+    pto.tstore(out, alone)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float16", "float32"])
+def test_a_tile_without_an_address_is_overwritten_by_no_other(dtype: str) -> None:
+    """On a target that places no tiles, it has its own memory, also if another tile is at address 0."""
+    x = np.arange(256).reshape(16, 16).astype(dtype)
+    out = np.zeros_like(x)
+    run = beside_an_address[1](x, out, target="cpu", engine="machine")
+    assert not [finding for finding in run.findings if finding.level != "note"], run
+    assert (out == x).all()
+
+
 @pto.kernel
 def outside(table, places, y):
     """Indices beyond the table."""

@@ -70,7 +70,7 @@ def test_races_of_the_corpus_are_shown_within_20_seeds(kind: str) -> None:
 @pytest.mark.parametrize("chunk", range(2))
 def test_races_of_random_programs_are_shown_and_clean_ones_keep_their_bits(chunk: int) -> None:
     shown, missed, clean = 0, list[int](), 0
-    for seed in range(chunk, 160 if FUZZ else 80, 2):
+    for seed in range(chunk, 160 if FUZZ else 50, 2):
         of = sample(seed)
         if not _few(of):
             continue

@@ -29,7 +29,7 @@ CORPUS = Path(__file__).parent.parent / "corpus"
 FUZZ = os.environ.get("PTOKIT_FUZZ")
 CHUNKS = 12 if FUZZ else 2
 """Parts in which the texts are tried, so that workers can share them; each takes the start of a process."""
-LONGEST = 10_000_000 if FUZZ else 2_000_000
+LONGEST = 10_000_000 if FUZZ else 1_000_000
 """Bytes of the longest lines."""
 SECONDS = 20
 """What one input may take, at the very most."""
@@ -125,7 +125,7 @@ def in_worker(statement: str) -> None:
 @pytest.mark.parametrize("name", ENTRIES)
 def test_mutated_texts(name: str, chunk: int) -> None:
     entry = ENTRIES[name]
-    count = -(-entry.inputs // (CHUNKS if FUZZ else 6 * CHUNKS))
+    count = -(-entry.inputs // (CHUNKS if FUZZ else 10 * CHUNKS))
     in_worker(f"fuzz.work({name!r}, fuzz.inputs({chunk * count}, {count}, {entry.files!r}))")
 
 

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from ptokit.lang.where import is_library, is_own
+from ptokit.lang.where import is_installed, is_library, is_own
 
 PACKAGE = __name__.partition(".")[0]
 _vars: Callable[[Any], Any] = vars
@@ -37,13 +37,13 @@ PLAIN = ATOMS | {*CONTAINERS, OrderedDict, defaultdict, object, BaseException, E
 
 _UNCHANGING = frozenset((
     *("_abc", "_bisect", "_collections", "_collections_abc", "_copy", "_functools", "_heapq", "_json", "_operator"),
-    *("_py_abc", "_sre", "_string", "_struct", "_typing", "_warnings", "_weakrefset", "abc", "binascii", "bisect"),
-    *("builtins", "cmath", "collections", "contextlib", "copy", "dataclasses", "enum", "fractions", "functools"),
-    *("heapq", "itertools", "json", "keyword", "logging", "math", "ml_dtypes", "numbers", "numpy", "operator"),
-    *("pprint", "re", "reprlib", "statistics", "string", "struct", "textwrap", "traceback", "types", "typing"),
-    *("typing_extensions", "unicodedata", "warnings", "zlib"),
+    *("_py_abc", "_pytest", "_sre", "_string", "_struct", "_typing", "_warnings", "_weakrefset", "abc", "binascii"),
+    *("bisect", "builtins", "cmath", "collections", "contextlib", "copy", "dataclasses", "enum", "fractions"),
+    *("functools", "heapq", "itertools", "json", "keyword", "logging", "math", "ml_dtypes", "numbers", "numpy"),
+    *("operator", "pprint", "re", "reprlib", "statistics", "string", "struct", "textwrap", "traceback", "types"),
+    *("typing", "typing_extensions", "unicodedata", "warnings", "zlib"),
 ))  # fmt: skip
-"""Modules of Python, and NumPy, whose functions read their arguments only, or write messages."""
+"""Modules of Python, NumPy, and pytest (for `assert`), whose functions read their arguments only, or write messages."""
 _VOLATILE = frozenset(["_random", "numpy.random", "random", "secrets", "time", "uuid"])
 """Modules whose functions and objects give something else each time."""
 _OUTSIDE = frozenset((
@@ -77,7 +77,7 @@ def is_unchanging(module: str) -> bool:
 def is_stable(file: str, module: str) -> bool:
     """Whether functions of a file neither change nor read anything but their arguments: those of ptokit, and of
     libraries that are known for it."""
-    return is_own(file) or (is_library(file) and is_unchanging(module))
+    return is_own(file) or ((is_library(file) or is_installed(file)) and is_unchanging(module))
 
 
 def file_of(module: ModuleType) -> str:
@@ -91,9 +91,9 @@ def is_stable_module(module: ModuleType) -> bool:
     return is_unchanging(name) if is_extension(name) else is_stable(file_of(module), name)
 
 
-def outside(module: ModuleType) -> set[str]:
+def outside(module: ModuleType) -> frozenset[str]:
     """The members of an unchanging module that read what the arguments do not have."""
-    return {name for home, _, name in (each.partition(".") for each in _OUTSIDE) if home == module.__name__}
+    return frozenset(name for home, _, name in (each.partition(".") for each in _OUTSIDE) if home == module.__name__)
 
 
 def is_stable_class(kind: type) -> bool:

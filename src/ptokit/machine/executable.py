@@ -181,7 +181,9 @@ class MachineExecutable(Executable):
         return False
 
     def stuck(self, waits: list[Wait], frame: Frame) -> None:
-        """The clocks report it."""
+        """The clocks report it, if the target has pipes."""
+        if not self.profile.pipes:
+            super().stuck(waits, frame)
 
     def _step(self, stmt: Stmt) -> Step:
         made = STEPS.get(type(stmt))

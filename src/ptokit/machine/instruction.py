@@ -316,7 +316,7 @@ class CheckedExecution:
             if access.place.is_global:
                 continue
             shadow, extent, start = access.place.shadow, access.extent, access.place.start
-            if self.session.owners.is_needed:
+            if self.session.owners.is_needed and not access.place.is_apart:
                 self._check_owner(access)
             if access.how == READ:
                 self._check_defined(access)

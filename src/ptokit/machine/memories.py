@@ -30,6 +30,8 @@ class MemoryLocation(NamedTuple):
     """Of the memory: `UB`, `GM`."""
     ahead: int = 0
     """Of a slice of a tile: units from the start of the tile to its own."""
+    is_apart: bool = False
+    """Whether a tile without an address has the memory for itself."""
 
     @property
     def is_global(self) -> bool:
@@ -58,7 +60,7 @@ class ChipMemory:
     def at(self, loc: TileType, address: int | None, storage: Storage) -> MemoryLocation:
         """The location of a tile; without an address it has a memory of its own."""
         if address is None:
-            return MemoryLocation(self._own(storage), 0, self.names[loc])
+            return MemoryLocation(self._own(storage), 0, self.names[loc], is_apart=True)
         known = self._places.get((loc, address))
         if known is None:
             shadow = self._shadows.get(loc)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,20 +45,26 @@ def test_what_is_only_odd_is_not_compiled_again(compiled: list[NativeExecutable]
         assert len(compiled) <= 3
 
 
-@pto.kernel
-def by_flag(flags, x, out):
-    """One of two branches, by a number in memory."""
-    flag = pto.load_scalar(flags, 0)
-    tile = pto.Tile("vec", "float32", 4, 16)
-    pto.tload(tile, x)
-    with pto.when(flag > 0):
-        pto.tadds(tile, tile, 1)
-    with pto.otherwise():
-        pto.tmuls(tile, tile, 3)
-    pto.tstore(out, tile)
+@pytest.fixture
+def by_flag() -> Any:
+    """A kernel that no test has launched."""
+
+    @pto.kernel
+    def by_flag(flags, x, out):
+        """One of two branches, by a number in memory."""
+        flag = pto.load_scalar(flags, 0)
+        tile = pto.Tile("vec", "float32", 4, 16)
+        pto.tload(tile, x)
+        with pto.when(flag > 0):
+            pto.tadds(tile, tile, 1)
+        with pto.otherwise():
+            pto.tmuls(tile, tile, 3)
+        pto.tstore(out, tile)
+
+    return by_flag
 
 
-def test_a_launch_that_is_found_again_learns_too(compiled: list[NativeExecutable]) -> None:
+def test_a_launch_that_is_found_again_learns_too(compiled: list[NativeExecutable], by_flag: Any) -> None:
     flags, x, out = np.ones(1, "i4"), np.full((4, 16), 2, "f4"), np.zeros((4, 16), "f4")
     for flag, wanted in ((1, 3), (1, 3), (0, 6), (0, 6), (1, 3), (0, 6)):
         flags[0] = flag
@@ -66,7 +73,7 @@ def test_a_launch_that_is_found_again_learns_too(compiled: list[NativeExecutable
     assert len(compiled) == 2
 
 
-def test_an_array_that_lies_badly_is_refused_every_time() -> None:
+def test_an_array_that_lies_badly_is_refused_every_time(by_flag: Any) -> None:
     flags, x, out = np.ones(1, "i4"), np.ones((4, 16), "f4"), np.zeros((4, 16), "f4")
     by_flag[1](flags, x, out, engine="native")
     badly = np.zeros(4 * 64 + 1, "u1")[1:].view("f4").reshape(4, 16)
