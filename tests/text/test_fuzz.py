@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -22,10 +23,14 @@ from ptokit.text.errors import MOST_SHOWN, TextError
 from ptokit.text.forms import FORMS, print_program, read_program
 from ptokit.text.mlir import print_module, read_module
 from ptokit.text.ptoas import format_ptoas
+from tests.text.hostile import hostile
 from tests.text.mutations import monsters as monsters
 from tests.text.mutations import mutated
 
-CORPUS = Path(__file__).parent.parent / "corpus"
+ROOT = Path(__file__).parent.parent.parent
+CORPUS = ROOT / "tests" / "corpus"
+BLOCK = re.compile(rb"^```(mlir|ptoas)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+"""A text in a page of the documentation."""
 FUZZ = os.environ.get("PTOKIT_FUZZ")
 CHUNKS = 12 if FUZZ else 2
 """Parts in which the texts are tried, so that workers can share them; each takes the start of a process."""
@@ -107,9 +112,21 @@ def work(name: str, texts: Iterable[tuple[str, bytes]]) -> None:
         attempt(ENTRIES[name].call, text)
 
 
+def pages(files: str) -> list[bytes]:
+    """The texts of the documentation, and hostile ones, which stand for much."""
+    word = b"ptoas" if files == "*.ptoas" else b"mlir"
+    found = [
+        text
+        for page in sorted(ROOT.glob("docs/**/*.md"))
+        for kind, text in BLOCK.findall(page.read_bytes())
+        if kind == word
+    ]
+    return found + [text.encode() for _, file, text in hostile((1_000,)) if Path(file).match(files)]
+
+
 def inputs(first: int, count: int, files: str = "*.pto") -> Iterable[tuple[str, bytes]]:
     """Mutated texts by their seeds."""
-    texts = [path.read_bytes() for path in sorted(CORPUS.glob(files))]
+    texts = [path.read_bytes() for path in sorted(CORPUS.glob(files))] + pages(files)
     return ((f"seed {seed}", mutated(seed, texts)) for seed in range(first, first + count))
 
 
