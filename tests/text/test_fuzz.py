@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -22,10 +23,14 @@ from ptokit.text.errors import MOST_SHOWN, TextError
 from ptokit.text.forms import FORMS, print_program, read_program
 from ptokit.text.mlir import print_module, read_module
 from ptokit.text.ptoas import format_ptoas
+from tests.text.hostile import hostile
 from tests.text.mutations import monsters as monsters
 from tests.text.mutations import mutated
 
-CORPUS = Path(__file__).parent.parent / "corpus"
+ROOT = Path(__file__).parent.parent.parent
+CORPUS = ROOT / "tests" / "corpus"
+BLOCK = re.compile(rb"^```(mlir|ptoas)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+"""A text in a page of the documentation."""
 FUZZ = os.environ.get("PTOKIT_FUZZ")
 CHUNKS = 12 if FUZZ else 2
 """Parts in which the texts are tried, so that workers can share them; each takes the start of a process."""
@@ -73,6 +78,7 @@ class Entry:
     inputs: int
     """How many mutated texts are tried; a plain run tries the first sixth of them."""
     files: str = "*.pto"
+    """The texts that are mutated: files of the corpus, or `mlir` and `ptoas` of `pages`."""
 
 
 ENTRIES = {
@@ -80,6 +86,8 @@ ENTRIES = {
     "program": Entry(whole_way, 4_000),
     "plain": Entry(plain_round_trip, 6_000, "*.ptoas"),
     "plain program": Entry(whole_way, 2_000, "*.ptoas"),
+    "mlir of pages": Entry(round_trip, 1_200, "mlir"),
+    "plain of pages": Entry(plain_round_trip, 1_200, "ptoas"),
 }
 
 
@@ -107,9 +115,21 @@ def work(name: str, texts: Iterable[tuple[str, bytes]]) -> None:
         attempt(ENTRIES[name].call, text)
 
 
+def pages(word: str) -> list[bytes]:
+    """The texts of the documentation in `mlir` or `ptoas`, and hostile ones.
+
+    Those with regions are left out: an empty region of an unknown op is read as a dictionary again.
+    """
+    blocks = (block for page in sorted(ROOT.glob("docs/**/*.md")) for block in BLOCK.findall(page.read_bytes()))
+    found = [text for kind, text in blocks if kind == word.encode()]
+    suffix = {"mlir": ".pto", "ptoas": ".ptoas"}[word]
+    made = [text for name, file, text in hostile((1_000,)) if file.endswith(suffix) and "regions" not in name]
+    return found + [text.encode() for text in made]
+
+
 def inputs(first: int, count: int, files: str = "*.pto") -> Iterable[tuple[str, bytes]]:
     """Mutated texts by their seeds."""
-    texts = [path.read_bytes() for path in sorted(CORPUS.glob(files))]
+    texts = pages(files) if "*" not in files else [path.read_bytes() for path in sorted(CORPUS.glob(files))]
     return ((f"seed {seed}", mutated(seed, texts)) for seed in range(first, first + count))
 
 

@@ -80,6 +80,7 @@ class Problem(Exception):
     """What cannot be read or printed, where in a text, and what to do about it."""
 
     def __init__(self, message: str, offset: int = 0, hint: str = "", expects: str = "", usage: str = "") -> None:
+        message = message if len(message) < LONGEST else f"{message[:LONGEST]}..."
         super().__init__(message)
         self.message, self.offset, self.hint = message, offset, hint
         self.expects = expects
@@ -93,6 +94,8 @@ class Source:
 
     def __init__(self, text: str, file: str = "<text>") -> None:
         self.text, self.file = text, file
+        self._lines: dict[int, str] = {}
+        """Lines with errors, by where they start: many errors share a long one."""
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -114,8 +117,10 @@ class Source:
         if where is None:
             return TextError(head, Where(self.file, 1, 1), "", hint)
         start = self._starts[where.line - 1] if where.line <= len(self._starts) else len(self.text)
-        end = self.text.find("\n", start)
-        return TextError(head, where, self.text[start : end if end >= 0 else None], hint)
+        if start not in self._lines:
+            end = self.text.find("\n", start)
+            self._lines[start] = self.text[start : end if end >= 0 else None]
+        return TextError(head, where, self._lines[start], hint)
 
 
 def error_at(message: str, text: str, offset: int, file: str, hint: str = "") -> TextError:

@@ -1,4 +1,10 @@
-"""Checks of every text before it is read: its encoding, length and depth."""
+"""Checks of every text before it is read: its encoding, length and depth; and how large a text may become.
+
+A text of n bytes stands for at most `EXPANSION` * n + `ROOM` characters: its types and attributes, with aliases written
+out, and also the bodies of functions, each time that they are called. A text beyond that is refused at the line. So to
+read, format or convert a text takes at most `BYTES` * n + `MOST_BYTES` bytes of memory, and at most `CALLS` * n +
+`MOST_CALLS` calls of functions. A test measures both.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +18,12 @@ from ptokit.text.brackets import CLOSING, MARKS, PAIRS
 from ptokit.text.errors import TextError, error_at
 
 MAX_BYTES = 64 << 20
+EXPANSION, ROOM = 32, 2 << 20
+"""Characters that a text stands for: for each of its bytes, and besides."""
+BYTES, MOST_BYTES = 4_000, 192 << 20
+"""Memory that reading, formatting or converting takes at most: for each byte of the text, and besides."""
+CALLS, MOST_CALLS = 2_000, 8_000_000
+"""Calls of functions that these take at most."""
 MAX_DEPTH = 200
 """Brackets, or loops and branches, inside one another."""
 
@@ -26,6 +38,11 @@ def without_collection() -> Generator[None, None, None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+def most_characters(text: str) -> int:
+    """How many characters a text may stand for."""
+    return EXPANSION * len(text) + ROOM
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")

@@ -23,11 +23,11 @@ class ElementPointer:
     memory: str
     offset: Expr = 0
     steps: tuple[Expr, ...] = ()
-    """The terms of the offset, in the order in which they were added."""
+    """The terms of the offset, in the order in which they were added: the first six, as no array has as many dims."""
 
     def plus(self, offset: Expr) -> ElementPointer:
         """The pointer advanced by some elements."""
-        return ElementPointer(self.memory, apply("add", self.offset, offset), (*self.steps, offset))
+        return ElementPointer(self.memory, apply("add", self.offset, offset), (*self.steps, offset)[:6])
 
 
 def size_of(memory: str) -> Var:

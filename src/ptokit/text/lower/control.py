@@ -41,7 +41,7 @@ def _call(low: Lowering, op: Operation) -> None:
             low.refuse(f"@{name}: %{value.name} is of another type than the parameter %{argument.name}")
     low.values.update(zip(function.arguments, [low.meaning(value) for value in op.ins], strict=True))
     outer, low.core = low.core, kind_core(function.attributes) or low.core
-    with low.inlining():
+    with low.inlining(function):
         returned = [low.meaning(value) for value in low.block(function.body)]
     low.core = outer
     if len(returned) != len(op.results):

@@ -7,6 +7,7 @@ from collections import ChainMap, Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NoReturn
 
 from ptokit.finding import Where
@@ -17,12 +18,13 @@ from ptokit.program.calls import known
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, ExpressionError, Op, Var, apply
 from ptokit.program.ir import Stmt, TileDecl, Window
 from ptokit.text.errors import MOST_ERRORS, TextError, choices, guess
+from ptokit.text.limits import most_characters
 from ptokit.text.lower.operands import Meaning, NotKnown, OtherForm, Refusal, TileName, refuse_unknown
 from ptokit.text.memories import ElementPointer, Memories
-from ptokit.text.numbers import Limits, TooLong, selected
+from ptokit.text.numbers import Limits, TooLong, bounded, selected
 from ptokit.text.spelling import ASSIGN, FORM, instruction_of, instructions
 from ptokit.text.tiles import ScopedExtents, merge_extents, part_extents, part_type
-from ptokit.text.tree import UNREAD, Body, Opaque, Operation, Type, Unit, Value, walk
+from ptokit.text.tree import UNREAD, Body, Function, Opaque, Operation, Type, Unit, Value, walk
 
 MOST_STATEMENTS = 250_000
 """Operations of one program; inlined calls count each time."""
@@ -102,7 +104,8 @@ class Lowering:
         """The condition of each loop with one that is being read, and the values that it hands on."""
         self.event_arrays: dict[Value, dict[int, Expr]] = {}
         """The elements of arrays of event ids, as far as they are set."""
-        self.count = 0
+        self.count = self.inlined = 0
+        """Operations so far, and the characters of the functions that were called."""
         self.tile_names: list[dict[str, str]] = [{}]
         """For each function that is being read: the program's names of its tiles."""
         self.core = ""
@@ -114,6 +117,8 @@ class Lowering:
         self.not_read: set[Value] = set()
         """Results of operations that were refused. What uses them is not read either."""
         self._entered: set[Body] = set()
+        self._is_misspelt: dict[str, bool] = {}
+        """Whether the name of an operation is close to a known one: it takes long to find out."""
 
     def refuse(self, message: str, hint: str = "", where: Where | None = None) -> NoReturn:
         """Refuse the current operation."""
@@ -136,9 +141,13 @@ class Lowering:
         self.scopes[-1].statements.append(stmt)
 
     @contextmanager
-    def inlining(self) -> Iterator[None]:
+    def inlining(self, function: Function) -> Iterator[None]:
         """Read the body of a function that the current operation calls."""
-        calls = self.calls
+        calls, source = self.calls, self.unit.source
+        start = source.offset(function.where) if function.where else 0
+        self.inlined += max((op.end - start for op in function.body.operations if op.end), default=0)
+        if self.inlined > (most := most_characters(source.text)):
+            self.refuse(f"calls of functions of more than {most} characters together")
         self.calls = (self.where, *calls) if self.where else calls
         self.tile_names.append({})
         try:
@@ -176,7 +185,8 @@ class Lowering:
             self._check_bodies(operation)
             if isinstance(problem, TextError) and str(problem) not in {str(known) for known in self.errors}:
                 self.errors.append(problem)
-            if len(self.errors) >= MOST_ERRORS or self.count > MOST_STATEMENTS:
+            is_large = self.count > MOST_STATEMENTS or self.inlined > most_characters(self.unit.source.text)
+            if len(self.errors) >= MOST_ERRORS or is_large:
                 raise StopLowering from None
 
     def _check_bodies(self, operation: Operation) -> None:
@@ -232,14 +242,16 @@ class Lowering:
         """Whether programs have an operation by its effects: one of the table, or one that is not misspelt."""
         if operation.bodies or not self._is_own(operation):
             return False
-        return row_of_op(operation.name) is not None or not guess(f"pto.{operation.name}", self._names)
+        if operation.name not in self._is_misspelt:
+            self._is_misspelt[operation.name] = bool(guess(f"pto.{operation.name}", self._names))
+        return row_of_op(operation.name) is not None or not self._is_misspelt[operation.name]
 
     def _is_own(self, operation: Operation) -> bool:
         """Whether an operation belongs to the dialect `pto`."""
         head, dot, _ = operation.name.partition(".")
         return not dot or head in OWN or head in instructions()
 
-    @property
+    @cached_property
     def _names(self) -> list[str]:
         """The operations that programs have."""
         own = [_shown(name) for name in self.handlers if "*" not in name and name != "?"]
@@ -291,6 +303,8 @@ class Lowering:
 
     def _undefined(self, value: Value) -> NoReturn:
         """Refuse an operand without a value."""
+        if self.unit.errors:
+            raise NotRead
         everything = (op for function in self.unit.functions for op in walk(function.body))
         later = next((op.where for op in everything if value in op.results), None)
         hint = f"it is defined later, on line {later.line}" if later else ""
@@ -336,7 +350,7 @@ class Lowering:
         spec, scope = self.tiles[outer.name], self.scopes[-1]
         name = self.unique(value.name)
         if outer.window is not None:
-            row, col = (apply("add", a, b) for a, b in zip(outer.window.start, window.start, strict=True))
+            row, col = (bounded(apply("add", a, b)) for a, b in zip(outer.window.start, window.start, strict=True))
             absolute = Window((row, col), window.size)
         else:
             absolute = window

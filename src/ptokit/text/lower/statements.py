@@ -62,7 +62,7 @@ def _part(low: Lowering, op: Operation) -> None:
     offsets, sizes = (tuple(low.number(value) for value in op.part(part)) for part in ("offsets", "sizes"))
     if len(offsets) != len(view.starts) or len(sizes) != len(view.starts):
         low.refuse(f"a block of {len(view.starts)} dims has as many offsets and sizes")
-    starts = tuple(apply("add", start, offset) for start, offset in zip(view.starts, offsets, strict=True))
+    starts = tuple(bounded(apply("add", start, offset)) for start, offset in zip(view.starts, offsets, strict=True))
     kind = op.results[0].type
     _check_type(low, op.results[0], sizes, None)
     if isinstance(kind, Tensor):

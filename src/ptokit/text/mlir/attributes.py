@@ -114,10 +114,14 @@ def optional_attribute(c: Cursor) -> MlirAttribute | None:
     if (read := READERS.get(c.kind)) is not None:
         return read(c)
     is_opened = c.text.startswith(("<", "(", "["), c.end)
-    if c.kind == "bare" and (read := NAMED.get(c.word)) is not None and (c.word in ALONE or is_opened):
-        return read(c)
-    if c.kind == "mark" and (read := MARKED.get(c.word)) is not None:
-        return read(c)
+    if c.kind == "bare" and (c.word in ALONE or is_opened):
+        read = NAMED.get(c.word)
+    elif c.kind == "mark":
+        read = MARKED.get(c.word)
+    if read is not None:
+        found = read(c)
+        c.spend(len(found.text))
+        return found
     kind = c.optional_type()
     if kind is None:
         return None

@@ -90,8 +90,9 @@ class Collector:
             self._end(op, following)
         if self._inside:
             before += _lines([remark for remark in self._inside if remark.text])
+        own = {id(region) for region in op.regions}
         for region in regions:
-            if not region.blocks or not any(region is own for own in op.regions):
+            if not region.blocks or id(region) not in own:
                 before += filter(None, [region.opening, *region.closing])
                 region.opening, region.closing = "", []
         op.before = before

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NoReturn, TypeVar
 
 from ptokit.finding import near
 from ptokit.text.brackets import MARKS, PAIRS
 from ptokit.text.errors import Problem, choices
+from ptokit.text.limits import most_characters
 from ptokit.text.mlir.ir import BARE_NAME, Attributes, MlirAttribute, Type
 
 Item = TypeVar("Item")
@@ -18,6 +20,8 @@ MAX_WORD = 4096
 """Most characters of a name."""
 MAX_DIGITS = 400
 """Most digits of a number."""
+MOST_NAMES = 1000
+"""Aliases among which a misspelt one is looked for."""
 
 SPACE = r"[ \t\n\r\f\v]*+"
 STRING = r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"'
@@ -71,6 +75,8 @@ class Cursor:
         self.kind = self.word = ""
         self.start = self.end = self.behind = 0
         """Where the token starts and ends, and where the one before it ended."""
+        self.spent, self.most = 0, most_characters(text)
+        """How many characters the text has stood for so far, and may stand for."""
         self.places: dict[str, int] = {}
         """Where the names of attributes stand that were read last."""
         self.advance()
@@ -113,12 +119,19 @@ class Cursor:
         """What an alias stands for, behind its name; None if the name is that of a dialect."""
         if self.word == "<" and self.start == self.behind:
             return None
-        if name in self.aliases:
-            return self.aliases[name]
+        if (found := self.aliases.get(name)) is not None:
+            self.spend(len(found.text))
+            return found
         if "." not in name:
-            close = near(name, self.aliases)
+            close = near(name, islice(self.aliases, MOST_NAMES))
             self.fail(f"undefined symbol alias id `{name}`", at, f"did you mean `{close}`?" if close else "")
         return None
+
+    def spend(self, characters: int) -> None:
+        """Count characters that the text stands for."""
+        self.spent += characters
+        if self.spent > self.most:
+            self.fail(f"types, attributes and results of more than {self.most} characters, with aliases written out")
 
     # --- Errors ----------------------------------------------------------------------------------------------
 

@@ -124,6 +124,7 @@ class Destinations(Piece):
         if c.word == "{":
             inner = {**inside_of(draft.properties), **c.dictionary()}
             draft.properties[INSIDE] = inside_attribute(inner)
+            c.spend(len(draft.properties[INSIDE].text))
         elif c.kind == "string":
             draft.properties[FORMAT] = string_attribute(c.string())
         else:

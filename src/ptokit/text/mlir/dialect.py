@@ -147,16 +147,17 @@ class UnknownOp(Row):
 
     def read(self, c: Parser, name: str) -> MlirOp:
         start, behind, is_general = c.start, c.behind, c.word in ("ins", "outs")
-        forward = {used: dict(uses) for used, uses in c.forward.items()}
+        known = len(c.forward)
         try:
             op = super().read(c, name)
         except Problem:
-            if is_general:
+            if is_general or c.spent > c.most:
                 raise
         else:
             if ends_op(c) and all(value.type != UNKNOWN for value in op.results):
                 return op
-        c.forward = forward
+        while len(c.forward) > known:
+            c.forward.popitem()
         c.jump(start)
         c.behind = behind
         return LOOSE.read(c, name)

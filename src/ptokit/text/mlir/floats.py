@@ -13,6 +13,8 @@ from ptokit.program.ir import Constant
 from ptokit.text.mlir.ir import MlirAttribute, Type
 from ptokit.text.mlir.types import F64, FLOATS, I64
 
+MAX_DENSE_WIDTH = 128
+"""The widest integers of a dense value whose elements are read; wider ones are kept as they are written."""
 WIDE = {"tf32": 19, "f80": 80, "f128": 128}
 """Types without a NumPy type: how many bits they have. Their numbers are kept as they are written."""
 _SPECIAL = {"bf16": "bfloat16", "f16": "float16", "f32": "float32", "f64": "float64"}
@@ -73,7 +75,8 @@ def in_range(number: int, kind: Type) -> int:
     low = 0 if sign == "u" else -(1 << width - 1)
     high = 1 << (width - 1 if sign == "s" else width)
     if not low <= number < high:
-        raise ValueError(f"{number} is out of range for type {kind.text}, whose values lie in [{low}, {high})")
+        values = f"lie in [{low}, {high})" if width <= MAX_DENSE_WIDTH else f"have {width} bits"
+        raise ValueError(f"{number} is out of range for type {kind.text}, whose values {values}")
     return number - (1 << width) if sign == "i" and number >= 1 << width - 1 else number
 
 
@@ -163,7 +166,8 @@ def _element_bytes(kind: Type) -> int | None:
     if kind.text in FORMATS:
         return FORMATS[kind.text].itemsize
     digits = "64" if kind.text == "index" else kind.text.lstrip("sui")
-    return -(-int(digits) // 8) if digits.isdigit() and kind.text[0] in "siu" else None
+    is_read = digits.isdigit() and kind.text[0] in "siu" and int(digits) <= MAX_DENSE_WIDTH
+    return -(-int(digits) // 8) if is_read else None
 
 
 def _element_bits(text: str, kind: Type, size: int) -> int:

@@ -23,6 +23,7 @@ STARTS_OP = re.compile(
 """The start of an op, where another one may end."""
 RESULTS = re.compile(r"%[\w$.:-]+(?:\s*,\s*%[\w$.:-]+)*\s*=", re.ASCII)
 """The results of the next op, which are not operands of an op without any."""
+_VALUES = re.compile(r"%[\w$.:-]+(?:\s*,\s*%[\w$.:-]+)*", re.ASCII)
 _PART = re.compile(r"\w+\s*%", re.ASCII)
 """A keyword before an operand."""
 
@@ -36,6 +37,8 @@ class Parser(Cursor):
     """Values that are used and not defined yet. An attempt to read may change them."""
     bound: int
     """How many results the op has that is read."""
+    _no_results = range(0)
+    """A list of values that are no results: it is looked through once, however many lines it has."""
 
     def lookup(self, use: OperandUse) -> SsaValue | None:
         """The value that a name stands for, if it is defined above."""
@@ -46,11 +49,20 @@ class Parser(Cursor):
         """Whether the names of results come next, and not operands."""
         return self.kind == "value" and RESULTS.match(self.text, self.start) is not None
 
+    def starts_op(self) -> bool:
+        """Whether an op may start here."""
+        if self.start in self._no_results:
+            return False
+        is_start = STARTS_OP.match(self.text, self.start) is not None
+        if not is_start and (values := _VALUES.match(self.text, self.start)) is not None:
+            self._no_results = range(*values.span())
+        return is_start
+
     def starts_statement(self) -> bool:
         """Whether another statement starts here, or the body ends."""
         if self.kind == "end":
             return True
-        return self.is_on_new_line() and (self.word == "}" or STARTS_OP.match(self.text, self.start) is not None)
+        return self.is_on_new_line() and (self.word == "}" or self.starts_op())
 
     def is_part(self) -> bool:
         """Whether a keyword comes next that stands before an operand."""

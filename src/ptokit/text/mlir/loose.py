@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from itertools import groupby
+from typing import NamedTuple
 
 from ptokit.text.mlir.cursor import OperandUse
-from ptokit.text.mlir.interface import STARTS_OP, Parser
+from ptokit.text.mlir.interface import Parser
 from ptokit.text.mlir.ir import UNKNOWN, MlirAttribute, MlirOp, MlirRegion, SsaValue
 from ptokit.text.mlir.writer import Writer
 
@@ -45,19 +47,20 @@ class Loose:
         wording = _Wording(c, name)
         results = [SsaValue(UNKNOWN) for _ in range(c.bound)]
         wording.read()
-        pieces = tuple(wording.pieces)
+        pieces = tuple(_joined(wording.pieces))
         properties = {WORDING: MlirAttribute(repr(pieces), pieces)}
         return MlirOp(name, self, {"operands": wording.operands}, results, {}, properties, wording.regions)
 
     def write(self, w: Writer, op: MlirOp) -> None:
         pieces, operands = op.properties[WORDING].value, op.operands
+        headed = {piece.region for piece in pieces if isinstance(piece, TextSlot) and piece.kind == "argument"}
         for piece in pieces:
             if isinstance(piece, str):
                 w.add(piece)
             elif piece.kind == "operand":
                 w.add(w.value(operands[piece.number]))
             elif piece.kind == "region":
-                w.region(op.regions[piece.number], labelled=_is_labelled(pieces, piece))
+                w.region(op.regions[piece.number], labelled=piece.number not in headed)
             else:
                 w.add(w.value(op.regions[piece.region].blocks[0].arguments[piece.number]))
 
@@ -69,7 +72,7 @@ def ends_op(c: Parser) -> bool:
     """Whether the text can go on with another op."""
     if c.kind in ("end", "label") or c.word in ("}", "loc"):
         return True
-    return STARTS_OP.match(c.text, c.start) is not None
+    return c.starts_op()
 
 
 def starts_region(c: Parser) -> bool:
@@ -77,9 +80,13 @@ def starts_region(c: Parser) -> bool:
     return STARTS_REGION.match(c.text, c.start) is not None
 
 
-def _is_labelled(pieces: Any, region: TextSlot) -> bool:
-    """Whether the arguments of a region are written in it, and not before it."""
-    return not any(isinstance(piece, TextSlot) and piece[::2] == ("argument", region.number) for piece in pieces)
+def _joined(pieces: Sequence[str | TextSlot]) -> Iterator[str | TextSlot]:
+    """Pieces, with neighbouring texts as one."""
+    for is_text, group in groupby(pieces, key=lambda piece: isinstance(piece, str)):
+        if not is_text:
+            yield from group
+        elif text := "".join(group):  # type: ignore[arg-type]
+            yield text
 
 
 @dataclass
@@ -91,15 +98,17 @@ class _Wording:
     pieces: list[str | TextSlot] = field(default_factory=list)
     operands: list[SsaValue] = field(default_factory=list)
     regions: list[MlirRegion] = field(default_factory=list)
-    new: dict[str, OperandUse] = field(default_factory=dict)
-    """Names that are not defined yet: arguments of the next region, if there is one."""
+    new: dict[str, tuple[int, OperandUse]] = field(default_factory=dict)
+    """Names that are not defined yet, with their numbers: arguments of the next region, if there is one."""
+    settled: int = 0
+    """The number of pieces up to the last region."""
     opened: list[int] = field(default_factory=list)
     """Where the brackets stand that are open."""
     uses: list[OperandUse] = field(default_factory=list)
     group: int = 0
     """The number of operands before the group that is open."""
-    typed: dict[int, list[OperandUse]] = field(default_factory=dict)
-    """Operands whose types are written, by where these start."""
+    typed: dict[int, Sequence[int]] = field(default_factory=dict)
+    """The numbers of operands whose types are written, by where these start."""
 
     def read(self) -> None:
         c = self.c
@@ -111,7 +120,7 @@ class _Wording:
                 self._region()
             elif c.kind in ("bang", "hash") and c.word in c.aliases and c.text[c.end : c.end + 1] != "<":
                 self._flush(c.start)
-                self._append(c.aliases[c.advance()].text)
+                self.pieces.append(c.alias(c.advance(), c.behind).text)
                 self.done = c.behind
             elif c.kind == "bad":
                 c.fail("")
@@ -133,7 +142,7 @@ class _Wording:
             return False
         if c.word in _CLOSING or (c.word == "loc" and c.text.startswith("(", c.end)):
             return True
-        return c.is_on_new_line() and (c.kind == "label" or STARTS_OP.match(c.text, c.start) is not None)
+        return c.is_on_new_line() and (c.kind == "label" or c.starts_op())
 
     def _mark(self, mark: str, following: str) -> None:
         """Note brackets; `<=` and `>=` are none."""
@@ -153,19 +162,19 @@ class _Wording:
         """Note the operands whose types follow a colon."""
         c, is_known = self.c, max(TYPED.get(self.name, (len(self.uses),))) < len(self.uses)
         if self.opened and c.text.endswith(GROUPS, 0, self.opened[-1] + 1):
-            self.typed[c.end] = self.uses[self.group :]
+            self.typed[c.end] = range(self.group, len(self.uses))
         elif not self.opened and is_known:
-            self.typed = {c.end: [self.uses[number] for number in TYPED[self.name]]}
+            self.typed = {c.end: TYPED[self.name]}
 
     def _check_types(self) -> None:
         """Refuse operands that are not of the types that are written for them."""
         c = self.c
         following, behind = c.start, c.behind
-        for at, uses in self.typed.items():
+        for at, numbers in self.typed.items():
             c.jump(at)
             kinds = c.separated(c.optional_type)
-            if len(kinds) == len(uses):
-                for use, kind in zip(uses, kinds, strict=True):
+            if len(kinds) == len(numbers):
+                for use, kind in zip((self.uses[number] for number in numbers), kinds, strict=True):
                     if kind is not None and c.lookup(use) is not None:
                         c.resolve(use, kind)
         c.jump(following)
@@ -173,13 +182,7 @@ class _Wording:
 
     def _flush(self, end: int) -> None:
         """Keep the text up to here."""
-        self._append(_BLANKS.sub(lambda found: found[1] or " ", self.c.text[self.done : end]))
-
-    def _append(self, text: str) -> None:
-        if self.pieces and isinstance(before := self.pieces[-1], str):
-            self.pieces[-1] = before + text
-        elif text:
-            self.pieces.append(text)
+        self.pieces.append(_BLANKS.sub(lambda found: found[1] or " ", self.c.text[self.done : end]))
 
     def _operand(self) -> None:
         c = self.c
@@ -190,8 +193,8 @@ class _Wording:
         if (known := c.lookup(use)) is not None:
             self._add(known)
         elif use.name not in c.scope and not use.index:
-            self.new.setdefault(use.name, use)
-            self.pieces.append(TextSlot("argument", list(self.new).index(use.name), len(self.regions)))
+            number, _ = self.new.setdefault(use.name, (len(self.new), use))
+            self.pieces.append(TextSlot("argument", number, len(self.regions)))
         else:
             self._add(c.resolve(use, UNKNOWN))
 
@@ -204,19 +207,20 @@ class _Wording:
         self._flush(c.start)
         arguments = None
         if self.new and _LABELLED.match(c.text, c.start) is None:
-            arguments = [(use, UNKNOWN, "") for use in self.new.values()]
+            arguments = [(use, UNKNOWN, "") for _, use in self.new.values()]
         else:
             self._settle()
         self.pieces.append(TextSlot("region", len(self.regions)))
         self.regions.append(c.region(arguments))
-        self.new = {}
+        self.new, self.settled = {}, len(self.pieces)
         self.done = c.behind
 
     def _settle(self) -> None:
         """Names that no region defines are values that are defined later."""
-        names = list(self.new.values())
-        for position, piece in enumerate(self.pieces):
-            if isinstance(piece, TextSlot) and piece.kind == "argument" and piece.region == len(self.regions):
+        names = [use for _, use in self.new.values()]
+        for position in range(self.settled, len(self.pieces)) if names else ():
+            piece = self.pieces[position]
+            if isinstance(piece, TextSlot) and piece.kind == "argument":
                 self.pieces[position] = TextSlot("operand", len(self.operands))
                 self.operands.append(self.c.resolve(names[piece.number], UNKNOWN))
         self.new = {}

@@ -24,6 +24,11 @@ from ptokit.text.tree import UNREAD
 MAX_SKIPPED = 1 << 20
 """Most characters of a statement that is skipped because it could not be read."""
 
+WIDEST = 4096
+"""Characters of a line in which its start is looked for."""
+RESULT = 64
+"""Characters that a result stands for, however many share a name."""
+
 _ALIAS = re.compile(r"^[#!][A-Za-z_$][A-Za-z0-9_$]*[ \t]*=", re.MULTILINE)
 _RESOURCES = re.compile(r'\{-#(?:[^"#]|"(?:[^"\\\n]|\\.)*"|#(?!-\}))*#-\}')  # Python 3.11.2 fails with `*+` here
 _BRACE = re.compile(r'"(?:[^"\\\n]|\\.)*+"?|[{}]')
@@ -185,6 +190,7 @@ class Reader(Parser):
             at, name, count = self.start, self.advance()[1:], 1
             if self.accept(":"):
                 count = self.integer()
+                self.spend(RESULT * count)
             names.append((name, count, at))
             if not self.accept(","):
                 break
@@ -336,10 +342,12 @@ class Reader(Parser):
 
     def _indent_of(self, opening: int, brace: int) -> int:
         """By how much a closing brace is indented more than the line of its opening one; 0 if it starts no line."""
-        line = self.text.rfind("\n", 0, brace) + 1
+        line = self.text.rfind("\n", max(0, brace - WIDEST), brace) + 1
         if line == 0 or self.text[line:brace].strip():
             return 0
-        head = self.text.rfind("\n", 0, opening) + 1
+        head = self.text.rfind("\n", max(0, opening - WIDEST), opening) + 1
+        if head == 0 and opening > WIDEST:
+            return 0
         return brace - line - (len(self.text[head:opening]) - len(self.text[head:opening].lstrip()))
 
     def _block(self, region: MlirRegion, block: Block) -> None:
@@ -482,7 +490,7 @@ class Reader(Parser):
 
     def _note(self, problem: Problem) -> None:
         self.problems.append(problem)
-        if len(self.problems) >= MOST_ERRORS:
+        if len(self.problems) >= MOST_ERRORS or self.spent > self.most:
             raise StopReading
 
     def _refuse(self, problem: Problem, start: int) -> None:

@@ -9,7 +9,7 @@ from functools import cached_property
 from ptokit.text.mlir.cursor import OperandUse
 from ptokit.text.mlir.destinations import Destinations
 from ptokit.text.mlir.interface import Parser
-from ptokit.text.mlir.ir import Attributes, MlirOp, SsaValue, Type
+from ptokit.text.mlir.ir import UNKNOWN, Attributes, MlirOp, SsaValue, Type
 from ptokit.text.mlir.pieces import Attr, Maybe, OpDraft, Piece, attribute_pieces
 from ptokit.text.mlir.writer import Writer
 
@@ -66,10 +66,14 @@ class Row:
             what, expects = ("the op", "form") if part == "args" else (f"{part}(...)", "")
             message = f"{what} has {len(operands)} operands and {len(kinds)} types"
             c.fail(message, operands[0].offset, expects=expects)
-        return [c.resolve(operand, kind) for operand, kind in zip(operands, kinds, strict=True)]
+        return [
+            c.resolve(operand, kind) if kind is not UNKNOWN else self._untyped(c, draft, part, operand)
+            for operand, kind in zip(operands, kinds, strict=True)
+        ]
 
     def _untyped(self, c: Parser, draft: OpDraft, part: str, operand: OperandUse) -> SsaValue:
         if (known := c.lookup(operand)) is not None:
+            c.spend(len(known.type.text))  # it is printed
             return known
         kind = self.types(part, draft)
         if kind is None:

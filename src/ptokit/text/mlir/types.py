@@ -140,7 +140,9 @@ def _bare_type(c: Cursor) -> Type | None:
         return Type(word)
     if (read := BUILTIN.get(word)) is not None and c.text.startswith("<", c.end):
         c.advance()
-        return read(c, word)
+        kind = read(c, word)
+        c.spend(len(kind.text))
+        return kind
     if _UNMARKED.match(c.text, c.start):
         name = c.advance().removeprefix("pto.")
         return PTO_TYPES[name](c, name) if name in PTO_TYPES else Type(f"!pto.{name}<{c.body()}>")
@@ -151,6 +153,9 @@ def _dialect_type(c: Cursor) -> Type:
     """A type of a dialect, or an alias. The same text gives the same type, so it is looked up first."""
     key = _KEY.match(c.text, c.start)
     if key is not None and (found := c.types.get(key[0])) is not None:
+        c.spent += len(found.text)  # without a call: most types are found here
+        if c.spent > c.most:
+            c.spend(0)
         c.jump(key.end())
         return found
     at, name = c.start, c.advance()[1:]
@@ -162,6 +167,7 @@ def _dialect_type(c: Cursor) -> Type:
         kind = Type(f"!{name}<{c.body()}>")
     else:
         kind = Type(f"!{name}")
+    c.spend(len(kind.text))
     if key is not None:
         c.types[key[0]] = kind
     return kind
@@ -172,7 +178,9 @@ def function_type(c: Cursor) -> Type:
     inputs = c.listed("(", c.type)
     c.expect("->")
     outputs = type_list(c)
-    return Type(signature_text(inputs, outputs), Signature(tuple(inputs), tuple(outputs)))
+    text = signature_text(inputs, outputs)
+    c.spend(len(text))
+    return Type(text, Signature(tuple(inputs), tuple(outputs)))
 
 
 def type_list(c: Cursor) -> list[Type]:

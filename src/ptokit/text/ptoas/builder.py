@@ -47,6 +47,8 @@ WORDLIKE = ("word", "string")
 """Kinds of operands that are not values."""
 LONGEST = 100
 """The longest opcode, in characters."""
+MOST_DIMS = 5
+"""Dims of a view whose blocks are written with indices: each index and extent becomes a constant."""
 MEMORY_TYPES = ("memref", "partition_tensor_view")
 """Placeholder types of memory."""
 
@@ -418,6 +420,8 @@ class Builder:
             self.scope.fail(f"{name} takes a whole table, not a block; make a block with partition_view", item.start)
         indices = self.scope.indices(item)
         rank = len(view.type.dims)
+        if rank > MOST_DIMS:
+            self.scope.fail(f"a block of a view has up to {MOST_DIMS} dims; {item.text} has {rank}", item.start)
         if len(indices) > rank:
             self.scope.fail(f"{len(indices)} indices for the {rank} dims of {item.text}", item.start)
         sizes = self.scope.extents.block(view.type, tile) if tile is not None else None
