@@ -122,6 +122,8 @@ class Build:
     folder: Path
     copies: dict[Path, Path] = field(default_factory=dict, repr=False)
     """Files that were rewritten before they were compiled; debug information names the originals."""
+    changeable: frozenset[Path] = frozenset()
+    """The source and what it includes, without what is behind links: files that repairs may write."""
 
     def close(self) -> None:
         """Remove the files."""
@@ -267,7 +269,8 @@ class _Compilation:
         for library in missing if self.kept else ():
             self._save(library, keys[library])
         every = {entry.name: entry for found in entries.values() for entry in found}
-        return Build(self.source, self.target, tuple(mains), tuple(every.values()), self.folder, copies)
+        changeable = frozenset(self.files.texts) - self.files.linked
+        return Build(self.source, self.target, tuple(mains), tuple(every.values()), self.folder, copies, changeable)
 
     def cores(self) -> tuple[str, ...]:
         """The cores that the source is compiled for."""

@@ -31,6 +31,8 @@ class SourceFiles:
     """What each file includes: the name it writes, and the file."""
     changed: frozenset[Path] = frozenset()
     """Files whose text is not that on disk."""
+    linked: frozenset[Path] = frozenset()
+    """Files that are included by a name that is a link, or in a folder that is one."""
 
     @property
     def asks_for_cores(self) -> bool:
@@ -52,6 +54,7 @@ def read_files(source: Path, folders: Sequence[Path], changed: Mapping[Path, str
     that replace those of files."""
     texts: dict[Path, str] = {}
     edges: dict[Path, dict[str, Path]] = {}
+    linked = set[Path]()
     waiting = [source.resolve()]
     while waiting and len(texts) < MOST_FILES:
         path = waiting.pop()
@@ -64,7 +67,9 @@ def read_files(source: Path, folders: Sequence[Path], changed: Mapping[Path, str
             if found is not None:
                 edges[path][name] = found.resolve()
                 waiting.append(edges[path][name])
-    return SourceFiles(texts, edges, frozenset(changed or ()))
+                if os.path.islink(found) or os.path.islink(found.parent):
+                    linked.add(edges[path][name])
+    return SourceFiles(texts, edges, frozenset(changed or ()), frozenset(linked))
 
 
 def _read(path: Path) -> str:
