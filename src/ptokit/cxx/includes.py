@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -49,6 +49,10 @@ class SourceFiles:
             found |= more
 
 
+class SpecialFileError(ValueError):
+    """A file that is no regular one: reading it could wait for ever."""
+
+
 def read_files(source: Path, folders: Sequence[Path], changed: Mapping[Path, str] | None = None) -> SourceFiles:
     """The source and the files that it includes from its own folder and from the user's folders. `changed` has texts
     that replace those of files."""
@@ -63,7 +67,7 @@ def read_files(source: Path, folders: Sequence[Path], changed: Mapping[Path, str
         texts[path] = changed[path] if changed and path in changed else _read(path)
         edges[path] = {}
         for name in _INCLUDE.findall(texts[path]):
-            found = next((file for folder in (path.parent, *folders) if os.path.isfile(file := folder / name)), None)
+            found = _found(name, (path.parent, *folders))
             if found is not None:
                 edges[path][name] = found.resolve()
                 waiting.append(edges[path][name])
@@ -72,7 +76,20 @@ def read_files(source: Path, folders: Sequence[Path], changed: Mapping[Path, str
     return SourceFiles(texts, edges, frozenset(changed or ()), frozenset(linked))
 
 
+def _found(name: str, folders: Iterable[Path]) -> Path | None:
+    """The file that a name means."""
+    for folder in folders:
+        file = folder / name
+        if os.path.isfile(file):
+            return file
+        if os.path.exists(file) and not os.path.isdir(file):
+            raise SpecialFileError(f"{file} is included, and is no regular file")
+    return None
+
+
 def _read(path: Path) -> str:
+    if path.exists() and not path.is_file():
+        raise SpecialFileError(f"{path} is no regular file")
     with path.open("rb") as file:
         return file.read(LONGEST).decode("utf-8", "replace")
 
