@@ -345,7 +345,7 @@ class TraceReader:
         if kind == GLOBAL:
             return self._array(words)
         if kind == SCALAR:
-            return _scalar(_named(DTYPES, words[0] >> 8 & 0xFF, "type"))
+            return _scalar(DTYPES[words[0] >> 8 & 0xFF])
         if kind == POINTER:
             return self._pointer
         return RecordedText(self._texts[words[0] >> 32])
@@ -356,7 +356,7 @@ class TraceReader:
         )
         number = self._objects.setdefault(words[1], self.next_object)
         rest = (
-            MEMORIES[memory], _named(DTYPES, dtype, "type"), rows, cols, valid_rows, valid_cols,
+            MEMORIES[memory], DTYPES[dtype], rows, cols, valid_rows, valid_cols,
             _named(BLAYOUTS, blayout, "layout"), _named(SLAYOUTS, slayout, "layout"), fractal, _named(PADS, pad, "pad"),
             bits, compact,
         )  # fmt: skip
@@ -370,7 +370,7 @@ class TraceReader:
         numbers: tuple[int, ...] = struct.unpack("<10q", struct.pack("<10Q", *words[1:11]))
         dtype, layout, dynamic = words[11] & 0xFF, words[11] >> 8 & 0xFF, words[11] >> 16 & 0xFFFF
         rest = (
-            _named(DTYPES, dtype, "type"), numbers[:5], numbers[5:], _named(LAYOUTS, layout, "layout"),
+            DTYPES[dtype], numbers[:5], numbers[5:], _named(LAYOUTS, layout, "layout"),
             tuple(bool(dynamic >> k & 1) for k in range(10)),
         )  # fmt: skip
         find = self.places.find
