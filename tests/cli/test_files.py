@@ -110,3 +110,69 @@ def test_an_output_that_is_full_is_said_so() -> None:
     assert fine("run", "kernels:double", "--arg", "x=f32[4,16]", "--arg", "out=f32[4,16]", "--out", "out=/dev/null")
     words = ("run", "kernels:double", "--arg", "x=f32[4,16]", "--arg", "out=f32[4,16]", "--out", "out=/dev/full")
     assert "No space left on device" in misuse(*words)
+
+
+# --- links that a repository contains
+
+LINKED = {
+    "report.html": ("report", "kernels:double", "--arg", "x=f32[4,16]", "--arg", "out=f32[4,16]", "--target", "a5"),
+    "trace.json": ("trace", "kernels:double", "--arg", "x=f32[4,16]", "--arg", "out=f32[4,16]", "--target", "a5"),
+    "trace.npz": ("trace-indices", "--generate", "zipf"),
+    "costs.json": ("calibrate", "none.json"),
+}
+"""Commands by the file that each writes unless -o names another one."""
+
+
+@pytest.mark.parametrize("name", LINKED)
+def test_a_default_output_that_is_a_link_is_refused_before_any_work(folder: Path, name: str) -> None:
+    (folder / "mine").write_text("kept")
+    (folder / name).symlink_to("mine")
+    assert f"cannot write {name}: it is a link to mine; links are followed only for names" in misuse(*LINKED[name])
+    assert (folder / "mine").read_text() == "kept"
+    (folder / name).unlink()
+    (folder / name).symlink_to("nothing")
+    assert "is a link to nothing" in misuse(*LINKED[name])
+    assert not (folder / "nothing").exists()
+
+
+@pytest.mark.parametrize("name", ["report.html", "trace.npz"])
+def test_a_named_output_may_be_a_link(folder: Path, name: str) -> None:
+    (folder / "mine").write_text("old")
+    (folder / name).symlink_to("mine")
+    fine(*LINKED[name], "-o", name)
+    assert (folder / name).is_symlink()
+    assert (folder / "mine").read_bytes() != b"old"
+
+
+@pytest.mark.parametrize("name", ["report.html", "trace.npz"])
+def test_a_default_output_that_may_not_be_written_is_refused(
+    folder: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / name).write_text("kept")
+    monkeypatch.setattr(os, "access", lambda file, mode: os.path.basename(file) != name)
+    assert f"cannot write {name}: permission denied" in misuse(*LINKED[name])
+    assert (folder / name).read_text() == "kept"
+
+
+TEXT = b"func.func   @f() { return }\n"
+
+
+@pytest.mark.parametrize("name", ["link.pto", "inner/text.pto"])
+def test_fmt_follows_no_link(folder: Path, name: str) -> None:
+    (folder / "other").mkdir()
+    (folder / "other" / "text.pto").write_bytes(TEXT)
+    (folder / "link.pto").symlink_to("other/text.pto")
+    (folder / "inner").symlink_to("other")
+    (folder / "plain.pto").write_bytes(TEXT)
+    printed = misuse("fmt", name, "plain.pto")
+    assert f"cannot write {name}: " in printed and " is a link to other" in printed
+    assert (folder / "other" / "text.pto").read_bytes() == TEXT
+    assert (folder / "plain.pto").read_bytes() != TEXT
+    assert ptokit_("fmt", "--check", name).exit_code == 1
+
+
+def test_fix_follows_no_link(folder: Path) -> None:
+    (folder / "mine.py").write_text("kept = 1\n")
+    (folder / "link.pto").symlink_to("mine.py")
+    assert "cannot write link.pto: it is a link to mine.py" in misuse("check", "link.pto", "--fix")
+    assert "cannot write" not in ptokit_("check", "link.pto", "--fix", "--diff").output

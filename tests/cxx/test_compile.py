@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import socket
 from pathlib import Path
 
 import pytest
@@ -170,3 +172,35 @@ def test_broken_databases_are_explained(tmp_path: Path, text: str) -> None:
 def test_what_compilers_write_stays_in_the_folder(tmp_path: Path) -> None:
     ask = ["sh", "-c", 'echo "$TMPDIR $ZIG_LOCAL_CACHE_DIR"']
     assert compiling.run([ask], CompileLimits(), tmp_path, keep=True) == [f"{tmp_path} {tmp_path}\n"]
+
+
+PLAIN_SOURCE = (
+    "#include <pto/pto-inst.hpp>\n__global__ AICORE void k(__gm__ float* x) { pto::pipe_barrier(PIPE_ALL); }\n"
+)
+
+
+@pytest.mark.parametrize("name", ['a"b.cpp', "a\\b.cpp", "a\nb.cpp", "a\udcffb.cpp"])
+def test_names_that_no_include_can_state_are_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(PLAIN_SOURCE)
+    with pytest.raises(CompileError, match="which no #include can state: rename it"):
+        compile_source(tmp_path / name)
+
+
+@pytest.mark.parametrize("how", ["fifo", "socket", "device"])
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling, "run", None)  # no compiler is started
+    special = tmp_path / "special.hpp"
+    if how == "fifo":
+        os.mkfifo(special)
+    elif how == "socket":
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(str(special))
+    else:
+        special.symlink_to("/dev/zero")
+    with pytest.raises(CompileError, match="is no regular file"):
+        compile_source(special)
+    (tmp_path / "k.cpp").write_text(f'#include "special.hpp"\n{PLAIN_SOURCE}')
+    with pytest.raises(CompileError, match=r"special\.hpp is included, and is no regular file"):
+        compile_source(tmp_path / "k.cpp")
+    with pytest.raises(CompileError, match="is included, and is no regular file"):
+        compile_source(tmp_path / "k.cpp", options=CompileOptions(("-include", str(special))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -95,3 +96,38 @@ def test_python_reads_the_database(project: Path) -> None:
     kernel[1](out)
     assert kernel.target == "a5"
     assert out.tolist() == [3.0] * 32 + [0.0] * 32
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["-DA=\0"], "has a word that no process can take: '-DA=\\x00'"),
+        (["-I", "a\0b"], "has a word that no process can take: 'a\\x00b'"),
+        (["-DA=\ud800"], "has a word that no process can take: '-DA=\\ud800'"),
+        ([f"-DA{number}" for number in range(300_000)], "has more than 131,072 characters"),
+        (["-include", "pipe"], "pipe is included, and is no regular file"),
+        (["-I."] * 20_000, "the options of the compiler have more than 262,144 characters"),
+    ],
+)
+def test_words_that_no_compiler_takes_are_refused(project: Path, words: list[str], message: str) -> None:
+    os.mkfifo(project.parent / "pipe")
+    row = {"directory": str(project.parent), "file": "filled.cpp", "arguments": ["g++", *words]}
+    (project.parent / "compile_commands.json").write_text(json.dumps([row]))
+    done = CliRunner().invoke(app, ["check", str(project)])
+    assert done.exit_code in (1, 2)
+    assert message in done.output
+    assert len(done.output) < 2000
+
+
+def test_other_rows_may_name_what_is_no_file(project: Path) -> None:
+    database = project.parent.parent / "compile_commands.json"
+    rows = [{"directory": "a\0b", "file": "c"}, {"file": "\ud800"}, {"file": ["x"]}, *json.loads(database.read_text())]
+    database.write_text(json.dumps(rows))
+    assert written(project).tolist() == [3.0] * 32 + [0.0] * 32
+
+
+def test_a_pipe_is_no_database(project: Path) -> None:
+    os.mkfifo(project.parent / "pipe")
+    done = CliRunner().invoke(app, ["check", str(project), "--database", str(project.parent / "pipe")])
+    assert done.exit_code == 2
+    assert "is no regular file" in done.output

@@ -24,8 +24,6 @@ from ptokit.cxx.recording import (
     RecordedTile,
     Recording,
 )
-from ptokit.cxx.shared import SharedBuffer, Sizes
-from ptokit.cxx.trace import Places, TraceError, TraceReader
 from ptokit.finding import VerifyError
 from ptokit.isa.dtype import dtype
 from ptokit.program import ir
@@ -186,19 +184,6 @@ def test_tiles_of_no_known_layout_are_left_out() -> None:
     (call,) = (stmt for stmt in ir.walk(program.body) if isinstance(stmt, ir.Instr))
     assert len(call.operands) == 2
     assert call.form
-
-
-def test_a_trace_with_a_call_from_no_place_is_damaged() -> None:
-    shared = SharedBuffer(Sizes(16, 4096), [])
-    text = [1 | 2 << 32, 4, int.from_bytes(b"tadd", "little")]
-    form = [3 | 2 << 32, 0 | 7 << 32, 0]
-    shared.words("definitions", 0, 6)[:] = [*text, *form]
-    shared.set("definitions_used", 6)
-    try:
-        with pytest.raises(TraceError, match="from no place"):
-            TraceReader(shared, Places(), []).advance()
-    finally:
-        shared.close_file()
 
 
 def test_a_pointer_that_is_not_aligned_is_named() -> None:

@@ -161,3 +161,39 @@ def test_a_command_that_is_terminated_leaves_nothing(folders: Path) -> None:
         time.sleep(0.05)
     os.kill(process.pid, signal.SIGTERM)
     assert process.wait(30) != 0
+
+
+def test_folders_of_killed_processes_are_removed_by_a_later_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    here = compiling._namespace()
+    kept = {
+        "of a running process": f"{compiling.PREFIX}{os.getpid()}-{here}-x",
+        "of another namespace": f"{compiling.PREFIX}{ended.pid}-{here + 1}-x",
+        "of an earlier version": f"{compiling.PREFIX}abcd",
+        "a link": f"{compiling.PREFIX}{ended.pid}-{here}-link",
+        "a file": f"{compiling.PREFIX}{ended.pid}-{here}-file",
+        "of others": f"other-{ended.pid}-{here}-x",
+    }
+    target = tmp_path / "target"
+    for name in (target.name, *kept.values()):
+        if name.endswith("-file"):
+            (tmp_path / name).touch()
+        elif name.endswith("-link"):
+            (tmp_path / name).symlink_to(target)
+        else:
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "file").touch()
+    left = tmp_path / f"{compiling.PREFIX}{ended.pid}-{here}-x"
+    left.mkdir()
+    (left / "any.so").touch()
+    compiling.remove_abandoned.__wrapped__()
+    assert {path.name for path in tmp_path.iterdir()} == {target.name, *kept.values()}
+    assert (target / "file").exists()
+    monkeypatch.setattr(os, "getuid", lambda: -1)
+    left.mkdir()
+    compiling.remove_abandoned.__wrapped__()
+    assert left.exists()  # of another user

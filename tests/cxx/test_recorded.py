@@ -240,6 +240,24 @@ def test_the_command_repairs_a_file(file: Path, tmp_path: Path) -> None:
     assert copy.read_text().count("set_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);") == 2
 
 
+@pytest.mark.parametrize("how", ["a link", "a folder that is a link", "#line"])
+def test_the_command_repairs_no_file_elsewhere(tmp_path: Path, how: str) -> None:
+    own, other = tmp_path / "own", tmp_path / "other"
+    own.mkdir()
+    other.mkdir()
+    (other / "kernel.hpp").write_text(SOURCE)
+    (own / "link.hpp").symlink_to(other / "kernel.hpp")
+    (own / "link").symlink_to(other)
+    included = {"a link": "link.hpp", "a folder that is a link": "link/kernel.hpp"}
+    text = f'#include "{included[how]}"\n' if how in included else f'#line 1 "{other / "kernel.hpp"}"\n{SOURCE}'
+    (own / "k.cpp").write_text(text)
+    words = ["check", str(own / "k.cpp"), "--entry", "launch_wrong", "--target", "a5", "--fix"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code in (1, 2)
+    assert "behind a link" in done.output or "is a link to" in done.output
+    assert (other / "kernel.hpp").read_text() == SOURCE
+
+
 def test_the_command_runs_and_shows(file: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.npy"
     given = ["--arg", "x=float32[384]:1..1", "--arg", "y=float32[384]:2..2", "--arg", "out=float32[384]"]

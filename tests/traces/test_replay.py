@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tracemalloc
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, ClassVar
@@ -315,3 +316,18 @@ def test_a_result_is_a_table_json_and_html() -> None:
     assert json.loads(result.to_json()) == json.loads(json.dumps(result.as_dict()))
     html = pto.traces.ReplayResult("machine", "x", ({"table": "<b>", "efficiency": 0.5},))._repr_html_()
     assert "&lt;b&gt;" in html and "50%" in html
+
+
+def test_a_replay_on_the_host_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 8 << 20
+    monkeypatch.setattr(on_host, "MOST_BYTES", most)
+    trace = traced(kind(64, 1 << 20), *[range(64)] * 4)
+    pto.traces.replay(traced(kind(4, 16), [1]), engine="native")  # loads libraries
+    tracemalloc.start()
+    try:
+        rows = pto.traces.replay(trace, engine="native").rows
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert rows[0]["indices"] == 8
+    assert peak < 9 * most

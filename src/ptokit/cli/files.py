@@ -58,6 +58,28 @@ def check_destination(file: str) -> None:
         raise Misuse(f"cannot write {file}: permission denied")
 
 
+def check_unnamed(file: str) -> None:
+    """Refuse, before any work is done, an output that the user did not name with -o: a repository may contain it as a
+    link to another file."""
+    for link in (file, os.path.dirname(file)):
+        if os.path.islink(link):
+            what = "it" if link == file else link
+            raise Misuse(
+                f"cannot write {file}: {what} is a link to {os.readlink(link)}; links are followed only for names that "
+                "-o states"
+            )
+    if os.path.isfile(file) and not os.access(file, os.W_OK):
+        raise Misuse(f"cannot write {file}: permission denied")
+    check_destination(file)
+
+
+def destination(named: str | None, default: str) -> str:
+    """The file that a command writes: what -o names, else the default."""
+    if named is None:
+        check_unnamed(default)
+    return default if named is None else named
+
+
 def write_all(contents: Mapping[str, Write]) -> None:
     """Write files: all are whole, or none appears and nothing is left behind."""
     try:

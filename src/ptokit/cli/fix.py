@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -9,7 +10,7 @@ from itertools import chain
 from typing import Any
 
 from ptokit import progress
-from ptokit.cli.files import STDIN, check_destination, print_text, write_all
+from ptokit.cli.files import STDIN, check_unnamed, print_text, write_all
 from ptokit.cli.live import LaunchCheck, run_launches, show_kernels
 from ptokit.cli.parsing import ALL
 from ptokit.cli.problems import FINE, FOUND, SHOWN, Misuse, print_error, printable, status_of, with_shown_names
@@ -161,6 +162,8 @@ def fix_program(request: ProgramRequest, how: FixRequest, as_json: bool) -> int:
     diff."""
     if (request.word == STDIN or request.word in SHOWN) and not how.diff:
         raise Misuse("--fix cannot write to standard input; use --fix --diff")
+    if os.path.isfile(request.word) and not how.diff:  # the names of sources are without links later
+        check_unnamed(request.word)
     try:
         kernel = find(request.word, request.function, request.cxx)
     except (TextError, VerifyError, OutOfBoundsError):
@@ -213,7 +216,7 @@ def _finish(fixing: Fixing, how: FixRequest, as_json: bool, **fields: Any) -> in
     patch = fixing.patch
     if not how.diff:
         for file in patch.after:
-            check_destination(file)
+            check_unnamed(file)
         write_all({file: partial(_write, file, text) for file, text in patch.after.items()})
     if as_json:
         print_json("check", **fields, **_data(fixing))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ptokit.cli.files import STDIN, check_destination, print_text, read_text, shown_name, write_all
+from ptokit.cli.files import STDIN, check_destination, check_unnamed, print_text, read_text, shown_name, write_all
 from ptokit.cli.problems import FINE, FOUND, MISUSED, Misuse, print_error, printable
 from ptokit.cli.programs import ProgramRequest, library_call, program_of
 from ptokit.cli.report import show_findings
@@ -30,6 +30,8 @@ def _format(file: str, only_check: bool) -> int:
     try:
         text = read_text(file)
         formatted = format_text(text, shown_name(file)).encode("utf-8")
+        if formatted != text and file != STDIN and not only_check:
+            check_unnamed(file)
     except TextError as error:
         print_error(str(error), "")
         return FOUND

@@ -35,8 +35,13 @@ class RecordLimits:
     calls: int = 10_000_000
     output: int = 1 << 20
     """Bytes that the kernel may print."""
-    requests: int = 1_000_000
+    requests: int = 200_000
     """Values that the kernel may ask for."""
+
+    @property
+    def answer_seconds(self) -> float:
+        """That ptokit may need for all values."""
+        return 2 * self.seconds
 
 
 HIDDEN = HiddenProcess()
@@ -51,6 +56,7 @@ class Child:
         self._printed = _output_file()
         self._requests, request = os.pipe()
         reply, self._replies = os.pipe()
+        os.set_blocking(self._replies, False)
         handed = {"shared": shared.file, "request": request, "reply": reply}
         bounds = {"memory": limits.memory + shared.size, "seconds": limits.seconds, "output": limits.output}
         HIDDEN.__enter__()
@@ -71,19 +77,34 @@ class Child:
             pass_fds=files, cwd="/", env={"LC_ALL": "C", **kept}, start_new_session=True,
         )  # fmt: skip
 
-    def wait(self) -> Literal["request", "ended", "late"]:
-        """Waits for a request, the end, or the time limit."""
+    def wait(self) -> Literal["request", "ended", "late", "flood"]:
+        """Waits for a request, the end, or the time limit. After a request the process is stopped: it changes nothing
+        while ptokit reads. `flood`: it asks again before it has an answer."""
         begin = time.monotonic()
         ready = select.select([self._requests], [], [], max(self._left, 0.0))[0]
         self._left -= time.monotonic() - begin
         if not ready:
             return "late"
-        return "request" if os.read(self._requests, 1) else "ended"
+        asked = len(os.read(self._requests, 2))
+        if asked == 1:
+            self._pause()
+        return ("ended", "request", "flood")[asked]
 
-    def answer(self) -> None:
-        """Lets a paused kernel go on."""
-        with contextlib.suppress(BrokenPipeError):
+    def _pause(self) -> None:
+        if hasattr(os, "waitid"):
+            self._process.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+    def answer(self) -> bool:
+        """Lets a paused kernel go on; False if it has not read earlier answers."""
+        try:
             os.write(self._replies, b"\1")
+        except BlockingIOError:
+            return False
+        except BrokenPipeError:
+            pass  # it has ended
+        self._process.send_signal(signal.SIGCONT)
+        return True
 
     def ask_to_stop(self) -> None:
         """Makes the process say where it is and end."""

@@ -22,9 +22,9 @@ from types import TracebackType
 from typing import IO, Protocol, Self
 
 from ptokit.brief import brief
-from ptokit.cxx.database import PATH_OPTIONS, DatabaseEntry
+from ptokit.cxx.database import MOST_CHARACTERS, PATH_OPTIONS, DatabaseEntry, is_passable
 from ptokit.cxx.entries import GLOBAL, CppEntry, find_entries
-from ptokit.cxx.includes import SourceFiles, read_files, write_rewritten
+from ptokit.cxx.includes import SourceFiles, SpecialFileError, read_files, write_rewritten
 from ptokit.cxx.names import INCLUDE, OWN
 from ptokit.cxx.repository import SINGLE, of_compiler, repository_of, system_folders
 
@@ -49,8 +49,10 @@ NOT_INSTALLED = "is not installed"
 FOLDERS = ("TMPDIR", "ZIG_LOCAL_CACHE_DIR")
 """Variables that name folders for what compilers write besides their output. Zig keeps objects of sources in one, those
 of its own libraries in another."""
+UNQUOTABLE = re.compile(r'["\\\x00-\x1f\x7f\ud800-\udfff]')
+"""Characters of a file's name that an #include cannot state, or that compilers write in another way."""
 PREFIX = "ptokit-cxx-"
-"""What the names of temporary folders begin with."""
+"""What the names of temporary folders begin with; the process and its namespace follow."""
 OLDEST = {"gcc": 11, "clang": 15}
 """The oldest versions whose C++20 suffices."""
 PATIENCE = 8
@@ -128,6 +130,8 @@ class Build:
     folder: Path
     copies: dict[Path, Path] = field(default_factory=dict, repr=False)
     """Files that were rewritten before they were compiled; debug information names the originals."""
+    changeable: frozenset[Path] = frozenset()
+    """The source and what it includes, without what is behind links: files that repairs may write."""
 
     def close(self) -> None:
         """Remove the files."""
@@ -226,7 +230,8 @@ def compile_source(
     """Compile a source into libraries that record what it does; `kept` ones are not compiled again. Raises
     `CompileError`."""
     options = options or CompileOptions()
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    remove_abandoned()
+    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-{_namespace()}-"))
     try:
         return _Compilation(source, target, options, compiler or find_compiler(), folder, kept).build()
     except BaseException as problem:
@@ -246,6 +251,43 @@ def _unseen(source: Path, options: CompileOptions, message: str) -> str:
     return "; ".join(remarks)
 
 
+@cache
+def _namespace() -> int:
+    """The namespace of this process's number: that of a container is none of another one."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return 0
+
+
+@cache
+def remove_abandoned() -> None:
+    """Remove, once, the folders of processes of this user that were killed."""
+    name = re.compile(rf"{PREFIX}([1-9]\d{{0,9}})-{_namespace()}-\w+")
+    with contextlib.suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
+        for entry in entries:
+            match = name.fullmatch(entry.name)
+            if match and not _runs(int(match[1])) and _is_own_folder(entry):
+                shutil.rmtree(entry.path, ignore_errors=True)
+
+
+def _is_own_folder(entry: os.DirEntry[str]) -> bool:
+    with contextlib.suppress(OSError):
+        return entry.is_dir(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_uid == os.getuid()
+    return False
+
+
+def _runs(process: int) -> bool:
+    """Whether a process exists."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
 class _Compilation:
     """One source on its way to its libraries."""
 
@@ -261,7 +303,8 @@ class _Compilation:
         if target not in TARGETS:
             raise CompileError(f"C++ kernels are compiled for {' or '.join(TARGETS)}; found {brief(target)}")
         if not source.is_file():
-            raise CompileError(f"{source} does not exist")
+            raise CompileError(f"{source} {'is no regular file' if source.exists() else 'does not exist'}")
+        _check_words(source, options)
         self.source, self.target, self.options = source.resolve(), target, options
         self.limits = replace(options.limits, seconds=options.limits.seconds * compiler.patience)
         self.compiler, self.folder, self.kept = compiler, folder, kept
@@ -271,7 +314,10 @@ class _Compilation:
         named = list(include_folders(options.flags))
         self.readable = [str(each) for each in (repository_of(self.source), INCLUDE, *named, *_files_of(options.flags))]
         """The files and folders that may be read, besides those of the system."""
-        self.files: SourceFiles = read_files(self.source, named, changed, [*self.readable, *system_folders()])
+        try:
+            self.files: SourceFiles = read_files(self.source, named, changed, [*self.readable, *system_folders()])
+        except SpecialFileError as problem:
+            raise CompileError(str(problem)) from None
 
     def build(self) -> Build:
         copies = write_rewritten(self.files, self.folder)
@@ -288,7 +334,8 @@ class _Compilation:
         for library in missing if self.kept else ():
             self._save(library, keys[library])
         every = {entry.name: entry for found in entries.values() for entry in found}
-        return Build(self.source, self.target, tuple(mains), tuple(every.values()), self.folder, copies)
+        changeable = frozenset(self.files.texts) - self.files.linked
+        return Build(self.source, self.target, tuple(mains), tuple(every.values()), self.folder, copies, changeable)
 
     def cores(self) -> tuple[str, ...]:
         """The cores that the source is compiled for."""
@@ -390,6 +437,22 @@ class _Compilation:
         """What the recorder depends on: its text with all that it includes, the options and the compiler."""
         (text,) = self._run([[*command, "-E", str(RUNTIME)]], keep=True)
         return _digest([str(FORMAT), *command, *self._identity(), text])
+
+
+def _check_words(source: Path, options: CompileOptions) -> None:
+    """Refuse a source whose name C++ cannot state, and options that no process can take."""
+    if wrong := UNQUOTABLE.search(str(source.resolve())):
+        raise CompileError(
+            f"{brief(str(source))} has the character {wrong[0]!r}, which no #include can state: rename it"
+        )
+    for word in options.flags:
+        if not is_passable(word):
+            raise CompileError(f"an option of the compiler has a character that no process can take: {brief(word)}")
+    if sum(map(len, options.flags)) > 2 * MOST_CHARACTERS:
+        raise CompileError(f"the options of the compiler have more than {2 * MOST_CHARACTERS:,} characters")
+    for file in _files_of(options.flags):
+        if file.exists() and not file.is_file():
+            raise CompileError(f"{file} is included, and is no regular file")
 
 
 def _digest(parts: Iterable[str]) -> str:

@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ptokit.brief import brief
 from ptokit.cxx.repository import is_within, repository_of, system_folders
 
 NAME = "compile_commands.json"
 LARGEST = 64 * 1024 * 1024
 """Bytes of a database that is read."""
+MOST_CHARACTERS = 128 * 1024
+"""Of a command: systems start no process with much more."""
 PATH_OPTIONS = ("-I", "-isystem", "-iquote", "-idirafter", "-include")
 """Options that are followed by a path."""
 
@@ -35,6 +38,10 @@ class DatabaseEntry:
 
 class DatabaseError(ValueError):
     """A database that cannot be read, or does not list the source."""
+
+
+class CommandError(DatabaseError):
+    """The command of the source cannot be used."""
 
 
 def find_database(source: Path) -> Path | None:
@@ -57,6 +64,8 @@ def database_entry(source: Path, database: Path | None = None) -> DatabaseEntry:
     found = find_database(source)
     try:
         return DatabaseEntry() if found is None else read_database(found, source, trusted=False)
+    except CommandError:
+        raise
     except DatabaseError:
         return DatabaseEntry()  # of other sources
 
@@ -69,15 +78,16 @@ def read_database(database: Path, source: Path, *, trusted: bool = True) -> Data
     wanted = source.resolve()
     for row in rows:
         folder = file.parent / str(row.get("directory", "."))
-        if (folder / str(row.get("file", ""))).resolve() == wanted:
+        place = folder / str(row.get("file", ""))
+        if is_passable(str(place)) and place.resolve() == wanted:
             return _entry(_words(row, file), folder, None if trusted else [repository_of(source), *system_folders()])
     raise DatabaseError(f"{file} does not list {source}; it lists {len(rows)} sources")
 
 
 def _rows(file: Path) -> list[dict[str, Any]]:
     try:
-        if file.stat().st_size > LARGEST:
-            raise DatabaseError(f"{file} is larger than {LARGEST} bytes")
+        if file.stat().st_size > LARGEST or not file.is_file():
+            raise DatabaseError(f"{file} is no regular file of at most {LARGEST:,} bytes")
         rows = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as problem:
         if isinstance(problem, DatabaseError):
@@ -89,13 +99,26 @@ def _rows(file: Path) -> list[dict[str, Any]]:
 
 
 def _words(row: dict[str, Any], file: Path) -> list[str]:
-    arguments = row.get("arguments")
-    if isinstance(arguments, list):
-        return [str(word) for word in arguments]
+    arguments, command = row.get("arguments"), str(row.get("command", ""))
+    words = [str(word) for word in arguments] if isinstance(arguments, list) else []
+    about = f"{file}: the command of {brief(row.get('file'))}"
+    if max(sum(map(len, words)), len(command)) > MOST_CHARACTERS:
+        raise CommandError(f"{about} has more than {MOST_CHARACTERS:,} characters")
     try:
-        return shlex.split(str(row.get("command", "")))
+        words = words or shlex.split(command)
     except ValueError as problem:
-        raise DatabaseError(f"{file}: the command of {row.get('file')} cannot be read: {problem}") from None
+        raise CommandError(f"{about} cannot be read: {problem}") from None
+    if wrong := [word for word in words if not is_passable(word)]:
+        raise CommandError(f"{about} has a word that no process can take: {brief(wrong[0])}")
+    return words
+
+
+def is_passable(word: str) -> bool:
+    """Whether a word can be an argument of a process, or the name of a file."""
+    try:
+        return b"\0" not in os.fsencode(word)
+    except UnicodeEncodeError:
+        return False
 
 
 def _entry(words: list[str], folder: Path, within: list[str | Path] | None) -> DatabaseEntry:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +32,8 @@ class SourceFiles:
     """What each file includes: the name it writes, and the file."""
     changed: frozenset[Path] = frozenset()
     """Files whose text is not that on disk."""
+    linked: frozenset[Path] = frozenset()
+    """Files that are included by a name that is a link, or in a folder that is one."""
 
     @property
     def asks_for_cores(self) -> bool:
@@ -48,6 +50,10 @@ class SourceFiles:
             found |= more
 
 
+class SpecialFileError(ValueError):
+    """A file that is no regular one: reading it could wait for ever."""
+
+
 def read_files(
     source: Path, folders: Sequence[Path], changed: Mapping[Path, str] | None = None, within: Sequence[str] = ()
 ) -> SourceFiles:
@@ -55,6 +61,7 @@ def read_files(
     that replace those of files. Files that are not `within` some folders are left out, if there are any."""
     texts: dict[Path, str] = {}
     edges: dict[Path, dict[str, Path]] = {}
+    linked = set[Path]()
     waiting = [source.resolve()]
     while waiting and len(texts) < MOST_FILES:
         path = waiting.pop()
@@ -63,14 +70,29 @@ def read_files(
         texts[path] = changed[path] if changed and path in changed else _read(path)
         edges[path] = {}
         for name in _INCLUDE.findall(texts[path]):
-            found = next((file for folder in (path.parent, *folders) if os.path.isfile(file := folder / name)), None)
+            found = _found(name, (path.parent, *folders))
             if found is not None and (not within or is_within(found, within)):
                 edges[path][name] = found.resolve()
                 waiting.append(edges[path][name])
-    return SourceFiles(texts, edges, frozenset(changed or ()))
+                if os.path.islink(found) or os.path.islink(found.parent):
+                    linked.add(edges[path][name])
+    return SourceFiles(texts, edges, frozenset(changed or ()), frozenset(linked))
+
+
+def _found(name: str, folders: Iterable[Path]) -> Path | None:
+    """The file that a name means."""
+    for folder in folders:
+        file = folder / name
+        if os.path.isfile(file):
+            return file
+        if os.path.exists(file) and not os.path.isdir(file):
+            raise SpecialFileError(f"{file} is included, and is no regular file")
+    return None
 
 
 def _read(path: Path) -> str:
+    if path.exists() and not path.is_file():
+        raise SpecialFileError(f"{path} is no regular file")
     with path.open("rb") as file:
         return file.read(LONGEST).decode("utf-8", "replace")
 

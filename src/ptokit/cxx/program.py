@@ -118,8 +118,8 @@ def call_program(
     shapes = _Shapes(recording, replace(launch, blocks=(block,)), placed=False)
     shape, numbers = instr_shape(shapes.calls[number], shapes.arrays, recording.target)
     shapes.shapes.append(shape)
-    builder = _Builder(shapes, launch, SourceTexts())
-    program = builder.program([FoldedBlocks(tuple(range(launch.grid)), (Single(0, numbers),))])
+    builder = _Builder(shapes, replace(launch, grid=1), SourceTexts())
+    program = builder.program([FoldedBlocks((0,), (Single(0, numbers),))])
     keys = {name: key[0] for key, name in builder.scopes[0].tiles.items()}
     return program, {name: (slot.object, slot.view) for name, slot in keys.items() if slot.object is not None}
 

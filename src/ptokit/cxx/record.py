@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,7 @@ from ptokit.cxx.recording import (
 from ptokit.cxx.shared import FRAMES, SharedBuffer, Sizes
 from ptokit.cxx.trace import Places, TraceError, TraceReader
 from ptokit.isa.dtype import dtype
+from ptokit.program.ir import MOST_BLOCKS
 
 INCLUDE = Path(__file__).with_name("include")
 """The folder of the recording headers."""
@@ -43,7 +45,7 @@ Inform = Callable[[SharedMemories, PartialRecording], bytes | None]
 that the request asks for; empty bytes say that all shared memories are up to date; None, that the value is unknown."""
 
 RUNNING, FINISHED, STOPPED = 1, 2, 3
-BY_SIGNAL, BY_EXCEPTION, BY_LIMIT, BY_FAILURE, BY_STACK = 1, 2, 3, 4, 5
+BY_SIGNAL, BY_EXCEPTION, BY_LIMIT, BY_FAILURE, BY_STACK, BY_GRID = 1, 2, 3, 4, 5, 6
 VALUE_ONLY, ALL_CURRENT, UNKNOWN_VALUE = 0, 1, 2
 CORES = {"vector": 1, "cube": 2}
 OF_LIBRARY: dict[str, tuple[CoreName, ...]] = {"vector": ("vector",), "cube": ("cube",)}
@@ -217,7 +219,11 @@ class _RecordingRun:
         described = [_described(argument) for argument in arguments]
         self._reader = TraceReader(self._shared, self._places, described, len(before), first_object)
         self._source: SourcePlaces | None = None
-        self._resolved: list[tuple[Frame, ...]] = []
+        self._resolved = before
+        self._views: tuple[np.ndarray[Any, np.dtype[np.uint8]] | None, ...] = ()
+        self._answer_seconds = limits.answer_seconds
+        self._runs = 0
+        """How often each block is run: on each core, for each vector core of a cube core."""
         self._problems: list[RecordingProblem] = []
 
     @property
@@ -228,6 +234,7 @@ class _RecordingRun:
     def run(self, cores: Sequence[CoreName], subblocks: int) -> Recording:
         self._shared.set("cores", sum(CORES[core] for core in set(cores)))
         self._shared.set("subblocks", subblocks)
+        self._runs = ("cube" in cores) + subblocks * ("vector" in cores)
         self._shared.set("informs", self._inform is not None)
         task = {
             "library": str(self._library.resolve()), "symbol": self._symbol, "grid": self._grid,
@@ -238,9 +245,9 @@ class _RecordingRun:
                 self._follow(child)
                 status = child.status()
                 printed, cut = child.printed()
+            return self._result(status, printed, cut=cut)
         finally:
             self._shared.close_file()
-        return self._result(status, printed, cut=cut)
 
     def _spec(self, k: int) -> list[Any]:
         argument = self._given[k]
@@ -264,9 +271,14 @@ class _RecordingRun:
             if not self._answered(more=left >= 0):
                 child.kill()
                 return
-            child.answer()
+            if not child.answer():
+                event = "flood"
+                break
         if event == "late":
             child.ask_to_stop()
+        elif event == "flood":
+            self._problem("trace", "the kernel asks for values and does not wait for them")
+            child.kill()
 
     def _answered(self, *, more: bool) -> bool:
         """Answers a request; False if the recording ends here."""
@@ -274,21 +286,29 @@ class _RecordingRun:
             most = f"{self._limits.requests:,}"
             self._problem("limit", f"the kernel reads more than {most} values that instructions wrote")
             return False
+        begin = time.monotonic()
         try:
-            self._answer()
+            self._answer(begin + self._answer_seconds)
         except TraceError as error:
             self._problem("trace", str(error))
             return False
+        except TimeoutError:
+            most = f"{self._limits.answer_seconds:g}"
+            self._problem("limit", f"ptokit needs more than {most} s for values that the kernel reads")
+            return False
+        self._answer_seconds -= time.monotonic() - begin
         return True
 
-    def _answer(self) -> None:
+    def _answer(self, until: float) -> None:
         self._advance()
         request = self._request()
-        arrays = tuple(self._array_views())
-        memories = SharedMemories(arrays, self._shared.local())
-        launches = self._reader.launches(copy=False)
-        sites = self._before + self._sites()
-        partial = PartialRecording(self._target, sites, self._reader.calls, launches, request=request, part=self._part)
+        if len(self._views) != len(self._reader.arguments):
+            self._views = tuple(self._array_views())
+        memories = SharedMemories(self._views, self._shared.local())
+        launches, sites = self._reader.launches(), self._sites()
+        partial = PartialRecording(
+            self._target, sites, self._reader.calls, launches, request=request, part=self._part, until=until
+        )
         value = self._inform(memories, partial) if self._inform is not None else None
         self._shared.set("reply", UNKNOWN_VALUE if value is None else VALUE_ONLY if value else ALL_CURRENT)
         if value:
@@ -334,11 +354,12 @@ class _RecordingRun:
         launches = ()
         try:
             self._advance()
-            self._reader.detach()
-            launches = self._reader.launches(copy=True)
+            launches = self._reader.launches()
+            if self._shared.get("state") == FINISHED:
+                self._reader.check_whole(self._runs)
         except TraceError as error:
             self._problem("trace", str(error))
-        sites = self._sites()
+        sites = self._sites()[len(self._before) :]
         self._explain(status, printed)
         self._add_remarks(cut=cut)
         return Recording(
@@ -346,9 +367,11 @@ class _RecordingRun:
         )
 
     def _sites(self) -> tuple[tuple[Frame, ...], ...]:
-        for addresses in self._reader.sites[len(self._resolved) :]:
-            self._resolved.append(self._frames(addresses))
-        return tuple(self._resolved)
+        """The places of calls, with those of the libraries before."""
+        known = len(self._resolved) - len(self._before)
+        if known < len(self._reader.sites):
+            self._resolved += tuple(self._frames(addresses) for addresses in self._reader.sites[known:])
+        return self._resolved
 
     def _frames(self, addresses: tuple[int, ...]) -> tuple[Frame, ...]:
         if self._source is None:
@@ -385,7 +408,7 @@ class _RecordingRun:
     def _last_frames(self) -> tuple[Frame, ...]:
         """The place of the last recorded call."""
         call = self._reader.last_call()
-        return self._frames_of_site(call.site - len(self._before)) if call is not None else ()
+        return self._frames_of_site(call.site) if call is not None else ()
 
     def _frames_of_site(self, site: int) -> tuple[Frame, ...]:
         sites = self._sites()
@@ -405,6 +428,8 @@ class _RecordingRun:
             return "limit", _limit_text(message, self._limits)
         if why == BY_FAILURE:
             return "failure", message
+        if why == BY_GRID:
+            return "failure", f"a launch of {number:,} blocks; a grid has at most {MOST_BLOCKS:,}"
         if number == signal.SIGXCPU:
             return "limit", f"the kernel runs longer than {self._limits.seconds:g} s"
         if number == signal.SIGSYS:
@@ -431,12 +456,12 @@ class _RecordingRun:
     def _add_remarks(self, *, cut: bool) -> None:
         for site in self._reader.unknown:
             message = "the kernel reads an unspecified value that instructions wrote; it counts as 0"
-            self._problem("value", message, self._frames_of_site(site), fatal=False)
+            self._problem("value", message, self._frames_of_site(site + len(self._before)), fatal=False)
         if cut:
             self._problem(
                 "output", f"the kernel prints more than {self._limits.output:,} bytes; the rest is lost", fatal=False
             )
-        if outside := self._reader.outside():
+        if not any(each.fatal for each in self._problems) and (outside := self._reader.outside()):
             message = f"{outside:,} calls were made outside a launch; a kernel that is the entry itself needs a grid"
             self._problem("trace", message, fatal=False)
 

@@ -158,7 +158,7 @@ class RecordedLaunch:
     grid: int
     arguments: tuple[LaunchArgument, ...]
     """The entry's arguments in order, then the allocations up to the end: the same for every launch of a recording."""
-    blocks: tuple[Block, ...]
+    blocks: Sequence[Block]
     passed: tuple[RecordedOperand, ...] = ()
     """What the launch passed to the kernel, if the headers say."""
     complete: bool = True
@@ -212,11 +212,13 @@ class ValueRequest:
 
 @dataclass(frozen=True, eq=False)
 class PartialRecording(Recording):
-    """A recording that is paused: the last launch and its last block may be open."""
+    """A recording that is paused: the last launch and its last block may be open, and go on later."""
 
     request: ValueRequest | None = None
     part: int = 0
     """The number of the library that is run: each has memories of its own."""
+    until: float = float("inf")
+    """When the value must be known: a time of `time.monotonic`."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ptokit.cxx.recording import MEMORIES
+from ptokit.program.ir import MOST_BLOCKS
 
 MAGIC = 0x31544F5450
 FRAMES = 64
@@ -36,7 +37,7 @@ CONTROL = np.dtype(
         )),
         ("value", "u1", (64,)),
         *((name, "<u8") for name in ("problem", "number", "address", "frame_count")),
-        ("frames", "<u8", (FRAMES,)), ("message", "S1024"),
+        ("frames", "<u8", (FRAMES,)), ("message", "S1024"), ("most_blocks", "<u8"),
     ]
 )  # fmt: skip
 """The first page: `Control` in runtime.cpp has the same fields in the same order."""
@@ -45,10 +46,16 @@ LOCAL = 1 << 20
 """Bytes of one on-chip memory: more than any target has."""
 GAP = 1 << 20
 """Bytes without access between two arrays; a pointer in the gap belongs to the nearer array."""
-DEFINITIONS = 256 << 20
+DEFINITIONS = 64 << 20
+DISTINCT = 500_000
+"""Calls unlike each other that a recording may hold; a limit of calls of more than 20 times as many allows more."""
 NUMBERS_PER_CALL = 4
 LAUNCHES = 4096
 """Entries of the table of calls that launches may take."""
+
+
+ITEMS = {"definitions": WORD, "entries": 2 * WORD, "numbers": WORD, "sequence": 4}
+"""The areas of a trace, and the bytes of an item."""
 
 
 def _whole(size: int) -> int:
@@ -63,6 +70,11 @@ class Sizes:
     heap: int
     """Bytes of device memory that host code may allocate."""
 
+    @property
+    def distinct(self) -> int:
+        """How many calls may be unlike each other."""
+        return min(self.calls, max(DISTINCT, self.calls // 20))
+
 
 class SharedBuffer:
     """One mapping of anonymous memory: nothing of it is on disk, and pages that are not used cost nothing."""
@@ -72,8 +84,8 @@ class SharedBuffer:
         end = _whole(CONTROL.itemsize)
         for name, size in (
             ("definitions", DEFINITIONS),
-            ("entries", 2 * WORD * (sizes.calls + LAUNCHES)),
-            ("numbers", NUMBERS_PER_CALL * WORD * sizes.calls),
+            ("entries", 2 * WORD * (sizes.distinct + LAUNCHES)),
+            ("numbers", NUMBERS_PER_CALL * WORD * sizes.distinct),
             ("sequence", 4 * sizes.calls),
             ("local", LOCAL * len(MEMORIES)),
         ):
@@ -90,7 +102,7 @@ class SharedBuffer:
         self.file = _anonymous(self.size)
         self._map = mmap.mmap(self.file, self.size)
         self.bytes: Bytes = np.frombuffer(self._map, np.uint8)
-        self.control: Any = np.frombuffer(self._map, CONTROL, 1)[0:1].view(np.recarray)
+        self.control: Any = np.frombuffer(self._map, CONTROL, 1)
         self._describe(places, sizes)
 
     def _describe(self, places: dict[str, int], sizes: Sizes) -> None:
@@ -98,11 +110,12 @@ class SharedBuffer:
             "magic": MAGIC,
             **{f"{name}_at": at for name, at in places.items() if name != "local"},
             "definitions_size": DEFINITIONS // WORD,
-            "entries_size": sizes.calls + LAUNCHES,
-            "numbers_size": NUMBERS_PER_CALL * sizes.calls,
+            "entries_size": sizes.distinct + LAUNCHES,
+            "numbers_size": NUMBERS_PER_CALL * sizes.distinct,
             "sequence_size": sizes.calls,
             "heap_size": sizes.heap,
             "gap": GAP,
+            "most_blocks": MOST_BLOCKS,
         }
         self.places = places
         self.limits = first
@@ -120,19 +133,25 @@ class SharedBuffer:
         """Sets a field of the first page."""
         self.control[name][0] = value
 
-    def used(self, area: str) -> int:
-        """How much of an area of the trace is written, never more than there is."""
-        return min(self.get(f"{area}_used"), self.limits[f"{area}_size"])
+    def news(self, area: str, first: int) -> Bytes:
+        """A copy of what was written to an area of the trace since it had `first` items. Raises ValueError if the
+        kernel's count of items is wrong."""
+        used = self.get(f"{area}_used")
+        if not first <= used <= self.limits[f"{area}_size"]:
+            raise ValueError(f"a count of {used} {area} after {first}, with room for {self.limits[f'{area}_size']}")
+        begin, end = (self.places[area] + ITEMS[area] * item for item in (first, used))
+        if not self._is_written(begin, end):
+            raise ValueError(f"a count of {used} {area}, of which some were not written")
+        return self.bytes[begin:end].copy()
 
-    def words(self, area: str, first: int, last: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
-        """Words of an area, shared."""
-        at = self.places[area]
-        return self.bytes[at + WORD * first : at + WORD * last].view(np.uint64)
-
-    def sequence(self, first: int, last: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
-        """Recorded calls, shared."""
-        at = self.places["sequence"]
-        return self.bytes[at + 4 * first : at + 4 * last].view(np.uint32)
+    def _is_written(self, begin: int, end: int) -> bool:
+        """Whether a process has touched all pages of a part."""
+        if begin == end or self.file < 0 or not hasattr(os, "SEEK_HOLE"):
+            return True
+        try:
+            return os.lseek(self.file, begin, os.SEEK_HOLE) >= end
+        except OSError:  # the system does not say
+            return True
 
     def array(self, offset: int, size: int) -> Bytes:
         """The bytes of an array."""

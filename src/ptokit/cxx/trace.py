@@ -6,6 +6,7 @@ import struct
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, overload
 
 import numpy as np
@@ -28,7 +29,8 @@ from ptokit.cxx.recording import (
     RecordedText,
     RecordedTile,
 )
-from ptokit.cxx.shared import GAP, SharedBuffer
+from ptokit.cxx.shared import FRAMES, GAP, LAUNCHES, SharedBuffer
+from ptokit.program.ir import MOST_BLOCKS
 
 OF_HOST = frozenset(("pto_prefetch",))
 """Calls that host code makes: hints about caches."""
@@ -44,8 +46,42 @@ Maker = Callable[[int], RecordedOperand]
 """Makes an operand from its number."""
 
 
+TEXT_WORDS, FORM_WORDS = 1 + 4096 // 8, 2 + 64 * 12 + 64 * 2
+"""The longest text and the longest form of a call, in words: TEXT, OPERANDS and MODIFIERS in runtime.cpp."""
+MOST_TEXTS = 1 << 16
+MOST_SITES = 10_000
+MOST_FORMS = 1 << 18
+MOST_RUNS = 1 << 20
+"""Blocks of all launches, each core by itself."""
+MOST_ALLOCATIONS = 4096
+"""REGIONS in runtime.cpp."""
+
+
 class TraceError(Exception):
     """A trace that no recorder writes: the kernel overwrote it."""
+
+
+class _Copied:
+    """The part of an area that was read: an own copy, which the kernel cannot change."""
+
+    def __init__(self, kind: type[np.uint64 | np.uint32]) -> None:
+        self._room: np.ndarray[Any, Any] = np.empty(1024, kind)
+        self.used = 0
+
+    def add(self, more: np.ndarray[Any, Any]) -> None:
+        """Appends numbers."""
+        end = self.used + len(more)
+        if end > len(self._room):
+            room = np.empty(max(end, 2 * len(self._room)), self._room.dtype)
+            room[: self.used] = self.all
+            self._room = room
+        self._room[self.used : end] = more
+        self.used = end
+
+    @property
+    def all(self) -> np.ndarray[Any, Any]:
+        """What was read so far."""
+        return self._room[: self.used]
 
 
 @dataclass
@@ -70,7 +106,7 @@ class Places:
         return None, address
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CallForm:
     """What equal calls share but for addresses and scalars."""
 
@@ -133,7 +169,7 @@ class CallTable(Sequence[RecordedCall]):
         return (self[k] for k in range(len(self)))
 
 
-@dataclass
+@dataclass(slots=True)
 class _OpenBlock:
     index: int
     cube: bool
@@ -142,13 +178,13 @@ class _OpenBlock:
     last: int | None = None
 
 
-@dataclass
+@dataclass(slots=True)
 class _OpenLaunch:
     call: int
     grid: int
     blocks: list[_OpenBlock] = field(default_factory=list[_OpenBlock])
     made: list[Block] = field(default_factory=list[Block])
-    """The blocks that have ended."""
+    """The blocks as data; the last one may be open."""
     complete: bool = False
 
 
@@ -172,15 +208,19 @@ class TraceReader:
         """Return addresses, innermost first, relative to the library."""
         self.unknown: list[int] = []
         """Sites that read values which nobody could tell."""
-        self._base = 0
+        self._base: int | None = None
         self._first_site, self._first_object = first_site, first_object
         self._texts: list[str] = []
         self._forms: list[CallForm] = []
         self._launches: list[_OpenLaunch] = []
         self._objects: dict[int, int] = {}
-        self._definitions = self._entries = self._sequence = 0
-        nothing = np.zeros(0, np.uint64)
-        self.calls = CallTable(self._forms, np.zeros(0, np.uint32), nothing, nothing)
+        self._counts = [0] * len(_KINDS)
+        self._definitions = self._end_of_blocks = 0
+        self._form_of, self._start_of, self._numbers = _Copied(np.uint32), _Copied(np.uint64), _Copied(np.uint64)
+        self._sequence = _Copied(np.uint32)
+        self._made: list[RecordedLaunch] = []
+        self._pointer: Maker = lambda address: RecordedPointer(*places.find(address))
+        self.calls = CallTable(self._forms, self._form_of.all, self._start_of.all, self._numbers.all)
 
     @property
     def next_object(self) -> int:
@@ -189,37 +229,45 @@ class TraceReader:
 
     def advance(self) -> None:
         """Reads what was written since the last time."""
-        self._base = self.shared.get("base")
+        if self._base is None:
+            self._base = self.shared.get("base")
         try:
             self._read_definitions()
             self._read_calls()
         except (IndexError, ValueError, struct.error) as error:
             raise TraceError(f"the trace is damaged ({error})") from error
+        except MemoryError:
+            raise TraceError("ptokit has too little memory for the trace") from None
 
-    def detach(self) -> None:
-        """Copies the calls, so that the shared memory can go."""
-        form, start, numbers = self.calls.form, self.calls.start, self.calls.numbers
-        self.calls = self.calls.grown(form.copy(), start.copy(), numbers.copy())
+    def check_whole(self, runs: int) -> None:
+        """Checks a recording that came to its end; `runs`: how often each block was run."""
+        for launch in self._launches:
+            if not launch.complete or len(launch.blocks) != launch.grid * runs:
+                raise TraceError(f"the trace is damaged (a launch of {launch.grid:,} blocks did not end)")
 
     # ------------------------------------------------------------------------------------------- definitions
 
     def _read_definitions(self) -> None:
-        used = self.shared.used("definitions")
-        words: list[int] = self.shared.words("definitions", self._definitions, used).tolist()
+        words = self.shared.news("definitions", self._definitions).data.cast("Q")
         at = 0
         while at < len(words):
-            count = words[at] >> 32
-            if at + 1 + count > len(words):
-                raise ValueError("a definition ends after the trace")
-            handler = _HANDLERS.get(words[at] & HALF)
-            if handler is None:
+            count, tag = words[at] >> 32, words[at] & HALF
+            if not 0 < tag <= len(_KINDS):
                 raise ValueError("a definition of no kind")
-            handler(self, words[at + 1 : at + 1 + count])
+            kind = _KINDS[tag - 1]
+            if not kind.least <= count <= min(kind.longest, len(words) - at - 1):
+                raise ValueError(f"{kind.words} of {count:,} words")
+            self._counts[tag - 1] += 1
+            if self._counts[tag - 1] > kind.most:
+                raise ValueError(f"more than {kind.most:,} times {kind.words}")
+            kind.read(self, words[at + 1 : at + 1 + count].tolist())
             at += 1 + count
-        self._definitions = used
+        self._definitions += len(words)
 
     def _text(self, words: list[int]) -> None:
         data = struct.pack(f"<{len(words) - 1}Q", *words[1:])
+        if words[0] > len(data):
+            raise ValueError("a text without an end")
         self._texts.append(data[: words[0]].decode("utf-8", "replace"))
 
     def _site(self, words: list[int]) -> None:
@@ -232,20 +280,36 @@ class TraceReader:
         offset, size = words
         if offset < self.shared.places["heap"] or offset + size > self.shared.size:
             raise ValueError("an allocation outside the memory")
-        self.places.add(self._base + offset, size, len(self.arguments))
+        self.places.add((self._base or 0) + offset, size, len(self.arguments))
         self.allocations[len(self.arguments)] = offset, size
         self.arguments.append(LaunchArgument(f"allocation{len(self.allocations)}", "uint8", (size,)))
 
     def _launch(self, words: list[int]) -> None:
+        if words[1] > MOST_BLOCKS:
+            raise ValueError(f"a launch of {words[1]:,} blocks; a grid has at most {MOST_BLOCKS:,}")
+        if self._launches and not self._launches[-1].complete:
+            raise ValueError("a launch inside another one")
         self._launches.append(_OpenLaunch(words[0], words[1]))
 
     def _block(self, words: list[int]) -> None:
-        self._launches[-1].blocks.append(_OpenBlock(words[0], bool(words[1]), words[2], words[3]))
+        launch, (index, is_cube, subblock, first) = self._launches[-1], words
+        if self._block_is_open() or launch.complete or index >= launch.grid or first < self._end_of_blocks:
+            raise ValueError("a block of no launch, or of calls of another block")
+        launch.blocks.append(_OpenBlock(index, bool(is_cube), subblock, first))
+        self._end_of_blocks = first
+
+    def _block_is_open(self) -> bool:
+        blocks = self._launches[-1].blocks
+        return bool(blocks) and blocks[-1].last is None
 
     def _block_end(self, words: list[int]) -> None:
-        self._launches[-1].blocks[-1].last = words[0]
+        if not self._block_is_open() or words[0] < self._end_of_blocks:
+            raise ValueError("the end of no block")
+        self._launches[-1].blocks[-1].last = self._end_of_blocks = words[0]
 
     def _launch_end(self, words: list[int]) -> None:
+        if self._block_is_open():
+            raise ValueError("a launch that ends before its last block")
         self._launches[-1].complete = True
 
     def _form(self, words: list[int]) -> None:
@@ -281,10 +345,9 @@ class TraceReader:
         if kind == GLOBAL:
             return self._array(words)
         if kind == SCALAR:
-            return _scalar(_named(DTYPES, words[0] >> 8 & 0xFF, "type"))
+            return _scalar(DTYPES[words[0] >> 8 & 0xFF])
         if kind == POINTER:
-            find = self.places.find
-            return lambda address: RecordedPointer(*find(address))
+            return self._pointer
         return RecordedText(self._texts[words[0] >> 32])
 
     def _tile(self, words: list[int]) -> Maker:
@@ -293,7 +356,7 @@ class TraceReader:
         )
         number = self._objects.setdefault(words[1], self.next_object)
         rest = (
-            MEMORIES[memory], _named(DTYPES, dtype, "type"), rows, cols, valid_rows, valid_cols,
+            MEMORIES[memory], DTYPES[dtype], rows, cols, valid_rows, valid_cols,
             _named(BLAYOUTS, blayout, "layout"), _named(SLAYOUTS, slayout, "layout"), fractal, _named(PADS, pad, "pad"),
             bits, compact,
         )  # fmt: skip
@@ -307,7 +370,7 @@ class TraceReader:
         numbers: tuple[int, ...] = struct.unpack("<10q", struct.pack("<10Q", *words[1:11]))
         dtype, layout, dynamic = words[11] & 0xFF, words[11] >> 8 & 0xFF, words[11] >> 16 & 0xFFFF
         rest = (
-            _named(DTYPES, dtype, "type"), numbers[:5], numbers[5:], _named(LAYOUTS, layout, "layout"),
+            DTYPES[dtype], numbers[:5], numbers[5:], _named(LAYOUTS, layout, "layout"),
             tuple(bool(dynamic >> k & 1) for k in range(10)),
         )  # fmt: skip
         find = self.places.find
@@ -316,9 +379,10 @@ class TraceReader:
     # ------------------------------------------------------------------------------------------- calls
 
     def _read_calls(self) -> None:
-        entries, numbers, sequence = (self.shared.used(area) for area in ("entries", "numbers", "sequence"))
-        pairs = self.shared.words("entries", 0, 2 * entries).reshape(-1, 2)
-        new = pairs[self._entries :]
+        new = self.shared.news("entries", self._form_of.used).view(np.uint64).reshape(-1, 2)
+        self._numbers.add(self.shared.news("numbers", self._numbers.used).view(np.uint64))
+        recorded = self.shared.news("sequence", self._sequence.used).view(np.uint32)
+        numbers = self._numbers.used
         if len(new):
             form, count = new[:, 0] & HALF, new[:, 0] >> 32
             if int(form.max()) >= len(self._forms):
@@ -326,81 +390,93 @@ class TraceReader:
             known = np.array([form.numbers for form in self._forms], np.uint64)
             if np.any(known[form] != count) or np.any(new[:, 1] > numbers) or np.any(new[:, 1] + count > numbers):
                 raise ValueError("a call without its numbers")
-        recorded = self.shared.sequence(self._sequence, sequence)
-        if len(recorded) and int(recorded.max()) >= entries:
+            self._form_of.add(form)
+            self._start_of.add(new[:, 1])
+        if len(recorded) and int(recorded.max()) >= self._form_of.used:
             raise ValueError("a call that was not defined")
-        self._entries, self._sequence = entries, sequence
-        forms = pairs.view(np.uint32)[:, 0]  # the lower half of the first word, without a copy
-        self.calls = self.calls.grown(forms, pairs[:, 1], self.shared.words("numbers", 0, numbers))
+        self._sequence.add(recorded)
+        if self._end_of_blocks > self._sequence.used:
+            raise ValueError("a block of calls that were not made")
+        self.calls = self.calls.grown(self._form_of.all, self._start_of.all, self._numbers.all)
 
     # ------------------------------------------------------------------------------------------- results
 
-    def launches(self, *, copy: bool) -> tuple[RecordedLaunch, ...]:
-        """The launches up to here; the last one may be open."""
-        sequence = self.shared.sequence(0, self._sequence)
-        if copy:
-            sequence = sequence.copy()
-            for launch in self._launches:
-                launch.made.clear()
-        return tuple(self._finished(launch, sequence) for launch in self._launches)
+    def launches(self) -> tuple[RecordedLaunch, ...]:
+        """The launches up to here; the last one may be open. What was made before is not made again."""
+        if self._made and len(self._made[0].arguments) != len(self.arguments):
+            self._made.clear()
+        while self._made and not self._made[-1].complete:
+            self._made.pop()
+        arguments = self._made[0].arguments if self._made else tuple(self.arguments)
+        for launch in self._launches[len(self._made) :]:
+            self._made.append(self._finished(launch, arguments))
+        return tuple(self._made)
 
     def last_call(self) -> RecordedCall | None:
         """The call that was recorded last."""
-        last = self.shared.sequence(0, self._sequence)[-1:]
-        return self.calls[int(last[0])] if len(last) and int(last[0]) < len(self.calls) else None
+        last = self._sequence.all[-1:]
+        return self.calls[int(last[0])] if len(last) else None
 
     def outside(self) -> int:
         """How many calls belong to no launch, nor to the host."""
-        inside = 0
-        for launch in self._launches:
-            inside += sum(self._last(block) - block.first for block in launch.blocks)
-        if inside == self._sequence:
+        every = self._sequence.all
+        inside = sum(self._last(block) - block.first for launch in self._launches for block in launch.blocks)
+        if inside == len(every):
             return 0
-        of_host = [number for number, call in enumerate(self.calls) if call.name in OF_HOST]
-        return self._sequence - inside - int(np.isin(self.shared.sequence(0, self._sequence), of_host).sum())
+        of_host = [number for number, form in enumerate(self._forms) if form.name in OF_HOST]
+        return len(every) - inside - int(np.isin(self.calls.form[every], of_host).sum())
 
     def _last(self, block: _OpenBlock) -> int:
-        return self._sequence if block.last is None else block.last
+        return self._sequence.used if block.last is None else block.last
 
-    def _finished(self, launch: _OpenLaunch, sequence: np.ndarray[Any, np.dtype[np.uint32]]) -> RecordedLaunch:
+    def _finished(self, launch: _OpenLaunch, arguments: tuple[LaunchArgument, ...]) -> RecordedLaunch:
         if launch.call >= len(self.calls):
             raise TraceError("the trace is damaged (a launch that was not defined)")
-        call = self.calls[launch.call]
-        made = launch.made
+        call, made, sequence = self.calls[launch.call], launch.made, self._sequence.all
+        if made:
+            made.pop()  # it may have been open
         for block in launch.blocks[len(made) :]:
-            ended = _block(block, sequence[block.first : self._last(block)])
-            if block.last is None:
-                return self._launched(launch, call, (*made, ended))
-            made.append(ended)
-        return self._launched(launch, call, tuple(made))
-
-    def _launched(self, launch: _OpenLaunch, call: RecordedCall, blocks: tuple[Block, ...]) -> RecordedLaunch:
-        return RecordedLaunch(call.name, launch.grid, tuple(self.arguments), blocks, call.operands, launch.complete)
-
-
-def _block(block: _OpenBlock, calls: np.ndarray[Any, np.dtype[np.uint32]]) -> Block:
-    return Block(block.index, "cube" if block.cube else "vector", block.subblock, calls)
+            calls = sequence[block.first : self._last(block)]
+            made.append(Block(block.index, "cube" if block.cube else "vector", block.subblock, calls))
+        return RecordedLaunch(call.name, launch.grid, arguments, made, call.operands, launch.complete)
 
 
 _TILE = struct.Struct("<4i7BxH2xI")
 
 
-_HANDLERS: dict[int, Callable[[TraceReader, list[int]], None]] = dict(
-    enumerate(
-        (
-            TraceReader._text, TraceReader._site, TraceReader._form, TraceReader._launch, TraceReader._block,
-            TraceReader._block_end, TraceReader._launch_end, TraceReader._allocation, TraceReader._unknown_value,
-        ),
-        start=1,
-    )
-)  # fmt: skip
-"""By tag: the order of `Tag` in runtime.cpp."""
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A kind of definitions, and its bounds."""
+
+    words: str
+    """Its name in messages."""
+    read: Callable[[TraceReader, list[int]], None]
+    least: int
+    """Words of a definition."""
+    longest: int
+    most: int
+    """Definitions of a recording."""
+
+
+_KINDS = (
+    _Kind("a text", TraceReader._text, 1, TEXT_WORDS, MOST_TEXTS),
+    _Kind("a place of a call", TraceReader._site, 0, FRAMES, MOST_SITES),
+    _Kind("a form of calls", TraceReader._form, 2, FORM_WORDS, MOST_FORMS),
+    _Kind("a launch", TraceReader._launch, 3, 3, LAUNCHES),
+    _Kind("a block", TraceReader._block, 4, 4, MOST_RUNS),
+    _Kind("the end of a block", TraceReader._block_end, 1, 1, MOST_RUNS),
+    _Kind("the end of a launch", TraceReader._launch_end, 1, 1, LAUNCHES),
+    _Kind("an allocation", TraceReader._allocation, 2, 2, MOST_ALLOCATIONS),
+    _Kind("an unknown value", TraceReader._unknown_value, 1, 1, MOST_SITES),
+)
+"""By tag, from 1 on: the order of `Tag` in runtime.cpp."""
 
 
 def _named(names: Sequence[str], number: int, what: str) -> str:
     return names[number] if number < len(names) else f"{what} {number}"
 
 
+@cache
 def _scalar(dtype: str) -> Maker:
     read = _READ.get(dtype)
     if read is None:

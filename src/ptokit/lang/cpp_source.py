@@ -82,6 +82,11 @@ class CppSource:
                     raise
         raise AssertionError
 
+    def may_change(self, file: str) -> bool:
+        """Whether a file is the source or one that it includes, and not behind a link. Lines of a source may name any
+        file: `#line 1 "file"`."""
+        return any(Path(file).resolve() in build.changeable for build in self._builds.values())
+
     def changed(self, texts: Mapping[str, str]) -> CppSource:
         """The source with other texts in some of its files."""
         merged = {**dict(self.options.texts), **texts}

@@ -22,13 +22,13 @@ from ptokit.lang.context import CURRENT, Mode, check_dyn_ub, current, target
 from ptokit.lang.where import refuse, warn_at, warn_of
 from ptokit.machine.options import LAUNCHES, MachineOptions
 from ptokit.machine.report import MachineReport
+from ptokit.program.ir import MOST_BLOCKS
 from ptokit.target import profile as find_profile
 
 WAITS, OUTSIDE_OF_CAPTURE = "the host waits for the GPU", "call it before or after the capture"
 LAUNCH_OPTIONS = ("target", "engine", "threads", "strict", "header", "dyn_ub", "launch", "options", "debug", "grid")
 """Keywords of launches and checks; no parameter of a kernel has one of these names."""
 MOST_THREADS = 1024
-MOST_BLOCKS = 2**31 - 1
 ENGINE_NAMES = names(models=True)
 Observer = Callable[[Any, int, tuple[object, ...], Mapping[str, Any], Mapping[str, Any]], None]
 observers: list[Observer] = []

@@ -23,7 +23,6 @@ from ptokit.lang.context import Mode
 from ptokit.lang.faults import public, trim
 from ptokit.lang.launch import (
     LAUNCH_OPTIONS,
-    MOST_BLOCKS,
     MOST_CACHED,
     CachedLaunch,
     FindingCollector,
@@ -46,7 +45,7 @@ from ptokit.lang.where import refuse
 from ptokit.machine import MACHINE
 from ptokit.machine.options import is_enough
 from ptokit.machine.proposal import Patch
-from ptokit.program.ir import Program
+from ptokit.program.ir import MOST_BLOCKS, Program
 from ptokit.program.order import races
 from ptokit.program.repair import Edit, Unpatchable
 from ptokit.progress import task

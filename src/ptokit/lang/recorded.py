@@ -294,6 +294,8 @@ class CppKernel(Launchable):
         if missing := [file for file, text in before.items() if not text]:
             raise Unpatchable(f"{missing[0]} cannot be read")
         after = edited_texts(before, program, edits)
+        if other := [file for file in after if not self.source.may_change(file)]:
+            raise Unpatchable(f"{other[0]} is none of the files that the source includes, or is behind a link")
         return Patch({file: before[file] for file in after}, after, self.with_texts(after))
 
     def with_texts(self, texts: Mapping[str, str], *, written: bool = False) -> CppKernel:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from ptokit.cxx.recording import (
     SharedMemories,
     ValueRequest,
 )
+from ptokit.cxx.shared import LOCAL
 from ptokit.cxx.statements import IDLE, SYNCS
 from ptokit.engine.frame import Frame
 from ptokit.engine.interpreter import DeclareStep, Executable, Step
@@ -38,6 +40,8 @@ NO_EFFECT = frozenset((*IDLE, *SYNCS, *(name for name, form in EXACT.items() if 
 """Calls that change no memory."""
 MOST_CALLS = 100_000
 """Distinct calls that are kept ready."""
+MOST_BYTES = 256 << 20
+"""Of all tiles without an address."""
 
 
 class SharedFrame(Frame):
@@ -97,6 +101,8 @@ class ValueSession:
         self._frame.unspecified = self._unspecified = Unspecified()
         self._objects: dict[int, Bytes] = {}
         """Tiles without an address, by their number."""
+        self._left = MOST_BYTES
+        """Bytes that more of them may have."""
         self._ready: dict[tuple[int, int], ReadyCall | None] = {}
         """By the number of arguments and of the call."""
         self._launch, self._block, self._call = 0, 0, 0
@@ -108,6 +114,8 @@ class ValueSession:
             for block in launch.blocks[self._block :]:
                 self._frame.values = {BLOCK_IDX: block.index, BLOCK_NUM: launch.grid}
                 for number in block.calls[self._call :].tolist():
+                    if time.monotonic() > recording.until:
+                        raise TimeoutError
                     self._execute(memories, recording, launch, number)
                 self._call = len(block.calls)
                 if block is not launch.blocks[-1]:
@@ -147,12 +155,15 @@ class ValueSession:
         except (VerifyError, OutOfBoundsError, Unexpressible, ValueError, KeyError):
             return None
         tiles = {name: self._object(program.tiles[name].spec, *each) for name, each in objects.items()}
-        return ReadyCall(steps, tensors, tiles)
+        return None if None in tiles.values() else ReadyCall(steps, tensors, cast("dict[str, Storage]", tiles))
 
-    def _object(self, spec: TileSpec, number: int, view: int) -> Storage:
-        """The memory of a tile without an address, from a byte on."""
+    def _object(self, spec: TileSpec, number: int, view: int) -> Storage | None:
+        """The memory of a tile without an address, from a byte on; None if it is larger than any memory."""
         known, end = self._objects.get(number), view + spec.nbytes
         if known is None or known.nbytes < end:
+            if end > LOCAL or self._left < end:
+                return None
+            self._left -= end
             known = self._objects[number] = np.zeros(end, np.uint8)
         return Storage(known[view:end].view(spec.dtype.bits), spec.dtype, known)
 

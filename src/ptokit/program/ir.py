@@ -18,6 +18,8 @@ from ptokit.isa.policy import GlobalLayout
 from ptokit.markup import box, clipped, code, dim
 from ptokit.program.expr import Expr, Var, apply
 
+MOST_BLOCKS = 2**31 - 1
+"""The largest grid."""
 CPP = "cpp"
 """The form of programs from C++; `cpp.a2a3` for A2/A3, whose flags between the cores have other names."""
 

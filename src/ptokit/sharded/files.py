@@ -116,7 +116,9 @@ def mapped(path: str, kind: np.dtype[Any] | None = None, mode: str = "r") -> Arr
     """A memory-mapped `.npy` file in C order. `kind` is the type of its elements if NumPy does not know it."""
     try:
         array = np.asarray(np.lib.format.open_memmap(path, mode))  # pyright: ignore[reportArgumentType]
-    except (OSError, ValueError) as problem:
+    except MemoryError:
+        raise
+    except Exception as problem:  # any error of NumPy over a damaged header
         raise ShardedError(f"cannot read {path}: {problem}") from problem
     if not array.flags.c_contiguous:
         raise ShardedError(f"{path} is in Fortran order; write it in C order: np.save(path, np.ascontiguousarray(a))")

@@ -93,7 +93,9 @@ def read_file(path: str | os.PathLike[str]) -> TraceContent:
             _check_archive(stream)
             with zipfile.ZipFile(stream) as archive:
                 return _content({member: _member(archive, member) for member in _names(archive)})
-        except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, struct.error, ValueError) as problem:
+        except MemoryError:
+            raise
+        except Exception as problem:  # any error of zipfile and NumPy over a damaged file
             raise ValueError(f"{name} is no index trace: {problem}") from problem
 
 

@@ -19,7 +19,9 @@ def trace_indices(
     module: Annotated[
         bool, typer.Option("-m", "--module", help="Run a module by its name, as `python -m` does.")
     ] = False,
-    out: Annotated[str, typer.Option("-o", "--output", metavar="FILE.npz", help="Where to write.")] = "trace.npz",
+    out: Annotated[
+        str | None, typer.Option("-o", "--output", metavar="FILE.npz", help="Where to write.", show_default="trace.npz")
+    ] = None,
     limit: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Indices that are recorded, at most: 10,000,000.")
     ] = None,
@@ -43,10 +45,11 @@ def trace_indices(
     Recorded are pto.gather and pto.scatter, and torch's embedding, embedding_bag and index_select, in order. The
     program runs in a process of its own, unchanged; what it prints goes to standard error.
     """
+    from ptokit.cli.files import destination
     from ptokit.cli.indices import trace_indices as record
 
     how = {"limit": limit, "sample": sample, "seed": seed}
-    return record(words or (), out, how, generate, module, as_json)
+    return record(words or (), destination(out, "trace.npz"), how, generate, module, as_json)
 
 
 def replay(

@@ -17,13 +17,17 @@ def calibrate(
     ] = None,
     target: Target = None,
     costs: Costs = None,
-    out: Annotated[str, typer.Option("-o", "--output", metavar="FILE.json", help="Where to write.")] = "costs.json",
+    out: Annotated[
+        str | None,
+        typer.Option("-o", "--output", metavar="FILE.json", help="Where to write.", show_default="costs.json"),
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Fit the cost table of a target to measured times, and write it for --costs."""
     from ptokit.cli.calibrate import calibrate_costs
+    from ptokit.cli.files import destination
 
-    return calibrate_costs(trace, kernel or (), target, costs, out, as_json)
+    return calibrate_costs(trace, kernel or (), target, costs, destination(out, "costs.json"), as_json)
 
 
 def tune(

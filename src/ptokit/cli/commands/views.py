@@ -42,7 +42,10 @@ def report(
     rest: Annotated[
         list[str] | None, typer.Argument(metavar="-- ARG", help="Arguments of a Python file that is run.")
     ] = None,
-    out: Annotated[str, typer.Option("-o", "--output", metavar="FILE.html", help="Where to write.")] = "report.html",
+    out: Annotated[
+        str | None,
+        typer.Option("-o", "--output", metavar="FILE.html", help="Where to write.", show_default="report.html"),
+    ] = None,
     target: Targets = None,
     arg: Args = None,
     grid: Grid = 1,
@@ -65,6 +68,7 @@ def report(
     The page has findings, the source with its costs, a timeline, memory maps, access maps and tile layouts, for each
     target. A Python file is run, and its launches are shown. Outputs of the program are not written.
     """
+    from ptokit.cli.files import destination
     from ptokit.cli.machine import MachineRequest
     from ptokit.cli.page import write_report
     from ptokit.cli.programs import ProgramRequest
@@ -72,14 +76,17 @@ def report(
     machine = MachineRequest(costs=costs, cores=cores, blocks=blocks).machine_options()
     word, cxx = source(word, include, define, std, database, target, arg, grid, limit)
     request = ProgramRequest(word, arg or (), target, grid, function, strict, header, dyn_ub, machine=machine, cxx=cxx)
-    return write_report(request, rest or (), out, as_json)
+    return write_report(request, rest or (), destination(out, "report.html"), as_json)
 
 
 def trace(
     word: Word,
     out: Annotated[
-        str, typer.Option("-o", "--output", metavar="FILE.json|FILE.pftrace", help="Where to write.")
-    ] = "trace.json",
+        str | None,
+        typer.Option(
+            "-o", "--output", metavar="FILE.json|FILE.pftrace", help="Where to write.", show_default="trace.json"
+        ),
+    ] = None,
     target: Annotated[
         str | None,
         typer.Option(
@@ -110,6 +117,7 @@ def trace(
     The trace has a track for each pipe of each block, arrows for flags, the bytes under way, and the whole launch. JSON
     needs nothing else; .pftrace needs the package perfetto. Outputs of the program are not written.
     """
+    from ptokit.cli.files import destination
     from ptokit.cli.machine import MachineRequest
     from ptokit.cli.perfetto import write_trace
     from ptokit.cli.programs import ProgramRequest
@@ -117,7 +125,7 @@ def trace(
     machine = MachineRequest(costs=costs, cores=cores, blocks=blocks).machine_options()
     word, cxx = source(word, include, define, std, database, target, arg, grid, limit)
     request = ProgramRequest(word, arg or (), target, grid, function, strict, header, dyn_ub, machine=machine, cxx=cxx)
-    return write_trace(request, out, as_json)
+    return write_trace(request, destination(out, "trace.json"), as_json)
 
 
 def sweep(

@@ -39,7 +39,7 @@ constexpr std::size_t TEXT = 4096;
 constexpr u32 NONE = 0xffffffffu;
 
 enum State : u64 { starting, running, finished, stopped };
-enum Problem : u64 { no_problem, by_signal, by_exception, by_limit, by_failure, by_stack };
+enum Problem : u64 { no_problem, by_signal, by_exception, by_limit, by_failure, by_stack, by_grid };
 enum Tag : u32 { text_tag = 1, site_tag, form_tag, launch_tag, block_tag, block_end_tag, launch_end_tag, array_tag,
                  unknown_tag };
 enum Reply : u64 { value_only, all_current, unknown_value };
@@ -61,6 +61,7 @@ struct Control {
   u64 problem, number, address, frame_count;
   u64 frames[FRAMES];
   char message[1024];
+  u64 most_blocks;  // of a grid
 };
 
 struct Area {  // of the shared memory; the sizes are kept here too, so that a wild store cannot move them
@@ -586,6 +587,7 @@ __attribute__((noinline)) void launch(const char* name, std::uint64_t grid, void
                                       const Operand* arguments, std::size_t count) {
   if (page_zero == nullptr) return;
   if (in_launch) stop(by_failure, 0, "a kernel launches a kernel");
+  if (grid > page_zero->most_blocks) stop(by_grid, grid, "");
   in_launch = true;
   u32 site = site_from(__builtin_frame_address(0));
   u64 words[] = {encode(name, arguments, count, nullptr, 0, site), grid, sequence_used};
