@@ -58,6 +58,7 @@ def run(forged: Built, entry: str, limits: RecordLimits = LIMITS) -> Recording:
         ("endless_text", "a text without an end"),
         ("many_texts", "more than 65,536 times a text"),
         ("many_sites", "more than 10,000 times a place of a call"),
+        ("full_sites", "a launch of 1 blocks did not end"),
         ("many_forms", "more than 262,144 times a form of calls"),
         ("many_operands", "the trace is damaged"),
         ("many_launches", "more than 4,096 times a launch"),

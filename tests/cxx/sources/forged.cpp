@@ -149,24 +149,6 @@ void many_forms(u64 before) {
   forged(before, [](Trace& t) { while (t.room() > 3) t.define(form_tag, 0, 0); });
 }
 
-// Forms of as many tiles as fit, all unlike each other.
-void full_forms(u64 before) {
-  forged(before, [](Trace& t) {
-    u64 object = 1ULL << 40;
-    while (t.room() > 2 + 64 * 6) {
-      u64* to = t.definitions + t.control->definitions_used;
-      *to++ = form_tag | (2 + 64 * 6ULL) << 32;
-      *to++ = 0;
-      *to++ = 64;
-      for (u64 k = 0; k < 64; ++k, to += 6) {
-        to[1] = ++object;
-        to[2] = to[3] = object << 24;
-      }
-      t.control->definitions_used += 3 + 64 * 6;
-    }
-  });
-}
-
 // Places of as many frames as fit, all unlike each other.
 void full_sites(u64 before) {
   forged(before, [](Trace& t) {
