@@ -243,6 +243,7 @@ def test_the_command_repairs_a_file(file: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", ["a link", "a folder that is a link", "#line"])
 def test_the_command_repairs_no_file_elsewhere(tmp_path: Path, how: str) -> None:
     own, other = tmp_path / "own", tmp_path / "other"
+    (tmp_path / ".git").mkdir()  # both are of one repository
     own.mkdir()
     other.mkdir()
     (other / "kernel.hpp").write_text(SOURCE)
