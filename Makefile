@@ -80,7 +80,7 @@ types: $(READY)
 	$(BIN)/basedpyright --pythonpath $(BIN)/python --pythonversion $(VERSION) --threads
 
 fuzz: $(EXTRA)
-	PYTHONPATH=. PTOKIT_FUZZ=20 $(BIN)/pytest -n auto -p tests.bar tests/property tests/lang/test_random_kernels.py tests/program/test_auto_flags.py tests/lang/test_slices.py tests/text/test_round_trips.py tests/text/test_fuzz.py tests/text/test_ptoas.py tests/text/test_cpp.py tests/test_readers.py
+	PYTHONPATH=. PTOKIT_FUZZ=20 $(BIN)/pytest -n auto -p tests.bar tests/property tests/lang/test_random_kernels.py tests/program/test_auto_flags.py tests/lang/test_slices.py tests/text/test_round_trips.py tests/text/test_fuzz.py tests/text/test_hostile.py tests/text/test_ptoas.py tests/text/test_cpp.py tests/test_readers.py
 	PYTHONPATH=. PTOKIT_FUZZ=20 $(BIN)/pytest -n auto -p tests.bar tests/engine/native/test_calls.py tests/engine/native/test_programs.py tests/engine/native/test_guard_pages.py tests/engine/native/test_whole_native.py tests/engine/native/test_launches.py tests/engine/native/test_moves.py tests/engine/native/test_strategies.py tests/engine/native/test_native_compute.py tests/engine/cuda/test_programs_on_gpu.py tests/engine/cuda/test_units.py
 	PYTHONPATH=. $(BIN)/pytest -n auto -p tests.bar -p tests.engine.cuda.emulation tests/engine/native/test_calls.py tests/engine/native/test_programs.py tests/engine/native/test_launches.py
 	PYTHONPATH=. $(BIN)/pytest -n auto -p tests.bar -p tests.engine.native.both tests/property tests/compute
