@@ -29,7 +29,7 @@ from types import (
     ModuleType,
     UnionType,
 )
-from typing import Any, cast
+from typing import Any, ParamSpec, TypeVar, TypeVarTuple, cast
 
 import numpy as np
 
@@ -604,6 +604,7 @@ _PARTS: dict[type, tuple[str, ...]] = {
     UnionType: ("__args__",),
     GenericAlias: ("__origin__", "__args__"),
     re.Pattern: ("pattern", "flags"),
+    **dict.fromkeys((TypeVar, TypeVarTuple, ParamSpec), ("__name__",)),
 }
 """The parts of objects that stand for functions, types and patterns."""
 _FIELDS: dict[type, tuple[str, ...]] = {deque: ("maxlen",), defaultdict: ("default_factory",), BaseException: ("args",)}
