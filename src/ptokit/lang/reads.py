@@ -604,7 +604,9 @@ _PARTS: dict[type, tuple[str, ...]] = {
     UnionType: ("__args__",),
     GenericAlias: ("__origin__", "__args__"),
     re.Pattern: ("pattern", "flags"),
-    **dict.fromkeys((TypeVar, TypeVarTuple, ParamSpec), ("__name__",)),
+    TypeVar: ("__name__",),
+    TypeVarTuple: ("__name__",),
+    ParamSpec: ("__name__",),
 }
 """The parts of objects that stand for functions, types and patterns."""
 _FIELDS: dict[type, tuple[str, ...]] = {deque: ("maxlen",), defaultdict: ("default_factory",), BaseException: ("args",)}
