@@ -593,7 +593,7 @@ class _Walk:
             self._refer(value, _Place(f"{place.text}.{name}", place.where) if value is not _MISSING else place)
 
 
-_PARTS: dict[type, tuple[str, ...]] = {
+_PARTS: dict[Any, tuple[str, ...]] = {
     MethodType: ("__func__", "__self__"),
     partial: ("func", "args", "keywords"),
     property: ("fget",),
