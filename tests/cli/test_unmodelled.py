@@ -41,6 +41,13 @@ def test_a_hazard_is_worse(folder: Path) -> None:
     assert result.exit_code == 1 and "a5: not accepted; 1 hazard, 2 unmodelled; " in result.stdout
 
 
+@pytest.mark.parametrize(("name", "target", "status"), [("k", "a5", 3), ("unwritten", "cpu", 1), ("wrong", "cpu", 1)])
+def test_a_diff_has_the_status_of_the_check(name: str, target: str, status: int, folder: Path) -> None:
+    (folder / "unwritten.pto").write_text(TEXT.replace("ins(%p", "ins(%t"))
+    for more in ((), ("--fix", "--diff"), ("--fix", "--diff", "--json")):
+        assert ptokit_("check", f"{name}.pto", "--target", target, *more).exit_code == status, more
+
+
 def test_an_error_is_worse() -> None:
     result = ptokit_("check", "wrong.pto", "--target", "a5")
     assert result.exit_code == 1

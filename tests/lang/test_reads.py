@@ -56,6 +56,38 @@ PLACES = {
     "the length of a list": Place("LL = [1]", "len(LL)", "LL[:] = [0] * {n}"),
     "a list in a tuple": Place("T = ([1],)", "T[0][0]", "T[0][0] = {n}"),
     "a set": Place("ST = {1}", "max(ST)", "ST = {{{n}}}"),
+    "an attribute that hides that of the class": Place(
+        "class HC:\n    a = 1\n    def get(self): return self.a\nhc = HC()", "hc.get()", "hc.a = {n}"
+    ),
+    "a new attribute of a function": Place("def nf(): pass", "getattr(nf, 'a', 1)", "nf.a = {n}"),
+    "a variable of the environment, with a method of a text": Place(
+        "import os\nos.environ['READ1'] = '1'\ndef ev():\n    import os\n"
+        "    return int(os.getenv('READ1').replace('x', ''))",
+        "ev()",
+        "os.environ['READ1'] = '{n}'",
+    ),
+    "__str__": Place(
+        "class SS:\n    def __init__(self, a): self.a = a\n    def __str__(self): return str(self.a)\nss = SS(1)",
+        "int(f'{ss}')",
+        "ss = SS({n})",
+    ),
+    "a class that a library makes": Place(
+        "mc = types.new_class('mc')\nmc.a = 1", "mc.a + getattr(mc, 'a')", "mc.a = {n}"
+    ),
+    "the arguments of a type": Place(
+        "import typing\nta = typing.Literal[1]", "typing.get_args(ta)[0]", "ta = typing.Literal[{n}]"
+    ),
+    "the length of a deque": Place(
+        "from collections import deque\ndq = deque(maxlen=1)", "dq.maxlen", "dq = deque(maxlen={n})"
+    ),
+    "a default of a dict": Place(
+        "from collections import defaultdict\ndf = defaultdict(lambda: 1)",
+        "df.copy()['a']",
+        "df.default_factory = lambda: {n}",
+    ),
+    "an argument of an exception": Place("ex = Exception(1)", "ex.args[0]", "ex.args = ({n},)"),
+    "a pattern": Place("import re\npt = re.compile('a')", "len(pt.pattern)", "pt = re.compile('a' * {n})"),
+    "a function in builtins": Place("import builtins\nbuiltins.bi = 1", "bi", "builtins.bi = {n}"),
     "a decimal number": Place("import decimal\ndc = decimal.Decimal(1)", "int(dc)", "dc = decimal.Decimal({n})"),
     "a fraction": Place("import fractions\nfr = fractions.Fraction(1)", "int(fr)", "fr = fractions.Fraction({n})"),
     "a variable of the environment": Place(
@@ -537,6 +569,15 @@ UNSEEN = {
         "def fi():\n    with open('/dev/null') as file: return len(file.read())", "fi()", "`open` may depend on more"
     ),
     "a file by its path": ("from pathlib import Path", "len(Path('/dev/null').read_text())", "`Path`"),
+    "the level of a logger": (
+        "import logging\nlg = logging.getLogger('a')", "int(lg.isEnabledFor(10))", "state of a Logger"
+    ),
+    "a function that NumPy calls": (
+        "fu = np.frompyfunc(lambda a: a, 1, 1)", "int(fu(1))", "`fu` may depend on more"
+    ),
+    "the time as a text": (
+        "def ft():\n    from datetime import datetime\n    return len('{}'.format(datetime.now()))", "ft()", "datetime"
+    ),
     "memory that nothing has written": ("", "int(np.empty(1, 'int32')[0]) % 9", "`np.empty`"),
     "the working folder": ("import os", "len(os.path.abspath('a'))", "`os.path.abspath`"),
     "a number that an interpreter has": ("import sys", "sys.getrecursionlimit() % 9", "`sys.getrecursionlimit`"),
@@ -578,11 +619,16 @@ def test_what_torch_reads_is_refused(read: str) -> None:
     [
         *("math.isqrt(9)", "int(np.prod([1, 3]))", "len(os.path.join('a', 'b'))", "len(re.sub('a', 'b', 'aaa'))"),
         *("print('', end='', file=sys.stderr) or 3", "logging.getLogger('a').debug('b') or 3"),
+        *("made.n()", "len(re.compile('a').sub('b', 'aaa'))", "3 if sys.version_info > (3, 8) else 4"),
+        *("3 if isinstance(3, int | float) else 4", "pattern.groups + 3"),
         *("types.SimpleNamespace(a=3).a", "4 if isinstance(math, Enum) else 3", "copy.deepcopy([3])[0]"),
     ],
 )
 def test_functions_of_libraries_are_called(read: str) -> None:
-    names = "import copy, logging, math, os, re, sys"
+    names = (
+        "import copy, logging, math, os, re, sys, time\npattern = re.compile('a')\nclass Made:\n"
+        "    def __init__(self): self.a = 3; self.made = time.time()\n    def n(self): return self.a\nmade = Made()"
+    )
     assert Notebook([Place(names, read, "")], ["a helper"]).launched() == 3
 
 

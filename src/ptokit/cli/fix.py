@@ -14,7 +14,7 @@ from ptokit.cli.files import STDIN, check_unnamed, print_text, write_all
 from ptokit.cli.live import LaunchCheck, run_launches, show_kernels
 from ptokit.cli.parsing import ALL
 from ptokit.cli.problems import FINE, FOUND, SHOWN, Misuse, print_error, printable, status_of, with_shown_names
-from ptokit.cli.programs import ProgramRequest, check_program, library_call, machine_report
+from ptokit.cli.programs import ProgramRequest, check_program, library_call, machine_report, status_of_check
 from ptokit.cli.report import print_json
 from ptokit.cli.subject import find
 from ptokit.finding import OutOfBoundsError, VerifyError, shown_file
@@ -175,7 +175,9 @@ def fix_program(request: ProgramRequest, how: FixRequest, as_json: bool) -> int:
     trials = [Trial(kernel, name, partial(run, name)) for name in _targets(request.target)]
     fixing = Fixing(trials, needless=how.needless)
     status = _finish(fixing, how, as_json, kernel=kernel.name, grid=request.grid)
-    return status if how.diff or as_json else check_program(request, as_json, run=True)
+    if how.diff or as_json:
+        return status or status_of_check(request)
+    return check_program(request, as_json, run=True)
 
 
 def fix_launches(
@@ -194,13 +196,16 @@ def fix_launches(
         fixing = Fixing(trials, needless=how.needless)
     changed = [_with_texts(launch, fixing.patch.after) for launch, _ in outcome.check.kept]
     status = _finish(fixing, how, as_json, file=outcome.name, error=outcome.error)
-    if not how.diff and not as_json:
+    kernels = [*outcome.kernels]
+    if not how.diff:
         again = LaunchCheck(request)
         for launch, (_, targets) in zip(changed, outcome.check.kept, strict=True):
             with library_call():
                 again.look(launch, targets)
-        show_kernels([*again.kernels.values()])
-        status = status_of(chain.from_iterable(each.findings for each in again.kernels.values()))
+        kernels = [*again.kernels.values()]
+        if not as_json:
+            show_kernels(kernels)
+    status = status_of(chain.from_iterable(each.findings for each in kernels)) or status
     outcome.explain()
     return FOUND if outcome.problem else status
 

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable
 
 from ptokit.cli.problems import FOUND, INTERRUPTED, MISUSED, Misuse, described, print_error
+from ptokit.cli.problems import status_of as status_of_findings
 from ptokit.finding import OutOfBoundsError, VerifyError
 from ptokit.lang.faults import TRACEBACK
 from ptokit.text.errors import TextError
@@ -39,7 +40,7 @@ def _status_after(problem: Exception) -> int:
         from ptokit.cli.report import show_findings
 
         show_findings(problem.findings)
-        return FOUND
+        return status_of_findings(problem.findings)
     if isinstance(problem, Misuse):
         print_error(str(problem))
     elif isinstance(problem, OSError) and problem.filename is None:

@@ -197,6 +197,4 @@ def _plain(result: Result) -> dict[str, object]:
 
 
 def _status(results: Sequence[Result]) -> int:
-    if any(isinstance(each, RefusedTarget) for each in results):
-        return FOUND
     return status_of(finding for each in results for finding in each.findings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ptokit.cli.files import print_text, write_all
 from ptokit.cli.machine import check_trace, trace_bytes
-from ptokit.cli.problems import FOUND, Misuse, printable, status_of
+from ptokit.cli.problems import Misuse, printable, status_of
 from ptokit.cli.programs import ProgramRequest, machine_report
 from ptokit.cli.report import print_json, show_findings
 from ptokit.cli.subject import find
@@ -28,7 +28,7 @@ def write_trace(request: ProgramRequest, out: str, as_json: bool) -> int:
             report = _first_report(kernel, request)
     except (VerifyError, OutOfBoundsError) as refusal:
         show_findings(refusal.findings)
-        return FOUND
+        return status_of(refusal.findings)
     trace = trace_bytes(report, out, "-o")
     write_all({out: lambda stream: stream.write(trace)})
     _print(report, out, len(trace), as_json)

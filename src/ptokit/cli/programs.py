@@ -18,7 +18,7 @@ from ptokit.cli.example import example
 from ptokit.cli.files import check_destination, print_text, write_all
 from ptokit.cli.machine import MachineRequest, joined, machine_data, show_machine
 from ptokit.cli.parsing import ALL
-from ptokit.cli.problems import FINE, FOUND, UNMODELLED, WORDS, Misuse, described, print_error, printable, status_of
+from ptokit.cli.problems import FINE, FOUND, WORDS, Misuse, described, print_error, printable, status_of
 from ptokit.cli.report import check_data, print_json, print_run, show_findings, show_report, show_run
 from ptokit.cli.subject import find, named_kernel
 from ptokit.finding import WARNINGS, Finding, OutOfBoundsError, VerifyError
@@ -93,6 +93,16 @@ def check_program(request: ProgramRequest, as_json: bool, run: bool = False) -> 
     return FOUND if FOUND in statuses else max(statuses)
 
 
+def status_of_check(request: ProgramRequest) -> int:
+    """The exit status of a check; nothing is printed."""
+    return _check_program(request, as_json=True, run=False)[0]
+
+
+def status_of_refusal(error: TextError | VerifyError | OutOfBoundsError) -> int:
+    """The exit status for a program that cannot be used."""
+    return FOUND if isinstance(error, TextError) else status_of(error.findings)
+
+
 def _printed(status: int, data: dict[str, Any] | None) -> int:
     if data is not None:
         print_json("check", **data)
@@ -103,8 +113,7 @@ def _refused(
     request: ProgramRequest, as_json: bool, error: TextError | VerifyError | OutOfBoundsError
 ) -> tuple[int, dict[str, Any] | None]:
     """The status of a program that cannot be checked, and the reason for the JSON."""
-    is_unmodelled = not isinstance(error, TextError) and all(each.level == "unmodelled" for each in error.findings)
-    status = UNMODELLED if is_unmodelled else FOUND
+    status = status_of_refusal(error)
     if as_json:
         return status, check_data(request.grid, error=error)
     if isinstance(error, TextError):
@@ -181,7 +190,7 @@ def run_program(
             print_error(str(error), "")
         else:
             show_findings(error.findings)
-        return FOUND
+        return status_of_refusal(error)
     is_report = isinstance(result, MachineReport)
     if is_report and not result.written:
         print_error("nothing was written: an instruction could not be executed, and the arrays keep their content", "")

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import builtins
 import dis
+import re
 import sys
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,13 +21,15 @@ from types import (
     CellType,
     CodeType,
     FunctionType,
+    GenericAlias,
     GetSetDescriptorType,
     MappingProxyType,
     MemberDescriptorType,
     MethodType,
     ModuleType,
+    UnionType,
 )
-from typing import Any, cast
+from typing import Any, ParamSpec, TypeVar, TypeVarTuple, cast
 
 import numpy as np
 
@@ -74,6 +78,7 @@ _CONSTANTS = frozenset(["LOAD_CONST", "LOAD_SMALL_INT"])
 _DYNAMIC = frozenset((
     *("getattr", "hasattr", "vars", "dir", "__dict__", "__getattribute__", "attrgetter", "methodcaller", "getmembers"),
     *("asdict", "astuple", "replace", "fields", "copy", "deepcopy", "format", "format_map", "dumps"),
+    *("get_args", "get_origin", "get_type_hints", "__subclasses__"),
 ))  # fmt: skip
 """Names of functions that read attributes which the code does not name."""
 _HIDDEN = frozenset(["globals", "eval", "exec", "__import__"])
@@ -82,11 +87,23 @@ _WRITES = frozenset((
     *("append", "extend", "insert", "appendleft", "extendleft", "clear", "add", "discard", "update"),
 ))  # fmt: skip
 """Methods of containers that read nothing of them."""
-_UNREAD = frozenset((
-    *("__repr__", "__str__", "__format__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__"),
-    *("__annotate__", "__annotate_func__", "_abc_impl", "__dict__", "__weakref__"),
-))  # fmt: skip
+_UNREAD = frozenset(["__annotate__", "__annotate_func__", "_abc_impl", "__dict__", "__weakref__"])
 """Attributes of classes that no operator of Python reads."""
+_AS_TEXT, _MADE = "__str__", "__class__"
+_READ_IF: dict[str, frozenset[str]] = {
+    **dict.fromkeys(("__repr__", "__str__", "__format__"), frozenset([_AS_TEXT])),
+    **dict.fromkeys(("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__"), frozenset(["copy", "deepcopy"])),
+}
+"""Methods of classes that are read only if one of some names is asked for."""
+_MAKERS = frozenset(["__init__", "__new__", "__post_init__", "__init_subclass__", "__set_name__", "__del__"])
+"""Methods of classes that make objects, and end them."""
+_TO_TEXT = frozenset(["str", "repr", "format", "ascii"])
+_FORMATS = frozenset(["FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "CONVERT_VALUE"])
+_LOGGED = frozenset((
+    *("isEnabledFor", "getEffectiveLevel", "hasHandlers", "handlers", "extra", "level", "disabled", "parent"),
+))  # fmt: skip
+"""What is read of a logger, else it is only written."""
+_STANDARD = frozenset(vars(builtins))
 _EXACT = frozenset((int, bool, str, bytes))
 """Types whose values are equal only if they are the same; -0.0 and NaN are not."""
 _TYPES = frozenset(
@@ -181,6 +198,8 @@ class _Scan:
             self.imports.append((step.argval, line))
         elif name == "MATCH_CLASS":
             self.attributes |= {"__dict__"}
+        elif name in _FORMATS or (name == "BINARY_OP" and step.argrepr.startswith("%")):
+            self.attributes |= {_AS_TEXT}
 
     def _close(self) -> None:
         if self._open is not None:
@@ -211,8 +230,10 @@ class _Place:
 class _Walk:
     """Follows the values that a function reads. `names` are the attributes that are followed; None for all."""
 
-    def __init__(self, function: FunctionType, names: frozenset[str] | None) -> None:
+    def __init__(self, function: FunctionType, names: frozenset[str] | None, asked: frozenset[str]) -> None:
         self.names = names
+        self.asked = asked
+        """The attributes that the functions name; of a library's modules and classes no others are followed."""
         self.attributes = frozenset[str]()
         """The attributes that the functions read of values which are not followed by name."""
         self.tokens: list[object] = []
@@ -226,6 +247,9 @@ class _Walk:
         self.equal: list[tuple[Callable[[], object], object]] = []
         self.problems: dict[tuple[str, Where], None] = {}
         self._numbers: dict[int, int] = {}
+        self._called = set[int]()
+        """Classes that are reached as values."""
+        self._visited = set[int]()
         self._count = 0
         """Elements of all containers."""
         self._found: list[tuple[object, _Place]] = []
@@ -257,10 +281,21 @@ class _Walk:
         elif _is_a(value, np.generic):
             self.tokens.append((kind, cast("Any", value).tobytes()))
         else:
-            number = self._numbers.setdefault(id(value), len(self._numbers))
-            self.tokens.append(number)
-            if number == len(self._found):
-                self._found.append((value, place))
+            self._number(value, place)
+            if _is_a(value, type) and id(value) not in self._called:
+                self._called.add(id(value))
+                if id(value) in self._visited:
+                    self._makers(cast("Any", value), place)
+
+    def _number(self, value: object, place: _Place) -> None:
+        number = self._numbers.setdefault(id(value), len(self._numbers))
+        self.tokens.append(number)
+        if number == len(self._found):
+            self._found.append((value, place))
+
+    def _refer_class(self, kind: type, place: _Place) -> None:
+        """Note the class of an object, or a base; it is not called."""
+        self._number(kind, place)
 
     # Names
 
@@ -283,8 +318,8 @@ class _Walk:
         for name, line in named.imports:
             here = place if is_foreign else _Place(name, Where(code.co_filename, line))
             self._import(name, str(names.get("__package__") or ""), here)
-        if _vars(function):
-            self._attributes(function, place)
+        if self.names is None or self.names:
+            self._members(_vars(function), self.names, place)
 
     def _import(self, name: str, package: str, place: _Place) -> None:
         parents = package.split(".")
@@ -323,7 +358,10 @@ class _Walk:
         if value is not _MISSING:
             self._refer(value, place)
             return
-        self._stable(getattr(builtins, chain.name, None), place)
+        if chain.name in _STANDARD:
+            self._stable(getattr(builtins, chain.name, None), place)
+        else:
+            self._refer(self._item(vars(builtins), chain.name), place)
 
     def _attribute(self, value: Any, key: str) -> tuple[Any, Mapping[Any, Any] | None]:
         """The value of an attribute, and the dictionary that has it."""
@@ -399,12 +437,12 @@ class _Walk:
         if is_volatile(module.__name__):
             self._outside(place)
         elif is_stable_module(module):
-            self._members(_vars(module), outside(module) & (self.names or frozenset()), place)
+            self._members(_vars(module), outside(module) & self.asked, place)
         elif is_library(file_of(module)) or is_installed(file_of(module)) or is_extension(module.__name__):
-            self._members(_vars(module), self.names or frozenset(), place)
+            self._members(_vars(module), self.asked - _DYNAMIC, place)
         else:
             self._members(_vars(module), self.names, place)
-            self._refer(_vars(module).get("__getattr__"), place)
+            self._refer(self._item(_vars(module), "__getattr__"), place)
 
     def _outside(self, place: _Place) -> None:
         self._refuse(place, f"`{place.text}` may depend on more than its arguments")
@@ -412,8 +450,11 @@ class _Walk:
     def _stable(self, value: Any, place: _Place) -> None:
         """An object of ptokit, or a function in C: a kernel is what its function is, a method reads its object."""
         self._fixed(value, place)
-        if callable(value) and reads_outside(value):
+        is_foreign = _is_a(value, np.ufunc) and getattr(np, value.__name__, None) is not value
+        if is_foreign or (callable(value) and reads_outside(value)):
             self._outside(place)
+        if "array" in self.asked and _is_a(held := getattr(value, "array", None), np.ndarray):
+            self._refer(held, place)
         owner = None if hasattr(_kind(value), "__get__") else getattr(value, "__self__", None)
         for part in (owner, (_attributes_of(value) or {}).get("__wrapped__")):
             if part is not None and not _is_a(part, ModuleType):
@@ -424,6 +465,10 @@ class _Walk:
         self.tokens.append(id(value))
         name = getattr(value, "__name__", "")
         self.attributes |= _DYNAMIC & {name}
+        if value is type:
+            self.attributes |= {_MADE}
+        if name in _TO_TEXT:
+            self.attributes |= {_AS_TEXT}
         if name in _HIDDEN and value is getattr(builtins, name):
             self._refuse(place, f"`{name}` can read any name")
 
@@ -444,16 +489,30 @@ class _Walk:
         if is_volatile(kind.__module__):
             self._outside(place)
         if is_stable_class(kind):
-            for part in class_members(kind, self.names or frozenset()):
+            for part in class_members(kind, self.asked - _DYNAMIC):
                 self._refer(part, place)
             return
         for base in (_kind(kind), *kind.__mro__[1:]):
-            self._refer(base, place)
+            self._refer_class(base, place)
         self._elements(_vars(kind))
+        self._visited.add(id(kind))
         for name, value in _vars(kind).items():
-            is_called = name.startswith("__") and hasattr(_kind(value), "__get__")
-            if name not in _UNREAD and (is_called or self.names is None or name in self.names):
+            is_called = name.startswith("__") and hasattr(_kind(value), "__get__") and self._is_read(name)
+            is_named = self.names is None or name in self.names
+            if name not in _UNREAD | _MAKERS and (is_called or is_named):
                 self._refer(value, place)
+        if id(kind) in self._called or _MADE in self.asked:
+            self._makers(kind, place)
+
+    def _is_read(self, name: str) -> bool:
+        return name not in _READ_IF or not _READ_IF[name].isdisjoint(self.asked)
+
+    def _makers(self, kind: type, place: _Place) -> None:
+        """The methods that make an object: a class that is reached as a value may be called."""
+        for base in kind.__mro__:
+            if not is_stable_class(base):
+                for name in _MAKERS & _vars(base).keys():
+                    self._refer(_vars(base)[name], place)
 
     def _array(self, array: Any, place: _Place) -> None:
         if array.nbytes > MOST_BYTES or array.dtype.hasobject:
@@ -473,9 +532,14 @@ class _Walk:
             return
         if kind.__module__.partition(".")[0] == "logging":  # written, not read
             self.tokens.append(id(value))
+            if self.asked & _LOGGED:
+                self._refuse(place, f"`{place.text}` may read the state of a {kind.__name__}")
         elif kind not in PLAIN:
-            self._refer(kind, place)
+            self._refer_class(kind, place)
             self._attributes(value, place)
+        for base, fields in _FIELDS.items():
+            if _is_a(value, base):
+                self._fields(value, fields, place)
         for base in _VALUES:
             if _is_a(value, base):
                 self.tokens.append(cast("Any", base).__repr__(value))
@@ -503,7 +567,8 @@ class _Walk:
         if any(base.__module__ not in _TRANSPARENT and is_stable_class(base) for base in bases):
             names = None  # its methods may read any of them
             self.tokens.append(id(value))
-        self._members(_attributes_of(value) or {}, names, place)
+        own = _attributes_of(value)
+        self._members({} if own is None else own, names, place)
         slots = [
             name
             for base in bases
@@ -511,10 +576,14 @@ class _Walk:
             if _is_a(slot, MemberDescriptorType) and (names is None or name in names)
         ]
         if slots:
-            read = _again(map, getattr, repeat(value), slots, repeat(_MISSING))
-            self.same.append((read, tuple(read())))
-            for part in read():
-                self._refer(part, place)
+            self._fields(value, slots, place)
+
+    def _fields(self, value: Any, names: Sequence[str], place: _Place) -> None:
+        """Attributes that are in no dictionary."""
+        read = _again(map, getattr, repeat(value), names, repeat(_MISSING))
+        self.same.append((read, tuple(read())))
+        for part in read():
+            self._refer(part, place)
 
     def _members(self, mapping: Mapping[str, Any], names: frozenset[str] | None, place: _Place) -> None:
         if names is None:
@@ -524,7 +593,7 @@ class _Walk:
             self._refer(value, _Place(f"{place.text}.{name}", place.where) if value is not _MISSING else place)
 
 
-_PARTS: dict[type, tuple[str, ...]] = {
+_PARTS: dict[Any, tuple[str, ...]] = {
     MethodType: ("__func__", "__self__"),
     partial: ("func", "args", "keywords"),
     property: ("fget",),
@@ -532,8 +601,16 @@ _PARTS: dict[type, tuple[str, ...]] = {
     classmethod: ("__func__",),
     cached_property: ("func",),
     type(lru_cache(len)): ("__wrapped__",),
+    UnionType: ("__args__",),
+    GenericAlias: ("__origin__", "__args__"),
+    re.Pattern: ("pattern", "flags"),
+    TypeVar: ("__name__",),
+    TypeVarTuple: ("__name__",),
+    ParamSpec: ("__name__",),
 }
-"""The parts of objects that stand for functions."""
+"""The parts of objects that stand for functions, types and patterns."""
+_FIELDS: dict[type, tuple[str, ...]] = {deque: ("maxlen",), defaultdict: ("default_factory",), BaseException: ("args",)}
+"""What built-in objects have besides their elements."""
 
 
 def _member(module: ModuleType, key: str) -> tuple[Any, Mapping[Any, Any]]:
@@ -656,9 +733,9 @@ class Reads:
 
 def _followed(function: FunctionType) -> _Walk:
     """Follow what a function reads: a function that is reached may read more attributes of what was reached before."""
-    names: frozenset[str] | None = frozenset()
+    asked = frozenset[str]()
     while True:
-        walk = _Walk(function, names)
-        if names is None or walk.attributes <= names:
+        walk = _Walk(function, asked if asked.isdisjoint(_DYNAMIC) else None, asked)
+        if walk.attributes <= asked:
             return walk
-        names = names | walk.attributes if walk.attributes.isdisjoint(_DYNAMIC) else None
+        asked |= walk.attributes

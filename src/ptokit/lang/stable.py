@@ -101,7 +101,9 @@ def is_stable_class(kind: type) -> bool:
     module = sys.modules.get(kind.__module__)
     if module is None or kind.__module__ == "__main__":
         return False
-    return is_extension(module.__name__) or is_own(file_of(module)) or is_library(file_of(module))
+    is_there = kind.__qualname__.partition(".")[0] in _vars(module)  # some functions of libraries make classes
+    file = file_of(module)
+    return is_extension(module.__name__) or (is_there and (is_own(file) or is_library(file)))
 
 
 def class_members(kind: type, names: frozenset[str]) -> list[object]:
@@ -118,8 +120,9 @@ _OF_OBJECTS = (GetSetDescriptorType, MemberDescriptorType, MethodDescriptorType,
 
 def is_opaque(kind: type) -> bool:
     """Whether objects of a class may have a state that Python does not see."""
-    bases = (base for base in kind.__mro__ if base not in PLAIN and base is not SimpleNamespace)
-    return any(is_extension(base.__module__) or _has_hidden_state(base) for base in bases)
+    bases = [base for base in kind.__mro__ if base not in PLAIN and base is not SimpleNamespace]
+    is_foreign = not issubclass(kind, tuple) and any(is_extension(base.__module__) for base in bases)
+    return is_foreign or any(map(_has_hidden_state, bases))
 
 
 def _has_hidden_state(kind: type) -> bool:
