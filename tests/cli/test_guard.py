@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ptokit.cli.guard import status_of
+from ptokit.cli.guard import run_guarded
 from ptokit.cli.problems import FINE, FOUND, INTERRUPTED, MISUSED, Misuse, printable
 from ptokit.finding import Finding, VerifyError, Where
 from ptokit.text.errors import TextError
@@ -42,7 +42,7 @@ def raising(problem: BaseException) -> Callable[[], int]:
 def test_what_is_said_of_a_problem(
     problem: BaseException, status: int, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert status_of(raising(problem)) == status
+    assert run_guarded(raising(problem)) == status
     shown = capsys.readouterr()
     assert message in shown.err and shown.out == ""
     assert "Traceback" not in shown.err and len(shown.err) < 3000
@@ -50,12 +50,12 @@ def test_what_is_said_of_a_problem(
 
 def test_a_closed_pipe_is_left_to_typer() -> None:
     with pytest.raises(BrokenPipeError):
-        status_of(raising(BrokenPipeError()))
+        run_guarded(raising(BrokenPipeError()))
 
 
 def test_a_traceback_on_request(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("PTOKIT_TRACEBACK", "1")
-    assert status_of(raising(ZeroDivisionError("by zero"))) == MISUSED
+    assert run_guarded(raising(ZeroDivisionError("by zero"))) == MISUSED
     shown = capsys.readouterr().err
     assert shown.startswith("Traceback") and "ptokit: internal error" in shown
 
@@ -69,7 +69,7 @@ def test_a_traceback_reaches_into_the_user_s_own_module(folder: Path) -> None:
 
 def test_results_may_have_nowhere_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", None)
-    assert status_of(lambda: FINE) == FINE
+    assert run_guarded(lambda: FINE) == FINE
 
 
 def test_columns_stay_where_they_are() -> None:

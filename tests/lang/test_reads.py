@@ -71,6 +71,39 @@ PLACES = {
         "int(f'{ss}')",
         "ss = SS({n})",
     ),
+    "__str__ that a text asks for": Place(
+        "class SF:\n    def __init__(self, a): self.a = a\n    def __str__(self): return str(self.a)\nsf = SF(1)",
+        "int('%s' % sf) + int(', '.join(map(str, [sf])))",
+        "sf = SF({n})",
+    ),
+    "__repr__ that a method of a text asks for": Place(
+        "SR = 1\nclass Sr:\n    def __repr__(self): return f'{SR}'\nsr = Sr()",
+        "int('{!r}'.format(sr))",
+        "SR = {n}",
+    ),
+    "a class method of an object makes another": Place(
+        "CM = 1\nclass Cm:\n    def __init__(self): self.a = CM\n    @classmethod\n    def make(cls): return cls()\n"
+        "cm1 = Cm()",
+        "cm1.make().a",
+        "CM = {n}",
+    ),
+    "a class method of a base makes an object": Place(
+        "CB = 1\nclass Cb:\n    @classmethod\n    def make(cls): return cls()\nclass Cc(Cb):\n"
+        "    def __init__(self): self.a = CB\ncb = Cc()",
+        "cb.make().a",
+        "CB = {n}",
+    ),
+    "a replaced dataclass": Place(
+        "import dataclasses\nRD = 1\n@dataclass\nclass Rd:\n    a: int = 0\n"
+        "    def __post_init__(self): self.b = RD\nrd = Rd()",
+        "dataclasses.replace(rd, a=2).b",
+        "RD = {n}",
+    ),
+    "an object of the class of another": Place(
+        "OO = 1\nclass Oo:\n    def __init__(self): self.a = OO\noo = Oo()",
+        "type(oo)().a + oo.__class__().a",
+        "OO = {n}",
+    ),
     "a class that a library makes": Place(
         "mc = types.new_class('mc')\nmc.a = 1", "mc.a + getattr(mc, 'a')", "mc.a = {n}"
     ),

@@ -7,14 +7,13 @@ import sys
 import traceback
 from collections.abc import Callable
 
-from ptokit.cli.problems import FOUND, INTERRUPTED, MISUSED, Misuse, described, print_error
-from ptokit.cli.problems import status_of as status_of_findings
+from ptokit.cli.problems import FOUND, INTERRUPTED, MISUSED, Misuse, described, print_error, status_of
 from ptokit.finding import OutOfBoundsError, VerifyError
 from ptokit.lang.faults import TRACEBACK
 from ptokit.text.errors import TextError
 
 
-def status_of(work: Callable[[], int]) -> int:
+def run_guarded(work: Callable[[], int]) -> int:
     """Run a command and return its exit status. Only a closed pipe raises."""
     try:
         status = work()
@@ -40,7 +39,7 @@ def _status_after(problem: Exception) -> int:
         from ptokit.cli.report import show_findings
 
         show_findings(problem.findings)
-        return status_of_findings(problem.findings)
+        return status_of(problem.findings)
     if isinstance(problem, Misuse):
         print_error(str(problem))
     elif isinstance(problem, OSError) and problem.filename is None:

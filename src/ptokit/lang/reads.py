@@ -7,7 +7,6 @@ every function that it can reach, can read them. A program is valid as long as a
 from __future__ import annotations
 
 import builtins
-import dis
 import re
 import sys
 from collections import defaultdict, deque
@@ -33,9 +32,8 @@ from typing import Any, ParamSpec, TypeVar, TypeVarTuple, cast
 
 import numpy as np
 
-from ptokit.brief import brief
 from ptokit.finding import Finding, VerifyError, Where
-from ptokit.lang.recompile import codes_in
+from ptokit.lang.code_names import AS_TEXT, Chain, named_by
 from ptokit.lang.source import content
 from ptokit.lang.stable import (
     ATOMS,
@@ -70,15 +68,10 @@ _MISSING: Any = object()
 _STOP: Any = object()
 _DONE: Any = object()
 
-_GLOBALS = frozenset(["LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"])
-_CELLS = frozenset(["LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"])
-_ATTRIBUTES = frozenset(["LOAD_ATTR", "LOAD_METHOD"])
-_OTHER_ATTRIBUTES = frozenset(["IMPORT_FROM", "LOAD_SUPER_ATTR"])
-_CONSTANTS = frozenset(["LOAD_CONST", "LOAD_SMALL_INT"])
 _DYNAMIC = frozenset((
     *("getattr", "hasattr", "vars", "dir", "__dict__", "__getattribute__", "attrgetter", "methodcaller", "getmembers"),
     *("asdict", "astuple", "replace", "fields", "copy", "deepcopy", "format", "format_map", "dumps"),
-    *("get_args", "get_origin", "get_type_hints", "__subclasses__"),
+    *("get_args", "get_origin", "get_type_hints", "__subclasses__", "pformat", "substitute", "safe_substitute"),
 ))  # fmt: skip
 """Names of functions that read attributes which the code does not name."""
 _HIDDEN = frozenset(["globals", "eval", "exec", "__import__"])
@@ -89,16 +82,15 @@ _WRITES = frozenset((
 """Methods of containers that read nothing of them."""
 _UNREAD = frozenset(["__annotate__", "__annotate_func__", "_abc_impl", "__dict__", "__weakref__"])
 """Attributes of classes that no operator of Python reads."""
-_AS_TEXT, _MADE = "__str__", "__class__"
+_MADE = "__class__"
 _READ_IF: dict[str, frozenset[str]] = {
-    **dict.fromkeys(("__repr__", "__str__", "__format__"), frozenset([_AS_TEXT])),
+    **dict.fromkeys(("__repr__", "__str__", "__format__"), frozenset([AS_TEXT])),
     **dict.fromkeys(("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__"), frozenset(["copy", "deepcopy"])),
 }
 """Methods of classes that are read only if one of some names is asked for."""
 _MAKERS = frozenset(["__init__", "__new__", "__post_init__", "__init_subclass__", "__set_name__", "__del__"])
 """Methods of classes that make objects, and end them."""
 _TO_TEXT = frozenset(["str", "repr", "format", "ascii"])
-_FORMATS = frozenset(["FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "CONVERT_VALUE"])
 _LOGGED = frozenset((
     *("isEnabledFor", "getEffectiveLevel", "hasHandlers", "handlers", "extra", "level", "disabled", "parent"),
 ))  # fmt: skip
@@ -117,99 +109,6 @@ _TYPES = frozenset(
 _VALUES = (int, float, complex, str, bytes)
 _TRANSPARENT = frozenset(["abc", "enum", "types", "typing"])
 """Modules whose classes read no attributes of objects but those that are named."""
-
-
-# --- what code names
-
-
-@dataclass(frozen=True)
-class Chain:
-    """A name from outside and what is read of it, `config.sizes["rows"]`."""
-
-    name: str
-    is_cell: bool
-    steps: tuple[tuple[str, Any], ...]
-    """`attribute` or `item`, with the name or the constant."""
-    line: int
-
-    def __str__(self) -> str:
-        return self.name + "".join(f".{key}" if kind == "attribute" else f"[{brief(key)}]" for kind, key in self.steps)
-
-
-@dataclass(frozen=True)
-class Named:
-    """What code, with the functions that are defined inside it, reads by name."""
-
-    chains: tuple[Chain, ...]
-    attributes: frozenset[str]
-    """Of other values."""
-    imports: tuple[tuple[str, int], ...]
-    """Names of modules, with the lines."""
-
-
-@lru_cache(maxsize=1024)
-def _named(file: str, code: CodeType) -> Named:
-    """The file is part of the key: code of two files can be equal."""
-    found = _Scan(code)
-    inner = [_named(file, each) for each in codes_in(code)]
-    return Named(
-        (*found.chains, *(chain for each in inner for chain in each.chains)),
-        found.attributes.union(*(each.attributes for each in inner)),
-        (*found.imports, *(name for each in inner for name in each.imports)),
-    )
-
-
-class _Scan:
-    """Reads the instructions of code. The value of a chain is used up by the instruction that follows it directly."""
-
-    def __init__(self, code: CodeType) -> None:
-        self.chains: list[Chain] = []
-        self.attributes = frozenset[str]()
-        self.imports: list[tuple[str, int]] = []
-        self._open: list[Any] | None = None
-        self._constant: Any = _MISSING
-        line = code.co_firstlineno
-        for step in dis.get_instructions(code):
-            line = (step.positions.lineno if step.positions else None) or line
-            if step.is_jump_target:  # the value may come from elsewhere
-                self._close()
-            if step.opname != "EXTENDED_ARG":
-                self._step(step, line)
-        self._close()
-
-    def _step(self, step: dis.Instruction, line: int) -> None:
-        name, chain = step.opname, self._open
-        if chain is not None and name in _CONSTANTS and self._constant is _MISSING:
-            self._constant = step.argval
-            return
-        if chain is not None and self._constant is _MISSING and name in _ATTRIBUTES:
-            chain.append(("attribute", step.argval))
-            return
-        if chain is not None and self._constant is not _MISSING and _is_subscript(step):
-            chain.append(("item", self._constant))
-            self._constant = _MISSING
-            return
-        self._close()
-        if name in _GLOBALS or name in _CELLS:
-            self._open = [step.argval, name in _CELLS, line]
-        elif name in _ATTRIBUTES or name in _OTHER_ATTRIBUTES:
-            self.attributes |= {step.argval}
-        elif name == "IMPORT_NAME":
-            self.imports.append((step.argval, line))
-        elif name == "MATCH_CLASS":
-            self.attributes |= {"__dict__"}
-        elif name in _FORMATS or (name == "BINARY_OP" and step.argrepr.startswith("%")):
-            self.attributes |= {_AS_TEXT}
-
-    def _close(self) -> None:
-        if self._open is not None:
-            name, is_cell, line, *steps = self._open
-            self.chains.append(Chain(name, is_cell, tuple(steps), line))
-        self._open, self._constant = None, _MISSING
-
-
-def _is_subscript(step: dis.Instruction) -> bool:
-    return step.opname == "BINARY_SUBSCR" or (step.opname == "BINARY_OP" and step.argrepr == "[]")
 
 
 # --- what is read
@@ -307,7 +206,7 @@ class _Walk:
             self._refer(function.__defaults__, place)
             self._refer(function.__kwdefaults__, place)
         cells = _Cells(zip(code.co_freevars, function.__closure__ or (), strict=True))
-        named = _named(code.co_filename, code)
+        named = named_by(code.co_filename, code)
         self.attributes |= named.attributes
         is_foreign = is_library(code.co_filename)  # the user's line is shown
         for chain in named.chains:
@@ -468,7 +367,7 @@ class _Walk:
         if value is type:
             self.attributes |= {_MADE}
         if name in _TO_TEXT:
-            self.attributes |= {_AS_TEXT}
+            self.attributes |= {AS_TEXT}
         if name in _HIDDEN and value is getattr(builtins, name):
             self._refuse(place, f"`{name}` can read any name")
 
@@ -501,11 +400,16 @@ class _Walk:
             is_named = self.names is None or name in self.names
             if name not in _UNREAD | _MAKERS and (is_called or is_named):
                 self._refer(value, place)
-        if id(kind) in self._called or _MADE in self.asked:
+        if id(kind) in self._called or self._may_make(kind):
             self._makers(kind, place)
 
+    def _may_make(self, kind: type) -> bool:
+        """Whether code that has only objects of a class may call it: by their class, or in a class method."""
+        is_dynamic = self.names is None or _MADE in self.asked
+        return is_dynamic or any(_is_a(each, classmethod) for base in kind.__mro__ for each in _vars(base).values())
+
     def _is_read(self, name: str) -> bool:
-        return name not in _READ_IF or not _READ_IF[name].isdisjoint(self.asked)
+        return self.names is None or name not in _READ_IF or not _READ_IF[name].isdisjoint(self.asked)
 
     def _makers(self, kind: type, place: _Place) -> None:
         """The methods that make an object: a class that is reached as a value may be called."""

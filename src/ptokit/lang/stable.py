@@ -107,15 +107,16 @@ def is_stable_class(kind: type) -> bool:
 
 
 def class_members(kind: type, names: frozenset[str]) -> list[object]:
-    """What a stable class has under some names and can be called without an object of it, if its module is not known
-    to read arguments only; methods that are written in Python can be followed anyway."""
+    """What a stable class has under some names and may read more than its arguments: functions that need no object,
+    and methods that are written in Python. Nothing of a class whose module is known to read arguments only."""
     if is_own(file_of(sys.modules[kind.__module__])) or is_unchanging(kind.__module__):
         return []
-    found = ((name, _vars(base).get(name)) for base in kind.__mro__ for name in names & _vars(base).keys())
-    return [value for _, value in found if not isinstance(value, _OF_OBJECTS)]
+    found = (_vars(base)[name] for base in kind.__mro__ for name in names & _vars(base).keys())
+    return [value for value in found if not isinstance(value, _OF_OBJECTS)]
 
 
 _OF_OBJECTS = (GetSetDescriptorType, MemberDescriptorType, MethodDescriptorType, WrapperDescriptorType, *ATOMS)
+"""What needs an object, which is refused where it is read if nothing shows its state; and values."""
 
 
 def is_opaque(kind: type) -> bool:

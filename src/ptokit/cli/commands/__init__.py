@@ -30,7 +30,7 @@ from ptokit.cli.commands.tuning import cache_clear, cache_show, calibrate, tune
 from ptokit.cli.commands.views import report, sweep, trace, view_gather, view_layout, view_tile
 from ptokit.cli.completion import whole_words
 from ptokit.cli.greeting import ABOUT, greeting
-from ptokit.cli.guard import status_of
+from ptokit.cli.guard import run_guarded
 from ptokit.cli.parsing import Command, Group
 
 app = typer.Typer(
@@ -73,7 +73,7 @@ def _add(function: Callable[..., int], among: typer.Typer, name: str | None = No
 
     @wraps(function)
     def command(*args: Any, **options: Any) -> None:
-        raise typer.Exit(status_of(partial(function, *args, **options)))
+        raise typer.Exit(run_guarded(partial(function, *args, **options)))
 
     among.command(name, cls=Command)(command)
 
