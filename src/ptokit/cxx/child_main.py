@@ -13,13 +13,13 @@ import os
 import resource
 import signal
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-if __name__ == "__main__":
+if TYPE_CHECKING or __name__ != "__main__":
+    from ptokit.cxx import confine
+else:
     sys.path.append(os.path.dirname(__file__))
     import confine
-else:
-    from ptokit.cxx import confine
 
 RUNTIMES = ("libm.so.6", "libgcc_s.so.1", "libstdc++.so.6", "libunwind.so.1", "libc++abi.so.1", "libc++.so.1")
 """Libraries that a kernel's library may need. They are loaded before files are out of reach."""

@@ -48,7 +48,7 @@ def system_folders() -> list[str]:
 def is_within(path: Path, folders: Iterable[str | Path]) -> bool:
     """Whether a file or folder is in one of some folders."""
     real = os.path.realpath(path)
-    return any(os.path.commonpath([real, root]) == root for root in map(os.path.realpath, folders))
+    return any(os.path.commonpath([real, root]) == root for root in (os.path.realpath(folder) for folder in folders))
 
 
 def of_compiler(command: Sequence[str]) -> Iterator[str]:
