@@ -35,8 +35,9 @@ __global__ AICORE void filled(__gm__ float* out) {
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A source whose header and macro only the database names."""
-    (tmp_path / "src").mkdir()
+    """A source in a repository, whose header and macro only the database names."""
+    for name in (".git", "src"):
+        (tmp_path / name).mkdir()
     for folder, width in (("first", 32), ("second", 64)):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "width.hpp").write_text(f"constexpr int WIDTH = {width};\n")
