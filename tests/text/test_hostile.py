@@ -16,6 +16,7 @@ from ptokit.text import limits
 from ptokit.text.errors import TextError
 from ptokit.text.forms import convert, format_text, read_program
 from ptokit.text.limits import BYTES, CALLS, MOST_BYTES, MOST_CALLS
+from ptokit.text.ptoas import format_ptoas
 from tests.text.hostile import hostile
 from tests.text.test_fuzz import FUZZ, attempt, in_worker
 
@@ -105,3 +106,9 @@ def test_aliases_of_ordinary_texts_are_written_out() -> None:
     assert (
         format_text(f"!t = !pto.tile_buf<vec, 16x8xf32>\nmodule {{\n{lines}}}\n", "k.pto").count("16x8xf32") == 20_000
     )
+
+
+def test_a_long_name_makes_no_long_error() -> None:
+    with pytest.raises(TextError) as caught:
+        format_ptoas(f".kernel k\n%a = arith.addi %{'x' * 100_000}, 1\n.end\n", "long.ptoas")
+    assert all(len(error.shown) < 3000 for error in caught.value.errors)

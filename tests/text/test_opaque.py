@@ -88,6 +88,8 @@ def test_a_result_is_a_tile_that_is_written() -> None:
     first, second = popped.instructions
     assert (first.name, first.form, first.tiles[0].tile) == ("tpop_from_aic", "w", "t")
     assert second.tiles[0].tile == "t"
+    with pytest.raises(TextError, match=r"tpop_from_aic gives a tile(?s:.*)did you mean `!pto.tile_buf`"):
+        read("%t = pto.tpop_from_aic {split = 1} -> !pto.tila_buf<vec, 16x32xf32>")
 
 
 def test_a_reserved_buffer_takes_memory() -> None:

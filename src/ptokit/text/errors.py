@@ -76,11 +76,16 @@ def redefined(name: str, line: int) -> str:
     return f"redefinition of {'SSA value' if name[0] == '%' else 'symbol'} `{name}`, first defined on line {line}"
 
 
+def shortened(text: str) -> str:
+    """A text of a message, with an end where it is too long."""
+    return text if len(text) < LONGEST else f"{text[:LONGEST]}..."
+
+
 class Problem(Exception):
     """What cannot be read or printed, where in a text, and what to do about it."""
 
     def __init__(self, message: str, offset: int = 0, hint: str = "", expects: str = "", usage: str = "") -> None:
-        message = message if len(message) < LONGEST else f"{message[:LONGEST]}..."
+        message, hint = shortened(message), shortened(hint)
         super().__init__(message)
         self.message, self.offset, self.hint = message, offset, hint
         self.expects = expects
@@ -113,7 +118,7 @@ class Source:
     def error(self, message: str, where: Where | None, hint: str = "") -> TextError:
         """An error at a place. What follows `; did you mean` in the message is the hint, before any other."""
         head, found, tail = message.partition("; did you mean ")
-        head, hint = head if len(head) < LONGEST else f"{head[:LONGEST]}...", f"did you mean {tail}" if found else hint
+        head, hint = shortened(head), shortened(f"did you mean {tail}" if found else hint)
         if where is None:
             return TextError(head, Where(self.file, 1, 1), "", hint)
         start = self._starts[where.line - 1] if where.line <= len(self._starts) else len(self.text)

@@ -51,6 +51,8 @@ def read_opaque(low: Lowering, operation: Operation) -> None:
     outs = [v for part, v in given if part == "outs" and _kind(low.meaning(v)) != "number"]
     ins = [v for part, v in given if part != "outs" or _kind(low.meaning(v)) == "number"]
     outs += [result for result in operation.results if _take_result(low, operation, result)]
+    if operation.results and not outs and row and all(form.outs for form in row.forms):
+        low.refuse_type(f"{operation.name} gives a tile", operation.results[0].type)
     form, values = _ordered(low, operation, row, outs, ins)
     operands = tuple(_operand(low, operation, value) for value in values)
     _emit(low, row.name if row else operation.name.replace(".", "_"), operands, form, _attributes(operation))
