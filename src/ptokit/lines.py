@@ -1,11 +1,11 @@
-"""Lines of source texts. Texts that are no files are kept here: anyone may clear `linecache`."""
+"""Lines of source texts. Those of C++, and texts that are no files, are kept here: anyone may clear `linecache`."""
 
 from __future__ import annotations
 
 import linecache
 
 _TEXTS: dict[str, list[str]] = {}
-"""The lines of texts that are no files, by the name that their code has."""
+"""By the name that code has."""
 
 
 def keep(name: str, lines: list[str]) -> None:

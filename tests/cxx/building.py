@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from tempfile import mkdtemp
 
 from ptokit.cxx.compile import UNCHECKED, NoCompilerError, find_compiler
 from ptokit.cxx.names import INCLUDE, OWN
+from ptokit.cxx.names_in_source import SourceTexts
 
 
 def _compiler() -> list[str]:
@@ -53,6 +54,7 @@ class Built:
     libraries: tuple[CoreCode, ...]
     source: Path
     target: str = "a2a3"
+    texts: SourceTexts = field(default_factory=lambda: SourceTexts([SOURCES]))
 
     @property
     def path(self) -> Path:

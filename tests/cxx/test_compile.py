@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import socket
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -204,3 +208,32 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, how: str, mo
         compile_source(tmp_path / "k.cpp")
     with pytest.raises(CompileError, match="is included, and is no regular file"):
         compile_source(tmp_path / "k.cpp", options=CompileOptions(("-include", str(special))))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['#define F "pipe"\n#include F', '#import "pipe"', '#if __has_include("pipe")\n#endif', '#include/**/"pipe"'],
+)
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /proc")
+def test_a_compiler_that_waits_for_a_pipe_is_stopped(tmp_path: Path, text: str) -> None:
+    """However the source names it."""
+    (tmp_path / ".git").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    options = CompileOptions(limits=CompileLimits(still=1))
+    with pytest.raises(CompileError, match="pipe"):
+        compile_source(written(tmp_path, EMPTY + text), options=options)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /proc")
+@pytest.mark.parametrize(("code", "works"), [("while True: pass", True), ("input()", False)])
+def test_work_is_that_of_all_processes(code: str, works: bool) -> None:
+    """A driver waits for the compiler that it has started."""
+    driver = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {code!r}])"
+    with subprocess.Popen([sys.executable, "-c", driver], stdin=subprocess.PIPE, start_new_session=True) as process:
+        same = 0
+        while same < 20:  # starting is work in both cases
+            before = compiling._ticks({process.pid})
+            time.sleep(0.05)
+            is_work = before is None or before != compiling._ticks({process.pid})
+            same = same + 1 if is_work == works else 0
+        os.killpg(process.pid, signal.SIGKILL)

@@ -133,7 +133,7 @@ def test_columns_count_characters(tmp_path: Path) -> None:
     """Compilers count bytes: two for each umlaut; a byte that is no UTF-8 is one character."""
     file = str(tmp_path / "names.cpp")
     Path(file).write_bytes("plain(a);\nä = ö(u);\n".encode() + b"\xe4 = f(u);")
-    texts = SourceTexts()
+    texts = SourceTexts([tmp_path])
     assert [texts.column(file, 1, byte) for byte in (0, 1, 6)] == [0, 1, 6]
     assert [texts.column(file, 2, byte) for byte in (1, 3, 6, 8)] == [1, 2, 5, 6]
     assert [texts.column(file, 3, byte) for byte in (1, 6)] == [1, 6]

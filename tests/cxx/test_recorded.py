@@ -240,20 +240,24 @@ def test_the_command_repairs_a_file(file: Path, tmp_path: Path) -> None:
     assert copy.read_text().count("set_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);") == 2
 
 
-@pytest.mark.parametrize("how", ["a link", "a folder that is a link", "#line"])
-def test_the_command_repairs_no_file_elsewhere(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("how", ["a link", "a folder that is a link", "#line", "-I", "a system folder"])
+def test_the_command_repairs_no_file_elsewhere(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     own, other = tmp_path / "own", tmp_path / "other"
-    (tmp_path / ".git").mkdir()  # both are of one repository
     own.mkdir()
     other.mkdir()
+    is_outside = how in ("-I", "a system folder")
+    ((own if is_outside else tmp_path) / ".git").mkdir()
     (other / "kernel.hpp").write_text(SOURCE)
     (own / "link.hpp").symlink_to(other / "kernel.hpp")
     (own / "link").symlink_to(other)
-    included = {"a link": "link.hpp", "a folder that is a link": "link/kernel.hpp"}
+    included = {"a link": "link.hpp", "a folder that is a link": "link/kernel.hpp", "-I": "kernel.hpp"}
+    included |= {"a system folder": str(other / "kernel.hpp")}
     text = f'#include "{included[how]}"\n' if how in included else f'#line 1 "{other / "kernel.hpp"}"\n{SOURCE}'
     (own / "k.cpp").write_text(text)
     words = ["check", str(own / "k.cpp"), "--entry", "launch_wrong", "--target", "a5", "--fix"]
-    done = CliRunner().invoke(app, words)
+    if how == "a system folder":
+        monkeypatch.setenv("CPATH", str(other))
+    done = CliRunner().invoke(app, [*words, *(["-I", str(other)] if how == "-I" else [])])
     assert done.exit_code in (1, 2)
     assert "behind a link" in done.output or "is a link to" in done.output
     assert (other / "kernel.hpp").read_text() == SOURCE

@@ -124,11 +124,12 @@ def _stated(file: str, request: CxxRequest) -> DatabaseEntry:
 
 def source_texts(file: str, request: CxxRequest) -> list[str]:
     """The texts of a source, and of the user's files that it includes."""
-    from ptokit.cxx.compile import include_folders
-    from ptokit.cxx.includes import read_files
+    from ptokit.cxx.compile import CompileError, source_files
 
-    flags = source_of(file, request).options.flags
-    return [*read_files(Path(file), list(include_folders(flags))).texts.values()]
+    try:
+        return [*source_files(Path(file), source_of(file, request).options).texts.values()]
+    except CompileError as problem:
+        raise Misuse(str(problem)) from None
 
 
 def stated_target(file: str, request: CxxRequest) -> str | None:

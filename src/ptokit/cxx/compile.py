@@ -26,7 +26,8 @@ from ptokit.cxx.database import MOST_CHARACTERS, PATH_OPTIONS, DatabaseEntry, is
 from ptokit.cxx.entries import GLOBAL, CppEntry, find_entries
 from ptokit.cxx.includes import SourceFiles, SpecialFileError, read_files, write_rewritten
 from ptokit.cxx.names import INCLUDE, OWN
-from ptokit.cxx.repository import SINGLE, of_compiler, repository_of, system_folders
+from ptokit.cxx.names_in_source import SourceTexts
+from ptokit.cxx.repository import SINGLE, is_within, of_compiler, repository_of, system_folders
 
 TARGETS = {"a2a3": ("PTOKIT_A2A3", "MEMORY_BASE"), "a5": ("PTOKIT_A5", "REGISTER_BASE")}
 """The macros that choose a target."""
@@ -39,6 +40,8 @@ DEBUG = ("-O0", "-g1", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer"
 UNCHECKED = "-fno-sanitize=undefined"
 """Zig checks for undefined behaviour unless told not to, and ends the process."""
 PLAIN = ("-fPIC", "-w", "-fno-strict-aliasing", "-fno-delete-null-pointer-checks", "-ftemplate-depth=512", UNCHECKED)
+OF_MESSAGES = {"gcc": ("-fno-diagnostics-show-caret", "-fdiagnostics-column-unit=byte"), "clang": ()}
+"""GCC reads the file that a `#line` names to show a line of it, and to count columns."""
 LINK = ("-shared", "-g1", "-Wl,-z,lazy", UNCHECKED)
 """A function that no source defines matters only when it is called: some compilers bind all at once unless told so."""
 RUNTIME = OWN / "ptokit" / "runtime.cpp"
@@ -57,6 +60,10 @@ OLDEST = {"gcc": 11, "clang": 15}
 """The oldest versions whose C++20 suffices."""
 PATIENCE = 8
 """For a compiler that compiles its own libraries when it is first used."""
+LOOK = 1.0
+"""Seconds after which a compiler that still runs is looked at."""
+ASLEEP = "SZ"
+"""States of processes that wait for others, or have ended."""
 LINES = 12
 """Lines of a compiler's output in a message."""
 
@@ -70,6 +77,8 @@ class CompileLimits:
     """Bytes of address space of each process."""
     output: int = 512 << 20
     """Bytes of each file that is written."""
+    still: float = 10.0
+    """Seconds without any work: a compiler that opens a pipe waits for ever."""
 
 
 @dataclass(frozen=True)
@@ -128,10 +137,11 @@ class Build:
     libraries: tuple[CppLibrary, ...]
     entries: tuple[CppEntry, ...]
     folder: Path
+    texts: SourceTexts = field(default_factory=SourceTexts, repr=False)
     copies: dict[Path, Path] = field(default_factory=dict, repr=False)
     """Files that were rewritten before they were compiled; debug information names the originals."""
     changeable: frozenset[Path] = frozenset()
-    """The source and what it includes, without what is behind links: files that repairs may write."""
+    """The source and what it includes of its repository, without what is behind links: files that repairs may write."""
 
     def close(self) -> None:
         """Remove the files."""
@@ -306,18 +316,13 @@ class _Compilation:
             raise CompileError(f"{source} {'is no regular file' if source.exists() else 'does not exist'}")
         _check_words(source, options)
         self.source, self.target, self.options = source.resolve(), target, options
-        self.limits = replace(options.limits, seconds=options.limits.seconds * compiler.patience)
+        more = {name: getattr(options.limits, name) * compiler.patience for name in ("seconds", "still")}
+        self.limits = replace(options.limits, **more)
         self.compiler, self.folder, self.kept = compiler, folder, kept
         self.preprocessed: dict[str, str] = {}
         """The text of the source for each core."""
-        changed = {Path(file).resolve(): text for file, text in options.texts}
-        named = list(include_folders(options.flags))
-        self.readable = [str(each) for each in (repository_of(self.source), INCLUDE, *named, *_files_of(options.flags))]
-        """The files and folders that may be read, besides those of the system."""
-        try:
-            self.files: SourceFiles = read_files(self.source, named, changed, [*self.readable, *system_folders()])
-        except SpecialFileError as problem:
-            raise CompileError(str(problem)) from None
+        self.readable = _readable(self.source, options)
+        self.files = source_files(self.source, options)
 
     def build(self) -> Build:
         copies = write_rewritten(self.files, self.folder)
@@ -334,8 +339,11 @@ class _Compilation:
         for library in missing if self.kept else ():
             self._save(library, keys[library])
         every = {entry.name: entry for found in entries.values() for entry in found}
-        changeable = frozenset(self.files.texts) - self.files.linked
-        return Build(self.source, self.target, tuple(mains), tuple(every.values()), self.folder, copies, changeable)
+        own = [repository_of(self.source)]
+        changeable = frozenset(path for path in self.files.texts if is_within(path, own)) - self.files.linked
+        texts = shown_texts(self.source, self.options)
+        built = tuple(mains), tuple(every.values())
+        return Build(self.source, self.target, *built, self.folder, texts, copies, changeable)
 
     def cores(self) -> tuple[str, ...]:
         """The cores that the source is compiled for."""
@@ -370,7 +378,8 @@ class _Compilation:
         """The compiler without options of the user's. What it includes first has declarations: GCC then takes no
         precompiled header, whatever lies beside one that is included later."""
         macros = [f"-D{name}" for name in (*TARGETS[self.target], *CORE_MACROS[core])]
-        return [*self.compiler.command, f"-std={standard}", *DEBUG, *PLAIN, *macros, "-I", str(OWN)]
+        messages = OF_MESSAGES[self.compiler.family]
+        return [*self.compiler.command, f"-std={standard}", *DEBUG, *PLAIN, *messages, *macros, "-I", str(OWN)]
 
     def _run(self, commands: Sequence[Sequence[str]], *, keep: bool = False) -> list[str]:
         """Run compilers, which see the repository, what the user names, and the system."""
@@ -497,6 +506,27 @@ def _paths(flags: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield option, word[len(option) :] or next(words, ".")
 
 
+def _readable(source: Path, options: CompileOptions) -> list[str]:
+    """The files and folders that belong to a source, and may be read besides those of the system."""
+    named = (*include_folders(options.flags), *_files_of(options.flags))
+    return [str(each) for each in (repository_of(source), INCLUDE, *named)]
+
+
+def shown_texts(source: Path, options: CompileOptions) -> SourceTexts:
+    """The texts that places in a source may have."""
+    return SourceTexts([*_readable(source, options), *system_folders()], dict(options.texts))
+
+
+def source_files(source: Path, options: CompileOptions) -> SourceFiles:
+    """A source and the user's files that it includes. Raises `CompileError`."""
+    changed = {Path(file).resolve(): text for file, text in options.texts}
+    within = [*_readable(source, options), *system_folders()]
+    try:
+        return read_files(source, list(include_folders(options.flags)), changed, within)
+    except SpecialFileError as problem:
+        raise CompileError(str(problem)) from None
+
+
 def _without_precompiled(flags: Sequence[str]) -> Iterator[str]:
     """Options for Clang, whose driver takes a precompiled header beside a file of `-include`, but not its compiler."""
     words = iter(flags)
@@ -591,12 +621,36 @@ def _caches(command: Sequence[str]) -> list[str]:
 
 
 def _finish(running: Sequence[subprocess.Popen[bytes]], limits: CompileLimits) -> None:
-    until = time.monotonic() + limits.seconds
+    """Wait for compilers, up to their limits."""
+    worked = begin = time.monotonic()
+    before: int | None = None
     for process in running:
-        try:
-            process.wait(max(0.0, until - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            raise CompileError(f"the compiler was stopped after {limits.seconds:g} seconds") from None
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, min(LOOK, begin + limits.seconds - time.monotonic())))
+                break
+            now, ticks = time.monotonic(), _ticks({process.pid for process in running})
+            worked, before = now if ticks is None or ticks != before else worked, ticks
+            if now - begin >= limits.seconds:
+                raise CompileError(f"the compiler was stopped after {limits.seconds:g} seconds")
+            if now - worked > limits.still:
+                raise CompileError(
+                    f"the compiler was stopped: it has waited for {limits.still:g} seconds, as for a file that is "
+                    "included and is a pipe"
+                )
+
+
+def _ticks(sessions: set[int]) -> int | None:
+    """The processor time of the processes of some sessions; None if one is not asleep, or the system does not tell."""
+    found = None
+    for state in Path("/proc").glob("[1-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = state.read_text("utf-8", "replace").rpartition(")")[2].split()
+            if int(fields[3]) in sessions:
+                if fields[0] not in ASLEEP:
+                    return None
+                found = (found or 0) + sum(map(int, fields[11:15]))
+    return found
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

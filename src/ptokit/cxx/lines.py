@@ -267,11 +267,11 @@ def _files4(cursor: _Cursor) -> list[str]:
 class SourcePlaces:
     """Return addresses of a library as frames; each address is looked up once."""
 
-    def __init__(self, elf: Elf, own: tuple[str, ...], folder: str = "") -> None:
+    def __init__(self, elf: Elf, own: tuple[str, ...], folder: str = "", texts: SourceTexts | None = None) -> None:
         self._lines = LineTable(elf, folder)
         self._functions = FunctionTable(elf.functions())
         self._own = own
-        self._texts = SourceTexts()
+        self._texts = texts or SourceTexts()
         self._frames: dict[int, Frame | None] = {}
 
     def frames(self, addresses: tuple[int, ...]) -> tuple[Frame, ...]:
@@ -288,4 +288,5 @@ class SourcePlaces:
         if place is None or place[0].startswith(self._own):
             return None
         file, line, column = place
-        return Frame(file, line, self._texts.column(file, line, column), shown_function(self._functions.find(address)))
+        function = shown_function(self._functions.find(address))
+        return Frame(self._texts.name(file), line, self._texts.column(file, line, column), function)

@@ -1,34 +1,55 @@
-"""The author's names of operands, read from the source text of a call."""
+"""The texts of sources that may be shown, and the author's names of operands in them."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping, Sequence
+import stat
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ptokit.cxx.recording import Frame
+from ptokit.cxx.repository import is_within
+from ptokit.lines import keep
 
 MOST_LINES = 40
 """Lines of one call that are read."""
-MOST_BYTES = 16 << 20
-"""Longer files are not read."""
+LONGEST = 4 << 20
+"""Bytes of a file. Longer ones are not read."""
+MOST_BYTES = 32 << 20
+"""Of all files of a source."""
+OF_PYTHON = (".py", ".pyw", ".pyi", ".pyc")
+"""Ends of names of files that Python reads itself."""
 NAME = re.compile(r"[A-Za-z_]\w*")
 OPEN, CLOSE = "([{<", ")]}>"
 KEYWORDS = frozenset(("this", "static_cast", "reinterpret_cast", "const_cast", "std", "move", "pto"))
 
 
 class SourceTexts:
-    """The texts of source files, each read once. Texts that are given replace those of files."""
+    """The texts of source files in some folders, each read once. A source may name any file as its own, by `#line`: no
+    other one is read. Texts that are given replace those of files."""
 
-    def __init__(self, given: Mapping[str, str] | None = None) -> None:
+    def __init__(self, folders: Iterable[str | Path] = (), given: Mapping[str, str] | None = None) -> None:
+        self._folders = [os.path.realpath(folder) for folder in folders]
         self._texts: dict[str, str] = dict(given or {})
         self._lines: dict[str, tuple[str, ...]] = {}
+        self._names: dict[str, str] = {}
+        self._left = MOST_BYTES
 
     def text(self, file: str) -> str:
-        """The text of a file; empty if it cannot be read."""
+        """The text of a file; empty if it may not or cannot be read."""
         if file not in self._texts:
-            self._texts[file] = _read(file)
+            self._texts[file] = self._read(file).decode("utf-8", "replace")
         return self._texts[file]
+
+    def name(self, file: str) -> str:
+        """What a place in a file has as its file: one without a text is put in brackets, and nothing will read it."""
+        if file not in self._names:
+            is_shown = not file.endswith(OF_PYTHON) and self.text(file) != ""
+            if is_shown:
+                keep(file, [line.rstrip("\r") + "\n" for line in self.lines(file)])
+            self._names[file] = file if is_shown else f"<{os.path.abspath(file)}>"
+        return self._names[file]
 
     def lines(self, file: str) -> tuple[str, ...]:
         """The lines of a file."""
@@ -44,16 +65,21 @@ class SourceTexts:
             return byte
         return 1 + len(text.replace("\ufffd", "?").encode()[: byte - 1].decode("utf-8", "ignore"))
 
-
-def _read(file: str) -> str:
-    try:
-        path = Path(file)
-        if path.stat().st_size > MOST_BYTES:
-            return ""
-        with path.open(encoding="utf-8", errors="replace", newline="") as stream:
-            return stream.read()
-    except OSError:
-        return ""
+    def _read(self, file: str) -> bytes:
+        """The bytes of a regular file in the folders. Other ones are not opened: some would wait for ever."""
+        try:
+            real = os.path.realpath(file)
+            state = os.stat(real)
+            if not stat.S_ISREG(state.st_mode) or not is_within(Path(real), self._folders):
+                return b""
+            with open(real, "rb") as stream:
+                data = stream.read(min(self._left, LONGEST) + 1)
+        except (OSError, ValueError):
+            return b""
+        if len(data) > min(self._left, LONGEST):
+            return b""
+        self._left -= len(data)
+        return data
 
 
 def argument_names(texts: SourceTexts, frames: Sequence[Frame], function: str) -> list[str]:

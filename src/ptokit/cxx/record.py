@@ -20,6 +20,7 @@ from ptokit.cxx.demangle import shown_function
 from ptokit.cxx.elf import Elf, ElfError
 from ptokit.cxx.joined import joined
 from ptokit.cxx.lines import SourcePlaces
+from ptokit.cxx.names_in_source import SourceTexts
 from ptokit.cxx.recording import (
     CoreName,
     Frame,
@@ -109,6 +110,11 @@ class Buildable(Protocol):
         """The target's name."""
         ...
 
+    @property
+    def texts(self) -> SourceTexts:
+        """The texts of the source and of what it includes."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class ArrayArgument:
@@ -153,7 +159,7 @@ def record(
     objects = 0
     for part, library in enumerate(build.libraries):
         before = tuple(site for part in parts for site in part.sites)
-        run = _RecordingRun(library.path, build.target, entry, arguments, grid, limits, inform, before, objects, part)
+        run = _RecordingRun(library.path, build, entry, arguments, grid, limits, inform, before, objects, part)
         parts.append(run.run(OF_LIBRARY.get(library.core, cores), subblocks))
         objects = run.objects
     return joined(parts)
@@ -188,7 +194,7 @@ class _RecordingRun:
     def __init__(
         self,
         library: Path,
-        target: str,
+        build: Buildable,
         entry: str,
         arguments: Sequence[ArrayArgument | ScalarArgument],
         grid: int | None,
@@ -198,7 +204,8 @@ class _RecordingRun:
         first_object: int,
         part: int,
     ) -> None:
-        self._library, self._target, self._entry, self._grid = library, target, entry, grid
+        self._library, self._target, self._entry, self._grid = library, build.target, entry, grid
+        self._texts = build.texts
         try:
             self._elf = Elf.read(library)
         except ElfError as error:
@@ -375,7 +382,7 @@ class _RecordingRun:
 
     def _frames(self, addresses: tuple[int, ...]) -> tuple[Frame, ...]:
         if self._source is None:
-            self._source = SourcePlaces(self._elf, (str(INCLUDE),), os.getcwd())
+            self._source = SourcePlaces(self._elf, (str(INCLUDE),), os.getcwd(), self._texts)
         return self._source.frames(addresses)
 
     def _problem(

@@ -9,7 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from ptokit.cxx.child import RecordLimits
-from ptokit.cxx.compile import TARGETS, Build, CompileError, CompileOptions, NoCompilerError, compile_source
+from ptokit.cxx.compile import (
+    TARGETS,
+    Build,
+    CompileError,
+    CompileOptions,
+    NoCompilerError,
+    compile_source,
+    shown_texts,
+)
 from ptokit.cxx.database import database_entry
 from ptokit.cxx.names_in_source import SourceTexts
 from ptokit.cxx.problems import OWN_CODE
@@ -17,22 +25,26 @@ from ptokit.engine.llvm import store
 from ptokit.finding import Finding, VerifyError, Where
 
 PLACE = re.compile(
-    r"^(?P<file>[^:\n]+):(?P<line>\d+):(?:(?P<column>\d+):)? (?:fatal )?error: (?P<message>[^\n]*)", re.M
+    r"^(?P<file>[^:\n]+):(?P<line>\d{1,10}):(?:(?P<column>\d{1,10}):)? (?:fatal )?error: (?P<message>[^\n]*)", re.M
 )
 MISSING = re.compile("No such file or directory|file not found")
 """What compilers say of a header that is in none of their folders."""
 INCLUDE_FIX = "name the header's folder: -I DIR, or a compile_commands.json beside the source"
 
 
-def compile_findings(error: CompileError, target: str) -> tuple[Finding, ...]:
+def compile_findings(error: CompileError, target: str, texts: SourceTexts) -> tuple[Finding, ...]:
     """A compiler's first errors as findings."""
     found = [
         Finding("error", OWN_CODE, f"the compiler refuses the source: {match['message']}", target=target,
-                where=Where(match["file"], int(match["line"]), int(match["column"]) if match["column"] else None))
+                where=_place(texts, match["file"], int(match["line"]), int(match["column"] or 0)))
         for match in PLACE.finditer(str(error))
     ]  # fmt: skip
     found = [replace(each, fix=INCLUDE_FIX) if MISSING.search(each.message) else each for each in found]
     return tuple(found[:3]) or (Finding("error", OWN_CODE, str(error), target=target),)
+
+
+def _place(texts: SourceTexts, file: str, line: int, byte: int) -> Where:
+    return Where(texts.name(file), line, texts.column(file, line, byte) or None)
 
 
 class LibrariesOnDisk:
@@ -58,7 +70,7 @@ class CppSource:
     def __init__(self, file: str, options: CompileOptions, limits: RecordLimits | None = None) -> None:
         self.file, self.options, self.limits = file, options, limits or RecordLimits()
         self._builds: dict[str, Build] = {}
-        self.texts = SourceTexts(dict(options.texts))
+        self.texts = shown_texts(Path(file), options)
 
     def build(self, target: str) -> Build:
         """The source compiled for a target. Raises VerifyError; ImportError if there is no compiler."""
@@ -68,7 +80,7 @@ class CppSource:
             except NoCompilerError as error:
                 raise ImportError(str(error)) from None
             except CompileError as error:
-                raise VerifyError(compile_findings(error, target)) from error
+                raise VerifyError(compile_findings(error, target, self.texts)) from error
             weakref.finalize(self, build.close)
         return self._builds[target]
 
@@ -83,8 +95,8 @@ class CppSource:
         raise AssertionError
 
     def may_change(self, file: str) -> bool:
-        """Whether a file is the source or one that it includes, and not behind a link. Lines of a source may name any
-        file: `#line 1 "file"`."""
+        """Whether a file is the source or one of its repository that it includes, and not behind a link. Lines of a
+        source may name any file: `#line 1 "file"`."""
         return any(Path(file).resolve() in build.changeable for build in self._builds.values())
 
     def changed(self, texts: Mapping[str, str]) -> CppSource:

@@ -295,7 +295,7 @@ class CppKernel(Launchable):
             raise Unpatchable(f"{missing[0]} cannot be read")
         after = edited_texts(before, program, edits)
         if other := [file for file in after if not self.source.may_change(file)]:
-            raise Unpatchable(f"{other[0]} is none of the files that the source includes, or is behind a link")
+            raise Unpatchable(f"{other[0]} is no file of the repository that the source includes, or is behind a link")
         return Patch({file: before[file] for file in after}, after, self.with_texts(after))
 
     def with_texts(self, texts: Mapping[str, str], *, written: bool = False) -> CppKernel:
