@@ -237,3 +237,10 @@ def test_work_is_that_of_all_processes(code: str, works: bool) -> None:
             is_work = before is None or before != compiling._ticks({process.pid})
             same = same + 1 if is_work == works else 0
         os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_macros_that_stand_for_much_are_an_error(tmp_path: Path) -> None:
+    """The text that ptokit reads is bounded: 400 bytes stand for 4 GiB."""
+    rows = ["#define X0 ;;;;;;;;;;;;;;;;", *(f"#define X{n + 1}{f' X{n}' * 8}" for n in range(9)), "X9"]
+    with pytest.raises(CompileError, match="writes more than 32 MiB"):
+        compile_source(written(tmp_path, "\n".join(rows)))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ptokit.cxx.entries import GLOBAL, find_entries
+from ptokit.cxx.entries import GLOBAL, MOST_TOKENS, TooManyTokensError, find_entries
 from ptokit.cxx.includes import read_files, write_rewritten
 from ptokit.cxx.launches import rewrite
 from ptokit.cxx.source_text import masked
@@ -138,10 +138,16 @@ def test_entries_are_found_in_namespaces_templates_and_linkage_blocks() -> None:
         'extern "C"',
         "f() {",
         "template void f<",
+        f'#line {"1" * 5000} "x"',
     ],
 )
 def test_any_text_is_searched(text: str) -> None:
     assert find_entries(text) == []
+
+
+def test_tokens_are_counted() -> None:
+    with pytest.raises(TooManyTokensError, match="1,000,000 tokens"):
+        find_entries(";" * MOST_TOKENS)
 
 
 def test_a_kernel_and_its_launch_function_may_have_one_name() -> None:

@@ -23,7 +23,7 @@ from typing import IO, Protocol, Self
 
 from ptokit.brief import brief
 from ptokit.cxx.database import MOST_CHARACTERS, PATH_OPTIONS, DatabaseEntry, is_passable
-from ptokit.cxx.entries import GLOBAL, CppEntry, find_entries
+from ptokit.cxx.entries import GLOBAL, CppEntry, TooManyTokensError, find_entries
 from ptokit.cxx.includes import SourceFiles, SpecialFileError, read_files, write_rewritten
 from ptokit.cxx.names import INCLUDE, OWN
 from ptokit.cxx.names_in_source import SourceTexts
@@ -77,6 +77,8 @@ class CompileLimits:
     """Bytes of address space of each process."""
     output: int = 512 << 20
     """Bytes of each file that is written."""
+    printed: int = 32 << 20
+    """Bytes of a preprocessed source."""
     still: float = 10.0
     """Seconds without any work: a compiler that opens a pipe waits for ever."""
 
@@ -358,7 +360,10 @@ class _Compilation:
         texts = self._run(commands, keep=True)
         self.preprocessed = dict(zip(cores, texts, strict=True))
         included = [path for path in self.files.texts if INCLUDE not in path.parents]
-        found = {core: find_entries(text, included) for core, text in self.preprocessed.items()}
+        try:
+            found = {core: find_entries(text, included) for core, text in self.preprocessed.items()}
+        except TooManyTokensError as problem:
+            raise CompileError(str(problem)) from None
         names = {entry.name for entries in found.values() for entry in entries}
         for name in self.options.entries:
             if name not in names:
@@ -558,6 +563,7 @@ def run(
     """Run compilers side by side with limits. They write into `folder` only, and read the system's files and what is
     `readable`. Returns what they print with `keep`; raises `CompileError`."""
     with contextlib.ExitStack() as stack:
+        limits = replace(limits, output=limits.printed) if keep else limits
         outputs = [
             (stack.enter_context(tempfile.TemporaryFile()), stack.enter_context(tempfile.TemporaryFile()))
             for _ in commands
@@ -665,6 +671,8 @@ def _message(status: int, errors: str, limits: CompileLimits) -> str:
     rows = errors.splitlines()
     if re.search(r"out of memory|virtual memory exhausted|std::bad_alloc|LLVM ERROR: out of", errors):
         return f"the compiler needs more than {limits.memory >> 20} MiB of memory; " + _first(rows)
+    if re.search(r"File too large|File size limit", errors):
+        return f"the compiler writes more than {limits.output >> 20} MiB"
     if re.search(r"Killed signal|CPU time limit|signal XCPU|SIGXCPU", errors) or status in (
         -signal.SIGXCPU,
         -signal.SIGKILL,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -56,15 +58,23 @@ class CppEntry:
         return line
 
 
-_TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\w+|::|\.\.\.|->|\S')
-_MARKER = re.compile(r'^#(?:line)? (\d+) "((?:\\.|[^"\\])*)"(.*)$')
+MOST_TOKENS = 1_000_000
+"""Of a source with what its macros stand for."""
+MOST_CALLS, MOST_ARGUMENTS = 10_000, 256
+"""Calls of templates, and tokens of their arguments, that are looked at."""
+_TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*+"?|\w+|::|\.\.\.|->|\S')
+_MARKER = re.compile(r'^#(?:line)? (\d{1,10}) "((?:\\.|[^"\\])*)"(.*)$')
 _ENTERS, _LEAVES, _SYSTEM = "1", "2", "3"
 """The flags of a marker: a file begins, one goes on, it is a system header."""
 _TYPES = frozenset(re.findall(r"\w+", "class struct union enum using typedef concept namespace static_assert requires"))
 _DROPPED = frozenset(("inline", "extern", GLOBAL, "constexpr", "template", '"C"', "__extension__"))
 
 
-@dataclass
+class TooManyTokensError(ValueError):
+    """A text that no one has written: macros made it."""
+
+
+@dataclass(slots=True)
 class _Token:
     text: str
     line: int
@@ -73,8 +83,13 @@ class _Token:
 def find_entries(preprocessed: str, included: Collection[Path] = ()) -> list[CppEntry]:
     """The entries that a source defines, from its preprocessed text, in the order of the text; those of files that it
     includes if it defines none."""
-    own = _EntryFinder(list(_tokens(preprocessed, ()))).entries()
-    return own or _EntryFinder(list(_tokens(preprocessed, included))).entries()
+    for files in ((), included):
+        tokens = [*islice(_tokens(preprocessed, files), MOST_TOKENS)]
+        if len(tokens) == MOST_TOKENS:
+            raise TooManyTokensError(f"the source has {MOST_TOKENS:,} tokens or more without its macros")
+        if found := _EntryFinder(tokens).entries():
+            return found
+    return []
 
 
 def _tokens(preprocessed: str, included: Collection[Path]) -> Iterator[_Token]:
@@ -97,6 +112,7 @@ def _tokens(preprocessed: str, included: Collection[Path]) -> Iterator[_Token]:
         line += 1
 
 
+@lru_cache(maxsize=1024)
 def _path(quoted: str) -> Path:
     return Path(re.sub(r"\\(.)", r"\1", quoted)).resolve()
 
@@ -253,12 +269,12 @@ class _EntryFinder:
         variables = {name for function in self.found for name in function.types}
         texts = [token.text for token in self.tokens]
         known: dict[int, list[str]] = {}
-        for at, text in enumerate(texts):
-            if text in names and texts[at + 1 : at + 2] == ["<"]:
-                end = angle_end(texts, at + 1)
+        calls = (at for at, text in enumerate(texts[1:]) if text == "<" and texts[at] in names)
+        for at in islice(calls, MOST_CALLS):
+            end = at + 1 + angle_end(texts[at + 1 : at + 1 + MOST_ARGUMENTS], 0)
+            if texts[end : end + 1] == ["("] and not variables & set(texts[at + 2 : end]):
                 types = [joined(part) for part in split(texts[at + 2 : end - 1])]
-                if texts[end : end + 1] == ["("] and not variables & set(texts[at + 2 : end]):
-                    known.setdefault(len(types), types)
+                known.setdefault(len(types), types)
         kernels = [function for function in self.found if function.is_kernel and function.types]
         return [kernel.instance(known.get(len(kernel.types), [ANY_TYPE] * len(kernel.types))) for kernel in kernels]
 

@@ -18,7 +18,9 @@ LONGEST = 4 * 1024 * 1024
 """Bytes of a source that is read."""
 
 
-_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.MULTILINE)
+MOST_LOOKUPS = 100_000
+"""Names in folders that are looked for. What is not found by then is the compiler's own business."""
+_INCLUDE = re.compile(r"^([ \t]*#[ \t]*include[ \t]*)[<\"]([^>\"\n]+)[>\"]", re.MULTILINE)
 _CORES = re.compile(r"\b__DAV_\w*(?:VEC|CUBE)\w*|\bTM?Pipe\b|\bASCEND_IS_AI[CV]\b")
 
 
@@ -62,6 +64,7 @@ def read_files(
     texts: dict[Path, str] = {}
     edges: dict[Path, dict[str, Path]] = {}
     linked = set[Path]()
+    left = MOST_LOOKUPS
     waiting = [source.resolve()]
     while waiting and len(texts) < MOST_FILES:
         path = waiting.pop()
@@ -69,7 +72,10 @@ def read_files(
             continue
         texts[path] = changed[path] if changed and path in changed else _read(path)
         edges[path] = {}
-        for name in _INCLUDE.findall(texts[path]):
+        for name in dict.fromkeys(match[2] for match in _INCLUDE.finditer(texts[path])):
+            left -= 1 + len(folders)
+            if left < 0:
+                break
             found = _found(name, (path.parent, *folders))
             if found is not None and (not within or is_within(found, within)):
                 edges[path][name] = found.resolve()
@@ -101,11 +107,12 @@ def write_rewritten(files: SourceFiles, folder: Path) -> dict[Path, Path]:
     """Write copies of the files that must be rewritten; the copy of each. They name their originals to the compiler."""
     copies = {path: folder / f"{index}_{path.name}" for index, path in enumerate(files.rewritten())}
     for path, copy in copies.items():
-        text = rewrite(files.texts[path])
-        for name, file in files.edges[path].items():
-            if file in copies:
-                written = re.compile(rf"(#[ \t]*include[ \t]*)[<\"]{re.escape(name)}[>\"]")
-                text = written.sub(lambda match, to=copies[file]: f'{match[1]}"{to}"', text)
+        named = {name: copies[file] for name, file in files.edges[path].items() if file in copies}
+
+        def included(match: re.Match[str], named: dict[str, Path] = named) -> str:
+            return f'{match[1]}"{named[match[2]]}"' if match[2] in named else match[0]
+
+        text = _INCLUDE.sub(included, rewrite(files.texts[path]))
         copy.write_text(f"#line 1 {_quoted(path)}\n{text}\n")
     return copies
 

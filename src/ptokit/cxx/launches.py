@@ -9,6 +9,8 @@ from ptokit.cxx.source_text import closing, masked
 
 _NEWLINE = re.compile(r"\\?\r?\n")
 _OPEN, _CLOSE = "([{", ")]}"
+LONGEST = 4000
+"""Characters of the name of a launched kernel, and of a launch's configuration. Neither has a launch in it."""
 
 
 def rewrite(text: str) -> str:
@@ -72,12 +74,12 @@ def rewrite_launches(text: str) -> str:
 def _launches(plain: str) -> Iterator[tuple[int, int, int, int]]:
     """The start of each launched name, of its `<<<` and `>>>`, and the end of its arguments."""
     after = 0
-    for match in re.finditer(r"(?<!<)<<<(?!<)", plain):
-        opened = match.start()
+    places = [match.start() for match in re.finditer(r"(?<!<)<<<(?!<)", plain)]
+    for before, opened, later in zip((0, *places), places, (*places[1:], len(plain)), strict=False):
         if opened < after:
             continue
-        start = _name_before(plain, opened)
-        closed = _level_end(plain, opened + 3, ">>>")
+        start = _name_before(plain, opened, before)
+        closed = _level_end(plain, opened + 3, min(later, opened + LONGEST), ">>>")
         if start is None or closed is None:
             continue
         bracket = re.compile(r"(?:\s|\\\r?\n)*\(").match(plain, closed + 3)
@@ -87,20 +89,21 @@ def _launches(plain: str) -> Iterator[tuple[int, int, int, int]]:
             yield start, opened, closed, end
 
 
-def _name_before(plain: str, opened: int) -> int | None:
-    """Where the name before a position starts, with its template arguments."""
+def _name_before(plain: str, opened: int, first: int) -> int | None:
+    """Where the name before a position starts, with its template arguments; not before another position."""
+    first = max(first, opened - LONGEST)
     place = _blank_before(plain, opened)
     if place and plain[place - 1] == ">":
-        opening = _angle_before(plain, place - 1)
+        opening = _angle_before(plain, place - 1, first)
         if opening is None:
             return None
         place = _blank_before(plain, opening)
     if place and plain[place - 1] == ")":  # a macro that makes the name
-        opening = _bracket_before(plain, place - 1)
+        opening = _bracket_before(plain, place - 1, first)
         if opening is None:
             return None
         place = _blank_before(plain, opening)
-    match = re.search(r"(?:\w|::|\s*##\s*)+$", plain[max(0, place - 500) : place])
+    match = re.search(r"(?:\w|::|\s*##\s*+)+$", plain[max(first, place - 500) : place])
     if match is None or not match[0].strip():
         return None
     return place - len(match[0].lstrip())
@@ -112,20 +115,20 @@ def _blank_before(plain: str, place: int) -> int:
     return place
 
 
-def _bracket_before(plain: str, place: int) -> int | None:
+def _bracket_before(plain: str, place: int, first: int) -> int | None:
     """The bracket that the closing one at a position belongs to."""
     depth = 0
-    for index in range(place, max(-1, place - 4000), -1):
+    for index in range(place, first - 1, -1):
         depth += (plain[index] in _CLOSE) - (plain[index] in _OPEN)
         if depth == 0:
             return index
     return None
 
 
-def _angle_before(plain: str, place: int) -> int | None:
+def _angle_before(plain: str, place: int, first: int) -> int | None:
     """The `<` that belongs to the `>` at a position."""
     angles = depth = 0
-    for index in range(place, max(-1, place - 4000), -1):
+    for index in range(place, first - 1, -1):
         char = plain[index]
         if char in _CLOSE:
             depth += 1
@@ -144,10 +147,10 @@ def _angle_before(plain: str, place: int) -> int | None:
     return None
 
 
-def _level_end(plain: str, start: int, stop: str) -> int | None:
+def _level_end(plain: str, start: int, end: int, stop: str) -> int | None:
     """Where `stop` first occurs outside brackets."""
     depth = 0
-    for index in range(start, min(len(plain), start + 4000)):
+    for index in range(start, end):
         if plain[index] in _OPEN:
             depth += 1
         elif plain[index] in _CLOSE:

@@ -14,6 +14,8 @@ from ptokit.lines import keep
 
 MOST_LINES = 40
 """Lines of one call that are read."""
+LONGEST_CALL = 10_000
+"""Characters of these lines."""
 LONGEST = 4 << 20
 """Bytes of a file. Longer ones are not read."""
 MOST_BYTES = 32 << 20
@@ -61,7 +63,7 @@ class SourceTexts:
         """The column of a byte of a line, both counted from 1: compilers count bytes. Bytes that are no UTF-8 are
         one column each."""
         text = "".join(self.lines(file)[max(0, line - 1) : line])
-        if text.isascii() or byte < 1:
+        if text.isascii() or byte < 1 or len(text) > LONGEST_CALL:
             return byte
         return 1 + len(text.replace("\ufffd", "?").encode()[: byte - 1].decode("utf-8", "ignore"))
 
@@ -84,11 +86,11 @@ class SourceTexts:
 
 def argument_names(texts: SourceTexts, frames: Sequence[Frame], function: str) -> list[str]:
     """The names in the arguments of the innermost call, in order; empty for an argument without one."""
-    if not frames:
+    if not frames or frames[0].column > LONGEST_CALL:
         return []
     frame = frames[0]
     lines = texts.lines(frame.file)[max(0, frame.line - 1) : frame.line - 1 + MOST_LINES]
-    text = "\n".join(lines)
+    text = "\n".join(line[:LONGEST_CALL] for line in lines)[:LONGEST_CALL]
     calls = list(re.finditer(rf"\b{re.escape(function)}\b", text, re.IGNORECASE))
     if not calls:
         return []

@@ -7,9 +7,9 @@ from functools import lru_cache
 
 HIDDEN = re.compile(
     r"//(?:\\\r?\n|[^\n])*|/\*.*?(?:\*/|\Z)"
-    r"|R\"(?P<mark>[^()\\\s\"]{0,16})\(.*?\)(?P=mark)\""  # raw strings
-    r"|\"(?:\\.|[^\"\\\n])*\""
-    r"|(?:\bu8|(?<![\da-fA-F]))'(?:\\.|[^'\\\n])*'",  # a digit before it: 1'000
+    r"|\b(?:u8|[uUL])?R\"(?P<mark>[^()\\\s\"]{0,16})\(.*?(?:\)(?P=mark)\"|\Z)"  # raw strings
+    r"|\"(?:\\.|[^\"\\\n])*+\"?"  # what is not closed ends with its line: no part is searched twice
+    r"|(?:\bu8|(?<![\da-fA-F]))'(?:\\.|[^'\\\n])*+'?",  # a digit before it: 1'000
     re.DOTALL,
 )
 PAIRS = {"(": ")", "{": "}"}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import inf
 
-from ptokit.cxx.source_loops import SourceLoop, loop_around, loops_in_text
+from ptokit.cxx.source_loops import LONGEST_HEAD, SPACE, SourceLoop, loop_around, loops_in_text
 from ptokit.cxx.source_text import closing, masked
 from ptokit.finding import Where
 from ptokit.lang.cpp_branches import untaken
@@ -20,6 +20,7 @@ from ptokit.program.repair import AFTER, BEFORE, INSERT, REMOVE, Edit, Unpatchab
 from ptokit.text.cpp.expr import Expressions
 from ptokit.text.cpp.names import Identifiers
 
+_HEAD = re.compile(r"(?:else\s+)?(?:if|for|while)\s*(?=\()|else\b|do\b")
 _CONTROL = re.compile(r"(?:\b(?:if|for|while|switch)\s*\(.*\)|\belse|\bdo)\s*$", re.DOTALL)
 Piece = tuple[int, int, str]
 """A range of a text, and what replaces it."""
@@ -172,13 +173,13 @@ class _CppEditor:
         control = re.match(r"(?:else\s+)?(?:if|for|while)\s*\(|else\b|do\b", plain[start:at])
         alone = control is not None
         while alone:  # behind the heads of conditions and loops without braces
-            head = re.match(r"(?:else\s+)?(?:if|for|while)\s*(?=\()|else\b|do\b", plain[start:])
+            head = _HEAD.match(plain, start)
             if head is None:
                 break
-            start += head.end()
+            start = head.end()
             if plain[start : start + 1] == "(":
                 start = closing(plain, start) + 1
-            start += len(plain[start:]) - len(plain[start:].lstrip())
+            start = SPACE.match(plain, start).end()  # pyright: ignore[reportOptionalMemberAccess]
         end = _statement_end(plain, at)
         if end < 0 or start > at:
             raise Unpatchable(f"line {where.line} is not a statement of its own")
@@ -287,4 +288,4 @@ def _statement_end(plain: str, at: int) -> int:
 def _is_alone(plain: str, start: int) -> bool:
     """Whether a statement is the body of a condition or a loop without braces."""
     before = plain[max(plain.rfind(mark, 0, start) for mark in ";{}") + 1 : start]
-    return _CONTROL.search(before.strip()) is not None
+    return _CONTROL.search(before.strip()[-LONGEST_HEAD:]) is not None
