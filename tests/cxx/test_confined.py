@@ -158,7 +158,7 @@ def test_a_compiler_does_not_see_files_outside(repository: Path, tmp_path: Path,
     with pytest.raises(CompileError) as caught:
         compile_source(repository / "scaled.cpp", "a5")
     assert "hidden" not in str(caught.value)
-    assert f"files outside of {repository} are read from folders that -I names" in str(caught.value)
+    assert f"files outside of {repository} are read from folders that -I names" in caught.value.fix
 
 
 @needs_compiler
@@ -167,8 +167,9 @@ def test_a_link_of_the_repository_leads_nowhere(repository: Path, tmp_path: Path
     (repository / "scale.hpp").unlink()
     (repository / "scale.hpp").symlink_to(tmp_path / "secret.hpp")
     if LANDLOCK:
-        with pytest.raises(CompileError, match="folders that -I names"):
+        with pytest.raises(CompileError) as caught:
             compile_source(repository / "scaled.cpp", "a5")
+        assert "folders that -I names" in caught.value.fix
     options = CompileOptions(("-I", str(tmp_path)))
     compile_source(repository / "scaled.cpp", "a5", options).close()
 
@@ -222,6 +223,68 @@ def test_folders_outside_of_the_repository_are_left_out_unless_the_database_is_n
     assert found.flags == (*inside, "-I", "/usr/include/x", "-DX")
     assert found.left_out == (str(repository.parent), "/etc/passwd")
     assert named.flags[:2] == ("-I", str(repository.parent)) and named.left_out == ()
+
+
+@needs_compiler
+def test_a_file_that_is_not_seen_has_a_remark_that_helps(repository: Path, tmp_path: Path) -> None:
+    """At the line that includes it: what to do depends on why."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "scale.hpp").write_text("#define SCALE 2.0f\n")
+    (repository / "scale.hpp").unlink()
+
+    def fix() -> str:
+        with pytest.raises(pto.VerifyError) as caught:
+            launched(repository / "scaled.cpp")
+        (finding,) = caught.value.findings
+        assert finding.where is not None and finding.where.line == 2
+        return finding.fix
+
+    assert fix() == "name the header's folder: -I DIR, or a compile_commands.json beside the source"
+    stated(repository, "-DX")
+    assert fix() == "name the header's folder: -I DIR"
+    stated(repository, "-I", str(tmp_path / "elsewhere"))
+    outside = f"files outside of {repository} are read from folders that -I names"
+    assert fix() == f"{outside}; the compile database names '{tmp_path / 'elsewhere'}': repeat it with -I"
+    if LANDLOCK:
+        stated(repository)
+        (repository / "scale.hpp").symlink_to(tmp_path / "elsewhere" / "scale.hpp")
+        assert fix() == outside
+
+
+def test_folders_of_a_linked_database_start_where_it_is(repository: Path) -> None:
+    import json
+
+    (repository / "build").mkdir()
+    row = {"directory": ".", "file": "../scaled.cpp", "arguments": ["c++", "-I../inside"]}
+    (repository / "build" / "compile_commands.json").write_text(json.dumps([row]))
+    (repository / "compile_commands.json").symlink_to("build/compile_commands.json")
+    assert database_entry(repository / "scaled.cpp").flags == ("-I", str(repository / "inside"))
+
+
+def test_options_that_begin_like_others_are_no_paths(repository: Path) -> None:
+    own = [
+        "-Xclang",
+        "-include-pch",
+        "-Xclang",
+        "x.pch",
+        "-Xclang",
+        "-include",
+        "-Xclang",
+        "x.hxx",
+        "-include-pch",
+        "y",
+    ]
+    stated(repository, *own, "-includez.hpp", "-isystem-after", "a", "-Iinside")
+    found = database_entry(repository / "scaled.cpp").flags
+    files = [("-include", str(repository / name)) for name in ("x.hxx", "z.hpp")]
+    assert found == (*files[0], *files[1], "-I", str(repository / "inside"))
+
+
+def test_links_that_go_round_are_no_folders(repository: Path) -> None:
+    (repository / "round").symlink_to("round")
+    stated(repository, "-Iround", "-I", "round/x")
+    found = database_entry(repository / "scaled.cpp").flags
+    assert [*found[::2]] == ["-I", "-I"]
 
 
 def test_where_a_repository_ends(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:

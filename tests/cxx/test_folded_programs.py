@@ -148,7 +148,7 @@ def test_loop_variables_and_views_have_names_of_their_own() -> None:
     arguments = (LaunchArgument("x", "uint8", (64 * 256,)), LaunchArgument("x_1", "float32", (64, 64)))
     blocks = tuple(RecordedBlock(k, "vector", 0, np.array(made, np.uint32)) for k in range(2))
     whole = Recording("a2a3", sites, calls, (RecordedLaunch("k", 2, arguments, blocks),))
-    (program,) = programs(whole, SourceTexts({FILE: SOURCE}))
+    (program,) = programs(whole, SourceTexts(given={FILE: SOURCE}))
     assert [str(var) for var in ir.definitions(program.body)] == ["i", "i_2", "i_3", "block_idx_2"]
     assert len(program.tensors) == len(program.arguments) == 3
 
@@ -172,7 +172,7 @@ def test_loops_that_do_not_count_as_the_source_have_a_name_of_their_own() -> Non
     whole = recording([[0] * 6 + [2] + [1, 2] * 3 + [4, 5, 5] * 3])
     lines = {0: 2, 1: 4, 2: 5, 4: 8, 5: 9}
     sites = [(Frame(FILE, lines.get(number, 20), 45, "k"),) for number in range(len(PIPES))]
-    (program,) = programs(replace(whole, sites=sites), SourceTexts({FILE: MERGED}))
+    (program,) = programs(replace(whole, sites=sites), SourceTexts(given={FILE: MERGED}))
     names = [str(var) for var in ir.definitions(program.body)]
     assert names == ["iteration", "iteration_2", "outer", "inner"]
 

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import IO, Protocol, Self
 
 from ptokit.brief import brief
-from ptokit.cxx.database import MOST_CHARACTERS, PATH_OPTIONS, DatabaseEntry, is_passable
+from ptokit.cxx.database import MOST_CHARACTERS, DatabaseEntry, find_database, is_passable, path_option
 from ptokit.cxx.entries import GLOBAL, CppEntry, TooManyTokensError, find_entries
 from ptokit.cxx.includes import SourceFiles, SpecialFileError, read_files, write_rewritten
 from ptokit.cxx.names import INCLUDE, OWN
@@ -52,6 +52,8 @@ NOT_INSTALLED = "is not installed"
 FOLDERS = ("TMPDIR", "ZIG_LOCAL_CACHE_DIR")
 """Variables that name folders for what compilers write besides their output. Zig keeps objects of sources in one, those
 of its own libraries in another."""
+UNSEEN = re.compile("No such file or directory|file not found|Permission denied|cannot open")
+"""What compilers say of a file that they do not find, or may not read."""
 UNQUOTABLE = re.compile(r'["\\\x00-\x1f\x7f\ud800-\udfff]')
 """Characters of a file's name that an #include cannot state, or that compilers write in another way."""
 PREFIX = "ptokit-cxx-"
@@ -173,6 +175,9 @@ class KeptLibraries(Protocol):
 class CompileError(Exception):
     """A source that could not be compiled; the message has the compiler's first lines."""
 
+    fix = ""
+    """What may help if a file is not found or not read."""
+
 
 class NoCompilerError(CompileError):
     """There is no compiler that is new enough."""
@@ -248,19 +253,22 @@ def compile_source(
         return _Compilation(source, target, options, compiler or find_compiler(), folder, kept).build()
     except BaseException as problem:
         shutil.rmtree(folder, ignore_errors=True)
-        if isinstance(problem, CompileError) and (remark := _unseen(source, options, str(problem))):
-            raise type(problem)(f"{problem}\n{remark}") from None
+        if isinstance(problem, CompileError):
+            problem.fix = _fix(source, options, str(problem))
         raise
 
 
-def _unseen(source: Path, options: CompileOptions, message: str) -> str:
-    """Why a compiler may not find a file."""
-    if not re.search(r"No such file|not found|not find|Permission denied|cannot open", message):
+def _fix(source: Path, options: CompileOptions, message: str) -> str:
+    """What may help a compiler that does not find or read a file."""
+    outside = f"files outside of {repository_of(source)} are read from folders that -I names"
+    if not UNSEEN.search(message):
         return ""
-    remarks = [f"files outside of {repository_of(source)} are read from folders that -I names"]
     if options.left_out:
-        remarks.append(f"the compile database names {brief(options.left_out[0])} there: repeat it with -I")
-    return "; ".join(remarks)
+        return f"{outside}; the compile database names {brief(options.left_out[0])}: repeat it with -I"
+    if re.search("Permission denied|Error: file not found|cannot open", message):  # of a compiler, assembler, linker
+        return outside
+    beside = "" if find_database(source) else ", or a compile_commands.json beside the source"
+    return f"name the header's folder: -I DIR{beside}"
 
 
 @cache
@@ -506,8 +514,7 @@ def _paths(flags: Sequence[str]) -> Iterator[tuple[str, str]]:
     """The options that have a path, with it."""
     words = iter(flags)
     for word in words:
-        option = next((option for option in PATH_OPTIONS if word.startswith(option)), None)
-        if option is not None:
+        if option := path_option(word):
             yield option, word[len(option) :] or next(words, ".")
 
 
@@ -536,7 +543,7 @@ def _without_precompiled(flags: Sequence[str]) -> Iterator[str]:
     """Options for Clang, whose driver takes a precompiled header beside a file of `-include`, but not its compiler."""
     words = iter(flags)
     for word in words:
-        is_file = word.startswith("-include")
+        is_file = path_option(word) == "-include"
         yield from ("-Xclang", "-include", "-Xclang", word[8:] or next(words, "")) if is_file else (word,)
 
 

@@ -73,7 +73,7 @@ def database_entry(source: Path, database: Path | None = None) -> DatabaseEntry:
 def read_database(database: Path, source: Path, *, trusted: bool = True) -> DatabaseEntry:
     """The options for a source; raises `DatabaseError`. Of one that is not `trusted`, paths outside of the repository
     and the system are left out."""
-    file = database / NAME if database.is_dir() else database
+    file = Path(os.path.realpath(database / NAME if database.is_dir() else database))  # relative folders start there
     rows = _rows(file)
     wanted = source.resolve()
     for row in rows:
@@ -121,6 +121,11 @@ def is_passable(word: str) -> bool:
         return False
 
 
+def path_option(word: str) -> str:
+    """The option of a word that has a path, or is followed by one; empty for others, as `-include-pch`."""
+    return next((each for each in PATH_OPTIONS if word.startswith(each) and word[len(each) :][:1] != "-"), "")
+
+
 def _entry(words: list[str], folder: Path, within: list[str | Path] | None) -> DatabaseEntry:
     arch = next(
         (match for word in words if (match := re.fullmatch(r"--cce-aicore-arch=dav-c(\d+)(-\w+)?", word))), None
@@ -133,21 +138,22 @@ def _entry(words: list[str], folder: Path, within: list[str | Path] | None) -> D
 
 def _kept(words: list[str], folder: Path, within: list[str | Path] | None, left_out: list[str]) -> Iterator[str]:
     """The options that matter to any compiler."""
+    words = [word for word in words if word != "-Xclang"]
     index = 1
     while index < len(words):
         word = words[index]
         index += 1
-        option = next((option for option in PATH_OPTIONS if word.startswith(option)), None)
-        if option is not None:
+        option = path_option(word)
+        if option:
             value = word[len(option) :]
             if not value and index < len(words):
                 value = words[index]
                 index += 1
-            path = (folder / value).resolve()
-            if within is None or is_within(path, within):
-                yield from (option, str(path))
+            path = os.path.realpath(folder / value)
+            if within is None or is_within(Path(path), within):
+                yield from (option, path)
             else:
-                left_out.append(str(path))
+                left_out.append(path)
         elif word in ("-D", "-U") and index < len(words):
             yield word + words[index]
             index += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -114,7 +115,7 @@ def _tokens(preprocessed: str, included: Collection[Path]) -> Iterator[_Token]:
 
 @lru_cache(maxsize=1024)
 def _path(quoted: str) -> Path:
-    return Path(re.sub(r"\\(.)", r"\1", quoted)).resolve()
+    return Path(os.path.realpath(re.sub(r"\\(.)", r"\1", quoted)))
 
 
 @dataclass

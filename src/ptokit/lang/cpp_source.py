@@ -11,6 +11,7 @@ from pathlib import Path
 from ptokit.cxx.child import RecordLimits
 from ptokit.cxx.compile import (
     TARGETS,
+    UNSEEN,
     Build,
     CompileError,
     CompileOptions,
@@ -27,20 +28,17 @@ from ptokit.finding import Finding, VerifyError, Where
 PLACE = re.compile(
     r"^(?P<file>[^:\n]+):(?P<line>\d{1,10}):(?:(?P<column>\d{1,10}):)? (?:fatal )?error: (?P<message>[^\n]*)", re.M
 )
-MISSING = re.compile("No such file or directory|file not found")
-"""What compilers say of a header that is in none of their folders."""
-INCLUDE_FIX = "name the header's folder: -I DIR, or a compile_commands.json beside the source"
 
 
 def compile_findings(error: CompileError, target: str, texts: SourceTexts) -> tuple[Finding, ...]:
     """A compiler's first errors as findings."""
     found = [
         Finding("error", OWN_CODE, f"the compiler refuses the source: {match['message']}", target=target,
+                fix=error.fix if UNSEEN.search(match["message"]) else "",
                 where=_place(texts, match["file"], int(match["line"]), int(match["column"] or 0)))
         for match in PLACE.finditer(str(error))
     ]  # fmt: skip
-    found = [replace(each, fix=INCLUDE_FIX) if MISSING.search(each.message) else each for each in found]
-    return tuple(found[:3]) or (Finding("error", OWN_CODE, str(error), target=target),)
+    return tuple(found[:3]) or (Finding("error", OWN_CODE, str(error), fix=error.fix, target=target),)
 
 
 def _place(texts: SourceTexts, file: str, line: int, byte: int) -> Where:
