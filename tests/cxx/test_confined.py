@@ -299,6 +299,29 @@ def test_where_a_repository_ends(repository: Path, monkeypatch: pytest.MonkeyPat
     assert repository_of(source) == source.parent.parent
 
 
+def test_a_user_without_a_home_folder_has_repositories(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(_: int) -> None:
+        raise KeyError
+
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    assert repository_of(repository / "scaled.cpp") == repository
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("ZIG_GLOBAL_CACHE_DIR", raising=False)
+    before = sorted(repository.iterdir())
+    assert compiling._caches(["zig", "c++"]) == []
+    assert sorted(repository.iterdir()) == before
+
+
+@needs_compiler
+def test_a_temporary_folder_may_be_relative(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies of files with launches are there."""
+    (repository / "work").mkdir()
+    monkeypatch.chdir(repository / "work")
+    monkeypatch.setattr("tempfile.tempdir", ".")
+    assert launched(repository / "scaled.cpp") == [2.0]
+
+
 # --- kernels -------------------------------------------------------------------------------------------------------
 
 

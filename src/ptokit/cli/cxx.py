@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from ptokit.cli.files import STDIN, STDIN_NAME, read_text
 from ptokit.cli.problems import SHOWN, Misuse, print_error
+from ptokit.finding import shown_file
 from ptokit.lang.launcher import Launchable
 
 if TYPE_CHECKING:
@@ -68,9 +69,9 @@ def on_disk(word: str) -> str:
         return word
     folder = tempfile.TemporaryDirectory(prefix="ptokit-stdin-")
     atexit.register(folder.cleanup)
-    path = Path(folder.name, "stdin.cpp")
+    path = Path(os.path.realpath(folder.name), "stdin.cpp")
     path.write_bytes(read_text(word))
-    SHOWN[str(path)] = STDIN_NAME
+    SHOWN.update(dict.fromkeys((str(path), shown_file(str(path))), STDIN_NAME))
     return str(path)
 
 

@@ -250,7 +250,7 @@ def compile_source(
     remove_abandoned()
     folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-{_namespace()}-"))
     try:
-        return _Compilation(source, target, options, compiler or find_compiler(), folder, kept).build()
+        return _Compilation(source, target, options, compiler or find_compiler(), folder.resolve(), kept).build()
     except BaseException as problem:
         shutil.rmtree(folder, ignore_errors=True)
         if isinstance(problem, CompileError):
@@ -629,6 +629,8 @@ def _caches(command: Sequence[str]) -> list[str]:
     cache = os.environ.get("ZIG_GLOBAL_CACHE_DIR") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "zig"
     )
+    if not os.path.isabs(cache):  # a user without a home folder
+        return []
     os.makedirs(cache, exist_ok=True)
     return [cache]
 

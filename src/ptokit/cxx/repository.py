@@ -30,7 +30,7 @@ PARTS = ("bin", "include", "lib", "lib64", "libexec", "share")
 def repository_of(source: Path) -> Path:
     """The nearest folder above a source that is the root of a repository. Without one, the working folder if it has the
     source, else the source's folder. A home folder, and what is above it, is no repository."""
-    source, home = source.resolve(), Path.home().resolve()
+    source, home = source.resolve(), Path(os.path.realpath(os.path.expanduser("~")))  # some users have none
     roots = [folder for folder in source.parents if folder != home and folder not in home.parents]
     for folder in roots:
         if any((folder / mark).exists() for mark in MARKS):
