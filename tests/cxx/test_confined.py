@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -30,10 +31,10 @@ from ptokit.cxx.compile import (
 )
 from ptokit.cxx.database import database_entry, find_database
 from ptokit.cxx.record import ArrayArgument, record
-from ptokit.cxx.repository import repository_of
+from ptokit.cxx.repository import folders_of, repository_of
 from ptokit.engine.llvm import store
 from ptokit.lang.cpp_source import LIBRARIES
-from tests.cxx.building import COMPILER, library
+from tests.cxx.building import COMPILER, compile_with, library
 
 needs_compiler = pytest.mark.skipif(not COMPILER, reason="needs a C++ compiler")
 LANDLOCK = sys.platform == "linux" and confine._call(confine.CREATE_RULESET, None, 0, confine.VERSION) > 0
@@ -197,6 +198,70 @@ def test_a_compiler_has_no_network(code: str, tmp_path: Path) -> None:
 def test_a_compiler_that_cannot_be_started_is_named(tmp_path: Path) -> None:
     with pytest.raises(CompileError, match="/missing/c\\+\\+ cannot be started"):
         run([["/missing/c++"]], LIMITS, tmp_path)
+
+
+def script(file: Path, text: str) -> str:
+    """A compiler of the user's that is a script."""
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(f"#!/bin/sh\n{text}\n")
+    file.chmod(0o755)
+    return str(file)
+
+
+@needs_compiler
+@pytest.mark.skipif(not COMPILER or find_compiler().family != "gcc", reason="needs GCC")
+def test_a_script_may_start_a_compiler_elsewhere(repository: Path, tmp_path: Path) -> None:
+    """The user's own compiler is asked what it needs."""
+    program = shutil.which(COMPILER[0])
+    asked = [str(program), "-v", "-E", "-x", "c++", os.devnull, "-o", os.devnull]
+    told = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=60).stderr
+    own = [line.split()[0] for line in told.splitlines() if "/cc1plus " in line]
+    folders = told.partition("> search starts here:\n")[2].partition("End of search list")[0].split()
+    (tmp_path / "elsewhere").mkdir()
+    shutil.copy(os.path.realpath(str(program)), tmp_path / "elsewhere" / "cpp")
+    options = " ".join(["-nostdinc++", *(f"-isystem {folder}" for folder in folders), f"-B{os.path.dirname(own[0])}/"])
+    command = script(tmp_path / "bin" / "c++", f'exec {tmp_path}/elsewhere/cpp {options} "$@"')
+    compile_source(repository / "scaled.cpp", "a5", compiler=find_compiler(command)).close()
+
+
+@needs_compiler
+@needs_landlock
+def test_a_compiler_gets_the_folders_that_the_user_names(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kept").mkdir()
+    text = f'case "$*" in *--version*) ;; *) echo > {tmp_path}/kept/file || exit 1;; esac\nexec "$@"'
+    compiler = find_compiler(" ".join([script(tmp_path / "bin" / "caching", text), *COMPILER]))
+    (tmp_path / "kept" / "file").unlink(missing_ok=True)
+    with pytest.raises(CompileError, match="Permission denied") as caught:
+        compile_source(repository / "scaled.cpp", "a5", compiler=compiler)
+    assert "PTOKIT_CXX_FOLDERS=/folder:/other gives it more" in caught.value.fix
+    monkeypatch.setenv("PTOKIT_CXX_FOLDERS", str(tmp_path / "kept"))
+    compile_source(repository / "scaled.cpp", "a5", compiler=compiler).close()
+    assert (tmp_path / "kept" / "file").exists()
+
+
+@needs_compiler
+@pytest.mark.skipif(sys.platform != "linux", reason="asks the loader of Linux")
+def test_libraries_of_a_compiler_are_found_where_its_loader_finds_them(tmp_path: Path) -> None:
+    """Some systems have each library in a folder of its own, which programs name."""
+    for name in ("libs", "real"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "own.cpp").write_text("int own() { return 0; }\n")
+    (tmp_path / "main.cpp").write_text("int own();\nint main() { return own(); }\n")
+    library, program = tmp_path / "libs" / "libown.so", tmp_path / "real" / "program"
+    compile_with("-shared", "-fPIC", tmp_path / "own.cpp", "-o", library)
+    compile_with(tmp_path / "main.cpp", library, f"-Wl,-rpath,{tmp_path / 'libs'}", "-o", program)
+    told = f"COLLECT_GCC={program}\nLIBRARY_PATH={tmp_path}/bin:/missing"
+    found = folders_of((script(tmp_path / "bin" / "c++", f"printf '{told}\n'"),))
+    assert {str(tmp_path / name) for name in ("libs", "real", "bin")} <= set(found)
+    assert "/missing" not in found
+
+
+def test_a_compiler_of_the_system_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subprocess, "run", None)
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert folders_of(("cat", "is not asked")) == ()
 
 
 # --- databases -----------------------------------------------------------------------------------------------------

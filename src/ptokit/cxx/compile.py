@@ -27,7 +27,16 @@ from ptokit.cxx.entries import GLOBAL, CppEntry, TooManyTokensError, find_entrie
 from ptokit.cxx.includes import SourceFiles, SpecialFileError, read_files, write_rewritten
 from ptokit.cxx.names import INCLUDE, OWN
 from ptokit.cxx.names_in_source import SourceTexts
-from ptokit.cxx.repository import SINGLE, is_within, of_compiler, repository_of, system_folders
+from ptokit.cxx.repository import (
+    GRANTED,
+    SINGLE,
+    folders_of,
+    granted,
+    is_within,
+    of_compiler,
+    repository_of,
+    system_folders,
+)
 
 TARGETS = {"a2a3": ("PTOKIT_A2A3", "MEMORY_BASE"), "a5": ("PTOKIT_A5", "REGISTER_BASE")}
 """The macros that choose a target."""
@@ -265,6 +274,8 @@ def _fix(source: Path, options: CompileOptions, message: str) -> str:
         return ""
     if options.left_out:
         return f"{outside}; the compile database names {brief(options.left_out[0])}: repeat it with -I"
+    if not re.search(r":\d+: (?:fatal )?error: ", message) and "Permission denied" in message:
+        return f"a compiler uses its own folders and those of the system; {GRANTED}=/folder:/other gives it more"
     if re.search("Permission denied|Error: file not found|cannot open", message):  # of a compiler, assembler, linker
         return outside
     beside = "" if find_database(source) else ", or a compile_commands.json beside the source"
@@ -396,7 +407,8 @@ class _Compilation:
 
     def _run(self, commands: Sequence[Sequence[str]], *, keep: bool = False) -> list[str]:
         """Run compilers, which see the repository, what the user names, and the system."""
-        return run(commands, self.limits, self.folder, keep=keep, readable=self.readable)
+        programs = folders_of(self.compiler.command)
+        return run(commands, self.limits, self.folder, keep=keep, readable=self.readable, programs=programs)
 
     def _main(self, core: str, copy: Path | None, entries: list[CppEntry]) -> Path:
         """The file that is compiled for a core: the source, and behind it its entries."""
@@ -566,9 +578,10 @@ def run(
     *,
     keep: bool = False,
     readable: Sequence[str] = (),
+    programs: Sequence[str] = (),
 ) -> list[str]:
-    """Run compilers side by side with limits. They write into `folder` only, and read the system's files and what is
-    `readable`. Returns what they print with `keep`; raises `CompileError`."""
+    """Run compilers side by side with limits. They write into `folder` only, read the system's files and what is
+    `readable`, and start `programs`. Returns what they print with `keep`; raises `CompileError`."""
     with contextlib.ExitStack() as stack:
         limits = replace(limits, output=limits.printed) if keep else limits
         outputs = [
@@ -579,7 +592,7 @@ def run(
         try:
             for command, (out, errors) in zip(commands, outputs, strict=True):
                 output = out if keep else subprocess.DEVNULL
-                running.append(_start(command, limits, folder, output, errors, readable))
+                running.append(_start(command, limits, folder, output, errors, readable, programs))
             _finish(running, limits)
         finally:
             for process in running:
@@ -605,12 +618,13 @@ def _start(
     out: IO[bytes] | int,
     errors: IO[bytes],
     readable: Sequence[str],
+    programs: Sequence[str],
 ) -> subprocess.Popen[bytes]:
     """Start a compiler behind a script that confines it."""
     task = {
         "seconds": int(limits.seconds) + 1, "memory": limits.memory, "output": limits.output,
-        "readable": [*readable, *system_folders(), *SINGLE, *of_compiler(command)],
-        "writable": [os.devnull, *_caches(command), *([] if folder is None else [str(folder)])],
+        "readable": [*readable, *system_folders(), *SINGLE, *of_compiler(command), *programs],
+        "writable": [os.devnull, *_caches(command), *granted(), *([] if folder is None else [str(folder)])],
     }  # fmt: skip
     return subprocess.Popen(  # noqa: S603
         [sys.executable, "-I", "-S", str(SCRIPT), json.dumps(task), *command],
@@ -618,7 +632,12 @@ def _start(
         stdout=out,
         stderr=errors,
         start_new_session=True,
-        env={**os.environ, "LC_ALL": "C", **({} if folder is None else dict.fromkeys(FOLDERS, str(folder)))},
+        env={
+            **os.environ,
+            "LC_ALL": "C",
+            "CCACHE_DISABLE": "1",
+            **({} if folder is None else dict.fromkeys(FOLDERS, str(folder))),
+        },
     )
 
 
