@@ -16,7 +16,7 @@ import pytest
 import ptokit as pto
 from ptokit.cxx import compile as compiling
 from ptokit.cxx import confine
-from ptokit.cxx.child import HIDDEN, RecordLimits
+from ptokit.cxx.child import HIDDEN, Child, RecordLimits
 from ptokit.cxx.compile import (
     DEBUG,
     PLAIN,
@@ -276,9 +276,13 @@ def test_a_database_above_the_repository_is_not_found(repository: Path) -> None:
 
 def test_a_database_of_another_user_is_not_taken(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = stated(repository)
-    owner = own.stat().st_uid
-    monkeypatch.setattr(os, "getuid", lambda: owner + 1)
-    assert (find_database(repository / "scaled.cpp") is None) == (owner != 0)
+    assert find_database(repository / "scaled.cpp") == own
+    if os.getuid() == 0:
+        os.chown(own, 54321, -1)
+    else:
+        monkeypatch.setattr(os, "getuid", lambda: own.stat().st_uid + 1)
+    assert find_database(repository / "scaled.cpp") is None
+    assert database_entry(repository / "scaled.cpp").flags == ()
 
 
 def test_folders_outside_of_the_repository_are_left_out_unless_the_database_is_named(repository: Path) -> None:
@@ -409,14 +413,32 @@ def test_a_kernel_that_opens_a_file_is_ended_at_its_line(tmp_path: Path) -> None
     assert made.line("open") in [frame.line for frame in problem.frames]
 
 
-@needs_filter
-def test_the_parent_is_hidden_while_a_kernel_runs() -> None:
-    def is_dumpable() -> int:
-        return ctypes.CDLL(None).prctl(confine.GET_DUMPABLE, 0, 0, 0, 0)
+def is_dumpable() -> int:
+    """Whether other processes of the user may see the memory of this one."""
+    return ctypes.CDLL(None).prctl(confine.GET_DUMPABLE, 0, 0, 0, 0)
 
+
+@needs_filter
+def test_a_process_is_hidden_until_the_last_one_leaves() -> None:
     before = is_dumpable()
     with HIDDEN:
         with HIDDEN:
             assert is_dumpable() == 0
         assert is_dumpable() == 0
+    assert is_dumpable() == before
+
+
+@needs_compiler
+@needs_filter
+def test_the_parent_is_hidden_while_a_kernel_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, during = is_dumpable(), list[int]()
+    wait = Child.wait
+
+    def noted(child: Child) -> Any:
+        during.append(is_dumpable())
+        return wait(child)
+
+    monkeypatch.setattr(Child, "wait", noted)
+    record(library("hostile", "-pthread"), "fine", (), limits=RecordLimits(seconds=20))
+    assert during and not any(during)
     assert is_dumpable() == before

@@ -240,6 +240,16 @@ def test_the_command_repairs_a_file(file: Path, tmp_path: Path) -> None:
     assert copy.read_text().count("set_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);") == 2
 
 
+def test_the_command_repairs_a_header_and_judges_it_again(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "kernel.hpp").write_text(SOURCE)
+    (tmp_path / "k.cpp").write_text('#include "kernel.hpp"\n')
+    words = ["check", str(tmp_path / "k.cpp"), "--entry", "launch_wrong", "--target", "a5", "--fix"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0 and "error" not in done.output, done.output
+    assert (tmp_path / "kernel.hpp").read_text().count("set_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);") == 2
+
+
 @pytest.mark.parametrize("how", ["a link", "a folder that is a link", "#line", "-I", "a system folder"])
 def test_the_command_repairs_no_file_elsewhere(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     own, other = tmp_path / "own", tmp_path / "other"

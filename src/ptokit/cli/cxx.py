@@ -100,6 +100,11 @@ def _source(file: str, _state: tuple[int, int], request: CxxRequest) -> CppSourc
     return CppSource(file, own.with_stated(_stated(file, request)), _limits(request.limit))
 
 
+def forget() -> None:
+    """Compile sources again: files that they include were written."""
+    _source.cache_clear()
+
+
 def _limits(words: tuple[str, ...]) -> RecordLimits:
     """Bounds on recording: `seconds=60`, `memory=8G`, `calls=1e6`."""
     from ptokit.cxx.child import RecordLimits

@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any
 
 from ptokit import progress
+from ptokit.cli.cxx import forget
 from ptokit.cli.files import STDIN, check_unnamed, print_text, write_all
 from ptokit.cli.live import LaunchCheck, run_launches, show_kernels
 from ptokit.cli.parsing import ALL
@@ -223,6 +224,7 @@ def _finish(fixing: Fixing, how: FixRequest, as_json: bool, **fields: Any) -> in
         for file in patch.after:
             check_unnamed(file)
         write_all({file: partial(_write, file, text) for file, text in patch.after.items()})
+        forget()
     if as_json:
         print_json("check", **fields, **_data(fixing))
     elif how.diff:
