@@ -231,7 +231,7 @@ def compile_source(
     `CompileError`."""
     options = options or CompileOptions()
     remove_abandoned()
-    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-{_namespace()}-"))
+    folder = Path(tempfile.mkdtemp(prefix=temporary_prefix()))
     try:
         return _Compilation(source, target, options, compiler or find_compiler(), folder, kept).build()
     except BaseException as problem:
@@ -258,6 +258,11 @@ def _namespace() -> int:
         return os.stat("/proc/self/ns/pid").st_ino
     except OSError:
         return 0
+
+
+def temporary_prefix() -> str:
+    """What the name of a temporary folder of this process begins with: a later one removes it if this one is killed."""
+    return f"{PREFIX}{os.getpid()}-{_namespace()}-"
 
 
 @cache
@@ -566,7 +571,7 @@ def _start(
     """Start a compiler behind a script that confines it."""
     task = {
         "seconds": int(limits.seconds) + 1, "memory": limits.memory, "output": limits.output,
-        "readable": [*readable, *system_folders(), *SINGLE, *of_compiler(command)],
+        "readable": [*readable], "programs": [*system_folders(), *SINGLE, *of_compiler(command)],
         "writable": [os.devnull, *_caches(command), *([] if folder is None else [str(folder)])],
     }  # fmt: skip
     return subprocess.Popen(  # noqa: S603

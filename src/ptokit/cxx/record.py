@@ -500,8 +500,8 @@ def _ended(status: int, limits: RecordLimits) -> tuple[ProblemKind, str]:
     """The end of a process that said nothing."""
     if status in (-signal.SIGXCPU, -signal.SIGKILL):
         return "limit", f"the kernel was ended: it ran longer than {limits.seconds:g} s or needed too much memory"
-    if status == -signal.SIGSYS:  # with signals blocked, as the C library does while it starts one
-        return "forbidden", f"the kernel {PROCESS}"
+    if status == -signal.SIGSYS:  # with signals blocked, as the C library does while it starts one; or of 32 bits
+        return "forbidden", f"the kernel {PROCESS}, or makes another system call that a kernel may not"
     if status < 0:
         return "crash", f"the kernel was ended by signal {-status}"
     return "exit", f"the kernel ended the process with status {status}"

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <initializer_list>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 using ptokit::call;
@@ -80,7 +81,7 @@ void forged(u64 before, Forge forge) {
 int pipe_of(int access) {
   for (int file = 3; file < 64; ++file) {
     struct stat about {};
-    if (fstat(file, &about) == 0 && S_ISFIFO(about.st_mode) && (fcntl(file, F_GETFL) & O_ACCMODE) == access) return file;
+    if (syscall(SYS_fstat, file, &about) == 0 && S_ISFIFO(about.st_mode) && (fcntl(file, F_GETFL) & O_ACCMODE) == access) return file;
   }
   return -1;
 }
