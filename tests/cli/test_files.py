@@ -127,12 +127,18 @@ LINKED = {
 def test_a_default_output_that_is_a_link_is_refused_before_any_work(folder: Path, name: str) -> None:
     (folder / "mine").write_text("kept")
     (folder / name).symlink_to("mine")
-    assert f"cannot write {name}: it is a link to mine; links are followed only for names" in misuse(*LINKED[name])
+    assert f"cannot write {name}: it is a link to mine; -o {name} follows it" in misuse(*LINKED[name])
     assert (folder / "mine").read_text() == "kept"
     (folder / name).unlink()
     (folder / name).symlink_to("nothing")
     assert "is a link to nothing" in misuse(*LINKED[name])
     assert not (folder / "nothing").exists()
+
+
+@pytest.mark.parametrize("name", LINKED)
+def test_a_default_output_that_is_a_pipe_is_refused_before_any_work(folder: Path, name: str) -> None:
+    os.mkfifo(folder / name)
+    assert f"cannot write {name}: it is no regular file" in misuse(*LINKED[name])
 
 
 @pytest.mark.parametrize("name", ["report.html", "trace.npz"])
@@ -166,9 +172,48 @@ def test_fmt_follows_no_link(folder: Path, name: str) -> None:
     (folder / "plain.pto").write_bytes(TEXT)
     printed = misuse("fmt", name, "plain.pto")
     assert f"cannot write {name}: " in printed and " is a link to other" in printed
+    assert printed.rstrip().endswith("; name the file that it leads to")
     assert (folder / "other" / "text.pto").read_bytes() == TEXT
     assert (folder / "plain.pto").read_bytes() != TEXT
     assert ptokit_("fmt", "--check", name).exit_code == 1
+
+
+@pytest.mark.parametrize("place", ["relative", "absolute", "with ..", "in a repository elsewhere"])
+def test_fmt_follows_no_link_on_the_way(folder: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = folder / "mine" / "deep"
+    deep.mkdir(parents=True)
+    (deep / ".git").mkdir()  # the end of the link is a repository of the user
+    (deep / "k.pto").write_bytes(TEXT)
+    (folder / "inner").mkdir()
+    (folder / "inner" / "link").symlink_to(folder / "mine")
+    name = "inner/link/deep/k.pto"
+    if place == "with ..":
+        name = "inner/link/../mine/deep/k.pto"
+    elif place != "relative":
+        name = str(folder / name)
+    if place.endswith("elsewhere"):
+        (folder / ".git").mkdir()
+        (folder / "empty").mkdir()
+        monkeypatch.chdir(folder / "empty")
+    assert f"inner/link is a link to {folder / 'mine'}" in misuse("fmt", name)
+    assert (deep / "k.pto").read_bytes() == TEXT
+
+
+def test_links_on_the_way_to_a_repository_are_followed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = folder / "disk" / "repository"
+    for name in (root / ".git", folder / "empty"):
+        name.mkdir(parents=True)
+    (root / "k.pto").write_bytes(TEXT)
+    (folder / "home").symlink_to("disk")
+    monkeypatch.chdir(folder / "empty")
+    fine("fmt", folder / "home" / "repository" / "k.pto")
+    assert (root / "k.pto").read_bytes() != TEXT
+
+
+@pytest.mark.parametrize("words", [("fmt", "pipe.pto"), ("check", "pipe.pto", "--fix")])
+def test_a_pipe_is_not_rewritten(folder: Path, words: tuple[str, ...]) -> None:
+    os.mkfifo(folder / "pipe.pto")
+    assert "cannot write pipe.pto: it is no regular file" in misuse(*words)
 
 
 def test_fix_follows_no_link(folder: Path) -> None:

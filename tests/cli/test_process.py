@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import ptokit
 from ptokit.cli import app
 from ptokit.cli.completion import functions, programs, whole_words
+from ptokit.cxx.confine import summary
 from tests.cli.shell import ENVIRONMENT, process, ptokit_
 
 COLOUR = re.compile(r"\x1b\[[\d;]*3\d[\d;]*m")
@@ -27,7 +28,7 @@ def test_the_module_is_the_same_program() -> None:
     script = [sys.executable, "-c", "from ptokit.cli import main; main()", "--help"]
     entry = subprocess.run(script, env=ENVIRONMENT, capture_output=True, text=True, check=True)
     assert process("--help").stdout == entry.stdout != ""
-    assert process("--version").stdout == f"ptokit {ptokit.__version__}\n"
+    assert process("--version").stdout == f"ptokit {ptokit.__version__}\nC++ sources: {summary()}\n"
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import ptokit as pto
+from ptokit.cli.commands import app
 from ptokit.cxx import compile as compiling
 from ptokit.cxx import confine
 from ptokit.cxx.child import HIDDEN, Child, RecordLimits
@@ -37,7 +39,7 @@ from ptokit.lang.cpp_source import LIBRARIES
 from tests.cxx.building import COMPILER, compile_with, library
 
 needs_compiler = pytest.mark.skipif(not COMPILER, reason="needs a C++ compiler")
-LANDLOCK = sys.platform == "linux" and confine._call(confine.CREATE_RULESET, None, 0, confine.VERSION) > 0
+LANDLOCK = confine.landlock() > 0
 needs_landlock = pytest.mark.skipif(not LANDLOCK, reason="needs Landlock")
 needs_filter = pytest.mark.skipif(not confine.has_filter(), reason="needs a filter of system calls")
 SCALED = """\
@@ -184,6 +186,51 @@ def test_a_compiler_writes_into_its_folder_only(tmp_path: Path) -> None:
     with pytest.raises(CompileError, match="Permission denied"):
         run([["/bin/sh", "-c", f"echo a > {tmp_path}/a"]], LIMITS, own)
     assert not (tmp_path / "a").exists()
+
+
+@needs_landlock
+def test_a_compiler_starts_no_program_of_the_repository(repository: Path, tmp_path: Path) -> None:
+    for folder in (repository, tmp_path):
+        (folder / "tool").write_text("#!/bin/sh\necho here\n")
+        (folder / "tool").chmod(0o755)
+    readable = [str(repository)]
+    assert run([["/bin/sh", "-c", f"cat {repository}/tool"]], LIMITS, tmp_path, keep=True, readable=readable)
+    for folder in (repository, tmp_path):  # neither what it reads, nor what it writes
+        with pytest.raises(CompileError, match="Permission denied"):
+            run([["/bin/sh", "-c", f"{folder}/tool"]], LIMITS, tmp_path, readable=readable)
+
+
+CONFINED = """\
+import ctypes, errno
+from ptokit.cxx import confine
+confine.{name} = lambda *arguments: {result}
+try:
+    confine.limit_files(["/"]) if "{name}" == "_call" else confine.install(b"")
+except OSError as problem:
+    print(problem)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "result", "words"),
+    [
+        ("_call", "7 if arguments[2] == 0 and arguments[1] is None else -1", "refuses rules"),
+        ("_call", "-1 if arguments[0] == confine.RESTRICT_SELF else 7", "does not limit this process"),
+        ("_prctl", "-1", "and refuses one"),
+    ],
+)
+def test_what_a_system_has_and_refuses_is_an_error(name: str, result: str, words: str) -> None:
+    code = CONFINED.format(name=name, result=result)
+    assert words in subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+
+
+@pytest.mark.parametrize("version", [0, 4])
+def test_the_version_says_what_confines(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confine, "landlock", lambda: version)
+    monkeypatch.setattr(confine, "has_filter", lambda: version > 0)
+    done = CliRunner().invoke(app, ["--version"])
+    held = ("no Landlock limits files, no filter", "Landlock 4 limits files, a filter")[version > 0]
+    assert done.output.splitlines()[1] == f"C++ sources: {held} limits system calls"
 
 
 @needs_filter
@@ -411,6 +458,23 @@ def test_a_kernel_that_opens_a_file_is_ended_at_its_line(tmp_path: Path) -> None
     (problem,) = record(made, "reads", [path], limits=RecordLimits(seconds=20)).problems
     assert (problem.kind, problem.message) == ("forbidden", "the kernel opens a file")
     assert made.line("open") in [frame.line for frame in problem.frames]
+
+
+@needs_compiler
+@needs_filter
+def test_a_kernel_learns_nothing_of_files_by_name(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("here")
+    path = ArrayArgument("path", np.frombuffer(os.fsencode(tmp_path / "file") + b"\0", np.uint8))
+    recording = record(library("peeks"), "asks", [path], limits=RecordLimits(seconds=20))
+    assert (recording.output, recording.problems) == ("<> 0\n", ())
+
+
+@needs_compiler
+@needs_filter
+def test_a_call_of_another_kind_is_not_said_to_start_a_process_alone() -> None:
+    (problem,) = record(library("peeks"), "calls_old", (), limits=RecordLimits(seconds=20)).problems
+    assert problem.kind == "forbidden"
+    assert problem.message.startswith("the kernel") and problem.message != "the kernel starts a process or a thread"
 
 
 def is_dumpable() -> int:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +14,8 @@ from typer.testing import CliRunner
 
 import ptokit as pto
 from ptokit.cli.commands import app
+from ptokit.cxx import database as databases
+from ptokit.cxx.database import DatabaseError, read_database
 from ptokit.lang.recorded import CppKernel
 from tests.cxx.building import COMPILER
 
@@ -132,3 +136,57 @@ def test_a_pipe_is_no_database(project: Path) -> None:
     done = CliRunner().invoke(app, ["check", str(project), "--database", str(project.parent / "pipe")])
     assert done.exit_code == 2
     assert "is no regular file" in done.output
+
+
+def test_rows_of_other_names_cost_no_access_to_files(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database may list any number of files."""
+    database = project.parent.parent / "compile_commands.json"
+    (row,) = json.loads(database.read_text())
+    others = [{"directory": f"a{number}", "file": f"{number}.cpp"} for number in range(20_000)]
+    database.write_text(json.dumps([*others, {}, row]))
+    touched: list[object] = []
+    compared = os.path.samefile
+    monkeypatch.setattr(os.path, "samefile", lambda *files: touched.append(files) or compared(*files))
+    for name in ("lstat", "readlink"):
+        monkeypatch.setattr(os, name, _counted(getattr(os, name), touched))
+    assert read_database(database, project).flags[:2] == ("-I", str(project.parents[1] / "first"))
+    assert 0 < len(touched) < 200
+
+
+def _counted(function: Callable[..., Any], calls: list[object]) -> Callable[..., Any]:
+    def counted(*args: Any, **options: Any) -> Any:
+        calls.append(args)
+        return function(*args, **options)
+
+    return counted
+
+
+def test_rows_of_the_name_of_the_source_have_a_bound(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(databases, "MOST_ROWS", 3)
+    database = project.parent.parent / "compile_commands.json"
+    (row,) = json.loads(database.read_text())
+    others = [{"file": f"a{number}/filled.cpp"} for number in range(3)]
+    database.write_text(json.dumps([*others[1:], row]))
+    assert read_database(database, project).target == "a5"
+    database.write_text(json.dumps([*others, row]))
+    with pytest.raises(DatabaseError, match=r"does not list .* it lists 4 sources"):
+        read_database(database, project)
+
+
+@pytest.mark.parametrize("way", ["a link", "a folder that is a link"])
+def test_a_row_may_name_the_source_in_another_way(project: Path, way: str) -> None:
+    folder = project.parents[1]
+    (folder / "other").symlink_to("src")
+    (folder / "link.cpp").symlink_to("src/filled.cpp")
+    named, given = ("src/filled.cpp", "link.cpp") if way == "a link" else ("other/filled.cpp", "src/filled.cpp")
+    row = {"directory": str(folder), "file": named, "arguments": ["ccec", "-DX"]}
+    (folder / "compile_commands.json").write_text(json.dumps([row]))
+    assert read_database(folder, folder / given).flags == ("-DX",)
+
+
+def test_a_folder_that_no_system_has_is_refused(project: Path) -> None:
+    row = {"directory": "a/" * 3000, "file": str(project), "arguments": ["ccec", "-Ib"]}
+    database = project.parent / "compile_commands.json"
+    database.write_text(json.dumps([row]))
+    with pytest.raises(DatabaseError, match="a directory of more than 4,096 characters"):
+        read_database(database, project)

@@ -115,13 +115,14 @@ def mlir(size: int) -> Iterator[tuple[str, str]]:
 
 def plain(size: int) -> Iterator[tuple[str, str]]:
     """Names and texts in PTO-AS."""
-    ranks = f".kernel k\n.arg %m : !pto.memref<{'1x' * 450}f32>\n%t = alloc_tile : !pto.tile<1x1xf32>\n"
+    ranks = f".kernel k\n.arg %m : !pto.memref<{'1x' * 230}f32>\n%t = alloc_tile : !pto.tile<1x1xf32>\n"
     yield "dims", numbered("tload %t, %m[]\n", size, ranks)
     yield "digits", f"{KERNEL}.const %c = {'9' * size} : index\n"
     yield "exponents", numbered(".const %c@ = 1e999999999 : f32\n", size, KERNEL)
     yield "constants", numbered(".const %c@ = 0xFFFFFFFF : f32\n", size, KERNEL)
-    yield "long types", numbered("zzz %m, %m, %m\n", size, f".kernel k\n.arg %m : !pto.zz<{'a' * 900}>\n")
+    yield "long types", numbered(f"zzz {'%m,' * 20}%m\n", size, f".kernel k\n.arg %m : !pto.zz<{'a' * 480}>\n")
     yield "sums", numbered("%x@ = arith.addi %x~, %x~ : index\n", size, f"{KERNEL}%x0 = arith.addi %n, %n : index\n")
+    yield "values that are not declared", numbered("z %m\n", size, ".kernel k\n")
     yield "blocks", numbered("tload %t, %m[]\n", size, KERNEL)
     yield "calls", calls(size, "barrier PIPE_ALL\n", "call @g@()\n", ".kernel @g@|").replace(".kernel @", ".kernel ")
     yield "bodies", numbered("for %i@ = 0 to 1 step 1 {\n", size, KERNEL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import resource
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from ptokit.text.errors import TextError
 from ptokit.text.forms import convert, format_text, read_program
 from ptokit.text.limits import BYTES, CALLS, MOST_BYTES, MOST_CALLS
 from ptokit.text.ptoas import format_ptoas
-from tests.text.hostile import hostile
+from tests.text.hostile import hostile, plain
 from tests.text.test_fuzz import FUZZ, attempt, in_worker
 
 CHUNKS = 4
@@ -85,6 +86,19 @@ def measured(chunk: int) -> None:
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_a_hostile_text_takes_no_more_than_its_length_allows(chunk: int) -> None:
     in_worker(f"import tests.text.test_hostile as hostile; hostile.measured({chunk})")
+
+
+@pytest.mark.parametrize("name", ["long types", "values that are not declared"])
+def test_the_memory_of_a_longer_text_follows_from_its_length(name: str) -> None:
+    """Those that take most: without what every text may take besides."""
+    format_text(".kernel k\n", "k.ptoas")
+    text = dict(plain(20_000))[name]
+    tracemalloc.start()
+    with contextlib.suppress(TextError):
+        format_text(text, "k.ptoas")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < BYTES * len(text)
 
 
 @pytest.mark.parametrize(

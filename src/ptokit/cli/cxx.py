@@ -67,7 +67,9 @@ def on_disk(word: str) -> str:
         return word  # whoever reads it says why
     if not INCLUDE_LINE.search(first[:PEEKED]):
         return word
-    folder = tempfile.TemporaryDirectory(prefix="ptokit-stdin-")
+    from ptokit.cxx.compile import temporary_prefix
+
+    folder = tempfile.TemporaryDirectory(prefix=temporary_prefix())
     atexit.register(folder.cleanup)
     path = Path(os.path.realpath(folder.name), "stdin.cpp")
     path.write_bytes(read_text(word))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from ptokit.atomic import Write, is_replaced, write_files
 from ptokit.brief import brief
 from ptokit.cli.problems import Misuse, described
+from ptokit.cxx.repository import MARKS
 from ptokit.finding import shown_file
 
 STDIN = "-"
@@ -58,25 +60,46 @@ def check_destination(file: str) -> None:
         raise Misuse(f"cannot write {file}: permission denied")
 
 
-def check_unnamed(file: str) -> None:
+def check_unnamed(file: str, remedy: str = "name the file that it leads to") -> None:
     """Refuse, before any work is done, an output that the user did not name with -o: a repository may contain it as a
-    link to another file."""
-    for link in (file, os.path.dirname(file)):
-        if os.path.islink(link):
-            what = "it" if link == file else link
-            raise Misuse(
-                f"cannot write {file}: {what} is a link to {os.readlink(link)}; links are followed only for names that "
-                "-o states"
-            )
+    link to another file. `remedy`: what to do if it is one."""
+    if link := _foreign_link(file):
+        what = "it" if link == file else link
+        raise Misuse(f"cannot write {file}: {what} is a link to {os.readlink(link)}; {remedy}")
+    check_regular(file)
     if os.path.isfile(file) and not os.access(file, os.W_OK):
         raise Misuse(f"cannot write {file}: permission denied")
     check_destination(file)
 
 
+def check_regular(file: str) -> None:
+    """Refuse a pipe or a device, which is opened only when somebody else opens it, or has no end."""
+    if os.path.exists(file) and not os.path.isfile(file) and not os.path.isdir(file):
+        raise Misuse(f"cannot write {file}: it is no regular file")
+
+
+def _foreign_link(file: str) -> str:
+    """The file, or a folder of its path, that is a link which the working folder or a repository contains; empty if
+    there is none. Links on the way to a repository are the user's."""
+    link = file
+    while link and link != os.path.dirname(link):
+        if os.path.islink(link) and (link == file or _is_foreign(os.path.dirname(link))):
+            return link
+        link = os.path.dirname(link)
+    return ""
+
+
+def _is_foreign(folder: str) -> bool:
+    """Whether a folder is in the working folder or in a repository."""
+    real, home = Path(folder).resolve(), os.path.realpath(os.path.expanduser("~"))
+    above = [each for each in (real, *real.parents) if str(each) != home]
+    return real.is_relative_to(Path.cwd()) or any(os.path.exists(each / mark) for each in above for mark in MARKS)
+
+
 def destination(named: str | None, default: str) -> str:
     """The file that a command writes: what -o names, else the default."""
     if named is None:
-        check_unnamed(default)
+        check_unnamed(default, f"-o {default} follows it")
     return default if named is None else named
 
 

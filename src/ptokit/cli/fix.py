@@ -163,7 +163,9 @@ def fix_program(request: ProgramRequest, how: FixRequest, as_json: bool) -> int:
     diff."""
     if (request.word == STDIN or request.word in SHOWN) and not how.diff:
         raise Misuse("--fix cannot write to standard input; use --fix --diff")
-    if os.path.isfile(request.word) and not how.diff:  # the names of sources are without links later
+    if (
+        os.path.exists(request.word) and not os.path.isdir(request.word) and not how.diff
+    ):  # the names of sources are without links later
         check_unnamed(request.word)
     try:
         kernel = find(request.word, request.function, request.cxx)

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ptokit.cli.files import STDIN, check_destination, check_unnamed, print_text, read_text, shown_name, write_all
+from ptokit.cli.files import (
+    STDIN,
+    check_destination,
+    check_regular,
+    check_unnamed,
+    print_text,
+    read_text,
+    shown_name,
+    write_all,
+)
 from ptokit.cli.problems import FINE, FOUND, MISUSED, Misuse, print_error, printable
 from ptokit.cli.programs import ProgramRequest, library_call, program_of
 from ptokit.cli.report import show_findings
@@ -28,6 +37,8 @@ def format_files(files: Sequence[str], only_check: bool) -> int:
 
 def _format(file: str, only_check: bool) -> int:
     try:
+        if file != STDIN and not only_check:
+            check_regular(file)
         text = read_text(file)
         formatted = format_text(text, shown_name(file)).encode("utf-8")
         if formatted != text and file != STDIN and not only_check:

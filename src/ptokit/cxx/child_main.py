@@ -46,7 +46,9 @@ def set_limits(task: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):
             ctypes.CDLL(name)
     confine.limit_files([task["library"], *DEVICES])
-    if not confine.has_filter() or not confine.install(confine.filter_of_kernels(os.uname().machine, os.getpid())):
+    if confine.has_filter():
+        confine.install(confine.filter_of_kernels(os.uname().machine, os.getpid()))
+    else:
         confine.limit(resource.RLIMIT_NPROC, 0)
         confine.limit(resource.RLIMIT_NOFILE, 64)
 

@@ -257,7 +257,7 @@ def compile_source(
     `CompileError`."""
     options = options or CompileOptions()
     remove_abandoned()
-    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-{_namespace()}-"))
+    folder = Path(tempfile.mkdtemp(prefix=temporary_prefix()))
     try:
         return _Compilation(source, target, options, compiler or find_compiler(), folder.resolve(), kept).build()
     except BaseException as problem:
@@ -289,6 +289,11 @@ def _namespace() -> int:
         return os.stat("/proc/self/ns/pid").st_ino
     except OSError:
         return 0
+
+
+def temporary_prefix() -> str:
+    """What the name of a temporary folder of this process begins with: a later one removes it if this one is killed."""
+    return f"{PREFIX}{os.getpid()}-{_namespace()}-"
 
 
 @cache
@@ -477,7 +482,7 @@ def _check_words(source: Path, options: CompileOptions) -> None:
     """Refuse a source whose name C++ cannot state, and options that no process can take."""
     if wrong := UNQUOTABLE.search(str(source.resolve())):
         raise CompileError(
-            f"{brief(str(source))} has the character {wrong[0]!r}, which no #include can state: rename it"
+            f"{brief(str(source))} has the character {brief(wrong[0])}, which no #include can state: rename it"
         )
     for word in options.flags:
         if not is_passable(word):
@@ -623,7 +628,8 @@ def _start(
     """Start a compiler behind a script that confines it."""
     task = {
         "seconds": int(limits.seconds) + 1, "memory": limits.memory, "output": limits.output,
-        "readable": [*readable, *system_folders(), *SINGLE, *of_compiler(command), *programs],
+        "readable": [*readable],
+        "programs": [*system_folders(), *SINGLE, *of_compiler(command), *programs],
         "writable": [os.devnull, *_caches(command), *granted(), *([] if folder is None else [str(folder)])],
     }  # fmt: skip
     return subprocess.Popen(  # noqa: S603

@@ -1,7 +1,8 @@
 """What a process that runs or compiles foreign code may do: limits, files (Landlock), system calls (a filter).
 
 This file is also a script, which starts a compiler; it imports nothing of ptokit. Its arguments are a JSON object,
-written by `compile.py`, and the command. Landlock is there from Linux 5.13 on, the filter on AArch64 and x86-64.
+written by `compile.py`, and the command. Landlock is there from Linux 5.13 on, unless it is off or a container forbids
+it; the filter on AArch64 and x86-64. What a system has and then refuses is an error.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import struct
 import sys
 import threading
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 DONE = 86
@@ -67,13 +69,13 @@ LOAD, EQUAL, GREATER, FROM, ANY_BIT, RETURN = 0x20, 0x15, 0x25, 0x35, 0x45, 0x06
 ALLOW, TRAP, KILL, FAIL = 0x7FFF0000, 0x00030000, 0x80000000, 0x00050000
 NUMBER_AT, MACHINE_AT, ARGUMENTS_AT = 0, 4, 16
 GET_DUMPABLE, SET_DUMPABLE = 3, 4
-SET_PDEATHSIG, SET_NO_NEW_PRIVS, SET_SECCOMP, FILTER = 1, 38, 22, 2
+SET_PDEATHSIG, SET_NO_NEW_PRIVS, GET_SECCOMP, SET_SECCOMP, FILTER = 1, 38, 21, 22, 2
 
 
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF, VERSION, PATH_BENEATH = 444, 445, 446, 1, 1
 """System calls of Landlock, and their constants."""
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE, IOCTL = 1, 1 << 1, 1 << 2, 1 << 3, 1 << 14, 1 << 15
-READ = EXECUTE | READ_FILE | READ_DIR
+READ = READ_FILE | READ_DIR
 OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL
 """Rights to what is no folder."""
 KNOWN_RIGHTS = ((5, 16), (3, 15), (2, 14), (1, 13))
@@ -88,22 +90,28 @@ def _call(*arguments: object) -> int:
     return syscall(*(ctypes.c_long(each) if isinstance(each, int) else each for each in arguments))
 
 
-def limit_files(readable: Iterable[str], writable: Iterable[str] = ()) -> bool:
-    """Limit this process to some files and folders, for good; False where the system cannot. A path that does not exist
-    is left out."""
-    version = _call(CREATE_RULESET, None, 0, VERSION) if sys.platform == "linux" else 0
-    if version < 1:
-        return False
+def landlock() -> int:
+    """The version of Landlock; 0 where the system has none."""
+    return max(0, _call(CREATE_RULESET, None, 0, VERSION)) if sys.platform == "linux" else 0
+
+
+def limit_files(readable: Iterable[str], writable: Iterable[str] = (), programs: Iterable[str] = ()) -> None:
+    """Limit this process to some files and folders, for good, where the system has Landlock. Only `programs` can be
+    started. A path that does not exist is left out."""
+    version = landlock()
+    if not version:
+        return
     rights = (1 << next(count for least, count in KNOWN_RIGHTS if version >= least)) - 1
     fields = [rights, *([3] if version >= 4 else []), *([3] if version >= 6 else [])]  # no network; no signals outside
     rules = _call(CREATE_RULESET, struct.pack(f"<{len(fields)}Q", *fields), 8 * len(fields), 0)
     if rules < 0:
-        return False
-    for path, access in (*((path, READ) for path in readable), *((path, rights) for path in writable)):
-        _allow(rules, path, access & rights)
-    is_limited = not _prctl(SET_NO_NEW_PRIVS, 1) and not _call(RESTRICT_SELF, rules, 0)
+        raise OSError(ctypes.get_errno(), "Landlock is there, and refuses rules")
+    for paths, access in ((readable, READ), (programs, READ | EXECUTE), (writable, rights & ~EXECUTE)):
+        for path in paths:
+            _allow(rules, path, access & rights)
+    if _prctl(SET_NO_NEW_PRIVS, 1) or _call(RESTRICT_SELF, rules, 0):
+        raise OSError(ctypes.get_errno(), "Landlock is there, and does not limit this process")
     os.close(rules)
-    return is_limited
 
 
 def _allow(rules: int, path: str, access: int) -> None:
@@ -153,8 +161,9 @@ def filter_of_kernels(machine: str, process: int) -> bytes:
 
 
 def filter_of_loaded(machine: str) -> bytes:
-    """What a kernel may no longer call when its library is loaded: it opens no files."""
-    return _filter(machine, [(OPEN, TRAP), (OPENAT, TRAP)], (), ALLOW)
+    """What a kernel may no longer call when its library is loaded: it opens no files, and asks for none by name."""
+    asks = [(SYSTEM_CALLS[name], FAIL | errno.EACCES) for name in ("stat", "lstat", "newfstatat", "statx")]
+    return _filter(machine, [(OPEN, TRAP), (OPENAT, TRAP), *asks], (), ALLOW)
 
 
 def filter_of_compilers(machine: str) -> bytes:
@@ -162,18 +171,26 @@ def filter_of_compilers(machine: str) -> bytes:
     return _filter(machine, [(numbers, FAIL | errno.EACCES) for numbers in OF_COMPILERS], (), ALLOW)
 
 
+@cache
 def has_filter() -> bool:
-    """Whether the system has filters that are known here."""
-    return sys.platform == "linux" and os.uname().machine in MACHINES
+    """Whether the system has filters that are known here. Found once: a filter forbids to ask."""
+    return sys.platform == "linux" and os.uname().machine in MACHINES and _prctl(GET_SECCOMP) >= 0
 
 
-def install(program: bytes, *, again: bool = False) -> bool:
-    """Install a filter, for good; False if the system refuses. `again`: another one is there."""
-    if not again and _prctl(SET_NO_NEW_PRIVS, 1):
-        return False
+def install(program: bytes, *, again: bool = False) -> None:
+    """Install a filter, for good. `again`: another one is there."""
+    if not again:
+        _prctl(SET_NO_NEW_PRIVS, 1)
     buffer = ctypes.create_string_buffer(program, len(program))
     head = ctypes.create_string_buffer(struct.pack("@HP", len(program) // 8, ctypes.addressof(buffer)))
-    return _prctl(SET_SECCOMP, FILTER, ctypes.addressof(head)) == 0
+    if _prctl(SET_SECCOMP, FILTER, ctypes.addressof(head)):
+        raise OSError(errno.EPERM, "the system has filters of system calls, and refuses one")
+
+
+def summary() -> str:
+    """What confines compilers and kernels on this system."""
+    files = f"Landlock {version} limits files" if (version := landlock()) else "no Landlock limits files"
+    return f"{files}, {'a' if has_filter() else 'no'} filter limits system calls"
 
 
 def end_with_parent() -> None:
@@ -224,10 +241,10 @@ def main() -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it, and some compilers do not see that a write fails
     if sys.platform == "linux":
         limit(resource.RLIMIT_AS, task["memory"])
-    limit_files(task["readable"], task["writable"])
-    if has_filter():
-        install(filter_of_compilers(os.uname().machine))
     try:
+        limit_files(task["readable"], task["writable"], task["programs"])
+        if has_filter():
+            install(filter_of_compilers(os.uname().machine))
         os.execvp(command[0], command)  # noqa: S606
     except OSError as problem:
         print(f"{command[0]} cannot be started: {problem}", file=sys.stderr)

@@ -8,6 +8,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,12 @@ from ptokit.brief import brief
 from ptokit.cxx.repository import is_within, repository_of, system_folders
 
 NAME = "compile_commands.json"
-LARGEST = 64 * 1024 * 1024
+LARGEST = 32 << 20
 """Bytes of a database that is read."""
+MOST_ROWS = 100_000
+"""Rows of files with the name of the source that are looked at."""
+LONGEST_PATH = 4096
+"""Characters of a folder."""
 MOST_CHARACTERS = 128 * 1024
 """Of a command: systems start no process with much more."""
 PATH_OPTIONS = ("-I", "-isystem", "-iquote", "-idirafter", "-include")
@@ -74,34 +79,51 @@ def read_database(database: Path, source: Path, *, trusted: bool = True) -> Data
     """The options for a source; raises `DatabaseError`. Of one that is not `trusted`, paths outside of the repository
     and the system are left out."""
     file = Path(os.path.realpath(database / NAME if database.is_dir() else database))  # relative folders start there
-    rows = _rows(file)
-    wanted = source.resolve()
-    for row in rows:
-        folder = file.parent / str(row.get("directory", "."))
-        place = folder / str(row.get("file", ""))
-        if is_passable(str(place)) and place.resolve() == wanted:
-            return _entry(_words(row, file), folder, None if trusted else [repository_of(source), *system_folders()])
-    raise DatabaseError(f"{file} does not list {source}; it lists {len(rows)} sources")
-
-
-def _rows(file: Path) -> list[dict[str, Any]]:
     try:
-        if file.stat().st_size > LARGEST or not file.is_file():
+        about = file.stat()
+        if about.st_size > LARGEST or not file.is_file():
             raise DatabaseError(f"{file} is no regular file of at most {LARGEST:,} bytes")
-        rows = json.loads(file.read_text("utf-8"))
+        rows, count = _rows(file, (about.st_mtime_ns, about.st_size), frozenset((source.name, source.resolve().name)))
     except (OSError, ValueError, RecursionError) as problem:
         if isinstance(problem, DatabaseError):
             raise
         raise DatabaseError(f"{file} cannot be read: {problem}") from None
+    for row in rows[:MOST_ROWS]:
+        folder = os.path.join(file.parent, str(row.get("directory", ".")))
+        if _is_same(os.path.join(folder, row["file"]), source):
+            within = None if trusted else [repository_of(source), *system_folders()]
+            return _entry(_words(row, file), Path(folder), within)
+    raise DatabaseError(f"{file} does not list {source}; it lists {count} sources")
+
+
+def _is_same(place: str, source: Path) -> bool:
+    """Whether two paths lead to the same file."""
+    try:
+        return os.path.samefile(place, source)
+    except (OSError, ValueError):  # a name that no file can have
+        return False
+
+
+@lru_cache(maxsize=4)
+def _rows(file: Path, _state: tuple[int, int], names: frozenset[str]) -> tuple[list[dict[str, Any]], int]:
+    """The rows of files with some names, and how many rows there are."""
+
+    def kept(row: dict[str, Any]) -> dict[str, Any] | None:
+        name = row.get("file")
+        return row if isinstance(name, str) and os.path.basename(name) in names else None
+
+    rows = json.loads(file.read_text("utf-8"), object_hook=kept)
     if not isinstance(rows, list):
-        raise DatabaseError(f"{file} must be a list of objects; found {type(rows).__name__}")
-    return [row for row in rows if isinstance(row, dict)]
+        raise DatabaseError(f"{file} must be a list of objects")
+    return [row for row in rows if isinstance(row, dict)], len(rows)
 
 
 def _words(row: dict[str, Any], file: Path) -> list[str]:
     arguments, command = row.get("arguments"), str(row.get("command", ""))
     words = [str(word) for word in arguments] if isinstance(arguments, list) else []
     about = f"{file}: the command of {brief(row.get('file'))}"
+    if len(str(row.get("directory", ""))) > LONGEST_PATH:
+        raise CommandError(f"{about} has a directory of more than {LONGEST_PATH:,} characters")
     if max(sum(map(len, words)), len(command)) > MOST_CHARACTERS:
         raise CommandError(f"{about} has more than {MOST_CHARACTERS:,} characters")
     try:

@@ -280,17 +280,18 @@ class _NameReader:
 
 @lru_cache(maxsize=4096)
 def shown_function(symbol: str) -> str:
-    """A function without its parameters, as its author writes it; a name that is not understood stays readable."""
+    """A function without its parameters, as its author writes it; a name that is not understood stays readable. At most
+    `LONGEST` characters of it."""
     symbol = symbol.partition(".")[0] if symbol.startswith("_Z") else symbol  # clones: foo.constprop.0
     if not symbol.startswith("_Z"):
-        return symbol
+        return symbol[:LONGEST]
     try:
         if len(symbol) > LONGEST_SYMBOL:
             raise _UnknownName
-        return _NameReader(symbol[2:]).name()
+        return _NameReader(symbol[2:]).name()[:LONGEST]
     except (_UnknownName, RecursionError, ValueError):
         words = _words(symbol[2:])
-        return "::".join(words[:4]) or symbol
+        return ("::".join(words[:4]) or symbol)[:LONGEST]
 
 
 def _words(text: str) -> list[str]:

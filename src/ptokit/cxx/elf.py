@@ -8,20 +8,40 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from pathlib import Path
 
-LARGEST = 1 << 30
-"""Bytes of a library that is read."""
+LARGEST, LARGEST_SECTION = 256 << 20, 64 << 20
+"""Bytes of a library that is read, and of a section of it; what a section has beyond is left out."""
 SECTION = struct.Struct("<IIQQQQIIQQ")
 SYMBOL = struct.Struct("<IBBHQQ")
 COMPRESSED, ZLIB = 0x800, 1
 FUNCTION = 2
-MOST_SECTIONS = 100_000
+LONGEST_SECTION_NAME, LONGEST_NAME = 64, (1 << 15) + 1
+MOST_FUNCTIONS = 500_000
+MOST_CHARACTERS = 32 << 20
+"""Of all names of a table together: many of them may be the same text, or the end of one."""
 
 
 class ElfError(Exception):
     """A file that is no library which can be read."""
 
 
-@dataclass(frozen=True)
+class Strings:
+    """Texts of a section, by offset: each is made once, and cut if it is long. Those beyond `MOST_CHARACTERS` are
+    empty."""
+
+    def __init__(self, data: bytes, longest: int) -> None:
+        self._data, self._longest, self._left = data, longest, MOST_CHARACTERS
+        self._made: dict[int, str] = {}
+
+    def at(self, offset: int) -> str:
+        """The text from an offset on, up to a zero byte."""
+        if offset not in self._made:
+            part = self._data[offset : offset + min(self._longest, self._left)].partition(b"\0")[0]
+            self._left -= len(part)
+            self._made[offset] = part.decode("utf-8", "replace")
+        return self._made[offset]
+
+
+@dataclass(frozen=True, slots=True)
 class _Section:
     name: str
     flags: int
@@ -30,7 +50,7 @@ class _Section:
     link: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FunctionSymbol:
     """A function of a library."""
 
@@ -63,25 +83,25 @@ class Elf:
             raise ValueError("no 64-bit little-endian ELF file")
         (table,) = struct.unpack_from("<Q", data, 40)
         size, count, names = struct.unpack_from("<HHH", data, 58)
-        if size != SECTION.size or count > MOST_SECTIONS:
+        if size != SECTION.size:
             raise ValueError("a table of sections of another kind")
         heads = [SECTION.unpack_from(data, table + k * size) for k in range(count)]
         begin, length = heads[names][4:6]
-        strings = data[begin : begin + length]
-        return [_Section(text_at(strings, head[0]), head[2], head[4], head[5], head[6]) for head in heads]
+        names = Strings(data[begin : begin + length], LONGEST_SECTION_NAME)
+        return [_Section(names.at(head[0]), head[2], head[4], head[5], head[6]) for head in heads]
 
     def section(self, name: str) -> bytes:
         """The bytes of a section, decompressed; empty if there is none."""
         found = next((section for section in self._sections if section.name == name), None)
         if found is None:
             return b""
-        data = self._data[found.offset : found.offset + found.size]
+        data = self._data[found.offset : found.offset + min(found.size, LARGEST_SECTION)]
         if not found.flags & COMPRESSED:
             return data
         if len(data) < 24 or struct.unpack_from("<I", data)[0] != ZLIB:
             return b""
         try:
-            return zlib.decompressobj().decompress(data[24:], LARGEST)
+            return zlib.decompressobj().decompress(data[24:], LARGEST_SECTION)
         except zlib.error:
             return b""
 
@@ -102,11 +122,13 @@ class Elf:
 
     def _symbols(self, table: _Section, strings: _Section) -> list[FunctionSymbol]:
         data = self._data[table.offset : table.offset + table.size]
-        names = self._data[strings.offset : strings.offset + strings.size]
+        names = Strings(self._data[strings.offset : strings.offset + strings.size], LONGEST_NAME)
         found: list[FunctionSymbol] = []
         for name, info, _, section, value, size in SYMBOL.iter_unpack(data[: len(data) // SYMBOL.size * SYMBOL.size]):
             if info & 15 == FUNCTION and section and size:
-                found.append(FunctionSymbol(value, value + size, text_at(names, name)))
+                found.append(FunctionSymbol(value, value + size, names.at(name)))
+                if len(found) == MOST_FUNCTIONS:
+                    break
         return sorted(found, key=lambda symbol: (symbol.begin, symbol.end, symbol.name))
 
 
@@ -121,9 +143,3 @@ class FunctionTable:
         """The name of the function at an address, as the linker sees it; empty if there is none."""
         k = bisect_right(self._begins, address) - 1
         return self._functions[k].name if k >= 0 and address < self._functions[k].end else ""
-
-
-def text_at(strings: bytes, offset: int) -> str:
-    """A text that ends with a zero byte."""
-    end = strings.find(b"\0", offset)
-    return strings[offset : end if end >= 0 else len(strings)].decode("utf-8", "replace")

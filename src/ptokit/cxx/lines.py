@@ -8,14 +8,19 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from ptokit.cxx.demangle import shown_function
-from ptokit.cxx.elf import Elf, FunctionTable, text_at
+from ptokit.cxx.elf import MOST_CHARACTERS, Elf, FunctionTable, Strings
 from ptokit.cxx.names_in_source import SourceTexts
 from ptokit.cxx.recording import Frame
 
-MOST_ROWS = 5_000_000
+MOST_ROWS = 1_000_000
 MOST_FILES = 100_000
+MOST_BYTES = 8 << 20
+"""Of line programs that are run."""
+LONGEST_PATH = 4096
+"""Characters of the name of a file or folder."""
 LOOK_BACK = 16
 """Rows before one without a line: code that a compiler made belongs to the line before it."""
 PATH, DIRECTORY = 1, 2
@@ -64,7 +69,7 @@ class _Cursor:
         end = self.data.find(b"\0", self.at, self.end)
         begin, end = self.at, self.end if end < 0 else end
         self.at = end + 1
-        return self.data[begin:end].decode("utf-8", "replace")
+        return self.data[begin : min(end, begin + LONGEST_PATH)].decode("utf-8", "replace")
 
     def skip(self, size: int) -> None:
         if size < 0 or self.at + size > self.end:
@@ -84,7 +89,17 @@ class _Unit:
     line_range: int
     opcode_base: int
     lengths: bytes
-    files: list[str]
+    folders: list[str]
+    files: list[tuple[str, int]]
+    """Each with the number of its folder."""
+
+    def path(self, number: int) -> str:
+        """The path of a file; empty if there is none of this number. Relative folders are in the first one."""
+        number -= self.version < 5
+        if not 0 <= number < len(self.files):
+            return ""
+        name, folder = self.files[number]
+        return os.path.join(*self.folders[:1], *self.folders[folder : folder + 1], name)
 
 
 class LineTable:
@@ -93,19 +108,21 @@ class LineTable:
     def __init__(self, elf: Elf, folder: str = "") -> None:
         self._folder = folder
         """Where the compiler was run: relative paths start there."""
-        self._strings = {LINE_STRP: elf.section(".debug_line_str"), STRP: elf.section(".debug_str")}
+        names = {LINE_STRP: ".debug_line_str", STRP: ".debug_str"}
+        self._strings = {form: Strings(elf.section(name), LONGEST_PATH) for form, name in names.items()}
         self._paths: dict[str, int] = {}
+        self._left = MOST_CHARACTERS
         self._rows: list[tuple[int, int, int, int, int]] = []
         """Address, 1 if a sequence goes on, path, line, column."""
-        data = elf.section(".debug_line")
-        for begin, end, wide in _units(data):
+        data = elf.section(".debug_line")[:MOST_BYTES]
+        for begin, end, wide in islice(_units(data), MOST_FILES):
             self._unit(data, begin, end, wide=wide)
         self._rows.sort(key=lambda row: row[:2])
         self._addresses = array("Q", [row[0] for row in self._rows])
         self.paths = list(self._paths)
 
     def find(self, address: int) -> tuple[str, int, int] | None:
-        """File, line and column of an address."""
+        """File, line and column of an address; the file may be empty."""
         k = bisect_right(self._addresses, address) - 1
         if k < 0 or not self._rows[k][1]:
             return None
@@ -135,14 +152,12 @@ class LineTable:
             raise ValueError("a table of another kind")
         lengths = cursor.data[cursor.at : cursor.at + opcode_base - 1]
         cursor.skip(opcode_base - 1)
-        files = self._files5(cursor, wide=wide) if version == 5 else _files4(cursor)
-        return _Unit(version, wide, program, least, line_base, line_range, opcode_base, lengths, files)
-
-    def _files5(self, cursor: _Cursor, *, wide: bool) -> list[str]:
-        folders = [path for path, _ in self._entries5(cursor, wide=wide)]
-        folders = [os.path.join(folders[0], folder) for folder in folders]
-        files = self._entries5(cursor, wide=wide)
-        return [os.path.join(folders[folder], path) for path, folder in files]
+        if version == 5:
+            folders = [path for path, _ in self._entries5(cursor, wide=wide)]
+            files = self._entries5(cursor, wide=wide)
+        else:
+            folders, files = _files4(cursor)
+        return _Unit(version, wide, program, least, line_base, line_range, opcode_base, lengths, folders, files)
 
     def _entries5(self, cursor: _Cursor, *, wide: bool) -> list[tuple[str, int]]:
         formats = [(cursor.leb(), cursor.leb()) for _ in range(cursor.number("<B"))]
@@ -165,7 +180,7 @@ class LineTable:
         if form == STRING:
             return cursor.text()
         if form in self._strings:
-            return text_at(self._strings[form], cursor.number("<Q" if wide else "<I"))
+            return self._strings[form].at(cursor.number("<Q" if wide else "<I"))
         if form == UDATA:
             return cursor.leb()
         if form in FIXED:
@@ -177,16 +192,16 @@ class LineTable:
 
     def _run(self, unit: _Unit) -> None:
         """Runs a line program: the state is address, file, line and column."""
-        first = 0 if unit.version == 5 else 1
-        files = [os.path.normpath(os.path.join(self._folder, path)) for path in unit.files]
-        paths = [self._paths.setdefault(path, len(self._paths)) for path in files]
+        paths: dict[int, int] = {}
         cursor, rows = unit.program, self._rows
         data, end = cursor.data, cursor.end
         constant = (255 - unit.opcode_base) // unit.line_range * unit.least
         address, file, line, column = 0, 1, 1, 0
 
         def path() -> int:
-            return paths[file - first] if 0 <= file - first < len(paths) else self._paths.setdefault("", 0)
+            if file not in paths:
+                paths[file] = self._number(unit.path(file))
+            return paths[file]
 
         while cursor.at < end:
             opcode = data[cursor.at]
@@ -226,6 +241,12 @@ class LineTable:
             if len(rows) > MOST_ROWS:
                 raise ValueError("too many rows")
 
+    def _number(self, path: str) -> int:
+        """The number of a path. Those beyond `MOST_CHARACTERS` have no name."""
+        whole = os.path.join(self._folder, path) if path else ""
+        self._left -= len(whole)
+        return self._paths.setdefault(os.path.normpath(whole) if whole and self._left > 0 else "", len(self._paths))
+
 
 _ALL = (1 << 64) - 1
 
@@ -247,21 +268,20 @@ def _units(data: bytes) -> Iterator[tuple[int, int, bool]]:
         at = end
 
 
-def _files4(cursor: _Cursor) -> list[str]:
-    folders = [""]
+def _files4(cursor: _Cursor) -> tuple[list[str], list[tuple[str, int]]]:
+    """Folders and files; the first folder is that of the compiler."""
+    folders, files = [""], list[tuple[str, int]]()
     while text := cursor.text():
         folders.append(text)
         if len(folders) > MOST_FILES:
             raise ValueError("too many folders")
-    files: list[str] = []
     while text := cursor.text():
-        folder = cursor.leb()
+        files.append((text, cursor.leb()))
         cursor.leb()
         cursor.leb()
-        files.append(os.path.join(folders[folder] if folder < len(folders) else "", text))
         if len(files) > MOST_FILES:
             raise ValueError("too many files")
-    return files
+    return folders, files
 
 
 class SourcePlaces:
@@ -273,6 +293,7 @@ class SourcePlaces:
         self._own = own
         self._texts = texts or SourceTexts()
         self._frames: dict[int, Frame | None] = {}
+        self._left = MOST_CHARACTERS
 
     def frames(self, addresses: tuple[int, ...]) -> tuple[Frame, ...]:
         """The frames of return addresses, without those of ptokit's own files."""
@@ -285,8 +306,14 @@ class SourcePlaces:
 
     def _find(self, address: int) -> Frame | None:
         place = self._lines.find(address)
-        if place is None or place[0].startswith(self._own):
+        if place is None or not place[0] or place[0].startswith(self._own):
             return None
         file, line, column = place
-        function = shown_function(self._functions.find(address))
-        return Frame(self._texts.name(file), line, self._texts.column(file, line, column), function)
+        return Frame(self._texts.name(file), line, self._texts.column(file, line, column), self._function(address))
+
+    def _function(self, address: int) -> str:
+        """The name of the function at an address. Those beyond `MOST_CHARACTERS` are empty."""
+        symbol = self._functions.find(address)
+        name = shown_function(symbol) if self._left > 0 else ""
+        self._left -= len(symbol) + len(name)
+        return name

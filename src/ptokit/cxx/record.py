@@ -173,10 +173,11 @@ def entries(library: Path) -> dict[str, str]:
 
 def find_symbol(elf: Elf, entry: str) -> str:
     """The linker's name of an entry, given by that name or by its name in C++; empty if the library lists entries."""
-    exported = {function.name: shown_function(function.name) for function in elf.exported()}
+    exported = dict.fromkeys(function.name for function in elf.exported())
     if entry in exported:
         return entry
-    found = [symbol for symbol, shown in exported.items() if entry in (shown, shown.partition("<")[0])]
+    word = entry.partition("<")[0].rpartition("::")[2]
+    found = [symbol for symbol in exported if word in symbol and _is_called(symbol, entry)]
     if len(found) == 1:
         return found[0]
     if "ptokit_entries" in exported:
@@ -184,8 +185,14 @@ def find_symbol(elf: Elf, entry: str) -> str:
     if not found:
         raise EntryError(f"the library exports no function {brief(entry)}")
     raise EntryError(
-        f"several functions are called {brief(entry)}: {', '.join(exported[symbol] for symbol in found[:5])}"
+        f"several functions are called {brief(entry)}: {', '.join(shown_function(symbol) for symbol in found[:5])}"
     )
+
+
+def _is_called(symbol: str, entry: str) -> bool:
+    """Whether an entry is the name of a function in C++, with or without template arguments."""
+    shown = shown_function(symbol)
+    return entry in (shown, shown.partition("<")[0])
 
 
 class _RecordingRun:
@@ -500,8 +507,8 @@ def _ended(status: int, limits: RecordLimits) -> tuple[ProblemKind, str]:
     """The end of a process that said nothing."""
     if status in (-signal.SIGXCPU, -signal.SIGKILL):
         return "limit", f"the kernel was ended: it ran longer than {limits.seconds:g} s or needed too much memory"
-    if status == -signal.SIGSYS:  # with signals blocked, as the C library does while it starts one
-        return "forbidden", f"the kernel {PROCESS}"
+    if status == -signal.SIGSYS:  # with signals blocked, as the C library does while it starts one; or of 32 bits
+        return "forbidden", f"the kernel {PROCESS}, or makes another system call that a kernel may not"
     if status < 0:
         return "crash", f"the kernel was ended by signal {-status}"
     return "exit", f"the kernel ended the process with status {status}"

@@ -46,11 +46,15 @@ Maker = Callable[[int], RecordedOperand]
 """Makes an operand from its number."""
 
 
-TEXT_WORDS, FORM_WORDS = 1 + 4096 // 8, 2 + 64 * 12 + 64 * 2
-"""The longest text and the longest form of a call, in words: TEXT, OPERANDS and MODIFIERS in runtime.cpp."""
+MOST_OPERANDS = 64
+"""Operands, and modifiers, of a call: OPERANDS and MODIFIERS in runtime.cpp."""
+TEXT_WORDS, FORM_WORDS = 1 + 4096 // 8, 2 + MOST_OPERANDS * (12 + 2)
+"""The longest text and the longest form of a call, in words: TEXT in runtime.cpp."""
 MOST_TEXTS = 1 << 16
 MOST_SITES = 10_000
 MOST_FORMS = 1 << 18
+MOST_PARTS = 1 << 18
+"""Operands and modifiers of forms that are unlike each other."""
 MOST_RUNS = 1 << 20
 """Blocks of all launches, each core by itself."""
 MOST_ALLOCATIONS = 4096
@@ -212,10 +216,14 @@ class TraceReader:
         self._first_site, self._first_object = first_site, first_object
         self._texts: list[str] = []
         self._forms: list[CallForm] = []
+        self._parts: dict[tuple[int, ...], Any] = {}
+        """Operands and modifiers of forms, by their words."""
         self._launches: list[_OpenLaunch] = []
         self._objects: dict[int, int] = {}
         self._counts = [0] * len(_KINDS)
         self._definitions = self._end_of_blocks = 0
+        self._end_of_numbers = np.uint64(0)
+        """Each call's numbers follow those of the call before."""
         self._form_of, self._start_of, self._numbers = _Copied(np.uint32), _Copied(np.uint64), _Copied(np.uint64)
         self._sequence = _Copied(np.uint32)
         self._made: list[RecordedLaunch] = []
@@ -314,32 +322,45 @@ class TraceReader:
 
     def _form(self, words: list[int]) -> None:
         count, modifiers = words[1] & HALF, words[1] >> 32
+        if max(count, modifiers) > MOST_OPERANDS:
+            raise ValueError(f"a call with {max(count, modifiers):,} operands or modifiers")
         at = 2
-        makers: list[Maker | None] = []
-        fixed: list[RecordedOperand | None] = []
+        operands: list[Maker | RecordedOperand] = []
         for _ in range(count):
             kind = words[at] & 0xFF
             size = OPERAND_WORDS[kind] if kind in OPERAND_WORDS else len(words)
-            part = words[at : at + size]
-            if len(part) != size:
+            if at + size > len(words):
                 raise ValueError("an operand of no kind")
-            made = self._operand(kind, part)
-            makers.append(made if callable(made) else None)
-            fixed.append(None if callable(made) else made)
+            operands.append(self._part((*words[at : at + size],), self._operand))
             at += size
-        pairs: list[tuple[str, str | int]] = []
-        for k in range(at, at + 2 * modifiers, 2):
-            key, text = words[k] & HALF, words[k] >> 32
-            number = words[k + 1] - (1 << 64 if words[k + 1] >> 63 else 0)
-            pairs.append((self._texts[key], number if text == NO_TEXT else self._texts[text]))
-        numbers = sum(maker is not None for maker in makers)
+        if at + 2 * modifiers > len(words):
+            raise ValueError("a call without its modifiers")
+        pairs = tuple(self._part((*words[k : k + 2],), self._modifier) for k in range(at, at + 2 * modifiers, 2))
+        makers = tuple(each if callable(each) else None for each in operands)
+        fixed = tuple(None if callable(each) else each for each in operands)
         name, site = self._texts[words[0] & HALF], words[0] >> 32
         if site >= len(self.sites):
             raise ValueError("a call from no place")
-        self._forms.append(CallForm(name, site + self._first_site, tuple(pairs), tuple(makers), tuple(fixed), numbers))
+        numbers = len(makers) - makers.count(None)
+        self._forms.append(CallForm(name, site + self._first_site, pairs, makers, fixed, numbers))
 
-    def _operand(self, kind: int, words: list[int]) -> Maker | RecordedOperand:
+    def _part(self, words: tuple[int, ...], make: Callable[[tuple[int, ...]], Any]) -> Any:
+        """An operand or a modifier; equal ones are one object."""
+        made = self._parts.get(words)
+        if made is None:
+            if len(self._parts) == MOST_PARTS:
+                raise ValueError(f"more than {MOST_PARTS:,} operands and modifiers")
+            made = self._parts[words] = make(words)
+        return made
+
+    def _modifier(self, words: tuple[int, ...]) -> tuple[str, str | int]:
+        head, bits = words
+        key, text = head & HALF, head >> 32
+        return self._texts[key], bits - (bits >> 63 << 64) if text == NO_TEXT else self._texts[text]
+
+    def _operand(self, words: tuple[int, ...]) -> Maker | RecordedOperand:
         """How an operand is made from its number, or the operand if it has none."""
+        kind = words[0] & 0xFF
         if kind == TILE:
             return self._tile(words)
         if kind == GLOBAL:
@@ -350,7 +371,7 @@ class TraceReader:
             return self._pointer
         return RecordedText(self._texts[words[0] >> 32])
 
-    def _tile(self, words: list[int]) -> Maker:
+    def _tile(self, words: tuple[int, ...]) -> Maker:
         rows, cols, valid_rows, valid_cols, dtype, memory, blayout, slayout, pad, assigned, compact, fractal, bits = (
             _TILE.unpack(struct.pack("<4Q", *words[2:]))
         )
@@ -366,7 +387,7 @@ class TraceReader:
             return lambda _: RecordedTile(number, None, *rest)
         return lambda address: RecordedTile(number, address, *rest)
 
-    def _array(self, words: list[int]) -> Maker:
+    def _array(self, words: tuple[int, ...]) -> Maker:
         numbers: tuple[int, ...] = struct.unpack("<10q", struct.pack("<10Q", *words[1:11]))
         dtype, layout, dynamic = words[11] & 0xFF, words[11] >> 8 & 0xFF, words[11] >> 16 & 0xFFFF
         rest = (
@@ -388,8 +409,10 @@ class TraceReader:
             if int(form.max()) >= len(self._forms):
                 raise ValueError("a call of no form")
             known = np.array([form.numbers for form in self._forms], np.uint64)
-            if np.any(known[form] != count) or np.any(new[:, 1] > numbers) or np.any(new[:, 1] + count > numbers):
-                raise ValueError("a call without its numbers")
+            ends = self._end_of_numbers + np.cumsum(count, dtype=np.uint64)
+            if np.any(known[form] != count) or np.any(new[:, 1] + count != ends) or ends[-1] > numbers:
+                raise ValueError("a call without its own numbers")
+            self._end_of_numbers = ends[-1]
             self._form_of.add(form)
             self._start_of.add(new[:, 1])
         if len(recorded) and int(recorded.max()) >= self._form_of.used:

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <initializer_list>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 using ptokit::call;
@@ -80,7 +81,7 @@ void forged(u64 before, Forge forge) {
 int pipe_of(int access) {
   for (int file = 3; file < 64; ++file) {
     struct stat about {};
-    if (fstat(file, &about) == 0 && S_ISFIFO(about.st_mode) && (fcntl(file, F_GETFL) & O_ACCMODE) == access) return file;
+    if (syscall(SYS_fstat, file, &about) == 0 && S_ISFIFO(about.st_mode) && (fcntl(file, F_GETFL) & O_ACCMODE) == access) return file;
   }
   return -1;
 }
@@ -235,6 +236,45 @@ void numbers_beyond(u64 before) {
   forged(before, [](Trace& t) {
     auto* entries = reinterpret_cast<u64*>(t.base + t.control->entries_at);
     entries[2 * t.control->entries_used - 1] = ALL;
+  });
+}
+
+// All calls have the same numbers.
+void shared_numbers(u64 before) {
+  forged(before, [](Trace& t) {
+    auto* entries = reinterpret_cast<u64*>(t.base + t.control->entries_at);
+    for (u64 used = t.control->entries_used; t.control->entries_used < 2 * used; ++t.control->entries_used) {
+      u64* last = entries + 2 * t.control->entries_used;
+      last[0] = last[-2];
+      last[1] = last[-1];
+    }
+  });
+}
+
+void call_with_many_operands(u64 before) {
+  forged(before, [](Trace& t) {
+    const u64 count = 65;
+    t.definitions[t.control->definitions_used++] = form_tag | (2 + count) << 32;
+    t.definitions[t.control->definitions_used++] = 0;
+    t.definitions[t.control->definitions_used++] = count;
+    for (u64 k = 0; k < count; ++k) t.definitions[t.control->definitions_used++] = 2 | 9 << 8;
+  });
+}
+
+// Forms of calls on tiles that are all unlike each other.
+void many_parts(u64 before) {
+  forged(before, [](Trace& t) {
+    const u64 count = 64;
+    while (t.room() > 3 + 6 * count) {
+      t.definitions[t.control->definitions_used++] = form_tag | (2 + 6 * count) << 32;
+      t.definitions[t.control->definitions_used++] = 0;
+      t.definitions[t.control->definitions_used++] = count;
+      for (u64 k = 0; k < count; ++k) {
+        for (u64 word : {0ULL, t.control->definitions_used * 1ULL, 1 | 1ULL << 32, 1 | 1ULL << 32, 0ULL, 0ULL}) {
+          t.definitions[t.control->definitions_used++] = word;
+        }
+      }
+    }
   });
 }
 

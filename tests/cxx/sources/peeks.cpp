@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <ptokit/recorder.hpp>
 
@@ -44,4 +46,27 @@ extern "C" void tells() {
 extern "C" void reads(const char* path) {
   int file = open(path, O_RDONLY);  // open
   std::printf("%d", file);
+}
+
+// What a kernel learns of a file by its name; empty if nothing.
+extern "C" void asks(const char* path) {
+  struct stat about {};
+  struct statx more {};
+  std::printf("<");
+  if (stat(path, &about) == 0) std::printf("stat ");
+  if (lstat(path, &about) == 0) std::printf("lstat ");
+  if (fstatat(AT_FDCWD, path, &about, AT_EMPTY_PATH) == 0) std::printf("fstatat ");
+  if (statx(AT_FDCWD, path, 0, STATX_ALL, &more) == 0) std::printf("statx ");
+  if (access(path, F_OK) == 0) std::printf("access ");
+  std::printf("> %ld\n", syscall(SYS_fstat, 1, &about));
+  std::fflush(stdout);
+}
+
+// A system call of 32 bits, which has other numbers.
+extern "C" void calls_old() {
+#if defined(__x86_64__)
+  asm volatile("int $0x80" : : "a"(20) : "memory");
+#else
+  syscall(SYS_kill, 0, 0);
+#endif
 }

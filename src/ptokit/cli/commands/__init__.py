@@ -91,9 +91,18 @@ def _add_all() -> None:
 _add_all()
 
 
+def _confinement() -> str:
+    """What confines C++ sources on this system."""
+    try:
+        from ptokit.cxx.confine import summary
+    except ImportError:  # a system without limits on processes
+        return "not confined on this system"
+    return summary()
+
+
 def _version(requested: bool) -> None:
     if requested:
-        typer.echo(f"ptokit {ptokit.__version__}")
+        typer.echo(f"ptokit {ptokit.__version__}\nC++ sources: {_confinement()}")
         raise typer.Exit
 
 
@@ -101,7 +110,10 @@ def _version(requested: bool) -> None:
 def _begin(
     ctx: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Show the version, and what confines C++ sources here."
+        ),
     ] = False,
 ) -> None:
     """Take the options before a command; without one, say what can be done."""

@@ -86,7 +86,7 @@ class PtoasReader:
                     self._step()
                 except TextError as problem:
                     del body.operations[count:]
-                    self._recover(problem, start, depth)
+                    self._recover(problem.with_traceback(None), start, depth)  # its frames would have it, and stay
         self._keep_remark()
         self._note(self._function.body, tokens.comments())
         self._try_to_finish()

@@ -24,7 +24,7 @@ from ptokit.text.tree import Opaque, Pointer, Tensor, Type
 
 MOST = 1 << 31
 """The limit of an extent."""
-LONGEST = 1000
+LONGEST = 500
 """The longest type, in characters."""
 FIELDS = ("loc", "dtype", "rows", "cols", "valid", "v_row", "v_col", "blayout", "slayout", "fractal", "pad", "compact")
 
