@@ -5,14 +5,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ptokit.isa.dtype import DType
 from ptokit.isa.move import Combine
 
 
-class Bags(NamedTuple):
-    """Rows of a table in bags, by the addresses of packed arrays."""
+class BagsKind(NamedTuple):
+    """What the code of bags depends on, however many there are."""
 
     dtype: DType
     index_type: DType | None
@@ -20,38 +21,46 @@ class Bags(NamedTuple):
     combine: Combine
     width: int
     """Elements of a row."""
+    weighted: bool = False
+    """Whether each lane has a weight, an element of the table's type."""
+    padded: bool = False
+    """Whether lanes of one index do not count."""
+    tracked: bool = False
+    """Whether the lane of each element of the greatest or least is wanted, a 32-bit number."""
+    mean: bool = False
+    """Whether sums of floats are divided by the number of lanes that count."""
+    closed: bool = True
+    """Whether the bounds have the end of the last bag; if not, that is the number of lanes."""
+    followed: bool = False
+    """Whether the caller has more work for a GPU: a call should return as soon as the indices are checked."""
+
+
+class BagSizes(NamedTuple):
+    """The sizes of one call."""
+
     capacity: int
     """Rows of the table, at least one."""
     bags: int
     lanes: int
     padding: int
     """The index of lanes that do not count; -1 if all do."""
+
+
+class BagPlaces(NamedTuple):
+    """The addresses of packed arrays."""
+
     table: int
     indices: int
     bounds: int
     """64-bit numbers: where each bag begins; if `closed`, also where the last one ends."""
     weights: int
-    """Elements of the table's type; 0 if there are none."""
     out: int
     winners: int
-    """32-bit numbers: the lane of each element of the greatest or least; 0 if they are not wanted."""
-    mean: bool = False
-    """Whether sums of floats are divided by the number of lanes that count."""
-    closed: bool = True
-    """Whether `bounds` has the end of the last bag; if not, that is the number of lanes."""
-    followed: bool = False
-    """Whether the caller has more work for a GPU: a call should return as soon as the indices are checked."""
 
-    @property
-    def places(self) -> tuple[int, int, int, int, int, int]:
-        """The addresses, in the order in which engines take them."""
-        return self.table, self.indices, self.bounds, self.weights, self.out, self.winners
 
-    @property
-    def anywhere(self) -> Bags:
-        """Bags like these, wherever they are; of weights and winners, whether there are any."""
-        has = {"weights": int(self.weights != 0), "winners": int(self.winners != 0)}
-        return self._replace(table=0, indices=0, bounds=0, out=0, **has)
+PreparedBags = Callable[[BagPlaces, BagSizes, int | None], bool]
+"""Bags of a kind that an engine has prepared; the last argument is a number of threads. It returns False if an index is
+outside of the table, or if an engine of the host finds that bounds are not in order: nothing of the result counts."""
 
 
 class BagGradients(NamedTuple):

@@ -17,8 +17,7 @@ from ptokit.torch.bag_kernel import (
     check_mode,
     counts_of,
     divided,
-    keep_bags,
-    known_bags,
+    fused_bags,
     run_bag,
 )
 from ptokit.torch.dispatch import (
@@ -143,14 +142,13 @@ def embedding_bag(
         padding_idx = whole_number("padding_idx", padding_idx)
     if threads is not None and not is_compiling():
         threads = check_threads(threads)
-    options = "embedding_bag", mode, include_last_offset, padding_idx, engine, threads
     if offsets is not None and is_plain(input, weight, offsets, per_sample_weights) and not is_profiled():
-        found = _repeated(weight, input, offsets, per_sample_weights, options)
+        options = mode, padding_idx, include_last_offset, engine, threads
+        found = _fused(weight, input, offsets, per_sample_weights, *options)
         if found is not None:
             return found
     check_tensor("weight", weight)
     check_tensor("per_sample_weights", per_sample_weights)
-    first, second = input, offsets
     input = as_indices(input, weight)
     offsets = None if offsets is None else as_indices(offsets, weight)
     check_mode(mode, weight)
@@ -167,21 +165,27 @@ def embedding_bag(
     how = is_followed(weight), closed, engine, threads
     operands = weight, lanes, bounds, per_sample_weights
     name = "input" if input.dim() == 1 else "input.flatten()"
-    found = renamed("embedding_bag", name, IN_WEIGHT, BAG, *operands, mode, padding, *how)[0]
-    is_as_given = lanes is first and bounds is second
-    if is_as_given and is_plain(*operands) and not needs_grad(weight, per_sample_weights):
-        keep_bags((mode, padding, *how), options, *operands)
-    return found
+    return renamed("embedding_bag", name, IN_WEIGHT, BAG, *operands, mode, padding, *how)[0]
 
 
-def _repeated(
-    weight: Tensor, lanes: Tensor, bounds: Tensor, weights: Tensor | None, options: tuple[Any, ...]
+def _fused(
+    weight: Tensor,
+    lanes: Tensor,
+    bounds: Tensor,
+    weights: Tensor | None,
+    mode: str,
+    padding: int | None,
+    closed: bool,
+    engine: str,
+    threads: int | None,
 ) -> Tensor | None:
-    """The result of a call that was made before, if autograd need not record it; None for others."""
-    if needs_grad(weight, weights):
+    """The result of bags of a kind that was planned, if autograd need not record it; None for others."""
+    if needs_grad(weight, weights) or lanes.dim() != 1 or (weights is not None and mode != "sum"):
         return None
-    known, places = known_bags(weight, lanes, bounds, weights, *options)
-    found = None if known is None else known.run(places)
+    if weights is not None and weights.shape != lanes.shape:
+        return None
+    padding = -1 if padding is None else _padding(padding, len(weight))
+    found = fused_bags(weight, lanes, bounds, weights, mode, padding, False, bool(closed), engine, threads)
     return None if found is None else found[0]
 
 

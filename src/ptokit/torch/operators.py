@@ -17,9 +17,11 @@ from torch import Tensor
 from ptokit.engine.whole import ZEROS
 from ptokit.isa.policy import ScatterAtomicOp
 from ptokit.lang.gpu import new_tensor
+from ptokit.lang.launch import refuse_inside
+from ptokit.ops import direct
+from ptokit.ops.call import SCATTER as SCATTER_CALL
 from ptokit.ops.calls import gather, scatter
 from ptokit.torch.dispatch import Batch, Context, TensorOperator, check_memory
-from ptokit.torch.quick import How, keep_gather, keep_scatter, quick_gather, quick_scatter
 from ptokit.torch.remap import OUTSIDE, READ_OF, ROW, WRITTEN_OF, as_whole, capacity_of, entry_of, quiet, resolved
 
 HOW = 'str engine="auto", SymInt? threads=None'
@@ -55,12 +57,7 @@ def run_gather(
     threads: int | None = None,
 ) -> Tensor:
     """The kernel of `gather`."""
-    how = coalesce, oob, engine, threads
-    made = quick_gather(table, indices, how)
-    if made is None:
-        made = gather(table, indices, coalesce=coalesce, oob=oob, engine=engine, threads=threads)
-        keep_gather(table, indices, made, how)
-    return made
+    return gather(table, indices, coalesce=coalesce, oob=oob, engine=engine, threads=threads)
 
 
 def run_scatter_(
@@ -77,32 +74,26 @@ def run_scatter_(
 ) -> None:
     """The kernel of `scatter_`."""
     conflict = "last" if atomic in STORES else conflict
-    how = coalesce, oob, atomic, conflict, accumulate, engine, threads
-    if not quick_scatter(table, src, indices, how, is_new=False):
-        _write(table, src, indices, how)
-
-
-def _write(table: Tensor, src: Tensor, indices: Tensor, how: How) -> None:
-    """Scatter into a table, the long way, and keep the call."""
-    coalesce, oob, atomic, conflict, accumulate, engine, threads = how
     policies: dict[str, Any] = {"coalesce": coalesce, "oob": oob, "atomic": atomic, "conflict": conflict}
     scatter(table, src, indices, **policies, accumulate=accumulate, engine=engine, threads=threads)
-    keep_scatter(table, src, indices, how)
 
 
-def _write_new(made: Tensor, src: Tensor, indices: Tensor, how: How, before: Tensor | None) -> Tensor:
-    """Scatter into new memory, which has the values of a tensor before, or zeros."""
-    is_begun_there = made.is_cuda and (before is None or (before.is_contiguous() and not before.is_neg()))
-    if is_begun_there:  # by the GPU's engine: the check of the indices does not wait for the copy
-        initial = ZEROS if before is None else before.data_ptr()
-        if quick_scatter(made, src, indices, how, True, initial):
+def _write_new(
+    made: Tensor, src: Tensor, indices: Tensor, how: tuple[Any, ...], threads: int | None, before: Tensor | None
+) -> Tensor:
+    """Scatter into new memory, which has the values of a tensor before, or zeros; `how` are policies and the engine."""
+    refuse_inside(SCATTER_CALL.name, SCATTER_CALL.instead)
+    known_by = SCATTER_CALL.name, *how
+    if made.is_cuda and (before is None or (before.is_contiguous() and not before.is_neg())):
+        initial = ZEROS if before is None else before.data_ptr()  # the check of the indices does not wait for the copy
+        if direct.scatter(made, src, indices, known_by, threads, initial):
             return made
     if before is None:
         made.zero_()
     else:
         made.copy_(before.detach())
-    if is_begun_there or not quick_scatter(made, src, indices, how, True):
-        _write(made, src, indices, how)
+    if not direct.scatter(made, src, indices, known_by, threads, direct.HAS_ROWS):
+        run_scatter_(made, src, indices, *how, threads)
     return made
 
 
@@ -120,9 +111,9 @@ def run_scatter(
 ) -> Tensor:
     """The kernel of `scatter`."""
     conflict = "last" if atomic in STORES else conflict
-    how = coalesce, oob, atomic, conflict, accumulate, engine, threads
+    how = coalesce, oob, atomic, conflict, accumulate, engine
     check_memory(table)
-    return _write_new(new_tensor(table), src, indices, how, table)
+    return _write_new(new_tensor(table), src, indices, how, threads, table)
 
 
 def run_scatter_zeros(
@@ -136,8 +127,8 @@ def run_scatter_zeros(
     threads: int | None = None,
 ) -> Tensor:
     """The kernel of `scatter_zeros`."""
-    how = coalesce, oob, "add", "last", accumulate, engine, threads
-    return _write_new(new_tensor(src, shape), src, indices, how, None)
+    how = coalesce, oob, "add", "last", accumulate, engine
+    return _write_new(new_tensor(src, shape), src, indices, how, threads, None)
 
 
 def _gathered_shape(table: Tensor, indices: Tensor, coalesce: str = ROW, *_given: Any, **_named: Any) -> Tensor:
