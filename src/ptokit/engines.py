@@ -222,10 +222,10 @@ def bag_gradients(engine: str) -> Callable[[BagGradients], None] | None:
 
 def prepared_move(engine: str, kind: MoveKind, gpu: int | None) -> PreparedMove | None:
     """A kind of move over whole arrays, to be called with addresses and sizes while a GPU is current, if they are on
-    one; None if an engine has no such function. It raises `Unsupported`.
+    one; None if an engine has no such function, or would have to copy arrays first. It raises `Unsupported`.
 
     A scatter on a GPU also takes `initial`: for a packed table that is new memory, the address of its rows before, or
     `ZEROS`.
     """
-    name = ENGINES[engine].moves
-    return _load(name)(kind, gpu) if name else None
+    found = ENGINES[engine]
+    return _load(found.moves)(kind, gpu) if found.moves and found.on_gpu is (gpu is not None) else None

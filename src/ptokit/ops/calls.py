@@ -132,4 +132,3 @@ def scatter(
     except Exception as problem:
         trim(problem)
         raise
-

@@ -308,6 +308,6 @@ def new_tensor(table: Any, shape: tuple[int, ...], _dtype: object) -> tuple[Any,
     return made, made.data_ptr()
 
 
-def new_function(table: object) -> Callable[..., tuple[Any, int]]:
-    """The function that makes results of the library of a table."""
-    return gpu.new if gpu.is_cupy(table) else new_tensor if gpu.is_torch(table) else new_array
+def new_function(table: object, on_gpu: bool) -> Callable[..., tuple[Any, int]]:
+    """The function that makes results of the library of a table; of CuPy for others on a GPU."""
+    return new_tensor if gpu.is_torch(table) else gpu.new if on_gpu else new_array

@@ -84,7 +84,7 @@ def run_gather(
     """Execute a gather in the current order; returns `out`, or a new result of the library of `table`."""
     target = given
     if target is None:
-        out, _ = new_function(table)(table, plan.shape, plan.dtype)
+        out, _ = new_function(table, on_gpu(source))(table, plan.shape, plan.dtype)
         target = as_array(out)
     storages = plan.lend(source, lanes, "out", target)
     if storages is None or (given is not None and plan.overlap(_addresses(storages))):
@@ -236,7 +236,9 @@ def learn(
     places = [array for array in described if array is not None]
     if plan.whole is None or plan.whole.sizes is None or 0 in plan.lanes or found[0] is None or found[1] is None:
         return
-    if (found[2] is None and operands[2] is not None) or (plan.gpu is not None and not all(map(on_gpu, places))):
+    if found[2] is None and operands[2] is not None:
+        return
+    if plan.gpu is not None and not (all(map(on_gpu, places)) and len({array.order for array in places}) == 1):
         return
     try:
         ready = prepared_move(chosen(how[-1], plan.gpu is not None), plan.whole.kind, plan.gpu)
@@ -252,7 +254,7 @@ def learn(
         itemsize=plan.dtype.itemsize,
         index_size=index_type[1].size,
         dtype=plan.dtype,
-        new=new_function(operands[0]),
+        new=new_function(operands[0], plan.gpu is not None),
         is_tracked=gpu.is_torch(operands[2] if plan.whole.kind.gathers else operands[0]),
         is_in_order=None if plan.gpu is None else ordering(cast("Any", places)),
         warn=partial(warn_negative, call) if plan.warns else None,

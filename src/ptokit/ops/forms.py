@@ -144,7 +144,7 @@ def _gather(
     kind, named = type_of(call, "table", source), select(call, lanes, source, policy)
     shape = named.shape + source.shape[named.dims :]
     if given is None:
-        out, _ = new_function(table)(table, shape, kind.numpy)
+        out, _ = new_function(table, on_gpu(source))(table, shape, kind.numpy)
         given = array_of(call, "out", out)
     else:
         check_out(call, given, kind, shape)

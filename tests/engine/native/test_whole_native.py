@@ -18,8 +18,8 @@ from ptokit.engine import whole as reference
 from ptokit.engine.faults import IndexFault
 from ptokit.engine.llvm.numbers import computes
 from ptokit.engine.native import host
-from ptokit.engine.native.whole import calls as native
 from ptokit.engine.native.whole import block, strategies
+from ptokit.engine.native.whole import calls as native
 from ptokit.engine.runnable import Unsupported
 from ptokit.engine.storage import Storage
 from ptokit.engine.whole import Whole, layout_of

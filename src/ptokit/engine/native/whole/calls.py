@@ -138,9 +138,7 @@ class NativeMove:
         """The code for moves like one of these sizes; all is chosen anew if the facts on the processor have changed."""
         if self.host is not host.HOST:
             self.codes, self.host = {}, host.HOST
-        near, there = (
-            _known_step(step * self.size, width * self.size) for step in (sizes.table_row, sizes.other_row)
-        )
+        near, there = (_known_step(step * self.size, width * self.size) for step in (sizes.table_row, sizes.other_row))
         is_narrow = sizes.capacity < 1 << 32
         index = self.kind.index_type
         outside = self.kind.remap if index.size == 8 or is_narrow else Remap.REFUSE  # no index is beyond
