@@ -10,8 +10,8 @@ from ptokit.isa.policy import Coalesce, GatherOOB, ScatterAtomicOp, ScatterConfl
 from ptokit.lang.arrays import within, writing
 from ptokit.lang.faults import trim
 from ptokit.lang.launch import check_threads, refuse_inside
-from ptokit.ops import direct
 from ptokit.ops.call import GATHER, SCATTER
+from ptokit.ops.direct import direct_gather, direct_scatter
 from ptokit.ops.execute import learn, order_of, run_gather, run_scatter
 from ptokit.ops.forms import gather_form, scatter_form
 from ptokit.ops.operands import LISTS, NUMBERS, OTHERS, array_of, indices_of, source_of
@@ -52,7 +52,7 @@ def gather(
             return gather_form(table, indices, coalesce, oob, out, engine, threads, axis, mode)
         lanes: Any = indices_of(GATHER, indices, table) if isinstance(indices, INDEX_LISTS) else indices
         how = GATHER.name, coalesce, oob, engine
-        made = direct.gather(table, lanes, out, how, threads)
+        made = direct_gather(table, lanes, out, how, threads)
         if made is not None:
             return made
         source, numbers = array_of(GATHER, "table", table), array_of(GATHER, "indices", lanes)
@@ -114,7 +114,7 @@ def scatter(
         lanes: Any = indices_of(SCATTER, indices, table) if isinstance(indices, INDEX_LISTS) else indices
         source: Any = source_of(SCATTER, src, table) if isinstance(src, (*NUMBERS, *LISTS)) else src
         how = SCATTER.name, *policies, engine
-        if direct.scatter(table, source, lanes, how, threads):
+        if direct_scatter(table, source, lanes, how, threads):
             return table
         target = array_of(SCATTER, "table", table, written=True)
         values, numbers = array_of(SCATTER, "src", source), array_of(SCATTER, "indices", lanes)

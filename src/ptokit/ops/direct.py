@@ -42,7 +42,7 @@ Operand = tuple[Any, int, tuple[int, ...], Steps]
 """An array: what plans depend on (its element type, its library and its GPU), its address, its shape and its steps."""
 
 
-class Plan(NamedTuple):
+class DirectPlan(NamedTuple):
     """A kind of call that was executed before."""
 
     ready: PreparedMove
@@ -61,10 +61,10 @@ class Plan(NamedTuple):
     """Warns of negative indices; takes the capacity and the indices."""
 
 
-PLANS: dict[Any, Plan] = {}
+PLANS: dict[Any, DirectPlan] = {}
 
 
-def gather(table: object, indices: object, out: object, how: How, threads: int | None) -> Any:
+def direct_gather(table: object, indices: object, out: object, how: How, threads: int | None) -> Any:
     """Gather by a plan; None if the call must go the long way."""
     cells, lanes = READ.get(type(table), _met)(table), READ.get(type(indices), _met)(indices)
     target = None if out is None else READ.get(type(out), _met)(out)
@@ -92,7 +92,7 @@ def gather(table: object, indices: object, out: object, how: How, threads: int |
     return made
 
 
-def scatter(
+def direct_scatter(
     table: object, src: object, indices: object, how: How, threads: int | None, initial: int | None = None
 ) -> bool:
     """Scatter by a plan; False if the call must go the long way.
@@ -123,7 +123,7 @@ def scatter(
     return is_done
 
 
-def find(key: tuple[Any, ...]) -> Plan | None:
+def find(key: tuple[Any, ...]) -> DirectPlan | None:
     """The plan of a kind of call, if work would be in order."""
     try:
         plan = PLANS.get(key)
@@ -134,7 +134,7 @@ def find(key: tuple[Any, ...]) -> Plan | None:
     return None
 
 
-def keep(plan: Plan, *key: object) -> None:
+def keep(plan: DirectPlan, *key: object) -> None:
     """Keep the plan of a kind of call."""
     remember(PLANS, key, plan, MOST_PLANS)
 
@@ -200,7 +200,7 @@ def broadcast_steps(array: Operand, shape: tuple[int, ...]) -> tuple[int, ...] |
     return *(0,) * more, *(step if mine == n else 0 for step, mine, n in paired)
 
 
-def are_apart(plan: Plan, written: Operand, values: Operand, lanes: Operand) -> bool:
+def are_apart(plan: DirectPlan, written: Operand, values: Operand, lanes: Operand) -> bool:
     """Whether what is written shares no memory with what is read."""
     start, size = written[1], plan.itemsize
     end, first, second = start + reach(written) * size, values[1], lanes[1]

@@ -30,9 +30,17 @@ from ptokit.engines import (
 from ptokit.lang import gpu
 from ptokit.lang.arrays import as_array, within
 from ptokit.lang.launch import WAITS, check_engine, refuse_captured
-from ptokit.ops import direct
 from ptokit.ops.call import ArrayCall
-from ptokit.ops.direct import ON_ONE_THREAD, new_function
+from ptokit.ops.direct import (
+    ON_ONE_THREAD,
+    DirectPlan,
+    How,
+    describe,
+    direct_gather,
+    direct_scatter,
+    keep,
+    new_function,
+)
 from ptokit.ops.operands import Array, copy_into, empty_like, is_unsupported, packed_copy, supported
 from ptokit.ops.plans import CallPlan, plan_gather, plan_scatter
 
@@ -60,7 +68,7 @@ def move_gather(
 ) -> None:
     """Gather into an array, which may share memory with what is read."""
     known_by = call.name, *how, engine
-    if direct.gather(source, lanes, target, known_by, threads) is not None:
+    if direct_gather(source, lanes, target, known_by, threads) is not None:
         return
     plan = plan_gather(call, source, lanes, target, *how)
     order = order_of(call, plan.gpu, engine, source, lanes, target, plan=plan)
@@ -111,7 +119,7 @@ def move_scatter(
 ) -> None:
     """Scatter into an array, which may share memory with what is read."""
     known_by = call.name, *how, engine
-    if direct.scatter(target, source, lanes, known_by, threads):
+    if direct_scatter(target, source, lanes, known_by, threads):
         return
     plan = plan_scatter(call, target, source, lanes, *how)
     order = order_of(call, plan.gpu, engine, target, lanes, source, plan=plan)
@@ -226,13 +234,13 @@ def execute_plan(
 
 
 def learn(
-    call: ArrayCall, plan: CallPlan, how: direct.How, operands: Sequence[object], described: Sequence[Array | None]
+    call: ArrayCall, plan: CallPlan, how: How, operands: Sequence[object], described: Sequence[Array | None]
 ) -> None:
     """Keep the kind of a call that was executed in order, if an engine takes such calls by addresses and sizes.
 
     `operands` are the table, the indices and the other array as the user has them, and `described` as arrays.
     """
-    found = [each if each is None else direct.describe(each) for each in operands]
+    found = [each if each is None else describe(each) for each in operands]
     places = [array for array in described if array is not None]
     if plan.whole is None or plan.whole.sizes is None or 0 in plan.lanes or found[0] is None or found[1] is None:
         return
@@ -248,7 +256,7 @@ def learn(
         return
     _, index_type, _ = plan.whole.types
     kinds = [None if each is None else each[0] for each in found]
-    made = direct.Plan(
+    made = DirectPlan(
         ready=ready,
         dims=plan.dims,
         itemsize=plan.dtype.itemsize,
@@ -259,4 +267,4 @@ def learn(
         is_in_order=None if plan.gpu is None else ordering(cast("Any", places)),
         warn=partial(warn_negative, call) if plan.warns else None,
     )
-    direct.keep(made, how, *kinds)
+    keep(made, how, *kinds)

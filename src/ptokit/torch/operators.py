@@ -18,9 +18,9 @@ from ptokit.engine.whole import ZEROS
 from ptokit.isa.policy import ScatterAtomicOp
 from ptokit.lang.gpu import new_tensor
 from ptokit.lang.launch import refuse_inside
-from ptokit.ops import direct
 from ptokit.ops.call import SCATTER as SCATTER_CALL
 from ptokit.ops.calls import gather, scatter
+from ptokit.ops.direct import HAS_ROWS, direct_scatter
 from ptokit.torch.dispatch import Batch, Context, TensorOperator, check_memory
 from ptokit.torch.remap import OUTSIDE, READ_OF, ROW, WRITTEN_OF, as_whole, capacity_of, entry_of, quiet, resolved
 
@@ -86,13 +86,13 @@ def _write_new(
     known_by = SCATTER_CALL.name, *how
     if made.is_cuda and (before is None or (before.is_contiguous() and not before.is_neg())):
         initial = ZEROS if before is None else before.data_ptr()  # the check of the indices does not wait for the copy
-        if direct.scatter(made, src, indices, known_by, threads, initial):
+        if direct_scatter(made, src, indices, known_by, threads, initial):
             return made
     if before is None:
         made.zero_()
     else:
         made.copy_(before.detach())
-    if not direct.scatter(made, src, indices, known_by, threads, direct.HAS_ROWS):
+    if not direct_scatter(made, src, indices, known_by, threads, HAS_ROWS):
         run_scatter_(made, src, indices, *how, threads)
     return made
 
