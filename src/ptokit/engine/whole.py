@@ -103,7 +103,7 @@ class MoveKind(NamedTuple):
 class MoveSizes(NamedTuple):
     """The sizes of one call: lanes, elements of a row, rows of the table, and steps in elements."""
 
-    count: int
+    lanes: int
     width: int
     capacity: int
     table_row: int

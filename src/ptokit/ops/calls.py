@@ -14,14 +14,12 @@ from ptokit.ops.call import GATHER, SCATTER
 from ptokit.ops.direct import direct_gather, direct_scatter
 from ptokit.ops.execute import learn, order_of, run_gather, run_scatter
 from ptokit.ops.forms import gather_form, scatter_form
-from ptokit.ops.operands import LISTS, NUMBERS, OTHERS, array_of, indices_of, source_of
+from ptokit.ops.operands import OTHERS, array_of, listed_indices, listed_source
 from ptokit.ops.plans import plan_gather, plan_scatter
 
 Table = TypeVar("Table")
 FIRST = 0
 """The axis of a plain call."""
-INDEX_LISTS = (list, tuple, range, int)
-"""Indices that are no array."""
 
 
 def gather(
@@ -50,7 +48,7 @@ def gather(
             threads = check_threads(threads)
         if mode is not None or axis is not FIRST:
             return gather_form(table, indices, coalesce, oob, out, engine, threads, axis, mode)
-        lanes: Any = indices_of(GATHER, indices, table) if isinstance(indices, INDEX_LISTS) else indices
+        lanes = listed_indices(GATHER, indices, table)
         how = GATHER.name, coalesce, oob, engine
         made = direct_gather(table, lanes, out, how, threads)
         if made is not None:
@@ -111,8 +109,7 @@ def scatter(
         if mode is not None or axis is not FIRST or reduce is not None or include_self is not True:
             scatter_form(table, src, indices, policies, engine, threads, axis, mode, reduce, include_self)
             return table
-        lanes: Any = indices_of(SCATTER, indices, table) if isinstance(indices, INDEX_LISTS) else indices
-        source: Any = source_of(SCATTER, src, table) if isinstance(src, (*NUMBERS, *LISTS)) else src
+        lanes, source = listed_indices(SCATTER, indices, table), listed_source(SCATTER, src, table)
         how = SCATTER.name, *policies, engine
         if direct_scatter(table, source, lanes, how, threads):
             return table

@@ -83,7 +83,7 @@ def direct_gather(table: object, indices: object, out: object, how: How, threads
         made, there = out, target[1]
     else:
         return None
-    if threads is None and sizes.count * sizes.width * plan.itemsize <= ON_ONE_THREAD:
+    if threads is None and sizes.lanes * sizes.width * plan.itemsize <= ON_ONE_THREAD:
         threads = 1
     if not plan.ready(cells[1], lanes[1], there, sizes, threads):
         return None
@@ -111,7 +111,7 @@ def direct_scatter(
         return False
     if plan.warn is not None:
         plan.warn(sizes.capacity, indices)
-    if threads is None and sizes.count * sizes.width * plan.itemsize <= ON_ONE_THREAD:
+    if threads is None and sizes.lanes * sizes.width * plan.itemsize <= ON_ONE_THREAD:
         threads = 1
     more: dict[str, Any] = {"initial": initial} if initial else {}
     is_done = True
@@ -281,7 +281,7 @@ READ: dict[type[Any], Callable[[Any], Operand | None]] = {np.ndarray: _numpy, np
 
 def is_writable(array: Any, described: Operand) -> bool:
     """Whether an array may be written, and no two of its elements share memory."""
-    if isinstance(array, np.ndarray) and not array.flags.writeable:
+    if type(array) is not DeviceArray and hasattr(array, "setflags") and not array.flags.writeable:
         return False
     _, _, shape, steps = described
     if steps is None:

@@ -246,7 +246,8 @@ def learn(
         return
     if found[2] is None and operands[2] is not None:
         return
-    if plan.gpu is not None and not (all(map(on_gpu, places)) and len({array.order for array in places}) == 1):
+    orders = {array.order if on_gpu(array) else None for array in places}
+    if plan.gpu is not None and not (all(map(on_gpu, places)) and len(orders) == 1):
         return
     try:
         ready = prepared_move(chosen(how[-1], plan.gpu is not None), plan.whole.kind, plan.gpu)

@@ -37,6 +37,16 @@ def array_of(call: ArrayCall, name: str, given: object, *, written: bool = False
         raise TypeError(f"{call.name}: {name}: {problem}") from None
 
 
+def listed_indices(call: ArrayCall, given: object, table: object) -> object:
+    """Indices, as an array if they are a list, a range or an integer."""
+    return indices_of(call, cast("object", given), table) if isinstance(given, (*LISTS, int)) else given
+
+
+def listed_source(call: ArrayCall, given: object, table: object) -> object:
+    """The source of a scatter, as an array if it is a number or a list."""
+    return source_of(call, cast("object", given), table) if isinstance(given, (*NUMBERS, *LISTS)) else given
+
+
 def indices_of(call: ArrayCall, given: object, table: object) -> Array:
     """Indices as an array: the memory of one, or a new one for a list, a range or an integer, where the table is."""
     if isinstance(given, range):

@@ -17,10 +17,11 @@ from torch import Tensor
 from ptokit.engine.whole import ZEROS
 from ptokit.isa.policy import ScatterAtomicOp
 from ptokit.lang.gpu import new_tensor
-from ptokit.lang.launch import refuse_inside
+from ptokit.lang.launch import check_threads, refuse_inside
+from ptokit.ops.call import GATHER as GATHER_CALL
 from ptokit.ops.call import SCATTER as SCATTER_CALL
 from ptokit.ops.calls import gather, scatter
-from ptokit.ops.direct import HAS_ROWS, direct_scatter
+from ptokit.ops.direct import HAS_ROWS, direct_gather, direct_scatter
 from ptokit.torch.dispatch import Batch, Context, TensorOperator, check_memory
 from ptokit.torch.remap import OUTSIDE, READ_OF, ROW, WRITTEN_OF, as_whole, capacity_of, entry_of, quiet, resolved
 
@@ -57,6 +58,11 @@ def run_gather(
     threads: int | None = None,
 ) -> Tensor:
     """The kernel of `gather`."""
+    refuse_inside(GATHER_CALL.name, GATHER_CALL.instead)
+    threads = check_threads(threads)
+    made = direct_gather(table, indices, None, (GATHER_CALL.name, coalesce, oob, engine), threads)
+    if made is not None:
+        return made
     return gather(table, indices, coalesce=coalesce, oob=oob, engine=engine, threads=threads)
 
 
@@ -74,6 +80,11 @@ def run_scatter_(
 ) -> None:
     """The kernel of `scatter_`."""
     conflict = "last" if atomic in STORES else conflict
+    refuse_inside(SCATTER_CALL.name, SCATTER_CALL.instead)
+    threads = check_threads(threads)
+    how = SCATTER_CALL.name, coalesce, oob, atomic, conflict, accumulate, engine
+    if direct_scatter(table, src, indices, how, threads):
+        return
     policies: dict[str, Any] = {"coalesce": coalesce, "oob": oob, "atomic": atomic, "conflict": conflict}
     scatter(table, src, indices, **policies, accumulate=accumulate, engine=engine, threads=threads)
 
@@ -83,6 +94,7 @@ def _write_new(
 ) -> Tensor:
     """Scatter into new memory, which has the values of a tensor before, or zeros; `how` are policies and the engine."""
     refuse_inside(SCATTER_CALL.name, SCATTER_CALL.instead)
+    threads = check_threads(threads)
     known_by = SCATTER_CALL.name, *how
     if made.is_cuda and (before is None or (before.is_contiguous() and not before.is_neg())):
         initial = ZEROS if before is None else before.data_ptr()  # the check of the indices does not wait for the copy
@@ -93,7 +105,8 @@ def _write_new(
     else:
         made.copy_(before.detach())
     if not direct_scatter(made, src, indices, known_by, threads, HAS_ROWS):
-        run_scatter_(made, src, indices, *how, threads)
+        coalesce, oob, atomic, conflict, accumulate, engine = how
+        run_scatter_(made, src, indices, coalesce, oob, atomic, conflict, accumulate, engine, threads)
     return made
 
 

@@ -160,7 +160,7 @@ class Forms(NamedTuple):
 
     table: Layout
     other: Layout
-    index: Layout
+    lanes: Layout
     number: int
     given: tuple[int, ...]
 
@@ -475,7 +475,7 @@ class CudaCall:
             across=across if across & (across - 1) == 0 else 0,
             table=forms.table,
             other=forms.other,
-            index=forms.index,
+            index=forms.lanes,
             index_type=move.index_type,
             cast=move.index_type.size != 8,
             remap=self.remap,

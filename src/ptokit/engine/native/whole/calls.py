@@ -81,8 +81,8 @@ def run(whole: Whole, storages: Storages, threads: int | None, strategy: str | N
     if sizes is None:
         raise Unsupported("an array whose dims do not join to even rows")
     move = prepare(whole.kind)
-    addresses = [storages[name].address for name, _ in whole.types]
-    if sizes.count and not move(*addresses, sizes, threads, strategy):
+    table, indices, other = (storages[name].address for name, _ in whole.types)
+    if sizes.lanes and not move(table, indices, other, sizes, threads, strategy):
         reference.run(whole, storages, 1)
 
 
@@ -236,7 +236,7 @@ class _Call:
 
     def __init__(self, code: Any, sizes: MoveSizes) -> None:
         self.code, self.rows, self.indices, self.refuses = code, code.rows, code.indices, code.refuses
-        self.count, self.width, self.capacity = sizes.count, sizes.width, sizes.capacity
+        self.count, self.width, self.capacity = sizes.lanes, sizes.width, sizes.capacity
         self.lane: str = code.rows.lane
         self.size: int = code.rows.size
         self.other_row, self.index_step = sizes.other_row * self.size, sizes.index_step * code.kind.index_type.size
