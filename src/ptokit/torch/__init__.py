@@ -12,7 +12,6 @@
 | `bags.py` | the operator of bags with its gradient, `embedding_bag` |
 | `segments.py` | `segment_reduce`, `segment_sum`, … |
 | `modules.py` | `Embedding`, `EmbeddingBag` |
-| `quick.py` | calls on the CPU that were made before: from addresses to machine code |
 | `dispatch.py` | operators of PyTorch's library, and the shortest way to each |
 
 `import ptokit` does not import PyTorch; this package does.
