@@ -50,6 +50,8 @@ class Engine:
     """The function that makes bags ready, to be called with addresses."""
     bag_gradients: str = ""
     """The function that passes gradients of bags to the rows of a table; empty if it has none."""
+    row_updates: str = ""
+    """The function that sums gradients by row, and stores or applies the sums; empty if it has none."""
     needs: Mapping[str, str] = field(default_factory=dict[str, str])
     """The modules that must be installed, and what installs them."""
     lacks: str = ""
@@ -91,6 +93,7 @@ ENGINES = {
             repeated="ptokit.engine.native.whole.calls:repeated",
             bags="ptokit.engine.native.whole.bag_calls:run",
             repeated_bags="ptokit.engine.native.whole.bag_calls:repeated",
+            row_updates="ptokit.engine.native.whole.update_calls:run",
             needs={"llvmlite.binding": "llvmlite"},
             about="compiled for this processor; needs llvmlite",
         ),
@@ -231,6 +234,13 @@ def bag_gradients(engine: str) -> Callable[[BagGradients], None] | None:
     """The function of an engine that passes gradients of bags to the rows of a table, while a GPU is current; None if
     it has none. It raises `Unsupported`."""
     name = ENGINES[engine].bag_gradients
+    return _load(name) if name else None
+
+
+def row_updates(engine: str) -> Callable[..., None] | None:
+    """The function of an engine that takes `RowUpdate`s, a number of threads, and what makes their output; None if it
+    has none. It raises `Unsupported`."""
+    name = ENGINES[engine].row_updates
     return _load(name) if name else None
 
 

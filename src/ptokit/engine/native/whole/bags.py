@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from ptokit.engine.llvm.bags import BagArguments, BagCode, BagKind
 from ptokit.engine.llvm.emit import I64, PTR, IrBuilder, IrValue
 from ptokit.engine.native.whole.block import note, pieces, word
@@ -25,20 +28,24 @@ def reduce(code: IrBuilder, kind: BagKind) -> None:
 
     given = BagArguments(*addresses, *numbers)
     bag_code = BagCode(code, kind, given, read)
-    size, width = kind.dtype.size, kind.width
-    wide = (COLUMNS // 2 if kind.tracked else COLUMNS) // size  # lanes need registers, too
+    wide = (COLUMNS // 2 if kind.tracked else COLUMNS) // kind.dtype.size  # lanes need registers, too
     with pieces(code) as number:
         first = number * word(code, "piece")
         left = given.bags - first
         piece = word(code, "piece")
         with code.loop(first, first + code.select(left.compare("slt", piece), left, piece)) as bag:
             read(code.select(bag_code.is_ordered(bag), code.i64(0), REFUSED))
-            whole = width - width % wide
-            if whole:
-                with code.loop(0, whole, wide) as column:
-                    bag_code.reduce(bag, column, wide)
-            while whole < width:
-                step = 1 << ((width - whole).bit_length() - 1)
-                bag_code.reduce(bag, code.i64(whole), step)
-                whole += step
+            in_columns(code, kind.width, wide, partial(bag_code.reduce, bag))
     note(code, "greatest", greatest.get())
+
+
+def in_columns(code: IrBuilder, width: int, wide: int, do: Callable[[IrValue, int], None]) -> None:
+    """Columns of a row, some at a time: `do` is given the first, and how many."""
+    whole = width - width % wide
+    if whole:
+        with code.loop(0, whole, wide) as column:
+            do(column, wide)
+    while whole < width:
+        step = 1 << ((width - whole).bit_length() - 1)
+        do(code.i64(whole), step)
+        whole += step

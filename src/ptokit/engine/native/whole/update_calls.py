@@ -1,0 +1,185 @@
+"""Calls that sum gradients by row and store or apply the sums, for one table or many: one launch for each phase."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from ctypes import c_uint8
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from struct import pack, unpack
+from typing import Any
+
+import numpy as np
+
+from ptokit.engine.bags import RowUpdate
+from ptokit.engine.llvm.numbers import computes, is_byte_float
+from ptokit.engine.native.whole.block import ArgumentBlock
+from ptokit.engine.native.whole.strategies import LONG, Team, native, pool, sampled
+from ptokit.engine.native.whole.updates import DIGIT, JOB, MOST_WIDTH, UNIT, UpdateKind
+from ptokit.engine.native.workers import Stop, thread_count
+from ptokit.engine.runnable import Unsupported
+from ptokit.engine.storage import Array, address_of
+
+LEAST_SHARED = 1 << 18
+"""Bytes of gradients for which threads are woken, at least."""
+MOST_KEYS = 1 << 30
+"""Bytes of keys: each range of rows has room for all lanes."""
+LEAST_RANGE = 4096
+"""Lanes of a range, at least."""
+MOST_NUMBER = 1 << 31
+"""Lanes and rows of a range: keys hold both."""
+KEYS, COUNT, ROWS, OUT = (UNIT.index(name) for name in ("keys", "count", "rows", "out"))
+NAMED, VALUES = JOB.index("named"), JOB.index("values")
+
+Make = Callable[[int, int], tuple[int, int]]
+"""Is given the number of a job and how many rows it has; the addresses of their numbers, 64 bits each, and of their
+sums."""
+
+
+@dataclass
+class _Unit:
+    """The facts of a unit, before addresses are known."""
+
+    job: int
+    low: int
+    high: int
+
+
+def run(given: Sequence[RowUpdate], threads: int | None, make: Make | None = None) -> None:
+    """Sum and apply gradients of tables that no two jobs share. The rule `store` needs `make`, which is called when the
+    rows of all jobs are known. Raises `Unsupported` before anything is written."""
+    for each in given:
+        _check(each)
+    nbytes = sum((each.last - each.first) * each.width * each.dtype.size for each in given)
+    is_alone = nbytes < LEAST_SHARED or threads == 1
+    team = Team(0 if is_alone else thread_count(threads), Stop(), is_long=nbytes // 6 > LONG)
+    owners = np.zeros(sum(each.last - each.first for each in given if _is_owned(each)), np.int32)
+    jobs, kinds = _jobs(given, address_of(owners))
+    _own(given, jobs, team)
+    units = _ranges(given, team)
+    room = [8 * (given[unit.job].last - given[unit.job].first + 1) for unit in units]
+    memory = pool.acquire(2 * sum(room))
+    try:
+        work = _grouped(given, jobs, units, room, address_of(memory), team)
+        if make is not None:
+            _make(units, work, jobs, make)
+        work[:, 0] = [native("update", kinds[unit.job]).address for unit in units]
+        _launch(work, team)
+    finally:
+        pool.release(memory)
+
+
+def _check(each: RowUpdate) -> None:
+    kind = each.dtype
+    if not kind.is_float or is_byte_float(kind) or not computes(kind):
+        raise Unsupported(f"updates of rows of {kind}")
+    if each.width > MOST_WIDTH or max(each.last, each.bags, each.capacity) >= MOST_NUMBER:
+        raise Unsupported("updates of so many rows or elements")
+
+
+def _jobs(given: Sequence[RowUpdate], owners: int) -> tuple[Array, list[UpdateKind]]:
+    """The words of jobs, and the kinds of their code."""
+    words: list[list[int]] = []
+    for each in given:
+        facts = each._asdict()
+        facts |= {name: _bits(facts[name]) for name in ("lr", "eps", "decay")}
+        facts |= {"owners": owners - 4 * each.first, "named": 0, "values": 0}
+        words.append([facts[name] for name in JOB])
+        owners += 4 * (each.last - each.first) * _is_owned(each)
+    kinds = [
+        UpdateKind(each.dtype, each.width, each.rule, *_of_lanes(each), each.decay != 0, _is_owned(each))
+        for each in given
+    ]
+    return np.array(words, np.int64).reshape(len(given), len(JOB)), kinds
+
+
+def _of_lanes(each: RowUpdate) -> tuple[bool, bool]:
+    """Whether lanes have weights, and elements of their own."""
+    return each.weights != 0, each.winners != 0
+
+
+def _is_owned(each: RowUpdate) -> bool:
+    """Whether the bag of each lane must be known beside the lane."""
+    return each.bounds != 0 and any(_of_lanes(each))
+
+
+def _bits(number: float) -> int:
+    return unpack("q", pack("d", number))[0]
+
+
+def _own(given: Sequence[RowUpdate], jobs: Array, team: Team) -> None:
+    """Write the bag of each lane."""
+    units = [
+        _Unit(k, a, b)
+        for k, each in enumerate(given)
+        if _is_owned(each)
+        for a, b in pairwise(_even(each.bags, min(team.parts, 1 + (each.last - each.first) // LEAST_RANGE)))
+    ]
+    _launch(_words(units, jobs, [native("own").address] * len(units)), team)
+
+
+def _even(count: int, parts: int) -> list[int]:
+    return [count * part // parts for part in range(parts + 1)]
+
+
+def _ranges(given: Sequence[RowUpdate], team: Team) -> list[_Unit]:
+    """Ranges of the rows of each table, with about the same number of lanes: one if there are tables enough."""
+    units: list[_Unit] = []
+    total = sum(each.last - each.first for each in given)
+    for k, each in enumerate(given):
+        lanes = each.last - each.first
+        most = min(-(-2 * team.parts * lanes // max(1, total)), team.parts, MOST_KEYS // (16 * lanes + 16))
+        parts = max(1, min(most, lanes // LEAST_RANGE)) if team.threads else 1
+        bounds = sampled([_lanes(each)], each.capacity, parts).bounds if parts > 1 else (0, each.capacity)
+        units += [_Unit(k, a, b) for a, b in pairwise(bounds) if a < b]
+    return units
+
+
+def _lanes(each: RowUpdate) -> Array:
+    size = each.index_type.size
+    memory: Any = (c_uint8 * ((each.last - each.first) * size)).from_address(each.indices + each.first * size)
+    return np.frombuffer(memory, f"u{size}")
+
+
+def _grouped(
+    given: Sequence[RowUpdate], jobs: Array, units: Sequence[_Unit], room: Sequence[int], keys: int, team: Team
+) -> Array:
+    """The units, with their keys sorted."""
+    places = list(accumulate((2 * each for each in room), initial=keys))
+    rest = [
+        (place, place + each, -(-(unit.high - unit.low - 1).bit_length() // DIGIT))
+        for unit, place, each in zip(units, places, room, strict=False)
+    ]
+    kinds = [(each.index_type, each.bounds != 0 and not _is_owned(each)) for each in given]
+    code = [native("group", *kinds[unit.job]).address for unit in units]
+    work = _words(units, jobs, code, rest)
+    _launch(work, team)
+    return work
+
+
+def _make(units: Sequence[_Unit], work: Array, jobs: Array, make: Make) -> None:
+    """Give the rows of each job places in its output, in their order."""
+    before = [0] * len(jobs)
+    for unit, words in zip(units, work, strict=True):
+        words[OUT] = before[unit.job]
+        before[unit.job] += int(words[ROWS])
+    for number, rows in enumerate(before):
+        jobs[number, NAMED], jobs[number, VALUES] = make(number, rows)
+
+
+def _words(
+    units: Sequence[_Unit], jobs: Array, code: Sequence[int], rest: Sequence[tuple[int, int, int]] | None = None
+) -> Array:
+    first, step = address_of(jobs), jobs.strides[0]
+    rows = [
+        (at, first + step * unit.job, unit.low, unit.high, *more, 0, 0, 0)
+        for at, unit, more in zip(code, units, rest or [(0, 0, 0)] * len(units), strict=True)
+    ]
+    return np.array(rows, np.int64).reshape(len(rows), len(UNIT))
+
+
+def _launch(units: Array, team: Team) -> None:
+    """Do all units, whose functions may differ."""
+    if len(units):
+        block = ArgumentBlock(1, team.stop, table=address_of(units), count=len(units))
+        team.do(native("each"), block, parts=min(team.parts, len(units)))
