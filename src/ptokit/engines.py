@@ -50,6 +50,8 @@ class Engine:
     """The function that makes bags ready, to be called with addresses."""
     bag_gradients: str = ""
     """The function that passes gradients of bags to the rows of a table; empty if it has none."""
+    table_bags: str = ""
+    """The function that reduces bags of rows of many tables at once; empty if it has none."""
     row_updates: str = ""
     """The function that sums gradients by row, and stores or applies the sums; empty if it has none."""
     needs: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -93,6 +95,7 @@ ENGINES = {
             repeated="ptokit.engine.native.whole.calls:repeated",
             bags="ptokit.engine.native.whole.bag_calls:run",
             repeated_bags="ptokit.engine.native.whole.bag_calls:repeated",
+            table_bags="ptokit.engine.native.whole.tables:run",
             row_updates="ptokit.engine.native.whole.update_calls:run",
             needs={"llvmlite.binding": "llvmlite"},
             about="compiled for this processor; needs llvmlite",
@@ -234,6 +237,12 @@ def bag_gradients(engine: str) -> Callable[[BagGradients], None] | None:
     """The function of an engine that passes gradients of bags to the rows of a table, while a GPU is current; None if
     it has none. It raises `Unsupported`."""
     name = ENGINES[engine].bag_gradients
+    return _load(name) if name else None
+
+
+def table_bags(engine: str) -> Callable[[Sequence[Bags], int | None], bool] | None:
+    """The function of an engine that reduces bags of many tables, as `bags` does those of one; None if it has none."""
+    name = ENGINES[engine].table_bags
     return _load(name) if name else None
 
 

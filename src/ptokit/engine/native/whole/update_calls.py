@@ -15,7 +15,8 @@ from ptokit.engine.bags import RowUpdate
 from ptokit.engine.llvm.numbers import computes, is_byte_float
 from ptokit.engine.native.whole.block import ArgumentBlock
 from ptokit.engine.native.whole.strategies import LONG, Team, native, pool, sampled
-from ptokit.engine.native.whole.updates import DIGIT, JOB, MOST_WIDTH, UNIT, UpdateKind
+from ptokit.engine.native.whole.units import UNIT
+from ptokit.engine.native.whole.updates import DIGIT, JOB, MOST_WIDTH, UpdateKind
 from ptokit.engine.native.workers import Stop, thread_count
 from ptokit.engine.runnable import Unsupported
 from ptokit.engine.storage import Array, address_of
@@ -37,7 +38,7 @@ sums."""
 
 
 @dataclass
-class _Unit:
+class Unit:
     """The facts of a unit, before addresses are known."""
 
     job: int
@@ -51,8 +52,7 @@ def run(given: Sequence[RowUpdate], threads: int | None, make: Make | None = Non
     for each in given:
         _check(each)
     nbytes = sum((each.last - each.first) * each.width * each.dtype.size for each in given)
-    is_alone = nbytes < LEAST_SHARED or threads == 1
-    team = Team(0 if is_alone else thread_count(threads), Stop(), is_long=nbytes // 6 > LONG)
+    team = team_of(nbytes, threads)
     owners = np.zeros(sum(each.last - each.first for each in given if _is_owned(each)), np.int32)
     jobs, kinds = _jobs(given, address_of(owners))
     _own(given, jobs, team)
@@ -64,9 +64,15 @@ def run(given: Sequence[RowUpdate], threads: int | None, make: Make | None = Non
         if make is not None:
             _make(units, work, jobs, make)
         work[:, 0] = [native("update", kinds[unit.job]).address for unit in units]
-        _launch(work, team)
+        launch(work, team)
     finally:
         pool.release(memory)
+
+
+def team_of(nbytes: int, threads: int | None) -> Team:
+    """The threads for so many bytes of rows."""
+    is_alone = nbytes < LEAST_SHARED or threads == 1
+    return Team(0 if is_alone else thread_count(threads), Stop(), is_long=nbytes // 6 > LONG)
 
 
 def _check(each: RowUpdate) -> None:
@@ -110,28 +116,29 @@ def _bits(number: float) -> int:
 def _own(given: Sequence[RowUpdate], jobs: Array, team: Team) -> None:
     """Write the bag of each lane."""
     units = [
-        _Unit(k, a, b)
+        Unit(k, a, b)
         for k, each in enumerate(given)
         if _is_owned(each)
-        for a, b in pairwise(_even(each.bags, min(team.parts, 1 + (each.last - each.first) // LEAST_RANGE)))
+        for a, b in pairwise(even(each.bags, min(team.parts, 1 + (each.last - each.first) // LEAST_RANGE)))
     ]
-    _launch(_words(units, jobs, [native("own").address] * len(units)), team)
+    launch(words_of(units, jobs, [native("own").address] * len(units)), team)
 
 
-def _even(count: int, parts: int) -> list[int]:
+def even(count: int, parts: int) -> list[int]:
+    """Where parts of so many things begin, and where the last one ends."""
     return [count * part // parts for part in range(parts + 1)]
 
 
-def _ranges(given: Sequence[RowUpdate], team: Team) -> list[_Unit]:
+def _ranges(given: Sequence[RowUpdate], team: Team) -> list[Unit]:
     """Ranges of the rows of each table, with about the same number of lanes: one if there are tables enough."""
-    units: list[_Unit] = []
+    units: list[Unit] = []
     total = sum(each.last - each.first for each in given)
     for k, each in enumerate(given):
         lanes = each.last - each.first
         most = min(-(-2 * team.parts * lanes // max(1, total)), team.parts, MOST_KEYS // (16 * lanes + 16))
         parts = max(1, min(most, lanes // LEAST_RANGE)) if team.threads else 1
         bounds = sampled([_lanes(each)], each.capacity, parts).bounds if parts > 1 else (0, each.capacity)
-        units += [_Unit(k, a, b) for a, b in pairwise(bounds) if a < b]
+        units += [Unit(k, a, b) for a, b in pairwise(bounds) if a < b]
     return units
 
 
@@ -142,7 +149,7 @@ def _lanes(each: RowUpdate) -> Array:
 
 
 def _grouped(
-    given: Sequence[RowUpdate], jobs: Array, units: Sequence[_Unit], room: Sequence[int], keys: int, team: Team
+    given: Sequence[RowUpdate], jobs: Array, units: Sequence[Unit], room: Sequence[int], keys: int, team: Team
 ) -> Array:
     """The units, with their keys sorted."""
     places = list(accumulate((2 * each for each in room), initial=keys))
@@ -152,12 +159,12 @@ def _grouped(
     ]
     kinds = [(each.index_type, each.bounds != 0 and not _is_owned(each)) for each in given]
     code = [native("group", *kinds[unit.job]).address for unit in units]
-    work = _words(units, jobs, code, rest)
-    _launch(work, team)
+    work = words_of(units, jobs, code, rest)
+    launch(work, team)
     return work
 
 
-def _make(units: Sequence[_Unit], work: Array, jobs: Array, make: Make) -> None:
+def _make(units: Sequence[Unit], work: Array, jobs: Array, make: Make) -> None:
     """Give the rows of each job places in its output, in their order."""
     before = [0] * len(jobs)
     for unit, words in zip(units, work, strict=True):
@@ -167,9 +174,10 @@ def _make(units: Sequence[_Unit], work: Array, jobs: Array, make: Make) -> None:
         jobs[number, NAMED], jobs[number, VALUES] = make(number, rows)
 
 
-def _words(
-    units: Sequence[_Unit], jobs: Array, code: Sequence[int], rest: Sequence[tuple[int, int, int]] | None = None
+def words_of(
+    units: Sequence[Unit], jobs: Array, code: Sequence[int], rest: Sequence[tuple[int, int, int]] | None = None
 ) -> Array:
+    """Units, with their functions, and what is known of keys."""
     first, step = address_of(jobs), jobs.strides[0]
     rows = [
         (at, first + step * unit.job, unit.low, unit.high, *more, 0, 0, 0)
@@ -178,7 +186,7 @@ def _words(
     return np.array(rows, np.int64).reshape(len(rows), len(UNIT))
 
 
-def _launch(units: Array, team: Team) -> None:
+def launch(units: Array, team: Team) -> None:
     """Do all units, whose functions may differ."""
     if len(units):
         block = ArgumentBlock(1, team.stop, table=address_of(units), count=len(units))

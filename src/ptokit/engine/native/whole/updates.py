@@ -32,12 +32,9 @@ from ptokit.engine.llvm.emit import I32, I64, PTR, IrBuilder, IrValue, element_o
 from ptokit.engine.llvm.move import LINE
 from ptokit.engine.llvm.numbers import bits_of, canonical, intrinsic
 from ptokit.engine.native.whole.bags import in_columns
-from ptokit.engine.native.whole.block import pieces, word
+from ptokit.engine.native.whole.units import of_unit, put_unit
 from ptokit.isa.dtype import DType
 
-UNIT = ("code", "job", "low", "high", "keys", "spare", "passes", "count", "rows", "out")
-"""The words of a unit: its function and its job; a range of bags, or of rows; two buffers of keys, and how often they
-are sorted; then how many keys there are, and how many rows; where in the output its rows begin."""
 JOB = (
     "grad", "grad_row", "indices", "bounds", "weights", "winners", "table", "state", "first", "last", "padding",
     "lr", "eps", "decay", "bags", "owners", "named", "values",
@@ -77,31 +74,14 @@ class UpdateKind:
         return "double" if self.dtype.size == 8 else "float"
 
 
-def each(code: IrBuilder) -> None:
-    """Unit after unit, whatever its function is."""
-    units = word(code, "table", PTR)
-    with pieces(code, single=True) as number:
-        unit = code.at(units, number * (8 * len(UNIT)))
-        function = code.load(PTR, unit)
-        code.line(f"  call void {function.name}({unit!r}, {code.arguments[1]!r})")
-
-
-def _of_unit(code: IrBuilder, name: str, kind: str = I64) -> IrValue:
-    return code.load(kind, code.at(code.arguments[0], 8 * UNIT.index(name)))
-
-
 def _of_job(code: IrBuilder, name: str, kind: str = I64) -> IrValue:
-    return code.load(kind, code.at(_of_unit(code, "job", PTR), 8 * JOB.index(name)))
-
-
-def _put(code: IrBuilder, name: str, value: IrValue) -> None:
-    code.store(value, code.at(code.arguments[0], 8 * UNIT.index(name)), 8)
+    return code.load(kind, code.at(of_unit(code, "job", PTR), 8 * JOB.index(name)))
 
 
 def own(code: IrBuilder) -> None:
     """Write the bag of each lane of a range of bags."""
     owners = _of_job(code, "owners", PTR)
-    with code.loop(_of_unit(code, "low"), _of_unit(code, "high")) as bag, _lanes_of(code, bag) as lane:
+    with code.loop(of_unit(code, "low"), of_unit(code, "high")) as bag, _lanes_of(code, bag) as lane:
         code.store(bag.to("trunc", I32), code.at(owners, lane * 4))
 
 
@@ -120,9 +100,9 @@ def _lanes_of(code: IrBuilder, bag: IrValue) -> AbstractContextManager[IrValue]:
 
 def group(code: IrBuilder, index: DType, by_bag: bool) -> None:
     """Pick the lanes that name a row of a range, and sort them by row; keys have their bags if `by_bag`."""
-    source, target = (code.variable(PTR, _of_unit(code, name, PTR)) for name in ("keys", "spare"))
-    indices, low, keys = _of_job(code, "indices", PTR), _of_unit(code, "low"), source.get()
-    padding, span = _of_job(code, "padding"), _of_unit(code, "high") - low
+    source, target = (code.variable(PTR, of_unit(code, name, PTR)) for name in ("keys", "spare"))
+    indices, low, keys = _of_job(code, "indices", PTR), of_unit(code, "low"), source.get()
+    padding, span = _of_job(code, "padding"), of_unit(code, "high") - low
     count = code.variable(I64, code.i64(0))
     room = _of_job(code, "last") - _of_job(code, "first")
 
@@ -141,7 +121,7 @@ def group(code: IrBuilder, index: DType, by_bag: bool) -> None:
         with code.loop(_of_job(code, "first"), _of_job(code, "last")) as lane:
             pick(lane, lane)
     counts = code.memory(8 << DIGIT)
-    with code.loop(0, _of_unit(code, "passes")) as number:
+    with code.loop(0, of_unit(code, "passes")) as number:
         _sort(code, counts, number * DIGIT + 32, count.get(), source.get(), target.get())
         before = source.get()
         source.set(target.get())
@@ -153,7 +133,7 @@ def group(code: IrBuilder, index: DType, by_bag: bool) -> None:
         rows.set(rows.get() + row.compare("ne", last.get()).to("zext", I64))
         last.set(row)
     for name, value in (("keys", keys), ("count", count.get()), ("rows", rows.get())):
-        _put(code, name, value)
+        put_unit(code, name, value)
 
 
 def _sort(code: IrBuilder, counts: IrValue, shift: IrValue, n: IrValue, source: IrValue, target: IrValue) -> None:
@@ -182,8 +162,8 @@ def _sort(code: IrBuilder, counts: IrValue, shift: IrValue, n: IrValue, source: 
 def apply(code: IrBuilder, kind: UpdateKind) -> None:
     """Sum the gradients of each row, and do what the rule says."""
     rows = _Rows(code, kind)
-    q, out = code.variable(I64, code.i64(0)), code.variable(I64, _of_unit(code, "out"))
-    count = _of_unit(code, "count")
+    q, out = code.variable(I64, code.i64(0)), code.variable(I64, of_unit(code, "out"))
+    count = of_unit(code, "count")
     with _while(code, lambda: q.get().compare("slt", count)):
         first = q.get()
         key = rows.key(first)
@@ -214,7 +194,7 @@ class _Rows:
 
     def __init__(self, code: IrBuilder, kind: UpdateKind) -> None:
         self.code, self.kind = code, kind
-        self.keys, self.low = _of_unit(code, "keys", PTR), _of_unit(code, "low")
+        self.keys, self.low = of_unit(code, "keys", PTR), of_unit(code, "low")
         names = ("grad", "weights", "winners", "table", "state", "owners", "named", "values")
         self.grad, self.weights, self.winners, self.table, self.state, self.owners, self.named, self.values = (
             _of_job(code, name, PTR) for name in names

@@ -1,0 +1,51 @@
+"""Bags of rows of many tables in one launch: threads take ranges of the bags of a table, whatever its width and mode."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from ptokit.engine.bags import Bags
+from ptokit.engine.llvm.bags import BagKind
+from ptokit.engine.native import host
+from ptokit.engine.native.whole.strategies import native
+from ptokit.engine.native.whole.update_calls import COUNT, Unit, even, launch, team_of, words_of
+from ptokit.engine.runnable import Unsupported
+
+PIECE = 1 << 18
+"""Bytes of the rows of a range."""
+UNSIGNED = (1 << 64) - 1
+
+
+def run(given: Sequence[Bags], threads: int | None) -> bool:
+    """Reduce bags of tables; False if an index is outside of its table, and then nothing of the result counts."""
+    kinds = [_kind(each) for each in given]
+    sizes = [each.lanes * each.width * each.dtype.size for each in given]
+    team = team_of(sum(sizes), threads)
+    jobs = np.array([_words(each) for each in given], np.int64)
+    units: list[Unit] = []
+    for job, (each, nbytes) in enumerate(zip(given, sizes, strict=True)):
+        cuts = even(each.bags, max(1, min(each.bags, nbytes // PIECE)) if team.threads else 1)
+        units += [Unit(job, a, b) for a, b in pairwise(cuts)]
+    work = words_of(units, jobs, [native("table_bags", kinds[unit.job]).address for unit in units])
+    launch(work, team)
+    return all(
+        greatest & UNSIGNED < given[unit.job].capacity
+        for unit, greatest in zip(units, work[:, COUNT].tolist(), strict=True)
+    )
+
+
+def _kind(bags: Bags) -> BagKind:
+    is_far = bags.capacity * bags.width * bags.dtype.size > host.HOST.near
+    kind = BagKind.of(bags, far=host.HOST.locality if is_far else None, host=True)
+    if not kind.is_supported:
+        raise Unsupported(f"bags of {kind.dtype}")
+    return kind
+
+
+def _words(bags: Bags) -> tuple[int, ...]:
+    """Those of `BagArguments`; here, `lanes` is the number of all lanes that bounds may name."""
+    row = bags.width * bags.dtype.size
+    return *bags.places, bags.lanes, bags.capacity, row, bags.padding, bags.bags
