@@ -81,8 +81,8 @@ def _of_sums(kind: torch.dtype) -> torch.dtype:
 # --- sums by row -----------------------------------------------------------------------------------------------------
 
 
-def sparse_gradients(lookups: Sequence[Lookup], tables: Sequence[Tensor], how: tuple[Any, ...]) -> list[Tensor]:
-    """The gradients of tables: coalesced tensors, with ascending rows."""
+def row_sums(lookups: Sequence[Lookup], how: tuple[Any, ...]) -> list[tuple[Tensor, Tensor]]:
+    """The rows that lanes of each lookup name, ascending, and their gradients."""
     found: list[tuple[Tensor, Tensor]] = []
 
     def make(number: int, rows: int) -> tuple[int, int]:
@@ -90,15 +90,18 @@ def sparse_gradients(lookups: Sequence[Lookup], tables: Sequence[Tensor], how: t
         found.append((new_tensor(each.grad, [rows], torch.int64), new_tensor(each.grad, [rows, *each.shape[1:]])))
         return found[-1][0].data_ptr(), found[-1][1].data_ptr()
 
-    if not _on_engine(lookups, how, make=make):
-        found = [_summed(each, how) for each in lookups]
-    for table, (_, values) in zip(tables, found, strict=True):
+    return found if _on_engine(lookups, how, make=make) else [_summed(each, how) for each in lookups]
+
+
+def sparse_gradients(lookups: Sequence[Lookup], tables: Sequence[Tensor], how: tuple[Any, ...]) -> list[Tensor]:
+    """The gradients of tables: coalesced tensors, with ascending rows."""
+    made: list[Tensor] = []
+    for table, (rows, values) in zip(tables, row_sums(lookups, how), strict=True):
         if table in SUMMED:
             SUMMED[table] = values.data_ptr()
-    return [
-        torch.sparse_coo_tensor(rows[None], values, list(each.shape), is_coalesced=True, check_invariants=False)
-        for each, (rows, values) in zip(lookups, found, strict=True)
-    ]
+        facts = {"is_coalesced": True, "check_invariants": False}
+        made.append(torch.sparse_coo_tensor(rows[None], values, table.shape, **facts))
+    return made
 
 
 def update_tables(
@@ -108,8 +111,12 @@ def update_tables(
     states: Sequence[Tensor | None],
     how: tuple[Any, ...],
 ) -> None:
-    """Update the rows of tables in place; no two of them are the same."""
+    """Update the rows of tables in place, one after the other if some are the same."""
     given = list(zip(tables, optimizers, states, strict=True))
+    if len({table.data_ptr() for table in tables}) < len(tables):
+        for lookup, (table, by, state) in zip(lookups, given, strict=True):
+            update_tables([lookup], [table], [by], [state], how)
+        return
     if not _on_engine(lookups, how, given):
         for each, of_table in zip(lookups, given, strict=True):
             _update(*_summed(each, how), *of_table)

@@ -1,4 +1,4 @@
-"""Bags of rows of many tables in one launch: threads take ranges of the bags of a table, whatever its width and mode."""
+"""Bags of rows of many tables in one launch: threads take ranges of bags, whatever the width and mode of a table."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ UNSIGNED = (1 << 64) - 1
 
 
 def run(given: Sequence[Bags], threads: int | None) -> bool:
-    """Reduce bags of tables; False if an index is outside of its table, and then nothing of the result counts."""
+    """Reduce bags of tables that share their lanes; bounds of each begin where those of the one before end. False if an
+    index is outside of its table, and then nothing of the result counts."""
     kinds = [_kind(each) for each in given]
-    sizes = [each.lanes * each.width * each.dtype.size for each in given]
+    sizes = [each.lanes // len(given) * each.width * each.dtype.size for each in given]
     team = team_of(sum(sizes), threads)
     jobs = np.array([_words(each) for each in given], np.int64)
     units: list[Unit] = []

@@ -29,7 +29,7 @@ LEAST_RANGE = 4096
 """Lanes of a range, at least."""
 MOST_NUMBER = 1 << 31
 """Lanes and rows of a range: keys hold both."""
-KEYS, COUNT, ROWS, OUT = (UNIT.index(name) for name in ("keys", "count", "rows", "out"))
+COUNT, ROWS, OUT = (UNIT.index(name) for name in ("count", "rows", "out"))
 NAMED, VALUES = JOB.index("named"), JOB.index("values")
 
 Make = Callable[[int, int], tuple[int, int]]
