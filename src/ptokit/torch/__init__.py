@@ -14,6 +14,7 @@
 | `segments.py` | `segment_reduce`, `segment_sum`, … |
 | `modules.py` | `Embedding`, `EmbeddingBag`, `embedding` |
 | `tables.py` | `EmbeddingBags`: many tables in one call |
+| `sharded_tables.py` | `ShardedEmbeddingBags`: tables of other processes |
 | `quick.py` | calls on the CPU that were made before: from addresses to machine code |
 | `dispatch.py` | operators of PyTorch's library, and the shortest way to each |
 
@@ -33,12 +34,14 @@ from ptokit.torch.bags import embedding_bag
 from ptokit.torch.indexed import gather, scatter, scatter_
 from ptokit.torch.modules import Embedding, EmbeddingBag, embedding
 from ptokit.torch.segments import segment_max, segment_mean, segment_min, segment_reduce, segment_sum
+from ptokit.torch.sharded_tables import ShardedEmbeddingBags
 from ptokit.torch.tables import EmbeddingBags
 
 __all__ = [
     "Embedding",
     "EmbeddingBag",
     "EmbeddingBags",
+    "ShardedEmbeddingBags",
     "embedding",
     "embedding_bag",
     "gather",
