@@ -9,13 +9,7 @@ from torch import Tensor
 
 from ptokit.lang.launch import check_threads
 from ptokit.torch.bag_gradients import gradients
-from ptokit.torch.bag_kernel import (
-    bag_shape,
-    check_mode,
-    keep_bags,
-    known_bags,
-    run_bag,
-)
+from ptokit.torch.bag_kernel import PICKS, bag_shape, check_mode, keep_bags, known_bags, run_bag
 from ptokit.torch.dispatch import (
     Batch,
     TensorOperator,
@@ -24,6 +18,7 @@ from ptokit.torch.dispatch import (
     is_followed,
     is_plain,
     is_profiled,
+    keep,
     needs_grad,
     renamed,
     whole_number,
@@ -48,7 +43,17 @@ def _save_bag(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) 
     ctx.set_materialize_grads(False)  # lanes would get zeros
     ctx.shape, ctx.given = table.shape, (indices is not None, weights is not None)
     needs_rows = weights is not None and ctx.needs_input_grad[3]
-    ctx.save_for_backward(indices, offsets, weights, output[1], table if needs_rows else None)
+    keep(ctx, indices, offsets, weights, output[1], table if needs_rows else None)
+
+
+def _bag_tangent(ctx: Any, of_table: Tensor | None, _indices: Any, _offsets: Any, of_weights: Any) -> tuple[Any, None]:
+    """Bags of the table's tangent; sums and means have such."""
+    if ctx.reduce in PICKS or of_weights is not None:
+        what = "per_sample_weights" if of_weights is not None else f'mode="{ctx.reduce}"'
+        raise NotImplementedError(f"bags have no forward-mode derivative for {what}; use reverse mode")
+    indices, offsets, weights, *_ = ctx.saved_tensors
+    given = of_table, indices, offsets, weights, ctx.reduce, ctx.padding, False, ctx.closed, *ctx.how
+    return None if of_table is None else BAG(*given)[0], None
 
 
 def _bag_backward(ctx: Any, grad: Tensor | None, _lanes: Any) -> tuple[Any, ...]:
@@ -70,7 +75,7 @@ def _bag_batch(call: Any, info: Any, dims: Batch, *given: Any) -> tuple[Any, Any
     return tuple(torch.stack(each) for each in zip(*made, strict=True)), (0, 0)
 
 
-BAG.differentiate(_save_bag, _bag_backward, _bag_batch)
+BAG.differentiate(_save_bag, _bag_backward, _bag_batch, _bag_tangent)
 
 
 def embedding_bag(
