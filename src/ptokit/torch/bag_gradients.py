@@ -43,6 +43,7 @@ def gradients(
     elif is_left or needs_weights:
         rows = passed_to_lanes(ctx, grad, indices, offsets)
         if needs_weights:
+            assert table is not None
             read = table if indices is None else GATHER(table, indices, ROW, "zero", *ctx.how)
             of_weights = sum_first((read * rows).reshape(len(rows), prod(ctx.shape[1:])).t())
         if is_left:

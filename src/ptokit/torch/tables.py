@@ -199,7 +199,9 @@ class _Tables(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *grads: Tensor | None
+    ) -> tuple[Any, ...]:
         values, offsets, weights, *tables = ctx.saved_tensors
         modes, winners = ctx.facts
         batch = Batch(values, offsets, weights, modes)
@@ -229,7 +231,7 @@ def _of_weights(batch: Batch, grads: Sequence[Tensor | None], tables: Sequence[T
             facts = SimpleNamespace(reduce="sum", padding=-1, closed=True, how=HOW, shape=table.shape)
             given = facts, grad, lanes, bounds, weights, lanes, table, (False, True)
             first, last = batch.cuts[number : number + 2]
-            made[first:last] = gradients(*given)[1]
+            made[first:last] = cast("Tensor", gradients(*given)[1])
     return made
 
 

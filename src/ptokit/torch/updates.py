@@ -99,8 +99,8 @@ def sparse_gradients(lookups: Sequence[Lookup], tables: Sequence[Tensor], how: t
     for table, (rows, values) in zip(tables, row_sums(lookups, how), strict=True):
         if table in SUMMED:
             SUMMED[table] = values.data_ptr()
-        facts = {"is_coalesced": True, "check_invariants": False}
-        made.append(torch.sparse_coo_tensor(rows[None], values, table.shape, **facts))
+        given = rows[None], values, table.shape
+        made.append(torch.sparse_coo_tensor(*given, is_coalesced=True, check_invariants=False))
     return made
 
 
@@ -336,9 +336,8 @@ def keep_coalesced(table: Tensor) -> None:
 
 def _tell_coalesced(table: Tensor) -> None:
     grad = table.grad
-    is_same = grad is not None and grad.is_sparse and grad._values().data_ptr() == SUMMED.get(table)  # not a sum of two
-    if is_same and hasattr(grad, "_coalesced_"):
-        grad._coalesced_(True)
+    if grad is not None and grad.is_sparse and grad._values().data_ptr() == SUMMED.get(table):  # not a sum of two
+        getattr(grad, "_coalesced_", bool)(True)  # which is private
     SUMMED[table] = 0
 
 
@@ -364,7 +363,7 @@ class _LookedUp(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         indices, offsets, weights, winners, table = ctx.saved_tensors
         what: Followed = ctx.what
         of_table = of_weights = None
