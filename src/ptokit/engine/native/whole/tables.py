@@ -11,7 +11,7 @@ from ptokit.engine.bags import Bags
 from ptokit.engine.llvm.bags import BagKind
 from ptokit.engine.native import host
 from ptokit.engine.native.whole.strategies import native
-from ptokit.engine.native.whole.update_calls import COUNT, Unit, even, launch, team_of, words_of
+from ptokit.engine.native.whole.update_calls import COUNT, WorkUnit, even, launch, team_of, words_of
 from ptokit.engine.runnable import Unsupported
 
 PIECE = 1 << 18
@@ -26,10 +26,10 @@ def run(given: Sequence[Bags], threads: int | None) -> bool:
     sizes = [each.lanes // len(given) * each.width * each.dtype.size for each in given]
     team = team_of(sum(sizes), threads)
     jobs = np.array([_words(each) for each in given], np.int64)
-    units: list[Unit] = []
+    units: list[WorkUnit] = []
     for job, (each, nbytes) in enumerate(zip(given, sizes, strict=True)):
         cuts = even(each.bags, max(1, min(each.bags, nbytes // PIECE)) if team.threads else 1)
-        units += [Unit(job, a, b) for a, b in pairwise(cuts)]
+        units += [WorkUnit(job, a, b) for a, b in pairwise(cuts)]
     work = words_of(units, jobs, [native("table_bags", kinds[unit.job]).address for unit in units])
     launch(work, team)
     return all(

@@ -38,7 +38,7 @@ sums."""
 
 
 @dataclass
-class Unit:
+class WorkUnit:
     """The facts of a unit, before addresses are known."""
 
     job: int
@@ -116,7 +116,7 @@ def _bits(number: float) -> int:
 def _own(given: Sequence[RowUpdate], jobs: Array, team: Team) -> None:
     """Write the bag of each lane."""
     units = [
-        Unit(k, a, b)
+        WorkUnit(k, a, b)
         for k, each in enumerate(given)
         if _is_owned(each)
         for a, b in pairwise(even(each.bags, min(team.parts, 1 + (each.last - each.first) // LEAST_RANGE)))
@@ -129,16 +129,16 @@ def even(count: int, parts: int) -> list[int]:
     return [count * part // parts for part in range(parts + 1)]
 
 
-def _ranges(given: Sequence[RowUpdate], team: Team) -> list[Unit]:
+def _ranges(given: Sequence[RowUpdate], team: Team) -> list[WorkUnit]:
     """Ranges of the rows of each table, with about the same number of lanes: one if there are tables enough."""
-    units: list[Unit] = []
+    units: list[WorkUnit] = []
     total = sum(each.last - each.first for each in given)
     for k, each in enumerate(given):
         lanes = each.last - each.first
         most = min(-(-2 * team.parts * lanes // max(1, total)), team.parts, MOST_KEYS // (16 * lanes + 16))
         parts = max(1, min(most, lanes // LEAST_RANGE)) if team.threads else 1
         bounds = sampled([_lanes(each)], each.capacity, parts).bounds if parts > 1 else (0, each.capacity)
-        units += [Unit(k, a, b) for a, b in pairwise(bounds) if a < b]
+        units += [WorkUnit(k, a, b) for a, b in pairwise(bounds) if a < b]
     return units
 
 
@@ -149,7 +149,7 @@ def _lanes(each: RowUpdate) -> Array:
 
 
 def _grouped(
-    given: Sequence[RowUpdate], jobs: Array, units: Sequence[Unit], room: Sequence[int], keys: int, team: Team
+    given: Sequence[RowUpdate], jobs: Array, units: Sequence[WorkUnit], room: Sequence[int], keys: int, team: Team
 ) -> Array:
     """The units, with their keys sorted."""
     places = list(accumulate((2 * each for each in room), initial=keys))
@@ -164,7 +164,7 @@ def _grouped(
     return work
 
 
-def _make(units: Sequence[Unit], work: Array, jobs: Array, make: Make) -> None:
+def _make(units: Sequence[WorkUnit], work: Array, jobs: Array, make: Make) -> None:
     """Give the rows of each job places in its output, in their order."""
     before = [0] * len(jobs)
     for unit, words in zip(units, work, strict=True):
@@ -175,7 +175,7 @@ def _make(units: Sequence[Unit], work: Array, jobs: Array, make: Make) -> None:
 
 
 def words_of(
-    units: Sequence[Unit], jobs: Array, code: Sequence[int], rest: Sequence[tuple[int, int, int]] | None = None
+    units: Sequence[WorkUnit], jobs: Array, code: Sequence[int], rest: Sequence[tuple[int, int, int]] | None = None
 ) -> Array:
     """Units, with their functions, and what is known of keys."""
     first, step = address_of(jobs), jobs.strides[0]
