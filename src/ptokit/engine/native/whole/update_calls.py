@@ -25,11 +25,13 @@ LEAST_SHARED = 1 << 18
 """Bytes of gradients for which threads are woken, at least."""
 MOST_KEYS = 1 << 30
 """Bytes of keys: each range of rows has room for all lanes."""
-LEAST_RANGE = 4096
-"""Lanes of a range, at least."""
+LEAST_RANGE = 1 << 15
+"""Lanes of a range that a thread sorts, at least: below that, waking another one takes longer."""
+LEAST_SLICE = 1 << 12
+"""Keys of a slice, at least."""
 MOST_NUMBER = 1 << 31
 """Lanes and rows of a range: keys hold both."""
-COUNT, ROWS, OUT = (UNIT.index(name) for name in ("count", "rows", "out"))
+KEYS, COUNT, ROWS, OUT = (UNIT.index(name) for name in ("keys", "count", "rows", "out"))
 NAMED, VALUES = JOB.index("named"), JOB.index("values")
 
 Make = Callable[[int, int], tuple[int, int]]
@@ -61,6 +63,7 @@ def run(given: Sequence[RowUpdate], threads: int | None, make: Make | None = Non
     memory = pool.acquire(2 * sum(room))
     try:
         work = _grouped(given, jobs, units, room, address_of(memory), team)
+        units, work = _sliced(units, work, team)
         if make is not None:
             _make(units, work, jobs, make)
         work[:, 0] = [native("update", kinds[unit.job]).address for unit in units]
@@ -144,7 +147,12 @@ def _ranges(given: Sequence[RowUpdate], team: Team) -> list[WorkUnit]:
 
 def _lanes(each: RowUpdate) -> Array:
     size = each.index_type.size
-    memory: Any = (c_uint8 * ((each.last - each.first) * size)).from_address(each.indices + each.first * size)
+    return _memory(each.indices + each.first * size, each.last - each.first, size)
+
+
+def _memory(address: int, count: int, size: int) -> Array:
+    """Whole numbers at an address, without a sign."""
+    memory: Any = (c_uint8 * (count * size)).from_address(address)
     return np.frombuffer(memory, f"u{size}")
 
 
@@ -162,6 +170,29 @@ def _grouped(
     work = words_of(units, jobs, code, rest)
     launch(work, team)
     return work
+
+
+def _sliced(units: Sequence[WorkUnit], work: Array, team: Team) -> tuple[Sequence[WorkUnit], Array]:
+    """Units with about the same number of keys; those of a row stay together."""
+    if not team.threads:
+        return units, work
+    total = max(1, int(work[:, COUNT].sum()))
+    parts: list[tuple[WorkUnit, Array]] = []
+    for unit, words in zip(units, work, strict=True):
+        count = int(words[COUNT])
+        most = min(-(-2 * team.parts * count // total), team.parts, count // LEAST_SLICE)
+        if most < 2:
+            parts.append((unit, words))
+            continue
+        rows = _memory(int(words[KEYS]), count, 8) >> 32
+        cuts = [0, *np.searchsorted(rows, rows[even(count, most)[1:-1]]).tolist(), count]
+        for a, b in pairwise(cuts):
+            if a < b:
+                part = words.copy()
+                part[KEYS] += 8 * a
+                part[COUNT], part[ROWS] = b - a, 1 + np.count_nonzero(rows[a + 1 : b] != rows[a : b - 1])
+                parts.append((unit, part))
+    return [unit for unit, _ in parts], np.array([words for _, words in parts]).reshape(len(parts), len(UNIT))
 
 
 def _make(units: Sequence[WorkUnit], work: Array, jobs: Array, make: Make) -> None:
