@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ptokit.brief import brief
-from ptokit.engine.bags import BagGradients, BagsKind, PreparedBags
+from ptokit.engine.bags import BagGradients, BagsKind, PreparedBags, TableBags
 from ptokit.engine.gpu import COPIED, DeviceArray
 from ptokit.engine.runnable import CUDA, NATIVE, REFERENCE, Runnable, Unsupported
 from ptokit.engine.storage import Storage
@@ -47,6 +47,10 @@ class Engine:
     """The function that prepares a kind of bags; empty if it has none."""
     bag_gradients: str = ""
     """The function that passes gradients of bags to the rows of a table; empty if it has none."""
+    table_bags: str = ""
+    """The function that reduces bags of rows of many tables at once; empty if it has none."""
+    row_updates: str = ""
+    """The function that sums gradients by row, and stores or applies the sums; empty if it has none."""
     needs: Mapping[str, str] = field(default_factory=dict[str, str])
     """The modules that must be installed, and what installs them."""
     lacks: str = ""
@@ -87,6 +91,8 @@ ENGINES = {
             "ptokit.engine.native.whole.calls:run",
             "ptokit.engine.native.whole.calls:prepare",
             bags="ptokit.engine.native.whole.bag_calls:prepare",
+            table_bags="ptokit.engine.native.whole.tables:run",
+            row_updates="ptokit.engine.native.whole.update_calls:run",
             needs={"llvmlite.binding": "llvmlite"},
             about="compiled for this processor; needs llvmlite",
         ),
@@ -217,6 +223,19 @@ def bag_gradients(engine: str) -> Callable[[BagGradients], None] | None:
     """The function of an engine that passes gradients of bags to the rows of a table, while a GPU is current; None if
     it has none. It raises `Unsupported`."""
     name = ENGINES[engine].bag_gradients
+    return _load(name) if name else None
+
+
+def table_bags(engine: str) -> Callable[[Sequence[TableBags], int | None], bool] | None:
+    """The function of an engine that reduces bags of many tables, as `prepared_bags` does those of one; None if it has none."""
+    name = ENGINES[engine].table_bags
+    return _load(name) if name else None
+
+
+def row_updates(engine: str) -> Callable[..., None] | None:
+    """The function of an engine that takes `RowUpdate`s, a number of threads, and what makes their output; None if it
+    has none. It raises `Unsupported`."""
+    name = ENGINES[engine].row_updates
     return _load(name) if name else None
 
 

@@ -11,6 +11,9 @@ from typing import NamedTuple
 from ptokit.isa.dtype import DType
 from ptokit.isa.move import Combine
 
+PARTIAL = 16
+"""Sums of squares of a row that are taken side by side: of columns j, j + 16, …"""
+
 
 class BagsKind(NamedTuple):
     """What the code of bags depends on, however many there are."""
@@ -58,6 +61,14 @@ class BagPlaces(NamedTuple):
     winners: int
 
 
+class TableBags(NamedTuple):
+    """Bags of rows of one of many tables. Their number of lanes is that of all tables."""
+
+    kind: BagsKind
+    places: BagPlaces
+    sizes: BagSizes
+
+
 PreparedBags = Callable[[BagPlaces, BagSizes, int | None], bool]
 """Bags of a kind that an engine has prepared; the last argument is a number of threads. It returns False if an index is
 outside of the table, or if an engine of the host finds that bounds are not in order: nothing of the result counts."""
@@ -100,3 +111,49 @@ class BagGradients(NamedTuple):
     """Whether they are divided by the number of all lanes of the bag."""
     closed: bool = True
     """Whether `bounds` has the end of the last bag; if not, that is the number of lanes."""
+
+
+class RowUpdate(NamedTuple):
+    """Gradients of the rows that lanes name, which are summed in the order of the lanes, and stored or applied to the
+    table, row after row; by addresses of packed arrays.
+
+    A lane adds the row of its bag to the row that it names: times its weight, rounded to the type; of the greatest and
+    least, the elements that are its own. Lanes of the padding index or of an index outside of the table add nothing.
+    Sums begin with 0, and are taken in float32, or in float64 where the elements are that, and rounded once. `rule`
+    says what becomes of the sum of a row; `engine/native/whole/updates.py` has the formulas.
+    """
+
+    dtype: DType
+    """That of all elements but for the state: a float of two bytes or more."""
+    index_type: DType
+    """Of four or eight bytes."""
+    rule: str
+    """`store`, `sgd`, `adagrad` or `rowwise_adagrad`."""
+    width: int
+    """Elements of a row."""
+    capacity: int
+    """Rows of the table."""
+    bags: int
+    first: int
+    """The lanes are those from this number on, in arrays that have those before it, too."""
+    last: int
+    padding: int
+    """The index of lanes that do not count; -1 if all do."""
+    grad: int
+    """A row for each bag, or for each lane if there are no bounds."""
+    grad_row: int
+    """Bytes from one to the next."""
+    indices: int
+    bounds: int
+    """64-bit numbers: where each bag begins, and where the last one ends; 0 if every lane is a bag."""
+    weights: int
+    """An element for each lane; 0 if there are none."""
+    winners: int
+    """32-bit numbers: the lane of each element of the greatest or least; 0 if they are not that."""
+    table: int = 0
+    """The rows that are updated; 0 for `store`."""
+    state: int = 0
+    """Sums of squares of the type of sums, for each element or for each row; 0 if the rule has none."""
+    lr: float = 0.0
+    eps: float = 0.0
+    decay: float = 0.0

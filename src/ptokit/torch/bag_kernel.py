@@ -67,7 +67,7 @@ def run_bag(
         return found
     table = table.detach()
     _check_operands(table, indices, offsets, weights, reduce)
-    _check_bounds(offsets, count, closed, indices is None)
+    check_bounds(offsets, count, closed, indices is None)
     operands = _packed_operands(table, indices, offsets, weights)
     options = reduce, padding >= 0, lanes, closed, engine
     on_gpu = [of_tensor(table)] if table.is_cuda else []
@@ -265,7 +265,7 @@ def _check_operands(
             raise ValueError(f"the tensors of a call are on one device; found {table.device} and {each.device}")
 
 
-def _check_bounds(offsets: Tensor, lanes: int, closed: bool, is_segment: bool) -> None:
+def check_bounds(offsets: Tensor, lanes: int, closed: bool, is_segment: bool) -> None:
     """Refuse bounds that are not in order, or do not cover the lanes; on a GPU their values would have to be waited
     for."""
     if (offsets.is_cuda and offsets.numel()) or _are_bounds(offsets, lanes, closed):

@@ -22,7 +22,7 @@ from ptokit.ops.call import GATHER as GATHER_CALL
 from ptokit.ops.call import SCATTER as SCATTER_CALL
 from ptokit.ops.calls import gather, scatter
 from ptokit.ops.direct import HAS_ROWS, direct_gather, direct_scatter
-from ptokit.torch.dispatch import Batch, Context, TensorOperator, check_memory
+from ptokit.torch.dispatch import Batch, Context, TensorOperator, check_memory, keep
 from ptokit.torch.remap import OUTSIDE, READ_OF, ROW, WRITTEN_OF, as_whole, capacity_of, entry_of, quiet, resolved
 
 HOW = 'str engine="auto", SymInt? threads=None'
@@ -174,7 +174,7 @@ SCATTER_ZEROS = TensorOperator("scatter_zeros", SCHEMAS["scatter_zeros"], run_sc
 def _save_gather(ctx: Context, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG001
     """What the gradient of `gather` needs."""
     table, indices, *ctx.how = inputs
-    ctx.save_for_backward(indices)
+    keep(ctx, indices)
     ctx.shape = table.shape
 
 
@@ -186,9 +186,39 @@ def _gather_backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
     return SCATTER_ZEROS(grad, quiet(indices, oob), *where), None, None, None, None, None
 
 
+def _gather_tangent(ctx: Context, of_table: Tensor | None, _indices: Any) -> Tensor | None:
+    """What is gathered of the table's tangent."""
+    (indices,) = ctx.saved_tensors
+    coalesce, oob, *how = ctx.how
+    read = READ_OF.get(oob, oob)
+    return None if of_table is None else GATHER(of_table, quiet(indices, oob), coalesce, read, *how)
+
+
+def _zeros_tangent(ctx: Context, of_src: Tensor | None, _indices: Any) -> Tensor | None:
+    (indices,) = ctx.saved_tensors
+    shape, coalesce, oob, *how = ctx.options
+    written = WRITTEN_OF.get(oob, oob)
+    return None if of_src is None else SCATTER_ZEROS(of_src, quiet(indices, oob), shape, coalesce, written, *how)
+
+
+def _scatter_tangent(ctx: Context, of_table: Tensor | None, of_src: Tensor | None, _indices: Any) -> Tensor | None:
+    """Stores and sums of tangents; the greatest and least have none."""
+    indices, *_ = ctx.saved_tensors
+    coalesce, oob, atomic, *options = ctx.options
+    if atomic not in LINEAR:
+        raise NotImplementedError(f'scatter with atomic="{atomic}" has no forward-mode derivative; use reverse mode')
+    known = of_table if of_table is not None else of_src
+    if known is None:
+        return None
+    of_table = known.new_zeros(ctx.shape) if of_table is None else of_table
+    of_src = known.new_zeros(()) if of_src is None else of_src
+    return SCATTER(of_table, of_src, quiet(indices, oob), coalesce, WRITTEN_OF.get(oob, oob), atomic, *options)
+
+
 def _save_zeros(ctx: Context, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG001
-    src, indices, _, coalesce, oob, _, *how = inputs
-    ctx.save_for_backward(indices)
+    src, indices, *options = inputs
+    _, coalesce, oob, _, *how = ctx.options = options
+    keep(ctx, indices)
     ctx.how, ctx.src = (coalesce, READ_OF[oob], *how), src.shape
 
 
@@ -199,9 +229,10 @@ def _zeros_backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
 
 def _save_scatter(ctx: Context, inputs: tuple[Any, ...], output: Tensor) -> None:
     """What the gradient of `scatter` needs."""
-    table, src, indices, coalesce, oob, ctx.atomic, _, _, *how = inputs
+    table, src, indices, *ctx.options = inputs
+    coalesce, oob, ctx.atomic, _, _, *how = ctx.options
     ordered = (table, src, output) if ctx.atomic in ("max", "min") else ()
-    ctx.save_for_backward(indices, *ordered)
+    keep(ctx, indices, *ordered)
     keep_policies(ctx, table, src, coalesce, oob, how)
 
 
@@ -274,6 +305,8 @@ def same_bits(a: Tensor, b: Tensor) -> Tensor:
     return (a.contiguous().view(bits) == b.contiguous().view(bits)) | (a.isnan() & b.isnan())
 
 
+LINEAR = ("none", "add")
+"""Reductions whose tangents are reduced in the same way."""
 GRADIENTS = {"add": _added, "none": _stored, "max": _chosen, "min": _chosen}
 
 
@@ -380,7 +413,7 @@ def in_place_batch(makes: TensorOperator) -> Callable[..., Any]:
     return batched
 
 
-GATHER.differentiate(_save_gather, _gather_backward, _gather_batch)
-SCATTER.differentiate(_save_scatter, _scatter_backward, scatter_batch)
-SCATTER_ZEROS.differentiate(_save_zeros, _zeros_backward, _zeros_batch)
+GATHER.differentiate(_save_gather, _gather_backward, _gather_batch, _gather_tangent)
+SCATTER.differentiate(_save_scatter, _scatter_backward, scatter_batch, _scatter_tangent)
+SCATTER_ZEROS.differentiate(_save_zeros, _zeros_backward, _zeros_batch, _zeros_tangent)
 SCATTER_IN_PLACE.batch(in_place_batch(SCATTER))

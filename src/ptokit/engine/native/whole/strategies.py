@@ -24,7 +24,7 @@ from ptokit.engine.llvm.emit import size_of
 from ptokit.engine.llvm.move import LINE
 from ptokit.engine.native import host, openmp, workers
 from ptokit.engine.native.jit import IrSource, library
-from ptokit.engine.native.whole import bags, partition, phases, private, runs, split, sums
+from ptokit.engine.native.whole import bags, partition, phases, private, runs, split, sums, units, updates
 from ptokit.engine.native.whole.block import LANES_AT_ONCE, WHOLE, ArgumentBlock, function
 from ptokit.engine.native.whole.mover import Rows, known_width
 from ptokit.engine.native.workers import Stop
@@ -89,6 +89,11 @@ PHASES: dict[str, Callable[..., None]] = {
     "apply": split.apply,
     "total": sums.total,
     "bags": bags.reduce,
+    "each": units.each,
+    "table_bags": bags.reduce_range,
+    "own": updates.own,
+    "group": updates.group,
+    "update": updates.apply,
 }
 
 
