@@ -227,7 +227,7 @@ def bag_gradients(engine: str) -> Callable[[BagGradients], None] | None:
 
 
 def table_bags(engine: str) -> Callable[[Sequence[TableBags], int | None], bool] | None:
-    """The function of an engine that reduces bags of many tables, as `prepared_bags` does those of one; None if it has none."""
+    """The function of an engine that reduces bags of many tables in one launch; None if it has none."""
     name = ENGINES[engine].table_bags
     return _load(name) if name else None
 
