@@ -247,7 +247,9 @@ MOVE = calls.NativeMove.__call__
 def force(strategy: str | None) -> None:
     """Let whole scatters take a strategy where it is possible; None lets them choose."""
 
-    def run(move: calls.NativeMove, table: int, indices: int, other: int, sizes: Any, threads: int | None) -> bool:
+    def run(
+        move: calls.NativeMove, table: int, indices: int, other: int, sizes: Any, threads: int | None, _: Any = None
+    ) -> bool:
         code = move.code(sizes)
         call = code.call(code, sizes)
         open_to = not move.kind.gathers and strategy is not None and is_open(strategy, call, call.raw(indices))
