@@ -17,12 +17,9 @@ Call = Callable[..., Any]
 """Makes its operands anew, and returns all that it has written."""
 
 TABLES = {
-    "ptokit.ops.plans": ("PLANS",),
-    "ptokit.repeated": ("CALLS",),
+    "ptokit.ops.direct": ("PLANS",),
     "ptokit.lang.dispatch": ("PREPARED",),
-    "ptokit.engine.native.whole.calls": ("_prepared",),
-    "ptokit.torch.quick": ("CALLS",),
-    "ptokit.torch.bag_kernel": ("KNOWN",),
+    "ptokit.torch.bag_kernel": ("PLANS",),
 }
 """Caches of modules that are dicts."""
 KEPT = ("ptokit.engine.native.jit", "ptokit.engine.native.host", "ptokit.engine.native.openmp", "ptokit.isa.catalog")

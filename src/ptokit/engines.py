@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from ptokit.brief import brief
-from ptokit.engine.bags import BagGradients, Bags
+from ptokit.engine.bags import BagGradients, BagsKind, PreparedBags, TableBags
 from ptokit.engine.gpu import COPIED, DeviceArray
 from ptokit.engine.runnable import CUDA, NATIVE, REFERENCE, Runnable, Unsupported
 from ptokit.engine.storage import Storage
+from ptokit.engine.whole import MoveKind, PreparedMove
 from ptokit.machine import MACHINE
 from ptokit.program.ir import Program
 from ptokit.program.verify_call import Options
@@ -38,18 +39,18 @@ class Engine:
     """The class that makes a program ready: called with a program, a profile and options."""
     arrays: str = ""
     """The function that runs moves over whole arrays; empty if it takes none."""
-    addressed: str = ""
-    """The function that makes a move ready for a GPU, to be called with addresses."""
+    moves: str = ""
+    """The function that prepares a kind of move over whole arrays."""
     not_captured: str = ""
     """The function that says why a move cannot be captured in a CUDA graph."""
-    repeated: str = ""
-    """The function that makes a move over arrays of the host ready, to be called with addresses."""
     bags: str = ""
-    """The function that reduces bags of rows; empty if it has none."""
-    repeated_bags: str = ""
-    """The function that makes bags ready, to be called with addresses."""
+    """The function that prepares a kind of bags; empty if it has none."""
     bag_gradients: str = ""
     """The function that passes gradients of bags to the rows of a table; empty if it has none."""
+    table_bags: str = ""
+    """The function that reduces bags of rows of many tables at once; empty if it has none."""
+    row_updates: str = ""
+    """The function that sums gradients by row, and stores or applies the sums; empty if it has none."""
     needs: Mapping[str, str] = field(default_factory=dict[str, str])
     """The modules that must be installed, and what installs them."""
     lacks: str = ""
@@ -88,9 +89,10 @@ ENGINES = {
             NATIVE,
             "ptokit.engine.native.program.executable:NativeExecutable",
             "ptokit.engine.native.whole.calls:run",
-            repeated="ptokit.engine.native.whole.calls:repeated",
-            bags="ptokit.engine.native.whole.bag_calls:run",
-            repeated_bags="ptokit.engine.native.whole.bag_calls:repeated",
+            "ptokit.engine.native.whole.calls:prepare",
+            bags="ptokit.engine.native.whole.bag_calls:prepare",
+            table_bags="ptokit.engine.native.whole.tables:run",
+            row_updates="ptokit.engine.native.whole.update_calls:run",
             needs={"llvmlite.binding": "llvmlite"},
             about="compiled for this processor; needs llvmlite",
         ),
@@ -98,10 +100,9 @@ ENGINES = {
             CUDA,
             "ptokit.engine.cuda.executable:CudaExecutable",
             "ptokit.engine.cuda.whole.calls:run",
-            "ptokit.engine.cuda.whole.calls:ready",
+            "ptokit.engine.cuda.whole.calls:prepare",
             "ptokit.engine.cuda.whole.calls:not_captured",
-            bags="ptokit.engine.cuda.whole.bags:run",
-            repeated_bags="ptokit.engine.cuda.whole.bags:repeated",
+            bags="ptokit.engine.cuda.whole.bags:prepare",
             bag_gradients="ptokit.engine.cuda.whole.bag_gradients:run",
             needs={"llvmlite.binding": "'ptokit[cuda]'", "cupy": "'ptokit[cuda]'"},
             lacks="ptokit.engine.cuda.device:missing",
@@ -211,20 +212,11 @@ def arrays(engine: str) -> Arrays:
     return _load(ENGINES[engine].arrays)
 
 
-def bags(engine: str) -> Callable[[Bags, int | None], bool] | None:
-    """The function of an engine that reduces bags of rows, while a GPU is current; None if it has none.
-
-    It returns False if an index is outside of the table, and raises `Unsupported`.
-    """
+def prepared_bags(engine: str, kind: BagsKind, gpu: int | None) -> PreparedBags | None:
+    """Bags of a kind, to be called with addresses and sizes while a GPU is current, if they are on one; None if an
+    engine has no such function. It raises `Unsupported`."""
     name = ENGINES[engine].bags
-    return _load(name) if name else None
-
-
-def repeated_bags(engine: str, given: Bags, threads: int | None) -> Callable[..., bool] | None:
-    """Bags like these, to be called with `Bags.places`, while the same GPU is current as now; None if an engine has no
-    such function. It returns False if an index is outside of the table."""
-    name = ENGINES[engine].repeated_bags
-    return _load(name)(given, threads) if name else None
+    return _load(name)(kind, gpu) if name else None
 
 
 def bag_gradients(engine: str) -> Callable[[BagGradients], None] | None:
@@ -234,16 +226,25 @@ def bag_gradients(engine: str) -> Callable[[BagGradients], None] | None:
     return _load(name) if name else None
 
 
-def repeated(engine: str, whole: Any, threads: int | None) -> Callable[[int, int, int], bool] | None:
-    """A move over arrays of the host that an engine has executed, to be called with the addresses of its operands; None
-    for others. It returns False if an index must be refused."""
-    name = ENGINES[engine].repeated
-    return _load(name)(whole, threads) if name else None
+def table_bags(engine: str) -> Callable[[Sequence[TableBags], int | None], bool] | None:
+    """The function of an engine that reduces bags of many tables in one launch; None if it has none."""
+    name = ENGINES[engine].table_bags
+    return _load(name) if name else None
 
 
-def addressed(engine: str, whole: Any, gpu: int) -> Callable[..., None]:
-    """A move over whole arrays, to be called with the addresses of its operands on a GPU, while that is current.
+def row_updates(engine: str) -> Callable[..., None] | None:
+    """The function of an engine that takes `RowUpdate`s, a number of threads, and what makes their output; None if it
+    has none. It raises `Unsupported`."""
+    name = ENGINES[engine].row_updates
+    return _load(name) if name else None
 
-    A scatter also takes `initial`: for a packed table that is new memory, the address of its rows before, or `ZEROS`.
+
+def prepared_move(engine: str, kind: MoveKind, gpu: int | None) -> PreparedMove | None:
+    """A kind of move over whole arrays, to be called with addresses and sizes while a GPU is current, if they are on
+    one; None if an engine has no such function, or would have to copy arrays first. It raises `Unsupported`.
+
+    A scatter on a GPU also takes `initial`: for a packed table that is new memory, the address of its rows before, or
+    `ZEROS`.
     """
-    return _load(ENGINES[engine].addressed)(whole, gpu)
+    found = ENGINES[engine]
+    return _load(found.moves)(kind, gpu) if found.moves and found.on_gpu is (gpu is not None) else None

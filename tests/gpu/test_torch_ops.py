@@ -124,16 +124,21 @@ def test_bags(mode: str, kind: torch.dtype) -> None:
 def bag_calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The addresses of calls by the short path on a GPU from now on; None for each that took the long way after all."""
     calls: list[Any] = []
-    run = bag_kernel.KnownBags.run
+    own = bag_kernel.prepared_bags
 
-    def counted(known: Any, places: Any) -> Any:
-        found = run(known, places)
-        if known.is_in_order is not None:
-            calls.append(places if found is not None else None)
-        return found
+    def watched(engine: str, kind: Any, gpu: int | None) -> Any:
+        ready = own(engine, kind, gpu)
 
-    monkeypatch.setattr(bag_kernel, "KNOWN", {})
-    monkeypatch.setattr(bag_kernel.KnownBags, "run", counted)
+        def run(*given: Any) -> bool:
+            is_done = ready(*given)
+            if gpu is not None:
+                calls.append(given[0] if is_done else None)
+            return is_done
+
+        return run
+
+    monkeypatch.setattr(bag_kernel, "PLANS", {})
+    monkeypatch.setattr(bag_kernel, "prepared_bags", watched)
     return calls
 
 
@@ -162,7 +167,7 @@ def test_bags_that_are_repeated(mode: str, given: dict[str, Any], monkeypatch: p
 
     for k in range(3):
         assert call("cuda", TABLE * (k + 1)) == call("cpu", TABLE * (k + 1))
-    assert len(calls) == 4 and None not in calls
+    assert len(calls) == 6 and None not in calls
 
 
 @pytest.mark.parametrize("mode", ["sum", "max"])
@@ -174,7 +179,7 @@ def test_repeated_bags_of_any_alignment(mode: str, monkeypatch: pytest.MonkeyPat
         table.copy_(TABLE * (skipped + 1))
         found = pt.embedding_bag(SKEWED.cuda().view(-1, 20), table, mode=mode)
         assert bits(found) == bits(pt.embedding_bag(SKEWED.view(-1, 20), TABLE * (skipped + 1), mode=mode))
-    assert len(calls) == 5 and None not in calls
+    assert len(calls) == 6 and None not in calls
 
 
 def test_repeated_bags_refuse_indices(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +211,7 @@ def test_repeated_bags_on_other_streams(monkeypatch: pytest.MonkeyPatch) -> None
                 found = pt.embedding_bag(lanes, table, mode="sum") * 1
                 stream.synchronize()
                 assert bits(found) == expected[k]
-    assert None in calls
+    assert None not in calls
     calls.clear()
     own = cupy.cuda.Stream(non_blocking=True)  # both libraries use it: the short path
     with own, torch.cuda.stream(torch.cuda.ExternalStream(own.ptr)):
@@ -252,7 +257,7 @@ def test_segments_that_are_repeated(reduce: str, monkeypatch: pytest.MonkeyPatch
     for k in range(3):
         cpu, gpu = both(lambda v, n: pt.segment_reduce(v, reduce, lengths=n), SRC * (k + 1), lengths)
         assert cpu == gpu
-    assert len(calls) == 2 and None not in calls
+    assert len(calls) == 3 and None not in calls
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ import torch
 
 import ptokit as pto
 import ptokit.torch as pt
-from ptokit.torch import bag_kernel, quick
+from ptokit.ops import direct
+from ptokit.torch import bag_kernel
 from ptokit.torch.bags import BAG
 
 TIMES = 3
@@ -27,7 +28,7 @@ def test_repeated_gathers_refuse_indices() -> None:
     for bad in ([1, 10], [-1, 0]):
         with pytest.raises(pto.OutOfBoundsError):
             pt.gather(table(), torch.tensor(bad))
-    assert quick.CALLS
+    assert direct.PLANS
 
 
 def test_repeated_scatters_count_writes_and_refuse_before_they_write() -> None:
@@ -62,21 +63,25 @@ def test_a_repeated_scatter_that_is_interrupted_counts_as_written(monkeypatch: p
     def interrupted(*_given: object) -> bool:
         raise KeyboardInterrupt
 
-    for each in quick.CALLS.values():
-        monkeypatch.setattr(each, "attempt", interrupted)
+    plans = {key: plan._replace(ready=interrupted) for key, plan in direct.PLANS.items()}
+    monkeypatch.setattr(direct, "PLANS", plans)
     with pytest.raises(KeyboardInterrupt):
         pt.scatter_(mine, torch.ones(2, 4), LANES)
     assert mine._version > version
 
 
-def test_what_is_kept_of_a_result_has_no_memory_of_its_size() -> None:
-    for _ in range(TIMES):
-        pt.gather(torch.zeros(1000, 4), torch.arange(999))
-        pt.embedding_bag(torch.arange(999), torch.zeros(1000, 4), torch.arange(0, 999, 3), mode="max")
-    kept = [each.like for each in quick.CALLS.values() if each.like is not None]
-    kept += [each for known in bag_kernel.KNOWN.values() for each in (known.out, known.winners)]
-    assert any(each.numel() > 1000 for each in kept)
-    assert all(each.untyped_storage().nbytes() <= 8 for each in kept)
+def test_calls_of_all_sizes_have_one_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(direct, "PLANS", {})
+    monkeypatch.setattr(bag_kernel, "PLANS", {})
+    for n in range(1, 30):
+        mine, lanes, src = torch.rand(n + 3, 4), torch.randint(0, n + 3, (n,)), torch.rand(n, 4)
+        assert torch.equal(pt.gather(mine, lanes), mine[lanes])
+        assert torch.equal(pt.scatter(mine, src, lanes, atomic="add"), mine.clone().index_add_(0, lanes, src))
+        bags = pt.embedding_bag(lanes, mine, torch.arange(n), mode="sum")
+        assert torch.equal(bags, mine[lanes])
+        with pytest.raises(pto.OutOfBoundsError, match=rf"indices\[{n - 1}\] = {n + 3}"):
+            pt.gather(mine, torch.cat([lanes[:-1], torch.tensor([n + 3])]))
+    assert (len(direct.PLANS), len(bag_kernel.PLANS)) == (2, 1)
 
 
 def test_results_of_repeated_calls_are_in_c_order() -> None:
@@ -127,7 +132,7 @@ def test_repeated_bags_check_indices_and_offsets() -> None:
 
 def test_repeated_bags_take_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where autograd records nothing, and nothing else looks on."""
-    monkeypatch.setattr(bag_kernel, "KNOWN", {})
+    monkeypatch.setattr(bag_kernel, "PLANS", {})
     offsets, weights, long_way, mine = torch.tensor([0, 1]), torch.ones(2), list[Any](), table()
     run = BAG.run
     monkeypatch.setattr(BAG, "run", lambda *given: (long_way.append(given), run(*given))[1])
@@ -150,7 +155,7 @@ def test_repeated_bags_take_the_short_way(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_bags_that_others_look_at_go_the_long_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bag_kernel, "KNOWN", {})
+    monkeypatch.setattr(bag_kernel, "PLANS", {})
     offsets, seen = torch.tensor([0, 1]), list[str]()
 
     class Mode(torch.overrides.TorchFunctionMode):
@@ -174,8 +179,8 @@ def test_bags_that_others_look_at_go_the_long_way(monkeypatch: pytest.MonkeyPatc
 
 
 def test_calls_of_inference_mode_are_repeated_outside_of_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bag_kernel, "KNOWN", {})
-    monkeypatch.setattr(quick, "CALLS", {})
+    monkeypatch.setattr(bag_kernel, "PLANS", {})
+    monkeypatch.setattr(direct, "PLANS", {})
     mine = table()
 
     def both() -> list[torch.Tensor]:
@@ -186,7 +191,7 @@ def test_calls_of_inference_mode_are_repeated_outside_of_it_too(monkeypatch: pyt
             found = both()
         assert all(each.is_inference() is is_inference for each in found)
         assert torch.equal(found[0], table()[LANES]) and torch.equal(found[1], table()[2:3])
-    assert len(bag_kernel.KNOWN) == len(quick.CALLS) == 1
+    assert len(bag_kernel.PLANS) == len(direct.PLANS) == 1
     mine.requires_grad_()
     for _ in range(2):
         sum(each.sum() for each in both()).backward()
@@ -195,19 +200,18 @@ def test_calls_of_inference_mode_are_repeated_outside_of_it_too(monkeypatch: pyt
 
 @pytest.mark.parametrize("mode", ["sum", "max"])
 def test_bags_whose_work_would_go_elsewhere_take_the_long_way(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bag_kernel, "KNOWN", {})
+    monkeypatch.setattr(bag_kernel, "PLANS", {})
 
     def call() -> list[list[float]]:
         return pt.embedding_bag(LANES[None], table(), mode=mode).tolist()
 
     expected = [[12.0, 14.0, 16.0, 18.0]] if mode == "sum" else [[8.0, 9.0, 10.0, 11.0]]
     assert call() == expected
-    (known,), calls = bag_kernel.KNOWN.values(), []
-    run = known.execute
-    known.execute = lambda *places: calls.append(places) or run(*places)
+    ((key, plan),), calls = bag_kernel.PLANS.items(), []
+    watched = plan._replace(ready=lambda *given: calls.append(given) or plan.ready(*given))
+    bag_kernel.PLANS[key] = watched
     assert call() == expected and len(calls) == 1
-    assert bool(calls[0][-1]) is False  # there are no winners
-    known.is_in_order = lambda: False
+    bag_kernel.PLANS[key] = watched._replace(is_in_order=lambda: False)
     assert call() == expected and len(calls) == 1
 
 

@@ -18,7 +18,6 @@ from ptokit.cli.report import print_json
 from ptokit.engine.llvm import store
 from ptokit.engine.native import host, workers
 from ptokit.engine.native.host import FETCHED, NEVER, Host
-from ptokit.engine.native.whole import calls
 from ptokit.engine.runnable import NATIVE
 
 SECONDS = 6.0
@@ -107,7 +106,6 @@ class _Measurement:
 
     def _assume(self, facts: Host) -> None:
         host.HOST = facts
-        calls.forget()
 
     def _time(self, facts: Host, call: Call) -> float:
         self._assume(facts)

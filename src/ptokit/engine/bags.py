@@ -5,14 +5,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ptokit.isa.dtype import DType
 from ptokit.isa.move import Combine
 
+PARTIAL = 16
+"""Sums of squares of a row that are taken side by side: of columns j, j + 16, …"""
 
-class Bags(NamedTuple):
-    """Rows of a table in bags, by the addresses of packed arrays."""
+
+class BagsKind(NamedTuple):
+    """What the code of bags depends on, however many there are."""
 
     dtype: DType
     index_type: DType | None
@@ -20,38 +24,54 @@ class Bags(NamedTuple):
     combine: Combine
     width: int
     """Elements of a row."""
+    weighted: bool = False
+    """Whether each lane has a weight, an element of the table's type."""
+    padded: bool = False
+    """Whether lanes of one index do not count."""
+    tracked: bool = False
+    """Whether the lane of each element of the greatest or least is wanted, a 32-bit number."""
+    mean: bool = False
+    """Whether sums of floats are divided by the number of lanes that count."""
+    closed: bool = True
+    """Whether the bounds have the end of the last bag; if not, that is the number of lanes."""
+    followed: bool = False
+    """Whether the caller has more work for a GPU: a call should return as soon as the indices are checked."""
+
+
+class BagSizes(NamedTuple):
+    """The sizes of one call."""
+
     capacity: int
     """Rows of the table, at least one."""
     bags: int
     lanes: int
     padding: int
     """The index of lanes that do not count; -1 if all do."""
+
+
+class BagPlaces(NamedTuple):
+    """The addresses of packed arrays."""
+
     table: int
     indices: int
     bounds: int
     """64-bit numbers: where each bag begins; if `closed`, also where the last one ends."""
     weights: int
-    """Elements of the table's type; 0 if there are none."""
     out: int
     winners: int
-    """32-bit numbers: the lane of each element of the greatest or least; 0 if they are not wanted."""
-    mean: bool = False
-    """Whether sums of floats are divided by the number of lanes that count."""
-    closed: bool = True
-    """Whether `bounds` has the end of the last bag; if not, that is the number of lanes."""
-    followed: bool = False
-    """Whether the caller has more work for a GPU: a call should return as soon as the indices are checked."""
 
-    @property
-    def places(self) -> tuple[int, int, int, int, int, int]:
-        """The addresses, in the order in which engines take them."""
-        return self.table, self.indices, self.bounds, self.weights, self.out, self.winners
 
-    @property
-    def anywhere(self) -> Bags:
-        """Bags like these, wherever they are; of weights and winners, whether there are any."""
-        has = {"weights": int(self.weights != 0), "winners": int(self.winners != 0)}
-        return self._replace(table=0, indices=0, bounds=0, out=0, **has)
+class TableBags(NamedTuple):
+    """Bags of rows of one of many tables. Their number of lanes is that of all tables."""
+
+    kind: BagsKind
+    places: BagPlaces
+    sizes: BagSizes
+
+
+PreparedBags = Callable[[BagPlaces, BagSizes, int | None], bool]
+"""Bags of a kind that an engine has prepared; the last argument is a number of threads. It returns False if an index is
+outside of the table, or if an engine of the host finds that bounds are not in order: nothing of the result counts."""
 
 
 class BagGradients(NamedTuple):
@@ -91,3 +111,49 @@ class BagGradients(NamedTuple):
     """Whether they are divided by the number of all lanes of the bag."""
     closed: bool = True
     """Whether `bounds` has the end of the last bag; if not, that is the number of lanes."""
+
+
+class RowUpdate(NamedTuple):
+    """Gradients of the rows that lanes name, which are summed in the order of the lanes, and stored or applied to the
+    table, row after row; by addresses of packed arrays.
+
+    A lane adds the row of its bag to the row that it names: times its weight, rounded to the type; of the greatest and
+    least, the elements that are its own. Lanes of the padding index or of an index outside of the table add nothing.
+    Sums begin with 0, and are taken in float32, or in float64 where the elements are that, and rounded once. `rule`
+    says what becomes of the sum of a row; `engine/native/whole/updates.py` has the formulas.
+    """
+
+    dtype: DType
+    """That of all elements but for the state: a float of two bytes or more."""
+    index_type: DType
+    """Of four or eight bytes."""
+    rule: str
+    """`store`, `sgd`, `adagrad` or `rowwise_adagrad`."""
+    width: int
+    """Elements of a row."""
+    capacity: int
+    """Rows of the table."""
+    bags: int
+    first: int
+    """The lanes are those from this number on, in arrays that have those before it, too."""
+    last: int
+    padding: int
+    """The index of lanes that do not count; -1 if all do."""
+    grad: int
+    """A row for each bag, or for each lane if there are no bounds."""
+    grad_row: int
+    """Bytes from one to the next."""
+    indices: int
+    bounds: int
+    """64-bit numbers: where each bag begins, and where the last one ends; 0 if every lane is a bag."""
+    weights: int
+    """An element for each lane; 0 if there are none."""
+    winners: int
+    """32-bit numbers: the lane of each element of the greatest or least; 0 if they are not that."""
+    table: int = 0
+    """The rows that are updated; 0 for `store`."""
+    state: int = 0
+    """Sums of squares of the type of sums, for each element or for each row; 0 if the rule has none."""
+    lr: float = 0.0
+    eps: float = 0.0
+    decay: float = 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 MOST_KEPT = 4096
@@ -9,8 +10,9 @@ MOST_KEPT = 4096
 
 
 def remember(known: dict[Any, Any], key: Any, value: Any, most: int = MOST_KEPT) -> Any:
-    """Store a value in a cache; a full cache is cleared first, unless the value replaces another."""
+    """Store a value in a cache; a full cache loses its oldest value, unless the value replaces another."""
     if len(known) >= most and key not in known:
-        known.clear()
+        with suppress(StopIteration, RuntimeError):  # another thread was faster
+            known.pop(next(iter(known)), None)
     known[key] = value
     return value

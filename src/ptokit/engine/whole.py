@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from ctypes import c_uint8
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from ptokit.engine.reference import MOST_ADDRESSED, IndexedStep, Lanes, Plan, Sc
 from ptokit.engine.storage import Array, Storage, address_of, root_of, run_of
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout, flattened
-from ptokit.isa.move import Access, Index, Move, Remap
+from ptokit.isa.move import Access, Combine, Index, Move, Remap, Side
 
 ZEROS = -1
 """In place of the address of the rows that a new table has before a scatter."""
@@ -87,6 +87,38 @@ LAZY: dict[str, Callable[[Lent], Any]] = {
 }
 
 
+class MoveKind(NamedTuple):
+    """What the code of an indexed move depends on, whatever its sizes; `Whole` says what each part means."""
+
+    gathers: bool
+    dtype: DType
+    index_type: DType
+    remap: Remap
+    combine: Combine = Combine.STORE
+    accumulate: DType | None = None
+    ordered: bool = True
+    fresh: bool = False
+
+
+class MoveSizes(NamedTuple):
+    """The sizes of one call: lanes, elements of a row, rows of the table, and steps in elements."""
+
+    lanes: int
+    width: int
+    capacity: int
+    table_row: int
+    table_col: int
+    other_row: int
+    """From row to row of `out` or `src`."""
+    other_col: int
+    index_step: int
+
+
+PreparedMove = Callable[[int, int, int, MoveSizes, int | None], bool]
+"""A kind of move that an engine has prepared: called with the addresses of the table, the indices and the other
+operand, the sizes, and a number of threads. It returns False if an index must be refused."""
+
+
 @dataclass(frozen=True)
 class Whole:
     """One indexed move over whole arrays.
@@ -124,6 +156,24 @@ class Whole:
         """The end that is read."""
         assert isinstance(self.move.src, Access)
         return self.move.src
+
+    @property
+    def kind(self) -> MoveKind:
+        """What its code depends on."""
+        (_, dtype), (_, index_type), _ = self.types
+        gathers = self.index.side is Side.SRC
+        return MoveKind(
+            gathers, dtype, index_type, self.index.remap, self.move.combine, self.accumulate, self.ordered, self.fresh
+        )
+
+    @property
+    def sizes(self) -> MoveSizes | None:
+        """Its sizes; None if the dims of an array do not join to even rows."""
+        ends = {end.operand: end.layout.strides for end in (self.src, self.move.dst)}
+        table, (other,), index = ends.pop("table"), ends.values(), self.index.access.layout.strides
+        if table is None or other is None or index is None:
+            return None
+        return MoveSizes(*self.move.shape, self.index.capacity, *table, *other, index[0])
 
     @cached_property
     def step(self) -> IndexedStep:

@@ -3,29 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, TypeVar
 
-import numpy as np
-
-from ptokit import engines, repeated
-from ptokit.engine.faults import IndexFault
-from ptokit.engine.gpu import on_gpu
-from ptokit.engine.storage import Storage
-from ptokit.engine.whole import ArrayAt
-from ptokit.engines import AUTO, addressed, chosen, ordering
+from ptokit.engines import AUTO
 from ptokit.isa.policy import Coalesce, GatherOOB, ScatterAtomicOp, ScatterConflict, ScatterOOB
-from ptokit.lang import gpu
 from ptokit.lang.arrays import within, writing
 from ptokit.lang.faults import trim
 from ptokit.lang.launch import check_threads, refuse_inside
-from ptokit.ops.call import GATHER, SCATTER, ArrayCall
-from ptokit.ops.execute import execute_plan, order_of, run_gather, run_scatter, usual_threads
+from ptokit.ops.call import GATHER, SCATTER
+from ptokit.ops.direct import direct_gather, direct_scatter
+from ptokit.ops.execute import learn, order_of, run_gather, run_scatter
 from ptokit.ops.forms import gather_form, scatter_form
-from ptokit.ops.operands import OTHERS, array_of, indices_of, source_of
-from ptokit.ops.plans import CallPlan, cached, keep, plan_gather, plan_scatter, signature
-from ptokit.repeated import RepeatedCall
+from ptokit.ops.operands import OTHERS, array_of, listed_indices, listed_source
+from ptokit.ops.plans import plan_gather, plan_scatter
 
 Table = TypeVar("Table")
 FIRST = 0
@@ -58,32 +48,25 @@ def gather(
             threads = check_threads(threads)
         if mode is not None or axis is not FIRST:
             return gather_form(table, indices, coalesce, oob, out, engine, threads, axis, mode)
-        how: tuple[Any, ...] = ()
-        if type(table) is np.ndarray:
-            source = table
-        else:
-            how = (GATHER.name, coalesce, oob, engine, threads)
-            known = repeated.find(how, table, indices, out)
-            if known is not None:
-                return known[0].gather(table, out, known[1])
-            source = array_of(GATHER, "table", table)
-        lanes = indices if type(indices) is np.ndarray else indices_of(GATHER, indices, source)
-        given = out if out is None or type(out) is np.ndarray else array_of(GATHER, "out", out, written=True)
-        key = (signature(source), signature(lanes), None if given is None else signature(given), coalesce, oob)
-        plan = cached(key)
-        if plan is None:
-            if lanes.dtype in OTHERS:
-                return gather_form(table, indices, coalesce, oob, out, engine, threads, axis, mode)
-            call = GATHER.of(table=table, indices=indices, out=out)
-            plan = keep(key, plan_gather(call, source, lanes, given, coalesce, oob))
-        order = order_of(GATHER, plan.gpu, engine, source, lanes, given, plan=plan)
+        lanes = listed_indices(GATHER, indices, table)
+        how = GATHER.name, coalesce, oob, engine
+        made = direct_gather(table, lanes, out, how, threads)
+        if made is not None:
+            return made
+        source, numbers = array_of(GATHER, "table", table), array_of(GATHER, "indices", lanes)
+        given = None if out is None else array_of(GATHER, "out", out, written=True)
+        if numbers.dtype in OTHERS:
+            return gather_form(table, indices, coalesce, oob, out, engine, threads, axis, mode)
+        call = GATHER.of(table=table, indices=indices, out=out)
+        plan = plan_gather(call, source, numbers, given, coalesce, oob)
+        order = order_of(GATHER, plan.gpu, engine, source, numbers, given, plan=plan)
         notified = None if given is out else writing((out,))
         policies = (coalesce, oob)
         result = within(
-            order, notified, run_gather, GATHER, plan, policies, table, source, lanes, given, out, engine, threads
+            order, notified, run_gather, GATHER, plan, policies, table, source, numbers, given, out, engine, threads
         )
-        if order is None and (plan.gpu is not None or gpu.is_torch(table)):
-            _repeat(GATHER, how, plan, (table, indices, out), (source, lanes, given))
+        if order is None:
+            learn(GATHER, plan, how, (table, lanes, out), (source, numbers, given))
         return result
     except Exception as problem:
         trim(problem)
@@ -126,94 +109,23 @@ def scatter(
         if mode is not None or axis is not FIRST or reduce is not None or include_self is not True:
             scatter_form(table, src, indices, policies, engine, threads, axis, mode, reduce, include_self)
             return table
-        how: tuple[Any, ...] = ()
-        if type(table) is np.ndarray:
-            target = table
-        else:
-            how = (SCATTER.name, *policies, engine, threads)
-            known = repeated.find(how, table, indices, src)
-            if known is not None:
-                known[0].run(table, known[1])
-                return table
-            target = array_of(SCATTER, "table", table, written=True)
-        lanes = indices if type(indices) is np.ndarray else indices_of(SCATTER, indices, target)
-        source = src if type(src) is np.ndarray else source_of(SCATTER, src, target)
-        key = (signature(target), signature(source), signature(lanes), *policies)
-        plan = cached(key)
-        if plan is None:
-            if lanes.dtype in OTHERS:
-                scatter_form(table, src, indices, policies, engine, threads, axis, mode, reduce, include_self)
-                return table
-            call = SCATTER.of(table=table, src=src, indices=indices)
-            plan = keep(key, plan_scatter(call, target, source, lanes, *policies))
-        order = order_of(SCATTER, plan.gpu, engine, target, lanes, source, plan=plan)
+        lanes, source = listed_indices(SCATTER, indices, table), listed_source(SCATTER, src, table)
+        how = SCATTER.name, *policies, engine
+        if direct_scatter(table, source, lanes, how, threads):
+            return table
+        target = array_of(SCATTER, "table", table, written=True)
+        values, numbers = array_of(SCATTER, "src", source), array_of(SCATTER, "indices", lanes)
+        if numbers.dtype in OTHERS:
+            scatter_form(table, src, indices, policies, engine, threads, axis, mode, reduce, include_self)
+            return table
+        call = SCATTER.of(table=table, src=src, indices=indices)
+        plan = plan_scatter(call, target, values, numbers, *policies)
+        order = order_of(SCATTER, plan.gpu, engine, target, numbers, values, plan=plan)
         notified = None if target is table else writing((table,))
-        within(order, notified, run_scatter, SCATTER, plan, policies, target, source, lanes, engine, threads)
-        if order is None and (plan.gpu is not None or gpu.is_torch(table)):
-            _repeat(SCATTER, how, plan, (table, indices, src), (target, lanes, source))
+        within(order, notified, run_scatter, SCATTER, plan, policies, target, values, numbers, engine, threads)
+        if order is None:
+            learn(SCATTER, plan, how, (table, lanes, source), (target, numbers, values))
         return table
     except Exception as problem:
         trim(problem)
         raise
-
-
-def _repeat(
-    call: ArrayCall, how: tuple[Any, ...], plan: CallPlan, operands: Sequence[Any], described: Sequence[Any]
-) -> None:
-    """Keep a call that was executed, if only addresses are needed to repeat it."""
-    arrays = [each for each in described if each is not None]
-    if plan.whole is None or plan.warns or 0 in plan.lanes:
-        return
-    attempt = None
-    if plan.gpu is None:
-        engine, threads = how[-2:]
-        execute, is_in_order = partial(_execute_at, plan, engine, threads), _always
-        attempt = engines.repeated(chosen(engine), plan.whole, usual_threads(plan, threads))
-        execute = execute if attempt is None else partial(_execute_or_refuse, attempt, execute)
-    elif not all(map(on_gpu, arrays)) or len({a.order for a in arrays}) > 1:
-        return
-    else:
-        execute, is_in_order = addressed(chosen(how[-2], True), plan.whole, plan.gpu), ordering(arrays)
-        attempt = partial(_attempt, execute)
-    made = RepeatedCall(
-        execute=execute,
-        is_in_order=is_in_order,
-        is_tracked=gpu.is_torch(operands[0]),
-        operands=tuple(plan.extents),
-        overlap=plan.overlap if len(arrays) == len(described) else None,
-        outside=partial(call.outside, shape=plan.lanes),
-        shape=plan.shape,
-        dtype=plan.dtype,
-        attempt=attempt,
-    )
-    repeated.keep(how, operands, made)
-
-
-def _attempt(execute: Callable[..., None], *addresses: int, initial: int | None = None) -> bool:
-    """Execute a call; False if an index is refused, and then nothing is written but an initial table."""
-    try:
-        execute(*addresses, initial=initial)
-    except IndexFault:
-        return False
-    return True
-
-
-def _always() -> bool:
-    return True
-
-
-def _execute_or_refuse(execute: Callable[..., bool], refuse: Callable[..., None], *addresses: int) -> None:
-    """Execute a call, or refuse an index."""
-    if not execute(*addresses):
-        refuse(*addresses)
-
-
-def _execute_at(plan: CallPlan, engine: str, threads: int | None, table: int, indices: int, other: int) -> None:
-    """Execute a call over arrays of the host at these addresses."""
-    assert plan.whole is not None
-    storages: dict[str, Storage] = {
-        "table": ArrayAt(table, *plan.table),
-        "indices": ArrayAt(indices, *plan.indices),
-        plan.whole.types[2][0]: ArrayAt(other, *plan.other),
-    }
-    execute_plan(plan, plan.whole, storages, engine, threads)

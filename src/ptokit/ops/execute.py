@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from ctypes import addressof, c_char
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -16,20 +15,36 @@ from ptokit.engine.gpu import on_gpu
 from ptokit.engine.runnable import Unsupported
 from ptokit.engine.storage import Storage
 from ptokit.engine.whole import Whole
-from ptokit.engines import AUTO, REFERENCE, arrays, chosen, in_order, is_captured, names, not_captured
+from ptokit.engines import (
+    AUTO,
+    REFERENCE,
+    arrays,
+    chosen,
+    in_order,
+    is_captured,
+    names,
+    not_captured,
+    ordering,
+    prepared_move,
+)
 from ptokit.lang import gpu
 from ptokit.lang.arrays import as_array, within
 from ptokit.lang.launch import WAITS, check_engine, refuse_captured
 from ptokit.ops.call import ArrayCall
+from ptokit.ops.direct import (
+    ON_ONE_THREAD,
+    DirectPlan,
+    How,
+    describe,
+    direct_gather,
+    direct_scatter,
+    keep,
+    new_function,
+)
 from ptokit.ops.operands import Array, copy_into, empty_like, is_unsupported, packed_copy, supported
-from ptokit.ops.plans import CallPlan, cached, keep, plan_gather, plan_scatter, signature
+from ptokit.ops.plans import CallPlan, plan_gather, plan_scatter
 
 ENGINES = names()
-ON_ONE_THREAD = 1 << 18
-"""Bytes of calls that run on one thread by default, at most."""
-ALIGNMENT = 64
-"""Results begin at a cache line: writing rows that straddle lines takes four times as long."""
-BYTE = np.dtype(np.uint8)
 CAPTURABLE = (
     'call it once before the capture with a policy that checks nothing (oob="clamp", "wrap", "zero", "skip") and int64 '
     "indices, or leave it out of the capture"
@@ -52,10 +67,14 @@ def move_gather(
     threads: int | None,
 ) -> None:
     """Gather into an array, which may share memory with what is read."""
-    key = (signature(source), signature(lanes), signature(target), *how)
-    plan = cached(key) or keep(key, plan_gather(call, source, lanes, target, *how))
+    known_by = call.name, *how, engine
+    if direct_gather(source, lanes, target, known_by, threads) is not None:
+        return
+    plan = plan_gather(call, source, lanes, target, *how)
     order = order_of(call, plan.gpu, engine, source, lanes, target, plan=plan)
     within(order, None, run_gather, call, plan, how, None, source, lanes, target, target, engine, threads)
+    if order is None:
+        learn(call, plan, known_by, (source, lanes, target), (source, lanes, target))
 
 
 def run_gather(
@@ -71,7 +90,10 @@ def run_gather(
     threads: int | None,
 ) -> Any:
     """Execute a gather in the current order; returns `out`, or a new result of the library of `table`."""
-    target, out = new_result(table, source, plan.shape, plan.dtype, plan.nbytes) if given is None else (given, out)
+    target = given
+    if target is None:
+        out, _ = new_function(table, on_gpu(source))(table, plan.shape, plan.dtype)
+        target = as_array(out)
     storages = plan.lend(source, lanes, "out", target)
     if storages is None or (given is not None and plan.overlap(_addresses(storages))):
         _refuse_captured_copies(call, source)
@@ -81,7 +103,7 @@ def run_gather(
             copy_into(target, fresh)
     else:
         if plan.warns:
-            _warn_negative(call, plan, lanes)
+            warn_negative(call, plan.capacity, lanes)
         _run(call, plan, storages, engine, threads)
     return out
 
@@ -96,10 +118,14 @@ def move_scatter(
     threads: int | None,
 ) -> None:
     """Scatter into an array, which may share memory with what is read."""
-    key = (signature(target), signature(source), signature(lanes), *how)
-    plan = cached(key) or keep(key, plan_scatter(call, target, source, lanes, *how))
+    known_by = call.name, *how, engine
+    if direct_scatter(target, source, lanes, known_by, threads):
+        return
+    plan = plan_scatter(call, target, source, lanes, *how)
     order = order_of(call, plan.gpu, engine, target, lanes, source, plan=plan)
     within(order, None, run_scatter, call, plan, how, target, source, lanes, engine, threads)
+    if order is None:
+        learn(call, plan, known_by, (target, lanes, source), (target, lanes, source))
 
 
 def run_scatter(
@@ -122,12 +148,13 @@ def run_scatter(
             copy_into(target, cells)
     else:
         if plan.warns:
-            _warn_negative(call, plan, lanes)
+            warn_negative(call, plan.capacity, lanes)
         _run(call, plan, storages, engine, threads)
 
 
-def _warn_negative(call: ArrayCall, plan: CallPlan, lanes: Array) -> None:
+def warn_negative(call: ArrayCall, capacity: int, indices: object) -> None:
     """Warn of negative int32 indices that are moved inside (H-13)."""
+    lanes = as_array(indices)
     values: Any = gpu.cupy_array(lanes) if on_gpu(lanes) else lanes
     is_packed = not on_gpu(lanes) and lanes.flags.c_contiguous  # NumPy then finds it faster, and copies it otherwise
     if not lanes.size or int(values.item(values.argmin()) if is_packed else values.min()) >= 0:
@@ -136,7 +163,7 @@ def _warn_negative(call: ArrayCall, plan: CallPlan, lanes: Array) -> None:
     below = host < 0
     first = int(np.argmax(below))
     count, value = int(np.count_nonzero(below)), int(host.flat[first])
-    call.warn_negative(IndexReport("negative", "indices", (first,), value, plan.capacity, count), lanes.shape)
+    call.warn_negative(IndexReport("negative", "indices", (first,), value, capacity, count), lanes.shape)
 
 
 # --- Orders, results, engines ----------------------------------------------------------------------------------
@@ -177,21 +204,6 @@ def _refuse_captured_copies(call: ArrayCall, array: Array) -> None:
         refuse_captured(call.name, [array], "it copies an array first", CAPTURABLE)
 
 
-def new_result(
-    table: object, source: Array, shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int
-) -> tuple[Array, Any]:
-    """New memory for a result, and the object that is returned: of the table's own kind."""
-    if on_gpu(source):
-        made = gpu.empty(source, shape)
-        return cast("Array", made), made.owner
-    if type(table) is not np.ndarray and (torch := sys.modules.get("torch")) and isinstance(table, torch.Tensor):
-        tensor = gpu.new_tensor(table, shape)
-        return as_array(tensor), tensor
-    memory: Any = np.empty(nbytes + ALIGNMENT, BYTE)
-    result: Array = np.ndarray(shape, dtype, memory, -addressof(c_char.from_buffer(memory)) % ALIGNMENT)
-    return result, result
-
-
 def _addresses(storages: Mapping[str, Storage]) -> dict[str, int]:
     return {name: storage.address for name, storage in storages.items()}
 
@@ -206,21 +218,54 @@ def _run(call: ArrayCall, plan: CallPlan, storages: Mapping[str, Storage], engin
         raise call.outside(fault.report, plan.lanes) from None
 
 
-def usual_threads(plan: CallPlan, threads: int | None) -> int | None:
-    """The threads of a call: one for a small call, unless others were asked for."""
-    return 1 if threads is None and plan.nbytes <= ON_ONE_THREAD else threads
-
-
 def execute_plan(
     plan: CallPlan, whole: Whole, storages: Mapping[str, Storage], engine: str, threads: int | None
 ) -> None:
     """Execute a plan; the reference engine is the fallback of `auto`. Raises `IndexFault`."""
     try:
         name = chosen(engine, plan.gpu is not None)
-        return arrays(name)(whole, storages, usual_threads(plan, threads))
+        return arrays(name)(whole, storages, 1 if threads is None and plan.nbytes <= ON_ONE_THREAD else threads)
     except Unsupported as problem:
         if plan.gpu is not None:
             raise ValueError(f"a GPU does not take this call: {problem}; copy the arrays to the host") from None
         if engine != AUTO:
             raise ValueError(f'engine "{engine}" does not take this call: {problem}; use engine="auto"') from None
     return arrays(REFERENCE)(whole, storages, 1)
+
+
+def learn(
+    call: ArrayCall, plan: CallPlan, how: How, operands: Sequence[object], described: Sequence[Array | None]
+) -> None:
+    """Keep the kind of a call that was executed in order, if an engine takes such calls by addresses and sizes.
+
+    `operands` are the table, the indices and the other array as the user has them, and `described` as arrays.
+    """
+    found = [each if each is None else describe(each) for each in operands]
+    places = [array for array in described if array is not None]
+    if plan.whole is None or plan.whole.sizes is None or 0 in plan.lanes or found[0] is None or found[1] is None:
+        return
+    if found[2] is None and operands[2] is not None:
+        return
+    orders = {array.order if on_gpu(array) else None for array in places}
+    if plan.gpu is not None and not (all(map(on_gpu, places)) and len(orders) == 1):
+        return
+    try:
+        ready = prepared_move(chosen(how[-1], plan.gpu is not None), plan.whole.kind, plan.gpu)
+    except Unsupported:
+        return
+    if ready is None:
+        return
+    _, index_type, _ = plan.whole.types
+    kinds = [None if each is None else each[0] for each in found]
+    made = DirectPlan(
+        ready=ready,
+        dims=plan.dims,
+        itemsize=plan.dtype.itemsize,
+        index_size=index_type[1].size,
+        dtype=plan.dtype,
+        new=new_function(operands[0], plan.gpu is not None),
+        is_tracked=gpu.is_torch(operands[2] if plan.whole.kind.gathers else operands[0]),
+        is_in_order=None if plan.gpu is None else ordering(cast("Any", places)),
+        warn=partial(warn_negative, call) if plan.warns else None,
+    )
+    keep(made, how, *kinds)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from math import prod
 from operator import index
 from typing import Any
 
@@ -17,7 +16,8 @@ from ptokit.engines import AUTO
 from ptokit.isa.policy import Coalesce, GatherOOB, ScatterOOB
 from ptokit.lang.arrays import within, writing
 from ptokit.ops.call import GATHER, SCATTER, ArrayCall
-from ptokit.ops.execute import move_gather, new_result, order_of
+from ptokit.ops.direct import new_function
+from ptokit.ops.execute import move_gather, order_of
 from ptokit.ops.lanes import Selection, along_axis, plain, resolve_into
 from ptokit.ops.operands import (
     Array,
@@ -144,7 +144,8 @@ def _gather(
     kind, named = type_of(call, "table", source), select(call, lanes, source, policy)
     shape = named.shape + source.shape[named.dims :]
     if given is None:
-        given, out = new_result(table, source, shape, kind.numpy, prod(shape) * kind.size)
+        out, _ = new_function(table, on_gpu(source))(table, shape, kind.numpy)
+        given = array_of(call, "out", out)
     else:
         check_out(call, given, kind, shape)
     how = (Leading(named.dims), named.remap)

@@ -37,7 +37,17 @@ def array_of(call: ArrayCall, name: str, given: object, *, written: bool = False
         raise TypeError(f"{call.name}: {name}: {problem}") from None
 
 
-def indices_of(call: ArrayCall, given: object, table: Array) -> Array:
+def listed_indices(call: ArrayCall, given: object, table: object) -> object:
+    """Indices, as an array if they are a list, a range or an integer."""
+    return indices_of(call, cast("object", given), table) if isinstance(given, (*LISTS, int)) else given
+
+
+def listed_source(call: ArrayCall, given: object, table: object) -> object:
+    """The source of a scatter, as an array if it is a number or a list."""
+    return source_of(call, cast("object", given), table) if isinstance(given, (*NUMBERS, *LISTS)) else given
+
+
+def indices_of(call: ArrayCall, given: object, table: object) -> Array:
     """Indices as an array: the memory of one, or a new one for a list, a range or an integer, where the table is."""
     if isinstance(given, range):
         made = _ranged(call, given)
@@ -45,7 +55,8 @@ def indices_of(call: ArrayCall, given: object, table: Array) -> Array:
         made = listed(call, cast("object", given))
     else:
         return array_of(call, "indices", given)
-    return _uploaded(call, made, table) if on_gpu(table) else made
+    there = array_of(call, "table", table)
+    return _uploaded(call, made, there) if on_gpu(there) else made
 
 
 def _uploaded(call: ArrayCall, made: Array, table: Any) -> Array:
@@ -80,10 +91,11 @@ def _too_large(call: ArrayCall) -> Exception:
     return call.refused(call.index_type, message, "pass an array of int64 or uint64", "indices", "H-08")
 
 
-def source_of(call: ArrayCall, given: object, table: Array) -> Array:
+def source_of(call: ArrayCall, given: object, table: object) -> Array:
     """The source of a scatter: an array, or numbers in the table's type, rounded once for floats."""
     if not isinstance(given, (*NUMBERS, *LISTS)):
         return array_of(call, "src", given)
+    table = array_of(call, "table", table, written=True)
     made = numbers_of(call, cast("object", given), type_of(call, "table", table))
     if not made.ndim or not on_gpu(table):
         return made

@@ -1,5 +1,5 @@
 # pyright: strict
-"""Verified calls, cached by the dtypes, shapes and strides of their arrays."""
+"""Verified calls, as the long way makes them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import numpy as np
 
 from ptokit.brief import brief
 from ptokit.engine.gpu import on_gpu
-from ptokit.engine.kept import remember
 from ptokit.engine.storage import Storage
 from ptokit.engine.whole import Lent, Whole, layout_of
 from ptokit.isa.common import REMAPS
@@ -30,7 +29,9 @@ FLOAT32 = dtype("float32")
 EMPTY_POLICIES = (Remap.REFUSE, Remap.ZERO, Remap.SKIP)
 """The policies that an empty table allows."""
 VERBS = {Combine.ADD: "added", Combine.MUL: "multiplied", Combine.MAX: "ordered", Combine.MIN: "ordered"}
-MOST_PLANS = 1024
+
+DIMS = {Coalesce.Row: 1, Coalesce.Elem: None}
+"""The dims of a table that indices number."""
 
 Operand = tuple[DType, int]
 """An element type, and elements from the first to the last, gaps included."""
@@ -68,6 +69,8 @@ class CallPlan:
     """Entries of the table."""
     warns: bool
     """Whether a negative index counts as an uint32 and is moved inside (H-13)."""
+    dims: int | None
+    """The dims of the table that indices number; None for all of them."""
 
     def lend(self, table: Array, indices: Array, name: str, other: Array) -> dict[str, Storage] | None:
         """The memories of the operands, by name."""
@@ -91,28 +94,6 @@ class CallPlan:
             if name != written and start < other + self.extents[name] and other < end:
                 return True
         return False
-
-
-PLANS: dict[Any, CallPlan] = {}
-"""The cache of plans, by the dtypes, shapes and strides of the arrays. Cleared when it is full."""
-
-
-def signature(array: Array) -> tuple[Any, ...]:
-    """What a plan depends on of an array."""
-    return array.dtype, array.shape, array.strides, array.flags.num
-
-
-def cached(key: Any) -> CallPlan | None:
-    """The plan for a key."""
-    try:
-        return PLANS.get(key)
-    except TypeError:  # an invalid policy; it will be refused by name
-        return None
-
-
-def keep(key: Any, plan: CallPlan) -> CallPlan:
-    """Cache a plan."""
-    return remember(PLANS, key, plan, MOST_PLANS)
 
 
 @dataclass(frozen=True)
@@ -166,7 +147,7 @@ def plan_gather(
     index = _index(lanes, index_kind, named, Side.SRC, remap)
     move = Move((lanes.size, prod(named.entry)), out, _access("table", source, named.dims), index)
     whole = Whole(move, (("table", kind), ("indices", index_kind), ("out", kind)), fresh=target is None)
-    return _plan(call, whole, shape, source, lanes, target)
+    return _plan(call, whole, shape, source, lanes, target, coalesce)
 
 
 def check_out(call: ArrayCall, out: Array, kind: DType, shape: tuple[int, ...]) -> None:
@@ -210,7 +191,7 @@ def plan_scatter(
     move = Move((lanes.size, prod(named.entry)), cells, src, index, combine)
     types = (("table", kind), ("indices", index_kind), ("src", kind))
     whole = Whole(move, types, wide, ordered=conflict is not ArrayConflict.Any)
-    return _plan(call, whole, shape, target, lanes, source)
+    return _plan(call, whole, shape, target, lanes, source, coalesce)
 
 
 def check_arithmetic(call: ArrayCall, kind: DType, combine: Combine) -> None:
@@ -263,7 +244,13 @@ def _steps(array: Array) -> tuple[int, ...]:
 
 
 def _plan(
-    call: ArrayCall, whole: Whole, shape: tuple[int, ...], table: Array, indices: Array, other: Array | None
+    call: ArrayCall,
+    whole: Whole,
+    shape: tuple[int, ...],
+    table: Array,
+    indices: Array,
+    other: Array | None,
+    coalesce: object,
 ) -> CallPlan:
     (_, kind), (_, index_kind), (name, _) = whole.types
     given = {"table": table, "indices": indices, name: other}
@@ -280,6 +267,7 @@ def _plan(
         other=(kind, prod(shape) if other is None else _reach(other)),
         extents={name: _reach(array) * array.itemsize for name, array in arrays.items()},
         capacity=whole.index.capacity,
+        dims=coalesce.dims if isinstance(coalesce, Leading) else DIMS[Coalesce.parse(coalesce)],
         warns=index_kind.name == "int32" and whole.index.remap in (Remap.CLAMP, Remap.WRAP),
     )
 

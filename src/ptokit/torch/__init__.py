@@ -8,11 +8,13 @@
 | `reductions.py` | operators of products and means, and of scatters without the values that cells had |
 | `remap.py` | policies for indices outside of the table, as tensor code |
 | `bag_kernel.py` | bags of rows: on an engine, in one pass if it can |
-| `bag_gradients.py` | the gradient of their table in one call, on an engine that has it |
+| `bag_gradients.py` | the gradient of their table in one call, on an engine that has it, or part by part |
+| `updates.py` | sparse gradients of tables, and optimizers that update their rows in backward |
 | `bags.py` | the operator of bags with its gradient, `embedding_bag` |
 | `segments.py` | `segment_reduce`, `segment_sum`, … |
-| `modules.py` | `Embedding`, `EmbeddingBag` |
-| `quick.py` | calls on the CPU that were made before: from addresses to machine code |
+| `modules.py` | `Embedding`, `EmbeddingBag`, `embedding` |
+| `tables.py` | `EmbeddingBags`: many tables in one call |
+| `sharded_tables.py` | `ShardedEmbeddingBags`: tables of other processes |
 | `dispatch.py` | operators of PyTorch's library, and the shortest way to each |
 
 `import ptokit` does not import PyTorch; this package does.
@@ -29,12 +31,17 @@ from ptokit.brief import brief
 from ptokit.finding import suggestion as _suggestion
 from ptokit.torch.bags import embedding_bag
 from ptokit.torch.indexed import gather, scatter, scatter_
-from ptokit.torch.modules import Embedding, EmbeddingBag
+from ptokit.torch.modules import Embedding, EmbeddingBag, embedding
 from ptokit.torch.segments import segment_max, segment_mean, segment_min, segment_reduce, segment_sum
+from ptokit.torch.sharded_tables import ShardedEmbeddingBags
+from ptokit.torch.tables import EmbeddingBags
 
 __all__ = [
     "Embedding",
     "EmbeddingBag",
+    "EmbeddingBags",
+    "ShardedEmbeddingBags",
+    "embedding",
     "embedding_bag",
     "gather",
     "scatter",

@@ -1,11 +1,13 @@
-"""The gradient of the table of bags in one call of an engine, where nothing follows it."""
+"""Gradients of bags: that of the table in one call of an engine where nothing follows it, or part by part."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from math import prod
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ptokit.engine.bags import BagGradients
@@ -13,11 +15,40 @@ from ptokit.engine.runnable import Unsupported
 from ptokit.engines import ENGINES, bag_gradients, chosen, in_order, ordering
 from ptokit.lang.gpu import new_tensor, of_tensor
 from ptokit.lang.launch import refuse_captured
-from ptokit.torch.bag_kernel import INDEX_TYPES, KINDS, PICKS, packed
+from ptokit.torch.bag_kernel import INDEX_TYPES, KINDS, PICKS, bags_of, counts_of, divided, packed
 from ptokit.torch.dispatch import is_grad_enabled, is_plain
+from ptokit.torch.operators import GATHER, SCATTER_ZEROS, sum_first, wide
+from ptokit.torch.remap import OUTSIDE, ROW, as_whole
 
 ORDERINGS: dict[int, Callable[[], bool]] = {}
 """Of each GPU: whether work is in the order of torch's current stream anyway."""
+
+
+def gradients(
+    ctx: Any,
+    grad: Tensor,
+    indices: Tensor | None,
+    offsets: Tensor,
+    weights: Tensor | None,
+    winners: Tensor,
+    table: Tensor | None,
+    needs: tuple[bool, bool],
+) -> tuple[Tensor | None, Tensor | None]:
+    """The gradients of the table and of the weights of bags, as far as they are needed; `ctx` has their options."""
+    needs_table, needs_weights = needs
+    of_table = gradient_of_table(ctx, grad, indices, offsets, weights, winners) if needs_table else None
+    of_weights, is_left = None, needs_table and of_table is None
+    if ctx.reduce in PICKS:
+        of_table = passed_to_winners(ctx, grad, indices, winners) if is_left else of_table
+    elif is_left or needs_weights:
+        rows = passed_to_lanes(ctx, grad, indices, offsets)
+        if needs_weights:
+            assert table is not None
+            read = table if indices is None else GATHER(table, indices, ROW, "zero", *ctx.how)
+            of_weights = sum_first((read * rows).reshape(len(rows), prod(ctx.shape[1:])).t())
+        if is_left:
+            of_table = passed_to_rows(ctx, rows, indices, weights)
+    return of_table, of_weights
 
 
 def gradient_of_table(
@@ -82,3 +113,39 @@ def _in_order(tensor: Tensor) -> AbstractContextManager[object]:
         return nullcontext()
     refuse_captured("the gradient of bags", [of_tensor(tensor)])
     return in_order([of_tensor(tensor)]) or nullcontext()
+
+
+def passed_to_lanes(ctx: Any, grad: Tensor, indices: Tensor | None, offsets: Tensor) -> Tensor:
+    """The gradient of the bag of each lane; zeros for lanes that do not count."""
+    lanes = ctx.shape[0] if indices is None else indices.numel()
+    if ctx.reduce == "mean":
+        grad = of_mean(grad, counts_of(indices, offsets, lanes, ctx.closed, ctx.padding, *ctx.how))
+    ids = bags_of(offsets, lanes, ctx.closed)
+    if indices is not None and ctx.padding >= 0:
+        ids = torch.where(indices == ctx.padding, OUTSIDE, ids)
+    return GATHER(grad, ids, ROW, "zero", *ctx.how)
+
+
+def passed_to_rows(ctx: Any, rows: Tensor, indices: Tensor | None, weights: Tensor | None) -> Tensor:
+    """The gradients of lanes, times their weights, to the rows that they name."""
+    if weights is not None:
+        rows = rows * weights.to(rows.dtype).view(-1, *[1] * (rows.dim() - 1))
+    if indices is None:
+        return rows
+    return SCATTER_ZEROS(rows, indices, list(ctx.shape), ROW, "skip", wide(rows.dtype), *ctx.how)
+
+
+def passed_to_winners(ctx: Any, grad: Tensor, indices: Tensor | None, winners: Tensor) -> Tensor:
+    """The gradient of each element to the row of its lane."""
+    width = prod(ctx.shape[1:])
+    rows = winners.to(torch.int64)
+    if indices is not None:
+        rows = GATHER(as_whole(indices), winners, ROW, "zero", *ctx.how)
+    columns = torch.arange(width, device=grad.device).view(1, *grad.shape[1:])
+    cells = torch.where(winners < 0, OUTSIDE, rows * width + columns)
+    return SCATTER_ZEROS(grad, cells, list(ctx.shape), "elem", "skip", wide(grad.dtype), *ctx.how)
+
+
+def of_mean(grad: Tensor, counts: Tensor) -> Tensor:
+    """The gradient of each lane of bags, of which so many count, from those of their means."""
+    return divided(grad.float() if wide(grad.dtype) else grad, counts).to(grad.dtype)

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from math import prod
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ptokit.brief import brief
-from ptokit.engine.bags import Bags
+from ptokit.engine.bags import BagPlaces, BagSizes, BagsKind, PreparedBags
 from ptokit.engine.kept import remember
 from ptokit.engine.runnable import Unsupported
-from ptokit.engines import ENGINES, bags, chosen, in_order, ordering, repeated_bags
+from ptokit.engines import ENGINES, chosen, in_order, ordering, prepared_bags
 from ptokit.finding import VerifyError, suggestion
 from ptokit.isa.dtype import dtype
 from ptokit.isa.move import Combine
 from ptokit.lang.gpu import new_tensor, of_tensor
 from ptokit.lang.launch import check_threads, refuse_captured
 from ptokit.lang.where import refuse
+from ptokit.ops.direct import MOST_PLANS, Operand, describe
 from ptokit.torch.dispatch import check_memory
 from ptokit.torch.operators import SCATTER_ZEROS, run_gather, run_scatter_, run_scatter_zeros, same_bits, wide
-from ptokit.torch.quick import MOST_CALLS, blank
 from ptokit.torch.remap import OUTSIDE, ROW
 
 KINDS = {
@@ -62,17 +62,20 @@ def run_bag(
     """
     check_threads(threads)
     count, how = len(table) if indices is None else indices.numel(), (engine, threads)
-    given = table, indices, offsets, weights, reduce, padding, lanes, closed, *how
-    known, places = known_bags(*given)
-    found = None if known is None else known.run(places)
+    found = fused_bags(table, indices, offsets, weights, reduce, padding, lanes, closed, *how)
     if found is not None:
         return found
     table = table.detach()
     _check_operands(table, indices, offsets, weights, reduce)
-    _check_bounds(offsets, count, closed, indices is None)
-    fused = _fused(_key(*given)[0], table, indices, offsets, weights, reduce, padding, lanes, closed, *how)
-    if fused is not None:
-        return fused
+    check_bounds(offsets, count, closed, indices is None)
+    operands = _packed_operands(table, indices, offsets, weights)
+    options = reduce, padding >= 0, lanes, closed, engine
+    on_gpu = [of_tensor(table)] if table.is_cuda else []
+    with (in_order(on_gpu) if on_gpu else None) or nullcontext():
+        if _plan(operands, options, on_gpu):
+            found = fused_bags(*operands, reduce, padding, lanes, closed, *how)
+    if found is not None:
+        return found
     rows = table if indices is None else run_gather(table, indices, ROW, "undefined", *how)
     narrow = wide(table.dtype)
     ids = bags_of(offsets, count, closed)
@@ -92,132 +95,118 @@ def run_bag(
     return torch.where(first < 0, none.new_zeros(()), none), first if lanes else _no_winners(table)
 
 
-def _fused(
-    key: Any,
+class BagPlan(NamedTuple):
+    """Bags of a kind that an engine reduces in one pass."""
+
+    ready: PreparedBags
+    is_tracked: bool
+    is_in_order: Callable[[], bool] | None
+    """Whether work goes to the GPU of the tensors and to torch's stream anyway; None on the CPU."""
+
+
+PLANS: dict[Any, BagPlan] = {}
+"""By the kinds of tensors, the elements of a row, and options."""
+Operands = tuple[Tensor, Tensor | None, Tensor, Tensor | None]
+Options = tuple[str, bool, bool, bool, str]
+"""The reduction, whether an index does not count, whether lanes are wanted, whether bounds are closed, the engine."""
+
+
+def fused_bags(
     table: Tensor,
     indices: Tensor | None,
     offsets: Tensor,
     weights: Tensor | None,
     reduce: str,
     padding: int,
-    is_tracked: bool,
+    lanes: bool,
     closed: bool,
     engine: str,
     threads: int | None,
 ) -> tuple[Tensor, Tensor] | None:
-    """The same in one pass, by an engine that can; None if it cannot, or if an index must be refused."""
-    lanes = len(table) if indices is None else indices.numel()
-    name = chosen(engine, table.is_cuda)
-    run, kind = bags(name), KINDS.get(table.dtype)
-    is_index = indices is None or indices.dtype in INDEX_TYPES
-    has_work = table.numel() and bag_count(offsets, closed) and 0 < lanes < MOST_LANES
-    is_there = ENGINES[name].on_gpu is table.is_cuda  # the cuda engine would have to copy tensors of the host
-    if run is None or kind is None or not (is_index and has_work and is_there):
+    """`run_bag` in one pass, for a kind of bags that was planned; None for others, for tensors that are not packed, and
+    if an index or a bound must be refused."""
+    found = _described(table, indices, offsets, weights)
+    if found is None:
         return None
-    if table.is_cuda:
-        refuse_captured("bags", [of_tensor(table)])
-    table, offsets = packed(table), packed(offsets)
-    indices = None if indices is None else packed(indices)
-    weights = None if weights is None else packed(weights.detach().to(table.dtype))
-    shape, of_winners = _shapes(table, offsets, reduce, is_tracked, closed)
-    out, first = new_tensor(table, shape), new_tensor(table, of_winners, torch.int32)
-    given = Bags(
+    rows, index, bounds, factors = found
+    try:
+        plan = PLANS.get(_key(found, (reduce, padding >= 0, lanes, closed, engine)))
+    except TypeError:  # an option that no call has
+        return None
+    if plan is None or (plan.is_in_order is not None and not plan.is_in_order()):
+        return None
+    capacity, *entry = rows[2]
+    count, bags = capacity if index is None else prod(index[2]), bounds[2][0] - closed
+    if not (capacity and bags > 0 and 0 < count < MOST_LANES and (factors is None or prod(factors[2]) == count)):
+        return None
+    out = new_tensor(table, (bags, *entry))
+    winners = new_tensor(table, (bags, *entry) if plan.is_tracked else (0,), torch.int32)
+    places = BagPlaces(
+        rows[1],
+        0 if index is None else index[1],
+        bounds[1],
+        0 if factors is None else factors[1],
+        out.data_ptr(),
+        winners.data_ptr(),
+    )
+    return (out, winners) if plan.ready(places, BagSizes(capacity, bags, count, padding), threads) else None
+
+
+def _described(*operands: Tensor | None) -> tuple[Operand, Operand | None, Operand, Operand | None] | None:
+    """The tensors of bags as engines take them; None if one is not packed."""
+    found: list[Any] = []
+    for each in operands:
+        operand = None if each is None else describe(each)
+        if each is not None and (operand is None or operand[3] is not None):
+            return None
+        found.append(operand)
+    table, _, bounds, _ = found
+    return tuple(found) if table[2] and len(bounds[2]) == 1 else None  # type: ignore[return-value]
+
+
+def _key(found: tuple[Operand, Operand | None, Operand, Operand | None], options: Options) -> tuple[Any, ...]:
+    """What a plan of bags depends on."""
+    return options, prod(found[0][2][1:]), *(None if each is None else each[0] for each in found)
+
+
+def _packed_operands(table: Tensor, indices: Tensor | None, offsets: Tensor, weights: Tensor | None) -> Operands:
+    """The tensors of bags in C order, with weights of the table's type."""
+    factors = None if weights is None else packed(weights.detach().to(table.dtype))
+    return packed(table), None if indices is None else packed(indices), packed(offsets), factors
+
+
+def _plan(operands: Operands, options: Options, on_gpu: Sequence[Any]) -> bool:
+    """Plan a kind of bags, while the GPU of the tensors is current; whether an engine has code for it."""
+    table, indices, _, weights = operands
+    reduce, padded, lanes, closed, engine = options
+    name, kind = chosen(engine, table.is_cuda), KINDS.get(table.dtype)
+    is_there = ENGINES[name].on_gpu is table.is_cuda  # the cuda engine would have to copy tensors of the host
+    found = _described(*operands)
+    if kind is None or found is None or not (is_there and (indices is None or indices.dtype in INDEX_TYPES)):
+        return False
+    if on_gpu:
+        refuse_captured("bags", on_gpu)
+    wanted = BagsKind(
         dtype=kind,
         index_type=None if indices is None else INDEX_TYPES[indices.dtype],
         combine=COMBINES[reduce],
-        width=table.numel() // len(table),
-        capacity=len(table),
-        bags=len(out),
-        lanes=lanes,
-        padding=padding,
-        table=table.data_ptr(),
-        indices=0 if indices is None else indices.data_ptr(),
-        bounds=offsets.data_ptr(),
-        weights=0 if weights is None else weights.data_ptr(),
-        out=out.data_ptr(),
-        winners=first.data_ptr() if first.numel() else 0,
+        width=prod(table.shape[1:]),
+        weighted=weights is not None,
+        padded=padded,
+        tracked=lanes and reduce in PICKS,
         mean=reduce == "mean",
         closed=closed,
-        followed=is_tracked,
+        followed=lanes,
     )
-    on_gpu = [of_tensor(table)] if table.is_cuda else []
     try:
-        with (in_order(on_gpu) if on_gpu else None) or nullcontext():
-            if not run(given, threads):
-                return None
-            ready = None if key is None else repeated_bags(name, given, threads)
+        ready = prepared_bags(name, wanted, table.get_device() if on_gpu else None) if wanted.width else None
     except Unsupported:
-        return None
-    if ready is not None:
-        is_in_order = ordering(on_gpu) if on_gpu else None
-        known = KnownBags(ready, is_in_order, blank(out), blank(first))
-        remember(KNOWN, key, known, MOST_CALLS)
-    return out, first
-
-
-@dataclass(slots=True)
-class KnownBags:
-    """Bags that were reduced before."""
-
-    execute: Callable[..., bool]
-    is_in_order: Callable[[], bool] | None
-    """Whether work goes to the GPU of the tensors and to torch's stream anyway; None on the CPU."""
-    out: Tensor
-    winners: Tensor
-    """Those have the types and shapes of results."""
-
-    def run(self, places: Sequence[int]) -> tuple[Tensor, Tensor] | None:
-        """Reduce them; None if an index or a bound is refused, or if work would go elsewhere."""
-        if self.is_in_order is not None and not self.is_in_order():
-            return None
-        out, winners = new_tensor(self.out), new_tensor(self.winners)
-        is_done = self.execute(*places, out.data_ptr(), winners.data_ptr())
-        return (out, winners) if is_done else None
-
-
-KNOWN: dict[Any, KnownBags] = {}
-"""By options, the GPU, and the types and shapes of tensors in C order."""
-
-
-def known_bags(
-    table: Tensor, indices: Tensor | None, offsets: Tensor, weights: Tensor | None, *options: Any
-) -> tuple[KnownBags | None, list[int]]:
-    """Bags that were reduced before, if there are such, and the addresses of these."""
-    key, places = _key(table, indices, offsets, weights, *options)
-    try:
-        return KNOWN.get(key), places
-    except TypeError:  # an option that no call has
-        return None, places
-
-
-def keep_bags(known_by: tuple[Any, ...], options: tuple[Any, ...], *operands: Any) -> None:
-    """Let bags that are known by some options be known by others, too."""
-    known, _ = known_bags(*operands, *known_by)
-    key, _ = _key(*operands, *options)
-    if known is not None and key is not None:
-        remember(KNOWN, key, known, MOST_CALLS)
-
-
-def _key(
-    table: Tensor, indices: Tensor | None, offsets: Tensor, weights: Tensor | None, *options: Any
-) -> tuple[tuple[Any, ...] | None, list[int]]:
-    """The key of bags, None unless all operands can be read as they are; and their addresses."""
-    gpu = table.get_device()
-    facts: list[Any] = [*options, gpu]
-    places: list[int] = []
-    for each in (table, indices, offsets, weights):
-        if each is None:
-            facts.append(None)
-            places.append(0)
-        elif each.layout is not torch.strided:
-            return None, places
-        elif each.is_contiguous() and not each.is_neg() and (place := each.data_ptr()) and each.get_device() == gpu:
-            facts += (each.dtype, each.shape)
-            places.append(place)
-        else:
-            return None, places
-    is_known = weights is None or weights.dtype is table.dtype
-    return (tuple(facts) if is_known else None), places
+        return False
+    if ready is None:
+        return False
+    plan = BagPlan(ready, wanted.tracked, ordering(on_gpu) if on_gpu else None)
+    remember(PLANS, _key(found, options), plan, MOST_PLANS)
+    return True
 
 
 def _rounded(sums: Tensor, kind: torch.dtype) -> Tensor:
@@ -276,7 +265,7 @@ def _check_operands(
             raise ValueError(f"the tensors of a call are on one device; found {table.device} and {each.device}")
 
 
-def _check_bounds(offsets: Tensor, lanes: int, closed: bool, is_segment: bool) -> None:
+def check_bounds(offsets: Tensor, lanes: int, closed: bool, is_segment: bool) -> None:
     """Refuse bounds that are not in order, or do not cover the lanes; on a GPU their values would have to be waited
     for."""
     if (offsets.is_cuda and offsets.numel()) or _are_bounds(offsets, lanes, closed):
@@ -372,11 +361,6 @@ def bag_shape(
     *_how: Any,
 ) -> tuple[Tensor, Tensor]:
     """The results of `run_bag`, without values."""
-    shape, of_winners = _shapes(table, offsets, reduce, lanes, closed)
-    return table.new_empty(shape), table.new_empty(of_winners, dtype=torch.int32)
-
-
-def _shapes(table: Tensor, offsets: Tensor, reduce: str, lanes: bool, closed: bool) -> tuple[list[int], list[int]]:
-    """The shapes of results."""
     shape = [bag_count(offsets, closed), *table.shape[1:]]
-    return shape, shape if lanes and reduce in PICKS else [0]
+    of_winners = shape if lanes and reduce in PICKS else [0]
+    return table.new_empty(shape), table.new_empty(of_winners, dtype=torch.int32)

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ptokit.lang.launch import check_threads
-from ptokit.torch.bag_gradients import gradient_of_table
-from ptokit.torch.bag_kernel import (
-    PICKS,
-    bag_shape,
-    bags_of,
-    check_mode,
-    counts_of,
-    divided,
-    keep_bags,
-    known_bags,
-    run_bag,
-)
+from ptokit.torch.bag_gradients import gradients
+from ptokit.torch.bag_kernel import PICKS, bag_shape, check_mode, fused_bags, run_bag
 from ptokit.torch.dispatch import (
     Batch,
     TensorOperator,
@@ -29,13 +18,14 @@ from ptokit.torch.dispatch import (
     is_followed,
     is_plain,
     is_profiled,
+    keep,
     needs_grad,
     renamed,
     whole_number,
 )
 from ptokit.torch.indexed import as_indices
-from ptokit.torch.operators import GATHER, HOW, SCATTER_ZEROS, sum_first, wide
-from ptokit.torch.remap import OUTSIDE, ROW, as_whole
+from ptokit.torch.operators import HOW
+from ptokit.torch.updates import Followed, Update, is_updated, looked_up
 
 SCHEMA = (
     "(Tensor table, Tensor? indices, Tensor offsets, Tensor? weights, str reduce, int padding, bool lanes=True, "
@@ -53,7 +43,17 @@ def _save_bag(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) 
     ctx.set_materialize_grads(False)  # lanes would get zeros
     ctx.shape, ctx.given = table.shape, (indices is not None, weights is not None)
     needs_rows = weights is not None and ctx.needs_input_grad[3]
-    ctx.save_for_backward(indices, offsets, weights, output[1], table if needs_rows else None)
+    keep(ctx, indices, offsets, weights, output[1], table if needs_rows else None)
+
+
+def _bag_tangent(ctx: Any, of_table: Tensor | None, _indices: Any, _offsets: Any, of_weights: Any) -> tuple[Any, None]:
+    """Bags of the table's tangent; sums and means have such."""
+    if ctx.reduce in PICKS or of_weights is not None:
+        what = "per_sample_weights" if of_weights is not None else f'mode="{ctx.reduce}"'
+        raise NotImplementedError(f"bags have no forward-mode derivative for {what}; use reverse mode")
+    indices, offsets, weights, *_ = ctx.saved_tensors
+    given = of_table, indices, offsets, weights, ctx.reduce, ctx.padding, False, ctx.closed, *ctx.how
+    return None if of_table is None else BAG(*given)[0], None
 
 
 def _bag_backward(ctx: Any, grad: Tensor | None, _lanes: Any) -> tuple[Any, ...]:
@@ -61,51 +61,9 @@ def _bag_backward(ctx: Any, grad: Tensor | None, _lanes: Any) -> tuple[Any, ...]
     if grad is None:
         return (None,) * 10
     indices, offsets, weights, winners, table = ctx.saved_tensors
-    needs_table, needs_weights = ctx.needs_input_grad[0], weights is not None and ctx.needs_input_grad[3]
-    of_table = gradient_of_table(ctx, grad, indices, offsets, weights, winners) if needs_table else None
-    of_weights, is_left = None, needs_table and of_table is None
-    if ctx.reduce in PICKS:
-        of_table = _passed_to_winners(ctx, grad, indices, winners) if is_left else of_table
-    elif is_left or needs_weights:
-        rows = _passed_to_lanes(ctx, grad, indices, offsets)
-        if needs_weights:
-            read = table if indices is None else GATHER(table, indices, ROW, "zero", *ctx.how)
-            of_weights = sum_first((read * rows).reshape(len(rows), prod(ctx.shape[1:])).t())
-        if is_left:
-            of_table = _passed_to_rows(ctx, rows, indices, weights)
+    needs = ctx.needs_input_grad[0], weights is not None and ctx.needs_input_grad[3]
+    of_table, of_weights = gradients(ctx, grad, indices, offsets, weights, winners, table, needs)
     return of_table, None, None, of_weights, *[None] * 6
-
-
-def _passed_to_lanes(ctx: Any, grad: Tensor, indices: Tensor | None, offsets: Tensor) -> Tensor:
-    """The gradient of the bag of each lane; zeros for lanes that do not count."""
-    lanes = ctx.shape[0] if indices is None else indices.numel()
-    if ctx.reduce == "mean":
-        counts = counts_of(indices, offsets, lanes, ctx.closed, ctx.padding, *ctx.how)
-        grad = divided(grad.float() if wide(grad.dtype) else grad, counts).to(grad.dtype)
-    ids = bags_of(offsets, lanes, ctx.closed)
-    if indices is not None and ctx.padding >= 0:
-        ids = torch.where(indices == ctx.padding, OUTSIDE, ids)
-    return GATHER(grad, ids, ROW, "zero", *ctx.how)
-
-
-def _passed_to_rows(ctx: Any, rows: Tensor, indices: Tensor | None, weights: Tensor | None) -> Tensor:
-    """The gradients of lanes, times their weights, to the rows that they name."""
-    if weights is not None:
-        rows = rows * weights.to(rows.dtype).view(-1, *[1] * (rows.dim() - 1))
-    if indices is None:
-        return rows
-    return SCATTER_ZEROS(rows, indices, list(ctx.shape), ROW, "skip", wide(rows.dtype), *ctx.how)
-
-
-def _passed_to_winners(ctx: Any, grad: Tensor, indices: Tensor | None, winners: Tensor) -> Tensor:
-    """The gradient of each element to the row of its lane."""
-    width = prod(ctx.shape[1:])
-    rows = winners.to(torch.int64)
-    if indices is not None:
-        rows = GATHER(as_whole(indices), winners, ROW, "zero", *ctx.how)
-    columns = torch.arange(width, device=grad.device).view(1, *grad.shape[1:])
-    cells = torch.where(winners < 0, OUTSIDE, rows * width + columns)
-    return SCATTER_ZEROS(grad, cells, list(ctx.shape), "elem", "skip", wide(grad.dtype), *ctx.how)
 
 
 def _bag_batch(call: Any, info: Any, dims: Batch, *given: Any) -> tuple[Any, Any]:
@@ -117,18 +75,22 @@ def _bag_batch(call: Any, info: Any, dims: Batch, *given: Any) -> tuple[Any, Any
     return tuple(torch.stack(each) for each in zip(*made, strict=True)), (0, 0)
 
 
-BAG.differentiate(_save_bag, _bag_backward, _bag_batch)
+BAG.differentiate(_save_bag, _bag_backward, _bag_batch, _bag_tangent)
 
 
 def embedding_bag(
     input: Tensor,
     weight: Tensor,
     offsets: Tensor | None = None,
-    *,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,  # noqa: ARG001
+    scale_grad_by_freq: bool = False,
     mode: str = "mean",
+    sparse: bool = False,
     per_sample_weights: Tensor | None = None,
     include_last_offset: bool = False,
     padding_idx: int | None = None,
+    *,
     engine: str = "auto",
     threads: int | None = None,
 ) -> Tensor:
@@ -138,19 +100,38 @@ def embedding_bag(
     row after row, each weighted row rounded first; those of floats narrower than float32 are taken in float32 and
     rounded once. A mean is the sum divided by the number of rows. Rows of `padding_idx` do not count; an empty bag has
     zeros. The greatest and the least are those of `scatter`, and pass gradients to the first row that has the value.
+    With `sparse`, the gradient of `weight` is a coalesced sparse tensor of the rows that were read, in ascending order.
+    `max_norm`, with its `norm_type`, and `scale_grad_by_freq` are refused.
     """
+    refuse_options(max_norm, scale_grad_by_freq)
+    options = mode, per_sample_weights, include_last_offset, padding_idx, engine, threads
+    return bag_of(input, weight, offsets, *options, (None, None) if sparse else None)
+
+
+def bag_of(
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None,
+    mode: str,
+    per_sample_weights: Tensor | None,
+    include_last_offset: bool,
+    padding_idx: int | None,
+    engine: str = "auto",
+    threads: int | None = None,
+    update: Update | None = None,
+) -> Tensor:
+    """`embedding_bag`; `update` is what backward does to the table instead of a dense gradient."""
     if padding_idx is not None:
         padding_idx = whole_number("padding_idx", padding_idx)
     if threads is not None and not is_compiling():
         threads = check_threads(threads)
-    options = "embedding_bag", mode, include_last_offset, padding_idx, engine, threads
     if offsets is not None and is_plain(input, weight, offsets, per_sample_weights) and not is_profiled():
-        found = _repeated(weight, input, offsets, per_sample_weights, options)
+        options = mode, padding_idx, include_last_offset, engine, threads
+        found = _fused(weight, input, offsets, per_sample_weights, *options)
         if found is not None:
             return found
     check_tensor("weight", weight)
     check_tensor("per_sample_weights", per_sample_weights)
-    first, second = input, offsets
     input = as_indices(input, weight)
     offsets = None if offsets is None else as_indices(offsets, weight)
     check_mode(mode, weight)
@@ -162,30 +143,57 @@ def embedding_bag(
             shapes = f"{tuple(per_sample_weights.shape)} for {tuple(input.shape)}"
             raise ValueError(f"per_sample_weights have the shape of input; found {shapes}")
         per_sample_weights = per_sample_weights.reshape(-1)
-    padding = -1 if padding_idx is None else _padding(padding_idx, len(weight))
+    padding = -1 if padding_idx is None else as_padding(padding_idx, len(weight))
     closed = bool(include_last_offset) and offsets is not None
     how = is_followed(weight), closed, engine, threads
     operands = weight, lanes, bounds, per_sample_weights
     name = "input" if input.dim() == 1 else "input.flatten()"
-    found = renamed("embedding_bag", name, IN_WEIGHT, BAG, *operands, mode, padding, *how)[0]
-    is_as_given = lanes is first and bounds is second
-    if is_as_given and is_plain(*operands) and not needs_grad(weight, per_sample_weights):
-        keep_bags((mode, padding, *how), options, *operands)
-    return found
+
+    def read() -> Any:
+        return renamed("embedding_bag", name, IN_WEIGHT, BAG, *operands, mode, padding, *how)
+
+    if update is not None and is_updated(update, weight):
+        what = Followed(mode, padding, closed, (engine, threads), *update)
+        return looked_up(weight, per_sample_weights, lanes, bounds, what, read)
+    return read()[0]
 
 
-def _repeated(
-    weight: Tensor, lanes: Tensor, bounds: Tensor, weights: Tensor | None, options: tuple[Any, ...]
+def refuse_options(max_norm: object, scale_grad_by_freq: object) -> None:
+    """Refuse what PyTorch's functions have and these do not."""
+    if max_norm is not None:
+        raise ValueError(
+            "max_norm is refused: it writes rows of weight in the forward pass, which gradients and other calls on the "
+            "same table then read; use torch.renorm on the rows, under torch.no_grad(), or torch.nn's"
+        )
+    if scale_grad_by_freq:
+        raise ValueError(
+            "scale_grad_by_freq is refused: gradients are sums in the order of the indices; divide the gradient by "
+            "torch.bincount(input) instead, or use torch.nn's"
+        )
+
+
+def _fused(
+    weight: Tensor,
+    lanes: Tensor,
+    bounds: Tensor,
+    weights: Tensor | None,
+    mode: str,
+    padding: int | None,
+    closed: bool,
+    engine: str,
+    threads: int | None,
 ) -> Tensor | None:
-    """The result of a call that was made before, if autograd need not record it; None for others."""
-    if needs_grad(weight, weights):
+    """The result of bags of a kind that was planned, if autograd need not record it; None for others."""
+    if needs_grad(weight, weights) or lanes.dim() != 1 or (weights is not None and mode != "sum"):
         return None
-    known, places = known_bags(weight, lanes, bounds, weights, *options)
-    found = None if known is None else known.run(places)
+    if weights is not None and weights.shape != lanes.shape:
+        return None
+    padding = -1 if padding is None else as_padding(padding, len(weight))
+    found = fused_bags(weight, lanes, bounds, weights, mode, padding, False, bool(closed), engine, threads)
     return None if found is None else found[0]
 
 
-def _padding(given: int, rows: int) -> int:
+def as_padding(given: int, rows: int) -> int:
     """The index that does not count; a negative one counts from the end."""
     if not -rows <= given < rows:
         raise ValueError(f"padding_idx is from {-rows} to {rows - 1} for {rows} rows; found {given}")

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from ptokit.brief import brief, named
 from ptokit.finding import OutOfBoundsError, VerifyError
@@ -71,8 +72,14 @@ class TensorOperator:
         self._apply: Any = None
         self._transformed: Any = None
 
-    def differentiate(self, save: Callable[..., None], backward: Callable[..., Any], batch: Callable[..., Any]) -> None:
-        """The gradient, and what `vmap` does."""
+    def differentiate(
+        self,
+        save: Callable[..., None],
+        backward: Callable[..., Any],
+        batch: Callable[..., Any],
+        forward_mode: Callable[..., Any] | None = None,
+    ) -> None:
+        """The gradient, what `vmap` does, and tangents of results by those of the operands, if there are such."""
         backward = _of_resolved(backward)
         torch.library.register_autograd(self._name, backward, setup_context=save, lib=LIBRARY)
         self.batch(batch)
@@ -89,16 +96,21 @@ class TensorOperator:
         def backward_of_packed(ctx: Context, *grads: Any) -> Any:
             return *backward(ctx, *grads)[:operands], None
 
+        def tangent(ctx: Context, *tangents: Any) -> Any:
+            if forward_mode is None:
+                raise NotImplementedError(f"{self._name} has no forward-mode derivative; use reverse mode")
+            return forward_mode(ctx, *tangents[:operands])
+
         def forward_alone(*given: Any) -> Any:
             return overload(*given)
 
         def batched(info: Any, dims: Batch, *given: Any) -> Any:
             return batch(self, info, dims, *given)
 
-        shared = {"backward": staticmethod(backward)}
+        shared = {"backward": staticmethod(backward), "jvp": staticmethod(tangent)}
         base = (torch.autograd.Function,)
         # options travel as one argument: PyTorch looks at each one several times
-        of_packed = {"forward": staticmethod(forward), "backward": staticmethod(backward_of_packed)}
+        of_packed = {**shared, "forward": staticmethod(forward), "backward": staticmethod(backward_of_packed)}
         eager: Any = type(f"{self._name} in eager mode", base, of_packed)
         self._apply = eager.apply
         transformed = {"forward": forward_alone, "setup_context": save, "vmap": batched}
@@ -134,7 +146,7 @@ class TensorOperator:
                 follows = follows or each.requires_grad
         if _is_intercepted(tensors) or is_profiled():
             return self.overload(*map(_plain, given))
-        if follows and self._apply and is_grad_enabled():
+        if self._apply and ((follows and is_grad_enabled()) or has_tangent(tensors)):
             return self._apply(*tensors, tuple(map(_plain, given[self._operands.stop :])))
         return self.run(*given)
 
@@ -242,7 +254,22 @@ def check_memory(tensor: Tensor) -> None:
 
 def needs_grad(*tensors: Tensor | None) -> bool:
     """Whether autograd must record a call with these."""
-    return is_grad_enabled() and any(each is not None and each.requires_grad for each in tensors)
+    if is_grad_enabled() and any(each is not None and each.requires_grad for each in tensors):
+        return True
+    return has_tangent(tensors)
+
+
+def has_tangent(tensors: Sequence[Tensor | None]) -> bool:
+    """Whether forward mode follows one of some tensors."""
+    if getattr(forward_ad, "_current_level", 0) < 0:
+        return False
+    return any(each is not None and forward_ad.unpack_dual(each).tangent is not None for each in tensors)
+
+
+def keep(ctx: Context, *tensors: Tensor | None) -> None:
+    """Keep tensors for both modes of differentiation."""
+    ctx.save_for_backward(*tensors)
+    ctx.save_for_forward(*tensors)
 
 
 def is_followed(tensor: Tensor) -> bool:

@@ -17,9 +17,12 @@ from torch import Tensor
 from ptokit.engine.whole import ZEROS
 from ptokit.isa.policy import ScatterAtomicOp
 from ptokit.lang.gpu import new_tensor
+from ptokit.lang.launch import check_threads, refuse_inside
+from ptokit.ops.call import GATHER as GATHER_CALL
+from ptokit.ops.call import SCATTER as SCATTER_CALL
 from ptokit.ops.calls import gather, scatter
-from ptokit.torch.dispatch import Batch, Context, TensorOperator, check_memory
-from ptokit.torch.quick import How, keep_gather, keep_scatter, quick_gather, quick_scatter
+from ptokit.ops.direct import HAS_ROWS, direct_gather, direct_scatter
+from ptokit.torch.dispatch import Batch, Context, TensorOperator, check_memory, keep
 from ptokit.torch.remap import OUTSIDE, READ_OF, ROW, WRITTEN_OF, as_whole, capacity_of, entry_of, quiet, resolved
 
 HOW = 'str engine="auto", SymInt? threads=None'
@@ -55,12 +58,12 @@ def run_gather(
     threads: int | None = None,
 ) -> Tensor:
     """The kernel of `gather`."""
-    how = coalesce, oob, engine, threads
-    made = quick_gather(table, indices, how)
-    if made is None:
-        made = gather(table, indices, coalesce=coalesce, oob=oob, engine=engine, threads=threads)
-        keep_gather(table, indices, made, how)
-    return made
+    refuse_inside(GATHER_CALL.name, GATHER_CALL.instead)
+    threads = check_threads(threads)
+    made = direct_gather(table, indices, None, (GATHER_CALL.name, coalesce, oob, engine), threads)
+    if made is not None:
+        return made
+    return gather(table, indices, coalesce=coalesce, oob=oob, engine=engine, threads=threads)
 
 
 def run_scatter_(
@@ -77,32 +80,33 @@ def run_scatter_(
 ) -> None:
     """The kernel of `scatter_`."""
     conflict = "last" if atomic in STORES else conflict
-    how = coalesce, oob, atomic, conflict, accumulate, engine, threads
-    if not quick_scatter(table, src, indices, how, is_new=False):
-        _write(table, src, indices, how)
-
-
-def _write(table: Tensor, src: Tensor, indices: Tensor, how: How) -> None:
-    """Scatter into a table, the long way, and keep the call."""
-    coalesce, oob, atomic, conflict, accumulate, engine, threads = how
+    refuse_inside(SCATTER_CALL.name, SCATTER_CALL.instead)
+    threads = check_threads(threads)
+    how = SCATTER_CALL.name, coalesce, oob, atomic, conflict, accumulate, engine
+    if direct_scatter(table, src, indices, how, threads):
+        return
     policies: dict[str, Any] = {"coalesce": coalesce, "oob": oob, "atomic": atomic, "conflict": conflict}
     scatter(table, src, indices, **policies, accumulate=accumulate, engine=engine, threads=threads)
-    keep_scatter(table, src, indices, how)
 
 
-def _write_new(made: Tensor, src: Tensor, indices: Tensor, how: How, before: Tensor | None) -> Tensor:
-    """Scatter into new memory, which has the values of a tensor before, or zeros."""
-    is_begun_there = made.is_cuda and (before is None or (before.is_contiguous() and not before.is_neg()))
-    if is_begun_there:  # by the GPU's engine: the check of the indices does not wait for the copy
-        initial = ZEROS if before is None else before.data_ptr()
-        if quick_scatter(made, src, indices, how, True, initial):
+def _write_new(
+    made: Tensor, src: Tensor, indices: Tensor, how: tuple[Any, ...], threads: int | None, before: Tensor | None
+) -> Tensor:
+    """Scatter into new memory, which has the values of a tensor before, or zeros; `how` are policies and the engine."""
+    refuse_inside(SCATTER_CALL.name, SCATTER_CALL.instead)
+    threads = check_threads(threads)
+    known_by = SCATTER_CALL.name, *how
+    if made.is_cuda and (before is None or (before.is_contiguous() and not before.is_neg())):
+        initial = ZEROS if before is None else before.data_ptr()  # the check of the indices does not wait for the copy
+        if direct_scatter(made, src, indices, known_by, threads, initial):
             return made
     if before is None:
         made.zero_()
     else:
         made.copy_(before.detach())
-    if is_begun_there or not quick_scatter(made, src, indices, how, True):
-        _write(made, src, indices, how)
+    if not direct_scatter(made, src, indices, known_by, threads, HAS_ROWS):
+        coalesce, oob, atomic, conflict, accumulate, engine = how
+        run_scatter_(made, src, indices, coalesce, oob, atomic, conflict, accumulate, engine, threads)
     return made
 
 
@@ -120,9 +124,9 @@ def run_scatter(
 ) -> Tensor:
     """The kernel of `scatter`."""
     conflict = "last" if atomic in STORES else conflict
-    how = coalesce, oob, atomic, conflict, accumulate, engine, threads
+    how = coalesce, oob, atomic, conflict, accumulate, engine
     check_memory(table)
-    return _write_new(new_tensor(table), src, indices, how, table)
+    return _write_new(new_tensor(table), src, indices, how, threads, table)
 
 
 def run_scatter_zeros(
@@ -136,8 +140,8 @@ def run_scatter_zeros(
     threads: int | None = None,
 ) -> Tensor:
     """The kernel of `scatter_zeros`."""
-    how = coalesce, oob, "add", "last", accumulate, engine, threads
-    return _write_new(new_tensor(src, shape), src, indices, how, None)
+    how = coalesce, oob, "add", "last", accumulate, engine
+    return _write_new(new_tensor(src, shape), src, indices, how, threads, None)
 
 
 def _gathered_shape(table: Tensor, indices: Tensor, coalesce: str = ROW, *_given: Any, **_named: Any) -> Tensor:
@@ -170,7 +174,7 @@ SCATTER_ZEROS = TensorOperator("scatter_zeros", SCHEMAS["scatter_zeros"], run_sc
 def _save_gather(ctx: Context, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG001
     """What the gradient of `gather` needs."""
     table, indices, *ctx.how = inputs
-    ctx.save_for_backward(indices)
+    keep(ctx, indices)
     ctx.shape = table.shape
 
 
@@ -182,9 +186,39 @@ def _gather_backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
     return SCATTER_ZEROS(grad, quiet(indices, oob), *where), None, None, None, None, None
 
 
+def _gather_tangent(ctx: Context, of_table: Tensor | None, _indices: Any) -> Tensor | None:
+    """What is gathered of the table's tangent."""
+    (indices,) = ctx.saved_tensors
+    coalesce, oob, *how = ctx.how
+    read = READ_OF.get(oob, oob)
+    return None if of_table is None else GATHER(of_table, quiet(indices, oob), coalesce, read, *how)
+
+
+def _zeros_tangent(ctx: Context, of_src: Tensor | None, _indices: Any) -> Tensor | None:
+    (indices,) = ctx.saved_tensors
+    shape, coalesce, oob, *how = ctx.options
+    written = WRITTEN_OF.get(oob, oob)
+    return None if of_src is None else SCATTER_ZEROS(of_src, quiet(indices, oob), shape, coalesce, written, *how)
+
+
+def _scatter_tangent(ctx: Context, of_table: Tensor | None, of_src: Tensor | None, _indices: Any) -> Tensor | None:
+    """Stores and sums of tangents; the greatest and least have none."""
+    indices, *_ = ctx.saved_tensors
+    coalesce, oob, atomic, *options = ctx.options
+    if atomic not in LINEAR:
+        raise NotImplementedError(f'scatter with atomic="{atomic}" has no forward-mode derivative; use reverse mode')
+    known = of_table if of_table is not None else of_src
+    if known is None:
+        return None
+    of_table = known.new_zeros(ctx.shape) if of_table is None else of_table
+    of_src = known.new_zeros(()) if of_src is None else of_src
+    return SCATTER(of_table, of_src, quiet(indices, oob), coalesce, WRITTEN_OF.get(oob, oob), atomic, *options)
+
+
 def _save_zeros(ctx: Context, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG001
-    src, indices, _, coalesce, oob, _, *how = inputs
-    ctx.save_for_backward(indices)
+    src, indices, *options = inputs
+    _, coalesce, oob, _, *how = ctx.options = options
+    keep(ctx, indices)
     ctx.how, ctx.src = (coalesce, READ_OF[oob], *how), src.shape
 
 
@@ -195,9 +229,10 @@ def _zeros_backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
 
 def _save_scatter(ctx: Context, inputs: tuple[Any, ...], output: Tensor) -> None:
     """What the gradient of `scatter` needs."""
-    table, src, indices, coalesce, oob, ctx.atomic, _, _, *how = inputs
+    table, src, indices, *ctx.options = inputs
+    coalesce, oob, ctx.atomic, _, _, *how = ctx.options
     ordered = (table, src, output) if ctx.atomic in ("max", "min") else ()
-    ctx.save_for_backward(indices, *ordered)
+    keep(ctx, indices, *ordered)
     keep_policies(ctx, table, src, coalesce, oob, how)
 
 
@@ -270,6 +305,8 @@ def same_bits(a: Tensor, b: Tensor) -> Tensor:
     return (a.contiguous().view(bits) == b.contiguous().view(bits)) | (a.isnan() & b.isnan())
 
 
+LINEAR = ("none", "add")
+"""Reductions whose tangents are reduced in the same way."""
 GRADIENTS = {"add": _added, "none": _stored, "max": _chosen, "min": _chosen}
 
 
@@ -376,7 +413,7 @@ def in_place_batch(makes: TensorOperator) -> Callable[..., Any]:
     return batched
 
 
-GATHER.differentiate(_save_gather, _gather_backward, _gather_batch)
-SCATTER.differentiate(_save_scatter, _scatter_backward, scatter_batch)
-SCATTER_ZEROS.differentiate(_save_zeros, _zeros_backward, _zeros_batch)
+GATHER.differentiate(_save_gather, _gather_backward, _gather_batch, _gather_tangent)
+SCATTER.differentiate(_save_scatter, _scatter_backward, scatter_batch, _scatter_tangent)
+SCATTER_ZEROS.differentiate(_save_zeros, _zeros_backward, _zeros_batch, _zeros_tangent)
 SCATTER_IN_PLACE.batch(in_place_batch(SCATTER))

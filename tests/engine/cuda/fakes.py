@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from ptokit import engines, repeated
+from ptokit import engines
 from ptokit.engine.cuda import device
+from ptokit.ops import direct
 from tests.engine.cuda.emulated import EmulatedDevice
 
 Host = np.ndarray[Any, np.dtype[Any]]
@@ -48,6 +49,7 @@ class FakeArray(NDArrayOperatorsMixin):
     data = property(lambda self: SimpleNamespace(ptr=self.host.__array_interface__["data"][0], device_id=self.gpu))
 
     base: object = None
+    flags = property(lambda self: self.host.flags)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -115,6 +117,9 @@ class FakeTensor:
 
     def stride(self) -> tuple[int, ...]:
         return tuple(step // self.host.itemsize for step in self.host.strides)
+
+    def is_contiguous(self) -> bool:
+        return self.host.flags.c_contiguous
 
     def data_ptr(self) -> int:
         return self.host.__array_interface__["data"][0]
@@ -334,7 +339,7 @@ class _Watched(EmulatedDevice):
 def forget_choices() -> None:
     for each in (device.cuda, engines.is_installed, engines.chosen):
         each.cache_clear()
-    repeated.CALLS.clear()
+    direct.PLANS.clear()
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch) -> FakeGpus:

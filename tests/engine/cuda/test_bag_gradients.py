@@ -19,6 +19,7 @@ from ptokit.engine.bags import BagGradients
 from ptokit.engine.cuda.stage import GPU
 from ptokit.engine.cuda.whole import bag_gradients, kernels, kinds
 from ptokit.engine.runnable import Unsupported
+from ptokit.engine.whole import MoveSizes
 from ptokit.isa.dtype import dtype
 from tests.engine.cuda.emulated import device_under_test
 from tests.engine.cuda.test_ptx import assembled
@@ -230,8 +231,10 @@ def test_no_bags_and_no_lanes() -> None:
 def test_ptx(name: str, mode: str, capability: int, tmp_path: Path) -> None:
     facts = "weights" in mode, "mean" in mode, mode == "max", True, False
     for kind, size in (("float32", 4), ("bfloat16", 2), ("float64", 8)):
-        ready = bag_gradients._prepared(device, dtype(kind), dtype("int64"), 32, 9, COUNT, 16, *facts)
-        form = ready._form(16).kind
+        call = bag_gradients._prepared(device, dtype(kind), dtype("int64"), 16, *facts).call(
+            MoveSizes(COUNT, 32, 9, 32, 1, 32, 1, 1)
+        )
+        form = call._kind(16, call.forms(16))
         form = replace(form.of_indices if name in kernels.OF_INDICES else form, tuning=kinds.Tuning())
         made = assembled(kernels.text(GPU, name, form), capability, tmp_path, name)
         assert not re.search(r"\bfma\b", made)

@@ -14,11 +14,11 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
-from ptokit.engine.bags import Bags
+from ptokit.engine.bags import BagPlaces, BagSizes, BagsKind, PreparedBags
 from ptokit.engine.cuda.stage import GPU
 from ptokit.engine.cuda.whole import bags as cuda
 from ptokit.engine.llvm.bags import BagKind
-from ptokit.engine.native.whole import bag_calls
+from ptokit.engine.native.whole import bag_calls, block
 from ptokit.engine.runnable import Unsupported
 from ptokit.isa.dtype import dtype
 from ptokit.isa.move import Combine
@@ -72,11 +72,11 @@ class Engine:
 
     def __init__(self, name: str, patch: pytest.MonkeyPatch) -> None:
         self.is_gpu, self.kept = name == "cuda", list[Any]()
-        patch.setattr(cuda, "current", lambda: device)
+        self.device = device
 
-    @property
-    def module(self) -> Any:
-        return cuda if self.is_gpu else bag_calls
+    def prepared(self, kind: BagsKind) -> PreparedBags:
+        """Bags of a kind."""
+        return cuda.CudaBags(self.device, kind) if self.is_gpu else bag_calls.prepare(kind)
 
     def put(self, array: Any, skipped: int = 0) -> int:
         """The address of a copy, which begins so many bytes behind memory that is aligned."""
@@ -116,11 +116,10 @@ class Engine:
         weights, first = self.put(given["weights"]) if weighted else 0, self.put(out)
         second = 0 if combine is Combine.ADD else self.put(winners)
         index = dtype(given["index"].dtype) if indexed else None
-        described = Bags(
-            dtype(table.dtype), index, combine, width, len(table), bags, BOUNDS[-1], padding,
-            *addresses, weights, first, second, mean, closed, followed,
-        )  # fmt: skip
-        is_whole = self.module.run(described, threads)
+        facts = weighted, padding >= 0, second != 0, mean, closed, followed
+        ready = self.prepared(BagsKind(dtype(table.dtype), index, combine, width, *facts))
+        sizes = BagSizes(len(table), bags, BOUNDS[-1], padding)
+        is_whole = ready(BagPlaces(*addresses, weights, first, second), sizes, threads)
         return is_whole, self.get(first, out), self.get(second, winners) if second else None
 
 
@@ -171,9 +170,11 @@ def test_segments_are_loops(engine: Engine, combine: Combine) -> None:
 def test_repeated_bags_are_at_other_addresses_of_any_alignment(engine: Engine, combine: Combine) -> None:
     given, out, winners = operands("float32", 8, "int64"), np.empty((5, 8), "float32"), np.empty((5, 8), "int32")
     is_tracked = combine is not Combine.ADD
-    facts = dtype("float32"), dtype("int64"), combine, 8, ROWS, 5, BOUNDS[-1], -1
-    like = Bags(*facts, *[0] * 5, int(is_tracked), closed=False)
-    call = engine.module.repeated(like, 1)
+    ready = engine.prepared(BagsKind(dtype("float32"), dtype("int64"), combine, 8, tracked=is_tracked, closed=False))
+
+    def call(*places: int) -> bool:
+        return ready(BagPlaces(*places), BagSizes(ROWS, 5, BOUNDS[-1], -1), 1)
+
     expected = naive(given, combine, -1, weighted=False, indexed=True)
     bad = given["index"].copy()
     bad[6] = ROWS
@@ -213,7 +214,7 @@ def test_bags_that_work_follows_are_not_waited_for(
     recorded = Recorded()
     engine = Engine("cuda", monkeypatch)
     monkeypatch.setattr(cuda, "FEW", 4)
-    monkeypatch.setattr(cuda, "current", lambda: recorded)
+    engine.device = recorded
     engine.run(operands("float32", 8, "int64"), Combine.ADD, -1, weighted=False, indexed=True, followed=followed)
     assert " ".join(recorded.log) == wanted
 
@@ -225,20 +226,12 @@ def test_a_call_of_another_thread_does_not_hide_what_is_refused(monkeypatch: pyt
     class Taken(list[Any]):
         """Memory that another call takes as soon as it is free."""
 
-        def append(self, block: Any) -> None:
-            block.words[bag_calls.GREATEST] = 0
-            super().append(block)
+        def append(self, each: Any) -> None:
+            each.words[block.GREATEST] = 0
+            super().append(each)
 
-    bag_calls._prepared.cache_clear()
-    init = bag_calls._ReadyBags.__init__
-
-    def begin(ready: Any, bags: Bags) -> None:
-        init(ready, bags)
-        ready.spare = Taken()
-
-    monkeypatch.setattr(bag_calls._ReadyBags, "__init__", begin)
+    monkeypatch.setattr(block, "_idle", Taken())
     assert not engine.run(bad, Combine.ADD, -1, weighted=False, indexed=True)[0]
-    bag_calls._prepared.cache_clear()
 
 
 @pytest.mark.parametrize("bad", [ROWS, -1, 1 << 40])
@@ -273,11 +266,13 @@ def test_machine_code_refuses_bounds_that_are_not_in_order(
     engine, given = Engine("native", monkeypatch), operands("float32", 8, "int64")
     table = given["table"] if indexed else np.resize(given["table"], (12, 8))
     for closed, wanted in ((True, is_closed), (False, is_open)):
-        facts = dtype("float32"), dtype("int64") if indexed else None, Combine.ADD, 8, len(table), 5, 12, -1
+        ready = engine.prepared(
+            BagsKind(dtype("float32"), dtype("int64") if indexed else None, Combine.ADD, 8, closed=closed)
+        )
         index, out = engine.put(given["index"]) if indexed else 0, engine.put(np.empty((5, 8), "float32"))
         places = engine.put(table), index, engine.put(np.array(bounds if closed else bounds[:-1])), 0, out, 0
         for threads in (1, 2):
-            assert engine.module.run(Bags(*facts, *places, closed=closed), threads) is wanted
+            assert ready(BagPlaces(*places), BagSizes(len(table), 5, 12, -1), threads) is wanted
 
 
 @pytest.mark.parametrize("closed", [True, False], ids=["closed", "open"])

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-from ptokit import engines, repeated
+from ptokit import engines
 from ptokit.engine.kept import remember
-from ptokit.ops import calls, execute
+from ptokit.ops import direct, execute
 from tests.engine.cuda.fakes import Described, FakeArray, FakeGpus, FakeTensor, Lent
 
 Host = np.ndarray[Any, np.dtype[Any]]
@@ -183,19 +183,19 @@ def test_interfaces_that_name_the_current_stream(emulated: FakeGpus) -> None:
 
 
 def test_repeated_calls_follow_what_changes(emulated: FakeGpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls find the plans of others with the same types, shapes, strides and GPU; streams and addresses differ."""
+    """Calls find the plans of others with the same types and GPU; streams, addresses, shapes and strides differ."""
     places: list[tuple[int, int]] = []
 
-    def watched(execute: Callable[..., None]) -> Callable[..., None]:
-        def run(*given: Any) -> None:
+    def watched(execute: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*given: Any) -> Any:
             places.append((emulated.current, emulated.streams[-1]))
-            execute(*given)
+            return execute(*given)
 
         return run
 
-    monkeypatch.setattr(repeated, "CALLS", {})
+    monkeypatch.setattr(direct, "PLANS", {})
     monkeypatch.setattr(execute, "arrays", lambda name: watched(engines.arrays(name)))
-    monkeypatch.setattr(calls, "addressed", lambda *given: watched(engines.addressed(*given)))
+    monkeypatch.setattr(execute, "prepared_move", lambda *given: watched(engines.prepared_move(*given)))
     kinds = ("float32", "float16", "int32", ml_dtypes.bfloat16)
     for _ in range(150):
         gpu, wrap = int(RANDOM.integers(2)), (FakeArray, FakeTensor)[RANDOM.integers(2)]
@@ -243,35 +243,33 @@ def test_numbers_of_threads_that_are_equal_to_a_valid_one_are_refused(emulated: 
     pto.gather(values, indices, threads=np.int64(1))  # type: ignore[arg-type]
 
 
-def test_calls_that_cannot_be_repeated_leave_the_others_in_the_cache(
+def test_calls_that_cannot_be_planned_leave_the_plans_of_others(
     emulated: FakeGpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(repeated, "CALLS", {})
-    monkeypatch.setattr(repeated, "MOST_CALLS", 2)
+    monkeypatch.setattr(direct, "PLANS", {})
     values, indices = FakeArray(table()), FakeArray(INDICES)
     cells, lanes = np.arange(48, dtype="int64").reshape(6, 8) % 6, np.arange(4)
     pto.gather(values, indices)
     pto.scatter(values, values[:4].copy(), FakeArray(lanes))
-    known = dict(repeated.CALLS)
+    known = dict(direct.PLANS)
     assert len(known) == 2
     for n in (3, 4):
-        pto.gather(FakeArray(cells[:n]), FakeArray(lanes[:n]), out=FakeArray(cells[1 : n + 1]), oob="clamp")
         pto.gather(FakeTensor(table()), FakeArray(lanes[:n]))
-        pto.gather(FakeArray(table()[::-1]), FakeArray(lanes[:n]))
         emulated.torch_stream = 9
         pto.gather(FakeTensor(table()), FakeTensor(lanes[:n]))
         emulated.torch_stream = 0
-        assert known == repeated.CALLS
+        assert known == direct.PLANS
     with emulated.cupy.cuda.Device(1):
         pto.gather(values, indices)
     pto.scatter(values, values[:4], FakeArray(lanes))
-    assert known == repeated.CALLS, "a call that is known, and cannot be repeated now"
+    pto.gather(FakeArray(cells[:4]), FakeArray(lanes), out=FakeArray(cells[1:5]), oob="clamp")
+    assert np.array_equal(cells[1:5], np.arange(32).reshape(4, 8) % 6)
 
 
-def test_a_value_that_replaces_another_leaves_a_full_cache() -> None:
+def test_a_full_cache_loses_one_value_at_a_time() -> None:
     known = {"a": 1, "b": 2}
     assert remember(known, "a", 3, 2) == 3 and known == {"a": 3, "b": 2}
-    assert remember(known, "c", 4, 2) == 4 and known == {"c": 4}
+    assert remember(known, "c", 4, 2) == 4 and len(known) == 2 and known["c"] == 4
 
 
 def test_repeated_calls_refuse_what_became_read_only_or_was_freed(emulated: FakeGpus) -> None:
@@ -299,11 +297,11 @@ def test_libraries_are_asked_for_their_stream_once(emulated: FakeGpus, monkeypat
         own = getattr(library, name)
         monkeypatch.setattr(library, name, lambda *given, own=own, name=name: asked.append(name) or own(*given))
     done: list[str] = []
-    monkeypatch.setattr(repeated, "CALLS", {})
+    monkeypatch.setattr(direct, "PLANS", {})
     monkeypatch.setattr(execute, "arrays", lambda _: lambda *_: done.append("described"))
-    monkeypatch.setattr(calls, "addressed", lambda *_: lambda *_: done.append("addressed"))
+    monkeypatch.setattr(execute, "prepared_move", lambda *_: lambda *_: done.append("planned") or True)
     for wrap, names in ((FakeArray, ["get_current_stream"]), (FakeTensor, ["current_stream", "get_current_stream"])):
-        for how in ("described", "addressed"):
+        for how in ("described", "planned"):
             asked.clear()
             pto.gather(wrap(table()), wrap(INDICES), out=wrap(np.zeros((2, 2, 8), "float32")))
             assert done[-1] == how and {*asked} == {*names}

@@ -8,18 +8,19 @@ from typing import Any
 import numpy as np
 
 from ptokit.engine.native.whole import calls, private, split, strategies
+from ptokit.engine.whole import Whole
 from ptokit.isa.move import Combine, Remap
 
 Array = np.ndarray[Any, np.dtype[Any]]
 STRATEGIES = (*strategies.STRATEGIES, *calls.UNRESOLVED)
 
 
-def _are_distinct(scatter: calls._Scatter, indices: Array) -> bool:
+def _are_distinct(scatter: calls._Call, indices: Array) -> bool:
     """Whether no two lanes have one row."""
     return scatter.indices.remap in (Remap.REFUSE, Remap.SKIP) and len(np.unique(indices)) == len(indices)
 
 
-OPEN: dict[str, Callable[[calls._Scatter, Array], bool]] = {
+OPEN: dict[str, Callable[[calls._Call, Array], bool]] = {
     "winners": lambda scatter, _: scatter.rows.combine is Combine.STORE and scatter.capacity < 1 << 32,
     "lanes": _are_distinct,
     "buckets": lambda scatter, _: scatter.width == 1 and strategies.can_bucket(scatter.rows, scatter.capacity),
@@ -28,6 +29,13 @@ OPEN: dict[str, Callable[[calls._Scatter, Array], bool]] = {
 }
 
 
-def is_open(strategy: str, scatter: calls._Scatter, indices: Array) -> bool:
+def scatter_of(whole: Whole) -> calls._Call:
+    """The call of a scatter."""
+    assert whole.sizes is not None
+    code = calls.prepare(whole.kind).code(whole.sizes)
+    return code.call(code, whole.sizes)
+
+
+def is_open(strategy: str, scatter: calls._Call, indices: Array) -> bool:
     """Whether a scatter can be forced to take a strategy."""
     return strategy not in OPEN or OPEN[strategy](scatter, indices)

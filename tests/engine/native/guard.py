@@ -241,17 +241,21 @@ def agree(shape: Shape, seed: int, threads: int, *, whole: bool) -> bool:
     return not expected[0]
 
 
-SCATTER = calls._Scatter.run
+MOVE = calls.NativeMove.__call__
 
 
 def force(strategy: str | None) -> None:
     """Let whole scatters take a strategy where it is possible; None lets them choose."""
 
-    def run(scatter: calls._Scatter, storages: calls.Storages, threads: int) -> None:
-        open_to = strategy is not None and is_open(strategy, scatter, scatter.raw(storages["indices"].address))
-        SCATTER(scatter, storages, threads, strategy if open_to else None)
+    def run(
+        move: calls.NativeMove, table: int, indices: int, other: int, sizes: Any, threads: int | None, _: Any = None
+    ) -> bool:
+        code = move.code(sizes)
+        call = code.call(code, sizes)
+        open_to = not move.kind.gathers and strategy is not None and is_open(strategy, call, call.raw(indices))
+        return MOVE(move, table, indices, other, sizes, threads, strategy if open_to else None)
 
-    calls._Scatter.run = run  # type: ignore[method-assign]
+    calls.NativeMove.__call__ = run  # type: ignore[method-assign]
 
 
 def fuzz(seed: int, launches: int, shapes: int) -> int:

@@ -76,7 +76,7 @@ for name, combine in [(n, c) for n in ("int8", "int32", "uint64", "float32", "fl
     base = table.ctypes.data
     for edge in (base, base + 2 * PAGE):
         assert not _libc.mprotect(ctypes.c_void_p(edge), ctypes.c_size_t(PAGE), mmap.PROT_READ)
-    native._Scatter(case.whole).run(memories, 3, "merged")
+    native.run(case.whole, memories, 3, "merged")
     assert table.tobytes() == wanted, (name, combine)
 print("done")
 """

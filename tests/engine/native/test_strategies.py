@@ -23,6 +23,7 @@ from ptokit.engine.native.whole import calls as native
 from ptokit.engine.native.whole import split, strategies
 from ptokit.isa.dtype import dtype
 from ptokit.isa.move import Combine, Remap, Side
+from tests.engine.native.forced import scatter_of
 from tests.engine.native.test_whole_native import HOSTILE, PROCESSOR, SHARED, WAYS, Array, Case, named, storage, values
 from tests.loops import all_pairs
 
@@ -235,7 +236,6 @@ def test_an_interrupted_call_has_written_nothing_or_whole_cells(
     seen, do, kept = list[int](), strategies.Team.do, case.arrays["table"].copy()
     memories = {name: storage(array, case.types[name]) for name, array in case.arrays.items()}
     memories["table"] = storage(kept, case.kind)
-    scatter = native._Scatter(case.whole)
 
     def interrupted(team: strategies.Team, *given: Any, **more: Any) -> None:
         is_now = len(seen) == phase
@@ -249,10 +249,10 @@ def test_an_interrupted_call_has_written_nothing_or_whole_cells(
     with monkeypatch.context() as patch:
         patch.setattr(strategies.Team, "do", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            scatter.run(memories, 2, way)
+            native.run(case.whole, memories, 2, way)
     assert kept.tobytes() == (wanted if phase and is_late else before)
     kept[...] = case.arrays["table"]
-    scatter.run(memories, 2, way)
+    native.run(case.whole, memories, 2, way)
     assert kept.tobytes() == wanted
 
 
@@ -354,7 +354,7 @@ def test_threads_have_cells_of_their_own_if_lanes_name_few(
 
 
 def test_lanes_are_divided_if_a_pair_holds_the_row_and_the_element() -> None:
-    rows = native._Scatter(case_of(Remap.REFUSE, np.zeros(1, np.int64)).whole).rows
+    rows = scatter_of(case_of(Remap.REFUSE, np.zeros(1, np.int64)).whole).rows
     assert split.can_split(rows, (1 << 32) - 1) and not split.can_split(rows, 1 << 32)
     assert not split.can_split(replace(rows, size=8), 1000) and not split.can_split(replace(rows, width=2), 1000)
 
@@ -364,7 +364,7 @@ def test_cells_are_merged_if_they_fit_and_threads_have_many_lanes_for_each(
     parts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The range is 320 cells that the sample names and 104 on both sides: an eighth, and 64."""
-    rows, room = native._Scatter(case_of(Remap.REFUSE, np.zeros(1, np.int64)).whole).rows, 528
+    rows, room = scatter_of(case_of(Remap.REFUSE, np.zeros(1, np.int64)).whole).rows, 528
     spread = strategies.Spread((0,) * parts + (1000,), 200, 1 / parts, 320, False)
     assert strategies._merged_range(spread, 1000) == (96, 96 + room)
     assert strategies._merged_range(replace(spread, low=50), 400) == (0, 400)

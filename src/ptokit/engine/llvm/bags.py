@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ptokit.engine.bags import Bags
+from ptokit.engine.bags import BagsKind
 from ptokit.engine.llvm.compute.elements import from_single, single
 from ptokit.engine.llvm.emit import I32, I64, IrBuilder, IrValue, Variable, element_of, lanes_of, vector
 from ptokit.engine.llvm.move import LINE
@@ -56,10 +56,10 @@ class BagKind:
     """Lanes whose rows are loaded before the first of them is reduced."""
 
     @classmethod
-    def of(cls, bags: Bags, **more: Any) -> Self:
+    def of(cls, bags: BagsKind, **more: Any) -> Self:
         """That of some bags, with what an engine adds."""
-        facts = bags.weights != 0, bags.padding >= 0, bags.combine, bags.width, bags.winners != 0
-        return cls(bags.dtype, bags.index_type, *facts, bags.mean, bags.closed, **more)
+        facts = bags.weighted, bags.padded, bags.combine, bags.width, bags.tracked, bags.mean, bags.closed
+        return cls(bags.dtype, bags.index_type, *facts, **more)
 
     @property
     def is_quick(self) -> bool:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 
-from ptokit.engine.bags import Bags
-from ptokit.engine.cuda.device import Device, DeviceKernel, current
+from ptokit.engine.bags import BagPlaces, BagSizes, BagsKind
+from ptokit.engine.cuda.device import Device, DeviceKernel, cuda
 from ptokit.engine.cuda.whole.calls import FEW, checking
 from ptokit.engine.cuda.whole.check import note_refused, take
 from ptokit.engine.cuda.whole.pieces import PIECE
@@ -60,63 +59,49 @@ def _lanes(device: Device) -> int:
     return int(device.chip.lanes * LANES)
 
 
-class PreparedBags:
-    """Bags, ready for calls on a device."""
+class CudaBags:
+    """Bags of a kind, ready for calls of all sizes on a device."""
 
-    def __init__(self, device: Device, bags: Bags) -> None:
-        self._device, self._kind = device, BagKind.of(bags, at_once=AT_ONCE)
+    def __init__(self, device: Device, bags: BagsKind) -> None:
+        self._device, self._kind, self._followed = device, BagKind.of(bags, at_once=AT_ONCE), bags.followed
         if not self._kind.is_supported:
             raise Unsupported(f"bags of {bags.dtype}")
         self._row = bags.width * bags.dtype.size
-        self._numbers = bags.lanes, bags.capacity, self._row, bags.padding, bags.bags
-        kind, is_early = bags.index_type, bags.followed and bags.lanes > FEW
-        self._checks = kind is not None
-        self._early_check = checking(device, kind, bags.lanes, bags.capacity) if kind and is_early else None
-        """A kernel before that of the bags, which need not be waited for then."""
-        self._launches: dict[int, tuple[DeviceKernel, int]] = {}
-        """The kernel and its blocks, by the alignment of arrays."""
+        self._check = None if bags.index_type is None else checking(device, bags.index_type)
 
-    def run_at(self, table: int, indices: int, bounds: int, weights: int, out: int, winners: int) -> bool:
-        """Reduce bags at `Bags.places`; False if an index is outside of the table."""
+    def __call__(self, places: BagPlaces, sizes: BagSizes, _threads: int | None = None) -> bool:
+        """Reduce bags; False if an index is outside of the table."""
+        capacity, bags, lanes, padding = sizes
+        table, indices, _, _, out, winners = places
+        has_outside = self._kind.index is not None and (self._kind.index.size == 8 or capacity < 1 << 32)
+        check_early = self._check if self._followed and lanes > FEW and has_outside else None
+        """A kernel before that of the bags, which need not be waited for then."""
         every = table | out | winners // 4 * self._kind.dtype.size | self._row | PIECE
-        aligned = every & -every
-        kernel, grid = self._launches.get(aligned) or self._launch(aligned)
-        places = table, indices, bounds, weights, out, winners
-        if not self._checks:
-            kernel(grid, (*places, 0, *self._numbers))
+        columns = max(1, (every & -every) // self._kind.dtype.size)
+        kernel = _kernel(self._device, self._kind, columns, check_early is None)
+        grid = min(MOST_GRID, -(-bags * (self._kind.width // columns) // _lanes(self._device)))
+        numbers = lanes, capacity, self._row, padding, bags
+        if self._kind.index is None:
+            kernel(grid, (*places, 0, *numbers))
             return True
         check = take(self._device)
         try:
-            if self._early_check is not None:
-                self._early_check(indices, check.address)
+            if check_early is not None:
+                check_early(indices, lanes, capacity, check.address)
                 check.begin()
-            kernel(grid, (*places, check.address, *self._numbers))
-            if self._early_check is None:
+            kernel(grid, (*places, check.address, *numbers))
+            if check_early is None:
                 check.begin()
             return check.end() is None
         except BaseException:
             self._device.wait()  # the kernel writes to memory of the host, which ends with the check
             raise
 
-    def _launch(self, aligned: int) -> tuple[DeviceKernel, int]:
-        columns = max(1, aligned // self._kind.dtype.size)
-        grid = -(-self._numbers[-1] * (self._kind.width // columns) // _lanes(self._device))
-        found = self._launches[aligned] = (
-            _kernel(self._device, self._kind, columns, self._early_check is None),
-            min(MOST_GRID, grid),
-        )
-        return found
+
+_prepared = lru_cache(maxsize=1024)(CudaBags)
 
 
-_prepared = lru_cache(maxsize=1024)(PreparedBags)
-
-
-def repeated(bags: Bags, _threads: int | None) -> Callable[..., bool]:
-    """Bags like these, to be called with `Bags.places` while this GPU is current; it returns False if an index is
-    outside of the table."""
-    return _prepared(current(), bags.anywhere).run_at
-
-
-def run(bags: Bags, threads: int | None) -> bool:
-    """Reduce bags; False if an index is outside of the table, and then nothing of the result counts."""
-    return repeated(bags, threads)(*bags.places)
+def prepare(kind: BagsKind, gpu: int | None) -> CudaBags:
+    """Bags of a kind, to be called while a GPU is current."""
+    assert gpu is not None
+    return _prepared(cuda(gpu), kind)

@@ -18,9 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import NoReturn
+from dataclasses import replace
+from functools import cached_property, lru_cache, partial
+from math import gcd
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,11 +39,11 @@ from ptokit.engine.llvm.emit import I32
 from ptokit.engine.llvm.numbers import computes, is_byte_float
 from ptokit.engine.runnable import Unsupported
 from ptokit.engine.storage import Storage
-from ptokit.engine.whole import ZEROS, Whole
+from ptokit.engine.whole import ZEROS, MoveKind, MoveSizes, Whole
 from ptokit.isa.dtype import DType
 from ptokit.isa.dtype import dtype as element_type
 from ptokit.isa.layout import Layout
-from ptokit.isa.move import Access, Combine, Index, IndexUnit, Move, Remap, Side
+from ptokit.isa.move import Combine, Remap
 
 MOST_OWNERS = 1 << 32
 """Bytes of the owners of rows, at most; for more rows, lanes are sorted."""
@@ -67,31 +68,57 @@ FEW = 2048
 
 BRIEF = 512
 """Lanes that are combined in their order by one kernel, at most: each thread reads all indices."""
+SCRATCHED = frozenset(("mark", "keys", "commit", "spot"))
+"""The kernels that need memory of their own."""
 BLANK = ("alone", "fold", "brief")
 """The kernels whose code depends on whether the table holds zeros."""
-
-_prepared: dict[tuple[int, int], PreparedMove] = {}
 
 
 def run(whole: Whole, storages: Mapping[str, Storage], _threads: int | None = None) -> None:
     """Execute a move. Raises `IndexFault` before anything is written, `Unsupported` for what has no code."""
     device = current()
-    move = prepared(device, whole)
+    call = call_of(device, whole)
     if all(storage.gpu is not None for storage in storages.values()):
-        move.run({name: storage.address for name, storage in storages.items()})
+        execute(call, whole, {name: storage.address for name, storage in storages.items()})
         return
     with resident(device, storages, [whole.move.dst.operand]) as addresses:
-        move.run(addresses)
+        execute(call, whole, addresses)
 
 
-def ready(whole: Whole, gpu: int) -> Callable[..., None]:
-    """`PreparedMove.run_at` of a move, to be called while a GPU is current."""
-    return prepared(cuda(gpu), whole).run_at
+def execute(call: CudaCall, whole: Whole, addresses: Mapping[str, int]) -> None:
+    """Execute a move on arrays of the device; raises the reference engine's error for indices that are outside."""
+    places = [addresses[name] for name, _ in whole.types]
+    refused = call.run_at(*places)
+    if refused is None:
+        return
+    (count, lane), (_, kind), reader = refused, whole.types[1], whole.step.reader
+    at = addresses["indices"] + whole.index.access.layout.row(lane) * kind.size
+    raw = call.move.device.download(at, kind.size).view(kind.bits)
+    report = reader.report("outside", np.array([True]), reader.widen(raw))
+    raise IndexFault(replace(report, lane=(lane,), count=count))
+
+
+def prepare(kind: MoveKind, gpu: int | None) -> CudaMove:
+    """A kind of move, to be called while a GPU is current."""
+    assert gpu is not None
+    return _prepared(cuda(gpu), kind)
+
+
+def call_of(device: Device, whole: Whole) -> CudaCall:
+    """A move over whole arrays."""
+    move, sizes = _prepared(device, whole.kind), whole.sizes
+    if sizes is not None:
+        return move.call(sizes)
+    ends = {end.operand: end.layout for end in (whole.src, whole.move.dst)}
+    table, (other,) = ends.pop("table"), ends.values()
+    aligned, size = alignment([table, other], whole.move.shape[1], move.dtype.size), move.dtype.size
+    layouts = partial(forms_of, table, other, whole.index.access.layout, size, move.index_type.size)
+    return CudaCall(move, *whole.move.shape, whole.index.capacity, gcd(aligned, move.most), layouts)
 
 
 def not_captured(whole: Whole, gpu: int, *addresses: int) -> str:
     """Why a move over arrays at these addresses cannot be captured in a CUDA graph; empty if it can."""
-    return prepared(cuda(gpu), whole).not_captured(*addresses)
+    return call_of(cuda(gpu), whole).not_captured(*addresses)
 
 
 def scatter(
@@ -113,155 +140,192 @@ def scatter(
     `table`, `rows` and `lanes` are addresses; `width` counts the elements of a row, `stride` those from row to row of
     the table.
     """
-    move = _of_resolved_lanes(device, count, dtype, width, stride, capacity, combine, lane)
-    move.run({"table": table, "indices": lanes, "src": rows})
+    kind = MoveKind(False, dtype, element_type("uint32" if lane == I32 else "int64"), Remap.SKIP, combine)
+    _prepared(device, kind)(table, lanes, rows, MoveSizes(count, width, capacity, stride, 1, width, 1, 1))
 
 
-@lru_cache(MOST_PREPARED)
-def _of_resolved_lanes(
-    device: Device, count: int, dtype: DType, width: int, stride: int, capacity: int, combine: Combine, lane: str
-) -> PreparedMove:
-    source, target = Layout.plain(width, 1), Layout.plain(stride, 1)
-    index = Index(
-        Access("indices", Layout.plain(1, 0)), Side.DST, IndexUnit.ROW, capacity, Remap.SKIP, cast=lane == I32
-    )
-    move = Move((count, width), Access("table", target), Access("src", source), index, combine)
-    types = ("table", dtype), ("indices", element_type("uint32" if lane == I32 else "int64")), ("src", dtype)
-    return PreparedMove(device, Whole(move, types))
+def checking(device: Device, index_type: DType) -> Callable[[int, int, int, int], None]:
+    """A kernel that checks packed indices, to be called with their address and number, the capacity, and the address of
+    an `IndexCheck`. It is that of a gather of rows without elements."""
+    move = _prepared(device, MoveKind(True, element_type("uint8"), index_type, Remap.REFUSE))
+
+    def check(indices: int, count: int, capacity: int, flag: int) -> None:
+        move.call(MoveSizes(count, 0, capacity, 1, 0, 1, 0, 1)).check_at(indices, flag)
+
+    return check
 
 
-def checking(device: Device, index_type: DType, count: int, capacity: int) -> Callable[[int, int], None] | None:
-    """A kernel that checks packed indices, to be called with their address and that of an `IndexCheck`.
+class Forms(NamedTuple):
+    """The layouts of a call: their forms, a number of these, and the numbers of layouts that are arguments."""
 
-    None if no index is outside. It is that of a gather of rows without elements.
-    """
-    rows, lanes = Layout.plain(1, 0), Access("indices", Layout.plain(1, 0))
-    index = Index(lanes, Side.SRC, IndexUnit.ROW, capacity, Remap.REFUSE, cast=index_type.size != 8)
-    kind = element_type("uint8")
-    whole = Whole(Move((count, 0), Access("out", rows), Access("table", rows), index),
-                  (("table", kind), ("indices", index_type), ("out", kind)))  # fmt: skip
-    move = PreparedMove(device, whole)
-    return move.check_at if move.refuses else None
+    table: Layout
+    other: Layout
+    lanes: Layout
+    number: int
+    given: tuple[int, ...]
 
 
-def prepared(device: Device, whole: Whole) -> PreparedMove:
-    """A move, ready for calls."""
-    key = id(device), id(whole)
-    move = _prepared.get(key)
-    if move is None or move.whole is not whole or move.device is not device:
-        move = remember(_prepared, key, PreparedMove(device, whole), MOST_PREPARED)
-    return move
+_numbers: dict[tuple[Layout, Layout, Layout], int] = {}
 
 
-@dataclass(frozen=True)
-class AlignedMove:
-    """A move for arrays of one alignment: its kind, and the arguments of its kernels from the fourth on."""
+def forms_of(table: Layout, other: Layout, index: Layout, size: int, index_size: int, piece: int) -> Forms:
+    """The forms of layouts in elements, for pieces of so many bytes."""
+    ends = in_bytes(table, size, piece), in_bytes(other, size, piece)
+    lanes = in_bytes(index, index_size, index_size)
+    found = form(ends[0], piece), form(ends[1], piece), form(lanes, index_size)
+    given = (*numbers(lanes, index_size), *numbers(ends[0], piece), *numbers(ends[1], piece))
+    return Forms(*found, _numbers.setdefault(found, len(_numbers)), given)
 
-    kind: Kind
-    words: tuple[int, ...]
-    pieces: int
+
+@lru_cache(4096)
+def even_forms(
+    table: tuple[int, int], other: tuple[int, int], step: int, width: int, size: int, index_size: int, piece: int
+) -> Forms:
+    """The same for even rows, by their steps in elements."""
+    (row, col), (other_row, other_col) = ((row, col if width > 1 else 0) for row, col in (table, other))
+    layouts = Layout.plain(row, col), Layout.plain(other_row, other_col), Layout.plain(step, 0)
+    return forms_of(*layouts, size, index_size, piece)
 
 
-@dataclass(frozen=True)
-class MoveLaunch:
-    """A kernel for arrays of one alignment: its blocks, how many arguments it has, bytes of shared memory."""
+class KernelCode(NamedTuple):
+    """A kernel of a move: its code, the threads of a block, and how many arguments it has."""
 
     kernel: DeviceKernel
-    grid: int
+    kind: Kind
+    lanes: int
     arguments: int
-    shared: int
-
-    def __call__(self, arguments: tuple[int, ...]) -> None:
-        self.kernel(self.grid, arguments[: self.arguments], self.shared)
 
 
 class _Launcher:
     """Launches kernels of a call by name. The first of them checks the indices, if one does."""
 
     def __init__(
-        self, launches: Mapping[str, MoveLaunch], arguments: tuple[int, ...], check: IndexCheck | None
+        self, call: CudaCall, codes: Mapping[str, KernelCode], arguments: tuple[int, ...], check: IndexCheck | None
     ) -> None:
-        self._launches, self._arguments, self._check = launches, arguments, check
+        self._call, self._codes, self._arguments, self._check = call, codes, arguments, check
 
     def __call__(self, *names: str) -> None:
         for name in names:
-            self._launches[name](self._arguments)
+            code = self._codes[name]
+            grid, shared = self._call.extent(name, code)
+            code.kernel(grid, self._arguments[: code.arguments], shared)
             if self._check is not None:
                 self._check.begin()
                 self._check = None
 
 
-class PreparedMove:
-    """A move, ready for calls on a device."""
+class CudaMove:
+    """A kind of move, ready for calls of all sizes on a device."""
 
-    def __init__(self, device: Device, whole: Whole, source: BagSource | None = None) -> None:
-        self.source = source
-        self.device, self.whole, self.types = device, whole, dict(whole.types)
-        index, (self.count, self.width) = whole.index, whole.move.shape
-        self.capacity, self.dtype = index.capacity, self.types["table"]
-        self.is_gather, self.combine = index.side is Side.SRC, whole.move.combine
-        self.ends = {end.operand: end.layout for end in (whole.src, whole.move.dst)}
-        (self.other,) = self.ends.keys() - {"table"}
-        self.index_type = self.types["indices"]
+    def __init__(self, device: Device, kind: MoveKind, source: BagSource | None = None, most: int = PIECE) -> None:
+        """Its pieces have `most` bytes at most."""
+        self.device, self.kind, self.source, self.most = device, kind, source, most
+        self.dtype, self.index_type, self.combine = kind.dtype, kind.index_type, kind.combine
         if not self.index_type.is_integer or self.index_type.size not in (2, 4, 8):
             raise Unsupported(f"indices of {self.index_type}")
-        narrow = self.index_type.size != 8 and self.capacity >= 1 << 32
-        self.remap = None if narrow else index.remap
-        self.refuses = self.remap is Remap.REFUSE
-        self.aligned = alignment([self.ends["table"], self.ends[self.other]], self.width, self.dtype.size)
         self.element = element_type(PARTS.get(self.dtype.name, self.dtype))
         if self.combine is not Combine.STORE:
             self._check_arithmetic()
-        self.steps = self._steps()
-        """The kernels, by name, in their order."""
-        has_cells = self.count and self.width and (self.capacity or (self.is_gather and not self.refuses))
-        self._active = self.steps if has_cells else ("check",) * bool(self.count and self.refuses)
-        self._is_scratched = not {"mark", "keys", "commit", "spot"}.isdisjoint(self._active)
-        self._forms: dict[int, AlignedMove] = {}
-        self._launches: dict[tuple[int, bool], dict[str, MoveLaunch]] = {}
-        """The kernels by name, for each alignment, and for tables that hold zeros."""
+        self.needs_no_order = self.combine is not Combine.STORE and self._needs_no_order
+        self.codes: dict[tuple[Any, ...], dict[str, KernelCode]] = {}
+        """The kernels by name, for calls of some steps and forms, and for tables that hold zeros."""
+        self.tuning = kinds.TUNING
 
     def _check_arithmetic(self) -> None:
         if not computes(self.element) or (self.combine is Combine.MUL and self.element is not self.dtype):
             raise Unsupported(f"arithmetic with {self.dtype}")
         if is_byte_float(self.dtype):
-            self.aligned = 1
+            self.most = 1
 
-    def _steps(self) -> tuple[str, ...]:
-        check = ("check",) * self.refuses
-        few = () if self.count <= FEW else check
-        if self.is_gather:
-            is_wide = self.width * self.dtype.size >= WIDE * self.index_type.size
-            return ("checked_gather",) if check and self.whole.fresh and not is_wide else (*few, "gather")
-        ordered = self.whole.ordered
-        if self.combine is Combine.STORE:
-            if not ordered or self.count == 1:
-                return (*few, "scatter")
-            if 4 * self.capacity > MOST_OWNERS or self.count >= 1 << 32:
-                return "keys", "settle"
-            return (*check, *("clear",) * self._is_sparse, "mark", "scatter")
-        if self._needs_no_order(ordered):
-            return ("private", *("commit",) * self.refuses) if self._is_small else (*few, "scatter")
-        if self.count <= BRIEF and self.source is None:
-            return ("brief",)
-        if self.count >= groups.MOST_LANES:
-            raise Unsupported(f"arithmetic with {self.count} lanes in their order")
-        return "spot", "alone"
-
-    def _needs_no_order(self, ordered: bool) -> bool:
-        """Whether atomic instructions give the result, and are fast."""
+    @property
+    def _needs_no_order(self) -> bool:
+        """Whether atomic instructions give the result, and are fast for rows."""
         if self.combine is Combine.MUL:  # no chip has such an instruction
             return False
-        is_sum = self.combine is Combine.ADD and not self.element.is_integer
-        if self.whole.accumulate is not None or (is_sum and ordered):
-            return False
-        known = {name for (name, _), _ in self.device.chip.reductions} if is_sum else set[str]()
-        return self.width == 1 or self.element.name in known
+        return self.kind.accumulate is None and not (self.is_sum and self.kind.ordered)
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether it sums floats."""
+        return self.combine is Combine.ADD and not self.element.is_integer
+
+    @cached_property
+    def has_row_atomics(self) -> bool:
+        """Whether the chip combines rows of more than one element by atomic instructions."""
+        known = {name for (name, _), _ in self.device.chip.reductions} if self.is_sum else set[str]()
+        return self.element.name in known
+
+    def __call__(
+        self,
+        table: int,
+        index: int,
+        other: int,
+        sizes: MoveSizes,
+        _threads: int | None = None,
+        *bags: int,
+        initial: int | None = None,
+    ) -> bool:
+        """Execute a move; False if an index must be refused. `bags` and `initial` are those of `CudaCall.run_at`."""
+        return self.call(sizes).run_at(table, index, other, *bags, initial=initial) is None
+
+    def call(self, sizes: MoveSizes) -> CudaCall:
+        """A call of some sizes."""
+        count, width, capacity, table_row, table_col, other_row, other_col, step = sizes
+        size = self.dtype.size
+        is_dense = width <= 1 or table_col == other_col == 1
+        aligned = gcd(self.most, size * (gcd(width, table_row, other_row) if is_dense else 1))
+        forms = partial(
+            even_forms, (table_row, table_col), (other_row, other_col), step, width, size, self.index_type.size
+        )
+        return CudaCall(self, count, width, capacity, aligned, forms)
+
+
+_prepared = lru_cache(MOST_PREPARED)(CudaMove)
+
+
+class CudaCall:
+    """A call of a move: its sizes, the steps that they need, and what launches have of them."""
+
+    def __init__(
+        self, move: CudaMove, count: int, width: int, capacity: int, aligned: int, forms: Callable[[int], Forms]
+    ) -> None:
+        """`aligned` is the longest piece of rows, and `forms` the layouts for pieces of so many bytes."""
+        self.move, self.device, self.dtype, self.element = move, move.device, move.dtype, move.element
+        self.count, self.width, self.capacity, self.aligned, self.forms = count, width, capacity, aligned, forms
+        is_narrow = move.index_type.size != 8 and capacity >= 1 << 32
+        self.remap = None if is_narrow else move.kind.remap
+        self.refuses = self.remap is Remap.REFUSE
+        self.steps = self._steps()
+        """The kernels, by name, in their order."""
+        has_cells = count and width and (capacity or (move.kind.gathers and not self.refuses))
+        self._active = self.steps if has_cells else ("check",) * bool(count and self.refuses)
+        self._is_scratched = not SCRATCHED.isdisjoint(self._active)
+
+    def _steps(self) -> tuple[str, ...]:
+        move, count = self.move, self.count
+        check = ("check",) * self.refuses
+        few = () if count <= FEW else check
+        if move.kind.gathers:
+            is_wide = self.width * self.dtype.size >= WIDE * move.index_type.size
+            return ("checked_gather",) if check and move.kind.fresh and not is_wide else (*few, "gather")
+        if move.combine is Combine.STORE:
+            if not move.kind.ordered or count == 1:
+                return (*few, "scatter")
+            if 4 * self.capacity > MOST_OWNERS or count >= 1 << 32:
+                return "keys", "settle"
+            return (*check, *("clear",) * self._is_sparse, "mark", "scatter")
+        if move.needs_no_order and (self.width == 1 or move.has_row_atomics):
+            return ("private", *("commit",) * self.refuses) if self._is_small else (*few, "scatter")
+        if count <= BRIEF and move.source is None:
+            return ("brief",)
+        if count >= groups.MOST_LANES:
+            raise Unsupported(f"arithmetic with {count} lanes in their order")
+        return "spot", "alone"
 
     @property
     def _is_small(self) -> bool:
         """Whether blocks can have copies of the table: elements that GPUs combine in one instruction."""
-        is_sum = self.combine is Combine.ADD and self.element.is_float
+        is_sum = self.move.combine is Combine.ADD and self.element.is_float
         fits = self.capacity * self.element.size <= min(MOST_PRIVATE, PRIVATE_PER_LANE * self.count)
         is_plain = self.element is self.dtype and self.dtype.size in (4, 8)
         return self.width == 1 and fits and is_plain and (self.element.is_integer or is_sum)
@@ -272,42 +336,36 @@ class PreparedMove:
 
     # --- calls
 
-    def run(self, addresses: Mapping[str, int]) -> None:
-        """Execute the move on arrays of the device."""
-        self.run_at(addresses["table"], addresses["indices"], addresses[self.other])
-
-    def run_at(self, table: int, index: int, other: int, *bags: int, initial: int | None = None) -> None:
-        """The same, by addresses; `bags` are the arguments of a source.
+    def run_at(
+        self, table: int, index: int, other: int, *bags: int, initial: int | None = None
+    ) -> tuple[int, int] | None:
+        """Execute the move on arrays of the device, by addresses; `bags` are the arguments of a source.
 
         `initial` is for a packed table that is new memory: the address of its rows before the scatter, or `ZEROS`.
+        Returns how many indices are refused, and the first such lane; None if none is.
         """
         steps = self._active
         if not steps:
             self._initialise(table, initial)
-            return
+            return None
         check = take(self.device) if self.refuses else None
         keys = self._scratch(steps) if self._is_scratched else None
         nothing = self.device.empty(16) if not self.capacity else None
         if nothing is not None:
             table = nothing.address
         every = table | other | self.aligned
-        piece = every & -every
-        is_blank = initial == ZEROS
-        launches = self._launches.get((piece, is_blank)) or self._compiled(piece, is_blank)
+        codes, words = self._codes(every & -every, initial == ZEROS)
         scratch = keys.address if keys else 0
-        words = self._forms[piece].words
         arguments = (table, other, index, check.address if check else 0, scratch, *bags, *words)
         try:
-            self._launch_all(_Launcher(launches, arguments, check), scratch, table, initial)
+            self._launch_all(_Launcher(self, codes, arguments, check), scratch, table, initial)
             if isinstance(keys, Scratch):
                 keys.keep()
-            refused = check.end() if check is not None else None
+            return check.end() if check is not None else None
         except BaseException:
             if check is not None:
                 self.device.wait()  # the kernel that checks writes to memory of the host, which ends with the check
             raise
-        if refused:
-            self._raise(*refused, index)
 
     def not_captured(self, *addresses: int) -> str:
         """Why a call cannot be captured in a CUDA graph; empty if it can. Takes the addresses of the table and of the
@@ -319,13 +377,13 @@ class PreparedMove:
         piece = self.aligned
         for address in addresses:
             piece = (address | piece) & -(address | piece)
-        is_ready = not self._active or (piece, False) in self._launches
+        is_ready = not self._active or self._key(piece, self.forms(piece), False) in self.move.codes
         return "" if is_ready else "its kernels are not loaded yet"
 
     def check_at(self, index: int, flag: int) -> None:
         """Launch only the kernel that checks indices; takes the addresses of these and of an `IndexCheck`."""
-        launches = self._launches.get((1, False)) or self._compiled(1, False)
-        launches["check"]((0, 0, index, flag, 0, *self._forms[1].words))
+        codes, words = self._codes(1, False)
+        _Launcher(self, codes, (0, 0, index, flag, 0, *words), None)("check")
 
     def _launch_all(self, launch: _Launcher, scratch: int, table: int, initial: int | None) -> None:
         """Launch the kernels. What groups lanes runs beside what it need not wait for."""
@@ -363,19 +421,11 @@ class PreparedMove:
         elif initial is not None:
             self.device.copy(table, initial, nbytes)
 
-    def _compiled(self, piece: int, is_blank: bool) -> dict[str, MoveLaunch]:
-        """The launches for arrays of an alignment: a call that raises before the first one has written nothing."""
-        form = self._form(piece)
-        blank = replace(form, kind=replace(form.kind, blank=is_blank))
-        names = *self._active, *((*kernels.GROUPING, "fold") if "spot" in self._active else ())
-        made = {name: self._launch(name, blank if name in BLANK else form) for name in names}
-        return self._launches.setdefault((piece, is_blank), made)
-
     def _scratch(self, steps: tuple[str, ...]) -> DeviceBuffer:
         """Memory for lanes by their rows, for keys, owners or copies of a small table."""
         device, tuning = self.device, kinds.TUNING
         if "spot" in steps:
-            has_bags = self.source is not None
+            has_bags = self.move.source is not None
             nbytes = groups.scratch(self.count, tuning.short, tuning.long, has_bags)
             return Scratch.take(device, nbytes, groups.zeroed(self.count))
         if "mark" in steps:
@@ -392,43 +442,76 @@ class PreparedMove:
         """Blocks that have copies of a small table, at most."""
         return kinds.TUNING.shares * self.device.processors
 
-    def _raise(self, count: int, lane: int, index: int) -> NoReturn:
-        """Raise the reference engine's error for indices that are outside: how many, and the first."""
-        at = index + self.whole.index.access.layout.row(lane) * self.index_type.size
-        raw = self.device.download(at, self.index_type.size).view(self.index_type.bits)
-        reader = self.whole.step.reader
-        report = reader.report("outside", np.array([True]), reader.widen(raw))
-        raise IndexFault(replace(report, lane=(lane,), count=count))
+    # --- kernels
 
-    # --- forms and kernels
+    def _key(self, piece: int, forms: Forms, is_blank: bool) -> tuple[Any, ...]:
+        """What the code of its kernels depends on."""
+        across = self.width * self.dtype.size // piece
+        return self._active, piece, across if across & (across - 1) == 0 else 0, forms.number, is_blank, self.remap
 
-    def _form(self, piece: int) -> AlignedMove:
-        size = self.dtype.size
-        table, other = (in_bytes(self.ends[name], size, piece) for name in ("table", self.other))
-        index = in_bytes(self.whole.index.access.layout, self.index_type.size, self.index_type.size)
-        across = self.width * size // piece
-        kind = Kind(
+    def _codes(self, piece: int, is_blank: bool) -> tuple[dict[str, KernelCode], tuple[int, ...]]:
+        """The kernels for arrays of an alignment, and their arguments from the first number on.
+
+        All are compiled first: a call that raises before its first launch has written nothing.
+        """
+        move, forms = self.move, self.forms(piece)
+        if move.tuning is not kinds.TUNING:
+            move.codes, move.tuning = {}, kinds.TUNING
+        key, across = self._key(piece, forms, is_blank), self.width * self.dtype.size // piece
+        words = self.count, self.capacity, across, self._shift, self._chains
+        found = move.codes.get(key)
+        if found is None:
+            kind = self._kind(piece, forms)
+            names = *self._active, *((*kernels.GROUPING, "fold") if "spot" in self._active else ())
+            blank = replace(kind, blank=is_blank)
+            made = {name: self._code(name, blank if name in BLANK else kind) for name in names}
+            found = remember(move.codes, key, made, MOST_PREPARED)
+        return found, (*words, *forms.given)
+
+    def _kind(self, piece: int, forms: Forms) -> Kind:
+        move, across = self.move, self.width * self.dtype.size // piece
+        return Kind(
             piece=piece,
             across=across if across & (across - 1) == 0 else 0,
-            table=form(table, piece),
-            other=form(other, piece),
-            index=form(index, self.index_type.size),
-            index_type=self.index_type,
-            cast=self.whole.index.cast,
+            table=forms.table,
+            other=forms.other,
+            index=forms.lanes,
+            index_type=move.index_type,
+            cast=move.index_type.size != 8,
             remap=self.remap,
-            dtype=kinds.ANY if self.combine is Combine.STORE else self.element,
-            combine=self.combine,
-            wide=self.whole.accumulate is not None,
+            dtype=kinds.ANY if move.combine is Combine.STORE else self.element,
+            combine=move.combine,
+            wide=move.kind.accumulate is not None,
             owned="mark" in self.steps,
             few=self.refuses and self.steps in (("gather",), ("scatter",), ("brief",)),
-            source=self.source,
+            source=move.source,
             tuning=kinds.TUNING,
         )
-        given = (*numbers(index, self.index_type.size), *numbers(table, piece), *numbers(other, piece))
-        words = self.count, self.capacity, across, self._shift, self._chains
-        made = AlignedMove(kind, (*words, *given), self.count * across)
-        self._forms[piece] = made
-        return made
+
+    def _code(self, name: str, kind: Kind) -> KernelCode:
+        device = self.device
+        lanes = int(device.chip.lanes * kernels.LANES.get(name, 1))
+        chip, kind = replace(device.chip, lanes=lanes), kind.of_indices if name in kernels.OF_INDICES else kind
+        facts = {"lanes": lanes}
+        module = device.module(f"{chip} {name} {kind}", lambda: IrSource(kernels.text(chip, name, kind), facts))
+        return KernelCode(module.kernel(name), kind, lanes, kind.arguments)
+
+    def extent(self, name: str, code: KernelCode) -> tuple[int, int]:
+        """The blocks of a kernel, and bytes of shared memory for each."""
+        tuning, lanes, shared = code.kind.tuning, code.lanes, 0
+        across = self.width * self.dtype.size // code.kind.piece
+        grid = -(-self.count * across // (lanes * tuning.depth))
+        if name in kernels.OF_INDICES:
+            few = {"spot": tuning.joined, "insert": tuning.joined, "start": tuning.firsts, "place": tuning.firsts}
+            each = few | {"check": tuning.pieces * PIECE // self.move.index_type.size, "arrange": 1}
+            grid = -(-self.count // (lanes * each.get(name, tuning.indices)))
+            shared = kernels.SHARED[name](lanes, tuning) if name in kernels.SHARED else 0
+        elif name in ("private", "commit"):
+            grid, shared = min(grid, self._most_copies), self.capacity * self.element.size
+        elif name == "fold":
+            most = tuning.waves * self.device.processors * (MOST_THREADS // lanes)
+            grid, shared = self._chains + min(grid, most), code.kind.shared(lanes) if self._chains else 0
+        return min(MOST_GRID, grid), shared
 
     @property
     def _shift(self) -> int:
@@ -444,21 +527,3 @@ class PreparedMove:
     def _chains(self) -> int:
         """Blocks that take long segments, if there can be one."""
         return kinds.TUNING.chains * self.device.processors * (self.count > kinds.TUNING.long)
-
-    def _launch(self, name: str, form: AlignedMove) -> MoveLaunch:
-        device, kind, tuning, shared = self.device, form.kind, form.kind.tuning, 0
-        lanes = int(device.chip.lanes * kernels.LANES.get(name, 1))
-        chip, grid = replace(device.chip, lanes=lanes), -(-form.pieces // (lanes * tuning.depth))
-        if name in kernels.OF_INDICES:
-            few = {"spot": tuning.joined, "insert": tuning.joined, "start": tuning.firsts, "place": tuning.firsts}
-            each = few | {"check": tuning.pieces * PIECE // self.index_type.size, "arrange": 1}
-            kind, grid = kind.of_indices, -(-self.count // (lanes * each.get(name, tuning.indices)))
-            shared = kernels.SHARED[name](lanes, tuning) if name in kernels.SHARED else 0
-        elif name in ("private", "commit"):
-            grid, shared = min(grid, self._most_copies), self.capacity * self.element.size
-        elif name == "fold":
-            most = tuning.waves * device.processors * (MOST_THREADS // lanes)
-            grid, shared = self._chains + min(grid, most), kind.shared(lanes) if self._chains else 0
-        facts = {"lanes": lanes}
-        module = device.module(f"{chip} {name} {kind}", lambda: IrSource(kernels.text(chip, name, kind), facts))
-        return MoveLaunch(module.kernel(name), min(MOST_GRID, grid), kind.arguments, shared)

@@ -107,12 +107,13 @@ class Ledger:
     def block(self, table: Storage, team: Team) -> ArgumentBlock:
         """What is recorded, as a scatter into its table."""
         page, size = self.page, dtype(self.page.element).size
-        return ArgumentBlock(
-            team.parts, team.stop,
+        block = ArgumentBlock(team.parts, team.stop)
+        block.set(
             table=table.span.start + page.offset * size, other=self.rows.ctypes.data, lanes=self.lanes.ctypes.data,
             count=self.count, capacity=page.capacity, width=page.width, greatest=page.capacity,
             table_row=page.row * size, table_col=size, other_row=page.nbytes, other_col=size,
         )  # fmt: skip
+        return block
 
 
 def flush(ledgers: Sequence[Ledger], table: Storage, team: Team) -> None:

@@ -7,5 +7,8 @@
 | `regular.py` | the strategy for lanes whose rows form arithmetic progressions |
 | `phases.py`, `partition.py`, `private.py`, `runs.py`, `split.py`, `sums.py` | the native functions of the strategies |
 | `bags.py`, `bag_calls.py` | bags of gathered rows, reduced: the native function, and its call |
+| `updates.py`, `update_calls.py` | gradients summed by row, stored or applied: the native functions, and their call |
+| `units.py` | units of work that one launch does, whatever the function of each |
+| `tables.py` | bags of many tables in one launch |
 | `mover.py`, `block.py` | the rows that those move, and their arguments |
 """

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from ptokit.engine.llvm.bags import BagArguments, BagCode, BagKind
-from ptokit.engine.llvm.emit import I64, PTR, IrBuilder, IrValue
+from ptokit.engine.llvm.emit import I64, PTR, IrBuilder, IrValue, Variable
 from ptokit.engine.native.whole.block import note, pieces, word
+from ptokit.engine.native.whole.units import of_unit, put_unit
 
 COLUMNS = 256
 """Bytes of a row that are reduced at a time: what registers hold."""
@@ -17,28 +21,54 @@ def reduce(code: IrBuilder, kind: BagKind) -> None:
     names = ("table", "index", "bounds", "weights", "other", "winners")
     addresses = [word(code, name, PTR) for name in names]
     numbers = [word(code, name) for name in ("total", "capacity", "table_row", "padding", "count")]
-    greatest = code.variable(I64, code.i64(0))
-
-    def read(index: IrValue) -> None:
-        known = greatest.get()
-        greatest.set(code.select(index.compare("ugt", known), index, known))
-
     given = BagArguments(*addresses, *numbers)
+    greatest, read = _greatest(code)
     bag_code = BagCode(code, kind, given, read)
-    size, width = kind.dtype.size, kind.width
-    wide = (COLUMNS // 2 if kind.tracked else COLUMNS) // size  # lanes need registers, too
     with pieces(code) as number:
         first = number * word(code, "piece")
         left = given.bags - first
         piece = word(code, "piece")
         with code.loop(first, first + code.select(left.compare("slt", piece), left, piece)) as bag:
             read(code.select(bag_code.is_ordered(bag), code.i64(0), REFUSED))
-            whole = width - width % wide
-            if whole:
-                with code.loop(0, whole, wide) as column:
-                    bag_code.reduce(bag, column, wide)
-            while whole < width:
-                step = 1 << ((width - whole).bit_length() - 1)
-                bag_code.reduce(bag, code.i64(whole), step)
-                whole += step
+            in_columns(code, kind.width, _wide(kind), partial(bag_code.reduce, bag))
     note(code, "greatest", greatest.get())
+
+
+def reduce_range(code: IrBuilder, kind: BagKind) -> None:
+    """The bags of a unit, whose job has `BagArguments`; it keeps the greatest index."""
+    job = of_unit(code, "job", PTR)
+    addresses, numbers = [(PTR, k) for k in range(6)], [(I64, k) for k in range(6, 11)]
+    given = BagArguments(*(code.load(each, code.at(job, 8 * k)) for each, k in addresses + numbers))
+    greatest, read = _greatest(code)
+    bag_code = BagCode(code, kind, given, read)
+    with code.loop(of_unit(code, "low"), of_unit(code, "high")) as bag:
+        in_columns(code, kind.width, _wide(kind), partial(bag_code.reduce, bag))
+    put_unit(code, "count", greatest.get())
+
+
+def _greatest(code: IrBuilder) -> tuple[Variable, Callable[[IrValue], None]]:
+    """A variable, and a function that keeps the greatest index in it."""
+    greatest = code.variable(I64, code.i64(0))
+
+    def read(index: IrValue) -> None:
+        known = greatest.get()
+        greatest.set(code.select(index.compare("ugt", known), index, known))
+
+    return greatest, read
+
+
+def _wide(kind: BagKind) -> int:
+    """Columns that registers hold; lanes need registers, too."""
+    return (COLUMNS // 2 if kind.tracked else COLUMNS) // kind.dtype.size
+
+
+def in_columns(code: IrBuilder, width: int, wide: int, do: Callable[[IrValue, int], None]) -> None:
+    """Columns of a row, some at a time: `do` is given the first, and how many."""
+    whole = width - width % wide
+    if whole:
+        with code.loop(0, whole, wide) as column:
+            do(column, wide)
+    while whole < width:
+        step = 1 << ((width - whole).bit_length() - 1)
+        do(code.i64(whole), step)
+        whole += step

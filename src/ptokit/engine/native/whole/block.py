@@ -18,21 +18,27 @@ from ptokit.engine.llvm.resolve import PADDING
 from ptokit.engine.native.workers import Stop
 from ptokit.engine.storage import address_of
 
-WORDS = (
-    "table", "other", "index", "counter", "greatest",
-    "stop", "lanes", "count", "piece", "capacity", "width", "whole",
+CALL_WORDS = (
+    "table", "other", "index", "counter", "greatest", "count", "piece", "capacity", "width",
     "table_row", "table_col", "other_row", "other_col", "index_step",
-    "shards", "scratch", "first",
+)  # fmt: skip
+"""The words of a block that change with every call of a move."""
+WORDS = (
+    *CALL_WORDS,
+    "stop", "lanes", "whole", "shards", "scratch", "first",
     "writers", "pairs", "counts", "segments", "shift", "buckets", "workers", "totals", "marks", "range",
     "room", "named",
     "repeats", "low", "missed", "private", "parts", "groups",
     "runs", "run_limit", "run_count", "extent", "by_row",
     "bounds", "weights", "winners", "padding", "total",
+    "low_shard", "high_shard", "column_shard", "columns_shard",
 )  # fmt: skip
-"""The words of a block. The first five change with every call; strides are in bytes, extents in lanes and elements."""
+"""The words of a block. Strides are in bytes, extents in lanes and elements."""
 AT = {name: 8 * place for place, name in enumerate(WORDS)}
 """Where in the block a word lies."""
-GREATEST, CAPACITY, WHOLE, SHARDS = map(WORDS.index, ("greatest", "capacity", "whole", "shards"))
+GREATEST, CAPACITY, WIDTH, WHOLE, SHARDS, STOP, ALONE = map(
+    WORDS.index, ("greatest", "capacity", "width", "whole", "shards", "stop", "low_shard")
+)
 UNSIGNED = (1 << 64) - 1
 """The mask that makes a word unsigned."""
 PARAMETERS = ((PTR, "args"), (I64, "worker"))
@@ -44,6 +50,9 @@ PICKED = 8 * (LANES_AT_ONCE + PADDING)
 SCRATCH = PICKED + 4 * (LANES_AT_ONCE + PADDING)
 """Bytes of each worker's own memory."""
 
+MOST_IDLE, MOST_WORKERS = 4, 128
+"""Blocks that are kept, and the workers that such a block has memory for."""
+
 Words = c_int64 * len(WORDS)
 
 
@@ -52,22 +61,28 @@ class ArgumentBlock:
 
     __slots__ = ("address", "keep", "memory", "most_workers", "stop", "words")
 
-    def __init__(self, most_workers: int, stop: Stop, **words: int) -> None:
-        """With memory for the workers, and for the lanes of a small call."""
+    def __init__(self, most_workers: int, stop: Stop, lanes: int = 0) -> None:
+        """With memory for the workers, and for so many lanes."""
         self.words = Words()
         self.address = addressof(self.words)
         self.most_workers, self.stop = most_workers, stop
-        self.memory = np.empty(SCRATCH * (most_workers + 1), np.uint8)
+        self.memory = np.empty(SCRATCH * most_workers + 8 * (lanes + PADDING), np.uint8)
         scratch = address_of(self.memory)
         self.keep: list[Any] = []
         """Memory that must live as long as the call, and that words point to."""
         self.set(scratch=scratch, lanes=scratch + SCRATCH * most_workers)
-        self.set(stop=stop.address, **words)
+        self.set(stop=stop.address)
 
     @property
     def is_whole(self) -> bool:
         """Whether every index lies inside the table, and bounds of bags are in order."""
         return self.words[GREATEST] & UNSIGNED < self.words[CAPACITY]
+
+    def shard_alone(self) -> None:
+        """Let one worker have all rows and columns: its shard is in the block itself."""
+        words = self.words
+        words[ALONE + 1], words[ALONE + 3] = words[CAPACITY], words[WIDTH]
+        words[SHARDS] = self.address + 8 * ALONE
 
     def clear(self) -> None:
         """Drop the memory of a call."""
@@ -82,6 +97,30 @@ class ArgumentBlock:
     def get(self, name: str) -> int:
         """The value of a word, taken as unsigned."""
         return self.words[AT[name] // 8] & UNSIGNED
+
+
+_idle: list[ArgumentBlock] = []
+"""Blocks that wait for the next call."""
+
+
+def take_block(parts: int, stop: Stop) -> ArgumentBlock:
+    """A block for a call, with memory for each worker; it goes back with `put_back`."""
+    try:
+        block = _idle.pop()
+    except IndexError:
+        block = None
+    if block is None or block.most_workers < parts:
+        block = ArgumentBlock(parts, stop)
+    block.stop = stop
+    block.words[STOP] = stop.address
+    return block
+
+
+def put_back(block: ArgumentBlock) -> None:
+    """Keep a block for later calls, unless it is large or enough are kept."""
+    block.clear()
+    if block.most_workers <= MOST_WORKERS and len(_idle) < MOST_IDLE:
+        _idle.append(block)
 
 
 def function(name: str, write: Callable[..., None], *kinds: object) -> str:

@@ -1,41 +1,40 @@
 """Whole-array gathers and scatters in machine code: the same calls and the same bits as `engine.whole`, faster.
 
-A call is prepared once for each `Whole`; what is left for the call itself are three addresses. Under `REFUSE` all
-indices are checked before anything is written: while they are compared with few runs, or copied, if the copy is small;
-in a read-only pass, and then an index that another thread makes bad afterwards is skipped; or by merged and divided
+A kind of move is prepared once; addresses and sizes are arguments of a call. Its code depends on little more: whether
+rows are of a common length and lie side by side, and whether the table fits the caches. Under `REFUSE` all indices are
+checked before anything is written: while they are compared with few runs, or copied, if the copy is small; in a
+read-only pass, and then an index that another thread makes bad afterwards is skipped; or by merged and divided
 scatters, which write to memory of their own first. A gather into a new array checks while it moves, if indices are not
 copied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from ctypes import c_uint8
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache
 from struct import Struct
 from typing import Any
 
 import numpy as np
 
 from ptokit.engine import whole as reference
-from ptokit.engine.kept import remember
 from ptokit.engine.llvm.compute.elements import is_float
 from ptokit.engine.llvm.emit import I32, size_of
 from ptokit.engine.llvm.numbers import computes
 from ptokit.engine.native import host
 from ptokit.engine.native.whole import regular, strategies
-from ptokit.engine.native.whole.block import LANES_AT_ONCE, PADDING, ArgumentBlock
-from ptokit.engine.native.whole.mover import Rows, known_width
+from ptokit.engine.native.whole.block import CALL_WORDS, LANES_AT_ONCE, PADDING, ArgumentBlock, put_back, take_block
+from ptokit.engine.native.whole.mover import COMMON, Rows
 from ptokit.engine.native.whole.phases import Indices
 from ptokit.engine.native.whole.strategies import LONG, Native, Spread, Team, native, pool
 from ptokit.engine.native.workers import Stop, thread_count
 from ptokit.engine.runnable import Unsupported
 from ptokit.engine.storage import Array, Storage, address_of
-from ptokit.engine.whole import Whole
+from ptokit.engine.whole import MoveKind, MoveSizes, Whole
 from ptokit.isa.dtype import dtype as element_type
-from ptokit.isa.layout import Layout
-from ptokit.isa.move import Combine, Remap, Side
+from ptokit.isa.move import Combine, Remap
 
 MOST_COPIED = 32 << 20
 """Bytes of lanes that are copied before anything moves."""
@@ -43,13 +42,16 @@ CHUNK = 4 << 20
 """Lanes that a scatter takes at a time."""
 MOST_PIECE, LEAST_PIECE = 1 << 20, 1 << 14
 """Bytes of a piece of a gather, at most and at least."""
+MOST_SIMPLE = 1 << 14
+"""Lanes of little work, at most."""
 READ_AT_ONCE = 1 << 17
 """Indices per piece: hardware prefetching needs long runs."""
 MOST_PREPARED = 512
-MOST_IDLE, MOST_WORKERS = 4, 128
-"""Cached blocks, and the workers that such a block has memory for."""
+MOST_SPARE = 4
+"""Blocks for little work that are kept."""
 FLOAT32 = element_type("float32")
-FIRST = Struct("=5q")
+COUNT, COUNTER = map(CALL_WORDS.index, ("count", "counter"))
+CALL = Struct(f"={len(CALL_WORDS)}q")
 """The words of a block that change with every call."""
 
 Storages = Mapping[str, Storage]
@@ -59,145 +61,202 @@ class _Refused(Exception):
     """An index must be refused; nothing counts as written."""
 
 
-_prepared: dict[int, _Gather | _Scatter] = {}
-_idle: list[ArgumentBlock] = []
-"""Cached blocks for much work, of any move."""
+_spare: list[ArgumentBlock] = []
+"""Cached blocks for little work, of any move."""
 
 
-def run(whole: Whole, storages: Storages, threads: int | None) -> None:
-    """Execute a move. Raises `IndexFault` before anything is written, `Unsupported` for what has no machine code."""
-    ready = _prepared.get(id(whole))
-    if ready is None or ready.whole is not whole:
-        ready = (_Gather if whole.index.side is Side.SRC else _Scatter)(whole)
-        remember(_prepared, id(whole), ready, MOST_PREPARED)
-    if ready.count:
-        ready.run(storages, 1 if threads == 1 else thread_count(threads))
+@lru_cache(MOST_PREPARED)
+def prepare(kind: MoveKind, _gpu: int | None = None) -> NativeMove:
+    """A kind of move, ready for calls. Raises `Unsupported` for what has no machine code."""
+    return NativeMove(kind)
 
 
-def repeated(whole: Whole, threads: int | None) -> Callable[[int, int, int], bool] | None:
-    """A move that was executed before, to be called with the addresses of the table, the indices and the other
-    operand; None for other moves. It returns False if an index must be refused, and then nothing counts as written."""
-    ready = _prepared.get(id(whole))
-    if ready is None or ready.whole is not whole or not ready.count:
-        return None
-    if ready.is_small:
-        return ready.run_small
-    if threads == 1:
-        return partial(ready.run_at, threads=1)
-    return lambda table, indices, other: ready.run_at(table, indices, other, thread_count(threads))
+def run(whole: Whole, storages: Storages, threads: int | None, strategy: str | None = None) -> None:
+    """Execute a move. Raises `IndexFault` before anything is written, `Unsupported` for what has no machine code.
+
+    What refuses an index is the reference engine, which reads the indices again: if another thread has corrected them
+    meanwhile, it executes the move.
+    """
+    sizes = whole.sizes
+    if sizes is None:
+        raise Unsupported("an array whose dims do not join to even rows")
+    move = prepare(whole.kind)
+    table, indices, other = (storages[name].address for name, _ in whole.types)
+    if sizes.lanes and not move(table, indices, other, sizes, threads, strategy):
+        reference.run(whole, storages, 1)
 
 
-def forget() -> None:
-    """Prepare all calls anew: what is known about the processor has changed."""
-    _prepared.clear()
+class NativeMove:
+    """A kind of move, ready for calls of all sizes."""
+
+    def __init__(self, kind: MoveKind) -> None:
+        self.kind, self.size, self.index_size = kind, kind.dtype.size, kind.index_type.size
+        index, combine, wide = kind.index_type, kind.combine, kind.accumulate
+        if index.size not in (2, 4, 8) or not index.is_integer:
+            raise Unsupported(f"indices of {index}")
+        if kind.gathers and combine is not Combine.STORE:
+            raise Unsupported("a gather that does arithmetic")
+        if combine is not Combine.STORE and not computes(kind.dtype):
+            raise Unsupported(f"arithmetic with {kind.dtype}")
+        if wide is not None and not (wide == FLOAT32 and is_float(kind.dtype) and self.size < 4):
+            raise Unsupported(f"sums of {kind.dtype} in {wide}")
+        self.common = frozenset(nbytes // self.size for nbytes in COMMON) | {1}
+        """Widths that have code of their own."""
+        self.codes: dict[tuple[Any, ...], _Code] = {}
+        self.host = host.HOST
+
+    def __call__(
+        self, table: int, indices: int, other: int, sizes: MoveSizes, threads: int | None, strategy: str | None = None
+    ) -> bool:
+        """Execute a move of one lane or more; False if an index must be refused. `strategy` forces one."""
+        count, width, capacity, table_row, table_col, other_row, other_col, step = sizes
+        size, wake, code = self.size, host.HOST.wake, self.code(sizes)
+        words = (
+            table, other, indices, 0, 0, count, LANES_AT_ONCE, capacity, width,
+            table_row * size, table_col * size, other_row * size, other_col * size, step * self.index_size,
+        )  # fmt: skip
+        nbytes = width * size
+        cost = count * (5 + nbytes / 6) if code.rows.far or nbytes > 16 else count * 2  # nanoseconds, roughly
+        if count <= MOST_SIMPLE and (threads == 1 or cost <= wake) and strategy is None and code.is_simple:
+            return code.run_small(words)
+        team_size = 1 if threads == 1 else thread_count(threads)
+        team = Team(team_size if cost > wake or strategy else 0, Stop(), is_long=cost > LONG)
+        return code.call(code, sizes).run(words, team, strategy)
+
+    def code(self, sizes: MoveSizes) -> _Code:
+        """The code for moves of such sizes."""
+        _, width, capacity, table_row, table_col, other_row, other_col, step = sizes
+        here = host.HOST
+        is_far = capacity * (table_row or 1) * self.size > here.near
+        dense = width == 1 or (table_col == 1 and other_col == 1)
+        known = width if dense and width in self.common else 0
+        key = known, dense, is_far, known and table_row - width, known and other_row - width, step == 1, capacity >> 32
+        code = self.codes.get(key) if here is self.host else None
+        return code or self._code(key, is_far, known, dense, sizes)
+
+    def _code(self, key: tuple[Any, ...], is_far: bool, width: int, dense: bool, sizes: MoveSizes) -> _Code:
+        """The code for moves like one of these sizes; all is chosen anew if the facts on the processor have changed."""
+        if self.host is not host.HOST:
+            self.codes, self.host = {}, host.HOST
+        near, there = (_known_step(step * self.size, width * self.size) for step in (sizes.table_row, sizes.other_row))
+        is_narrow = sizes.capacity < 1 << 32
+        index = self.kind.index_type
+        outside = self.kind.remap if index.size == 8 or is_narrow else Remap.REFUSE  # no index is beyond
+        indices = Indices(index, sizes.index_step == 1, outside, index.size != 8)
+        lane = I32 if is_narrow else indices.lane
+        rows = Rows(self.size, lane, width, dense, is_far, table_step=near, other_step=there)
+        made = (_GatherCode if self.kind.gathers else _ScatterCode)(self.kind, rows, indices)
+        if len(self.codes) >= MOST_PREPARED:
+            self.codes.pop(next(iter(self.codes)), None)
+        self.codes[key] = made
+        return made
 
 
-class _Ready:
-    """What gathers and scatters share: numbers of the move, its kinds of rows and indices, cached blocks."""
+def _known_step(step: int, nbytes: int) -> int | None:
+    """The distance of rows, if code is specialised for it: rows that lie side by side, or one for all lanes."""
+    return step if nbytes and step in (0, nbytes) else None
+
+
+class _Code:
+    """The code for a kind of rows and of indices."""
 
     begin: Native
     """For little work: the whole gather, or the index stage of a scatter."""
     write: Native | None = None
     """The scatter of resolved lanes."""
+    first: Native | None = None
+    """Checks the indices before the rows of several blocks of lanes are written."""
+    call: type[_Call]
 
-    def __init__(self, whole: Whole) -> None:
-        self.whole, self.types = whole, dict(whole.types)
-        index, (self.count, self.width) = whole.index, whole.move.shape
-        self.capacity, self.size = index.capacity, self.types["table"].size
-        ends = {end.operand: _strides(end.layout) for end in (whole.src, whole.move.dst)}
-        table_row, table_col = ends.pop("table")
-        ((self.other, (other_row, other_col)),) = ends.items()
-        step = _strides(index.access.layout)[0]
-        kind = self.types["indices"]
-        if kind.size not in (2, 4, 8) or not kind.is_integer:
-            raise Unsupported(f"indices of {kind}")
-        outside = index.remap if kind.size == 8 or self.capacity < 1 << 32 else Remap.REFUSE  # no index is beyond
-        self.indices = Indices(kind, step == 1, outside, index.cast)
-        self.refuses = outside is Remap.REFUSE
-        self.lane = I32 if self.capacity < 1 << 32 else self.indices.lane
-        dense = self.width == 1 or (table_col, other_col) == (1, 1)
-        far = self.capacity * max(1, table_row) * self.size > host.HOST.near
-        width = known_width(self.size, self.width) if dense else 0
-        near, there = (_known_step(step * self.size, width * self.size) for step in (table_row, other_row))
-        self.rows = Rows(self.size, self.lane, width, dense, far, table_step=near, other_step=there)
-        self.words = {
-            "count": self.count, "capacity": self.capacity, "width": self.width, "piece": LANES_AT_ONCE,
-            "table_row": table_row * self.size, "table_col": table_col * self.size,
-            "other_row": other_row * self.size, "other_col": other_col * self.size,
-            "index_step": step * kind.size,
-        }  # fmt: skip
-        nbytes = self.width * self.size
-        self.cost = self.count * (5 + nbytes / 6) if far or nbytes > 16 else self.count * 2
-        """Nanoseconds, roughly."""
-        self.spare: list[ArgumentBlock] = []
-        """Cached blocks for little work."""
+    def __init__(self, kind: MoveKind, rows: Rows, indices: Indices) -> None:
+        self.kind, self.rows, self.indices = kind, rows, indices
+        self.refuses = indices.remap is Remap.REFUSE
+        self.is_simple = kind.accumulate is None
 
-    def run(self, storages: Storages, threads: int, strategy: str | None = None) -> None:
-        """Execute the move; `strategy` forces one.
+    def run_small(self, words: tuple[int, ...]) -> bool:
+        """Little work, on the calling thread; False if an index must be refused."""
+        try:
+            block = _spare.pop()
+        except IndexError:
+            block = ArgumentBlock(1, Stop(), MOST_SIMPLE)
+        CALL.pack_into(block.words, 0, *words)
+        is_done = self.first is None or words[COUNT] <= LANES_AT_ONCE or self._is_checked(block)
+        if is_done:
+            self.begin(block.address, 0)
+            is_done = not self.refuses or block.is_whole
+        if self.write is not None and is_done:
+            strategies.direct(block, self.write)
+        if len(_spare) < MOST_SPARE:
+            _spare.append(block)
+        return is_done
 
-        What refuses an index is the reference engine, which reads the indices again: if another thread has corrected
-        them meanwhile, it executes the move.
-        """
-        table, indices, other = (storages[name].address for name in ("table", "indices", self.other))
-        if not self.run_at(table, indices, other, threads, strategy):
-            reference.run(self.whole, storages, 1)
+    def _is_checked(self, block: ArgumentBlock) -> bool:
+        """Whether no index must be refused; the block is as it was."""
+        assert self.first is not None
+        self.first(block.address, 0)
+        block.words[COUNTER] = 0
+        return block.is_whole
 
-    def run_at(self, table: int, indices: int, other: int, threads: int, strategy: str | None = None) -> bool:
-        """Execute the move at these addresses; False if an index must be refused."""
-        if self.is_small and strategy is None:
-            return self.run_small(table, indices, other)
-        is_shared = self.cost > host.HOST.wake or strategy
-        team = Team(threads if is_shared else 0, Stop(), is_long=self.cost > LONG)
-        block = self.block(team)
-        FIRST.pack_into(block.words, 0, table, other, indices, 0, 0)
+
+class _GatherCode(_Code):
+    """The code of gathers."""
+
+    def __init__(self, kind: MoveKind, rows: Rows, indices: Indices) -> None:
+        is_element = rows.width == 1 and rows.size in (4, 8)
+        is_even = is_element and rows.table_step == rows.other_step == rows.size
+        super().__init__(kind, replace(rows, together=is_even and host.HOST.gathers), indices)
+        self.call = _GatherCall
+        self.skips = indices.remap is Remap.SKIP
+        self.straight = replace(self.rows, lane=indices.lane)
+        self.late = replace(indices, remap=Remap.ZERO, noted=True) if self.refuses else indices
+        """What is refused is only known at the end."""
+        far = rows.far and strategies.fetches(rows, "gather")
+        self.begin = native("gather", replace(self.straight, far=far), indices)
+        if self.refuses and not kind.fresh:
+            self.first = native("resolve", indices, False, False)
+        self.codes: dict[tuple[Indices, bool, bool], Native] = {}
+        """By the indices, whether rows are far from each other, and whether they are written past the caches."""
+
+
+class _ScatterCode(_Code):
+    """The code of scatters."""
+
+    def __init__(self, kind: MoveKind, rows: Rows, indices: Indices) -> None:
+        if kind.combine is not Combine.STORE:
+            rows = replace(rows, combine=kind.combine, dtype=kind.dtype)
+        super().__init__(kind, rows, indices)
+        self.call = _ScatterCall
+        self.sums = kind.accumulate is not None
+        self.write = native("scatter", replace(rows, far=rows.far and strategies.fetches(rows)))
+        self.begin = native("resolve", indices, rows.lane != indices.lane, True)
+
+
+class _Call:
+    """A call with more work."""
+
+    def __init__(self, code: Any, sizes: MoveSizes) -> None:
+        self.code, self.rows, self.indices, self.refuses = code, code.rows, code.indices, code.refuses
+        self.count, self.width, self.capacity = sizes.lanes, sizes.width, sizes.capacity
+        self.lane: str = code.rows.lane
+        self.size: int = code.rows.size
+        self.other_row, self.index_step = sizes.other_row * self.size, sizes.index_step * code.kind.index_type.size
+
+    def run(self, words: tuple[int, ...], team: Team, strategy: str | None) -> bool:
+        """Execute it; False if an index must be refused."""
+        block = take_block(team.parts, team.stop)
+        block.set(first=0)
+        CALL.pack_into(block.words, 0, *words)
         try:
             self.move(team, block, strategy)
         except _Refused:
             return False
         finally:
-            self.put_back(block)
+            put_back(block)
         return True
 
     def move(self, team: Team, block: ArgumentBlock, strategy: str | None) -> None:
         """Execute the move that a block describes. Raises `_Refused`."""
         raise NotImplementedError
-
-    def block(self, team: Team) -> ArgumentBlock:
-        """A block for a call, with memory for each worker; it goes back with `put_back`."""
-        try:
-            block = _idle.pop()
-        except IndexError:
-            block = None
-        if block is None or block.most_workers < team.parts:
-            block = ArgumentBlock(team.parts, team.stop)
-        block.stop = team.stop
-        block.set(**self.words, stop=team.stop.address, first=0)
-        return block
-
-    def put_back(self, block: ArgumentBlock) -> None:
-        """Cache a block, unless it is large or enough are cached."""
-        block.clear()
-        if block.most_workers <= MOST_WORKERS and len(_idle) < MOST_IDLE:
-            _idle.append(block)
-
-    @property
-    def is_small(self) -> bool:
-        """Whether there is little work."""
-        return self.count <= LANES_AT_ONCE and self.cost <= host.HOST.wake and not self.whole.accumulate
-
-    def run_small(self, table: int, indices: int, other: int) -> bool:
-        """Little work, on the calling thread; False if an index must be refused."""
-        try:
-            block = self.spare.pop()
-        except IndexError:
-            block = ArgumentBlock(1, Stop(), **self.words)
-        FIRST.pack_into(block.words, 0, table, other, indices, 0, 0)
-        self.begin(block.address, 0)
-        is_done = not self.refuses or block.is_whole
-        if self.write is not None and is_done:
-            strategies.direct(block, self.write)
-        self.spare.append(block)
-        return is_done
 
     def check(self, block: ArgumentBlock) -> None:
         """Raise `_Refused` if an index was outside that must not be."""
@@ -206,7 +265,7 @@ class _Ready:
 
     def raw(self, address: int) -> Array:
         """The index values at an address, as an array."""
-        kind, step = self.types["indices"], self.words["index_step"]
+        kind, step = self.indices.dtype, self.index_step
         memory: Any = (c_uint8 * ((self.count - 1) * step + kind.size)).from_address(address)
         return np.ndarray((self.count,), kind.bits, memory, 0, (step,))
 
@@ -218,50 +277,22 @@ class _Ready:
         team.do(native("resolve", indices, is_narrow, keep), block, is_short=is_short)
 
 
-def _known_step(step: int, nbytes: int) -> int | None:
-    """The distance of rows, if code is specialised for it: rows that lie side by side, or one for all lanes."""
-    return step if nbytes and step in (0, nbytes) else None
-
-
-def _strides(layout: Layout) -> tuple[int, int]:
-    found = layout.strides
-    if found is None:
-        raise Unsupported("an array whose dims do not join to even rows")
-    return found
-
-
-class _Gather(_Ready):
-    """A gather, ready for calls."""
-
-    def __init__(self, whole: Whole) -> None:
-        super().__init__(whole)
-        self.skips = self.indices.remap is Remap.SKIP
-        if whole.move.combine is not Combine.STORE:
-            raise Unsupported("a gather that does arithmetic")
-        is_element = self.width == 1 and self.size in (4, 8) and self.rows.table_step == self.size
-        is_even = is_element and self.words["other_row"] == self.size
-        self.rows = replace(self.rows, together=is_even and host.HOST.gathers)
-        far = self.rows.far and strategies.fetches(self.rows, "gather")
-        self.straight = replace(self.rows, lane=self.indices.lane)
-        self.late = replace(self.indices, remap=Remap.ZERO, noted=True) if self.refuses else self.indices
-        """What is refused is only known at the end."""
-        self.copied = (self.count + PADDING) * size_of(self.lane)
-        """Bytes of a copy of the indices."""
-        self.begin = native("gather", replace(self.straight, far=far), self.indices)
-        self.codes: dict[tuple[Indices, bool], Native] = {}
-        """By the indices, and whether rows are far from each other."""
+class _GatherCall(_Call):
+    """A gather."""
 
     def move(self, team: Team, block: ArgumentBlock, strategy: str | None) -> None:
-        if self.width == 1 and not self.skips and regular.gather(block, self.straight, self.indices, team):
+        code = self.code
+        copied = (self.count + PADDING) * size_of(self.lane)
+        if self.width == 1 and not code.skips and regular.gather(block, code.straight, self.indices, team):
             return
-        if self.refuses and host.HOST.copies and self.copied <= MOST_COPIED:
-            self._copied(team, block)
-        elif self.refuses and not self.whole.fresh:
+        if self.refuses and host.HOST.copies and copied <= MOST_COPIED:
+            self._copied(team, block, copied)
+        elif self.refuses and not code.kind.fresh:
             self.resolve(team, block, keep=False, indices=self.indices)
             self.check(block)
-            self._straight(team, block, replace(self.late, noted=False))
+            self._straight(team, block, replace(code.late, noted=False))
         else:
-            self._straight(team, block, self.late)
+            self._straight(team, block, code.late)
             self.check(block)
 
     def _straight(self, team: Team, block: ArgumentBlock, indices: Indices) -> None:
@@ -270,10 +301,11 @@ class _Gather(_Ready):
         far = self.rows.far and not (
             team.threads and strategies.is_near(self.raw(block.get("index")), self.width * self.size)
         )
-        code = self.codes.get((indices, far))
+        streams = strategies.streams(block, self.rows)
+        code = self.code.codes.get((indices, far, streams))
         if code is None:
-            rows = strategies.gathering(block, replace(self.straight, far=far))
-            code = self.codes[indices, far] = native("gather", rows, indices)
+            rows = strategies.gathering(block, replace(self.code.straight, far=far))
+            code = self.code.codes[indices, far, streams] = native("gather", rows, indices)
         team.do(code, block)
 
     def _piece(self, team: Team) -> int:
@@ -281,9 +313,9 @@ class _Gather(_Ready):
         nbytes = max(1, self.width * self.size)
         return max(4, min(MOST_PIECE // nbytes, max(self.count // (4 * team.parts), LEAST_PIECE // nbytes)))
 
-    def _copied(self, team: Team, block: ArgumentBlock) -> None:
+    def _copied(self, team: Team, block: ArgumentBlock, nbytes: int) -> None:
         """Gather from a copy of the indices, which were checked when they were copied."""
-        lanes = pool.acquire(self.copied)
+        lanes = pool.acquire(nbytes)
         block.set(lanes=address_of(lanes))
         self.resolve(team, block, keep=True, indices=self.indices)
         self.check(block)
@@ -292,21 +324,12 @@ class _Gather(_Ready):
         pool.release(lanes)
 
 
-class _Scatter(_Ready):
-    """A scatter, ready for calls."""
+class _ScatterCall(_Call):
+    """A scatter."""
 
-    def __init__(self, whole: Whole) -> None:
-        super().__init__(whole)
-        dtype, combine = self.types["table"], whole.move.combine
-        if combine is not Combine.STORE:
-            if not computes(dtype):
-                raise Unsupported(f"arithmetic with {dtype}")
-            self.rows = replace(self.rows, combine=combine, dtype=dtype)
-        self.sums = whole.accumulate is not None
-        if self.sums and not (whole.accumulate == FLOAT32 and is_float(dtype) and dtype.size < 4):
-            raise Unsupported(f"sums of {dtype} in {whole.accumulate}")
-        self.write = native("scatter", replace(self.rows, far=self.rows.far and strategies.fetches(self.rows)))
-        self.begin = native("resolve", self.indices, self.lane != self.indices.lane, True)
+    def __init__(self, code: Any, sizes: MoveSizes) -> None:
+        super().__init__(code, sizes)
+        self.sums: bool = code.sums
 
     def move(self, team: Team, block: ArgumentBlock, strategy: str | None) -> None:
         if strategy is None and not self.sums and self.runs(team, block):
@@ -350,7 +373,7 @@ class _Scatter(_Ready):
             self.check(block)
             indices = replace(indices, remap=Remap.SKIP)
         for start in range(0, self.count, CHUNK):
-            there = other + start * self.words["other_row"]
+            there = other + start * self.other_row
             block.set(first=start, other=there, count=min(CHUNK, self.count - start), greatest=0)
             if not strategies.divided(block, self.rows, indices, team, spread):
                 raise _Refused
@@ -383,7 +406,7 @@ class _Scatter(_Ready):
             for part in range(0, found, CHUNK):
                 block.set(
                     lanes=address_of(memory) + part * each,
-                    other=other + (start + part) * self.words["other_row"],
+                    other=other + (start + part) * self.other_row,
                     count=min(CHUNK, found - part),
                 )
                 strategies.scatter(block, self.rows, team, strategy, spread)
@@ -391,9 +414,9 @@ class _Scatter(_Ready):
 
 
 UNRESOLVED = {
-    "runs": _Scatter.runs,
-    "merged": _Scatter.merged,
-    "divided": _Scatter.divided,
-    "straight": _Scatter.straight,
+    "runs": _ScatterCall.runs,
+    "merged": _ScatterCall.merged,
+    "divided": _ScatterCall.divided,
+    "straight": _ScatterCall.straight,
 }
 """Strategies that read the indices themselves, beside `strategies.STRATEGIES`."""

@@ -24,8 +24,8 @@ from ptokit.engine.llvm.emit import size_of
 from ptokit.engine.llvm.move import LINE
 from ptokit.engine.native import host, openmp, workers
 from ptokit.engine.native.jit import IrSource, library
-from ptokit.engine.native.whole import bags, partition, phases, private, runs, split, sums
-from ptokit.engine.native.whole.block import LANES_AT_ONCE, SHARDS, WHOLE, ArgumentBlock, function
+from ptokit.engine.native.whole import bags, partition, phases, private, runs, split, sums, units, updates
+from ptokit.engine.native.whole.block import LANES_AT_ONCE, WHOLE, ArgumentBlock, function
 from ptokit.engine.native.whole.mover import Rows, known_width
 from ptokit.engine.native.workers import Stop
 from ptokit.engine.storage import Array, address_of
@@ -89,6 +89,11 @@ PHASES: dict[str, Callable[..., None]] = {
     "apply": split.apply,
     "total": sums.total,
     "bags": bags.reduce,
+    "each": units.each,
+    "table_bags": bags.reduce_range,
+    "own": updates.own,
+    "group": updates.group,
+    "update": updates.apply,
 }
 
 
@@ -250,11 +255,16 @@ def _fills_lines(block: ArgumentBlock, rows: Rows) -> bool:
     return rows.combine is Combine.STORE and rows.nbytes > 0 and all(measure % LINE == 0 for measure in measures)
 
 
-def gathering(block: ArgumentBlock, rows: Rows) -> Rows:
-    """The rows of a gather: how they are written, and whether far ones are prefetched."""
+def streams(block: ArgumentBlock, rows: Rows) -> bool:
+    """Whether gathered rows are written past the caches."""
     nbytes = block.get("width") * rows.size
     is_even = rows.dense and LINE <= nbytes == block.get("other_row") <= phases.STAGE
-    rows = replace(rows, stream=is_even and block.get("count") * nbytes >= host.HOST.stream_from)
+    return is_even and block.get("count") * nbytes >= host.HOST.stream_from
+
+
+def gathering(block: ArgumentBlock, rows: Rows) -> Rows:
+    """The rows of a gather: how they are written, and whether far ones are prefetched."""
+    rows = replace(rows, stream=streams(block, rows))
     return replace(rows, far=rows.far and fetches(rows, "gather"))
 
 
@@ -274,9 +284,8 @@ def gather(block: ArgumentBlock, rows: Rows, team: Team) -> None:
 
 
 def direct(block: ArgumentBlock, write: Native) -> None:
-    """Scatter the block's resolved lanes on the calling thread; a block for little work keeps its single shard."""
-    if not block.words[SHARDS]:
-        _shards(block, [(0, block.get("capacity"), 0, block.get("width"))])
+    """Scatter the block's resolved lanes on the calling thread."""
+    block.shard_alone()
     block.words[WHOLE] = block.is_whole
     write(block.address, 0)
 
@@ -425,7 +434,7 @@ def _shards(block: ArgumentBlock, shards: list[tuple[int, int, int, int]]) -> No
 
 def _direct(blocks: Sequence[ArgumentBlock], rows: Rows, team: Team, _spread: Spread) -> None:
     for block in blocks:
-        _shards(block, [(0, block.get("capacity"), 0, block.get("width"))])
+        block.shard_alone()
         block.set(whole=block.is_whole)
     team.do(native("scatter", rows), *blocks, parts=1)
 
