@@ -312,7 +312,7 @@ def _inlined(body: Body) -> tuple[dict[Value, str], dict[Value, tuple[Value, tup
                     blocks[value] = made.part("view")[0], made.part("offsets")
                 elif value in candidates:
                     named.add(value)
-        if operation not in candidates.values():
+        if result is None or result not in candidates:
             named |= _must_have_names(operation)
     for value, operation in candidates.items():
         if value in named or value not in blocks:
