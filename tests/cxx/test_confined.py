@@ -266,8 +266,9 @@ def test_a_script_may_start_a_compiler_elsewhere(repository: Path, tmp_path: Pat
     folders = told.partition("> search starts here:\n")[2].partition("End of search list")[0].split()
     (tmp_path / "elsewhere").mkdir()
     shutil.copy(os.path.realpath(str(program)), tmp_path / "elsewhere" / "cpp")
+    between = script(tmp_path / "between" / "cpp", f'exec {tmp_path}/elsewhere/cpp "$@"')
     options = " ".join(["-nostdinc++", *(f"-isystem {folder}" for folder in folders), f"-B{os.path.dirname(own[0])}/"])
-    command = script(tmp_path / "bin" / "c++", f'exec {tmp_path}/elsewhere/cpp {options} "$@"')
+    command = script(tmp_path / "bin" / "c++", f'exec {between} {options} "$@"')
     compile_source(repository / "scaled.cpp", "a5", compiler=find_compiler(command)).close()
 
 

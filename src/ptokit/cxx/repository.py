@@ -31,6 +31,8 @@ VARIABLES = (
 """Variables of the user's environment that name folders of compilers and of the vendor's toolkit."""
 TOLD = re.compile(r"^(?:COLLECT_GCC=| \"?(?=/)|(?:InstalledDir|install): )([^\"\s]+)", re.MULTILINE)
 """Programs and folders that a compiler names with `-v` and `-print-search-dirs`."""
+PATHS = re.compile(rb"/[^\s\"'`$;|&()<>]+")
+"""Absolute paths in a script."""
 TOLD_LISTS = re.compile(r"^(?:COMPILER_PATH=|LIBRARY_PATH=|programs: =|libraries: =)(.+)", re.MULTILINE)
 LOADED = re.compile(r"(?:=> |^\s+)(/\S+) \(0x", re.MULTILINE)
 """Libraries that the loader names."""
@@ -88,12 +90,31 @@ def folders_of(command: tuple[str, ...]) -> tuple[str, ...]:
     text = _told((*command, "-v", "-E", "-x", "c++", os.devnull, "-o", os.devnull))
     text += _told((*command, "-print-search-dirs"))
     tools = [_told((*command, f"-print-prog-name={name}")).strip() for name in ("as", "ld", "cc1plus", "collect2")]
-    named = [*TOLD.findall(text), *tools, *(part for row in TOLD_LISTS.findall(text) for part in row.split(os.pathsep))]
+    scripts = [name for program in found if program for name in _named_in(program)]
+    named = [
+        *scripts,
+        *TOLD.findall(text),
+        *tools,
+        *(part for row in TOLD_LISTS.findall(text) for part in row.split(os.pathsep)),
+    ]
     paths = {os.path.realpath(shutil.which(name) or name) for name in named if name}
     programs = [path for path in paths if os.path.isfile(path)]
     loaded = [LOADED.findall(_told((program, "--version"), LD_TRACE_LOADED_OBJECTS="1")) for program in programs]
     files = [*programs, *(os.path.realpath(path) for each in loaded for path in each)]
     return tuple(sorted({*filter(os.path.isdir, paths), *map(os.path.dirname, files)} - {"/"}))
+
+
+def _named_in(program: str, depth: int = 4) -> Iterator[str]:
+    """The programs that a script of the user's names, and those that they name: a compiler does not tell of them."""
+    try:
+        with open(program, "rb") as file:
+            text = file.read(1 << 16)
+    except OSError:
+        return
+    for found in sorted(set(PATHS.findall(text))) if text.startswith(b"#!") and depth else ():
+        if os.path.isfile(name := os.fsdecode(found)):
+            yield name
+            yield from _named_in(name, depth - 1)
 
 
 def _is_plain(program: str) -> bool:
