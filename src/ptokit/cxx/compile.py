@@ -598,7 +598,7 @@ def run(
             for command, (out, errors) in zip(commands, outputs, strict=True):
                 output = out if keep else subprocess.DEVNULL
                 running.append(_start(command, limits, folder, output, errors, readable, programs))
-            _finish(running, limits)
+            _finish(running, limits, [out for out, _ in outputs])
         finally:
             for process in running:
                 _end(process)
@@ -660,8 +660,8 @@ def _caches(command: Sequence[str]) -> list[str]:
     return [cache]
 
 
-def _finish(running: Sequence[subprocess.Popen[bytes]], limits: CompileLimits) -> None:
-    """Wait for compilers, up to their limits."""
+def _finish(running: Sequence[subprocess.Popen[bytes]], limits: CompileLimits, outputs: Sequence[IO[bytes]]) -> None:
+    """Wait for compilers, up to their limits. Some go on when nothing more is written."""
     worked = begin = time.monotonic()
     before: int | None = None
     for process in running:
@@ -671,6 +671,8 @@ def _finish(running: Sequence[subprocess.Popen[bytes]], limits: CompileLimits) -
                 break
             now, ticks = time.monotonic(), _ticks({process.pid for process in running})
             worked, before = now if ticks is None or ticks != before else worked, ticks
+            if any(os.fstat(file.fileno()).st_size >= limits.output for file in outputs):
+                raise CompileError(_too_long(limits))
             if now - begin >= limits.seconds:
                 raise CompileError(f"the compiler was stopped after {limits.seconds:g} seconds")
             if now - worked > limits.still:
@@ -706,13 +708,17 @@ def _message(status: int, errors: str, limits: CompileLimits) -> str:
     if re.search(r"out of memory|virtual memory exhausted|std::bad_alloc|LLVM ERROR: out of", errors):
         return f"the compiler needs more than {limits.memory >> 20} MiB of memory; " + _first(rows)
     if re.search(r"File too large|File size limit", errors):
-        return f"the compiler writes more than {limits.output >> 20} MiB"
+        return _too_long(limits)
     if re.search(r"Killed signal|CPU time limit|signal XCPU|SIGXCPU", errors) or status in (
         -signal.SIGXCPU,
         -signal.SIGKILL,
     ):
         return f"the compiler was stopped after {limits.seconds:g} seconds of work; " + _first(rows)
     return _first(rows) or f"the compiler ended with status {status}"
+
+
+def _too_long(limits: CompileLimits) -> str:
+    return f"the compiler writes more than {limits.output >> 20} MiB"
 
 
 def _first(rows: list[str]) -> str:

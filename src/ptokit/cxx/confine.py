@@ -238,7 +238,6 @@ def main() -> None:
     for kind, value in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_CPU, task["seconds"])):
         limit(kind, value)
     limit(resource.RLIMIT_FSIZE, task["output"])
-    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it, and some compilers do not see that a write fails
     if sys.platform == "linux":
         limit(resource.RLIMIT_AS, task["memory"])
     try:
