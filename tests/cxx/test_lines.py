@@ -231,13 +231,13 @@ def test_paths_of_a_long_folder_have_a_bound(version: int) -> None:
         files = bytes([1, 1, 8, 1]) + LONG + bytes([1, 1, 8]) + leb(count) + named
     elf = elf_of(b"", debug_line=unit(version, files, rows_of(count - 1)))
     tables: list[LineTable] = []
-    assert peak_of(lambda: tables.append(LineTable(elf, "/work"))) < MOST
+    assert peak_of(lambda: tables.append(LineTable(elf, "/folder"))) < MOST
     (table,) = tables
     assert sum(map(len, table.paths)) <= MOST_CHARACTERS
     first, last = table.find(1), table.find(count - 1)
-    assert first is not None and first[0].startswith("/work/aaa") and first[0].endswith("/" + "01"[version == 5])
+    assert first is not None and first[0].startswith("/folder/aaa") and first[0].endswith("/" + "01"[version == 5])
     assert last is not None and last[0] == ""
-    assert SourcePlaces(elf, (), "/work").frames((count,)) == ()
+    assert SourcePlaces(elf, (), "/folder").frames((count,)) == ()
 
 
 def test_rows_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,6 +42,8 @@ TARGETS = {"a2a3": ("PTOKIT_A2A3", "MEMORY_BASE"), "a5": ("PTOKIT_A5", "REGISTER
 """The macros that choose a target."""
 CORE_MACROS = {"vector": ("PTOKIT_VECTOR",), "cube": ("PTOKIT_CUBE",), "any": ()}
 """The macros that choose a core; `any`: the source is the same for every core and is compiled once."""
+RECORDERS: dict[tuple[str, ...], str] = {}
+"""The keys of recorders by their command, their compiler and the folders of the system."""
 STANDARD = "gnu++20"
 OLDEST_STANDARD = 20
 DEBUG = ("-O0", "-g1", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer", "-fno-inline")
@@ -397,16 +399,16 @@ class _Compilation:
     def command(self, core: str) -> list[str]:
         """The compiler with the options of a core."""
         flags = [flag for flag in self.options.flags if not flag.startswith(("-std=", "--std="))]
+        macros = [f"-D{name}" for name in (*TARGETS[self.target], *CORE_MACROS[core])]
         return [
-            *self._own_command(_standard(self.options), core), "-include", str(OWN / "ptokit" / "builtins.hpp"),
+            *self._own_command(_standard(self.options), *macros), "-include", str(OWN / "ptokit" / "builtins.hpp"),
             *(_without_precompiled(flags) if self.compiler.family == "clang" else flags), "-I", str(INCLUDE),
             "-iquote", str(self.source.parent),
         ]  # fmt: skip
 
-    def _own_command(self, standard: str, core: str) -> list[str]:
+    def _own_command(self, standard: str, *macros: str) -> list[str]:
         """The compiler without options of the user's. What it includes first has declarations: GCC then takes no
         precompiled header, whatever lies beside one that is included later."""
-        macros = [f"-D{name}" for name in (*TARGETS[self.target], *CORE_MACROS[core])]
         messages = OF_MESSAGES[self.compiler.family]
         return [*self.compiler.command, f"-std={standard}", *DEBUG, *PLAIN, *messages, *macros, "-I", str(OWN)]
 
@@ -462,7 +464,7 @@ class _Compilation:
             [*self.command(library.core), "-c", str(main), "-o", str(objects[library])]
             for library, main in mains.items()
         ]
-        recorder, runtime = [*self._own_command(STANDARD, "any"), "-O2", "-finline"], self.folder / "runtime.o"
+        recorder, runtime = [*self._own_command(STANDARD), "-O2", "-finline"], self.folder / "runtime.o"
         key = self._recorder_key(recorder) if self.kept is not None else None
         is_kept = self._loaded(runtime, key)
         self._run(jobs if is_kept else [*jobs, [*recorder, "-c", str(RUNTIME), "-o", str(runtime)]])
@@ -473,9 +475,13 @@ class _Compilation:
         self._run(links)
 
     def _recorder_key(self, command: list[str]) -> str:
-        """What the recorder depends on: its text with all that it includes, the options and the compiler."""
-        (text,) = self._run([[*command, "-E", str(RUNTIME)]], keep=True)
-        return _digest([str(FORMAT), *command, *self._identity(), text])
+        """What the recorder depends on: its text with all that it includes, the options and the compiler. It is the
+        same for all targets, and read once in a process."""
+        known_by = *command, *self._identity(), *system_folders()
+        if known_by not in RECORDERS:
+            (text,) = self._run([[*command, "-E", str(RUNTIME)]], keep=True)
+            RECORDERS[known_by] = _digest([str(FORMAT), *command, *self._identity(), text])
+        return RECORDERS[known_by]
 
 
 def _check_words(source: Path, options: CompileOptions) -> None:
