@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from ptokit.cxx import compile as compiling
+from ptokit.cxx import processes
 from ptokit.cxx.compile import CompileError, CompileLimits, CompileOptions, compile_source, find_compiler
 from ptokit.cxx.database import DatabaseError, find_database, read_database
 from ptokit.cxx.names import ENUMS, INCLUDE, OWN, files, instructions
@@ -78,7 +79,7 @@ def test_errors_name_the_users_line(tmp_path: Path) -> None:
     with pytest.raises(CompileError) as found:
         compile_source(written(tmp_path, text))
     assert f"{tmp_path / 'k.cpp'}:2" in str(found.value)
-    assert len(str(found.value).splitlines()) <= compiling.LINES
+    assert len(str(found.value).splitlines()) <= processes.LINES
 
 
 def test_an_entry_that_does_not_exist_is_explained(tmp_path: Path) -> None:
@@ -175,7 +176,7 @@ def test_broken_databases_are_explained(tmp_path: Path, text: str) -> None:
 
 def test_what_compilers_write_stays_in_the_folder(tmp_path: Path) -> None:
     ask = ["sh", "-c", 'echo "$TMPDIR $ZIG_LOCAL_CACHE_DIR"']
-    assert compiling.run([ask], CompileLimits(), tmp_path, keep=True) == [f"{tmp_path} {tmp_path}\n"]
+    assert processes.run([ask], CompileLimits(), tmp_path, keep=True) == [f"{tmp_path} {tmp_path}\n"]
 
 
 PLAIN_SOURCE = (
@@ -232,9 +233,9 @@ def test_work_is_that_of_all_processes(code: str, works: bool) -> None:
     with subprocess.Popen([sys.executable, "-c", driver], stdin=subprocess.PIPE, start_new_session=True) as process:
         same = 0
         while same < 20:  # starting is work in both cases
-            before = compiling._ticks({process.pid})
+            before = processes._ticks({process.pid})
             time.sleep(0.05)
-            is_work = before is None or before != compiling._ticks({process.pid})
+            is_work = before is None or before != processes._ticks({process.pid})
             same = same + 1 if is_work == works else 0
         os.killpg(process.pid, signal.SIGKILL)
 

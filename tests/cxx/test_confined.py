@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import ptokit as pto
 from ptokit.cli.commands import app
 from ptokit.cxx import compile as compiling
-from ptokit.cxx import confine
+from ptokit.cxx import confine, processes
 from ptokit.cxx.child import HIDDEN, Child, RecordLimits
 from ptokit.cxx.compile import (
     DEBUG,
@@ -429,7 +429,7 @@ def test_a_user_without_a_home_folder_has_repositories(repository: Path, monkeyp
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.delenv("ZIG_GLOBAL_CACHE_DIR", raising=False)
     before = sorted(repository.iterdir())
-    assert compiling._caches(["zig", "c++"]) == []
+    assert processes._caches(["zig", "c++"]) == []
     assert sorted(repository.iterdir()) == before
 
 

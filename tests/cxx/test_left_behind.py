@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 import ptokit as pto
 from ptokit.cli.commands import app
 from ptokit.cxx import compile as compiling
+from ptokit.cxx import processes
 from ptokit.cxx.compile import CompileError, CompileOptions, compile_source, run
 from ptokit.engine.llvm import store
 from ptokit.lang.cpp_source import LIBRARIES
@@ -128,7 +129,7 @@ def test_what_ends_a_compilation_leaves_nothing(
 
 def test_an_interrupt_ends_compilers_that_run(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[subprocess.Popen[bytes]] = []
-    start = compiling._start
+    start = processes._start
 
     def interrupted(*args: Any) -> subprocess.Popen[bytes]:
         if started:
@@ -136,7 +137,7 @@ def test_an_interrupt_ends_compilers_that_run(folders: Path, monkeypatch: pytest
         started.append(start(*args))
         return started[0]
 
-    monkeypatch.setattr(compiling, "_start", interrupted)
+    monkeypatch.setattr(processes, "_start", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run([["sleep", "60"], ["sleep", "60"]], CompileOptions().limits)
     assert started[0].returncode == -signal.SIGKILL

@@ -1,6 +1,6 @@
 """Runs a kernel's library in a process of its own: limits, no files, a filter of system calls, then the entry.
 
-This file is a script; it imports nothing of ptokit but the script `confine.py`. Its only argument is a JSON object,
+This file is a script; it imports nothing of ptokit but `confine.py`. Its only argument is a JSON object,
 written by `child.py`.
 """
 

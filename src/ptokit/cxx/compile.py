@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Protocol, Self
+from typing import Protocol, Self
 
 from ptokit.brief import brief
 from ptokit.cxx.database import MOST_CHARACTERS, DatabaseEntry, find_database, is_passable, path_option
@@ -27,13 +24,11 @@ from ptokit.cxx.entries import GLOBAL, CppEntry, TooManyTokensError, find_entrie
 from ptokit.cxx.includes import SourceFiles, SpecialFileError, read_files, write_rewritten
 from ptokit.cxx.names import INCLUDE, OWN
 from ptokit.cxx.names_in_source import SourceTexts
+from ptokit.cxx.processes import CompileError, CompileLimits, run
 from ptokit.cxx.repository import (
     GRANTED,
-    SINGLE,
     folders_of,
-    granted,
     is_within,
-    of_compiler,
     repository_of,
     system_folders,
 )
@@ -58,11 +53,7 @@ LINK = ("-shared", "-g1", "-Wl,-z,lazy", UNCHECKED)
 RUNTIME = OWN / "ptokit" / "runtime.cpp"
 FORMAT = 3
 """Of kept libraries; it grows when a library is made in another way."""
-SCRIPT = Path(__file__).with_name("confine.py")
 NOT_INSTALLED = "is not installed"
-FOLDERS = ("TMPDIR", "ZIG_LOCAL_CACHE_DIR")
-"""Variables that name folders for what compilers write besides their output. Zig keeps objects of sources in one, those
-of its own libraries in another."""
 UNSEEN = re.compile("No such file or directory|file not found|Permission denied|cannot open")
 """What compilers say of a file that they do not find, or may not read."""
 UNQUOTABLE = re.compile(r'["\\\x00-\x1f\x7f\ud800-\udfff]')
@@ -73,27 +64,6 @@ OLDEST = {"gcc": 11, "clang": 15}
 """The oldest versions whose C++20 suffices."""
 PATIENCE = 8
 """For a compiler that compiles its own libraries when it is first used."""
-LOOK = 1.0
-"""Seconds after which a compiler that still runs is looked at."""
-ASLEEP = "SZ"
-"""States of processes that wait for others, or have ended."""
-LINES = 12
-"""Lines of a compiler's output in a message."""
-
-
-@dataclass(frozen=True)
-class CompileLimits:
-    """What one run of a compiler may use."""
-
-    seconds: float = 120.0
-    memory: int = 4 << 30
-    """Bytes of address space of each process."""
-    output: int = 512 << 20
-    """Bytes of each file that is written."""
-    printed: int = 32 << 20
-    """Bytes of a preprocessed source."""
-    still: float = 10.0
-    """Seconds without any work: a compiler that opens a pipe waits for ever."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +96,7 @@ class CompileOptions:
     """Files, and texts that replace theirs."""
     left_out: tuple[str, ...] = ()
     """Paths of a compile database that are not used."""
-    limits: CompileLimits = CompileLimits()
+    limits: CompileLimits = field(default_factory=CompileLimits)
 
     def with_stated(self, stated: DatabaseEntry) -> CompileOptions:
         """With the options of a compile database; the own ones win: folders are searched first, macros come last."""
@@ -181,13 +151,6 @@ class KeptLibraries(Protocol):
     def save(self, key: str, library: bytes) -> None:
         """Keep a library, if possible."""
         ...
-
-
-class CompileError(Exception):
-    """A source that could not be compiled; the message has the compiler's first lines."""
-
-    fix = ""
-    """What may help if a file is not found or not read."""
 
 
 class NoCompilerError(CompileError):
@@ -580,153 +543,3 @@ def _standard(options: CompileOptions) -> str:
     if number is None:
         raise CompileError(f"{brief(asked)} is no C++ standard; write c++20 or c++23")
     return asked
-
-
-def run(
-    commands: Sequence[Sequence[str]],
-    limits: CompileLimits,
-    folder: Path | None = None,
-    *,
-    keep: bool = False,
-    readable: Sequence[str] = (),
-    programs: Sequence[str] = (),
-) -> list[str]:
-    """Run compilers side by side with limits. They write into `folder` only, read the system's files and what is
-    `readable`, and start `programs`. Returns what they print with `keep`; raises `CompileError`."""
-    with contextlib.ExitStack() as stack:
-        limits = replace(limits, output=limits.printed) if keep else limits
-        outputs = [
-            (stack.enter_context(tempfile.TemporaryFile()), stack.enter_context(tempfile.TemporaryFile()))
-            for _ in commands
-        ]
-        running: list[subprocess.Popen[bytes]] = []
-        try:
-            for command, (out, errors) in zip(commands, outputs, strict=True):
-                output = out if keep else subprocess.DEVNULL
-                running.append(_start(command, limits, folder, output, errors, readable, programs))
-            _finish(running, limits, [out for out, _ in outputs])
-        finally:
-            for process in running:
-                _end(process)
-        for process, (_, errors) in zip(running, outputs, strict=True):
-            if process.returncode != 0:
-                errors.seek(0)
-                raise CompileError(
-                    _message(process.returncode, errors.read(1 << 20).decode("utf-8", "replace"), limits)
-                )
-        return [_text(out) for out, _ in outputs] if keep else []
-
-
-def _text(file: IO[bytes]) -> str:
-    file.seek(0)
-    return file.read().decode("utf-8", "replace")
-
-
-def _start(
-    command: Sequence[str],
-    limits: CompileLimits,
-    folder: Path | None,
-    out: IO[bytes] | int,
-    errors: IO[bytes],
-    readable: Sequence[str],
-    programs: Sequence[str],
-) -> subprocess.Popen[bytes]:
-    """Start a compiler behind a script that confines it."""
-    task = {
-        "seconds": int(limits.seconds) + 1, "memory": limits.memory, "output": limits.output,
-        "readable": [*readable],
-        "programs": [*system_folders(), *SINGLE, *of_compiler(command), *programs],
-        "writable": [os.devnull, *_caches(command), *granted(), *([] if folder is None else [str(folder)])],
-    }  # fmt: skip
-    return subprocess.Popen(  # noqa: S603
-        [sys.executable, "-I", "-S", str(SCRIPT), json.dumps(task), *command],
-        stdin=subprocess.DEVNULL,
-        stdout=out,
-        stderr=errors,
-        start_new_session=True,
-        env={
-            **os.environ,
-            "LC_ALL": "C",
-            "CCACHE_DISABLE": "1",
-            **({} if folder is None else dict.fromkeys(FOLDERS, str(folder))),
-        },
-    )
-
-
-def _caches(command: Sequence[str]) -> list[str]:
-    """Where Zig keeps its own libraries."""
-    if not any("zig" in word for word in command):
-        return []
-    cache = os.environ.get("ZIG_GLOBAL_CACHE_DIR") or os.path.join(
-        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "zig"
-    )
-    if not os.path.isabs(cache):  # a user without a home folder
-        return []
-    os.makedirs(cache, exist_ok=True)
-    return [cache]
-
-
-def _finish(running: Sequence[subprocess.Popen[bytes]], limits: CompileLimits, outputs: Sequence[IO[bytes]]) -> None:
-    """Wait for compilers, up to their limits. Some go on when nothing more is written."""
-    worked = begin = time.monotonic()
-    before: int | None = None
-    for process in running:
-        while True:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(max(0.0, min(LOOK, begin + limits.seconds - time.monotonic())))
-                break
-            now, ticks = time.monotonic(), _ticks({process.pid for process in running})
-            worked, before = now if ticks is None or ticks != before else worked, ticks
-            if any(os.fstat(file.fileno()).st_size >= limits.output for file in outputs):
-                raise CompileError(_too_long(limits))
-            if now - begin >= limits.seconds:
-                raise CompileError(f"the compiler was stopped after {limits.seconds:g} seconds")
-            if now - worked > limits.still:
-                raise CompileError(
-                    f"the compiler was stopped: it has waited for {limits.still:g} seconds, as for a file that is "
-                    "included and is a pipe"
-                )
-
-
-def _ticks(sessions: set[int]) -> int | None:
-    """The processor time of the processes of some sessions; None if one is not asleep, or the system does not tell."""
-    found = None
-    for state in Path("/proc").glob("[1-9]*/stat"):
-        with contextlib.suppress(OSError):
-            fields = state.read_text("utf-8", "replace").rpartition(")")[2].split()
-            if int(fields[3]) in sessions:
-                if fields[0] not in ASLEEP:
-                    return None
-                found = (found or 0) + sum(map(int, fields[11:15]))
-    return found
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End what the compiler left running."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def _message(status: int, errors: str, limits: CompileLimits) -> str:
-    """The first errors of a compiler, without the notes before them."""
-    rows = errors.splitlines()
-    if re.search(r"out of memory|virtual memory exhausted|std::bad_alloc|LLVM ERROR: out of", errors):
-        return f"the compiler needs more than {limits.memory >> 20} MiB of memory; " + _first(rows)
-    if re.search(r"File too large|File size limit", errors):
-        return _too_long(limits)
-    if re.search(r"Killed signal|CPU time limit|signal XCPU|SIGXCPU", errors) or status in (
-        -signal.SIGXCPU,
-        -signal.SIGKILL,
-    ):
-        return f"the compiler was stopped after {limits.seconds:g} seconds of work; " + _first(rows)
-    return _first(rows) or f"the compiler ended with status {status}"
-
-
-def _too_long(limits: CompileLimits) -> str:
-    return f"the compiler writes more than {limits.output >> 20} MiB"
-
-
-def _first(rows: list[str]) -> str:
-    start = next((index for index, row in enumerate(rows) if re.search(r"\b(?:fatal )?error\b", row)), 0)
-    return "\n".join(rows[start : start + LINES])

@@ -1,15 +1,14 @@
 """What a process that runs or compiles foreign code may do: limits, files (Landlock), system calls (a filter).
 
-This file is also a script, which starts a compiler; it imports nothing of ptokit. Its arguments are a JSON object,
-written by `compile.py`, and the command. Landlock is there from Linux 5.13 on, unless it is off or a container forbids
-it; the filter on AArch64 and x86-64. What a system has and then refuses is an error.
+It imports nothing of ptokit: the script `child_main.py` imports it. Landlock is there from Linux 5.13 on, unless it is
+off or a container forbids it; the filter on AArch64 and x86-64. Both limit the thread that asks for them, and what it
+starts. What a system has and then refuses is an error.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
-import json
 import os
 import resource
 import signal
@@ -230,25 +229,3 @@ def limit(kind: int, value: int) -> None:
     hard = resource.getrlimit(kind)[1]
     value = value if hard == resource.RLIM_INFINITY else min(value, hard)
     resource.setrlimit(kind, (value, value))
-
-
-def main() -> None:
-    """Confine this process, and become a compiler."""
-    task, command = json.loads(sys.argv[1]), sys.argv[2:]
-    for kind, value in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_CPU, task["seconds"])):
-        limit(kind, value)
-    limit(resource.RLIMIT_FSIZE, task["output"])
-    if sys.platform == "linux":
-        limit(resource.RLIMIT_AS, task["memory"])
-    try:
-        limit_files(task["readable"], task["writable"], task["programs"])
-        if has_filter():
-            install(filter_of_compilers(os.uname().machine))
-        os.execvp(command[0], command)  # noqa: S606
-    except OSError as problem:
-        print(f"{command[0]} cannot be started: {problem}", file=sys.stderr)
-        os._exit(127)
-
-
-if __name__ == "__main__":
-    main()
