@@ -271,7 +271,7 @@ def test_calls_that_cannot_be_repeated_leave_the_others_in_the_cache(
 def test_a_value_that_replaces_another_leaves_a_full_cache() -> None:
     known = {"a": 1, "b": 2}
     assert remember(known, "a", 3, 2) == 3 and known == {"a": 3, "b": 2}
-    assert remember(known, "c", 4, 2) == 4 and known == {"c": 4}
+    assert remember(known, "c", 4, 2) == 4 and known == {"a": 3, "c": 4}
 
 
 def test_repeated_calls_refuse_what_became_read_only_or_was_freed(emulated: FakeGpus) -> None:
