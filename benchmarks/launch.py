@@ -1,11 +1,15 @@
 """Overhead of kernels: tracing and verifying once, and repeated launches.
 
-    python benchmarks/launch.py [--scatters]
+    python benchmarks/launch.py [--scatters | --lengths]
 
 Required: tracing and verifying a kernel of the gallery under 50 ms; a cached launch adds under 60 us to the work. The
 added time is the time outside the engine (`Run.seconds`): binding arguments, finding the program, reporting. The last
 column is the time of the instructions alone, run again over the same memory; the rest of the engine's time is spent
 between instructions. All of it on the reference engine; `peers.py` measures native launches.
+
+Then launches with lengths that the kernel has not met, log-uniform in a range, beside a second launch with each: a new
+length may add 0.2 ms of processor time on the native engine, without a trace and without a compilation. With
+`--lengths` only these are measured.
 
 Then kernels that scatter, on the native engine: the default number of threads must not be slower than one. Otherwise
 the status is 1. With `--scatters` only these are measured.
@@ -17,6 +21,7 @@ import platform
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -88,6 +93,52 @@ def microseconds(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
     return {name: 1e6 * seconds for name, seconds in medians(interleaved(calls, REPEATS, loops=CALLS)).items()}
 
 
+RANGES = {"32 to 4,096": (32, 4096, 300), "10 K to 1 M": (10_000, 1_000_000, 24)}
+"""Lengths, and how many of them are drawn."""
+VARIED = ("embedding_lookup", "embedding_gradient", "gathered_softmax")
+ADDED = 0.2
+"""Milliseconds that a new length may add on the native engine."""
+
+
+def lengths() -> bool:
+    """Compare launches of new lengths with launches of known ones; whether all add as little as is asked."""
+    print(f"\nNew lengths, one thread, ms of processor time; asked: at most {ADDED} more on the native engine\n")
+    print("| kernel | engine | lengths | new | known | added |\n|---|---|---|---|---|---|")
+    met = True
+    for name in VARIED:
+        for engine in ("native", "reference"):
+            for about, bounds in RANGES.items():
+                if engine == "reference" and about != "32 to 4,096":
+                    continue  # most of the time is work
+                new, known = varied(name, engine, *bounds)
+                added = statistics.median(a - b for a, b in zip(new, known, strict=True))
+                fine = engine != "native" or added <= ADDED
+                met, shown = met and fine, f"{added:.3f}" if fine else f"**{added:.3f}**"
+                figures = f"{statistics.median(new):.3f} | {statistics.median(known):.3f} | {shown}"
+                print(f"| {name} | {engine} | {about} | {figures} |", flush=True)
+    return met
+
+
+def varied(name: str, engine: str, least: int, most: int, count: int) -> tuple[list[float], list[float]]:
+    """Milliseconds of the first and of the second launch with each of some lengths."""
+    module, rng = import_module(name), np.random.default_rng(0)
+    kernel = getattr(module, name)
+    given = {"count": most} if name == "gathered_softmax" else {"count": most, "width": 64}
+    arrays = module.make_case(rng, **given)
+    grown = [key for key, array in arrays.items() if len(array) == most]
+    drawn = dict.fromkeys(int(each) for each in np.exp(rng.uniform(np.log(least), np.log(most), count)))
+    warm = (128, 200, 33, 65, 31)
+    new: list[float] = []
+    known: list[float] = []
+    for length in (*warm, *(each for each in drawn if each not in warm)):
+        part = {key: array[:length] if key in grown else array for key, array in arrays.items()}
+        for times in (new, known):
+            began = time.process_time()
+            kernel[1](**part, target=TARGET, engine=engine, threads=1)
+            times.append(1e3 * (time.process_time() - began))
+    return new[len(warm) :], known[len(warm) :]
+
+
 def scatters() -> bool:
     """Compare the default number of threads with one, for kernels that scatter; whether it is as fast for all."""
     from _scatters import ASKED, measured
@@ -106,9 +157,14 @@ def scatters() -> bool:
 
 def main() -> None:
     print(f"{platform.machine()}, Python {platform.python_version()}, NumPy {np.__version__}, target {TARGET}\n")
+    met = True
     if "--scatters" not in sys.argv:
-        launches()
-    sys.exit(not scatters())
+        if "--lengths" not in sys.argv:
+            launches()
+        met = lengths()
+    if "--lengths" not in sys.argv:
+        met = scatters() and met
+    sys.exit(not met)
 
 
 def launches() -> None:

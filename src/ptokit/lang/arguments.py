@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, cast
 
 import numpy as np
@@ -11,11 +11,11 @@ import numpy as np
 from ptokit.brief import brief
 from ptokit.engine.storage import Storage
 from ptokit.isa.dtype import DType, dtype
-from ptokit.isa.policy import PtoEnum
+from ptokit.isa.policy import GlobalLayout, PtoEnum
 from ptokit.lang.arrays import gpu_of, is_foreign
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.where import refuse
-from ptokit.program.expr import Var
+from ptokit.program.expr import ExtentVar, Var
 
 Signature = tuple[Any, ...]
 
@@ -35,6 +35,26 @@ class Arguments:
         tensors = [(tensor.spec, tensor.shape) for tensor in self.tensors.values()]
         constants = map(repr, self.constants.values())  # 1, 1.0 and True are equal, 0.0 and -0.0 too
         return (*self.tensors, *tensors, *constants, *self.shared().items())
+
+    @cached_property
+    def lengths(self) -> dict[Var, int]:
+        """The first extents of plain arrays: no stride depends on them."""
+        return {
+            first_extent(name): tensor.shape[0]
+            for name, tensor in self.tensors.items()
+            if tensor.is_plain and tensor.layout is GlobalLayout.ND
+        }
+
+    @property
+    def family(self) -> Signature:
+        """The signature without these lengths."""
+        tensors = [
+            (tensor.dtype, tensor.shape[1:], tensor.stride5[5 - len(tensor.shape) :])
+            if first_extent(name) in self.lengths
+            else (tensor.spec, tensor.shape)
+            for name, tensor in self.tensors.items()
+        ]  # fmt: skip
+        return (*self.tensors, *tensors, *map(repr, self.constants.values()), *self.shared().items())
 
     @property
     def numbers(self) -> dict[Var, int]:
@@ -59,6 +79,12 @@ class Arguments:
             if len(overlapped) > 1:
                 owner = {other: first if own in overlapped else own for other, own in owner.items()}
         return {name: own for name, own in owner.items() if name != own}
+
+
+@lru_cache(maxsize=1024)
+def first_extent(name: str) -> ExtentVar:
+    """The first extent of an array argument, as a variable of the program."""
+    return ExtentVar(f"{name}.shape[0]")
 
 
 def is_integer(value: object) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ptokit.brief import brief, listed
 from ptokit.finding import Finding, OutOfBoundsError
 from ptokit.lang.context import current
-from ptokit.lang.expr import TracedInteger, expression
+from ptokit.lang.expr import TracedInteger, expression, symbolic
 from ptokit.lang.faults import public
 from ptokit.lang.reading import check_caller
 from ptokit.lang.source import marked
@@ -73,7 +73,8 @@ def range(*bounds: Any, buffers: int = 1) -> Iterator[Any]:
     start, stop = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
     step = bounds[2] if len(bounds) == 3 else 1
     copies = _constant(buffers, "buffers", 1, MOST_BUFFERS)
-    first, last, stride = (expression(bound, "pto.range") for bound in (start, stop, step))
+    first, last = (symbolic(bound, "pto.range") for bound in (start, stop))
+    stride = expression(step, "pto.range")
     if stride == 0:
         raise refuse("KN-06", "the step of pto.range is 0", "count up or down")
     tracer = current().tracer

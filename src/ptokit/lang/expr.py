@@ -10,7 +10,19 @@ from ptokit.brief import brief
 from ptokit.lang.context import current
 from ptokit.lang.faults import public
 from ptokit.lang.where import refuse
-from ptokit.program.expr import Expr, ExpressionError, Op, apply, check_second, show_expr
+from ptokit.program.expr import (
+    GUARDS,
+    NEUTRAL,
+    Expr,
+    ExpressionError,
+    Op,
+    apply,
+    check_second,
+    extents_in,
+    is_fixed,
+    show_expr,
+)
+from ptokit.program.symbolic import KnownNumber
 
 MOST_OPERATIONS = 200
 """Operations in one expression; a longer chain is a loop that was unrolled by mistake."""
@@ -79,6 +91,19 @@ def expression(value: object, what: str) -> Expr:
     return value.__index__()  # type: ignore[union-attr]
 
 
+def symbolic(value: object, what: str) -> Expr:
+    """The same, where the program may hold an extent of an argument as an expression."""
+    return value.expr if isinstance(value, KnownNumber) else expression(value, what)
+
+
+def pinned(*exprs: Expr) -> tuple[Expr, ...]:
+    """Expressions of which tracing depends on the values of the extents."""
+    for expr in exprs:
+        if extents_in(expr):
+            current().tracer.lengths.pin(expr)
+    return exprs
+
+
 def _check_home(value: TracedInteger) -> None:
     tracer = current().tracer
     if tracer is None or value.tracer is not tracer:
@@ -90,20 +115,29 @@ def _check_home(value: TracedInteger) -> None:
 
 def combine(name: str, *values: object) -> Any:
     """An operation on numbers and `TracedInteger`s: a number when all are known."""
-    args = [expression(value, f"`{name}`") for value in values]
+    args = [_argument(name, place, value) for place, value in enumerate(values)]
     try:
         check_second(name, args)
         result = apply(name, *args)
     except ExpressionError as problem:
         raise refuse("KN-11", str(problem), "keep divisors and shift counts in range") from None
-    if isinstance(result, int):
-        return result
+    if is_fixed(result):
+        return result if isinstance(result, int) else current().tracer.lengths.resolve(result)
     if isinstance(result, Op) and result.size > MOST_OPERATIONS:
         message = f"an expression of more than {MOST_OPERATIONS} operations"
         raise refuse("KN-02", message, "use `for i in pto.range(...)`")
     return TracedInteger(
         result, builtins.max((value.home for value in values if isinstance(value, TracedInteger)), key=len)
     )
+
+
+def _argument(name: str, place: int, value: object) -> Expr:
+    """An operand. The value of an extent counts where it decides whether an expression becomes simpler."""
+    if isinstance(value, KnownNumber) and (
+        (name in GUARDS and place) or (name == "mul" and value == 0) or value == NEUTRAL.get(name, ())
+    ):
+        return int(value)
+    return symbolic(value, f"`{name}`")
 
 
 def _binary(name: str) -> Callable[[TracedInteger, object], Any]:

@@ -6,14 +6,15 @@ import inspect
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial, update_wrapper
 from types import FunctionType
 from typing import Any, NoReturn, cast, overload
 
 from ptokit.brief import brief
-from ptokit.engine.kept import remember
+from ptokit.engine.kept import recall, remember
 from ptokit.finding import NAME, VerifyError, Where
-from ptokit.lang.arguments import Arguments, Signature, array_argument, constant, is_integer
+from ptokit.lang.arguments import Arguments, Signature, array_argument, constant, first_extent, is_integer
 from ptokit.lang.context import Mode, target
 from ptokit.lang.expr import TracedInteger
 from ptokit.lang.faults import public, suggested
@@ -26,17 +27,40 @@ from ptokit.lang.source import constants_of, surroundings
 from ptokit.lang.stand_ins import TracedTensor, TracedTile
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.trace import Tracer
-from ptokit.lang.traced import Traced
+from ptokit.lang.traced import Traced, TracedFamily, TracedMember
 from ptokit.lang.untraced import untraced
 from ptokit.machine.proposal import Patch
 from ptokit.markup import Displayed, box, clipped, code, table
-from ptokit.program.calls import without_defaults
+from ptokit.program.calls import indexed_views, without_defaults
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Var
+from ptokit.program.general import General, at_lengths
 from ptokit.program.ir import Argument, Integer, Program
 from ptokit.program.repair import Edit, Unpatchable
+from ptokit.program.symbolic import Lengths
 
 MODES = ("auto", "manual")
 MOST_SIGNATURES = 256
+MOST_TRIES = 8
+"""Attempts at a program for many lengths, for one family of signatures."""
+FIXED_TABLES = 2
+"""The first of them are valid for one length of each table that is indexed: code that knows it is faster."""
+
+
+@dataclass
+class Family:
+    """Signatures that differ only in lengths of arrays, and the programs that are valid for more than one of them."""
+
+    reads: Reads
+    lengths: Mapping[Var, int]
+    """The first ones."""
+    first: Program
+    """The program for these."""
+    found: list[TracedFamily] = field(default_factory=list[TracedFamily])
+    tries: int = 0
+
+    def member(self, lengths: Mapping[Var, int]) -> TracedMember | None:
+        """One of them for some lengths."""
+        return next(filter(None, (each.at(lengths) for each in self.found)), None)
 
 
 class Kernel(Launchable, Displayed):
@@ -60,6 +84,8 @@ class Kernel(Launchable, Displayed):
         empty = inspect.Parameter.empty
         self._defaults = {name: p.default for name, p in self.parameters.items() if p.default is not empty}
         self._traced: dict[Signature, Traced] = {}
+        self._launched: dict[Signature, Traced | TracedMember] = {}
+        self._families: dict[Signature, Family] = {}
         self._reads: Reads | None = None
         super().__init__(function.__name__, function.__module__)
         update_wrapper(cast("Callable[..., Any]", self), function)
@@ -121,26 +147,70 @@ class Kernel(Launchable, Displayed):
     def missing(self, given: Mapping[str, object]) -> list[str]:
         return [name for name in self._names if name not in given and name not in self._defaults]
 
-    def trace(self, arguments: Arguments, mode: Mode) -> Traced:
-        """The program for a signature, traced on first use."""
+    def _current_reads(self) -> Reads:
+        """The values that programs depend on; if they have changed, all programs are dropped."""
         reads = self._reads
         if reads is None or not reads.are_current():
             self._reads = reads = Reads(self.function)
-            self._traced.clear()
-            self.cached.clear()
-        key = (mode.profile.name, arguments.signature)
-        traced = self._traced.get(key)
+            for known in (self._traced, self._launched, self._families, self.cached):
+                known.clear()
+        return reads
+
+    def trace(self, arguments: Arguments, mode: Mode) -> Traced:
+        """The program for a signature, traced on first use."""
+        reads, key = self._current_reads(), (mode.profile.name, arguments.signature)
+        traced = recall(self._traced, key)
         if traced is None or traced.reads is not reads:
-            traced = remember(self._traced, key, self._trace(arguments, mode, reads), MOST_SIGNATURES)
+            made = Traced(self._trace(arguments, mode, reads, Lengths({})), reads)
+            traced = remember(self._traced, key, made, MOST_SIGNATURES)
         return traced
 
-    def _trace(self, arguments: Arguments, mode: Mode, reads: Reads) -> Traced:
+    def launched(self, arguments: Arguments, mode: Mode) -> Traced | TracedMember:
+        """The program for a signature: from the second length of an array on, one for many lengths if possible."""
+        reads, key = self._current_reads(), (mode.profile.name, arguments.signature)
+        found = recall(self._launched, key)
+        if found is None or found.reads is not reads:
+            found = remember(self._launched, key, self._found(arguments, mode, reads), MOST_SIGNATURES)
+        return found
+
+    def _found(self, arguments: Arguments, mode: Mode, reads: Reads) -> Traced | TracedMember:
+        lengths, key = arguments.lengths, (mode.profile.name, arguments.family)
+        family = recall(self._families, key)
+        if family is None or family.reads is not reads:
+            traced = self.trace(arguments, mode)
+            remember(self._families, key, Family(reads, lengths, traced.program), MOST_SIGNATURES)
+            return traced
+        member = family.member(lengths)
+        if member is None and family.tries < MOST_TRIES and not reads.names("type"):  # a length is not quite an int
+            family.tries += 1
+            general = self._generalized(arguments, mode, family)
+            if general is not None:
+                family.found.append(TracedFamily(general, reads))
+                member = family.member(lengths)
+        return self.trace(arguments, mode) if member is None else member
+
+    def _generalized(self, arguments: Arguments, mode: Mode, family: Family) -> General | None:
+        """The program for many lengths, these among them; None if tracing with expressions for the lengths fails, or
+        does not give the program that was traced with the first lengths."""
+        given = Lengths(arguments.lengths)
+        try:
+            program = self._trace(arguments, mode, family.reads, given)
+        except Exception:  # which tracing with numbers raises, too, or for which it is needed
+            return None
+        if len(family.found) < FIXED_TABLES:
+            for view in indexed_views(program):
+                given.pin(program.tensors[view.argument].shape[0])
+        general = General(at_lengths(program, given.pinned), given.conditions.found)
+        is_same = not general.holds(family.lengths) or at_lengths(program, family.lengths) == family.first
+        return general if is_same and len(given.pinned) < len(given.values) else None
+
+    def _trace(self, arguments: Arguments, mode: Mode, reads: Reads, lengths: Lengths) -> Program:
         code = self.function.__code__
         check_source(code, surroundings(self.function))
         where = Where(code.co_filename, code.co_firstlineno)
-        declared = self._declare(arguments)
+        declared = self._declare(arguments, lengths)
         with target(mode.profile.name) as here:
-            here.tracer = tracer = Tracer(self.mode, code, self._names, TracedTile)
+            here.tracer = tracer = Tracer(self.mode, code, self._names, TracedTile, lengths)
             stand_ins: dict[str, Any] = {name: TracedInteger(Var(name)) for name in arguments.integers}
             for name, tensor in arguments.tensors.items():
                 argument = declared[name]
@@ -163,7 +233,7 @@ class Kernel(Launchable, Displayed):
         except VerifyError:
             self._reads = None  # it refers to what was refused
             raise
-        return Traced(without_defaults(program), reads)
+        return without_defaults(program, lengths.resolve)
 
     def rewritten(self, program: Program, edits: Sequence[Edit]) -> Patch:
         """The kernel with edits of its program made in its file."""
@@ -200,16 +270,18 @@ class Kernel(Launchable, Displayed):
             for finding in here.findings:  # already reported
                 collector.add(finding)
 
-    def _declare(self, arguments: Arguments) -> dict[str, Argument]:
+    def _declare(self, arguments: Arguments, lengths: Lengths) -> dict[str, Argument]:
         shared = arguments.shared()
         found: dict[str, Argument] = {}
         for name, tensor in arguments.tensors.items():
             spec = tensor.spec
             kept = slice(5 - len(tensor.shape), 5) if tensor.is_plain else slice(0, 5)
+            extent = first_extent(name)
+            shape = (extent, *spec.shape[kept][1:]) if extent in lengths.values else spec.shape[kept]
             found[name] = Argument(
                 name,
                 spec.dtype,
-                spec.shape[kept],
+                shape,
                 spec.stride[kept],
                 spec.layout_kind,
                 spec.dynamic,

@@ -6,22 +6,25 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from math import prod
 from typing import Any, cast
 
 import numpy as np
 
 from ptokit.brief import brief
-from ptokit.engine.runnable import Run, Small
+from ptokit.engine.runnable import Run, Runnable, Small
 from ptokit.engine.storage import address_of
 from ptokit.engines import AUTO, ENGINES, in_order, is_captured, names
 from ptokit.finding import WARNINGS, Finding, OutOfBoundsError, VerifyError, suggestion
 from ptokit.lang import gpu
-from ptokit.lang.arguments import is_integer
+from ptokit.lang.arguments import first_extent, is_integer
 from ptokit.lang.arrays import as_array, notify, within, writing
 from ptokit.lang.context import CURRENT, Mode, check_dyn_ub, current, target
+from ptokit.lang.traced import Traced, TracedFamily, TracedMember
 from ptokit.lang.where import refuse, warn_at, warn_of
 from ptokit.machine.options import LAUNCHES, MachineOptions
 from ptokit.machine.report import MachineReport
+from ptokit.program.expr import Var
 from ptokit.program.ir import MOST_BLOCKS
 from ptokit.target import profile as find_profile
 
@@ -183,14 +186,19 @@ PLAIN = (int, str, bool, type(None))
 NUMPY = np.ndarray
 
 Key = tuple[object, ...]
+Shape = tuple[int, ...]
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def key_of(
     options: Key, args: Sequence[object], keywords: Mapping[str, object]
 ) -> tuple[Key | None, list[object], list[int]]:
-    """The cache key of a launch, or None if the launch is not eligible; its arrays, and their addresses."""
+    """The cache key of a launch, or None if the launch is not eligible; its arrays, and their addresses.
+
+    The second part of a key are the shapes and strides of the arrays.
+    """
     context = CURRENT.get()
+    shapes: list[tuple[Shape, Shape]] = []
     arrays: list[object] = []
     addresses: list[int] = []
     if context.tracer is not None or context.block is not None:
@@ -200,7 +208,8 @@ def key_of(
         kind = type(value)
         if kind is NUMPY:
             array = cast("Array", value)
-            key += (kind, array.dtype, array.shape, array.strides, array.flags.num)
+            key += (kind, array.dtype, array.flags.num)
+            shapes.append((array.shape, array.strides))
             addresses.append(address_of(array))
         elif kind in PLAIN:
             key += (kind, value)
@@ -208,10 +217,18 @@ def key_of(
         elif (found := (gpu.SIGNED.get(kind) or gpu.signature)(value)) is None:
             return None, arrays, addresses
         else:
-            key += (kind, found[1])
+            dtype, shape, strides, *more = cast("tuple[Any, ...]", found[1])
+            key += (kind, dtype, *more)
+            shapes.append((shape, strides))
             addresses.append(found[0])
         arrays.append(value)
-    return tuple(key), arrays, addresses
+    return (tuple(key), tuple(shapes)), arrays, addresses
+
+
+def family_of(key: Key) -> Key:
+    """The key of all launches that differ only in the first extents of their arrays."""
+    shapes = cast("tuple[tuple[Shape, Shape], ...]", key[1])
+    return key[0], tuple([(shape[1:], strides) for shape, strides in shapes])
 
 
 @dataclass(slots=True)
@@ -265,6 +282,47 @@ class CachedLaunch:
         except (VerifyError, OutOfBoundsError) as problem:
             raise in_one_of(self.grid, problem) from None
         return Run(collector.found, self.small.engine, seconds, self.target, self.grid)
+
+
+@dataclass
+class SmallLaunches:
+    """Launches that differ only in the addresses and the first extents of their arrays."""
+
+    executable: Runnable
+    mode: Mode
+    grid: int
+    numbers: Mapping[Var, int]
+    arrays: Mapping[str, int]
+    """Bytes of an element of each array, by parameter."""
+    tracked: Sequence[int]
+    collector: Callable[[], FindingCollector]
+    is_in_order: Callable[[], bool] | None
+    family: TracedFamily | None
+    """The program for more than one length, if there is one."""
+
+    def at(self, shapes: Sequence[Shape], traced: Traced | TracedMember | None = None) -> CachedLaunch | None:
+        """The launch for arrays of these shapes, with a program that is verified; None if it is not eligible."""
+        if traced is None and self.family is not None:
+            extents = map(first_extent, self.arrays)
+            traced = self.family.at({var: shape[0] for var, shape in zip(extents, shapes, strict=True)})
+        if traced is None:
+            return None
+        counts = [*map(prod, shapes)]
+        sizes = dict(zip(self.arrays, counts, strict=True))
+        small = self.executable.small(sizes, {**self.numbers, **traced.lengths}, self.grid)
+        if small is None or (verdict := traced.verdict(self.mode, self.grid)).errors:
+            return None
+        return CachedLaunch(
+            small,
+            self.mode.profile.name,
+            self.grid,
+            traced.reads and traced.reads.are_current,
+            self.collector,
+            verdict.remarks,
+            [count * size for count, size in zip(counts, self.arrays.values(), strict=True)],
+            self.tracked,
+            self.is_in_order,
+        )
 
 
 def _are_apart(starts: Sequence[int], sizes: Sequence[int]) -> bool:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from ptokit.engine.gpu import on_gpu
-from ptokit.engine.kept import remember
+from ptokit.engine.kept import recall, remember
 from ptokit.engine.runnable import Run, Runnable
 from ptokit.engine.storage import Storage
 from ptokit.engines import AUTO, ENGINES, REFERENCE, chosen, in_order, ordering
@@ -27,9 +27,11 @@ from ptokit.lang.launch import (
     CachedLaunch,
     FindingCollector,
     Key,
+    SmallLaunches,
     check_dyn_ub,
     check_options,
     check_threads,
+    family_of,
     grid_of,
     in_one_of,
     is_model,
@@ -40,7 +42,7 @@ from ptokit.lang.launch import (
     refuse_captured,
     refuse_inside,
 )
-from ptokit.lang.traced import Traced
+from ptokit.lang.traced import Traced, TracedMember
 from ptokit.lang.where import refuse
 from ptokit.machine import MACHINE
 from ptokit.machine.options import is_enough
@@ -88,8 +90,8 @@ class Launchable(ABC):
         self.module = module
         self.warned: dict[Any, Any] = {}
         """The registry of warnings that Python has shown."""
-        self.cached: dict[Key, CachedLaunch] = {}
-        """The cache of small launches."""
+        self.cached: dict[Key, CachedLaunch | SmallLaunches] = {}
+        """The cache of small launches, and of families of them, of which new lengths need no new program."""
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}>"
@@ -150,6 +152,10 @@ class Launchable(ABC):
     @abstractmethod
     def trace(self, arguments: Arguments, mode: Mode) -> Traced:
         """The program for these arguments."""
+
+    def launched(self, arguments: Arguments, mode: Mode) -> Traced | TracedMember:
+        """The program that a launch runs: that for these arguments, or one for these and others."""
+        return self.trace(arguments, mode)
 
     def collector(self) -> FindingCollector:
         """Reports the findings of one launch."""
@@ -250,7 +256,7 @@ class Launcher:
             name, seconds = REFERENCE, self._run_untraced(arguments, mode, collector)
         else:
             with self._place(arguments, engine):
-                traced = self.kernel.trace(arguments, mode)
+                traced = self.kernel.launched(arguments, mode)
                 name, seconds = self._run(traced, arguments, mode, collector, engine, threads)
                 if given[0] is not None:
                     self._add_to_cache(given[0], given[1], traced, arguments, mode, engine)
@@ -260,16 +266,20 @@ class Launcher:
         """Run the launch from the cache; None if it is not there or not eligible."""
         kernel, (key, arrays, addresses) = self.kernel, given
         try:
-            known = kernel.cached.get(key) if key is not None else None
+            known = recall(kernel.cached, key) if key is not None else None
         except TypeError:  # an option that is not even hashable
             return None
+        if known is None and key is not None and (family := recall(kernel.cached, family_of(key))):
+            known = family.at([shape for shape, _ in cast("Any", key[1])])
+            if known is not None:
+                remember(kernel.cached, key, known, MOST_CACHED)
         if known is None:
             return None
         return known.run(arrays, addresses, lambda: kernel.storages(kernel.bind(args, keywords)))
 
     def _run(
         self,
-        traced: Traced,
+        traced: Traced | TracedMember,
         arguments: Arguments,
         mode: Mode,
         collector: FindingCollector,
@@ -284,7 +294,8 @@ class Launcher:
             collector(verdict.remarks)
         runnable = self._executable(arguments, traced, mode, engine)
         began = time.perf_counter()
-        launch = partial(runnable.launch, storages, arguments.numbers, self.grid, collector, threads)
+        numbers = {**arguments.numbers, **traced.lengths}
+        launch = partial(runnable.launch, storages, numbers, self.grid, collector, threads)
         ran = self._writing(arguments, traced, launch)
         return ran, time.perf_counter() - began
 
@@ -297,7 +308,7 @@ class Launcher:
         refuse_captured(self.kernel.name, arrays)
         return in_order(arrays) or nullcontext()
 
-    def _executable(self, arguments: Arguments, traced: Traced, mode: Mode, engine: str) -> Runnable:
+    def _executable(self, arguments: Arguments, traced: Traced | TracedMember, mode: Mode, engine: str) -> Runnable:
         is_on_gpu = arguments.gpu is not None
         return traced.executable(mode, chosen(engine, is_on_gpu), is_on_gpu or engine != AUTO)
 
@@ -350,7 +361,7 @@ class Launcher:
             why = f"the changed source fails: {type(problem).__name__}: {problem}"
         return Patch(refusal=why)
 
-    def _storages(self, arguments: Arguments, traced: Traced) -> dict[str, Storage]:
+    def _storages(self, arguments: Arguments, traced: Traced | TracedMember) -> dict[str, Storage]:
         """The memory of the arguments; those that the program writes must be writable."""
         storages = self.kernel.storages(arguments)
         for name in traced.writes:
@@ -358,7 +369,7 @@ class Launcher:
                 raise ValueError(f"{self.kernel.name}: {name} is read-only; pass a writable array")
         return storages
 
-    def _writing(self, arguments: Arguments, traced: Traced, run: Callable[[], Result]) -> Result:
+    def _writing(self, arguments: Arguments, traced: Traced | TracedMember, run: Callable[[], Result]) -> Result:
         """The run of a program, which writes some of its arguments; a run that fails may have written some blocks."""
         try:
             notified = writing(
@@ -369,7 +380,13 @@ class Launcher:
             raise in_one_of(self.grid, problem) from None
 
     def _add_to_cache(
-        self, key: Key, given: Sequence[object], traced: Traced, arguments: Arguments, mode: Mode, engine: str
+        self,
+        key: Key,
+        given: Sequence[object],
+        traced: Traced | TracedMember,
+        arguments: Arguments,
+        mode: Mode,
+        engine: str,
     ) -> None:
         """Add a launch to the cache, if it is eligible."""
         kernel, tensors = self.kernel, arguments.tensors
@@ -379,22 +396,23 @@ class Launcher:
         is_copied = not is_on_gpu and ENGINES[chosen(engine)].on_gpu
         if not is_plain or not is_given or arguments.floats or arguments.shared() or is_copied:
             return
-        sizes = {name: tensor.storage.bits.size for name, tensor in tensors.items()}
-        small = self._executable(arguments, traced, mode, engine).small(sizes, arguments.numbers, self.grid)
-        if small is not None:
-            stored = [tensor.source if name in traced.stored else None for name, tensor in tensors.items()]
-            launch = CachedLaunch(
-                small,
-                mode.profile.name,
-                self.grid,
-                traced.reads and traced.reads.are_current,
-                kernel.collector,
-                traced.verdict(mode, self.grid).remarks,
-                [array.nbytes for array in arrays],
-                [at for at, source in enumerate(stored) if source is not None],
-                ordering(cast("Any", arrays)) if is_on_gpu else None,
-            )
+        stored = [tensor.source if name in traced.stored else None for name, tensor in tensors.items()]
+        launches = SmallLaunches(
+            self._executable(arguments, traced, mode, engine),
+            mode,
+            self.grid,
+            arguments.numbers,
+            {name: tensor.dtype.size for name, tensor in tensors.items()},
+            [at for at, source in enumerate(stored) if source is not None],
+            kernel.collector,
+            ordering(cast("Any", arrays)) if is_on_gpu else None,
+            traced.family,
+        )
+        launch = launches.at([array.shape for array in arrays], traced)
+        if launch is not None:
             remember(kernel.cached, key, launch, MOST_CACHED)
+            if traced.family is not None:
+                remember(kernel.cached, family_of(key), launches, MOST_CACHED)
 
     def _run_untraced(self, arguments: Arguments, mode: Mode, collector: FindingCollector) -> float:
         began = time.perf_counter()

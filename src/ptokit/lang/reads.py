@@ -598,6 +598,11 @@ class Reads:
         """Equal for equal values."""
         return tuple(self._walk.tokens)
 
+    def names(self, name: str) -> bool:
+        """Whether the function, or one that it can reach, reads something from outside by a name."""
+        codes = (self._code, *(code for _, code, *_ in self._functions))
+        return any(chain.name == name for code in codes for chain in named_by(code.co_filename, code).chains)
+
     def check(self) -> None:
         """Refuse what cannot be followed."""
         if self._walk.problems:

@@ -6,7 +6,7 @@ from typing import NoReturn, cast
 
 from ptokit.brief import brief
 from ptokit.isa.operand import TileSpec
-from ptokit.lang.expr import expression
+from ptokit.lang.expr import expression, pinned
 from ptokit.lang.where import refuse
 from ptokit.program.bounds import AXES, layout_problem
 from ptokit.program.expr import Expr, subtract
@@ -46,7 +46,7 @@ def _range(name: str, axis: int, part: object, spec: TileSpec, valid: Expr) -> t
         return 0, allocated, valid
     start = 0 if first is None else expression(first, "the start of a slice")
     stop = valid if last is None else expression(last, "the end of a slice")
-    length = subtract(stop, start)
+    length = subtract(*pinned(stop, start))
     limit = valid if isinstance(valid, int) else allocated
     known = [number for number in (start, stop) if isinstance(number, int)]
     is_empty = isinstance(length, int) and length <= 0

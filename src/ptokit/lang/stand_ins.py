@@ -11,7 +11,7 @@ from ptokit.isa.dtype import DType
 from ptokit.isa.operand import Dyn, TileSpec, show_extents
 from ptokit.isa.unknown import is_unknown
 from ptokit.lang.context import current
-from ptokit.lang.expr import TracedInteger, expression
+from ptokit.lang.expr import TracedInteger, expression, pinned, symbolic
 from ptokit.lang.faults import public, suggested
 from ptokit.lang.slices import cut
 from ptokit.lang.tensor import GlobalTensor
@@ -20,13 +20,15 @@ from ptokit.lang.trace import StandIn, Tracer
 from ptokit.lang.where import refuse
 from ptokit.program.calls import known as known_number
 from ptokit.program.calls import tensor_spec, tile_spec
-from ptokit.program.expr import Expr, apply, subtract
+from ptokit.program.expr import Expr, Op, apply, difference, extents_in, is_fixed, subtract
 from ptokit.program.ir import Argument, TileUse, View, Window
 
 
 def wrap(expr: Expr, home: tuple[int, ...] = ()) -> Any:
     """An expression as the kernel sees it: an int if it is known."""
-    return expr if isinstance(expr, int) else TracedInteger(expr, home)
+    if isinstance(expr, int):
+        return expr
+    return current().tracer.lengths.resolve(expr) if is_fixed(expr) else TracedInteger(expr, home)
 
 
 class TracedTile(StandIn, Tile):
@@ -74,6 +76,8 @@ class TracedTile(StandIn, Tile):
     @valid.setter
     def valid(self, extents: tuple[Any, Any]) -> None:
         changed = _extents(extents, self.spec)
+        if changed != self._extents and any(isinstance(each, Op) for each in self._extents):
+            pinned(*changed, *self._extents)  # for some extents, they may be the same
         if changed == self._extents and not self.tracer.has_ended(self._set_at):
             self._set_in |= self.tracer.loops_since(self.tracer.path[:-1]) - self._used_in
             return
@@ -192,7 +196,7 @@ class TracedTensor(StandIn, GlobalTensor):
         self.argument = argument
         self.own = own
         self.starts, self.sizes = starts, sizes
-        self.spec = tensor_spec(argument, self.use())
+        self.spec = tensor_spec(argument, self.use(), tracer.lengths.resolve)
 
     @property
     def dtype(self) -> DType:
@@ -262,10 +266,13 @@ def _range(name: str, part: object, size: Expr) -> tuple[Expr, Expr]:
     if step is not None and not (isinstance(step, int) and step == 1):
         message = f"{name} is sliced as {name}[start:stop], got a step of {brief(step)}"
         raise refuse("KN-10", message, "slice every row, or pass a strided array")
-    start = 0 if first is None else expression(first, "the start of a slice")
-    stop = size if last is None else expression(last, "the end of a slice")
+    start = 0 if first is None else symbolic(first, "the start of a slice")
+    stop = size if last is None else symbolic(last, "the end of a slice")
+    moving = [term for term in difference(stop, start) if not is_fixed(term)]
+    if len(moving) > 1 and any(map(extents_in, moving)):
+        pinned(start, stop)  # for some extents, terms may cancel
     extent = subtract(stop, start)
-    known = [number for number in (start, stop, size) if isinstance(number, int)]
+    known = [wrap(number) for number in (start, stop, size) if is_fixed(number)]
     if len(known) == 3 and not 0 <= known[0] <= known[1] <= known[2]:
         message = f"the slice {start}:{stop} of {name} does not lie within 0:{size}"
         raise refuse("KN-10", message, "write both ends; they count from 0 and lie within the array", name)

@@ -34,7 +34,7 @@ class GlobalTensor(Valueless):
     elements) a contiguous array is read as any tensor that fits it; `dtype=` reinterprets elements of equal width.
     """
 
-    __slots__ = ("array", "source", "spec", "storage")
+    __slots__ = ("_as_it_is", "array", "source", "spec", "storage")
     __array__ = no_array
     __iter__ = None  # subscripts are slices, so there is nothing to iterate over
 
@@ -53,7 +53,8 @@ class GlobalTensor(Valueless):
             self.array = own = as_array(array)
             self.source = tracked(array)
             """The object that counts writes into its memory, if its library does so."""
-            if shape is None and stride is None:
+            self._as_it_is = shape is None and stride is None
+            if self._as_it_is:
                 self.spec = _own_spec(own.dtype, own.shape, own.strides, layout, dtype)
             else:
                 self.spec = _reshaped(own, shape, stride, layout, dtype)
@@ -97,7 +98,7 @@ class GlobalTensor(Valueless):
         own, layout = self.array, self.spec.layout_kind
         if layout not in PLAIN_LAYOUTS or not isinstance(own, np.ndarray | DeviceArray):  # pyright: ignore[reportUnnecessaryIsInstance]
             return False
-        return self.spec == _own_spec(own.dtype, own.shape, own.strides, layout, self.spec.dtype)
+        return self._as_it_is or self.spec == _own_spec(own.dtype, own.shape, own.strides, layout, self.spec.dtype)
 
     def number(self, position: Sequence[int]) -> int:
         """One element of a plain tensor of whole numbers."""

@@ -15,7 +15,7 @@ from ptokit.isa.instruction import Instruction, Modifiers
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.spelling import TMP
 from ptokit.lang.dispatch import Event, Wait, awaited, no_operand
-from ptokit.lang.expr import TracedInteger, expression
+from ptokit.lang.expr import TracedInteger, expression, pinned, symbolic
 from ptokit.lang.names import Names
 from ptokit.lang.scalar import Scalar, TracedScalar
 from ptokit.lang.tensor import GlobalTensor
@@ -23,6 +23,7 @@ from ptokit.lang.tile import Tile
 from ptokit.lang.where import frames_until, place, refuse, user_frame, user_place
 from ptokit.program import ir
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, Op, Var, apply, subtract
+from ptokit.program.symbolic import Lengths
 
 MOST_BODIES = 32
 """The largest depth of nested loops and branches."""
@@ -58,8 +59,12 @@ class StandIn(ABC):
 class Tracer:
     """Records a kernel: tracks the open bodies and makes names unique."""
 
-    def __init__(self, mode: str, code: CodeType, parameters: Sequence[str], tile: type[Tile]) -> None:
+    def __init__(
+        self, mode: str, code: CodeType, parameters: Sequence[str], tile: type[Tile], lengths: Lengths
+    ) -> None:
         self.mode = mode
+        self.lengths = lengths
+        """Extents of arguments that stay expressions."""
         self.code = code
         self.tile = tile
         """The class that `pto.Tile(...)` instantiates while this tracer is active."""
@@ -190,6 +195,7 @@ class Tracer:
             var = Var(self.unique(name))
             bounds, value = (start, stop, step), var
         else:
+            pinned(start, stop, step)
             var = Var(self.unique(f"{name}_iteration"))
             bounds, value = (0, _iterations(start, stop, step), 1), apply("add", start, apply("mul", var, step))
         depth = self.enter(is_loop=True, buffers=buffers)
@@ -217,7 +223,7 @@ class Tracer:
 
     def load(self, block: Callable[..., ir.View], index: Sequence[object]) -> TracedInteger:
         """Record the load of a scalar."""
-        starts = tuple(expression(part, "an index of pto.load_scalar") for part in index)
+        starts = tuple(symbolic(part, "an index of pto.load_scalar") for part in index)
         frame = user_frame()
         name = self.given.of((frame,) if frame else ()) or "scalar"
         result, where = Var(self.unique(name)), place(frame, self.code)

@@ -6,9 +6,9 @@ run is tried, as arrays of numbers. The rest is deferred to the run, which check
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from itertools import islice
 from math import inf
 from typing import Any
@@ -133,8 +133,12 @@ class Reach:
 
     def highest(self, expr: Expr) -> float:
         """A number that the expression never exceeds."""
-        expansions = islice(_expansions(affine(expr)), MOST_EXPANSIONS)
-        return min((_sum_bound(terms, self.bounds) for terms in expansions), default=inf)
+        return min((_sum_bound(terms, self.bounds) for terms in _upper_sums(expr)), default=inf)
+
+    def is_inside(self, first: Expr, size: Expr, most: Expr) -> bool:
+        """Whether `first : first + size` is certainly a range within `0 : most`."""
+        beyond = subtract(apply("add", first, size), most)
+        return self.lowest(first) >= 0 and self.lowest(size) >= 0 and self.highest(beyond) <= 0
 
 
 def _is_safe(expr: Expr, bounds: Mapping[Var, Bounds]) -> bool:
@@ -142,6 +146,12 @@ def _is_safe(expr: Expr, bounds: Mapping[Var, Bounds]) -> bool:
     low, high = interval(expr, bounds)
     constants = [arg for arg in expr.args if isinstance(arg, int)] if isinstance(expr, Op) else []
     return low > -SAFE and high < SAFE and all(-SAFE < constant < SAFE for constant in constants)
+
+
+@lru_cache(maxsize=4096)
+def _upper_sums(expr: Expr) -> tuple[dict[Expr, int], ...]:
+    """The sums whose bounds bound an expression from above."""
+    return tuple(islice(_expansions(affine(expr)), MOST_EXPANSIONS))
 
 
 def _expansions(terms: dict[Expr, int], depth: int = 4) -> Iterator[dict[Expr, int]]:
@@ -201,9 +211,20 @@ def start(grid: int | None, integers: Mapping[Var, Bounds]) -> Reach:
 
 def inside_loop(loop: ir.Loop, reach: Reach) -> Reach:
     """The body of a loop: every iteration."""
-    first, last = interval(loop.start, reach.bounds), interval(loop.stop, reach.bounds)
-    span = (first[0], last[1] - 1) if loop.step > 0 else (last[0] + 1, first[1])
-    return replace(reach, bounds={**reach.bounds, loop.var: span}, possible=_iterations(loop, reach))
+    bounds = {**reach.bounds, loop.var: _span(loop, reach.bounds)}
+    return replace(reach, bounds=bounds, possible=_iterations(loop, reach))
+
+
+def _span(loop: ir.Loop, bounds: Mapping[Var, Bounds]) -> Bounds:
+    """Bounds of the variable of a loop."""
+    first, last = interval(loop.start, bounds), interval(loop.stop, bounds)
+    return (first[0], last[1] - 1) if loop.step > 0 else (last[0] + 1, first[1])
+
+
+def _loaded(program: ir.Program, stmt: ir.LoadScalar) -> Bounds:
+    """Bounds of a number from memory."""
+    limits = np.iinfo(program.tensors[stmt.source.argument].dtype.numpy)
+    return int(limits.min), int(limits.max)
 
 
 def _iterations(loop: ir.Loop, reach: Reach) -> Mapping[Var, Array] | None:
@@ -257,8 +278,7 @@ def reaches(
             found.append((stmt, reach))
         if not isinstance(stmt, ir.LoadScalar):
             return reach
-        limits = np.iinfo(program.tensors[stmt.source.argument].dtype.numpy)
-        return replace(reach, bounds={**reach.bounds, stmt.result: (int(limits.min), int(limits.max))})
+        return replace(reach, bounds={**reach.bounds, stmt.result: _loaded(program, stmt)})
 
     def loop(stmt: ir.Loop, reach: Reach) -> Reach:
         if not reach.is_never:
@@ -289,6 +309,60 @@ def check_bounds(program: ir.Program, grid: int | None) -> Iterator[Finding]:
             if found:
                 reported.add(operand)
                 yield from found
+
+
+class BoundsProof:
+    """A quick proof that `check_bounds` finds nothing: intervals, whatever the branches are. It may fail where there is
+    nothing to find."""
+
+    def __init__(self, program: ir.Program) -> None:
+        statements = list(ir.walk(program.body))
+        self._loops = [stmt for stmt in statements if isinstance(stmt, ir.Loop)]
+        self._given = {argument.var: ANYTHING for argument in program.arguments if isinstance(argument, ir.Integer)}
+        for stmt in statements:
+            if isinstance(stmt, ir.LoadScalar):
+                self._given[stmt.result] = _loaded(program, stmt)
+        limits = dict.fromkeys(limit for stmt in statements for limit in _limits(program, stmt))
+        ends = [(subtract(0, first), subtract(0, size), subtract(apply("add", first, size), most))
+                for first, size, most in limits]  # fmt: skip
+        sums = [_upper_sums(end) for end in dict.fromkeys(each for three in ends for each in three)]
+        open_ = [each for each in sums if not any(set(terms) <= {1} and terms.get(1, 0) <= 0 for terms in each)]
+        self._sums = [sorted(each, key=lambda terms: (_operations(terms), len(terms))) for each in open_]
+        """What must not exceed 0, and may; the simplest bounds first."""
+
+    def holds(self, grid: int, given: Mapping[Var, int]) -> bool:
+        """Whether it succeeds for a grid and whole numbers of the launch."""
+        bounds = self._bounds(grid, given)
+        return all(any(_sum_bound(terms, bounds) <= 0 for terms in sums) for sums in self._sums)
+
+    def all_loops_run(self, grid: int, given: Mapping[Var, int]) -> bool:
+        """Whether `reaches` has all statements that are in no branch."""
+        return all(low <= high for low, high in self._bounds(grid, given).values())
+
+    def _bounds(self, grid: int, given: Mapping[Var, int]) -> Mapping[Var, Bounds]:
+        bounds: dict[Var, Bounds] = {BLOCK_IDX: (0, grid - 1), BLOCK_NUM: (grid, grid), **self._given}
+        bounds.update((var, (number, number)) for var, number in given.items())
+        for loop in self._loops:
+            bounds[loop.var] = _span(loop, bounds)
+        return bounds
+
+
+def _operations(terms: Iterable[Expr]) -> int:
+    return sum(term.size for term in terms if isinstance(term, Op))
+
+
+def _limits(program: ir.Program, stmt: ir.Stmt) -> Iterator[tuple[Expr, Expr, Expr]]:
+    """What `check_bounds` checks of a statement: a start, a size, and what they must lie within."""
+    operands: Iterable[ir.Operand] = [stmt.source] if isinstance(stmt, ir.LoadScalar) else []
+    for operand in all_operands(stmt).values() if isinstance(stmt, ir.Instr) else operands:
+        if isinstance(operand, ir.View):
+            yield from zip(operand.starts, operand.sizes, program.tensors[operand.argument].shape, strict=True)
+        elif isinstance(operand, ir.TileUse):
+            tile = program.tiles[operand.tile]
+            yield from ((0, extent, most) for extent, most in zip(operand.valid, available(tile, operand), strict=True))
+            yield from edges(tile, operand)
+    if isinstance(stmt, ir.Flag | ir.CrossFlag):
+        yield stmt.event, 1, ids_of(stmt)
 
 
 def _check_operand(program: ir.Program, operand: ir.Operand, reach: Reach, where: Where | None) -> Iterator[Finding]:
@@ -363,8 +437,7 @@ def _broken(reach: Reach, first: Expr, size: Expr, most: Expr) -> _Broken | None
     if isinstance(first, int) and isinstance(size, int) and isinstance(most, int):  # noqa: SIM102
         if min(first, size, most - first - size) >= 0:
             return None
-    beyond = subtract(apply("add", first, size), most)
-    if reach.lowest(first) >= 0 and reach.lowest(size) >= 0 and reach.highest(beyond) <= 0:
+    if reach.is_inside(first, size, most):
         return None
     starts, sizes, limits = reach.value(first), reach.value(size), reach.value(most)
     if starts is None or sizes is None or limits is None or reach.values is None:

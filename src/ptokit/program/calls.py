@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -14,7 +14,7 @@ from ptokit.isa.operand import OperandSpec, ScalarSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import TileType
 from ptokit.isa.spelling import TMP
 from ptokit.isa.unknown import certain, is_unknown, unknown
-from ptokit.program.expr import Expr, apply, subtract
+from ptokit.program.expr import Expr, apply, is_fixed, subtract
 from ptokit.program.ir import Argument, Constant, Given, Instr, Operand, Program, Stmt, TileUse, View, Window, transform
 from ptokit.target import Profile
 from ptokit.target.cpu import CPU
@@ -56,8 +56,8 @@ def offset_in(spec: TileSpec, window: Window) -> Expr:
 def tensor_spec(argument: Argument, view: View, resolve: Resolve = known) -> TensorSpec:
     """A block of an argument as one instruction sees it, in five dims."""
     sizes, steps = [resolve(size) for size in view.sizes], [resolve(step) for step in argument.stride]
-    marks = (*_leading(len(sizes)), *(not isinstance(size, int) for size in view.sizes))
-    stride_marks = (*_leading(len(steps)), *(not isinstance(step, int) for step in argument.stride))
+    marks = (*_leading(len(sizes)), *(not is_fixed(size) for size in view.sizes))
+    stride_marks = (*_leading(len(steps)), *(not is_fixed(step) for step in argument.stride))
     dynamic = tuple(a or b for a, b in zip((*marks, *stride_marks), argument.dynamic, strict=True))
     shape = (1,) * (5 - len(sizes)) + tuple(sizes)
     while len(steps) < 5:  # a missing leading dim steps over the whole of the next one
@@ -158,6 +158,16 @@ def unknown_writes(program: Program) -> frozenset[TileType]:
     return found
 
 
+def indexed_views(program: Program) -> Iterator[View]:
+    """Blocks of arguments that indices select elements or rows of."""
+    for instr in program.instructions:
+        if instr.definition.roles.get("index"):
+            index = instr.definition.roles["index"]
+            yield from (
+                each for name, each in named_operands(instr).items() if isinstance(each, View) and name != index
+            )
+
+
 def written_arguments(program: Program) -> frozenset[str]:
     """The arguments that some instruction writes."""
     found: set[str] = set()
@@ -169,19 +179,19 @@ def written_arguments(program: Program) -> frozenset[str]:
     return frozenset(found)
 
 
-def chosen_modifiers(program: Program, instr: Instr) -> Modifiers:
+def chosen_modifiers(program: Program, instr: Instr, resolve: Resolve = known) -> Modifiers:
     """The modifiers that differ from their defaults; None in the place of the others."""
     if not any(instr.modifiers):
         return instr.modifiers
-    defaults = call_of(program, replace(instr, modifiers=(None,) * len(instr.modifiers)), CPU).modifiers
+    defaults = call_of(program, replace(instr, modifiers=(None,) * len(instr.modifiers)), CPU, resolve).modifiers
     return tuple(None if value is default else value for value, default in zip(instr.modifiers, defaults, strict=True))
 
 
-def without_defaults(program: Program) -> Program:
+def without_defaults(program: Program, resolve: Resolve = known) -> Program:
     """The program without modifiers that equal their defaults."""
 
     def plain(stmt: Stmt) -> Stmt:
-        if not isinstance(stmt, Instr) or (chosen := chosen_modifiers(program, stmt)) == stmt.modifiers:
+        if not isinstance(stmt, Instr) or (chosen := chosen_modifiers(program, stmt, resolve)) == stmt.modifiers:
             return stmt
         return replace(stmt, modifiers=chosen)
 

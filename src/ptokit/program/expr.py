@@ -25,6 +25,13 @@ class Var(str):
         return f"Var({str(self)!r})"
 
 
+class ExtentVar(Var):
+    """An extent of an array argument: the same number in all of a launch, known before it. The program is valid for
+    more than one."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Op:
     """An operation on expressions, by its name in `OPS`."""
@@ -309,6 +316,18 @@ def variables(expr: Expr) -> frozenset[Var]:
     if isinstance(expr, Var):
         return frozenset({expr})
     return frozenset[Var]().union(*map(variables, expr.args))
+
+
+def extents_in(expr: Expr) -> list[ExtentVar]:
+    """The extents that an expression depends on."""
+    return [var for var in variables(expr) if isinstance(var, ExtentVar)]
+
+
+def is_fixed(expr: Expr) -> bool:
+    """Whether an expression depends on nothing but extents: it is known before the launch."""
+    return isinstance(expr, int | ExtentVar) or (
+        isinstance(expr, Op) and all(isinstance(var, ExtentVar) for var in variables(expr))
+    )
 
 
 def substitute(expr: Expr, values: Mapping[Var, Expr]) -> Expr:

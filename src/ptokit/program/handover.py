@@ -49,6 +49,15 @@ def check_cores(program: Program, profile: Profile, options: Options, grid: int 
     )
 
 
+def are_cores_joined(program: Program, profile: Profile) -> bool:
+    """Whether all tiles are of one core, or an instruction has tiles of both: `check_cores` finds nothing in auto mode,
+    wherever blocks of arguments lie."""
+    if profile.mixed_cores is None:
+        return True
+    by_core, moves = _first_tiles(program, profile)
+    return moves or len(by_core) < 2
+
+
 def _first_tiles(program: Program, profile: Profile) -> tuple[dict[str, tuple[str, Instr]], bool]:
     """For each core, its first tile; and whether an instruction has tiles of both."""
     first: dict[str, tuple[str, Instr]] = {}

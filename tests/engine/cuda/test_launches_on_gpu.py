@@ -16,6 +16,7 @@ from tests.engine.cuda import emulated as emulated_module
 from tests.engine.cuda.emulated import LIVE, EmulatedDevice
 from tests.engine.cuda.fakes import Described, FakeArray, FakeGpus, FakeTensor, Lent
 from tests.lang import test_shared_bytes as shared_bytes
+from tests.lang.test_lengths import counted, fresh, lookup, lookup_case, outcome
 
 TABLE = np.arange(64, dtype="float32").reshape(8, 8)
 ROWS = np.array([[3, 0, 5, 7, 1, 1, 2, 6]], "int32")
@@ -198,7 +199,7 @@ def test_a_launch_goes_on_with_the_code_that_began_it(emulated: FakeGpus, monkey
     nested = [5]
     monkeypatch.setattr(EmulatedDevice, "wait", lambda _: launch_by_block(nested.pop()) if nested else None)
     launch_by_block(5)  # as in two threads: each launch has memory of its own, which is kept
-    (known,) = take_by_block.cached.values()
+    (known,) = (each for each in take_by_block.cached.values() if isinstance(each, CachedLaunch))
     cast("Any", known.small)._executable._made.clear()  # as after a launch that met other numbers
     fit(monkeypatch, 5)
     with pytest.raises(pto.OutOfBoundsError, match=r"idx\[3\] = 10\d is .* in block 4"):
@@ -211,7 +212,7 @@ def test_the_records_of_all_launches_together_are_bounded(emulated: FakeGpus, mo
     fit(monkeypatch, 9)
     launch_by_block(1)
     launch_by_block(1)
-    (known,) = take_by_block.cached.values()
+    (known,) = (each for each in take_by_block.cached.values() if isinstance(each, CachedLaunch))
     record = cast("Any", known.small)._ready[0].record
     monkeypatch.setattr(executable, "MOST_KEPT_RECORDS", 4 * record)
     monkeypatch.setattr(executable, "_records", executable.KeptRecords())
@@ -287,3 +288,22 @@ def test_programs_read_from_text_run_there(emulated: FakeGpus, tmp_path: Path) -
         assert np.array_equal(out, values + 1)
     with pytest.raises(TypeError, match="different memories"):
         shared_bytes.run(kernel, "a5", "auto", FakeArray(values), out)
+
+
+@pytest.mark.parametrize("wrap", [FakeArray, FakeTensor])
+def test_new_lengths_are_neither_traced_nor_compiled(emulated: FakeGpus, wrap: Any) -> None:
+    kernel = fresh(lookup)
+
+    def launch(count: int, grid: int) -> None:
+        given = lookup_case(count, rows=50, width=16)
+        wanted, found = outcome(fresh(lookup), given, grid, engine="reference"), given["out"]
+        run = kernel[grid](**{name: wrap(array) for name, array in given.items()})
+        assert run.engine == "cuda" and found.tobytes() == wanted[2]["out"]
+
+    for count in (40, 70, 33, 64, 65, 31):
+        launch(count, 1)
+    with counted() as counts:
+        for count in (50, 90, 32, 97, 41, 128):
+            launch(count, 1)
+        launch(77, 2)
+    assert counts["compilations"] == 0 and counts["traces"] == 7, "those of the reference engine"

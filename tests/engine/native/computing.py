@@ -14,12 +14,12 @@ from ptokit.engine.llvm.address import MemoryView
 from ptokit.engine.llvm.compute import operations as compute
 from ptokit.engine.llvm.emit import IrModule
 from ptokit.engine.llvm.move import CodeWriter
-from ptokit.engine.llvm.program.symbolic import Conditions, SymbolicNumber
 from ptokit.engine.native.jit import IrSource, library
 from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.layout import Layout, Term
 from ptokit.isa.move import Access, Compute, Input
 from ptokit.program.expr import Var
+from ptokit.program.symbolic import Conditions, SymbolicNumber
 
 MARK = 0xA5
 """What fills memory before anything is written."""

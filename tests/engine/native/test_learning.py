@@ -159,10 +159,11 @@ def tiles_of(x, out, rows: pto.const = 32):
 
 @pytest.mark.parametrize("grid", [1, 5, 7, 16])
 def test_the_first_launch_meets_the_numbers_of_all_blocks(compiled: list[NativeExecutable], grid: int) -> None:
-    x = np.arange((300 + 7 * grid) * 32, dtype="f4").reshape(-1, 32)  # a program of its own for each grid
+    kernel = pto.kernel(tiles_of.function)  # with a program of its own
+    x = np.arange((300 + 7 * grid) * 32, dtype="f4").reshape(-1, 32)
     for _ in range(2):
         out = np.zeros_like(x)
-        tiles_of[grid](x, out, engine="native")
+        kernel[grid](x, out, engine="native")
         assert (out == x + 1).all()
     (made,) = compiled
     assert all(len(made._variants(number)) == 1 for number in made._samples)  # full tiles or not: the same code

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ptokit as pto
-from ptokit.engine.llvm.program.symbolic import Conditions, SymbolicNumber
 from ptokit.engine.llvm.program.variant import _stays_inside, trace
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Index, IndexUnit, Move, Remap, Side
@@ -19,6 +18,7 @@ from ptokit.lang.launch import mode_of
 from ptokit.program.calls import call_of
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, Var, evaluate
 from ptokit.program.ir import Instr, walk
+from ptokit.program.symbolic import Conditions, SymbolicNumber
 from ptokit.program.verify_call import verify_call
 from tests.property.strategies import fuzz
 

@@ -2,7 +2,7 @@
 
 | file | contents |
 |---|---|
-| `symbolic.py`, `sample.py` | numbers that record the decisions taken on them, and sample values for them |
+| `sample.py` | sample values for the numbers of a launch |
 | `variant.py` | an instruction lowered at sample values, and the conditions under which that is valid |
 | `slots.py`, `stage.py`, `expressions.py` | the memory of a block, how code addresses it, whole numbers in code |
 | `instruction.py`, `emitter.py` | one instruction; all statements, as one function over blocks |

@@ -21,7 +21,7 @@ from ptokit.engine.llvm.program.variant import Variant, joined, trace
 from ptokit.engine.runnable import Unsupported
 from ptokit.engine.storage import Storage
 from ptokit.isa.dtype import DType
-from ptokit.program.expr import BLOCK_NUM, Op, Var
+from ptokit.program.expr import BLOCK_NUM, ExtentVar, Op, Var
 from ptokit.program.ir import Instr, LoadScalar, Program
 from ptokit.program.meetings import meetings
 from ptokit.program.streams import Streams, crosses
@@ -36,7 +36,7 @@ MOST_KEPT = 256
 Tensors = Mapping[str, Storage]
 Values = dict[Var, int]
 Items = tuple[tuple[Var, int], ...]
-PLAIN = frozenset((int, str, bool, float, type(None), Var))
+PLAIN = frozenset((int, str, bool, float, type(None), Var, ExtentVar))
 NOTHING: frozenset[str] = frozenset()
 
 
@@ -52,7 +52,7 @@ class ProgramCompiler:
         self._is_sampled = False
         self._missed: dict[int, Values] = {}
         self._failures: Counter[int] = Counter()
-        """How often an instruction had no code and tracing it gave none."""
+        """How often an instruction had no code, and tracing what had none gave none."""
         self._are_independent = lru_cache(MOST_KEPT)(self._find_independent)
         self._streams = Streams(program, profile) if crosses(program) else None
         """The cores of the program, if they meet."""
@@ -78,6 +78,8 @@ class ProgramCompiler:
             self._is_sampled = True
         missed, self._missed = self._missed, {}
         added = [self._add(number, values) for number, values in missed.items()]
+        if not any(added):
+            self._failures.update(missed.keys())
         return any(added) or is_new
 
     def _add(self, number: int, values: Values) -> bool:
@@ -87,7 +89,6 @@ class ProgramCompiler:
         if not covered and self._trace(number, values) is not None:
             samples.append(values)
             return True
-        self._failures[number] += 1
         return False
 
     def miss(self, missed: Mapping[int, Values]) -> None:

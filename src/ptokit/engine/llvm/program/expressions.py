@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from ptokit.engine.llvm.emit import I1, I64, IrBuilder, IrValue, Variable
-from ptokit.engine.llvm.program.symbolic import SymbolicNumber
 from ptokit.program.expr import COMPARISONS, Bounds, Expr, Op, Var, interval, is_condition
+from ptokit.program.symbolic import SymbolicNumber
 
 CHECKED = {"add": "sadd", "sub": "ssub", "mul": "smul"}
 ORDERS = {"lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge", "eq": "eq", "ne": "ne"}

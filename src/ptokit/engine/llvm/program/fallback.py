@@ -70,7 +70,7 @@ class BlockState:
         if isinstance(stmt, Instr):
             if reason in (Reason.NEGATIVE, Reason.PADDED) and reported[0]:
                 state[slots.reported_slot(number, reason)] = 1
-            elif reason == Reason.MISSED:
+            elif reason == Reason.MISSED or (reason == Reason.AFTER and self.missed):
                 self.missed.setdefault(number, {**frame.values, **self._addresses()})
         self._write_back(frame)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
-from ptokit.engine.llvm.program.symbolic import expr_of
 from ptokit.engine.llvm.program.variant import Variant
 from ptokit.isa.move import Combine, Fill, Move, Remap, Side
 from ptokit.program.calls import named_operands
 from ptokit.program.ir import Barrier, CrossFlag, Flag, Instr, Operand, Program, Stmt, TileDecl, TileUse, View, walk
+from ptokit.program.symbolic import expr_of
 
 Variants = Callable[[Instr], Sequence[Variant]]
 

@@ -20,7 +20,6 @@ from ptokit.engine.llvm.program.held import HeldTile
 from ptokit.engine.llvm.program.page import CAPACITY, COUNT, LANES, ROWS, Page
 from ptokit.engine.llvm.program.slots import ALIGNMENT, Reason
 from ptokit.engine.llvm.program.stage import Stage
-from ptokit.engine.llvm.program.symbolic import SymbolicNumber, expr_of
 from ptokit.engine.llvm.program.variant import Variant
 from ptokit.engine.llvm.resolve import IndexValues, emit_resolve, lane_of
 from ptokit.engine.llvm.shared_move import emit_shared_move, known_lanes
@@ -30,6 +29,7 @@ from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Combine, Compute, Fill, Index, IndexUnit, Move, Remap
 from ptokit.program.calls import named_operands, tile_spec
 from ptokit.program.ir import Instr, TileUse, View
+from ptokit.program.symbolic import SymbolicNumber, expr_of
 
 
 class Execution:

@@ -7,13 +7,13 @@ from math import prod
 
 from ptokit.engine.llvm.address import are_known, numbers_in
 from ptokit.engine.llvm.program.forward import Variants
-from ptokit.engine.llvm.program.symbolic import expr_of
 from ptokit.engine.llvm.program.variant import Variant
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Combine, Compute, Fill, Move, Remap, Side
 from ptokit.program.calls import named_operands
 from ptokit.program.expr import Expr
 from ptokit.program.ir import Block, Instr, Program, TileDecl, TileUse, children, mentioned, walk
+from ptokit.program.symbolic import expr_of
 
 Region = tuple[tuple[Expr, ...], Layout]
 

@@ -26,10 +26,11 @@ UNKNOWN_ITERATIONS = 64
 """Assumed iterations of a loop whose end is read from memory."""
 
 
-def cost(program: Program, integers: Mapping[Var, int], grid: int) -> int:
-    """Bytes of tiles that the instructions of a launch name, roughly: what it costs."""
-    first, last = ({**integers, BLOCK_IDX: block, BLOCK_NUM: grid} for block in (0, grid - 1))
-    return grid * max(_cost(program, program.body, first), _cost(program, program.body, last))
+def cost(program: Program, nbytes: Mapping[int, int], integers: Mapping[Var, int], grid: int) -> int:
+    """Bytes of tiles that the instructions of a launch name, roughly: what it costs. `nbytes` are those of each
+    instruction, by its identity."""
+    ends = [{**integers, BLOCK_IDX: block, BLOCK_NUM: grid} for block in {0, grid - 1}]
+    return grid * max(_cost(program.body, nbytes, values) for values in ends)
 
 
 def tile_bytes(program: Program, instr: Instr) -> int:
@@ -37,12 +38,12 @@ def tile_bytes(program: Program, instr: Instr) -> int:
     return sum(program.tiles[use.tile].spec.nbytes for use in instr.tiles)
 
 
-def _cost(program: Program, block: Block, values: Values) -> int:
+def _cost(block: Block, nbytes: Mapping[int, int], values: Values) -> int:
     def leaf(stmt: Leaf, total: int) -> int:
-        return total + (tile_bytes(program, stmt) if isinstance(stmt, Instr) else 0)
+        return total + nbytes.get(id(stmt), 0)
 
     def branch(stmt: Branch, total: int) -> int:
-        return total + max(_cost(program, arm, values) for arm in (stmt.then, stmt.otherwise))
+        return total + max(_cost(arm, nbytes, values) for arm in (stmt.then, stmt.otherwise))
 
     def loop(stmt: Loop, total: int) -> int:
         try:
@@ -50,7 +51,7 @@ def _cost(program: Program, block: Block, values: Values) -> int:
         except (ExpressionError, KeyError):
             start, stop = 0, UNKNOWN_ITERATIONS * stmt.step
         count = max(0, -((start - stop) // stmt.step))
-        return total + (count * _cost(program, stmt.body, {**values, stmt.var: start}) if count else 0)
+        return total + (count * _cost(stmt.body, nbytes, {**values, stmt.var: start}) if count else 0)
 
     return fold(block, 0, leaf, loop=loop, branch=branch)
 

@@ -13,15 +13,15 @@ from ptokit.engine.llvm.numbers import from_integer, is_byte_float
 from ptokit.engine.llvm.program.expressions import Evaluator
 from ptokit.engine.llvm.program.held import HeldTile
 from ptokit.engine.llvm.program.slots import ALIGNMENT, SIGNALS, Reason, Slots, StateSlot
-from ptokit.engine.llvm.program.symbolic import SymbolicNumber
 from ptokit.engine.storage import ADDRESS_SPACE
 from ptokit.isa.dtype import DType
 from ptokit.isa.policy import TileType
 from ptokit.program.bounds import available, edges
 from ptokit.program.calls import offset_in
-from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Bounds, Expr, Var, apply
+from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Bounds, Expr, ExtentVar, Var, apply
 from ptokit.program.ir import Constant, Given, Loop, Operand, Program, Stmt, TileUse, View
 from ptokit.program.ir import Number as NumberOperand
+from ptokit.program.symbolic import SymbolicNumber
 
 ENTRY = "run_blocks"
 """The function: on a CPU `i64 (state, first block, stop)`, which returns the block it did not finish, or `stop`."""
@@ -49,7 +49,7 @@ class Stage:
         self.bounds: dict[Var, Bounds] = {
             BLOCK_IDX: (0, MOST_GIVEN),
             BLOCK_NUM: (1, MOST_GIVEN),
-            **dict.fromkeys(slots.given, (-MOST_GIVEN, MOST_GIVEN)),
+            **{var: (0 if isinstance(var, ExtentVar) else -MOST_GIVEN, MOST_GIVEN) for var in slots.given},
             **dict.fromkeys(slots.addressed, (0, ADDRESS_SPACE)),
         }
         """Proven bounds of the variables."""

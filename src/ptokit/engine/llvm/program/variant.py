@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import reduce
 from typing import Any, cast
 
-from ptokit.engine.llvm.program.symbolic import Conditions, SymbolicNumber
 from ptokit.engine.prepared import memory_of
 from ptokit.isa.dtype import DType
 from ptokit.isa.move import Compute, Move
@@ -15,6 +14,7 @@ from ptokit.isa.operand import TensorSpec
 from ptokit.program.calls import Sharing, call_of, sharing
 from ptokit.program.expr import Expr, ExpressionError, Var, apply, evaluate
 from ptokit.program.ir import Instr, Program
+from ptokit.program.symbolic import Conditions, SymbolicNumber
 from ptokit.program.verify_call import Options, verify_call
 from ptokit.target import Profile
 

@@ -9,7 +9,7 @@ from time import perf_counter
 
 from ptokit.engine.llvm.chip import CPU, Chip
 from ptokit.engine.llvm.program.compiler import MOST_KEPT, NOTHING, Items, ProgramCompiler, Tensors
-from ptokit.engine.llvm.program.sample import cost
+from ptokit.engine.llvm.program.sample import cost, tile_bytes
 from ptokit.engine.llvm.program.stage import Stage
 from ptokit.engine.native import jit, workers
 from ptokit.engine.native.program.launching import FindingBuffer, Parts, ProgramCode
@@ -38,6 +38,7 @@ class NativeExecutable(ProgramCompiler):
         self._deferring_code: ProgramCode | None = None
         self._cost = lru_cache(MOST_KEPT)(self._find_cost)
         self._work = lru_cache(MOST_KEPT)(self._find_work)
+        self._nbytes = {id(instr): tile_bytes(program, instr) for instr in program.instructions}
 
     # --- compiling
 
@@ -108,7 +109,7 @@ class NativeExecutable(ProgramCompiler):
         return self._cost(grid, tuple(integers.items())) <= SMALL
 
     def _find_cost(self, grid: int, integers: Items) -> int:
-        return cost(self.program, dict(integers), grid)
+        return cost(self.program, self._nbytes, dict(integers), grid)
 
     def _threads(self, asked: int | None, integers: Mapping[Var, int], grid: int) -> tuple[int, ProgramCode]:
         """The number of threads that run the blocks, and their code.

@@ -6,12 +6,15 @@ every decision it takes is recorded as a condition. The result is valid for all 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import operator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from math import gcd, inf
+from math import ceil, floor, gcd, inf, trunc
+from numbers import Number
 from typing import Any
 
-from ptokit.program.expr import Expr, Op, apply, difference, total
+from ptokit.isa.unknown import unknown
+from ptokit.program.expr import Expr, ExtentVar, Op, Var, apply, difference, evaluate, extents_in, is_fixed, total
 
 OPPOSITES = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
 MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
@@ -91,8 +94,8 @@ def _arithmetic(name: str) -> tuple[Operator, Operator]:
         expr = apply(name, expr_of(left), expr_of(right))
         if isinstance(expr, int):
             return expr
-        conditions = (left if isinstance(left, SymbolicNumber) else right).conditions
-        return SymbolicNumber(expr, evaluate_one(name, left, right), conditions)
+        like = left if isinstance(left, SymbolicNumber) else right
+        return type(like)(expr, evaluate_one(name, left, right), like.conditions)
 
     return compute, lambda right, left: compute(left, right)
 
@@ -147,6 +150,9 @@ class SymbolicNumber:
         return format(self.value, spec)
 
 
+Number.register(SymbolicNumber)
+
+
 def expr_of(number: int | SymbolicNumber) -> Expr:
     """What a number is, as an expression."""
     return number.expr if isinstance(number, SymbolicNumber) else int(number)
@@ -162,3 +168,85 @@ def evaluate_one(name: str, left: int | SymbolicNumber, right: int | SymbolicNum
     result = apply(name, value_of(left), value_of(right))
     assert isinstance(result, int)
     return result
+
+
+class KnownNumber(SymbolicNumber):
+    """A number that Python code may use as an int: sums, products and comparisons are those of its expression, and
+    whatever else is done with it takes its value, which becomes a condition."""
+
+    __slots__ = ()
+    __array_ufunc__ = None
+    """Makes NumPy's scalars use the reflected operators of this class."""
+
+    @property
+    def __class__(self) -> type:  # type: ignore[override]
+        return int
+
+    def __hash__(self) -> int:
+        return hash(int(self))
+
+    def __repr__(self) -> str:
+        return repr(int(self))
+
+    def __format__(self, spec: str) -> str:
+        return format(int(self), spec)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(int(self), name)
+
+
+def _as_int(name: str, compute: Callable[..., Any], *, reflected: bool = False) -> Callable[..., Any]:
+    """An operator of int: symbolic where a `SymbolicNumber` has it, else with the value."""
+    own: Callable[..., Any] | None = vars(SymbolicNumber).get(name)
+
+    def method(self: KnownNumber, *others: Any) -> Any:
+        if not all(isinstance(each, Number) for each in others):
+            return NotImplemented
+        divides = name.strip("_r") in ("floordiv", "mod")
+        if own is not None and (not divides or int(self if reflected else others[0])):
+            found = own(self, *others)
+            if found is not NotImplemented:
+                return found
+        values = [int(each) if isinstance(each, KnownNumber) else each for each in (self, *others)]
+        return compute(*(values[::-1] if reflected else values))
+
+    return method
+
+
+_BINARY = ("add", "sub", "mul", "floordiv", "mod", "truediv", "pow", "lshift", "rshift", "and", "or", "xor")
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    **{name: getattr(operator, f"__{name}__") for name in (*_BINARY, "lt", "le", "gt", "ge", "eq", "ne")},
+    "pow": pow, "divmod": divmod, "abs": abs, "round": round, "invert": operator.inv, "pos": operator.pos,
+    "float": float, "complex": complex, "ceil": ceil, "floor": floor, "trunc": trunc,
+}  # fmt: skip
+for _name, _compute in _OPERATORS.items():
+    setattr(KnownNumber, f"__{_name}__", _as_int(f"__{_name}__", _compute))
+    if _name in (*_BINARY, "divmod"):
+        setattr(KnownNumber, f"__r{_name}__", _as_int(f"__r{_name}__", _compute, reflected=True))
+
+
+class Lengths:
+    """Extents of a launch, and the conditions on others for which the same decisions are taken."""
+
+    def __init__(self, values: Mapping[Var, int]) -> None:
+        self.values, self.conditions = values, Conditions()
+
+    def resolve(self, expr: Expr) -> Any:
+        """The number that an expression is; unknown if it is known at run time only."""
+        if isinstance(expr, int):
+            return expr
+        return KnownNumber(expr, evaluate(expr, self.values), self.conditions) if is_fixed(expr) else unknown()
+
+    def pin(self, expr: Expr) -> None:
+        """Make the values of all extents in an expression conditions."""
+        for extent in extents_in(expr):
+            int(self.resolve(extent))
+
+    @property
+    def pinned(self) -> dict[Var, int]:
+        """The extents that have one value only."""
+        return {
+            found.args[0]: self.values[found.args[0]]
+            for found in self.conditions.found
+            if isinstance(found, Op) and found.name == "eq" and isinstance(found.args[0], ExtentVar)
+        }
