@@ -55,6 +55,12 @@ LONG = 12
 device = device_under_test()
 
 
+@pytest.fixture(autouse=True)
+def _plans() -> None:
+    """Tests change what plans depend on."""
+    calls._prepared.cache_clear()
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Code is kept in a folder of this run."""
@@ -62,6 +68,7 @@ def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("PTOKIT_CACHE", str(tmp_path_factory.getbasetemp() / "code"))
         patch.setattr(calls, "FEW", 64)
         patch.setattr(calls, "BRIEF", 0)
+        patch.setattr(calls, "MOST_BRIEF", 0)
         patch.setattr(
             kinds,
             "TUNING",
@@ -426,7 +433,7 @@ def test_indices_are_checked_wherever_they_begin_and_end(kind: str) -> None:
             if bad is not None:
                 lanes[bad] = 7
             device.upload(at, lanes.view(np.uint8))
-            refused = case.ready.run_at(table.address, at, other.address)
+            refused = case.ready.run_at(case.whole.move.shape[0], table.address, at, other.address)
             assert refused == (None if bad is None else (1, bad))
 
 
@@ -553,7 +560,7 @@ def test_a_call_that_fails_waits_for_the_kernel_that_checks() -> None:
     memory = failing.empty(4096)
     failing.fill(memory.address, 0, 4096)
     with pytest.raises(MemoryError):
-        calls.call_of(failing, case.whole).run_at(memory.address, memory.address + 1024, memory.address + 2048)
+        calls.call_of(failing, case.whole).run_at(90, memory.address, memory.address + 1024, memory.address + 2048)
     assert failing.log == ["fill", "check", "record", "wait for all"]
 
 
@@ -643,7 +650,7 @@ class _NewTable:
         with resident(device, self.memories, ["table"]) as at:
             initial = at["before"] if self.has_rows else calls.ZEROS
             call = calls.call_of(device, self.case.whole)
-            return call.run_at(at["table"], at["indices"], at["src"], initial=initial)
+            return call.run_at(self.case.whole.move.shape[0], at["table"], at["indices"], at["src"], initial=initial)
 
     def run(self) -> bytes:
         assert self.refused() is None

@@ -436,8 +436,9 @@ class _KernelArguments:
 class _CudaKernel:
     def __init__(self, cupy: Any, function: Any, device: CudaDevice, lanes: int, by_value: bool) -> None:
         self._driver, self._stream, self._by_value = cupy.cuda.driver, cupy.cuda.get_current_stream, by_value
-        self._function, self._device, self._lanes = function, device, lanes
+        self._function, self._handle, self._device, self._lanes = function, function.ptr, device, lanes
         self._driver.funcSetAttribute(function.ptr, DYNAMIC_SHARED, device.shared)
+        self._launch = self._driver.launchKernel
         self._fitting: dict[int, int] = {}
         self._free = deque[_KernelArguments]()
 
@@ -449,8 +450,8 @@ class _CudaKernel:
         given.values[:] = arguments
         if self._by_value:
             given.places[0] = arguments[0]
-        stream, function = self._stream().ptr, self._function.ptr
-        self._driver.launchKernel(function, grid, 1, 1, self._lanes, 1, 1, shared, stream, given.address, 0)
+        stream = self._stream().ptr
+        self._launch(self._handle, grid, 1, 1, self._lanes, 1, 1, shared, stream, given.address, 0)
         self._free.append(given)  # CUDA has copied them
 
     def fitting(self, shared: int = 0) -> int:

@@ -16,6 +16,7 @@ until then.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -32,6 +33,7 @@ from ptokit.engine.cuda.whole.check import IndexCheck, take
 from ptokit.engine.cuda.whole.kept import Scratch
 from ptokit.engine.cuda.whole.kinds import BagSource, Kind
 from ptokit.engine.cuda.whole.pieces import PIECE, alignment, form, in_bytes, numbers
+from ptokit.engine.cuda.whole.segments import TAKEN, brief_shared
 from ptokit.engine.faults import IndexFault
 from ptokit.engine.kept import remember
 from ptokit.engine.llvm.compiled import IrSource
@@ -66,8 +68,9 @@ MOST_THREADS = 2048
 FEW = 2048
 """Indices that each block of a kernel checks by itself, at most: for more, a kernel before it takes less time."""
 
-BRIEF = 512
-"""Lanes that are combined in their order by one kernel, at most: each thread reads all indices."""
+BRIEF, MOST_BRIEF = 512, 8192
+"""Lanes that are combined in their order by one kernel, at most: each block reads all indices. More of them if there
+are as many rows: those of one row are added one after the other."""
 SCRATCHED = frozenset(("mark", "keys", "commit", "spot"))
 """The kernels that need memory of their own."""
 BLANK = ("alone", "fold", "brief")
@@ -88,7 +91,7 @@ def run(whole: Whole, storages: Mapping[str, Storage], _threads: int | None = No
 def execute(call: CudaCall, whole: Whole, addresses: Mapping[str, int]) -> None:
     """Execute a move on arrays of the device; raises the reference engine's error for indices that are outside."""
     places = [addresses[name] for name, _ in whole.types]
-    refused = call.run_at(*places)
+    refused = call.run_at(whole.move.shape[0], *places)
     if refused is None:
         return
     (count, lane), (_, kind), reader = refused, whole.types[1], whole.step.reader
@@ -150,7 +153,7 @@ def checking(device: Device, index_type: DType) -> Callable[[int, int, int, int]
     move = _prepared(device, MoveKind(True, element_type("uint8"), index_type, Remap.REFUSE))
 
     def check(indices: int, count: int, capacity: int, flag: int) -> None:
-        move.call(MoveSizes(count, 0, capacity, 1, 0, 1, 0, 1)).check_at(indices, flag)
+        move.call(MoveSizes(count, 0, capacity, 1, 0, 1, 0, 1)).check_at(count, indices, flag)
 
     return check
 
@@ -196,19 +199,42 @@ class KernelCode(NamedTuple):
     arguments: int
 
 
+class KernelLaunch(NamedTuple):
+    """A kernel of calls of some sizes, and its grid: a block takes `each` of the `pieces` of all lanes."""
+
+    kernel: DeviceKernel
+    arguments: int
+    pieces: int
+    each: int
+    most: int
+    """Blocks, at most."""
+    shared: int
+    """Bytes of shared memory of each block."""
+
+
 class _Launcher:
     """Launches kernels of a call by name. The first of them checks the indices, if one does."""
 
     def __init__(
-        self, call: CudaCall, codes: Mapping[str, KernelCode], arguments: tuple[int, ...], check: IndexCheck | None
+        self,
+        count: int,
+        chains: int,
+        launches: Mapping[str, KernelLaunch],
+        arguments: tuple[int, ...],
+        check: IndexCheck | None,
     ) -> None:
-        self._call, self._codes, self._arguments, self._check = call, codes, arguments, check
+        self._count, self._chains, self._check = count, chains, check
+        self._launches, self._arguments = launches, arguments
 
     def __call__(self, *names: str) -> None:
         for name in names:
-            code = self._codes[name]
-            grid, shared = self._call.extent(name, code)
-            code.kernel(grid, self._arguments[: code.arguments], shared)
+            kernel, arguments, pieces, each, most, shared = self._launches[name]
+            grid = min(most, -(-self._count * pieces // each))
+            if name == "fold":
+                grid, shared = min(MOST_GRID, grid + self._chains), shared if self._chains else 0
+            elif name == "brief":
+                shared = brief_shared(self._count)
+            kernel(grid, self._arguments[:arguments], shared)
             if self._check is not None:
                 self._check.begin()
                 self._check = None
@@ -229,6 +255,8 @@ class CudaMove:
         self.needs_no_order = self.combine is not Combine.STORE and self._needs_no_order
         self.codes: dict[tuple[Any, ...], dict[str, KernelCode]] = {}
         """The kernels by name, for calls of some steps and forms, and for tables that hold zeros."""
+        self.calls: dict[tuple[int, ...], tuple[CudaCall, ...]] = {}
+        """By sizes without the lanes: those for some ranges of these."""
         self.tuning = kinds.TUNING
 
     def _check_arithmetic(self) -> None:
@@ -266,10 +294,21 @@ class CudaMove:
         initial: int | None = None,
     ) -> bool:
         """Execute a move; False if an index must be refused. `bags` and `initial` are those of `CudaCall.run_at`."""
-        return self.call(sizes).run_at(table, index, other, *bags, initial=initial) is None
+        return self.call(sizes).run_at(sizes[0], table, index, other, *bags, initial=initial) is None
 
     def call(self, sizes: MoveSizes) -> CudaCall:
-        """A call of some sizes."""
+        """Calls of some sizes. Those of about as many lanes are the same."""
+        if self.tuning is not kinds.TUNING:
+            self.codes, self.calls, self.tuning = {}, {}, kinds.TUNING
+        known = self.calls.get(key := sizes[1:], ())
+        for call in known:
+            if call.least <= sizes[0] <= call.most:
+                return call
+        made = self._new_call(sizes)
+        remember(self.calls, key, (*known, made), MOST_PREPARED)
+        return made
+
+    def _new_call(self, sizes: MoveSizes) -> CudaCall:
         count, width, capacity, table_row, table_col, other_row, other_col, step = sizes
         size = self.dtype.size
         is_dense = width <= 1 or table_col == other_col == 1
@@ -284,7 +323,7 @@ _prepared = lru_cache(MOST_PREPARED)(CudaMove)
 
 
 class CudaCall:
-    """A call of a move: its sizes, the steps that they need, and what launches have of them."""
+    """Calls of a move: their sizes, the steps that they need, and what launches have of them."""
 
     def __init__(
         self, move: CudaMove, count: int, width: int, capacity: int, aligned: int, forms: Callable[[int], Forms]
@@ -292,6 +331,9 @@ class CudaCall:
         """`aligned` is the longest piece of rows, and `forms` the layouts for pieces of so many bytes."""
         self.move, self.device, self.dtype, self.element = move, move.device, move.dtype, move.element
         self.count, self.width, self.capacity, self.aligned, self.forms = count, width, capacity, aligned, forms
+        self.launches: dict[tuple[int, bool], tuple[dict[str, KernelLaunch], Forms, int]] = {}
+        """By the bytes of a piece, and whether the table holds zeros; with the pieces of a row."""
+        self.least, self.most = self._range()
         is_narrow = move.index_type.size != 8 and capacity >= 1 << 32
         self.remap = None if is_narrow else move.kind.remap
         self.refuses = self.remap is Remap.REFUSE
@@ -300,6 +342,14 @@ class CudaCall:
         has_cells = count and width and (capacity or (move.kind.gathers and not self.refuses))
         self._active = self.steps if has_cells else ("check",) * bool(count and self.refuses)
         self._is_scratched = not SCRATCHED.isdisjoint(self._active)
+
+    def _range(self) -> tuple[int, int]:
+        """The fewest and most lanes whose steps are those of `count`."""
+        copied = int(self.capacity * self.element.size / PRIVATE_PER_LANE)
+        last = 0, 1, BRIEF, FEW, min(MOST_BRIEF, self.capacity), (self.capacity - 1) // SPARSE, copied - 1
+        steps = sorted({*last, groups.MOST_LANES - 1, (1 << 32) - 1})
+        at = bisect_left(steps, self.count)
+        return steps[at - 1] + 1 if at else 0, steps[at] if at < len(steps) else self.count
 
     def _steps(self) -> tuple[str, ...]:
         move, count = self.move, self.count
@@ -316,7 +366,7 @@ class CudaCall:
             return (*check, *("clear",) * self._is_sparse, "mark", "scatter")
         if move.needs_no_order and (self.width == 1 or move.has_row_atomics):
             return ("private", *("commit",) * self.refuses) if self._is_small else (*few, "scatter")
-        if count <= BRIEF and move.source is None:
+        if move.source is None and (count <= BRIEF or count <= min(MOST_BRIEF, self.capacity)):
             return ("brief",)
         if count >= groups.MOST_LANES:
             raise Unsupported(f"arithmetic with {count} lanes in their order")
@@ -337,9 +387,9 @@ class CudaCall:
     # --- calls
 
     def run_at(
-        self, table: int, index: int, other: int, *bags: int, initial: int | None = None
+        self, count: int, table: int, index: int, other: int, *bags: int, initial: int | None = None
     ) -> tuple[int, int] | None:
-        """Execute the move on arrays of the device, by addresses; `bags` are the arguments of a source.
+        """Execute the move on so many lanes of arrays of the device, by addresses; `bags` are arguments of a source.
 
         `initial` is for a packed table that is new memory: the address of its rows before the scatter, or `ZEROS`.
         Returns how many indices are refused, and the first such lane; None if none is.
@@ -349,16 +399,20 @@ class CudaCall:
             self._initialise(table, initial)
             return None
         check = take(self.device) if self.refuses else None
-        keys = self._scratch(steps) if self._is_scratched else None
+        keys = self._scratch(count, steps) if self._is_scratched else None
         nothing = self.device.empty(16) if not self.capacity else None
         if nothing is not None:
             table = nothing.address
         every = table | other | self.aligned
-        codes, words = self._codes(every & -every, initial == ZEROS)
+        launches, words, chains = self._ready(count, every & -every, initial == ZEROS)
         scratch = keys.address if keys else 0
         arguments = (table, other, index, check.address if check else 0, scratch, *bags, *words)
+        launch = _Launcher(count, chains, launches, arguments, check)
         try:
-            self._launch_all(_Launcher(self, codes, arguments, check), scratch, table, initial)
+            if len(steps) == 1 and initial is None:
+                launch(*steps)
+            else:
+                self._launch_all(launch, count, scratch, table, initial)
             if isinstance(keys, Scratch):
                 keys.keep()
             return check.end() if check is not None else None
@@ -380,12 +434,12 @@ class CudaCall:
         is_ready = not self._active or self._key(piece, self.forms(piece), False) in self.move.codes
         return "" if is_ready else "its kernels are not loaded yet"
 
-    def check_at(self, index: int, flag: int) -> None:
+    def check_at(self, count: int, index: int, flag: int) -> None:
         """Launch only the kernel that checks indices; takes the addresses of these and of an `IndexCheck`."""
-        codes, words = self._codes(1, False)
-        _Launcher(self, codes, (0, 0, index, flag, 0, *words), None)("check")
+        launches, words, chains = self._ready(count, 1, False)
+        _Launcher(count, chains, launches, (0, 0, index, flag, 0, *words), None)("check")
 
-    def _launch_all(self, launch: _Launcher, scratch: int, table: int, initial: int | None) -> None:
+    def _launch_all(self, launch: _Launcher, count: int, scratch: int, table: int, initial: int | None) -> None:
         """Launch the kernels. What groups lanes runs beside what it need not wait for."""
         first, *others = self._active
         if first == "spot" and initial is None:
@@ -404,7 +458,7 @@ class CudaCall:
             if reads_only:  # a check does not wait for it
                 self._initialise(table, initial)
             if first == "keys":
-                self.device.sort(scratch, self.count)
+                self.device.sort(scratch, count)
             launch(*others)
 
     def _beside(self, main: Callable[[], None]) -> AbstractContextManager[None]:
@@ -421,21 +475,19 @@ class CudaCall:
         elif initial is not None:
             self.device.copy(table, initial, nbytes)
 
-    def _scratch(self, steps: tuple[str, ...]) -> DeviceBuffer:
+    def _scratch(self, count: int, steps: tuple[str, ...]) -> DeviceBuffer:
         """Memory for lanes by their rows, for keys, owners or copies of a small table."""
         device, tuning = self.device, kinds.TUNING
         if "spot" in steps:
             has_bags = self.move.source is not None
-            nbytes = groups.scratch(self.count, tuning.short, tuning.long, has_bags)
-            return Scratch.take(device, nbytes, groups.zeroed(self.count))
+            nbytes = groups.scratch(count, tuning.short, tuning.long, has_bags)
+            return Scratch.take(device, nbytes, groups.zeroed(count))
         if "mark" in steps:
             owners = device.empty(nbytes := 4 * self.capacity)
             if not self._is_sparse:
                 device.fill(owners.address, 0, nbytes)
             return owners
-        return device.empty(
-            self._most_copies * self.capacity * self.element.size if "commit" in steps else 8 * self.count
-        )
+        return device.empty(self._most_copies * self.capacity * self.element.size if "commit" in steps else 8 * count)
 
     @property
     def _most_copies(self) -> int:
@@ -449,16 +501,23 @@ class CudaCall:
         across = self.width * self.dtype.size // piece
         return self._active, piece, across if across & (across - 1) == 0 else 0, forms.number, is_blank, self.remap
 
-    def _codes(self, piece: int, is_blank: bool) -> tuple[dict[str, KernelCode], tuple[int, ...]]:
-        """The kernels for arrays of an alignment, and their arguments from the first number on.
+    def _ready(self, count: int, piece: int, is_blank: bool) -> tuple[dict[str, KernelLaunch], tuple[int, ...], int]:
+        """The kernels for arrays of an alignment, their arguments from the first number on, and blocks for long
+        segments."""
+        found = self.launches.get((piece, is_blank))
+        if found is None:
+            forms, across = self.forms(piece), self.width * self.dtype.size // piece
+            codes = self._codes(piece, forms, is_blank)
+            launches = {name: self._launch(name, code, across) for name, code in codes.items()}
+            found = self.launches[piece, is_blank] = launches, forms, across
+        launches, forms, across = found
+        chains = kinds.TUNING.chains * self.device.processors * (count > kinds.TUNING.long)
+        return launches, (count, self.capacity, across, self._shift(count), chains, *forms.given), chains
 
-        All are compiled first: a call that raises before its first launch has written nothing.
-        """
-        move, forms = self.move, self.forms(piece)
-        if move.tuning is not kinds.TUNING:
-            move.codes, move.tuning = {}, kinds.TUNING
-        key, across = self._key(piece, forms, is_blank), self.width * self.dtype.size // piece
-        words = self.count, self.capacity, across, self._shift, self._chains
+    def _codes(self, piece: int, forms: Forms, is_blank: bool) -> dict[str, KernelCode]:
+        """The code of the kernels. All is compiled first: a call that raises before its first launch has written
+        nothing."""
+        move, key = self.move, self._key(piece, forms, is_blank)
         found = move.codes.get(key)
         if found is None:
             kind = self._kind(piece, forms)
@@ -466,7 +525,7 @@ class CudaCall:
             blank = replace(kind, blank=is_blank)
             made = {name: self._code(name, blank if name in BLANK else kind) for name in names}
             found = remember(move.codes, key, made, MOST_PREPARED)
-        return found, (*words, *forms.given)
+        return found
 
     def _kind(self, piece: int, forms: Forms) -> Kind:
         move, across = self.move, self.width * self.dtype.size // piece
@@ -496,34 +555,28 @@ class CudaCall:
         module = device.module(f"{chip} {name} {kind}", lambda: IrSource(kernels.text(chip, name, kind), facts))
         return KernelCode(module.kernel(name), kind, lanes, kind.arguments)
 
-    def extent(self, name: str, code: KernelCode) -> tuple[int, int]:
-        """The blocks of a kernel, and bytes of shared memory for each."""
-        tuning, lanes, shared = code.kind.tuning, code.lanes, 0
-        across = self.width * self.dtype.size // code.kind.piece
-        grid = -(-self.count * across // (lanes * tuning.depth))
+    def _launch(self, name: str, code: KernelCode, across: int) -> KernelLaunch:
+        """A kernel, with what its grid follows from."""
+        kernel, kind, lanes, arguments = code
+        tuning, pieces, each, most, shared = kind.tuning, across, lanes * kind.tuning.depth, MOST_GRID, 0
         if name in kernels.OF_INDICES:
             few = {"spot": tuning.joined, "insert": tuning.joined, "start": tuning.firsts, "place": tuning.firsts}
-            each = few | {"check": tuning.pieces * PIECE // self.move.index_type.size, "arrange": 1}
-            grid = -(-self.count // (lanes * each.get(name, tuning.indices)))
+            few |= {"check": tuning.pieces * PIECE // self.move.index_type.size, "arrange": 1}
+            pieces, each = 1, lanes * few.get(name, tuning.indices)
             shared = kernels.SHARED[name](lanes, tuning) if name in kernels.SHARED else 0
         elif name in ("private", "commit"):
-            grid, shared = min(grid, self._most_copies), self.capacity * self.element.size
+            most, shared = self._most_copies, self.capacity * self.element.size
+        elif name == "brief":
+            pieces, each = 1, TAKEN
         elif name == "fold":
-            most = tuning.waves * self.device.processors * (MOST_THREADS // lanes)
-            grid, shared = self._chains + min(grid, most), code.kind.shared(lanes) if self._chains else 0
-        return min(MOST_GRID, grid), shared
+            most, shared = tuning.waves * self.device.processors * (MOST_THREADS // lanes), kind.shared(lanes)
+        return KernelLaunch(kernel, arguments, pieces, each, most, shared)
 
-    @property
-    def _shift(self) -> int:
+    def _shift(self, count: int) -> int:
         """Bits of the number of a slot, or of a lane in a key."""
         if "spot" in self.steps:
-            return groups.slot_bits(self.count)
-        shift = (self.count - 1).bit_length()
+            return groups.slot_bits(count)
+        shift = (count - 1).bit_length()
         if shift + self.capacity.bit_length() > 64:
             raise Unsupported("more lanes and rows than a key of 64 bits can number")
         return shift
-
-    @property
-    def _chains(self) -> int:
-        """Blocks that take long segments, if there can be one."""
-        return kinds.TUNING.chains * self.device.processors * (self.count > kinds.TUNING.long)

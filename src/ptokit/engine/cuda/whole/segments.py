@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from functools import reduce
 
 from ptokit.engine.cuda.whole.chain import chain
-from ptokit.engine.cuda.whole.groups import Groups
-from ptokit.engine.cuda.whole.site import KernelSite, Place, both, held, where
+from ptokit.engine.cuda.whole.groups import ATOMIC, WORD, Groups, in_words, own_lane
+from ptokit.engine.cuda.whole.site import KernelSite, both, held, where
 from ptokit.engine.cuda.whole.sums import Sum
-from ptokit.engine.llvm.emit import IrValue
+from ptokit.engine.llvm.emit import I32, I64, IrValue, Variable
 from ptokit.engine.llvm.resolve import SENTINEL
+
+TAKEN = 16
+"""Lanes that a block of `brief` takes."""
 
 
 def settle(site: KernelSite) -> None:
@@ -56,37 +59,108 @@ def alone(site: KernelSite) -> None:
                     code.store(sums.end(sums.add(sums.begin(old), new)), cell, kind.piece)
 
 
+def brief_shared(count: int) -> int:
+    """Bytes of shared memory of `brief`."""
+    return TAKEN * (8 + 4 * -(-count // WORD))
+
+
 def brief(site: KernelSite) -> None:
-    """Combine a few lanes: the first one of each row takes the others along, in their order."""
-    code, kind = site.code, site.kind
-    sums = Sum(code, kind.combine, kind.dtype, wide=kind.wide)
-    with site.each(site.count * site.across, 1) as numbers:
-        i, j = site.split(numbers[0][0])
-        place = site.place(site.read(i))
-        is_later = code.variable("i1", code.constant("i1", 0))
-        with code.loop(0, i, kind.tuning.scanned) as low:
-            for _, same in _same_row(site, place, low, i):
-                is_later.set(is_later.get() | same)
-        with code.when(held(is_later.get() ^ 1, site.open, place.inside)):
-            cell = site.of_table(place.row, j)
-            begun = sums.begin(site.old(site.bits, cell))
-            total = code.variable(begun.type, begun)
-            with code.loop(i, site.count, kind.tuning.scanned) as low:
-                found = _same_row(site, place, low, site.count)
-                values = [site.source(code.select(same, k, i), j) for k, same in found]
-                for (_, same), value in zip(found, values, strict=True):
-                    total.set(code.select(same, sums.add(total.get(), value), total.get()))
-            code.store(sums.end(total.get()), cell, kind.piece)
+    """Combine some lanes: a block takes a few of them, and finds all others of their rows. The first lane of a row
+    takes the others along, in their order."""
+    code = site.code
+    with code.spread(0, (site.count + (TAKEN - 1)).op("udiv", TAKEN)) as group:
+        rows = BriefRows(site, group * TAKEN)
+        rows.clear()
+        rows.find()
+        rows.combine()
 
 
-def _same_row(site: KernelSite, place: Place, low: IrValue, end: IrValue) -> list[tuple[IrValue, IrValue]]:
-    """Some lanes before an end, and whether they name a row, too."""
-    numbers = [low + step for step in range(site.tuning.scanned)]
-    places = [site.place(site.read(site.near(k))) for k in numbers]
-    return [
-        (k, held(k.compare("slt", end) & other.row.compare("eq", place.row), other.inside))
-        for k, other in zip(numbers, places, strict=True)
-    ]
+class BriefRows:
+    """The rows that a few lanes name. In shared memory are, of each: the first and the last lane, and a bitmap."""
+
+    def __init__(self, site: KernelSite, base: IrValue) -> None:
+        self.site, self.code, self.base = site, site.code, base
+        self.words = (site.count + (WORD - 1)).op("udiv", WORD)
+
+    def ends(self, k: IrValue | int) -> tuple[IrValue, IrValue]:
+        """Where the first and the last lane of a row are."""
+        first = self.code.at(self.code.shared, self.code.i64(k) * 8)
+        return first, self.code.at(first, 4)
+
+    def bitmap(self, k: IrValue | int) -> IrValue:
+        """Where the bitmap of a row is."""
+        return self.code.at(self.code.shared, self.words * k * 4 + 8 * TAKEN)
+
+    def clear(self) -> None:
+        code = self.code
+        with code.phase():
+            with code.share(0, self.words * TAKEN) as k:
+                code.store(code.constant(I32, 0), code.at(self.bitmap(0), k * 4))
+            with code.share(0, code.i64(TAKEN)) as k:
+                first, last = self.ends(k)
+                code.store(code.constant(I32, -1), first)
+                code.store(code.constant(I32, 0), last)
+
+    def find(self) -> None:
+        """Set the bits of all lanes that name one of the rows."""
+        site, code, deep = self.site, self.code, self.site.tuning.scanned
+        with code.phase():
+            own = [site.place(site.read(site.near(self.base + k))) for k in range(TAKEN)]
+            with code.loop(own_lane(site), site.count, code.chip.lanes * deep) as low:
+                numbers = [low + code.chip.lanes * step for step in range(deep)]
+                places = [site.place(site.read(site.near(i))) for i in numbers]
+                for i, place in zip(numbers, places, strict=True):
+                    same = [row.row.compare("eq", place.row) for row in own]
+                    counts = held(i.compare("slt", site.count), place.inside)
+                    with code.when(reduce(lambda a, b: a | b, same) & counts):
+                        for k, is_same in enumerate(same):
+                            with code.when(is_same):
+                                self._set(k, i)
+
+    def _set(self, k: int, i: IrValue) -> None:
+        code, (at, bit), (first, last) = self.code, in_words(i), self.ends(k)
+        lane = i.to("trunc", I32)
+        code.line(f"  atomicrmw or {code.at(self.bitmap(k), at)!r}, {bit!r} {ATOMIC}")
+        code.line(f"  atomicrmw umin {first!r}, {lane!r} {ATOMIC}")
+        code.line(f"  atomicrmw umax {last!r}, {lane!r} {ATOMIC}")
+
+    def combine(self) -> None:
+        site, code, kind = self.site, self.code, self.site.kind
+        sums = Sum(code, kind.combine, kind.dtype, wide=kind.wide)
+        with code.phase(), code.share(0, site.across * TAKEN) as number:
+            k, j = site.split(number)
+            i = self.base + k
+            place = site.place(site.read(site.near(i)))
+            first, last = (code.load(I32, at).to("zext", I64) for at in self.ends(k))
+            with code.when(held(first.compare("eq", i), site.open, place.inside)):
+                cell = site.of_table(place.row, j)
+                begun = sums.add(sums.begin(site.old(site.bits, cell)), site.source(i, j))
+                total = code.variable(begun.type, begun)
+                with code.when(last.compare("ne", first)), code.loop(i >> 5, (last >> 5) + 1) as word:
+                    self._take_along(sums, total, (k, i, j), word)
+                code.store(sums.end(total.get()), cell, kind.piece)
+
+    def _take_along(self, sums: Sum, total: Variable, own: tuple[IrValue, IrValue, IrValue], word: IrValue) -> None:
+        """Add the lanes of a word of a bitmap that are behind the own one; some are loaded at a time."""
+        site, code, (k, i, j) = self.site, self.code, own
+        find = code.module.declare("llvm.cttz.i32", "i32 (i32, i1)")
+        at, bit = in_words(i)
+        found = code.load(I32, code.at(self.bitmap(k), word * 4))
+        rest = code.variable(I32, code.select(at.compare("eq", word * 4), found & (bit ^ -1), found))
+        with code.until() as done:
+            code.begin(again := code.new_label("bit"))
+            code.split(rest.get().compare("ne", 0), more := code.new_label("more"), done)
+            code.begin(more)
+            lanes: list[tuple[IrValue, IrValue]] = []
+            for _ in range(site.tuning.ahead):
+                bits = rest.get()
+                some = code.call(I32, find, bits, "i1 false").to("zext", I64)
+                lanes.append((bits.compare("ne", 0), word * WORD + some))
+                rest.set(bits & (bits - 1))
+            values = [site.source(code.select(has, lane, i), j) for has, lane in lanes]
+            for (has, _), value in zip(lanes, values, strict=True):
+                total.set(code.select(has, sums.add(total.get(), value), total.get()))
+            code.jump(again)
 
 
 def _only(site: KernelSite, needed: Sequence[IrValue], numbers: Sequence[IrValue]) -> list[IrValue]:

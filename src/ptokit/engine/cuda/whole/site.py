@@ -57,10 +57,13 @@ class KernelSite:
             return code.load(I64, self.flag).compare("eq", 0)
 
         def find(outside: Variable) -> None:
-            with code.share(0, self.count) as i:
-                value = self.read(i)
-                outside.set(outside.get() | self.is_outside(value))
-                self.refuse(value, i, code.block.compare("eq", 0))
+            assert code.lane is not None
+            lanes, deep = code.chip.lanes, self.tuning.pieces
+            with code.loop(code.lane, self.count, lanes * deep) as low:
+                numbers = [low + lanes * step for step in range(deep)]
+                for i, value in zip(numbers, [self.read(self.near(i)) for i in numbers], strict=True):
+                    outside.set(outside.get() | self.is_outside(value))
+                    self.refuse(value, i, i.compare("slt", self.count) & code.block.compare("eq", 0))
 
         return code.any(find) ^ 1
 
