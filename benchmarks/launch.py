@@ -124,7 +124,7 @@ def varied(name: str, engine: str, least: int, most: int, count: int) -> tuple[l
     module, rng = import_module(name), np.random.default_rng(0)
     kernel = getattr(module, name)
     given = {"count": most} if name == "gathered_softmax" else {"count": most, "width": 64}
-    arrays = module.make_case(rng, **given)
+    arrays = {key: array.copy() for key, array in module.make_case(rng, **given).items()}  # all memory is there
     grown = [key for key, array in arrays.items() if len(array) == most]
     drawn = dict.fromkeys(int(each) for each in np.exp(rng.uniform(np.log(least), np.log(most), count)))
     warm = (128, 200, 33, 65, 31)

@@ -330,16 +330,17 @@ class BoundsProof:
         self._sums = [sorted(each, key=lambda terms: (_operations(terms), len(terms))) for each in open_]
         """What must not exceed 0, and may; the simplest bounds first."""
 
-    def holds(self, grid: int, given: Mapping[Var, int]) -> bool:
-        """Whether it succeeds for a grid and whole numbers of the launch."""
-        bounds = self._bounds(grid, given)
+    def holds(self, bounds: Mapping[Var, Bounds]) -> bool:
+        """Whether it succeeds."""
         return all(any(_sum_bound(terms, bounds) <= 0 for terms in sums) for sums in self._sums)
 
-    def all_loops_run(self, grid: int, given: Mapping[Var, int]) -> bool:
+    @staticmethod
+    def all_loops_run(bounds: Mapping[Var, Bounds]) -> bool:
         """Whether `reaches` has all statements that are in no branch."""
-        return all(low <= high for low, high in self._bounds(grid, given).values())
+        return all(low <= high for low, high in bounds.values())
 
-    def _bounds(self, grid: int, given: Mapping[Var, int]) -> Mapping[Var, Bounds]:
+    def bounds(self, grid: int, given: Mapping[Var, int]) -> Mapping[Var, Bounds]:
+        """The bounds of all variables, for a grid and whole numbers of the launch."""
         bounds: dict[Var, Bounds] = {BLOCK_IDX: (0, grid - 1), BLOCK_NUM: (grid, grid), **self._given}
         bounds.update((var, (number, number)) for var, number in given.items())
         for loop in self._loops:

@@ -86,15 +86,16 @@ class General:
     def findings(self, profile: Profile, options: Options, grid: int, lengths: Values) -> Sequence[Finding]:
         """What `verify` finds for these lengths. Mostly that is what it found for others, which is known without it."""
         proof, known = self._proof, self._known.setdefault((profile.name, options), [])
-        if proof is None or not grid or not proof.holds(grid, lengths):
+        bounds = proof.bounds(grid, lengths) if proof is not None and grid else None
+        if proof is None or bounds is None or not proof.holds(bounds):
             return self._verified(profile, options, grid, lengths)
         for each in known:
-            if each.holds(lengths) and (not each.needs_loops or proof.all_loops_run(grid, lengths)):
+            if each.holds(lengths) and (not each.needs_loops or proof.all_loops_run(bounds)):
                 return each.findings
         found = self._verified(profile, options, grid, lengths)
         if len(known) < MOST_CLASSES:
             judged = self._judged(profile, options, lengths, found)
-            if judged and (not judged.needs_loops or proof.all_loops_run(grid, lengths)):
+            if judged and (not judged.needs_loops or proof.all_loops_run(bounds)):
                 known.append(judged)
         return found
 
