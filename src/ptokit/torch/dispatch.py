@@ -39,7 +39,6 @@ Batch = Sequence[int | None]
 
 is_compiling, is_grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
 _has_overrides = torch.overrides.has_torch_function
-_is_tracing = torch.jit.is_tracing  # pyright: ignore[reportPrivateImportUsage]
 
 
 def _private(owner: Any, name: str) -> Callable[[], Any]:
@@ -48,6 +47,7 @@ def _private(owner: Any, name: str) -> Callable[[], Any]:
 
 
 _is_transformed = _private(torch._C, "_are_functorch_transforms_active")
+_is_tracing = _private(torch._C, "_is_tracing")
 _has_dispatch_modes = _private(torch._C, "_len_torch_dispatch_stack")
 is_profiled = _private(torch.autograd, "_profiler_enabled")
 
@@ -149,6 +149,17 @@ class TensorOperator:
         if self._apply and ((follows and is_grad_enabled()) or has_tangent(tensors)):
             return self._apply(*tensors, tuple(map(_plain, given[self._operands.stop :])))
         return self.run(*given)
+
+
+def is_watched(*tensors: Tensor | None) -> bool:
+    """Whether anything but backward gets to see a call: a compiler, a transform, a mode, a tracer, a profiler, a type
+    of its own, or forward mode."""
+    if is_compiling() or _is_transformed() or _is_intercepted(tensors) or is_profiled():
+        return True
+    for each in tensors:
+        if type(each) not in PLAIN and each is not None:
+            return True
+    return getattr(forward_ad, "_current_level", 0) >= 0
 
 
 def _plain(argument: Any) -> Any:

@@ -193,7 +193,7 @@ class _GatherCode(_Code):
         far = rows.far and strategies.fetches(rows, "gather")
         is_checked_first = self.refuses and not kind.fresh
         begin = native("gather", replace(self.straight, far=far), indices)
-        self.on_one_thread(begin, None, LANES_AT_ONCE if is_checked_first else MOST_LANES)
+        self.on_one_thread(begin, None, min(LANES_AT_ONCE, MOST_LANES) if is_checked_first else MOST_LANES)
         self.codes: dict[tuple[Indices, bool, bool], Native] = {}
         """By the indices, whether rows are far from each other, and whether they are written past the caches."""
 
