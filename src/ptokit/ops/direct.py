@@ -31,6 +31,8 @@ ON_ONE_THREAD = 1 << 18
 ALIGNMENT = 64
 """Results begin at a cache line: writing rows that straddle lines takes four times as long."""
 BYTE = np.dtype(np.uint8)
+REFUSED = -1
+"""In place of the number of a GPU, for other devices."""
 HAS_ROWS = 0
 """In place of the address of the rows of a new table, which has them."""
 
@@ -157,6 +159,8 @@ def sizes_of(
     capacity, width, count = prod(shape[:dims]), prod(entry), prod(named)
     if not (capacity and width and count):
         return None
+    if steps is index_steps is None and (other is None or (other[3] is None and other[2] == named + entry)):
+        return new_tuple(MoveSizes, (count, width, capacity, width, 1, width, 1, 1))
     row = other_row = width
     col = other_col = step = 1
     if steps is not None:
@@ -174,10 +178,10 @@ def sizes_of(
             other_row, other_col = joined(named, other_steps[:outer]), joined(entry, other_steps[outer:])
     if row is None or col is None or step is None or other_row is None or other_col is None:
         return None
-    return _made(MoveSizes, (count, width, capacity, row, col, other_row, other_col, step))
+    return new_tuple(MoveSizes, (count, width, capacity, row, col, other_row, other_col, step))
 
 
-_made: Callable[..., Any] = tuple.__new__
+new_tuple: Callable[..., Any] = tuple.__new__
 """Makes a named tuple in half the time that its class takes."""
 
 
@@ -264,10 +268,11 @@ def _tensor(tensor: Any) -> Operand | None:
     if tensor.requires_grad and gpu.is_recorded(tensor):
         return None
     try:
-        address, kind, number = tensor.data_ptr(), tensor.dtype, -1 if tensor.is_cpu else tensor.get_device()
+        address, kind = tensor.data_ptr(), tensor.dtype
     except RuntimeError:  # sparse, or without values
         return None
-    if not address or address % kind.itemsize or tensor.is_neg() or (number < 0 and not tensor.is_cpu):
+    number = None if tensor.is_cpu else tensor.get_device() if tensor.is_cuda else REFUSED
+    if number == REFUSED or not address or address % kind.itemsize or tensor.is_neg():
         return None
     if kind.is_complex and tensor.is_conj():
         return None

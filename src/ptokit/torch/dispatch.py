@@ -38,7 +38,9 @@ Context = Any
 Batch = Sequence[int | None]
 
 is_compiling, is_grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
+_is_traced = getattr(torch.compiler, "is_dynamo_compiling", is_compiling)
 _has_overrides = torch.overrides.has_torch_function
+_has_override = getattr(torch.overrides, "has_torch_function_unary", lambda tensor: _has_overrides((tensor,)))
 
 
 def _private(owner: Any, name: str) -> Callable[[], Any]:
@@ -154,12 +156,12 @@ class TensorOperator:
 def is_watched(*tensors: Tensor | None) -> bool:
     """Whether anything but backward gets to see a call: a compiler, a transform, a mode, a tracer, a profiler, a type
     of its own, or forward mode."""
-    if is_compiling() or _is_transformed() or _is_intercepted(tensors) or is_profiled():
+    if _is_traced() or _is_transformed() or _has_dispatch_modes() or _is_tracing() or is_profiled():
         return True
     for each in tensors:
         if type(each) not in PLAIN and each is not None:
             return True
-    return getattr(forward_ad, "_current_level", 0) >= 0
+    return _has_override(tensors[0]) or getattr(forward_ad, "_current_level", 0) >= 0
 
 
 def _plain(argument: Any) -> Any:

@@ -29,7 +29,7 @@ from ptokit.engine.native.whole import regular, strategies
 from ptokit.engine.native.whole.block import CALL_WORDS, LANES_AT_ONCE, PADDING, ArgumentBlock, put_back, take_block
 from ptokit.engine.native.whole.mover import COMMON, Rows
 from ptokit.engine.native.whole.phases import Indices
-from ptokit.engine.native.whole.short import MOST_LANES, MOST_SPARE, ShortCall, new_block, spare
+from ptokit.engine.native.whole.short import MOST_LANES, ShortCall
 from ptokit.engine.native.whole.strategies import LONG, Native, Spread, Team, native, pool
 from ptokit.engine.native.workers import Stop, thread_count
 from ptokit.engine.runnable import Unsupported
@@ -115,14 +115,7 @@ class NativeMove:
         nbytes = width * size
         each = 5 + nbytes / 6 if is_far or nbytes > 16 else 2  # nanoseconds, roughly
         if count <= code.most_simple and (threads == 1 or count * each <= here.wake) and strategy is None:
-            try:
-                block = spare.pop()
-            except IndexError:
-                block = new_block()
-            is_done = code.simple.call(block.address, table, indices, other, *sizes)
-            if len(spare) < MOST_SPARE:
-                spare.append(block)
-            return is_done
+            return code.simple(table, indices, other, *sizes)
         words = (
             table, other, indices, 0, 0, count, LANES_AT_ONCE, capacity, width,
             table_row * size, table_col * size, other_row * size, other_col * size, step * self.index_size,
@@ -170,11 +163,10 @@ class _Code:
 
     def on_one_thread(self, begin: Native, write: Native | None, most: int) -> None:
         """Little work, of so many lanes at most: the whole gather, or the index stage of a scatter and the rest."""
-        size, self.natives = self.rows.size, (begin, write)
+        size = self.rows.size
         factors = {"index_step": self.kind.index_type.size, **dict.fromkeys(STEPS, size)}
         words = [(name, factors.get(name, 1)) for name in ("table", "index", "other", *SIZES)]
-        second = 0 if write is None else write.address
-        self.simple = ShortCall(words, "count", begin.address, second, refuses=self.refuses)
+        self.simple = ShortCall(words, "count", begin, write, refuses=self.refuses)
         self.most_simple = 0 if self.kind.accumulate else most
 
 

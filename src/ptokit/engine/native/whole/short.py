@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from ctypes import PYFUNCTYPE, Structure, addressof, c_char_p, c_int, c_int64, c_void_p, py_object, pythonapi
 from functools import cache
+from typing import Any
 
 from ptokit.engine.llvm.compiled import IrSource
 from ptokit.engine.llvm.emit import I64, PTR, IrBuilder, IrModule, IrValue
@@ -26,7 +27,7 @@ MOST_LANES = 1 << 14
 MOST_SPARE = 4
 FASTCALL = 0x80
 
-spare: list[ArgumentBlock] = []
+_spare: list[ArgumentBlock] = []
 """Blocks for little work."""
 
 
@@ -35,20 +36,30 @@ class _Method(Structure):
 
 
 class ShortCall:
-    """Code for little work. `call` takes the address of a block, and the arguments."""
+    """Code for little work. It returns False if an index must be refused."""
 
     def __init__(
-        self, words: Sequence[tuple[str, int]], lanes: str, begin: int, write: int = 0, *, refuses: bool
+        self, words: Sequence[tuple[str, int]], lanes: str, begin: Any, write: Any = None, *, refuses: bool
     ) -> None:
-        """With the words that the arguments are, and what each is multiplied by."""
+        """With the words that the arguments are, what each is multiplied by, and one phase or two."""
         pairs = [each for name, factor in words for each in (AT[name], factor)]
-        form = (len(words), begin, write, int(refuses), AT[lanes], *pairs)
-        self.form = (c_int64 * len(form))(*form)
-        self.call: Callable[..., bool] = _new(addressof(_method()), addressof(self.form), None)
+        second = 0 if write is None else write.address
+        form = (len(words), begin.address, second, int(refuses), AT[lanes], *pairs)
+        self.phases, self.form = (begin, write), (c_int64 * len(form))(*form)
+        self._run: Callable[..., bool] = _new(addressof(_method()), addressof(self.form), None)
+
+    def __call__(self, *given: int) -> bool:
+        try:
+            block = _spare.pop()
+        except IndexError:
+            block = _new_block()
+        is_done = self._run(block.address, *given)
+        if len(_spare) < MOST_SPARE:
+            _spare.append(block)
+        return is_done
 
 
-def new_block() -> ArgumentBlock:
-    """A block for little work, which goes back to `spare`."""
+def _new_block() -> ArgumentBlock:
     block = ArgumentBlock(1, Stop(), MOST_LANES)
     block.set(shards=block.address + AT["low_shard"], piece=LANES_AT_ONCE)
     return block
