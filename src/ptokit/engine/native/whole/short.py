@@ -32,6 +32,7 @@ _spare: list[ArgumentBlock] = []
 
 
 class _Method(Structure):
+    library: Any
     _fields_ = (("name", c_char_p), ("code", c_void_p), ("flags", c_int), ("doc", c_char_p))
 
 
@@ -70,9 +71,12 @@ _new = PYFUNCTYPE(py_object, c_void_p, py_object, c_void_p)(("PyCFunction_NewEx"
 
 @cache
 def _method() -> _Method:
+    """What functions point to as long as they live: it is never freed, nor is the code."""
     code = library("whole / short", lambda: IrSource(_text()))
-    _method.library = code  # type: ignore[attr-defined]  # which must live as long
-    return _Method(b"short", code.address("short"), FASTCALL, None)
+    made = _Method(b"short", code.address("short"), FASTCALL, None)
+    made.library = code
+    pythonapi.Py_IncRef(py_object(made))
+    return made
 
 
 def _text() -> str:
