@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from ctypes import addressof, c_char
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -31,6 +31,7 @@ ON_ONE_THREAD = 1 << 18
 ALIGNMENT = 64
 """Results begin at a cache line: writing rows that straddle lines takes four times as long."""
 BYTE = np.dtype(np.uint8)
+NO_MORE: dict[str, Any] = {}
 REFUSED = -1
 """In place of the number of a GPU, for other devices."""
 HAS_ROWS = 0
@@ -66,7 +67,7 @@ class DirectPlan(NamedTuple):
 PLANS: dict[Any, DirectPlan] = {}
 
 
-def direct_gather(table: Any, indices: Any, out: Any, how: How, threads: int | None) -> Any:
+def direct_gather(table: object, indices: object, out: object, how: How, threads: int | None) -> Any:
     """Gather by a plan; None if the call must go the long way."""
     cells, lanes = READ.get(type(table), _met)(table), READ.get(type(indices), _met)(indices)
     target = None if out is None else READ.get(type(out), _met)(out)
@@ -94,7 +95,7 @@ def direct_gather(table: Any, indices: Any, out: Any, how: How, threads: int | N
 
 
 def direct_scatter(
-    table: Any, src: Any, indices: Any, how: How, threads: int | None, initial: int | None = None
+    table: object, src: object, indices: object, how: How, threads: int | None, initial: int | None = None
 ) -> bool:
     """Scatter by a plan; False if the call must go the long way.
 
@@ -114,12 +115,10 @@ def direct_scatter(
         plan.warn(sizes[2], indices)
     if threads is None and sizes[0] * sizes[1] * plan.itemsize <= ON_ONE_THREAD:
         threads = 1
+    more: dict[str, Any] = {"initial": initial} if initial else NO_MORE
     is_done = True
     try:
-        if initial:
-            is_done = plan.ready(cells[1], lanes[1], values[1], sizes, threads, initial=initial)
-        else:
-            is_done = plan.ready(cells[1], lanes[1], values[1], sizes, threads)
+        is_done = plan.ready(cells[1], lanes[1], values[1], sizes, threads, **more)
     finally:  # also if it is interrupted
         if is_done and initial is None and plan.is_tracked:
             notify(table)
@@ -181,7 +180,7 @@ def sizes_of(
     return new_tuple(MoveSizes, (count, width, capacity, row, col, other_row, other_col, step))
 
 
-new_tuple: Callable[..., Any] = tuple.__new__
+new_tuple = cast("Callable[..., Any]", tuple.__new__)  # pyright: ignore[reportUnknownMemberType]
 """Makes a named tuple in half the time that its class takes."""
 
 
