@@ -1,8 +1,8 @@
 """Operators of PyTorch's library, and the shortest way to each: its dispatcher takes longer than a small gather.
 
 The short way is for calls that nothing intercepts and no profiler records. PyTorch has no public functions that say
-whether a transform, a dispatch mode or a profiler is active. Where a version lacks one of the private ones that do so,
-all calls go through the dispatcher.
+whether a transform, a dispatch mode, a tracer or a profiler is active. Where a version lacks one of the
+private ones that do so, all calls go through the dispatcher.
 """
 
 from __future__ import annotations
