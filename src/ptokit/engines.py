@@ -83,6 +83,7 @@ ENGINES = {
             REFERENCE,
             "ptokit.engine.interpreter:Executable",
             "ptokit.engine.whole:run",
+            "ptokit.engine.whole:prepare",
             about="NumPy, one instruction at a time",
         ),
         Engine(

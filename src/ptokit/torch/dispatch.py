@@ -1,8 +1,8 @@
 """Operators of PyTorch's library, and the shortest way to each: its dispatcher takes longer than a small gather.
 
 The short way is for calls that nothing intercepts and no profiler records. PyTorch has no public functions that say
-whether a transform, a dispatch mode or a profiler is active. Where a version lacks one of the private ones that do so,
-all calls go through the dispatcher.
+whether a transform, a dispatch mode, a tracer or a profiler is active. Where a version lacks one of the
+private ones that do so, all calls go through the dispatcher.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ Context = Any
 Batch = Sequence[int | None]
 
 is_compiling, is_grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
+_is_traced = getattr(torch.compiler, "is_dynamo_compiling", is_compiling)
 _has_overrides = torch.overrides.has_torch_function
-_is_tracing = torch.jit.is_tracing  # pyright: ignore[reportPrivateImportUsage]
+_has_override = getattr(torch.overrides, "has_torch_function_unary", lambda tensor: _has_overrides((tensor,)))
 
 
 def _private(owner: Any, name: str) -> Callable[[], Any]:
@@ -48,6 +49,7 @@ def _private(owner: Any, name: str) -> Callable[[], Any]:
 
 
 _is_transformed = _private(torch._C, "_are_functorch_transforms_active")
+_is_tracing = _private(torch._C, "_is_tracing")
 _has_dispatch_modes = _private(torch._C, "_len_torch_dispatch_stack")
 is_profiled = _private(torch.autograd, "_profiler_enabled")
 
@@ -149,6 +151,17 @@ class TensorOperator:
         if self._apply and ((follows and is_grad_enabled()) or has_tangent(tensors)):
             return self._apply(*tensors, tuple(map(_plain, given[self._operands.stop :])))
         return self.run(*given)
+
+
+def is_watched(*tensors: Tensor | None) -> bool:
+    """Whether anything but backward gets to see a call: a compiler, a transform, a mode, a tracer, a profiler, a type
+    of its own, or forward mode."""
+    if _is_traced() or _is_transformed() or _has_dispatch_modes() or _is_tracing() or is_profiled():
+        return True
+    for each in tensors:
+        if type(each) not in PLAIN and each is not None:
+            return True
+    return _has_override(tensors[0]) or getattr(forward_ad, "_current_level", 0) >= 0
 
 
 def _plain(argument: Any) -> Any:

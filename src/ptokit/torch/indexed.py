@@ -16,9 +16,9 @@ from ptokit.ops.call import SCATTER as SCATTER_CALL
 from ptokit.ops.call import ArrayCall
 from ptokit.ops.calls import FIRST
 from ptokit.ops.operands import LISTS, NUMBERS, listed, numbers_of
-from ptokit.torch.dispatch import check_tensor, needs_grad
+from ptokit.torch.dispatch import check_tensor, is_watched, needs_grad
 from ptokit.torch.forms import gather_form, scatter_form, scatter_form_
-from ptokit.torch.operators import GATHER, SCATTER, SCATTER_IN_PLACE
+from ptokit.torch.operators import GATHER, SCATTER, SCATTER_IN_PLACE, planned_gather, planned_scatter_
 from ptokit.torch.remap import ROW
 
 
@@ -39,9 +39,14 @@ def gather(
     The gradient of the table is the sum of what was read from each entry, in the order of the indices. Under
     `oob="zero"` an index outside of the table has no gradient.
     """
+    is_plain = mode is None and axis is FIRST
+    if is_plain and not is_watched(table, indices):
+        made = planned_gather(table, indices, coalesce, oob, engine, threads)
+        if made is not None:
+            return made
     check_tensor("table", table)
     lanes = indices if isinstance(indices, Tensor) else as_indices(indices, table, GATHER_CALL)
-    if mode is not None or axis is not FIRST:
+    if not is_plain:
         return gather_form(table, lanes, coalesce, oob, engine, threads, axis, mode)
     return GATHER(table, lanes, coalesce, oob, engine, threads)
 
@@ -101,11 +106,14 @@ def scatter_(
     If autograd records the call, the result is copied into the table. A leaf that requires grad is refused, as by all
     operators of PyTorch that write in place.
     """
+    is_plain = mode is None and axis is FIRST and reduce is None and include_self is True
+    how = coalesce, oob, atomic, conflict, accumulate, engine, threads
+    if is_plain and not is_watched(table, src, indices) and planned_scatter_(table, src, indices, *how):
+        return table
     operands = _operands(table, src, indices)
-    if mode is not None or axis is not FIRST or reduce is not None or include_self is not True:
-        how = coalesce, oob, atomic, conflict, accumulate, engine, threads
+    if not is_plain:
         return scatter_form_(*operands, how, axis, mode, reduce, include_self)
-    given = *operands, coalesce, oob, atomic, conflict, accumulate, engine, threads
+    given = *operands, *how
     if needs_grad(*given[:2]):
         before = table if atomic in ("none", "add") else table.clone()  # which the gradient needs
         return table.copy_(SCATTER(before, *given[1:]))

@@ -58,12 +58,41 @@ def run_gather(
     threads: int | None = None,
 ) -> Tensor:
     """The kernel of `gather`."""
+    made = planned_gather(table, indices, coalesce, oob, engine, threads)
+    return (
+        made if made is not None else gather(table, indices, coalesce=coalesce, oob=oob, engine=engine, threads=threads)
+    )
+
+
+def planned_gather(
+    table: Tensor, indices: Tensor, coalesce: str, oob: str, engine: str, threads: int | None
+) -> Tensor | None:
+    """A gather of a kind that was planned; None for others."""
     refuse_inside(GATHER_CALL.name, GATHER_CALL.instead)
-    threads = check_threads(threads)
-    made = direct_gather(table, indices, None, (GATHER_CALL.name, coalesce, oob, engine), threads)
-    if made is not None:
-        return made
-    return gather(table, indices, coalesce=coalesce, oob=oob, engine=engine, threads=threads)
+    if threads is not None:
+        threads = check_threads(threads)
+    return direct_gather(table, indices, None, (GATHER_CALL.name, coalesce, oob, engine), threads)
+
+
+def planned_scatter_(
+    table: Tensor,
+    src: Tensor,
+    indices: Tensor,
+    coalesce: str,
+    oob: str,
+    atomic: str,
+    conflict: str,
+    accumulate: str | None,
+    engine: str,
+    threads: int | None,
+) -> bool:
+    """Whether a scatter was done, of a kind that was planned."""
+    refuse_inside(SCATTER_CALL.name, SCATTER_CALL.instead)
+    if threads is not None:
+        threads = check_threads(threads)
+    conflict = "last" if atomic in STORES else conflict
+    how = SCATTER_CALL.name, coalesce, oob, atomic, conflict, accumulate, engine
+    return direct_scatter(table, src, indices, how, threads)
 
 
 def run_scatter_(
@@ -79,14 +108,11 @@ def run_scatter_(
     threads: int | None = None,
 ) -> None:
     """The kernel of `scatter_`."""
-    conflict = "last" if atomic in STORES else conflict
-    refuse_inside(SCATTER_CALL.name, SCATTER_CALL.instead)
-    threads = check_threads(threads)
-    how = SCATTER_CALL.name, coalesce, oob, atomic, conflict, accumulate, engine
-    if direct_scatter(table, src, indices, how, threads):
-        return
-    policies: dict[str, Any] = {"coalesce": coalesce, "oob": oob, "atomic": atomic, "conflict": conflict}
-    scatter(table, src, indices, **policies, accumulate=accumulate, engine=engine, threads=threads)
+    how = coalesce, oob, atomic, "last" if atomic in STORES else conflict, accumulate, engine, threads
+    if not planned_scatter_(table, src, indices, *how):
+        names = "coalesce", "oob", "atomic", "conflict", "accumulate", "engine", "threads"
+        policies: dict[str, Any] = dict(zip(names, how, strict=True))
+        scatter(table, src, indices, **policies)
 
 
 def _write_new(

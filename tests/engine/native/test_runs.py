@@ -30,7 +30,7 @@ FAR = replace(host.HOST, near=1, wake=-1)
 def moved(monkeypatch: pytest.MonkeyPatch) -> list[list[regular.LaneRun]]:
     """Short arrays are moved in runs, in small parts; gives the runs that were."""
     monkeypatch.setattr(host, "HOST", FAR)
-    monkeypatch.setattr(native, "MOST_SIMPLE", 0)
+    monkeypatch.setattr(native, "MOST_LANES", 0)
     for name, value in (("FEWEST", 3 * runs.SAMPLED), ("MOST_BREAKS", runs.SAMPLED), ("LEAST_RUN", 4)):
         monkeypatch.setattr(regular, name, value)
     for name, value in (("TILE", 7), ("MOVED", 100), ("LEAST_MOVED", 100), ("MOST_EMPTY", 1000)):

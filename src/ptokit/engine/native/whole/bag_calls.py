@@ -6,11 +6,13 @@ from functools import lru_cache
 from struct import Struct
 
 from ptokit.engine.bags import BagPlaces, BagSizes, BagsKind
+from ptokit.engine.kept import remember
 from ptokit.engine.llvm.bags import BagKind
 from ptokit.engine.native import host
 from ptokit.engine.native.whole import strategies
 from ptokit.engine.native.whole.block import WORDS, put_back, take_block
-from ptokit.engine.native.whole.strategies import LONG, Native, Team
+from ptokit.engine.native.whole.short import ShortCall
+from ptokit.engine.native.whole.strategies import LONG, Team
 from ptokit.engine.native.workers import Stop, thread_count
 from ptokit.engine.runnable import Unsupported
 
@@ -18,10 +20,13 @@ LEAST_PIECE, MOST_PIECE = 1 << 14, 1 << 20
 """Bytes of the rows of a piece, at least and at most."""
 LEAST_SHARED = 1 << 18
 """Bytes of rows for which threads are woken, at least."""
-ALONE = Team(0, Stop())
-"""The calling thread."""
 FIRST, SECOND = Struct("=10q"), Struct("=5q")
 """The words of a call: from the first word on, and from the bounds on."""
+CALL_WORDS = (
+    "table", "index", "bounds", "weights", "other", "winners", "capacity", "count", "total", "padding", "width",
+    "table_row",
+)  # fmt: skip
+"""Those of `BagPlaces`, of `BagSizes`, and of a row."""
 BOUNDS = 8 * WORDS.index("bounds")
 
 
@@ -38,33 +43,31 @@ class NativeBags:
         self.kind, self.row = kind, kind.width * kind.dtype.size
         if not BagKind.of(kind).is_supported:
             raise Unsupported(f"bags of {kind.dtype}")
-
-    def code(self, capacity: int) -> Native:
-        """The code for a table of so many rows."""
-        is_far = self.kind.index_type is not None and capacity * self.row > host.HOST.near
-        return _code(self.kind, host.HOST.locality if is_far else None)
+        self.codes: dict[int | None, ShortCall] = {}
+        """By how far a table is."""
 
     def __call__(self, places: BagPlaces, sizes: BagSizes, threads: int | None) -> bool:
         """Reduce bags; False if an index is outside of the table, or if bounds are not in order."""
         capacity, bags, lanes, padding = sizes
-        nbytes, team, piece = lanes * self.row, ALONE, bags
-        if nbytes >= LEAST_SHARED and threads != 1:
-            team = Team(thread_count(threads), Stop(), is_long=nbytes // 6 > LONG)
-            each = max(1, nbytes // bags)
-            piece = max(1, LEAST_PIECE // each, min(MOST_PIECE // each, bags // (8 * team.parts)))
-        code, block = self.code(capacity), take_block(team.parts, team.stop)
+        row, width, here = self.row, self.kind.width, host.HOST
+        far = here.locality if self.kind.index_type is not None and capacity * row > here.near else None
+        alone = self.codes.get(far) or self._code(far)
+        nbytes = lanes * row
+        if threads == 1 or nbytes < LEAST_SHARED:
+            return alone(*places, *sizes, width, row)
+        team = Team(thread_count(threads), Stop(), is_long=nbytes // 6 > LONG)
+        each = max(1, nbytes // bags)
+        piece = max(1, LEAST_PIECE // each, min(MOST_PIECE // each, bags // (8 * team.parts)))
+        block = take_block(team.parts, team.stop)
         table, indices, bounds, weights, out, winners = places
-        FIRST.pack_into(block.words, 0, table, out, indices, 0, 0, bags, piece, capacity, self.kind.width, self.row)
+        FIRST.pack_into(block.words, 0, table, out, indices, 0, 0, bags, piece, capacity, width, row)
         SECOND.pack_into(block.words, BOUNDS, bounds, weights, winners, padding, lanes)
-        if team is ALONE:
-            code(block.address, 0)
-        else:
-            team.do(code, block)
+        team.do(alone.phases[0], block)
         is_whole = block.is_whole  # before another thread can take the block
         put_back(block)
         return is_whole
 
-
-@lru_cache(maxsize=1024)
-def _code(kind: BagsKind, far: int | None) -> Native:
-    return strategies.native("bags", BagKind.of(kind, far=far, host=True))
+    def _code(self, far: int | None) -> ShortCall:
+        """The code for tables that are near, or so far."""
+        code = strategies.native("bags", BagKind.of(self.kind, far=far, host=True))
+        return remember(self.codes, far, ShortCall([(name, 1) for name in CALL_WORDS], "total", code, refuses=True))

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from ptokit.engine import whole as reference
+from ptokit.engine.kept import remember
 from ptokit.engine.llvm.compute.elements import is_float
 from ptokit.engine.llvm.emit import I32, size_of
 from ptokit.engine.llvm.numbers import computes
@@ -28,6 +29,7 @@ from ptokit.engine.native.whole import regular, strategies
 from ptokit.engine.native.whole.block import CALL_WORDS, LANES_AT_ONCE, PADDING, ArgumentBlock, put_back, take_block
 from ptokit.engine.native.whole.mover import COMMON, Rows
 from ptokit.engine.native.whole.phases import Indices
+from ptokit.engine.native.whole.short import MOST_LANES, ShortCall
 from ptokit.engine.native.whole.strategies import LONG, Native, Spread, Team, native, pool
 from ptokit.engine.native.workers import Stop, thread_count
 from ptokit.engine.runnable import Unsupported
@@ -42,15 +44,13 @@ CHUNK = 4 << 20
 """Lanes that a scatter takes at a time."""
 MOST_PIECE, LEAST_PIECE = 1 << 20, 1 << 14
 """Bytes of a piece of a gather, at most and at least."""
-MOST_SIMPLE = 1 << 14
-"""Lanes of little work, at most."""
 READ_AT_ONCE = 1 << 17
 """Indices per piece: hardware prefetching needs long runs."""
 MOST_PREPARED = 512
-MOST_SPARE = 4
-"""Blocks for little work that are kept."""
 FLOAT32 = element_type("float32")
-COUNT, COUNTER = map(CALL_WORDS.index, ("count", "counter"))
+STEPS = ("table_row", "table_col", "other_row", "other_col")
+SIZES = ("count", "width", "capacity", *STEPS, "index_step")
+"""The words of `MoveSizes`."""
 CALL = Struct(f"={len(CALL_WORDS)}q")
 """The words of a block that change with every call."""
 
@@ -59,10 +59,6 @@ Storages = Mapping[str, Storage]
 
 class _Refused(Exception):
     """An index must be refused; nothing counts as written."""
-
-
-_spare: list[ArgumentBlock] = []
-"""Cached blocks for little work, of any move."""
 
 
 @lru_cache(MOST_PREPARED)
@@ -110,34 +106,37 @@ class NativeMove:
     ) -> bool:
         """Execute a move of one lane or more; False if an index must be refused. `strategy` forces one."""
         count, width, capacity, table_row, table_col, other_row, other_col, step = sizes
-        size, wake, code = self.size, host.HOST.wake, self.code(sizes)
+        size, here = self.size, host.HOST
+        is_far = capacity * (table_row or 1) * size > here.near
+        is_even = table_row == width == other_row and table_col == other_col == step == 1 and not capacity >> 32
+        code = self.codes.get((width, is_far)) if is_even and here is self.host else None
+        if code is None:
+            code = self.code(sizes, (width, is_far) if is_even else None)
+        nbytes = width * size
+        each = 5 + nbytes / 6 if is_far or nbytes > 16 else 2  # nanoseconds, roughly
+        if count <= code.most_simple and (threads == 1 or count * each <= here.wake) and strategy is None:
+            return code.simple(table, indices, other, *sizes)
         words = (
             table, other, indices, 0, 0, count, LANES_AT_ONCE, capacity, width,
             table_row * size, table_col * size, other_row * size, other_col * size, step * self.index_size,
         )  # fmt: skip
-        nbytes = width * size
-        cost = count * (5 + nbytes / 6) if code.rows.far or nbytes > 16 else count * 2  # nanoseconds, roughly
-        if count <= MOST_SIMPLE and (threads == 1 or cost <= wake) and strategy is None and code.is_simple:
-            return code.run_small(words)
-        team_size = 1 if threads == 1 else thread_count(threads)
-        team = Team(team_size if cost > wake or strategy else 0, Stop(), is_long=cost > LONG)
+        team_size, cost = 1 if threads == 1 else thread_count(threads), count * each
+        team = Team(team_size if cost > here.wake or strategy else 0, Stop(), is_long=cost > LONG)
         return code.call(code, sizes).run(words, team, strategy)
 
-    def code(self, sizes: MoveSizes) -> _Code:
-        """The code for moves of such sizes."""
+    def code(self, sizes: MoveSizes, short_key: tuple[Any, ...] | None = None) -> _Code:
+        """The code for moves of such sizes; all is chosen anew if the facts on the processor have changed."""
+        if self.host is not host.HOST:
+            self.codes, self.host = {}, host.HOST
         _, width, capacity, table_row, table_col, other_row, other_col, step = sizes
-        here = host.HOST
-        is_far = capacity * (table_row or 1) * self.size > here.near
+        is_far = capacity * (table_row or 1) * self.size > self.host.near
         dense = width == 1 or (table_col == 1 and other_col == 1)
         known = width if dense and width in self.common else 0
         key = known, dense, is_far, known and table_row - width, known and other_row - width, step == 1, capacity >> 32
-        code = self.codes.get(key) if here is self.host else None
-        return code or self._code(key, is_far, known, dense, sizes)
+        code = self.codes.get(key) or remember(self.codes, key, self._new(is_far, known, dense, sizes), MOST_PREPARED)
+        return code if short_key is None else remember(self.codes, short_key, code, MOST_PREPARED)
 
-    def _code(self, key: tuple[Any, ...], is_far: bool, width: int, dense: bool, sizes: MoveSizes) -> _Code:
-        """The code for moves like one of these sizes; all is chosen anew if the facts on the processor have changed."""
-        if self.host is not host.HOST:
-            self.codes, self.host = {}, host.HOST
+    def _new(self, is_far: bool, width: int, dense: bool, sizes: MoveSizes) -> _Code:
         near, there = (_known_step(step * self.size, width * self.size) for step in (sizes.table_row, sizes.other_row))
         is_narrow = sizes.capacity < 1 << 32
         index = self.kind.index_type
@@ -145,11 +144,7 @@ class NativeMove:
         indices = Indices(index, sizes.index_step == 1, outside, index.size != 8)
         lane = I32 if is_narrow else indices.lane
         rows = Rows(self.size, lane, width, dense, is_far, table_step=near, other_step=there)
-        made = (_GatherCode if self.kind.gathers else _ScatterCode)(self.kind, rows, indices)
-        if len(self.codes) >= MOST_PREPARED:
-            self.codes.pop(next(iter(self.codes)), None)
-        self.codes[key] = made
-        return made
+        return (_GatherCode if self.kind.gathers else _ScatterCode)(self.kind, rows, indices)
 
 
 def _known_step(step: int, nbytes: int) -> int | None:
@@ -160,42 +155,19 @@ def _known_step(step: int, nbytes: int) -> int | None:
 class _Code:
     """The code for a kind of rows and of indices."""
 
-    begin: Native
-    """For little work: the whole gather, or the index stage of a scatter."""
-    write: Native | None = None
-    """The scatter of resolved lanes."""
-    first: Native | None = None
-    """Checks the indices before the rows of several blocks of lanes are written."""
     call: type[_Call]
 
     def __init__(self, kind: MoveKind, rows: Rows, indices: Indices) -> None:
         self.kind, self.rows, self.indices = kind, rows, indices
         self.refuses = indices.remap is Remap.REFUSE
-        self.is_simple = kind.accumulate is None
 
-    def run_small(self, words: tuple[int, ...]) -> bool:
-        """Little work, on the calling thread; False if an index must be refused."""
-        try:
-            block = _spare.pop()
-        except IndexError:
-            block = ArgumentBlock(1, Stop(), MOST_SIMPLE)
-        CALL.pack_into(block.words, 0, *words)
-        is_done = self.first is None or words[COUNT] <= LANES_AT_ONCE or self._is_checked(block)
-        if is_done:
-            self.begin(block.address, 0)
-            is_done = not self.refuses or block.is_whole
-        if self.write is not None and is_done:
-            strategies.direct(block, self.write)
-        if len(_spare) < MOST_SPARE:
-            _spare.append(block)
-        return is_done
-
-    def _is_checked(self, block: ArgumentBlock) -> bool:
-        """Whether no index must be refused; the block is as it was."""
-        assert self.first is not None
-        self.first(block.address, 0)
-        block.words[COUNTER] = 0
-        return block.is_whole
+    def on_one_thread(self, begin: Native, write: Native | None, most: int) -> None:
+        """Little work, of so many lanes at most: the whole gather, or the index stage of a scatter and the rest."""
+        size = self.rows.size
+        factors = {"index_step": self.kind.index_type.size, **dict.fromkeys(STEPS, size)}
+        words = [(name, factors.get(name, 1)) for name in ("table", "index", "other", *SIZES)]
+        self.simple = ShortCall(words, "count", begin, write, refuses=self.refuses)
+        self.most_simple = 0 if self.kind.accumulate else most
 
 
 class _GatherCode(_Code):
@@ -211,9 +183,9 @@ class _GatherCode(_Code):
         self.late = replace(indices, remap=Remap.ZERO, noted=True) if self.refuses else indices
         """What is refused is only known at the end."""
         far = rows.far and strategies.fetches(rows, "gather")
-        self.begin = native("gather", replace(self.straight, far=far), indices)
-        if self.refuses and not kind.fresh:
-            self.first = native("resolve", indices, False, False)
+        is_checked_first = self.refuses and not kind.fresh
+        begin = native("gather", replace(self.straight, far=far), indices)
+        self.on_one_thread(begin, None, min(LANES_AT_ONCE, MOST_LANES) if is_checked_first else MOST_LANES)
         self.codes: dict[tuple[Indices, bool, bool], Native] = {}
         """By the indices, whether rows are far from each other, and whether they are written past the caches."""
 
@@ -227,8 +199,8 @@ class _ScatterCode(_Code):
         super().__init__(kind, rows, indices)
         self.call = _ScatterCall
         self.sums = kind.accumulate is not None
-        self.write = native("scatter", replace(rows, far=rows.far and strategies.fetches(rows)))
-        self.begin = native("resolve", indices, rows.lane != indices.lane, True)
+        write = native("scatter", replace(rows, far=rows.far and strategies.fetches(rows)))
+        self.on_one_thread(native("resolve", indices, rows.lane != indices.lane, True), write, MOST_LANES)
 
 
 class _Call:

@@ -1,0 +1,131 @@
+"""Little work in one call from Python: machine code that is a function of Python takes numbers and runs phases.
+
+Through ctypes, packing the words of a block and calling code takes longer than a small gather. A form says which words
+of a block the arguments of a call are, and which functions of `phases` it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from ctypes import PYFUNCTYPE, Structure, addressof, c_char_p, c_int, c_int64, c_void_p, py_object, pythonapi
+from functools import cache
+from typing import Any
+
+from ptokit.engine.llvm.compiled import IrSource
+from ptokit.engine.llvm.emit import I64, PTR, IrBuilder, IrModule, IrValue
+from ptokit.engine.native.jit import library
+from ptokit.engine.native.whole.block import AT, LANES_AT_ONCE, ArgumentBlock
+from ptokit.engine.native.workers import Stop
+
+HEAD = ("arguments", "begin", "write", "refuses", "lanes")
+"""The words of a form: the number of arguments, two functions or 0, whether indices outside are refused, and where in
+the block the number of rows is. The place and the factor of each argument follow."""
+MOST_HELD = 1 << 14
+"""Elements that are moved while Python's lock is held: letting go of it takes as long as such a move."""
+MOST_LANES = 1 << 14
+"""Lanes that blocks for little work have memory for."""
+MOST_SPARE = 4
+FASTCALL = 0x80
+
+_spare: list[ArgumentBlock] = []
+"""Blocks for little work."""
+
+
+class _Method(Structure):
+    library: Any
+    _fields_ = (("name", c_char_p), ("code", c_void_p), ("flags", c_int), ("doc", c_char_p))
+
+
+class ShortCall:
+    """Code for little work. It returns False if an index must be refused."""
+
+    def __init__(
+        self, words: Sequence[tuple[str, int]], lanes: str, begin: Any, write: Any = None, *, refuses: bool
+    ) -> None:
+        """With the words that the arguments are, what each is multiplied by, and one phase or two."""
+        pairs = [each for name, factor in words for each in (AT[name], factor)]
+        second = 0 if write is None else write.address
+        form = (len(words), begin.address, second, int(refuses), AT[lanes], *pairs)
+        self.phases, self.form = (begin, write), (c_int64 * len(form))(*form)
+        self._run: Callable[..., bool] = _new(addressof(_method()), addressof(self.form), None)
+
+    def __call__(self, *given: int) -> bool:
+        try:
+            block = _spare.pop()
+        except IndexError:
+            block = _new_block()
+        is_done = self._run(block.address, *given)
+        if len(_spare) < MOST_SPARE:
+            _spare.append(block)
+        return is_done
+
+
+def _new_block() -> ArgumentBlock:
+    block = ArgumentBlock(1, Stop(), MOST_LANES)
+    block.set(shards=block.address + AT["low_shard"], piece=LANES_AT_ONCE)
+    return block
+
+
+_new = PYFUNCTYPE(py_object, c_void_p, py_object, c_void_p)(("PyCFunction_NewEx", pythonapi))
+
+
+@cache
+def _method() -> _Method:
+    """What functions point to as long as they live: it is never freed, nor is the code."""
+    code = library("whole / short", lambda: IrSource(_text()))
+    made = _Method(b"short", code.address("short"), FASTCALL, None)
+    made.library = code
+    pythonapi.Py_IncRef(py_object(made))
+    return made
+
+
+def _text() -> str:
+    code = IrModule().function("short", PTR, ((PTR, "form"), (PTR, "args"), (I64, "count")), "nounwind")
+    _write(code)
+    return code.module.text
+
+
+def _write(code: IrBuilder) -> None:
+    """A function of Python: its own object is the address of a form."""
+    own, args, _ = code.arguments
+    form = _number(code, own).to("inttoptr", PTR)
+    count, begin, write, refuses, lanes = (code.load(I64, code.at(form, 8 * k)) for k in range(len(HEAD)))
+    block = _number(code, code.load(PTR, args)).to("inttoptr", PTR)
+
+    def word(name: str) -> IrValue:
+        return code.at(block, AT[name])
+
+    with code.loop(0, count) as k:
+        value = _number(code, code.load(PTR, code.at(args, k * 8 + 8)))
+        entry = code.at(form, k * 16 + 8 * len(HEAD))
+        code.store(value * code.load(I64, code.at(entry, 8)), code.at(block, code.load(I64, entry)))
+    for name in ("counter", "greatest"):
+        code.store(code.i64(0), word(name))
+    capacity, width = code.load(I64, word("capacity")), code.load(I64, word("width"))
+    thread = code.variable(I64, code.i64(0))
+    with code.when((code.load(I64, code.at(block, lanes)) * width).compare("ugt", MOST_HELD)):
+        declared = code.module.declare("PyEval_SaveThread", "ptr ()")
+        thread.set(code.call(PTR, declared).to("ptrtoint", I64))
+    _run(code, begin, block)
+    is_whole = code.load(I64, word("greatest")).compare("ult", capacity)
+    code.store(is_whole.to("zext", I64), word("whole"))
+    is_done = is_whole | refuses.compare("eq", 0)
+    with code.when(is_done & write.compare("ne", 0)):
+        code.store(capacity, word("high_shard"))
+        code.store(width, word("columns_shard"))
+        _run(code, write, block)
+    with code.when(thread.get().compare("ne", 0)):
+        name = code.module.declare("PyEval_RestoreThread", "void (ptr)")
+        code.call("void", name, thread.get().to("inttoptr", PTR))
+    name = code.module.declare("PyBool_FromLong", "ptr (i64)")
+    code.ret(code.call(PTR, name, is_done.to("zext", I64)))
+
+
+def _number(code: IrBuilder, given: IrValue) -> IrValue:
+    """A whole number of Python's."""
+    return code.call(I64, code.module.declare("PyLong_AsLongLong", "i64 (ptr)"), given)
+
+
+def _run(code: IrBuilder, address: IrValue, block: IrValue) -> None:
+    """Call a phase on the calling thread."""
+    code.line(f"  call void {address.to('inttoptr', PTR).name}({block!r}, i64 0)")
