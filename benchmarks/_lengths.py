@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 
-SHORT, LONG = "32 to 4,096", "10 K to 1 M"
-BOUNDS = {SHORT: (32, 4096), LONG: (10_000, 1_000_000)}
+TINY, SHORT, LONG = "32 to 128", "32 to 4,096", "10 K to 1 M"
+BOUNDS = {TINY: (32, 128), SHORT: (32, 4096), LONG: (10_000, 1_000_000)}
 
 
 def drawn(about: str, count: int, most: int | None = None) -> list[int]:
