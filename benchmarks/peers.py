@@ -20,7 +20,7 @@ from pathlib import Path
 
 from _cases import CASES, FULL, QUICK, Sizes, Works
 from _contenders import LIBRARIES, Contender, Library, limit, pick
-from _kernels import compiling, launch_overhead, programs, small_gather
+from _kernels import compiling, launch_overhead, programs
 from _machine import Neighbours, cores, facts
 from _measure import OURS, Ask, Times, Verdict, Who, interleaved, judge
 from _report import Report, Result, figure, show, write
@@ -107,7 +107,6 @@ def tile_programs(plan: Plan, note: Callable[[str], None]) -> Iterator[Result]:
 COSTS: dict[str, Callable[[int], list[Verdict]]] = {
     "compile": lambda rounds: compiling(min(rounds, 5)),
     "launch": lambda rounds: [launch_overhead(3 * rounds)],
-    "small gather": lambda rounds: [small_gather(3 * rounds)],
 }
 
 

@@ -123,6 +123,11 @@ class Data:
         own = [leaf.detach().clone() for leaf in self._leaves]
         return lambda given: call(given, own[given.number])
 
+    def in_turn(self, *calls: Call) -> Call:
+        """One call for one input, the next for the next."""
+        turns = {id(each): at % len(calls) for inputs in (self.varied, self.same) for at, each in enumerate(inputs)}
+        return lambda given: calls[turns[id(given)]](given)
+
 
 @dataclass(frozen=True)
 class Case:
@@ -250,16 +255,11 @@ def _bags(what: str, d: Data, *, deterministic: bool = False) -> Iterator[Case]:
 def _kinds(what: str, d: Data) -> Case:
     """A gather, a sum into a table and sums of bags in turn."""
     gather, add, bag = next(_gathers(what, d)), next(_scatters(what, d)), next(_bags(what, d))
-    numbers = {id(each): number % 3 for each_list in (d.varied, d.same) for number, each in enumerate(each_list)}
-
-    def turns(*calls: Call) -> Call:
-        return lambda given: calls[numbers[id(given)]](given)
-
     peers = [next(iter(each.theirs.values())) for each in (gather, add, bag)]
     return Case(
         f"gather, scatter add and bag in turn, {what}",
-        turns(gather.ours, add.ours, bag.ours),
-        {"index_select, index_add_, embedding_bag": turns(*peers)},
+        d.in_turn(gather.ours, add.ours, bag.ours),
+        {"index_select, index_add_, embedding_bag": d.in_turn(*peers)},
         d,
     )
 

@@ -186,6 +186,27 @@ def test_calls_in_turn_alternate_and_are_right_together() -> None:
     assert not works.is_right(lambda: np.add.at(moves[0].table, moves[0].indices, moves[0].values))
 
 
+def test_calls_of_one_size_do_the_work_of_calls_of_many() -> None:
+    pytest.importorskip("torch")
+    from torch_ops import Data
+
+    data = Data(((40, 4), (20, 2)), (32, 100, 64, 50), "cpu", bag=8)
+    assert [(len(each.table), len(each.uniform)) for each in data.varied] == [(40, 32), (20, 100), (40, 64), (20, 50)]
+    assert [(len(each.table), len(each.uniform)) for each in data.same] == [(40, 48), (20, 75)] * 2
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_row_of_operators_is_met_only_if_its_results_are_right(wrong: bool) -> None:
+    pytest.importorskip("torch")
+    from torch_ops import Case, Data, measured
+
+    data = Data(((40, 4), (20, 2)), (32, 100, 64, 50), "cpu", bag=8)
+    select = data.forward(lambda given, table: table.index_select(0, given.uniform))
+    ours = data.forward(lambda given, table: table[given.uniform] + wrong)
+    row = measured(Case("gather", ours, {"index_select": select}, data, least=1e-9), "cpu")
+    assert (row[3], row[-1] == "WRONG") == ("index_select", wrong)
+
+
 def scatter(op: str = "store") -> Work:
     return Work(op, np.zeros(4, "float32"), np.array([2, 0, 2]), np.array([1, 2, 3], "float32"), repeats=True)
 
