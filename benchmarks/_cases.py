@@ -10,9 +10,11 @@ import platform
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from itertools import chain, zip_longest
 
 import ml_dtypes  # noqa: F401  (registers bfloat16 with NumPy)
 import numpy as np
+from _lengths import LONG, SHORT, cuts
 from _machine import Array, caches, empty, memory, size
 from _measure import FLOOR, Ask
 
@@ -30,13 +32,18 @@ class Sizes:
 
     @cached_property
     def tables(self) -> dict[str, int]:
-        """Bytes of a table larger than all caches (a power of two), of one that fits a large last cache, and of one
+        """Bytes of a table larger than all caches (a power of two), of two that fit a large last cache, and of one
         that fits a core's own cache."""
         levels = caches()
         wanted = min(max(4 * levels[max(levels)], LEAST_TABLE), MOST_TABLE)
         beyond = 1 << (wanted - 1).bit_length()
         largest = beyond if beyond <= MOST_TABLE else beyond // 2
-        return {"beyond": largest, "16 MB table": 16 << 20, "in cache": levels.get(2, 1 << 20) // 2}
+        return {
+            "beyond": largest,
+            "16 MB table": 16 << 20,
+            "5 MB table": 5 << 20,
+            "in cache": levels.get(2, 1 << 20) // 2,
+        }
 
 
 FULL, QUICK = Sizes(), Sizes(payload=16 << 20, lanes=1 << 20)
@@ -145,11 +152,53 @@ class Work:
             {"add": np.add, "max": np.maximum}[self.op].at(table, self.indices, self.values)
         return table
 
-    def is_right(self, call: Callable[[], object]) -> bool:
-        """Whether a call gives the true result, from a clean start."""
-        self.result.fill(0)
-        call()
+    @property
+    def is_done(self) -> bool:
+        """Whether the result is the true one."""
         return bool(np.array_equal(bits(self.result), bits(self.truth)))
+
+    def part(self, lanes: slice) -> Work:
+        """The same move of some of the lanes."""
+        return replace(self, indices=self.indices[lanes], values=self.values[lanes])
+
+
+@dataclass(frozen=True)
+class Works:
+    """Moves that are made and timed together, one part of each in turn."""
+
+    moves: tuple[Work, ...]
+    lengths: str = ""
+    """The range of the lanes of a part; without one, a move is one part."""
+
+    @cached_property
+    def parts(self) -> list[Work]:
+        """What one call of a library does."""
+        if not self.lengths:
+            return list(self.moves)
+        each = [[move.part(lanes) for lanes in cuts(self.lengths, len(move.indices))] for move in self.moves]
+        return [part for part in chain(*zip_longest(*each)) if part]
+
+    @property
+    def payload(self) -> int:
+        """Bytes that are moved, counted once."""
+        return sum(move.payload for move in self.moves)
+
+    @property
+    def needs_order(self) -> bool:
+        """Whether the last of several stores into one cell must win."""
+        return any(move.op == "store" and move.repeats for move in self.moves)
+
+    def reset(self) -> None:
+        """Restore the initial state."""
+        for move in self.moves:
+            move.reset()
+
+    def is_right(self, call: Callable[[], object]) -> bool:
+        """Whether a call gives the true results, from a clean start."""
+        for move in self.moves:
+            move.result.fill(0)
+        call()
+        return all(move.is_done for move in self.moves)
 
 
 def bits(array: Array) -> Array:
@@ -171,7 +220,11 @@ class Case:
     aligned: bool = False
     index: str = "int64"
     single: bool = True
-    """Whether one thread is measured too."""
+    """Whether one thread is measured besides several."""
+    lengths: str = ""
+    """The range of the number of indices of a call; without one, the move is one call."""
+    others: tuple[Case, ...] = ()
+    """Moves whose calls alternate with those of this one."""
     asks: tuple[Ask, ...] = field(default=(), compare=False)
 
     @cached_property
@@ -180,10 +233,19 @@ class Case:
         parts = [f"{self.op} {size(self.row)} rows" if self.row else f"{self.op} elements"]
         parts += [self.dtype] * (self.dtype != "float32") + [self.pattern] * (self.pattern != "uniform")
         parts += [self.table] * (self.table != "beyond") + ["aligned"] * self.aligned
-        return ", ".join(parts + [f"{self.index} indices"] * (self.index != "int64"))
+        parts += [f"{self.index} indices"] * (self.index != "int64") + [f"with {each.name}" for each in self.others]
+        return ", ".join(parts + [self.lengths] * bool(self.lengths))
 
-    def work(self, sizes: Sizes) -> Work:
-        """The arrays, ready to be used."""
+    def counts(self, most: int) -> list[int]:
+        """The numbers of threads that are measured. No library divides a short call."""
+        return [1] if self.lengths == SHORT else sorted({1, most}) if self.single else [most]
+
+    def works(self, sizes: Sizes) -> Works:
+        """The moves, ready to be made."""
+        return Works(tuple(each.work(sizes, number) for number, each in enumerate((self, *self.others))), self.lengths)
+
+    def work(self, sizes: Sizes, number: int = 0) -> Work:
+        """The arrays of the move itself, as one call; those of another number share no memory that is written."""
         dtype, count = np.dtype(self.dtype), sizes.tables[self.table]
         cells = count // (self.row or dtype.itemsize)
         lanes = sizes.payload // self.row if self.row else sizes.lanes
@@ -191,10 +253,10 @@ class Case:
             lanes = min(lanes, cells)
         width = self.row // dtype.itemsize if self.row else 1
         gathers = self.op == "gather"
-        table = buffer("table" if gathers else "target", count, self.aligned).view(dtype)
+        table = buffer("table" if gathers else f"target {number}", count, self.aligned).view(dtype)
         moved = lanes * width
         if gathers:
-            values = buffer("out", moved * dtype.itemsize, self.aligned).view(dtype)
+            values = buffer(f"out {number}", moved * dtype.itemsize, self.aligned).view(dtype)
         else:
             values = source(self.dtype, moved, self.aligned)
         indices = indices_of(self.pattern, lanes, cells, self.index)
@@ -237,6 +299,15 @@ ASKED = {
     **(ON_X86 if platform.machine().lower() in ("x86_64", "amd64") else ON_AARCH64),
 }
 """Required figures above the floor."""
+SHORT_CALLS = (Ask(0.9, "NumPy", 1), Ask(0.9, "PyTorch", 1))
+
+
+def _in_turn(table: str, lengths: str) -> Iterator[Case]:
+    """Calls that differ in size, in their table and in what they do."""
+    one, two, three = (Case("varied", op, 256, table=table) for op in ("gather", "add", "store"))
+    other, elements = Case("varied", "gather", 128, table=table), Case("varied", "gather", table=table)
+    for first, others in ((one, (other,)), (two, (replace(two, row=128),)), (one, (two, elements, three))):
+        yield replace(first, lengths=lengths, others=others)
 
 
 def _listed() -> Iterator[Case]:
@@ -260,7 +331,21 @@ def _listed() -> Iterator[Case]:
             yield Case("floor", op, row, aligned=True, single=False)
     for op in ("gather", "store"):
         yield from (Case("Spatter", op, 0, "float64", f"stride {n}", single=False) for n in STRIDES)
+    yield from (Case("varied", op, 256, table="5 MB table", lengths=SHORT) for op in ("gather", "store", "add"))
+    yield from (Case("varied", op, table="5 MB table", lengths=SHORT) for op in ("gather", "store", "add"))
+    yield from _in_turn("5 MB table", SHORT)
+    yield from _in_turn("beyond", LONG)
 
 
-CASES = tuple(replace(case, asks=ASKED.get(case, (FLOOR,))) for case in _listed())
-assert ASKED.keys() <= set(CASES), "a required figure belongs to no measured case"
+def _varied(case: Case) -> Case:
+    """Moves without a peculiarity are measured in calls of many sizes only."""
+    plain = case.pattern == "uniform" and case.table == "beyond" and not case.aligned
+    return replace(case, lengths=case.lengths or (LONG if plain else ""), asks=_asked(case))
+
+
+def _asked(case: Case) -> tuple[Ask, ...]:
+    return SHORT_CALLS if case.lengths == SHORT else ASKED.get(case, (FLOOR,))
+
+
+CASES = tuple(map(_varied, _listed()))
+assert ASKED.keys() <= set(_listed()), "a required figure belongs to no measured case"

@@ -17,7 +17,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from _cases import Work, bits
+from _cases import Work, Works, bits
+from _lengths import BOUNDS, SHORT, in_turn
 from _machine import empty
 from _measure import LIMIT, OURS, Call, Who, interleaved, median
 
@@ -48,7 +49,9 @@ class Library:
 
 
 def _ptokit(work: Work, threads: int) -> Forms:
-    how: dict[str, Any] = {"coalesce": "row" if work.table.ndim > 1 else "elem", "threads": threads}
+    how: dict[str, Any] = {} if work.table.ndim > 1 else {"coalesce": "elem"}
+    if len(work.indices) > BOUNDS[SHORT][1]:  # short calls are made as most users make them; they have one thread
+        how["threads"] = threads
     if work.op == "gather":
         return {"gather": partial(pto.gather, work.table, work.indices, out=work.values, **how)}
     atomic = "none" if work.op == "store" else work.op
@@ -200,7 +203,7 @@ def _numba(work: Work, threads: int) -> Forms:
         return {}
     parallel = threads > 1 and (work.op == "gather" or not work.repeats)
     forms = _compiled(work.op, work.table.ndim)
-    return {form: partial(forms[form], table, work.indices, values) for form in forms if (form != "loop") == parallel}
+    return {form: partial(forms[form], table, work.indices, values) for form in forms if form == "loop" or parallel}
 
 
 def _numba_threads(threads: int) -> None:
@@ -235,7 +238,17 @@ class Contender:
     right: bool = True
 
 
-def pick(library: Library, work: Work, threads: int) -> Contender | str:
+def forms_of(library: Library, works: Works, threads: int) -> Forms:
+    """A library's calls of all parts: the first form of each, the second one, and so on."""
+    each = [list(library.forms(part, threads).items()) for part in works.parts]
+    found: Forms = {}
+    for number in range(max(map(len, each)) if all(each) else 0):
+        chosen = [forms[min(number, len(forms) - 1)] for forms in each]
+        found[", ".join(dict.fromkeys(form for form, _ in chosen))] = in_turn([call for _, call in chosen])
+    return found
+
+
+def pick(library: Library, works: Works, threads: int) -> Contender | str:
     """The fastest correct form of a library, or the fastest wrong one; or an error message, empty without forms."""
     found: list[tuple[bool, float, Contender]] = []
     problem = ""
@@ -243,19 +256,19 @@ def pick(library: Library, work: Work, threads: int) -> Contender | str:
 
     def before() -> None:
         library.set_threads(threads)
-        work.reset()
+        works.reset()
 
-    forms = library.forms(work, threads)
-    lucky = work.op == "store" and work.repeats and threads > 1 and not library.ordered
+    forms = forms_of(library, works, threads)
+    lucky = works.needs_order and threads > 1 and not library.ordered
     for form, call in forms.items():
         try:
-            right = work.is_right(call) and not lucky
+            right = works.is_right(call) and not lucky
         except Exception as error:  # the library does not support the form
             problem = f"{form}: {error}"
             continue
         seconds = 0.0 if len(forms) == 1 else median(interleaved({form: call}, 2, before={form: before})[form])
         found.append(
-            (not right, seconds, Contender(Who(library.name, threads), form, call, work.payload, before, right))
+            (not right, seconds, Contender(Who(library.name, threads), form, call, works.payload, before, right))
         )
     return min(found, key=lambda entry: entry[:2])[2] if found else problem
 

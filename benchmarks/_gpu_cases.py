@@ -9,6 +9,8 @@ from functools import cache, partial
 import numpy as np
 import torch
 from _kernels import COLS, ROWS, gather_tiles
+from _lengths import LONG, SHORT, drawn
+from torch_ops import SHORT_CALLS, UNORDERED, Case, Data, Input
 
 import ptokit as pto
 
@@ -274,3 +276,36 @@ def kernels() -> Iterator[GpuCase]:
         return bool(((result - wanted).abs() < 0.5).all())
 
     yield GpuCase("kernel: gathered matmul bf16", 2.0 * SIDE**3, calls, near, 1 / 1.5, TORCH, moves=False)
+
+
+# --- calls of many sizes, with the time of the host
+
+
+def varied(device: str = "cuda") -> Iterator[Case]:
+    """Whole-array calls on tensors, alternating between two tables, and kinds of calls in turn."""
+    shapes = (200_000, 64), (50_000, 32)
+    for about, count, asked, unordered in (
+        (SHORT, 1500, SHORT_CALLS[device], UNORDERED[device]),
+        (LONG, 8, 0.95, 0.95),
+    ):
+        data = Data(shapes, drawn(about, count), device)
+
+        def add(given: Input, table: torch.Tensor, **how: str) -> torch.Tensor:
+            pto.scatter(table, given.src, given.uniform, atomic="add", **how)
+            return table
+
+        def index_add(given: Input, table: torch.Tensor) -> torch.Tensor:
+            return table.index_add_(0, given.uniform, given.src)
+
+        select = data.forward(lambda g, t: t.index_select(0, g.uniform))
+        gather = data.forward(lambda g, t: pto.gather(t, g.uniform))
+        yield Case(f"pto.gather, {about}", gather, {"index_select": select}, data, least=asked)
+        clamped = data.forward(lambda g, t: pto.gather(t, g.uniform, oob="clamp"))
+        yield Case(f"pto.gather, clamped, {about}", clamped, {"index_select": select}, data, least=unordered)
+        calls = [(", any order", {"conflict": "any", "oob": "skip"}, unordered), ("", {}, asked)]
+        for name, how, least in calls:
+            ours, theirs = data.in_place(partial(add, **how)), {"index_add_": data.in_place(index_add)}
+            yield Case(f"pto.scatter add{name}, {about}", ours, theirs, data, least=least)
+        ours = data.in_turn(gather, data.in_place(add), clamped)
+        theirs = {"index_select, index_add_": data.in_turn(select, data.in_place(index_add), select)}
+        yield Case(f"pto.gather and scatter add in turn, {about}", ours, theirs, data, least=asked)

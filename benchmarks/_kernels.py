@@ -75,15 +75,6 @@ def programs(sizes: Sizes) -> Iterator[tuple[str, Work, Library, Ask]]:
         yield name, Work("gather", table, indices, out, repeats=True), Library(OURS, forms), ask
 
 
-def small_gather(rounds: int) -> Verdict:
-    """The time of a call with 1,000 indices, including the allocation of its result."""
-    table, indices = np.arange(10_000, dtype="float32"), indices_of("uniform", 1000, 10_000, "int64")
-    calls: dict[str, Call] = {OURS: partial(pto.gather, table, indices), "NumPy": partial(np.take, table, indices)}
-    times = _warm(calls, rounds)
-    said = f"us; np.take {1e6 * median(times['NumPy']):.1f}"
-    return Verdict("gather of 1,000 indices", said, 15, 1e6 * median(times[OURS]), at_most=True)
-
-
 def launch_overhead(rounds: int) -> Verdict:
     """The time of a launch of one block minus the time per block of a larger launch."""
     rows, cols, more = 16, 64, 64

@@ -5,8 +5,9 @@
 Needs a GPU of NVIDIA, CuPy and torch; Triton if installed. 1 GiB of payload, a table of 4 GiB, random int32 indices.
 Rates are TB/s of payload, counted once (for the matrix product, 10^12 operations a second); medians of interleaved
 rounds, by CUDA events, without the time of the host, which has rows of its own. "unchecked" are our calls with a policy
-that needs no check of the indices. Before the rounds a sample of the result is compared with NumPy's. The table goes to
-`gpu-DATE.md`. The status is 1 if a figure is missed or a result wrong.
+that needs no check of the indices. Before the rounds a sample of the result is compared with NumPy's. Calls of many
+sizes have a table of their own, with the time of the host, as in `torch_ops.py`. The tables go to `gpu-DATE.md`. The
+status is 1 if a figure is missed or a result wrong.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ HEAD = (
     "found",
     "",
 )
+VARIED = ("calls of many sizes", "ptokit ms", "PyTorch ms", "its form", "ratio", "asked", "varied", "asked", "")
 NONE = "–"
 WARM_UP = b"""
 .version 7.0
@@ -237,6 +239,14 @@ def rate_rows(pattern: str) -> Iterator[list[str]]:
     print(f"{time.perf_counter() - began:.0f} s", file=sys.stderr)
 
 
+def varied_rows(pattern: str) -> Iterator[list[str]]:
+    """Cells of the table of calls of many sizes."""
+    from _gpu_cases import varied
+    from torch_ops import measured
+
+    yield from (measured(case, "cuda") for case in varied() if pattern in case.name)
+
+
 def time_rows() -> Iterator[list[str]]:
     """Cells of the table of times."""
     for name, found, asked in chain(first_launches(), host_times()):
@@ -280,7 +290,8 @@ def main() -> int:
     for name, value in head.items():
         say(f"- {name}: {value}")
     missed = 0
-    tables = [(HEAD, rate_rows(given.case))] + [(("time", "found", "asked", ""), time_rows())] * (not given.case)
+    tables = [(HEAD, rate_rows(given.case)), (VARIED, varied_rows(given.case))]
+    tables += [(("time", "found", "asked", ""), time_rows())] * (not given.case)
     for names, cells in tables:
         say("\n" + _line(names))
         say(_line(["---", *["---:"] * (len(names) - 1)]))

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _lengths import LONG, SHORT, drawn
 from _measure import interleaved, medians
 
 from ptokit.engine.prepared import Prepared
@@ -93,8 +94,8 @@ def microseconds(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
     return {name: 1e6 * seconds for name, seconds in medians(interleaved(calls, REPEATS, loops=CALLS)).items()}
 
 
-RANGES = {"32 to 4,096": (32, 4096, 300), "10 K to 1 M": (10_000, 1_000_000, 24)}
-"""Lengths, and how many of them are drawn."""
+RANGES = {SHORT: 300, LONG: 24}
+"""Ranges of lengths, and how many are drawn."""
 VARIED = ("embedding_lookup", "embedding_gradient", "gathered_softmax")
 ADDED = 0.2
 """Milliseconds that a new length may add on the native engine."""
@@ -107,10 +108,10 @@ def lengths() -> bool:
     met = True
     for name in VARIED:
         for engine in ("native", "reference"):
-            for about, bounds in RANGES.items():
-                if engine == "reference" and about != "32 to 4,096":
+            for about, count in RANGES.items():
+                if engine == "reference" and about != SHORT:
                     continue  # most of the time is work
-                new, known = varied(name, engine, *bounds)
+                new, known = varied(name, engine, drawn(about, count))
                 added = statistics.median(a - b for a, b in zip(new, known, strict=True))
                 fine = engine != "native" or added <= ADDED
                 met, shown = met and fine, f"{added:.3f}" if fine else f"**{added:.3f}**"
@@ -119,18 +120,21 @@ def lengths() -> bool:
     return met
 
 
-def varied(name: str, engine: str, least: int, most: int, count: int) -> tuple[list[float], list[float]]:
+def varied(name: str, engine: str, sizes: Sequence[int]) -> tuple[list[float], list[float]]:
     """Milliseconds of the first and of the second launch with each of some lengths."""
-    module, rng = import_module(name), np.random.default_rng(0)
+    module, most = import_module(name), max(sizes)
     kernel = getattr(module, name)
     given = {"count": most} if name == "gathered_softmax" else {"count": most, "width": 64}
+<<<<<<< HEAD
     arrays = {key: array.copy() for key, array in module.make_case(rng, **given).items()}  # all memory is there
+=======
+    arrays = module.make_case(np.random.default_rng(0), **given)
+>>>>>>> w-bench
     grown = [key for key, array in arrays.items() if len(array) == most]
-    drawn = dict.fromkeys(int(each) for each in np.exp(rng.uniform(np.log(least), np.log(most), count)))
     warm = (128, 200, 33, 65, 31)
     new: list[float] = []
     known: list[float] = []
-    for length in (*warm, *(each for each in drawn if each not in warm)):
+    for length in (*warm, *(each for each in sizes if each not in warm)):
         part = {key: array[:length] if key in grown else array for key, array in arrays.items()}
         for times in (new, known):
             began = time.process_time()

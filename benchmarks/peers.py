@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from _cases import CASES, FULL, QUICK, Sizes, Work
+from _cases import CASES, FULL, QUICK, Sizes, Works
 from _contenders import LIBRARIES, Contender, Library, limit, pick
-from _kernels import compiling, launch_overhead, programs, small_gather
+from _kernels import compiling, launch_overhead, programs
 from _machine import Neighbours, cores, facts
 from _measure import OURS, Ask, Times, Verdict, Who, interleaved, judge
 from _report import Report, Result, figure, show, write
@@ -69,12 +69,12 @@ def contest(
 
 
 def contenders_for(
-    work: Work, libraries: Sequence[Library], counts: Sequence[int], note: Callable[[str], None]
+    works: Works, libraries: Sequence[Library], counts: Sequence[int], note: Callable[[str], None]
 ) -> Iterator[Contender]:
-    """All contenders for a move, with each number of threads, and the limit."""
+    """All contenders for some moves, with each number of threads, and the limit."""
     for library in libraries:
         for threads in counts if library.threaded else (1,):
-            found = pick(library, work, threads)
+            found = pick(library, works, threads)
             if isinstance(found, Contender):
                 yield found
             elif found:
@@ -86,10 +86,10 @@ def moves(plan: Plan, note: Callable[[str], None]) -> Iterator[Result]:
     """All selected indexed moves."""
     for case in CASES:
         if plan.wants(case.group, case.name):
-            work = case.work(plan.sizes)
-            counts = sorted({1, plan.most}) if case.single else [plan.most]
-            found = list(contenders_for(work, LIBRARIES, counts, lambda said, name=case.name: note(f"{name}: {said}")))
-            yield contest(plan, case.group, case.name, found, work.payload, case.asks)
+            works = case.works(plan.sizes)
+            counts = case.counts(plan.most)
+            found = list(contenders_for(works, LIBRARIES, counts, lambda said, name=case.name: note(f"{name}: {said}")))
+            yield contest(plan, case.group, case.name, found, works.payload, case.asks)
 
 
 def tile_programs(plan: Plan, note: Callable[[str], None]) -> Iterator[Result]:
@@ -98,14 +98,15 @@ def tile_programs(plan: Plan, note: Callable[[str], None]) -> Iterator[Result]:
         if plan.wants("kernels", name):
             libraries = [kernel, *(library for library in LIBRARIES if library.name != OURS)]
             counts = sorted({1, plan.most})
-            found = list(contenders_for(work, libraries, counts, lambda said, name=name: note(f"{name}: {said}")))
+            found = list(
+                contenders_for(Works((work,)), libraries, counts, lambda said, name=name: note(f"{name}: {said}"))
+            )
             yield contest(plan, "kernels", name, found, work.payload, [ask])
 
 
 COSTS: dict[str, Callable[[int], list[Verdict]]] = {
     "compile": lambda rounds: compiling(min(rounds, 5)),
     "launch": lambda rounds: [launch_overhead(3 * rounds)],
-    "small gather": lambda rounds: [small_gather(3 * rounds)],
 }
 
 

@@ -1,9 +1,11 @@
-"""Sharded tables: a gather of 4 KB rows with two owners on this machine, against `pto.gather` in one process.
+"""Sharded tables: calls on 4 KB rows with two owners on this machine, against the same calls in one process.
 
     python benchmarks/sharded.py [--quick]
 
-Required: at least a quarter of the rate of the local call. The other rows say where the time goes: the same copy in one
-process (rows that are gathered into a cache and placed from there), routing, and one empty call.
+Required: at least a quarter of the rate of the local gather and of the local scatter with add. Scatters are measured
+when the owners' logs have been used up once: until then, each call takes new memory. The other rows say where the time
+goes: the same copy in one process (rows that are gathered into a cache and placed from there), routing, and one empty
+call.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ LOCAL = {
     "sharded scatter, add": "local scatter, add",
 }
 """What a call is compared with, if not with a gather into new memory."""
-LEAST = 0.25
+REQUIRED, LEAST = ("sharded by rows", "sharded scatter, add"), 0.25
 """The required share of the local rate."""
 
 
@@ -81,6 +83,10 @@ def main() -> int:
         out[:] = array[indices]
         for call in calls.values():
             call()
+        for shard in table._group.shards:  # until a state was saved, and the memory of its log is used again
+            first = shard.base
+            while shard.base is first:
+                calls["sharded scatter, add"]()
         times = interleaved(calls, rounds)
     size = lanes * ROW * 4
     moved = {"half of the rows, placed, one process": len(halves) * ROW * 4, "routing": 0, "one row": 0}
@@ -89,9 +95,10 @@ def main() -> int:
         rate = f"{moved.get(name, size) / median(found) / 1e9:6.2f} GB/s" if moved.get(name, size) else " " * 11
         local = times[LOCAL.get(name, "local")]
         print(f"  {name:40}{median(found) * 1e3:9.2f} ms {rate}  {ratio(local, found):6.2f} x local")
-    share = ratio(times["local"], times["sharded by rows"])
-    print(f"sharded by rows: {share:.2f} of the local rate, asked {LEAST}")
-    return 0 if share >= LEAST else 1
+    shares = {name: ratio(times[LOCAL.get(name, "local")], times[name]) for name in REQUIRED}
+    for name, share in shares.items():
+        print(f"{name}: {share:.2f} of the local rate, asked {LEAST}")
+    return 0 if min(shares.values()) >= LEAST else 1
 
 
 if __name__ == "__main__":

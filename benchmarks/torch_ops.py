@@ -2,184 +2,289 @@
 
     python benchmarks/torch_ops.py [--quick] [--case PATTERN] [--device cpu|cuda] [--threads N] [--out FOLDER]
 
-Milliseconds are medians of interleaved rounds, and the ratio is the median of the ratios within rounds: how many times
-as long the fastest of PyTorch's forms takes. Asked is not more than 5 % behind it, and ahead of it in deterministic
-mode (`torch.use_deterministic_algorithms(True)`), where PyTorch's operators that have no such form do not count. Small
-calls show the cost of a call, and nothing is asked. "backward" is forward and backward; "step" is that and an update of
-the table by SGD, beside PyTorch's `sparse=True`, with indices that differ from step to step, and "varied" says that
-their number does, too. Results are compared first. The
-table goes to `torch-DEVICE.md`; the status is 1 if a figure is missed or a result wrong.
+A case is a list of calls that differ in the number of indices, log-uniform, and alternate between two tables. Times are
+milliseconds of one call on average: medians of interleaved rounds. The ratio is the median of the ratios within rounds:
+how many times as long the fastest of PyTorch's forms takes. "varied" is how many times as long our calls take as calls
+of one size that do the same work. Asked is not more than 5 % behind PyTorch, and ahead of it in deterministic mode
+(`torch.use_deterministic_algorithms(True)`), where PyTorch's operators that have no such form do not count; less where
+the cost of a call is most of its time. "backward" is forward and backward; "step" is that and an update of the table by
+SGD, beside PyTorch's `sparse=True`. Results are compared first. The table goes to `torch-DEVICE.md`; the status is 1 if
+a figure is missed or a result wrong.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import random
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import torch
+from _lengths import LONG, SHORT, TINY, drawn, in_turn
 from _measure import FLOOR, interleaved, median, ratio
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 import ptokit.torch as pt
 
-Call = Callable[[], Tensor]
-ROUNDS, ATTEMPTS, LOOPS = 7, 3, 200
-OURS = "ptokit"
-HEAD = ("case", "ptokit ms", "PyTorch ms", "its form", "ratio", "asked", "")
+ROUNDS, ATTEMPTS = 7, 3
+OURS, SAME = "ptokit", "one size"
+VARYING = 1.15
+"""How many times as long calls of varied sizes may take as calls of one size."""
+HEAD = ("case", "ptokit ms", "PyTorch ms", "its form", "ratio", "asked", "varied", "asked", "")
 
 
 @dataclass(frozen=True)
-class Case:
-    """One operation: our call, and PyTorch's forms of it."""
+class Input:
+    """The operands of one call; those that do not differ are shared."""
 
-    name: str
-    ours: Call
-    theirs: dict[str, Call]
-    deterministic: bool = False
-    small: bool = False
-    least: float | None = None
-    """The ratio that is asked, if it is not that of the others."""
+    number: int
+    leaf: Tensor
+    """A table with a gradient."""
+    src: Tensor
+    uniform: Tensor
+    skewed: Tensor
+    offsets: Tensor
+    weights: Tensor
+    of_bags: Tensor
 
-    @property
-    def asked(self) -> float | None:
-        return None if self.small else self.least or (1.0 if self.deterministic else FLOOR.at_least)
+    @cached_property
+    def table(self) -> Tensor:
+        return self.leaf.detach()
+
+    @cached_property
+    def above(self) -> dict[torch.Size, Tensor]:
+        """Gradients of results, by their shapes."""
+        return {each.shape: each for each in (self.src, self.of_bags, self.table)}
+
+
+Call = Callable[[Input], Tensor]
+Over = Callable[[Input, Tensor], Tensor]
+"""A call over a table that is given."""
 
 
 @dataclass
 class Data:
-    """Operands of one size."""
+    """Inputs of many sizes, and inputs of one size for each table with as many lanes in all."""
 
-    rows: int
-    width: int
-    lanes: int
+    shapes: Sequence[tuple[int, int]]
+    lanes: Sequence[int]
     device: str
     kind: torch.dtype = torch.float32
     bag: int = 20
-    table: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
-        made = torch.Generator().manual_seed(0)
+        self._made = torch.Generator().manual_seed(0)
+        most, number = max(self.lanes), len(self.shapes)
+        self._leaves = [self._normal(*shape).requires_grad_() for shape in self.shapes]
+        self._rows = [self._normal(most, width) for _, width in self.shapes]
+        self._bags = [self._normal(-(-most // self.bag), width) for _, width in self.shapes]
+        self._weights = torch.rand(most, generator=self._made).to(self.kind).to(self.device)
+        means = [sum(self.lanes[table::number]) // len(self.lanes[table::number]) for table in range(number)]
+        self.varied = [self._input(at % number, count) for at, count in enumerate(self.lanes)]
+        self.same = [self._input(at % number, means[at % number]) for at in range(len(self.lanes))]
 
-        def normal(*shape: int) -> Tensor:
-            return torch.randn(shape, generator=made).to(self.kind).to(self.device)
+    def _normal(self, *shape: int) -> Tensor:
+        return torch.randn(shape, generator=self._made).to(self.kind).to(self.device)
 
-        self.table, self.src = normal(self.rows, self.width), normal(self.lanes, self.width)
-        self.uniform = torch.randint(0, self.rows, (self.lanes,), generator=made).to(self.device)
-        self.skewed = (torch.rand(self.lanes, generator=made).pow(4) * self.rows).long().to(self.device)
-        self.offsets = torch.arange(0, self.lanes, self.bag).to(self.device)
-        self.lengths = torch.full((len(self.offsets),), self.bag).to(self.device)
-        self.weights = torch.rand(self.lanes, generator=made).to(self.kind).to(self.device)
-        self.of_bags = normal(len(self.offsets), self.width)
-        self.leaf = self.table.clone().requires_grad_()
+    def _input(self, table: int, lanes: int) -> Input:
+        rows, made = self.shapes[table][0], self._made
+        uniform = torch.randint(0, rows, (lanes,), generator=made).to(self.device)
+        skewed = (torch.rand(lanes, generator=made).pow(4) * rows).long().to(self.device)
+        offsets = torch.arange(0, lanes, self.bag).to(self.device)
+        parts = self._rows[table][:lanes], uniform, skewed, offsets, self._weights[:lanes]
+        return Input(table, self._leaves[table], *parts, self._bags[table][: len(offsets)])
 
-    def backward(self, call: Callable[[Tensor], Tensor]) -> Call:
-        """Forward and backward of a call over the table."""
+    def forward(self, call: Over) -> Call:
+        return lambda given: call(given, given.table)
 
-        def run() -> Tensor:
-            self.leaf.grad = None
-            made = call(self.leaf)
-            made.backward({each.shape: each for each in (self.src, self.of_bags, self.table)}[made.shape])
-            assert self.leaf.grad is not None
-            return self.leaf.grad
+    def backward(self, call: Over) -> Call:
+        """Forward and backward."""
+
+        def run(given: Input) -> Tensor:
+            leaf = given.leaf
+            leaf.grad = None
+            made = call(given, leaf)
+            made.backward(given.above[made.shape])
+            assert leaf.grad is not None
+            return leaf.grad
 
         return run
 
+    def in_place(self, call: Over) -> Call:
+        """On tables of its own."""
+        own = [leaf.detach().clone() for leaf in self._leaves]
+        return lambda given: call(given, own[given.number])
+
+    def in_turn(self, *calls: Call) -> Call:
+        """One call for one input, the next for the next."""
+        turns = {id(each): at % len(calls) for inputs in (self.varied, self.same) for at, each in enumerate(inputs)}
+        return lambda given: calls[turns[id(given)]](given)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Our call, and PyTorch's forms of it, on one input after the other."""
+
+    name: str
+    ours: Any
+    theirs: dict[str, Any]
+    data: Data | None = None
+    """Without any, calls take no input."""
+    deterministic: bool = False
+    least: float | None = None
+    """The ratio that is asked, if it is not that of the others."""
+
+    @property
+    def title(self) -> str:
+        return f"{self.name}, deterministic" if self.deterministic else self.name
+
+    @property
+    def asked(self) -> float:
+        return self.least or (1.0 if self.deterministic else FLOOR.at_least)
+
+
+SMALL = {("cpu", False): 0.8, ("cpu", True): 0.7, ("cuda", False): 0.7, ("cuda", True): 0.7}
+"""What is asked of calls of about 64 indices, by device, forward and with backward."""
+SHORT_CALLS = {"cpu": 0.9, "cuda": 0.5}
+UNORDERED = {"cpu": 0.9, "cuda": 0.8}
+"""What is asked of calls of 32 to 4,096 indices: with order and checks, and without."""
+
 
 def cases(quick: bool, device: str) -> Iterator[Case]:
-    scale = (4 if device == "cuda" else 1) * (1 if quick else 4)
-    big, small = Data(125_000 * scale, 64, 25_000 * scale, device), Data(1000, 16, 64, device, bag=8)
-    yield from _gathers("rows of 256 B", big)
-    yield from _scatters("rows of 256 B", big)
-    yield from _bags("rows of 256 B", big)
-    yield from _segments("rows of 256 B", big)
-    half = Data(125_000 * scale, 64, 25_000 * scale, device, torch.bfloat16)
-    yield from (each for each in _bags("bfloat16", half) if "max" not in each.name)
+    scale, count = (4 if device == "cuda" else 1) * (1 if quick else 4), 40 if quick else 300
+    shapes = (125_000 * scale, 64), (60_000 * scale, 32)
+    lanes = drawn(LONG, 4, 100_000 if quick else None)
+    big, half = Data(shapes, lanes, device), Data(shapes, lanes, device, torch.bfloat16)
+    for group in (_gathers, _scatters, _bags, _segments):
+        yield from group(LONG, big)
+    yield _kinds(LONG, big)
+    yield from (each for each in _bags(f"bfloat16, {LONG}", half) if "max" not in each.name)
     for group in (_gathers, _scatters, _bags):
-        yield from group("rows of 256 B", big, deterministic=True)
+        yield from group(LONG, big, deterministic=True)
+    del big, half
     yield from _steps(quick, device)
     yield from _click_model(quick, device)
-    for each in (*_gathers("small call", small), *_scatters("small call", small), *_bags("small call", small)):
-        yield Case(each.name, each.ours, each.theirs, small=True)
+    few = Data(((20_000, 64), (5_000, 32)), drawn(SHORT, count), device)
+    for each in (*_gathers(SHORT, few), *_scatters(SHORT, few), *_bags(SHORT, few), _kinds(SHORT, few)):
+        if "backward" not in each.name:
+            yield replace(each, least=SHORT_CALLS[device])
+    yield from (replace(each, least=UNORDERED[device]) for each in _unordered(SHORT, few))
+    small = Data(((1000, 16), (500, 32)), drawn(TINY, 90), device, bag=8)
+    for each in (*_gathers(TINY, small), *_scatters(TINY, small), *_bags(TINY, small), _kinds(TINY, small)):
+        yield replace(each, least=SMALL[device, "backward" in each.name])
 
 
 def _gathers(what: str, d: Data, *, deterministic: bool = False) -> Iterator[Case]:
-    table, lanes = d.table, d.uniform
     if not deterministic:
-        theirs = {"index_select": lambda: table.index_select(0, lanes), "embedding": lambda: F.embedding(lanes, table)}
-        yield Case(f"gather, {what}", lambda: pt.gather(table, lanes), theirs)
-    for name, skew in (("uniform", d.uniform), ("skewed", d.skewed)):
-        ours = d.backward(lambda t, skew=skew: pt.gather(t, skew))
-        peers = {
-            "index_select": d.backward(lambda t, skew=skew: t.index_select(0, skew)),
-            "embedding": d.backward(lambda t, skew=skew: F.embedding(skew, t)),
+        theirs = {
+            "index_select": d.forward(lambda g, t: t.index_select(0, g.uniform)),
+            "embedding": d.forward(lambda g, t: F.embedding(g.uniform, t)),
         }
-        yield Case(f"gather, {what}, {name}, backward", ours, peers, deterministic)
+        yield Case(f"gather, {what}", d.forward(lambda g, t: pt.gather(t, g.uniform)), theirs, d)
+    for name in ("uniform", "skewed"):
+        ours = d.backward(lambda g, t, name=name: pt.gather(t, getattr(g, name)))
+        peers = {
+            "index_select": d.backward(lambda g, t, name=name: t.index_select(0, getattr(g, name))),
+            "embedding": d.backward(lambda g, t, name=name: F.embedding(getattr(g, name), t)),
+        }
+        yield Case(f"gather, {what}, {name}, backward", ours, peers, d, deterministic)
+
+
+def _wide(given: Input, lanes: Tensor) -> Tensor:
+    return lanes[:, None].expand_as(given.src)
 
 
 def _scatters(what: str, d: Data, *, deterministic: bool = False) -> Iterator[Case]:
-    src = d.src
-    wide = d.uniform[:, None].expand_as(src)
-    for name, lanes in (("uniform", d.uniform), ("skewed", d.skewed)):
-        full = lanes[:, None].expand_as(src)
-        mine, theirs, other = d.table.clone(), d.table.clone(), d.table.clone()
+    for name in ("uniform", "skewed"):
+
+        def scatter(g: Input, t: Tensor, name: str = name) -> Tensor:
+            return t.scatter_add_(0, _wide(g, getattr(g, name)), g.src)
+
         adds = {
-            "index_add_": lambda lanes=lanes, t=theirs: t.index_add_(0, lanes, src),
-            "scatter_add_": lambda full=full, t=other: t.scatter_add_(0, full, src),
+            "index_add_": d.in_place(lambda g, t, name=name: t.index_add_(0, getattr(g, name), g.src)),
+            "scatter_add_": d.in_place(scatter),
         }
-        ours = lambda lanes=lanes, t=mine: pt.scatter_(t, src, lanes, atomic="add")  # noqa: E731
-        yield Case(f"scatter add, {what}, {name}", ours, adds, deterministic)
+        ours = d.in_place(lambda g, t, name=name: pt.scatter_(t, g.src, getattr(g, name), atomic="add"))
+        yield Case(f"scatter add, {what}, {name}", ours, adds, d, deterministic)
     if deterministic:
         return
-    mine, theirs, other = d.table.clone(), d.table.clone(), d.table.clone()
     most = {
-        "index_reduce_": lambda: theirs.index_reduce_(0, d.uniform, src, "amax"),
-        "scatter_reduce_": lambda: other.scatter_reduce_(0, wide, src, "amax"),
+        "index_reduce_": d.in_place(lambda g, t: t.index_reduce_(0, g.uniform, g.src, "amax")),
+        "scatter_reduce_": d.in_place(lambda g, t: t.scatter_reduce_(0, _wide(g, g.uniform), g.src, "amax")),
     }
-    yield Case(f"scatter max, {what}", lambda: pt.scatter_(mine, src, d.uniform, atomic="max"), most)
-    both = d.backward(lambda t: t.index_add(0, d.uniform, src))
-    ours = d.backward(lambda t: pt.scatter(t, src, d.uniform, atomic="add"))
-    yield Case(f"scatter add to a copy, {what}, backward", ours, {"index_add": both})
+    ours = d.in_place(lambda g, t: pt.scatter_(t, g.src, g.uniform, atomic="max"))
+    yield Case(f"scatter max, {what}", ours, most, d)
+    both = d.backward(lambda g, t: t.index_add(0, g.uniform, g.src))
+    ours = d.backward(lambda g, t: pt.scatter(t, g.src, g.uniform, atomic="add"))
+    yield Case(f"scatter add to a copy, {what}, backward", ours, {"index_add": both}, d)
+
+
+def _unordered(what: str, d: Data) -> Iterator[Case]:
+    """Without a check of indices, and sums in any order."""
+    theirs = {"index_select": d.forward(lambda g, t: t.index_select(0, g.uniform))}
+    yield Case(f"gather, clamped, {what}", d.forward(lambda g, t: pt.gather(t, g.uniform, oob="clamp")), theirs, d)
+    theirs = {"index_add_": d.in_place(lambda g, t: t.index_add_(0, g.uniform, g.src))}
+    how: dict[str, Any] = {"atomic": "add", "conflict": "any", "oob": "skip"}
+    ours = d.in_place(lambda g, t: pt.scatter_(t, g.src, g.uniform, **how))
+    yield Case(f"scatter add, any order, {what}", ours, theirs, d)
 
 
 def _bags(what: str, d: Data, *, deterministic: bool = False) -> Iterator[Case]:
-    for mode, weights in (("sum", None), ("sum", d.weights), ("mean", None), ("max", None)):
-        given: dict[str, Any] = {"mode": mode, "per_sample_weights": weights}
-        name = f"bag {mode}{', weights' if weights is not None else ''}, {what}"
+    for mode, is_weighted in (("sum", False), ("sum", True), ("mean", False), ("max", False)):
+        name = f"bag {mode}{', weights' * is_weighted}, {what}"
 
-        def ours(table: Tensor, given: dict[str, Any] = given) -> Tensor:
-            return pt.embedding_bag(d.uniform, table, d.offsets, **given)
+        def bag(function: Any, g: Input, table: Tensor, mode: str = mode, is_weighted: bool = is_weighted) -> Tensor:
+            return function(
+                g.uniform, table, g.offsets, mode=mode, per_sample_weights=g.weights if is_weighted else None
+            )
 
-        def peer(table: Tensor, given: dict[str, Any] = given) -> Tensor:
-            return F.embedding_bag(d.uniform, table, d.offsets, **given)
-
+        ours, peer = partial(bag, pt.embedding_bag), partial(bag, F.embedding_bag)
         if not deterministic:
-            peers = {"embedding_bag": lambda peer=peer: peer(d.table)}
-            yield Case(name, lambda ours=ours: ours(d.table), peers)
-        yield Case(f"{name}, backward", d.backward(ours), {"embedding_bag": d.backward(peer)}, deterministic)
+            yield Case(name, d.forward(ours), {"embedding_bag": d.forward(peer)}, d)
+        yield Case(f"{name}, backward", d.backward(ours), {"embedding_bag": d.backward(peer)}, d, deterministic)
+
+
+def _kinds(what: str, d: Data) -> Case:
+    """A gather, a sum into a table and sums of bags in turn."""
+    gather, add, bag = next(_gathers(what, d)), next(_scatters(what, d)), next(_bags(what, d))
+    peers = [next(iter(each.theirs.values())) for each in (gather, add, bag)]
+    return Case(
+        f"gather, scatter add and bag in turn, {what}",
+        d.in_turn(gather.ours, add.ours, bag.ours),
+        {"index_select, index_add_, embedding_bag": d.in_turn(*peers)},
+        d,
+    )
 
 
 def _segments(what: str, d: Data) -> Iterator[Case]:
-    src, lengths = d.src, d.lengths
-    ids = torch.arange(len(lengths), device=src.device).repeat_interleave(lengths)
-    full, zeros = ids[:, None].expand_as(src), src.new_zeros(len(lengths), d.width)
+    lengths = {id(g): g.offsets.diff(append=g.offsets.new_tensor([len(g.uniform)])) for g in (*d.varied, *d.same)}
+    ids = {key: torch.arange(len(each), device=each.device).repeat_interleave(each) for key, each in lengths.items()}
     for reduce, theirs in (("sum", "sum"), ("max", "amax")):
+
+        def peer(g: Input, reduce: str = theirs) -> Tensor:
+            zeros = torch.zeros_like(g.of_bags)
+            return zeros.scatter_reduce_(0, _wide(g, ids[id(g)]), g.src, reduce, include_self=False)
+
         peers = {
-            "segment_reduce": lambda reduce=reduce: torch.segment_reduce(src, reduce, lengths=lengths),
-            "scatter_reduce": lambda theirs=theirs: zeros.scatter_reduce(0, full, src, theirs, include_self=False),
+            "segment_reduce": lambda g, reduce=reduce: torch.segment_reduce(g.src, reduce, lengths=lengths[id(g)]),
+            "scatter_reduce": peer,
         }
-        ours = lambda reduce=reduce: pt.segment_reduce(src, reduce, lengths=lengths)  # noqa: E731
-        yield Case(f"segment {reduce} by lengths, {what}", ours, peers)
-    peers = {"index_add": lambda: zeros.index_add(0, ids, src)}
-    ours_by_ids = lambda: pt.segment_sum(src, segment_ids=ids, num_segments=len(lengths))  # noqa: E731
-    yield Case(f"segment sum by ids, {what}", ours_by_ids, peers)
+        ours = lambda g, reduce=reduce: pt.segment_reduce(g.src, reduce, lengths=lengths[id(g)])  # noqa: E731
+        yield Case(f"segment {reduce} by lengths, {what}", ours, peers, d)
+
+    def added(g: Input) -> Tensor:
+        return torch.zeros_like(g.of_bags).index_add_(0, ids[id(g)], g.src)
+
+    by_ids = lambda g: pt.segment_sum(g.src, segment_ids=ids[id(g)], num_segments=len(g.of_bags))  # noqa: E731
+    yield Case(f"segment sum by ids, {what}", by_ids, {"index_add": added}, d)
 
 
 ITEMS, BAG, STEPS = 4_000_000, 20, 8
@@ -204,9 +309,10 @@ def _steps(quick: bool, device: str) -> Iterator[Case]:
 
 
 RATE = 0.01
+Step = Callable[[], Tensor]
 
 
-def _stepping(module: Any, given: Sequence[Tensor], above: dict[int, Tensor]) -> Call:
+def _stepping(module: Any, given: Sequence[Tensor], above: dict[int, Tensor]) -> Step:
     """Steps of one module, with one input after the other."""
     rule, numbers = _sgd(module), cycle(range(len(given)))
 
@@ -264,7 +370,7 @@ def _clicks(size: int, shapes: Any, lengths: Sequence[int], made: torch.Generato
     return torch.cat(each).to(device), offsets, parts
 
 
-def _clicking(module: Any, tables: Any, batches: Sequence[Clicks], above: dict[int, list[Tensor]]) -> Call:
+def _clicking(module: Any, tables: Any, batches: Sequence[Clicks], above: dict[int, list[Tensor]]) -> Step:
     rule, numbers = _sgd(module), cycle(range(len(batches)))
 
     def run() -> Tensor:
@@ -288,41 +394,49 @@ def measured(case: Case, device: str) -> list[str]:
     """Cells of a row."""
     torch.use_deterministic_algorithms(case.deterministic)
     try:
-        calls, is_right = _able(case)
-        timed = {name: _waiting(call, device) for name, call in calls.items()}
+        forms, is_right = _able(case)
+        timed = {name: _waiting(_passes(call, case.data and case.data.varied), device) for name, call in forms.items()}
+        if case.data:
+            timed[SAME] = _waiting(_passes(case.ours, case.data.same), device)
         times: dict[str, list[float]] = {name: [] for name in timed}
         for _ in range(ATTEMPTS):
-            for name, found in interleaved(timed, ROUNDS, loops=LOOPS if case.small else 1, patience=2.0).items():
-                times[name] += found
-            peers = [name for name in times if name != OURS]
-            best = min(peers, key=lambda name: median(times[name]), default=None)
-            found = ratio(times[best], times[OURS]) if best else float("inf")
-            if case.asked is None or found >= case.asked:
+            for name, more in interleaved(timed, ROUNDS, patience=2.0).items():
+                times[name] += more
+            best = min(forms.keys() - {OURS}, key=lambda name: median(times[name]), default=None)
+            found = ratio(times[best], times[OURS]) if best else math.inf
+            varied = ratio(times[OURS], times[SAME]) if case.data else 1.0
+            if is_met := found >= case.asked and varied <= VARYING:
                 break
     finally:
         torch.use_deterministic_algorithms(False)
-    verdict = "" if case.asked is None else "met" if found >= case.asked else "MISSED"
-    cells = [f"{1e3 * median(times[OURS]):.3f}", f"{1e3 * median(times[best]):.3f}" if best else "–", best or "none"]
-    name = f"{case.name}, deterministic" if case.deterministic else case.name
-    asked = "–" if case.asked is None else f"{case.asked:.2f}"
-    return [name, *cells, f"{found:.2f}", asked, verdict if is_right else "WRONG"]
+    calls = len(case.data.varied) if case.data else 1
+    ours, theirs = (f"{1e3 * median(times[name]) / calls:.3f}" if name else "–" for name in (OURS, best))
+    about = [f"{varied:.2f}", f"{VARYING}"] if case.data else ["–", "–"]
+    verdict = "WRONG" if not is_right else "met" if is_met else "MISSED"
+    return [case.title, ours, theirs, best or "none", f"{found:.2f}", f"{case.asked:.2f}", *about, verdict]
 
 
-def _able(case: Case) -> tuple[dict[str, Call], bool]:
-    """The calls that PyTorch has a form of, and whether ours gives their result but for rounding."""
+def _passes(call: Any, inputs: Sequence[Input] | None) -> Callable[[], object]:
+    """The call with every input, or once if it takes none."""
+    return call if inputs is None else in_turn([partial(call, given) for given in inputs])
+
+
+def _able(case: Case) -> tuple[dict[str, Any], bool]:
+    """The calls that PyTorch has a form of, and whether ours gives their results but for rounding."""
     calls, is_right = {OURS: case.ours}, True
-    ours = case.ours().detach().clone().float()
+    inputs = [(given,) for given in case.data.varied[:6]] if case.data else [()]
+    ours = [case.ours(*given).detach().clone().float() for given in inputs]
     for name, call in case.theirs.items():
         try:
-            theirs = call().detach().float()
+            pairs = [(mine, call(*given).detach().clone().float()) for mine, given in zip(ours, inputs, strict=True)]
         except (RuntimeError, NotImplementedError):  # no deterministic form, or none for this type
             continue
         calls[name] = call
-        is_right &= torch.allclose(ours, theirs, rtol=2e-2, atol=2e-2 * float(theirs.abs().max()))
+        is_right &= all(torch.allclose(a, b, rtol=2e-2, atol=2e-2 * float(b.abs().max())) for a, b in pairs)
     return calls, is_right
 
 
-def _waiting(call: Call, device: str) -> Callable[[], object]:
+def _waiting(call: Callable[[], object], device: str) -> Callable[[], object]:
     if device != "cuda":
         return call
 
@@ -335,8 +449,7 @@ def _waiting(call: Call, device: str) -> Callable[[], object]:
 
 def table_of(device: str, quick: bool, pattern: str) -> Iterator[list[str]]:
     for case in cases(quick, device):
-        name = f"{case.name}, deterministic" if case.deterministic else case.name
-        if pattern in name:
+        if pattern in case.title:
             yield measured(case, device)
 
 
@@ -363,7 +476,7 @@ def main() -> int:
         where = torch.cuda.get_device_name() if device == "cuda" else f"{torch.get_num_threads()} threads"
         say(f"# PyTorch {torch.__version__}, {device}: {where}\n")
         say(_line(HEAD))
-        say(_line(["---", "---:", "---:", "---", "---:", "---:", "---"]))
+        say(_line(["---", "---:", "---:", "---", *["---:"] * 4, "---"]))
         for row in table_of(device, given.quick, given.case):
             say(_line(row))
             missed += row[-1] in ("MISSED", "WRONG")

@@ -12,8 +12,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
-from _cases import CASES, PATTERNS, STRIDES, Sizes, Work
+from _cases import CASES, PATTERNS, STRIDES, Sizes, Work, Works
 from _contenders import Contender, Library, pick
+from _lengths import BOUNDS, cuts, drawn
 from _measure import FLOOR, Ask, Verdict, Who, best_peer, interleaved, judge, median, ratio
 from _plot import Panel, decades, svg
 from _report import Report, Result, as_data, asked_rows, markdown
@@ -140,13 +141,70 @@ def test_a_case_gives_the_arrays_it_names() -> None:
     sizes = Sizes(payload=1 << 16, lanes=1000)
     for case in CASES:
         if case.table == "in cache":
-            work = case.work(sizes)
+            (work,) = case.works(sizes).parts
             assert work.table.dtype.name == case.dtype and work.indices.dtype == case.index
             assert work.table.nbytes == sizes.tables["in cache"]
             assert work.table.ndim == (2 if case.row else 1)
             assert work.values.shape == (*work.indices.shape, *work.table.shape[1:])
             if case.aligned:
                 assert work.table.ctypes.data % 64 == work.values.ctypes.data % 64 == 0
+
+
+@pytest.mark.parametrize("about", BOUNDS)
+def test_lengths_are_log_uniform_and_differ(about: str) -> None:
+    (least, most), found = BOUNDS[about], drawn(about, 90)
+    assert least <= min(found) and max(found) <= most and len(set(found)) == 90
+    assert median(found) == pytest.approx((least * most) ** 0.5, rel=0.25)
+    assert max(drawn(about, 300, 2 * least)) <= 2 * least
+
+
+def test_a_total_is_cut_into_all_of_its_lanes() -> None:
+    for total in (31, 32, 5000, 100_000):
+        lanes = np.arange(total)
+        assert np.concatenate([lanes[part] for part in cuts("32 to 4,096", total)]).tolist() == lanes.tolist()
+
+
+def test_moves_without_a_peculiarity_are_measured_in_calls_of_many_sizes() -> None:
+    plain = [case for case in CASES if case.pattern == "uniform" and case.table == "beyond" and not case.aligned]
+    assert plain and all(case.lengths for case in plain)
+    works = Works((scatter("add"), scatter("store")), "32 to 4,096")
+    assert [part.op for part in works.parts] == ["add", "store"]
+
+
+def test_calls_in_turn_alternate_and_are_right_together() -> None:
+    tables = [np.zeros((50, 4), "float32"), np.zeros(90, "float32")]
+    shapes = [(5000, 4), (3000,)]
+    moves = [
+        Work("add", table, np.arange(shape[0]) % len(table), np.ones(shape, "float32"), repeats=True)
+        for table, shape in zip(tables, shapes, strict=True)
+    ]
+    works = Works(tuple(moves), "32 to 4,096")
+    assert [part.table.ndim for part in works.parts[:4]] == [2, 1, 2, 1]
+    adding = Library("peer", lambda part, threads: {"at": partial(np.add.at, part.table, part.indices, part.values)})
+    found = pick(adding, works, 1)
+    assert isinstance(found, Contender) and found.right and found.payload == 4 * (20_000 + 3000)
+    assert not works.is_right(lambda: np.add.at(moves[0].table, moves[0].indices, moves[0].values))
+
+
+def test_calls_of_one_size_do_the_work_of_calls_of_many() -> None:
+    pytest.importorskip("torch")
+    from torch_ops import Data
+
+    data = Data(((40, 4), (20, 2)), (32, 100, 64, 50), "cpu", bag=8)
+    assert [(len(each.table), len(each.uniform)) for each in data.varied] == [(40, 32), (20, 100), (40, 64), (20, 50)]
+    assert [(len(each.table), len(each.uniform)) for each in data.same] == [(40, 48), (20, 75)] * 2
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_row_of_operators_is_met_only_if_its_results_are_right(wrong: bool) -> None:
+    pytest.importorskip("torch")
+    from torch_ops import Case, Data, measured
+
+    data = Data(((40, 4), (20, 2)), (32, 100, 64, 50), "cpu", bag=8)
+    select = data.forward(lambda given, table: table.index_select(0, given.uniform))
+    ours = data.forward(lambda given, table: table[given.uniform] + wrong)
+    row = measured(Case("gather", ours, {"index_select": select}, data, least=1e-9), "cpu")
+    assert (row[3], row[-1] == "WRONG") == ("index_select", wrong)
 
 
 def scatter(op: str = "store") -> Work:
@@ -160,9 +218,10 @@ def test_a_wrong_result_is_seen() -> None:
         for i in (2, 1, 0):
             work.table[work.indices[i]] = work.values[i]
 
-    assert work.is_right(lambda: work.table.__setitem__(work.indices, work.values))
-    assert not work.is_right(first_wins)
-    assert not work.is_right(lambda: None)
+    works = Works((work,))
+    assert works.is_right(lambda: work.table.__setitem__(work.indices, work.values))
+    assert not works.is_right(first_wins)
+    assert not works.is_right(lambda: None)
     assert scatter("add").truth.tolist() == [2, 0, 4, 0]
     assert scatter("max").truth.tolist() == [2, 0, 3, 0]
 
@@ -183,14 +242,14 @@ def library(work: Work, *, ordered: bool = True) -> Library:
 
 def test_the_form_that_is_picked_is_right() -> None:
     work = scatter()
-    found = pick(library(work), work, 2)
+    found = pick(library(work), Works((work,)), 2)
     assert isinstance(found, Contender)
     assert (found.form, found.right, found.who) == ("stores", True, Who("peer", 2))
 
 
 def test_an_order_that_is_not_promised_is_not_trusted_on_several_threads() -> None:
     work = scatter()
-    several, one = (pick(library(work, ordered=False), work, threads) for threads in (2, 1))
+    several, one = (pick(library(work, ordered=False), Works((work,)), threads) for threads in (2, 1))
     assert isinstance(several, Contender) and not several.right
     assert isinstance(one, Contender) and one.right
 
@@ -199,8 +258,8 @@ def test_a_library_without_a_form_says_why() -> None:
     work = scatter()
     nobody = Library("peer", lambda work, threads: {})
     refusing = Library("peer", lambda w, threads: {"refuses": library(work).forms(work, 1)["refuses"]})
-    assert pick(nobody, work, 1) == ""
-    assert pick(refusing, work, 1) == "refuses: not for this type"
+    assert pick(nobody, Works((work,)), 1) == ""
+    assert pick(refusing, Works((work,)), 1) == "refuses: not for this type"
 
 
 def report() -> Report:

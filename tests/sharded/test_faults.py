@@ -108,6 +108,20 @@ def test_calls_are_repeated_from_a_bounded_log(limits: dict[str, int]) -> None:
     made.close()
 
 
+def test_a_small_part_is_saved_instead_of_writing_calls() -> None:
+    most = 4 * ARRAY.nbytes
+    made = table(ARRAY, 2, log_memory=most)
+    shard = made._group.shards[0]
+    first = shard.base
+    for _ in range(200):
+        made.scatter(ARRAY, ALL, atomic="add")
+        assert shard.log.nbytes <= most and not os.path.exists(shard.log.path)
+    assert shard.base is not first
+    end(made)
+    assert np.allclose(made.to_numpy(), 201 * ARRAY)
+    made.close()
+
+
 # --- Corrupt files
 
 
@@ -401,7 +415,7 @@ def test_asking_whether_a_call_is_done_finds_an_owner_that_hangs(monkeypatch: py
 
 
 def test_many_small_calls_do_not_lengthen_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ptokit.sharded.group.MOST_LOGGED", 3)
+    monkeypatch.setattr("ptokit.sharded.shard.MOST_LOGGED", 3)
     made = table(ARRAY, 1)
     for step in range(10):
         made.scatter(step, [0])

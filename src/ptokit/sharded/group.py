@@ -17,13 +17,10 @@ from ptokit.sharded.messages import Header, Message, type_name
 from ptokit.sharded.options import TableOptions
 from ptokit.sharded.placement import AccessCounts, TableGrid, TablePlacement
 from ptokit.sharded.route import Router
-from ptokit.sharded.segments import Segments, Spec
+from ptokit.sharded.segments import MOST_LENT, Segments, Spec
 from ptokit.sharded.shard import Base, Sent, Shard, ShardSettings
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-MOST_LOGGED = 1 << 14
-"""Calls in the log of an owner until its part is saved: small ones take time to repeat, and more memory than data."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,7 @@ class OwnerGroup(OfOneProcess):
         self.folder = options.folder
         self._removed = weakref.finalize(self, _remove_folder, self.folder, os.getpid())
         self.grid, self._starter = grid, options.owners
-        self.results, self.sources = Segments(), Segments()
+        self.results, self.sources = Segments(), Segments(MOST_LENT)  # logs use sources again and again
         self._probe = self.results.array((8,), np.dtype(np.uint8))
         self._settings = ShardSettings(
             folder=self.folder,
@@ -85,8 +82,7 @@ class OwnerGroup(OfOneProcess):
 
     def send_changes(self, header: Header, changes: list[Change]) -> list[tuple[Shard, Sent]]:
         """Log the call for all owners, then send it: it reaches every owner, or none."""
-        for each in changes:
-            self._make_room(each.shard, Message(header, each.arrays).nbytes)
+        self._make_room(changes)
         seq, logged = self.next(), []
         try:
             for each in changes:
@@ -102,12 +98,16 @@ class OwnerGroup(OfOneProcess):
                 each.shard.send_change(seq, message, each.shared)
             raise
 
-    def _make_room(self, shard: Shard, size: int) -> None:
-        """Wait until another call may be sent, and save the part if the log is full."""
-        shard.make_room()
-        is_long = len(shard.log) >= MOST_LOGGED or shard.log.nbytes + size > self._settings.log_bytes
-        if len(shard.log) and is_long:
-            shard.save_base(self.next())
+    def _make_room(self, changes: list[Change]) -> None:
+        """Wait until another call may be sent; owners whose logs are full save their parts, all at a time."""
+        for each in changes:
+            each.shard.make_room()
+        full = [each.shard for each in changes if each.shard.is_full(Message({}, each.arrays).nbytes)]
+        for shard in full:
+            shard.drain()
+        saves = [(shard, shard.begin_base(self.next())) for shard in full]
+        for shard, sent in saves:
+            shard.take_base(sent)
 
     def drain_quietly(self) -> None:
         """Wait for all calls under way, whatever becomes of them."""

@@ -16,8 +16,10 @@ MOST_SHARDS = 1024
 TIMEOUT = 300.0
 """Seconds that an owner may take for one call."""
 LOG_BYTES, LOG_MEMORY = 1 << 30, 1 << 26
-"""Bytes of the log of an owner until its part is saved, and of those that stay in memory."""
-DEFAULTS = {"directory": None, "timeout": TIMEOUT, "log_bytes": LOG_BYTES, "log_memory": LOG_MEMORY, "threads": None}
+"""Bytes of the log of an owner until its part is saved, and at least of those that stay in memory."""
+LOG_SHARE = 16
+"""The share of the machine's memory that all logs may take."""
+DEFAULTS = {"directory": None, "timeout": TIMEOUT, "log_bytes": LOG_BYTES, "log_memory": None, "threads": None}
 LEAST = {"timeout": 0, "log_bytes": 0, "log_memory": 0, "threads": 1}
 
 
@@ -49,7 +51,17 @@ def parse_options(given: dict[str, Any], shards: int, by: str) -> TableOptions:
     owners = owners or _ray_owners()
     if how["threads"] is None:
         how["threads"] = max(1, (os.cpu_count() or 1) * getattr(owners, "machines", 1) // shards)
+    if how["log_memory"] is None:
+        how["log_memory"] = min(LOG_BYTES, max(LOG_MEMORY, _memory() // (LOG_SHARE * shards)))
     return TableOptions(_new_folder(how.pop("directory")), owners=owners, **how)
+
+
+def _memory() -> int:
+    """Bytes of this machine's memory; 0 if the system does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 0
 
 
 def _check_number(name: str, found: object, least: int) -> None:

@@ -24,8 +24,8 @@ Spec = dict[str, Any]
 START = 4096
 """The offset of the data; the token is before it."""
 MOST_FREE = 4
-"""Segments that are kept for later calls."""
-MOST_LENT = 64
+"""Segments that are kept for later calls: new memory takes several times as long to write."""
+MOST_LENT = 128
 """Segments that arrays use: each takes two file descriptors. Further arrays are not shared."""
 MOST_WASTE = 4
 """How many times the needed size a segment may have."""
@@ -73,8 +73,9 @@ class Segment:
 class Segments:
     """The segments of a table, and arrays in them. A segment is used again when no array uses it any more."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_free: int = MOST_FREE) -> None:
         self._free: list[Segment] = []
+        self._most_free = most_free
         self._lent: set[str] = set()
         self._is_closed = False
 
@@ -83,7 +84,7 @@ class Segments:
         size = prod(shape) * kind.itemsize
         if len(self._lent) >= MOST_LENT:
             return None
-        segment = self._taken(size) or Segment.create(size)
+        segment = self._taken(size) or Segment.create(_rounded(size))
         if segment is None:
             return None
         self._lent.add(segment.spec["token"])
@@ -103,7 +104,7 @@ class Segments:
         self._lent.discard(segment.spec["token"])
         self._free.append(segment)
         with suppress(IndexError):  # of another thread
-            while len(self._free) > (0 if self._is_closed else MOST_FREE):
+            while len(self._free) > (0 if self._is_closed else self._most_free):
                 self._drop(self._free.pop(0))
 
     def _drop(self, segment: Segment) -> None:
@@ -115,6 +116,12 @@ class Segments:
         self._is_closed = True
         while self._free:
             self._drop(self._free.pop())
+
+
+def _rounded(size: int) -> int:
+    """A size that later calls with a little more data have, too: at most an eighth more."""
+    step = 1 << max(0, size.bit_length() - 4)
+    return -(-size // step) * step
 
 
 class OpenedSegments:

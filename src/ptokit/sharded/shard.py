@@ -9,13 +9,14 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from math import prod
 from typing import Any, Protocol
 
 from ptokit._version import __version__
 from ptokit.sharded.errors import OfOneProcess, OwnerLost, ShardedError
 from ptokit.sharded.files import FileRange, SavedFile, new_name
 from ptokit.sharded.log import CallLog
-from ptokit.sharded.messages import Header, Message
+from ptokit.sharded.messages import Header, Message, type_of
 from ptokit.sharded.owner import PROTOCOL
 from ptokit.sharded.segments import Spec
 
@@ -27,6 +28,8 @@ LAST_WAIT = 1.0
 """Seconds that an owner gets if the driver asks for an answer only when it is late."""
 MOST_SENT = 64
 """Calls under way at an owner."""
+MOST_LOGGED = 1 << 14
+"""Calls in the log of an owner until its part is saved: small ones take time to repeat, and more memory than data."""
 
 
 class Endpoint(Protocol):
@@ -165,6 +168,14 @@ class Shard(OfOneProcess):
         if self._sent and self._sent[-1].seq == seq:
             return self._sent[-1]
         return self._send(Sent(seq, message, is_logged=True), message if shared is None else _lent(message, shared))
+
+    def is_full(self, size: int) -> bool:
+        """Whether the part is to be saved before so many bytes are logged. One that is small beside the memory of the
+        log is saved when that is used up: then no call is written."""
+        log, how = self.log, self.settings
+        part = prod(self.base.shape) * type_of(how.dtype).itemsize
+        most = how.log_memory if max(part, size) <= how.log_memory // 2 else how.log_bytes
+        return len(log) > 0 and (len(log) >= MOST_LOGGED or log.nbytes + size > min(most, how.log_bytes))
 
     def ask(self, seq: int, header: Header, arrays: tuple[Any, ...] = (), memory: object = None) -> Sent:
         """Send a call that changes nothing. `memory` is what the owner writes to."""
@@ -334,11 +345,13 @@ class Shard(OfOneProcess):
         """What `save` has written."""
         return SavedFile(**self.result(sent).header)
 
-    def save_base(self, seq: int) -> None:
-        """Save the part as the state from which the owner is restarted, and forget the calls before."""
-        self.drain()
-        file = os.path.join(self.settings.folder, new_name(self.number))
-        saved = self.saved(self.save(seq, file))
+    def begin_base(self, seq: int) -> Sent:
+        """Begin to save the part as the state from which the owner is restarted."""
+        return self.save(seq, os.path.join(self.settings.folder, new_name(self.number)))
+
+    def take_base(self, sent: Sent) -> None:
+        """Forget the calls before the state that was saved."""
+        saved = self.saved(sent)
         before, self.base = self.base, Base.of(saved, self.base.shape, self.last)
         self.log.clear()
         before.remove()

@@ -100,7 +100,7 @@ class TableStates:
                 before.append((shard, shard.state))
                 shard.replace(Base(shape, source.ranges(placement, shard.number), seq))
             for shard in group.shards:
-                shard.save_base(group.next())
+                shard.take_base(shard.begin_base(group.next()))
         except BaseException:
             for shard, state in before:
                 shard.put_back(state)

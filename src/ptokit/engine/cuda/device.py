@@ -16,7 +16,8 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from ctypes import addressof, c_int64, string_at
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
+from struct import Struct
 from threading import local
 from time import perf_counter
 from typing import Any, Protocol
@@ -428,6 +429,7 @@ class _KernelArguments:
 
     def __init__(self, count: int) -> None:
         self.values = (c_int64 * count)()
+        self.set = partial(Struct(f"={count}q").pack_into, self.values, 0)
         first = addressof(self.values)
         self.places = (c_int64 * count)(*range(first, first + 8 * count, 8))
         self.address = addressof(self.places)
@@ -447,7 +449,7 @@ class _CudaKernel:
             given = self._free.pop()
         except IndexError:
             given = _KernelArguments(len(arguments))
-        given.values[:] = arguments
+        given.set(*arguments)
         if self._by_value:
             given.places[0] = arguments[0]
         stream = self._stream().ptr

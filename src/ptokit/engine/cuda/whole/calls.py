@@ -73,6 +73,8 @@ BRIEF, MOST_BRIEF = 512, 8192
 are as many rows: those of one row are added one after the other."""
 SCRATCHED = frozenset(("mark", "keys", "commit", "spot"))
 """The kernels that need memory of their own."""
+PLAIN = frozenset(("gather", "checked_gather", "scatter"))
+"""The kernels that need no shared memory, and move rows."""
 BLANK = ("alone", "fold", "brief")
 """The kernels whose code depends on whether the table holds zeros."""
 
@@ -342,6 +344,7 @@ class CudaCall:
         has_cells = count and width and (capacity or (move.kind.gathers and not self.refuses))
         self._active = self.steps if has_cells else ("check",) * bool(count and self.refuses)
         self._is_scratched = not SCRATCHED.isdisjoint(self._active)
+        self._is_plain = len(self._active) == 1 and self._active[0] in PLAIN
 
     def _range(self) -> tuple[int, int]:
         """The fewest and most lanes whose steps are those of `count`."""
@@ -407,11 +410,14 @@ class CudaCall:
         launches, words, chains = self._ready(count, every & -every, initial == ZEROS)
         scratch = keys.address if keys else 0
         arguments = (table, other, index, check.address if check else 0, scratch, *bags, *words)
-        launch = _Launcher(count, chains, launches, arguments, check)
         try:
-            if len(steps) == 1 and initial is None:
-                launch(*steps)
+            if self._is_plain and initial is None:
+                (each,) = launches.values()
+                each.kernel(min(each.most, -(-count * each.pieces // each.each)), arguments[: each.arguments])
+                if check is not None:
+                    check.begin()
             else:
+                launch = _Launcher(count, chains, launches, arguments, check)
                 self._launch_all(launch, count, scratch, table, initial)
             if isinstance(keys, Scratch):
                 keys.keep()
