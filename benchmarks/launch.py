@@ -125,11 +125,8 @@ def varied(name: str, engine: str, sizes: Sequence[int]) -> tuple[list[float], l
     module, most = import_module(name), max(sizes)
     kernel = getattr(module, name)
     given = {"count": most} if name == "gathered_softmax" else {"count": most, "width": 64}
-<<<<<<< HEAD
-    arrays = {key: array.copy() for key, array in module.make_case(rng, **given).items()}  # all memory is there
-=======
-    arrays = module.make_case(np.random.default_rng(0), **given)
->>>>>>> w-bench
+    made = module.make_case(np.random.default_rng(0), **given)
+    arrays = {key: array.copy() for key, array in made.items()}  # all memory is there
     grown = [key for key, array in arrays.items() if len(array) == most]
     warm = (128, 200, 33, 65, 31)
     new: list[float] = []
