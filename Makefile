@@ -75,6 +75,7 @@ test-pythons:
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python tests/size.py
 
 types: $(READY)
 	$(BIN)/basedpyright --pythonpath $(BIN)/python --pythonversion $(VERSION) --threads

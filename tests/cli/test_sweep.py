@@ -200,10 +200,6 @@ def test_run_and_trace_write_the_same(folder: Path) -> None:
     fine("trace", *words, "-o", "a.json")
     fine("run", *words, "--engine", "machine", "--timeline", "b.json")
     assert (folder / "a.json").read_bytes() == (folder / "b.json").read_bytes()
-    pytest.importorskip("perfetto", reason="a .pftrace file needs the package perfetto")
-    fine("trace", *words, "-o", "a.pftrace")
-    fine("run", *words, "--engine", "machine", "--timeline", "b.pftrace")
-    assert (folder / "a.pftrace").read_bytes() == (folder / "b.pftrace").read_bytes()
 
 
 def test_a_trace_of_a_text(folder: Path) -> None:
@@ -225,12 +221,10 @@ def test_findings_decide_the_status_of_a_trace(folder: Path) -> None:
     assert result.exit_code == 1 and "a2a3: 1 error" in result.stdout and (folder / "trace.json").exists()
 
 
-def test_misuse_of_a_trace(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_misuse_of_a_trace(folder: Path) -> None:
     assert "cpu has no pipes" in misuse("trace", *DOUBLE, "--target", "cpu")
     assert "this command takes one target, not all" in misuse("trace", *DOUBLE, "--target", "all")
     assert "or use `check` or `report`" in misuse("trace", "kernels.py")
-    assert "-o takes a file that ends in .json or .pftrace; found a.txt" in misuse("trace", *DOUBLE, "-o", "a.txt")
+    assert "-o takes a file that ends in .json; found a.txt" in misuse("trace", *DOUBLE, "-o", "a.txt")
     assert "there is no directory" in misuse("trace", *DOUBLE, "-o", "none/a.json")
-    monkeypatch.setattr("ptokit.cli.machine.missing", lambda: "needs perfetto")
-    assert "cannot write a.pftrace: needs perfetto" in misuse("trace", "none:k", "-o", "a.pftrace")
-    assert [*folder.glob("*.json"), *folder.glob("*.pftrace")] == []
+    assert [*folder.glob("*.json")] == []

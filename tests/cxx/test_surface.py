@@ -12,6 +12,8 @@ import pytest
 
 from ptokit.cxx.compile import DEBUG, PLAIN, Build, CompileError, compile_source, find_compiler
 from ptokit.cxx.names import INCLUDE, OWN
+from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.opaque import ROWS
 
 HERE = Path(__file__).parent
 
@@ -149,3 +151,14 @@ def test_small_numbers_round_as_numpy_does(program: Path) -> None:
     found = [line.split("f16:")[-1] for line in recorded(program, "arithmetic")[2:7]]
     product = np.float16(np.float32(np.float16(0.1)) * np.float32(3))
     assert found == [bits(2048), bits(1), bits(product), bits(144), bits(3 + 0.5 - 6)]
+
+
+def test_all_instructions_are_declared(tmp_path: Path) -> None:
+    """Each is a name that C++ knows, of the catalogue and of those that are known by their effects only."""
+    known = {each.variant_of or each.name for each in INSTRUCTIONS.values()} | {row.name for row in ROWS if row.in_cpp}
+    apart = {"tput", "tget", "tput_async", "tget_async", "tbroadcast", "treduce", "tnotify", "twait", "ttest"}
+    source = tmp_path / "declared.cpp"
+    uses = [f"using pto::{name.upper()};" for name in sorted(known - apart)]
+    uses += [f"using pto::comm::{name.upper()};" for name in sorted(apart)]
+    source.write_text("\n".join(["#include <pto/pto-inst.hpp>", *uses, 'extern "C" __global__ void nothing() {}']))
+    compile_source(source).close()

@@ -1,4 +1,4 @@
-"""Traces for Perfetto: what its own processor makes of them, the rules of its JSON importer, and the binary form."""
+"""Traces for Perfetto: what its own processor makes of them, and the rules of its JSON importer."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ import ptokit as pto
 from ptokit.machine.report import MachineReport
 from tests.report.launches import TABLE, clean, faulty, rows
 from tests.tracing.processing import asked, need_processor
-
-ARGS = {"json": "args", "pftrace": "debug"}
-"""Where each form keeps the arguments of slices."""
 
 
 @cache
@@ -45,8 +42,8 @@ def nanoseconds(microseconds: float) -> int:
 
 
 SLICES = """
-select slice.name as name, ts, dur, depth, extract_arg(arg_set_id, '{args}.cycles') as cycles,
-  extract_arg(arg_set_id, '{args}.start') as start, extract_arg(arg_set_id, '{args}.clauses') as clauses
+select slice.name as name, ts, dur, depth, extract_arg(arg_set_id, 'args.cycles') as cycles,
+  extract_arg(arg_set_id, 'args.start') as start, extract_arg(arg_set_id, 'args.clauses') as clauses
 from slice order by slice.id
 """
 TRACKS = """
@@ -58,22 +55,20 @@ select a.name as src, b.name as dst, a.ts as sent, b.ts as received
 from flow join slice a on a.id = slice_out join slice b on b.id = slice_in
 """
 COUNTERS = "select value from counter"
-LAUNCH = "select extract_arg(arg_set_id, '{args}.cycles') as cycles, dur from slice where name = 'launch'"
+LAUNCH = "select extract_arg(arg_set_id, 'args.cycles') as cycles, dur from slice where name = 'launch'"
 PROBLEMS = "select name, value from stats where severity in ('error', 'data_loss') and value > 0"
 QUERIES = (SLICES, TRACKS, FLOWS, COUNTERS, LAUNCH, PROBLEMS)
 
 
-def written(report: MachineReport, form: str) -> bytes:
-    if form == "pftrace":
-        return report.timeline.to_pftrace()
+def written(report: MachineReport) -> bytes:
     return json.dumps(report.timeline.to_perfetto()).encode("utf-8")
 
 
 def test_perfetto_reads_all_of_a_trace():
     need_processor()
-    launches = [(make(), form) for make in REPORTS.values() for form in ARGS]
-    answers = asked([(written(each, form), [q.format(args=ARGS[form]) for q in QUERIES]) for each, form in launches])
-    for (report, _), (slices, tracks, flows, counters, launch, problems) in zip(launches, answers, strict=True):
+    launches = [make() for make in REPORTS.values()]
+    answers = asked([(written(each), QUERIES) for each in launches])
+    for report, (slices, tracks, flows, counters, launch, problems) in zip(launches, answers, strict=True):
         line = report.timeline
         assert problems == []
         assert [(each["cycles"], each["dur"]) for each in launch] == [
@@ -172,60 +167,3 @@ def test_a_clock_that_is_not_known_gives_cycles():
 
 
 # --- the binary form, read by the package's own classes
-
-
-def annotations(event) -> dict[str, object]:
-    return {note.name: getattr(note, note.WhichOneof("value")) for note in event.debug_annotations}
-
-
-@pytest.mark.parametrize("name", REPORTS)
-def test_the_binary_form_has_the_events_of_the_json_form(name):
-    pytest.importorskip("perfetto.trace_builder", reason="a .pftrace file needs the package perfetto")
-    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
-
-    report = REPORTS[name]()
-    trace = Trace.FromString(report.timeline.to_pftrace())
-    named = {p.track_descriptor.uuid: p.track_descriptor for p in trace.packet if p.HasField("track_descriptor")}
-    plain = {event["tid"]: event["args"]["name"] for event in events(report, "M") if event["name"] == "thread_name"}
-    begun, found, flows = {}, [], defaultdict(dict)
-    for packet in trace.packet:
-        event = packet.track_event
-        if event.type == TrackEvent.TYPE_SLICE_BEGIN:
-            assert event.track_uuid not in begun
-            begun[event.track_uuid] = packet
-            for kind, ids in (("s", event.flow_ids), ("f", event.terminating_flow_ids)):
-                for number in ids:
-                    flows[number - 1][kind] = event.name
-        elif event.type == TrackEvent.TYPE_SLICE_END:
-            first = begun.pop(event.track_uuid)
-            lasting = packet.timestamp - first.timestamp
-            track = named[event.track_uuid].thread.thread_name
-            found.append((first.track_event.name, track, first.timestamp, lasting, annotations(first.track_event)))
-    assert not begun
-
-    def key(entry):
-        return entry[1], entry[2], entry[0], str(entry[4].get("block"))
-
-    expected = [
-        (e["name"], plain[e["tid"]], nanoseconds(e["ts"]), nanoseconds(e["dur"]),
-         {name: value for name, value in e["args"].items() if value is not None})
-        for e in events(report, "X")
-    ]  # fmt: skip
-    assert sorted(found, key=key) == sorted(expected, key=key)
-    assert {*flows} == {event["id"] for event in events(report, "s")}
-    assert all(both.keys() == {"s", "f"} for both in flows.values())
-    (launch,) = [entry for entry in found if entry[0] == "launch"]
-    assert launch[4]["cycles"] == report.timeline.cycles
-    counts = [p.track_event.double_counter_value for p in trace.packet if p.track_event.type == TrackEvent.TYPE_COUNTER]
-    assert sum(counts) == sum(event["args"]["bytes"] for event in events(report, "C"))
-
-
-def test_the_same_launch_gives_the_same_bytes():
-    pytest.importorskip("perfetto.trace_builder", reason="a .pftrace file needs the package perfetto")
-    assert clean().timeline.to_pftrace() == clean().timeline.to_pftrace()
-
-
-def test_a_missing_package_is_named(monkeypatch):
-    monkeypatch.setattr("ptokit.machine.pftrace.find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"needs the package perfetto: pip install 'ptokit\[trace\]'"):
-        clean().timeline.to_pftrace()

@@ -15,15 +15,12 @@ from ptokit.lang.check import TargetReport
 from ptokit.machine import MACHINE
 from ptokit.machine.costs import read_costs
 from ptokit.machine.options import MachineOptions
-from ptokit.machine.pftrace import missing
 from ptokit.machine.report import MachineReport
 from ptokit.render.document import new_console
 from ptokit.render.findings import report_lines
 
 PARTS = ("blocks", "memory", "timeline", "traffic", "lanes", "lane_totals")
 """Fields that a run on the machine adds to the JSON."""
-BINARY = ".pftrace"
-"""How the names of traces in Perfetto's binary form end; others are JSON."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,7 @@ class MachineRequest:
         """The options of a launch; other engines refuse them."""
         if engine == MACHINE:
             if self.timeline is not None:
-                check_trace(self.timeline)
+                check_destination(self.timeline)
             return self.machine_options()
         given = [f"--{field.name}" for field in fields(self) if getattr(self, field.name) != field.default]
         if given:
@@ -64,23 +61,14 @@ class MachineRequest:
         """The files that are written besides the arrays."""
         if self.timeline is None or not isinstance(result, MachineReport):
             return {}
-        trace = trace_bytes(result, self.timeline, "--timeline")
+        trace = trace_bytes(result, "--timeline")
         return {self.timeline: lambda stream: stream.write(trace)}
 
 
-def check_trace(file: str) -> None:
-    """Refuse, before any work is done, a trace that could not be written."""
-    check_destination(file)
-    if file.endswith(BINARY) and (problem := missing()):
-        raise Misuse(f"cannot write {file}: {problem}")
-
-
-def trace_bytes(report: MachineReport, file: str, option: str) -> bytes:
-    """The trace of a launch, in the form that the name of its file asks for."""
+def trace_bytes(report: MachineReport, option: str) -> bytes:
+    """The trace of a launch."""
     if report.timeline is None:
         raise Misuse(f"{option}: {report.target} has no pipes, and so no timeline")
-    if file.endswith(BINARY):
-        return report.timeline.to_pftrace()
     return json.dumps(report.timeline.to_perfetto()).encode("utf-8")
 
 

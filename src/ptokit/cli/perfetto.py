@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ptokit.cli.files import print_text, write_all
-from ptokit.cli.machine import check_trace, trace_bytes
+from ptokit.cli.files import check_destination, print_text, write_all
+from ptokit.cli.machine import trace_bytes
 from ptokit.cli.problems import Misuse, printable, status_of
 from ptokit.cli.programs import ProgramRequest, machine_report
 from ptokit.cli.report import print_json, show_findings
@@ -14,14 +14,14 @@ from ptokit.machine.report import NOTHING_RAN, MachineReport
 from ptokit.progress import task
 from ptokit.spec import WITH_PIPES, family_of
 
-SUFFIXES = (".json", ".pftrace")
+SUFFIX = ".json"
 
 
 def write_trace(request: ProgramRequest, out: str, as_json: bool) -> int:
     """Run a program on the machine, and write its timeline."""
-    if not out.endswith(SUFFIXES):
-        raise Misuse(f"-o takes a file that ends in {' or '.join(SUFFIXES)}; found {out}")
-    check_trace(out)
+    if not out.endswith(SUFFIX):
+        raise Misuse(f"-o takes a file that ends in {SUFFIX}; found {out}")
+    check_destination(out)
     kernel = find(request.word, request.function, request.cxx)
     try:
         with task(f"trace {kernel.name}:"):
@@ -29,7 +29,7 @@ def write_trace(request: ProgramRequest, out: str, as_json: bool) -> int:
     except (VerifyError, OutOfBoundsError) as refusal:
         show_findings(refusal.findings)
         return status_of(refusal.findings)
-    trace = trace_bytes(report, out, "-o")
+    trace = trace_bytes(report, "-o")
     write_all({out: lambda stream: stream.write(trace)})
     _print(report, out, len(trace), as_json)
     return status_of(report.findings)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.opaque import ROWS, SCALAR, opaque_rows
 
 INCLUDE = Path(__file__).parent / "include"
 OWN = INCLUDE / "own"
@@ -140,38 +141,18 @@ OP_PIPES = {
 }
 """The operations that events name, by the pipe that executes them."""
 
-SCALAR_NAMES = """
-    TADDS TSUBS TMULS TDIVS TMAXS TMINS TREMS TFMODS TANDS TORS TXORS TSHLS TSHRS TLRELU TAXPY TCMPS TPOWS"""
-SCALAR_LIKE = {
-    "TEXPANDS": 0,
-    **dict.fromkeys(SCALAR_NAMES.split(), 1),
-    **dict.fromkeys(["TADDSC", "TSUBSC", "TSELS"], 0),
-}
-"""Instructions whose scalar has the element type of a tile: the position of the tile among the operands. A scalar that
-comes before that tile has the type of the destination."""
-
 VALUE_KEYS = {"TCI": "descending", "TTRI": "upper", "TMRGSORT": "exhausted", "TRANDOM": "rounds"}
 """The key of a template parameter that is a plain number."""
 
-KNOWN = """
-    TABS TADD TADDC TADDDEQRELU TADDRELUCONV TADDS TADDSC TAND TANDS TAXPY TCI TCMP TCMPS TCOLARGMAX TCOLARGMIN
-    TCOLEXPAND TCOLEXPANDADD TCOLEXPANDDIV TCOLEXPANDEXPDIF TCOLEXPANDMAX TCOLEXPANDMIN TCOLEXPANDMUL TCOLEXPANDSUB
-    TCOLMAX TCOLMIN TCOLPROD TCOLSUM TCONCAT TCVT TDEINTERLEAVE TDEQUANT TDIV TDIVS TEXP TEXPANDS TEXTRACT TEXTRACT_FP
-    TFILLPAD TFILLPAD_EXPAND TFILLPAD_INPLACE TFMOD TFMODS TFUSEDMULADD TFUSEDMULADDRELU TGATHER TGATHERB TGEMV
-    TGEMV_ACC TGEMV_BIAS TGEMV_MX THISTOGRAM TIMG2COL TINSERT TINSERT_FP TINTERLEAVE TLOAD TLOG TLRELU TMATMUL
-    TMATMUL_ACC TMATMUL_BIAS TMATMUL_MX TMAX TMAXS TMIN TMINS TMOV TMOV_FP TMRGSORT TMUL TMULADDDST TMULS TNEG TNOT TOR
-    TORS TPAIRREDUCESUM TPARTADD TPARTARGMAX TPARTARGMIN TPARTMAX TPARTMIN TPARTMUL TPOW TPOWS TPREFETCH TPRELU TPRINT
-    TQUANT TRANDOM TRECIP TRELU TREM TREMS TROWARGMAX TROWARGMIN TROWEXPAND TROWEXPANDADD TROWEXPANDDIV
-    TROWEXPANDEXPDIF TROWEXPANDMAX TROWEXPANDMIN TROWEXPANDMUL TROWEXPANDSUB TROWMAX TROWMIN TROWPROD TROWSUM TRSQRT
-    TSCATTER TSEL TSELS TSHL TSHLS TSHR TSHRS TSORT32 TSQRT TSTORE TSTORE_FP TSUB TSUBC TSUBRELU TSUBRELUCONV TSUBS
-    TSUBSC TTRANS TTRI TXOR TXORS MGATHER MSCATTER SETFMATRIX SET_IMG2COL_RPT SET_IMG2COL_PADDING SET_QUANT_SCALAR
-    SET_QUANT_VECTOR PTO_PREFETCH"""
-"""Instructions of public kernels and documents."""
 COLLECTIVES = "TPUT TGET TGATHER TSCATTER TBROADCAST TREDUCE"
 """Instructions of several devices; they record as `comm_tput`."""
 
-WRITTEN_BY_HAND = frozenset(["TASSIGN", "TSYNC", "TRESHAPE", "TSUBVIEW"])
-"""Functions with effects in C++, in instructions_by_hand.hpp."""
+WRITTEN_BY_HAND = """
+    SYNCALL TALLOC TASSIGN TFREE TGET_ASYNC TGET_SCALE_ADDR TNOTIFY TPOP TPREFETCH_ASYNC TPUSH TPUT_ASYNC TRESHAPE
+    TSUBVIEW TSYNC TTEST TWAIT"""
+"""Functions that other headers define."""
+WITHOUT_DEFINITION = "PTO_PREFETCH"
+"""Functions that are no instructions, and recorded as such."""
 
 INTRINSICS = """
     copy_gm_to_ubuf copy_gm_to_ubuf_align_b8 copy_gm_to_ubuf_align_b16 copy_gm_to_ubuf_align_b32
@@ -217,8 +198,22 @@ IMPLEMENTATIONS = "MGather MScatter TAssign TInsert TLoad TMatmul TMov TPop TPus
 
 def instructions() -> list[str]:
     """The instruction functions that are generated, in alphabetical order."""
-    names = {*KNOWN.split(), *(each.name.upper() for each in INSTRUCTIONS.values() if not each.variant_of)}
-    return sorted(names - WRITTEN_BY_HAND)
+    modelled = {each.name for each in INSTRUCTIONS.values() if not each.variant_of}
+    known = {name.upper() for name in modelled | {row.name for row in ROWS if row.in_cpp}}
+    of_devices = {name for name in COLLECTIVES.split() if name.lower() not in modelled}
+    return sorted(known - {*WRITTEN_BY_HAND.split()} - of_devices | {*WITHOUT_DEFINITION.split()})
+
+
+def scalar_like(name: str) -> int:
+    """The position of the operand whose element type the scalar of an instruction has; -1 if there is none. A scalar
+    that comes before it has the type of the destination."""
+    known = INSTRUCTIONS.get(name.lower())
+    if known is None:
+        row = opaque_rows().get(name.lower())
+        return 0 if row and any(SCALAR in form.names for form in row.forms) else -1
+    names = [param.name for param in known.operands]
+    numbers = (each.typed_as for each in known.operands if each.kind == "number" and each.dtype is None)
+    return next((names.index(typed_as) if typed_as else 0 for typed_as in numbers), -1)
 
 
 def files() -> dict[str, str]:
@@ -286,7 +281,7 @@ def _words(row: Enumeration) -> Iterator[str]:
 def _instructions() -> Iterator[str]:
     yield f"{HEAD}\n#include <ptokit/issue.hpp>\n\nnamespace pto {{"
     for name in instructions():
-        like, key = SCALAR_LIKE.get(name, -1), VALUE_KEYS.get(name, "value")
+        like, key = scalar_like(name), VALUE_KEYS.get(name, "value")
         yield f'PTOKIT_INSTRUCTION({name}, "{name.lower()}", {like}, "{key}")'
         yield f'PTOKIT_INSTRUCTION({name}_IMPL, "{name.lower()}", {like}, "{key}")'
     yield from (

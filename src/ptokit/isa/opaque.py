@@ -50,165 +50,11 @@ GRID_BARRIERS = frozenset(("syncall",))
 """Instructions that end, on every core, after all blocks have come to them."""
 PLAIN = frozenset(("tile", "memory", "number"))
 """Kinds that no name tells apart."""
+SCALAR = "scalar"
+"""The name of a number that has the element type of the destination."""
 MARKS = {"=": "w", "+": "u", "~": "s", "#": "n"}
 """In the table: the letter of an operand, by the mark behind its name; `r` without one."""
 ACCESS = {"w": "write", "u": "update", "s": "write", "r": "read", "n": "read"}
-
-TABLE = """
-    # vector arithmetic
-    taddc V            dst= src0 src1 src2
-    tsubc V            dst= src0 src1 src2
-    taddsc V           dst= src0 scalar# src1
-    tsubsc V           dst= src0 scalar# src1
-    taddrelu V         dst= src0 src1
-    taddreluconv V     dst= src0 src1
-    tadddeqrelu V      dst= src0 src1 scale# work~
-    tsubrelu V         dst= src0 src1
-    tsubreluconv V     dst= src0 src1
-    tmuladddst V       dst+ src0 src1
-    tfusedmuladd V     dst+ src0 src1
-    tfusedmuladdrelu V dst+ src0 src1
-    tprelu V           dst= src0 src1 work~ | dst= src0 src1
-    txor V             dst= src0 src1 work~ | dst= src0 src1
-    txors V            dst= src scalar# work~ | dst= src scalar#
-    trem V             dst= src0 src1 work~ | dst= src0 src1
-    trems V            dst= src scalar# work~ | dst= src scalar#
-    tfmod V            dst= src0 src1
-    tfmods V           dst= src scalar#
-    tpow V             dst= base exp work~ | dst= base exp
-    tpows V            dst= base exp# work~ | dst= base exp#
-    trsqrt V           dst= src work~ | dst= src
-    tcmps V            dst= src0 src1
-    tcvt V             dst= src work~ | dst= src work~ mode# | dst= src work~ mode# saturation#
-    # partial arithmetic
-    tpartargmax V      dst= src0 src1 dst_idx= src0_idx src1_idx
-    tpartargmin V      dst= src0 src1 dst_idx= src0_idx src1_idx
-    # rows and columns
-    trowprod V         dst= src work~ | dst= src
-    tcolsum V          dst= src work~ is_binary# | dst= src work~
-    trowargmax V       dst= src work~ | dst= dst_idx= src work~
-    trowargmin V       dst= src work~ | dst= dst_idx= src work~
-    tcolargmax V       dst= src work~ | dst= dst_idx= src work~
-    tcolargmin V       dst= src work~ | dst= dst_idx= src work~
-    trowexpandexpdif V dst= src0 src1 | dst= src0 src1 work~
-    trowexpandadd V    dst= src0 src1 work~
-    trowexpandsub V    dst= src0 src1 work~
-    trowexpandmul V    dst= src0 src1 work~
-    trowexpanddiv V    dst= src0 src1 work~
-    trowexpandmax V    dst= src0 src1 work~
-    trowexpandmin V    dst= src0 src1 work~
-    tpairreducesum V   dst= src
-    # fills, padding, parts
-    tfillpad -         dst= src
-    tfillpad_inplace - dst= src
-    tfillpad_expand -  dst= src
-    trandom V          dst= key0# key1# counter0# counter1# counter2# counter3#
-                       | dst= key counter
-                       | dst= key# counter#
-    tconcat V          dst= src0 src1
-                       | dst= src0 src1 src0_idx src1_idx
-                       | dst= src0 src1 dst_idx= src0_idx src1_idx
-    tinterleave V      dst1= dst0= src1 src0
-    tdeinterleave V    dst1= dst0= src1 src0 | dst1= dst0= src
-    tpack V            dst= src
-    treshape -         dst= src
-    bitcast -          dst= src
-    tsubview -         dst= src row# col#
-    tinsert -          dst= src row# col# | dst= src
-    textract -         dst0= dst1= src row0# col0# row1# col1# | dst= src
-    timg2col MTE1      dst= src pos_m# pos_k# | dst= src
-    # sorting, gathering
-    tsort32 V          dst= src idx | dst= src idx work~
-    tmrgsort V         dst= src length#
-                       | dst= executed= work~ src0 src1
-                       | dst= executed= work~ src0 src1 src2
-                       | dst= executed= work~ src0 src1 src2 src3
-                       | dst= work~ src0 src1
-                       | dst= work~ src0 src1 src2
-                       | dst= work~ src0 src1 src2 src3
-    tgather V          dst= src
-                       | dst= src idx work~
-                       | dst= src value counts= work~ offset#
-                       | dst= src value# counts= work~ offset#
-                       | dst= src value counts= work~
-                       | dst= src value# counts= work~
-    tgatherb V         dst= src offset
-    tscatter V         dst= src
-    thistogram V       dst= src idx | dst= src
-    # quantisation
-    tquant V           dst= src scale
-                       | dst= src scale offset
-                       | dst= src scale work~
-                       | dst= src scale work~ offset
-                       | dst= src exp= max= scaling=
-                       | dst= src exp= max= scaling= exp_zz=
-    tdequant V         dst= src scale offset | dst= src scale
-    tmov -             dst= src work~
-    set_quant_scalar S scale#
-    set_quant_vector FIX fp
-    # cube
-    tmatmul_mx M       dst= left left_scale right right_scale | dst= acc left left_scale right right_scale
-    tmatmul_mx_acc M   dst= acc left left_scale right right_scale
-    tmatmul_mx_bias M  dst= left left_scale right right_scale bias
-    tgemv M            dst= left right
-    tgemv_acc M        dst= acc left right | dst+ left right
-    tgemv_bias M       dst= left right bias
-    tgemv_mx M         dst= left left_scale right right_scale | dst= acc left left_scale right right_scale
-    tgemv_mx_acc M     dst= acc left left_scale right right_scale
-    tgemv_mx_bias M    dst= left left_scale right right_scale bias
-    tget_scale_addr S  scales= scaled
-    setfmatrix S       src | -
-    set_img2col_rpt S  src | -
-    set_img2col_padding S src | -
-    # scalars, printing
-    tgetval S          src offset#
-    tsetval S          dst+ offset# value#
-    getvalue S         src offset#
-    setvalue S         dst+ offset# value#
-    tprint S           src | src work~
-    print S            value#
-    trap S             -
-    # pipes between the cores
-    tpush -            tile | tile core# | -
-    tpop -             tile= | tile= core# | -
-    tfree S            tile | -
-    talloc S           tile= | -
-    tpush_to_aiv -     tile
-    tpush_to_aic -     tile
-    tpop_from_aiv -    tile=
-    tpop_from_aic -    tile=
-    tfree_from_aiv S   -
-    tfree_from_aic S   -
-    aic_initialize_pipe S -
-    aiv_initialize_pipe S -
-    initialize_l2l_pipe S -
-    initialize_l2g2l_pipe S -
-    reserve_buffer S   buffer=
-    import_reserved_buffer S -
-    # order
-    syncall ALL        - | workspace | workspace cores# | workspace work~ | workspace work~ cores#
-    tsync S            - | src | src0 src1
-    get_buf S          -
-    rls_buf S          -
-    # control flow that programs do not have
-    scf_while S        -
-    # communication between devices, prefetching
-    tput MTE3          dst= src ping~ | dst= src ping~ pong~ | dst= src
-    tget MTE2          dst= src ping~ | dst= src ping~ pong~ | dst= src
-    tput_async S       dst= src
-    tget_async S       dst= src
-    tnotify S          signal+ value# | signal+ value# op#
-    twait S            signal value# | signal value# cmp#
-    ttest S            signal value# | signal value# cmp#
-    tbroadcast MTE3    src ping~ | src ping~ pong~
-    treduce MTE3       dst= acc~ ping~ | dst= acc~ ping~ pong~
-    build_async_session S scratch~ workspace+ | -
-    wait_async_event S -
-    test_async_event S -
-    tprefetch MTE2     src | dst= src
-    tprefetch_async S  src
-"""
-"""A line for each instruction: its name, its pipe (`-`: between the memories of its operands), and its forms."""
 
 
 @dataclass(frozen=True)
@@ -254,6 +100,8 @@ class OpaqueRow:
     name: str
     pipe: str
     forms: tuple[OpaqueForm, ...]
+    in_cpp: bool
+    """Whether C++ has a function of this name."""
 
     @property
     def op(self) -> str:
@@ -262,21 +110,196 @@ class OpaqueRow:
 
 
 def _form(text: str) -> OpaqueForm:
-    words = [] if text.strip() == NONE else text.split()
+    """A form from the names of its operands, with marks."""
+    words = text.split()
     return OpaqueForm(tuple(w.rstrip("=+~#") for w in words), "".join(MARKS.get(w[-1], "r") for w in words))
 
 
-def _rows() -> Iterator[OpaqueRow]:
-    for line in filter(None, map(str.strip, TABLE.replace("\n                       |", " |").splitlines())):
-        if not line.startswith("#"):
-            name, pipe, forms = line.split(maxsplit=2)
-            yield OpaqueRow(name, BY_MEMORY if pipe == NONE else pipe, tuple(map(_form, forms.split("|"))))
+def _row(name: str, pipe: str, *forms: str, in_cpp: bool = True) -> OpaqueRow:
+    return OpaqueRow(name, pipe, tuple(map(_form, forms)), in_cpp)
+
+
+ROWS = (
+    # vector arithmetic
+    _row("taddc", "V", "dst= src0 src1 src2"),
+    _row("tsubc", "V", "dst= src0 src1 src2"),
+    _row("taddsc", "V", "dst= src0 scalar# src1"),
+    _row("tsubsc", "V", "dst= src0 scalar# src1"),
+    _row("taddrelu", "V", "dst= src0 src1"),
+    _row("taddreluconv", "V", "dst= src0 src1"),
+    _row("tadddeqrelu", "V", "dst= src0 src1 scale# work~"),
+    _row("tsubrelu", "V", "dst= src0 src1"),
+    _row("tsubreluconv", "V", "dst= src0 src1"),
+    _row("tmuladddst", "V", "dst+ src0 src1"),
+    _row("tfusedmuladd", "V", "dst+ src0 src1"),
+    _row("tfusedmuladdrelu", "V", "dst+ src0 src1"),
+    _row("tprelu", "V", "dst= src0 src1 work~", "dst= src0 src1"),
+    _row("txor", "V", "dst= src0 src1 work~", "dst= src0 src1"),
+    _row("txors", "V", "dst= src scalar# work~", "dst= src scalar#"),
+    _row("trem", "V", "dst= src0 src1 work~", "dst= src0 src1"),
+    _row("trems", "V", "dst= src scalar# work~", "dst= src scalar#"),
+    _row("tfmod", "V", "dst= src0 src1"),
+    _row("tfmods", "V", "dst= src scalar#"),
+    _row("tpow", "V", "dst= base exp work~", "dst= base exp"),
+    _row("tpows", "V", "dst= base exp# work~", "dst= base exp#"),
+    _row("trsqrt", "V", "dst= src work~", "dst= src"),
+    _row("tcmps", "V", "dst= src0 src1"),
+    _row("tcvt", "V", "dst= src work~", "dst= src work~ mode#", "dst= src work~ mode# saturation#"),
+    # partial arithmetic
+    _row("tpartargmax", "V", "dst= src0 src1 dst_idx= src0_idx src1_idx"),
+    _row("tpartargmin", "V", "dst= src0 src1 dst_idx= src0_idx src1_idx"),
+    # rows and columns
+    _row("trowprod", "V", "dst= src work~", "dst= src"),
+    _row("tcolsum", "V", "dst= src work~ is_binary#", "dst= src work~"),
+    _row("trowargmax", "V", "dst= src work~", "dst= dst_idx= src work~"),
+    _row("trowargmin", "V", "dst= src work~", "dst= dst_idx= src work~"),
+    _row("tcolargmax", "V", "dst= src work~", "dst= dst_idx= src work~"),
+    _row("tcolargmin", "V", "dst= src work~", "dst= dst_idx= src work~"),
+    _row("trowexpandexpdif", "V", "dst= src0 src1", "dst= src0 src1 work~"),
+    _row("trowexpandadd", "V", "dst= src0 src1 work~"),
+    _row("trowexpandsub", "V", "dst= src0 src1 work~"),
+    _row("trowexpandmul", "V", "dst= src0 src1 work~"),
+    _row("trowexpanddiv", "V", "dst= src0 src1 work~"),
+    _row("trowexpandmax", "V", "dst= src0 src1 work~"),
+    _row("trowexpandmin", "V", "dst= src0 src1 work~"),
+    _row("tpairreducesum", "V", "dst= src"),
+    # fills, padding, parts
+    _row("tfillpad", BY_MEMORY, "dst= src"),
+    _row("tfillpad_inplace", BY_MEMORY, "dst= src"),
+    _row("tfillpad_expand", BY_MEMORY, "dst= src"),
+    _row(
+        "trandom",
+        "V",
+        "dst= key0# key1# counter0# counter1# counter2# counter3#",
+        "dst= key counter",
+        "dst= key# counter#",
+    ),
+    _row(
+        "tconcat",
+        "V",
+        "dst= src0 src1",
+        "dst= src0 src1 src0_idx src1_idx",
+        "dst= src0 src1 dst_idx= src0_idx src1_idx",
+    ),
+    _row("tinterleave", "V", "dst1= dst0= src1 src0"),
+    _row("tdeinterleave", "V", "dst1= dst0= src1 src0", "dst1= dst0= src"),
+    _row("tpack", "V", "dst= src"),
+    _row("treshape", BY_MEMORY, "dst= src"),
+    _row("bitcast", BY_MEMORY, "dst= src", in_cpp=False),
+    _row("tsubview", BY_MEMORY, "dst= src row# col#"),
+    _row("tinsert", BY_MEMORY, "dst= src row# col#", "dst= src"),
+    _row("textract", BY_MEMORY, "dst0= dst1= src row0# col0# row1# col1#", "dst= src"),
+    _row("timg2col", "MTE1", "dst= src pos_m# pos_k#", "dst= src"),
+    # sorting, gathering
+    _row("tsort32", "V", "dst= src idx", "dst= src idx work~"),
+    _row(
+        "tmrgsort",
+        "V",
+        "dst= src length#",
+        "dst= executed= work~ src0 src1",
+        "dst= executed= work~ src0 src1 src2",
+        "dst= executed= work~ src0 src1 src2 src3",
+        "dst= work~ src0 src1",
+        "dst= work~ src0 src1 src2",
+        "dst= work~ src0 src1 src2 src3",
+    ),
+    _row(
+        "tgather",
+        "V",
+        "dst= src",
+        "dst= src idx work~",
+        "dst= src value counts= work~ offset#",
+        "dst= src value# counts= work~ offset#",
+        "dst= src value counts= work~",
+        "dst= src value# counts= work~",
+    ),
+    _row("tgatherb", "V", "dst= src offset"),
+    _row("tscatter", "V", "dst= src"),
+    _row("thistogram", "V", "dst= src idx", "dst= src"),
+    # quantisation
+    _row(
+        "tquant",
+        "V",
+        "dst= src scale",
+        "dst= src scale offset",
+        "dst= src scale work~",
+        "dst= src scale work~ offset",
+        "dst= src exp= max= scaling=",
+        "dst= src exp= max= scaling= exp_zz=",
+    ),
+    _row("tdequant", "V", "dst= src scale offset", "dst= src scale"),
+    _row("tmov", BY_MEMORY, "dst= src work~"),
+    _row("set_quant_scalar", "S", "scale#"),
+    _row("set_quant_vector", "FIX", "fp"),
+    # cube
+    _row("tmatmul_mx", "M", "dst= left left_scale right right_scale", "dst= acc left left_scale right right_scale"),
+    _row("tmatmul_mx_acc", "M", "dst= acc left left_scale right right_scale"),
+    _row("tmatmul_mx_bias", "M", "dst= left left_scale right right_scale bias"),
+    _row("tgemv", "M", "dst= left right"),
+    _row("tgemv_acc", "M", "dst= acc left right", "dst+ left right"),
+    _row("tgemv_bias", "M", "dst= left right bias"),
+    _row("tgemv_mx", "M", "dst= left left_scale right right_scale", "dst= acc left left_scale right right_scale"),
+    _row("tgemv_mx_acc", "M", "dst= acc left left_scale right right_scale"),
+    _row("tgemv_mx_bias", "M", "dst= left left_scale right right_scale bias"),
+    _row("tget_scale_addr", "S", "scales= scaled"),
+    _row("setfmatrix", "S", "src", ""),
+    _row("set_img2col_rpt", "S", "src", ""),
+    _row("set_img2col_padding", "S", "src", ""),
+    # scalars, printing
+    _row("tgetval", "S", "src offset#", in_cpp=False),
+    _row("tsetval", "S", "dst+ offset# value#", in_cpp=False),
+    _row("getvalue", "S", "src offset#", in_cpp=False),
+    _row("setvalue", "S", "dst+ offset# value#", in_cpp=False),
+    _row("tprint", "S", "src", "src work~"),
+    _row("print", "S", "value#", in_cpp=False),
+    _row("trap", "S", "", in_cpp=False),
+    # pipes between the cores
+    _row("tpush", BY_MEMORY, "tile", "tile core#", ""),
+    _row("tpop", BY_MEMORY, "tile=", "tile= core#", ""),
+    _row("tfree", "S", "tile", ""),
+    _row("talloc", "S", "tile=", ""),
+    _row("tpush_to_aiv", BY_MEMORY, "tile", in_cpp=False),
+    _row("tpush_to_aic", BY_MEMORY, "tile", in_cpp=False),
+    _row("tpop_from_aiv", BY_MEMORY, "tile=", in_cpp=False),
+    _row("tpop_from_aic", BY_MEMORY, "tile=", in_cpp=False),
+    _row("tfree_from_aiv", "S", "", in_cpp=False),
+    _row("tfree_from_aic", "S", "", in_cpp=False),
+    _row("aic_initialize_pipe", "S", "", in_cpp=False),
+    _row("aiv_initialize_pipe", "S", "", in_cpp=False),
+    _row("initialize_l2l_pipe", "S", "", in_cpp=False),
+    _row("initialize_l2g2l_pipe", "S", "", in_cpp=False),
+    _row("reserve_buffer", "S", "buffer=", in_cpp=False),
+    _row("import_reserved_buffer", "S", "", in_cpp=False),
+    # order
+    _row("syncall", "ALL", "", "workspace", "workspace cores#", "workspace work~", "workspace work~ cores#"),
+    _row("tsync", "S", "", "src", "src0 src1"),
+    _row("get_buf", "S", "", in_cpp=False),
+    _row("rls_buf", "S", "", in_cpp=False),
+    # control flow that programs do not have
+    _row("scf_while", "S", "", in_cpp=False),
+    # communication between devices, prefetching
+    _row("tput", "MTE3", "dst= src ping~", "dst= src ping~ pong~", "dst= src"),
+    _row("tget", "MTE2", "dst= src ping~", "dst= src ping~ pong~", "dst= src"),
+    _row("tput_async", "S", "dst= src"),
+    _row("tget_async", "S", "dst= src"),
+    _row("tnotify", "S", "signal+ value#", "signal+ value# op#"),
+    _row("twait", "S", "signal value#", "signal value# cmp#"),
+    _row("ttest", "S", "signal value#", "signal value# cmp#"),
+    _row("tbroadcast", "MTE3", "src ping~", "src ping~ pong~"),
+    _row("treduce", "MTE3", "dst= acc~ ping~", "dst= acc~ ping~ pong~"),
+    _row("build_async_session", "S", "scratch~ workspace+", "", in_cpp=False),
+    _row("wait_async_event", "S", "", in_cpp=False),
+    _row("test_async_event", "S", "", in_cpp=False),
+    _row("tprefetch", "MTE2", "src", "dst= src"),
+    _row("tprefetch_async", "S", "src"),
+)
+"""All instructions with their pipes and forms."""
 
 
 @cache
 def opaque_rows() -> dict[str, OpaqueRow]:
     """The table, by name."""
-    return {row.name: row for row in _rows()}
+    return {row.name: row for row in ROWS}
 
 
 @cache

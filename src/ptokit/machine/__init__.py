@@ -14,7 +14,7 @@
 | `costs.py`, `formulas.py` | how long instructions take: numbers and transfer sizes; formulas |
 | `timer.py`, `timeline.py` | when the pipes of all blocks are busy, and what they wait for |
 | `statements.py` | statements as reports show them |
-| `perfetto.py`, `pftrace.py` | a timeline as a trace for Perfetto, in JSON and in its binary form |
+| `perfetto.py` | a timeline as a trace for Perfetto |
 | `advice.py` | changes of a block, timed again |
 | `fit.py` | costs from measured times |
 | `deferred.py` | an instruction whose pipes run their parts at different times, and may read stale data |

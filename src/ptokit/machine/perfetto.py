@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ptokit.machine.pftrace import GRAIN, grains, packed
 from ptokit.machine.schedule import BusySpan, Critical, FlagArrow
 from ptokit.machine.statements import ShownStatement
 from ptokit.program.cores import unit_of
 from ptokit.target import SCALAR
 
+GRAIN = 1000
+"""Parts of a unit of time that a trace can tell apart: nanoseconds of a microsecond."""
 LAUNCH = 1
 """The process and the thread of the launch."""
 THREADS = 1000
@@ -72,9 +73,10 @@ class TracedSpans:
         """A trace for Perfetto and chrome://tracing, as JSON."""
         return {"traceEvents": trace_events(self), "displayTimeUnit": "ns"}
 
-    def to_pftrace(self) -> bytes:
-        """The same trace in Perfetto's binary form; needs the package `perfetto`."""
-        return packed(trace_events(self))
+
+def grains(time: float) -> int:
+    """A time of an event in the smallest parts."""
+    return round(time * GRAIN)
 
 
 def trace_events(line: TracedSpans) -> list[dict[str, Any]]:

@@ -83,9 +83,7 @@ def trace(
     word: Word,
     out: Annotated[
         str | None,
-        typer.Option(
-            "-o", "--output", metavar="FILE.json|FILE.pftrace", help="Where to write.", show_default="trace.json"
-        ),
+        typer.Option("-o", "--output", metavar="FILE.json", help="Where to write.", show_default="trace.json"),
     ] = None,
     target: Annotated[
         str | None,
@@ -114,8 +112,8 @@ def trace(
 ) -> int:
     """Run a program on the machine, and write its timeline for ui.perfetto.dev.
 
-    The trace has a track for each pipe of each block, arrows for flags, the bytes under way, and the whole launch. JSON
-    needs nothing else; .pftrace needs the package perfetto. Outputs of the program are not written.
+    The trace has a track for each pipe of each block, arrows for flags, the bytes under way, and the whole launch.
+    Outputs of the program are not written.
     """
     from ptokit.cli.files import destination
     from ptokit.cli.machine import MachineRequest
