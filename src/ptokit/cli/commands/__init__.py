@@ -7,7 +7,7 @@
 | `views.py` | `report`, `trace`, `sweep`, and those of `view` |
 | `indices.py` | `trace-indices`, `replay` |
 | `reference.py` | `explain`, `targets`, `demo` |
-| `tuning.py` | `calibrate`, `tune`, and those of `cache` |
+| `costs.py` | `calibrate`, and those of `cache` |
 | `options.py` | options that several commands have |
 """
 
@@ -22,11 +22,11 @@ from typing import Annotated, Any
 import typer
 
 import ptokit
+from ptokit.cli.commands.costs import cache_clear, cache_show, calibrate
 from ptokit.cli.commands.indices import replay, trace_indices
 from ptokit.cli.commands.programs import check, run
 from ptokit.cli.commands.reference import demo, explain, targets
 from ptokit.cli.commands.texts import convert, fmt, show
-from ptokit.cli.commands.tuning import cache_clear, cache_show, calibrate, tune
 from ptokit.cli.commands.views import report, sweep, trace, view_gather, view_layout, view_tile
 from ptokit.cli.completion import whole_words
 from ptokit.cli.greeting import ABOUT, greeting
@@ -51,7 +51,7 @@ app = typer.Typer(
 
 COMMANDS: tuple[Callable[..., int], ...] = (
     check, run, fmt, convert, show, report, trace, sweep, trace_indices, replay,
-    explain, calibrate, targets, tune, demo,
+    explain, calibrate, targets, demo,
 )  # fmt: skip
 """Functions that return the exit status; a command has the name of its function."""
 

@@ -64,7 +64,7 @@ DISTINCT_PIECE = 1 << 18
 RANGES = 4
 """Ranges of the table for each thread, where sums are taken in float32: some may have more lanes than others."""
 SCATTERS = {Combine.STORE: "store", Combine.ADD: "add", Combine.MUL: "add"}
-"""Names of scatters in `host.FETCHED`."""
+"""Names of scatters in `Host.unfetched`."""
 LEAST_STREAMED = 4 * LINE
 """The least bytes of a row that is scattered past the caches: its first and its last line do not go there."""
 

@@ -30,17 +30,6 @@ def calibrate(
     return calibrate_costs(trace, kernel or (), target, costs, destination(out, "costs.json"), as_json)
 
 
-def tune(
-    show: Annotated[bool, typer.Option("--show", help="Show what is used, and measure nothing.")] = False,
-    reset: Annotated[bool, typer.Option("--reset", help="Forget what was measured.")] = False,
-    as_json: Json = False,
-) -> int:
-    """Measure in a few seconds what makes moves fast on this processor, and keep it for later runs."""
-    from ptokit.cli.tune import tune as measure
-
-    return measure(show=show, reset=reset, as_json=as_json)
-
-
 def cache_show(as_json: Json = False) -> int:
     """Show where compiled code is cached, and how much there is."""
     from ptokit.cli.cache import show_cache
