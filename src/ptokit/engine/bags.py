@@ -68,6 +68,12 @@ class TableBags(NamedTuple):
     places: BagPlaces
     sizes: BagSizes
 
+    @property
+    def words(self) -> tuple[int, ...]:
+        """Addresses and numbers, in the order of the arguments of code for bags."""
+        capacity, bags, lanes, padding = self.sizes
+        return *self.places, lanes, capacity, self.kind.width * self.kind.dtype.size, padding, bags
+
 
 PreparedBags = Callable[[BagPlaces, BagSizes, int | None], bool]
 """Bags of a kind that an engine has prepared; the last argument is a number of threads. It returns False if an index is
@@ -120,7 +126,7 @@ class RowUpdate(NamedTuple):
     A lane adds the row of its bag to the row that it names: times its weight, rounded to the type; of the greatest and
     least, the elements that are its own. Lanes of the padding index or of an index outside of the table add nothing.
     Sums begin with 0, and are taken in float32, or in float64 where the elements are that, and rounded once. `rule`
-    says what becomes of the sum of a row; `engine/native/whole/updates.py` has the formulas.
+    says what becomes of the sum of a row; `engine/llvm/updates.py` has the formulas.
     """
 
     dtype: DType
@@ -157,3 +163,8 @@ class RowUpdate(NamedTuple):
     lr: float = 0.0
     eps: float = 0.0
     decay: float = 0.0
+
+    @property
+    def is_owned(self) -> bool:
+        """Whether the bag of each lane must be known beside the lane."""
+        return self.bounds != 0 and (self.weights != 0 or self.winners != 0)

@@ -85,7 +85,7 @@ def gradient_of_table(
         closed=ctx.closed,
     )
     try:
-        with _in_order(grad):
+        with in_stream("the gradient of bags", grad):
             run(given)
     except Unsupported:
         return None
@@ -102,8 +102,8 @@ def _function_of(ctx: Any, grad: Tensor) -> Callable[[BagGradients], None] | Non
     return bag_gradients(name) if ENGINES[name].on_gpu is grad.is_cuda else None
 
 
-def _in_order(tensor: Tensor) -> AbstractContextManager[object]:
-    """A block whose work is done in the order of torch's current stream."""
+def in_stream(name: str, tensor: Tensor) -> AbstractContextManager[object]:
+    """A block whose work is done in the order of torch's current stream, by the device of a tensor."""
     if not tensor.is_cuda:
         return nullcontext()
     is_in_order = ORDERINGS.get(tensor.get_device())
@@ -111,7 +111,7 @@ def _in_order(tensor: Tensor) -> AbstractContextManager[object]:
         is_in_order = ORDERINGS[tensor.get_device()] = ordering([of_tensor(tensor)])
     if is_in_order():
         return nullcontext()
-    refuse_captured("the gradient of bags", [of_tensor(tensor)])
+    refuse_captured(name, [of_tensor(tensor)])
     return in_order([of_tensor(tensor)]) or nullcontext()
 
 

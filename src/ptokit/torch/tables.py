@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -17,7 +18,7 @@ from ptokit.engines import ENGINES, chosen, table_bags
 from ptokit.lang.arguments import is_integer
 from ptokit.lang.faults import public
 from ptokit.lang.gpu import new_tensor
-from ptokit.torch.bag_gradients import gradients, of_mean
+from ptokit.torch.bag_gradients import gradients, in_stream, of_mean
 from ptokit.torch.bag_kernel import COMBINES, INDEX_TYPES, KINDS, PICKS, check_bounds, check_mode, packed
 from ptokit.torch.bags import BAG, IN_WEIGHT, as_numbers
 from ptokit.torch.dispatch import called_by, check_tensor, is_plain, needs_grad, renamed
@@ -51,8 +52,11 @@ class Batch:
 
     def __post_init__(self) -> None:
         self.bags = (self.offsets.numel() - 1) // len(self.modes)
-        self.cuts = self.offsets[:: self.bags].tolist() if self.bags else [0] * (len(self.modes) + 1)
-        """Where the lanes of each table begin, and where the last ones end."""
+
+    @cached_property
+    def cuts(self) -> list[int]:
+        """Where the lanes of each table begin, and where the last ones end; on a GPU, they are waited for."""
+        return self.offsets[:: self.bags].tolist() if self.bags else [0] * (len(self.modes) + 1)
 
     def bounds(self, number: int) -> Tensor:
         """Those of the bags of a table, as numbers of all lanes."""
@@ -175,7 +179,7 @@ def batch_of(values: Tensor, offsets: Tensor, weights: Tensor | None, modes: Seq
         found = f"{offsets.numel()} offsets for {len(modes)} tables"
         raise ValueError(f"offsets are as many for each table, and the number of values at the end; found {found}")
     called_by("EmbeddingBags", check_bounds, offsets, values.numel(), True, False)
-    return Batch(values, offsets, weights, modes)
+    return Batch(values.contiguous(), offsets.contiguous(), weights, modes)
 
 
 def reduced(batch: Batch, tables: Sequence[Tensor], finish: Finish) -> tuple[Tensor, ...]:
@@ -218,7 +222,9 @@ def _lookup(batch: Batch, number: int, grad: Tensor, winners: Tensor | None, sha
     grad, bounds = grad.detach().resolve_neg(), batch.bounds(number)
     if batch.modes[number] == "mean":
         grad = of_mean(grad, bounds.diff())
-    return Lookup(grad, batch.values, bounds, batch.weights, winners, -1, shape, *batch.cuts[number : number + 2])
+    return Lookup(
+        grad, batch.values, bounds, batch.weights, winners, -1, shape, lambda: batch.cuts[number : number + 2]
+    )
 
 
 def _of_weights(batch: Batch, grads: Sequence[Tensor | None], tables: Sequence[Tensor]) -> Tensor:
@@ -269,7 +275,8 @@ def _at_once(batch: Batch, tables: Sequence[Tensor]) -> tuple[tuple[Tensor, ...]
     lanes, values, offsets = batch.values.numel(), batch.values, batch.offsets
     name = chosen(HOW[0], tables[0].is_cuda)
     run = table_bags(name)
-    is_there = all(each.is_cuda is tables[0].is_cuda is ENGINES[name].on_gpu for each in (values, offsets, *tables))
+    is_there = all(each.device == tables[0].device for each in (values, offsets, *tables))
+    is_there = is_there and tables[0].is_cuda is ENGINES[name].on_gpu
     if run is None or not is_there or values.dtype not in INDEX_TYPES or not (lanes and batch.bags):
         return None
     if not all(each.dtype in KINDS and each.is_contiguous() and each.numel() for each in tables):
@@ -305,6 +312,7 @@ def _at_once(batch: Batch, tables: Sequence[Tensor]) -> tuple[tuple[Tensor, ...]
             )
         )
     try:
-        return (tuple(made), winners) if run(given, HOW[1]) else None
+        with in_stream("bags", tables[0]):
+            return (tuple(made), winners) if run(given, HOW[1]) else None
     except Unsupported:
         return None

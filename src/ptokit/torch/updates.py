@@ -1,7 +1,7 @@
 """Gradients of the rows that a lookup names, without one of the whole table: sparse, or applied to the rows at once.
 
 The gradient of a row is that of a dense gradient, with its bits. Rules for updates have the formulas of
-`engine/native/whole/updates.py`; `RULES` has them as tensor code, for engines without machine code for them.
+`engine/llvm/updates.py`; `RULES` has them as tensor code, for engines without machine code for them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ptokit.engines import ENGINES, chosen, row_updates
 from ptokit.finding import suggestion
 from ptokit.lang.arrays import notify
 from ptokit.lang.gpu import new_tensor
-from ptokit.torch.bag_gradients import gradients, of_mean
+from ptokit.torch.bag_gradients import gradients, in_stream, of_mean
 from ptokit.torch.bag_kernel import INDEX_TYPES, KINDS, PICKS, counts_of, packed
 from ptokit.torch.dispatch import is_followed, is_plain, needs_grad
 from ptokit.torch.operators import SCATTER_ZEROS, wide
@@ -44,9 +44,8 @@ class Lookup(NamedTuple):
     padding: int
     shape: Sequence[int]
     """That of the table."""
-    first: int
-    """The lanes are those from this number on."""
-    last: int
+    lanes: Callable[[], Sequence[int]]
+    """The numbers of the first lane, and of that behind the last one; on a GPU, they may have to be waited for."""
 
 
 @dataclass
@@ -118,8 +117,8 @@ def update_tables(
             update_tables([lookup], [table], [by], [state], how)
         return
     if not _on_engine(lookups, how, given):
-        for each, of_table in zip(lookups, given, strict=True):
-            _update(*_summed(each, how), *of_table)
+        for (rows, values), of_table in zip(row_sums(lookups, how), given, strict=True):
+            _update(rows, values, *of_table)
     for table, _, state in given:
         notify(table)
         if state is not None:
@@ -147,7 +146,8 @@ def _on_engine(
             return False
         jobs = [_updating(job, *each) for job, each in zip(jobs, updated, strict=True) if job is not None]
     try:
-        run(jobs, threads, make)
+        with in_stream("updates of rows", lookups[0].grad):
+            run(jobs, threads, make)
     except Unsupported:
         return False
     return True
@@ -167,6 +167,7 @@ def _job(each: Lookup, kept: list[Tensor]) -> RowUpdate | None:
     given = grad, packed(each.indices), each.bounds, weights, each.winners
     kept += [tensor for tensor in given if tensor is not None]
     places = [0 if tensor is None else tensor.data_ptr() for tensor in given]
+    first, last = (0, each.indices.numel()) if grad.is_cuda else each.lanes()
     return RowUpdate(
         KINDS[grad.dtype],
         INDEX_TYPES[each.indices.dtype],
@@ -174,8 +175,8 @@ def _job(each: Lookup, kept: list[Tensor]) -> RowUpdate | None:
         width=width,
         capacity=each.shape[0],
         bags=len(grad),
-        first=each.first,
-        last=each.last,
+        first=first,
+        last=last,
         padding=each.padding,
         grad=places[0],
         grad_row=grad.stride(0) * grad.element_size(),
@@ -194,7 +195,8 @@ def _updating(job: RowUpdate, table: Tensor, by: FusedOptimizer, state: Tensor |
 
 def _summed(each: Lookup, how: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
     """The rows that lanes name, ascending, and their gradients: those of a table that has no other rows."""
-    lanes = resolved(each.indices[each.first : each.last], each.shape[0], "zero")
+    first, last = each.lanes()
+    lanes = resolved(each.indices[first:last], each.shape[0], "zero")
     if each.padding >= 0:
         lanes = torch.where(lanes == each.padding, OUTSIDE, lanes)
     counts = lanes >= 0
@@ -208,10 +210,10 @@ def _summed(each: Lookup, how: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
         return rows, SCATTER_ZEROS(grad, places, shape, ROW, "skip", wide(grad.dtype), *how)
     facts = SimpleNamespace(reduce="sum" if each.winners is None else "max", padding=-1, closed=True)
     facts.shape, facts.how = shape, how
-    winners = each.indices.new_empty(0, dtype=torch.int32) if each.winners is None else each.winners - each.first
+    winners = each.indices.new_empty(0, dtype=torch.int32) if each.winners is None else each.winners - first
     winners = winners.clamp_(min=OUTSIDE).to(torch.int32)
-    weights = None if each.weights is None else each.weights[each.first : each.last]
-    found, _ = gradients(facts, each.grad, places, each.bounds - each.first, weights, winners, None, (True, False))
+    weights = None if each.weights is None else each.weights[first:last]
+    found, _ = gradients(facts, each.grad, places, each.bounds - first, weights, winners, None, (True, False))
     assert found is not None
     return rows, found
 
@@ -261,7 +263,7 @@ def _root(squares: Tensor) -> Tensor:
 
 def _squares(g: Tensor) -> Tensor:
     """The sum of squares of each row, in the order that the formulas have."""
-    padded = torch.nn.functional.pad(g * g, (0, -g.shape[1] % PARTIAL)).view(len(g), -1, PARTIAL)
+    padded = torch.nn.functional.pad(g * g, (0, -g.shape[1] % PARTIAL)).unflatten(1, (-1, PARTIAL))
     total = torch.zeros_like(padded[:, 0])
     for k in range(padded.shape[1]):
         total = total + padded[:, k]
@@ -394,8 +396,8 @@ def _lookup(
 ) -> Lookup:
     lanes = indices.numel()
     if offsets is None:
-        return Lookup(grad.reshape(lanes, shape[1]), indices, None, None, None, what.padding, shape, 0, lanes)
+        return Lookup(grad.reshape(lanes, shape[1]), indices, None, None, None, what.padding, shape, lambda: (0, lanes))
     if what.reduce == "mean":
         grad = of_mean(grad, counts_of(indices, offsets, lanes, what.closed, what.padding, *what.how))
     bounds = offsets if what.closed else torch.cat([offsets, offsets.new_full((1,), lanes)])
-    return Lookup(grad, indices, packed(bounds), weights, winners, what.padding, shape, 0, lanes)
+    return Lookup(grad, indices, packed(bounds), weights, winners, what.padding, shape, lambda: (0, lanes))

@@ -10,14 +10,14 @@ the value. An empty bag has zeros, and no lane.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import numpy as np
 
 from ptokit.engine.bags import BagsKind
 from ptokit.engine.llvm.compute.elements import from_single, single
-from ptokit.engine.llvm.emit import I32, I64, IrBuilder, IrValue, Variable, element_of, lanes_of, vector
+from ptokit.engine.llvm.emit import I32, I64, PTR, IrBuilder, IrValue, Variable, element_of, lanes_of, vector
 from ptokit.engine.llvm.move import LINE
 from ptokit.engine.llvm.numbers import bits_of, combined, computes, intrinsic, is_byte_float, narrow, widen
 from ptokit.isa.dtype import DType
@@ -94,6 +94,11 @@ class BagArguments:
     """Bytes from row to row of the table."""
     padding: IrValue
     bags: IrValue
+
+    @classmethod
+    def of_job(cls, code: IrBuilder, job: IrValue) -> Self:
+        """Those of a job: the words of a `TableBags`."""
+        return cls(*(code.load(PTR if k < 6 else I64, code.at(job, 8 * k)) for k in range(len(fields(cls)))))
 
 
 class BagCode:
@@ -265,3 +270,15 @@ class BagCode:
 
     def _end(self, total: IrValue) -> IrValue:
         return from_single(self.code, self.kind.dtype, total) if self.is_float else total
+
+
+def in_columns(code: IrBuilder, width: int, wide: int, do: Callable[[IrValue, int], None]) -> None:
+    """Columns of a row, some at a time: `do` is given the first, and how many."""
+    whole = width - width % wide
+    if whole:
+        with code.loop(0, whole, wide) as column:
+            do(column, wide)
+    while whole < width:
+        step = 1 << ((width - whole).bit_length() - 1)
+        do(code.i64(whole), step)
+        whole += step

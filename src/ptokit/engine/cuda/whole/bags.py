@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 
@@ -13,7 +14,7 @@ from ptokit.engine.cuda.whole.pieces import PIECE
 from ptokit.engine.llvm.bags import BagArguments, BagCode, BagKind
 from ptokit.engine.llvm.chip import Chip
 from ptokit.engine.llvm.compiled import IrSource
-from ptokit.engine.llvm.emit import I64, PTR, IrModule, IrValue
+from ptokit.engine.llvm.emit import I64, PTR, IrBuilder, IrModule, IrValue
 from ptokit.engine.runnable import Unsupported
 
 NAME = "bags"
@@ -33,11 +34,8 @@ def text(chip: Chip, kind: BagKind, columns: int, checks: bool = True) -> str:
     addresses, numbers = code.arguments[: len(POINTERS)], code.arguments[len(POINTERS) :][: len(NUMBERS)]
     given, flag = BagArguments(*addresses[:-1], *numbers), addresses[-1]
 
-    def read(name: IrValue) -> None:
-        with code.when(name.compare("uge", given.capacity)):
-            note_refused(code, flag, code.i64(0))  # which lane it is does not matter
-
-    bag_code, across = BagCode(code, kind, given, read if checks else None), kind.width // columns
+    bag_code = BagCode(code, kind, given, noting(code, flag, given.capacity) if checks else None)
+    across = kind.width // columns
     with code.phase():
         assert code.lane is not None
         lanes = code.chip.lanes
@@ -47,14 +45,31 @@ def text(chip: Chip, kind: BagKind, columns: int, checks: bool = True) -> str:
     return module.text
 
 
+def noting(code: IrBuilder, flag: IrValue, capacity: IrValue) -> Callable[[IrValue], None]:
+    """A function that takes note of indices that are outside."""
+
+    def read(name: IrValue) -> None:
+        with code.when(name.compare("uge", capacity)):
+            note_refused(code, flag, code.i64(0))  # which lane it is does not matter
+
+    return read
+
+
+def columns_of(kind: BagsKind | BagKind, places: BagPlaces) -> int:
+    """Columns that a thread takes: as many as a load has, from rows at some addresses."""
+    size = kind.dtype.size
+    every = places.table | places.out | places.winners // 4 * size | kind.width * size | PIECE
+    return max(1, (every & -every) // size)
+
+
 @lru_cache(maxsize=1024)
 def _kernel(device: Device, kind: BagKind, columns: int, checks: bool) -> DeviceKernel:
-    chip = replace(device.chip, lanes=_lanes(device))
+    chip = replace(device.chip, lanes=lanes_of(device))
     key = f"{chip} {NAME} {kind} {columns} {checks}"
     return device.module(key, lambda: IrSource(text(chip, kind, columns, checks), {"lanes": chip.lanes})).kernel(NAME)
 
 
-def _lanes(device: Device) -> int:
+def lanes_of(device: Device) -> int:
     """Threads of a block."""
     return int(device.chip.lanes * LANES)
 
@@ -72,14 +87,12 @@ class CudaBags:
     def __call__(self, places: BagPlaces, sizes: BagSizes, _threads: int | None = None) -> bool:
         """Reduce bags; False if an index is outside of the table."""
         capacity, bags, lanes, padding = sizes
-        table, indices, _, _, out, winners = places
         has_outside = self._kind.index is not None and (self._kind.index.size == 8 or capacity < 1 << 32)
         check_early = self._check if self._followed and lanes > FEW and has_outside else None
         """A kernel before that of the bags, which need not be waited for then."""
-        every = table | out | winners // 4 * self._kind.dtype.size | self._row | PIECE
-        columns = max(1, (every & -every) // self._kind.dtype.size)
+        columns = columns_of(self._kind, places)
         kernel = _kernel(self._device, self._kind, columns, check_early is None)
-        grid = min(MOST_GRID, -(-bags * (self._kind.width // columns) // _lanes(self._device)))
+        grid = min(MOST_GRID, -(-bags * (self._kind.width // columns) // lanes_of(self._device)))
         numbers = lanes, capacity, self._row, padding, bags
         if self._kind.index is None:
             kernel(grid, (*places, 0, *numbers))
@@ -87,7 +100,7 @@ class CudaBags:
         check = take(self._device)
         try:
             if check_early is not None:
-                check_early(indices, lanes, capacity, check.address)
+                check_early(places.indices, lanes, capacity, check.address)
                 check.begin()
             kernel(grid, (*places, check.address, *numbers))
             if check_early is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ptokit.engine.llvm.bags import BagArguments, BagCode, BagKind
+from ptokit.engine.llvm.bags import BagArguments, BagCode, BagKind, in_columns
 from ptokit.engine.llvm.emit import I64, PTR, IrBuilder, IrValue, Variable
 from ptokit.engine.native.whole.block import note, pieces, word
 from ptokit.engine.native.whole.units import of_unit, put_unit
@@ -36,9 +36,7 @@ def reduce(code: IrBuilder, kind: BagKind) -> None:
 
 def reduce_range(code: IrBuilder, kind: BagKind) -> None:
     """The bags of a unit, whose job has `BagArguments`; it keeps the greatest index."""
-    job = of_unit(code, "job", PTR)
-    addresses, numbers = [(PTR, k) for k in range(6)], [(I64, k) for k in range(6, 11)]
-    given = BagArguments(*(code.load(each, code.at(job, 8 * k)) for each, k in addresses + numbers))
+    given = BagArguments.of_job(code, of_unit(code, "job", PTR))
     greatest, read = _greatest(code)
     bag_code = BagCode(code, kind, given, read)
     with code.loop(of_unit(code, "low"), of_unit(code, "high")) as bag:
@@ -60,15 +58,3 @@ def _greatest(code: IrBuilder) -> tuple[Variable, Callable[[IrValue], None]]:
 def _wide(kind: BagKind) -> int:
     """Columns that registers hold; lanes need registers, too."""
     return (COLUMNS // 2 if kind.tracked else COLUMNS) // kind.dtype.size
-
-
-def in_columns(code: IrBuilder, width: int, wide: int, do: Callable[[IrValue, int], None]) -> None:
-    """Columns of a row, some at a time: `do` is given the first, and how many."""
-    whole = width - width % wide
-    if whole:
-        with code.loop(0, whole, wide) as column:
-            do(column, wide)
-    while whole < width:
-        step = 1 << ((width - whole).bit_length() - 1)
-        do(code.i64(whole), step)
-        whole += step

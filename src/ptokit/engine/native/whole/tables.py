@@ -25,7 +25,7 @@ def run(given: Sequence[TableBags], threads: int | None) -> bool:
     kinds = [_kind(each) for each in given]
     sizes = [each.sizes.lanes // len(given) * each.kind.width * each.kind.dtype.size for each in given]
     team = team_of(sum(sizes), threads)
-    jobs = np.array([_words(each) for each in given], np.int64)
+    jobs = np.array([each.words for each in given], np.int64)
     units: list[WorkUnit] = []
     for job, (each, nbytes) in enumerate(zip(given, sizes, strict=True)):
         bags = each.sizes.bags
@@ -45,9 +45,3 @@ def _kind(bags: TableBags) -> BagKind:
     if not kind.is_supported:
         raise Unsupported(f"bags of {kind.dtype}")
     return kind
-
-
-def _words(bags: TableBags) -> tuple[int, ...]:
-    """Those of `BagArguments`; here, `lanes` is the number of all lanes that bounds may name."""
-    row, sizes = bags.kind.width * bags.kind.dtype.size, bags.sizes
-    return *bags.places, sizes.lanes, sizes.capacity, row, sizes.padding, sizes.bags

@@ -6,17 +6,16 @@ from collections.abc import Callable, Sequence
 from ctypes import c_uint8
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from struct import pack, unpack
 from typing import Any
 
 import numpy as np
 
 from ptokit.engine.bags import RowUpdate
-from ptokit.engine.llvm.numbers import computes, is_byte_float
+from ptokit.engine.llvm.updates import JOB, UpdateKind, words_of_job
 from ptokit.engine.native.whole.block import ArgumentBlock
 from ptokit.engine.native.whole.strategies import LONG, Team, native, pool, sampled
 from ptokit.engine.native.whole.units import UNIT
-from ptokit.engine.native.whole.updates import DIGIT, JOB, MOST_WIDTH, UpdateKind
+from ptokit.engine.native.whole.updates import DIGIT
 from ptokit.engine.native.workers import Stop, thread_count
 from ptokit.engine.runnable import Unsupported
 from ptokit.engine.storage import Array, address_of
@@ -29,6 +28,8 @@ LEAST_RANGE = 1 << 15
 """Lanes of a range that a thread sorts, at least: below that, waking another one takes longer."""
 LEAST_SLICE = 1 << 12
 """Keys of a slice, at least."""
+MOST_WIDTH = 1 << 13
+"""Elements of a row of which a worker keeps the sum."""
 MOST_NUMBER = 1 << 31
 """Lanes and rows of a range: keys hold both."""
 KEYS, COUNT, ROWS, OUT = (UNIT.index(name) for name in ("keys", "count", "rows", "out"))
@@ -51,12 +52,13 @@ class WorkUnit:
 def run(given: Sequence[RowUpdate], threads: int | None, make: Make | None = None) -> None:
     """Sum and apply gradients of tables that no two jobs share. The rule `store` needs `make`, which is called when the
     rows of all jobs are known. Raises `Unsupported` before anything is written."""
+    kinds = [UpdateKind.of(each) for each in given]
     for each in given:
         _check(each)
     nbytes = sum((each.last - each.first) * each.width * each.dtype.size for each in given)
     team = team_of(nbytes, threads)
-    owners = np.zeros(sum(each.last - each.first for each in given if _is_owned(each)), np.int32)
-    jobs, kinds = _jobs(given, address_of(owners))
+    owners = np.zeros(sum(each.last - each.first for each in given if each.is_owned), np.int32)
+    jobs = _jobs(given, address_of(owners))
     _own(given, jobs, team)
     units = _ranges(given, team)
     room = [8 * (given[unit.job].last - given[unit.job].first + 1) for unit in units]
@@ -79,41 +81,17 @@ def team_of(nbytes: int, threads: int | None) -> Team:
 
 
 def _check(each: RowUpdate) -> None:
-    kind = each.dtype
-    if not kind.is_float or is_byte_float(kind) or not computes(kind):
-        raise Unsupported(f"updates of rows of {kind}")
     if each.width > MOST_WIDTH or max(each.last, each.bags, each.capacity) >= MOST_NUMBER:
         raise Unsupported("updates of so many rows or elements")
 
 
-def _jobs(given: Sequence[RowUpdate], owners: int) -> tuple[Array, list[UpdateKind]]:
-    """The words of jobs, and the kinds of their code."""
+def _jobs(given: Sequence[RowUpdate], owners: int) -> Array:
+    """The words of jobs."""
     words: list[list[int]] = []
     for each in given:
-        facts = each._asdict()
-        facts |= {name: _bits(facts[name]) for name in ("lr", "eps", "decay")}
-        facts |= {"owners": owners - 4 * each.first, "named": 0, "values": 0}
-        words.append([facts[name] for name in JOB])
-        owners += 4 * (each.last - each.first) * _is_owned(each)
-    kinds = [
-        UpdateKind(each.dtype, each.width, each.rule, *_of_lanes(each), each.decay != 0, _is_owned(each))
-        for each in given
-    ]
-    return np.array(words, np.int64).reshape(len(given), len(JOB)), kinds
-
-
-def _of_lanes(each: RowUpdate) -> tuple[bool, bool]:
-    """Whether lanes have weights, and elements of their own."""
-    return each.weights != 0, each.winners != 0
-
-
-def _is_owned(each: RowUpdate) -> bool:
-    """Whether the bag of each lane must be known beside the lane."""
-    return each.bounds != 0 and any(_of_lanes(each))
-
-
-def _bits(number: float) -> int:
-    return unpack("q", pack("d", number))[0]
+        words.append(words_of_job(each, owners=owners - 4 * each.first))
+        owners += 4 * (each.last - each.first) * each.is_owned
+    return np.array(words, np.int64).reshape(len(given), len(JOB))
 
 
 def _own(given: Sequence[RowUpdate], jobs: Array, team: Team) -> None:
@@ -121,7 +99,7 @@ def _own(given: Sequence[RowUpdate], jobs: Array, team: Team) -> None:
     units = [
         WorkUnit(k, a, b)
         for k, each in enumerate(given)
-        if _is_owned(each)
+        if each.is_owned
         for a, b in pairwise(even(each.bags, min(team.parts, 1 + (each.last - each.first) // LEAST_RANGE)))
     ]
     launch(words_of(units, jobs, [native("own").address] * len(units)), team)
@@ -165,7 +143,7 @@ def _grouped(
         (place, place + each, -(-(unit.high - unit.low - 1).bit_length() // DIGIT))
         for unit, place, each in zip(units, places, room, strict=False)
     ]
-    kinds = [(each.index_type, each.bounds != 0 and not _is_owned(each)) for each in given]
+    kinds = [(each.index_type, each.bounds != 0 and not each.is_owned) for each in given]
     code = [native("group", *kinds[unit.job]).address for unit in units]
     work = words_of(units, jobs, code, rest)
     launch(work, team)
