@@ -135,8 +135,9 @@ class FakeTensor:
 
     is_neg = is_inference = is_conj
 
-    def new_empty(self, shape: tuple[int, ...], dtype: None = None) -> FakeTensor:
+    def new_empty(self, *given: Any, dtype: None = None) -> FakeTensor:
         assert dtype is None
+        shape = given[0] if len(given) == 1 and isinstance(given[0], tuple) else given
         count, memory = int(np.prod(shape)), np.zeros(self.host.itemsize * int(np.prod(shape)) + ALIGNED, np.uint8)
         first = -memory.ctypes.data % ALIGNED
         made = memory[first : first + count * self.host.itemsize].view(self.host.dtype).reshape(shape)
