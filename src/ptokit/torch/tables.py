@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -120,20 +120,25 @@ class EmbeddingBags(torch.nn.Module):
         each, and the number of `values` at the end."""
         batch = batch_of(values, offsets, per_sample_weights, self.modes)
         tables = list(self.weights)
-        is_followed = [is_updated((self.optimizer, None), each) for each in tables]
+        is_followed = needs_grad(*tables) if is_plain(*tables) else self._are_updated(tables)
         if not is_plain(values, offsets, per_sample_weights):
             return tuple(called_by("EmbeddingBags", _one, batch, tables, number) for number in range(len(tables)))
-        if self.sparse and any(is_followed):
+        if self.sparse and is_followed:
             for each in tables:
                 keep_coalesced(each)
-        return reduced(batch, tables, self._finish)
+        return reduced(batch, tables, partial(self._finish, tables))
 
-    def _finish(self, lookups: Sequence[Lookup], numbers: Sequence[int]) -> Sequence[Tensor | None]:
+    def _are_updated(self, tables: Sequence[Tensor]) -> bool:
+        return True in [is_updated((self.optimizer, None), each) for each in tables]  # some may be refused
+
+    def _finish(
+        self, every: Sequence[Tensor], lookups: Sequence[Lookup], numbers: Sequence[int]
+    ) -> Sequence[Tensor | None]:
         """The gradients of tables, unless an optimizer takes them."""
-        tables = [self.weights[number] for number in numbers]
+        tables = [every[number] for number in numbers]
         if self.optimizer is not None:
             states = [cast("Tensor | None", getattr(self, f"{STATE}_{number}")) for number in numbers]
-            update_tables(lookups, [each.detach() for each in tables], [self.optimizer] * len(tables), states, HOW)
+            update_tables(lookups, tables, [self.optimizer] * len(tables), states, HOW)
             return [None] * len(tables)
         if self.sparse:
             return sparse_gradients(lookups, tables, HOW)
@@ -219,7 +224,7 @@ class _Tables(torch.autograd.Function):
 
 
 def _lookup(batch: Batch, number: int, grad: Tensor, winners: Tensor | None, shape: Sequence[int]) -> Lookup:
-    grad, bounds = grad.detach().resolve_neg(), batch.bounds(number)
+    grad, bounds = grad.resolve_neg(), batch.bounds(number)
     if batch.modes[number] == "mean":
         grad = of_mean(grad, bounds.diff())
     return Lookup(
@@ -270,12 +275,26 @@ def _one_tracked(batch: Batch, tables: Sequence[Tensor], number: int) -> tuple[T
     return renamed("EmbeddingBags", f"values[{first}:{last}]", IN_WEIGHT, BAG, *given)
 
 
+@lru_cache(1024)
+def _kind(dtype: torch.dtype, index_type: torch.dtype, mode: str, width: int, weighted: bool) -> BagsKind:
+    return BagsKind(
+        dtype=KINDS[dtype],
+        index_type=INDEX_TYPES[index_type],
+        combine=COMBINES[mode],
+        width=width,
+        weighted=weighted,
+        tracked=mode in PICKS,
+        mean=mode == "mean",
+    )
+
+
 def _at_once(batch: Batch, tables: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], list[Tensor | None]] | None:
     """The same in one launch; None if no engine can, or if an index must be refused."""
     lanes, values, offsets = batch.values.numel(), batch.values, batch.offsets
     name = chosen(HOW[0], tables[0].is_cuda)
     run = table_bags(name)
-    is_there = all(each.device == tables[0].device for each in (values, offsets, *tables))
+    others = values, offsets, *([] if batch.weights is None else [batch.weights])
+    is_there = all(each.device == tables[0].device for each in (*others, *tables))
     is_there = is_there and tables[0].is_cuda is ENGINES[name].on_gpu
     if run is None or not is_there or values.dtype not in INDEX_TYPES or not (lanes and batch.bags):
         return None
@@ -283,34 +302,24 @@ def _at_once(batch: Batch, tables: Sequence[Tensor]) -> tuple[tuple[Tensor, ...]
         return None
     values, offsets = packed(values), packed(offsets)
     given: list[TableBags] = []
-    made, winners, kept = list[Tensor](), list[Tensor | None](), list[Tensor]()
+    made, winners = list[Tensor](), list[Tensor | None]()
+    types = set[torch.dtype]() if batch.weights is None else {each.dtype for each in tables}
+    kept = {kind: packed(cast("Tensor", batch.weights).detach().to(kind)) for kind in types}
+    weights = {kind: each.data_ptr() for kind, each in kept.items()}
+    indices, bounds = values.data_ptr(), offsets.data_ptr()
     for number, (table, mode) in enumerate(zip(tables, batch.modes, strict=True)):
         made.append(new_tensor(table, [batch.bags, table.shape[1]]))
         winners.append(new_tensor(table, made[-1].shape, torch.int32) if mode in PICKS else None)
-        weights = None if batch.weights is None else packed(batch.weights.detach().to(table.dtype))
-        kept += [] if weights is None else [weights]
-        given.append(
-            TableBags(
-                BagsKind(
-                    dtype=KINDS[table.dtype],
-                    index_type=INDEX_TYPES[values.dtype],
-                    combine=COMBINES[mode],
-                    width=table.shape[1],
-                    weighted=weights is not None,
-                    tracked=mode in PICKS,
-                    mean=mode == "mean",
-                ),
-                BagPlaces(
-                    table=table.data_ptr(),
-                    indices=values.data_ptr(),
-                    bounds=offsets.data_ptr() + 8 * number * batch.bags,
-                    weights=0 if weights is None else weights.data_ptr(),
-                    out=made[-1].data_ptr(),
-                    winners=0 if winners[-1] is None else winners[-1].data_ptr(),
-                ),
-                BagSizes(capacity=len(table), bags=batch.bags, lanes=lanes, padding=-1),
-            )
+        places = BagPlaces(
+            table=table.data_ptr(),
+            indices=indices,
+            bounds=bounds + 8 * number * batch.bags,
+            weights=weights.get(table.dtype, 0),
+            out=made[-1].data_ptr(),
+            winners=0 if winners[-1] is None else winners[-1].data_ptr(),
         )
+        kind = _kind(table.dtype, values.dtype, mode, table.shape[1], batch.weights is not None)
+        given.append(TableBags(kind, places, BagSizes(table.shape[0], batch.bags, lanes, -1)))
     try:
         with in_stream("bags", tables[0]):
             return (tuple(made), winners) if run(given, HOW[1]) else None

@@ -137,14 +137,13 @@ def _on_engine(
     run = row_updates(name)
     if run is None or ENGINES[name].on_gpu is not lookups[0].grad.is_cuda:
         return False
+    if updated is not None and not all(_is_packed(each) for table, _, state in updated for each in (table, state)):
+        return False
     kept: list[Tensor] = []
-    jobs = [_job(each, kept) for each in lookups]
+    rules = [{"rule": "store"}] * len(lookups) if updated is None else [_rule(*each) for each in updated]
+    jobs = [_job(each, kept, rule) for each, rule in zip(lookups, rules, strict=True)]
     if any(each is None for each in jobs):
         return False
-    if updated is not None:
-        if not all(_is_packed(each) for table, _, state in updated for each in (table, state)):
-            return False
-        jobs = [_updating(job, *each) for job, each in zip(jobs, updated, strict=True) if job is not None]
     try:
         with in_stream("updates of rows", lookups[0].grad):
             run(jobs, threads, make)
@@ -157,21 +156,21 @@ def _is_packed(tensor: Tensor | None) -> bool:
     return tensor is None or (tensor.is_contiguous() and not tensor.is_neg())
 
 
-def _job(each: Lookup, kept: list[Tensor]) -> RowUpdate | None:
+def _job(each: Lookup, kept: list[Tensor], rule: dict[str, Any]) -> RowUpdate | None:
     """A lookup by addresses of tensors, which are kept; None if there is no code for its types."""
     width = each.grad.shape[-1] if each.grad.dim() == 2 else 0
     if each.grad.dtype not in KINDS or each.indices.dtype not in INDEX_TYPES or not width or not each.shape[0]:
         return None
     grad = each.grad if each.grad.stride(1) == 1 and not each.grad.is_neg() else packed(each.grad)
     weights = None if each.weights is None else packed(each.weights.to(grad.dtype))
-    given = grad, packed(each.indices), each.bounds, weights, each.winners
+    indices = each.indices if _is_packed(each.indices) else packed(each.indices)
+    given = grad, indices, each.bounds, weights, each.winners
     kept += [tensor for tensor in given if tensor is not None]
     places = [0 if tensor is None else tensor.data_ptr() for tensor in given]
     first, last = (0, each.indices.numel()) if grad.is_cuda else each.lanes()
     return RowUpdate(
         KINDS[grad.dtype],
         INDEX_TYPES[each.indices.dtype],
-        rule="store",
         width=width,
         capacity=each.shape[0],
         bags=len(grad),
@@ -184,13 +183,15 @@ def _job(each: Lookup, kept: list[Tensor]) -> RowUpdate | None:
         bounds=places[2],
         weights=places[3],
         winners=places[4],
+        **rule,
     )
 
 
-def _updating(job: RowUpdate, table: Tensor, by: FusedOptimizer, state: Tensor | None) -> RowUpdate:
+def _rule(table: Tensor, by: FusedOptimizer, state: Tensor | None) -> dict[str, Any]:
+    """What a job does to a table."""
     at = 0 if state is None else state.data_ptr()
     numbers = {"lr": float(by.lr), "eps": float(by.eps), "decay": float(by.weight_decay)}
-    return job._replace(rule=by.rule, table=table.data_ptr(), state=at, **numbers)
+    return {"rule": by.rule, "table": table.data_ptr(), "state": at, **numbers}
 
 
 def _summed(each: Lookup, how: tuple[Any, ...]) -> tuple[Tensor, Tensor]:

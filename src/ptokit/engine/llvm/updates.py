@@ -30,10 +30,8 @@ from ptokit.engine.llvm.numbers import bits_of, canonical, computes, intrinsic, 
 from ptokit.engine.runnable import Unsupported
 from ptokit.isa.dtype import DType
 
-JOB = (
-    "grad", "grad_row", "indices", "bounds", "weights", "winners", "table", "state", "first", "last", "padding",
-    "lr", "eps", "decay", "bags", "capacity", "width", "owners", "named", "values", "start",
-)  # fmt: skip
+FACTS = RowUpdate._fields.index("width")
+JOB = (*RowUpdate._fields[FACTS:], "owners", "named", "values", "start")
 """The words of a job: those of a `RowUpdate`; the bag of each lane; the output; on a GPU, the number of its first row
 among those of all jobs. A key is a row, and in the lower bits the lane, or its bag if nothing depends on the lane."""
 
@@ -73,11 +71,10 @@ class UpdateKind:
         return "double" if self.dtype.size == 8 else "float"
 
 
-def words_of_job(job: RowUpdate, **more: int) -> list[int]:
-    """The words of a job; those that are not known yet are 0."""
-    facts = {**job._asdict(), **more}
-    facts |= {name: unpack("q", pack("d", facts[name]))[0] for name in ("lr", "eps", "decay")}
-    return [facts.get(name, 0) for name in JOB]
+def words_of_job(job: RowUpdate, owners: int = 0, start: int = 0) -> tuple[Any, ...]:
+    """The words of a job; where its output is, is not known yet."""
+    numbers = unpack("3q", pack("3d", job.lr, job.eps, job.decay))  # the last of a `RowUpdate`
+    return *job[FACTS : -len(numbers)], *numbers, owners, 0, 0, start
 
 
 def of_job(code: IrBuilder, job: IrValue, name: str, kind: str = I64) -> IrValue:

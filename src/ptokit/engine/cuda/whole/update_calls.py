@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from ptokit.engine.cuda.device import Device, DeviceKernel, current
 from ptokit.engine.cuda.whole.bags import MOST_GRID, lanes_of
 from ptokit.engine.cuda.whole.pieces import PIECE
 from ptokit.engine.cuda.whole.tables import uploaded
-from ptokit.engine.cuda.whole.updates import RowKernel, text
+from ptokit.engine.cuda.whole.updates import UpdateKernel, text
 from ptokit.engine.llvm.compiled import IrSource
 from ptokit.engine.llvm.updates import JOB, UpdateKind, words_of_job
 from ptokit.engine.runnable import Unsupported
@@ -36,12 +36,12 @@ sums."""
 def run(given: Sequence[RowUpdate], _threads: int | None = None, make: Make | None = None) -> None:
     """Sum and apply gradients of tables that no two jobs share; their lanes are those of one array, one job after the
     other. The rule `store` needs `make`. Raises `Unsupported` before anything is written."""
-    call = _Call(current(), given)
+    call = _UpdateCall(current(), given)
     call.sort()
     call.finish(call.lanes if make is None else call.place(make))
 
 
-class _Group(NamedTuple):
+class _UpdateGroup(NamedTuple):
     """Jobs that one launch does."""
 
     kernel: DeviceKernel
@@ -50,7 +50,7 @@ class _Group(NamedTuple):
     """Threads for each row."""
 
 
-class _Call:
+class _UpdateCall:
     """The kernels of a call, and their arguments."""
 
     def __init__(self, device: Device, given: Sequence[RowUpdate]) -> None:
@@ -76,16 +76,16 @@ class _Call:
     def sort(self) -> None:
         """Sort the lanes by row."""
         job = self.given[0]
-        self._launch(_kernel(self.device, RowKernel("keys", job.index_type.size, job.bounds != 0)), self.lanes)
+        self._launch(_kernel(self.device, UpdateKernel("keys", job.index_type.size, job.bounds != 0)), self.lanes)
         self.device.sort(self.keys.address, self.lanes)
 
     def place(self, make: Make) -> int:
         """Find where the keys of each row begin, and give all rows places in the output; how many there are."""
         device, count = self.device, len(self.given)
         ends = device.empty(8 * count)
-        self._launch(_kernel(device, RowKernel("mark")), self.lanes)
+        self._launch(_kernel(device, UpdateKernel("mark")), self.lanes)
         device.sort(self.marks.address, self.lanes)
-        self._launch(_kernel(device, RowKernel("ends")), count, slice(count, 2 * count), out=ends.address)
+        self._launch(_kernel(device, UpdateKernel("ends")), count, slice(count, 2 * count), out=ends.address)
         found = [0, *device.download(ends.address, 8 * count).view(np.int64).tolist()]
         rows = dict(zip(self.order, pairwise(found), strict=True))
         for number, each in enumerate(self.given):
@@ -117,29 +117,32 @@ class _Call:
             kernel(grid, (*places, *numbers))
 
 
-def _grouped(device: Device, given: Sequence[RowUpdate]) -> list[_Group]:
-    groups: dict[tuple[UpdateKind, int], list[int]] = {}
+def _grouped(device: Device, given: Sequence[RowUpdate]) -> list[_UpdateGroup]:
+    groups: dict[tuple[Any, ...], list[int]] = {}
     for number, each in enumerate(given):
-        groups.setdefault(_kind(each), []).append(number)
-    made: list[_Group] = []
-    for (kind, columns), own in groups.items():
-        across = 1 if kind.width else max(given[number].width for number in own) // columns
-        made.append(_Group(_kernel(device, RowKernel("rows", kind=kind, columns=columns)), own, across))
+        groups.setdefault(_key(each), []).append(number)
+    made: list[_UpdateGroup] = []
+    for (columns, width, *_), own in groups.items():
+        kind = UpdateKind.of(given[own[0]], width=width, host=False)
+        across = 1 if width else max(given[number].width for number in own) // columns
+        made.append(_UpdateGroup(_kernel(device, UpdateKernel("rows", kind=kind, columns=columns)), own, across))
     return made
 
 
-def _kind(each: RowUpdate) -> tuple[UpdateKind, int]:
-    """What the code for a job depends on, and the columns that a thread takes: as many as a load has."""
-    by_row, size = each.rule == "rowwise_adagrad", each.dtype.size
-    if by_row and each.width > MOST_KEPT:
-        raise Unsupported(f"squares of {each.width} columns")
+def _key(each: RowUpdate) -> tuple[Any, ...]:
+    """What the code for a job depends on: the columns that a thread takes, as many as a load has; the width if it is
+    not that of the job; and what kinds have of it."""
+    size, width = each.dtype.size, each.width if each.rule == "rowwise_adagrad" else 0
+    if width > MOST_KEPT:
+        raise Unsupported(f"squares of {width} columns")
     others = each.winners // 4 | each.state // max(4, size)
     every = each.grad | each.grad_row | each.table | each.width * size | others * size | PIECE
-    return UpdateKind.of(each, width=each.width if by_row else 0, host=False), max(1, (every & -every) // size)
+    columns = max(1, (every & -every) // size)
+    return columns, width, each.dtype, each.rule, each.weights != 0, each.winners != 0, each.decay != 0
 
 
 @lru_cache(maxsize=1024)
-def _kernel(device: Device, kernel: RowKernel) -> DeviceKernel:
+def _kernel(device: Device, kernel: UpdateKernel) -> DeviceKernel:
     chip = replace(device.chip, lanes=lanes_of(device))
     module = device.module(f"{chip} {kernel}", lambda: IrSource(text(chip, kernel), {"lanes": chip.lanes}))
     return module.kernel(kernel.name)

@@ -28,7 +28,7 @@ NONE = -1
 
 
 @dataclass(frozen=True)
-class RowKernel:
+class UpdateKernel:
     """What the code of a kernel depends on."""
 
     name: str
@@ -41,10 +41,10 @@ class RowKernel:
     """Those that a thread takes."""
 
 
-class _Site:
+class _UpdateSite:
     """A kernel that is being written."""
 
-    def __init__(self, chip: Chip, kernel: RowKernel) -> None:
+    def __init__(self, chip: Chip, kernel: UpdateKernel) -> None:
         self.module, self.kernel = IrModule(chip), kernel
         given = [*((PTR, name) for name in POINTERS), *((I64, name) for name in NUMBERS)]
         self.code = self.module.kernel(kernel.name, given)
@@ -84,9 +84,9 @@ def bisected(code: IrBuilder, count: IrValue, holds: Callable[[IrValue], IrValue
     return found.get()
 
 
-def text(chip: Chip, kernel: RowKernel) -> str:
+def text(chip: Chip, kernel: UpdateKernel) -> str:
     """The LLVM text of a kernel."""
-    site = _Site(chip, kernel)
+    site = _UpdateSite(chip, kernel)
     code = site.code
     with code.phase():
         assert code.lane is not None
@@ -97,7 +97,7 @@ def text(chip: Chip, kernel: RowKernel) -> str:
     return site.module.text
 
 
-def _keys(site: _Site, lane: IrValue) -> None:
+def _keys(site: _UpdateSite, lane: IrValue) -> None:
     """The key of a lane."""
     code, size = site.code, site.kernel.index
     job, bag, has_bag = _owner(site, lane) if site.kernel.bags else (site.jobs, lane, code.constant("i1", 1))
@@ -113,7 +113,7 @@ def _keys(site: _Site, lane: IrValue) -> None:
     code.store(code.select(counts, key, NONE), code.at(site.keys, lane * 8))
 
 
-def _owner(site: _Site, lane: IrValue) -> tuple[IrValue, IrValue, IrValue]:
+def _owner(site: _UpdateSite, lane: IrValue) -> tuple[IrValue, IrValue, IrValue]:
     """The job and the bag of a lane, which exist, and whether it has one."""
     code = site.code
 
@@ -128,13 +128,13 @@ def _owner(site: _Site, lane: IrValue) -> tuple[IrValue, IrValue, IrValue]:
     return job, code.select(started.compare("eq", 0), started, started - 1), is_none ^ 1
 
 
-def _mark(site: _Site, place: IrValue) -> None:
+def _mark(site: _UpdateSite, place: IrValue) -> None:
     """Where the keys of a row begin."""
     begins = site.begins(place, site.row(place))
     site.code.store(site.code.select(begins, place, NONE), site.code.at(site.marks, place * 8))
 
 
-def _ends(site: _Site, number: IrValue) -> None:
+def _ends(site: _UpdateSite, number: IrValue) -> None:
     """How many rows there are up to the end of a table."""
     code, job = site.code, site.job(number)
     end = of_job(code, job, "start") + of_job(code, job, "capacity")
@@ -147,7 +147,7 @@ def _ends(site: _Site, number: IrValue) -> None:
     code.store(bisected(code, site.lanes, is_before), code.at(site.ends, number * 8))
 
 
-def _rows(site: _Site, number: IrValue) -> None:
+def _rows(site: _UpdateSite, number: IrValue) -> None:
     """Sum some columns of a row, and do what the rule says; nothing for places inside of a row."""
     code, kind = site.code, site.kernel.kind
     assert kind is not None
@@ -156,7 +156,7 @@ def _rows(site: _Site, number: IrValue) -> None:
     row = site.row(place)
     with code.when(site.begins(place, row)):
         job = site.job_of(row)
-        rows, own = _Rows(site, kind, job, row, place), row - of_job(code, job, "start")
+        rows, own = _SortedRow(site, kind, job, row, place), row - of_job(code, job, "start")
         if rows.by_row:
             rows.finish(own, nth, rows.summed, lambda do: in_columns(code, kind.width, site.kernel.columns, do))
             return
@@ -165,10 +165,10 @@ def _rows(site: _Site, number: IrValue) -> None:
             rows.finish(own, nth, rows.summed, lambda do: do(column, site.kernel.columns))
 
 
-class _Rows(RowCode):
+class _SortedRow(RowCode):
     """A row, whose keys begin at a place."""
 
-    def __init__(self, site: _Site, kind: UpdateKind, job: IrValue, row: IrValue, place: IrValue) -> None:
+    def __init__(self, site: _UpdateSite, kind: UpdateKind, job: IrValue, row: IrValue, place: IrValue) -> None:
         super().__init__(site.code, kind, job)
         self.site, self.row, self.place, self.owners = site, row, place, site.owners
 
@@ -196,4 +196,5 @@ class _Rows(RowCode):
         return key & ((code.i64(1) << site.shift) - 1), is_own
 
 
-KERNELS: dict[str, Callable[[_Site, IrValue], None]] = {"keys": _keys, "mark": _mark, "ends": _ends, "rows": _rows}
+Write = Callable[[_UpdateSite, IrValue], None]
+KERNELS: dict[str, Write] = {"keys": _keys, "mark": _mark, "ends": _ends, "rows": _rows}

@@ -87,7 +87,7 @@ def _check(each: RowUpdate) -> None:
 
 def _jobs(given: Sequence[RowUpdate], owners: int) -> Array:
     """The words of jobs."""
-    words: list[list[int]] = []
+    words: list[tuple[Any, ...]] = []
     for each in given:
         words.append(words_of_job(each, owners=owners - 4 * each.first))
         owners += 4 * (each.last - each.first) * each.is_owned
