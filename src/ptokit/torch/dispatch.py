@@ -153,7 +153,7 @@ class TensorOperator:
         return self.run(*given)
 
 
-def is_watched(*tensors: Tensor | None) -> bool:
+def is_watched(*tensors: Any) -> bool:
     """Whether anything but backward gets to see a call: a compiler, a transform, a mode, a tracer, a profiler, a type
     of its own, or forward mode."""
     if _is_traced() or _is_transformed() or _has_dispatch_modes() or _is_tracing() or is_profiled():

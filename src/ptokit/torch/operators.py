@@ -76,7 +76,7 @@ def planned_gather(
 
 def planned_scatter_(
     table: Tensor,
-    src: Tensor,
+    src: Any,
     indices: Tensor,
     coalesce: str,
     oob: str,
