@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import re
 import resource
@@ -13,13 +12,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
 from ptokit.cxx.confine import filter_of_compilers, has_filter, install, limit_files
 from ptokit.cxx.repository import SINGLE, granted, of_compiler, system_folders
+from ptokit.garbage import without_collection
 
 SHELL = "/bin/sh"
 UNITS = {
@@ -127,7 +127,7 @@ def _call_confined(
             problems.append(problem)
 
     thread = threading.Thread(target=confined, name="ptokit-compilers")
-    with _no_collection():
+    with without_collection():  # finalizers of others would run on the confined thread
         thread.start()
         try:
             thread.join()
@@ -135,18 +135,6 @@ def _call_confined(
             thread.join()  # after an interrupt too: it knows what was started
     if problems:
         raise problems[0]
-
-
-@contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
-    """Collect no garbage: finalizers of others would run on the confined thread."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _limited(command: Sequence[str], limits: CompileLimits) -> list[str]:

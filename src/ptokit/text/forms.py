@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 from ptokit.brief import brief
 from ptokit.finding import Where
+from ptokit.garbage import without_collection
 from ptokit.program.ir import Program
 from ptokit.progress import task
 from ptokit.text.errors import TextError
 from ptokit.text.lift import Form, lift
-from ptokit.text.limits import without_collection
 from ptokit.text.lower import lower
 from ptokit.text.ptoas import format_ptoas, parse_ptoas, print_ptoas
 from ptokit.text.spelling import instructions

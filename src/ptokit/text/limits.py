@@ -8,10 +8,7 @@ read, format or convert a text takes at most `BYTES` * n + `MOST_BYTES` bytes of
 
 from __future__ import annotations
 
-import gc
 import re
-from collections.abc import Generator
-from contextlib import contextmanager
 
 from ptokit.finding import Where
 from ptokit.text.brackets import CLOSING, MARKS, PAIRS
@@ -27,18 +24,6 @@ CALLS, MOST_CALLS = 2_000, 8_000_000
 """Calls of functions that these take at most."""
 MAX_DEPTH = 200
 """Brackets, or loops and branches, inside one another."""
-
-
-@contextmanager
-def without_collection() -> Generator[None, None, None]:
-    """Around work that makes many objects and no cycles of them: to look for these takes a fifth of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def most_characters(text: str) -> int:
