@@ -45,6 +45,9 @@ class CoreState:
 class Frame:
     """The state of a block: numbers, arguments, tiles. Reused by the next launch, with the memory of its tiles."""
 
+    form = ""
+    """The form of the program."""
+
     def __init__(self) -> None:
         self.tensors: Mapping[str, Storage] = {}
         self.values: dict[Var, int] = {}
@@ -84,15 +87,13 @@ class Frame:
         """The current value of an expression."""
         return evaluate(expr, self.values)
 
-    def run(self, call: Iterable[Sequence[Finding]], spelled: Callable[[str], str] = str) -> None:
-        """Run a call of the current statement to its end, and report its findings. `spelled` writes a fix as the
-        program's source does."""
+    def run(self, call: Iterable[Sequence[Finding]]) -> None:
+        """Run a call of the current statement to its end, and report its findings."""
         try:
             for findings in call:
-                self.report([replace(finding, fix=spelled(finding.fix)) for finding in findings])
+                self.report(findings)
         except (VerifyError, OutOfBoundsError) as problem:
-            found = (replace(finding, fix=spelled(finding.fix)) for finding in problem.findings)
-            raise type(problem)(self.placed(found)) from None
+            raise type(problem)(self.placed(problem.findings)) from None
 
     def expressions_refused(self) -> ExpressionsRefused:
         """Turn an expression without a value into a finding at the current statement."""
@@ -104,7 +105,11 @@ class Frame:
 
     def placed(self, findings: Iterable[Finding]) -> list[Finding]:
         """Findings with the current block and statement."""
-        return [replace(f, message=f"{f.message}, {self.when}", where=self.where) for f in findings]
+        return [self.located(replace(f, message=f"{f.message}, {self.when}")) for f in findings]
+
+    def located(self, finding: Finding) -> Finding:
+        """A finding at the current statement, with its fix in the language of the program."""
+        return finding.at(self.where).in_form(self.form)
 
     def place(self, tile: TileDecl, address: int, target: str) -> None:
         """Bind a tile to an address of its memory."""
@@ -173,11 +178,11 @@ def _check_valid(decl: TileDecl, use: TileUse, frame: Frame) -> None:
     for axis, (extent, most) in enumerate(zip(use.valid, available(decl, use), strict=True)):
         number = frame.value(extent)
         if not 0 <= number <= most:
-            raise VerifyError([valid_finding(decl, use, axis, number, frame.when).at(frame.where)])
+            raise VerifyError([frame.located(valid_finding(decl, use, axis, number, frame.when))])
     for axis, (start, size, most) in enumerate(edges(decl, use)):
         number = frame.value(start)
         if not 0 <= number <= most - size:
-            raise VerifyError([part_finding(decl.name, axis, number, size, most, frame.when).at(frame.where)])
+            raise VerifyError([frame.located(part_finding(decl.name, axis, number, size, most, frame.when))])
 
 
 def _bind_view(program: Program, view: View, frame: Frame) -> Bound:
@@ -205,7 +210,7 @@ def offset_of(argument: Argument, view: View, frame: Frame, describe: Describe =
         first, extent, limit = frame.value(start), frame.value(size), frame.value(most)
         if first < 0 or extent < 0 or first + extent > limit:
             finding = describe(argument.name, dim, first, extent, limit, frame.when)
-            raise OutOfBoundsError([finding.at(frame.where)])
+            raise OutOfBoundsError([frame.located(finding)])
         offset += first * frame.value(stride)
     return offset
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,6 @@ from ptokit.isa.operand import OperandSpec, TileSpec
 from ptokit.program import ir
 from ptokit.program.bounds import event_finding, ids_of, index_finding
 from ptokit.program.calls import Sharing, all_operands, has_slices, sharing, tile_spec
-from ptokit.program.describe import in_source
 from ptokit.program.expr import BLOCK_NUM, Var, compiled, value_of
 from ptokit.program.handover import endless_finding, first_in_source
 from ptokit.program.streams import CoreStream, Node, Streams, Wait, crosses
@@ -105,6 +104,7 @@ class Executable:
         except IndexError:
             frame = Frame()
         frame.tensors, frame.values, frame.listener = tensors, {**integers, BLOCK_NUM: grid}, listener
+        frame.form = self.program.form
         frame.unspecified = None if self.program.is_modelled else Unspecified()
         try:
             self._run_blocks(frame, blocks)
@@ -312,13 +312,12 @@ class InstructionStep:
         self.measures = [measure for measure in map(compiled, found) if not isinstance(measure, int)]
         self.tiles = [use.tile for use in instr.tiles]
         self.has_slices, self.shared = has_slices(instr), sharing(instr)
-        self.in_source = partial(in_source, executable.program, instr)
         self.bound: dict[tuple[Any, ...], tuple[Prepared, Takes]] = {}
 
     def __call__(self, frame: Frame) -> None:
         prepared, storages = self.prepare(frame)
         known = frame.unspecified
-        frame.run(prepared.run(storages) if known is None else known.run(prepared, storages), self.in_source)
+        frame.run(prepared.run(storages) if known is None else known.run(prepared, storages))
 
     def prepare(self, frame: Frame) -> tuple[Prepared, list[Storage]]:
         """The call for the current numbers, and its operands' memories."""
@@ -368,7 +367,7 @@ class FlagStep:
         event = frame.value(self.flag.event)
         most = ids_of(self.flag)
         if not 0 <= event < most:
-            raise VerifyError([event_finding(event, most, frame.when).at(frame.where)])
+            raise VerifyError([frame.located(event_finding(event, most, frame.when))])
         return event
 
 

@@ -138,7 +138,7 @@ class Prepared:
         rule = fault.clause(self.target)
         return Finding(
             level, rule, message, fault.kind, report.operand, expected, found, fault.fix, target=self.target,
-            unwritten=bool(poison),
+            unwritten="memory" if poison else "",
         )  # fmt: skip
 
     def _shared_memory(self, plan: Plan) -> tuple[Finding, ...]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ptokit.finding import Fix, Op, Wording
 from ptokit.isa.elementwise import DIV_TYPES, DST
+from ptokit.isa.fixes import SLAYOUT
 from ptokit.isa.headers import CLAUSE, SHORT
 from ptokit.isa.headers import typed as typed_in_headers
 from ptokit.isa.instruction import (
@@ -49,7 +51,7 @@ SAME_COLS = Rule(
 ONE_ROUNDING = Rule(
     CLAUSE, "src", "float32: the simulator's header rounds other sums at every row",
     lambda c: c.src.dtype.name == "float32", on=note("cpu"), found=lambda c: str(c.src.dtype),
-    fix="tcvt to float32, sum, and tcvt back",
+    fix=Fix(Op("tcvt"), " to float32, sum, and ", Op("tcvt"), " back"),
 )  # fmt: skip
 
 REDUCTIONS = (
@@ -88,10 +90,10 @@ TCOLEXPAND = OpRow("tcolexpand", "Repeat a row.", "dst[i, j] = src[0, j]", EXPAN
 ONE_COLUMN = Rule(
     "CP-BRD-01", "src", "of one valid column", lambda c: c.src.valid_cols == 1, on=error("a5"),
     kind=ByExtent(), found=lambda c: f"valid {show_extents(c.src.valid)}",
-    fix="give it valid=(rows, 1), or take the column: src[:, 0:1]",
+    fix=Fix("give it ", Wording("valid=(rows, 1), or take the column: src[:, 0:1]", *["one valid column"] * 2)),
 )  # fmt: skip
 UNBOXED = Rule("CP-BRD-01", "src", "RowMajor or ColMajor without boxes", lambda c: c.src.form in ("nd", "dn"),
-               on=error(*DEVICES), fix="make the tile without slayout=")  # fmt: skip
+               on=error(*DEVICES), fix=Fix("make the tile without ", SLAYOUT))  # fmt: skip
 
 
 def repetition(row: OpRow, *, by_row: bool) -> Instruction:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
+from ptokit.finding import Fix
 from ptokit.isa.dtype import BASE, FLOAT8, FLOAT8_E8M0, HIFLOAT8, INT32, INT64, PTO_TYPES, UINT32, UINT64, DType
+from ptokit.isa.fixes import PACKED, VALID, cast_of
 from ptokit.isa.instruction import ALWAYS, EVERYWHERE, Blocks, Call, Case, Rule, case, error, is_tensor
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Remap
@@ -31,16 +33,6 @@ INDEX_TYPES = Table({"host": ("int32", "uint32", "int64")})
 
 WIDE_INDEX = Table({"host": True})
 """Targets that do not cast 64-bit indices to uint32."""
-
-# Fixes that several rules share.
-PACKED_FIX = "use a packed array: p = np.ascontiguousarray(array); after a scatter, copy p back"
-PLAIN_TILE = "make the tile without blayout= and slayout=: row-major is the default"
-NZ_TILE = 'make the tile with blayout="col_major", slayout="row_major", fractal=512'
-NZ_PAD = "pad the tile to whole fractals, 16 rows by 32 bytes, and give valid="
-NZ_SHAPE = "an NZ tensor has the shape (B, BCols, BRows, 16, 32 // element bytes)"
-ND_TABLE = 'repack the data row by row and pass it with layout="nd"'
-FLATTEN = "pass the array in two dims: array.reshape(-1, width)"
-WRAP = "wrap the array: pto.GlobalTensor(array)"
 
 
 def names(types: Iterable[DType]) -> str:
@@ -95,7 +87,7 @@ def index_type(rule: str) -> Rule:
     return Rule(
         rule, "idx", lambda c: " or ".join(c.here(INDEX_TYPES, ("int32", "uint32"))),
         lambda c: is_index_type(c, c.idx.dtype), on=error(*EVERYWHERE), found=lambda c: str(c.idx.dtype), kind="H-08",
-        fix="hold the indices as int32 or uint32: indices.astype('int32')",
+        fix=Fix("hold the indices as int32 or uint32", cast_of("indices", INT32)),
     )  # fmt: skip
 
 
@@ -115,7 +107,7 @@ def same_type(
         rule, a, lambda c: f"of {b}'s element type, {c.values[b].dtype}",
         lambda c: c.values[a].dtype is c.values[b].dtype, on=error(*targets or EVERYWHERE), when=when,
         found=lambda c: str(c.values[a].dtype), kind=kind, blocks=blocks, elsewhere=elsewhere,
-        fix=fix or (lambda c: f"convert the data: array.astype({str(c.values[b].dtype)!r})"),
+        fix=fix or (lambda c: Fix("convert the data", cast_of("array", c.values[b].dtype))),
     )  # fmt: skip
 
 
@@ -154,7 +146,7 @@ def burst_multiple(rule: str, operand: str, *targets: str, when: Case = ALWAYS) 
         rule, operand, "a tile whose contiguous padded dimension is a multiple of 32 bytes",
         lambda c: c.values[operand].burst_bytes % 32 == 0, on=error(*targets), when=when,
         found=lambda c: f"{c.values[operand]}: {c.values[operand].burst_bytes} bytes", kind="H-09",
-        fix=lambda c: f"pad up to a multiple of {c.values[operand].dtype.c0} elements and give valid=",
+        fix=lambda c: Fix(f"pad up to a multiple of {c.values[operand].dtype.c0} elements and give ", VALID),
         only_alignment=True,
     )  # fmt: skip
 
@@ -200,7 +192,7 @@ def packed_a5_rows(when: Case) -> Rule:
     """A-68: the A5 kernels step by the row width and ignore Stride[3]."""
     return Rule(
         "A-68", "table", "packed, Stride[3] == Shape[4]: so are the rows of an A5 table", packed_rows,
-        on=error("a5"), when=when, found=row_pitch, kind="H-46", fix=PACKED_FIX,
+        on=error("a5"), when=when, found=row_pitch, kind="H-46", fix=PACKED,
     )  # fmt: skip
 
 
@@ -209,7 +201,7 @@ def even_rows(when: Case, *targets: str) -> Rule:
     return Rule(
         "A-57", "table", "one whose outer dims step evenly by Stride[3]", lambda c: c.table.even_rows,
         on=error(*targets), when=when, found=lambda c: f"Stride<{', '.join(map(str, c.table.stride))}>", kind="H-07",
-        fix=PACKED_FIX,
+        fix=PACKED,
     )  # fmt: skip
 
 
@@ -218,7 +210,7 @@ def unit_columns(when: Case) -> Rule:
     return Rule(
         "A-57", "table", "one with Stride[4] == 1", lambda c: c.table.stride[4] == 1 or c.table.shape[4] == 1,
         on=error(*EVERYWHERE), when=when, found=lambda c: f"Stride[4] = {c.table.stride[4]}", kind="H-07",
-        fix=PACKED_FIX,
+        fix=PACKED,
     )  # fmt: skip
 
 

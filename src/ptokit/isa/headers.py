@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ptokit.isa.common import names
+from ptokit.isa.fixes import CONVERT
 from ptokit.isa.instruction import ALWAYS, DEVICES, Call, Case, Rule, hazard, note
 from ptokit.isa.operand import BLOCK, PLAIN_LAYOUTS, TensorSpec, TileSpec, show_extents
 from ptokit.isa.policy import SLayout, TileType
@@ -29,7 +30,7 @@ def typed(operand: str, table: Mapping[str, str], when: Case = ALWAYS) -> Rule:
     return Rule(
         CLAUSE, operand, lambda c: f"one of {names(c.here(allowed))} for the C++ headers",
         lambda c: c.values[operand].dtype in c.here(allowed), on=hazard(*table), when=when,
-        found=lambda c: str(c.values[operand].dtype), fix="tcvt converts between types",
+        found=lambda c: str(c.values[operand].dtype), fix=CONVERT,
     )  # fmt: skip
 
 

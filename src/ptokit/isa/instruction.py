@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeGuard
 
 from ptokit.brief import brief
-from ptokit.finding import Finding, Level, VerifyError
+from ptokit.finding import Finding, Fix, Level, VerifyError
 from ptokit.isa.dtype import DType
 from ptokit.isa.kernel import NO_KERNEL, RouteKernel, kernel_of
 from ptokit.isa.move import Combine, Compute, Index, Move
@@ -145,6 +146,18 @@ class Call:
             for name, spec in self.operands.items()
         }
         return Call(self.instruction, made, self.modifiers, self.target, self.repeats, self.clashes)
+
+
+class RecordedValues(dict[str, Any]):
+    """The operands and modifiers of a call; it notes which of them are read."""
+
+    def __init__(self, values: Mapping[str, Any], read: set[str]) -> None:
+        super().__init__(values)
+        self._read = read
+
+    def __getitem__(self, name: str) -> Any:
+        self._read.add(name)
+        return super().__getitem__(name)
 
 
 Test = Callable[[Call], bool]
@@ -351,7 +364,16 @@ class Rule:
             fix=_text(self.fix, call),
             target=call.target,
             blocks=self.blocks == "route",
+            compared=self._compared(call),
         )
+
+    def _compared(self, call: Call) -> tuple[str, ...]:
+        """The other operands that it reads."""
+        copy, read = call.copy(), set[str]()
+        copy.values = RecordedValues(copy.values, read)
+        with suppress(Undecided):
+            self.holds(copy)
+        return tuple(name for name in call.operands if name in read and name != self.operand)
 
 
 def applying(rule: str, elsewhere: tuple[str, ...], target: str) -> str:
@@ -485,7 +507,7 @@ class Repeats:
     """What each target does."""
     defined: Test = lambda _: False
     """Whether the call defines the result."""
-    fixes: Callable[[Call], tuple[str, ...]] = lambda _: ()
+    fixes: Callable[[Call], tuple[Fix, ...]] = lambda _: ()
     """Fixes besides other indices."""
 
 

@@ -9,17 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 
+from ptokit.finding import Fix, Op, Wording
 from ptokit.isa.common import (
-    FLATTEN,
     GATHER_TYPES,
-    ND_TABLE,
-    NZ_PAD,
-    NZ_SHAPE,
-    NZ_TILE,
-    PACKED_FIX,
-    PLAIN_TILE,
     REMAPS,
-    WRAP,
     burst_multiple,
     by_rows,
     data_type,
@@ -46,6 +39,24 @@ from ptokit.isa.common import (
     unit_columns,
 )
 from ptokit.isa.dtype import BASE, PTO_TYPES
+from ptokit.isa.fixes import (
+    BELOW,
+    FLATTEN,
+    LOAD_INDEX,
+    LOAD_INDEX_FIRST,
+    ND_TABLE,
+    NZ_PAD,
+    NZ_SHAPE,
+    NZ_TILE,
+    PACKED,
+    PLAIN_TILE,
+    VALID,
+    WRAP,
+    Option,
+    VecTile,
+    option,
+    tensor_of,
+)
 from ptokit.isa.instruction import (
     EVERYWHERE,
     NPU,
@@ -166,12 +177,23 @@ def elem_meant(call: Call) -> bool:
     return min(call.idx.valid) > 1
 
 
-def row_of_indices(call: Call) -> str:
+def row_of_indices(call: Call) -> VecTile:
     """The declaration of a tile with one index per row, padded to 32 bytes."""
     count, kind = call.dst.valid_rows, call.idx.dtype
-    cols = -(-count // kind.c0) * kind.c0
-    valid = f", valid=(1, {count})" if cols != count else ""
-    return f'Tile("vec", "{kind}", 1, {cols}{valid})'
+    return VecTile(kind, 1, -(-count // kind.c0) * kind.c0, (1, count))
+
+
+AICORE = Fix(Wording('pto.target("cpu@aicore")', "--target cpu@aicore", "--target cpu@aicore"), " models that build")
+OWN_TYPE = Fix(
+    "pass ", Wording("pto.GlobalTensor", "a tensor view", "a GlobalTensor"), " over memory of the destination's type"
+)
+NO_EXECUTOR = Fix("leave ", Option("executor", GatherExec), " out")
+
+
+def room(call: Call) -> Fix:
+    """A workspace in global memory."""
+    count, kind = call.dst.rows * call.dst.cols, call.dst.dtype
+    return Fix("pass ", tensor_of(f"np.empty({count}, '{kind}')", f"{count} {kind}"))
 
 
 @case("1-D index")
@@ -191,7 +213,9 @@ ROW_INDEX = Rule(
     lambda c: c.idx.valid == (1, c.dst.valid_rows), on=error("a2a3"), found=idx_valid,
     kind=ByCase(elem_meant, "H-40", ByExtent("H-09")), when=into_ub & is_row,
     fix=lambda c: (
-        'did you mean coalesce="elem"?' if elem_meant(c) else f"make it a tile of 1 row: {row_of_indices(c)}"
+        Fix("did you mean ", option("coalesce", Coalesce.Elem), "?")
+        if elem_meant(c)
+        else Fix("make it a tile of 1 row: ", row_of_indices(c))
     ),
 )  # fmt: skip
 COLUMN_INDEX = replace(ROW_INDEX, expect=row_or_column, holds=one_or_other)
@@ -208,9 +232,9 @@ def consecutive(tile: TileSpec) -> bool:
     return lanes == Layout.plain(1, 0) or max(tile.valid) == 1
 
 
-def standing_index(call: Call) -> str:
+def standing_index(call: Call) -> Fix:
     """A declaration of the index that is portable."""
-    return f"declare it as {row_of_indices(call)}, which every target takes"
+    return Fix("declare it as ", row_of_indices(call), ", which every target takes")
 
 
 stands = Case("[R, 1] index", lambda c: c.dst.valid_rows > 1 and c.idx.valid == (c.dst.valid_rows, 1))
@@ -227,34 +251,36 @@ OPERANDS = (
     Rule("MG-LOC-03", "table", "a GlobalTensor in GM", lambda c: is_tensor(c.table), on=error(*EVERYWHERE), kind="H-09",
          blocks="route", fix=WRAP),
     Rule("MG-LOC-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), kind="H-09", blocks="route",
-         fix="gather into a tile, then tstore it"),
+         fix=Fix("gather into a tile, then ", Op("tstore"), " it")),
     Rule("MG-LOC-01", "dst", "a Vec tile (or, on a2a3 and a5, a Mat tile)",
          lambda c: c.dst.loc in (TileType.Vec, TileType.Mat), on=error(*EVERYWHERE), kind="H-09",
          fix="gather into a Vec tile"),
     Rule("MG-LOC-04", "dst", "a Vec tile; a Mat destination needs a2a3 or a5", lambda c: c.dst.loc is not TileType.Mat,
          on=error("cpu", "host"), kind="H-09", blocks="route", fix='run on "a2a3" or "a5", or gather into a Vec tile'),
     Rule("MG-LOC-02", "idx", "a tile", lambda c: is_tile(c.idx), on=error(*EVERYWHERE), when=into_ub, kind="H-09",
-         blocks="route", fix="tload the indices into a Vec tile first"),
+         blocks="route", fix=LOAD_INDEX_FIRST),
     Rule("MG-LOC-02", "idx", "in a Vec tile", lambda c: c.idx.loc is TileType.Vec, on=error(*EVERYWHERE), when=into_ub,
-         kind="H-09", fix="tload the indices into a Vec tile"),
+         kind="H-09", fix=LOAD_INDEX),
     Rule("MG-L1-03", "idx", "a GlobalTensor of int32 or uint32: the cube core cannot read UB",
          lambda c: is_tensor(c.idx) and is_index_type(c, c.idx.dtype), on=error(*NPU), when=into_l1,
          kind=ByCase(Case("a tensor", lambda c: is_tensor(c.idx)), "H-08", "H-09"), blocks="route",
-         fix="pass the index as pto.GlobalTensor(array.astype('int32'))"),
+         fix=Fix("pass the index as ", tensor_of("array.astype('int32')", "int32"))),
     Rule("A-42", "scratch", "given for a Mat destination in elem mode, and only there",
          lambda c: (c.scratch is not None) == (into_l1(c) and is_elem(c)), on=error(*EVERYWHERE), blocks="route",
-         fix=lambda c: f"only an elem gather into L1 takes scratch=: {c.dst.rows * c.dst.cols} {c.dst.dtype} in GM"),
+         fix=lambda c: Fix(
+             "only an elem gather into L1 takes ", Wording("scratch=", "scratch", "scratch"),
+             f": {c.dst.rows * c.dst.cols} {c.dst.dtype} in GM")),
     Rule("MG-L1-07", "scratch", lambda c: f"a GlobalTensor of {c.dst.dtype}",
          lambda c: is_tensor(c.scratch) and c.scratch.dtype is c.dst.dtype, on=error(*NPU), when=has_scratch,
-         blocks="route", fix="pass pto.GlobalTensor over memory of the destination's type"),
+         blocks="route", fix=OWN_TYPE),
     Rule("MG-SIMT-15", "executor", "scalar: A2/A3 has no SIMT engine", lambda c: c.executor is not GatherExec.Simt,
-         on=error("a2a3"), found="simt", blocks="route", fix="leave executor= out"),
+         on=error("a2a3"), found="simt", blocks="route", fix=NO_EXECUTOR),
     Rule("MG-SIMT-16", "executor", "left out in row mode: Simt collects single elements",
          lambda c: not (is_row(c) and c.executor is GatherExec.Simt), on=error("a5"), found="simt", blocks="route",
-         fix="leave executor= out"),
+         fix=NO_EXECUTOR),
     Rule("A-42", "executor", "given only with a Mat destination in elem mode",
          lambda c: c.executor is None or (into_l1(c) and is_elem(c)), on=error(*EVERYWHERE),
-         found=lambda c: c.executor.text, blocks="route", fix="leave executor= out"),
+         found=lambda c: c.executor.text, blocks="route", fix=NO_EXECUTOR),
 )  # fmt: skip
 
 TAKES_ANY_LAYOUT = Table({"a5": True})
@@ -265,7 +291,7 @@ TYPES = (
     data_type("dst", GATHER_TYPES),
     Rule("MG-TYPE-02", "dst", lambda c: f"one of {names(c.here(GATHER_TYPES))} (float8 needs the AICORE build)",
          lambda c: c.dst.dtype in c.here(GATHER_TYPES), on=error("cpu"), kind="H-44", when=known_type,
-         found=lambda c: str(c.dst.dtype), fix='pto.target("cpu@aicore") models that build'),
+         found=lambda c: str(c.dst.dtype), fix=AICORE),
     Rule("MG-TYPE-03", "dst", "of another type than an 8-bit float: the A2/A3 vector core has none",
          lambda c: c.dst.dtype in c.here(GATHER_TYPES), on=error("a2a3"), when=into_ub & known_type, kind="H-44",
          found=lambda c: str(c.dst.dtype), fix="move the bytes as uint8"),
@@ -356,17 +382,17 @@ SHAPES = (
     Rule("A-57", "dst", lambda c: f"at most {c.table.extents[1]} valid columns, the width of the table",
          lambda c: c.dst.valid_cols <= c.table.extents[1], on=error(*EVERYWHERE), when=is_row, kind="H-07",
          found=lambda c: f"{c.dst.valid_cols} valid columns",
-         fix="shrink valid= to the width of the table"),
+         fix=Fix("shrink ", VALID, " to the width of the table")),
     unit_columns(is_row),
     even_rows(is_row & ~is_fractal & one_stride, "a2a3", "a5", "host"),
     Rule("MG-HAZ-08", "table", "packed, Stride[3] == Shape[4]: the target's kernel does not look at Stride[3]",
          packed_rows, on=error("cpu", "a5"), when=in_plain_rows, found=row_pitch, kind="H-04",
-         fix=PACKED_FIX, elsewhere=("A-09",)),
+         fix=PACKED, elsewhere=("A-09",)),
     Rule("MG-HAZ-08", "table", "padded rows are honoured here; cpu and a5 do not look at Stride[3]", packed_rows,
          on=note("a2a3"), when=in_plain_rows, kind="H-04", elsewhere=("A-09",)),
     packed_a5_rows(in_plain_rows),
     Rule("A-10", "table", "packed: elements are counted through the gaps", lambda c: c.table.is_packed,
-         on=hazard(*EVERYWHERE), when=is_elem & ~is_fractal, kind="H-06", fix=PACKED_FIX),
+         on=hazard(*EVERYWHERE), when=is_elem & ~is_fractal, kind="H-06", fix=PACKED),
     Rule("MG-SHAPE-07", "table", "of Shape[3] == 16", lambda c: c.table.shape[3] == FRACTAL_ROWS, on=error("a2a3"),
          when=is_fractal, kind=ByExtent("H-09"), fix=NZ_SHAPE),
     Rule("MG-SHAPE-08", "table", lambda c: f"of Shape[4] == {c.dst.dtype.c0}",
@@ -402,7 +428,7 @@ L1_SHAPES = (
     Rule("MG-L1-07", "scratch", lambda c: f"at least {c.dst.rows * c.dst.cols} elements, side by side",
          lambda c: c.scratch.elements >= c.dst.rows * c.dst.cols and c.scratch.is_packed, on=error(*NPU),
          when=has_scratch, kind="H-31", asserted=(),
-         fix=lambda c: f"pass pto.GlobalTensor(np.empty({c.dst.rows * c.dst.cols}, {str(c.dst.dtype)!r}))"),
+         fix=room),
 )  # fmt: skip
 
 
@@ -651,8 +677,9 @@ MODIFIERS = (
              Attribute("gatherExec", brief="exec", suffix=True)),
 )  # fmt: skip
 
-GATHER_POLICIES = 'oob="clamp", "wrap" or "zero"'
-BELOW_CAPACITY = f"keep indices below the capacity, or choose {GATHER_POLICIES}"
+GATHER_POLICIES = Fix(option("oob", GatherOOB.Clamp, GatherOOB.Wrap, GatherOOB.Zero))
+REMAP = Fix("remap negative indices yourself first, or use ", option("oob", GatherOOB.Zero))
+BELOW_CAPACITY = Fix(BELOW, GATHER_POLICIES)
 L1_FACT = "into L1: as on A2/A3, rows Stride[3] apart; elem goes through the scratch, which keeps the NZ image"
 
 MGATHER = Instruction(
@@ -695,7 +722,7 @@ MGATHER = Instruction(
     writes_padding=True,
     faults={
         "outside": Fault("MG-OOB-04", "H-10", BELOW_CAPACITY),
-        "negative": Fault("MG-HAZ-12", "H-13", 'remap negative indices yourself first, or use oob="zero"'),
+        "negative": Fault("MG-HAZ-12", "H-13", REMAP),
         "shared": Fault("A-38", None, "give every operand memory of its own"),
     },
     spellings={

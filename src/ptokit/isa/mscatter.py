@@ -5,14 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
+from ptokit.finding import Fix, Op
 from ptokit.isa.common import (
-    FLATTEN,
-    ND_TABLE,
-    PACKED_FIX,
-    PLAIN_TILE,
     REMAPS,
     SCATTER_TYPES,
-    WRAP,
     burst_multiple,
     by_rows,
     data_type,
@@ -34,6 +30,18 @@ from ptokit.isa.common import (
     unit_columns,
 )
 from ptokit.isa.dtype import HIFLOAT8, PTO_TYPES
+from ptokit.isa.fixes import (
+    BELOW,
+    FLATTEN,
+    LOAD_INDEX,
+    LOAD_INDEX_FIRST,
+    ND_TABLE,
+    PACKED,
+    PLAIN_TILE,
+    WRAP,
+    Option,
+    option,
+)
 from ptokit.isa.instruction import (
     DEVICES,
     EVERYWHERE,
@@ -93,7 +101,11 @@ def is_flat_row_index(call: Call) -> bool:
     return is_row(call) and call.idx.rows == 1 and call.idx.valid == (1, call.src.valid_rows)
 
 
-ASK_FOR_ROWS = 'ask for rows: coalesce="row", for a [1, N] index is as wide as the source here and means elements'
+ASK_FOR_ROWS = Fix(
+    "ask for rows: ",
+    option("coalesce", Coalesce.Row),
+    ", for a [1, N] index is as wide as the source here and means elements",
+)
 
 
 def asks_for_rows(call: Call) -> bool:
@@ -112,8 +124,14 @@ ADD_TYPES = ("int32", "uint32", "float32", "float16")
 ORDER_TYPES = ("int32", "float32")
 
 
-OTHER_TYPE = "scatter as one of these types, or combine without atomic="
-WIDEN = "tcvt to float32 and scatter into a float32 table; tstore takes atomic add of bfloat16 for whole blocks"
+OTHER_TYPE = "scatter as one of these types, or combine without "
+PLAIN_STORE = Fix("scatter without ", Option("atomic", ScatterAtomicOp))
+WIDEN = Fix(
+    Op("tcvt"),
+    " to float32 and scatter into a float32 table; ",
+    Op("tstore"),
+    " takes atomic add of bfloat16 for whole blocks",
+)
 
 
 def atomic(rule: str, op: ScatterAtomicOp, types: tuple[str, ...]) -> Rule:
@@ -121,7 +139,7 @@ def atomic(rule: str, op: ScatterAtomicOp, types: tuple[str, ...]) -> Rule:
     return Rule(
         rule, "src", f"{', '.join(types)} for atomic {op.text}", lambda c: c.src.dtype.name in types,
         when=Case(f"atomic {op.text}", lambda c: c.atomic is op), found=lambda c: str(c.src.dtype),
-        fix=lambda c: WIDEN if c.src.dtype.name == "bfloat16" else f"{OTHER_TYPE}{op.text}",
+        fix=lambda c: WIDEN if c.src.dtype.name == "bfloat16" else Fix(OTHER_TYPE, option("atomic", op)),
     )  # fmt: skip
 
 
@@ -133,17 +151,17 @@ OPERANDS = (
     Rule("MS-LOC-03", "table", "a GlobalTensor in GM", lambda c: is_tensor(c.table), on=error(*EVERYWHERE), kind="H-09",
          blocks="route", fix=WRAP),
     Rule("MS-LOC-01", "src", "a tile", lambda c: is_tile(c.src), on=error(*EVERYWHERE), kind="H-09", blocks="route",
-         fix="tload the data into a Vec tile first"),
+         fix=Fix(Op("tload"), " the data into a Vec tile first")),
     Rule("MS-LOC-01", "src", "in a Vec tile", lambda c: c.src.loc is TileType.Vec, on=error(*EVERYWHERE), kind="H-09",
          fix="scatter from a Vec tile"),
     Rule("MS-LOC-02", "idx", "a tile", lambda c: is_tile(c.idx), on=error(*EVERYWHERE), kind="H-09", blocks="route",
-         fix="tload the indices into a Vec tile first"),
+         fix=LOAD_INDEX_FIRST),
     Rule("MS-LOC-02", "idx", "in a Vec tile", lambda c: c.idx.loc is TileType.Vec, on=error(*EVERYWHERE), kind="H-09",
-         fix="tload the indices into a Vec tile"),
+         fix=LOAD_INDEX),
     Rule("MS-MODE-04", "idx", lambda c: f"of 1 column (row scatter) or {c.src.cols} (element scatter)",
          lambda c: c.coalesce is not None, on=error(*EVERYWHERE), blocks="route",
          found=lambda c: f"{c.idx.cols} columns", kind="H-09",
-         fix='give the index tile one column, or coalesce="row" and a [1, N] index'),
+         fix=Fix("give the index tile one column, or ", option("coalesce", Coalesce.Row), " and a [1, N] index")),
     Rule("A-05", "coalesce", "what the index shape says, or left out", mode_agrees, on=error(*EVERYWHERE),
          found=lambda c: f"{c.coalesce.text} with {c.idx}", blocks="route",
          fix="leave coalesce out, or change the index shape"),
@@ -164,10 +182,10 @@ TYPES = (
     atomic("MS-ATOM-06", ScatterAtomicOp.Max, ORDER_TYPES),
     atomic("MS-ATOM-07", ScatterAtomicOp.Min, ORDER_TYPES),
     Rule("A-16", "src", "of a type that can be added", lambda c: c.src.dtype.is_number, on=error(*EVERYWHERE),
-         when=adds, found=lambda c: str(c.src.dtype), blocks="execution", fix="scatter without atomic="),
+         when=adds, found=lambda c: str(c.src.dtype), blocks="execution", fix=PLAIN_STORE),
     Rule("A-16", "src", "of a type that can be ordered", lambda c: c.src.dtype.is_integer or c.src.dtype.is_float,
          on=error("host"), when=orders, found=lambda c: str(c.src.dtype), blocks="execution",
-         fix="scatter without atomic="),
+         fix=PLAIN_STORE),
 )  # fmt: skip
 
 LAYOUTS = (
@@ -203,7 +221,7 @@ SHAPES = (
     even_rows(is_row, "host"),
     packed_a5_rows(is_row),
     Rule("A-10", "table", "packed: elements are counted through the gaps", lambda c: c.table.is_packed,
-         on=error(*EVERYWHERE), when=is_elem, kind="H-06", blocks="execution", fix=PACKED_FIX),
+         on=error(*EVERYWHERE), when=is_elem, kind="H-06", blocks="execution", fix=PACKED),
     burst_multiple("MS-ALIGN-01", "src", *DEVICES),
 )  # fmt: skip
 
@@ -277,14 +295,16 @@ SIMT = RouteKernel(
 )
 
 
-SCATTER_POLICIES = 'oob="skip", "clamp" or "wrap"'
-BELOW_CAPACITY = f"keep indices below the capacity, or choose {SCATTER_POLICIES}"
+SCATTER_POLICIES = Fix(option("oob", ScatterOOB.Skip, ScatterOOB.Clamp, ScatterOOB.Wrap))
+REMAP = Fix("remap negative indices yourself first, or use ", option("oob", ScatterOOB.Skip))
+BELOW_CAPACITY = Fix(BELOW, SCATTER_POLICIES)
 
 
-def instead_of_repeats(call: Call) -> tuple[str, ...]:
+def instead_of_repeats(call: Call) -> tuple[Fix, ...]:
     """Modifiers that define the result of repeated destinations."""
-    added = ('combine with atomic="add"',) if call.src.dtype.name in ADD_TYPES else ()
-    return (*added, 'ask for the last writer with conflict="last"')
+    added = Fix("combine with ", option("atomic", ScatterAtomicOp.Add)) if call.src.dtype.name in ADD_TYPES else None
+    last = Fix("ask for the last writer with ", option("conflict", ScatterConflict.Last))
+    return (added, last) if added else (last,)
 
 
 # --- C++ -----------------------------------------------------------------------------------------------------
@@ -301,7 +321,8 @@ ATOMICS_OF_A2A3 = (
          lambda c: c.src.dtype.name in HEADER_ADD_TYPES, on=hazard("a2a3"), when=adds,
          found=lambda c: str(c.src.dtype), fix="scatter one of these types"),
     *(Rule(clause, "atomic", f"none or add: {op.text} is {A5_ONLY}", lambda c, op=op: c.atomic is not op,
-           on=hazard("a2a3"), found=op.text, fix="combine the values in a tile first: tmax, tmin")
+           on=hazard("a2a3"), found=op.text,
+           fix=Fix("combine the values in a tile first: ", Op("tmax"), ", ", Op("tmin")))
       for clause, op in (("MS-ATOM-06", ScatterAtomicOp.Max), ("MS-ATOM-07", ScatterAtomicOp.Min))),
 )  # fmt: skip
 
@@ -375,7 +396,7 @@ MSCATTER = Instruction(
     conflicts=(OrderHazard("H-24", "UB", "MTE2", "second", "idx", "read", "write"), OrderHazard("H-16", "GM", "MTE3")),
     faults={
         "outside": Fault("MS-OOB-06", "H-11", BELOW_CAPACITY, elsewhere=("MS-OOB-02", "A-18")),
-        "negative": Fault("A-12", "H-13", 'remap negative indices yourself first, or use oob="skip"'),
+        "negative": Fault("A-12", "H-13", REMAP),
     },
     spellings={
         "C++": (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ptokit.finding import Fix, Op
 from ptokit.isa.casts import (
     NARROWED,
     RELU,
@@ -17,6 +18,7 @@ from ptokit.isa.casts import (
 )
 from ptokit.isa.dtype import HIFLOAT8, INT32
 from ptokit.isa.elementwise import DST, SCALAR
+from ptokit.isa.fixes import BLAYOUT, BRING, CONVERT, SLAYOUT, TAKE, Option, option
 from ptokit.isa.instruction import (
     EVERYWHERE,
     NPU,
@@ -144,7 +146,7 @@ TAXPY = build(
         Rule("CP-AXP-02", "src", lambda c: f"of dst's element type, {c.dst.dtype}, or float16 for float32",
              lambda c: c.src.dtype is c.dst.dtype or (c.src.dtype.name, c.dst.dtype.name) in WIDENS,
              on=error(*EVERYWHERE), blocks="execution", found=lambda c: str(c.src.dtype),
-             fix="tcvt converts between types"),
+             fix=CONVERT),
     ),
     lower_axpy,
 )  # fmt: skip
@@ -190,9 +192,9 @@ def lower_insert(call: Call) -> tuple[Move | Compute, ...]:
 
 INSERT_RULES = (
     Rule("CP-INS-01", "src", "a tile", lambda c: is_tile(c.src), on=error(*EVERYWHERE), blocks="route",
-         fix="tload brings memory into a tile"),
+         fix=BRING),
     Rule("CP-INS-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), blocks="route",
-         fix="tstore takes a tile to memory"),
+         fix=TAKE),
     Rule("CP-INS-01", "dst",
          lambda c: "reached by one of " + ", ".join(f"{a.text} to {b.text}" for a, b in c.here(INSERT_PATHS)),
          lambda c: (c.src.loc, c.dst.loc) in c.here(INSERT_PATHS), on=error(*EVERYWHERE), blocks="execution",
@@ -214,7 +216,7 @@ INSERT_RULES = (
          lambda c: c.src.dtype is c.dst.dtype
          or (c.src.loc is ACC and (c.src.dtype.name, c.dst.dtype.name) in NARROWED),
          on=error(*EVERYWHERE), blocks="execution", when=~SCALED, found=lambda c: str(c.src.dtype),
-         fix="tcvt converts between types"),
+         fix=CONVERT),
     *fix_rules(SCALED_TO_TILES),
 )  # fmt: skip
 INSERT_PARAMS = (
@@ -333,20 +335,23 @@ def padding(row: OpRow, *, mat: bool = False, expands: bool = False, in_place: b
                on=error(*EVERYWHERE), blocks="route", fix=f"move the data into a {where} tile first")
           for name in ("dst", "src")),
         *([Rule("CP-PAD-01", "src", "in dst's memory", lambda c: c.src.loc is c.dst.loc, on=error(*EVERYWHERE),
-                blocks="execution", fix="tmov moves between memories")] if mat else []),
+                blocks="execution", fix=Fix(Op("tmov"), " moves between memories"))] if mat else []),
         filled("CP-PAD-01", "src"),
         *(Rule("CP-PAD-01", name, "RowMajor + NoneBox in UB, NZ in L1",
                lambda c, name=name: c.values[name].form == ("nz" if c.dst.loc is MAT else "nd"),
-               on=error(*EVERYWHERE), blocks="execution", fix="leave blayout= and slayout= out, but for L1")
+               on=error(*EVERYWHERE), blocks="execution",
+               fix=Fix("leave ", BLAYOUT, " and ", SLAYOUT, " out, but for L1"))
           for name in ("dst", "src")),
         extents,
         Rule("CP-PAD-01", "src", lambda c: f"at most valid {show_extents(c.dst.valid)}, as dst",
              lambda c: within(c, "src"), on=error(*EVERYWHERE), blocks="execution", kind=ByExtent(),
              found=lambda c: f"valid {show_extents(c.src.valid)}", fix="give dst a larger valid region"),
         Rule("CP-PAD-02", "dst", "of a pad value", lambda c: c.dst.pad is not Pad.Null, on=error(*EVERYWHERE),
-             blocks="execution", when=~IN_L1, fix='make the tile with pad="zero", "max" or "min"'),
+             blocks="execution", when=~IN_L1,
+             fix=Fix("make the tile with ", option("pad", Pad.Zero, Pad.Max, Pad.Min))),
         *([Rule("CP-PAD-02", "dst", "padded with zeroes in L1", lambda c: c.dst.pad in (Pad.Null, Pad.Zero),
-                on=error(*EVERYWHERE), blocks="execution", when=IN_L1, fix="leave pad= out")] if mat else []),
+                on=error(*EVERYWHERE), blocks="execution", when=IN_L1,
+                fix=Fix("leave ", Option("pad", Pad), " out"))] if mat else []),
         *types_alike("CP-PAD", ("src",), FILL_TYPES),
     )  # fmt: skip
     params = (

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from ptokit.finding import Fix, Op, called
 from ptokit.isa.elementwise import DIV_TYPES, DST
+from ptokit.isa.fixes import COL_MAJOR, COLUMN, PAD_TILE
 from ptokit.isa.headers import CLAUSE
 from ptokit.isa.headers import SHORT as HEADER_SHORT
 from ptokit.isa.headers import typed as typed_in_headers
@@ -76,7 +78,7 @@ REDUCTIONS = (
 BY_HALVES = Workspace(1, used=Table({"a2a3": True, "a5": True}))
 """Sums of pairs of rows: A5 keeps them in the workspace, too."""
 ONE_ROW = "a plain Vec tile of one row or more; row 0 is written"
-THROUGH_FLOAT = "convert with tcvt first (bfloat16: to float32), reduce, and convert the result back"
+THROUGH_FLOAT = Fix("convert with ", Op("tcvt"), " first (bfloat16: to float32), reduce, and convert the result back")
 
 
 def is_column(tile: TileSpec) -> bool:
@@ -87,7 +89,7 @@ def is_column(tile: TileSpec) -> bool:
 def column_form(clause: str) -> Rule:
     """A column may be stored as one."""
     return Rule(clause, "dst", "RowMajor + NoneBox, or ColMajor of one column", lambda c: is_column(c.dst),
-                fix='make it N x 1 with blayout="col_major"')  # fmt: skip
+                fix=COLUMN)  # fmt: skip
 
 
 def reduction(row: OpRow, *, by_row: bool, group: str = "", numbers: Table[Types] | None = None) -> Instruction:
@@ -209,7 +211,7 @@ SOURCES = ("src0", "src1")
 PER_ROW = tuple(
     Rule("CP-RXP-01", name, "of dst's valid region, or a ColMajor column, or a row-major 32-byte block a row",
          lambda c, name=name: is_full(c, name) or is_per_row(c, name), on=error(*EVERYWHERE), blocks="execution",
-         kind=ByExtent(), fix='a column is N x 1 with blayout="col_major"')
+         kind=ByExtent(), fix=Fix("a column is N x 1 with ", COL_MAJOR))
     for name in SOURCES
 )  # fmt: skip
 ONE_FULL = Rule(
@@ -270,7 +272,7 @@ TTRANS = build(
              fix="give dst as many valid rows as src has valid columns, and the reverse"),
         *(Rule("CP-TRN-01", name, "of rows that are a multiple of 32 bytes",
                lambda c, name=name: c.values[name].burst_bytes % 32 == 0, on=error("a5"),
-               found=lambda c, name=name: f"{c.values[name].burst_bytes} bytes", fix="pad the tile and give valid=")
+               found=lambda c, name=name: f"{c.values[name].burst_bytes} bytes", fix=PAD_TILE)
           for name in ("dst", "src")),
         *types_alike("CP-TRN", ("src",), TRANS_TYPES),
     ),
@@ -285,10 +287,11 @@ GATHER_TYPES = by_target(SHORT | types("f16 bf16 f32"), *(ALL | BYTE_FLOATS,) * 
 INDEX_TYPES = by_target(types("i32 u32"), SHORT, SHORT, INTS - NARROW)
 
 
-BY_ROW = (
-    "no target gathers rows of a tile by one index each: make element numbers, row * Cols + column, with "
-    "pto.trowexpand, pto.tmuls, pto.tci and pto.tcolexpandadd; or gather the rows from memory with pto.mgather"
-)
+BY_ROW = Fix(
+    "no target gathers rows of a tile by one index each: make element numbers, row * Cols + column, with ",
+    called("trowexpand"), ", ", called("tmuls"), ", ", called("tci"), " and ", called("tcolexpandadd"),
+    "; or gather the rows from memory with ", called("mgather"),
+)  # fmt: skip
 
 
 def is_one_a_row(call: Call) -> bool:

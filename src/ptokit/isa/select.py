@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from ptokit.finding import Fix, Op
 from ptokit.isa.dtype import dtype
 from ptokit.isa.elementwise import DST, SCALAR, SRC
+from ptokit.isa.fixes import Option, option
 from ptokit.isa.headers import CLAUSE, EIGHT_TO_32, one_type
 from ptokit.isa.headers import typed as typed_in_headers
 from ptokit.isa.instruction import (
@@ -85,7 +87,7 @@ def masked(group: str, mask: str, data: Names, table: Table[Types]) -> tuple[Rul
 EQUAL_ONLY = Rule(
     CLAUSE, "mode", "eq for int32: shipping headers ignore the mode and compare for equality",
     lambda c: c.mode is CmpMode.EQ or c.values[c.instruction.operands[1].name].dtype.name != "int32", on=note("a2a3"),
-    found=lambda c: c.mode.text, fix="compare as float32: tcvt converts",
+    found=lambda c: c.mode.text, fix=Fix("compare as float32: ", Op("tcvt"), " converts"),
 )  # fmt: skip
 PACKS_ROWS = Rule(
     CLAUSE, "dst", "of rows without padding, a bit for every column of src: the simulator packs whole rows of src",
@@ -222,6 +224,7 @@ def default_saturation(call: Call) -> PtoEnum:
     return Saturation.Off if known and pair(call) in WRAPS else Saturation.On
 
 
+SATURATES = option("saturation", Saturation.On)
 ROUND = Attribute(
     "rmode", "round_mode", upper=True, inside=True, synonyms=(("CAST_RINT", "RINT"),), brief="rnd",
     short=(("rne", "RINT"), ("rna", "ROUND"), ("rtz", "TRUNC"), ("rtn", "FLOOR"), ("rtp", "CEIL")),
@@ -257,7 +260,8 @@ TCVT = build(
              found=lambda c: f"{c.src.dtype} to {c.dst.dtype}", fix="convert through float32 or float16"),
         Rule("CP-CVT-02", "saturation", "on for this pair: A2/A3 saturates it whatever is asked",
              lambda c: c.saturation is Saturation.On or pair(c) in WRAPS, on=error("a2a3"),
-             found=lambda c: str(c.saturation), fix='leave saturation= out, or give "on"'),
+             found=lambda c: str(c.saturation),
+             fix=Fix("leave ", Option("saturation", Saturation), " out, or give ", SATURATES)),
         Rule("CP-HDR-01", "saturation", "the shipping simulator does not saturate unless asked to",
              lambda c: c.saturation is Saturation.Off, on=note("cpu"), found=lambda c: str(c.saturation)),
     ),

@@ -8,11 +8,33 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ptokit.isa.operand import TileSpec
-from ptokit.isa.policy import PtoEnum
+from ptokit.isa.policy import GlobalLayout, Pad, PtoEnum, RoundMode, Saturation, StoreAtomic
 from ptokit.isa.table import Table
 
 TMP = "tmp"
 """The name of the workspace among the operands of a call."""
+
+
+ENUMS: dict[type[PtoEnum], tuple[str, str]] = {
+    RoundMode: ("RoundMode", "CAST_{upper}"),
+    Saturation: ("SaturationMode", "{upper}"),
+    GlobalLayout: ("Layout", "{name}"),
+    Pad: ("PadValue", "{name}"),
+    StoreAtomic: ("AtomicType", "Atomic{name}"),
+}
+"""Enums whose name or enumerators differ in C++."""
+
+
+def enumerator(member: PtoEnum) -> str:
+    """`GatherOOB::Clamp`."""
+    name = member.name if member.name != "NONE" else "None"
+    enum, form = ENUMS.get(type(member), (type(member).__name__, "{name}"))
+    return f"{enum}::{form.format(name=name, upper=name.upper())}"
+
+
+def enum_name(enum: type[PtoEnum]) -> str:
+    """The name of an enum in C++."""
+    return ENUMS.get(enum, (enum.__name__, ""))[0]
 
 
 @dataclass(frozen=True)

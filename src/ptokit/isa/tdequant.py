@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ptokit.isa.elementwise import DST
+from ptokit.isa.fixes import COLUMN
 from ptokit.isa.instruction import EVERYWHERE, ByExtent, Call, Param, Rule, error
 from ptokit.isa.move import Access, Compute, Input, Move
 from ptokit.isa.operand import show_extents
@@ -40,7 +41,7 @@ TDEQUANT = build(
         *(Rule("CP-DEQ-01", name, lambda c: f"of {c.dst.valid_rows} valid rows, as dst, and one valid column",
                lambda c, name=name: c.values[name].valid == (c.dst.valid_rows, 1), on=error(*EVERYWHERE),
                blocks="execution", found=lambda c, name=name: f"valid {show_extents(c.values[name].valid)}",
-               kind=ByExtent(), fix='make it N x 1 with blayout="col_major"')
+               kind=ByExtent(), fix=COLUMN)
           for name in FACTORS),
         typed("CP-DEQ-02", "dst", FLOAT, "make dst of float32"),
         typed("CP-DEQ-02", "src", NARROW, "make src of int8 or int16"),

@@ -7,18 +7,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ptokit.isa.common import (
-    NZ_SHAPE,
-    PLAIN_TILE,
-    WIDE_TYPES,
-    burst_multiple,
-    data_type,
-    extents_positive,
-    flat,
-    is_unboxed,
-    same_type,
-)
+from ptokit.finding import Fix, Op, called
+from ptokit.isa.common import WIDE_TYPES, burst_multiple, data_type, extents_positive, flat, is_unboxed, same_type
 from ptokit.isa.dtype import FLOAT8_E8M0, DType, finfo
+from ptokit.isa.fixes import ARRAY_VIEW, FRACTAL, NZ_SHAPE, PLAIN_TILE, VALID
 from ptokit.isa.headers import CLAUSE, EIGHT_TO_64, typed, whole_block
 from ptokit.isa.instruction import (
     DEVICES,
@@ -135,9 +127,10 @@ COLUMN = (
 
 RULES = (
     Rule("TL-01", "src", "a GlobalTensor", lambda c: is_tensor(c.src), on=error(*EVERYWHERE), blocks="route",
-         fix="tload(tile, array): the tile comes first; an array is wrapped, pto.GlobalTensor(array)"),
+         fix=Fix(
+             called("tload", "tile", "array"), ": the tile comes first; an array is wrapped, ", ARRAY_VIEW)),
     Rule("TL-01", "dst", "a Vec or Mat tile", lambda c: is_tile(c.dst, TileType.Vec, TileType.Mat),
-         on=error(*EVERYWHERE), blocks="route", fix="load into a Vec or Mat tile, then tmov"),
+         on=error(*EVERYWHERE), blocks="route", fix=Fix("load into a Vec or Mat tile, then ", Op("tmov"))),
     data_type("dst", WIDE_TYPES),
     same_type("TL-01", "src", "dst", blocks="execution"),
     plain_if_wide("dst", "TL-01"),
@@ -147,14 +140,15 @@ RULES = (
     Rule("TL-01", "src", "of Shape[0..2] == 1 for ND or DN into 512-byte fractals",
          lambda c: c.src.shape[:3] == (1, 1, 1) and c.dst.fractal == 512, on=error(*EVERYWHERE), when=converts,
          blocks="execution", found=lambda c: f"{c.src} into {c.dst}", kind=ByExtent(),
-         fix='flatten the tensor to two dims; fractal=512'),
+         fix=Fix("flatten the tensor to two dims; ", FRACTAL, "512")),
     Rule("TL-02", "src", lambda c: f"of Shape[3] == 16 and Shape[4] == {c.src.dtype.c0} in NZ layout",
          lambda c: has_fractal_dims(c.src), on=error(*EVERYWHERE), blocks="execution", kind=ByExtent(),
          fix=NZ_SHAPE),
     Rule("TL-02", "src", lambda c: f"at least {show_extents(c.dst.valid)}, the valid region",
          lambda c: is_block(c) or (is_run(c) and run_length(c.dst) <= c.src.elements), on=error(*EVERYWHERE),
          blocks="execution",
-         kind=ByExtent(), found=lambda c: show_extents(c.src.extents), fix="shrink valid= or load a larger block"),
+         kind=ByExtent(), found=lambda c: show_extents(c.src.extents),
+         fix=Fix("shrink ", VALID, " or load a larger block")),
     extents_positive("A-55", "dst", *EVERYWHERE),
     burst_multiple("CO-ALIGN-01", "dst", *NPU, when=in_ub_unboxed("dst")),
 )  # fmt: skip
@@ -215,7 +209,7 @@ CPP = Cpp(
         Rule("TL-03", "dst", "a tile, or whole rows that are valid: the load clears what lies beside a slice, too",
              lambda c: not c.dst.pitch and certain(lambda: c.dst.valid == (c.dst.rows, c.dst.cols)),
              on=note(*CLEARS.rows), when=Case("the load clears the tile", lambda c: c.here(CLEARS)),
-             fix="load into a tile of its own, and copy it: pto.tmov"),
+             fix=Fix("load into a tile of its own, and copy it: ", called("tmov"))),
     ),
 )  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ptokit.finding import Fix, Op
 from ptokit.isa.casts import (
     CONVERTS,
     FROM_ACC,
@@ -18,6 +19,7 @@ from ptokit.isa.casts import (
     with_factors,
 )
 from ptokit.isa.common import names
+from ptokit.isa.fixes import BLAYOUT, BRING, CONVERT, FRACTAL, SLAYOUT, TAKE, VALID
 from ptokit.isa.headers import CLAUSE, IN_UB
 from ptokit.isa.headers import typed as typed_in_headers
 from ptokit.isa.instruction import (
@@ -74,7 +76,8 @@ def form(operand: str, forms: Table[tuple[str, ...]], fractal: int) -> Rule:
     """A cube tile has the layout of its memory."""
     return Rule("CP-MM-01", operand, lambda c: f"{' or '.join(c.here(forms))} with {fractal}-byte fractals",
                 lambda c: c.values[operand].form in c.here(forms) and c.values[operand].fractal == fractal,
-                on=error(*EVERYWHERE), fix="leave blayout=, slayout= and fractal= to the tile's location")  # fmt: skip
+                on=error(*EVERYWHERE),
+                fix=Fix("leave ", BLAYOUT, ", ", SLAYOUT, " and ", FRACTAL, " to the tile's location"))  # fmt: skip
 
 
 def extents(operand: str, text: str, holds: Test) -> Rule:
@@ -106,7 +109,7 @@ LIMITS = (
     typed("CP-MM-03", "a", MATMUL_TYPES),
     Rule("CP-MM-03", "b", lambda c: f"of a's element type, {c.a.dtype}, or an 8-bit float as it is",
          lambda c: c.b.dtype is c.a.dtype or {c.a.dtype, c.b.dtype} <= types(BYTES), on=error(*EVERYWHERE),
-         blocks="execution", found=lambda c: str(c.b.dtype), fix="tcvt converts between types"),
+         blocks="execution", found=lambda c: str(c.b.dtype), fix=CONVERT),
     Rule("CP-MM-03", "dst", lambda c: f"of the type that sums of {c.a.dtype} products have",
          lambda c: c.dst.dtype.name == ACC_OF[c.a.dtype.name], on=error(*EVERYWHERE), blocks="execution",
          when=Case("a known input type", lambda c: c.a.dtype.name in ACC_OF),
@@ -127,7 +130,7 @@ ACC_RULES = (
 BIAS_RULES = (
     located("CP-MM-01", "bias", TileType.Bias),
     Rule("CP-MM-01", "bias", "RowMajor + NoneBox", lambda c: c.bias.form == "nd", on=error(*EVERYWHERE),
-         fix="make the tile without blayout= and slayout="),
+         fix=Fix("make the tile without ", BLAYOUT, " and ", SLAYOUT)),
     extents("bias", "one row of at least b's valid columns",
             lambda c: (c.bias.rows, c.bias.valid_rows) == (1, 1) and c.bias.valid_cols >= c.b.valid_cols),
     alike("CP-MM-03", "bias"),
@@ -182,7 +185,8 @@ TMATMUL_BIAS = product(
 ONE_ROW = (
     Rule("CP-MM-05", "a", "of one row, which is valid", lambda c: (c.a.rows, c.a.valid_rows) == (1, 1),
          on=error(*EVERYWHERE), blocks="execution", kind=ByExtent(),
-         found=lambda c: f"{c.a.rows} rows, {c.a.valid_rows} valid", fix="use tmatmul for several rows"),
+         found=lambda c: f"{c.a.rows} rows, {c.a.valid_rows} valid",
+         fix=Fix("use ", Op("tmatmul"), " for several rows")),
     Rule("CP-MM-05", "b", "of as many valid rows as a has valid columns", lambda c: c.b.valid_rows == c.a.valid_cols,
          on=error(*EVERYWHERE), blocks="execution", kind=ByExtent(), fix="a is 1 x k, b is k x n"),
     Rule("CP-MM-05", "dst", "of one valid row and b's valid columns", lambda c: c.dst.valid == (1, c.b.valid_cols),
@@ -258,7 +262,7 @@ MX_PLACES = of_mx((
 ))  # fmt: skip
 MX_EXTENTS = (
     Rule("CP-MX-02", "a", f"of a multiple of {MX_K} columns", lambda c: c.a.cols % MX_K == 0, on=error(*MX),
-         found=lambda c: f"{c.a.cols} columns", fix="pad the columns, and give valid="),
+         found=lambda c: f"{c.a.cols} columns", fix=Fix("pad the columns, and give ", VALID)),
     agree("b", "of as many valid rows as a has valid columns", lambda c: c.b.valid_rows == c.a.valid_cols),
     agree("dst", "of a's valid rows and b's valid columns", lambda c: c.dst.valid == (c.a.valid_rows, c.b.valid_cols)),
     agree("a_scale", "of a scale for every 32 valid columns of a's valid rows",
@@ -360,9 +364,9 @@ def lower_extract(call: Call) -> tuple[Move | Compute, ...]:
 
 EXTRACT_RULES = (
     Rule("CP-EXT-01", "src", "a tile", lambda c: is_tile(c.src), on=error(*EVERYWHERE), blocks="route",
-         fix="tload brings memory into a tile"),
+         fix=BRING),
     Rule("CP-EXT-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), blocks="route",
-         fix="tstore takes a tile to memory"),
+         fix=TAKE),
     Rule("CP-EXT-01", "dst",
          lambda c: "reached by one of " + ", ".join(f"{a.text} to {b.text}" for a, b in c.here(PATHS)),
          lambda c: (c.src.loc, c.dst.loc) in c.here(PATHS), on=error(*EVERYWHERE), blocks="execution",
@@ -379,7 +383,7 @@ EXTRACT_RULES = (
     Rule("CP-EXT-02", "src", lambda c: f"one of {names(c.here(cube_types(c)))} on its way to the cube",
          lambda c: c.src.dtype in c.here(cube_types(c)), on=error(*EVERYWHERE),
          when=Case("from Mat", lambda c: c.src.loc is MAT), found=lambda c: str(c.src.dtype),
-         fix="tcvt converts between types"),
+         fix=CONVERT),
     Rule("CP-EXT-02", "src", "a number type", lambda c: c.src.dtype.family in ("int", "uint", "float", "raw"),
          on=error(*EVERYWHERE), blocks="execution", found=lambda c: str(c.src.dtype), fix="view the bytes as uint8"),
     cast_type("CP-EXT-02", "src", "dst", lambda c: NARROWED if c.src.loc is ACC else frozenset()),

@@ -19,6 +19,7 @@ from ptokit.isa.casts import (
     with_factors,
 )
 from ptokit.isa.common import WIDE_TYPES, data_type, extents_positive
+from ptokit.isa.fixes import BRING, TAKE
 from ptokit.isa.headers import CLAUSE, IN_UB, between
 from ptokit.isa.instruction import (
     EVERYWHERE,
@@ -103,9 +104,9 @@ REACHED = Rule(
 
 RULES = (
     Rule("TV-01", "src", "a tile", lambda c: is_tile(c.src), on=error(*EVERYWHERE), blocks="route",
-         fix="tload brings memory into a tile"),
+         fix=BRING),
     Rule("TV-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), blocks="route",
-         fix="tstore takes a tile to memory"),
+         fix=TAKE),
     REACHED,
     replace(REACHED, on=error("cpu"), blocks="nothing", asserted=()),
     data_type("dst", WIDE_TYPES),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from ptokit.finding import Fix, Wording
 from ptokit.isa.instruction import (
     EVERYWHERE,
     ByExtent,
@@ -32,6 +33,7 @@ BLOCK_COLS = 64
 """The length of a block is a multiple of this."""
 MOST_MERGES = 255
 """Merges of one call."""
+MORE_LISTS = Wording("tmrgsort2 to tmrgsort4", "tmrgsort of 2 to 4 lists", "TMRGSORT of 2 to 4 lists")
 PAIRS = "a plain Vec tile of one row: pairs of 8 bytes, of a value and a number (tsort32)"
 DST = Param("dst", "write", f"destination: {PAIRS}")
 
@@ -96,7 +98,7 @@ TMRGSORT = build(
              lambda c: c.src.valid_cols % (LISTS * c.length.value) == 0
              and c.src.valid_cols <= MOST_MERGES * LISTS * c.length.value, on=error(*EVERYWHERE), blocks="execution",
              found=lambda c: f"valid {show_extents(c.src.valid)}", kind=ByExtent(),
-             fix="merge the rest with tmrgsort2 to tmrgsort4"),
+             fix=Fix("merge the rest with ", MORE_LISTS)),
         Rule("CP-MRG-01", "dst", lambda c: f"of at least {c.src.valid_cols} valid columns, as src",
              lambda c: c.dst.valid_cols >= c.src.valid_cols, on=error(*EVERYWHERE), blocks="execution",
              found=lambda c: f"valid {show_extents(c.dst.valid)}", kind=ByExtent(), fix="give dst the columns of src"),

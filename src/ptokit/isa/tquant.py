@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ptokit.isa.elementwise import DST
+from ptokit.isa.fixes import COLUMN
 from ptokit.isa.instruction import EVERYWHERE, ByExtent, Call, Cpp, Instruction, Modifier, Param, Rule, always, error
 from ptokit.isa.kernel import SLOW
 from ptokit.isa.operand import TileSpec, show_extents
@@ -31,7 +32,7 @@ def quantisation(row: OpRow, kind: PtoEnum, table: Table[Types], *factors: str) 
         *(Rule("CP-QNT-01", name, lambda c: f"of {c.dst.valid_rows} valid rows, as dst, and one valid column",
                lambda c, name=name: c.values[name].valid == (c.dst.valid_rows, 1), on=error(*EVERYWHERE),
                blocks="execution", found=lambda c, name=name: f"valid {show_extents(c.values[name].valid)}",
-               kind=ByExtent(), fix='make it N x 1 with blayout="col_major"')
+               kind=ByExtent(), fix=COLUMN)
           for name in factors),
         typed("CP-QNT-02", "dst", table, f"make dst of {', '.join(map(str, table['host']))}"),
         typed("CP-QNT-02", "src", FLOAT, "make src of float32"),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ptokit.isa.common import PLAIN_TILE, data_type, extents_positive, flat, is_cast, is_nd_tile, names, same_type
+from ptokit.finding import Fix, Op, called
+from ptokit.isa.common import data_type, extents_positive, flat, is_cast, is_nd_tile, names, same_type
 from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, dtype
+from ptokit.isa.fixes import PLAIN_TILE, SHRINK, option
 from ptokit.isa.instruction import (
     DEVICES,
     EVERYWHERE,
@@ -69,7 +71,8 @@ def vec(operand: str) -> Rule:
     """TS-LOC-01 for one operand."""
     return Rule(
         "TS-LOC-01", operand, "a Vec tile", lambda c: is_tile(c.values[operand], TileType.Vec), on=error(*EVERYWHERE),
-        kind="H-09", blocks="route", fix="tload or tmov the data into a Vec tile first", elsewhere=CPU,
+        kind="H-09", blocks="route", fix=Fix(Op("tload"), " or ", Op("tmov"), " the data into a Vec tile first"),
+        elsewhere=CPU,
     )  # fmt: skip
 
 
@@ -80,7 +83,7 @@ def valid_inside(operand: str) -> Rule:
         lambda c: (c.values[operand].valid_rows <= c.values[operand].rows
                    and c.values[operand].valid_cols <= c.values[operand].cols),
         on=error(*EVERYWHERE), kind=ByExtent(), blocks="execution",
-        fix="shrink valid= or enlarge the tile", elsewhere=CPU,
+        fix=SHRINK, elsewhere=CPU,
     )  # fmt: skip
 
 
@@ -91,10 +94,12 @@ def unboxed(operand: str) -> Rule:
     )
 
 
-EXPAND = (
-    "no target moves rows of a tile by one index each: tscatter takes a row number for every element, so repeat the "
-    "column, pto.trowexpand(wide, idx); or scatter the rows to memory with pto.mscatter"
-)
+EXPAND = Fix(
+    "no target moves rows of a tile by one index each: ", Op("tscatter"), " takes a row number for every element, so "
+    "repeat the column, ", called("trowexpand", "wide", "idx"), "; or scatter the rows to memory with ",
+    called("mscatter"),
+)  # fmt: skip
+FLAT = option("index", ScatterIndex.Flat)
 
 
 def is_one_a_row(call: Call) -> bool:
@@ -144,7 +149,7 @@ RULES = (
          found=lambda c: f"{c.src.valid_cols} valid columns", kind=ByExtent("H-09"),
          fix="widen the destination's valid region, or shrink the source's"),
     Rule("TS-SEM-01", "idx", "shipping headers take the index as a flat offset and clear the destination first",
-         lambda c: not by_row(c), on=note(*NPU), fix='index="flat" follows the headers'),
+         lambda c: not by_row(c), on=note(*NPU), fix=Fix(FLAT, " follows the headers")),
 )  # fmt: skip
 
 
@@ -215,7 +220,7 @@ CPP = Cpp(
     slices=(
         Rule("SL-04", "dst", "a whole tile, as src and idx: row numbers are converted to offsets for whole tiles only",
              lambda _: False, on=note(*DEVICES), when=by_row, found="slices",
-             fix='copy the slices into tiles of their own first (pto.tmov), or scatter with index="flat"'),
+             fix=Fix("copy the slices into tiles of their own first (", called("tmov"), "), or scatter with ", FLAT)),
     ),
 )  # fmt: skip
 """The headers use the index as an offset into the tile."""

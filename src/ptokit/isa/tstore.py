@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ptokit.finding import Fix, called
 from ptokit.isa.casts import (
     CONVERTS,
     NARROWED,
@@ -16,7 +17,8 @@ from ptokit.isa.casts import (
     fix_rules,
     with_factors,
 )
-from ptokit.isa.common import NZ_SHAPE, WIDE_TYPES, burst_multiple, data_type, extents_positive, flat
+from ptokit.isa.common import WIDE_TYPES, burst_multiple, data_type, extents_positive, flat
+from ptokit.isa.fixes import ARRAY_VIEW, NZ_SHAPE, Option
 from ptokit.isa.headers import EIGHT_TO_64, typed, whole_block
 from ptokit.isa.instruction import (
     DEVICES,
@@ -94,22 +96,25 @@ def last_dim(call: Call) -> str:
     return f"{call.dst.dtype.c0} or {FRACTAL_ROWS}" if wide else str(call.dst.dtype.c0)
 
 
+ADDS = Option("atomic", StoreAtomic)
 adds = Case("atomic add", lambda c: c.atomic is StoreAtomic.Add)
 
 RULES = (
     Rule("TT-01", "dst", "a GlobalTensor", lambda c: is_tensor(c.dst), on=error(*EVERYWHERE), blocks="route",
-         fix="tstore(array, tile): the array comes first; it is wrapped, pto.GlobalTensor(array)"),
+         fix=Fix(
+             called("tstore", "array", "tile"), ": the array comes first; it is wrapped, ", ARRAY_VIEW)),
     Rule("MG-L1-33", "src", "a tile outside L1: A5's cube core has no copy from L1 to GM",
          lambda c: not is_tile(c.src, TileType.Mat), on=error("a5"), blocks="execution",
-         fix="move it to a Vec tile first: tmov(vec, mat)"),
+         fix=Fix("move it to a Vec tile first: ", called("tmov", "vec", "mat"))),
     Rule("TT-01", "src", "a Vec or Acc tile", lambda c: is_tile(c.src, TileType.Vec, TileType.Acc),
-         on=error(*EVERYWHERE), blocks="route", fix="move it to a Vec tile first: tmov(vec, tile)"),
+         on=error(*EVERYWHERE), blocks="route",
+         fix=Fix("move it to a Vec tile first: ", called("tmov", "vec", "tile"))),
     data_type("src", WIDE_TYPES),
     cast_type("TT-01", "dst", "src", casts),
     plain_if_wide("src", "TT-01"),
     *fix_rules(SCALED_TO_MEMORY),
     Rule("TT-01", "atomic", "none for a store that converts", lambda c: not adds(c), on=error(*EVERYWHERE),
-         when=CONVERTS, found=lambda c: c.atomic.text, blocks="execution", fix="store float32, or without atomic="),
+         when=CONVERTS, found=lambda c: c.atomic.text, blocks="execution", fix=Fix("store float32, or without ", ADDS)),
     Rule("TT-01", "dst", lambda c: f"of a layout that a {c.src.form} tile stores into",
          lambda c: is_pair(c.dst, c.src, PAIRS) or is_run(c), on=error(*EVERYWHERE), blocks="route",
          found=lambda c: c.dst.layout_kind.name, fix="give tile and tensor the same layout"),
@@ -123,9 +128,9 @@ RULES = (
          fix=NZ_SHAPE),
     Rule("TT-01", "src", f"one of {', '.join(ADD_TYPES)} for atomic add", lambda c: c.src.dtype.name in ADD_TYPES,
          on=error(*DEVICES), when=adds, found=lambda c: str(c.src.dtype), blocks="execution",
-         fix="store without atomic="),
+         fix=Fix("store without ", ADDS)),
     Rule("A-16", "src", "a number type for atomic add", lambda c: c.src.dtype.is_number, on=error("host"), when=adds,
-         found=lambda c: str(c.src.dtype), blocks="execution", fix="store without atomic="),
+         found=lambda c: str(c.src.dtype), blocks="execution", fix=Fix("store without ", ADDS)),
     extents_positive("A-55", "src", *EVERYWHERE),
     burst_multiple("CO-ALIGN-01", "src", *NPU, when=in_ub_unboxed("src")),
 )  # fmt: skip

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from ptokit.isa.common import NO_TYPES, PLAIN_TILE, extents_positive, is_nd_tile, names, same_type
+from ptokit.isa.common import NO_TYPES, extents_positive, is_nd_tile, names, same_type
 from ptokit.isa.dtype import DType, dtype
+from ptokit.isa.fixes import CONVERT, PLAIN_TILE
 from ptokit.isa.instruction import (
     DEVICES,
     EVERYWHERE,
@@ -72,7 +73,7 @@ def plain(clause: str, operand: str) -> Rule:
                 fix=PLAIN_TILE)  # fmt: skip
 
 
-def typed(clause: str, operand: str, table: Table[Types], fix: str = "tcvt converts between types") -> Rule:
+def typed(clause: str, operand: str, table: Table[Types], fix: str = CONVERT) -> Rule:
     """The element type is one that the target computes with."""
     return Rule(clause, operand, lambda c: f"one of {names(c.here(table))}",
                 lambda c: c.values[operand].dtype in c.here(table), on=error(*EVERYWHERE), blocks="execution",
@@ -84,7 +85,7 @@ SAME_REGION = "give both tiles the same valid region"
 
 def alike(clause: str, operand: str, other: str = "dst") -> Rule:
     """Two operands have one element type."""
-    return same_type(clause, operand, other, fix="tcvt converts between types", blocks="execution")
+    return same_type(clause, operand, other, fix=CONVERT, blocks="execution")
 
 
 def shaped(clause: str, operand: str, other: str = "dst", fix: CallText = SAME_REGION) -> Rule:

@@ -44,7 +44,6 @@ from ptokit.program.expr import BLOCK_NUM, Var
 from ptokit.program.ir import Assign, Barrier, CrossFlag, Flag, Instr, LoadScalar, Loop, Stmt, TileDecl
 from ptokit.program.streams import Wait
 from ptokit.program.verify_call import judged
-from ptokit.program.words import all_in_words
 from ptokit.progress import task
 
 MOST_ITERATIONS = 4
@@ -108,7 +107,7 @@ class MachineExecutable(Executable):
         findings.add(finding.on(self.profile.name) for finding in not_in_run(known, run))
         findings.add(run)
         shown = findings.found() if options.consequences else without_consequences(findings.found())
-        found = tuple(all_in_words(judged(fold_overlaps(shown), self.options), self.program.form))
+        found = tuple(each.in_form(self.program.form) for each in judged(fold_overlaps(shown), self.options))
         return MachineReport(
             found, self.engine, perf_counter() - began, self.profile.name, grid, session.memory(),
             self._timeline(session),

@@ -7,14 +7,14 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from ptokit.finding import ConflictAccess, Where
+from ptokit.finding import Code, ConflictAccess, Fix, Where
 from ptokit.program.cores import core_of, ends_of, unit_of
 from ptokit.program.expr import interval
 from ptokit.program.handover import free_cross_ids
 from ptokit.program.ir import Barrier, Branch, CrossFlag, Flag, Loop, Program, Stmt, walk
 from ptokit.program.memory import Outline, Path, meeting_block, statements
 from ptokit.program.order import free_ids
-from ptokit.program.repair import spelled
+from ptokit.program.repair import SyncCode
 from ptokit.target import Profile
 
 FlagKey = tuple[Any, ...]
@@ -30,20 +30,10 @@ class Fixes:
         self._events: dict[Hashable, int | None] = {}
         self._free_across: dict[str, list[int]] = {}
 
-    # --- what is written
-
-    def flag(self, action: str, src: str, dst: str, event: object) -> str:
-        """A set or a wait."""
-        return spelled(Flag(action, unit_of(src), unit_of(dst), 0), self.program.form, event=str(event))
-
-    def across(self, action: str, pipe: str, event: object) -> str:
-        """A set or a wait of a pipe, for the other core."""
-        return spelled(CrossFlag(action, core_of(pipe), unit_of(pipe), 0), self.program.form, event=str(event))
-
-    def last_wait(self, flag: Hashable) -> str:
+    def last_wait(self, flag: Hashable) -> Code | str:
         """The wait for a flag that is left set; of a flag between the cores, in words."""
         if isinstance(flag, tuple) and len(flag) == 3:
-            return self.flag("wait", *flag)
+            return _flag("wait", *flag)
         return "wait for it on the other core"
 
     def event(self, src: str, dst: str, user: Hashable = None) -> int | None:
@@ -84,9 +74,8 @@ class Fixes:
             return "pass the data between the cores"
         event = self.event(src, dst, then.statement)
         if event is None:
-            stop = spelled(Barrier("ALL"), self.program.form)
-            return f"{stop} before {self._between(first, then)[1]}: no event id is free"
-        return self._placed(first, then, *(self.flag(action, src, dst, event) for action in ("set", "wait")))
+            return Fix(SyncCode(Barrier("ALL")), f" before {self._between(first, then)[1]}: no event id is free")
+        return self._placed(first, then, *(_flag(action, src, dst, event) for action in ("set", "wait")))
 
     def hand_over(self, first: ConflictAccess, then: ConflictAccess) -> str:
         """Make the second access wait for the first one, on the other core."""
@@ -95,7 +84,7 @@ class Fixes:
         if (core, user) not in self._events:
             self._events[core, user] = free.pop(0) if free else 0
         event = self._events[core, user]
-        return self._placed(first, then, self.across("set", first.pipe, event), self.across("wait", then.gate, event))
+        return self._placed(first, then, _across("set", first.pipe, event), _across("wait", then.gate, event))
 
     def _between(self, first: ConflictAccess, then: ConflictAccess) -> tuple[str, str, Loop | None]:
         """After and before which lines two accesses are ordered; and the loop that carries the first to the second."""
@@ -103,29 +92,29 @@ class Fixes:
         after, before = _lines(self._by_path[*block, one], self._by_path[*block, other])
         return after, before, None if one < other else self._loop(block)
 
-    def _placed(self, first: ConflictAccess, then: ConflictAccess, give: str, take: str) -> str:
+    def _placed(self, first: ConflictAccess, then: ConflictAccess, give: Code, take: Code) -> Fix:
         """Where a set and a wait are written to order two accesses."""
         after, before, loop = self._between(first, then)
         if loop is None:
-            return f"{give} after {after}, {take} before {before}"
-        around = _line(loop.where)
-        return f"{take} before {before}, {give} after {after}; {give} before the loop ({around}), {take} after the loop"
+            return Fix(give, f" after {after}, ", take, f" before {before}")
+        inside, around = (
+            (take, f" before {before}, ", give, f" after {after}; "),
+            f" before the loop ({_line(loop.where)}), ",
+        )
+        return Fix(*inside, give, around, take, " after the loop")
 
-    def pair(self, src: str, dst: str) -> str:
+    def pair(self, src: str, dst: str) -> Fix:
         """A flag between a load and the instruction that uses it."""
         event = self.event(src, dst)
-        give, take = (self.flag(action, src, dst, "event" if event is None else event) for action in ("set", "wait"))
-        return f"{give} after the load, {take} before the instruction"
+        give, take = (_flag(action, src, dst, "event" if event is None else event) for action in ("set", "wait"))
+        return Fix(give, " after the load, ", take, " before the instruction")
 
-    def missing_wait(self, then: ConflictAccess, flag: FlagKey) -> str:
+    def missing_wait(self, then: ConflictAccess, flag: FlagKey) -> Fix:
         """Wait for a flag that is set, before the access that needs it."""
         where = self._statements[then.statement][1].where
-        wait = (
-            self.flag("wait", *flag[:2], self._event(flag))
-            if len(flag) == 3
-            else (self.across("wait", then.gate, flag[1]))
-        )
-        return f"{wait} before {_line(where and where.path[-1])}"
+        is_inside = len(flag) == 3
+        wait = _flag("wait", *flag[:2], self._event(flag)) if is_inside else _across("wait", then.gate, flag[1])
+        return Fix(wait, f" before {_line(where and where.path[-1])}")
 
     def _event(self, flag: FlagKey) -> object:
         """The event id of a flag, as it is computed in Python where it is set."""
@@ -140,30 +129,31 @@ class Fixes:
         others = [stmt for stmt in sets if stmt.where == own.where and stmt.event != own.event]  # unrolled by Python
         return f"<as in {_line(own.where)}>" if others else flag[2]
 
-    def missing_set(self, wait: Stmt, src: str, dst: str, event: object, *, is_again: bool) -> str:
+    def missing_set(self, wait: Stmt, src: str, dst: str, event: object, *, is_again: bool) -> Fix:
         """Set a flag that nothing sets before a wait: once, if later iterations of the loop around the wait set it; at
         the end of an iteration, if an earlier wait (`is_again`) has ended."""
         path = next(path for path, stmt in self._statements if stmt is wait)
-        loop, give = self._loop(path[:-1]), self.flag("set", src, dst, event)
+        loop, give = self._loop(path[:-1]), _flag("set", src, dst, event)
         if is_again and (around := self._outline.around(path)):
             last = self._outline.loops[around[-1]].body[-1]
-            return f"{give} after {_lines(last, last)[0]}"
+            return Fix(give, f" after {_lines(last, last)[0]}")
         pair = "set", unit_of(src), unit_of(dst)
         inside = walk(loop.body) if loop else ()
         if loop and any(isinstance(stmt, Flag) and (stmt.action, stmt.src, stmt.dst) == pair for stmt in inside):
-            return f"{give} before the loop ({_line(loop.where)})"
-        return f"{give} before {_line(wait.where and wait.where.path[-1])}"
+            return Fix(give, f" before the loop ({_line(loop.where)})")
+        return Fix(give, f" before {_line(wait.where and wait.where.path[-1])}")
 
-    def same_id(self, wait: Stmt, flag: FlagKey, left: Iterable[tuple[FlagKey, object]]) -> tuple[FlagKey, str] | None:
+    def same_id(self, wait: Stmt, flag: FlagKey, left: Iterable[tuple[FlagKey, object]]) -> tuple[FlagKey, Fix] | None:
         """For a wait that never ends: a flag that is `left` set because its event id is not that of the wait, or the
         other way round; and one id for both."""
         for other, by in left:
             is_set, is_awaited = self._occurs("set", flag), self._occurs("wait", other)
             line = _line(by[0].where and by[0].where.path[-1]) if isinstance(by, tuple) else "it"
             if is_set and not is_awaited and isinstance(by, tuple):
-                return other, f"{self._with_id(by[0], flag[-1])} at {line}"
+                return other, Fix(_with_id(by[0], flag[-1]), f" at {line}")
             if not is_set:
-                return other, f"{self._with_id(wait, other[-1])} here, as {line} sets it, or the id of this wait there"
+                here = _with_id(wait, other[-1])
+                return other, Fix(here, f" here, as {line} sets it, or the id of this wait there")
         return None
 
     def _occurs(self, action: str, flag: FlagKey) -> bool:
@@ -177,10 +167,21 @@ class Fixes:
                     return True
         return False
 
-    def _with_id(self, stmt: Stmt, event: object) -> str:
-        """A flag with another event id."""
-        assert isinstance(stmt, Flag | CrossFlag)
-        return spelled(replace(stmt, event=0), self.program.form, event=str(event))
+
+def _flag(action: str, src: str, dst: str, event: object) -> SyncCode:
+    """A set or a wait."""
+    return SyncCode(Flag(action, unit_of(src), unit_of(dst), 0), str(event))
+
+
+def _across(action: str, pipe: str, event: object) -> SyncCode:
+    """A set or a wait of a pipe, for the other core."""
+    return SyncCode(CrossFlag(action, core_of(pipe), unit_of(pipe), 0), str(event))
+
+
+def _with_id(stmt: Stmt, event: object) -> SyncCode:
+    """A flag with another event id."""
+    assert isinstance(stmt, Flag | CrossFlag)
+    return SyncCode(replace(stmt, event=0), str(event))
 
 
 def _lines(first: Stmt, then: Stmt) -> tuple[str, str]:

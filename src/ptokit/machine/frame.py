@@ -25,7 +25,7 @@ class WatchedFrame(Frame):
         values: dict[Var, int],
     ) -> None:
         super().__init__()
-        self.tensors, self.values = tensors, values
+        self.tensors, self.values, self.form = tensors, values, session.program.form
         self.session, self.unspecified = session, session.unspecified
         self.adversary: Adversary | None = None
         self.stale: StaleLines | None = None

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from ptokit import spec
 from ptokit.engine.storage import Storage
-from ptokit.finding import UNWRITTEN_INDEX, ConflictAccess, Finding, Level, at_line, shown
+from ptokit.finding import ConflictAccess, Finding, Fix, Level, Wording, at_line, called, shown
 from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.fixes import VALID
 from ptokit.isa.instruction import OrderHazard
 from ptokit.machine.extent import Extent
 from ptokit.machine.fixes import Fixes
@@ -115,7 +116,12 @@ def shared_line(first: ConflictAccess, then: ConflictAccess, start: int, profile
 
 
 STALE: tuple[tuple[str, Level, str, str], ...] = (
-    ("H-47", "error", "which DMA wrote before: the cache may hold the old data", f"use pto.tload, or {LATER}"),
+    (
+        "H-47",
+        "error",
+        "which DMA wrote before: the cache may hold the old data",
+        Fix("use ", called("tload"), f", or {LATER}"),
+    ),
     ("H-48", "hazard", "which was written through the cache: DMA may read the old data", LATER),
 )
 
@@ -159,14 +165,14 @@ def overwritten(part: ConflictAccess, tile: str, by: str, address: int, target: 
 
 def unwritten(part: ConflictAccess, count: int, total: int, reason: str, target: str, *, is_index: bool) -> Finding:
     """A read of bytes that nothing has written, or that are undefined for another `reason`."""
-    kind = UNWRITTEN_INDEX if is_index else "H-36"
+    kind = "H-42" if is_index else "H-36"
     some = f"{count} of {total} bytes"
     what = f"{some} hold no data: {reason}" if reason else f"nothing has written {some}"
     message = f"{part.instruction} reads {shown(part.name, part.operand)}, of which {what}"
-    fix = "load or compute all of it first, or shrink valid="
+    fix = Fix("load or compute all of it first, or shrink ", VALID)
     expected, found = "bytes that were written", f"{count} that were not"
     finding = _finding("error", kind, target, message, part.operand, fix, expected, found)
-    return replace(finding, unwritten=True, ends=(part,))
+    return replace(finding, unwritten="index" if is_index else "memory", ends=(part,))
 
 
 # --- two cores
@@ -225,7 +231,14 @@ def dispatch(site: Site) -> Iterator[Finding]:
     if shape is not None:
         started = f"{call.instruction.name} on {call.target} starts {shape.threads} threads"
         message = f"{started}, and the kernel was dispatched through a function pointer: it hangs"
-        yield _finding("error", "H-23", call.target, message, "launch", 'launch the standard way (launch="standard")')
+        yield _finding(
+            "error",
+            "H-23",
+            call.target,
+            message,
+            "launch",
+            Fix("launch the standard way", Wording(' (launch="standard")', "", "")),
+        )
 
 
 BURST = "CO-ALIGN-01"

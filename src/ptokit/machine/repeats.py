@@ -10,9 +10,11 @@ import numpy as np
 from ptokit import spec
 from ptokit.engine.reference import IndexedStep, Lanes
 from ptokit.engine.storage import Array
-from ptokit.finding import Finding, Level
+from ptokit.finding import Finding, Fix, Level, any_of
+from ptokit.isa.fixes import option
 from ptokit.isa.instruction import Call, Repeats
 from ptokit.isa.move import Combine, IndexUnit, Side
+from ptokit.isa.policy import ScatterOOB
 from ptokit.machine.site import Executed
 
 DENSE = 8
@@ -144,7 +146,10 @@ def _finding(executed: Executed, step: IndexedStep, ruling: Repeats, level: Leve
     )
     expected = "a destination of its own for every lane"
     fix = _fix(call, repeat.is_folded)
-    return Finding(level, rule, message, kind, index, expected, found, fix, executed.where, call.target)
+    return Finding(
+        level, rule, message, kind, index, expected, found, fix, executed.where, call.target,
+        compared=(step.indexed.operand,),
+    )  # fmt: skip
 
 
 def lane_name(step: IndexedStep, lane: int) -> str:
@@ -161,11 +166,11 @@ def _place(step: IndexedStep, repeat: _Repeat) -> str:
     return f"element {repeat.cell} of {operand}"
 
 
-def _fix(call: Call, is_folded: bool) -> str:
+def _fix(call: Call, is_folded: bool) -> Fix:
     """What fixes it: other indices, or modifiers that the instruction has."""
-    fixes = ["give every lane a destination of its own"]
+    fixes: list[str] = ["give every lane a destination of its own"]
     if is_folded:
-        fixes.append('skip indices outside the table with oob="skip"')
+        fixes.append(Fix("skip indices outside the table with ", option("oob", ScatterOOB.Skip)))
     if call.instruction.repeats is not None:
         fixes += call.instruction.repeats.fixes(call)
-    return ", or ".join(fixes)
+    return any_of(fixes)

@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from ptokit.engine.reference import Touched
 from ptokit.engine.storage import Storage
 from ptokit.engine.unspecified import Unspecified
-from ptokit.finding import ConflictAccess, Finding, Level
+from ptokit.finding import ConflictAccess, Finding, Fix, Level
 from ptokit.isa.opaque import GRID_BARRIERS
 from ptokit.isa.policy import TileType
 from ptokit.machine import hazards
@@ -162,7 +162,7 @@ class Session:
         for flag, setter in self.clocks.end():
             if isinstance(setter, tuple) and self.orders and flag not in self._unset:
                 message = f"the flag {_named(flag)} is still set when a block ends"
-                fix = f"{self.fixes.last_wait(flag)} at the end: the next kernel would find it set"
+                fix = Fix(self.fixes.last_wait(flag), " at the end: the next kernel would find it set")
                 self.report([Finding("hazard", "KN-13", message, None, "flag", fix=fix)], *setter, flag=flag)
 
     def forget_block(self) -> None:
@@ -254,7 +254,7 @@ class Session:
         else:
             message = f"{unit_of(stuck.pipe)} waits forever for the flag {_named(stuck.flag)}"
             added = self.fixes.missing_set(stmt, *_parts(stuck.flag), is_again=is_again)
-            operand, fix = "flag", wrong[1] if wrong else f"{added}, or set it on every path to the wait"
+            operand, fix = "flag", wrong[1] if wrong else Fix(added, ", or set it on every path to the wait")
         self.report([Finding("error", "KN-13", message, None, operand, fix=fix)], stmt, moment)
 
     # --- instructions

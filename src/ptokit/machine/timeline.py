@@ -70,7 +70,7 @@ class Timeline(TracedSpans, Displayed):
     """Of the longest block, the longest first."""
     spent: tuple[StatementBusy, ...] = ()
     """Of all work of the longest block, also of what is not kept."""
-    limits: tuple[str, ...]
+    limits: tuple[Limit, ...]
     """Waits of the critical path, and pipes that are busy most of the time, the larger share first."""
     longest_cycles: float = 0.0
     """Of the longest block."""
@@ -185,16 +185,29 @@ class Busiest:
     name: str
 
 
-def limits(path: Sequence[Critical], busiest: Sequence[Busiest], one_core: bool) -> Iterator[str]:
+class Limit(str):
+    """What limits a block, with its share of the time."""
+
+    cause: tuple[str, ...]
+    """The same without the share."""
+
+    def __new__(cls, text: str, *cause: str) -> Limit:
+        """A limit as a text."""
+        made = super().__new__(cls, text)
+        made.cause = cause
+        return made
+
+
+def limits(path: Sequence[Critical], busiest: Sequence[Busiest], one_core: bool) -> Iterator[Limit]:
     """Waits along the critical path, and the pipes that are the limit, the larger share first."""
     show = unit_of if one_core else str
-    found: list[tuple[float, str]] = []
+    found: list[tuple[float, Limit]] = []
     for (src, _, name), share in _waits_along(path).items():
-        found.append((share, f"{name} waits for {show(src)} {share:.0%} of the time"))
+        found.append((share, Limit(f"{name} waits for {show(src)} {share:.0%} of the time", name, src)))
     for each in busiest:
         if each.share >= MOSTLY:
             most = f"{show(each.pipe)} is busy {each.share:.0%} of the time, most of it with {each.name}"
-            found.append((each.share, most))
+            found.append((each.share, Limit(most, each.pipe, each.name)))
     found.sort(key=lambda each: -round(each[0], 6))
     return (text for share, text in found[:MOST_LIMITS] if share >= LEAST_SHARE)
 

@@ -28,7 +28,7 @@ class LibraryWords:
     """Code of a library, for advice."""
 
     integers: str
-    """Indices of another type, as int64."""
+    """What makes indices of another type int64."""
     positions: str
     """The positions of a mask."""
     source: str
@@ -39,14 +39,14 @@ class LibraryWords:
 
 WORDS = {
     "numpy": LibraryWords(
-        'indices.astype("int64")', "np.flatnonzero(mask)", "src.astype(table.dtype)", "np.empty({shape}, table.dtype)"
+        '.astype("int64")', "np.flatnonzero(mask)", "src.astype(table.dtype)", "np.empty({shape}, table.dtype)"
     ),
     "cupy": LibraryWords(
-        'indices.astype("int64")', "cupy.flatnonzero(mask)", "src.astype(table.dtype)",
+        '.astype("int64")', "cupy.flatnonzero(mask)", "src.astype(table.dtype)",
         "cupy.empty({shape}, table.dtype)",
     ),
     "torch": LibraryWords(
-        "indices.to(torch.int64)", "mask.flatten().nonzero().flatten()", "src.to(table.dtype)",
+        ".to(torch.int64)", "mask.flatten().nonzero().flatten()", "src.to(table.dtype)",
         "torch.empty({shape}, dtype=table.dtype, device=table.device)",
     ),
 }  # fmt: skip
@@ -85,9 +85,9 @@ class ArrayCall:
     def refused(self, rule: str, message: str, fix: str, operand: str = "", kind: str | None = None) -> VerifyError:
         """A refusal at the user's line."""
         where = user_place()
-        return VerifyError(
-            [Finding("error", rule, f"{self.name}: {message}", kind, operand, fix=fix, where=where, target=HOST)]
-        )
+        head = f"{self.name}: "
+        found = Finding("error", rule, head + message, kind, operand, fix=fix, where=where, target=HOST, heads=(head,))
+        return VerifyError([found])
 
     def policy(self, enum: type[E], name: str, given: object, fix: str = "") -> E:
         """The member of an enum that an argument is or spells; `fix` is the advice if it is none."""
@@ -116,11 +116,13 @@ class ArrayCall:
         fault = self.instruction.faults[kind]
         at = ", ".join(str(int(k)) for k in np.unravel_index(report.lane[0], shape))
         more = f" (and {report.count - 1} more)" if report.count > 1 else ""
-        name = f"indices[{at}]" if shape else "indices"
-        message = f"{self.name}: {name} = {report.value} {problem}{more}"
+        heads = f"{self.name}: ", "indices"
+        message = f"{''.join(heads)}{f'[{at}]' if shape else ''} = {report.value} {problem}{more}"
         expected, found = f"an index below {report.capacity}", str(report.value)
         rule = fault.clause(HOST)
-        return Finding(level, rule, message, fault.kind, "indices", expected, found, fault.fix, user_place(), HOST)
+        return Finding(
+            level, rule, message, fault.kind, "indices", expected, found, fault.fix, user_place(), HOST, heads=heads
+        )
 
 
 _READS: tuple[Any, ...] = (MGATHER, "MG-TYPE-05", "MG-TYPE-06", "MG-SHAPE-03", "MG-SHAPE-01", GATHER_POLICIES)

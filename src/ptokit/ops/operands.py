@@ -10,6 +10,7 @@ import numpy as np
 from ptokit.brief import brief
 from ptokit.engine.gpu import on_gpu
 from ptokit.engine.number import float_bits
+from ptokit.finding import Fix, OperandName
 from ptokit.isa.common import INDEX_TYPES
 from ptokit.isa.dtype import DType, dtype
 from ptokit.lang import gpu
@@ -166,7 +167,8 @@ def index_type(call: ArrayCall, indices: Array) -> DType:
     if indices.dtype in DIRECT or indices.dtype in OTHERS:
         return kind
     is_mask = kind.name == "bool"
-    fix = f"pass positions instead: {words.positions}" if is_mask else f"convert them: {words.integers}"
+    converted = Fix("convert them: ", OperandName("indices"), words.integers)
+    fix = f"pass positions instead: {words.positions}" if is_mask else converted
     message = f"indices are integers of 8 to 64 bits; found {'a mask of bool' if is_mask else kind}"
     raise call.refused(call.index_type, message, fix, "indices", "H-08")
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import combinations
 
-from ptokit.finding import Finding, Level, Where
+from ptokit.finding import Finding, Fix, Level, Where, Wording
 from ptokit.isa.policy import TileType
 from ptokit.program.budget import Use, has_simt, memory_findings, static_bytes
 from ptokit.program.ir import CPP, Assign, Block, Branch, Instr, Leaf, Loop, Program, TileDecl, fold
@@ -119,7 +119,13 @@ def _without_address(instr: Instr, placed: set[str]) -> Iterator[Finding]:
     for use in instr.tiles:
         if use.tile not in placed:
             message = f"{instr.name}: {use.tile} has no address yet"
-            fix = f"make it with addr=, or call pto.tassign({use.tile}, address) first"
+            fix = Fix(
+                Wording(
+                    f"make it with addr=, or call pto.tassign({use.tile}, address) first",
+                    f"give %{use.tile} an address: addr = ...",
+                    f"TASSIGN({use.tile}, address) first",
+                )
+            )
             yield Finding("error", "KN-09", message, None, use.tile, fix=fix, where=instr.where, blocks=True)
 
 

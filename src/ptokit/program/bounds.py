@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ptokit.finding import Finding, Where
+from ptokit.finding import Finding, Fix, Where, Wording, minimum, when_holds
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import BLayout, SLayout, TileType
 from ptokit.program import ir
@@ -462,8 +462,11 @@ def event_finding(event: int, ids: int, when: str) -> Finding:
 def index_finding(name: str, dim: int, first: int, _size: int, most: int, when: str) -> Finding:
     """An index outside its array."""
     message = f"the index {name}[{'..., ' if dim else ''}{first}] does not lie within 0:{most} {when}"
-    fix = "launch fewer blocks, or read it inside `with pto.when(...)`"
+    fix = Fix("launch fewer blocks, or read it inside ", when_holds("...", ""))
     return Finding("error", "KN-10", message, None, name, f"0 to {most - 1}", str(first), fix)
+
+
+SHORTEN = Wording(" (pto.min)", " (arith.minsi)", " (std::min)")
 
 
 def slice_finding(name: str, dim: int, first: int, size: int, most: int, when: str) -> Finding:
@@ -471,7 +474,7 @@ def slice_finding(name: str, dim: int, first: int, size: int, most: int, when: s
     shown = f"{':, ' * dim}{first}:{first + size}"
     expected = f"0 <= start <= stop <= {most}"
     message = f"the slice {name}[{shown}] does not lie within 0:{most} {when}"
-    fix = "launch fewer blocks, shorten the last one (pto.min), or skip it: `with pto.when(n > 0):`"
+    fix = Fix("launch fewer blocks, shorten the last one", SHORTEN, ", or skip it: ", when_holds("n > 0"))
     return Finding("error", "KN-10", message, None, name, expected, f"{first}:{first + size}", fix)
 
 
@@ -487,7 +490,10 @@ def part_finding(tile: str, axis: int, start: int, size: int, most: int, when: s
     """A slice outside its tile."""
     shown = f"{tile}[{':, ' * axis}{start}:{start + size}]"
     message = f"the slice {shown} does not lie within 0:{most} {when}"
-    fix = f"end the slice at {most} or before, as with pto.min({most}, stop), or put the work into `with pto.when(...)`"
+    fix = Fix(
+        f"end the slice at {most} or before, as with ", minimum(most, "stop"),
+        ", or put the work into ", when_holds("...", ""),
+    )  # fmt: skip
     return Finding("error", "SL-01", message, None, tile, f"a slice within 0:{most}", f"{start}:{start + size}", fix)
 
 
@@ -498,7 +504,8 @@ def valid_finding(tile: ir.TileDecl, use: ir.TileUse, axis: int, extent: int, wh
         return part_finding(tile.name, axis, start, extent, end, when)
     name = ("rows", "cols")[axis]
     message = f"{extent} valid {name} of {tile.name} do not lie within 0:{most} {when}"
-    fix = "launch fewer blocks, or put the work into `with pto.when(n > 0):`" if extent < 0 else f"pto.min({most}, n)"
+    guard = Fix("launch fewer blocks, or put the work into ", when_holds("n > 0"))
+    fix = guard if extent < 0 else Fix(minimum(most, "n"))
     return Finding("error", "CO-SHAPE-02", message, None, tile.name, f"0 to {most}", str(extent), fix)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from ptokit.finding import Finding
+from ptokit.finding import Finding, Fix, Wording
 from ptokit.isa.instruction import Call, Instruction
 from ptokit.isa.kernel import Launch, LaunchShape, RouteKernel, kernels_of
 from ptokit.isa.operand import TileSpec
@@ -17,6 +17,9 @@ from ptokit.target import Budget, Profile
 
 MANY = 1 << 20
 """In place of an unknown extent: enough for any launch."""
+
+
+ADDRESSES = Wording("give tiles addresses (addr=)", "give tiles addresses: addr = ...", "TASSIGN addresses to tiles")
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,7 @@ def _ub_findings(subject: str, profile: Profile, dyn_ub: int | None, use: Use, s
     elif dyn_ub > budget.max_dynamic:
         part = f": {budget.limit} less {use.static} of tiles without an address" if use.static else ""
         expected = f"launched with dyn_ub of at most {budget.max_dynamic} bytes{part}"
-        fix = f"ask for at most {budget.max_dynamic}" + (", or give tiles addresses (addr=)" if use.static else "")
+        fix = Fix(f"ask for at most {budget.max_dynamic}", *([", or ", ADDRESSES] if use.static else []))
         yield _finding(profile, "MG-BUDG-07", "H-21", subject, expected, f"dyn_ub={dyn_ub}", fix)
     elif use.end > budget.available and dyn_ub:
         part = f" and {use.static} of tiles without an address" if use.static else ""
@@ -132,7 +135,7 @@ def _asking(use: Use, budget: Budget) -> str:
     """What a launch must ask for if tiles take more than is safe without."""
     most = budget.max_dynamic
     if not most:
-        return "give tiles addresses (addr=) and ask for dyn_ub, or use smaller tiles"
+        return Fix(ADDRESSES, " and ask for dyn_ub, or use smaller tiles")
     needed = min(most, use.end - min(use.static, budget.available))
     return f"launch with dyn_ub={needed} or more" + (f", at most {most}" if use.static else "")
 

@@ -6,14 +6,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ptokit.finding import Finding, Level, at_line
+from ptokit.finding import Finding, Fix, Level, at_line
 from ptokit.program.calls import access_of, call_of, effects, named_operands
 from ptokit.program.cores import CORES, StatementCores, core_of, ends_of, is_crossing, owners, unit_of
 from ptokit.program.expr import Bounds, apply, interval, subtract
 from ptokit.program.ir import Barrier, CrossFlag, Flag, Instr, Program, TileUse, View, walk
 from ptokit.program.meetings import meetings
 from ptokit.program.memory import Path, statements
-from ptokit.program.repair import spelled
+from ptokit.program.repair import SyncCode
 from ptokit.program.streams import Streams, Wait, crosses
 from ptokit.program.unroll import unroll
 from ptokit.program.verify_call import Options
@@ -147,7 +147,7 @@ def _not_handed(flow: _Flow, program: Program, profile: Profile, level: Level) -
     give = CrossFlag("set", flow.direction[0], unit_of(src), event)
     take = CrossFlag("wait", flow.direction[1], unit_of(dst), event)
     places = [f"line {instr.where.line}" if instr.where else instr.name for instr in (flow.writer, flow.reader)]
-    fix = f"{spelled(give, program.form)} after {places[0]}, {spelled(take, program.form)} before {places[1]}"
+    fix = Fix(SyncCode(give), f" after {places[0]}, ", SyncCode(take), f" before {places[1]}")
     return Finding(
         level, "KN-16", message, None, flow.read, expected_hand_over(flow.direction), fix=fix, where=flow.reader.where,
         target=profile.name,
@@ -215,7 +215,8 @@ def check_sync(program: Program, profile: Profile, _options: Options, grid: int 
         elif isinstance(stmt, Flag) and stmt.action == "set" and is_crossing(stmt):
             src, dst = ends_of(stmt)
             message = f"{stmt.src} is a pipe of {src}, {stmt.dst} of {dst}: hardware has no flag between them"
-            fix = f'pto.sync_set("{stmt.src}", id), pto.sync_wait("{stmt.dst}", id)'
+            ends = CrossFlag("set", src, stmt.src, 0), CrossFlag("wait", dst, stmt.dst, 0)
+            fix = Fix(SyncCode(ends[0], "id"), ", ", SyncCode(ends[1], "id"))
             yield Finding("note", "KN-16", message, None, "flag", fix=fix, where=stmt.where, target=profile.name)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeGuard
 
-from ptokit.finding import Where
+from ptokit.finding import Code, Where
 from ptokit.isa.kernel import Pair
 from ptokit.program import ir
 from ptokit.program.cores import OTHER, StatementCores, core_of, ends_of, owners, stated_core, unit_of
@@ -98,6 +98,17 @@ def spelled(stmt: Sync, form: str, module: str = "pto.", event: str = "") -> str
     if isinstance(stmt, ir.CrossFlag) and form == f"{CPP}.a2a3":
         template = CROSS[stmt.action]
     return (template or SPELLINGS[form][type(stmt)]).format(**(fields | {"event": event} if event else fields))
+
+
+@dataclass(frozen=True)
+class SyncCode(Code):
+    """Such a statement in a fix; `event` replaces the text of its event id."""
+
+    stmt: Sync
+    event: str = ""
+
+    def written(self, form: str) -> str:
+        return spelled(self.stmt, form, event=self.event)
 
 
 def _named(stmt: Sync) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import partial
 
-from ptokit.finding import Finding, fold_overlaps
+from ptokit.finding import Finding, Fix, called, fold_overlaps
 from ptokit.program import calls
 from ptokit.program.addresses import check_addresses, check_memory, check_overlaps
 from ptokit.program.bounds import Reach, check_bounds, reaches
@@ -31,7 +31,6 @@ from ptokit.program.ir import (
 from ptokit.program.overlaps import sharing
 from ptokit.program.streams import crosses
 from ptokit.program.verify_call import Options, judged, verify_call
-from ptokit.program.words import all_in_words
 from ptokit.target import SCALAR, Profile
 
 
@@ -52,7 +51,7 @@ def verify(
     if grid != 0:
         for check in CHECKS:
             findings += check(program, profile, options, grid)
-    placed = [finding.on(profile.name) for finding in all_in_words(findings, program.form)]
+    placed = [finding.on(profile.name).in_form(program.form) for finding in findings]
     different = {(finding, finding.path): finding for finding in judged(placed, options)}
     return fold_overlaps(sorted(different.values(), key=_place))
 
@@ -154,10 +153,10 @@ def _unwritten_reads(
             continue
         if written.isdisjoint((operand.tile, *near[operand.tile])):
             message = f"{instr.name}: {name} reads {operand.tile}, which nothing has written"
-            kind = "H-42" if name == index else None
-            fix = f"write it first: pto.tload, pto.texpands({operand.tile}, 0), ..."
+            kind, what = ("H-42", "index") if name == index else (None, "memory")
+            fix = Fix("write it first: ", called("tload"), ", ", called("texpands", operand.tile, "0"), ", ...")
             yield Finding(
-                "hazard", "KN-19", message, kind, name, "a tile that was written", "", fix, instr.where, unwritten=True
+                "hazard", "KN-19", message, kind, name, "a tile that was written", "", fix, instr.where, unwritten=what
             )
 
 

@@ -8,7 +8,8 @@ from functools import partial
 from itertools import combinations, takewhile
 
 from ptokit import spec as clauses
-from ptokit.finding import OPAQUE, Finding, Level
+from ptokit.finding import OPAQUE, Finding, Fix, Level, Wording, called
+from ptokit.isa.fixes import PAD_TILE, SHRINK
 from ptokit.isa.headers import as_row, becomes_row, whole_boxes
 from ptokit.isa.instruction import Call, Rule, is_tile
 from ptokit.isa.opaque import EXACT
@@ -73,7 +74,7 @@ def valid_extents(call: Call, _profile: Profile, _options: Options) -> Iterable[
     for name, tile in tiles(call).items():
         if certain(lambda tile=tile: tile.valid_rows > tile.rows or tile.valid_cols > tile.cols):
             expected = f"valid within {tile.rows}x{tile.cols}"
-            fix = "shrink valid= or enlarge the tile"
+            fix = SHRINK
             yield _finding("CO-SHAPE-02", None, name, _subject(call), expected, str(tile), fix, call.target)
 
 
@@ -156,7 +157,10 @@ def aligned_slices(call: Call, profile: Profile, _options: Options) -> Iterable[
         if tile.skew is None:
             continue
         along = "columns" if tile.blayout is BLayout.RowMajor else "rows"
-        fix = f"slice at multiples of {tile.dtype.c0} {along}, and set .valid of the slice for fewer"
+        fix = Fix(
+            f"slice at multiples of {tile.dtype.c0} {along}, and ",
+            Wording("set .valid of the slice for fewer", "set_validshape for fewer", "give fewer valid extents"),
+        )
         length = (tile.cols if along == "columns" else tile.rows) * tile.dtype.size
         if length % BLOCK and name in written(call):
             expected = f"a slice of a multiple of {BLOCK} bytes along its {along}, as it is written in blocks"
@@ -174,7 +178,8 @@ def gapless_slices(call: Call, _profile: Profile, _options: Options) -> Iterable
         kind = contiguous.get(name)
         column = kind == "column" and certain(lambda tile=tile: tile.valid_cols == 1)
         if tile.pitch and (kind == "always" or column):
-            expected, fix = "a tile, or a slice of whole rows", "copy the slice into a tile of its own first: pto.tmov"
+            expected = "a tile, or a slice of whole rows"
+            fix = Fix("copy the slice into a tile of its own first: ", called("tmov"))
             yield _finding("SL-04", None, name, _subject(call), expected, str(tile), fix, call.target)
 
 
@@ -194,7 +199,7 @@ def workspaces(call: Call, _profile: Profile, _options: Options) -> Iterable[Fin
         return
     rule, subject, target = "CP-TMP-01", _subject(call), call.target
     if not is_tile(tmp, TileType.Vec):
-        fix = "compute in a Vec tile, or leave tmp= out"
+        fix = Fix("compute in a Vec tile, or leave ", Wording("tmp=", "tmp", "tmp"), " out")
         yield _finding(rule, None, TMP, subject, "a Vec tile", str(tmp), fix, target)
     elif isinstance(tmp, TileSpec) and (needed := _needed(call)) > tmp.nbytes:
         message = f"{subject}: headers compute in up to {needed} bytes of tmp; found {tmp.nbytes}"
@@ -281,7 +286,7 @@ def _tile_types(call: Call, level: Level) -> Iterator[Finding]:
         problem = whole_boxes(as_row(spec) if becomes_row(call, name) else spec)
         if problem is not None:
             expected, found = f"{problem[0]} for the C++ tile type", problem[1]
-            rule, fix = clauses.first(("CO-ALIGN-01", "CP-HDR-01"), call.target), "pad the tile and give valid="
+            rule, fix = clauses.first(("CO-ALIGN-01", "CP-HDR-01"), call.target), PAD_TILE
             finding = _finding(rule, None, name, _subject(call), expected, found, fix, call.target)
             yield replace(finding, level=level)
 

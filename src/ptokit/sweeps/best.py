@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +9,7 @@ from typing import NamedTuple
 
 from ptokit.finding import Finding, Judged, summary
 from ptokit.machine.report import NOTHING_RAN, MachineReport
+from ptokit.machine.timeline import Limit
 from ptokit.markup import Displayed, badge, box, clipped, facts, joined
 from ptokit.target import profile
 
@@ -19,7 +19,6 @@ NOTABLE = 0.9
 """A number that is at most this share of another one is part of the reason."""
 MOST_FACTS = 3
 """Differences to another point that are named."""
-PERCENT = re.compile(r"\d+%")
 
 
 WORDS = {"error": "refused", "hazard": "hazards", "unmodelled": "not modelled"}
@@ -36,7 +35,7 @@ class PointNumbers:
     cycles: float | None
     """None if not all of it was executed, or if the target has no pipes. So are the next ones."""
     microseconds: float | None
-    limits: tuple[str, ...]
+    limits: tuple[Limit, ...]
     waves: int
     cores: int
     bytes_moved: int
@@ -140,7 +139,7 @@ class SweepPoint(Judged, Displayed):
         return self.numbers.memory if self.numbers else {}
 
     @property
-    def limits(self) -> tuple[str, ...]:
+    def limits(self) -> tuple[Limit, ...]:
         """What takes its time."""
         return self.numbers.limits if self.numbers else ()
 
@@ -236,8 +235,8 @@ def _against(best: SweepPoint, other: SweepPoint, is_alike: bool) -> str:
 
 def _gone(best: SweepPoint, other: SweepPoint) -> list[str]:
     """The first limit of another point that the best one does not have."""
-    kept = {PERCENT.sub("", limit) for limit in best.limits}
-    gone = [limit for limit in other.limits if PERCENT.sub("", limit) not in kept]
+    kept = {limit.cause for limit in best.limits}
+    gone = [limit for limit in other.limits if limit.cause not in kept]
     return [f"no longer: {limit}" for limit in gone[:1]]
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from ptokit.brief import brief, named
-from ptokit.finding import OutOfBoundsError, VerifyError
+from ptokit.finding import Fix, OutOfBoundsError, VerifyError
 from ptokit.isa.policy import PtoEnum
 from ptokit.lang.arguments import is_integer
 from ptokit.lang.launch import check_threads
@@ -231,15 +231,14 @@ def renamed(name: str, operand: str, fix: str, call: Callable[..., Any], *given:
         return call(*given)
     except OutOfBoundsError as problem:
         (found,) = problem.findings
-        message = f"{name}: {operand}{found.message.partition('indices')[2]}"
-        raise OutOfBoundsError([replace(found, message=message, operand=operand, fix=fix)]) from None
+        raise OutOfBoundsError([replace(found.headed(f"{name}: ", operand), operand=operand, fix=fix)]) from None
     except VerifyError as problem:
         (found,) = problem.findings
         if found.operand != "indices":
             raise
         own = operand.partition(".")[0]
-        message, fix = f"{name}: {own}: {found.message.partition(': ')[2]}", found.fix.replace("indices", own)
-        raise VerifyError([replace(found, message=message, operand=own, fix=fix)]) from None
+        advice = found.fix.renamed("indices", own) if isinstance(found.fix, Fix) else found.fix
+        raise VerifyError([replace(found.headed(f"{name}: ", f"{own}: "), operand=own, fix=advice)]) from None
 
 
 def called_by(name: str, call: Callable[..., Any], *given: Any, **options: Any) -> Any:
@@ -249,14 +248,7 @@ def called_by(name: str, call: Callable[..., Any], *given: Any, **options: Any) 
     try:
         return call(*given, **options)
     except (OutOfBoundsError, VerifyError) as problem:
-        own = [replace(each, message=f"{name}: {_unnamed(each.message)}") for each in problem.findings]
-        raise type(problem)(own) from None
-
-
-def _unnamed(message: str) -> str:
-    """A message without the function that it begins with."""
-    head, _, rest = message.partition(": ")
-    return rest if head.isidentifier() else message
+        raise type(problem)(each.headed(f"{name}: ", *each.heads[1:]) for each in problem.findings) from None
 
 
 def check_memory(tensor: Tensor) -> None:

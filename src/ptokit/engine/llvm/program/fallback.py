@@ -33,6 +33,7 @@ class BlockState:
         self.arena = _aligned(slots.arena)
         self.arena[slots.scratch : slots.spare] = 0
         self.frame = frame or Frame()
+        self.frame.form = fallback.program.form
         self.frame.tiles = {name: self._storage(name, at) for name, at in slots.tiles.items()}
         self.drop()
 

@@ -148,7 +148,7 @@ class _Instruction(InstructionStep):
     def __call__(self, frame: ThreadFrame) -> None:  # type: ignore[override]
         ledger = frame.thread.ledger(self.instr)
         prepared, storages = self.prepare(frame)
-        frame.run(prepared.run(storages, ledger.write if ledger else None), self.in_source)
+        frame.run(prepared.run(storages, ledger.write if ledger else None))
 
 
 STEPS: dict[type, Callable[[Any, Executable], Any]] = {Loop: _StoppedLoop, Instr: _Instruction}

@@ -1,0 +1,144 @@
+"""The two accesses of a conflict, and how often a run shows it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ptokit.brief import named
+from ptokit.finding.hints import counted
+from ptokit.finding.where import Where, shown, shown_file
+
+Iteration = tuple[tuple[str, int], ...]
+"""Loop variables and their values, the outermost first."""
+
+
+@dataclass(frozen=True)
+class ConflictAccess:
+    """One of the two accesses of a conflict: a pipe of an instruction touches one of its operands."""
+
+    instruction: str
+    operand: str
+    """As the instruction's definition names it: `src`."""
+    name: str
+    """The tile or the array: the author's name."""
+    how: str
+    """`read`, `write`, or the name of an atomic."""
+    pipe: str
+    """With its core: `AIV.MTE2`."""
+    gate: str
+    """The pipe that can be made to wait before the access, with its core."""
+    memory: str
+    """`UB`, `GM`."""
+    where: Where | None = None
+    statement: int = 0
+    """The number of the statement, counted in the order of `ir.walk`."""
+    block: int = 0
+    iteration: Iteration = ()
+    bytes: tuple[int, int] = (0, 0)
+    """The first of the bytes that both accesses touch, and the one after the last: addresses on the chip, offsets in an
+    array."""
+    rows: tuple[int, int] | None = None
+    """The first and the last row of the tile or the array that these bytes belong to."""
+
+    @property
+    def unit(self) -> str:
+        """The pipe without its core."""
+        return self.pipe.rpartition(".")[2]
+
+    def __str__(self) -> str:
+        return f"{self._does} on {self.unit}"
+
+    @property
+    def on_core(self) -> str:
+        """`mgather writes rows (dst) on AIV.V`."""
+        return f"{self._does} on {self.pipe}"
+
+    @property
+    def _does(self) -> str:
+        verb = {"read": "reads", "write": "writes"}.get(self.how, f"{self.how}s to")
+        return f"{self.instruction} {verb} {shown(self.name, self.operand)}"
+
+    @property
+    def act(self) -> str:
+        """`mgather's write`."""
+        return f"{self.instruction}'s {self.how}"
+
+    @property
+    def noun(self) -> str:
+        """`mgather's write of rows (dst) on V (line 14)`."""
+        return f"{self._done} on {self.unit}{self.line}"
+
+    @property
+    def noun_on_core(self) -> str:
+        """`mgather's write of rows (dst) on AIV.V (line 14)`."""
+        return f"{self._done} on {self.pipe}{self.line}"
+
+    @property
+    def _done(self) -> str:
+        of = "of" if self.how in ("read", "write") else "to"
+        return f"{self.act} {of} {shown(self.name, self.operand)}"
+
+    @property
+    def line(self) -> str:
+        """` (line 14)`, with the file if it is not the kernel's own; empty if it is not known."""
+        if self.where is None:
+            return ""
+        if self.where.file == self.where.path[-1].file:
+            return f" (line {self.where.line})"
+        return f" ({Where(os.path.basename(shown_file(self.where.file)), self.where.line)})"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The access as plain data."""
+        plain = {each.name: getattr(self, each.name) for each in fields(self)} | {"iteration": dict(self.iteration)}
+        return (
+            plain | {"where": str(self.where), "calls": [str(call) for call in self.where.calls]}
+            if self.where
+            else plain
+        )
+
+
+@dataclass(frozen=True)
+class Seen:
+    """How often a run shows a finding, and where first."""
+
+    block: int
+    iteration: Iteration
+    times: int
+    blocks: int
+    """How many blocks show it."""
+    grid: int
+    """How many blocks ran."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The counts as plain data."""
+        return {each.name: getattr(self, each.name) for each in fields(self)} | {"iteration": dict(self.iteration)}
+
+
+def bytes_of(then: ConflictAccess) -> str:
+    """`rows 0..3 of ids, UB 0x40..0x240`."""
+    first, end = then.bytes
+    place = f"bytes {first:,}..{end:,}" if then.memory == "GM" else f"{then.memory} {first:#x}..{end:#x}"
+    return f"{_rows(*then.rows)} of {named(then.name)}, {place}" if then.rows else f"{named(then.name)}, {place}"
+
+
+def _rows(first: int, last: int) -> str:
+    return f"row {first:,}" if first == last else f"rows {first:,}..{last:,}"
+
+
+def moments(seen: Seen | None, first: ConflictAccess | None) -> str:
+    """`in 12 of 64 blocks, 36 times; first: block 3, i=2 (mgather's write: i=1)`."""
+    if seen is None or (seen.grid == 1 and not seen.iteration and not (first and first.iteration)):
+        return ""
+    times = f", {seen.times:,} times" if seen.times > seen.blocks else ""
+    now, ago = _moment(seen.block, seen.iteration), ""
+    if first:
+        then = _moment(first.block, first.iteration)
+        ago = f" ({first.act}: {then})" if then != now else ""
+    return f"in {seen.blocks:,} of {counted(seen.grid, 'block')}{times}; first: {now}{ago}"
+
+
+def _moment(block: int, iteration: Iteration) -> str:
+    """`block 3, i=2`."""
+    return ", ".join((f"block {block:,}", *(f"{named(name)}={value}" for name, value in iteration)))

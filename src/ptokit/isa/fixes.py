@@ -1,0 +1,118 @@
+"""Pieces of fixes that speak of modifiers, of options of tiles, and of types of tiles and arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from ptokit.finding.fix import Code, Fix, Op, Wording, is_cpp
+from ptokit.isa.dtype import DType
+from ptokit.isa.policy import BLayout, GlobalLayout, PtoEnum, SLayout
+from ptokit.isa.spelling import Attribute, enum_name, enumerator
+
+
+@dataclass(frozen=True)
+class Option(Code):
+    """A modifier of an instruction, or an option of a tile, with values to choose from; without one, only its name."""
+
+    name: str
+    enum: type[PtoEnum]
+    members: tuple[PtoEnum, ...] = ()
+
+    def written(self, form: str) -> str:
+        """`oob="clamp" or "wrap"`, `GatherOOB::Clamp or Wrap`, `gatherOob = #pto<gather_oob clamp> or wrap`."""
+        attribute = _attribute(self.name, self.enum) if form and not is_cpp(form) else None
+        if not self.members:
+            return enum_name(self.enum) if is_cpp(form) else attribute.key if attribute else f"{self.name}="
+        first, *others = self.members
+        if is_cpp(form):
+            start, words = enumerator(first), [enumerator(each).rpartition(":")[2] for each in others]
+        elif form:
+            start = attribute.literal(first) if attribute else f"{self.name}={first.text}"
+            words = [each.text for each in others]
+        else:
+            start, words = f'{self.name}="{first.text}"', [f'"{each.text}"' for each in others]
+        return ", ".join([start, *words[:-1]]) + (f" or {words[-1]}" if words else "")
+
+
+@cache
+def _attribute(name: str, enum: type[PtoEnum]) -> Attribute | None:
+    """How text writes a modifier."""
+    from ptokit.isa.catalog import INSTRUCTIONS  # definitions have fixes
+
+    modifiers = (modifier for each in INSTRUCTIONS.values() for modifier in each.modifiers)
+    return next((each.text for each in modifiers if (each.name, each.enum) == (name, enum)), None)
+
+
+def option(name: str, *members: PtoEnum) -> Option:
+    """A modifier, or an option of a tile, and what to choose for it."""
+    return Option(name, type(members[0]), members)
+
+
+@dataclass(frozen=True)
+class VecTile(Code):
+    """A tile in UB, as it is declared."""
+
+    dtype: DType
+    rows: int
+    cols: int
+    valid: tuple[int, int]
+
+    def written(self, form: str) -> str:
+        rows, cols, valid = self.rows, self.cols, self.valid
+        is_part = valid != (rows, cols)
+        if is_cpp(form):
+            part = f", BLayout::RowMajor, {valid[0]}, {valid[1]}" if is_part else ""
+            return f"Tile<TileType::Vec, {self.dtype.cpp}, {rows}, {cols}{part}>"
+        if not form:
+            return f'Tile("vec", "{self.dtype}", {rows}, {cols}{f", valid={valid}" if is_part else ""})'
+        name, loc = ("tile", "") if form == "as" else ("tile_buf", "vec, ")
+        part = f", valid={valid[0]}x{valid[1]}" if is_part else ""
+        return f"!pto.{name}<{loc}{rows}x{cols}x{self.dtype.mlir}{part}>"
+
+
+BLAYOUT, SLAYOUT = Option("blayout", BLayout), Option("slayout", SLayout)
+VALID = Wording("valid=", "valid=", "valid extents")
+FRACTAL = Wording("fractal=", "fractal=", "SFractalSize ")
+ARRAY_VIEW = Wording("pto.GlobalTensor(array)", "make_tensor_view", "GlobalTensor")
+
+
+def tensor_of(array: str, content: str) -> Wording:
+    """An array as an operand."""
+    return Wording(f"pto.GlobalTensor({array})", f"a tensor of {content}", f"a GlobalTensor of {content}")
+
+
+def cast_of(array: str, kind: object) -> Wording:
+    """An array as another type."""
+    return Wording(f": {array}.astype('{kind}')", "", "")
+
+
+# Fixes that several instructions share.
+CONVERT = Fix(Op("tcvt"), " converts between types")
+BRING = Fix(Op("tload"), " brings memory into a tile")
+TAKE = Fix(Op("tstore"), " takes a tile to memory")
+LOAD_INDEX = Fix(Op("tload"), " the indices into a Vec tile")
+LOAD_INDEX_FIRST = Fix(LOAD_INDEX, " first")
+PAD_TILE = Fix("pad the tile and give ", VALID)
+COL_MAJOR = option("blayout", BLayout.ColMajor)
+COLUMN = Fix("make it N x 1 with ", COL_MAJOR)
+PACKED = Fix(
+    "use a packed array",
+    Wording(": p = np.ascontiguousarray(array); after a scatter, copy p back", "", ""),
+)
+PLAIN_TILE = Fix("make the tile without ", BLAYOUT, " and ", SLAYOUT, ": row-major is the default")
+NZ_TILE = Fix(
+    "make the tile with ", COL_MAJOR, ", ", option("slayout", SLayout.RowMajor), ", ",
+    Wording("fractal=512", "fractal=512", "fractals of 512 bytes"),
+)  # fmt: skip
+NZ_PAD = Fix("pad the tile to whole fractals, 16 rows by 32 bytes, and give ", VALID)
+NZ_SHAPE = "an NZ tensor has the shape (B, BCols, BRows, 16, 32 // element bytes)"
+ND_TABLE = Fix("repack the data row by row and pass it with ", option("layout", GlobalLayout.ND))
+FLATTEN = Fix("pass the array in two dims", Wording(": array.reshape(-1, width)", "", ""))
+WRAP = Fix(
+    Wording(
+        "wrap the array: pto.GlobalTensor(array)", "pass a view: make_tensor_view", "pass a GlobalTensor of the array"
+    )
+)
+SHRINK = Fix("shrink ", VALID, " or enlarge the tile")
+BELOW = "keep indices below the capacity, or choose "
