@@ -12,7 +12,7 @@ import pytest
 
 import ptokit as pto
 from ptokit import spec
-from ptokit.finding import LANGUAGES, Code, Fix, Op, Wording
+from ptokit.finding import LANGUAGES, CodePart, Fix, OpName, Wording
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.fixes import Option, VecTile
 from ptokit.isa.operand import TileSpec
@@ -81,15 +81,15 @@ def fixes() -> tuple[str, ...]:
 
 
 @cache
-def pieces() -> tuple[Code, ...]:
+def pieces() -> tuple[CodePart, ...]:
     """The code in all of them."""
     parts = (part for fix in fixes() if isinstance(fix, Fix) for part in fix.parts)
-    return tuple(dict.fromkeys(part for part in parts if isinstance(part, Code)))
+    return tuple(dict.fromkeys(part for part in parts if isinstance(part, CodePart)))
 
 
 def test_the_corpus_has_fixes_of_every_kind() -> None:
     kinds = {type(piece) for piece in pieces()}
-    assert kinds >= {Op, Option, SyncCode, VecTile, Wording} and len(fixes()) > 200
+    assert kinds >= {OpName, Option, SyncCode, VecTile, Wording} and len(fixes()) > 200
 
 
 @pytest.mark.parametrize("form", LANGUAGES)
@@ -174,7 +174,7 @@ def test_flags_and_barriers_are_read_back(form: str) -> None:
 
 @pytest.mark.parametrize("form", LANGUAGES)
 def test_operations_are_known(form: str) -> None:
-    for piece in (piece for piece in pieces() if isinstance(piece, Op)):
+    for piece in (piece for piece in pieces() if isinstance(piece, OpName)):
         text = piece.written(form)
         if form == "cpp":
             name, _, given = text.partition("(")

@@ -3,7 +3,18 @@
 from ptokit.finding.conflict import ConflictAccess, Iteration, Seen
 from ptokit.finding.errors import WARNINGS, HazardWarning, OutOfBoundsError, UnmodelledWarning, VerifyError
 from ptokit.finding.finding import FAULTS, LEVELS, OPAQUE, SHARDED, Finding, Level
-from ptokit.finding.fix import LANGUAGES, Code, Fix, Op, OperandName, Wording, any_of, called, minimum, when_holds
+from ptokit.finding.fix import (
+    LANGUAGES,
+    CodePart,
+    Fix,
+    OperandName,
+    OpName,
+    Wording,
+    any_of,
+    called,
+    minimum,
+    when_holds,
+)
 from ptokit.finding.hints import NAME, counted, near, nearest, suggestion
 from ptokit.finding.several import (
     Judged,
@@ -19,8 +30,8 @@ from ptokit.finding.where import Where, at_line, cell_of, shown, shown_file
 
 __all__ = [
     "FAULTS", "LANGUAGES", "LEVELS", "NAME",
-    "OPAQUE", "SHARDED", "WARNINGS", "Code", "ConflictAccess", "Finding", "Fix",
-    "HazardWarning", "Iteration", "Judged", "Level", "Op", "OperandName", "OutOfBoundsError", "Seen",
+    "OPAQUE", "SHARDED", "WARNINGS", "CodePart", "ConflictAccess", "Finding", "Fix",
+    "HazardWarning", "Iteration", "Judged", "Level", "OpName", "OperandName", "OutOfBoundsError", "Seen",
     "UnmodelledWarning",
     "VerifyError", "Where", "Wording", "any_of", "at_line", "by_level", "called", "cell_of", "counted",
     "findings_html", "fold_overlaps", "is_modelled", "minimum", "near", "nearest", "not_in_run", "shown",

@@ -8,9 +8,8 @@ from typing import Any, Literal
 from ptokit.brief import LONGEST, MOST, elided, named
 from ptokit.finding.conflict import ConflictAccess, Seen, bytes_of, moments
 from ptokit.finding.fix import Fix
-from ptokit.finding.html import finding_html
 from ptokit.finding.where import Where
-from ptokit.markup import Displayed, tag
+from ptokit.markup import Displayed, Markup, badge, clipped, dim, joined, tag
 
 Level = Literal["error", "hazard", "unmodelled", "note"]
 """`error`: refused. `hazard`: right here, wrong elsewhere. `unmodelled`: ptokit does not model this, and does not say
@@ -152,3 +151,11 @@ class Finding(Displayed):
             "ends": [end.as_dict() for end in self.ends] if self.ends else None,
             "seen": self.seen.as_dict() if self.seen else None,
         }
+
+
+def finding_html(finding: Finding) -> Markup:
+    """Level, clause and place, then the message, the fix and the details."""
+    name = f"{finding.rule}, {finding.kind}" if finding.kind else finding.rule
+    place = [" ", tag("code", finding.where)] if finding.where else []
+    head = tag("div", badge(finding.level, finding.level), " ", tag("strong", name), *place)
+    return joined(head, tag("div", clipped(finding.message)), *(dim(clipped(line)) for line in finding.lines))

@@ -18,7 +18,7 @@ def is_cpp(form: str) -> bool:
     return form.startswith(CPP)
 
 
-class Code:
+class CodePart:
     """A piece of a fix that languages write differently."""
 
     def written(self, form: str) -> str:
@@ -31,12 +31,12 @@ class Fix(str):
 
     __slots__ = ("parts",)
 
-    parts: tuple[str | Code, ...]
+    parts: tuple[str | CodePart, ...]
     """Words, which are the same everywhere, and pieces of code."""
 
-    def __new__(cls, *parts: str | Code, form: str = "") -> Fix:
+    def __new__(cls, *parts: str | CodePart, form: str = "") -> Fix:
         flat = [each for part in parts for each in (part.parts if isinstance(part, Fix) else (part,))]
-        text = "".join(each.written(form) if isinstance(each, Code) else each for each in flat)
+        text = "".join(each.written(form) if isinstance(each, CodePart) else each for each in flat)
         made = super().__new__(cls, elided(text))
         made.parts = tuple(flat)
         return made
@@ -50,13 +50,13 @@ class Fix(str):
         return Fix(*(OperandName(name) if part == OperandName(operand) else part for part in self.parts))
 
 
-def any_of(fixes: Iterable[str | Code]) -> Fix:
+def any_of(fixes: Iterable[str | CodePart]) -> Fix:
     """Several fixes, of which one is enough."""
     return Fix(*[part for fix in fixes for part in (", or ", fix)][1:])
 
 
 @dataclass(frozen=True)
-class OperandName(Code):
+class OperandName(CodePart):
     """An operand of the user's call."""
 
     name: str
@@ -66,7 +66,7 @@ class OperandName(Code):
 
 
 @dataclass(frozen=True)
-class Wording(Code):
+class Wording(CodePart):
     """Words that differ: of Python, of C++, and of programs as text."""
 
     python: str
@@ -78,7 +78,7 @@ class Wording(Code):
 
 
 @dataclass(frozen=True)
-class Op(Code):
+class OpName(CodePart):
     """An instruction by its name, or a call of it, in which the destination comes first."""
 
     name: str
@@ -99,9 +99,9 @@ class Op(Code):
         return f"{name} ins({', '.join(values[1:])}) outs({values[0]})"
 
 
-def called(name: str, *operands: str) -> Op:
+def called(name: str, *operands: str) -> OpName:
     """A call of an instruction."""
-    return Op(name, operands)
+    return OpName(name, operands)
 
 
 def minimum(one: object, other: object) -> Wording:

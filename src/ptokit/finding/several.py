@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from ptokit.finding.finding import LEVELS, Finding
+from ptokit.finding.finding import LEVELS, Finding, finding_html
 from ptokit.finding.hints import counted
-from ptokit.finding.html import finding_html
 from ptokit.markup import Markup, dim, joined, tag
 
 MOST_IN_HTML = 20

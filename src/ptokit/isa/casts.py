@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from ptokit.finding import Fix, Op, called
+from ptokit.finding import Fix, OpName, called
 from ptokit.isa.dtype import dtype
 from ptokit.isa.instruction import (
     EVERYWHERE,
@@ -64,7 +64,7 @@ def cast_type(rule: str, operand: str, other: str, allowed: Callable[[Call], Cas
         rule, operand, lambda c: f"of {other}'s element type, {c.values[other].dtype}{_listed(allowed(c))}",
         lambda c: c.src.dtype is c.dst.dtype or is_cast(c, allowed), on=error(*EVERYWHERE), blocks="execution",
         when=~SCALED, found=lambda c: str(c.values[operand].dtype),
-        fix=Fix("give both one type, or convert with ", Op("tcvt")),
+        fix=Fix("give both one type, or convert with ", OpName("tcvt")),
     )  # fmt: skip
 
 
@@ -121,7 +121,7 @@ def fix_rules(table: Table[Casts]) -> tuple[Rule, ...]:
     return (
         Rule("CP-FIX-01", "src", "an Acc tile, for a factor or relu", lambda c: c.src.loc is TileType.Acc,
              on=error(*EVERYWHERE), blocks="execution", when=FROM_ACC,
-             fix=Fix("use ", Op("tmuls"), ", ", Op("trelu"), " and ", Op("tcvt"))),
+             fix=Fix("use ", OpName("tmuls"), ", ", OpName("trelu"), " and ", OpName("tcvt"))),
         Rule("CP-FIX-02", "dst", lambda c: f"of a type that a factor leads to: {_pairs(c.here(table, frozenset()))}",
              lambda c: is_cast(c, lambda c: c.here(table, frozenset())), on=error(*EVERYWHERE), blocks="execution",
              when=SCALED, found=lambda c: f"{c.dst.dtype} of {c.src.dtype}", fix="give dst one of these types"),
@@ -134,7 +134,7 @@ def _pairs(casts: Casts) -> str:
 
 FP_PLACE = Rule(
     "CP-FIX-01", "fp", "a Scaling tile", lambda c: is_tile(c.fp, TileType.Scaling), on=error(*EVERYWHERE),
-    blocks="route", fix=Fix(Op("tmov"), " brings factors from L1: ", called("tmov", "scaling", "mat")),
+    blocks="route", fix=Fix(OpName("tmov"), " brings factors from L1: ", called("tmov", "scaling", "mat")),
 )  # fmt: skip
 SRC_PLACE = Rule(
     "CP-FIX-01", "src", "an Acc tile", lambda c: is_tile(c.src, TileType.Acc), on=error(*EVERYWHERE),

@@ -8,14 +8,16 @@ from typing import ParamSpec, TypeVar
 from ptokit.brief import brief
 from ptokit.isa.columns import COLUMNS
 from ptokit.isa.elementwise import ELEMENTWISE
+from ptokit.isa.fixes import ATTRIBUTES
 from ptokit.isa.instruction import Call, Instruction
 from ptokit.isa.kernel import without_cost
 from ptokit.isa.mgather import MGATHER
 from ptokit.isa.mscatter import MSCATTER
 from ptokit.isa.parts import COMBINED
+from ptokit.isa.policy import PtoEnum
 from ptokit.isa.reduce import REDUCE
 from ptokit.isa.select import SELECT
-from ptokit.isa.spelling import TMP
+from ptokit.isa.spelling import TMP, Attribute
 from ptokit.isa.tassign import TASSIGN
 from ptokit.isa.tdequant import TDEQUANT
 from ptokit.isa.tgather_mask import TGATHER_MASK
@@ -76,6 +78,7 @@ def add(instruction: Instruction) -> None:
     if problems := list(problems_of(instruction)):
         raise ValueError(f"{instruction.name} cannot be added: {'; '.join(problems)}")
     INSTRUCTIONS[instruction.name] = instruction
+    ATTRIBUTES.update(_attributes(instruction))
     _clear_derived()
 
 
@@ -97,6 +100,14 @@ def problems_of(instruction: Instruction) -> Iterator[str]:
         for route, kernel in kernels.items():
             if missing := without_cost(instruction, kernel):
                 yield f"the kernel {route} on {family} has no cost for {', '.join(missing)}"
+
+
+def _attributes(instruction: Instruction) -> dict[tuple[str, type[PtoEnum]], Attribute]:
+    return {(each.name, each.enum): each.text for each in instruction.modifiers if each.text and each.text.key}
+
+
+for _instruction in INSTRUCTIONS.values():
+    ATTRIBUTES.update(_attributes(_instruction))
 
 
 def _clear_derived() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ptokit.finding import Fix, Op, Wording
+from ptokit.finding import Fix, OpName, Wording
 from ptokit.isa.elementwise import DIV_TYPES, DST
 from ptokit.isa.fixes import SLAYOUT
 from ptokit.isa.headers import CLAUSE, SHORT
@@ -51,7 +51,7 @@ SAME_COLS = Rule(
 ONE_ROUNDING = Rule(
     CLAUSE, "src", "float32: the simulator's header rounds other sums at every row",
     lambda c: c.src.dtype.name == "float32", on=note("cpu"), found=lambda c: str(c.src.dtype),
-    fix=Fix(Op("tcvt"), " to float32, sum, and ", Op("tcvt"), " back"),
+    fix=Fix(OpName("tcvt"), " to float32, sum, and ", OpName("tcvt"), " back"),
 )  # fmt: skip
 
 REDUCTIONS = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ptokit.finding import Fix, Op
+from ptokit.finding import Fix, OpName
 from ptokit.isa.dtype import dtype
 from ptokit.isa.fixes import PLAIN_TILE
 from ptokit.isa.headers import one_type
@@ -227,7 +227,7 @@ DIVS_CPP = Cpp(
     headers=(
         Rule("CP-HDR-01", "src", "float: shipping headers divide integers through float, exact to 2^24 (int32) or "
              "2^11 (int16), and destroy src", lambda c: not c.src.dtype.is_integer, on=note("a2a3"),
-             found=lambda c: str(c.src.dtype), fix=Fix(Op("tcvt"), " to float32 first")),
+             found=lambda c: str(c.src.dtype), fix=Fix(OpName("tcvt"), " to float32 first")),
     ),
 )  # fmt: skip
 TDIVS = build(

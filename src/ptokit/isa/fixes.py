@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 
-from ptokit.finding.fix import Code, Fix, Op, Wording, is_cpp
+from ptokit.finding.fix import CodePart, Fix, OpName, Wording, is_cpp
 from ptokit.isa.dtype import DType
 from ptokit.isa.policy import BLayout, GlobalLayout, PtoEnum, SLayout
 from ptokit.isa.spelling import Attribute, enum_name, enumerator
 
+ATTRIBUTES: dict[tuple[str, type[PtoEnum]], Attribute] = {}
+"""How text writes the modifiers of the catalogue, which fills it: definitions have fixes."""
+
 
 @dataclass(frozen=True)
-class Option(Code):
+class Option(CodePart):
     """A modifier of an instruction, or an option of a tile, with values to choose from; without one, only its name."""
 
     name: str
@@ -21,7 +23,7 @@ class Option(Code):
 
     def written(self, form: str) -> str:
         """`oob="clamp" or "wrap"`, `GatherOOB::Clamp or Wrap`, `gatherOob = #pto<gather_oob clamp> or wrap`."""
-        attribute = _attribute(self.name, self.enum) if form and not is_cpp(form) else None
+        attribute = ATTRIBUTES.get((self.name, self.enum)) if form and not is_cpp(form) else None
         if not self.members:
             return enum_name(self.enum) if is_cpp(form) else attribute.key if attribute else f"{self.name}="
         first, *others = self.members
@@ -35,22 +37,13 @@ class Option(Code):
         return ", ".join([start, *words[:-1]]) + (f" or {words[-1]}" if words else "")
 
 
-@cache
-def _attribute(name: str, enum: type[PtoEnum]) -> Attribute | None:
-    """How text writes a modifier."""
-    from ptokit.isa.catalog import INSTRUCTIONS  # definitions have fixes
-
-    modifiers = (modifier for each in INSTRUCTIONS.values() for modifier in each.modifiers)
-    return next((each.text for each in modifiers if (each.name, each.enum) == (name, enum)), None)
-
-
 def option(name: str, *members: PtoEnum) -> Option:
     """A modifier, or an option of a tile, and what to choose for it."""
     return Option(name, type(members[0]), members)
 
 
 @dataclass(frozen=True)
-class VecTile(Code):
+class VecTile(CodePart):
     """A tile in UB, as it is declared."""
 
     dtype: DType
@@ -88,10 +81,10 @@ def cast_of(array: str, kind: object) -> Wording:
 
 
 # Fixes that several instructions share.
-CONVERT = Fix(Op("tcvt"), " converts between types")
-BRING = Fix(Op("tload"), " brings memory into a tile")
-TAKE = Fix(Op("tstore"), " takes a tile to memory")
-LOAD_INDEX = Fix(Op("tload"), " the indices into a Vec tile")
+CONVERT = Fix(OpName("tcvt"), " converts between types")
+BRING = Fix(OpName("tload"), " brings memory into a tile")
+TAKE = Fix(OpName("tstore"), " takes a tile to memory")
+LOAD_INDEX = Fix(OpName("tload"), " the indices into a Vec tile")
 LOAD_INDEX_FIRST = Fix(LOAD_INDEX, " first")
 PAD_TILE = Fix("pad the tile and give ", VALID)
 COL_MAJOR = option("blayout", BLayout.ColMajor)

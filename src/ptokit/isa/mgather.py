@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 
-from ptokit.finding import Fix, Op, Wording
+from ptokit.finding import Fix, OpName, Wording
 from ptokit.isa.common import (
     GATHER_TYPES,
     REMAPS,
@@ -251,7 +251,7 @@ OPERANDS = (
     Rule("MG-LOC-03", "table", "a GlobalTensor in GM", lambda c: is_tensor(c.table), on=error(*EVERYWHERE), kind="H-09",
          blocks="route", fix=WRAP),
     Rule("MG-LOC-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), kind="H-09", blocks="route",
-         fix=Fix("gather into a tile, then ", Op("tstore"), " it")),
+         fix=Fix("gather into a tile, then ", OpName("tstore"), " it")),
     Rule("MG-LOC-01", "dst", "a Vec tile (or, on a2a3 and a5, a Mat tile)",
          lambda c: c.dst.loc in (TileType.Vec, TileType.Mat), on=error(*EVERYWHERE), kind="H-09",
          fix="gather into a Vec tile"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from ptokit.finding import Fix, Op
+from ptokit.finding import Fix, OpName
 from ptokit.isa.common import (
     REMAPS,
     SCATTER_TYPES,
@@ -127,9 +127,9 @@ ORDER_TYPES = ("int32", "float32")
 OTHER_TYPE = "scatter as one of these types, or combine without "
 PLAIN_STORE = Fix("scatter without ", Option("atomic", ScatterAtomicOp))
 WIDEN = Fix(
-    Op("tcvt"),
+    OpName("tcvt"),
     " to float32 and scatter into a float32 table; ",
-    Op("tstore"),
+    OpName("tstore"),
     " takes atomic add of bfloat16 for whole blocks",
 )
 
@@ -151,7 +151,7 @@ OPERANDS = (
     Rule("MS-LOC-03", "table", "a GlobalTensor in GM", lambda c: is_tensor(c.table), on=error(*EVERYWHERE), kind="H-09",
          blocks="route", fix=WRAP),
     Rule("MS-LOC-01", "src", "a tile", lambda c: is_tile(c.src), on=error(*EVERYWHERE), kind="H-09", blocks="route",
-         fix=Fix(Op("tload"), " the data into a Vec tile first")),
+         fix=Fix(OpName("tload"), " the data into a Vec tile first")),
     Rule("MS-LOC-01", "src", "in a Vec tile", lambda c: c.src.loc is TileType.Vec, on=error(*EVERYWHERE), kind="H-09",
          fix="scatter from a Vec tile"),
     Rule("MS-LOC-02", "idx", "a tile", lambda c: is_tile(c.idx), on=error(*EVERYWHERE), kind="H-09", blocks="route",
@@ -322,7 +322,7 @@ ATOMICS_OF_A2A3 = (
          found=lambda c: str(c.src.dtype), fix="scatter one of these types"),
     *(Rule(clause, "atomic", f"none or add: {op.text} is {A5_ONLY}", lambda c, op=op: c.atomic is not op,
            on=hazard("a2a3"), found=op.text,
-           fix=Fix("combine the values in a tile first: ", Op("tmax"), ", ", Op("tmin")))
+           fix=Fix("combine the values in a tile first: ", OpName("tmax"), ", ", OpName("tmin")))
       for clause, op in (("MS-ATOM-06", ScatterAtomicOp.Max), ("MS-ATOM-07", ScatterAtomicOp.Min))),
 )  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ptokit.finding import Fix, Op
+from ptokit.finding import Fix, OpName
 from ptokit.isa.casts import (
     NARROWED,
     RELU,
@@ -335,7 +335,7 @@ def padding(row: OpRow, *, mat: bool = False, expands: bool = False, in_place: b
                on=error(*EVERYWHERE), blocks="route", fix=f"move the data into a {where} tile first")
           for name in ("dst", "src")),
         *([Rule("CP-PAD-01", "src", "in dst's memory", lambda c: c.src.loc is c.dst.loc, on=error(*EVERYWHERE),
-                blocks="execution", fix=Fix(Op("tmov"), " moves between memories"))] if mat else []),
+                blocks="execution", fix=Fix(OpName("tmov"), " moves between memories"))] if mat else []),
         filled("CP-PAD-01", "src"),
         *(Rule("CP-PAD-01", name, "RowMajor + NoneBox in UB, NZ in L1",
                lambda c, name=name: c.values[name].form == ("nz" if c.dst.loc is MAT else "nd"),

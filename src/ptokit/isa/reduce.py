@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from ptokit.finding import Fix, Op, called
+from ptokit.finding import Fix, OpName, called
 from ptokit.isa.elementwise import DIV_TYPES, DST
 from ptokit.isa.fixes import COL_MAJOR, COLUMN, PAD_TILE
 from ptokit.isa.headers import CLAUSE
@@ -78,7 +78,9 @@ REDUCTIONS = (
 BY_HALVES = Workspace(1, used=Table({"a2a3": True, "a5": True}))
 """Sums of pairs of rows: A5 keeps them in the workspace, too."""
 ONE_ROW = "a plain Vec tile of one row or more; row 0 is written"
-THROUGH_FLOAT = Fix("convert with ", Op("tcvt"), " first (bfloat16: to float32), reduce, and convert the result back")
+THROUGH_FLOAT = Fix(
+    "convert with ", OpName("tcvt"), " first (bfloat16: to float32), reduce, and convert the result back"
+)
 
 
 def is_column(tile: TileSpec) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ptokit.finding import Fix, Op
+from ptokit.finding import Fix, OpName
 from ptokit.isa.dtype import dtype
 from ptokit.isa.elementwise import DST, SCALAR, SRC
 from ptokit.isa.fixes import Option, option
@@ -87,7 +87,7 @@ def masked(group: str, mask: str, data: Names, table: Table[Types]) -> tuple[Rul
 EQUAL_ONLY = Rule(
     CLAUSE, "mode", "eq for int32: shipping headers ignore the mode and compare for equality",
     lambda c: c.mode is CmpMode.EQ or c.values[c.instruction.operands[1].name].dtype.name != "int32", on=note("a2a3"),
-    found=lambda c: c.mode.text, fix=Fix("compare as float32: ", Op("tcvt"), " converts"),
+    found=lambda c: c.mode.text, fix=Fix("compare as float32: ", OpName("tcvt"), " converts"),
 )  # fmt: skip
 PACKS_ROWS = Rule(
     CLAUSE, "dst", "of rows without padding, a bit for every column of src: the simulator packs whole rows of src",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ptokit.finding import Fix, Op, called
+from ptokit.finding import Fix, OpName, called
 from ptokit.isa.common import WIDE_TYPES, burst_multiple, data_type, extents_positive, flat, is_unboxed, same_type
 from ptokit.isa.dtype import FLOAT8_E8M0, DType, finfo
 from ptokit.isa.fixes import ARRAY_VIEW, FRACTAL, NZ_SHAPE, PLAIN_TILE, VALID
@@ -130,7 +130,7 @@ RULES = (
          fix=Fix(
              called("tload", "tile", "array"), ": the tile comes first; an array is wrapped, ", ARRAY_VIEW)),
     Rule("TL-01", "dst", "a Vec or Mat tile", lambda c: is_tile(c.dst, TileType.Vec, TileType.Mat),
-         on=error(*EVERYWHERE), blocks="route", fix=Fix("load into a Vec or Mat tile, then ", Op("tmov"))),
+         on=error(*EVERYWHERE), blocks="route", fix=Fix("load into a Vec or Mat tile, then ", OpName("tmov"))),
     data_type("dst", WIDE_TYPES),
     same_type("TL-01", "src", "dst", blocks="execution"),
     plain_if_wide("dst", "TL-01"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ptokit.finding import Fix, Op
+from ptokit.finding import Fix, OpName
 from ptokit.isa.casts import (
     CONVERTS,
     FROM_ACC,
@@ -186,7 +186,7 @@ ONE_ROW = (
     Rule("CP-MM-05", "a", "of one row, which is valid", lambda c: (c.a.rows, c.a.valid_rows) == (1, 1),
          on=error(*EVERYWHERE), blocks="execution", kind=ByExtent(),
          found=lambda c: f"{c.a.rows} rows, {c.a.valid_rows} valid",
-         fix=Fix("use ", Op("tmatmul"), " for several rows")),
+         fix=Fix("use ", OpName("tmatmul"), " for several rows")),
     Rule("CP-MM-05", "b", "of as many valid rows as a has valid columns", lambda c: c.b.valid_rows == c.a.valid_cols,
          on=error(*EVERYWHERE), blocks="execution", kind=ByExtent(), fix="a is 1 x k, b is k x n"),
     Rule("CP-MM-05", "dst", "of one valid row and b's valid columns", lambda c: c.dst.valid == (1, c.b.valid_cols),

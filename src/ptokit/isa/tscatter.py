@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ptokit.finding import Fix, Op, called
+from ptokit.finding import Fix, OpName, called
 from ptokit.isa.common import data_type, extents_positive, flat, is_cast, is_nd_tile, names, same_type
 from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, dtype
 from ptokit.isa.fixes import PLAIN_TILE, SHRINK, option
@@ -71,8 +71,8 @@ def vec(operand: str) -> Rule:
     """TS-LOC-01 for one operand."""
     return Rule(
         "TS-LOC-01", operand, "a Vec tile", lambda c: is_tile(c.values[operand], TileType.Vec), on=error(*EVERYWHERE),
-        kind="H-09", blocks="route", fix=Fix(Op("tload"), " or ", Op("tmov"), " the data into a Vec tile first"),
-        elsewhere=CPU,
+        kind="H-09", blocks="route", elsewhere=CPU,
+        fix=Fix(OpName("tload"), " or ", OpName("tmov"), " the data into a Vec tile first"),
     )  # fmt: skip
 
 
@@ -95,8 +95,8 @@ def unboxed(operand: str) -> Rule:
 
 
 EXPAND = Fix(
-    "no target moves rows of a tile by one index each: ", Op("tscatter"), " takes a row number for every element, so "
-    "repeat the column, ", called("trowexpand", "wide", "idx"), "; or scatter the rows to memory with ",
+    "no target moves rows of a tile by one index each: ", OpName("tscatter"),
+    " takes a row number for every element, so repeat the column, ", called("trowexpand", "wide", "idx"), "; or scatter the rows to memory with ",
     called("mscatter"),
 )  # fmt: skip
 FLAT = option("index", ScatterIndex.Flat)

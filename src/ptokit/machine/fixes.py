@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from ptokit.finding import Code, ConflictAccess, Fix, Where
+from ptokit.finding import CodePart, ConflictAccess, Fix, Where
 from ptokit.program.cores import core_of, ends_of, unit_of
 from ptokit.program.expr import interval
 from ptokit.program.handover import free_cross_ids
@@ -30,7 +30,7 @@ class Fixes:
         self._events: dict[Hashable, int | None] = {}
         self._free_across: dict[str, list[int]] = {}
 
-    def last_wait(self, flag: Hashable) -> Code | str:
+    def last_wait(self, flag: Hashable) -> CodePart | str:
         """The wait for a flag that is left set; of a flag between the cores, in words."""
         if isinstance(flag, tuple) and len(flag) == 3:
             return _flag("wait", *flag)
@@ -92,7 +92,7 @@ class Fixes:
         after, before = _lines(self._by_path[*block, one], self._by_path[*block, other])
         return after, before, None if one < other else self._loop(block)
 
-    def _placed(self, first: ConflictAccess, then: ConflictAccess, give: Code, take: Code) -> Fix:
+    def _placed(self, first: ConflictAccess, then: ConflictAccess, give: CodePart, take: CodePart) -> Fix:
         """Where a set and a wait are written to order two accesses."""
         after, before, loop = self._between(first, then)
         if loop is None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeGuard
 
-from ptokit.finding import Code, Where
+from ptokit.finding import CodePart, Where
 from ptokit.isa.kernel import Pair
 from ptokit.program import ir
 from ptokit.program.cores import OTHER, StatementCores, core_of, ends_of, owners, stated_core, unit_of
@@ -101,7 +101,7 @@ def spelled(stmt: Sync, form: str, module: str = "pto.", event: str = "") -> str
 
 
 @dataclass(frozen=True)
-class SyncCode(Code):
+class SyncCode(CodePart):
     """Such a statement in a fix; `event` replaces the text of its event id."""
 
     stmt: Sync
