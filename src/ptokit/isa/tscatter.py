@@ -95,8 +95,8 @@ def unboxed(operand: str) -> Rule:
 
 
 EXPAND = Fix(
-    "no target moves rows of a tile by one index each: ", OpName("tscatter"),
-    " takes a row number for every element, so repeat the column, ", called("trowexpand", "wide", "idx"), "; or scatter the rows to memory with ",
+    "no target moves rows of a tile by one index each: ", OpName("tscatter"), " takes a row number for every element, "
+    "so repeat the column, ", called("trowexpand", "wide", "idx"), "; or scatter the rows to memory with ",
     called("mscatter"),
 )  # fmt: skip
 FLAT = option("index", ScatterIndex.Flat)
