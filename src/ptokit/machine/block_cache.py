@@ -15,7 +15,7 @@ from operator import add, sub
 from typing import NamedTuple, Protocol
 
 from ptokit.machine.clocks import Clock, Clocks
-from ptokit.machine.ends import Issued, MemoryAccess, Moment
+from ptokit.machine.ends import Issued, MemoryAccess, Moment, RunningBlock
 from ptokit.program.ir import Stmt
 from ptokit.program.steps import PipeWork
 
@@ -64,14 +64,8 @@ class CachedItem:
         """Of the last item: how far each pipe has come, counted from the start of the block."""
 
 
-class BlockChecks(Protocol):
-    """The checks of blocks, which a session makes."""
-
-    clocks: Clocks
-    moment: Moment
-
-    def forget_block(self) -> None:
-        """Forget what the running block has done to on-chip memory."""
+class AccessChecker(Protocol):
+    """Checks accesses to global memory."""
 
     def races(self, work: IssuedWork, given: Touches, clock: Clock) -> bool:
         """Whether nothing orders an access to global memory after an earlier one."""
@@ -80,6 +74,12 @@ class BlockChecks(Protocol):
     def check_work(self, work: IssuedWork, given: Touches, moment: Moment, clock: Clock, time: int) -> None:
         """Check the accesses of a pipe, and record them."""
 
+
+class FlagChecker(Protocol):
+    """Checks flags as they are set."""
+
+    clocks: Clocks
+
     def check_destinations(self, src: str, dst: str, event: int, flag: Stmt) -> None:
         """Check a set against flags of other destinations."""
 
@@ -87,8 +87,11 @@ class BlockChecks(Protocol):
 class BlockCache:
     """The kept blocks as a tree, and the running block."""
 
-    def __init__(self, checks: BlockChecks) -> None:
-        self._checks, self._clocks = checks, checks.clocks
+    def __init__(
+        self, clocks: Clocks, block: RunningBlock, checks: AccessChecker, forget_block: Callable[[], None]
+    ) -> None:
+        """`forget_block` forgets what the running block has done to on-chip memory."""
+        self._clocks, self._block, self._checks, self._forget_block = clocks, block, checks, forget_block
         self._root = CachedItem(lambda _: None, ())
         self._count = 0
         self.begin()
@@ -109,7 +112,7 @@ class BlockCache:
         """Work on global memory of those items that has run."""
         self.item = 0
         if not self.is_repeat:
-            self._checks.forget_block()
+            self._forget_block()
 
     def end(self, act: Act) -> None:
         """A block ends, which `act` checks."""
@@ -135,7 +138,7 @@ class BlockCache:
             return None
         self._last = found
         self._path.append(found)
-        self._given.append((self._checks.moment, touches))
+        self._given.append((self._block.moment, touches))
         self.item += 1
         for ran in found.ran:
             (moment, given), started = self._given[ran.work.item], self._started
@@ -151,14 +154,14 @@ class BlockCache:
     def check_all(self) -> None:
         """Check everything in this block: the items so far, which an earlier block has issued, and all later ones."""
         if self.is_repeat:
-            self._checks.forget_block()
+            self._forget_block()
             self.is_repeat = False
-            now, self.item = self._checks.moment, 0
+            now, self.item = self._block.moment, 0
             for item, (moment, touches) in zip(self._path, self._given, strict=True):
-                self._checks.moment = moment
+                self._block.moment = moment
                 item.act([*item.chip, *touches])
                 self.item += 1
-            self._checks.moment = now
+            self._block.moment = now
 
     def check(self, key: Hashable, act: Act, chip: Touches = (), touches: Touches = ()) -> None:
         """Check an item, and remember it for later blocks. `touches` are all its accesses, `chip` those to on-chip
@@ -206,15 +209,15 @@ class BlockCache:
 class WatchedClocks:
     """The clocks, as flags and barriers reach them: only in a block that repeats no cached one."""
 
-    def __init__(self, checks: BlockChecks, cache: BlockCache) -> None:
-        self._checks, self._clocks, self._cache = checks, checks.clocks, cache
+    def __init__(self, checks: FlagChecker, block: RunningBlock, cache: BlockCache) -> None:
+        self._checks, self._clocks, self._block, self._cache = checks, checks.clocks, block, cache
 
     def set(self, src: str, flag: tuple[str, str, int], what: Issued) -> None:
         self._pass(("set", src, flag, id(what[0])), partial(self._set, src, flag, what[0]))
 
     def _set(self, src: str, flag: tuple[str, str, int], stmt: Stmt) -> None:
         self._checks.check_destinations(*flag, stmt)
-        self._clocks.set(src, flag, (stmt, self._checks.moment))
+        self._clocks.set(src, flag, (stmt, self._block.moment))
 
     def wait(self, dst: str, flag: Hashable, what: Issued) -> None:
         self._issue(self._clocks.wait, "wait", dst, flag, what)
@@ -229,7 +232,7 @@ class WatchedClocks:
 
     def _issue(self, do: Callable[..., None], name: str, pipe: str, flag: Hashable, what: Issued) -> None:
         stmt = what[0]
-        self._pass((name, pipe, flag, id(stmt)), lambda: do(pipe, flag, (stmt, self._checks.moment)))
+        self._pass((name, pipe, flag, id(stmt)), lambda: do(pipe, flag, (stmt, self._block.moment)))
 
     def barrier(self, core: str) -> None:
         """Everything issued so far comes before everything issued later, on one core, or on each."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +27,17 @@ Moment = tuple[int, ...]
 """The values of the loop variables around a statement, the outermost first."""
 Issued = tuple[Stmt, Moment]
 """A statement that was issued, and when."""
+
+
+@dataclass
+class RunningBlock:
+    """The block that runs."""
+
+    number: int = 0
+    values: Mapping[Var, int] = field(default_factory=dict[Var, int])
+    """Its numbers."""
+    moment: Moment = ()
+    """The iteration that runs."""
 
 
 class Iterations:

@@ -59,11 +59,11 @@ class _Loop(LoopStep):
     """A loop. Under another schedule, a bound that was read too early may be huge."""
 
     def values(self, frame: WatchedFrame) -> Iterator[int]:  # type: ignore[override]
-        session, outer = frame.session, frame.session.moment
+        session, outer = frame.session, frame.session.running.moment
         for value in self.bounds(frame):
-            session.moment = (*outer, value)
+            session.running.moment = (*outer, value)
             yield value
-        session.moment = outer
+        session.running.moment = outer
 
     def bounds(self, frame: WatchedFrame) -> range:  # type: ignore[override]
         found = super().bounds(frame)
@@ -101,7 +101,7 @@ class MachineExecutable(Executable):
             frames = [WatchedFrame(session, tensors, {**integers, BLOCK_NUM: grid}) for _ in range(MOST_TOGETHER)]
             with suppress(VerifyError, OutOfBoundsError, RunawayLoop):  # due to a value read too early
                 self._run_otherwise(frames, blocks, Chance(int(options.seed or 0)))
-        run, findings = session.findings.found(len(blocks), session.explained), Findings()
+        run, findings = session.findings.found(len(blocks), session.flags.explained), Findings()
         if session.unspecified is not None:
             run = (*run, *self.unspecified_arrays(session.unspecified, tensors))
         findings.add(finding.on(self.profile.name) for finding in not_in_run(known, run))
@@ -109,7 +109,7 @@ class MachineExecutable(Executable):
         shown = findings.found() if options.consequences else without_consequences(findings.found())
         found = tuple(each.in_form(self.program.form) for each in judged(fold_overlaps(shown), self.options))
         return MachineReport(
-            found, self.engine, perf_counter() - began, self.profile.name, grid, session.memory(),
+            found, self.engine, perf_counter() - began, self.profile.name, grid, session.memory.use(),
             self._timeline(session),
             session.traffic.result() if session.traffic and options.enables("traffic") else (),
             tuple(session.lanes.first),
@@ -139,7 +139,7 @@ class MachineExecutable(Executable):
         self, session: Session, tensors: Mapping[str, Storage], values: dict[Var, int], blocks: Iterable[int]
     ) -> None:
         """Run some blocks under a session."""
-        session.values = values
+        session.running.values = values
         self._run_blocks(WatchedFrame(session, tensors, values), blocks)
 
     def _run_blocks(self, frame: WatchedFrame, blocks: Iterable[int]) -> None:
@@ -165,9 +165,9 @@ class MachineExecutable(Executable):
     def _run_otherwise(self, frames: list[WatchedFrame], blocks: Sequence[int], chance: Chance) -> None:
         """Run blocks under another schedule. Those that meet run in any order, some of them at the same time."""
         session, together = frames[0].session, Concurrency(chance)
-        size = len(frames) if session.blocks_meet else 1
-        order = chance.shuffled(blocks) if session.blocks_meet else blocks
-        stale = StaleLines(session.gm, chance) if session.is_stale else None
+        size = len(frames) if session.accesses.blocks_meet else 1
+        order = chance.shuffled(blocks) if session.accesses.blocks_meet else blocks
+        stale = StaleLines(session.gm, chance) if session.accesses.is_stale else None
         starts = range(0, len(order), size)
         with task("", len(starts), "schedules", enabled=session.options.progress) as done:
             for first in done.over(starts):
@@ -207,17 +207,17 @@ def _note_address(
     """Record the address of a tile; if it is known only at run time, check whether the tile fits."""
     address, spec = frame.addresses[tile.name], tile.spec
     session = frame.session
-    session.placed(tile.name, spec.loc, address, spec.nbytes)
+    session.memory.placed(tile.name, spec.loc, address, spec.nbytes)
     if session.timer and frame.adversary is None:
         session.timer.place(tile.name, address)
     key = "declare", tile.name, address
-    if session.owners.is_needed and frame.adversary is None and not session.cache.repeats(key):
-        place = session.chip.at(spec.loc, address, frame.tiles[tile.name])
-        session.cache.check(key, lambda _: session.owners.declare(tile.name, place))
+    if session.memory.owners.is_needed and frame.adversary is None and not session.cache.repeats(key):
+        place = session.memory.chip.at(spec.loc, address, frame.tiles[tile.name])
+        session.cache.check(key, lambda _: session.memory.owners.declare(tile.name, place))
     if not is_known:
         subject = f"{machine.program.name} on {machine.profile.name}"
-        used = {spec.loc: Use(address + spec.nbytes, session.static.get(spec.loc, 0))}
-        found = memory_findings(subject, used, machine.profile, machine.options.dyn_ub or 0, simt=session.simt)
+        used = {spec.loc: Use(address + spec.nbytes, session.memory.static.get(spec.loc, 0))}
+        found = memory_findings(subject, used, machine.profile, machine.options.dyn_ub or 0, simt=session.memory.simt)
         session.report([replace(finding, operand=tile.name) for finding in found], stmt)
 
 
@@ -234,7 +234,7 @@ class _Flag(FlagStep):
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
         event, is_set = self.event(frame), self.flag.action == "set"
         assert isinstance(self.flag, Flag)
-        what = self.flag, frame.session.moment
+        what = self.flag, frame.session.running.moment
         for src, dst in frame.session.cores.pairs(self.flag, frame.core) if frame.engines else ():
             for engine in frame.engines:
                 if is_set:
@@ -254,7 +254,7 @@ class _CrossFlag(FlagStep):
         self.pipe = f"{flag.core}.{pipe}"
 
     def __call__(self, frame: WatchedFrame) -> None:  # type: ignore[override]
-        flag, what = (self.setter, self.event(frame)), (self.flag, frame.session.moment)
+        flag, what = (self.setter, self.event(frame)), (self.flag, frame.session.running.moment)
         for engine in frame.engines:
             (engine.cross_set if self.is_set else engine.cross_wait)(self.pipe, flag, what)
 

@@ -44,7 +44,7 @@ class WatchedFrame(Frame):
     def enter(self, state: CoreState) -> None:
         """Go on with a core."""
         super().enter(state)
-        self.session.moment, self.session.values = state.loops, state.values
+        self.session.running.moment, self.session.running.values = state.loops, state.values
 
     def report(self, findings: Sequence[Finding]) -> None:
         indices = self.session.options.enables("indices")

@@ -19,13 +19,13 @@ from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import TileType
 from ptokit.isa.spelling import TMP
 from ptokit.machine import hazards
+from ptokit.machine.access_checks import HEADERS
 from ptokit.machine.adversary import Adversary
 from ptokit.machine.deferred import DeferredInstruction, poison
 from ptokit.machine.ends import MemoryAccess
 from ptokit.machine.extent import Extent, extent_of, listed
 from ptokit.machine.frame import WatchedFrame
 from ptokit.machine.memories import MemoryLocation
-from ptokit.machine.session import HEADERS
 from ptokit.machine.shadow import DATA, FILLED, READ, UNDEFINED, WRITE
 from ptokit.machine.site import Executed, Site, lenient, site
 from ptokit.program.budget import uses_hidden
@@ -166,7 +166,7 @@ class WatchedInstruction(InstructionStep):
     def whole(self, frame: WatchedFrame, tile: str) -> tuple[MemoryLocation, Extent]:
         """The location of a tile, and all of it."""
         spec, storage = self.executable.program.tiles[tile].spec, frame.tiles[tile]
-        place = frame.session.chip.at(spec.loc, frame.addresses.get(tile), storage)
+        place = frame.session.memory.chip.at(spec.loc, frame.addresses.get(tile), storage)
         return place, Extent(1, spec.nbytes // place.shadow.unit, 0)
 
 
@@ -189,7 +189,9 @@ class CheckedExecution:
             self._save(plan, storages, in_global)
         how = plan.run(storages, lanes)
         number = session.numbers[id(self.instr)]
-        done = Executed(number, self.instr, here.call, here.steps, plan, storages, lanes, indices, session.block)
+        done = Executed(
+            number, self.instr, here.call, here.steps, plan, storages, lanes, indices, session.running.number
+        )
         session.observe(done, here)
         if here.call.kernel.index_note and any(access.is_index for access in in_global):
             session.cache.check_all()
@@ -252,9 +254,9 @@ class CheckedExecution:
 
     def _header_accesses(self) -> Iterator[MemoryAccess]:
         """The part of UB that the headers use by themselves, as far as there are tiles."""
-        hidden = self.session.hidden
+        hidden = self.session.memory.hidden
         is_used = uses_hidden(self.instr)
-        if is_used and hidden is not None and (above := self.session.chip.above(TileType.Vec, hidden)):
+        if is_used and hidden is not None and (above := self.session.memory.chip.above(TileType.Vec, hidden)):
             yield MemoryAccess(HEADERS, WRITE, above[0], Extent(1, above[1], 0), tile=HEADERS)
 
     def _place(self, tile: str, storage: Storage) -> MemoryLocation:
@@ -316,7 +318,7 @@ class CheckedExecution:
             if access.place.is_global:
                 continue
             shadow, extent, start = access.place.shadow, access.extent, access.place.start
-            if self.session.owners.is_needed and not access.place.is_apart:
+            if self.session.memory.owners.is_needed and not access.place.is_apart:
                 self._check_owner(access)
             if access.how == READ:
                 self._check_defined(access)
@@ -336,13 +338,13 @@ class CheckedExecution:
         nothing: it may be the columns of wider rows."""
         shadow = access.place.shadow
         whole = extent_of(region(dst.layout, dst.rows, dst.cols), dst.dtype.size // shadow.unit)
-        if access.extent.count < whole.count and access.tile not in self.session.interleaved:
+        if access.extent.count < whole.count and access.tile not in self.session.memory.interleaved:
             shadow.undefine(whole, access.place.start, f"{self.step.line} has left them outside its valid region")
 
     def _check_defined(self, access: MemoryAccess) -> None:
         """All that is read is defined."""
         session, shadow, extent, start = self.session, access.place.shadow, access.extent, access.place.start
-        missing = shadow.unwritten(extent, start) if access.tile in session.checks_defined else 0
+        missing = shadow.unwritten(extent, start) if access.tile in session.memory.checks_defined else 0
         if missing:
             count, reason = (missing * shadow.unit, extent.count * shadow.unit), shadow.reason(extent, start)
             part = self._part(access, shadow.undefined(extent, start))
@@ -353,13 +355,13 @@ class CheckedExecution:
     def _part(self, access: MemoryAccess, places: Array) -> ConflictAccess:
         """Some units of an access, as a finding describes them."""
         session, number = self.session, self.session.numbers[id(self.instr)]
-        now = session.history.shown(number, session.moment)
-        part = session.naming.part(self.instr, access, places)
-        return replace(part, statement=number, block=session.block, iteration=now)
+        now = session.accesses.history.shown(number, session.running.moment)
+        part = session.accesses.naming.part(self.instr, access, places)
+        return replace(part, statement=number, block=session.running.number, iteration=now)
 
     def _check_owner(self, access: MemoryAccess) -> None:
         """No other tile has overwritten what is read."""
-        owners, place, extent = self.session.owners, access.place, access.extent
+        owners, place, extent = self.session.memory.owners, access.place, access.extent
         spec = self.here.tiles.get(access.operand)
         narrow = spec is not None and not spec.pitch and is_narrow(spec, *spec.valid)
         if access.how != READ:

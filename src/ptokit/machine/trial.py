@@ -11,7 +11,9 @@ import numpy as np
 
 from ptokit.engine.storage import Array, Storage, address_of
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
-from ptokit.machine.ends import MemoryAccess, Moment
+from ptokit.machine.access_checks import AccessChecks
+from ptokit.machine.ends import MemoryAccess, RunningBlock
+from ptokit.machine.flag_checks import FlagChecks
 from ptokit.machine.memories import Global, spans_of
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.session import Session
@@ -19,7 +21,7 @@ from ptokit.machine.shadow import Earlier
 from ptokit.machine.site import Executed, Site
 from ptokit.program.calls import written_arguments
 from ptokit.program.expr import BLOCK_NUM, Var
-from ptokit.program.ir import Program, Stmt
+from ptokit.program.ir import Program
 from ptokit.program.memory import Path
 from ptokit.program.repair import DOUBLED, LEFT, OPEN, OVERFLOW, STUCK, Edited, FlagFault, Pairs, Race
 from ptokit.target import Profile
@@ -202,31 +204,97 @@ class FlagLog:
         return _ignored
 
 
+@dataclass
+class SeenFaults:
+    """The faults of order that a run has shown, by the numbers of statements."""
+
+    running: RunningBlock
+    numbers: Mapping[int, int]
+    on_fault: Callable[[], None]
+    """Is told of each."""
+    raced: dict[tuple[int, int, str, str], None] = field(default_factory=dict[tuple[int, int, str, str], None])
+    stuck: dict[int, None] = field(default_factory=dict[int, None])
+    """Waits that never end."""
+    wrong: dict[tuple[str, int, int | None, int], None] = field(
+        default_factory=dict[tuple[str, int, "int | None", int], None]
+    )
+    """Faults of flags that have both ends: kind, statement, the one before, event id."""
+    blocks: dict[int, None] = field(default_factory=dict[int, None])
+
+    def number(self, issued: Any) -> int:
+        """The number of a statement that was issued."""
+        return self.numbers[id(issued[0])]
+
+    def mark(self) -> None:
+        """The running block has a fault."""
+        self.blocks[self.running.number] = None
+        self.on_fault()
+
+
+class TrialFlagChecks(FlagChecks):
+    """Records the faults of flags."""
+
+    seen: SeenFaults
+
+    def set_twice(self, flag: Any, what: Any, before: Any, is_doubled: bool) -> None:
+        if isinstance(what, tuple):
+            self.seen.mark()
+            earlier = self.seen.number(before) if isinstance(before, tuple) else None
+            self.seen.wrong[DOUBLED, self.seen.number(what), earlier, flag[-1]] = None
+        super().set_twice(flag, what, before, is_doubled)
+
+    def unpaired(self, flag: Any, what: Any, before: Any) -> None:
+        self.seen.mark()
+        self.seen.wrong[OPEN, self.seen.number(what), self.seen.number(before), flag[-1]] = None
+
+    def overflow(self, flag: Any, what: Any, certain: bool) -> None:
+        self.seen.mark()
+        self.seen.wrong[OVERFLOW, self.seen.number(what), self.seen.number(what), flag[-1]] = None
+
+    def stuck(self, stuck: Any) -> None:
+        if isinstance(stuck.what, tuple):
+            self.seen.mark()
+            self.seen.stuck[self.seen.number(stuck.what)] = None
+        super().stuck(stuck)
+
+
+class TrialAccessChecks(AccessChecks):
+    """Records the accesses that nothing orders."""
+
+    seen: SeenFaults
+
+    def conflict(self, hazard: object, meeting: Any) -> None:
+        if hazard in (self._unordered, self._not_handed):
+            self._note_race(meeting.earlier, meeting.number, meeting.gate)
+
+    def note_index(self, executed: Executed, kind: str, touch: MemoryAccess, load: Earlier, gate: str) -> None:
+        self._note_race(load, executed.number, gate)
+
+    def _note_race(self, earlier: Earlier, number: int, gate: str) -> None:
+        self.seen.mark()
+        self.seen.raced[earlier.statement, number, self.clocks.pipes[earlier.pipe], gate] = None
+
+
 class TrialSession(Session):
     """A session that records the faults of order by statement."""
 
+    flag_checks, access_checks = TrialFlagChecks, TrialAccessChecks
+
     def __init__(self, *args: Any) -> None:
-        self._raced: dict[tuple[int, int, str, str], None] = {}
-        self._stuck_waits: dict[int, None] = {}
-        self._wrong: dict[tuple[str, int, int | None, int], None] = {}
-        """Faults of flags that have both ends: kind, statement, the one before, event id."""
-        self._faulty: dict[int, None] = {}
         self._ran: Counter[int] = Counter()
         self._most: Counter[int] = Counter()
         super().__init__(*args)
+        self.seen = SeenFaults(self.running, self.numbers, self.cache.found)
+        self.flags.seen = self.accesses.seen = self.seen  # type: ignore[attr-defined]
         self.log = FlagLog(self)
         self.engines = (*self.engines, self.log)  # type: ignore[assignment]
-
-    def _number(self, issued: Any) -> int:
-        stmt, _ = issued
-        return self.numbers[id(stmt)]
 
     def end(self) -> None:
         super().end()
         left = len(self.log.left)
         self.log.end()
         if len(self.log.left) > left:
-            self._faulty[self.block] = None
+            self.seen.mark()
         self._most |= self._ran
         self._ran.clear()
 
@@ -234,72 +302,28 @@ class TrialSession(Session):
         self._ran[executed.number] += 1
         super().observe(executed, site)
 
-    def report(
-        self,
-        findings: Iterable[Finding],
-        stmt: Stmt,
-        moment: Moment | None = None,
-        cause: Hashable = None,
-        flag: Hashable = None,
-    ) -> None:
+    def report(self, findings: Iterable[Finding], *_place: object, **_cause: object) -> None:
         """Findings are not needed, but a block that has one is not like a clean one."""
         if any(True for _ in findings):
             self.cache.found()
 
-    def _conflict(self, hazard: object, meeting: Any) -> None:
-        if hazard in (self._unordered, self._not_handed):
-            self._note_race(meeting.earlier, meeting.number, meeting.gate)
-
-    def _note_index(self, executed: Executed, kind: str, touch: MemoryAccess, load: Earlier, gate: str) -> None:
-        self._note_race(load, executed.number, gate)
-
-    def _mark(self) -> None:
-        """The block has a fault."""
-        self._faulty[self.block] = None
-        self.cache.found()
-
-    def _note_race(self, earlier: Any, number: int, gate: str) -> None:
-        self._mark()
-        self._raced[earlier.statement, number, self.clocks.pipes[earlier.pipe], gate] = None
-
-    def _set_twice(self, flag: Any, what: Any, before: Any, is_doubled: bool) -> None:
-        if isinstance(what, tuple):
-            self._mark()
-            earlier = self._number(before) if isinstance(before, tuple) else None
-            self._wrong[DOUBLED, self._number(what), earlier, flag[-1]] = None
-        super()._set_twice(flag, what, before, is_doubled)
-
-    def _unpaired(self, flag: Any, what: Any, before: Any) -> None:
-        self._mark()
-        self._wrong[OPEN, self._number(what), self._number(before), flag[-1]] = None
-
-    def _overflow(self, flag: Any, what: Any, certain: bool) -> None:
-        self._mark()
-        self._wrong[OVERFLOW, self._number(what), self._number(what), flag[-1]] = None
-
-    def _stuck(self, stuck: Any) -> None:
-        if isinstance(stuck.what, tuple):
-            self._mark()
-            self._stuck_waits[self._number(stuck.what)] = None
-        super()._stuck(stuck)
-
     def faults(self, edited: Edited) -> Faults:
         """The faults so far, by the paths of the statements."""
         paths, log = edited.paths, self.log
-        turned = any(first > then for first, then, _, _ in self._raced)  # maybe by a wait before its set
+        turned = any(first > then for first, then, _, _ in self.seen.raced)  # maybe by a wait before its set
         outside = [number for number in log.unset if turned and not edited.outline.around(paths[number])]
         # pipes that wait for each other: one of the waits was issued before its set
-        causes = (list(log.unset) or list(self._stuck_waits)) if self._stuck_waits else outside
+        causes = (list(log.unset) or list(self.seen.stuck)) if self.seen.stuck else outside
         flags = [FlagFault(STUCK, paths[number], tuple(log.unset[number].elements())) for number in causes]
         flags += [FlagFault(LEFT, paths[number], tuple(events.elements())) for number, events in log.left.items()]
         wrong: dict[tuple[str, int, int | None], list[int]] = defaultdict(list)
-        for kind, number, earlier, event in self._wrong:
+        for kind, number, earlier, event in self.seen.wrong:
             wrong[kind, number, earlier].append(event)
         for (kind, number, earlier), events in wrong.items():
             before = None if earlier is None else paths[earlier]
             flags.append(FlagFault(kind, paths[number], tuple(events), before))
-        races = [Race(paths[first], paths[then], src, dst) for first, then, src, dst in self._raced]
+        races = [Race(paths[first], paths[then], src, dst) for first, then, src, dst in self.seen.raced]
         pairs = {(paths[first], paths[then]) for first, then in log.pairs}
         ran = Counter({paths[number]: count for number, count in self._most.items()})
         cycles = self.timer.result().cycles if self.timer else 0.0
-        return Faults(flags, races, sorted(self._faulty), pairs, ran, cycles=cycles)
+        return Faults(flags, races, sorted(self.seen.blocks), pairs, ran, cycles=cycles)

@@ -1,0 +1,250 @@
+"""The accesses of a run: their order, blocks that meet, paths that miss what others wrote, alignment."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from ptokit.finding import ConflictAccess, Finding
+from ptokit.machine import hazards
+from ptokit.machine.block_cache import BlockCache, IssuedWork, Touches
+from ptokit.machine.clocks import Clock, merge
+from ptokit.machine.ends import Iterations, Meeting, MemoryAccess, Moment, Naming, RunningBlock
+from ptokit.machine.findings import Findings
+from ptokit.machine.flag_checks import FlagChecks, Report
+from ptokit.machine.grid_barriers import GridBarriers
+from ptokit.machine.memories import Global
+from ptokit.machine.shadow import READ, WRITE, Earlier, Shadow, meets
+from ptokit.machine.site import Executed, Site
+from ptokit.program.cores import core_of, unit_of
+from ptokit.program.ir import Program, Stmt
+from ptokit.program.steps import PipeWork
+from ptokit.target import SCALAR, VECTOR, Profile
+
+HEADERS = "the headers' workspace"
+"""In the place of an operand: memory that the C++ headers of an instruction use by themselves."""
+
+
+class AccessChecks:
+    """Checks the accesses of one launch against earlier ones."""
+
+    cache: BlockCache
+    """What earlier blocks have issued."""
+
+    def __init__(
+        self,
+        program: Program,
+        statements: Sequence[Stmt],
+        gm: Global,
+        running: RunningBlock,
+        flags: FlagChecks,
+        findings: Findings,
+        report: Report,
+    ) -> None:
+        self.statements, self.running, self.flags, self.findings = statements, running, flags, findings
+        self.profile, self.options, self.clocks, self.report = flags.profile, flags.options, flags.clocks, report
+        options = self.options
+        self.history = Iterations(program, len(self.clocks.pipes))
+        self.watches = options.enables("blocks") or options.enables("order")
+        """Whether accesses are compared with earlier ones."""
+        self.naming = Naming(program, self.profile, gm)
+        self._unordered = partial(hazards.unordered, self.flags.fixes)
+        self._not_handed = partial(hazards.not_handed_over, self.flags.fixes)
+        self.blocks_meet = False
+        """Whether the result depends on the order of the blocks."""
+        self.is_stale = False
+        """Whether a read may miss what another path has written."""
+        self.grid_barriers = GridBarriers()
+        self._starts: list[Clock] = []
+        self._blocks: list[int] = []
+        """The blocks that ran, and the clock at the start of each."""
+        self._lines: dict[tuple[Shadow, int], tuple[int, int]] = {}
+        """By the cache line of global memory: the last block and statement that stored to it by the scalar pipe."""
+        self._unaligned: dict[tuple[str, int], int] = {}
+        """By the address of bursts that are not aligned: the first statement that has one."""
+
+    def begin(self) -> None:
+        """A block begins."""
+        self._starts.append(self.clocks.started)
+        self._blocks.append(self.running.number)
+        self.grid_barriers.begin()
+
+    def check_bursts(self, executed: Executed, site: Site, touches: Touches) -> None:
+        """DMA bursts to and from tiles are aligned. An address is reported where it is moved first."""
+        for touch in touches:
+            pipe, place = site.moved.get((touch.operand, touch.how != READ)), touch.place
+            if pipe and not place.is_global:
+                found = list(hazards.burst(executed.instr.name, touch.operand, pipe, place, touch.extent, self.profile))
+                first = self._unaligned.setdefault((place.name, place.start), executed.number) if found else None
+                self.report(found if first == executed.number else (), executed.instr)
+
+    def check_index_flag(self, executed: Executed, site: Site, touches: Touches) -> None:
+        """The caller must order the load of an index, although the instruction waits for the load by itself."""
+        kind, wait = site.call.kernel.index_note, site.load_wait
+        if not self.flags.orders or not kind or wait is None:
+            return
+        known = list(map(max, self.clocks.peek(f"{core_of(wait.dst)}.{VECTOR}"), self.clocks.peek(wait.dst)))
+        scalar, load = self.clocks.number[wait.dst], self.clocks.number[wait.src]
+        for touch in touches:
+            if touch.is_index:
+                earlier = touch.place.shadow.unordered(READ, scalar, known, touch.extent, touch.place.start)
+                for each in (each for each in earlier if each.pipe == load):
+                    self.note_index(executed, kind, touch, each, f"{core_of(wait.dst)}.{VECTOR}")
+
+    def note_index(self, executed: Executed, kind: str, touch: MemoryAccess, load: Earlier, gate: str) -> None:
+        """The load of an index that nothing makes `gate` wait for."""
+        finding = hazards.unflagged_index(executed.instr.name, touch.operand, kind, self.profile.name, self.flags.fixes)
+        self.report([finding], executed.instr)
+
+    def races(self, work: IssuedWork, given: Touches, clock: Clock) -> bool:
+        """Whether nothing orders an access to global memory after an earlier one."""
+        me = self.clocks.number[work.step.pipe]
+        return self.flags.orders and any(
+            next(touch.place.shadow.unordered(touch.how, me, clock, touch.extent, touch.place.start), None) is not None
+            for touch in _own(work.step, given)
+        )
+
+    def check_work(self, work: IssuedWork, given: Touches, moment: Moment, clock: Clock, time: int) -> None:
+        """Check the accesses of a pipe against earlier ones, then record them. `given` are those of all pipes."""
+        if not self.watches:
+            return
+        number, pipe, gate = work.number, work.step.pipe, work.entry
+        me = self.clocks.number[pipe]
+        touches = _own(work.step, given)
+        if any(touch.place.is_global for touch in touches):
+            self.cache.note(work, me, clock, time)
+            self.grid_barriers.note(me, time, work.item)
+            if self.cache.has_run(work):
+                touches = [touch for touch in touches if not touch.place.is_global]
+        met = [
+            Meeting(number, moment, pipe, gate, touch, earlier)
+            for touch in (touches if self.flags.orders else ())
+            for earlier in touch.place.shadow.unordered(touch.how, me, clock, touch.extent, touch.place.start)
+        ]
+        if met:
+            self._race(met, clock)
+        for touch in touches:
+            place = touch.place
+            if place.is_global:
+                self._across(work, moment, touch)
+                if touch.how == WRITE and unit_of(pipe) == SCALAR and self.profile.store_line:
+                    self._check_lines(number, moment, pipe, touch)
+        self.history.record(me, time, moment)
+        for touch in touches:
+            place = touch.place
+            since = self.clocks.started[me] if place.is_global else 0
+            if not place.is_global:
+                key = place.name, touch.how, number
+                self.naming.starts.setdefault(key, {})[place.start, touch.operand] = time
+            place.shadow.record(touch.how, me, time, number, touch.extent, place.start, since)
+
+    def _race(self, met: list[Meeting], clock: Clock) -> None:
+        """Report accesses of a pipe that nothing orders after earlier ones. One order may make up for several of them.
+        Then the fix is for that one; of those on its pipe, the read of an index is reported, or else the first."""
+        folds = not self.options.consequences
+        for last in self._last_of(met, clock) if folds else met:
+            before = self.clocks.pipes[last.earlier.pipe]
+            hazard = self._unordered if core_of(before) == core_of(last.pipe) else self._not_handed
+            alike = [each for each in met if each.earlier.pipe == last.earlier.pipe] if folds else [last]
+            shown = next((each for each in alike if each.touch.is_index), alike[0])
+            self.conflict(hazard, shown if shown is last else shown._replace(last=last))
+            if folds:
+                self.clocks.assume(clock, last.pipe, last.gate, before, last.earlier.time)
+
+    def _last_of(self, met: list[Meeting], clock: Clock) -> list[Meeting]:
+        """Those that the order of no other makes up for."""
+        stamps = [self.clocks.known(self.clocks.pipes[each.earlier.pipe], each.earlier.time) for each in met]
+        known, last = list(clock), set[int]()
+        for k in sorted(range(len(met)), key=lambda k: -sum(stamps[k])):
+            if known[met[k].earlier.pipe] < met[k].earlier.time:
+                merge(known, stamps[k])
+                last.add(k)
+        return [each for k, each in enumerate(met) if k in last]
+
+    def _across(self, work: IssuedWork, moment: Moment, touch: MemoryAccess) -> None:
+        """Check an access to global memory against earlier blocks, and against accesses by another path."""
+        number, pipe, gate = work.number, work.step.pipe, work.entry
+        started, extent, start = self.clocks.started, touch.extent, touch.place.start
+        for layer in touch.place.shadow.layers.values():
+            if not meets(touch.how, layer.how):
+                continue
+            before = started[layer.pipe]
+            if self.options.enables("blocks") and (other := layer.last_until(before, extent, start)):
+                self.blocks_meet = True
+                if not self.grid_barriers.separate(work.item, other.pipe, other.time):
+                    self.conflict(hazards.between_blocks, Meeting(number, moment, pipe, gate, touch, other))
+            if self.flags.orders and touch.how == READ and hazards.may_be_stale(self.clocks.pipes[layer.pipe], pipe):
+                stale = layer.last(extent, start, before)
+                if stale and stale.statement != number:  # the kernel of an instruction handles its own
+                    self.is_stale = True
+                    self.conflict(hazards.stale, Meeting(number, moment, pipe, gate, touch, stale))
+
+    def conflict(self, hazard: Callable[[ConflictAccess, ConflictAccess, Profile], Finding], meeting: Meeting) -> None:
+        """Report two accesses; the same two statements only once."""
+        number, moment, pipe, _, touch, earlier, other = meeting
+        if hazard is self._not_handed and self.flags.is_explained(pipe, self.clocks.pipes[earlier.pipe]):
+            return
+        cause = hazard, number, pipe, touch.operand, touch.how, earlier.how, earlier.pipe, earlier.statement
+        self.cache.found()
+        if self.findings.again(cause, self.running.number, moment):
+            return
+        first, then = self._ends(meeting)
+        tiles = self.naming.tiles((self.statements[earlier.statement], self.statements[number]), (first, then))
+        finding = replace(hazard(first, then, self.profile), ends=(first, then), tiles=tiles)
+        last = other or meeting
+        if other is not None:
+            finding = replace(finding, fix=hazard(*self._ends(other), self.profile).fix)
+        is_order = hazard in (self._unordered, self._not_handed)
+        flag = self.clocks.unused(last.gate, last.earlier.pipe, last.earlier.time) if is_order else None
+        if flag is not None and not self.options.consequences:
+            self.flags.explained.add(flag)
+            finding = replace(finding, fix=self.flags.fixes.missing_wait(then, flag))
+        self.report([finding], self.statements[number], moment, cause)
+
+    def _ends(self, meeting: Meeting) -> tuple[ConflictAccess, ConflictAccess]:
+        """The two accesses of a conflict, as findings describe them."""
+        number, moment, pipe, _, _, earlier, _ = meeting
+        stmts, pipes = (
+            (self.statements[earlier.statement], self.statements[number]),
+            (self.clocks.pipes[earlier.pipe], pipe),
+        )
+        first, then = self.naming.ends(meeting, stmts, pipes, self.running.values)
+        ago = self.history.shown(earlier.statement, self.history.find(earlier.pipe, earlier.time))
+        now = self.history.shown(number, moment)
+        return (
+            replace(first, statement=earlier.statement, block=self._block_of(earlier), iteration=ago),
+            replace(then, statement=number, block=self.running.number, iteration=now),
+        )
+
+    def _check_lines(self, number: int, moment: Moment, pipe: str, touch: MemoryAccess) -> None:
+        """Check scalar stores to global memory against those of earlier blocks to the same cache lines."""
+        shadow = touch.place.shadow
+        size = self.profile.store_line // shadow.unit
+        for line in touch.extent.lines(touch.place.start, max(1, size)) if self.options.enables("blocks") else ():
+            block, earlier = self._lines.get((shadow, line), (self.running.number, number))
+            self._lines[shadow, line] = self.running.number, number
+            if block != self.running.number and not self._meet(touch):
+                first = self.naming.store(self.statements[earlier], pipe, touch, block)
+                then = self.naming.store(self.statements[number], pipe, touch, self.running.number)
+                finding = hazards.shared_line(first, then, line * self.profile.store_line, self.profile)
+                self.report([finding], self.statements[number], moment)
+
+    def _meet(self, touch: MemoryAccess) -> bool:
+        """Whether an access meets one of an earlier block at some byte, which is reported as such."""
+        layers = [layer for layer in touch.place.shadow.layers.values() if meets(touch.how, layer.how)]
+        start = touch.place.start
+        return any(layer.last_until(self.clocks.started[layer.pipe], touch.extent, start) for layer in layers)
+
+    def _block_of(self, earlier: Earlier) -> int:
+        at = bisect_left(self._starts, earlier.time, key=lambda start: start[earlier.pipe])
+        return self._blocks[max(0, at - 1)]
+
+
+def _own(step: PipeWork, touches: Touches) -> list[MemoryAccess]:
+    """The accesses of a step."""
+    own = [touch for touch in touches if touch.operand in (step.reads if touch.how == READ else step.writes)]
+    if unit_of(step.pipe) == VECTOR:
+        own += [touch for touch in touches if touch.operand == HEADERS]
+    return own
