@@ -264,7 +264,7 @@ SPREADS = {
 }
 WAYS = {
     "uniform": {"destinations", "winners"},
-    "few": {"columns", "direct"},
+    "few": {"direct"},
     "sorted": {"destinations"},
     "one": {"direct"},
 }
