@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from ptokit.isa.policy import BLayout, GlobalLayout, Pad, PtoEnum, SLayout
+from ptokit.text.cursor import Cursor, bare_or_quoted, braced, escaped
 from ptokit.text.errors import choices
-from ptokit.text.mlir.cursor import Cursor, bare_or_quoted, braced, escaped
 from ptokit.text.mlir.floats import dense_text, number_attribute, truth
 from ptokit.text.mlir.ir import Attributes, MlirAttribute, Type
 from ptokit.text.mlir.types import SPACES, Ranked, Signature

@@ -13,7 +13,7 @@ from typing import Any
 
 from ptokit.finding import near
 from ptokit.target import left_layouts, memory_names
-from ptokit.text.mlir.cursor import Cursor
+from ptokit.text.cursor import Cursor
 from ptokit.text.mlir.ir import MlirAttribute, Type
 from ptokit.text.tiles import FRACTALS, PADS, PLACES, WORDED, Extent, shape_text, spellings, valid_text
 
