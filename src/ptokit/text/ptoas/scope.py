@@ -15,8 +15,7 @@ from ptokit.program.ir import Constant
 from ptokit.text.errors import guess, redefined
 from ptokit.text.ptoas.literals import constant
 from ptokit.text.ptoas.shapes import KnownExtents
-from ptokit.text.ptoas.statement import RawItem, TypeAt, unknown_word
-from ptokit.text.ptoas.tokens import Tokens
+from ptokit.text.ptoas.statement import Grammar, RawItem, TypeAt
 from ptokit.text.ptoas.types import Placeholder, agree, type_text
 from ptokit.text.tiles import PLACES
 from ptokit.text.tree import Body, Opaque, Operation, Type, Value
@@ -49,7 +48,7 @@ class _Implicit:
 class KernelScope:
     """The values of one kernel."""
 
-    def __init__(self, tokens: Tokens, body: Body) -> None:
+    def __init__(self, tokens: Grammar, body: Body) -> None:
         self.tokens, self.source = tokens, tokens.source
         self.frames = [OpenBody(body)]
         self.arguments: list[Value] = []
@@ -97,19 +96,14 @@ class KernelScope:
 
     def constant(self, number: RawItem, written: TypeAt, item: RawItem | None) -> Operation:
         """A number as an operation; one without a name is printed at its use."""
-        kind = written.type
-        if isinstance(kind, Placeholder):
-            self.refuse_placeholder(number.text, written)
+        kind = self.known_type(number.text, written)
         value = self.number(number, kind)
         result = self.define(item, kind) if item is not None else Value("", kind)
         return self.emit("arith.constant", {}, (result,), {"value": value})
 
     def number(self, number: RawItem, kind: Type) -> int | Constant:
         """A number of a type."""
-        try:
-            return constant(number.text, kind)
-        except (ValueError, TypeError) as problem:
-            self.fail(str(problem), number.start)
+        return self.tokens.read(constant, number.text, kind, start=number.start)
 
     def index(self, number: int) -> Value:
         """An index constant without a name."""
@@ -190,7 +184,7 @@ class KernelScope:
 
     def _check_loc(self, item: RawItem, value: Value) -> None:
         if item.loc not in PLACES:
-            self.fail(unknown_word(item.loc, PLACES, "place of a tile"), item.start)
+            self.tokens.fail_word(f"unknown place of a tile `{item.loc}`", item.loc, PLACES, item.start)
         if isinstance(value.type, TileSpec) and value.type.loc.text != item.loc:
             self.fail(f"%{value.name} lies in {value.type.loc.text}, and not in {item.loc}", item.start)
 
@@ -200,12 +194,13 @@ class KernelScope:
         hint = close or f"; did you mean to declare it, as in `.arg %{name} : !pto.memref<1000x64xf32>`?"
         self.fail(f"use of undeclared SSA value name `%{name}`{hint}", start)
 
-    def refuse_placeholder(self, name: str, written: TypeAt) -> NoReturn:
-        """Refuse a placeholder type of a value whose type is not known otherwise."""
+    def known_type(self, name: str, written: TypeAt) -> Type:
+        """The type of a value that is not known otherwise. A placeholder is refused."""
         kind = written.type
-        assert isinstance(kind, Placeholder)
-        message = f"`<{kind.text}>` is a placeholder, and the type of {name} is not known"
-        self.fail(f"{message}; {kind.advice}", written.start)
+        if isinstance(kind, Placeholder):
+            message = f"`<{kind.text}>` is a placeholder, and the type of {name} is not known"
+            self.fail(f"{message}; {kind.advice}", written.start)
+        return kind
 
     def finish(self) -> None:
         """Declare the values that are used and not declared, and set the arguments of the body."""
@@ -213,7 +208,7 @@ class KernelScope:
         for implicit in self._implicit:
             value = implicit.value
             if value.type is PENDING and value in self._placeholders:
-                self.refuse_placeholder(f"%{value.name}", self._placeholders[value])
+                self.known_type(f"%{value.name}", self._placeholders[value])
             if isinstance(value.type, TileSpec):
                 tiles.setdefault(implicit.position, []).append(self._checked(implicit))
             elif self.headed or value.type is PENDING:
