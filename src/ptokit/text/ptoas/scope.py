@@ -111,7 +111,7 @@ class KernelScope:
 
     def value(self, item: RawItem, written: TypeAt | None, default: Type = "index", *, declare: bool = False) -> Value:
         """The value of an operand; a number becomes a constant without a name."""
-        if item.kind in ("number", "address") or item.text in ("true", "false"):
+        if item.is_number or item.text in ("true", "false"):
             kind = written or TypeAt(default, item.start)
             return self.constant(item, kind, None).results[0]
         if item.kind != "value":
@@ -152,7 +152,7 @@ class KernelScope:
     ) -> list[Value]:
         """The values of operands with their types. A number without one has the element type of the last tile."""
         found = [
-            None if is_number(item) else self.value(item, written, declare=at < declare)
+            None if item.is_number else self.value(item, written, declare=at < declare)
             for at, (item, written) in enumerate(pairs)
         ]
         tiles = [value.type.dtype for value in found if value and isinstance(value.type, TileSpec)]
@@ -234,8 +234,3 @@ class KernelScope:
                 result.append(Operation("alloc_tile", {}, (implicit.value,), {}, where=where))
             result.append(operation)
         return result
-
-
-def is_number(item: RawItem) -> bool:
-    """Whether an operand is written as a number."""
-    return item.kind in ("number", "address")

@@ -44,6 +44,10 @@ class RawItem:
     def name(self) -> str:
         return self.text[1:]
 
+    @property
+    def is_number(self) -> bool:
+        return self.kind in ("number", "address")
+
 
 @dataclass(slots=True)
 class TypeAt:
