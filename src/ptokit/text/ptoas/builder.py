@@ -307,7 +307,7 @@ class Builder(KernelScope):
             self.fail(f"{len(types)} types for {len(items)} operands", types[-1].start)
         writes_memory = instruction.operands[0].kind == "memory"
         tiles = self.values(others, kinds, spread=True, declare=not writes_memory)
-        place = self.typed([(items[memory], memory_type)])
+        place = self.values([items[memory]], [memory_type] if memory_type else [], spread=True)
         return (place, tiles) if writes_memory else (tiles, place)
 
     def _memory_of(self, items: list[RawItem], types: list[TypeAt], *, is_bare: bool, is_first: bool) -> int:

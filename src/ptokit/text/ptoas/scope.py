@@ -35,16 +35,6 @@ class OpenBody:
     """Where its brace stands."""
 
 
-@dataclass(frozen=True)
-class _Implicit:
-    """A value that is used and never declared."""
-
-    value: Value
-    start: int
-    position: int
-    """The statement of the kernel that uses it first."""
-
-
 class KernelScope:
     """The values of one kernel."""
 
@@ -57,7 +47,8 @@ class KernelScope:
         self.position = 0
         """The statement of the kernel that is being read."""
         self.extents = KnownExtents()
-        self._implicit: list[_Implicit] = []
+        self._implicit: dict[Value, int] = {}
+        """Values that are used and never declared, and the statement of the kernel that uses each first."""
         self._placeholders: dict[Value, TypeAt] = {}
         self._starts: dict[Value, int] = {}
 
@@ -84,13 +75,12 @@ class KernelScope:
                 return frame.names[name]
         return None
 
-    def define(self, item: RawItem, kind: Type, frame: OpenBody | None = None) -> Value:
+    def define(self, item: RawItem, kind: Type) -> Value:
         """A new value; its name must not be in use."""
-        known = self.lookup(item.name)
-        if known is not None:
+        if (known := self.lookup(item.name)) is not None:
             self.fail(redefined(item.text, self.source.where(self._starts[known]).line), item.start)
         value = Value(item.name, kind)
-        (frame or self.frames[-1]).names[item.name] = value
+        self.frames[-1].names[item.name] = value
         self._starts[value] = item.start
         return value
 
@@ -112,8 +102,7 @@ class KernelScope:
     def value(self, item: RawItem, written: TypeAt | None, default: Type = "index", *, declare: bool = False) -> Value:
         """The value of an operand; a number becomes a constant without a name."""
         if item.is_number or item.text in ("true", "false"):
-            kind = written or TypeAt(default, item.start)
-            return self.constant(item, kind, None).results[0]
+            return self.constant(item, written or TypeAt(default, item.start), None).results[0]
         if item.kind != "value":
             self.fail(f"expected a value or a number, found `{item.text}`", item.start)
         value = self.lookup(item.name)
@@ -130,14 +119,14 @@ class KernelScope:
             self._undefined(item.name, item.start)
         value = Value(item.name, PENDING)
         self.frames[0].names[item.name] = value
-        self._starts[value] = item.start
-        self._implicit.append(_Implicit(value, item.start, self.position))
+        self._starts[value], self._implicit[value] = item.start, self.position
         return value
 
     def values(self, items: list[RawItem], types: list[TypeAt], *, spread: bool, declare: int = 0) -> list[Value]:
         """The values of operands, by the types behind the colon: one each, or one for all (`spread`), or fewer.
 
-        The first `declare` operands may be tiles that are not declared yet.
+        The first `declare` operands may be tiles that are not declared yet. A number without a type has the element
+        type of the last tile.
         """
         given: list[TypeAt | None] = list(types)
         if len(types) == 1 and items and spread:
@@ -145,22 +134,15 @@ class KernelScope:
         elif len(types) > len(items) or (types and spread and len(types) < len(items)):
             self.fail(f"{len(types)} types for {len(items)} operands", types[-1].start)
         given += [None] * (len(items) - len(given))
-        return self.typed(list(zip(items, given, strict=True)), spread=spread, declare=declare)
-
-    def typed(
-        self, pairs: list[tuple[RawItem, TypeAt | None]], *, spread: bool = True, declare: int = 0
-    ) -> list[Value]:
-        """The values of operands with their types. A number without one has the element type of the last tile."""
-        found = [
-            None if item.is_number else self.value(item, written, declare=at < declare)
+        pairs = list(zip(items, given, strict=True))
+        named = {
+            at: self.value(item, written, declare=at < declare)
             for at, (item, written) in enumerate(pairs)
-        ]
-        tiles = [value.type.dtype for value in found if value and isinstance(value.type, TileSpec)]
+            if not item.is_number
+        }
+        tiles = [value.type.dtype for value in named.values() if isinstance(value.type, TileSpec)]
         default = tiles[-1].mlir if tiles and spread else "index"
-        return [
-            value or self.value(item, written, default)
-            for value, (item, written) in zip(found, pairs, strict=True)
-        ]  # fmt: skip
+        return [named.get(at) or self.value(*pair, default) for at, pair in enumerate(pairs)]
 
     def _is_open(self, item: RawItem) -> bool:
         value = self.lookup(item.name) if item.kind == "value" else None
@@ -204,33 +186,23 @@ class KernelScope:
 
     def finish(self) -> None:
         """Declare the values that are used and not declared, and set the arguments of the body."""
-        tiles: dict[int, list[_Implicit]] = {}
-        for implicit in self._implicit:
-            value = implicit.value
-            if value.type is PENDING and value in self._placeholders:
+        tiles: dict[int, list[Operation]] = {}
+        for value, position in self._implicit.items():
+            kind, start = value.type, self._starts[value]
+            if kind is PENDING and value in self._placeholders:
                 self.known_type(f"%{value.name}", self._placeholders[value])
-            if isinstance(value.type, TileSpec):
-                tiles.setdefault(implicit.position, []).append(self._checked(implicit))
-            elif self.headed or value.type is PENDING:
-                self._undefined(value.name, implicit.start)
+            if isinstance(kind, TileSpec):
+                if any(kind.dynamic):
+                    example = f"%{value.name} = alloc_tile valid_row = %rows valid_col = %cols : ..."
+                    self.fail(f"the valid extents of %{value.name} are open; declare it first: `{example}`", start)
+                declared = Operation("alloc_tile", {}, (value,), {}, where=self.source.where(start))
+                tiles.setdefault(position, []).append(declared)
+            elif self.headed or kind is PENDING:
+                self._undefined(value.name, start)
             else:
                 self.arguments.append(value)
         body = self.frames[0].body
-        body.operations = self._with_tiles(body.operations, tiles) if tiles else body.operations
+        if tiles:
+            pairs = enumerate(body.operations)
+            body.operations = [one for at, operation in pairs for one in (*tiles.get(at, ()), operation)]
         body.arguments = tuple(self.arguments)
-
-    def _checked(self, implicit: _Implicit) -> _Implicit:
-        kind, name = implicit.value.type, implicit.value.name
-        if isinstance(kind, TileSpec) and any(kind.dynamic):
-            example = f"%{name} = alloc_tile valid_row = %rows valid_col = %cols : ..."
-            self.fail(f"the valid extents of %{name} are open; declare it first: `{example}`", implicit.start)
-        return implicit
-
-    def _with_tiles(self, operations: list[Operation], tiles: dict[int, list[_Implicit]]) -> list[Operation]:
-        result: list[Operation] = []
-        for position, operation in enumerate(operations):
-            for implicit in tiles.get(position, ()):
-                where = self.source.where(implicit.start)
-                result.append(Operation("alloc_tile", {}, (implicit.value,), {}, where=where))
-            result.append(operation)
-        return result
