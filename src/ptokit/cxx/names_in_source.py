@@ -32,6 +32,8 @@ class SourceTexts:
     other one is read. Texts that are given replace those of files."""
 
     def __init__(self, folders: Iterable[str | Path] = (), given: Mapping[str, str] | None = None) -> None:
+        self.here = os.getcwd()
+        """Where relative paths of the compiler's start."""
         self._folders = [os.path.realpath(folder) for folder in folders]
         self._texts: dict[str, str] = dict(given or {})
         self._lines: dict[str, tuple[str, ...]] = {}

@@ -13,11 +13,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ptokit.brief import brief
 from ptokit.cxx.child import Child, RecordLimits
 from ptokit.cxx.confine import DONE, OPEN, OPENAT
-from ptokit.cxx.demangle import shown_function
-from ptokit.cxx.elf import Elf, ElfError
+from ptokit.cxx.elf import Elf, shown_function
 from ptokit.cxx.joined import joined
 from ptokit.cxx.lines import SourcePlaces
 from ptokit.cxx.names_in_source import SourceTexts
@@ -133,10 +131,6 @@ class ScalarArgument:
     value: int | float | None
 
 
-class EntryError(Exception):
-    """An entry that a library does not have."""
-
-
 def record(
     build: Buildable,
     entry: str,
@@ -165,36 +159,6 @@ def record(
     return joined(parts)
 
 
-def entries(library: Path) -> dict[str, str]:
-    """The functions that a library exports: the linker's name, and the name in C++ without parameters."""
-    own = ("ptokit_", "_init", "_fini", "_ZN6ptokit", "_ZNK6ptokit")
-    return {f.name: shown_function(f.name) for f in Elf.read(library).exported() if not f.name.startswith(own)}
-
-
-def find_symbol(elf: Elf, entry: str) -> str:
-    """The linker's name of an entry, given by that name or by its name in C++; empty if the library lists entries."""
-    exported = dict.fromkeys(function.name for function in elf.exported())
-    if entry in exported:
-        return entry
-    word = entry.partition("<")[0].rpartition("::")[2]
-    found = [symbol for symbol in exported if word in symbol and _is_called(symbol, entry)]
-    if len(found) == 1:
-        return found[0]
-    if "ptokit_entries" in exported:
-        return ""
-    if not found:
-        raise EntryError(f"the library exports no function {brief(entry)}")
-    raise EntryError(
-        f"several functions are called {brief(entry)}: {', '.join(shown_function(symbol) for symbol in found[:5])}"
-    )
-
-
-def _is_called(symbol: str, entry: str) -> bool:
-    """Whether an entry is the name of a function in C++, with or without template arguments."""
-    shown = shown_function(symbol)
-    return entry in (shown, shown.partition("<")[0])
-
-
 class _RecordingRun:
     """One recording, from start to end."""
 
@@ -213,11 +177,7 @@ class _RecordingRun:
     ) -> None:
         self._library, self._target, self._entry, self._grid = library, build.target, entry, grid
         self._texts = build.texts
-        try:
-            self._elf = Elf.read(library)
-        except ElfError as error:
-            raise EntryError(f"{library}: {error}") from error
-        self._symbol = find_symbol(self._elf, entry)
+        self._elf = Elf.read(library)
         self._before, self._part = before, part
         self._limits, self._inform = limits, inform
         self._given = arguments
@@ -251,8 +211,8 @@ class _RecordingRun:
         self._runs = ("cube" in cores) + subblocks * ("vector" in cores)
         self._shared.set("informs", self._inform is not None)
         task = {
-            "library": str(self._library.resolve()), "symbol": self._symbol, "grid": self._grid,
-            "name": self._entry, "arguments": [self._spec(k) for k in range(len(self._given))],
+            "library": str(self._library.resolve()), "grid": self._grid, "name": self._entry,
+            "arguments": [self._spec(k) for k in range(len(self._given))],
         }  # fmt: skip
         try:
             with Child(self._shared, self._limits, task) as child:
@@ -389,7 +349,7 @@ class _RecordingRun:
 
     def _frames(self, addresses: tuple[int, ...]) -> tuple[Frame, ...]:
         if self._source is None:
-            self._source = SourcePlaces(self._elf, (str(INCLUDE),), os.getcwd(), self._texts)
+            self._source = SourcePlaces(self._elf, (str(INCLUDE),), self._texts)
         return self._source.frames(addresses)
 
     def _problem(

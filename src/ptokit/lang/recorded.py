@@ -16,10 +16,11 @@ import numpy as np
 from ptokit.brief import brief
 from ptokit.cxx.compile import TARGETS, CompileOptions
 from ptokit.cxx.declaration import Parameter
+from ptokit.cxx.elf import ElfError
 from ptokit.cxx.entries import CppEntry
 from ptokit.cxx.problems import OWN_CODE, problem_findings
 from ptokit.cxx.program import MOST_UNLIKE, foldable, program_of
-from ptokit.cxx.record import ArrayArgument, EntryError, ScalarArgument, record
+from ptokit.cxx.record import ArrayArgument, ScalarArgument, record
 from ptokit.cxx.recording import RecordedLaunch, Recording
 from ptokit.cxx.uses import ArrayUse, array_uses
 from ptokit.engine.runnable import Run
@@ -200,12 +201,10 @@ class CppKernel(Launchable):
     def _recording(self, arguments: Arguments, target: str) -> Recording:
         build = self.source.build(target)
         grid = self.grid if self.entry.kind == "kernel" else None
-        informer = Informer(target)
+        passed = [*self._passed(arguments)]
         try:
-            return record(
-                build, self.entry.name, [*self._passed(arguments)], grid, self.source.limits, inform=informer.inform
-            )
-        except EntryError as error:
+            return record(build, self.entry.name, passed, grid, self.source.limits, inform=Informer(target).inform)
+        except ElfError as error:
             raise VerifyError([Finding("error", OWN_CODE, str(error), target=target)]) from error
 
     def _record(self, arguments: Arguments, target: str, enough: bool) -> RecordedLaunches:
