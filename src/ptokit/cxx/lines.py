@@ -7,6 +7,7 @@ import os.path
 import struct
 from array import array
 from bisect import bisect_right
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ptokit.cxx.elf import Elf, FunctionTable, shown_function
@@ -66,7 +67,8 @@ class _Cursor:
         while (end := self.data.index(b"\0", self.at)) > self.at:
             text = self.data[self.at : min(end, self.at + LONGEST_PATH)].decode("utf-8", "replace")
             self.at = end + 1
-            found.append((text, [self.leb() for _ in range(more)][0] if more else 0))
+            numbers = [self.leb() for _ in range(more)]
+            found.append((text, numbers[0] if numbers else 0))
             if len(found) > MOST_FILES:
                 raise ValueError("too many files")
         self.at = end + 1
@@ -124,10 +126,8 @@ class LineTable:
         data, at, units = elf.section(".debug_line")[:MOST_BYTES], 0, 0
         while at + 4 <= len(data) and units < MOST_FILES:
             (length,) = struct.unpack_from("<I", data, at)
-            try:
+            with suppress(ValueError, IndexError, struct.error):  # a unit that no compiler writes ends here
                 self._run(_Unit.read(data[at + 4 : at + 4 + length]))
-            except (ValueError, IndexError, struct.error):
-                pass  # the rest of a unit that no compiler writes is left out
             at, units = at + 4 + length, units + 1
         self._rows.sort(key=lambda row: row[:2])
         self._addresses = array("Q", [row[0] for row in self._rows])
