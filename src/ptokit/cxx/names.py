@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ptokit.isa.catalog import INSTRUCTIONS, variants
+from ptokit.isa.instruction import NPU
+from ptokit.isa.kernel import kernels_of
+from ptokit.isa.opaque import PIPES as CORE_PIPES
 from ptokit.isa.opaque import ROWS, SCALAR, opaque_rows
 from ptokit.isa.policy import (
     BLayout,
@@ -142,23 +145,14 @@ ENUMS = (
 )  # fmt: skip
 
 OP_PIPES = {
-    "MTE2": "TLOAD TEXPANDS_MAT TPREFETCH TFILLPAD_MAT MGATHER_MAT",
+    "MTE2": "TEXPANDS_MAT TFILLPAD_MAT MGATHER_MAT",
     "MTE3": "TSTORE_VEC TSTORE_MAT",
-    "MTE1": "TMOV_M2B TMOV_M2L TMOV_M2R TEXTRACT_M2LR TIMG2COL",
+    "MTE1": "TMOV_M2B TMOV_M2L TMOV_M2R TEXTRACT_M2LR",
     "FIX": "TMOV_V2M TEXTRACT_V2M TMOV_M2S TMOV_A2V TMOV_A2M TSTORE_ACC TEXTRACT_A2M TINSERT_A2M",
-    "M": "TMATMUL TGEMV",
-    "S": "SCALAR TRESHAPE TCI SETFMATRIX SET_IMG2COL_RPT SET_IMG2COL_PADDING",
-    "V": """VECTOR TADD TADDS TAXPY TSUB TMUL TMULS TDIV TDIVS TMIN TMINS TMAX TAND TOR TSEL TSHL TSHR TEXP TSELS TSQRT
-        TRSQRT TEXPANDS TPARTADD TPARTMUL TPARTMAX TPARTMIN TPOW TPOWS TCMPS TMRGSORT TSORT32 TGATHER TGATHERB TCVT
-        TROWSUM TROWPROD TROWMAX TROWMIN TROWEXPAND TRANDOM TCOLSUM TCOLPROD TCOLMAX TCOLMIN TTRANS TTRI TREM TFMOD
-        TREMS TFMODS TSUBS TMAXS TLRELU TPRELU TMOV_V2V TANDS TORS TSHLS TSHRS TXOR TXORS TCONCAT TDEQUANT TADDDEQRELU
-        TABS TNEG TRELU TNOT TLOG TRECIP TCMP TSCATTER TCOLEXPAND TCOLEXPANDDIV TCOLEXPANDMUL TCOLEXPANDADD
-        TCOLEXPANDMAX TCOLEXPANDMIN TCOLEXPANDSUB TCOLEXPANDEXPDIF TROWEXPANDDIV TROWEXPANDMUL TROWEXPANDSUB
-        TROWEXPANDADD TROWEXPANDMAX TROWEXPANDMIN TROWEXPANDEXPDIF TPAIRREDUCESUM TSUBRELUCONV TADDRELUCONV
-        TFUSEDMULADD TMULADDDST TSUBRELU TFUSEDMULADDRELU TPARTARGMAX TPARTARGMIN TCOLARGMAX TCOLARGMIN TROWARGMAX
-        TROWARGMIN TFILLPAD_VEC MGATHER_VEC MSCATTER TQUANT THISTOGRAM TINTERLEAVE TDEINTERLEAVE""",
+    "S": "SCALAR TRESHAPE",
+    "V": "VECTOR TMOV_V2V TFILLPAD_VEC MGATHER_VEC TSCATTER MSCATTER TEXPANDS",
 }
-"""The operations that events name, by the pipe that executes them."""
+"""The operations that events name, by the pipe that executes them, besides instructions of one pipe."""
 
 COLLECTIVES = "TPUT TGET TGATHER TSCATTER TBROADCAST TREDUCE"
 """Instructions of several devices; they record as `comm_tput`."""
@@ -243,6 +237,19 @@ def value_key(name: str) -> str:
     return next((each.text.key for each in modifiers if each.text and each.text.has_numbers), default)
 
 
+def op_pipes() -> dict[str, str]:
+    """The operations that events name, and the pipe that executes each. Of one that another pipe executes on a later
+    family, that of the first."""
+    stated = {name: pipe for pipe, names in OP_PIPES.items() for name in names.split()}
+    for name in instructions():
+        definition, row = INSTRUCTIONS.get(name.lower()), opaque_rows().get(name.lower())
+        kernels = kernels_of(definition, NPU[0]).values() if definition else ()
+        pipes = {effect.pipe for kernel in kernels for effect in kernel.effects} or {row.pipe if row else ""}
+        if len(pipes) == 1 and pipes <= set(CORE_PIPES):
+            stated.setdefault(name, *pipes)
+    return stated
+
+
 def files() -> dict[str, str]:
     """The generated headers: path under the include folder, and text."""
     forward = f"{HEAD}#include <ptokit/pto.hpp>\n"
@@ -279,14 +286,14 @@ def _enums() -> Iterator[str]:
     for row in ENUMS:
         yield from _words(row)
     yield from ("}  // namespace ptokit", "", "namespace pto {", "enum class Op : uint16_t {")
-    yield from (f"  {name}," for names in OP_PIPES.values() for name in names.split())
+    pipes = op_pipes()
+    yield from (f"  {name}," for name in pipes)
     yield from ("  OP_COUNT,", "};", "", "// The pipe that executes an operation.")
     yield from ("constexpr pipe_t pipe_of(Op op) {", "  switch (op) {")
-    for pipe, names in OP_PIPES.items():
-        if pipe != "V":
-            yield from (f"    case Op::{name}:" for name in names.split())
-            yield f"      return PIPE_{pipe};"
-    yield from ("    case Op::OP_COUNT:", "      return PIPE_ALL;", "    default:", "      return PIPE_V;", "  }", "}")
+    for pipe in dict.fromkeys(pipes.values()):
+        yield from (f"    case Op::{name}:" for name, own in pipes.items() if own == pipe)
+        yield f"      return PIPE_{pipe};"
+    yield from ("    default:", "      return PIPE_ALL;", "  }", "}")
     yield "}  // namespace pto"
 
 

@@ -9,16 +9,17 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from ptokit.cxx.child import Child, RecordLimits
+from ptokit.cxx.compile import Build
 from ptokit.cxx.confine import DONE, OPEN, OPENAT
 from ptokit.cxx.elf import Elf, shown_function
 from ptokit.cxx.joined import joined
 from ptokit.cxx.lines import SourcePlaces
-from ptokit.cxx.names_in_source import SourceTexts
+from ptokit.cxx.names import INCLUDE
 from ptokit.cxx.recording import (
     CoreName,
     Frame,
@@ -37,8 +38,6 @@ from ptokit.cxx.trace import Places, TraceError, TraceReader
 from ptokit.isa.dtype import dtype
 from ptokit.program.ir import MOST_BLOCKS
 
-INCLUDE = Path(__file__).with_name("include")
-"""The folder of the recording headers."""
 Inform = Callable[[SharedMemories, PartialRecording], bytes | None]
 """Executes what was recorded so far and brings the shared memories up to date as far as it can. It returns the bytes
 that the request asks for; empty bytes say that all shared memories are up to date; None, that the value is unknown."""
@@ -81,39 +80,6 @@ FORBIDDEN = {
 """System calls that end a recording, in words: numbers on AArch64 and x86-64."""
 
 
-class CoreLibrary(Protocol):
-    """The code of a source for one core, with the recorder."""
-
-    @property
-    def core(self) -> str:
-        """`vector`, `cube`, or `any`: the source does not ask for its core."""
-        ...
-
-    @property
-    def path(self) -> Path:
-        """The shared library."""
-        ...
-
-
-class Buildable(Protocol):
-    """What the recorder needs of a build."""
-
-    @property
-    def libraries(self) -> Sequence[CoreLibrary]:
-        """One for each core that the source is compiled for."""
-        ...
-
-    @property
-    def target(self) -> str:
-        """The target's name."""
-        ...
-
-    @property
-    def texts(self) -> SourceTexts:
-        """The texts of the source and of what it includes."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class ArrayArgument:
     """An array that the entry gets as a pointer. The kernel sees a copy."""
@@ -132,7 +98,7 @@ class ScalarArgument:
 
 
 def record(
-    build: Buildable,
+    build: Build,
     entry: str,
     arguments: Sequence[ArrayArgument | ScalarArgument],
     grid: int | None = None,
@@ -165,7 +131,7 @@ class _RecordingRun:
     def __init__(
         self,
         library: Path,
-        build: Buildable,
+        build: Build,
         entry: str,
         arguments: Sequence[ArrayArgument | ScalarArgument],
         grid: int | None,

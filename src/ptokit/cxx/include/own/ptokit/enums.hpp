@@ -777,9 +777,7 @@ constexpr const char* word_of(::pto::comm::CcuInputSource member) {
 
 namespace pto {
 enum class Op : uint16_t {
-  TLOAD,
   TEXPANDS_MAT,
-  TPREFETCH,
   TFILLPAD_MAT,
   MGATHER_MAT,
   TSTORE_VEC,
@@ -788,7 +786,6 @@ enum class Op : uint16_t {
   TMOV_M2L,
   TMOV_M2R,
   TEXTRACT_M2LR,
-  TIMG2COL,
   TMOV_V2M,
   TEXTRACT_V2M,
   TMOV_M2S,
@@ -797,132 +794,160 @@ enum class Op : uint16_t {
   TSTORE_ACC,
   TEXTRACT_A2M,
   TINSERT_A2M,
-  TMATMUL,
-  TGEMV,
   SCALAR,
   TRESHAPE,
-  TCI,
-  SETFMATRIX,
-  SET_IMG2COL_RPT,
-  SET_IMG2COL_PADDING,
   VECTOR,
-  TADD,
-  TADDS,
-  TAXPY,
-  TSUB,
-  TMUL,
-  TMULS,
-  TDIV,
-  TDIVS,
-  TMIN,
-  TMINS,
-  TMAX,
-  TAND,
-  TOR,
-  TSEL,
-  TSHL,
-  TSHR,
-  TEXP,
-  TSELS,
-  TSQRT,
-  TRSQRT,
-  TEXPANDS,
-  TPARTADD,
-  TPARTMUL,
-  TPARTMAX,
-  TPARTMIN,
-  TPOW,
-  TPOWS,
-  TCMPS,
-  TMRGSORT,
-  TSORT32,
-  TGATHER,
-  TGATHERB,
-  TCVT,
-  TROWSUM,
-  TROWPROD,
-  TROWMAX,
-  TROWMIN,
-  TROWEXPAND,
-  TRANDOM,
-  TCOLSUM,
-  TCOLPROD,
-  TCOLMAX,
-  TCOLMIN,
-  TTRANS,
-  TTRI,
-  TREM,
-  TFMOD,
-  TREMS,
-  TFMODS,
-  TSUBS,
-  TMAXS,
-  TLRELU,
-  TPRELU,
   TMOV_V2V,
-  TANDS,
-  TORS,
-  TSHLS,
-  TSHRS,
-  TXOR,
-  TXORS,
-  TCONCAT,
-  TDEQUANT,
-  TADDDEQRELU,
-  TABS,
-  TNEG,
-  TRELU,
-  TNOT,
-  TLOG,
-  TRECIP,
-  TCMP,
-  TSCATTER,
-  TCOLEXPAND,
-  TCOLEXPANDDIV,
-  TCOLEXPANDMUL,
-  TCOLEXPANDADD,
-  TCOLEXPANDMAX,
-  TCOLEXPANDMIN,
-  TCOLEXPANDSUB,
-  TCOLEXPANDEXPDIF,
-  TROWEXPANDDIV,
-  TROWEXPANDMUL,
-  TROWEXPANDSUB,
-  TROWEXPANDADD,
-  TROWEXPANDMAX,
-  TROWEXPANDMIN,
-  TROWEXPANDEXPDIF,
-  TPAIRREDUCESUM,
-  TSUBRELUCONV,
-  TADDRELUCONV,
-  TFUSEDMULADD,
-  TMULADDDST,
-  TSUBRELU,
-  TFUSEDMULADDRELU,
-  TPARTARGMAX,
-  TPARTARGMIN,
-  TCOLARGMAX,
-  TCOLARGMIN,
-  TROWARGMAX,
-  TROWARGMIN,
   TFILLPAD_VEC,
   MGATHER_VEC,
+  TSCATTER,
   MSCATTER,
-  TQUANT,
-  THISTOGRAM,
-  TINTERLEAVE,
+  TEXPANDS,
+  SETFMATRIX,
+  SET_IMG2COL_PADDING,
+  SET_IMG2COL_RPT,
+  SET_QUANT_SCALAR,
+  SET_QUANT_VECTOR,
+  TABS,
+  TADD,
+  TADDC,
+  TADDDEQRELU,
+  TADDRELU,
+  TADDRELUCONV,
+  TADDS,
+  TADDSC,
+  TAND,
+  TANDS,
+  TAXPY,
+  TCI,
+  TCMP,
+  TCMPS,
+  TCOLARGMAX,
+  TCOLARGMIN,
+  TCOLEXPAND,
+  TCOLEXPANDADD,
+  TCOLEXPANDDIV,
+  TCOLEXPANDEXPDIF,
+  TCOLEXPANDMAX,
+  TCOLEXPANDMIN,
+  TCOLEXPANDMUL,
+  TCOLEXPANDSUB,
+  TCOLMAX,
+  TCOLMIN,
+  TCOLPROD,
+  TCOLSUM,
+  TCONCAT,
+  TCVT,
   TDEINTERLEAVE,
+  TDEQUANT,
+  TDIV,
+  TDIVS,
+  TEXP,
+  TEXTRACT_FP,
+  TFILLPAD_EXPAND,
+  TFILLPAD_INPLACE,
+  TFMOD,
+  TFMODS,
+  TFUSEDMULADD,
+  TFUSEDMULADDRELU,
+  TGATHER,
+  TGATHERB,
+  TGEMV,
+  TGEMV_ACC,
+  TGEMV_BIAS,
+  TGEMV_MX,
+  TGEMV_MX_ACC,
+  TGEMV_MX_BIAS,
+  THISTOGRAM,
+  TIMG2COL,
+  TINSERT_FP,
+  TINTERLEAVE,
+  TLOAD,
+  TLOG,
+  TLRELU,
+  TMATMUL,
+  TMATMUL_ACC,
+  TMATMUL_BIAS,
+  TMATMUL_MX,
+  TMATMUL_MX_ACC,
+  TMATMUL_MX_BIAS,
+  TMAX,
+  TMAXS,
+  TMIN,
+  TMINS,
+  TMOV_FP,
+  TMRGSORT,
+  TMUL,
+  TMULADDDST,
+  TMULS,
+  TNEG,
+  TNOT,
+  TOR,
+  TORS,
+  TPACK,
+  TPAIRREDUCESUM,
+  TPARTADD,
+  TPARTARGMAX,
+  TPARTARGMIN,
+  TPARTMAX,
+  TPARTMIN,
+  TPARTMUL,
+  TPOW,
+  TPOWS,
+  TPREFETCH,
+  TPRELU,
+  TPRINT,
+  TQUANT,
+  TRANDOM,
+  TRECIP,
+  TRELU,
+  TREM,
+  TREMS,
+  TROWARGMAX,
+  TROWARGMIN,
+  TROWEXPAND,
+  TROWEXPANDADD,
+  TROWEXPANDDIV,
+  TROWEXPANDEXPDIF,
+  TROWEXPANDMAX,
+  TROWEXPANDMIN,
+  TROWEXPANDMUL,
+  TROWEXPANDSUB,
+  TROWMAX,
+  TROWMIN,
+  TROWPROD,
+  TROWSUM,
+  TRSQRT,
+  TSEL,
+  TSELS,
+  TSHL,
+  TSHLS,
+  TSHR,
+  TSHRS,
+  TSORT32,
+  TSQRT,
+  TSTORE_FP,
+  TSUB,
+  TSUBC,
+  TSUBRELU,
+  TSUBRELUCONV,
+  TSUBS,
+  TSUBSC,
+  TTRANS,
+  TTRI,
+  TXOR,
+  TXORS,
   OP_COUNT,
 };
 
 // The pipe that executes an operation.
 constexpr pipe_t pipe_of(Op op) {
   switch (op) {
-    case Op::TLOAD:
     case Op::TEXPANDS_MAT:
-    case Op::TPREFETCH:
     case Op::TFILLPAD_MAT:
     case Op::MGATHER_MAT:
+    case Op::TLOAD:
+    case Op::TPREFETCH:
       return PIPE_MTE2;
     case Op::TSTORE_VEC:
     case Op::TSTORE_MAT:
@@ -941,21 +966,152 @@ constexpr pipe_t pipe_of(Op op) {
     case Op::TSTORE_ACC:
     case Op::TEXTRACT_A2M:
     case Op::TINSERT_A2M:
+    case Op::SET_QUANT_VECTOR:
+    case Op::TEXTRACT_FP:
+    case Op::TINSERT_FP:
+    case Op::TMOV_FP:
+    case Op::TSTORE_FP:
       return PIPE_FIX;
-    case Op::TMATMUL:
-    case Op::TGEMV:
-      return PIPE_M;
     case Op::SCALAR:
     case Op::TRESHAPE:
-    case Op::TCI:
     case Op::SETFMATRIX:
-    case Op::SET_IMG2COL_RPT:
     case Op::SET_IMG2COL_PADDING:
+    case Op::SET_IMG2COL_RPT:
+    case Op::SET_QUANT_SCALAR:
+    case Op::TCI:
+    case Op::TPRINT:
       return PIPE_S;
-    case Op::OP_COUNT:
-      return PIPE_ALL;
-    default:
+    case Op::VECTOR:
+    case Op::TMOV_V2V:
+    case Op::TFILLPAD_VEC:
+    case Op::MGATHER_VEC:
+    case Op::TSCATTER:
+    case Op::MSCATTER:
+    case Op::TEXPANDS:
+    case Op::TABS:
+    case Op::TADD:
+    case Op::TADDC:
+    case Op::TADDDEQRELU:
+    case Op::TADDRELU:
+    case Op::TADDRELUCONV:
+    case Op::TADDS:
+    case Op::TADDSC:
+    case Op::TAND:
+    case Op::TANDS:
+    case Op::TAXPY:
+    case Op::TCMP:
+    case Op::TCMPS:
+    case Op::TCOLARGMAX:
+    case Op::TCOLARGMIN:
+    case Op::TCOLEXPAND:
+    case Op::TCOLEXPANDADD:
+    case Op::TCOLEXPANDDIV:
+    case Op::TCOLEXPANDEXPDIF:
+    case Op::TCOLEXPANDMAX:
+    case Op::TCOLEXPANDMIN:
+    case Op::TCOLEXPANDMUL:
+    case Op::TCOLEXPANDSUB:
+    case Op::TCOLMAX:
+    case Op::TCOLMIN:
+    case Op::TCOLPROD:
+    case Op::TCOLSUM:
+    case Op::TCONCAT:
+    case Op::TCVT:
+    case Op::TDEINTERLEAVE:
+    case Op::TDEQUANT:
+    case Op::TDIV:
+    case Op::TDIVS:
+    case Op::TEXP:
+    case Op::TFILLPAD_EXPAND:
+    case Op::TFILLPAD_INPLACE:
+    case Op::TFMOD:
+    case Op::TFMODS:
+    case Op::TFUSEDMULADD:
+    case Op::TFUSEDMULADDRELU:
+    case Op::TGATHER:
+    case Op::TGATHERB:
+    case Op::THISTOGRAM:
+    case Op::TINTERLEAVE:
+    case Op::TLOG:
+    case Op::TLRELU:
+    case Op::TMAX:
+    case Op::TMAXS:
+    case Op::TMIN:
+    case Op::TMINS:
+    case Op::TMRGSORT:
+    case Op::TMUL:
+    case Op::TMULADDDST:
+    case Op::TMULS:
+    case Op::TNEG:
+    case Op::TNOT:
+    case Op::TOR:
+    case Op::TORS:
+    case Op::TPACK:
+    case Op::TPAIRREDUCESUM:
+    case Op::TPARTADD:
+    case Op::TPARTARGMAX:
+    case Op::TPARTARGMIN:
+    case Op::TPARTMAX:
+    case Op::TPARTMIN:
+    case Op::TPARTMUL:
+    case Op::TPOW:
+    case Op::TPOWS:
+    case Op::TPRELU:
+    case Op::TQUANT:
+    case Op::TRANDOM:
+    case Op::TRECIP:
+    case Op::TRELU:
+    case Op::TREM:
+    case Op::TREMS:
+    case Op::TROWARGMAX:
+    case Op::TROWARGMIN:
+    case Op::TROWEXPAND:
+    case Op::TROWEXPANDADD:
+    case Op::TROWEXPANDDIV:
+    case Op::TROWEXPANDEXPDIF:
+    case Op::TROWEXPANDMAX:
+    case Op::TROWEXPANDMIN:
+    case Op::TROWEXPANDMUL:
+    case Op::TROWEXPANDSUB:
+    case Op::TROWMAX:
+    case Op::TROWMIN:
+    case Op::TROWPROD:
+    case Op::TROWSUM:
+    case Op::TRSQRT:
+    case Op::TSEL:
+    case Op::TSELS:
+    case Op::TSHL:
+    case Op::TSHLS:
+    case Op::TSHR:
+    case Op::TSHRS:
+    case Op::TSORT32:
+    case Op::TSQRT:
+    case Op::TSUB:
+    case Op::TSUBC:
+    case Op::TSUBRELU:
+    case Op::TSUBRELUCONV:
+    case Op::TSUBS:
+    case Op::TSUBSC:
+    case Op::TTRANS:
+    case Op::TTRI:
+    case Op::TXOR:
+    case Op::TXORS:
       return PIPE_V;
+    case Op::TGEMV:
+    case Op::TGEMV_ACC:
+    case Op::TGEMV_BIAS:
+    case Op::TGEMV_MX:
+    case Op::TGEMV_MX_ACC:
+    case Op::TGEMV_MX_BIAS:
+    case Op::TMATMUL:
+    case Op::TMATMUL_ACC:
+    case Op::TMATMUL_BIAS:
+    case Op::TMATMUL_MX:
+    case Op::TMATMUL_MX_ACC:
+    case Op::TMATMUL_MX_BIAS:
+      return PIPE_M;
+    default:
+      return PIPE_ALL;
   }
 }
 }  // namespace pto
