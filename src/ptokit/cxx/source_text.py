@@ -6,6 +6,7 @@ import re
 from array import array
 from bisect import bisect_left, bisect_right
 from functools import cached_property, lru_cache
+from itertools import islice
 
 HIDDEN = re.compile(
     r"//(?:\\\r?\n|[^\n])*|/\*.*?(?:\*/|\Z)"
@@ -14,7 +15,7 @@ HIDDEN = re.compile(
     r"|(?:\bu8|(?<![\da-fA-F]))'(?:\\.|[^'\\\n])*+'?",  # a digit before it: 1'000
     re.DOTALL,
 )
-TOKEN = re.compile(r"\w+|::|->|##|(?<!<)<<<(?!<)|[^\s\\]")
+TOKEN = re.compile(r"\w+|::|->|##|\.\.\.|(?<!<)<<<(?!<)|[^\s\\]")
 CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
 OPENED_BY = {closed: opened for opened, closed in CLOSED_BY.items()}
 CONDITIONED = ("if", "for", "while", "switch")
@@ -28,9 +29,9 @@ def masked(text: str) -> str:
 
 
 class Tokens:
-    """The tokens of a text. What is not there has the number -1."""
+    """The tokens of a text, or the first of them. What is not there has the number -1."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, most: int | None = None) -> None:
         self.texts: list[str] = []
         self.starts = array("q")
         """The offset of each in the text."""
@@ -38,7 +39,7 @@ class Tokens:
         """Of each bracket the one that belongs to it."""
         self._lines = array("q", [match.end() for match in re.finditer(r"^", text, re.MULTILINE)])
         opened: dict[str, list[int]] = {bracket: [] for bracket in CLOSED_BY}
-        for number, match in enumerate(TOKEN.finditer(masked(text))):
+        for number, match in enumerate(islice(TOKEN.finditer(masked(text)), most)):
             word = match[0]
             self.texts.append(word)
             self.starts.append(match.start())
