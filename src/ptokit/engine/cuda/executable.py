@@ -12,7 +12,7 @@ with the finding marked as reported. If neither helps, the reference engine runs
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property, lru_cache, partial
 from threading import Lock
@@ -29,10 +29,10 @@ from ptokit.engine.cuda.rerun import changed, is_changed_last
 from ptokit.engine.cuda.resident import hosted, resident
 from ptokit.engine.cuda.stage import GridStage, record_size
 from ptokit.engine.llvm.compiled import BUILDING, IrSource
-from ptokit.engine.llvm.program.compiler import MOST_KEPT, NOTHING, Items, ProgramCompiler, Tensors, Values
+from ptokit.engine.llvm.program.compiler import MOST_KEPT, Items, ProgramCompiler, Tensors, Values
 from ptokit.engine.llvm.program.fallback import Fallback
 from ptokit.engine.llvm.program.independent import memory_of
-from ptokit.engine.llvm.program.page import Page
+from ptokit.engine.llvm.program.page import Page, candidates, page
 from ptokit.engine.llvm.program.stage import ENTRY
 from ptokit.engine.runnable import CUDA, Listener
 from ptokit.program.calls import written_arguments
@@ -70,6 +70,10 @@ class CudaExecutable(ProgramCompiler):
     def _fallback(self) -> Fallback:
         return Fallback(self.slots, self.profile, self.options)
 
+    @cached_property
+    def _candidates(self) -> dict[int, str]:
+        return candidates(self.program, self.slots)
+
     # --- compiling
 
     def code(self, device: Device, deferred: tuple[int, ...] = ()) -> GridCode:
@@ -86,13 +90,13 @@ class CudaExecutable(ProgramCompiler):
             return self._made[device, deferred]
 
     def _source(self, device: Device, deferred: tuple[int, ...]) -> IrSource:
-        stage = GridStage(self.program, self.slots, device.chip, device.shared, deferred)
-        emitter = self._emitter(stage, deferred)
+        stage = GridStage(self.program, self.slots, device.chip, device.shared, self._pages(deferred))
+        emitter = self._emitter(stage)
         text = emitter.text()
         besides = [self._candidates[number] for number in deferred]
         memories = changed(self.program, emitter.variants_of, besides)
-        kept = memories if deferred or not is_changed_last(self.program, memories) else NOTHING
-        pages = [asdict(each) for each in emitter.pages.values()]
+        kept = memories if deferred or not is_changed_last(self.program, memories) else ()
+        pages = [asdict(each) for each in stage.pages.values()]
         facts = {"shared": stage.shared, "lanes": stage.lanes, "by_value": stage.by_value, "settles": stage.settles}
         numbers = {"fused": [*emitter.fused.items()], "parts": [*stage.parts.items()]}
         return IrSource(text, {"pages": pages, "snapshot": self._arrays_in(kept), **numbers, **facts})
@@ -162,7 +166,7 @@ class CudaExecutable(ProgramCompiler):
 
     def is_free(self, integers: Mapping[Var, int], grid: int) -> bool:
         """Whether all blocks of a launch can run in parallel."""
-        return self._are_independent(grid, tuple(integers.items()), NOTHING)
+        return self._are_independent(grid, tuple(integers.items()))
 
     def _run_blocks(self, launch: GridLaunch, first: int, most: int, begun: GridRun | None = None) -> Sequence[int]:
         given = launch.given
@@ -200,6 +204,11 @@ class CudaExecutable(ProgramCompiler):
                 raise
             scatters.flush(given.addresses, wave)
         return given.grid
+
+    def _pages(self, deferred: Iterable[int]) -> list[Page]:
+        """What is recorded of scatters, for the numbers that were met; those that cannot be deferred are left out."""
+        pages = [page(self.program, self.slots, number, self._variants(number)) for number in deferred]
+        return [each for each in pages if each is not None]
 
     @property
     def _is_deferrable(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import gcd
 from typing import Any
@@ -38,7 +38,6 @@ class Execution:
     def __init__(
         self,
         stage: Stage,
-        pages: Mapping[int, Page],
         instr: Instr,
         variant: Variant,
         evaluator: Evaluator,
@@ -50,7 +49,7 @@ class Execution:
         self.stage, self.instr, self.variant, self.evaluator = stage, instr, variant, evaluator
         self.slow, self.reason, self.nth = slow, reason, nth
         self.code, self.number = stage.code, stage.slots.numbers[id(instr)]
-        self.page = pages.get(self.number)
+        self.page = stage.pages.get(self.number)
         """What the instruction defers, if it does."""
         self.writer = CodeWriter(stage.code, evaluator.value_of)
         self.operands = named_operands(instr)
@@ -269,22 +268,15 @@ class Execution:
         stage, code, slot = self.stage, self.code, self.stage.slots.ledgers[self.number]
         count, lanes = stage.slot(slot + COUNT), self._lane_count(move)
         there = code.at(stage.slot(slot + LANES).to("inttoptr", PTR), count * size_of(page.lane))
-        with code.phase():
-            if code.chip.lanes == 1:
-                self.writer.copy(there, self._lanes(), lanes * size_of(page.lane))
-            else:
-                self._copy_lanes(there, move, page.lane)
+        rows_of_lanes, cols = self._index_shape(move)
+        assert move.index is not None
+        with code.phase(), code.region(rows_of_lanes, cols) as (i, across), across(0, cols) as j:
+            code.store(self._lane(move.index, i, j, cols), code.at(there, (i * cols + j) * size_of(page.lane)))
         rows = code.at(stage.slot(slot + ROWS).to("inttoptr", PTR), count * page.nbytes)
         packed = MemoryView(rows, Layout.plain(move.cols, 1), source.size)
         copied = Move(move.shape, Access("", packed.layout), Access("", source.layout))
         self._move(copied, source, packed)
         stage.put(slot + COUNT, count + lanes)
-
-    def _copy_lanes(self, there: IrValue, move: Move, kind: str) -> None:
-        code, (rows, cols) = self.code, self._index_shape(move)
-        assert move.index is not None
-        with code.region(rows, cols) as (i, across), across(0, cols) as j:
-            code.store(self._lane(move.index, i, j, cols), code.at(there, (i * cols + j) * size_of(kind)))
 
     def moved(self, move: Move, source: MemoryView | None, target: MemoryView) -> None:
         """Emit a move between two regions, or defer it."""

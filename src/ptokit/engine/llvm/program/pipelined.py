@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
@@ -13,7 +13,6 @@ from ptokit.engine.llvm.program.expressions import Evaluator
 from ptokit.engine.llvm.program.forward import Variants
 from ptokit.engine.llvm.program.held import held_tiles
 from ptokit.engine.llvm.program.instruction import Execution
-from ptokit.engine.llvm.program.page import Page
 from ptokit.engine.llvm.program.pipelines import Load, Pipeline, is_fixed
 from ptokit.engine.llvm.program.slots import Reason
 from ptokit.engine.llvm.program.stage import Stage
@@ -39,7 +38,6 @@ class PipelinedLoop:
     """A pipelined loop with an iteration or more, which is being written."""
 
     stage: Stage
-    pages: Mapping[int, Page]
     loop: Loop
     pipeline: Pipeline
     copies: int
@@ -120,7 +118,7 @@ class PipelinedLoop:
     def _prepare(self, load: Load, evaluator: Evaluator, slow: str, reason: Variable, *, resolved: bool) -> Execution:
         instr, variant = load
         evaluator.require(variant.conditions, slow)
-        made = Execution(self.stage, self.pages, instr, variant, evaluator, slow, reason)
+        made = Execution(self.stage, instr, variant, evaluator, slow, reason)
         made.prepare(resolved=resolved)
         return made
 

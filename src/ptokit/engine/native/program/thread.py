@@ -1,22 +1,19 @@
-"""A thread that runs blocks: its callback from native code, its deferred scatters, and when it stops."""
+"""A thread that runs blocks: its callback from native code, and when it stops."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Generator, Iterable
 
 from ptokit.engine.frame import Frame
-from ptokit.engine.interpreter import Executable, InstructionStep, LoopStep, Step
+from ptokit.engine.interpreter import Executable, LoopStep, Step
 from ptokit.engine.llvm.program.compiler import Tensors
 from ptokit.engine.llvm.program.fallback import GREATEST, BlockState, Fallback
-from ptokit.engine.llvm.program.page import Page
 from ptokit.engine.llvm.program.slots import SIGNALS, Reason, Slots, StateSlot
-from ptokit.engine.native.program.ledger import Ledger
 from ptokit.engine.native.workers import Stop
 from ptokit.engine.runnable import Listener
 from ptokit.program.expr import BLOCK_IDX
-from ptokit.program.ir import Instr, Loop, Stmt
+from ptokit.program.ir import Loop, Stmt
 
 POLL_INTERVAL = 1000
 """Blocks and iterations after which the calling thread checks for Ctrl-C."""
@@ -30,14 +27,12 @@ Slow = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)
 class Thread(BlockState):
     """The state and the arena of one thread."""
 
-    def __init__(self, slots: Slots, fallback: Fallback, pages: Sequence[Page] = ()) -> None:
-        """`pages` are scatters that Python defers, too."""
+    def __init__(self, slots: Slots, fallback: Fallback) -> None:
         super().__init__(slots, fallback, ThreadFrame(self))
         self.address = ctypes.addressof(self.state)
         self.state[StateSlot.ARENA] = self.arena.ctypes.data
         self.failure: BaseException | None = None
         self._listen()
-        self.ledgers = [Ledger(page, self.state, slots.ledgers[page.number]) for page in pages]
         self.end()
 
     def begin(
@@ -67,8 +62,6 @@ class Thread(BlockState):
             self._listen()
         self.failure = None
         self.failed_at = 0
-        for ledger in self.ledgers:
-            ledger.end()
 
     @property
     def block(self) -> int:
@@ -107,11 +100,6 @@ class Thread(BlockState):
         else:
             super().run(number, reason)
 
-    def ledger(self, instr: Instr) -> Ledger | None:
-        """The ledger of a scatter that is deferred."""
-        number = self.slots.numbers[id(instr)]
-        return next((each for each in self.ledgers if each.page.number == number), None)
-
 
 class ThreadFrame(Frame):
     """The state of a block over a thread's memory."""
@@ -127,11 +115,10 @@ class ThreadFrame(Frame):
 
 
 class ThreadFallback(Fallback):
-    """Steps over the memory of threads, which can be stopped and defer scatters."""
+    """Steps over the memory of threads, which can be stopped."""
 
     def _step(self, stmt: Stmt) -> Step:
-        made = STEPS.get(type(stmt))
-        return made(stmt, self) if made else super()._step(stmt)
+        return _StoppedLoop(stmt, self) if isinstance(stmt, Loop) else super()._step(stmt)
 
 
 class _StoppedLoop(LoopStep):
@@ -140,16 +127,3 @@ class _StoppedLoop(LoopStep):
     def __init__(self, loop: Loop, executable: Executable) -> None:
         super().__init__(loop, executable)
         self.body += (ThreadFrame.listen_for_stop,)  # type: ignore[assignment]
-
-
-class _Instruction(InstructionStep):
-    """An instruction; a scatter that is deferred is checked and reported, and its lanes go to a ledger."""
-
-    def __call__(self, frame: ThreadFrame) -> None:  # type: ignore[override]
-        ledger = frame.thread.ledger(self.instr)
-        prepared, storages = self.prepare(frame)
-        frame.run(prepared.run(storages, ledger.write if ledger else None), self.in_source)
-
-
-STEPS: dict[type, Callable[[Any, Executable], Any]] = {Loop: _StoppedLoop, Instr: _Instruction}
-"""The steps that are not those of the reference engine."""
