@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ptokit.engine.cuda.whole.groups import ATOMIC, LONGER, NOWHERE, WORD, Groups, bit_length, in_words, lower, own_lane
+from ptokit.engine.cuda.whole.groups import ATOMIC, LONGER, NOWHERE, WORD, Groups, bit_length, in_words, lower
 from ptokit.engine.cuda.whole.site import KernelSite
 from ptokit.engine.llvm.emit import I32, I64, IrValue
 
@@ -43,7 +43,7 @@ def _deep(groups: Groups, first: IrValue, n: IrValue, numbers: Sequence[IrValue]
 def _all_lanes(groups: Groups, first: IrValue, n: IrValue) -> Iterator[tuple[IrValue, IrValue]]:
     """The lanes of a segment that fall to a thread, with their numbers."""
     code, lanes = groups.code, groups.code.chip.lanes
-    with code.loop(own_lane(groups.site), n, lanes * DEEP) as k:
+    with code.loop(groups.code.lane, n, lanes * DEEP) as k:
         for inside, number, lane in _deep(groups, first, n, [k + lanes * step for step in range(DEEP)]):
             with code.when(inside):
                 yield number, lane
@@ -114,7 +114,7 @@ def _set_noted(groups: Groups, first: IrValue, low: IrValue, bitmap: IrValue) ->
     """The same, of all lanes that the bitmap is for: there are fewer of these than of the segment."""
     code, site, lanes = groups.code, groups.site, groups.code.chip.lanes
     slot = groups.word(groups.placed, first) >> 32
-    with code.loop(own_lane(site), code.i64(_span(site)), lanes * DEEP) as k:
+    with code.loop(site.code.lane, code.i64(_span(site)), lanes * DEEP) as k:
         numbers = [k + lanes * step for step in range(DEEP)]
         notes = [groups.word(groups.notes, site.near(low + number)) for number in numbers]
         for number, note in zip(numbers, notes, strict=True):
@@ -139,27 +139,27 @@ def _count_own(site: KernelSite, bitmap: IrValue, counts: IrValue) -> None:
     count = code.module.declare("llvm.ctpop.i32", "i32 (i32)")
     total = code.variable(I32, code.constant(I32, 0))
     with code.loop(0, words) as k:
-        word = code.load(I32, code.at(bitmap, (own_lane(site) * words + k) * 4))
+        word = code.load(I32, code.at(bitmap, (site.code.lane * words + k) * 4))
         total.set(total.get() + code.call(I32, count, word))
-    code.store(total.get().to("zext", I64), code.at(counts, own_lane(site) * 8))
+    code.store(total.get().to("zext", I64), code.at(counts, site.code.lane * 8))
 
 
 def _sum_before(site: KernelSite, base: IrValue, counts: IrValue) -> None:
     """Where the bits of a thread begin: behind those of earlier bitmaps, and of the threads before it."""
     code = site.code
     total = code.variable(I64, code.load(I64, base))
-    with code.loop(0, own_lane(site), DEEP) as low:
+    with code.loop(0, site.code.lane, DEEP) as low:
         numbers = [low + step for step in range(DEEP)]
         found = [code.load(I64, code.at(counts, k * 8)) for k in numbers]
         for k, count in zip(numbers, found, strict=True):
-            total.set(total.get() + code.select(k.compare("ult", own_lane(site)), count, 0))
-    code.store(total.get(), code.at(counts, (own_lane(site) + code.chip.lanes) * 8))
+            total.set(total.get() + code.select(k.compare("ult", site.code.lane), count, 0))
+    code.store(total.get(), code.at(counts, (site.code.lane + code.chip.lanes) * 8))
 
 
 def _list_own(groups: Groups, first: IrValue, low: IrValue, bitmap: IrValue, counts: IrValue) -> None:
     """List the lanes of a thread's bits; the last thread says where those of the next bitmap begin."""
     code, site = groups.code, groups.site
-    words, lane = site.tuning.words, own_lane(site)
+    words, lane = site.tuning.words, code.lane
     find = code.module.declare("llvm.cttz.i32", "i32 (i32, i1)")
     at = code.variable(I64, code.load(I64, code.at(counts, (lane + code.chip.lanes) * 8)))
     with code.loop(0, words) as k:

@@ -37,7 +37,6 @@ def text(chip: Chip, kind: BagKind, columns: int, checks: bool = True) -> str:
     bag_code = BagCode(code, kind, given, noting(code, flag, given.capacity) if checks else None)
     across = kind.width // columns
     with code.phase():
-        assert code.lane is not None
         lanes = code.chip.lanes
         with code.loop(code.block * lanes + code.lane, given.bags * across, code.blocks * lanes) as number:
             bag_code.reduce(number.op("udiv", across), number.op("urem", across) * columns, columns)

@@ -481,7 +481,7 @@ class CudaCall:
         elif initial is not None:
             self.device.copy(table, initial, nbytes)
 
-    def _scratch(self, count: int, steps: tuple[str, ...]) -> DeviceBuffer:
+    def _scratch(self, count: int, steps: tuple[str, ...]) -> DeviceBuffer | Scratch:
         """Memory for lanes by their rows, for keys, owners or copies of a small table."""
         device, tuning = self.device, kinds.TUNING
         if "spot" in steps:

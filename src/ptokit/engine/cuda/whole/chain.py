@@ -68,7 +68,6 @@ class _Chain:
     def _load(self, begin: IrValue) -> list[tuple[IrValue, ...]]:
         """What the pieces of some rows that fall to a thread are computed from."""
         code, site, kind = self.code, self.site, self.kind
-        assert code.lane is not None
         numbers = [code.lane + code.chip.lanes * k for k in range(kind.tuning.staged)]
         last, right = self.stop - 1, site.across - 1
         places = [begin + number.op("udiv", kind.slice) for number in numbers]
@@ -80,7 +79,6 @@ class _Chain:
     def _store(self, fetched: Sequence[tuple[IrValue, ...]], turn: IrValue) -> None:
         """Put pieces of rows into a buffer."""
         code = self.code
-        assert code.lane is not None
         base = code.at(code.shared, turn * self.pitch + TOTALS)
         for k, each in enumerate(fetched):
             number = code.lane + code.chip.lanes * k

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ptokit.engine.cuda.whole.groups import ATOMIC, CHAINED, LONGER, NOWHERE, Groups, lower, own_lane, scattered
+from ptokit.engine.cuda.whole.groups import ATOMIC, CHAINED, LONGER, NOWHERE, Groups, lower, scattered
 from ptokit.engine.cuda.whole.site import KernelSite, both, where
 from ptokit.engine.llvm.emit import I32, I64, IrBuilder, IrValue, Variable
 from ptokit.isa.move import Remap
@@ -50,12 +50,12 @@ def insert(site: KernelSite) -> None:
         with code.phase(), code.share(0, code.i64(entries)) as k:
             table.clear(k)
         with code.phase():
-            table.enter([number + own_lane(site) for number in numbers])
+            table.enter([number + code.lane for number in numbers])
         with code.phase(), code.share(0, code.i64(entries)) as k:
             table.join(k)
         with code.phase():
             for k, number in enumerate(numbers):
-                i = number + own_lane(site)
+                i = number + code.lane
                 with code.when(i.compare("slt", site.count)):
                     code.store(table.note(k), code.at(groups.notes, i * 8))
 
@@ -79,7 +79,7 @@ class _BlockTable:
         """Of each lane of the block: the entry, and its number there in the upper half."""
 
     def _own(self, k: int) -> IrValue:
-        return self.code.at(self.own, (own_lane(self.site) + self.code.chip.lanes * k) * 8)
+        return self.code.at(self.own, (self.code.lane + self.code.chip.lanes * k) * 8)
 
     def clear(self, entry: IrValue) -> None:
         self.code.store(self.code.i64(0), self.code.at(self.rows, entry * 8))
@@ -175,21 +175,21 @@ def start(site: KernelSite) -> None:
             halves = [half.to("trunc", I32) for half in (wanted.get(), wanted.get() >> 32)]
             for k, (counter, more) in enumerate(zip(counters, halves, strict=True)):
                 before = code.write(I32, f"atomicrmw add {counter!r}, {more!r} {ATOMIC}")
-                code.store(before, code.at(own, own_lane(site) * 8 + 4 * k))
+                code.store(before, code.at(own, code.lane * 8 + 4 * k))
         with code.phase(), code.when(code.same_lane(0)):
             total = code.load(I64, code.shared)
             given = code.write(I64, f"atomicrmw add {groups.header!r}, {total!r} {ATOMIC}")
             code.store(given, code.at(code.shared, 8))
         with code.phase():
             base = code.load(I64, code.at(code.shared, 8))
-            at = code.variable(I64, base + code.load(I64, code.at(own, own_lane(site) * 8)))
+            at = code.variable(I64, base + code.load(I64, code.at(own, code.lane * 8)))
             _firsts(groups, low, lambda slot, n: _segment(groups, slot, n, at))
 
 
 def _firsts(groups: Groups, low: IrValue, act: Callable[[IrValue, IrValue], None]) -> None:
     """Act on the slots whose first lane falls to a thread: where a slot lies, and how many lanes it has."""
     code, site = groups.code, groups.site
-    numbers = [low + own_lane(site) + code.chip.lanes * k for k in range(site.tuning.firsts)]
+    numbers = [low + code.lane + code.chip.lanes * k for k in range(site.tuning.firsts)]
     notes = [groups.word(groups.notes, site.near(i)) for i in numbers]
     held = [i.compare("slt", site.count) & (n >> 32).compare("eq", 0) for i, n in zip(numbers, notes, strict=True)]
     slots = [

@@ -129,9 +129,3 @@ def lower(word: IrValue) -> IrValue:
 def scattered(row: IrValue, bits: IrValue) -> IrValue:
     """The hash of a row."""
     return (row * SCATTERED).op("lshr", row.code.i64(64) - bits)
-
-
-def own_lane(site: KernelSite) -> IrValue:
-    """The number of a thread in its block, in a phase."""
-    assert site.code.lane is not None
-    return site.code.lane

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import reduce
 
 from ptokit.engine.cuda.whole.chain import chain
-from ptokit.engine.cuda.whole.groups import ATOMIC, WORD, Groups, in_words, own_lane
+from ptokit.engine.cuda.whole.groups import ATOMIC, WORD, Groups, in_words
 from ptokit.engine.cuda.whole.site import KernelSite, both, held, where
 from ptokit.engine.cuda.whole.sums import Sum
 from ptokit.engine.llvm.emit import I32, I64, IrValue, Variable
@@ -106,7 +106,7 @@ class BriefRows:
         site, code, deep = self.site, self.code, self.site.tuning.scanned
         with code.phase():
             own = [site.place(site.read(site.near(self.base + k))) for k in range(TAKEN)]
-            with code.loop(own_lane(site), site.count, code.chip.lanes * deep) as low:
+            with code.loop(site.code.lane, site.count, code.chip.lanes * deep) as low:
                 numbers = [low + code.chip.lanes * step for step in range(deep)]
                 places = [site.place(site.read(site.near(i))) for i in numbers]
                 for i, place in zip(numbers, places, strict=True):

@@ -30,7 +30,6 @@ def text(chip: Chip, kind: BagKind, columns: int) -> str:
     jobs, flag, tables, bags = code.arguments[:4]
     across = kind.width // columns
     with code.phase():
-        assert code.lane is not None
         lanes, each = code.chip.lanes, bags * across
         with code.loop(code.block * lanes + code.lane, tables * each, code.blocks * lanes) as number:
             given = BagArguments.of_job(code, code.at(jobs, number.op("udiv", each) * (8 * WORDS)))

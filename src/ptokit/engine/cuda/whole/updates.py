@@ -89,7 +89,6 @@ def text(chip: Chip, kernel: UpdateKernel) -> str:
     site = _UpdateSite(chip, kernel)
     code = site.code
     with code.phase():
-        assert code.lane is not None
         start, step = code.block * chip.lanes + code.lane, code.blocks * chip.lanes
         with code.loop(start, site.count * site.across, step) as number:
             KERNELS[kernel.name](site, number)

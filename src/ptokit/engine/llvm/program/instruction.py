@@ -13,7 +13,7 @@ from ptokit.engine.llvm.compute import units, wide
 from ptokit.engine.llvm.compute.cube import pair, within
 from ptokit.engine.llvm.compute.walk import RegionView
 from ptokit.engine.llvm.emit import I1, I32, I64, PTR, IrBuilder, IrValue, Variable, size_of
-from ptokit.engine.llvm.move import CodeWriter, MoveRegions, emit_move
+from ptokit.engine.llvm.move import CodeWriter, ThreadMove
 from ptokit.engine.llvm.numbers import computes
 from ptokit.engine.llvm.program.expressions import Evaluator
 from ptokit.engine.llvm.program.held import HeldTile
@@ -22,7 +22,7 @@ from ptokit.engine.llvm.program.slots import ALIGNMENT, Reason
 from ptokit.engine.llvm.program.stage import Stage
 from ptokit.engine.llvm.program.variant import Variant
 from ptokit.engine.llvm.resolve import IndexValues, emit_resolve, lane_of
-from ptokit.engine.llvm.shared_move import emit_shared_move, known_lanes
+from ptokit.engine.llvm.shared_move import SharedMove, known_lanes
 from ptokit.engine.reference import NEGATIVE
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout
@@ -322,9 +322,9 @@ class Execution:
         def write(writer: CodeWriter, into: IrValue, out: IrValue, lanes: IrValue, *known: IrValue) -> None:
             start = replace(source, base=out) if source else None
             values = replace(self._values(writer, index, lanes), known=known) if index and shared else None
-            regions = MoveRegions(replace(target, base=into), start, lanes, lane, values)
             with writer.code.phase(waits=waits):
-                (emit_shared_move if shared else emit_move)(writer, move, dtype, regions)
+                task = SharedMove if shared else ThreadMove
+                task(writer, move, dtype, replace(target, base=into), start, lanes, lane, values).write()
 
         lanes = self.place(index.access).base if index and shared else self._lanes()
         self._outline("void", move, [target.base, source.base if source else target.base, lanes, *known], write)
