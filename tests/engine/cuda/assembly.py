@@ -24,7 +24,7 @@ from ptokit import spec
 from ptokit.engine.cuda import ptx
 from ptokit.engine.cuda.stage import GPU, GridStage
 from ptokit.engine.llvm.program.emitter import Emitter
-from ptokit.engine.llvm.program.page import candidates, page
+from ptokit.engine.llvm.program.independent import candidates, page
 from ptokit.engine.llvm.program.slots import Slots
 from ptokit.engine.llvm.program.stage import ENTRY
 from ptokit.program.ir import Program

@@ -16,7 +16,7 @@ import ptokit as pto
 from ptokit import engines
 from ptokit.engine.cuda import device as gpu
 from ptokit.engine.cuda.stage import GPU
-from ptokit.engine.cuda.whole.atomics import REDUCTIONS
+from ptokit.engine.cuda.whole.combining import REDUCTIONS
 from ptokit.engine.llvm.address import MemoryView
 from ptokit.engine.llvm.compiled import IrSource
 from ptokit.engine.llvm.emit import I64, PTR, IrModule

@@ -25,7 +25,7 @@ from ptokit.engine.llvm.program.stage import ENTRY, Stage
 from ptokit.engine.llvm.program.variant import trace
 from ptokit.engine.native import jit
 from ptokit.engine.native.program.executable import NativeExecutable
-from ptokit.engine.native.program.thread import Thread, ThreadFallback
+from ptokit.engine.native.program.launching import Thread, ThreadFallback
 from ptokit.engine.prepared import Prepared, Write
 from ptokit.engine.runnable import Listener
 from ptokit.engine.storage import ADDRESS_SPACE, Storage

@@ -26,7 +26,7 @@ import numpy as np
 
 from ptokit.engine.cuda import ptx
 from ptokit.engine.cuda.stage import GPU, WIDE_UNITS
-from ptokit.engine.cuda.whole.atomics import REDUCTIONS
+from ptokit.engine.cuda.whole.combining import REDUCTIONS
 from ptokit.engine.gpu import TORCH, DeviceArray, import_cupy, streams
 from ptokit.engine.llvm.compiled import CodeCache, IrSource
 from ptokit.engine.llvm.store import Entry

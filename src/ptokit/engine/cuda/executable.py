@@ -31,8 +31,7 @@ from ptokit.engine.cuda.stage import GridStage, record_size
 from ptokit.engine.llvm.compiled import BUILDING, IrSource
 from ptokit.engine.llvm.program.compiler import MOST_KEPT, Items, ProgramCompiler, Tensors, Values
 from ptokit.engine.llvm.program.fallback import Fallback
-from ptokit.engine.llvm.program.independent import memory_of
-from ptokit.engine.llvm.program.page import Page, candidates, page
+from ptokit.engine.llvm.program.independent import Page, candidates, memory_of, page
 from ptokit.engine.llvm.program.stage import ENTRY
 from ptokit.engine.runnable import CUDA, Listener
 from ptokit.program.calls import written_arguments

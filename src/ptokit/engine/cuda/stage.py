@@ -21,8 +21,8 @@ from ptokit.engine.llvm.address import MemoryView
 from ptokit.engine.llvm.chip import Chip
 from ptokit.engine.llvm.emit import I1, I64, INVARIANT, PTR, IrBuilder, IrModule, IrValue, Variable, vector
 from ptokit.engine.llvm.move import CodeWriter
+from ptokit.engine.llvm.program.independent import CAPACITY, COUNT, Page
 from ptokit.engine.llvm.program.instruction import store_held
-from ptokit.engine.llvm.program.page import CAPACITY, COUNT, Page
 from ptokit.engine.llvm.program.pipelines import MOST_COPIES
 from ptokit.engine.llvm.program.slots import ALIGNMENT, Slots, StateSlot
 from ptokit.engine.llvm.program.stage import ENTRY, Stage

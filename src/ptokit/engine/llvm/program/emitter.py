@@ -16,14 +16,11 @@ import numpy as np
 from ptokit.engine.llvm.compute.units import GroupSums
 from ptokit.engine.llvm.emit import I32, I64, IrValue
 from ptokit.engine.llvm.program.expressions import Evaluator
-from ptokit.engine.llvm.program.forward import Forwarded, forwarded
-from ptokit.engine.llvm.program.held import held_tiles
 from ptokit.engine.llvm.program.instruction import Execution
-from ptokit.engine.llvm.program.pipelined import PipelinedLoop, reserve
-from ptokit.engine.llvm.program.pipelines import one_product, pipelines
-from ptokit.engine.llvm.program.poison import needs_poison
+from ptokit.engine.llvm.program.pipelines import PipelinedLoop, one_product, pipelines, reserve
 from ptokit.engine.llvm.program.slots import Reason, StateSlot
 from ptokit.engine.llvm.program.stage import Stage
+from ptokit.engine.llvm.program.tiles import Forwarded, forwarded, held_tiles, needs_poison
 from ptokit.engine.llvm.program.variant import Variant
 from ptokit.engine.storage import ADDRESS_SPACE
 from ptokit.isa.move import Fill

@@ -11,9 +11,9 @@ from ptokit.engine.llvm.compute.wide import Panels
 from ptokit.engine.llvm.emit import I32, I64, PTR, IrBuilder, IrModule, IrValue, Variable
 from ptokit.engine.llvm.numbers import from_integer, is_byte_float
 from ptokit.engine.llvm.program.expressions import Evaluator
-from ptokit.engine.llvm.program.held import HeldTile
-from ptokit.engine.llvm.program.page import Page
+from ptokit.engine.llvm.program.independent import Page
 from ptokit.engine.llvm.program.slots import ALIGNMENT, SIGNALS, Reason, Slots, StateSlot
+from ptokit.engine.llvm.program.tiles import HeldTile
 from ptokit.engine.storage import ADDRESS_SPACE
 from ptokit.isa.dtype import DType
 from ptokit.isa.policy import TileType

@@ -2,7 +2,6 @@
 
 | file | contents |
 |---|---|
-| `thread.py` | a thread that runs blocks: its callback to Python |
-| `launching.py` | blocks divided among threads |
+| `launching.py` | threads that run blocks: their callback to Python, how blocks are divided |
 | `executable.py` | a program compiled, recompiled for numbers that had no code, launched |
 """

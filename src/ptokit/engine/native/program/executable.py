@@ -11,8 +11,7 @@ from ptokit.engine.llvm.program.compiler import MOST_KEPT, Items, ProgramCompile
 from ptokit.engine.llvm.program.sample import cost, tile_bytes
 from ptokit.engine.llvm.program.stage import Stage
 from ptokit.engine.native import jit, workers
-from ptokit.engine.native.program.launching import FindingBuffer, Parts, ProgramCode
-from ptokit.engine.native.program.thread import NEVER, ThreadFallback
+from ptokit.engine.native.program.launching import NEVER, FindingBuffer, Parts, ProgramCode, ThreadFallback
 from ptokit.engine.runnable import NATIVE, Listener
 from ptokit.program.expr import Var
 from ptokit.program.ir import Program
