@@ -19,13 +19,14 @@ import ml_dtypes
 import numpy as np
 
 from ptokit.engine.llvm.program.emitter import Emitter
+from ptokit.engine.llvm.program.fallback import Fallback
 from ptokit.engine.llvm.program.instruction import is_supported
 from ptokit.engine.llvm.program.slots import Slots
 from ptokit.engine.llvm.program.stage import ENTRY, Stage
 from ptokit.engine.llvm.program.variant import trace
 from ptokit.engine.native import jit
 from ptokit.engine.native.program.executable import NativeExecutable
-from ptokit.engine.native.program.launching import Thread, ThreadFallback
+from ptokit.engine.native.program.launching import Thread
 from ptokit.engine.prepared import Prepared, Write
 from ptokit.engine.runnable import Listener
 from ptokit.engine.storage import ADDRESS_SPACE, Storage
@@ -191,7 +192,7 @@ class NativeCall:
         text = Emitter(stage, {0: self.variants}).text()
         self.library = jit.library(text, lambda: jit.IrSource(text))
         self.function = Function(self.library.address(ENTRY))
-        self.thread = CountingThread(self.slots, ThreadFallback(self.slots, profile, options))
+        self.thread = CountingThread(self.slots, Fallback(self.slots, profile, options))
 
     def run(self, storages: Sequence[Storage], listener: Listener, times: int = 1) -> bool:
         """Run it over the operands' memories, `times` times from the same bytes; whether the last run was fast."""

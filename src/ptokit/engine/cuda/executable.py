@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property, lru_cache, partial
 from threading import Lock
 from time import perf_counter
@@ -123,35 +123,23 @@ class CudaExecutable(ProgramCompiler):
             return self.engine
         device = devices.current()
         named = {name: tensors[name] for name in self.slots.arrays if name not in self._floats}
+        given = LaunchOnDevice(device, self.program, lambda: tensors, {}, integers, grid, listener)
         left: Sequence[int] = range(grid)
         if not self._is_for_reference(integers, grid):
             with resident(device, named, self._written) as addresses:
-                given = LaunchOnDevice(device, self.program, lambda: tensors, addresses, integers, grid, listener)
-                left = self._run(given, self._state(tensors, integers, grid))
-        self._finish(device, tensors, integers, grid, listener, left)
+                left = self._run(replace(given, addresses=addresses), self._state(tensors, integers, grid))
+        self._finish(given, left)
         return self.engine
 
-    def _finish(
-        self,
-        device: Device,
-        tensors: Tensors,
-        integers: Mapping[Var, int],
-        grid: int,
-        listener: Listener,
-        blocks: Sequence[int],
-    ) -> None:
+    def _finish(self, given: LaunchOnDevice, left: Sequence[int]) -> None:
         """Run blocks that are left on the reference engine."""
-        if blocks:
-            with hosted(device, tensors, self._written) as here:
-                self.reference.run_blocks(here, integers, grid, listener, blocks)
+        if left:
+            with hosted(given.device, given.storages(), self._written) as here:
+                self.reference.run_blocks(here, given.integers, given.grid, given.listener, left)
 
     def run(self, given: LaunchOnDevice, state: Words) -> None:
         """Run a launch over arrays of the device, from slots without addresses."""
-        self._finish_on_host(given, self._run(given, state))
-
-    def _finish_on_host(self, given: LaunchOnDevice, left: Sequence[int]) -> None:
-        if left:
-            self._finish(given.device, given.storages(), given.integers, given.grid, given.listener, left)
+        self._finish(given, self._run(given, state))
 
     def _run(self, given: LaunchOnDevice, state: Words) -> Sequence[int]:
         """Run blocks on the device; returns those that are left."""
@@ -175,7 +163,7 @@ class CudaExecutable(ProgramCompiler):
     def resume(self, given: LaunchOnDevice, memory: LaunchMemory, begun: GridRun) -> None:
         """Go on with a launch whose kernel has left a statement."""
         launch = GridLaunch(given, self.slots, self._fallback, memory)
-        self._finish_on_host(given, self._run_blocks(launch, 0, given.grid, begun))
+        self._finish(given, self._run_blocks(launch, 0, given.grid, begun))
 
     def _run_waves(self, launch: GridLaunch) -> int:
         """Run blocks in parallel, and their scatters afterwards; returns the first block that was not run."""

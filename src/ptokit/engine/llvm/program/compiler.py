@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import fields
 from enum import Enum
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from typing import Any, cast
 
 from ptokit.engine.interpreter import Executable
@@ -51,7 +51,7 @@ class ProgramCompiler:
         self._missed: dict[int, Values] = {}
         self._failures: Counter[int] = Counter()
         """How often an instruction had no code, and tracing what had none gave none."""
-        self._are_independent = lru_cache(MOST_KEPT)(self._find_independent)
+        self._are_independent = lru_cache(MOST_KEPT)(partial(are_independent, program))
         self._streams = Streams(program, profile) if crosses(program) else None
         """The cores of the program, if they meet."""
         self._in_text_order = lru_cache(MOST_KEPT)(self._find_text_order)
@@ -147,9 +147,6 @@ class ProgramCompiler:
     def _find_text_order(self, grid: int, integers: Items) -> bool:
         assert self._streams is not None
         return meetings(self._streams, grid, dict(integers)).in_text_order
-
-    def _find_independent(self, grid: int, integers: Items, besides: frozenset[str] = frozenset()) -> bool:
-        return are_independent(self.program, grid, dict(integers), besides)
 
 
 def _check(program: Program, slots: Slots) -> None:

@@ -31,6 +31,7 @@ from ptokit.program.ir import Argument, Instr, LoadScalar, Program, Stmt, View, 
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Touch = tuple[View, Reach]
+Integers = Mapping[Var, int] | tuple[tuple[Var, int], ...]
 
 
 @dataclass(frozen=True)
@@ -42,11 +43,11 @@ class BlockAccess:
     highs: Array
 
 
-def are_independent(program: Program, grid: int, integers: Mapping[Var, int], besides: Set[str] = frozenset()) -> bool:
+def are_independent(program: Program, grid: int, integers: Integers, besides: Set[str] = frozenset()) -> bool:
     """Whether no block writes what another one reads or writes; memories `besides` are ignored."""
     written = _written(program) - besides
     touched: defaultdict[str, list[Touch]] = defaultdict(list)
-    for stmt, reach in reaches(program, grid, integers):
+    for stmt, reach in reaches(program, grid, dict(integers)):
         for view, _ in views_of(stmt):
             argument = program.tensors[view.argument]
             if memory_of(argument) in written:

@@ -8,10 +8,11 @@ from time import perf_counter
 
 from ptokit.engine.llvm.chip import CPU, Chip
 from ptokit.engine.llvm.program.compiler import MOST_KEPT, Items, ProgramCompiler, Tensors
+from ptokit.engine.llvm.program.fallback import Fallback
 from ptokit.engine.llvm.program.sample import cost, tile_bytes
 from ptokit.engine.llvm.program.stage import Stage
 from ptokit.engine.native import jit, workers
-from ptokit.engine.native.program.launching import NEVER, FindingBuffer, Parts, ProgramCode, ThreadFallback
+from ptokit.engine.native.program.launching import FindingBuffer, ProgramCode
 from ptokit.engine.runnable import NATIVE, Listener
 from ptokit.program.expr import Var
 from ptokit.program.ir import Program
@@ -44,7 +45,7 @@ class NativeExecutable(ProgramCompiler):
         with jit.BUILDING:
             if self._learn(tensors, integers, grid) or self.code is None:  # an earlier launch may have been interrupted
                 library = jit.library(self._key(self.chip), self.source)
-                self.code = ProgramCode(library, self.slots, ThreadFallback(self.slots, self.profile, self.options))
+                self.code = ProgramCode(library, self.slots, Fallback(self.slots, self.profile, self.options))
 
     def source(self) -> jit.IrSource:
         """The LLVM text for the numbers that were met."""
@@ -61,10 +62,15 @@ class NativeExecutable(ProgramCompiler):
         if self._is_for_reference(integers, grid):
             return self.reference.launch(tensors, integers, grid, listener)
         self._make_ready(tensors, integers, grid)
+        if self._is_small(integers, grid):
+            named = {name: tensors[name] for name in self.slots.arrays}
+            sizes = {name: storage.bits.size for name, storage in named.items()}
+            addresses = [storage.span.start for storage in named.values()]
+            SmallLaunch(self, sizes, integers, grid).run(addresses, lambda: tensors, listener)
+            return self.engine
         code = self.code
         assert code is not None
-        small = self._is_small(integers, grid)
-        count = 1 if small else self._threads(threads, integers, grid)
+        count = self._threads(threads, integers, grid)
         team = [code.acquire() for _ in range(count)]
         buffer = FindingBuffer(listener) if count > 1 else None
         stop = workers.Stop()
@@ -73,11 +79,8 @@ class NativeExecutable(ProgramCompiler):
         try:
             for thread in team:
                 own = listener if buffer is None else buffer.of(thread)
-                thread.begin(arrays, numbers, lambda: tensors, own, NEVER if small else stop)
-            if small:
-                code.work(team[0], Parts(grid, 1))
-            else:
-                code.run(team, grid, stop)
+                thread.begin(arrays, numbers, lambda: tensors, own, stop)
+            code.run(team, grid, stop)
             failed = min((thread for thread in team if thread.failure), key=lambda each: each.failed_at, default=None)
             if buffer is not None:
                 buffer.flush(grid if failed is None else failed.failed_at)

@@ -6,8 +6,6 @@ import ctypes
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
-from ptokit.engine.frame import Frame
-from ptokit.engine.interpreter import Executable, LoopStep, Step
 from ptokit.engine.llvm.program.compiler import Tensors
 from ptokit.engine.llvm.program.fallback import GREATEST, BlockState, Fallback
 from ptokit.engine.llvm.program.slots import SIGNALS, Reason, Slots, StateSlot
@@ -17,7 +15,6 @@ from ptokit.engine.native.workers import Stop
 from ptokit.engine.runnable import Listener
 from ptokit.finding import Finding
 from ptokit.program.expr import BLOCK_IDX
-from ptokit.program.ir import Loop, Stmt
 
 POLL_INTERVAL = 1000
 """Blocks and iterations after which the calling thread checks for Ctrl-C."""
@@ -32,7 +29,7 @@ class Thread(BlockState):
     """The state and the arena of one thread."""
 
     def __init__(self, slots: Slots, fallback: Fallback) -> None:
-        super().__init__(slots, fallback, ThreadFrame(self))
+        super().__init__(slots, fallback)
         self.address = ctypes.addressof(self.state)
         self.state[StateSlot.ARENA] = self.arena.ctypes.data
         self.failure: BaseException | None = None
@@ -49,7 +46,7 @@ class Thread(BlockState):
     ) -> None:
         """Begin a launch: slot, address and size of each array; slots and values of numbers."""
         state = self.state
-        state[StateSlot.STOP] = stop.address
+        state[StateSlot.STOP], self.frame.is_stopped = stop.address, stop
         state[StateSlot.BUDGET] = POLL_INTERVAL if stop is NEVER else GREATEST
         for slot, address, size in arrays:
             state[slot] = address
@@ -103,34 +100,6 @@ class Thread(BlockState):
             self.state[StateSlot.BUDGET] = POLL_INTERVAL
         else:
             super().run(number, reason)
-
-
-class ThreadFrame(Frame):
-    """The state of a block over a thread's memory."""
-
-    def __init__(self, thread: Thread) -> None:
-        super().__init__()
-        self.thread = thread
-
-    def listen_for_stop(self) -> None:
-        """End a loop that Python runs when its launch is stopped."""
-        if ctypes.c_int32.from_address(self.thread.state[StateSlot.STOP]).value:
-            raise KeyboardInterrupt
-
-
-class ThreadFallback(Fallback):
-    """Steps over the memory of threads, which can be stopped."""
-
-    def _step(self, stmt: Stmt) -> Step:
-        return _StoppedLoop(stmt, self) if isinstance(stmt, Loop) else super()._step(stmt)
-
-
-class _StoppedLoop(LoopStep):
-    """A loop that ends when its launch is stopped."""
-
-    def __init__(self, loop: Loop, executable: Executable) -> None:
-        super().__init__(loop, executable)
-        self.body += (ThreadFrame.listen_for_stop,)  # type: ignore[assignment]
 
 
 Function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
