@@ -228,8 +228,8 @@ def _letters(call: RecordedCall) -> str:
     return "".join(access.get(word, "s" if word == TMP else "n") for word in words.values())
 
 
-LOOSE: dict[type, OpaqueKind] = {RecordedTile: "tile", RecordedArray: "memory", RecordedScalar: "number"}
-"""What operands of a call by its effects are; others have none."""
+LOOSE = (RecordedTile, RecordedArray, RecordedScalar)
+"""What operands of a call by its effects are."""
 
 
 def _kind_of(call: RecordedCall, place: int) -> OpaqueKind:
@@ -237,7 +237,7 @@ def _kind_of(call: RecordedCall, place: int) -> OpaqueKind:
     if ("pointer", place) in call.modifiers:
         return "pointer"
     is_scaling = isinstance(operand, RecordedTile) and operand.memory == "scaling"
-    return "scaling" if is_scaling else LOOSE[type(operand)]
+    return "scaling" if is_scaling else KINDS[type(operand)]  # type: ignore[return-value]
 
 
 def _slot(operand: RecordedOperand, kind: DType | None, arrays: Arrays) -> tuple[Slot, Indices]:

@@ -217,15 +217,12 @@ class _Pattern:
 
     def joined(self, other: _Pattern) -> _Pattern | None:
         """A pattern of both, if their strides do not differ."""
-        if (self.argument, self.dtype, self.layout, self.dynamic) != (
-            other.argument, other.dtype, other.layout, other.dynamic
-        ):  # fmt: skip
+        if replace(self, strides=()) != replace(other, strides=()):
             return None
         pairs = list(zip(self.strides, other.strides, strict=True))
         if any(a is not None and b is not None and a != b for a, b in pairs):
             return None
-        strides = tuple(b if a is None else a for a, b in pairs)
-        return _Pattern(self.argument, self.dtype, self.layout, self.dynamic, strides)
+        return replace(self, strides=tuple(b if a is None else a for a, b in pairs))
 
 
 def _pattern(use: RecordedArray) -> _Pattern:
@@ -321,13 +318,10 @@ class Arrays:
         """Use an argument for some uses. If its own marks of run-time extents are others, it is a view of it."""
         if not argument.view_of and argument.dynamic != pattern.dynamic:
             taken = argument.name in {slot.argument for slot, _ in self._views.values()}
-            marked = Argument(
-                argument.name, argument.dtype, argument.shape, argument.stride, argument.layout, pattern.dynamic
-            )
             if taken:
                 argument = self._view_of(pattern, argument, argument.shape, argument.stride)
             else:
-                argument = self._bases[pattern.argument] = marked
+                argument = self._bases[pattern.argument] = replace(argument, dynamic=pattern.dynamic)
         for use, numbers in zip(uses, indices, strict=True):
             self._views[use] = ArraySlot(argument.name, len(argument.shape)), numbers
 
