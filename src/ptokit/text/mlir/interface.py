@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
-from ptokit.text.mlir.cursor import Cursor, OperandUse
+from ptokit.text.cursor import Cursor, OperandUse
 from ptokit.text.mlir.ir import Block, MlirRegion, SsaValue, Type
 
 Argument = tuple[OperandUse, Type, str]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
 
-from ptokit.text.mlir.cursor import OperandUse
+from ptokit.text.cursor import OperandUse
 from ptokit.text.mlir.interface import Parser
 from ptokit.text.mlir.ir import UNKNOWN, MlirAttribute, MlirOp, MlirRegion, SsaValue
 from ptokit.text.mlir.writer import Writer

@@ -9,11 +9,11 @@ from contextlib import contextmanager, nullcontext
 from ptokit.finding import near
 from ptokit.progress import Task
 from ptokit.text.brackets import unclosed, unclosed_message
+from ptokit.text.cursor import SPACE, OperandUse, hint_at
 from ptokit.text.errors import MOST_ERRORS, MOST_SHOWN, Problem, Source, TextError, redefined
 from ptokit.text.mlir.attributes import WORDS, keyword, optional_attribute, optional_location, read_attribute
 from ptokit.text.mlir.builtin import FORMS, KNOWN, OP_NAMES, TERMINATORS, settle_builtin
 from ptokit.text.mlir.comments import Collector, find_remarks
-from ptokit.text.mlir.cursor import SPACE, OperandUse, hint_at
 from ptokit.text.mlir.dialect import form_of, rows, settle_pto, usage
 from ptokit.text.mlir.interface import RESULTS, STARTS_OP, Argument, Forward, Parser
 from ptokit.text.mlir.ir import ANY, SHORT, UNIT, UNKNOWN, Block, MlirAttribute, MlirOp, MlirRegion, SsaValue, Type
