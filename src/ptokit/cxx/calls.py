@@ -284,7 +284,7 @@ def _modelled(call: RecordedCall, arrays: Arrays, target: str) -> tuple[InstrSha
     if any(target in gap.targets and call.name in gap.names and gap.has(call) for gap in GAPS):
         raise Unexpressible(f"ptokit does not model {call.name.upper()} of these types")
     for operand in call.operands:
-        check_modelled(operand, call.name)
+        check_modelled(operand, INSTRUCTIONS.get(call.name))
     known = variants(call.name)
     if not known:
         raise Unexpressible(f"ptokit does not model {call.name.upper()}")

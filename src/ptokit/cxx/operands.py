@@ -9,6 +9,7 @@ from math import gcd, prod
 
 from ptokit.cxx.recording import CONVOLUTION, LaunchArgument, RecordedArray, RecordedOperand, RecordedTile
 from ptokit.isa.dtype import FLOAT8_E8M0, DType, dtype
+from ptokit.isa.instruction import Instruction
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import BLayout, GlobalLayout, Pad, SLayout, TileType
 from ptokit.program.expr import Expr
@@ -78,15 +79,11 @@ class UsedNames:
         return name
 
 
-SCALE_CALLS = ("tload", "tstore", "tmov", "textract", "tmatmul_mx", "tgemv_mx")
-"""Beginnings of the names of modelled instructions that take scales."""
-
-
-def check_modelled(operand: RecordedOperand, name: str = "") -> None:
-    """Refuse a tile or an array that no modelled instruction takes, or not the one of this name."""
+def check_modelled(operand: RecordedOperand, definition: Instruction | None = None) -> None:
+    """Refuse a tile or an array that no modelled instruction takes, or not the one of this definition."""
     of_scales = isinstance(operand, RecordedTile | RecordedArray) and operand.dtype == FLOAT8_E8M0.name
-    if of_scales and not name.startswith(SCALE_CALLS):
-        raise Unexpressible(f"ptokit does not model {name.upper()} of scales")
+    if of_scales and not (definition and any(param.has_scales for param in definition.operands)):
+        raise Unexpressible("ptokit does not model this of scales")
     if isinstance(operand, RecordedTile | RecordedArray) and operand.dtype in STAND_INS:
         raise Unexpressible(f"ptokit does not model {operand.dtype}")
     if isinstance(operand, RecordedArray) and operand.layout.lower() not in LAYOUT_NAMES:
