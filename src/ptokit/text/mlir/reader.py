@@ -12,7 +12,7 @@ from ptokit.text.brackets import unclosed, unclosed_message
 from ptokit.text.errors import MOST_ERRORS, MOST_SHOWN, Problem, Source, TextError, redefined
 from ptokit.text.mlir.attributes import WORDS, keyword, optional_attribute, optional_location, read_attribute
 from ptokit.text.mlir.builtin import FORMS, KNOWN, OP_NAMES, TERMINATORS, settle_builtin
-from ptokit.text.mlir.comments import Collector, find_remarks
+from ptokit.text.mlir.comments import attach, find_remarks
 from ptokit.text.mlir.cursor import SPACE, OperandUse, hint_at
 from ptokit.text.mlir.dialect import form_of, rows, settle_pto, usage
 from ptokit.text.mlir.interface import RESULTS, STARTS_OP, Argument, Forward, Parser
@@ -51,8 +51,7 @@ class Reader(Parser):
 
     def __init__(self, text: str, arch: str) -> None:
         self.original = text
-        plain, remarks = find_remarks(text)
-        self._collector = Collector(plain, remarks)
+        plain, self._remarks = find_remarks(text)
         self.problems: list[Problem] = []
         self.resources: list[str] = []
         self.scope: dict[str, tuple[SsaValue, ...]] = {}
@@ -106,7 +105,7 @@ class Reader(Parser):
                 if self.kind != "end" and self.start not in self._alias_ends and self.word != "{-#":
                     self._refuse_at_top()
         self._check_names()
-        end = self._collector.finish()
+        end = [] if self.problems else attach(self.text, self._remarks, block.ops)
         if len(block.ops) == 1 and block.ops[0].name == "builtin.module" and block.ops[0].form is not None:
             return block.ops[0], end
         return MlirOp("builtin.module", FORMS["builtin.module"], regions=[MlirRegion([block])]), end
@@ -167,7 +166,6 @@ class Reader(Parser):
         """One operation, with its location and its comments."""
         start, found = self.start, len(self.problems)
         self._statement = start
-        outer = self._collector.enter(start) if not self.problems else None
         names = self._result_names()
         self.bound, self.places = sum(count for _, count, _ in names), {}
         kept = self.bound, self.places
@@ -179,8 +177,6 @@ class Reader(Parser):
             self._check_terminators(op)
         op.location = optional_location(self)
         op.end = self.behind
-        if outer is not None and not self.problems:
-            self._collector.leave(op, outer, self.start)
         return op
 
     def _result_names(self) -> list[tuple[str, int, int]]:
@@ -305,7 +301,6 @@ class Reader(Parser):
         opening, found = self.start, len(self.problems)
         if self.word != "{":
             self.expected("`{`")
-        note = self._collector.open(opening) if not self.problems else ""
         self.advance()
         region, known = MlirRegion(offset=opening), len(self.scope)
         labels, uses, self._labels, self._label_uses = self._labels, self._label_uses, {}, {}
@@ -315,7 +310,7 @@ class Reader(Parser):
             self._block(region, Block([self._argument(*argument) for argument in arguments or ()]))
         while self.kind == "label":
             self._labelled(region)
-        self._end_region(region, note, found)
+        self._end_region(region)
         self._check_labels()
         self._labels, self._label_uses = labels, uses
         while len(self.scope) > known:
@@ -323,7 +318,7 @@ class Reader(Parser):
         self._check_end(region, owner, implied, found)
         return region
 
-    def _end_region(self, region: MlirRegion, note: str, found: int) -> None:
+    def _end_region(self, region: MlirRegion) -> None:
         """The closing brace."""
         brace = self.start
         if self.word != "}":
@@ -336,9 +331,7 @@ class Reader(Parser):
             self._suspect = region.offset if self._suspect is None and indent < 0 else self._suspect
             self._surplus = brace if self._surplus is None and indent > 0 else self._surplus
             self.advance()
-        if not self.problems:
-            self._collector.close(region, note, brace)
-        self._end = brace
+        region.end = self._end = brace
 
     def _indent_of(self, opening: int, brace: int) -> int:
         """By how much a closing brace is indented more than the line of its opening one; 0 if it starts no line."""
@@ -352,15 +345,10 @@ class Reader(Parser):
 
     def _block(self, region: MlirRegion, block: Block) -> None:
         region.blocks.append(block)
-        if not self.problems:
-            self._collector.start_block()
         self._ops(block)
-        if not self.problems:
-            self._collector.end_block(self.start, last=self.word == "}")
 
     def _labelled(self, region: MlirRegion) -> None:
         """A block behind its label."""
-        comments = self._collector.label(self.start) if not self.problems else []
         at, label = self.start, self.advance()[1:]
         block = self._labels.get(label)
         if block is not None and label not in self._label_uses:
@@ -368,7 +356,7 @@ class Reader(Parser):
             block = None
         self._label_uses.pop(label, None)
         block = self._labels[label] = block or Block()
-        block.label, block.comments = label, comments
+        block.label, block.offset = label, at
         try:
             if self.word == "(":
                 block.arguments = self.listed("(", self._block_argument)
