@@ -4,7 +4,8 @@
 |---|---|
 | `module.py` | a whole text: reading and printing |
 | `ir.py` | operations as their text says them |
-| `cursor.py`, `interface.py`, `reader.py` | text to operations; errors, and how reading continues after them |
+| `cursor.py`, `names.py`, `parser.py` | tokens; names of values; regions and blocks |
+| `reader.py` | text to operations; how reading continues after errors |
 | `writer.py`, `comments.py` | operations to text, comments included |
 | `builtin.py` | ops of MLIR itself |
 | `loose.py` | ops with unknown syntax |

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from ptokit.finding import near
 from ptokit.text.mlir.attributes import plain_text, read_attribute, string_attribute
 from ptokit.text.mlir.cursor import braced
-from ptokit.text.mlir.interface import Parser
 from ptokit.text.mlir.ir import UNIT, UNKNOWN, Attributes, MlirAttribute, MlirOp, SsaValue, Type
 from ptokit.text.mlir.loose import starts_region
+from ptokit.text.mlir.parser import Parser
 from ptokit.text.mlir.pieces import (
     AXIS,
     FORMAT,
@@ -170,8 +170,7 @@ class Destinations(Piece):
             w.add(f" outs : {op.results[0].type.text}")
         elif op.part("outs"):
             w.add(f" outs({_grouped(w, op.part('outs'))})")
-        if remaining:
-            w.add(f" {braced(remaining)}")
+        w.dictionary(remaining)
         self._write_clauses(w, op)
         if OUTS_TYPE not in op.properties:
             w.add(results_text(op))
@@ -181,8 +180,7 @@ class Destinations(Piece):
         operands = op.operands
         if operands:
             w.add(f" {', '.join(map(w.value, operands))}")
-        if remaining:
-            w.add(f" {braced(remaining)}")
+        w.dictionary(remaining)
         typed = bool(operands) and all(value.type != UNKNOWN for value in operands)
         if typed:
             bracketed = len(operands) > 1 or not op.results or op.results[0].type == UNKNOWN

@@ -9,9 +9,9 @@ from ptokit.isa.catalog import derived
 from ptokit.isa.instruction import Instruction
 from ptokit.text.errors import Problem
 from ptokit.text.mlir.destinations import Destinations
-from ptokit.text.mlir.interface import Parser
 from ptokit.text.mlir.ir import UNKNOWN, Attributes, MlirOp, OpForm, SsaValue, Type
 from ptokit.text.mlir.loose import LOOSE, ends_op
+from ptokit.text.mlir.parser import Parser
 from ptokit.text.mlir.pieces import OpDraft, attribute_pieces, shape
 from ptokit.text.mlir.shapes import Row
 from ptokit.text.mlir.types import I64, INDEX, TileBuf, element_of, ptr_type, with_tile

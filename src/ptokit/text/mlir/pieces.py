@@ -35,8 +35,8 @@ from ptokit.text.mlir.attributes import (
     symbol_attribute,
 )
 from ptokit.text.mlir.cursor import OperandUse, bare_or_quoted
-from ptokit.text.mlir.interface import Parser
 from ptokit.text.mlir.ir import UNIT, UNKNOWN, Attributes, Block, MlirAttribute, MlirOp, MlirRegion, SsaValue, Type
+from ptokit.text.mlir.parser import Parser
 from ptokit.text.mlir.types import outputs_text, read_pointer, shaped_like, type_list
 from ptokit.text.mlir.writer import Writer
 
@@ -458,6 +458,16 @@ def operand_names(pieces: Iterable[Piece]) -> Iterator[str]:
             yield from operand_names(piece.pieces)
         elif isinstance(piece, Operand | Either | Typed):
             yield piece.operand.name if isinstance(piece, Either) else piece.name
+
+
+def operand_parts(pieces: Iterable[Piece], operands: list[SsaValue]) -> dict[str, list[SsaValue]] | None:
+    """Operands by the parts that they play: one each, or all of them one; None if they do not fit the shape."""
+    names = list(operand_names(pieces))
+    if names == ["args"]:
+        return {"args": operands} if operands else {}
+    if len(names) != len(operands):
+        return None
+    return {name: [value] for name, value in zip(names, operands, strict=True)}
 
 
 def shape(text: str) -> tuple[Piece, ...]:
