@@ -10,37 +10,7 @@ from ptokit.text.mlir.pieces import OpDraft, attribute_pieces, operand_parts, sh
 from ptokit.text.mlir.shapes import Row
 from ptokit.text.mlir.types import I1, INDEX, Ranked, Signature, function_type, outputs_text, signature_text, type_list
 from ptokit.text.mlir.writer import Writer
-
-ARITHMETIC = {
-    "addi subi muli shli divsi divui ceildivsi ceildivui floordivsi remsi remui shrsi shrui andi ori xori maxsi maxui"
-    " minsi minui addf subf mulf divf remf maximumf minimumf maxnumf minnumf": "%a , %b flags {} : T:a,b=R",
-    "negf": "%a flags {} : T:a=R",
-    "extsi extui extf trunci truncf sitofp uitofp fptosi fptoui index_cast index_castui bitcast":
-        "%a flags {} : ^a to R",
-    "cmpi": "#predicate:words:eq/ne/slt/sle/sgt/sge/ult/ule/ugt/uge , %a , %b {} : T:a,b=i1",
-    "cmpf": "#predicate:words:false/oeq/ogt/oge/olt/ole/one/ord/ueq/ugt/uge/ult/ule/une/uno/true , %a , %b flags {} :"
-        " T:a,b=i1",
-    "select": "%c , %a , %b {} : T:a,b=R",
-}  # fmt: skip
-SHAPES = {
-    **{f"arith.{name}": text for names, text in ARITHMETIC.items() for name in names.split()},
-    "func.return": "{} %args:",
-    "func.call": "#callee:symbol ( %args* ) {} : call",
-    "scf.yield": "{} %args:",
-    "scf.condition": "( %condition ) {} %args:",
-    "scf.reduce.return": "%args: {}",
-    "cf.br": ">to0 {}",
-    "cf.cond_br": "%condition , >to0 , >to1 {}",
-    "memref.load": "%ref [ %indices* ] {} : ^ref",
-    "memref.store": "%value , %ref [ %indices* ] {} : ^ref",
-    "memref.alloc": "( %dims* ) (? [ %symbols* ] ?) {} : R",
-    "memref.alloca": "( %dims* ) (? [ %symbols* ] ?) {} : R",
-    "memref.dealloc": "%ref {} : ^ref",
-    "memref.copy": "%source , %target {} : ^source to ^target",
-    "memref.dim": "%ref , %index {} : ^ref",
-    "memref.get_global": "#name:symbol {} : R",
-}
-"""Ops of MLIR with a shape; see `pieces.py` for the language."""
+from ptokit.text.ops import ARITHMETIC, BUILTIN_SHAPES
 
 KNOWN = {
     "arith": f"{' '.join(ARITHMETIC)} constant addui_extended mulsi_extended mului_extended scaling_extf"
@@ -322,7 +292,7 @@ class While:
 
 
 FORMS: dict[str, OpForm] = {
-    **{name: _Checked(shape(text), _implied, RESULTS.get(name)) for name, text in SHAPES.items()},
+    **{name: _Checked(shape(text), _implied, RESULTS.get(name)) for name, text in BUILTIN_SHAPES.items()},
     "arith.constant": ConstantForm(),
     "builtin.module": ModuleForm(),
     "func.func": Func(),
@@ -357,7 +327,7 @@ def _is_arithmetic(op: MlirOp, row: Row) -> bool:
     """Whether an op is arithmetic on operands of one type, without attributes, so that its own form says all of it."""
     is_plain = op.name.startswith("arith.") and not op.attributes and not any(attribute_pieces(row.pieces))
     kinds = {value.type for value in (*op.operands[-2:], *op.results)}
-    return is_plain and len(op.results) == 1 and (len(kinds) == 1 or "to R" in SHAPES[op.name])
+    return is_plain and len(op.results) == 1 and (len(kinds) == 1 or "to R" in BUILTIN_SHAPES[op.name])
 
 
 def _is_function(op: MlirOp) -> bool:

@@ -59,14 +59,10 @@ class Destinations(Piece):
         else:
             self._read_groups(c, draft)
         if not self.bare and (found := _REST.match(c.text, c.start)) is not None and not c.is_on_new_line():
-            self._refuse_rest(c, found[1])
-
-    def _refuse_rest(self, c: Parser, word: str) -> None:
-        """Refuse a group or a clause that the op does not have, or that does not stand here."""
-        known = ("ins", "outs", *self.clauses, *self.inside)
-        if word in known:
-            c.fail("expected `ins(...)` before `outs(...)`, and each clause once", expects="form")
-        c.fail_word(f"unknown `{word}`", word, known, c.start)
+            known = ("ins", "outs", *self.clauses, *self.inside)
+            if found[1] in known:
+                c.fail("expected `ins(...)` before `outs(...)`, and each clause once", expects="form")
+            c.fail_word(f"unknown `{found[1]}`", found[1], known, c.start)
 
     def _read_groups(self, c: Parser, draft: OpDraft) -> None:
         for name in ("ins", "outs"):
@@ -88,21 +84,17 @@ class Destinations(Piece):
             Operand("args", many=True).read(c, draft)
         self._read_dict(c, draft)
         if c.accept(":"):
-            draft.types["args"] = self._spread(draft, _types(c))
+            kinds = draft.types["args"] = _types(c)
+            if self.one_type and len(kinds) == 1:  # for all operands
+                kinds += [UNKNOWN] * (len(draft.operands.get("args", ())) - 1)
         self._read_results(c, draft)
-        if not draft.results:
-            draft.results += [UNKNOWN] * c.bound
+        draft.results = draft.results or [UNKNOWN] * c.bound
         if not draft.operands and not self.bare:
             c.expected("`ins(...)` or operands", expects="form")
 
     def _read_dict(self, c: Parser, draft: OpDraft) -> None:
         if not (self.bare and starts_region(c)):
             draft.attributes |= c.dictionary()
-
-    def _spread(self, draft: OpDraft, kinds: list[Type]) -> list[Type]:
-        """Types of the operands; pages give one for all operands of some ops."""
-        missing = len(draft.operands.get("args", ())) - len(kinds)
-        return kinds + [UNKNOWN] * missing if self.one_type and len(kinds) == 1 else kinds
 
     def _read_group(self, c: Parser, draft: OpDraft, name: str) -> None:
         c.expect("(", f" after `{name}`")

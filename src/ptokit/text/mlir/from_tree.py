@@ -8,10 +8,10 @@ from typing import Any
 from ptokit.isa.operand import TileSpec
 from ptokit.program.ir import Constant
 from ptokit.text import tree
-from ptokit.text.mlir.attributes import array_attribute, integer, keyword, string_attribute
+from ptokit.text.mlir.attributes import WORDS, array_attribute, integer, keyword, string_attribute
 from ptokit.text.mlir.builtin import FORMS
 from ptokit.text.mlir.destinations import Destinations, inside_attribute
-from ptokit.text.mlir.dialect import attribute_kinds, form_of
+from ptokit.text.mlir.dialect import form_of
 from ptokit.text.mlir.floats import float_attribute, number_attribute, truth
 from ptokit.text.mlir.ir import Attributes, Block, MlirAttribute, MlirOp, MlirRegion, SsaValue, Type
 from ptokit.text.mlir.module import Module
@@ -27,6 +27,8 @@ from ptokit.text.mlir.types import (
     signature_text,
     tile_type,
 )
+from ptokit.text.ops import attribute_kinds
+from ptokit.text.spelling import attributes_of, instruction_of
 from ptokit.text.tiles import PADS, valid_extents
 
 
@@ -116,7 +118,9 @@ class _TreeWriter:
         return {name: parts[name] for name in operand_names(form.pieces) if parts.get(name)}
 
     def _attributes(self, operation: tree.Operation) -> Attributes:
-        kinds = attribute_kinds(operation.name)
+        kinds, instruction = {**attribute_kinds(operation.name)}, instruction_of(operation.name)
+        if instruction is not None:
+            kinds = {text.key: text.kind or text.number for _, text in attributes_of(instruction)}
         return {key: _attribute(kinds.get(key, ""), value) for key, value in operation.attributes.items()}
 
 
@@ -130,11 +134,11 @@ WHOLE = ("i32",)
 
 
 def _attribute(kind: str, value: Any) -> MlirAttribute:
-    if kind == "word":
+    if kind == "words":
         return MlirAttribute(str(value), value)
     if isinstance(value, int) and kind in WHOLE:
         return number_attribute(str(value), Type(kind))
-    return keyword(kind, str(value)) if kind and kind not in ("int", "ints") else plain_attribute(value)
+    return keyword(kind, str(value)) if kind in WORDS else plain_attribute(value)
 
 
 def plain_attribute(value: Any) -> MlirAttribute:
