@@ -4,7 +4,7 @@
 |---|---|
 | `module.py` | a whole text: reading and printing |
 | `ir.py` | operations as their text says them |
-| `cursor.py`, `names.py`, `parser.py` | tokens; names of values; regions and blocks |
+| `names.py`, `parser.py` | names of values; regions and blocks, over the tokens of `text/cursor.py` |
 | `reader.py` | text to operations; how reading continues after errors |
 | `writer.py`, `comments.py` | operations to text, comments included |
 | `builtin.py` | ops of MLIR itself |

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ptokit.text.cursor import OperandUse, braced
 from ptokit.text.mlir.attributes import optional_location, string_attribute, symbol_text
-from ptokit.text.mlir.cursor import OperandUse, braced
 from ptokit.text.mlir.ir import UNKNOWN, Attributes, Block, MlirAttribute, MlirOp, MlirRegion, OpForm, SsaValue, Type
 from ptokit.text.mlir.parser import Parser
 from ptokit.text.mlir.pieces import OpDraft, attribute_pieces, operand_parts, shape

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 
 from ptokit.finding import near
+from ptokit.text.cursor import braced
 from ptokit.text.mlir.attributes import plain_text, read_attribute, string_attribute
-from ptokit.text.mlir.cursor import braced
 from ptokit.text.mlir.ir import UNIT, UNKNOWN, Attributes, MlirAttribute, MlirOp, SsaValue, Type
 from ptokit.text.mlir.loose import starts_region
 from ptokit.text.mlir.parser import Parser

@@ -165,6 +165,5 @@ class MlirOp:
             pending += reversed([inner for region in op.regions for block in region.blocks for inner in block.ops])
 
 
-BARE_NAME = r"[A-Za-z_][A-Za-z0-9_$.]*"
 SHORT = {"module": "builtin.module", "return": "func.return", "call": "func.call"}
 """Ops that are written without their dialect."""

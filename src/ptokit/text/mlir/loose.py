@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from ptokit.text.mlir.cursor import OperandUse
+from ptokit.text.cursor import OperandUse
 from ptokit.text.mlir.ir import UNKNOWN, MlirAttribute, MlirOp, MlirRegion, SsaValue
 from ptokit.text.mlir.parser import Parser
 from ptokit.text.mlir.writer import Writer

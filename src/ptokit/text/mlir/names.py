@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ptokit.finding import near
+from ptokit.text.cursor import Cursor, OperandUse
 from ptokit.text.errors import MOST_ERRORS, MOST_SHOWN, Problem, redefined
-from ptokit.text.mlir.cursor import Cursor, OperandUse
 from ptokit.text.mlir.ir import ANY, UNKNOWN, SsaValue, Type
 from ptokit.text.mlir.types import unknown_hint
 

@@ -7,9 +7,9 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 from ptokit.text.brackets import unclosed, unclosed_message
+from ptokit.text.cursor import OperandUse
 from ptokit.text.errors import Problem
 from ptokit.text.mlir.attributes import optional_location
-from ptokit.text.mlir.cursor import OperandUse
 from ptokit.text.mlir.ir import Block, MlirRegion, SsaValue, Type
 from ptokit.text.mlir.names import Names
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from ptokit.text.cursor import OperandUse, bare_or_quoted
 from ptokit.text.mlir.attributes import (
     array_attribute,
     integer,
@@ -17,7 +18,6 @@ from ptokit.text.mlir.attributes import (
     string_attribute,
     symbol_attribute,
 )
-from ptokit.text.mlir.cursor import OperandUse, bare_or_quoted
 from ptokit.text.mlir.ir import UNIT, UNKNOWN, Attributes, Block, MlirAttribute, MlirOp, MlirRegion, SsaValue, Type
 from ptokit.text.mlir.parser import Parser
 from ptokit.text.mlir.types import outputs_text, read_pointer, shaped_like, type_list

@@ -8,11 +8,11 @@ from contextlib import nullcontext
 
 from ptokit.finding import near
 from ptokit.progress import Task
+from ptokit.text.cursor import SPACE, hint_at
 from ptokit.text.errors import Problem, Source, TextError
 from ptokit.text.mlir.attributes import WORDS, keyword, optional_attribute, optional_location, read_attribute
 from ptokit.text.mlir.builtin import FORMS, KNOWN, OP_NAMES, TERMINATORS, settle_builtin
 from ptokit.text.mlir.comments import attach, find_remarks
-from ptokit.text.mlir.cursor import SPACE, hint_at
 from ptokit.text.mlir.dialect import form_of, rows, settle_pto, usage
 from ptokit.text.mlir.ir import ANY, SHORT, UNIT, UNKNOWN, Block, MlirAttribute, MlirOp, MlirRegion, SsaValue, Type
 from ptokit.text.mlir.loose import LOOSE

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from ptokit.text.cursor import braced, escaped
 from ptokit.text.mlir.comments import without_blank_ends
-from ptokit.text.mlir.cursor import braced, escaped
 from ptokit.text.mlir.ir import SHORT, Attributes, Block, MlirOp, MlirRegion, SsaValue
 from ptokit.text.mlir.types import signature_text
 
