@@ -95,6 +95,12 @@ BUILTIN_SHAPES = {
 """The shapes of the ops of MLIR."""
 PTO_SHAPES: Mapping[str, str] = {name: text for names, text in _PTO.items() for name in names.split()}
 """The shapes of the ops of `pto`, by their names without it."""
+RESULT_TYPES: Mapping[str, str] = {
+    **dict.fromkeys(("get_block_idx", "get_block_num", "get_subblock_idx", "get_subblock_num"), "i64"),
+    "eventid_array_get": "index",
+}
+"""Types of results of `pto` that the text does not say."""
+
 _ATTRIBUTE = re.compile(r"(?:[#@]|(?<=[{!,]))(\w+)(?::(\w+))?")
 _KEYED = re.compile(r"(\w+) = %\1 \?\)")
 

@@ -15,7 +15,7 @@ from ptokit.text.mlir.parser import Parser
 from ptokit.text.mlir.pieces import OpDraft, shape
 from ptokit.text.mlir.shapes import Row
 from ptokit.text.mlir.types import I64, INDEX, TileBuf, element_of, ptr_type, with_tile
-from ptokit.text.ops import PTO_SHAPES
+from ptokit.text.ops import PTO_SHAPES, RESULT_TYPES
 from ptokit.text.spelling import attributes_of, instruction_of, instructions
 from ptokit.text.tiles import Extent
 
@@ -59,11 +59,7 @@ def _window(size: int, extent: Extent, offset: int | None) -> Extent:
     return min(size, extent - offset % extent) if extent else 0
 
 
-RESULTS = {
-    **dict.fromkeys(("get_block_idx", "get_block_num", "get_subblock_idx", "get_subblock_num"), I64),
-    "eventid_array_get": INDEX,
-    "subset": subset_type,
-}
+RESULTS = {**{name: Type(kind) for name, kind in RESULT_TYPES.items()}, "subset": subset_type}
 """Types of results that the text does not say."""
 
 
