@@ -41,8 +41,8 @@ RECORDERS: dict[tuple[str, ...], str] = {}
 """The keys of recorders by their command, their compiler and the folders of the system."""
 STANDARD = "gnu++20"
 OLDEST_STANDARD = 20
-DEBUG = ("-O0", "-g1", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer", "-fno-inline")
-"""What a recorded call needs to find its place."""
+DEBUG = ("-O0", "-gdwarf-4", "-g1", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer", "-fno-inline")
+"""What a recorded call needs to find its place: `lines.py` reads this version of line tables."""
 UNCHECKED = "-fno-sanitize=undefined"
 """Zig checks for undefined behaviour unless told not to, and ends the process."""
 PLAIN = ("-fPIC", "-w", "-fno-strict-aliasing", "-fno-delete-null-pointer-checks", "-ftemplate-depth=512", UNCHECKED)
@@ -51,7 +51,7 @@ OF_MESSAGES = {"gcc": ("-fno-diagnostics-show-caret", "-fdiagnostics-column-unit
 LINK = ("-shared", "-g1", "-Wl,-z,lazy", UNCHECKED)
 """A function that no source defines matters only when it is called: some compilers bind all at once unless told so."""
 RUNTIME = OWN / "ptokit" / "runtime.cpp"
-FORMAT = 3
+FORMAT = 4
 """Of kept libraries; it grows when a library is made in another way."""
 NOT_INSTALLED = "is not installed"
 UNSEEN = re.compile("No such file or directory|file not found|Permission denied|cannot open")

@@ -108,6 +108,8 @@ class ConstantSlot:
     """A number that is the same in every iteration."""
 
     constant: Constant
+    size = 0
+    """How many numbers it has."""
 
     def operand(self, _numbers: Sequence[Expr]) -> Operand:
         return self.constant
@@ -119,6 +121,7 @@ class NumberSlot:
 
     dtype: DType
     is_position: bool
+    size = 1
 
     def operand(self, numbers: Sequence[Expr]) -> Operand:
         (value,) = numbers
@@ -139,6 +142,10 @@ class TileSlot:
     """The C++ object, if it has no address."""
     view: int = 0
     """Bytes from the start of that object."""
+
+    @property
+    def size(self) -> int:
+        return 3 if self.object is None else 2
 
 
 def tile_slot(tile: RecordedTile) -> tuple[TileSlot, Indices]:
@@ -163,6 +170,10 @@ class ElementSlot:
 
     tile: TileSlot
 
+    @property
+    def size(self) -> int:
+        return self.tile.size
+
 
 def element_slot(tile: RecordedTile, offset: int) -> tuple[ElementSlot, Indices]:
     """The element of a tile at an offset in its storage. Raises Unexpressible."""
@@ -184,10 +195,14 @@ class ArraySlot:
     """A block of an argument. Its numbers are the starts, then the sizes, of each dim."""
 
     argument: str
+    dims: int
+
+    @property
+    def size(self) -> int:
+        return 2 * self.dims
 
     def operand(self, numbers: Sequence[Expr]) -> Operand:
-        half = len(numbers) // 2
-        return View(self.argument, tuple(numbers[:half]), tuple(numbers[half:]))
+        return View(self.argument, tuple(numbers[: self.dims]), tuple(numbers[self.dims :]))
 
 
 @dataclass(frozen=True)
@@ -250,11 +265,6 @@ class Arrays:
     def arguments(self) -> tuple[Argument, ...]:
         """The arguments: one for each array of the launch, and views of them."""
         return (*self._bases.values(), *self._made)
-
-    @cached_property
-    def dims(self) -> dict[str, int]:
-        """The number of dims of each argument, by name."""
-        return {argument.name: len(argument.shape) for argument in self.arguments}
 
     def _join(self, groups: dict[_Pattern, list[RecordedArray]], use: RecordedArray) -> None:
         try:
@@ -319,7 +329,7 @@ class Arrays:
             else:
                 argument = self._bases[pattern.argument] = marked
         for use, numbers in zip(uses, indices, strict=True):
-            self._views[use] = ArraySlot(argument.name), numbers
+            self._views[use] = ArraySlot(argument.name, len(argument.shape)), numbers
 
     def _view_of(
         self, pattern: _Pattern, base: Argument, shape: Sequence[Expr], stride: Sequence[Expr], offset: int = 0

@@ -56,6 +56,8 @@ class LoopStep:
         frame.where = self.loop.where
         outer, values = frame.iteration, self.values(frame)
         for frame.iteration, value in enumerate(values):
+            if frame.is_stopped:
+                raise KeyboardInterrupt
             frame.values[self.loop.var] = value
             for step in self.body:
                 step(frame)

@@ -48,6 +48,11 @@ class Attribute:
     number: str = ""
     """The type of words that are numbers, in MLIR."""
 
+    @property
+    def has_numbers(self) -> bool:
+        """Whether its words are numbers or booleans."""
+        return bool(self.words) and all(isinstance(word, int) for _, word in self.words)
+
     def written(self, member: PtoEnum) -> object:
         """The word for a member of the modifier."""
         return dict(self.words).get(member, member.text.upper() if self.upper else member.text)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import inf
 
-from ptokit.cxx.source_loops import LONGEST_HEAD, SPACE, SourceLoop, loop_around, loops_in_text
-from ptokit.cxx.source_text import closing, masked
+from ptokit.cxx.source_loops import SourceLoop, loop_around, loops_in_text
+from ptokit.cxx.source_text import CONDITIONED, Tokens, masked, tokens_of
 from ptokit.finding import Where
 from ptokit.lang.cpp_branches import untaken
 from ptokit.program import ir
@@ -20,9 +19,6 @@ from ptokit.program.repair import AFTER, BEFORE, INSERT, REMOVE, Edit, Unpatchab
 from ptokit.program.splice import Lines, Piece, spliced
 from ptokit.text.cpp.expr import Expressions
 from ptokit.text.cpp.names import Identifiers
-
-_HEAD = re.compile(r"(?:else\s+)?(?:if|for|while)\s*(?=\()|else\b|do\b")
-_CONTROL = re.compile(r"(?:\b(?:if|for|while|switch)\s*\(.*\)|\belse|\bdo)\s*$", re.DOTALL)
 
 
 def edited_texts(texts: Mapping[str, str], program: ir.Program, edits: Sequence[Edit]) -> dict[str, str]:
@@ -152,29 +148,18 @@ class _CppEditor:
 
     def _span(self, where: Where, anchor: ir.Stmt | None) -> _Span:
         """The statement of the source at a place."""
-        plain = self.plain[where.file]
-        at = _offset(plain, where)
+        tokens = tokens_of(self.plain[where.file])
         if isinstance(anchor, ir.Loop):
             loop = self._loop_at(where)
             if loop is None:
                 raise Unpatchable(f"no loop of the source begins at line {where.line}")
-            return _Span(loop.start, loop.end, _is_alone(plain, loop.start))
-        start = max(plain.rfind(mark, 0, at) for mark in ";{}") + 1
-        start += len(plain[start:at]) - len(plain[start:at].lstrip())
-        control = re.match(r"(?:else\s+)?(?:if|for|while)\s*\(|else\b|do\b", plain[start:at])
-        alone = control is not None
-        while alone:  # behind the heads of conditions and loops without braces
-            head = _HEAD.match(plain, start)
-            if head is None:
-                break
-            start = head.end()
-            if plain[start : start + 1] == "(":
-                start = closing(plain, start) + 1
-            start = SPACE.match(plain, start).end()  # pyright: ignore[reportOptionalMemberAccess]
-        end = _statement_end(plain, at)
-        if end < 0 or start > at:
+            return _Span(loop.start, loop.end, _is_alone(tokens, tokens.at(loop.start)))
+        last = tokens.at(_offset(self.plain[where.file], where))
+        start = _statement_start(tokens, last)
+        end = tokens.simple_ends[start]
+        if end < 0 or start > last:
             raise Unpatchable(f"line {where.line} is not a statement of its own")
-        return _Span(start, end, alone)
+        return _Span(tokens.starts[start], tokens.end(end), _is_alone(tokens, start))
 
     def _written(self, edit: Edit) -> str:
         event = 0 if isinstance(edit.stmt, ir.Barrier) else edit.stmt.event
@@ -242,23 +227,23 @@ def _offset(text: str, where: Where) -> int:
     return start + len(line) - len(line.lstrip())
 
 
-def _statement_end(plain: str, at: int) -> int:
-    """Where the statement around an offset ends, after its semicolon."""
-    depth = 0
-    for match in re.finditer(r"[()\[\]{};]", plain[at:]):
-        letter = match[0]
-        if letter in "([{":
-            depth += 1
-        elif letter in ")]}":
-            depth -= 1
-            if letter == "}" and depth < 0:
-                return -1
-        elif depth <= 0:
-            return at + match.end()
-    return -1
+def _statement_start(tokens: Tokens, number: int) -> int:
+    """The first token of the statement around a token, behind the heads of conditions and loops without braces."""
+    start = number
+    while start > 0 and tokens.texts[start - 1] not in (";", "{", "}"):
+        is_closed = tokens.texts[start - 1] == ")" and tokens.partners[start - 1] >= 0
+        start = tokens.partners[start - 1] if is_closed else start - 1
+    while start < number and (tokens.texts[start] in ("else", "do") or tokens.condition(start) >= 0):
+        opened = tokens.condition(start)
+        start = max(start, tokens.partners[opened] if opened >= 0 else start) + 1
+    return start
 
 
-def _is_alone(plain: str, start: int) -> bool:
+def _is_alone(tokens: Tokens, start: int) -> bool:
     """Whether a statement is the body of a condition or a loop without braces."""
-    before = plain[max(plain.rfind(mark, 0, start) for mark in ";{}") + 1 : start]
-    return _CONTROL.search(before.strip()[-LONGEST_HEAD:]) is not None
+    before = tokens.text(start - 1)
+    if before != ")":
+        return before in ("else", "do")
+    opened = tokens.partners[start - 1]
+    words = [tokens.text(opened - 1), tokens.text(opened - 2)]
+    return (words[1] if words[0] == "constexpr" else words[0]) in CONDITIONED

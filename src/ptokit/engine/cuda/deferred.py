@@ -14,7 +14,7 @@ import numpy as np
 from ptokit.engine.cuda.device import Device, DeviceBuffer
 from ptokit.engine.cuda.whole.calls import scatter
 from ptokit.engine.llvm.emit import size_of
-from ptokit.engine.llvm.program.page import CAPACITY, COUNT, LANES, ROWS, Page
+from ptokit.engine.llvm.program.independent import CAPACITY, COUNT, LANES, ROWS, Page
 from ptokit.engine.llvm.program.slots import Slots
 from ptokit.isa.dtype import dtype
 from ptokit.isa.move import Combine

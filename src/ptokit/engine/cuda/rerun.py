@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ptokit.engine.llvm.program.forward import Variants
 from ptokit.engine.llvm.program.independent import memory_of, views_of
+from ptokit.engine.llvm.program.tiles import Variants
 from ptokit.isa.move import Combine, Move
 from ptokit.program.calls import access_of, named_operands
 from ptokit.program.ir import Barrier, Block, CrossFlag, Flag, Instr, Program, Stmt, TileDecl, View, walk

@@ -28,7 +28,7 @@ import numpy as np
 
 from ptokit.engine.cuda.device import Device, DeviceBuffer, DeviceKernel, cuda, current
 from ptokit.engine.cuda.resident import resident
-from ptokit.engine.cuda.whole import groups, kernels, kinds
+from ptokit.engine.cuda.whole import grouping, kernels, kinds
 from ptokit.engine.cuda.whole.check import IndexCheck, take
 from ptokit.engine.cuda.whole.kept import Scratch
 from ptokit.engine.cuda.whole.kinds import BagSource, Kind
@@ -350,7 +350,7 @@ class CudaCall:
         """The fewest and most lanes whose steps are those of `count`."""
         copied = int(self.capacity * self.element.size / PRIVATE_PER_LANE)
         last = 0, 1, BRIEF, FEW, min(MOST_BRIEF, self.capacity), (self.capacity - 1) // SPARSE, copied - 1
-        steps = sorted({*last, groups.MOST_LANES - 1, (1 << 32) - 1})
+        steps = sorted({*last, grouping.MOST_LANES - 1, (1 << 32) - 1})
         at = bisect_left(steps, self.count)
         return steps[at - 1] + 1 if at else 0, steps[at] if at < len(steps) else self.count
 
@@ -371,7 +371,7 @@ class CudaCall:
             return ("private", *("commit",) * self.refuses) if self._is_small else (*few, "scatter")
         if move.source is None and (count <= BRIEF or count <= min(MOST_BRIEF, self.capacity)):
             return ("brief",)
-        if count >= groups.MOST_LANES:
+        if count >= grouping.MOST_LANES:
             raise Unsupported(f"arithmetic with {count} lanes in their order")
         return "spot", "alone"
 
@@ -481,13 +481,13 @@ class CudaCall:
         elif initial is not None:
             self.device.copy(table, initial, nbytes)
 
-    def _scratch(self, count: int, steps: tuple[str, ...]) -> DeviceBuffer:
+    def _scratch(self, count: int, steps: tuple[str, ...]) -> DeviceBuffer | Scratch:
         """Memory for lanes by their rows, for keys, owners or copies of a small table."""
         device, tuning = self.device, kinds.TUNING
         if "spot" in steps:
             has_bags = self.move.source is not None
-            nbytes = groups.scratch(count, tuning.short, tuning.long, has_bags)
-            return Scratch.take(device, nbytes, groups.zeroed(count))
+            nbytes = grouping.scratch(count, tuning.short, tuning.long, has_bags)
+            return Scratch.take(device, nbytes, grouping.zeroed(count))
         if "mark" in steps:
             owners = device.empty(nbytes := 4 * self.capacity)
             if not self._is_sparse:
@@ -581,7 +581,7 @@ class CudaCall:
     def _shift(self, count: int) -> int:
         """Bits of the number of a slot, or of a lane in a key."""
         if "spot" in self.steps:
-            return groups.slot_bits(count)
+            return grouping.slot_bits(count)
         shift = (count - 1).bit_length()
         if shift + self.capacity.bit_length() > 64:
             raise Unsupported("more lanes and rows than a key of 64 bits can number")

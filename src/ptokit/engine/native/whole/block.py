@@ -32,6 +32,7 @@ WORDS = (
     "runs", "run_limit", "run_count", "extent", "by_row",
     "bounds", "weights", "winners", "padding", "total",
     "low_shard", "high_shard", "column_shard", "columns_shard",
+    "fork", "share", "job_work", "job_places", "job_count", "job_parts", "job_next", "own",
 )  # fmt: skip
 """The words of a block. Strides are in bytes, extents in lanes and elements."""
 AT = {name: 8 * place for place, name in enumerate(WORDS)}
