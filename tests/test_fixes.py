@@ -16,8 +16,7 @@ from ptokit.finding import LANGUAGES, CodePart, Fix, OpName, Wording
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.fixes import Option, VecTile
 from ptokit.isa.operand import TileSpec
-from ptokit.isa.policy import PtoEnum, TileType
-from ptokit.isa.spelling import enumerator
+from ptokit.isa.policy import PtoEnum, TileType, enumerator
 from ptokit.program.ir import Barrier, CrossFlag, Flag, Stmt, walk
 from ptokit.program.repair import SyncCode
 from ptokit.text.cpp.types import tile_type

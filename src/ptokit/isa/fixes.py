@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from ptokit.finding.fix import CodePart, Fix, OpName, Wording, is_cpp
 from ptokit.isa.dtype import DType
-from ptokit.isa.policy import BLayout, GlobalLayout, PtoEnum, SLayout
-from ptokit.isa.spelling import Attribute, enum_name, enumerator
+from ptokit.isa.policy import IN_CPP, BLayout, GlobalLayout, PtoEnum, SLayout, enumerator
+from ptokit.isa.spelling import Attribute
 
 ATTRIBUTES: dict[tuple[str, type[PtoEnum]], Attribute] = {}
 """How text writes the modifiers of the catalogue, which fills it: definitions have fixes."""
@@ -25,7 +25,13 @@ class Option(CodePart):
         """`oob="clamp" or "wrap"`, `GatherOOB::Clamp or Wrap`, `gatherOob = #pto<gather_oob clamp> or wrap`."""
         attribute = ATTRIBUTES.get((self.name, self.enum)) if form and not is_cpp(form) else None
         if not self.members:
-            return enum_name(self.enum) if is_cpp(form) else attribute.key if attribute else f"{self.name}="
+            return (
+                IN_CPP.get(self.enum, (self.enum.__name__,))[0]
+                if is_cpp(form)
+                else attribute.key
+                if attribute
+                else f"{self.name}="
+            )
         first, *others = self.members
         if is_cpp(form):
             start, words = enumerator(first), [enumerator(each).rpartition(":")[2] for each in others]

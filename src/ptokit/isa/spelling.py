@@ -8,33 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ptokit.isa.operand import TileSpec
-from ptokit.isa.policy import GlobalLayout, Pad, PtoEnum, RoundMode, Saturation, StoreAtomic
+from ptokit.isa.policy import PtoEnum
 from ptokit.isa.table import Table
 
 TMP = "tmp"
 """The name of the workspace among the operands of a call."""
-
-
-ENUMS: dict[type[PtoEnum], tuple[str, str]] = {
-    RoundMode: ("RoundMode", "CAST_{upper}"),
-    Saturation: ("SaturationMode", "{upper}"),
-    GlobalLayout: ("Layout", "{name}"),
-    Pad: ("PadValue", "{name}"),
-    StoreAtomic: ("AtomicType", "Atomic{name}"),
-}
-"""Enums whose name or enumerators differ in C++."""
-
-
-def enumerator(member: PtoEnum) -> str:
-    """`GatherOOB::Clamp`."""
-    name = member.name if member.name != "NONE" else "None"
-    enum, form = ENUMS.get(type(member), (type(member).__name__, "{name}"))
-    return f"{enum}::{form.format(name=name, upper=name.upper())}"
-
-
-def enum_name(enum: type[PtoEnum]) -> str:
-    """The name of an enum in C++."""
-    return ENUMS.get(enum, (enum.__name__, ""))[0]
 
 
 @dataclass(frozen=True)
@@ -70,6 +48,11 @@ class Attribute:
     number: str = ""
     """The type of words that are numbers, in MLIR."""
 
+    @property
+    def has_numbers(self) -> bool:
+        """Whether its words are numbers or booleans."""
+        return bool(self.words) and all(isinstance(word, int) for _, word in self.words)
+
     def written(self, member: PtoEnum) -> object:
         """The word for a member of the modifier."""
         return dict(self.words).get(member, member.text.upper() if self.upper else member.text)
@@ -101,7 +84,7 @@ class Form:
     newer_inside: bool = False
     """Whether the grammar 0.27 has no attributes within `ins(...)`."""
     shape: str = ""
-    """The form of an instruction that has neither `ins(...)` nor results, in the language of `text/mlir/pieces.py`."""
+    """The form of an instruction that has neither `ins(...)` nor results, in the language of `text/ops.py`."""
     stored: tuple[str, ...] = ()
     """The roles of the operands of the generic form, in their order."""
 

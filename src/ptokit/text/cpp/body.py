@@ -14,7 +14,7 @@ from ptokit.finding import Where
 from ptokit.isa.headers import as_row, becomes_row
 from ptokit.isa.instruction import Call
 from ptokit.isa.operand import TileSpec
-from ptokit.isa.spelling import enumerator
+from ptokit.isa.policy import enumerator
 from ptokit.program import ir
 from ptokit.program.calls import named_operands, offset_in, tile_spec
 from ptokit.program.cores import StatementCores

@@ -11,8 +11,7 @@ from ptokit.isa.dtype import DType
 from ptokit.isa.headers import as_row, becomes_row
 from ptokit.isa.instruction import Call
 from ptokit.isa.operand import PLAIN_LAYOUTS, TileSpec
-from ptokit.isa.policy import BLayout, GlobalLayout, Pad, SLayout, TileType
-from ptokit.isa.spelling import enumerator
+from ptokit.isa.policy import BLayout, GlobalLayout, Pad, SLayout, TileType, enumerator
 from ptokit.program.calls import call_of, named_operands, tile_spec
 from ptokit.program.expr import Expr, apply
 from ptokit.program.ir import Argument, Instr, Program, TileUse, View
