@@ -4,7 +4,7 @@
 |---|---|
 | `module.py` | a whole text: reading and printing |
 | `ir.py` | operations as their text says them |
-| `cursor.py`, `interface.py`, `reader.py` | text to operations; errors, and how reading continues after them |
+| `interface.py`, `reader.py`, `../cursor.py` | text to operations; errors, and how reading continues after them |
 | `writer.py`, `comments.py` | operations to text, comments included |
 | `builtin.py` | ops of MLIR itself |
 | `loose.py` | ops with unknown syntax |

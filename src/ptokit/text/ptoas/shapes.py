@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ptokit.isa.catalog import derived
@@ -66,6 +66,12 @@ def words() -> Mapping[tuple[str, str], object]:
         **{(text.key, member.text): word for text in texts for member, word in text.words},
         **{(text.key, short): word for text in texts for short, word in text.short},
     }
+
+
+def renamed(op: str, key: str, value: object) -> tuple[str, object]:
+    """An attribute as other forms write it."""
+    key = keys().get((op, key), key)
+    return key, words().get((key, value), value) if isinstance(value, str) else value
 
 
 def moves_memory(instruction: Instruction) -> bool:
@@ -197,6 +203,11 @@ Extent = int | Value
 """An extent: a number, or a value known at run time."""
 
 
+def first_tile(*values: Value) -> Value | None:
+    """The tile that gives the blocks of views in a statement their extents."""
+    return next((value for value in values if isinstance(value.type, TileSpec)), None)
+
+
 class KnownExtents:
     """The valid extents of tiles at the current point of the text."""
 
@@ -227,9 +238,14 @@ class KnownExtents:
         """The number of a value if it is a constant, else the value."""
         return self._numbers.get(value, value)
 
-    def block(self, view: Tensor, tile: Value) -> tuple[Extent, ...] | None:
+    def known(self, values: Iterable[Value]) -> tuple[int | None, ...]:
+        """The numbers of values; None for those known at run time."""
+        numbers = map(self.plain, values)
+        return tuple(number if isinstance(number, int) else None for number in numbers)
+
+    def block(self, view: Tensor, tile: Value | None) -> tuple[Extent, ...] | None:
         """The extents of the block of a view that fills the valid region of a tile; None if they are not known."""
-        if not isinstance(tile.type, TileSpec):
+        if tile is None or not isinstance(tile.type, TileSpec):
             return None
         rows, cols = self._tiles.get(tile, tile.type.valid)
         if is_unknown(rows, cols):

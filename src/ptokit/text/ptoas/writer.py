@@ -22,6 +22,7 @@ from ptokit.text.ptoas.shapes import (
     KnownExtents,
     Syntax,
     defaults,
+    first_tile,
     moves_memory,
     suffixes,
 )
@@ -321,9 +322,7 @@ def _must_have_names(operation: Operation) -> set[Value]:
 
 def _typed_parts(operation: Operation) -> tuple[str, ...]:
     """Groups whose types are written behind the colon."""
-    shape = SYNTAX.get(operation.name)
-    if shape is None:
-        return ("ins", "outs")
+    shape = SYNTAX.get(operation.name, Syntax(("ins", "outs")))
     return () if shape.only_result else shape.operands
 
 
@@ -334,13 +333,10 @@ def _is_block(made: Operation, user: Operation, extents: KnownExtents) -> bool:
     takes_table = instruction is not None and instruction.takes_table
     if takes_table or not isinstance(view, Tensor) or not isinstance(result, Tensor):
         return False
-    values = (*user.results, *user.outs, *user.ins)
-    tile = next((value for value in values if isinstance(value.type, TileSpec)), None)
-    sizes = tuple(extents.plain(size) for size in made.part("sizes"))
-    if tile is None or extents.block(view, tile) != sizes or len(made.part("offsets")) != len(view.dims):
+    tile, offsets, sizes = first_tile(*user.results, *user.outs, *user.ins), made.part("offsets"), made.part("sizes")
+    if extents.block(view, tile) != tuple(map(extents.plain, sizes)) or len(offsets) != len(view.dims):
         return False
-    dims = tuple(size if isinstance(size, int) else None for size in sizes)
-    return result == Tensor(dims, view.dtype) and all(offset.type == "index" for offset in made.part("offsets"))
+    return result == Tensor(extents.known(sizes), view.dtype) and all(offset.type == "index" for offset in offsets)
 
 
 # --- Small parts -----------------------------------------------------------------------------------------------
