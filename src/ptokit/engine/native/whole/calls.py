@@ -119,7 +119,8 @@ class NativeMove:
         nbytes = width * size
         each = 5 + nbytes / 6 if is_far or nbytes > 16 else 2  # nanoseconds, roughly
         cost = count * each
-        if strategy is None and (count <= code.most_lanes or (width > 1 and count * nbytes <= code.most_bytes)):
+        is_little = count <= code.most_lanes or (width > 1 and count * nbytes <= code.most_bytes)
+        if is_little and cost <= LONG and strategy is None:
             if threads == 1 or cost <= here.wake * AT_ONCE:
                 return code.short(table, indices, other, *sizes)
             if code.divides:
@@ -334,7 +335,7 @@ class _ScatterCall(_Call):
         resolved = strategy if strategy in strategies.STRATEGIES else None
         spread = None
         if not (resolved or self.sums):
-            spread = strategies.sampled([self.raw(block.get("index"))], self.capacity, team.parts)
+            spread = strategies.sampled(self.raw(block.get("index")), self.capacity, team.parts)
         if spread is None or not self._unresolved(team, block, spread, strategy):
             self._chunks(team, block, resolved, spread if self.refuses else None)
 
