@@ -18,7 +18,7 @@ import ptokit as pto
 from ptokit.engine import whole as reference
 from ptokit.engine.faults import IndexFault
 from ptokit.engine.llvm.resolve import PADDING
-from ptokit.engine.native import host
+from ptokit.engine.native import host, openmp
 from ptokit.engine.native.whole import calls as native
 from ptokit.engine.native.whole import split, strategies
 from ptokit.isa.dtype import dtype
@@ -282,11 +282,11 @@ def test_about_128_lanes_or_32_for_each_thread_are_sampled() -> None:
 @pytest.mark.parametrize("combine", [Combine.STORE, Combine.ADD, Combine.MAX])
 @pytest.mark.parametrize(
     ("packs", "wake", "wanted"),
-    [(True, 500, "destinations"), (True, 5000, "direct"), (False, 500, "direct")],
+    [(True, 500, {"destinations"}), (True, 5000, set()), (False, 500, {"direct"})],
     ids=["selected by an instruction", "too few lanes", "selected one by one"],
 )
 def test_threads_share_a_small_table_if_selecting_lanes_is_cheap(
-    packs: bool, wake: int, wanted: str, combine: Combine, monkeypatch: pytest.MonkeyPatch
+    packs: bool, wake: int, wanted: set[str], combine: Combine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(host, "HOST", replace(host.X86, packs=packs, wake=wake, near=1 << 20))
     taken, choose = list[str](), strategies.choose
@@ -294,7 +294,7 @@ def test_threads_share_a_small_table_if_selecting_lanes_is_cheap(
     kind = dtype("float32")
     case = Case(kind, values(kind, (4000, 1)), values(kind, (8000, 1), 1), named(8000, 4000), combine=combine)
     assert case.run(native, 2).tobytes() == case.run(reference).tobytes()
-    assert set(taken) == {wanted}
+    assert set(taken) == wanted
 
 
 KINDS = ("int8", "int32", "float32", "float64", "float8_e4m3fnuz")
@@ -393,6 +393,7 @@ def test_lanes_are_divided_among_parts_of_the_table(
 @pytest.mark.parametrize("width", [512, 1024])
 def test_long_rows_are_written_past_the_caches_several_at_a_time(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "HOST", replace(host.HOST, wake=SHARED, stream_from=1))
+    monkeypatch.setattr(openmp, "entries", lambda _: None)
     made, rng = dtype("float32"), np.random.default_rng(2)
     table = rng.integers(0, 1 << 30, (20, width)).astype("u4")
     case = Case(made, table, np.zeros((11, width), "u4"), named(11, 20), side=Side.SRC)

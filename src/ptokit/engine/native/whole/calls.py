@@ -178,14 +178,15 @@ class _Code:
     call: type[_Call]
     divides = False
     """Whether threads can share little work."""
-    most_lanes, most_bytes = MOST_LANES, host.NEVER
-    """What is little work, at most."""
+    most_bytes = host.NEVER
+    """Bytes of rows that are little work, at most."""
     wakes = 1
     """How many times the work for which waking threads pays is not shared."""
 
     def __init__(self, kind: MoveKind, rows: Rows, indices: Indices) -> None:
         self.kind, self.rows, self.indices = kind, rows, indices
         self.refuses = indices.remap is Remap.REFUSE
+        self.most_lanes = 0 if kind.accumulate else MOST_LANES
 
     def shorten(self, begin: Native, write: Native | None) -> None:
         """Little work: the whole gather, or the check of the indices or the index stage of a scatter, and the rest."""
@@ -193,8 +194,6 @@ class _Code:
         factors = {"index_step": self.kind.index_type.size, **dict.fromkeys(STEPS, size)}
         words = [(name, factors.get(name, 1)) for name in ("table", "index", "other", *SIZES)]
         self.short = ShortCall(words, "count", begin, write, refuses=self.refuses)
-        if self.kind.accumulate:
-            self.most_lanes = 0
 
 
 class _GatherCode(_Code):
@@ -211,7 +210,7 @@ class _GatherCode(_Code):
         self.straight = replace(self.rows, lane=indices.lane)
         self.late = replace(indices, remap=Remap.ZERO, noted=True) if self.refuses else indices
         """What is refused is only known at the end."""
-        self.most_bytes = min(MOST_SHORT, host.HOST.stream_from)
+        self.most_bytes = MOST_SHORT
         if rows.width != 1:
             self.most_lanes = MOST_SHORT  # they need no memory
         near = replace(self.straight, far=rows.far and strategies.fetches(rows, "gather"))

@@ -301,8 +301,7 @@ def choose(rows: Rows, count: int, capacity: int, width: int, parts: int, spread
         pays = SCATTERS.get(rows.combine, "pick") in host.HOST.sorts or not is_balanced
         if parts > 1 and is_far and not spread.local and pays and can_bucket(rows, capacity):
             return "buckets"
-        gains = host.HOST.packs and count * NEAR_GAIN > host.HOST.wake
-        return "destinations" if is_balanced and (is_far or spread.local or gains) else "direct"
+        return "destinations" if is_balanced and (is_far or spread.local or host.HOST.packs) else "direct"
     if parts == 1:
         return "direct"
     stores = rows.combine is Combine.STORE and rows.far and not spread.local
