@@ -228,8 +228,8 @@ def _letters(call: RecordedCall) -> str:
     return "".join(access.get(word, "s" if word == TMP else "n") for word in words.values())
 
 
-LOOSE: dict[type, OpaqueKind] = {RecordedTile: "tile", RecordedArray: "memory", RecordedScalar: "number"}
-"""What operands of a call by its effects are; others have none."""
+LOOSE = (RecordedTile, RecordedArray, RecordedScalar)
+"""What operands of a call by its effects are."""
 
 
 def _kind_of(call: RecordedCall, place: int) -> OpaqueKind:
@@ -237,7 +237,7 @@ def _kind_of(call: RecordedCall, place: int) -> OpaqueKind:
     if ("pointer", place) in call.modifiers:
         return "pointer"
     is_scaling = isinstance(operand, RecordedTile) and operand.memory == "scaling"
-    return "scaling" if is_scaling else LOOSE[type(operand)]
+    return "scaling" if is_scaling else KINDS[type(operand)]  # type: ignore[return-value]
 
 
 def _slot(operand: RecordedOperand, kind: DType | None, arrays: Arrays) -> tuple[Slot, Indices]:
@@ -284,7 +284,7 @@ def _modelled(call: RecordedCall, arrays: Arrays, target: str) -> tuple[InstrSha
     if any(target in gap.targets and call.name in gap.names and gap.has(call) for gap in GAPS):
         raise Unexpressible(f"ptokit does not model {call.name.upper()} of these types")
     for operand in call.operands:
-        check_modelled(operand, call.name)
+        check_modelled(operand, INSTRUCTIONS.get(call.name))
     known = variants(call.name)
     if not known:
         raise Unexpressible(f"ptokit does not model {call.name.upper()}")

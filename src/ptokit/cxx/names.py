@@ -6,28 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ptokit.isa import policy
 from ptokit.isa.catalog import INSTRUCTIONS, variants
 from ptokit.isa.instruction import NPU
 from ptokit.isa.kernel import kernels_of
 from ptokit.isa.opaque import PIPES as CORE_PIPES
 from ptokit.isa.opaque import ROWS, SCALAR, opaque_rows
-from ptokit.isa.policy import (
-    BLayout,
-    CmpMode,
-    Coalesce,
-    GatherExec,
-    GatherOOB,
-    MaskPattern,
-    Pad,
-    PtoEnum,
-    RoundMode,
-    Saturation,
-    ScatterAtomicOp,
-    ScatterOOB,
-    SLayout,
-    TileType,
-    enumerator,
-)
+from ptokit.isa.policy import PtoEnum, enumerator
 
 INCLUDE = Path(__file__).parent / "include"
 OWN = INCLUDE / "own"
@@ -89,12 +74,12 @@ ENUMS = (
     _enum("mem_dsb_t", "barrier", "DSB_ALL DSB_DDR DSB_UB DSB_SEQ", space="", scoped=False),
     _enum("cache_line_t", "line", "SINGLE_CACHE_LINE ENTIRE_DATA_CACHE", space="", scoped=False),
     _enum("dcci_dst_t", "cache", "CACHELINE_ALL CACHELINE_UB CACHELINE_OUT CACHELINE_ATOMIC", space="", scoped=False),
-    *map(_policy, (Coalesce, GatherOOB, GatherExec, ScatterAtomicOp, ScatterOOB, CmpMode, RoundMode, Saturation,
-                   MaskPattern)),
-    _policy(TileType, "memory", "Ctrl", storage="int"),
-    _policy(BLayout, "blayout", storage="int"),
-    _policy(SLayout, "slayout", storage="int"),
-    _policy(Pad, "pad", "CustomBase=0x100000000:custom", storage="uint64_t"),
+    *map(_policy, (policy.Coalesce, policy.GatherOOB, policy.GatherExec, policy.ScatterAtomicOp, policy.ScatterOOB,
+                   policy.CmpMode, policy.RoundMode, policy.Saturation, policy.MaskPattern)),
+    _policy(policy.TileType, "memory", "Ctrl", storage="int"),
+    _policy(policy.BLayout, "blayout", storage="int"),
+    _policy(policy.SLayout, "slayout", storage="int"),
+    _policy(policy.Pad, "pad", "CustomBase=0x100000000:custom", storage="uint64_t"),
     _enum("Layout", "layout", "ND DN NZ SCALE MX_A_ND MX_A_DN MX_A_ZZ MX_B_ND MX_B_DN MX_B_NN HIF4_A_ZZ HIF4_B_NN "
           "NC1HWC0 GNC1HWC0 NCHW GNCHW NHWC NDC1HWC0 NCDHW FRACTAL_Z FRACTAL_Z_S16S8 FRACTAL_Z_3D MAX", storage="int"),
     _enum("CompactMode", "compact", "Null Normal RowPlusOne:row_plus_one RowAlignedPadding:row_aligned", storage="int"),

@@ -9,6 +9,7 @@ from math import gcd, prod
 
 from ptokit.cxx.recording import CONVOLUTION, LaunchArgument, RecordedArray, RecordedOperand, RecordedTile
 from ptokit.isa.dtype import FLOAT8_E8M0, DType, dtype
+from ptokit.isa.instruction import Instruction
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import BLayout, GlobalLayout, Pad, SLayout, TileType
 from ptokit.program.expr import Expr
@@ -78,15 +79,11 @@ class UsedNames:
         return name
 
 
-SCALE_CALLS = ("tload", "tstore", "tmov", "textract", "tmatmul_mx", "tgemv_mx")
-"""Beginnings of the names of modelled instructions that take scales."""
-
-
-def check_modelled(operand: RecordedOperand, name: str = "") -> None:
-    """Refuse a tile or an array that no modelled instruction takes, or not the one of this name."""
+def check_modelled(operand: RecordedOperand, definition: Instruction | None = None) -> None:
+    """Refuse a tile or an array that no modelled instruction takes, or not the one of this definition."""
     of_scales = isinstance(operand, RecordedTile | RecordedArray) and operand.dtype == FLOAT8_E8M0.name
-    if of_scales and not name.startswith(SCALE_CALLS):
-        raise Unexpressible(f"ptokit does not model {name.upper()} of scales")
+    if of_scales and not (definition and any(param.has_scales for param in definition.operands)):
+        raise Unexpressible("ptokit does not model this of scales")
     if isinstance(operand, RecordedTile | RecordedArray) and operand.dtype in STAND_INS:
         raise Unexpressible(f"ptokit does not model {operand.dtype}")
     if isinstance(operand, RecordedArray) and operand.layout.lower() not in LAYOUT_NAMES:
@@ -217,15 +214,12 @@ class _Pattern:
 
     def joined(self, other: _Pattern) -> _Pattern | None:
         """A pattern of both, if their strides do not differ."""
-        if (self.argument, self.dtype, self.layout, self.dynamic) != (
-            other.argument, other.dtype, other.layout, other.dynamic
-        ):  # fmt: skip
+        if replace(self, strides=()) != replace(other, strides=()):
             return None
         pairs = list(zip(self.strides, other.strides, strict=True))
         if any(a is not None and b is not None and a != b for a, b in pairs):
             return None
-        strides = tuple(b if a is None else a for a, b in pairs)
-        return _Pattern(self.argument, self.dtype, self.layout, self.dynamic, strides)
+        return replace(self, strides=tuple(b if a is None else a for a, b in pairs))
 
 
 def _pattern(use: RecordedArray) -> _Pattern:
@@ -321,13 +315,10 @@ class Arrays:
         """Use an argument for some uses. If its own marks of run-time extents are others, it is a view of it."""
         if not argument.view_of and argument.dynamic != pattern.dynamic:
             taken = argument.name in {slot.argument for slot, _ in self._views.values()}
-            marked = Argument(
-                argument.name, argument.dtype, argument.shape, argument.stride, argument.layout, pattern.dynamic
-            )
             if taken:
                 argument = self._view_of(pattern, argument, argument.shape, argument.stride)
             else:
-                argument = self._bases[pattern.argument] = marked
+                argument = self._bases[pattern.argument] = replace(argument, dynamic=pattern.dynamic)
         for use, numbers in zip(uses, indices, strict=True):
             self._views[use] = ArraySlot(argument.name, len(argument.shape)), numbers
 

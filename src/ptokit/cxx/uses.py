@@ -59,7 +59,8 @@ def _index_of(name: str) -> tuple[int, int, int]:
     ones are: an operand that is updated, else the source. No place is 0."""
     operands = INSTRUCTIONS[name].operands if name in INSTRUCTIONS else ()
     place = next((k for k, param in enumerate(operands) if param.role == "index"), 0)
-    return place, 0 if place and operands[0].access == "update" else 1, 1
+    is_updated = any(param.access == "update" for param in operands[:1])
+    return place, 0 if is_updated else 1, 1
 
 
 def _note(call: RecordedCall, place: int, use: ArrayUse) -> None:

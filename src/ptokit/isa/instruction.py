@@ -399,6 +399,8 @@ class Param:
     """Of a number: the operand whose element type it has; the first one if empty."""
     dtype: DType | None = None
     """Of a number: its own element type, if it has that of no operand."""
+    has_scales: bool = False
+    """Whether it may be a tile of scales (float8_e8m0)."""
     in_part: bool = False
     """Of a tile that is updated: what is not written stays, and nothing of it is read."""
 
