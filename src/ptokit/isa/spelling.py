@@ -84,7 +84,7 @@ class Form:
     newer_inside: bool = False
     """Whether the grammar 0.27 has no attributes within `ins(...)`."""
     shape: str = ""
-    """The form of an instruction that has neither `ins(...)` nor results, in the language of `text/mlir/pieces.py`."""
+    """The form of an instruction that has neither `ins(...)` nor results, in the language of `text/ops.py`."""
     stored: tuple[str, ...] = ()
     """The roles of the operands of the generic form, in their order."""
 

@@ -16,11 +16,9 @@ from ptokit.program.cores import StatementCores
 from ptokit.program.expr import Expr, Var, substitute, variables
 from ptokit.program.memory import Path, statements
 from ptokit.program.repair import AFTER, BEFORE, INSERT, REMOVE, Edit, Unpatchable, spelled
+from ptokit.program.splice import Lines, Piece, spliced
 from ptokit.text.cpp.expr import Expressions
 from ptokit.text.cpp.names import Identifiers
-
-Piece = tuple[int, int, str]
-"""A range of a text, and what replaces it."""
 
 
 def edited_texts(texts: Mapping[str, str], program: ir.Program, edits: Sequence[Edit]) -> dict[str, str]:
@@ -30,15 +28,7 @@ def edited_texts(texts: Mapping[str, str], program: ir.Program, edits: Sequence[
     for edit in edits:
         file, piece = editor.piece(edit)
         pieces.setdefault(file, {})[piece] = None
-    return {file: _applied(texts[file], list(found)) for file, found in pieces.items()}
-
-
-def _applied(text: str, pieces: list[Piece]) -> str:
-    done, at = "", 0
-    for start, end, new in sorted(pieces, key=lambda piece: piece[:2]):
-        done += text[at:start] + new
-        at = max(at, end)
-    return done + text[at:]
+    return {file: spliced(texts[file], found) for file, found in pieces.items()}
 
 
 @dataclass(frozen=True)
@@ -193,24 +183,14 @@ class _CppEditor:
 
     def _insertion(self, file: str, span: _Span, is_before: bool, written: str) -> Piece:
         """On a line of its own, if nothing else is on that side of the statement; else on the same line."""
-        text, plain = self.texts[file], self.plain[file]
         if span.alone:
-            inside = text[span.start : span.end]
+            inside = self.texts[file][span.start : span.end]
             return span.start, span.end, f"{{ {written} {inside} }}" if is_before else f"{{ {inside} {written} }}"
-        first = plain.rfind("\n", 0, span.start) + 1
-        last = plain.find("\n", span.end)
-        last = len(plain) if last < 0 else last
-        indent = _indent(text, first)
-        newline = "\r\n" if text[:last].endswith("\r") else "\n"
-        if is_before:
-            if plain[first : span.start].strip():
-                return span.start, span.start, f"{written} "
-            return first, first, f"{indent}{written}{newline}"
-        if plain[span.end : last].strip():
-            return span.end, span.end, f" {written}"
-        if last == len(text):
-            return last, last, f"{newline}{indent}{written}"
-        return last + 1, last + 1, f"{indent}{written}{newline}"
+        return self._lines(file).insertion(span.start, span.end, written, is_before=is_before)
+
+    def _lines(self, file: str) -> Lines:
+        plain = self.plain[file]
+        return Lines(self.texts[file], lambda start, end: not plain[start:end].strip())
 
     def _otherwise(self, file: str, at: int, written: str) -> Piece | None:
         """For a flag that a branch before has, which the launch did not take: the other branch, with this flag. If both
@@ -223,25 +203,14 @@ class _CppEditor:
             raise Unpatchable(
                 f"line {branch.line} has this flag in a branch that was not taken; it belongs to every one"
             )
-        text = self.texts[file]
-        indent = _indent(text, text.rfind("\n", 0, branch.start) + 1)
+        indent = self._lines(file).indent(branch.start)
         return branch.end, branch.end, f" else {{\n{indent}    {written}\n{indent}}}"
 
     def _removal(self, file: str, span: _Span) -> Piece:
         """With its line, if nothing else is on it."""
         if span.alone:
             return span.start, span.end, "{ }"
-        plain = self.plain[file]
-        first, last = plain.rfind("\n", 0, span.start) + 1, plain.find("\n", span.end)
-        last = len(plain) if last < 0 else last
-        if plain[first : span.start].strip() or plain[span.end : last].strip():
-            return span.start, span.end, ""
-        return first, min(last + 1, len(plain)), ""
-
-
-def _indent(text: str, first: int) -> str:
-    """The blanks that a line begins with."""
-    return text[first : len(text) - len(text[first:].lstrip(" \t"))]
+        return self._lines(file).removal(span.start, span.end)
 
 
 def _offset(text: str, where: Where) -> int:

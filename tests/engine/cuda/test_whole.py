@@ -31,7 +31,7 @@ from ptokit.engine.llvm.compiled import IrSource
 from ptokit.engine.llvm.numbers import computes
 from ptokit.engine.runnable import Unsupported
 from ptokit.engine.storage import Storage
-from ptokit.engine.whole import Whole, layout_of
+from ptokit.engine.whole import MoveSizes, Whole, layout_of
 from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, HOST_ONLY, DType, dtype
 from ptokit.isa.move import Access, Combine, Index, IndexUnit, Move, Remap, Side
 from tests.engine.cuda.emulated import ON_GPU, PATTERN, EmulatedBuffer, EmulatedDevice, Recorded, device_under_test
@@ -921,10 +921,9 @@ def test_resolved_lanes(lane: str, combine: Combine) -> None:
     given = [Storage(each.copy().reshape(-1).view(f"u{each.itemsize}"), kind) for each, kind in (
         (table, FLOAT32), (rows, FLOAT32), (lanes, dtype(f"int{lane[1:]}")))]  # fmt: skip
     with resident(device, dict(zip("abc", given, strict=True)), "a") as addresses:
-        calls.scatter(
-            device, *addresses.values(), 40,
-            dtype=FLOAT32, width=8, stride=12, capacity=9, combine=combine, lane=lane,
-        )  # fmt: skip
+        at, rows_at, lanes_at = addresses.values()
+        move = calls.scattering(device, FLOAT32, combine, lane)
+        move(at, lanes_at, rows_at, MoveSizes(40, 8, 9, 12, 1, 8, 1, 1))
     assert given[0].bits.tobytes()[: len(wanted)] == wanted
 
 

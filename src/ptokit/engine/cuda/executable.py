@@ -25,13 +25,12 @@ from ptokit.engine.cuda import stage as stages
 from ptokit.engine.cuda.deferred import DeferredScatters, lanes_of_blocks
 from ptokit.engine.cuda.device import Device, DeviceBuffer
 from ptokit.engine.cuda.launch import GridCode, GridLaunch, GridRun, LaunchMemory, LaunchOnDevice, Words
-from ptokit.engine.cuda.rerun import changed, is_changed_last
 from ptokit.engine.cuda.resident import hosted, resident
 from ptokit.engine.cuda.stage import GridStage, record_size
 from ptokit.engine.llvm.compiled import BUILDING, IrSource
 from ptokit.engine.llvm.program.compiler import MOST_KEPT, Items, ProgramCompiler, Tensors, Values
 from ptokit.engine.llvm.program.fallback import Fallback
-from ptokit.engine.llvm.program.independent import Page, candidates, memory_of, page
+from ptokit.engine.llvm.program.independent import Page, candidates, changed, is_changed_last, memory_of, page
 from ptokit.engine.llvm.program.stage import ENTRY
 from ptokit.engine.runnable import CUDA, Listener
 from ptokit.program.calls import written_arguments

@@ -12,6 +12,7 @@ from ptokit.isa.operand import TileSpec
 from ptokit.isa.unknown import is_unknown
 from ptokit.text.errors import choices, guess
 from ptokit.text.numbers import READ, UNSIGNED
+from ptokit.text.ops import PTO_SHAPES, RESULT_TYPES, keyed_operands
 from ptokit.text.spelling import ASSIGN, EVENTS, PIPES, attributes_of, instructions
 from ptokit.text.tree import Operation, Tensor, Value
 
@@ -106,31 +107,35 @@ class Syntax:
     """The numbers of results that it may have."""
 
 
-SYNTAX = {
-    "make_tensor_view": Syntax(("ptr",), lists=("shape", "strides"), only_result=True),
-    "partition_view": Syntax(("view",), lists=("offsets", "sizes")),
-    "get_tensor_view_dim": Syntax(("view", "dim"), result="index"),
-    "addptr": Syntax(("ptr", "offset"), like="ptr"),
-    "alloc_tile": Syntax(keyed=("addr", "valid_row", "valid_col"), only_result=True),
-    "declare_tile": Syntax(only_result=True),
-    "set_validshape": Syntax(("tile", "row", "col"), results=(0,)),
-    ASSIGN.op: Syntax(("tile", "addr"), results=(0, 1), like="tile", address="addr"),
-    "subset": Syntax(("tile",), lists=("offsets",)),
-    "treshape": Syntax(("tile",)),
-    "bitcast": Syntax(("tile",)),
-    "load_scalar": Syntax(("ptr",), index="index"),
-    "load": Syntax(("ptr",), index="index"),
-    "store_scalar": Syntax(("value", "ptr"), index="index", results=(0,)),
-    "store": Syntax(("value", "ptr"), index="index", results=(0,)),
-    "set_flag": Syntax(words=("src_pipe", "dst_pipe", "event_id"), dynamic="set_flag_dyn", results=(0,)),
-    "wait_flag": Syntax(words=("src_pipe", "dst_pipe", "event_id"), dynamic="wait_flag_dyn", results=(0,)),
-    **dict.fromkeys(("record_event", "wait_event"), Syntax(words=("src_op", "dst_op", "event_id"), results=(0,))),
-    "sync.set": Syntax(words=("pipe", "event_id"), dynamic="sync.set", results=(0,)),
-    "sync.wait": Syntax(words=("pipe", "event_id"), dynamic="sync.wait", results=(0,)),
-    "barrier": Syntax(words=("pipe",), results=(0,)),
-    "barrier_sync": Syntax(words=("op_type",), results=(0,)),
-    **dict.fromkeys(("get_block_idx", "get_block_num", "get_subblock_idx", "get_subblock_num"), Syntax(result="i64")),
-}
+NAMED = """
+    make_tensor_view partition_view get_tensor_view_dim addptr alloc_tile declare_tile set_validshape subset treshape
+    bitcast load_scalar load store_scalar store set_flag wait_flag record_event wait_event sync.set sync.wait barrier
+    barrier_sync get_block_idx get_block_num get_subblock_idx get_subblock_num
+"""
+"""Operations of `pto` that are no instructions and have a syntax of their own."""
+
+
+def _syntax(name: str) -> Syntax:
+    """The syntax of an operation, which follows from its shape in MLIR."""
+    shape = PTO_SHAPES[name]
+    lists, (index, *_) = tuple(re.findall(r"\[ %(\w+)\* \]", shape)), [*re.findall(r"\[ %(\w+) \]", shape), ""]
+    keyed, words = keyed_operands(name), tuple(re.findall(r"#(\w+)(?::(?!ints)|\|)", shape))
+    apart = {*lists, index, *keyed, *words}
+    operands = tuple(part for part in re.findall(r"%(\w+)", shape) if part not in apart)
+    address, has_result = "".join(re.findall(r"@(\w+)", shape)), shape.endswith("R")
+    result = "index" if name == "get_tensor_view_dim" else RESULT_TYPES.get(name, "")
+    dynamic = next((other for other in (f"{name}_dyn", name) if "%event_id" in PTO_SHAPES.get(other, "")), "")
+    return Syntax(
+        operands, index, lists, keyed, words, result,
+        like=operands[0] if address or shape.endswith("~R") else "",
+        address=address,
+        only_result=has_result and not {"^", "~"} & {*shape},
+        dynamic=dynamic,
+        results=(0, 1) if address else (int(has_result or bool(result) or name == "subset"),),
+    )  # fmt: skip
+
+
+SYNTAX = {name: _syntax(name) for name in (*NAMED.split(), ASSIGN.op)}
 """Operations that are not instructions."""
 
 STATIC = {shape.dynamic: name for name, shape in SYNTAX.items() if shape.dynamic}

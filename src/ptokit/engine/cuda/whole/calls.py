@@ -126,27 +126,11 @@ def not_captured(whole: Whole, gpu: int, *addresses: int) -> str:
     return call_of(cuda(gpu), whole).not_captured(*addresses)
 
 
-def scatter(
-    device: Device,
-    table: int,
-    rows: int,
-    lanes: int,
-    count: int,
-    *,
-    dtype: DType,
-    width: int,
-    stride: int,
-    capacity: int,
-    combine: Combine,
-    lane: str = I32,
-) -> None:
-    """Combine packed rows with those rows of a table that resolved lanes name, in their order; a sentinel names none.
-
-    `table`, `rows` and `lanes` are addresses; `width` counts the elements of a row, `stride` those from row to row of
-    the table.
-    """
-    kind = MoveKind(False, dtype, element_type("uint32" if lane == I32 else "int64"), Remap.SKIP, combine)
-    _prepared(device, kind)(table, lanes, rows, MoveSizes(count, width, capacity, stride, 1, width, 1, 1))
+def scattering(device: Device, dtype: DType, combine: Combine, lane: str = I32) -> CudaMove:
+    """A scatter of packed rows by resolved lanes, in their order; a sentinel names no row."""
+    return _prepared(
+        device, MoveKind(False, dtype, element_type("uint32" if lane == I32 else "int64"), Remap.SKIP, combine)
+    )
 
 
 def checking(device: Device, index_type: DType) -> Callable[[int, int, int, int], None]:

@@ -83,7 +83,7 @@ class GroupPart:
     def __init__(self, code: IrBuilder, shape: tuple[int, int], number: IrValue, n: IrValue) -> None:
         """`number` counts the parts, row by row."""
         (self.down, self.across), (self.rows, self.cols) = shape, extents_of(shape)
-        right = _parts(n, self.cols)
+        right = parts(n, self.cols)
         self.g, self.t = (code.lane & (GROUP - 1)) >> 2, code.lane & 3
         self.top, self.first = number.op("udiv", right) * self.rows, number.op("urem", right) * self.cols
 
@@ -172,7 +172,7 @@ def _count(extent: int, size: int) -> int:
     return -(-extent // size)
 
 
-def _parts(extent: IrValue, size: int) -> IrValue:
+def parts(extent: IrValue, size: int) -> IrValue:
     """How many parts of a size cover an extent."""
     if extent.number is not None:
         return extent.code.i64(_count(extent.number, size))
@@ -182,7 +182,7 @@ def _parts(extent: IrValue, size: int) -> IrValue:
 def _count_of(shape: tuple[int, int], m: IrValue, n: IrValue) -> IrValue:
     """How many parts of a shape cover m x n."""
     rows, cols = extents_of(shape)
-    return _parts(m, rows) * _parts(n, cols)
+    return parts(m, rows) * parts(n, cols)
 
 
 def _within(line: IrValue, extent: IrValue, size: int) -> IrValue:

@@ -12,22 +12,24 @@ deferred. A page says what is recorded of such a scatter while blocks run in par
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ptokit.engine.interpreter import only_orders
 from ptokit.engine.llvm.address import are_known
 from ptokit.engine.llvm.program.slots import Slots
+from ptokit.engine.llvm.program.tiles import Variants
 from ptokit.engine.llvm.program.variant import Variant
 from ptokit.engine.llvm.resolve import lane_of
 from ptokit.isa.dtype import dtype
-from ptokit.isa.move import Fill, IndexUnit, Move, Side
+from ptokit.isa.move import Combine, Fill, IndexUnit, Move, Side
 from ptokit.program.bounds import SAFE, Reach, reaches
 from ptokit.program.calls import access_of, named_operands
 from ptokit.program.expr import BLOCK_IDX, Var, affine, apply, evaluate, subtract
-from ptokit.program.ir import Argument, Instr, LoadScalar, Program, Stmt, View, walk
+from ptokit.program.ir import Argument, Block, Instr, LoadScalar, Program, Stmt, TileDecl, View, walk
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Touch = tuple[View, Reach]
@@ -45,7 +47,7 @@ class BlockAccess:
 
 def are_independent(program: Program, grid: int, integers: Integers, besides: Set[str] = frozenset()) -> bool:
     """Whether no block writes what another one reads or writes; memories `besides` are ignored."""
-    written = _written(program) - besides
+    written = written_memories(program, program.body) - besides
     touched: defaultdict[str, list[Touch]] = defaultdict(list)
     for stmt, reach in reaches(program, grid, dict(integers)):
         for view, _ in views_of(stmt):
@@ -53,11 +55,6 @@ def are_independent(program: Program, grid: int, integers: Integers, besides: Se
             if memory_of(argument) in written:
                 touched[memory_of(argument)].append((view, reach))
     return all(_are_of_one_array(touches) and _are_partitioned(touches) for touches in touched.values())
-
-
-def _written(program: Program) -> set[str]:
-    views = (pair for stmt in walk(program.body) for pair in views_of(stmt))
-    return {memory_of(program.tensors[view.argument]) for view, writes in views if writes}
 
 
 def views_of(stmt: Stmt) -> Iterator[tuple[View, bool]]:
@@ -205,3 +202,45 @@ def _page(program: Program, number: int, instr: Instr, variant: Variant) -> Page
     width = move.cols if by_row else 1
     step = row if by_row else 1
     return Page(number, argument.array, offset, index.capacity, step, width, kind.name, move.combine.name, lane)
+
+
+# --- Which programs can run a block again that was left in the middle: the memory that it reads is as it was
+
+
+def written_memories(program: Program, block: Block) -> set[str]:
+    """The memories that statements write."""
+    return {memory_of(program.tensors[view.argument]) for s in walk(block) for view, out in views_of(s) if out}
+
+
+def changed(program: Program, variants: Variants, besides: Collection[str] = ()) -> set[str]:
+    """Memories that a program both reads and writes; those `besides` are written later."""
+    read = {memory for stmt in walk(program.body) for memory in _read(program, stmt, variants)}
+    return (read & written_memories(program, program.body)) - set(besides)
+
+
+def _read(program: Program, stmt: Stmt, variants: Variants) -> set[str]:
+    """Memories that a statement reads: also those that it combines with what is there."""
+    found = {memory_of(program.tensors[view.argument]) for view, out in views_of(stmt) if not out}
+    if isinstance(stmt, Instr):
+        access, combines = access_of(stmt), _combines(stmt, variants)
+        updated = [v for n, v in named_operands(stmt).items() if isinstance(v, View) and access[n] == "update"]
+        found |= {memory_of(program.tensors[view.argument]) for view in updated if combines}
+    return found
+
+
+def _combines(instr: Instr, variants: Variants) -> bool:
+    """Whether what is written depends on what is there; unknown without variants."""
+    known = variants(instr)
+    steps = [step for variant in known for step in variant.steps if isinstance(step, Move)]
+    return not known or any(step.combine is not Combine.STORE for step in steps)
+
+
+def is_changed_last(program: Program, memories: Collection[str]) -> bool:
+    """Whether the last statement of a block that can be left is the only one that writes these memories."""
+    *before, last = [stmt for stmt in program.body if not _cannot_be_left(stmt)] or [None]
+    writes = any(not written_memories(program, (stmt,)).isdisjoint(memories) for stmt in before if stmt)
+    return not memories or (isinstance(last, Instr) and not writes)
+
+
+def _cannot_be_left(stmt: Stmt) -> bool:
+    return only_orders(stmt) or (isinstance(stmt, TileDecl) and not stmt.addresses)

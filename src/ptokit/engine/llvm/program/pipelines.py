@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from math import prod
 
+from ptokit.engine.interpreter import only_orders
 from ptokit.engine.llvm.address import are_known
 from ptokit.engine.llvm.arrival import await_groups, close_group
 from ptokit.engine.llvm.chip import Chip
@@ -26,7 +27,6 @@ from ptokit.engine.llvm.program.stage import Stage
 from ptokit.engine.llvm.program.tiles import HeldTile, Variants, held_tiles
 from ptokit.engine.llvm.program.variant import Variant
 from ptokit.isa.move import Combine, Compute, Fill, Move, Remap, Side
-from ptokit.program import ir
 from ptokit.program.calls import named_operands
 from ptokit.program.expr import variables
 from ptokit.program.ir import Block, Branch, Instr, Loop, Program, Stmt, TileDecl, TileUse, View, instructions, walk
@@ -122,15 +122,10 @@ def _stores_behind(program: Program, loop: Loop, about: _PipelinedBody) -> list[
     places = [id(stmt) for stmt in program.body]
     if id(loop) not in places:
         return None
-    later = [stmt for stmt in program.body[places.index(id(loop)) + 1 :] if not _is_idle(stmt)]
+    later = [stmt for stmt in program.body[places.index(id(loop)) + 1 :] if not only_orders(stmt)]
     found = [(stmt, each) for stmt in later if isinstance(stmt, Instr) for each in about.variants(stmt)]
     fits = all(_is_store(*each, about.sums) for each in found)
     return found if fits and [instr for instr, _ in found] == later else None
-
-
-def _is_idle(stmt: Stmt) -> bool:
-    """Whether a statement does nothing that a block of threads does."""
-    return isinstance(stmt, ir.Barrier) or (isinstance(stmt, ir.Flag | ir.CrossFlag) and isinstance(stmt.event, int))
 
 
 def _is_store(instr: Instr, variant: Variant, sums: Collection[str]) -> bool:
@@ -162,7 +157,7 @@ class _PipelinedBody:
             return all(isinstance(each, Instr) and self._is_product(each) for each in (*stmt.then, *stmt.otherwise))
         if isinstance(stmt, Instr):
             return self._is_product(stmt)
-        return _is_idle(stmt) or (isinstance(stmt, TileDecl) and stmt.name not in self.placed)
+        return only_orders(stmt) or (isinstance(stmt, TileDecl) and stmt.name not in self.placed)
 
     def _is_load(self, instr: Instr) -> bool:
         """Of an array, into a tile that has no other writer."""

@@ -340,7 +340,7 @@ class _ScatterCall(_Call):
 
     def _unresolved(self, team: Team, block: ArgumentBlock, spread: Spread, strategy: str | None) -> bool:
         """Scatter without a copy of the lanes, if that takes less time or is forced; whether that was done."""
-        given = self.rows, self.indices, self.count, self.capacity, self.width, team.parts, spread
+        given = self.rows, self.count, self.capacity, self.width, team.parts, spread
         taken = (strategy,) if strategy else strategies.unresolved(*given)
         return any(UNRESOLVED[each](self, team, block, spread) for each in taken)
 
@@ -351,16 +351,6 @@ class _ScatterCall(_Call):
     def merged(self, team: Team, block: ArgumentBlock, spread: Spread) -> bool:
         """Slices of the lanes to memory of each thread's own, merged; False if the sample misses some."""
         return strategies.merged(block, self.rows, self.indices, team, spread)
-
-    def straight(self, team: Team, block: ArgumentBlock, spread: Spread) -> bool:
-        """All lanes in order on one thread."""
-        indices = self.indices
-        if self.refuses:
-            self.resolve(team, block, keep=False, indices=indices)
-            self.check(block)
-            indices = replace(indices, remap=Remap.SKIP)
-        team.do(strategies.straight(block, self.rows, indices, spread), block, parts=1)
-        return True
 
     def divided(self, team: Team, block: ArgumentBlock, spread: Spread) -> bool:
         """Chunks of lanes, each divided among parts of the table first."""
@@ -414,6 +404,5 @@ UNRESOLVED = {
     "runs": _ScatterCall.runs,
     "merged": _ScatterCall.merged,
     "divided": _ScatterCall.divided,
-    "straight": _ScatterCall.straight,
 }
 """Strategies that read the indices themselves, beside `strategies.STRATEGIES`."""

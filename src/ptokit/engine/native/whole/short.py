@@ -133,7 +133,6 @@ def _write(code: IrBuilder) -> None:
     is_done = is_whole | refuses.compare("eq", 0)
     with code.when(is_done & write.compare("ne", 0)):
         code.store(capacity, word("high_shard"))
-        code.store(width, word("columns_shard"))
         _run(code, write, block)
     with code.when(thread.get().compare("ne", 0)):
         name = code.module.declare("PyEval_RestoreThread", "void (ptr)")
