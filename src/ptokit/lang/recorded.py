@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from ptokit.brief import brief
-from ptokit.cxx.compile import TARGETS, CompileOptions
+from ptokit.cxx.compile import CompileOptions
 from ptokit.cxx.declaration import Parameter
 from ptokit.cxx.entries import CppEntry
 from ptokit.cxx.problems import OWN_CODE, problem_findings
@@ -47,6 +47,7 @@ from ptokit.machine.report import MachineReport
 from ptokit.program.clip import clipped
 from ptokit.program.ir import Argument, Program, walk
 from ptokit.program.repair import Edit, Unpatchable
+from ptokit.target import compiler_of, families_in_cpp
 
 WORKSPACE = 1 << 16
 """Bytes of memory for a pointer that no array is passed for."""
@@ -96,7 +97,10 @@ class RecordedLaunches:
 class CppKernel(Launchable):
     """An entry of a C++ source: `kernel[grid](x, y, target="a5")`. The grid of a launch function is its own."""
 
-    targets = tuple(TARGETS)
+    @property
+    def targets(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Where it can run."""
+        return families_in_cpp()
 
     def __init__(self, source: CppSource, entry: CppEntry, target: str, grid: int = 1) -> None:
         super().__init__(entry.name, None)
@@ -172,7 +176,7 @@ class CppKernel(Launchable):
         """What the entry does with these arguments; `enough`: with as many blocks as a check needs. Raises
         VerifyError."""
         family = mode.profile.family
-        target = family if family in TARGETS else self.target
+        target = family if compiler_of(family) else self.target
         content = (target, self.grid, *_content(arguments))
         key = (enough, *content)
         if key not in self._recorded:
