@@ -171,15 +171,6 @@ def written(page: str) -> str:
     return page
 
 
-def test_the_page_lists_the_table() -> None:
-    """`python -m tests.isa.test_opaque` writes the lists."""
-    assert PAGE.read_text() == written(PAGE.read_text())
-
-
-if __name__ == "__main__":
-    PAGE.write_text(written(PAGE.read_text()))
-
-
 # --- The table
 
 

@@ -148,7 +148,7 @@ def examples() -> dict[str, Example]:
 def outcomes() -> dict[str, tuple[dict[str, str], ...]]:
     """The outcomes of the code that breaks each clause, by target, one entry for each piece of code.
 
-    `tests/conformance/outcomes.py` writes them; a test compares them with new runs.
+    `make generated` writes them; a test compares them with new runs.
     """
     return {name: row["breaks"] for name, row in _rows("outcomes")}
 
