@@ -403,6 +403,10 @@ class Param:
     """Of a number: the operand whose element type it has; the first one if empty."""
     dtype: DType | None = None
     """Of a number: its own element type, if it has that of no operand."""
+    has_scales: bool = False
+    """Whether it may be a tile of scales (float8_e8m0)."""
+    in_part: bool = False
+    """Of a tile that is updated: what is not written stays, and nothing of it is read."""
 
 
 @dataclass(frozen=True)
@@ -551,6 +555,8 @@ class Cpp:
     """By target: the memory of a source from which a call runs on a pipe that the cores of the model do not have."""
     uses_hidden: bool = False
     """Whether the headers use their own workspace in UB (`Headers.hidden`)."""
+    ignored: tuple[str, ...] = ()
+    """Last arguments of C++ that change no result."""
 
 
 @dataclass(frozen=True)
