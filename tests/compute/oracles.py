@@ -378,7 +378,7 @@ def bits_of(tile: pto.Tile) -> list[list[int]]:
 
 
 def bits(pairs: list[Pair]) -> list[int]:
-    return list(struct.unpack(f"<{2 * len(pairs)}WHOLE", b"".join(struct.pack("<fI", *pair) for pair in pairs)))
+    return list(struct.unpack(f"<{2 * len(pairs)}I", b"".join(struct.pack("<fI", *pair) for pair in pairs)))
 
 
 def descending(pairs: list[Pair]) -> list[Pair]:
@@ -514,7 +514,7 @@ IGNORED = 1 + 2.0**-11
 
 def word(factor: float) -> int:
     """A factor of the fixpipe, for a signed result."""
-    return struct.unpack("<WHOLE", struct.pack("<f", factor))[0] | 1 << 46
+    return struct.unpack("<I", struct.pack("<f", factor))[0] | 1 << 46
 
 
 @oracle("tmov_fp", "tstore_fp", "tinsert_fp", "textract_fp")
