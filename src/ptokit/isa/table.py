@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from ptokit.spec import lineage
@@ -63,6 +64,7 @@ REVISIONS: dict[str, Revision] = {}
 """By target: all differences from the family of the documents. `ptokit.target.register` fills it."""
 
 
+@lru_cache(maxsize=1024)
 def revision_of(target: str) -> Revision:
     """How a target differs from the family of the documents."""
     return next((REVISIONS[name] for name in lineage(target) if name in REVISIONS), PLAIN)
@@ -72,6 +74,8 @@ def lookup(rows: Mapping[str, Any] | Table[Any], target: str, default: Any = Non
     """The row of a target, else that of its family or of one that this is like, else `default`."""
     if isinstance(rows, Table):
         return rows.get(target, default)
+    if target in rows:  # most are asked for by their family
+        return rows[target]
     for name in lineage(target):
         if name in rows:
             return rows[name]

@@ -62,6 +62,7 @@ def unregister(name: str) -> None:
 
 def _clear_caches() -> None:
     lineage.cache_clear()
+    revision_of.cache_clear()
     left_layouts.cache_clear()
 
 
