@@ -20,6 +20,7 @@ from ptokit.cli.files import STDIN, STDIN_NAME, read_text
 from ptokit.cli.problems import SHOWN, Misuse, print_error
 from ptokit.finding import shown_file
 from ptokit.lang.launcher import Launchable
+from ptokit.target import compiler_of
 
 if TYPE_CHECKING:
     from ptokit.cxx.child import RecordLimits
@@ -181,9 +182,7 @@ def _entries() -> Iterator[None]:
 
 def _build(file: str, request: CxxRequest) -> Build:
     """The source compiled for the target of the command or its database, or the first that can be."""
-    from ptokit.cxx.compile import TARGETS
-
-    target = request.target if request.target in TARGETS else stated_target(file, request) or ""
+    target = request.target if compiler_of(request.target or "") else stated_target(file, request) or ""
     try:
         build = source_of(file, request).first_build(target)
     except ImportError as problem:

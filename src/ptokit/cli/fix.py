@@ -25,7 +25,7 @@ from ptokit.lang.watch import WatchedLaunch
 from ptokit.machine.proposal import NEEDLESS, ORDER, Patch, Repair
 from ptokit.machine.report import MachineReport
 from ptokit.program.repair import Unpatchable
-from ptokit.target import PROFILES, profile
+from ptokit.target import families_with_pipes, profile
 from ptokit.text.errors import TextError
 
 MOST_ROUNDS = 4
@@ -247,7 +247,7 @@ def _targets(name: str | None) -> list[str]:
     """The targets with pipes among those of a check."""
     if name not in (None, ALL):
         return [profile(name).name] if profile(name).pipes else []
-    return [each.name for each in PROFILES.values() if each.pipes and each.name == each.family]
+    return [*families_with_pipes()]
 
 
 def shown_diff(patch: Patch) -> str:

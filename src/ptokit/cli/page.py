@@ -20,7 +20,6 @@ from ptokit.cli.programs import ProgramRequest, library_call, machine_report
 from ptokit.cli.report import print_json
 from ptokit.cli.subject import find, named_kernel
 from ptokit.finding import OutOfBoundsError, VerifyError, counted, is_modelled, summary
-from ptokit.isa.instruction import DEVICES
 from ptokit.lang.launch import mode_of
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.sources import is_cpp
@@ -31,6 +30,7 @@ from ptokit.progress import task
 from ptokit.report.compare import RefusedTarget, Result
 from ptokit.report.html import page_of
 from ptokit.report.model import report_data
+from ptokit.target import families
 
 MOST_LAUNCHES = 16
 """Launches of a Python file that a page shows."""
@@ -154,7 +154,7 @@ def _launch(script: ScriptRun, launch: WatchedLaunch, target: str) -> MachineRep
 
 def _targets(kernel: Launchable, request: ProgramRequest) -> tuple[str, ...]:
     if request.target in (None, ALL):
-        return tuple(kernel.targets) or DEVICES
+        return tuple(kernel.targets) or families()
     return (request.target,) if request.target else ()
 
 

@@ -12,7 +12,7 @@ from ptokit.finding import OutOfBoundsError, VerifyError, is_modelled, summary
 from ptokit.lang.launcher import Launchable
 from ptokit.machine.report import NOTHING_RAN, MachineReport
 from ptokit.progress import task
-from ptokit.spec import WITH_PIPES, family_of
+from ptokit.target import families_with_pipes, profile
 
 SUFFIX = ".json"
 
@@ -40,7 +40,7 @@ def _first_report(kernel: Launchable, request: ProgramRequest) -> MachineReport:
     if request.target is not None:
         return machine_report(kernel, request, request.target)
     refusals: list[VerifyError | OutOfBoundsError] = []
-    for target in [name for name in kernel.targets if family_of(name) in WITH_PIPES] or WITH_PIPES:
+    for target in [name for name in kernel.targets if profile(name).pipes] or families_with_pipes():
         try:
             return machine_report(kernel, request, target)
         except (VerifyError, OutOfBoundsError) as refusal:

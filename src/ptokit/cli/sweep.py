@@ -21,7 +21,6 @@ from ptokit.cli.programs import ProgramRequest, machine_report
 from ptokit.cli.report import print_json, terminal_width
 from ptokit.cli.subject import find, named_kernel
 from ptokit.finding import VerifyError, suggestion
-from ptokit.isa.instruction import DEVICES
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.sources import is_cpp
 from ptokit.machine.report import MachineReport, aligned
@@ -31,6 +30,7 @@ from ptokit.sweeps.best import SweepPoint
 from ptokit.sweeps.plot import METADATA, missing, picture
 from ptokit.sweeps.result import LONGEST, SweepResult
 from ptokit.sweeps.run import Places, SweepValues, named_targets, point, run_points
+from ptokit.target import families, families_in_cpp
 
 BRACES = re.compile(r"\{([^{}]*)\}")
 FACTOR = re.compile(r"\s*(?P<operator>[*/]?)\s*(?:(?P<number>[0-9]{1,18})|(?P<name>[^\W\d]\w*))\s*")
@@ -57,7 +57,7 @@ def sweep_program(
     kernel = _kernel(request)
     roles = _roles(request, kernel, params, grid)
     try:
-        targets = DEVICES if request.target == ALL else named_targets(kernel, request.target) if kernel else ()
+        targets = families() if request.target == ALL else named_targets(kernel, request.target) if kernel else ()
         name = kernel.name if kernel else os.path.basename(request.word)
         run_all = partial(_as_tasks, request, grid, roles) if on_ray else None
         result = run_points(name, _launch(request, grid, roles), params, targets or _cpp_targets(request), run_all)
@@ -147,9 +147,7 @@ def _kernel(request: ProgramRequest) -> Launchable | None:
 
 
 def _cpp_targets(request: ProgramRequest) -> tuple[str, ...]:
-    from ptokit.cxx.compile import TARGETS
-
-    return tuple(request.target.split(",")) if request.target else tuple(TARGETS)
+    return tuple(request.target.split(",")) if request.target else families_in_cpp()
 
 
 def _roles(

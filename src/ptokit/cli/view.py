@@ -15,7 +15,6 @@ from ptokit.cli.report import print_json, print_lines, show_findings, terminal_w
 from ptokit.cli.subject import find
 from ptokit.finding import suggestion
 from ptokit.isa.dtype import dtype
-from ptokit.isa.instruction import NPU
 from ptokit.isa.operand import FORMS, TileSpec
 from ptokit.isa.policy import TileType
 from ptokit.isa.unknown import is_unknown
@@ -28,6 +27,7 @@ from ptokit.render.document import new_console
 from ptokit.render.fold import folded
 from ptokit.render.layouts import LayoutPicture, tile_rows
 from ptokit.report.access import access_maps
+from ptokit.target import families_with_pipes
 
 LAYOUTS = {form: layouts for layouts, form in FORMS.items()}
 SHAPE = re.compile(r"(\d{1,6})[xX,](\d{1,6})")
@@ -170,4 +170,4 @@ def _target(kernel: Launchable, request: ProgramRequest) -> str:
     """The target that is named, else the last with pipes that the kernel is for."""
     if request.target is not None:
         return request.target
-    return (kernel.targets or NPU)[-1]
+    return (kernel.targets or families_with_pipes())[-1]

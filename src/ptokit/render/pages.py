@@ -21,7 +21,7 @@ from ptokit.program.verify_call import CHECKS, CallCheck
 from ptokit.render.document import Code, Heading, Items, Line, PagePart, TableRows, TextPage, Title
 from ptokit.render.sketch import sketch
 from ptokit.render.tables import SideBySide
-from ptokit.target import PROFILES, Profile
+from ptokit.target import PROFILES, Profile, families
 from ptokit.target.profile import KB
 
 SOURCES = {
@@ -218,7 +218,7 @@ def _code(title: str, code: str) -> Iterator[PagePart]:
 def instruction_page(name: str, target: str | None = None) -> TextPage:
     """The whole contract of an instruction, on one target or on all."""
     instruction = INSTRUCTIONS[name]
-    profiles = [PROFILES[target]] if target else [PROFILES[n] for n in spec.FAMILIES]
+    profiles = [PROFILES[target]] if target else [PROFILES[n] for n in families()]
     parts: list[PagePart] = [Title(name, instruction.summary)]
     parts += [Heading("Meaning"), Items(tuple(instruction.meaning), is_fixed=True)]
     parts += [Heading("Operands and modifiers"), _parameters(instruction)]
@@ -306,11 +306,11 @@ def clauses_of(instruction: Instruction, target: str) -> list[spec.Clause]:
     named = {name for rule in instruction.rules for name in (rule.id, *rule.elsewhere)}
     named |= {name for fault in instruction.faults.values() for name in (fault.rule, *fault.elsewhere)}
     groups = {name.rpartition("-")[0] for name in named if name.startswith("CP-")}
-    families = spec.FAMILIES if spec.family_of(target) in spec.OURS else (spec.family_of(target),)
+    targets = spec.FAMILIES if spec.family_of(target) in spec.OURS else (target,)
     return [
         clause
         for clause in spec.clauses().values()
-        if set(families) <= set(clause.targets)
+        if all(spec.is_one_of(name, clause.targets) for name in targets)
         and (
             clause.id.partition("-")[0] in instruction.documents
             or clause.id in named
@@ -406,7 +406,7 @@ def _demand(check: CallCheck) -> str:
 
 
 def _level(hazard: spec.Hazard, profile: Profile) -> str:
-    return hazard.levels.get(profile.family, "")
+    return hazard.level_on(profile.name)
 
 
 def _hazards(instruction: Instruction, profile: Profile) -> Iterator[tuple[str, ...]]:
