@@ -24,7 +24,7 @@ EXTRAS   := dev$(if $(COMPILER),,$(comma)cxx)$(if $(CHROMIUM),$(comma)browser)
 # Bytecode is kept, whatever the environment says: tests start ptokit in some hundred processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-pythons test-extras test-ptx test-gpu sanitize-gpu lint types fuzz fuzz-ray mutants bench bench-gpu bench-torch bench-sharded docs pictures screenshots clean
+.PHONY: demo test check test-pythons test-extras test-ptx test-gpu sanitize-gpu lint types fuzz fuzz-ray mutants bench bench-gpu bench-torch bench-sharded docs pictures screenshots clean
 
 demo: $(READY)
 	$(BIN)/ptokit demo
@@ -32,6 +32,12 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/pytest -n auto --dist worksteal
 	$(MAKE) lint types
+
+# Lint, types and the tests that can notice a change, in three minutes; `make check CHECK="--base main"`.
+CHECK ?=
+
+check: $(READY)
+	$(BIN)/python tests/check $(CHECK)
 
 # The tests with PyTorch and Ray, which `make test` skips where these are not installed; a folder or file of such tests
 # stands here.

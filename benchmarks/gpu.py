@@ -149,7 +149,7 @@ def _timed_waits(waited: list[float]) -> Iterator[None]:
 
         return run
 
-    waits = [(device.CudaDevice, "download"), (device.CudaDevice, "wait"), (device._CudaEvent, "wait")]
+    waits = [(device.Device, "download"), (device.Device, "wait"), (device.DeviceEvent, "wait")]
     own = [getattr(*each) for each in waits]
     for (kind, name), wait in zip(waits, own, strict=True):
         setattr(kind, name, timed(wait))

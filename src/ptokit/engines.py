@@ -104,7 +104,7 @@ ENGINES = {
             "ptokit.engine.cuda.whole.calls:prepare",
             "ptokit.engine.cuda.whole.calls:not_captured",
             bags="ptokit.engine.cuda.whole.bags:prepare",
-            table_bags="ptokit.engine.cuda.whole.tables:run",
+            table_bags="ptokit.engine.cuda.whole.bags:run_tables",
             row_updates="ptokit.engine.cuda.whole.update_calls:run",
             bag_gradients="ptokit.engine.cuda.whole.bag_gradients:run",
             needs={"llvmlite.binding": "'ptokit[cuda]'", "cupy": "'ptokit[cuda]'"},

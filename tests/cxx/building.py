@@ -28,6 +28,7 @@ SOURCES = Path(__file__).with_name("sources")
 COMMON = (
     "-std=c++20",
     "-fPIC",
+    "-gdwarf-4",
     "-g1",
     "-fno-omit-frame-pointer",
     "-Wall",

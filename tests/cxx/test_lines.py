@@ -15,11 +15,9 @@ import pytest
 
 from ptokit.cxx import elf as libraries
 from ptokit.cxx import lines
-from ptokit.cxx.demangle import shown_function
-from ptokit.cxx.elf import SYMBOL, Elf, ElfError
+from ptokit.cxx.elf import Elf, ElfError, FunctionTable, shown_function
 from ptokit.cxx.lines import LONGEST_PATH, LineTable, SourcePlaces
 from ptokit.cxx.names_in_source import SourceTexts
-from ptokit.cxx.record import EntryError, find_symbol
 from tests.cxx.building import COMPILER, Built, library
 
 needs_compiler = pytest.mark.skipif(not COMPILER, reason="needs a C++ compiler")
@@ -35,14 +33,13 @@ def built(*options: str) -> Built:
 
 @needs_compiler
 @needs("addr2line")
-@pytest.mark.parametrize("options", [(), ("-gdwarf-4",), ("-gz=zlib",)])
-def test_lines_agree_with_addr2line(options: tuple[str, ...]) -> None:
-    made = built(*options)
+def test_lines_agree_with_addr2line() -> None:
+    made = built()
     elf = Elf.read(made.path)
     table = LineTable(elf, str(Path.cwd()))
     step = 4
-    inside = [function for function in elf.functions() if table.find(function.begin)]
-    addresses = [at for function in inside for at in range(function.begin, function.end, step)][:3000]
+    functions = [(int(each["value"]), int(each["size"])) for each in FunctionTable(elf).symbols]
+    addresses = [at for begin, size in functions if table.find(begin) for at in range(begin, begin + size, step)][:3000]
     text = "\n".join(hex(at) for at in addresses)
     shown = subprocess.run(
         ["addr2line", "-e", str(made.path)], input=text, capture_output=True, text=True, check=True
@@ -60,25 +57,24 @@ def test_lines_agree_with_addr2line(options: tuple[str, ...]) -> None:
 @needs_compiler
 @needs("c++filt")
 def test_names_agree_with_cxxfilt() -> None:
-    """Of functions with lines: no others are shown, and a library may hold parts of the standard library without, or
-    all of the compiler's own run time."""
+    """Up to the template arguments, of functions with lines: no others are shown."""
     elf = Elf.read(library("hostile", "-pthread").path)
-    table = LineTable(elf, str(Path.cwd()))
-    places = {function.name: table.find(function.begin) for function in elf.functions()}
+    table, functions = LineTable(elf, str(Path.cwd())), FunctionTable(elf)
+    begins = [int(each["value"]) for each in functions.symbols]
+    places = {functions.find(begin): table.find(begin) for begin in begins}
     symbols = sorted(name for name, place in places.items() if place and "/libcxxabi/" not in place[0])
-    symbols = [symbol for symbol in symbols if symbol.startswith("_Z") and "Ul" not in symbol and "." not in symbol]
-    text = "\n".join(symbols)
+    own = [symbol for symbol in symbols if re.match(r"_ZN?(St)?\d", symbol)]
     shown = subprocess.run(
-        ["c++filt", "-p"], input=text, capture_output=True, text=True, check=True
+        ["c++filt", "-p"], input="\n".join(own), capture_output=True, text=True, check=True
     ).stdout.splitlines()
-    pairs = [pair for pair in zip(symbols, shown, strict=True) if pair[0] != pair[1]]  # c++filt knows not all of C++20
-    assert len(pairs) > 100
-    wrong = [pair for pair in pairs if plain(shown_function(pair[0])) != plain(pair[1])]
+    pairs = [pair for pair in zip(own, shown, strict=True) if pair[0] != pair[1]]  # c++filt knows not all of C++20
+    assert len(pairs) > 50
+    wrong = [pair for pair in pairs if not plain(pair[1]).startswith(shown_function(pair[0]))]
     assert len(wrong) <= 0.02 * len(pairs), wrong[:10]
 
 
 def plain(name: str) -> str:
-    return re.sub(r"(?<=\d)ul?l?\b|\[abi:\w+\]", "", name.replace(" ", ""))
+    return re.sub(r"\[abi:\w+\]", "", name)
 
 
 @pytest.mark.parametrize(
@@ -86,30 +82,21 @@ def plain(name: str) -> str:
     [
         ("launch", "launch"),
         ("_Z6launchPf", "launch"),
-        ("_ZN2ns6helperIfLi3EEEvPT_", "ns::helper<float, 3>"),
-        ("_ZN2ns6helperIfLin1EEEvPT_", "ns::helper<float, -1>"),
-        ("_Z3runIN2ns4TileIDhLi16ELi16EEELb1EEvRT_", "run<ns::Tile<half, 16, 16>, true>"),
+        ("_ZN2ns6helperIfLi3EEEvPT_", "ns::helper"),
+        ("_Z3runIN2ns4TileIDhLi16ELi16EEELb1EEvRT_", "run"),
         ("_ZN12_GLOBAL__N_14flagEi", "(anonymous namespace)::flag"),
-        ("_ZN1AC2Ev", "A::A"),
-        ("_ZN1A2B_D1Ev", "A::B_::~B_"),
-        ("_ZNK1AclEi", "A::operator()"),
-        ("_ZZ5entryENKUlvE_clEv", "entry::{lambda}::operator()"),
-        ("_ZSt4sortIPiEvT_S1_", "std::sort<int*>"),
-        ("_Z4pairIiJfdEEvv", "pair<int, float, double>"),
-        ("_Z1fIL4Mode2EEvv", "f<(Mode)2>"),
+        ("_ZNK1A2goEi", "A::go"),
+        ("_ZL4loadRi", "load"),
+        ("_ZSt4sortIPiEvT_S1_", "std::sort"),
+        ("_ZNSt6vectorIiE4sizeEv", "std::vector"),
+        ("_ZZ5entryENKUlvE_clEv", "_ZZ5entryENKUlvE_clEv"),
         ("_Z", "_Z"),
         ("_Z99999x", "_Z99999x"),
-        ("_ZN" + "1aI" * 400, "a::a::a::a"),
-        ("_ZN" + "1a" * 40_000 + "E", "a::a::a::a"),
+        ("_ZN" + "1a" * 3 + "99b", "_ZN1a1a1a99b"),
     ],
 )
 def test_names(symbol: str, name: str) -> None:
     assert shown_function(symbol) == name
-
-
-def test_a_name_that_doubles_is_bounded() -> None:
-    symbol = "_Z1fI" + "St4pairIS_S_E" * 1 + "".join(f"St4pairIS{k}_S{k}_E" for k in range(10)) + "Evv"
-    assert len(shown_function(symbol)) < 100_000
 
 
 @needs_compiler
@@ -123,7 +110,8 @@ def test_damaged_libraries_end_in_an_error_or_in_places() -> None:
         for _ in range(rng.choice((1, 20, 400))):
             damaged[rng.randrange(len(damaged))] = rng.choice((0, 255, rng.randrange(256)))
         try:
-            places = SourcePlaces(Elf(bytes(damaged[: rng.choice((len(damaged), rng.randrange(len(damaged))))])), ())
+            cut = rng.choice((len(damaged), rng.randrange(len(damaged))))
+            places = SourcePlaces(Elf(bytes(damaged[:cut])), (), SourceTexts())
         except ElfError:
             continue
         places.frames(tuple(range(0, 20_000, 37)))
@@ -132,7 +120,7 @@ def test_damaged_libraries_end_in_an_error_or_in_places() -> None:
 @pytest.mark.parametrize("data", [b"", b"\x7fELF", b"\x7fELF\2\1" + bytes(58), b"\x7fELF\1\1" + bytes(100), bytes(300)])
 def test_other_files_are_no_libraries(data: bytes) -> None:
     with pytest.raises(ElfError):
-        SourcePlaces(Elf(data), ())
+        SourcePlaces(Elf(data), (), SourceTexts())
 
 
 def test_columns_count_characters(tmp_path: Path) -> None:
@@ -151,7 +139,7 @@ def test_a_library_without_lines_has_no_places() -> None:
     head[:6] = b"\x7fELF\2\1"
     head[40:48] = (64).to_bytes(8, "little")
     head[58:64] = b"\x40\0\1\0\0\0"
-    assert SourcePlaces(Elf(bytes(head)), ()).frames((1, 2, 3)) == ()
+    assert SourcePlaces(Elf(bytes(head)), (), SourceTexts()).frames((1, 2, 3)) == ()
 
 
 # --- debug information that stands for more than it is
@@ -176,11 +164,16 @@ def leb(value: int) -> bytes:
     return bytes([*(value >> shift & 0x7F | 0x80 for shift in (0, 7, 14)), value >> 21])
 
 
-def unit(version: int, files: bytes, program: bytes) -> bytes:
+def unit(files: bytes, program: bytes) -> bytes:
     """A unit of a line table."""
-    head = bytes([1, *([1] if version > 3 else []), 1, 256 - 5, 14, 13, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1]) + files
-    body = struct.pack("<H", version) + (b"\x08\0" if version == 5 else b"") + struct.pack("<I", len(head))
+    head = bytes([1, 1, 1, 256 - 5, 14, 13, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1]) + files
+    body = struct.pack("<HI", 4, len(head))
     return struct.pack("<I", len(body + head + program)) + body + head + program
+
+
+def files_of(*names: bytes) -> bytes:
+    """Files without folders."""
+    return b"\0" + b"".join(name + b"\0\0\0\0" for name in names) + b"\0"
 
 
 def rows_of(files: int) -> bytes:
@@ -206,95 +199,70 @@ MOST = 16 * MOST_CHARACTERS
 @pytest.fixture(autouse=True)
 def low_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds that short tests meet."""
-    for module in (libraries, lines):
-        monkeypatch.setattr(module, "MOST_CHARACTERS", MOST_CHARACTERS)
+    monkeypatch.setattr(lines, "MOST_CHARACTERS", MOST_CHARACTERS)
     monkeypatch.setattr(lines, "MOST_ROWS", 100 * MOST_ROWS)
     monkeypatch.setattr(libraries, "MOST_FUNCTIONS", MOST_FUNCTIONS)
 
 
-def test_many_names_of_one_long_text_are_one_short_one() -> None:
-    names = bytes([1, 1, 0x0E]) + leb(9_000) + struct.pack("<I", 0) * 9_000
-    elf = elf_of(b"", debug_line=unit(5, names * 2, rows_of(2)), debug_str=LONG)
-    tables: list[LineTable] = []
-    assert peak_of(lambda: tables.append(LineTable(elf))) < MOST
-    place = tables[0].find(1)
-    assert place is not None and place[0] == "/".join(["a" * LONGEST_PATH] * 3)
-
-
-@pytest.mark.parametrize("version", [4, 5])
-def test_paths_of_a_long_folder_have_a_bound(version: int) -> None:
+def test_paths_of_a_long_folder_have_a_bound() -> None:
     count = 3_000
-    if version == 4:
-        files = LONG + b"\0" + b"".join(b"%d\0\1\0\0" % number for number in range(count)) + b"\0"
-    else:
-        named = b"".join(b"%d\0" % number for number in range(count))
-        files = bytes([1, 1, 8, 1]) + LONG + bytes([1, 1, 8]) + leb(count) + named
-    elf = elf_of(b"", debug_line=unit(version, files, rows_of(count - 1)))
+    files = LONG + b"\0" + b"".join(b"%d\0\1\0\0" % number for number in range(count)) + b"\0"
+    elf = elf_of(b"", debug_line=unit(files, rows_of(count - 1)))
     tables: list[LineTable] = []
     assert peak_of(lambda: tables.append(LineTable(elf, "/folder"))) < MOST
     (table,) = tables
     assert sum(map(len, table.paths)) <= MOST_CHARACTERS
     first, last = table.find(1), table.find(count - 1)
-    assert first is not None and first[0].startswith("/folder/aaa") and first[0].endswith("/" + "01"[version == 5])
+    assert first is not None and first[0] == f"/folder/{'a' * LONGEST_PATH}/0"
     assert last is not None and last[0] == ""
-    assert SourcePlaces(elf, (), "/folder").frames((count,)) == ()
+    assert SourcePlaces(elf, (), SourceTexts()).frames((count,)) == ()
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        unit(b"a\0" * 200_000 + b"\0\0", b"\1"),
+        unit(b"\0" + b"a\0\0\0\0" * 200_000 + b"\0", b"\1"),
+        unit(files_of(b"a"), b"")[:20],
+        b"\xff\xff\xff\xff" + bytes(8),
+        b"\x10\0\0\0\5\0" + bytes(14),
+        unit(files_of(b"a"), b"\0" + b"\xff" * 30),
+    ],
+)
+def test_a_unit_that_no_compiler_writes_is_left_out(damaged: bytes) -> None:
+    whole = unit(files_of(b"a", b"b"), rows_of(2))
+    table = LineTable(elf_of(b"", debug_line=whole + damaged), "")
+    assert table.find(1) == ("a", 1, 0) and len(table._rows) == 2
 
 
 def test_rows_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "MOST_ROWS", MOST_ROWS)
-    files = bytes([1, 1, 8, 1]) + b"a\0" + bytes([1, 1, 8, 1]) + b"b\0"
-    table = LineTable(elf_of(b"", debug_line=unit(5, files, b"\1" * MOST_ROWS) * 3))
+    table = LineTable(elf_of(b"", debug_line=unit(files_of(b"a"), b"\1" * MOST_ROWS) * 3), "")
     assert len(table._rows) < MOST_ROWS + 10
 
 
 def symbols(names: list[int]) -> bytes:
     """Functions at 16, 32, ... with names at offsets."""
-    return b"".join(SYMBOL.pack(name, 2, 0, 1, 16 * number, 16) for number, name in enumerate(names, 1))
+    rows = (struct.pack("<IBBHQQ", name, 2, 0, 1, 16 * number, 16) for number, name in enumerate(names, 1))
+    return b"".join(rows)
 
 
-@pytest.mark.parametrize("table", ["symtab", "dynsym"])
-def test_functions_with_ends_of_one_long_name_have_a_bound(table: str) -> None:
-    elf = elf_of(LONG, **{table: symbols([*range(10_000)])})
-    found: list[str] = []
-    read = elf.functions if table == "symtab" else elf.exported
-    assert peak_of(lambda: found.extend(each.name for each in read())) < MOST
-    assert len(found) == 10_000
-    assert sum(map(len, found)) <= MOST_CHARACTERS
+def test_functions_with_ends_of_one_long_name_have_a_bound() -> None:
+    count = 10_000
+    lines_of_all = unit(files_of(b"a"), b"\2\1\1" * (16 * count + 16))
+    elf = elf_of(LONG, symtab=symbols([*range(count)]), debug_line=lines_of_all)
+    places = SourcePlaces(elf, (), SourceTexts())
+    assert peak_of(lambda: places.frames(tuple(range(17, 16 * count + 17, 16)))) < MOST
+    names = [frame.function for frame in places.frames(tuple(range(17, 16 * count + 17, 16)))]
+    assert len(names) == count and names[0] == "a" * 4096
+    assert sum(map(len, names)) <= MOST_CHARACTERS + 4096
 
 
 def test_functions_have_a_bound() -> None:
-    assert len(elf_of(b"a\0", symtab=symbols([0] * (MOST_FUNCTIONS + 5))).functions()) == MOST_FUNCTIONS
-
-
-def doubled(number: int) -> str:
-    """A name of about a hundred characters that is shown with more than a thousand."""
-    parts = "".join(f"S_IS{digit}_S{digit}_E" for digit in "01234567")
-    return f"_Z6f{number:05}ISt4pairIiiE{parts}Evv"
-
-
-def test_names_that_double_have_a_bound_together() -> None:
-    count = 5_000
-    assert count * len(shown_function(doubled(0))) > MOST_CHARACTERS
-    names = "\0".join(map(doubled, range(count))).encode() + b"\0"
-    starts = [*range(0, len(names), len(doubled(0)) + 1)]
-    files = bytes([1, 1, 8, 1]) + b"a\0" + bytes([1, 1, 8, 1]) + b"b\0"
-    elf = elf_of(names, symtab=symbols(starts), debug_line=unit(5, files, b"\4\0" + b"\2\1\1" * (16 * count + 16)))
-    frames = SourcePlaces(elf, ()).frames(tuple(range(17, 16 * count + 17, 16)))
-    assert len(frames) == count and frames[0].function.startswith("f00000<std::pair<int, int>, f00000<")
-    assert sum(len(frame.function) for frame in frames) <= MOST_CHARACTERS
+    elf = elf_of(b"a\0", symtab=symbols([0] * (MOST_FUNCTIONS + 5)))
+    assert len(FunctionTable(elf).symbols) == MOST_FUNCTIONS
 
 
 def test_a_name_that_is_shown_is_short() -> None:
-    for symbol in ("a" * 100_000, "_ZN" + "9999" + "a" * 9999, "_Z" + "Z1fI" + "1a" * 3000 + "EEvvE1g"):
+    for symbol in ("a" * 100_000, "_ZN" + "9999" + "a" * 9999, "_ZN" + "1a" * 16_000 + "E"):
         assert len(shown_function(symbol)) <= 4096
-
-
-def test_an_entry_is_found_by_its_names() -> None:
-    texts = ["_ZN2ns6launchIfEEvPT_", "plain", "_Z4pairIiEvv", "_Z4pairIfEvv"]
-    starts = [sum(len(text) + 1 for text in texts[:number]) for number in range(len(texts))]
-    elf = elf_of("\0".join(texts).encode() + b"\0", dynsym=symbols(starts))
-    for entry in ("_ZN2ns6launchIfEEvPT_", "ns::launch", "ns::launch<float>"):
-        assert find_symbol(elf, entry) == "_ZN2ns6launchIfEEvPT_"
-    assert find_symbol(elf, "pair<float>") == "_Z4pairIfEvv"
-    with pytest.raises(EntryError, match="several functions are called 'pair': pair<int>, pair<float>"):
-        find_symbol(elf, "pair")

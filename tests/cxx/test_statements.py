@@ -66,7 +66,7 @@ def test_flags_that_all_blocks_wait_for_are_barriers_of_all_blocks() -> None:
 
 
 def token(action: str, pipe: str) -> TokenShape:
-    return TokenShape(action, pipe, "AIV", 0)
+    return TokenShape(action, "AIV", pipe, 0)
 
 
 def as_flags(used: TokenFlags, *calls: tuple[str, str, int]) -> list[tuple[str, str, str, int]]:

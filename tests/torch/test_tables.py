@@ -13,7 +13,7 @@ from torch import Tensor
 pytest.importorskip("llvmlite")
 
 import ptokit.torch as pt
-from ptokit.engine.cuda.whole import tables as table_kernels
+from ptokit.engine.cuda.whole import bags as table_kernels
 from ptokit.engine.cuda.whole import update_calls
 from ptokit.finding import OutOfBoundsError, VerifyError
 from ptokit.torch import tables, updates
@@ -42,7 +42,7 @@ def choose(engine: str, patch: pytest.MonkeyPatch) -> list[str]:
     if engine == "emulated GPU":
         for module in (table_kernels, update_calls):
             patch.setattr(module, "current", lambda: device)
-        patch.setattr(tables, "table_bags", counted("bags", table_kernels.run))
+        patch.setattr(tables, "table_bags", counted("bags", table_kernels.run_tables))
         patch.setattr(updates, "row_updates", counted("rows", update_calls.run))
     elif engine == "one by one":
         patch.setattr(tables, "table_bags", lambda _: None)

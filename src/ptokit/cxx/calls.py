@@ -201,16 +201,14 @@ def _unused(call: RecordedCall) -> tuple[int, ...]:
 
 
 LETTERS = {"write": "w", "update": "u", "read": "r"}
-IN_PART = frozenset(("tinsert", "tinsert_fp", "tscatter"))
-"""Instructions that write a part of a tile, and read none of it."""
 
 
-def _letter(name: str, param: Param) -> str:
+def _letter(param: Param) -> str:
     """The letter of an operand. Memory that may be combined with, and a tile that is written in part, count as written
     only."""
     if param.kind in ("number", "position"):
         return "n"
-    is_written = param.access == "update" and (param.kind == "memory" or name in IN_PART)
+    is_written = param.access == "update" and (param.kind == "memory" or param.in_part)
     return "w" if is_written else LETTERS[param.access]
 
 
@@ -226,12 +224,12 @@ def _letters(call: RecordedCall) -> str:
         break
     else:
         return ""
-    access = {param.name: _letter(definition.name, param) for param in definition.operands}
+    access = {param.name: _letter(param) for param in definition.operands}
     return "".join(access.get(word, "s" if word == TMP else "n") for word in words.values())
 
 
-LOOSE: dict[type, OpaqueKind] = {RecordedTile: "tile", RecordedArray: "memory", RecordedScalar: "number"}
-"""What operands of a call by its effects are; others have none."""
+LOOSE = (RecordedTile, RecordedArray, RecordedScalar)
+"""What operands of a call by its effects are."""
 
 
 def _kind_of(call: RecordedCall, place: int) -> OpaqueKind:
@@ -239,7 +237,7 @@ def _kind_of(call: RecordedCall, place: int) -> OpaqueKind:
     if ("pointer", place) in call.modifiers:
         return "pointer"
     is_scaling = isinstance(operand, RecordedTile) and operand.memory == "scaling"
-    return "scaling" if is_scaling else LOOSE[type(operand)]
+    return "scaling" if is_scaling else KINDS[type(operand)]  # type: ignore[return-value]
 
 
 def _slot(operand: RecordedOperand, kind: DType | None, arrays: Arrays) -> tuple[Slot, Indices]:
@@ -286,7 +284,7 @@ def _modelled(call: RecordedCall, arrays: Arrays, target: str) -> tuple[InstrSha
     if any(target in gap.targets and call.name in gap.names and gap.has(call) for gap in GAPS):
         raise Unexpressible(f"ptokit does not model {call.name.upper()} of these types")
     for operand in call.operands:
-        check_modelled(operand, call.name)
+        check_modelled(operand, INSTRUCTIONS.get(call.name))
     known = variants(call.name)
     if not known:
         raise Unexpressible(f"ptokit does not model {call.name.upper()}")
@@ -333,16 +331,12 @@ def _matched(definition: Instruction, call: RecordedCall) -> tuple[_CallForm, di
     raise Unexpressible(f"ptokit does not model {definition.name.upper()} with these arguments: {given}")
 
 
-WITHOUT_EFFECT = {"tcolsum": ("is_binary",)}
-"""Last arguments that change no result: in which order a sum is made."""
-
-
 def _choices(definition: Instruction, form: _CallForm, count: int) -> Iterator[tuple[str, ...]]:
     """The words of a form without as many optional ones as a call leaves out."""
     words = form.words
     if definition.workspace and TMP not in words:
         words = (*words, TMP)
-    words += WITHOUT_EFFECT.get(definition.name, ())
+    words += definition.cpp.ignored
     needed = {param.name for param in definition.operands if not param.optional}
     optional = [k for k, word in enumerate(words) if word not in needed]
     missing = len(words) - count
@@ -351,8 +345,6 @@ def _choices(definition: Instruction, form: _CallForm, count: int) -> Iterator[t
             yield tuple(word for k, word in enumerate(words) if k not in left)
 
 
-COUNTERS = frozenset(("executed",))
-"""Arguments that count what an instruction did. Programs do not have them."""
 KINDS: dict[type, str] = {
     RecordedTile: "tile",
     RecordedArray: "memory",
@@ -375,7 +367,7 @@ def _fits(definition: Instruction, word: str, call: RecordedCall, place: int) ->
         return KINDS[type(operand)] in kind
     if word == TMP:
         return isinstance(operand, RecordedTile)
-    if word in COUNTERS:
+    if word in (name for _, name in definition.cpp.objects):
         return isinstance(operand, RecordedPointer)
     return isinstance(operand, RecordedText | RecordedScalar)
 
@@ -411,11 +403,11 @@ def _bits(value: float, kind: DType) -> int:
 
 def _modifier(modifier: Modifier, form: _CallForm, call: RecordedCall, places: dict[str, int]) -> PtoEnum | None:
     """A modifier: among the arguments, the template arguments, or implied; else its default."""
-    given: Any = dict(call.modifiers).get(modifier.name)
-    for key, number in call.modifiers:
-        name, words = ALIASES.get((call.name, key), ("", ()))
-        if name == modifier.name and isinstance(number, int) and number < len(words):
-            given = words[number]
+    chosen = dict(call.modifiers)
+    given: Any = chosen.get(modifier.name)
+    if modifier.text and modifier.text.has_numbers and modifier.text.key in chosen:
+        words = {word: member for member, word in modifier.text.words}
+        given = words.get(chosen[modifier.text.key], chosen[modifier.text.key])
     if modifier.name in places:
         operand = call.operands[places[modifier.name]]
         given = operand.text if isinstance(operand, RecordedText) else getattr(operand, "value", None)
@@ -434,26 +426,24 @@ PLAIN = frozenset(("none", "default", "unspecified", "normal", "null", "norelu",
 """Values of template arguments that change nothing: programs have the first vector core only."""
 IGNORED = frozenset(("phase", "algorithm", "pointer"))
 """Keys of template arguments that change no result."""
-ALIASES = {
-    ("tci", "descending"): ("order", ("ascending", "descending")),
-    ("tmrgsort", "exhausted"): ("end", ("merged", "exhausted")),
-}
-"""Template arguments that are plain numbers: the modifier, and its words by number."""
 
 
 def _check_template(definition: Instruction, call: RecordedCall) -> None:
     """Refuse template arguments that change what an instruction does, and that its definition does not have."""
-    known = {modifier.name for modifier in definition.modifiers}
+    texts = (modifier.text for modifier in definition.modifiers)
+    known = {each.name for each in definition.modifiers} | {text.key for text in texts if text and text.has_numbers}
     for key, given in call.modifiers:
         word = given.lower() if isinstance(given, str) else given
         if key in IGNORED:
             continue
-        if key not in known and (call.name, key) not in ALIASES and word not in PLAIN:
+        if key not in known and word not in PLAIN:
             raise Unexpressible(f"ptokit does not model {call.name.upper()} with {key} {given}")
 
 
-def member_of(enum: type[PtoEnum], given: str | int | float) -> PtoEnum:
+def member_of(enum: type[PtoEnum], given: object) -> PtoEnum:
     """The member that a word or a number of C++ denotes."""
+    if isinstance(given, enum):
+        return given
     for member in enum:
         names = {member.text, member.name.lower(), member.text.replace("_", "")}
         if given == member.value or (isinstance(given, str) and PREFIXES.sub("", given.lower()) in names):

@@ -129,7 +129,7 @@ class EntryCall:
             confine.install(confine.filter_of_loaded(os.uname().machine), again=True)
         library.ptokit_array.restype = ctypes.c_void_p
         entry = registered(library, task["name"])
-        if entry is None and not task["symbol"]:
+        if entry is None and not hasattr(library, task["name"]):
             raise LookupError(f"there is no entry {task['name']}")
         failed = library.ptokit_start(task["shared"], ctypes.c_uint64(task["size"]), task["request"], task["reply"])
         if failed:
@@ -156,8 +156,8 @@ class EntryCall:
         entry.call((ctypes.c_uint64 * max(len(values), 1))(*values))
 
     def run_exported(self, library: Any) -> None:
-        """Calls a function by the linker's name; with a grid it is the kernel itself."""
-        self.function = getattr(library, self.task["symbol"])
+        """Calls a function by its name in the library; with a grid it is the kernel itself."""
+        self.function = getattr(library, self.task["name"])
         self.function.restype = None
         if self.task["grid"] is None:
             self.run_once()

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from ptokit.brief import brief
-from ptokit.cxx.database import MOST_CHARACTERS, DatabaseEntry, find_database, is_passable, path_option
+from ptokit.cxx.database import MOST_CHARACTERS, PATH_OPTIONS, DatabaseEntry, find_database, is_passable, options_of
 from ptokit.cxx.entries import GLOBAL, CppEntry, TooManyTokensError, find_entries
 from ptokit.cxx.includes import SourceFiles, SpecialFileError, read_files, write_rewritten
 from ptokit.cxx.names import INCLUDE, OWN
@@ -41,8 +41,8 @@ RECORDERS: dict[tuple[str, ...], str] = {}
 """The keys of recorders by their command, their compiler and the folders of the system."""
 STANDARD = "gnu++20"
 OLDEST_STANDARD = 20
-DEBUG = ("-O0", "-g1", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer", "-fno-inline")
-"""What a recorded call needs to find its place."""
+DEBUG = ("-O0", "-gdwarf-4", "-g1", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer", "-fno-inline")
+"""What a recorded call needs to find its place: `lines.py` reads this version of line tables."""
 UNCHECKED = "-fno-sanitize=undefined"
 """Zig checks for undefined behaviour unless told not to, and ends the process."""
 PLAIN = ("-fPIC", "-w", "-fno-strict-aliasing", "-fno-delete-null-pointer-checks", "-ftemplate-depth=512", UNCHECKED)
@@ -51,7 +51,7 @@ OF_MESSAGES = {"gcc": ("-fno-diagnostics-show-caret", "-fdiagnostics-column-unit
 LINK = ("-shared", "-g1", "-Wl,-z,lazy", UNCHECKED)
 """A function that no source defines matters only when it is called: some compilers bind all at once unless told so."""
 RUNTIME = OWN / "ptokit" / "runtime.cpp"
-FORMAT = 3
+FORMAT = 4
 """Of kept libraries; it grows when a library is made in another way."""
 NOT_INSTALLED = "is not installed"
 UNSEEN = re.compile("No such file or directory|file not found|Permission denied|cannot open")
@@ -487,21 +487,13 @@ def _no_entry(name: str, known: Iterable[str]) -> str:
 
 
 def include_folders(flags: Sequence[str]) -> Iterable[Path]:
-    """The folders of `-I` and `-iquote`."""
-    return (Path(path) for option, path in _paths(flags) if option != "-include")
+    """The folders of `-I` and the like."""
+    return (Path(path or ".") for option, path in options_of(flags) if option in PATH_OPTIONS and option != "-include")
 
 
 def _files_of(flags: Sequence[str]) -> Iterable[Path]:
     """The files of `-include`."""
-    return (Path(path) for option, path in _paths(flags) if option == "-include")
-
-
-def _paths(flags: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The options that have a path, with it."""
-    words = iter(flags)
-    for word in words:
-        if option := path_option(word):
-            yield option, word[len(option) :] or next(words, ".")
+    return (Path(path or ".") for option, path in options_of(flags) if option == "-include")
 
 
 def _readable(source: Path, options: CompileOptions) -> list[str]:
@@ -527,10 +519,8 @@ def source_files(source: Path, options: CompileOptions) -> SourceFiles:
 
 def _without_precompiled(flags: Sequence[str]) -> Iterator[str]:
     """Options for Clang, whose driver takes a precompiled header beside a file of `-include`, but not its compiler."""
-    words = iter(flags)
-    for word in words:
-        is_file = path_option(word) == "-include"
-        yield from ("-Xclang", "-include", "-Xclang", word[8:] or next(words, "")) if is_file else (word,)
+    for option, value in options_of(flags):
+        yield from ("-Xclang", option, "-Xclang", value) if option == "-include" else (option + value,)
 
 
 def _standard(options: CompileOptions) -> str:

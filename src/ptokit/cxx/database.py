@@ -6,7 +6,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -26,6 +26,7 @@ MOST_CHARACTERS = 128 * 1024
 """Of a command: systems start no process with much more."""
 PATH_OPTIONS = ("-I", "-isystem", "-iquote", "-idirafter", "-include")
 """Options that are followed by a path."""
+MACRO_OPTIONS = ("-D", "-U")
 
 
 @dataclass(frozen=True)
@@ -143,9 +144,14 @@ def is_passable(word: str) -> bool:
         return False
 
 
-def path_option(word: str) -> str:
-    """The option of a word that has a path, or is followed by one; empty for others, as `-include-pch`."""
-    return next((each for each in PATH_OPTIONS if word.startswith(each) and word[len(each) :][:1] != "-"), "")
+def options_of(words: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The options of a compiler with the path or the macro that each has, or that follows it; other words with
+    nothing, as `-include-pch`."""
+    left = iter(words)
+    for word in left:
+        fits = (each for each in (*PATH_OPTIONS, *MACRO_OPTIONS) if word.startswith(each))
+        option = next((each for each in fits if word[len(each) :][:1] != "-"), "")
+        yield (option, word[len(option) :] or next(left, "")) if option else (word, "")
 
 
 def _entry(words: list[str], folder: Path, within: list[str | Path] | None) -> DatabaseEntry:
@@ -160,24 +166,12 @@ def _entry(words: list[str], folder: Path, within: list[str | Path] | None) -> D
 
 def _kept(words: list[str], folder: Path, within: list[str | Path] | None, left_out: list[str]) -> Iterator[str]:
     """The options that matter to any compiler."""
-    words = [word for word in words if word != "-Xclang"]
-    index = 1
-    while index < len(words):
-        word = words[index]
-        index += 1
-        option = path_option(word)
-        if option:
-            value = word[len(option) :]
-            if not value and index < len(words):
-                value = words[index]
-                index += 1
+    for option, value in options_of(word for word in words[1:] if word != "-Xclang"):
+        if option in PATH_OPTIONS:
             path = os.path.realpath(folder / value)
             if within is None or is_within(Path(path), within):
                 yield from (option, path)
             else:
                 left_out.append(path)
-        elif word in ("-D", "-U") and index < len(words):
-            yield word + words[index]
-            index += 1
-        elif word.startswith(("-D", "-U", "-std=", "--std=")):
-            yield word
+        elif option in MACRO_OPTIONS or option.startswith(("-std=", "--std=")):
+            yield option + value

@@ -2,62 +2,30 @@
 
 from __future__ import annotations
 
+import re
 import struct
-import zlib
 from bisect import bisect_right
-from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 LARGEST, LARGEST_SECTION = 256 << 20, 64 << 20
 """Bytes of a library that is read, and of a section of it; what a section has beyond is left out."""
-SECTION = struct.Struct("<IIQQQQIIQQ")
-SYMBOL = struct.Struct("<IBBHQQ")
-COMPRESSED, ZLIB = 0x800, 1
+SECTION = np.dtype("u4,u4,u8,u8,u8,u8,u4,u4,u8,u8").newbyteorder("<")
+SYMBOL = np.dtype("u4,u1,u1,u2,u8,u8").newbyteorder("<")
+SECTION.names = ("name", "type", "flags", "address", "offset", "size", "link", "info", "alignment", "entry")
+SYMBOL.names = ("name", "info", "other", "section", "value", "size")
+COMPRESSED = 0x800
 FUNCTION = 2
-LONGEST_SECTION_NAME, LONGEST_NAME = 64, (1 << 15) + 1
+LONGEST_TITLE, LONGEST_SYMBOL, LONGEST = 64, 1 << 15, 4096
+"""Characters of the name of a section, of a symbol, and of a function as it is shown."""
 MOST_FUNCTIONS = 500_000
-MOST_CHARACTERS = 32 << 20
-"""Of all names of a table together: many of them may be the same text, or the end of one."""
+OWN_PARTS = re.compile(r"_ZN?(?:[KVrRO]*)(?P<std>St)?(?P<parts>L?\d.*)", re.DOTALL)
+"""A linker's name of a function that is not inside another one: `_ZN2ns6helperIfEEvPT_`."""
 
 
 class ElfError(Exception):
     """A file that is no library which can be read."""
-
-
-class Strings:
-    """Texts of a section, by offset: each is made once, and cut if it is long. Those beyond `MOST_CHARACTERS` are
-    empty."""
-
-    def __init__(self, data: bytes, longest: int) -> None:
-        self._data, self._longest, self._left = data, longest, MOST_CHARACTERS
-        self._made: dict[int, str] = {}
-
-    def at(self, offset: int) -> str:
-        """The text from an offset on, up to a zero byte."""
-        if offset not in self._made:
-            part = self._data[offset : offset + min(self._longest, self._left)].partition(b"\0")[0]
-            self._left -= len(part)
-            self._made[offset] = part.decode("utf-8", "replace")
-        return self._made[offset]
-
-
-@dataclass(frozen=True, slots=True)
-class _Section:
-    name: str
-    flags: int
-    offset: int
-    size: int
-    link: int
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionSymbol:
-    """A function of a library."""
-
-    begin: int
-    end: int
-    name: str
-    """As the linker sees it."""
 
 
 class Elf:
@@ -66,7 +34,14 @@ class Elf:
     def __init__(self, data: bytes) -> None:
         self._data = data
         try:
-            self._sections = self._read_sections()
+            if data[:6] != b"\x7fELF\2\1":
+                raise ValueError("no 64-bit little-endian ELF file")
+            (table,), (size, count, titles) = struct.unpack_from("<Q", data, 40), struct.unpack_from("<HHH", data, 58)
+            if size != SECTION.itemsize:
+                raise ValueError("a table of sections of another kind")
+            self._heads = np.frombuffer(data, SECTION, count, table)
+            names = self._bytes(titles)
+            self._numbers = {text_at(names, int(head["name"]), LONGEST_TITLE): k for k, head in enumerate(self._heads)}
         except (struct.error, IndexError, ValueError) as error:
             raise ElfError(f"the library cannot be read ({error})") from error
 
@@ -77,69 +52,50 @@ class Elf:
             raise ElfError("the library is too large")
         return cls(path.read_bytes())
 
-    def _read_sections(self) -> list[_Section]:
-        data = self._data
-        if data[:6] != b"\x7fELF\2\1":
-            raise ValueError("no 64-bit little-endian ELF file")
-        (table,) = struct.unpack_from("<Q", data, 40)
-        size, count, names = struct.unpack_from("<HHH", data, 58)
-        if size != SECTION.size:
-            raise ValueError("a table of sections of another kind")
-        heads = [SECTION.unpack_from(data, table + k * size) for k in range(count)]
-        begin, length = heads[names][4:6]
-        names = Strings(data[begin : begin + length], LONGEST_SECTION_NAME)
-        return [_Section(names.at(head[0]), head[2], head[4], head[5], head[6]) for head in heads]
+    def _bytes(self, number: int) -> bytes:
+        offset, size = (int(self._heads[number][name]) for name in ("offset", "size"))
+        return self._data[offset : offset + min(size, LARGEST_SECTION)]
 
     def section(self, name: str) -> bytes:
-        """The bytes of a section, decompressed; empty if there is none."""
-        found = next((section for section in self._sections if section.name == name), None)
-        if found is None:
-            return b""
-        data = self._data[found.offset : found.offset + min(found.size, LARGEST_SECTION)]
-        if not found.flags & COMPRESSED:
-            return data
-        if len(data) < 24 or struct.unpack_from("<I", data)[0] != ZLIB:
-            return b""
-        try:
-            return zlib.decompressobj().decompress(data[24:], LARGEST_SECTION)
-        except zlib.error:
-            return b""
-
-    def functions(self) -> list[FunctionSymbol]:
-        """Functions by address: of the full table if there is one, else of the exported ones."""
-        for name in (".symtab", ".dynsym"):
-            table = next((section for section in self._sections if section.name == name), None)
-            if table is not None and table.link < len(self._sections):
-                return self._symbols(table, self._sections[table.link])
-        return []
-
-    def exported(self) -> list[FunctionSymbol]:
-        """Functions that a caller can find by name."""
-        table = next((section for section in self._sections if section.name == ".dynsym"), None)
-        if table is None or table.link >= len(self._sections):
-            return []
-        return self._symbols(table, self._sections[table.link])
-
-    def _symbols(self, table: _Section, strings: _Section) -> list[FunctionSymbol]:
-        data = self._data[table.offset : table.offset + table.size]
-        names = Strings(self._data[strings.offset : strings.offset + strings.size], LONGEST_NAME)
-        found: list[FunctionSymbol] = []
-        for name, info, _, section, value, size in SYMBOL.iter_unpack(data[: len(data) // SYMBOL.size * SYMBOL.size]):
-            if info & 15 == FUNCTION and section and size:
-                found.append(FunctionSymbol(value, value + size, names.at(name)))
-                if len(found) == MOST_FUNCTIONS:
-                    break
-        return sorted(found, key=lambda symbol: (symbol.begin, symbol.end, symbol.name))
+        """The bytes of a section; empty if there is none, or if they are compressed."""
+        number = self._numbers.get(name)
+        return b"" if number is None or self._heads[number]["flags"] & COMPRESSED else self._bytes(number)
 
 
 class FunctionTable:
-    """Functions by address."""
+    """Functions of a library by address."""
 
-    def __init__(self, functions: list[FunctionSymbol]) -> None:
-        self._functions = functions
-        self._begins = [function.begin for function in functions]
+    def __init__(self, elf: Elf) -> None:
+        self._names, symbols = elf.section(".strtab"), elf.section(".symtab")
+        table = np.frombuffer(symbols[: len(symbols) // SYMBOL.itemsize * SYMBOL.itemsize], SYMBOL)
+        is_function = (table["info"] & 15 == FUNCTION) & (table["section"] != 0) & (table["size"] != 0)
+        table = table[is_function][:MOST_FUNCTIONS]
+        self.symbols = table[np.lexsort((table["size"], table["value"]))]
+        self._begins: list[int] = self.symbols["value"].tolist()
 
     def find(self, address: int) -> str:
         """The name of the function at an address, as the linker sees it; empty if there is none."""
         k = bisect_right(self._begins, address) - 1
-        return self._functions[k].name if k >= 0 and address < self._functions[k].end else ""
+        if k < 0 or address >= self._begins[k] + int(self.symbols[k]["size"]):
+            return ""
+        return text_at(self._names, int(self.symbols[k]["name"]), LONGEST_SYMBOL)
+
+
+def text_at(data: bytes, offset: int, longest: int) -> str:
+    """The text from an offset on, up to a zero byte; it is cut if it is long."""
+    return data[offset : offset + longest].partition(b"\0")[0].decode("utf-8", "replace")
+
+
+def shown_function(symbol: str) -> str:
+    """The name of a function in C++ without template arguments and parameters: `ns::helper` of `_ZN2ns6helperIfEEvPT_`.
+    Any other symbol as it is; at most `LONGEST` characters."""
+    match = OWN_PARTS.match(symbol)
+    found, at = list[str](), 0
+    text = match["parts"].removeprefix("L") if match else ""
+    while part := re.compile(r"\d{1,5}").match(text, at):
+        at = part.end() + int(part[0])
+        found.append(text[part.end() : at])
+        if len(found[-1]) < int(part[0]):
+            return symbol[:LONGEST]
+    names = ["(anonymous namespace)" if name.startswith("_GLOBAL__N") else name for name in found]
+    return ("::".join([*(["std"] if match and match["std"] else []), *names]) if names else symbol)[:LONGEST]

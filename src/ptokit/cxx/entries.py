@@ -17,7 +17,6 @@ from ptokit.cxx.declaration import (
     bracket_end,
     joined,
     name_end,
-    nesting,
     outside_brackets,
     parameters,
     parameters_start,
@@ -26,6 +25,7 @@ from ptokit.cxx.declaration import (
     type_parameters,
     without_attributes,
 )
+from ptokit.cxx.source_text import Tokens
 
 EntryKind = Literal["launch", "kernel"]
 ANY_TYPE = "float"
@@ -63,41 +63,36 @@ MOST_TOKENS = 1_000_000
 """Of a source with what its macros stand for."""
 MOST_CALLS, MOST_ARGUMENTS = 10_000, 256
 """Calls of templates, and tokens of their arguments, that are looked at."""
-_TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*+"?|\w+|::|\.\.\.|->|\S')
 _MARKER = re.compile(r'^#(?:line)? (\d{1,10}) "((?:\\.|[^"\\])*)"(.*)$')
 _ENTERS, _LEAVES, _SYSTEM = "1", "2", "3"
 """The flags of a marker: a file begins, one goes on, it is a system header."""
+_WORD = re.compile(r"[A-Za-z_]\w*")
 _TYPES = frozenset(re.findall(r"\w+", "class struct union enum using typedef concept namespace static_assert requires"))
-_DROPPED = frozenset(("inline", "extern", GLOBAL, "constexpr", "template", '"C"', "__extension__"))
+_DROPPED = frozenset(("inline", "extern", GLOBAL, "constexpr", "template", "__extension__"))
 
 
 class TooManyTokensError(ValueError):
     """A text that no one has written: macros made it."""
 
 
-@dataclass(slots=True)
-class _Token:
-    text: str
-    line: int
-
-
 def find_entries(preprocessed: str, included: Collection[Path] = ()) -> list[CppEntry]:
     """The entries that a source defines, from its preprocessed text, in the order of the text; those of files that it
     includes if it defines none."""
     for files in ((), included):
-        tokens = [*islice(_tokens(preprocessed, files), MOST_TOKENS)]
-        if len(tokens) == MOST_TOKENS:
+        rows = [*_rows(preprocessed, files)]
+        tokens = Tokens("\n".join(row for row, _ in rows), MOST_TOKENS)
+        if len(tokens.texts) == MOST_TOKENS:
             raise TooManyTokensError(f"the source has {MOST_TOKENS:,} tokens or more without its macros")
-        if found := _EntryFinder(tokens).entries():
+        if found := _EntryFinder(tokens, [line for _, line in rows]).entries():
             return found
     return []
 
 
-def _tokens(preprocessed: str, included: Collection[Path]) -> Iterator[_Token]:
-    """The tokens of the lines that come from the source itself, whatever file a `#line` names, and from files that it
-    includes."""
+def _rows(preprocessed: str, included: Collection[Path]) -> Iterator[tuple[str, int]]:
+    """The lines that come from the source itself, whatever file a `#line` names, and from files that it includes, each
+    with its number."""
     line, wanted = 1, [True]
-    """The number of the line; for each file that is open, whether its tokens are wanted."""
+    """The number of the line; for each file that is open, whether its lines are wanted."""
     for row in preprocessed.splitlines():
         marker = _MARKER.match(row)
         if marker:
@@ -109,7 +104,7 @@ def _tokens(preprocessed: str, included: Collection[Path]) -> Iterator[_Token]:
                 wanted.pop()
             continue
         if wanted[-1] and not row.startswith("#"):
-            yield from (_Token(text, line) for text in _TOKEN.findall(row))
+            yield row, line
         line += 1
 
 
@@ -160,73 +155,45 @@ class _Function:
 class _EntryFinder:
     """Walks over the declarations of a text; bodies are skipped."""
 
-    def __init__(self, tokens: list[_Token]) -> None:
-        self.tokens, self.place = tokens, 0
+    def __init__(self, tokens: Tokens, lines: list[int]) -> None:
+        self.tokens, self.lines = tokens, lines
         self.spaces: list[str] = []
         self.found: list[_Function] = []
 
     def _walk(self) -> None:
-        while self.place < len(self.tokens):
-            start = self.place
-            ended = self._declaration_end()
-            words = self.tokens[start : self.place]
-            texts = [token.text for token in words]
-            if ended == "{":
-                self._opened(words, texts)
-            elif ended == ";":
-                if texts[:1] == ["template"] and texts[1:2] != ["<"]:
-                    self._add(words, (0, 0))
-                self.place += 1
-            elif ended == "}":
-                self.place += 1
-                if self.spaces:
-                    self.spaces.pop()
-            else:
-                return
+        texts, partners = self.tokens.texts, self.tokens.partners
+        number = first = 0
+        while number < len(texts):
+            text, end = texts[number], number
+            if text == "{":
+                end = self._opened(first, number)
+            elif text == ";" and texts[first] == "template" and texts[first + 1] != "<":
+                self._add(first, number, number)
+            elif text == "}" and self.spaces:
+                self.spaces.pop()
+            elif text in ("(", "["):
+                end = partners[number] if partners[number] >= 0 else len(texts)
+            number = end + 1
+            first = number if text in ("{", "}", ";") else first
 
-    def _declaration_end(self) -> str:
-        """Move to what ends the declaration: its body, a semicolon, or the end of the scope around it."""
-        depth = 0
-        while self.place < len(self.tokens):
-            text = self.tokens[self.place].text
-            if depth == 0 and text in ("{", "}", ";"):
-                return text
-            depth += nesting(text)
-            self.place += 1
-        return ""
-
-    def _opened(self, words: list[_Token], texts: list[str]) -> None:
+    def _opened(self, first: int, opened: int) -> int:
+        """The last token that belongs to a head and the bracket behind it: that of a body, or the bracket itself."""
+        texts = self.tokens.texts[first:opened]
         if "namespace" in texts and "using" not in texts:
-            self.place += 1
-            self.spaces.append(
-                "::".join(
-                    text
-                    for text in texts
-                    if re.fullmatch(r"[A-Za-z_]\w*", text) and text not in ("namespace", "inline")
-                )
-                or "?"
-            )
-        elif texts[:2] == ["extern", '"C"'] and len(texts) == 2:
-            self.place += 1
+            names = (text for text in texts if _WORD.fullmatch(text) and text not in ("namespace", "inline"))
+            self.spaces.append("::".join(names) or "?")
+            return opened
+        if texts == ["extern"]:
             self.spaces.append("")
-        else:
-            first = self.place
-            self._skip_body()
-            if not _TYPES & set(outside_brackets(texts)):
-                self._add(words, (first, self.place))
+            return opened
+        last = self.tokens.partners[opened] if self.tokens.partners[opened] >= 0 else len(self.tokens.texts)
+        if not _TYPES & set(outside_brackets(texts)):
+            self._add(first, opened, last)
+        return last
 
-    def _skip_body(self) -> None:
-        depth = 0
-        while self.place < len(self.tokens):
-            text = self.tokens[self.place].text
-            depth += (text == "{") - (text == "}")
-            self.place += 1
-            if depth == 0:
-                return
-
-    def _add(self, words: list[_Token], body: tuple[int, int]) -> None:
-        """Note a function: `words` are its head."""
-        texts = without_attributes([token.text for token in words])
+    def _add(self, first: int, end: int, last: int) -> None:
+        """Note a function: its head ends before a token, its body at another one."""
+        texts = without_attributes(self.tokens.texts[first:end])
         has_list = texts[:2] == ["template", "<"]
         is_template = has_list and texts[2:3] != [">"]
         is_instance = texts[:1] == ["template"] and not is_template
@@ -236,22 +203,20 @@ class _EntryFinder:
             return
         closed = bracket_end(head, opened)
         named, arguments = name_end(head, opened)
-        if named is None or not re.fullmatch(r"[A-Za-z_]\w*", head[named]):
+        if named is None or not _WORD.fullmatch(head[named]):
             return
-        first = qualified_start(head, named)
-        before = head[:first]
-        if first != named and not is_instance:
+        start = qualified_start(head, named)
+        before = head[:start]
+        if start != named and not is_instance:
             return
         if "static" in before or "operator" in before or "?" in self.spaces or "=" in before:
             return
         result = joined([text for text in before if text not in _DROPPED])
-        inside = [token.text for token in self.tokens[slice(*body)]]
         self.found.append(
             _Function(
-                head[named], "".join(head[first:named]), arguments, "::".join(space for space in self.spaces if space),
-                result or "void", parameters(head[opened + 1 : closed - 1]), words[0].line,
-                GLOBAL in before, is_template, is_instance,
-                _has_launch(inside),
+                head[named], "".join(head[start:named]), arguments, "::".join(space for space in self.spaces if space),
+                result or "void", parameters(head[opened + 1 : closed - 1]), self.lines[self.tokens.line(first) - 1],
+                GLOBAL in before, is_template, is_instance, "<<<" in self.tokens.texts[end:last],
                 type_parameters(texts[2 : angle_end(texts, 1) - 1]) if is_template else (),
             )
         )  # fmt: skip
@@ -268,7 +233,7 @@ class _EntryFinder:
         """Templates of kernels over types, for types that the source names in calls of its own templates."""
         names = {function.name for function in self.found if function.is_template}
         variables = {name for function in self.found for name in function.types}
-        texts = [token.text for token in self.tokens]
+        texts = self.tokens.texts
         known: dict[int, list[str]] = {}
         calls = (at for at, text in enumerate(texts[1:]) if text == "<" and texts[at] in names)
         for at in islice(calls, MOST_CALLS):
@@ -295,7 +260,3 @@ class _EntryFinder:
             entry = CppEntry(full, kind, function.parameters, function.line, function.space, name, function.result)
             entries.setdefault((full, types), entry)
         return list(entries.values())
-
-
-def _has_launch(texts: list[str]) -> bool:
-    return any(texts[i : i + 3] == ["<"] * 3 for i in range(len(texts) - 2))

@@ -7,6 +7,7 @@ these points: a sum over the variables of linear terms, remainders and quotients
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ def fit(points: Numbers, values: Numbers, variables: Sequence[Var]) -> Expr:
     in lexicographic order. Raises Unfit."""
     if (values == values[0]).all():
         return int(values[0])
-    for way in (_sum, _counted, _counted_per_block):
+    for way in (_sum, _counted, partial(_counted, per_block=True)):
         try:
             with np.errstate(over="ignore"):
                 found = way(points, values, variables)
@@ -66,20 +67,12 @@ def _sum(points: Numbers, values: Numbers, variables: Sequence[Var]) -> Expr:
     return _plus(found, int(values[0]))
 
 
-def _counted(points: Numbers, values: Numbers, variables: Sequence[Var]) -> Expr:
-    """An expression of the number of the iteration, counted over all blocks and loops."""
-    return _by_count(points, values, variables, range(points.shape[1]), values)
-
-
-def _counted_per_block(points: Numbers, values: Numbers, variables: Sequence[Var]) -> Expr:
-    """The same, counted in each block, and an expression of the block. The first variable is that of the block."""
+def _counted(points: Numbers, values: Numbers, variables: Sequence[Var], *, per_block: bool = False) -> Expr:
+    """An expression of the number of the iteration, counted over all blocks and loops, or in each block; the first
+    variable is that of the block. And a sum for the rest."""
     others = np.flatnonzero(points[:, 0] != points[0, 0])
-    first = values[: others[0]] if len(others) else values
-    return _by_count(points, values, variables, range(1, points.shape[1]), first)
-
-
-def _by_count(points: Numbers, values: Numbers, variables: Sequence[Var], dims: Sequence[int], first: Numbers) -> Expr:
-    """An expression of a counter over some dims, which has the `first` values, and a sum for the rest."""
+    first = values[: others[0]] if per_block and len(others) else values
+    dims = range(int(per_block), points.shape[1])
     used = [dim for dim in dims if (points[:, dim] != points[0, dim]).any()]
     extents = [int(points[:, dim].max()) + 1 for dim in used]
     if len(used) < 2 or len(first) != np.prod(extents) or len(values) % len(first) or points[0, used].any():
@@ -90,15 +83,8 @@ def _by_count(points: Numbers, values: Numbers, variables: Sequence[Var], dims: 
     number = Var("#")
     part = _along(np.arange(len(first)), first, np.array([0]), number)
     rest = values - np.tile(_evaluated(part, number, np.arange(len(first))), len(values) // len(first))
-    return (
-        _plus(substitute(part, {number: counter}), 0)
-        if not rest.any()
-        else _joined(substitute(part, {number: counter}), _sum(points, rest, variables))
-    )
-
-
-def _joined(one: Expr, other: Expr) -> Expr:
-    return _plus(one, other) if isinstance(other, int) else apply("add", one, other)
+    found, more = substitute(part, {number: counter}), _sum(points, rest, variables) if rest.any() else 0
+    return _plus(found, more) if isinstance(more, int) else apply("add", found, more)
 
 
 def _groups(points: Numbers) -> Numbers:

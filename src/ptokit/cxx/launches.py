@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ptokit.cxx.source_text import closing, masked
+from ptokit.cxx.source_text import Tokens, masked, tokens_of
 
 _NEWLINE = re.compile(r"\\?\r?\n")
-_OPEN, _CLOSE = "([{", ")]}"
-LONGEST = 4000
-"""Characters of the name of a launched kernel, and of a launch's configuration. Neither has a launch in it."""
+_NAME = re.compile(r"\w+|::|##")
+"""A token of a launched name."""
 
 
 def rewrite(text: str) -> str:
@@ -20,10 +19,11 @@ def rewrite(text: str) -> str:
         text = rewrite_launches(text)
     text = _ON_CHIP.sub(_on_chip, text) if "buf__" in text else text
     text = re.sub(r"\[\s*aicore\s*\]", lambda match: re.sub(r"[^\n]", " ", match[0]), text)
-    text = _replaced(text, _ASSEMBLY, "(void)0") if "asm" in text else text
-    return _replaced(text, _REGISTERS, '::ptokit::record("vec_scope");') if "__VEC_SCOPE__" in text else text
+    text = _replaced(text, ("asm", "__asm__"), "(", "(void)0") if "asm" in text else text
+    return _replaced(text, (SCOPE,), "{", '::ptokit::record("vec_scope");') if SCOPE in text else text
 
 
+SCOPE = "__VEC_SCOPE__"
 _ON_CHIP = re.compile(
     r"\breinterpret_cast\s*<\s*(?P<const>(?:\b(?:const|volatile)\s+)*)__(?P<memory>ubuf|cbuf)__\s+"
     r"(?P<type>[\w:]+(?:\s+[\w:]+)*\s*\*)\s*>"
@@ -37,126 +37,94 @@ def _on_chip(match: re.Match[str]) -> str:
     return f"::ptokit::on_chip<::ptokit::Memory::{_MEMORIES[match['memory']]}, {match['const']}{match['type']}>{lines}"
 
 
-_ASSEMBLY = re.compile(r"\b(?:asm|__asm__)\b\s*(?:\b(?:volatile|__volatile__)\b\s*)?\(")
-_REGISTERS = re.compile(r"\b__VEC_SCOPE__\s*\{")
-
-
-def _replaced(text: str, start: re.Pattern[str], by: str) -> str:
-    """The text with each part that a pattern starts, up to its closing bracket, replaced."""
-    plain = masked(text)
+def _replaced(text: str, words: tuple[str, ...], bracket: str, by: str) -> str:
+    """The text with each part from a word up to the end of the bracket behind it replaced."""
+    tokens = tokens_of(text)
     pieces: list[str] = []
     done = 0
-    for match in start.finditer(plain):
-        end = closing(plain, match.end() - 1) + 1
-        if match.start() >= done and end:
-            pieces += [text[done : match.start()], by, *_NEWLINE.findall(text[match.start() : end])]
-            done = end
+    for number, word in enumerate(tokens.texts):
+        start = tokens.starts[number]
+        if word not in words or start < done:
+            continue
+        opened = number + 1 + (tokens.text(number + 1) in ("volatile", "__volatile__"))
+        if tokens.text(opened) == bracket and (closed := tokens.partners[opened]) >= 0:
+            pieces += [text[done:start], by, *_NEWLINE.findall(text[start : tokens.starts[closed]])]
+            done = tokens.end(closed)
     return "".join([*pieces, text[done:]])
 
 
 def rewrite_launches(text: str) -> str:
     """The text with `kernel<<<blocks, ...>>>(arguments)` as calls of `ptokit::chevron`; lines keep their numbers."""
-    plain = masked(text)
+    tokens, plain = tokens_of(text), masked(text)
     pieces: list[str] = []
     done = 0
-    for start, opened, closed, end in _launches(plain):
-        head = text[start:opened]
-        config = re.sub(r"\s+", " ", _NEWLINE.sub(" ", plain[opened + 3 : closed])).strip()
+    for places in _launches(tokens):
+        start, opened, closed, last = (tokens.starts[number] for number in places)
+        name, config = (_one_line(plain[begin:end]) for begin, end in ((start, opened), (opened + 3, closed)))
         kept = "".join(_NEWLINE.findall(text[opened:closed]))
-        name = re.sub(r"\s+", " ", _NEWLINE.sub(" ", plain[start:opened])).strip()
-        pieces += [text[done:start], f"::ptokit::chevron(PTOKIT_TEXT({name}), [&] {{ ", head, kept]
-        pieces += [text[closed + 3 : end]]
-        pieces.append(f"; }}, {config})")
-        done = end
+        pieces += [text[done:start], f"::ptokit::chevron(PTOKIT_TEXT({name}), [&] {{ ", text[start:opened], kept]
+        done = last + 1
+        pieces.append(f"{text[closed + 3 : done]}; }}, {config})")
     return "".join([*pieces, text[done:]])
 
 
-def _launches(plain: str) -> Iterator[tuple[int, int, int, int]]:
-    """The start of each launched name, of its `<<<` and `>>>`, and the end of its arguments."""
+def _one_line(text: str) -> str:
+    return re.sub(r"\s+", " ", _NEWLINE.sub(" ", text)).strip()
+
+
+def _launches(tokens: Tokens) -> Iterator[tuple[int, int, int, int]]:
+    """The tokens where each launched name, its `<<<` and its `>>>` begin, and its arguments end. None of them is beyond
+    another `<<<`."""
+    places = [number for number, text in enumerate(tokens.texts) if text == "<<<"]
     after = 0
-    places = [match.start() for match in re.finditer(r"(?<!<)<<<(?!<)", plain)]
-    for before, opened, later in zip((0, *places), places, (*places[1:], len(plain)), strict=False):
+    for before, opened, later in zip((-1, *places), places, (*places[1:], len(tokens.texts)), strict=False):
         if opened < after:
             continue
-        start = _name_before(plain, opened, before)
-        closed = _level_end(plain, opened + 3, min(later, opened + LONGEST), ">>>")
-        if start is None or closed is None:
-            continue
-        bracket = re.compile(r"(?:\s|\\\r?\n)*\(").match(plain, closed + 3)
-        end = closing(plain, bracket.end() - 1) + 1 if bracket else 0
-        if end:
-            after = end
-            yield start, opened, closed, end
+        start, closed = _name_start(tokens, opened - 1, before + 1), _chevron_end(tokens, opened + 1, later)
+        if start is not None and closed is not None and tokens.text(closed + 3) == "(":
+            last = tokens.partners[closed + 3]
+            if last >= 0:
+                after = last
+                yield start, opened, closed, last
 
 
-def _name_before(plain: str, opened: int, first: int) -> int | None:
-    """Where the name before a position starts, with its template arguments; not before another position."""
-    first = max(first, opened - LONGEST)
-    place = _blank_before(plain, opened)
-    if place and plain[place - 1] == ">":
-        opening = _angle_before(plain, place - 1, first)
-        if opening is None:
-            return None
-        place = _blank_before(plain, opening)
-    if place and plain[place - 1] == ")":  # a macro that makes the name
-        opening = _bracket_before(plain, place - 1, first)
-        if opening is None:
-            return None
-        place = _blank_before(plain, opening)
-    match = re.search(r"(?:\w|::|\s*##\s*+)+$", plain[max(first, place - 500) : place])
-    if match is None or not match[0].strip():
-        return None
-    return place - len(match[0].lstrip())
-
-
-def _blank_before(plain: str, place: int) -> int:
-    while place and (plain[place - 1].isspace() or (plain[place - 1] == "\\" and plain[place : place + 1] in "\r\n")):
-        place -= 1
-    return place
-
-
-def _bracket_before(plain: str, place: int, first: int) -> int | None:
-    """The bracket that the closing one at a position belongs to."""
-    depth = 0
-    for index in range(place, first - 1, -1):
-        depth += (plain[index] in _CLOSE) - (plain[index] in _OPEN)
-        if depth == 0:
-            return index
-    return None
-
-
-def _angle_before(plain: str, place: int, first: int) -> int | None:
-    """The `<` that belongs to the `>` at a position."""
-    angles = depth = 0
-    for index in range(place, first - 1, -1):
-        char = plain[index]
-        if char in _CLOSE:
-            depth += 1
-        elif char in _OPEN:
-            depth -= 1
-            if depth < 0:
+def _chevron_end(tokens: Tokens, number: int, end: int) -> int | None:
+    """Where `>>>` first is outside brackets."""
+    while number < end:
+        if tokens.texts[number : number + 3] == [">"] * 3 and tokens.starts[number + 2] == tokens.end(number + 1):
+            return number if tokens.starts[number + 1] == tokens.end(number) else None
+        if tokens.texts[number] in ("(", "[", "{", ")", "]", "}"):
+            if tokens.partners[number] < number:  # one that closes, or that is not closed
                 return None
-        elif depth == 0 and char == ">" and plain[index - 1 : index] != "-":
-            angles += 1
-        elif depth == 0 and char == "<":
-            angles -= 1
-            if angles == 0:
-                return index
-        elif depth == 0 and char == ";":
-            return None
+            number = tokens.partners[number]
+        number += 1
     return None
 
 
-def _level_end(plain: str, start: int, end: int, stop: str) -> int | None:
-    """Where `stop` first occurs outside brackets."""
-    depth = 0
-    for index in range(start, end):
-        if plain[index] in _OPEN:
-            depth += 1
-        elif plain[index] in _CLOSE:
-            depth -= 1
-        elif depth == 0 and plain.startswith(stop, index):
-            return index
-        if depth < 0:
-            return None
-    return None
+def _name_start(tokens: Tokens, last: int, first: int) -> int | None:
+    """Where a name with its template arguments starts, from its last token; not before another one."""
+    if tokens.text(last) == ">":
+        last = _angle_start(tokens, last, first) - 1
+    if last >= first and tokens.texts[last] == ")":  # a macro that makes the name
+        last = tokens.partners[last] - 1
+    start = last + 1
+    while start > first and _NAME.fullmatch(tokens.texts[start - 1]):
+        is_joined = start > last or "##" in tokens.texts[start - 1 : start + 1]
+        if not is_joined and tokens.end(start - 1) != tokens.starts[start]:
+            break
+        start -= 1
+    return start if first <= start <= last else None
+
+
+def _angle_start(tokens: Tokens, number: int, first: int) -> int:
+    """The `<` that belongs to a `>`; -1 if there is none."""
+    angles = 0
+    while number >= first:
+        text = tokens.texts[number]
+        angles += (text == ">") - (text == "<")
+        if angles == 0:
+            return number
+        if text in ("(", "[", "{", ";"):
+            return -1
+        number = tokens.partners[number] - 1 if text in (")", "]", "}") else number - 1
+    return -1

@@ -6,8 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa import policy
+from ptokit.isa.catalog import INSTRUCTIONS, variants
+from ptokit.isa.instruction import NPU
+from ptokit.isa.kernel import kernels_of
+from ptokit.isa.opaque import PIPES as CORE_PIPES
 from ptokit.isa.opaque import ROWS, SCALAR, opaque_rows
+from ptokit.isa.policy import PtoEnum, enumerator
 
 INCLUDE = Path(__file__).parent / "include"
 OWN = INCLUDE / "own"
@@ -44,6 +49,16 @@ def _enum(
     return Enumeration(name, key, tuple(rows), storage, space, scoped)
 
 
+def _policy(enum: type[PtoEnum], key: str = "", more: str = "", *, storage: str = "uint8_t") -> Enumeration:
+    """An enum of the instruction set, with more members of C++. Without a key it is that of the modifiers that have it;
+    members whose values are words are numbered."""
+    name = enumerator(next(iter(enum))).partition("::")[0]
+    key = key or next(each.name for row in INSTRUCTIONS.values() for each in row.modifiers if each.enum is enum)
+    numbers = (each.value if isinstance(each.value, int) else place for place, each in enumerate(enum))
+    members = (f"{enumerator(each).partition('::')[2]}={n}:{each.text}" for each, n in zip(enum, numbers, strict=True))
+    return _enum(name, key, " ".join((*members, more)), storage=storage)
+
+
 ALGORITHMS = "Pow Div Sqrt Rsqrt Recip Exp Log Fmod FmodS Rem RemS"
 QUANT_MODES = """
     NoQuant F322F16 F322BF16 DEQF16 VDEQF16 QF322B8_PRE VQF322B8_PRE REQ8 VREQ8 DEQS16 VDEQS16 QF162B8_PRE
@@ -59,16 +74,16 @@ ENUMS = (
     _enum("mem_dsb_t", "barrier", "DSB_ALL DSB_DDR DSB_UB DSB_SEQ", space="", scoped=False),
     _enum("cache_line_t", "line", "SINGLE_CACHE_LINE ENTIRE_DATA_CACHE", space="", scoped=False),
     _enum("dcci_dst_t", "cache", "CACHELINE_ALL CACHELINE_UB CACHELINE_OUT CACHELINE_ATOMIC", space="", scoped=False),
-    _enum("TileType", "memory", "Vec Mat Left Right Acc Bias Scaling ScaleLeft ScaleRight Ctrl", storage="int"),
-    _enum("BLayout", "blayout", "RowMajor:row_major ColMajor:col_major", storage="int"),
-    _enum("SLayout", "slayout", "NoneBox:none_box RowMajor:row_major ColMajor:col_major", storage="int"),
+    *map(_policy, (policy.Coalesce, policy.GatherOOB, policy.GatherExec, policy.ScatterAtomicOp, policy.ScatterOOB,
+                   policy.CmpMode, policy.RoundMode, policy.Saturation, policy.MaskPattern)),
+    _policy(policy.TileType, "memory", "Ctrl", storage="int"),
+    _policy(policy.BLayout, "blayout", storage="int"),
+    _policy(policy.SLayout, "slayout", storage="int"),
+    _policy(policy.Pad, "pad", "CustomBase=0x100000000:custom", storage="uint64_t"),
     _enum("Layout", "layout", "ND DN NZ SCALE MX_A_ND MX_A_DN MX_A_ZZ MX_B_ND MX_B_DN MX_B_NN HIF4_A_ZZ HIF4_B_NN "
           "NC1HWC0 GNC1HWC0 NCHW GNCHW NHWC NDC1HWC0 NCDHW FRACTAL_Z FRACTAL_Z_S16S8 FRACTAL_Z_3D MAX", storage="int"),
-    _enum("PadValue", "pad", "Null Zero Max Min CustomBase=0x100000000:custom", storage="uint64_t"),
     _enum("CompactMode", "compact", "Null Normal RowPlusOne:row_plus_one RowAlignedPadding:row_aligned", storage="int"),
     _enum("PrintFormat", "format", "Width8_Precision4 Width8_Precision2 Width10_Precision6"),
-    _enum("MaskPattern", "pattern", "P0101=1 P1010 P0001 P0010 P0100 P1000 P1111"),
-    _enum("CmpMode", "mode", "EQ NE LT LE GT GE"),
     _enum("QuantType", "quant", "MXFP8 MXFP4_E2M1 INT8_SYM INT8_ASYM", storage="int"),
     _enum("QuantScaleAlg", "scale", "OCP NV", storage="int"),
     _enum("MxQuantAlg", "quant", "OcpMxFp8E4M3:ocp_mxfp8 NvMxFp8E4M3:nv_mxfp8 OcpMxFp4E2M1:ocp_mxfp4 "
@@ -76,8 +91,6 @@ ENUMS = (
     _enum("VecStoreMode", "store", "ND NZ", storage="int"),
     _enum("STPhase", "phase", "Unspecified Partial=2 Final"),
     _enum("AccPhase", "phase", "Unspecified Unknown=0 Partial=2 Final"),
-    _enum("RoundMode", "round", "CAST_NONE:none CAST_RINT:rint CAST_ROUND:round CAST_FLOOR:floor CAST_CEIL:ceil "
-          "CAST_TRUNC:trunc CAST_ODD:odd"),
     _enum("TCopyMode", "copy", "SHALLOW_COPY:shallow DEEP_COPY:deep"),
     _enum("SyncAllMode", "sync", "Hard Soft"),
     _enum("SyncCoreType", "core", "AIVOnly:vector AICOnly:cube Mix"),
@@ -86,21 +99,15 @@ ENUMS = (
     _enum("ReluPreMode", "relu", "NoRelu:none NormalRelu:relu"),
     _enum("AtomicType", "atomic", "AtomicNone:none AtomicAdd:add AtomicMax:max AtomicMin:min"),
     _enum("TFillPadMode", "fill", "Normal InPlace:in_place Expand"),
-    _enum("SaturationMode", "saturation", "ON OFF"),
     _enum("SetFmatrixMode", "fmatrix", "FMATRIX_A_AUTO:a_auto FMATRIX_B_AUTO:b_auto FMATRIX_A_MANUAL:a_manual "
           "FMATRIX_B_MANUAL:b_manual", storage="int"),
     _enum("TileLayoutCustom", "layout", "ND DN NZ ZN ZZ NONE"),
     _enum("HistByte", "byte", "BYTE_0 BYTE_1 BYTE_2 BYTE_3"),
     *(_enum(f"{name}Algorithm", "algorithm", "DEFAULT HIGH_PRECISION") for name in ALGORITHMS.split()),
     _enum("ScatterAxis", "axis", "SCATTER_ROW:row SCATTER_COL:col"),
-    _enum("ScatterAtomicOp", "atomic", "None Add Max Min"),
-    _enum("ScatterOOB", "oob", "Undefined Skip Clamp Wrap"),
     _enum("ScatterConflict", "conflict", "Last Default"),
     _enum("GatherAxis", "axis", "GATHER_ROW:row GATHER_COL:col"),
-    _enum("GatherOOB", "oob", "Undefined Clamp Wrap Zero"),
-    _enum("GatherExec", "executor", "Scalar Simt"),
     _enum("TInsertMode", "insert", "NZ=0 NZ_PLUS_1 SPLIT2 SPLIT4"),
-    _enum("Coalesce", "coalesce", "Row Elem"),
     _enum("TileSplitAxis", "split", "TILE_NO_SPLIT:none TILE_UP_DOWN:up_down TILE_LEFT_RIGHT:left_right "
           "TILE_UP_DOWN_ODD:up_down_odd TILE_LEFT_RIGHT_ODD:left_right_odd", scoped=False),
     _enum("Direction", "direction", "UNDEFINED DIR_C2V:c2v DIR_V2C:v2c DIR_BOTH:both DIR_V2C_CTRL:v2c_ctrl "
@@ -123,26 +130,14 @@ ENUMS = (
 )  # fmt: skip
 
 OP_PIPES = {
-    "MTE2": "TLOAD TEXPANDS_MAT TPREFETCH TFILLPAD_MAT MGATHER_MAT",
+    "MTE2": "TEXPANDS_MAT TFILLPAD_MAT MGATHER_MAT",
     "MTE3": "TSTORE_VEC TSTORE_MAT",
-    "MTE1": "TMOV_M2B TMOV_M2L TMOV_M2R TEXTRACT_M2LR TIMG2COL",
+    "MTE1": "TMOV_M2B TMOV_M2L TMOV_M2R TEXTRACT_M2LR",
     "FIX": "TMOV_V2M TEXTRACT_V2M TMOV_M2S TMOV_A2V TMOV_A2M TSTORE_ACC TEXTRACT_A2M TINSERT_A2M",
-    "M": "TMATMUL TGEMV",
-    "S": "SCALAR TRESHAPE TCI SETFMATRIX SET_IMG2COL_RPT SET_IMG2COL_PADDING",
-    "V": """VECTOR TADD TADDS TAXPY TSUB TMUL TMULS TDIV TDIVS TMIN TMINS TMAX TAND TOR TSEL TSHL TSHR TEXP TSELS TSQRT
-        TRSQRT TEXPANDS TPARTADD TPARTMUL TPARTMAX TPARTMIN TPOW TPOWS TCMPS TMRGSORT TSORT32 TGATHER TGATHERB TCVT
-        TROWSUM TROWPROD TROWMAX TROWMIN TROWEXPAND TRANDOM TCOLSUM TCOLPROD TCOLMAX TCOLMIN TTRANS TTRI TREM TFMOD
-        TREMS TFMODS TSUBS TMAXS TLRELU TPRELU TMOV_V2V TANDS TORS TSHLS TSHRS TXOR TXORS TCONCAT TDEQUANT TADDDEQRELU
-        TABS TNEG TRELU TNOT TLOG TRECIP TCMP TSCATTER TCOLEXPAND TCOLEXPANDDIV TCOLEXPANDMUL TCOLEXPANDADD
-        TCOLEXPANDMAX TCOLEXPANDMIN TCOLEXPANDSUB TCOLEXPANDEXPDIF TROWEXPANDDIV TROWEXPANDMUL TROWEXPANDSUB
-        TROWEXPANDADD TROWEXPANDMAX TROWEXPANDMIN TROWEXPANDEXPDIF TPAIRREDUCESUM TSUBRELUCONV TADDRELUCONV
-        TFUSEDMULADD TMULADDDST TSUBRELU TFUSEDMULADDRELU TPARTARGMAX TPARTARGMIN TCOLARGMAX TCOLARGMIN TROWARGMAX
-        TROWARGMIN TFILLPAD_VEC MGATHER_VEC MSCATTER TQUANT THISTOGRAM TINTERLEAVE TDEINTERLEAVE""",
+    "S": "SCALAR TRESHAPE",
+    "V": "VECTOR TMOV_V2V TFILLPAD_VEC MGATHER_VEC TSCATTER MSCATTER TEXPANDS",
 }
-"""The operations that events name, by the pipe that executes them."""
-
-VALUE_KEYS = {"TCI": "descending", "TTRI": "upper", "TMRGSORT": "exhausted", "TRANDOM": "rounds"}
-"""The key of a template parameter that is a plain number."""
+"""The operations that events name, by the pipe that executes them, besides instructions of one pipe."""
 
 COLLECTIVES = "TPUT TGET TGATHER TSCATTER TBROADCAST TREDUCE"
 """Instructions of several devices; they record as `comm_tput`."""
@@ -216,6 +211,30 @@ def scalar_like(name: str) -> int:
     return next((names.index(typed_as) if typed_as else 0 for typed_as in numbers), -1)
 
 
+OTHER_KEYS = {"TRANDOM": "rounds"}
+"""Those of instructions that are known by their effects."""
+
+
+def value_key(name: str) -> str:
+    """The key of a template parameter that is a plain number: that of the modifier in text, whose words are numbers."""
+    modifiers = (each for form in variants(name.lower()) for each in form.modifiers)
+    default = OTHER_KEYS.get(name, "value")
+    return next((each.text.key for each in modifiers if each.text and each.text.has_numbers), default)
+
+
+def op_pipes() -> dict[str, str]:
+    """The operations that events name, and the pipe that executes each. Of one that another pipe executes on a later
+    family, that of the first."""
+    stated = {name: pipe for pipe, names in OP_PIPES.items() for name in names.split()}
+    for name in instructions():
+        definition, row = INSTRUCTIONS.get(name.lower()), opaque_rows().get(name.lower())
+        kernels = kernels_of(definition, NPU[0]).values() if definition else ()
+        pipes = {effect.pipe for kernel in kernels for effect in kernel.effects} or {row.pipe if row else ""}
+        if len(pipes) == 1 and pipes <= set(CORE_PIPES):
+            stated.setdefault(name, *pipes)
+    return stated
+
+
 def files() -> dict[str, str]:
     """The generated headers: path under the include folder, and text."""
     forward = f"{HEAD}#include <ptokit/pto.hpp>\n"
@@ -252,14 +271,14 @@ def _enums() -> Iterator[str]:
     for row in ENUMS:
         yield from _words(row)
     yield from ("}  // namespace ptokit", "", "namespace pto {", "enum class Op : uint16_t {")
-    yield from (f"  {name}," for names in OP_PIPES.values() for name in names.split())
+    pipes = op_pipes()
+    yield from (f"  {name}," for name in pipes)
     yield from ("  OP_COUNT,", "};", "", "// The pipe that executes an operation.")
     yield from ("constexpr pipe_t pipe_of(Op op) {", "  switch (op) {")
-    for pipe, names in OP_PIPES.items():
-        if pipe != "V":
-            yield from (f"    case Op::{name}:" for name in names.split())
-            yield f"      return PIPE_{pipe};"
-    yield from ("    case Op::OP_COUNT:", "      return PIPE_ALL;", "    default:", "      return PIPE_V;", "  }", "}")
+    for pipe in dict.fromkeys(pipes.values()):
+        yield from (f"    case Op::{name}:" for name, own in pipes.items() if own == pipe)
+        yield f"      return PIPE_{pipe};"
+    yield from ("    default:", "      return PIPE_ALL;", "  }", "}")
     yield "}  // namespace pto"
 
 
@@ -281,7 +300,7 @@ def _words(row: Enumeration) -> Iterator[str]:
 def _instructions() -> Iterator[str]:
     yield f"{HEAD}\n#include <ptokit/issue.hpp>\n\nnamespace pto {{"
     for name in instructions():
-        like, key = scalar_like(name), VALUE_KEYS.get(name, "value")
+        like, key = scalar_like(name), value_key(name)
         yield f'PTOKIT_INSTRUCTION({name}, "{name.lower()}", {like}, "{key}")'
         yield f'PTOKIT_INSTRUCTION({name}_IMPL, "{name.lower()}", {like}, "{key}")'
     yield from (

@@ -8,14 +8,16 @@ import stat
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from ptokit.cxx.declaration import angle_end
 from ptokit.cxx.recording import Frame
 from ptokit.cxx.repository import is_within
+from ptokit.cxx.source_text import Tokens, tokens_of
 from ptokit.lines import keep
 
-MOST_LINES = 40
-"""Lines of one call that are read."""
 LONGEST_CALL = 10_000
-"""Characters of these lines."""
+"""Characters from the beginning of a line on in which a call is looked for."""
+MOST_TOKENS = 1000
+"""Of its template arguments."""
 LONGEST = 4 << 20
 """Bytes of a file. Longer ones are not read."""
 MOST_BYTES = 32 << 20
@@ -23,7 +25,6 @@ MOST_BYTES = 32 << 20
 OF_PYTHON = (".py", ".pyw", ".pyi", ".pyc")
 """Ends of names of files that Python reads itself."""
 NAME = re.compile(r"[A-Za-z_]\w*")
-OPEN, CLOSE = "([{<", ")]}>"
 KEYWORDS = frozenset(("this", "static_cast", "reinterpret_cast", "const_cast", "std", "move", "pto"))
 
 
@@ -32,6 +33,8 @@ class SourceTexts:
     other one is read. Texts that are given replace those of files."""
 
     def __init__(self, folders: Iterable[str | Path] = (), given: Mapping[str, str] | None = None) -> None:
+        self.here = os.getcwd()
+        """Where relative paths of the compiler's start."""
         self._folders = [os.path.realpath(folder) for folder in folders]
         self._texts: dict[str, str] = dict(given or {})
         self._lines: dict[str, tuple[str, ...]] = {}
@@ -58,6 +61,10 @@ class SourceTexts:
         if file not in self._lines:
             self._lines[file] = tuple(self.text(file).split("\n"))
         return self._lines[file]
+
+    def start(self, file: str, line: int) -> int:
+        """The offset of a line in the text of its file."""
+        return sum(len(text) + 1 for text in self.lines(file)[: max(0, line - 1)])
 
     def column(self, file: str, line: int, byte: int) -> int:
         """The column of a byte of a line, both counted from 1: compilers count bytes. Bytes that are no UTF-8 are
@@ -88,41 +95,29 @@ def argument_names(texts: SourceTexts, frames: Sequence[Frame], function: str) -
     """The names in the arguments of the innermost call, in order; empty for an argument without one."""
     if not frames or frames[0].column > LONGEST_CALL:
         return []
-    frame = frames[0]
-    lines = texts.lines(frame.file)[max(0, frame.line - 1) : frame.line - 1 + MOST_LINES]
-    text = "\n".join(line[:LONGEST_CALL] for line in lines)[:LONGEST_CALL]
-    calls = list(re.finditer(rf"\b{re.escape(function)}\b", text, re.IGNORECASE))
+    text, begin = texts.text(frames[0].file), texts.start(frames[0].file, frames[0].line)
+    tokens = tokens_of(text)
+    near = range(tokens.from_offset(begin), tokens.from_offset(begin + LONGEST_CALL))
+    calls = [number for number in near if tokens.texts[number].lower() == function.lower()]
     if not calls:
         return []
-    before = [match for match in calls if match.start() < frame.column]  # compilers point at the name or behind it
-    return [_name(argument) for argument in _arguments(text, (before or calls)[-1 if before else 0].end())]
+    at = begin + frames[0].column  # compilers point at the name or behind it
+    before = [number for number in calls if tokens.starts[number] < at]
+    return [_name(argument) for argument in _arguments(tokens, text, (before or calls)[-1 if before else 0] + 1)]
 
 
-def _arguments(text: str, start: int) -> list[str]:
-    """The arguments of a call whose name ends at an offset."""
-    at, depth, begin, found = start, 0, -1, list[str]()
-    angles = text[at : at + 1] == "<"
-    while at < len(text):
-        letter = text[at]
-        if begin < 0:
-            if letter == "(" and not depth:
-                begin, depth = at + 1, 1
-            elif angles and letter in "<>":
-                depth += 1 if letter == "<" else -1
-            elif not depth and not letter.isspace():
-                return []
-        elif letter in "([{":
-            depth += 1
-        elif letter in ")]}":
-            depth -= 1
-            if not depth:
-                found.append(text[begin:at])
-                return found if text[begin:at].strip() or found[:-1] else []
-        elif letter == "," and depth == 1:
-            found.append(text[begin:at])
+def _arguments(tokens: Tokens, text: str, number: int) -> list[str]:
+    """The arguments of a call, from the token behind its name."""
+    if tokens.text(number) == "<":
+        number += angle_end(tokens.texts[number : number + MOST_TOKENS], 0)
+    last = tokens.partners[number] if tokens.text(number) == "(" else -1
+    found, begin, at = list[str](), number + 1, number + 1
+    while at <= last:
+        if tokens.texts[at] == "," or at == last:
+            found.append(text[tokens.starts[begin] : tokens.starts[at]])
             begin = at + 1
-        at += 1
-    return []
+        at = max(at, tokens.partners[at] if tokens.texts[at] in ("(", "[", "{") else at) + 1
+    return found if found != [""] else []
 
 
 def _name(argument: str) -> str:

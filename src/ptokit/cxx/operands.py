@@ -9,6 +9,7 @@ from math import gcd, prod
 
 from ptokit.cxx.recording import CONVOLUTION, LaunchArgument, RecordedArray, RecordedOperand, RecordedTile
 from ptokit.isa.dtype import FLOAT8_E8M0, DType, dtype
+from ptokit.isa.instruction import Instruction
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import BLayout, GlobalLayout, Pad, SLayout, TileType
 from ptokit.program.expr import Expr
@@ -78,15 +79,11 @@ class UsedNames:
         return name
 
 
-SCALE_CALLS = ("tload", "tstore", "tmov", "textract", "tmatmul_mx", "tgemv_mx")
-"""Beginnings of the names of modelled instructions that take scales."""
-
-
-def check_modelled(operand: RecordedOperand, name: str = "") -> None:
-    """Refuse a tile or an array that no modelled instruction takes, or not the one of this name."""
+def check_modelled(operand: RecordedOperand, definition: Instruction | None = None) -> None:
+    """Refuse a tile or an array that no modelled instruction takes, or not the one of this definition."""
     of_scales = isinstance(operand, RecordedTile | RecordedArray) and operand.dtype == FLOAT8_E8M0.name
-    if of_scales and not name.startswith(SCALE_CALLS):
-        raise Unexpressible(f"ptokit does not model {name.upper()} of scales")
+    if of_scales and not (definition and any(param.has_scales for param in definition.operands)):
+        raise Unexpressible("ptokit does not model this of scales")
     if isinstance(operand, RecordedTile | RecordedArray) and operand.dtype in STAND_INS:
         raise Unexpressible(f"ptokit does not model {operand.dtype}")
     if isinstance(operand, RecordedArray) and operand.layout.lower() not in LAYOUT_NAMES:
@@ -108,6 +105,8 @@ class ConstantSlot:
     """A number that is the same in every iteration."""
 
     constant: Constant
+    size = 0
+    """How many numbers it has."""
 
     def operand(self, _numbers: Sequence[Expr]) -> Operand:
         return self.constant
@@ -119,6 +118,7 @@ class NumberSlot:
 
     dtype: DType
     is_position: bool
+    size = 1
 
     def operand(self, numbers: Sequence[Expr]) -> Operand:
         (value,) = numbers
@@ -139,6 +139,10 @@ class TileSlot:
     """The C++ object, if it has no address."""
     view: int = 0
     """Bytes from the start of that object."""
+
+    @property
+    def size(self) -> int:
+        return 3 if self.object is None else 2
 
 
 def tile_slot(tile: RecordedTile) -> tuple[TileSlot, Indices]:
@@ -163,6 +167,10 @@ class ElementSlot:
 
     tile: TileSlot
 
+    @property
+    def size(self) -> int:
+        return self.tile.size
+
 
 def element_slot(tile: RecordedTile, offset: int) -> tuple[ElementSlot, Indices]:
     """The element of a tile at an offset in its storage. Raises Unexpressible."""
@@ -184,10 +192,14 @@ class ArraySlot:
     """A block of an argument. Its numbers are the starts, then the sizes, of each dim."""
 
     argument: str
+    dims: int
+
+    @property
+    def size(self) -> int:
+        return 2 * self.dims
 
     def operand(self, numbers: Sequence[Expr]) -> Operand:
-        half = len(numbers) // 2
-        return View(self.argument, tuple(numbers[:half]), tuple(numbers[half:]))
+        return View(self.argument, tuple(numbers[: self.dims]), tuple(numbers[self.dims :]))
 
 
 @dataclass(frozen=True)
@@ -202,15 +214,12 @@ class _Pattern:
 
     def joined(self, other: _Pattern) -> _Pattern | None:
         """A pattern of both, if their strides do not differ."""
-        if (self.argument, self.dtype, self.layout, self.dynamic) != (
-            other.argument, other.dtype, other.layout, other.dynamic
-        ):  # fmt: skip
+        if replace(self, strides=()) != replace(other, strides=()):
             return None
         pairs = list(zip(self.strides, other.strides, strict=True))
         if any(a is not None and b is not None and a != b for a, b in pairs):
             return None
-        strides = tuple(b if a is None else a for a, b in pairs)
-        return _Pattern(self.argument, self.dtype, self.layout, self.dynamic, strides)
+        return replace(self, strides=tuple(b if a is None else a for a, b in pairs))
 
 
 def _pattern(use: RecordedArray) -> _Pattern:
@@ -250,11 +259,6 @@ class Arrays:
     def arguments(self) -> tuple[Argument, ...]:
         """The arguments: one for each array of the launch, and views of them."""
         return (*self._bases.values(), *self._made)
-
-    @cached_property
-    def dims(self) -> dict[str, int]:
-        """The number of dims of each argument, by name."""
-        return {argument.name: len(argument.shape) for argument in self.arguments}
 
     def _join(self, groups: dict[_Pattern, list[RecordedArray]], use: RecordedArray) -> None:
         try:
@@ -311,15 +315,12 @@ class Arrays:
         """Use an argument for some uses. If its own marks of run-time extents are others, it is a view of it."""
         if not argument.view_of and argument.dynamic != pattern.dynamic:
             taken = argument.name in {slot.argument for slot, _ in self._views.values()}
-            marked = Argument(
-                argument.name, argument.dtype, argument.shape, argument.stride, argument.layout, pattern.dynamic
-            )
             if taken:
                 argument = self._view_of(pattern, argument, argument.shape, argument.stride)
             else:
-                argument = self._bases[pattern.argument] = marked
+                argument = self._bases[pattern.argument] = replace(argument, dynamic=pattern.dynamic)
         for use, numbers in zip(uses, indices, strict=True):
-            self._views[use] = ArraySlot(argument.name), numbers
+            self._views[use] = ArraySlot(argument.name, len(argument.shape)), numbers
 
     def _view_of(
         self, pattern: _Pattern, base: Argument, shape: Sequence[Expr], stride: Sequence[Expr], offset: int = 0

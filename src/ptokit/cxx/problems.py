@@ -15,12 +15,14 @@ UNKNOWN: tuple[Level, str] = ("unmodelled", OPAQUE)
 
 def where_of(frames: tuple[Frame, ...], kernel: str = "") -> Where | None:
     """The place of a call, with the calls that lead there, up to the kernel."""
-    own = next((k for k, frame in enumerate(frames) if kernel and _plain(frame.function) == kernel), len(frames) - 1)
+    own = next(
+        (k for k, frame in enumerate(frames) if kernel and plain_name(frame.function) == kernel), len(frames) - 1
+    )
     places = [Where(frame.file, frame.line, frame.column or None) for frame in frames[: own + 1]]
     return places[0].called(tuple(places[1:])) if places else None
 
 
-def _plain(function: str) -> str:
+def plain_name(function: str) -> str:
     """The name of a function without namespaces and template arguments."""
     return function.partition("<")[0].rpartition("::")[2]
 

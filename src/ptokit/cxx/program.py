@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -17,16 +18,14 @@ from ptokit.cxx.loops import Folded, FoldedBlocks, Repeated, Single, Stream, fol
 from ptokit.cxx.names_in_source import SourceTexts, argument_names
 from ptokit.cxx.operands import (
     Arrays,
-    ArraySlot,
     ElementSlot,
     Indices,
-    NumberSlot,
     TileSlot,
     Unexpressible,
     UsedNames,
     tile_slot,
 )
-from ptokit.cxx.problems import unmodelled, where_of
+from ptokit.cxx.problems import plain_name, unmodelled, where_of
 from ptokit.cxx.reach import outside
 from ptokit.cxx.recording import (
     Block,
@@ -128,7 +127,7 @@ class _Shapes:
     """The calls of a launch, each as a shape and numbers."""
 
     def __init__(self, recording: Recording, launch: RecordedLaunch, *, placed: bool = True) -> None:
-        self.recording, self.kernel = recording, _plain(launch.name)
+        self.recording, self.kernel = recording, plain_name(launch.name)
         self.blocks = [block for block in launch.blocks if not block.subblock]
         self.by_index: dict[int, list[Block]] = {block.index: [] for block in launch.blocks}
         for block in self.blocks:
@@ -266,10 +265,6 @@ class _Shapes:
         return True
 
 
-def _plain(name: str) -> str:
-    return name.partition("<")[0].rpartition("::")[2]
-
-
 @dataclass
 class _LoopScope:
     """The body of a loop, or of the program, while it is made."""
@@ -311,7 +306,7 @@ class _Builder:
         if self.shapes.homes and has_flags:
             raise unmodelled(VIEWS_AND_FLAGS, self.shapes.where(self.shapes.viewed[0]))
         return ir.Program(
-            _plain(self.launch.name),
+            plain_name(self.launch.name),
             self.shapes.arrays.arguments,
             body,
             tuple((each.name, each.value) for each in self.launch.arguments if each.shape is None),
@@ -410,43 +405,29 @@ class _Builder:
 
     def _instruction(self, shape: InstrShape, numbers: tuple[Expr, ...], where: Where | None) -> ir.Instr:
         names = self.argument_names(shape.site, shape.name)
-        operands: list[ir.Operand] = []
+        uses: list[Any] = []
         left = list(numbers)
-        workspace = None
         slots: list[Slot] = [*shape.slots, *([shape.workspace] if shape.workspace else [])]
-        for number, slot in enumerate(slots):
-            word = shape.words[number]
+        for place, slot in zip(shape.words, slots, strict=True):
+            own, left = left[: slot.size], left[slot.size :]
+            word = names[place] if place < len(names) else ""
             if isinstance(slot, TileSlot):
-                size = 2 if slot.object is not None else 3
-                use = self._tile(slot, left[:size], names[word] if word < len(names) else "", where)
-                left = left[size:]
-                if number < len(shape.slots):
-                    operands.append(use)
-                else:
-                    workspace = use
+                uses.append(self._tile(slot, own, word, where))
             elif isinstance(slot, ElementSlot):
-                size = 2 if slot.tile.object is not None else 3
-                *address, row, col = left[:size]
-                whole = [*address, slot.tile.spec.rows, slot.tile.spec.cols]
-                use = self._tile(slot.tile, whole, names[word] if word < len(names) else "", where)
-                operands.append(ir.TileUse(use.tile, (1, 1), ir.Window((row, col), (1, 1))))
-                left = left[size:]
+                *address, row, col = own
+                spec = slot.tile.spec
+                use = self._tile(slot.tile, [*address, spec.rows, spec.cols], word, where)
+                uses.append(ir.TileUse(use.tile, (1, 1), ir.Window((row, col), (1, 1))))
             else:
-                size = self._size(slot)
-                operands.append(slot.operand(left[:size]))
-                left = left[size:]
+                uses.append(slot.operand(own))
+        workspace = uses.pop() if shape.workspace else None
         return ir.Instr(
-            shape.name, tuple(operands), shape.modifiers, workspace=workspace, form=shape.form,
-            attributes=shape.attributes, where=where,
+            shape.name, tuple(uses), shape.modifiers, workspace=workspace, form=shape.form, attributes=shape.attributes,
+            where=where,
         )  # fmt: skip
 
     def _argument_names(self, site: int, function: str) -> list[str]:
         return argument_names(self.texts, self.shapes.recording.sites[site], function)
-
-    def _size(self, slot: Slot) -> int:
-        if isinstance(slot, ArraySlot):
-            return 2 * self.shapes.arrays.dims[slot.argument]
-        return 1 if isinstance(slot, NumberSlot) else 0
 
     # --- tiles
 

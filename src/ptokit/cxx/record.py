@@ -9,18 +9,17 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from ptokit.brief import brief
 from ptokit.cxx.child import Child, RecordLimits
+from ptokit.cxx.compile import Build
 from ptokit.cxx.confine import DONE, OPEN, OPENAT
-from ptokit.cxx.demangle import shown_function
-from ptokit.cxx.elf import Elf, ElfError
+from ptokit.cxx.elf import Elf, shown_function
 from ptokit.cxx.joined import joined
 from ptokit.cxx.lines import SourcePlaces
-from ptokit.cxx.names_in_source import SourceTexts
+from ptokit.cxx.names import INCLUDE
 from ptokit.cxx.recording import (
     CoreName,
     Frame,
@@ -39,8 +38,6 @@ from ptokit.cxx.trace import Places, TraceError, TraceReader
 from ptokit.isa.dtype import dtype
 from ptokit.program.ir import MOST_BLOCKS
 
-INCLUDE = Path(__file__).with_name("include")
-"""The folder of the recording headers."""
 Inform = Callable[[SharedMemories, PartialRecording], bytes | None]
 """Executes what was recorded so far and brings the shared memories up to date as far as it can. It returns the bytes
 that the request asks for; empty bytes say that all shared memories are up to date; None, that the value is unknown."""
@@ -83,39 +80,6 @@ FORBIDDEN = {
 """System calls that end a recording, in words: numbers on AArch64 and x86-64."""
 
 
-class CoreLibrary(Protocol):
-    """The code of a source for one core, with the recorder."""
-
-    @property
-    def core(self) -> str:
-        """`vector`, `cube`, or `any`: the source does not ask for its core."""
-        ...
-
-    @property
-    def path(self) -> Path:
-        """The shared library."""
-        ...
-
-
-class Buildable(Protocol):
-    """What the recorder needs of a build."""
-
-    @property
-    def libraries(self) -> Sequence[CoreLibrary]:
-        """One for each core that the source is compiled for."""
-        ...
-
-    @property
-    def target(self) -> str:
-        """The target's name."""
-        ...
-
-    @property
-    def texts(self) -> SourceTexts:
-        """The texts of the source and of what it includes."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class ArrayArgument:
     """An array that the entry gets as a pointer. The kernel sees a copy."""
@@ -133,12 +97,8 @@ class ScalarArgument:
     value: int | float | None
 
 
-class EntryError(Exception):
-    """An entry that a library does not have."""
-
-
 def record(
-    build: Buildable,
+    build: Build,
     entry: str,
     arguments: Sequence[ArrayArgument | ScalarArgument],
     grid: int | None = None,
@@ -165,43 +125,13 @@ def record(
     return joined(parts)
 
 
-def entries(library: Path) -> dict[str, str]:
-    """The functions that a library exports: the linker's name, and the name in C++ without parameters."""
-    own = ("ptokit_", "_init", "_fini", "_ZN6ptokit", "_ZNK6ptokit")
-    return {f.name: shown_function(f.name) for f in Elf.read(library).exported() if not f.name.startswith(own)}
-
-
-def find_symbol(elf: Elf, entry: str) -> str:
-    """The linker's name of an entry, given by that name or by its name in C++; empty if the library lists entries."""
-    exported = dict.fromkeys(function.name for function in elf.exported())
-    if entry in exported:
-        return entry
-    word = entry.partition("<")[0].rpartition("::")[2]
-    found = [symbol for symbol in exported if word in symbol and _is_called(symbol, entry)]
-    if len(found) == 1:
-        return found[0]
-    if "ptokit_entries" in exported:
-        return ""
-    if not found:
-        raise EntryError(f"the library exports no function {brief(entry)}")
-    raise EntryError(
-        f"several functions are called {brief(entry)}: {', '.join(shown_function(symbol) for symbol in found[:5])}"
-    )
-
-
-def _is_called(symbol: str, entry: str) -> bool:
-    """Whether an entry is the name of a function in C++, with or without template arguments."""
-    shown = shown_function(symbol)
-    return entry in (shown, shown.partition("<")[0])
-
-
 class _RecordingRun:
     """One recording, from start to end."""
 
     def __init__(
         self,
         library: Path,
-        build: Buildable,
+        build: Build,
         entry: str,
         arguments: Sequence[ArrayArgument | ScalarArgument],
         grid: int | None,
@@ -213,11 +143,7 @@ class _RecordingRun:
     ) -> None:
         self._library, self._target, self._entry, self._grid = library, build.target, entry, grid
         self._texts = build.texts
-        try:
-            self._elf = Elf.read(library)
-        except ElfError as error:
-            raise EntryError(f"{library}: {error}") from error
-        self._symbol = find_symbol(self._elf, entry)
+        self._elf = Elf.read(library)
         self._before, self._part = before, part
         self._limits, self._inform = limits, inform
         self._given = arguments
@@ -251,8 +177,8 @@ class _RecordingRun:
         self._runs = ("cube" in cores) + subblocks * ("vector" in cores)
         self._shared.set("informs", self._inform is not None)
         task = {
-            "library": str(self._library.resolve()), "symbol": self._symbol, "grid": self._grid,
-            "name": self._entry, "arguments": [self._spec(k) for k in range(len(self._given))],
+            "library": str(self._library.resolve()), "grid": self._grid, "name": self._entry,
+            "arguments": [self._spec(k) for k in range(len(self._given))],
         }  # fmt: skip
         try:
             with Child(self._shared, self._limits, task) as child:
@@ -389,7 +315,7 @@ class _RecordingRun:
 
     def _frames(self, addresses: tuple[int, ...]) -> tuple[Frame, ...]:
         if self._source is None:
-            self._source = SourcePlaces(self._elf, (str(INCLUDE),), os.getcwd(), self._texts)
+            self._source = SourcePlaces(self._elf, (str(INCLUDE),), self._texts)
         return self._source.frames(addresses)
 
     def _problem(

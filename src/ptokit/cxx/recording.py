@@ -8,16 +8,18 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ptokit.isa.policy import BLayout, Pad, SLayout, TileType
+
 DTYPES = (
     "float16", "bfloat16", "float32", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
     "float64", "float8_e4m3", "float8_e5m2", "hifloat8", "float4_e2m1", "float4_e1m2", "float8_e8m0", "int4", "bool",
 )  # fmt: skip
 """Element types, in the order of `DType` in recorder.hpp."""
-MEMORIES = ("vec", "mat", "left", "right", "acc", "bias", "scaling", "scale_left", "scale_right", "ctrl")
+MEMORIES = (*(member.text for member in TileType), "ctrl")
 """On-chip memories, in the order of `Memory` in recorder.hpp."""
-BLAYOUTS = ("row_major", "col_major")
-SLAYOUTS = ("none_box", "row_major", "col_major")
-PADS = ("null", "zero", "max", "min", "custom")
+BLAYOUTS = tuple(member.text for member in BLayout)
+SLAYOUTS = tuple(member.text for member in SLayout)
+PADS = (*(member.text for member in Pad), "custom")
 LAYOUTS = ("ND", "DN", "NZ", "SCALE", "MX_A_ND", "MX_A_DN", "MX_A_ZZ", "MX_B_ND", "MX_B_DN", "MX_B_NN", "HIF4_A_ZZ",
            "HIF4_B_NN", "NC1HWC0", "GNC1HWC0")  # fmt: skip
 """Layouts of global tensors, in the order of the public `Layout`; a number above them is spelled `layout 17`."""

@@ -1,9 +1,12 @@
-"""C++ text without comments and strings, and the brackets of such a text."""
+"""C++ text as tokens, without comments and strings: brackets that belong together, and the ends of statements."""
 
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from array import array
+from bisect import bisect_left, bisect_right
+from functools import cached_property, lru_cache
+from itertools import islice
 
 HIDDEN = re.compile(
     r"//(?:\\\r?\n|[^\n])*|/\*.*?(?:\*/|\Z)"
@@ -12,8 +15,11 @@ HIDDEN = re.compile(
     r"|(?:\bu8|(?<![\da-fA-F]))'(?:\\.|[^'\\\n])*+'?",  # a digit before it: 1'000
     re.DOTALL,
 )
-PAIRS = {"(": ")", "{": "}"}
-BRACKETS = {opened: re.compile(rf"[{re.escape(opened + closed)}]") for opened, closed in PAIRS.items()}
+TOKEN = re.compile(r"\w+|::|->|##|\.\.\.|(?<!<)<<<(?!<)|[^\s\\]")
+CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
+OPENED_BY = {closed: opened for opened, closed in CLOSED_BY.items()}
+CONDITIONED = ("if", "for", "while", "switch")
+"""Words that a condition in brackets follows, and a statement."""
 
 
 @lru_cache(maxsize=64)
@@ -22,18 +28,93 @@ def masked(text: str) -> str:
     return HIDDEN.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
 
 
-def closing(text: str, at: int) -> int:
-    """Where the bracket at an offset is closed; -1 if it is not."""
-    return _closed(text, text[at]).get(at, -1)
+class Tokens:
+    """The tokens of a text, or the first of them. What is not there has the number -1."""
+
+    def __init__(self, text: str, most: int | None = None) -> None:
+        self.texts: list[str] = []
+        self.starts = array("q")
+        """The offset of each in the text."""
+        self.partners = array("q")
+        """Of each bracket the one that belongs to it."""
+        self._lines = array("q", [match.end() for match in re.finditer(r"^", text, re.MULTILINE)])
+        opened: dict[str, list[int]] = {bracket: [] for bracket in CLOSED_BY}
+        for number, match in enumerate(islice(TOKEN.finditer(masked(text)), most)):
+            word = match[0]
+            self.texts.append(word)
+            self.starts.append(match.start())
+            self.partners.append(-1)
+            if word in opened:
+                opened[word].append(number)
+            elif word in OPENED_BY and (stack := opened[OPENED_BY[word]]):
+                self.partners[number] = stack.pop()
+                self.partners[self.partners[number]] = number
+
+    def text(self, number: int) -> str:
+        """A token; empty if there is none."""
+        return self.texts[number] if 0 <= number < len(self.texts) else ""
+
+    def end(self, number: int) -> int:
+        """The offset behind a token."""
+        return self.starts[number] + len(self.texts[number])
+
+    def from_offset(self, offset: int) -> int:
+        """The first token that begins at an offset or behind it."""
+        return bisect_left(self.starts, offset)
+
+    def at(self, offset: int) -> int:
+        """The token that an offset is in, or the one before it."""
+        return bisect_right(self.starts, offset) - 1
+
+    def line(self, number: int) -> int:
+        """The line of a token, counted from 1."""
+        return bisect_right(self._lines, self.starts[number])
+
+    def column(self, number: int) -> int:
+        """Its column, counted from 1."""
+        return self.starts[number] - self._lines[self.line(number) - 1] + 1
+
+    def condition(self, number: int) -> int:
+        """The bracket that opens the condition of `if (`, `if constexpr (`, `for (`, `while (` or `switch (`."""
+        if self.texts[number] not in CONDITIONED:
+            return -1
+        opened = number + 1 + (self.text(number + 1) == "constexpr")
+        return opened if self.text(opened) == "(" else -1
+
+    @cached_property
+    def simple_ends(self) -> array[int]:
+        """For each token the first semicolon from there on outside further brackets, if the bracket around both is not
+        closed before."""
+        ends = array("q", [-1]) * (len(self.texts) + 1)
+        for number in range(len(self.texts) - 1, -1, -1):
+            word, partner = self.texts[number], self.partners[number]
+            if word == ";":
+                ends[number] = number
+            elif word in ("(", "{"):
+                ends[number] = ends[partner + 1] if partner >= 0 else -1
+            elif word not in (")", "}"):
+                ends[number] = ends[number + 1]
+        return ends
+
+    @cached_property
+    def ends(self) -> array[int]:
+        """For each token the last one of a statement that begins there. Each step is made once."""
+        ends = array("q", self.simple_ends)
+        for number in range(len(self.texts) - 1, -1, -1):
+            word = self.texts[number]
+            if word == "{":
+                ends[number] = self.partners[number]
+            elif word == "do" and (body := ends[number + 1]) >= 0:
+                ends[number] = self.simple_ends[body + 1]
+            elif (opened := self.condition(number)) >= 0:
+                closed = self.partners[opened]
+                end = ends[closed + 1] if closed >= 0 else -1
+                is_followed = word == "if" and end >= 0 and self.text(end + 1) == "else"
+                ends[number] = ends[end + 2] if is_followed else end
+        return ends
 
 
 @lru_cache(maxsize=64)
-def _closed(text: str, bracket: str) -> dict[int, int]:
-    """Where each bracket of a kind is closed."""
-    found, opened = dict[int, int](), list[int]()
-    for match in BRACKETS[bracket].finditer(text):
-        if match[0] == bracket:
-            opened.append(match.start())
-        elif opened:
-            found[opened.pop()] = match.start()
-    return found
+def tokens_of(text: str) -> Tokens:
+    """The tokens of a text."""
+    return Tokens(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from ptokit.cxx.operands import Indices, Unexpressible
 from ptokit.cxx.recording import CoreName, RecordedCall, RecordedOperand, RecordedScalar, RecordedText
@@ -41,8 +42,8 @@ class CrossShape:
 class BarrierShape:
     """A barrier."""
 
-    pipe: str
     core: str
+    pipe: str
     site: int
 
 
@@ -51,8 +52,8 @@ class TokenShape:
     """A pipe takes the token of a buffer (`wait`), or gives it back (`set`); its number is that of the buffer."""
 
     action: str
-    pipe: str
     core: str
+    pipe: str
     site: int
 
 
@@ -76,32 +77,18 @@ def _number(operand: RecordedOperand) -> int:
     raise Unexpressible(f"{operand} is no event id")
 
 
-def _flag(action: str) -> Callable[[RecordedCall, str], Made]:
-    def make(call: RecordedCall, core: str) -> Made:
-        src, dst, event = call.operands[:3]
-        return FlagShape(action, _pipe(src), _pipe(dst), core, call.site), (_number(event),)
+def _flag(action: str, call: RecordedCall, core: str) -> Made:
+    src, dst, event = call.operands[:3]
+    return FlagShape(action, _pipe(src), _pipe(dst), core, call.site), (_number(event),)
 
-    return make
+
+def _of_pipe(kind: type[CrossShape | TokenShape], action: str, call: RecordedCall, core: str) -> Made:
+    pipe, number = call.operands[:2]
+    return kind(action, core, _pipe(pipe), call.site), (_number(number),)
 
 
 def _barrier(call: RecordedCall, core: str) -> Made:
-    return BarrierShape(_pipe(call.operands[0], "ALL"), core, call.site), ()
-
-
-def _intra(action: str) -> Callable[[RecordedCall, str], Made]:
-    def make(call: RecordedCall, core: str) -> Made:
-        pipe, event = call.operands[:2]
-        return CrossShape(action, core, _pipe(pipe), call.site), (_number(event),)
-
-    return make
-
-
-def _token(action: str) -> Callable[[RecordedCall, str], Made]:
-    def make(call: RecordedCall, core: str) -> Made:
-        pipe, buffer = call.operands[:2]
-        return TokenShape(action, _pipe(pipe), core, call.site), (_number(buffer),)
-
-    return make
+    return BarrierShape(core, _pipe(call.operands[0], "ALL"), call.site), ()
 
 
 def _cross_set(call: RecordedCall, core: str) -> Made:
@@ -144,15 +131,15 @@ def _cross_wait(call: RecordedCall, core: str) -> Made:
 
 
 SYNCS: dict[str, Callable[[RecordedCall, str], Made]] = {
-    "set_flag": _flag("set"),
-    "wait_flag": _flag("wait"),
+    "set_flag": partial(_flag, "set"),
+    "wait_flag": partial(_flag, "wait"),
     "pipe_barrier": _barrier,
     CROSS_SET: _cross_set,
     CROSS_WAIT: _cross_wait,
-    "set_intra_block": _intra("set"),
-    "wait_intra_block": _intra("wait"),
-    "get_buf": _token("wait"),
-    "rls_buf": _token("set"),
+    "set_intra_block": partial(_of_pipe, CrossShape, "set"),
+    "wait_intra_block": partial(_of_pipe, CrossShape, "wait"),
+    "get_buf": partial(_of_pipe, TokenShape, "wait"),
+    "rls_buf": partial(_of_pipe, TokenShape, "set"),
 }
 """By name: calls that order pipes."""
 IDLE = frozenset(("tassign", "set_ffts_base_addr", "set_mask_norm", "set_vector_mask", "setfmatrix",

@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from math import prod
 
 from ptokit.cxx.recording import RecordedArray, RecordedCall, RecordedOperand, RecordedTile, Recording
-from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.catalog import INSTRUCTIONS, derived
 from ptokit.isa.dtype import dtype
 
-INDEX_STEPS = {"mgather": 1, "mscatter": 1, "tscatter": 1, "tgather": 1, "tgatherb": 32}
-"""Instructions whose third argument holds indices: how far apart distinct ones are."""
-INDEX_PLACE = 2
-INDEXED_PLACE = {"mgather": 1, "mscatter": 0, "tscatter": 0, "tgather": 1, "tgatherb": 1}
-"""The argument that their indices are into."""
+BYTE_OFFSETS = {"tgatherb": (2, 1, 32)}
+"""Instructions that are known by their effects, and whose indices are offsets of blocks of bytes: as `_index_of`."""
 
 
 @dataclass
@@ -45,12 +42,25 @@ def array_uses(recording: Recording) -> dict[str, ArrayUse]:
         for place, use in uses.items():
             _note(call, place, use)
             loaded.update((tile, use) for tile in _destinations(call))
-        if call.name in INDEX_STEPS and len(call.operands) > INDEX_PLACE:
-            operand = call.operands[INDEX_PLACE]
-            index = loaded.get(_key(operand)) if isinstance(operand, RecordedTile) else uses.get(INDEX_PLACE)
+        place, indexed, step = BYTE_OFFSETS.get(call.name) or _index_of(call.name)
+        if 0 < place < len(call.operands):
+            operand = call.operands[place]
+            index = loaded.get(_key(operand)) if isinstance(operand, RecordedTile) else uses.get(place)
             if index is not None:
-                _note_index(call, index)
+                bound = _capacity(call, call.operands[indexed]) * step
+                index.bound = min(index.bound or bound, bound)
+                index.step = max(index.step, step)
     return found
+
+
+@derived
+def _index_of(name: str) -> tuple[int, int, int]:
+    """The place of the indices of an instruction, that of the operand which they are into, and how far apart distinct
+    ones are: an operand that is updated, else the source. No place is 0."""
+    operands = INSTRUCTIONS[name].operands if name in INSTRUCTIONS else ()
+    place = next((k for k, param in enumerate(operands) if param.role == "index"), 0)
+    is_updated = any(param.access == "update" for param in operands[:1])
+    return place, 0 if is_updated else 1, 1
 
 
 def _note(call: RecordedCall, place: int, use: ArrayUse) -> None:
@@ -59,13 +69,6 @@ def _note(call: RecordedCall, place: int, use: ArrayUse) -> None:
     use.end = max(use.end, end_of(operand))
     if place and not use.dtype and call.name in INSTRUCTIONS:  # the first argument is written
         use.dtype = operand.dtype
-
-
-def _note_index(call: RecordedCall, use: ArrayUse) -> None:
-    step = INDEX_STEPS[call.name]
-    bound = _capacity(call, call.operands[INDEXED_PLACE[call.name]]) * step
-    use.bound = min(use.bound or bound, bound)
-    use.step = max(use.step, step)
 
 
 def _capacity(call: RecordedCall, indexed: RecordedOperand) -> int:

@@ -60,6 +60,8 @@ class Frame:
         self.memories: dict[TileType, OnChip] = {}
         self.unspecified: Unspecified | None = None
         """The unspecified values of the launch; None if it has none."""
+        self.is_stopped: object = False
+        """Whether the launch was stopped: true or false, and may change at any time."""
         self.computed: tuple[int, ...] = ()
         """Numbers of a loop or a branch, for an engine that runs the body itself."""
 

@@ -32,6 +32,11 @@ POISON = 0xFF
 Step = Callable[[Frame], None]
 
 
+def only_orders(stmt: ir.Stmt) -> bool:
+    """Whether a statement does nothing where statements run in program order, and cannot fail."""
+    return isinstance(stmt, ir.Barrier) or (isinstance(stmt, ir.Flag | ir.CrossFlag) and isinstance(stmt.event, int))
+
+
 class LoopStep:
     """A loop."""
 
@@ -56,6 +61,8 @@ class LoopStep:
         frame.where = self.loop.where
         outer, values = frame.iteration, self.values(frame)
         for frame.iteration, value in enumerate(values):
+            if frame.is_stopped:
+                raise KeyboardInterrupt
             frame.values[self.loop.var] = value
             for step in self.body:
                 step(frame)
@@ -152,9 +159,7 @@ class Executable:
 
     def is_idle(self, stmt: ir.Stmt) -> bool:
         """Whether a statement does nothing here, because the instructions of a core run in program order."""
-        if isinstance(stmt, ir.Flag | ir.CrossFlag):
-            return isinstance(stmt.event, int)
-        return isinstance(stmt, ir.Barrier)
+        return only_orders(stmt)
 
     def stuck(self, waits: list[Wait], frame: Frame) -> None:
         """A wait for the other core never ends, or several that wait for one another."""

@@ -30,20 +30,18 @@ MOST_ELEMENTS = 1 << 20
 class Lent(Storage):
     """The memory of a whole array. What only some engines need is computed on demand: small calls stay fast."""
 
-    __slots__ = ("elements",)
+    __slots__ = ("_bits", "elements")
 
     def __init__(self, array: Array, dtype: DType, elements: int) -> None:
         """`elements` counts from the first to the last, gaps included."""
         self.owner, self.dtype, self.elements = array, dtype, elements
-        self._span = None
+        self._span, self._bits, self._windows = None, None, {}
 
-    def __getattr__(self, name: str) -> Any:
-        try:
-            value = LAZY[name](self)
-        except KeyError:
-            raise AttributeError(name) from None
-        setattr(self, name, value)
-        return value
+    @property
+    def bits(self) -> Array:  # type: ignore[override]
+        if self._bits is None:
+            self._bits = run_of(self.owner, self.dtype.bits, self.elements)
+        return self._bits
 
     @property
     def root(self) -> Array | None:  # type: ignore[override]
@@ -62,31 +60,10 @@ class Lent(Storage):
         return self._span
 
 
-class ArrayAt(Lent):
+def storage_at(address: int, dtype: DType, elements: int) -> Storage:
     """The memory of a whole array whose address is known; whoever calls keeps the array."""
-
-    __slots__ = ("place",)
-
-    def __init__(self, address: int, dtype: DType, elements: int) -> None:
-        self.place, self.dtype, self.elements = address, dtype, elements
-        self._span = None
-
-    @property
-    def address(self) -> int:
-        return self.place
-
-
-def _at(lent: Any) -> Array:
-    """The elements from an address on."""
-    memory = (c_uint8 * (lent.elements * lent.dtype.size)).from_address(lent.place)
-    return np.frombuffer(memory, lent.dtype.bits)
-
-
-LAZY: dict[str, Callable[[Lent], Any]] = {
-    "owner": _at,
-    "bits": lambda lent: run_of(lent.owner, lent.dtype.bits, lent.elements),
-    "_windows": lambda _: {},
-}
+    memory: Any = (c_uint8 * (elements * dtype.size)).from_address(address)
+    return Storage(np.frombuffer(memory, dtype.bits), dtype)
 
 
 class MoveKind(NamedTuple):
@@ -230,7 +207,7 @@ def prepare(kind: MoveKind, _gpu: int | None = None) -> PreparedMove:
         whole, spans = of(sizes)
         ends = zip(types, (table, indices, other), spans, strict=True)
         try:
-            run(whole, {name: ArrayAt(address, dtype, span) for (name, dtype), address, span in ends})
+            run(whole, {name: storage_at(address, dtype, span) for (name, dtype), address, span in ends})
         except IndexFault:
             return False
         return True

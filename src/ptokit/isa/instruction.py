@@ -399,6 +399,10 @@ class Param:
     """Of a number: the operand whose element type it has; the first one if empty."""
     dtype: DType | None = None
     """Of a number: its own element type, if it has that of no operand."""
+    has_scales: bool = False
+    """Whether it may be a tile of scales (float8_e8m0)."""
+    in_part: bool = False
+    """Of a tile that is updated: what is not written stays, and nothing of it is read."""
 
 
 @dataclass(frozen=True)
@@ -543,6 +547,8 @@ class Cpp:
     """Objects that a call takes besides its operands, which are declared before it: type and name."""
     uses_hidden: bool = False
     """Whether the headers use their own workspace in UB (`Headers.hidden`)."""
+    ignored: tuple[str, ...] = ()
+    """Last arguments of C++ that change no result."""
 
 
 @dataclass(frozen=True)

@@ -218,7 +218,7 @@ INSERT_RULES = (
     *fix_rules(SCALED_TO_TILES),
 )  # fmt: skip
 INSERT_PARAMS = (
-    Param("dst", "update", "destination: Vec or Mat"),
+    Param("dst", "update", "destination: Vec or Mat", in_part=True),
     Param("src", "read", "source: Vec or Acc"),
     Param("row", "read", "a number: the window's first row", kind="position"),
     Param("col", "read", "a number: the window's first column", kind="position"),

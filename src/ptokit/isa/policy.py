@@ -274,3 +274,19 @@ class Asymmetric(PtoEnum):
     """The kind of quantisation with an offset."""
 
     INT8_ASYM = "int8_asym"
+
+
+IN_CPP: dict[type[PtoEnum], tuple[str, str]] = {
+    RoundMode: ("RoundMode", "CAST_{upper}"),
+    Saturation: ("SaturationMode", "{upper}"),
+    GlobalLayout: ("Layout", "{name}"),
+    Pad: ("PadValue", "{name}"),
+}
+"""Enums whose name or enumerators differ in C++."""
+
+
+def enumerator(member: PtoEnum) -> str:
+    """`GatherOOB::Clamp`."""
+    name = member.name if member.name != "NONE" else "None"
+    enum, form = IN_CPP.get(type(member), (type(member).__name__, "{name}"))
+    return f"{enum}::{form.format(name=name, upper=name.upper())}"

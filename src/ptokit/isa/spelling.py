@@ -48,6 +48,11 @@ class Attribute:
     number: str = ""
     """The type of words that are numbers, in MLIR."""
 
+    @property
+    def has_numbers(self) -> bool:
+        """Whether its words are numbers or booleans."""
+        return bool(self.words) and all(isinstance(word, int) for _, word in self.words)
+
     def written(self, member: PtoEnum) -> object:
         """The word for a member of the modifier."""
         return dict(self.words).get(member, member.text.upper() if self.upper else member.text)
@@ -79,7 +84,7 @@ class Form:
     newer_inside: bool = False
     """Whether the grammar 0.27 has no attributes within `ins(...)`."""
     shape: str = ""
-    """The form of an instruction that has neither `ins(...)` nor results, in the language of `text/mlir/pieces.py`."""
+    """The form of an instruction that has neither `ins(...)` nor results, in the language of `text/ops.py`."""
     stored: tuple[str, ...] = ()
     """The roles of the operands of the generic form, in their order."""
 

@@ -224,7 +224,7 @@ TLOAD = Instruction(
     summary="Load a contiguous block of GM into a tile.",
     meaning=("dst[i, j] = src[i, j]    over the destination's valid region",),
     operands=(
-        Param("dst", "write", "destination tile: Vec or Mat"),
+        Param("dst", "write", "destination tile: Vec or Mat", has_scales=True),
         Param("src", "read", "the block in GM", kind="memory", is_block=True),
     ),
     modifiers=(),

@@ -227,8 +227,12 @@ SCALED_TYPES = by_target(types(""), *(types(BYTES),) * 3)
 SCALE_TYPES = by_target(types(""), *(types("float8_e8m0"),) * 3)
 PRODUCT_TYPES = by_target(types(""), *(types("float32"),) * 3)
 MX_LEFT, MX_RIGHT = (Table(dict.fromkeys(EVERYWHERE, (name,))) for name in ("zz", "nn"))
-A_SCALE = Param("a_scale", "read", "the scales of a: a ScaleLeft tile of float8_e8m0, one for 32 columns of a row")
-B_SCALE = Param("b_scale", "read", "the scales of b: a ScaleRight tile of float8_e8m0, one for 32 rows of a column")
+A_SCALE = Param(
+    "a_scale", "read", "the scales of a: a ScaleLeft tile of float8_e8m0, one for 32 columns of a row", has_scales=True
+)
+B_SCALE = Param(
+    "b_scale", "read", "the scales of b: a ScaleRight tile of float8_e8m0, one for 32 rows of a column", has_scales=True
+)
 
 
 def agree(operand: str, text: str, holds: Test, fix: str = "a is m x k, b is k x n, dst is m x n") -> Rule:
@@ -386,7 +390,7 @@ EXTRACT_RULES = (
     *fix_rules(SCALED_TO_TILES),
 )  # fmt: skip
 EXTRACT_PARAMS = (
-    Param("dst", "write", "destination: Left, Right, Mat or Vec"),
+    Param("dst", "write", "destination: Left, Right, Mat or Vec", has_scales=True),
     Param("src", "read", "source: Mat, Acc or Vec"),
     Param("row", "read", "a number: the window's first row", kind="position"),
     Param("col", "read", "a number: the window's first column", kind="position"),

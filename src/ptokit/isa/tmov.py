@@ -162,7 +162,7 @@ TMOV = Instruction(
         "float32 of an accumulator may become float16 or bfloat16, a bias float32",
         SCALED_MEANING,
     ),
-    operands=(Param("dst", "write", "destination tile"), Param("src", "read", "source tile"), SCALE),
+    operands=(Param("dst", "write", "destination tile", has_scales=True), Param("src", "read", "source tile"), SCALE),
     modifiers=(RELU,),
     rules=RULES,
     lower=lower,

@@ -228,7 +228,7 @@ TSCATTER = Instruction(
         "flat: dst.storage[idx[i, j]] = src[i, j]    for every index; a2a3 and a5 clear the destination first",
     ),
     operands=(
-        Param("dst", "update", "destination tile: Vec", contiguous="always"),
+        Param("dst", "update", "destination tile: Vec", contiguous="always", in_part=True),
         Param("src", "read", "source tile: Vec, of the destination's type"),
         Param("idx", "read", "Vec tile of the source's valid shape; 4-byte for 4-byte data, else 2-byte", role="index"),
     ),

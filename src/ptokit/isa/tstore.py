@@ -176,7 +176,7 @@ TSTORE = Instruction(
     ),
     operands=(
         Param("dst", "update", "the block in GM", kind="memory", is_block=True),
-        Param("src", "read", "source tile: Vec, or Acc"),
+        Param("src", "read", "source tile: Vec, or Acc", has_scales=True),
         SCALE,
     ),
     modifiers=MODIFIERS,

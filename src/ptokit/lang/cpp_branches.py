@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ptokit.cxx.source_loops import ELSE
-from ptokit.cxx.source_text import closing
+from ptokit.cxx.source_text import Tokens, tokens_of
 
 MOST_FLAGS = 50
 """Equal statements before an offset that are looked at, the last ones."""
-THEN = re.compile(r"\s*\{")
-IF = re.compile(r"\bif\s*(?:constexpr\s*)?\(")
 
 
 @dataclass(frozen=True)
@@ -29,37 +25,32 @@ class UntakenBranch:
     has_else: bool
 
 
-def untaken(plain: str, flag: str, executed: Collection[int], at: int) -> UntakenBranch | None:
+def untaken(text: str, flag: str, executed: Collection[int], at: int) -> UntakenBranch | None:
     """The branch with a statement `flag` that ends before an offset and was not taken. `executed` are the lines of
-    statements that were; `plain` is a text without comments."""
-    pattern = re.compile(r"\b" + r"\s*".join(map(re.escape, re.findall(r"\w+|\S", flag.rstrip(";")))))
-    for match in deque(pattern.finditer(plain, 0, at), MOST_FLAGS):
-        line = 1 + plain.count("\n", 0, match.start())
-        branch = _branch(plain, match.start()) if line not in executed else None
-        if branch is not None and _is_beside(plain[branch[1] : at]):
-            return UntakenBranch(line, *branch, has_else=ELSE.match(plain, branch[1]) is not None)
+    statements that were."""
+    tokens, words = tokens_of(text), tokens_of(flag.rstrip(";")).texts
+    behind, size = tokens.from_offset(at), len(words)
+    starts = (k for k, text in enumerate(tokens.texts[: max(0, behind - size + 1)]) if text == words[0])
+    for number in deque((k for k in starts if tokens.texts[k : k + size] == words), MOST_FLAGS):
+        line = tokens.line(number)
+        branch = _branch(tokens, number) if line not in executed else None
+        if branch is None:
+            continue
+        start, last = branch
+        if all(tokens.partners[k] > last for k in range(last + 1, behind) if tokens.texts[k] == "}"):
+            has_else = tokens.text(last + 1) == "else"
+            return UntakenBranch(line, tokens.starts[start], tokens.end(last), has_else=has_else)
     return None
 
 
-def _branch(plain: str, at: int) -> tuple[int, int] | None:
-    """The innermost `if (...) { ... }` around an offset."""
-    around = [(start, end + 1) for start, body, end in _branches(plain) if body < at < end]
-    return max(around, default=None)
+def _branch(tokens: Tokens, number: int) -> tuple[int, int] | None:
+    """The innermost `if (...) { ... }` around a token: its first and its last one."""
+    return max(((start, last) for start, body, last in _branches(tokens) if body < number < last), default=None)
 
 
 @lru_cache(maxsize=64)
-def _branches(plain: str) -> list[tuple[int, int, int]]:
+def _branches(tokens: Tokens) -> list[tuple[int, int, int]]:
     """Where each `if (...) { ... }` begins, and its block begins and ends."""
-    heads = ((head.start(), closing(plain, head.end() - 1)) for head in IF.finditer(plain))
-    bodies = ((start, THEN.match(plain, close + 1)) for start, close in heads if close >= 0)
-    return [(start, body.end() - 1, closing(plain, body.end() - 1)) for start, body in bodies if body]
-
-
-def _is_beside(between: str) -> bool:
-    """Whether no block ends in a text that did not begin there."""
-    depth = 0
-    for letter in re.findall(r"[{}]", between):
-        depth += 1 if letter == "{" else -1
-        if depth < 0:
-            return False
-    return True
+    heads = (number for number, text in enumerate(tokens.texts) if text == "if" and tokens.condition(number) >= 0)
+    bodies = ((start, tokens.partners[tokens.condition(start)] + 1) for start in heads)
+    return [(start, body, tokens.partners[body]) for start, body in bodies if body and tokens.text(body) == "{"]

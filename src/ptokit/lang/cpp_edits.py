@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import inf
 
-from ptokit.cxx.source_loops import LONGEST_HEAD, SPACE, SourceLoop, loop_around, loops_in_text
-from ptokit.cxx.source_text import closing, masked
+from ptokit.cxx.source_loops import SourceLoop, loop_around, loops_in_text
+from ptokit.cxx.source_text import CONDITIONED, Tokens, masked, tokens_of
 from ptokit.finding import Where
 from ptokit.lang.cpp_branches import untaken
 from ptokit.program import ir
@@ -17,13 +16,9 @@ from ptokit.program.cores import StatementCores
 from ptokit.program.expr import Expr, Var, substitute, variables
 from ptokit.program.memory import Path, statements
 from ptokit.program.repair import AFTER, BEFORE, INSERT, REMOVE, Edit, Unpatchable, spelled
+from ptokit.program.splice import Lines, Piece, spliced
 from ptokit.text.cpp.expr import Expressions
 from ptokit.text.cpp.names import Identifiers
-
-_HEAD = re.compile(r"(?:else\s+)?(?:if|for|while)\s*(?=\()|else\b|do\b")
-_CONTROL = re.compile(r"(?:\b(?:if|for|while|switch)\s*\(.*\)|\belse|\bdo)\s*$", re.DOTALL)
-Piece = tuple[int, int, str]
-"""A range of a text, and what replaces it."""
 
 
 def edited_texts(texts: Mapping[str, str], program: ir.Program, edits: Sequence[Edit]) -> dict[str, str]:
@@ -33,15 +28,7 @@ def edited_texts(texts: Mapping[str, str], program: ir.Program, edits: Sequence[
     for edit in edits:
         file, piece = editor.piece(edit)
         pieces.setdefault(file, {})[piece] = None
-    return {file: _applied(texts[file], list(found)) for file, found in pieces.items()}
-
-
-def _applied(text: str, pieces: list[Piece]) -> str:
-    done, at = "", 0
-    for start, end, new in sorted(pieces, key=lambda piece: piece[:2]):
-        done += text[at:start] + new
-        at = max(at, end)
-    return done + text[at:]
+    return {file: spliced(texts[file], found) for file, found in pieces.items()}
 
 
 @dataclass(frozen=True)
@@ -161,29 +148,18 @@ class _CppEditor:
 
     def _span(self, where: Where, anchor: ir.Stmt | None) -> _Span:
         """The statement of the source at a place."""
-        plain = self.plain[where.file]
-        at = _offset(plain, where)
+        tokens = tokens_of(self.plain[where.file])
         if isinstance(anchor, ir.Loop):
             loop = self._loop_at(where)
             if loop is None:
                 raise Unpatchable(f"no loop of the source begins at line {where.line}")
-            return _Span(loop.start, loop.end, _is_alone(plain, loop.start))
-        start = max(plain.rfind(mark, 0, at) for mark in ";{}") + 1
-        start += len(plain[start:at]) - len(plain[start:at].lstrip())
-        control = re.match(r"(?:else\s+)?(?:if|for|while)\s*\(|else\b|do\b", plain[start:at])
-        alone = control is not None
-        while alone:  # behind the heads of conditions and loops without braces
-            head = _HEAD.match(plain, start)
-            if head is None:
-                break
-            start = head.end()
-            if plain[start : start + 1] == "(":
-                start = closing(plain, start) + 1
-            start = SPACE.match(plain, start).end()  # pyright: ignore[reportOptionalMemberAccess]
-        end = _statement_end(plain, at)
-        if end < 0 or start > at:
+            return _Span(loop.start, loop.end, _is_alone(tokens, tokens.at(loop.start)))
+        last = tokens.at(_offset(self.plain[where.file], where))
+        start = _statement_start(tokens, last)
+        end = tokens.simple_ends[start]
+        if end < 0 or start > last:
             raise Unpatchable(f"line {where.line} is not a statement of its own")
-        return _Span(start, end, alone)
+        return _Span(tokens.starts[start], tokens.end(end), _is_alone(tokens, start))
 
     def _written(self, edit: Edit) -> str:
         event = 0 if isinstance(edit.stmt, ir.Barrier) else edit.stmt.event
@@ -207,25 +183,14 @@ class _CppEditor:
 
     def _insertion(self, file: str, span: _Span, is_before: bool, written: str) -> Piece:
         """On a line of its own, if nothing else is on that side of the statement; else on the same line."""
-        text, plain = self.texts[file], self.plain[file]
         if span.alone:
-            inside = text[span.start : span.end]
+            inside = self.texts[file][span.start : span.end]
             return span.start, span.end, f"{{ {written} {inside} }}" if is_before else f"{{ {inside} {written} }}"
-        first = plain.rfind("\n", 0, span.start) + 1
-        last = plain.find("\n", span.end)
-        last = len(plain) if last < 0 else last
-        match = re.match(r"[ \t]*", text[first:])
-        indent = match[0] if match else ""
-        newline = "\r\n" if text[:last].endswith("\r") else "\n"
-        if is_before:
-            if plain[first : span.start].strip():
-                return span.start, span.start, f"{written} "
-            return first, first, f"{indent}{written}{newline}"
-        if plain[span.end : last].strip():
-            return span.end, span.end, f" {written}"
-        if last == len(text):
-            return last, last, f"{newline}{indent}{written}"
-        return last + 1, last + 1, f"{indent}{written}{newline}"
+        return self._lines(file).insertion(span.start, span.end, written, is_before=is_before)
+
+    def _lines(self, file: str) -> Lines:
+        plain = self.plain[file]
+        return Lines(self.texts[file], lambda start, end: not plain[start:end].strip())
 
     def _otherwise(self, file: str, at: int, written: str) -> Piece | None:
         """For a flag that a branch before has, which the launch did not take: the other branch, with this flag. If both
@@ -238,21 +203,14 @@ class _CppEditor:
             raise Unpatchable(
                 f"line {branch.line} has this flag in a branch that was not taken; it belongs to every one"
             )
-        text = self.texts[file]
-        match = re.match(r"[ \t]*", text[text.rfind("\n", 0, branch.start) + 1 :])
-        indent = match[0] if match else ""
+        indent = self._lines(file).indent(branch.start)
         return branch.end, branch.end, f" else {{\n{indent}    {written}\n{indent}}}"
 
     def _removal(self, file: str, span: _Span) -> Piece:
         """With its line, if nothing else is on it."""
         if span.alone:
             return span.start, span.end, "{ }"
-        plain = self.plain[file]
-        first, last = plain.rfind("\n", 0, span.start) + 1, plain.find("\n", span.end)
-        last = len(plain) if last < 0 else last
-        if plain[first : span.start].strip() or plain[span.end : last].strip():
-            return span.start, span.end, ""
-        return first, min(last + 1, len(plain)), ""
+        return self._lines(file).removal(span.start, span.end)
 
 
 def _offset(text: str, where: Where) -> int:
@@ -269,23 +227,23 @@ def _offset(text: str, where: Where) -> int:
     return start + len(line) - len(line.lstrip())
 
 
-def _statement_end(plain: str, at: int) -> int:
-    """Where the statement around an offset ends, after its semicolon."""
-    depth = 0
-    for match in re.finditer(r"[()\[\]{};]", plain[at:]):
-        letter = match[0]
-        if letter in "([{":
-            depth += 1
-        elif letter in ")]}":
-            depth -= 1
-            if letter == "}" and depth < 0:
-                return -1
-        elif depth <= 0:
-            return at + match.end()
-    return -1
+def _statement_start(tokens: Tokens, number: int) -> int:
+    """The first token of the statement around a token, behind the heads of conditions and loops without braces."""
+    start = number
+    while start > 0 and tokens.texts[start - 1] not in (";", "{", "}"):
+        is_closed = tokens.texts[start - 1] == ")" and tokens.partners[start - 1] >= 0
+        start = tokens.partners[start - 1] if is_closed else start - 1
+    while start < number and (tokens.texts[start] in ("else", "do") or tokens.condition(start) >= 0):
+        opened = tokens.condition(start)
+        start = max(start, tokens.partners[opened] if opened >= 0 else start) + 1
+    return start
 
 
-def _is_alone(plain: str, start: int) -> bool:
+def _is_alone(tokens: Tokens, start: int) -> bool:
     """Whether a statement is the body of a condition or a loop without braces."""
-    before = plain[max(plain.rfind(mark, 0, start) for mark in ";{}") + 1 : start]
-    return _CONTROL.search(before.strip()[-LONGEST_HEAD:]) is not None
+    before = tokens.text(start - 1)
+    if before != ")":
+        return before in ("else", "do")
+    opened = tokens.partners[start - 1]
+    words = [tokens.text(opened - 1), tokens.text(opened - 2)]
+    return (words[1] if words[0] == "constexpr" else words[0]) in CONDITIONED

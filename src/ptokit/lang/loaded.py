@@ -63,8 +63,41 @@ def from_text(text: str | bytes, file: str = "<text>", function: str | None = No
     return TextKernel(program, lambda arch: read_program(text, file, function, arch), (source, file, function))
 
 
-class TextKernel(Launchable):
+class ForeignKernel(Launchable):
+    """A kernel that is no Python function."""
+
+    parameters: dict[str, str]
+    """The parameters in order, and their kinds: `array`, `integer` or `float`."""
+    origin = ""
+    """What it is instead."""
+
+    def given(self, args: Sequence[object], keywords: Mapping[str, object]) -> dict[str, object]:
+        """The arguments of a call by name."""
+        positional = dict(zip(self.parameters, args, strict=False))
+        unknown = [name for name in keywords if name not in self.parameters]
+        twice = [name for name in keywords if name in positional]
+        if len(args) > len(self.parameters) or unknown or twice:
+            message = f"unknown {', '.join(unknown)}" if unknown else "given twice" if twice else "too many arguments"
+            raise TypeError(f"{self.name}: {message}; it takes {self._listed()}")
+        return {**positional, **keywords}
+
+    def refuse_missing(self, given: Mapping[str, object]) -> None:
+        """Refuse a call without some arguments."""
+        if missing := self.missing(given):
+            raise TypeError(f"{self.name}: missing {', '.join(missing)}; it takes {self._listed()}")
+
+    def _listed(self) -> str:
+        return ", ".join(f"{name} ({kind})" for name, kind in self.parameters.items()) or "no arguments"
+
+    def run_untraced(self, *_: object) -> None:
+        """There is no function to run."""
+        raise ValueError(f"{self.name}: debug=True runs a kernel's Python function; this one {self.origin}")
+
+
+class TextKernel(ForeignKernel):
     """A kernel that was read from text: `kernel[grid](table=..., n=..., target="a5")`."""
+
+    origin = "was read from text"
 
     def __init__(
         self,
@@ -79,8 +112,7 @@ class TextKernel(Launchable):
         self.program = program
         self._reread = None if program.arch else reread
         given = (a for a in program.arguments if not (isinstance(a, Argument) and a.view_of))
-        self.parameters: dict[str, str] = {argument.name: _kind(argument) for argument in given}
-        """The parameters in order, and their kinds: `array`, `integer` or `float`."""
+        self.parameters = {argument.name: _kind(argument) for argument in given}
         self._traced: dict[tuple[Any, ...], Traced] = {}
 
     def dtype(self, name: str) -> DType | None:
@@ -90,9 +122,8 @@ class TextKernel(Launchable):
 
     def bind(self, args: Sequence[object], keywords: Mapping[str, object]) -> Arguments:
         """Sort the arguments of a launch by kind, and refuse arrays that do not fit."""
-        given = self._with_extents(self._named(args, keywords))
-        if missing := self.missing(given):
-            raise TypeError(f"{self.name}: missing {', '.join(missing)}; it takes {self._listed()}")
+        given = self._with_extents(self.given(args, keywords))
+        self.refuse_missing(given)
         arguments = self._sorted(given)
         for argument in self.program.tensors.values():
             self._check_array(argument, arguments)
@@ -105,16 +136,7 @@ class TextKernel(Launchable):
 
     def bind_for_check(self, args: Sequence[object], keywords: Mapping[str, object]) -> Arguments:
         """A check needs no arrays: the text declares them."""
-        return self._sorted(self._named(args, keywords))
-
-    def _named(self, args: Sequence[object], keywords: Mapping[str, object]) -> dict[str, object]:
-        positional = dict(zip(self.parameters, args, strict=False))
-        unknown = [name for name in keywords if name not in self.parameters]
-        twice = [name for name in keywords if name in positional]
-        if len(args) > len(self.parameters) or unknown or twice:
-            message = f"unknown {', '.join(unknown)}" if unknown else "given twice" if twice else "too many arguments"
-            raise TypeError(f"{self.name}: {message}; it takes {self._listed()}")
-        return {**positional, **keywords}
+        return self._sorted(self.given(args, keywords))
 
     def _with_extents(self, given: dict[str, object]) -> dict[str, object]:
         """Also the extents that the text leaves to the arrays."""
@@ -123,9 +145,6 @@ class TextKernel(Launchable):
                 if self.parameters.get(open_extent(name, dim)) == "integer":
                     given.setdefault(open_extent(name, dim), extent)
         return given
-
-    def _listed(self) -> str:
-        return ", ".join(f"{name} ({kind})" for name, kind in self.parameters.items()) or "no arguments"
 
     def _sorted(self, given: Mapping[str, object]) -> Arguments:
         tensors: dict[str, GlobalTensor] = {}
@@ -137,7 +156,7 @@ class TextKernel(Launchable):
                 tensors[name] = tensor = _tensor(name, value, self.program.tensors[name].dtype)
                 integers[size_of(name)] = tensor.storage.bits.size
             elif kind == "integer":
-                integers[name] = _integer(name, value)
+                integers[name] = integer_argument(name, value)
             else:
                 floats[name] = _float(name, value, cast("DType", self.dtype(name)))
         return Arguments(tensors, integers, {}, floats)
@@ -177,7 +196,7 @@ class TextKernel(Launchable):
         shared, arch = arguments.shared(), mode.profile.arch or DEFAULT_ARCH
         key = (arch, *shared.items())
         if key not in self._traced:
-            self._traced[key] = Traced(_sharing(self._program(arch), shared))
+            self._traced[key] = Traced(sharing(self._program(arch), shared))
         return self._traced[key]
 
     def _program(self, arch: str) -> Program:
@@ -203,10 +222,6 @@ class TextKernel(Launchable):
         _, file, function = self._source or ("", "", None)
         return from_text(texts[file], file, function) if file in texts else self
 
-    def run_untraced(self, *_: object) -> None:
-        """A text has no function to run."""
-        raise ValueError(f"{self.name}: debug=True runs a kernel's Python function; this one was read from text")
-
 
 def _kind(argument: Argument | Integer | Float) -> str:
     return {Argument: "array", Integer: "integer", Float: "float"}[type(argument)]
@@ -224,7 +239,8 @@ def _tensor(name: str, value: object, expected: DType) -> GlobalTensor:
     raise refuse("KN-17", f"`{name}` holds {expected} in the text; found {tensor.dtype}", fix, name)
 
 
-def _integer(name: str, value: object) -> int:
+def integer_argument(name: str, value: object) -> int:
+    """A whole number."""
     if not is_integer(value):
         raise refuse("KN-17", f"`{name}` takes a whole number; found {brief(value)}", "pass an int", name)
     return operator.index(cast("int", value))
@@ -247,7 +263,7 @@ def _without_ones(shape: list[int]) -> list[int]:
     return shape[first:]
 
 
-def _sharing(program: Program, shared: Mapping[str, str]) -> Program:
+def sharing(program: Program, shared: Mapping[str, str]) -> Program:
     """The program, with memory shared by arguments that were passed the same array."""
     if not shared:
         return program

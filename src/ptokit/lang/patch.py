@@ -25,6 +25,7 @@ from ptokit.program import ir
 from ptokit.program.expr import Expr, Var, show_expr, substitute
 from ptokit.program.memory import Path, statements
 from ptokit.program.repair import AFTER, BEFORE, REMOVE, REPLACE, Edit, Sync, Unpatchable, spelled
+from ptokit.program.splice import Piece, spliced
 
 PACKAGE = "ptokit"
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
@@ -127,14 +128,8 @@ class _SourceTree:
 
     def changed(self) -> str:
         """The text with all changes."""
-        pieces = sorted(
-            piece for body in self.bodies for group in self._groups(body) for piece in self._pieces(body, group)
-        )
-        done, at = "", 0
-        for start, end, text in pieces:
-            done += self.text[at:start] + text
-            at = end
-        return done + self.text[at:]
+        groups = ((body, group) for body in self.bodies for group in self._groups(body))
+        return spliced(self.text, sorted(piece for body, group in groups for piece in self._pieces(body, group)))
 
     def _groups(self, body: list[ast.stmt]) -> Iterator[list[ast.stmt]]:
         """The statements of a body that share lines."""
@@ -146,7 +141,7 @@ class _SourceTree:
             group.append(node)
         yield group
 
-    def _pieces(self, body: list[ast.stmt], group: list[ast.stmt]) -> Iterator[tuple[int, int, str]]:
+    def _pieces(self, body: list[ast.stmt], group: list[ast.stmt]) -> Iterator[Piece]:
         """The ranges of the text that a group replaces, with what replaces them."""
         if not any(node in self.changes for node in group):
             return
@@ -166,9 +161,7 @@ class _SourceTree:
             yield change.replaced or self.segment(node)
         yield from change.after
 
-    def _line_pieces(
-        self, body: list[ast.stmt], node: ast.stmt, first: int, last: int, indent: str
-    ) -> Iterator[tuple[int, int, str]]:
+    def _line_pieces(self, body: list[ast.stmt], node: ast.stmt, first: int, last: int, indent: str) -> Iterator[Piece]:
         """A statement with lines of its own."""
         change, (start, end) = self.changes[node], self.span(node)
         newline = "\r\n" if self.text[:last].endswith("\r\n") else "\n"

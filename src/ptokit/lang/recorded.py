@@ -13,13 +13,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from ptokit.brief import brief
 from ptokit.cxx.compile import TARGETS, CompileOptions
 from ptokit.cxx.declaration import Parameter
+from ptokit.cxx.elf import ElfError
 from ptokit.cxx.entries import CppEntry
 from ptokit.cxx.problems import OWN_CODE, problem_findings
 from ptokit.cxx.program import MOST_UNLIKE, foldable, program_of
-from ptokit.cxx.record import ArrayArgument, EntryError, ScalarArgument, record
+from ptokit.cxx.record import ArrayArgument, ScalarArgument, record
 from ptokit.cxx.recording import RecordedLaunch, Recording
 from ptokit.cxx.uses import ArrayUse, array_uses
 from ptokit.engine.runnable import Run
@@ -27,7 +27,7 @@ from ptokit.engine.storage import Storage
 from ptokit.engines import AUTO
 from ptokit.finding import OPAQUE, Finding, VerifyError
 from ptokit.isa.dtype import DType, dtype
-from ptokit.lang.arguments import Arguments, array_argument, is_integer
+from ptokit.lang.arguments import Arguments, array_argument
 from ptokit.lang.context import Mode
 from ptokit.lang.cpp_edits import edited_texts
 from ptokit.lang.cpp_entries import chosen_entry, entries_of
@@ -36,6 +36,7 @@ from ptokit.lang.cpp_source import CppSource, source_of
 from ptokit.lang.faults import public
 from ptokit.lang.launch import grid_of, machine_options, mode_of
 from ptokit.lang.launcher import Launchable, Launcher, PartOfLaunch, quiet_report
+from ptokit.lang.loaded import ForeignKernel, integer_argument, sharing
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.traced import Traced
 from ptokit.lang.values import Informer
@@ -45,7 +46,7 @@ from ptokit.machine.options import is_enough
 from ptokit.machine.proposal import Patch
 from ptokit.machine.report import MachineReport
 from ptokit.program.clip import clipped
-from ptokit.program.ir import Argument, Program, walk
+from ptokit.program.ir import Program, walk
 from ptokit.program.repair import Edit, Unpatchable
 
 WORKSPACE = 1 << 16
@@ -93,9 +94,10 @@ class RecordedLaunches:
     """Whether blocks are left out of a program: it is for checks only."""
 
 
-class CppKernel(Launchable):
+class CppKernel(ForeignKernel):
     """An entry of a C++ source: `kernel[grid](x, y, target="a5")`. The grid of a launch function is its own."""
 
+    origin = "is C++"
     targets = tuple(TARGETS)
 
     def __init__(self, source: CppSource, entry: CppEntry, target: str, grid: int = 1) -> None:
@@ -117,8 +119,7 @@ class CppKernel(Launchable):
         """The kernel over a grid."""
         if grid == self.grid:
             return self
-        other = CppKernel(self.source, self.entry, self.target, grid)
-        return other
+        return CppKernel(self.source, self.entry, self.target, grid)
 
     def dtype(self, name: str) -> DType | None:
         """The element type of a parameter; None if it takes any."""
@@ -126,14 +127,8 @@ class CppKernel(Launchable):
 
     def bind(self, args: Sequence[object], keywords: Mapping[str, object]) -> Arguments:
         """Sort the arguments of a launch by kind."""
-        positional = dict(zip(self.parameters, args, strict=False))
-        unknown = [name for name in keywords if name not in self.parameters]
-        if unknown or len(args) > len(self.parameters):
-            what = f"unknown {', '.join(unknown)}" if unknown else "too many arguments"
-            raise TypeError(f"{self.name}: {what}; it takes {self._listed()}")
-        given = {**positional, **keywords}
-        if missing := self.missing(given):
-            raise TypeError(f"{self.name}: missing {', '.join(missing)}; it takes {self._listed()}")
+        given = self.given(args, keywords)
+        self.refuse_missing(given)
         tensors, integers, floats = dict[str, GlobalTensor](), dict[str, int](), dict[str, object]()
         for name, kind in self.parameters.items():
             value = given.get(name)
@@ -142,9 +137,7 @@ class CppKernel(Launchable):
             if kind in ("array", "null"):
                 tensors[name] = self._tensor(name, value)
             elif kind == "integer":
-                if not is_integer(value):
-                    raise refuse("KN-17", f"`{name}` takes a whole number; found {brief(value)}", "pass an int", name)
-                integers[name] = int(cast("int", value))
+                integers[name] = integer_argument(name, value)
             else:
                 floats[name] = float(cast("float", value))
         return Arguments(tensors, integers, floats)
@@ -158,9 +151,6 @@ class CppKernel(Launchable):
             fix = f'pass an array of {expected}: a.astype("{expected}")'
             raise refuse("KN-17", f"`{name}` holds {expected} in the source; found {tensor.dtype}", fix, name)
         return tensor
-
-    def _listed(self) -> str:
-        return ", ".join(f"{name} ({kind})" for name, kind in self.parameters.items()) or "no arguments"
 
     def missing(self, given: Mapping[str, object]) -> list[str]:
         """The required arguments that are not among these."""
@@ -200,12 +190,10 @@ class CppKernel(Launchable):
     def _recording(self, arguments: Arguments, target: str) -> Recording:
         build = self.source.build(target)
         grid = self.grid if self.entry.kind == "kernel" else None
-        informer = Informer(target)
+        passed = [*self._passed(arguments)]
         try:
-            return record(
-                build, self.entry.name, [*self._passed(arguments)], grid, self.source.limits, inform=informer.inform
-            )
-        except EntryError as error:
+            return record(build, self.entry.name, passed, grid, self.source.limits, inform=Informer(target).inform)
+        except ElfError as error:
             raise VerifyError([Finding("error", OWN_CODE, str(error), target=target)]) from error
 
     def _record(self, arguments: Arguments, target: str, enough: bool) -> RecordedLaunches:
@@ -215,43 +203,23 @@ class CppKernel(Launchable):
             raise VerifyError(finding.on(target) for finding in found)
         if not recording.launches:
             message = f"{self.name} launched no kernel"
-            raise VerifyError(
-                [
-                    Finding(
-                        "error",
-                        OWN_CODE,
-                        message,
-                        fix="give arguments with which it does, or name another entry",
-                        target=target,
-                    )
-                ]
-            )
+            fix = "give arguments with which it does, or name another entry"
+            raise VerifyError([Finding("error", OWN_CODE, message, fix=fix, target=target)])
         left_out: list[Finding] = []
         if enough:
             kept = [foldable(recording, launch) for launch in recording.launches]
             pairs = zip(recording.launches, kept, strict=True)
             left_out = [_left_out(whole, part).on(target) for whole, part in pairs if whole is not part]
             recording = replace(recording, launches=tuple(kept))
-        programs = [self._program(recording, launch, arguments) for launch in recording.launches]
+        programs = [program_of(recording, launch, self.source.texts) for launch in recording.launches]
         return RecordedLaunches(
             recording,
-            tuple(Traced(program) for program in programs),
+            tuple(Traced(sharing(program, arguments.shared())) for program in programs),
             tuple(launch.grid for launch in recording.launches),
             _allocated(recording, arguments),
             (*found, *left_out),
             bool(left_out),
         )
-
-    def _program(self, recording: Recording, launch: RecordedLaunch, arguments: Arguments) -> Program:
-        program = program_of(recording, launch, self.source.texts)
-        shared = arguments.shared()
-        if not shared:
-            return program
-        joined = (
-            replace(each, memory=shared.get(each.array, "")) if isinstance(each, Argument) else each
-            for each in program.arguments
-        )
-        return replace(program, arguments=tuple(joined))
 
     def _passed(self, arguments: Arguments) -> Iterator[ArrayArgument | ScalarArgument]:
         for name, parameter in self._named().items():
@@ -301,10 +269,6 @@ class CppKernel(Launchable):
     def with_texts(self, texts: Mapping[str, str], *, written: bool = False) -> CppKernel:
         """The kernel of the source with these texts."""
         return CppKernel(self.source.changed(texts), self.entry, self.target, self.grid) if texts else self
-
-    def run_untraced(self, *_: object) -> None:
-        """C++ has no Python function to run."""
-        raise ValueError(f"{self.name}: debug=True runs a kernel's Python function; this one is C++")
 
 
 class CppLaunch(Launchable):
@@ -395,11 +359,9 @@ class CppLauncher(Launcher):
         last = next((run for run in runs if _is_faulty(run)), runs[-1])
         more = [finding for run in runs if run is not last for finding in run.findings]
         whole = replace(last, findings=(*remarks, *last.findings, *more))
-        return (
-            whole
-            if options is None
-            else collector.judge(cast("MachineReport", whole), mode.options.strict, options.quiet)
-        )
+        if options is None:
+            return whole
+        return collector.judge(cast("MachineReport", whole), mode.options.strict, options.quiet)
 
 
 def _is_part(found: RecordedLaunches | VerifyError) -> bool:

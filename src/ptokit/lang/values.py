@@ -76,18 +76,17 @@ class ReadyCall:
 
 
 class Informer:
-    """Executes recorded calls, each once and in their order."""
+    """Executes recorded calls, each once and in their order: for values that a kernel asks for."""
 
     def __init__(self, target: str) -> None:
         self.profile = profile(target)
         self._session: ValueSession | None = None
-        self._part = -1
 
     def inform(self, memories: SharedMemories, recording: PartialRecording) -> bytes | None:
         """The bytes that a kernel asks for; None if they are not known, empty if all memory is up to date."""
-        if self._session is None or self._part != recording.part:
-            self._session, self._part = ValueSession(self.profile, memories), recording.part
         session = self._session
+        if session is None or session.part != recording.part:
+            session = self._session = ValueSession(self.profile, memories, recording.part)
         session.catch_up(memories, recording)
         return session.answer(memories, recording.request) if recording.request is not None else b""
 
@@ -95,8 +94,8 @@ class Informer:
 class ValueSession:
     """The memories of one running library, and how far its calls were executed."""
 
-    def __init__(self, target: Profile, memories: SharedMemories) -> None:
-        self._profile = target
+    def __init__(self, target: Profile, memories: SharedMemories, part: int) -> None:
+        self._profile, self.part = target, part
         self._frame = SharedFrame(memories.local)
         self._frame.unspecified = self._unspecified = Unspecified()
         self._objects: dict[int, Bytes] = {}

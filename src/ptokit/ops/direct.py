@@ -26,8 +26,6 @@ from ptokit.lang import gpu
 from ptokit.lang.arrays import notify
 
 MOST_PLANS = 1024
-ON_ONE_THREAD = 1 << 18
-"""Bytes of calls that run on one thread by default, at most."""
 ALIGNMENT = 64
 """Results begin at a cache line: writing rows that straddle lines takes four times as long."""
 BYTE = np.dtype(np.uint8)
@@ -85,8 +83,6 @@ def direct_gather(table: object, indices: object, out: object, how: How, threads
         made, there = out, target[1]
     else:
         return None
-    if threads is None and sizes[0] * sizes[1] * plan.itemsize <= ON_ONE_THREAD:
-        threads = 1
     if not plan.ready(cells[1], lanes[1], there, sizes, threads):
         return None
     if target is not None and plan.is_tracked:
@@ -113,8 +109,6 @@ def direct_scatter(
         return False
     if plan.warn is not None:
         plan.warn(sizes[2], indices)
-    if threads is None and sizes[0] * sizes[1] * plan.itemsize <= ON_ONE_THREAD:
-        threads = 1
     more: dict[str, Any] = {"initial": initial} if initial else NO_MORE
     is_done = True
     try:

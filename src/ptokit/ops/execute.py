@@ -32,7 +32,6 @@ from ptokit.lang.arrays import as_array, within
 from ptokit.lang.launch import WAITS, check_engine, refuse_captured
 from ptokit.ops.call import ArrayCall
 from ptokit.ops.direct import (
-    ON_ONE_THREAD,
     DirectPlan,
     How,
     describe,
@@ -224,7 +223,7 @@ def execute_plan(
     """Execute a plan; the reference engine is the fallback of `auto`. Raises `IndexFault`."""
     try:
         name = chosen(engine, plan.gpu is not None)
-        return arrays(name)(whole, storages, 1 if threads is None and plan.nbytes <= ON_ONE_THREAD else threads)
+        return arrays(name)(whole, storages, threads)
     except Unsupported as problem:
         if plan.gpu is not None:
             raise ValueError(f"a GPU does not take this call: {problem}; copy the arrays to the host") from None

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,6 +24,7 @@ from ptokit import spec
 from ptokit.engine.cuda import ptx
 from ptokit.engine.cuda.stage import GPU, GridStage
 from ptokit.engine.llvm.program.emitter import Emitter
+from ptokit.engine.llvm.program.independent import candidates, page
 from ptokit.engine.llvm.program.slots import Slots
 from ptokit.engine.llvm.program.stage import ENTRY
 from ptokit.program.ir import Program
@@ -44,22 +44,27 @@ class Emitted:
     """Programs whose code was written for the CPU; each can be written for a GPU."""
 
     def __init__(self) -> None:
-        self.programs: list[tuple[Any, Any, Any]] = []
+        self.programs: list[tuple[Any, Any]] = []
 
     def texts(self, step: int = 1) -> list[str]:
         """The LLVM text of every so many of them for a GPU, each once."""
-        return [*dict.fromkeys(map(self._text, self.programs[::step]))]
+        return [*dict.fromkeys(text for given in self.programs[::step] for text in self._texts(given))]
 
-    def _text(self, given: tuple[Any, Any, Any]) -> str:
-        stage, variants, pages = given
+    def _texts(self, given: tuple[Any, Any]) -> list[str]:
+        """The text of a program, and the one that records its scatters if it can."""
+        stage, variants = given
         program, slots = stage.program, stage.slots
         if isinstance(program, calls.CallProgram):  # as in a kernel: its tiles are declared first
             program = Program(program.name, program.arguments, (*program.held, *program.body))
             slots = Slots(program)
             (number,) = (slots.numbers[id(stmt)] for stmt in stage.program.body)
-            variants, pages = {number: variants[0]}, [replace(page, number=number) for page in pages]
-        there = GridStage(program, slots, GPU, EmulatedDevice.shared, [page.number for page in pages])
-        return Emitter(there, variants, pages).text()
+            variants = {number: variants[0]}
+        found = [page(program, slots, number, variants.get(number, ())) for number in candidates(program, slots)]
+        pages = [each for each in found if each is not None]
+        stages = [GridStage(program, slots, GPU, EmulatedDevice.shared)]
+        if pages:
+            stages.append(GridStage(program, slots, GPU, EmulatedDevice.shared, pages))
+        return [Emitter(there, variants).text() for there in stages]
 
 
 @contextmanager
@@ -67,10 +72,10 @@ def emitted() -> Iterator[Emitted]:
     """Within, programs are collected."""
     found, usual = Emitted(), Emitter.__init__
 
-    def init(emitter: Emitter, stage: Any, variants: Any, pages: Any = ()) -> None:
-        usual(emitter, stage, variants, pages)
+    def init(emitter: Emitter, stage: Any, variants: Any) -> None:
+        usual(emitter, stage, variants)
         if not isinstance(stage, GridStage):
-            found.programs.append((stage, variants, tuple(pages)))
+            found.programs.append((stage, variants))
 
     with patch.object(Emitter, "__init__", init):
         yield found

@@ -348,7 +348,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> FakeGpus:
     gpus = FakeGpus()
     monkeypatch.setitem(sys.modules, "cupy", gpus.cupy)
     monkeypatch.setitem(sys.modules, "torch", gpus.torch)
-    monkeypatch.setattr(device, "CudaDevice", lambda number: _Watched(gpus, number))
+    monkeypatch.setattr(device, "Device", lambda number: _Watched(gpus, number))
     monkeypatch.delenv(engines.VARIABLE, raising=False)
     forget_choices()
     return gpus

@@ -16,7 +16,7 @@ import ptokit as pto
 from ptokit import engines
 from ptokit.engine.cuda import device as gpu
 from ptokit.engine.cuda.stage import GPU
-from ptokit.engine.cuda.whole.atomics import REDUCTIONS
+from ptokit.engine.cuda.whole.combining import REDUCTIONS
 from ptokit.engine.llvm.address import MemoryView
 from ptokit.engine.llvm.compiled import IrSource
 from ptokit.engine.llvm.emit import I64, PTR, IrModule
@@ -28,7 +28,7 @@ from ptokit.isa.move import Access, Index, IndexUnit, Remap, Side
 from tests.engine.cuda.emulated import EMULATED, EmulatedBuffer, EmulatedDevice, within
 from tests.engine.cuda.fakes import FakeArray, FakeGpus
 
-CUDA_DEVICE = gpu.CudaDevice
+CUDA_DEVICE = gpu.Device
 
 
 def reversed_in_pieces() -> IrSource:
@@ -65,7 +65,7 @@ ATTRIBUTES = {gpu.PROCESSORS: 12, gpu.SHARED: 1000}
 
 
 class FakeCuda:
-    """CuPy as far as `CudaDevice` uses it. Memory is that of the host, and has just the size that was asked for."""
+    """CuPy as far as `Device` uses it. Memory is that of the host, and has just the size that was asked for."""
 
     def __init__(self) -> None:
         self.launched: list[Any] = []
@@ -130,7 +130,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
 
 
 def test_memory_is_copied_filled_and_sorted(fake: FakeCuda) -> None:
-    device, numbers = gpu.CudaDevice(0), np.random.default_rng(0).integers(0, 1 << 40, 1000)
+    device, numbers = gpu.Device(0), np.random.default_rng(0).integers(0, 1 << 40, 1000)
     assert (device.processors, device.shared, device.capability) == (12, 1000, 86)
     assert device.chip.reductions == REDUCTIONS[80]
     one, other = device.empty(8000), device.pinned(8000)
@@ -159,7 +159,7 @@ def test_two_threads_copy_small_memory_at_the_same_time(fake: FakeCuda) -> None:
         def __bool__(self) -> bool:
             return True
 
-    device = gpu.CudaDevice(0)
+    device = gpu.Device(0)
     device._pinned = Emptied()
     memory = device.empty(16)
     device.fill(memory.address, 0x22, 16)
@@ -170,7 +170,7 @@ def test_two_threads_copy_small_memory_at_the_same_time(fake: FakeCuda) -> None:
 def test_a_kernel_is_launched_with_addresses_of_its_arguments(
     fake: FakeCuda, facts: dict[str, Any], lanes: int
 ) -> None:
-    module = gpu._CudaModule(fake, Entry(facts, b"code"), gpu.CudaDevice(0))
+    module = gpu.DeviceModule(fake, Entry(facts, b"code"), gpu.Device(0))
     kernel = module.kernel("any")
     assert fake.code == b"code\0" and module.kernel("any") is kernel
     assert fake.launched.pop() == (3, gpu.DYNAMIC_SHARED, 1000)
@@ -183,7 +183,7 @@ def test_a_kernel_is_launched_with_addresses_of_its_arguments(
 
 
 def test_blocks_that_run_at_a_time(fake: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = gpu._CudaModule(fake, Entry({}, b""), gpu.CudaDevice(0)).kernel("any")
+    kernel = gpu.DeviceModule(fake, Entry({}, b""), gpu.Device(0)).kernel("any")
     for most, shared, blocks in ((3, 0, 36), (0, 500, 12), (9, 0, 36)):  # asked for once
         monkeypatch.setattr(
             fake.cuda.driver,
@@ -209,7 +209,7 @@ def test_arguments_are_given_by_their_places(by_value: bool) -> None:
     driver = SimpleNamespace(funcSetAttribute=lambda *_: None, launchKernel=launch)
     cuda = SimpleNamespace(driver=driver, get_current_stream=lambda: SimpleNamespace(ptr=9))
     given = [slots.ctypes.data, 2, 3]
-    kernel: Any = gpu._CudaKernel(
+    kernel: Any = gpu.DeviceKernel(
         SimpleNamespace(cuda=cuda), SimpleNamespace(ptr=5), SimpleNamespace(shared=1), 32, by_value
     )
     kernel(7, given)
@@ -250,7 +250,7 @@ def test_cupy_without_a_driver(emulated: FakeGpus) -> None:
 def test_a_gpu_that_cannot_be_used_beside_one_that_can(
     driver: int, said: str, emulated: FakeGpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gpu, "CudaDevice", CUDA_DEVICE)
+    monkeypatch.setattr(gpu, "Device", CUDA_DEVICE)
     emulated.capabilities, emulated.driver = ["80", "75" if "capability" in said else "90"], driver
     table, indices = (FakeArray(array, gpu=1) for array in (np.zeros((2, 3), "f4"), np.array([1])))
     with pytest.raises(ImportError, match=f"GPU 1 cannot be used: the cuda engine needs {said}"):

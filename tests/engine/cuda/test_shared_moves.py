@@ -19,9 +19,9 @@ pytest.importorskip("llvmlite")
 from ptokit.engine.llvm.address import WHOLE, MemoryView, run_length
 from ptokit.engine.llvm.chip import Chip
 from ptokit.engine.llvm.emit import PTR, IrModule, IrValue
-from ptokit.engine.llvm.move import CodeWriter, MoveRegions
+from ptokit.engine.llvm.move import CodeWriter
 from ptokit.engine.llvm.resolve import SENTINEL, IndexValues
-from ptokit.engine.llvm.shared_move import emit_shared_move
+from ptokit.engine.llvm.shared_move import SharedMove
 from ptokit.engine.native.jit import IrSource
 from ptokit.isa.dtype import dtype
 from ptokit.isa.layout import Layout
@@ -103,7 +103,7 @@ def kernels(moves: Sequence[Move], kind: str, chip: Chip) -> Any:
             values = IndexValues(code, move.index, dtype("int32"), place, value_of)
         dst, src = views(code, move, kind, far=False)
         with code.phase():
-            emit_shared_move(CodeWriter(code, value_of), move, dtype(kind), MoveRegions(dst, src, values=values))
+            SharedMove(CodeWriter(code, value_of), move, dtype(kind), dst, src, values=values).write()
         code.ret()
     return EmulatedDevice().module(module.text, lambda: IrSource(module.text))
 

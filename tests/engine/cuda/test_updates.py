@@ -11,8 +11,8 @@ pytest.importorskip("llvmlite")
 
 from ptokit.engine.bags import RowUpdate
 from ptokit.engine.cuda.stage import GPU
-from ptokit.engine.cuda.whole import tables, update_calls, updates
-from ptokit.engine.cuda.whole.updates import UpdateKernel
+from ptokit.engine.cuda.whole import bags, update_calls
+from ptokit.engine.cuda.whole.update_calls import UpdateKernel
 from ptokit.engine.llvm.bags import BagKind
 from ptokit.engine.llvm.updates import UpdateKind
 from ptokit.engine.runnable import Unsupported
@@ -31,16 +31,16 @@ def test_rules_are_rounded_step_by_step(rule: str, kind: str, tmp_path: Path) ->
     width = 48 if rule == "rowwise_adagrad" else 0
     own = UpdateKind(dtype(kind), width, rule, weighted=True, picked=False, decays=True, owned=True, host=False)
     kernel = UpdateKernel("rows", kind=own, columns=16 // dtype(kind).size)
-    made = assembled(updates.text(CHIP, kernel), 90, tmp_path, "rows")
+    made = assembled(update_calls.text(CHIP, kernel), 90, tmp_path, "rows")
     assert "fma" not in made and ".approx" not in made
     assert ("sqrt.rn" in made) is ("adagrad" in rule)
 
 
 def test_other_kernels_are_assembled(tmp_path: Path) -> None:
     for kernel in (UpdateKernel("keys"), UpdateKernel("keys", 4, False), UpdateKernel("mark"), UpdateKernel("ends")):
-        assembled(updates.text(CHIP, kernel), 80, tmp_path, kernel.name)
+        assembled(update_calls.text(CHIP, kernel), 80, tmp_path, kernel.name)
     kind = BagKind(dtype("float32"), dtype("int64"), False, False, Combine.ADD, 64, at_once=4)
-    assert "ld.v4" in assembled(tables.text(CHIP, kind, 4), 80, tmp_path, tables.NAME)
+    assert "ld.v4" in assembled(bags.table_text(CHIP, kind, 4), 80, tmp_path, "table_bags")
 
 
 @pytest.mark.parametrize(

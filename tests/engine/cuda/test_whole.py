@@ -24,14 +24,14 @@ from ptokit.engine import whole as reference
 from ptokit.engine.cuda.device import DeviceBuffer, DeviceModule
 from ptokit.engine.cuda.resident import resident
 from ptokit.engine.cuda.stage import GPU
-from ptokit.engine.cuda.whole import arranging, calls, check, groups, kept, kernels, kinds
-from ptokit.engine.cuda.whole.atomics import REDUCTIONS
+from ptokit.engine.cuda.whole import calls, check, grouping, kept, kernels, kinds
+from ptokit.engine.cuda.whole.combining import REDUCTIONS
 from ptokit.engine.faults import IndexFault
 from ptokit.engine.llvm.compiled import IrSource
 from ptokit.engine.llvm.numbers import computes
 from ptokit.engine.runnable import Unsupported
 from ptokit.engine.storage import Storage
-from ptokit.engine.whole import Whole, layout_of
+from ptokit.engine.whole import MoveSizes, Whole, layout_of
 from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, HOST_ONLY, DType, dtype
 from ptokit.isa.move import Access, Combine, Index, IndexUnit, Move, Remap, Side
 from tests.engine.cuda.emulated import ON_GPU, PATTERN, EmulatedBuffer, EmulatedDevice, Recorded, device_under_test
@@ -222,12 +222,12 @@ def test_lists_of_segments_have_room_for_all(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setitem(globals(), "device", watched := Watched())
         table, other = values(FLOAT32, (5, 4)), values(FLOAT32, (count := 3 * each, 4), 1)
         Case(FLOAT32, table, other, np.arange(count) % 3, combine=Combine.ADD).check()
-        assert groups.scratch(count, tuning.short, tuning.long) in {each.nbytes for each in watched.made}
+        assert grouping.scratch(count, tuning.short, tuning.long) in {each.nbytes for each in watched.made}
 
 
-SORTED = arranging.most_sorted(2 * EmulatedDevice.chip.lanes, 3)
+SORTED = grouping.most_sorted(2 * EmulatedDevice.chip.lanes, 3)
 """Lanes of a segment that a block sorts in shared memory, at most."""
-WINDOW = 2 * EmulatedDevice.chip.lanes * 3 * groups.WORD
+WINDOW = 2 * EmulatedDevice.chip.lanes * 3 * grouping.WORD
 """Lanes of a bitmap."""
 
 
@@ -256,7 +256,7 @@ def test_lanes_of_a_row_take_effect_in_their_order(lengths: list[int], capacity:
 
 def test_threads_bring_lanes_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(globals(), "device", ThreadedDevice())
-    most = arranging.most_sorted(2 * THREADED.lanes, 3)
+    most = grouping.most_sorted(2 * THREADED.lanes, 3)
     for lengths in ([1, 2, 5, LONG, LONG + 1, 1, 1], [most + 5, 9]):
         lanes = busy(lengths)
         table, other = values(FLOAT32, (len(lengths), 4)), values(FLOAT32, (len(lanes), 4), 1)
@@ -265,8 +265,8 @@ def test_threads_bring_lanes_together(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_rows_of_one_slot_take_those_behind_it() -> None:
     """Also behind the last one."""
-    count, bits = 24, groups.slot_bits(24)
-    slots = np.arange(1 << 20, dtype=np.uint64) * np.uint64(groups.SCATTERED % (1 << 64)) >> np.uint64(64 - bits)
+    count, bits = 24, grouping.slot_bits(24)
+    slots = np.arange(1 << 20, dtype=np.uint64) * np.uint64(grouping.SCATTERED % (1 << 64)) >> np.uint64(64 - bits)
     for slot in (0, (1 << bits) - 1):
         rows = np.flatnonzero(slots == slot)[: count // 2].repeat(2)
         table = np.zeros((int(rows.max()) + 1, 2), np.float32)
@@ -275,11 +275,11 @@ def test_rows_of_one_slot_take_those_behind_it() -> None:
 
 
 def test_lanes_that_31_bits_cannot_number_have_no_order() -> None:
-    for count in (groups.MOST_LANES - 1, groups.MOST_LANES):
+    for count in (grouping.MOST_LANES - 1, grouping.MOST_LANES):
         lanes, rows = (np.lib.stride_tricks.as_strided(np.zeros(4, "i4"), shape, strides) for shape, strides in (
             ((count,), (0,)), ((count, 4), (0, 4))))  # fmt: skip
         case = Case(FLOAT32, values(FLOAT32, (9, 4)), rows, lanes, Remap.CLAMP, combine=Combine.ADD)
-        with pytest.raises(Unsupported, match="lanes") if count == groups.MOST_LANES else nullcontext():
+        with pytest.raises(Unsupported, match="lanes") if count == grouping.MOST_LANES else nullcontext():
             assert case.ready.steps == GROUPED
 
 
@@ -921,10 +921,9 @@ def test_resolved_lanes(lane: str, combine: Combine) -> None:
     given = [Storage(each.copy().reshape(-1).view(f"u{each.itemsize}"), kind) for each, kind in (
         (table, FLOAT32), (rows, FLOAT32), (lanes, dtype(f"int{lane[1:]}")))]  # fmt: skip
     with resident(device, dict(zip("abc", given, strict=True)), "a") as addresses:
-        calls.scatter(
-            device, *addresses.values(), 40,
-            dtype=FLOAT32, width=8, stride=12, capacity=9, combine=combine, lane=lane,
-        )  # fmt: skip
+        at, rows_at, lanes_at = addresses.values()
+        move = calls.scattering(device, FLOAT32, combine, lane)
+        move(at, lanes_at, rows_at, MoveSizes(40, 8, 9, 12, 1, 8, 1, 1))
     assert given[0].bits.tobytes()[: len(wanted)] == wanted
 
 

@@ -19,17 +19,14 @@ import ml_dtypes
 import numpy as np
 
 from ptokit.engine.llvm.program.emitter import Emitter
+from ptokit.engine.llvm.program.fallback import Fallback
 from ptokit.engine.llvm.program.instruction import is_supported
-from ptokit.engine.llvm.program.page import Page, candidates, page
 from ptokit.engine.llvm.program.slots import Slots
 from ptokit.engine.llvm.program.stage import ENTRY, Stage
 from ptokit.engine.llvm.program.variant import trace
 from ptokit.engine.native import jit
 from ptokit.engine.native.program.executable import NativeExecutable
-from ptokit.engine.native.program.ledger import flush
-from ptokit.engine.native.program.thread import Thread, ThreadFallback
-from ptokit.engine.native.whole.strategies import Team
-from ptokit.engine.native.workers import Stop
+from ptokit.engine.native.program.launching import Thread
 from ptokit.engine.prepared import Prepared, Write
 from ptokit.engine.runnable import Listener
 from ptokit.engine.storage import ADDRESS_SPACE, Storage
@@ -180,10 +177,8 @@ class NativeCall:
         modifiers: Modifiers,
         workspace: Workspace | None,
         shared: Sequence[int | None],
-        *,
-        written_down: bool = False,
     ) -> None:
-        """`shared` as `sharing` gives it; `written_down`: the scatter takes effect afterwards, out of a ledger."""
+        """`shared` as `sharing` gives it."""
         self.names = [param.name for param in instruction.operands][: len(specs)]
         self.program, self.values = _program(instruction, specs, modifiers, self.names, shared, workspace)
         self.slots = Slots(self.program)
@@ -193,18 +188,11 @@ class NativeCall:
         self.placed = placed
         variant = trace(self.program, self.instr, profile, options, self.values, placed)
         self.variants = [variant] if variant and is_supported(variant) else []
-        self.pages = self._pages() if written_down else []
         stage = Stage(self.program, self.slots, NativeExecutable.chip)
-        text = Emitter(stage, {0: self.variants}, self.pages).text()
+        text = Emitter(stage, {0: self.variants}).text()
         self.library = jit.library(text, lambda: jit.IrSource(text))
         self.function = Function(self.library.address(ENTRY))
-        self.thread = CountingThread(self.slots, ThreadFallback(self.slots, profile, options), self.pages)
-
-    def _pages(self) -> list[Page]:
-        found = [
-            page(self.program, self.slots, number, self.variants) for number in candidates(self.program, self.slots)
-        ]
-        return [each for each in found if each is not None]
+        self.thread = CountingThread(self.slots, Fallback(self.slots, profile, options))
 
     def run(self, storages: Sequence[Storage], listener: Listener, times: int = 1) -> bool:
         """Run it over the operands' memories, `times` times from the same bytes; whether the last run was fast."""
@@ -233,8 +221,6 @@ class NativeCall:
             tile[:] = place
         if thread.failure is not None:
             raise thread.failure
-        for ledger in thread.ledgers:
-            flush([ledger], given[ledger.page.array], Team(2, Stop()))
         return thread.in_python == before
 
     def _tiles(self, given: Mapping[str, Storage]) -> Iterator[tuple[Any, Any]]:
@@ -366,10 +352,10 @@ class Both:
 
     def __init__(self, ways: Ways) -> None:
         self.ways = ways
-        self._known: dict[Any, list[NativeCall]] = {}
+        self._known: dict[Any, NativeCall] = {}
 
-    def native(self, key: tuple[Any, ...], storages: Sequence[Storage]) -> list[NativeCall]:
-        """The native variants of a call; empty if it has none."""
+    def native(self, key: tuple[Any, ...], storages: Sequence[Storage]) -> NativeCall | None:
+        """The call as a program; None if there is no such program."""
         try:
             instruction, profile, *rest = key
             shared = sharing(key[3], storages)
@@ -378,39 +364,32 @@ class Both:
             if known is None:
                 if len(self._known) >= MOST_KEPT:
                     self._known.clear()
-                known = self._known[name] = self._made(key, shared)
+                known = self._known[name] = NativeCall(*key, shared)
         except Inexpressible:
             self.ways.outside += 1
-            return []
+            return None
         return known
-
-    def _made(self, key: tuple[Any, ...], shared: Sequence[int | None]) -> list[NativeCall]:
-        made = NativeCall(*key, shared)
-        if 0 not in candidates(made.program, made.slots):
-            return [made]
-        deferred = NativeCall(*key, shared, written_down=True)
-        return [made, deferred] if deferred.pages else [made]
 
     def compare(self, key: tuple[Any, ...], prepared: Prepared, storages: Sequence[Storage]) -> None:
         """Run a call both ways from the same bytes; memories are as before afterwards."""
         if any(not storages[slot].writable for slot in (prepared.plan.written if prepared.plan else ())):
             return  # launches refuse such arrays before any engine sees them
-        ways = self.native(key, storages)
-        if not ways:
+        native = self.native(key, storages)
+        if native is None:
             return
         expected = outcome(storages, lambda listener: run(prepared, storages, listener))
         self.ways.failed += expected.problem is not None
-        for way in ways:
-            quick: list[bool] = []
-            found = outcome(storages, lambda listener: quick.append(way.run(storages, listener)))  # noqa: B023
+        quick: list[bool] = []
+        found = outcome(storages, lambda listener: quick.append(native.run(storages, listener)))
+        agree(prepared, storages, found, expected)
+        if expected.problem is not None:
+            return
+        if not quick[0]:
+            found = outcome(storages, lambda listener: quick.append(native.run(storages, listener, TURNS)))
+            found.reported, expected.reported = once(found.reported), once(expected.reported)
             agree(prepared, storages, found, expected)
-            if expected.problem is None and not quick[0]:
-                found = outcome(storages, lambda listener: quick.append(way.run(storages, listener, TURNS)))  # noqa: B023
-                found.reported, expected.reported = once(found.reported), once(expected.reported)
-                agree(prepared, storages, found, expected)
-            if expected.problem is None and way is ways[0]:
-                counter = self.ways.quick if quick[-1] else self.ways.slow
-                counter[prepared.instruction.name, prepared.target, prepared.route] += 1
+        counter = self.ways.quick if quick[-1] else self.ways.slow
+        counter[prepared.instruction.name, prepared.target, prepared.route] += 1
 
 
 ONE_TILE = ("TS-SEM-01", "dst")

@@ -20,7 +20,7 @@ import ml_dtypes
 import numpy as np
 
 import ptokit as pto
-from ptokit.engine.native.program import executable, thread_count
+from ptokit.engine.native.program import executable
 from ptokit.engine.native.whole import calls, regular, runs
 from tests.engine.native.forced import STRATEGIES, is_open
 
@@ -265,7 +265,6 @@ def fuzz(seed: int, launches: int, shapes: int) -> int:
     done, regular.FEWEST, regular.LEAST_RUN = 0, 3 * runs.SAMPLED, 4
     for _ in range(launches // 2):
         executable.SMALL = int(dice.choice((0, 1 << 20)))
-        executable.profitable_threads = (thread_count.profitable_threads, lambda work, most: most)[dice.integers(2)]
         done += agree(
             known[dice.integers(shapes)], int(dice.integers(1 << 31)), int(dice.choice((1, 2, 5))), whole=False
         )

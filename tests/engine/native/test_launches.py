@@ -23,9 +23,8 @@ GRIDS = (1, 3, 16)
 
 @pytest.fixture(autouse=True)
 def _on_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No launch is too small for workers, and no scatter too cheap to be deferred."""
+    """No launch is too small for workers."""
     monkeypatch.setattr(executable, "SMALL", 0)
-    monkeypatch.setattr(executable, "profitable_threads", lambda work, most: most)
 
 
 def rng(seed: int = 3) -> np.random.Generator:

@@ -18,7 +18,7 @@ pytest.importorskip("llvmlite")
 
 from ptokit.engine.llvm.address import MemoryView
 from ptokit.engine.llvm.emit import I32, I64, PTR, IrBuilder, IrModule, IrValue
-from ptokit.engine.llvm.move import CodeWriter, MoveRegions, emit_move
+from ptokit.engine.llvm.move import CodeWriter, ThreadMove
 from ptokit.engine.llvm.resolve import PADDING, SENTINEL, emit_resolve, lane_of
 from ptokit.engine.native import jit
 from ptokit.isa.dtype import dtype
@@ -101,8 +101,7 @@ def judge(moves: Sequence[Move], kind: str, lanes: Sequence[int] = (), lane: str
 
     def emit(code: IrBuilder, value_of: Callable[[Any], IrValue], move: Move) -> None:
         dst, src = views(code, move, kind, far=far)
-        regions = MoveRegions(dst, src, code.arguments[2], lane)
-        emit_move(CodeWriter(code, value_of), move, dtype(kind), regions)
+        ThreadMove(CodeWriter(code, value_of), move, dtype(kind), dst, src, code.arguments[2], lane).write()
 
     for move in moves:
         functions.add(lambda code, value_of, move=move: emit(code, value_of, move))  # type: ignore[misc]

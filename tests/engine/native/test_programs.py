@@ -34,10 +34,9 @@ from tests.property.strategies import fuzz
 
 @pytest.fixture(autouse=True, params=[0, None], ids=["workers", "small"])
 def _size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No launch is too small for workers, and no scatter too cheap to be deferred; or the defaults."""
+    """No launch is too small for workers; or the defaults."""
     if request.param is not None:
         monkeypatch.setattr(executable, "SMALL", request.param)
-        monkeypatch.setattr(executable, "profitable_threads", lambda work, most: most)
 
 
 # --- Random programs -------------------------------------------------------------------------------------------

@@ -12,10 +12,11 @@ from ctypes import Array, c_int64
 import numpy as np
 
 from ptokit.engine.cuda.device import Device, DeviceBuffer
-from ptokit.engine.cuda.whole.calls import scatter
+from ptokit.engine.cuda.whole.calls import scattering
 from ptokit.engine.llvm.emit import size_of
-from ptokit.engine.llvm.program.page import CAPACITY, COUNT, LANES, ROWS, Page
+from ptokit.engine.llvm.program.independent import CAPACITY, COUNT, LANES, ROWS, Page
 from ptokit.engine.llvm.program.slots import Slots
+from ptokit.engine.whole import MoveSizes
 from ptokit.isa.dtype import dtype
 from ptokit.isa.move import Combine
 from ptokit.program.bounds import MOST_TRIED, reaches
@@ -83,16 +84,6 @@ class DeferredScatters:
         for page, (lanes, rows), count in zip(self.pages, self._memory, counts, strict=True):
             kind = dtype(page.element)
             table = addresses[page.array] + page.offset * kind.size
-            scatter(
-                self._device,
-                table,
-                rows.address,
-                lanes.address,
-                count,
-                dtype=kind,
-                width=page.width,
-                stride=page.row,
-                capacity=page.capacity,
-                combine=Combine[page.combine],
-                lane=page.lane,
-            )
+            sizes = MoveSizes(count, page.width, page.capacity, page.row, 1, page.width, 1, 1)
+            move = scattering(self._device, kind, Combine[page.combine], page.lane)
+            move(table, lanes.address, rows.address, sizes)

@@ -1,6 +1,6 @@
 """A GPU as the engine uses it: kernels, memory, and copies to and from the host, in the order of the current stream.
 
-`CudaDevice` is a GPU of NVIDIA, through CuPy. Whatever has the same methods can take its place.
+`Device` is a GPU of NVIDIA, through CuPy. Whatever has the same methods can take its place.
 """
 
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -20,15 +20,14 @@ from functools import cache, partial
 from struct import Struct
 from threading import local
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from ptokit.engine.cuda import ptx
 from ptokit.engine.cuda.stage import GPU, WIDE_UNITS
-from ptokit.engine.cuda.whole.atomics import REDUCTIONS
+from ptokit.engine.cuda.whole.combining import REDUCTIONS
 from ptokit.engine.gpu import TORCH, DeviceArray, import_cupy, streams
-from ptokit.engine.llvm.chip import Chip
 from ptokit.engine.llvm.compiled import CodeCache, IrSource
 from ptokit.engine.llvm.store import Entry
 
@@ -47,114 +46,6 @@ DYNAMIC_SHARED = 8
 """The number of the attribute of a kernel that says how much shared memory it may ask for."""
 
 
-class DeviceKernel(Protocol):
-    """A kernel that is loaded."""
-
-    def __call__(self, grid: int, arguments: Sequence[int], shared: int = 0) -> None:
-        """Launch it over blocks of threads, with so many bytes of shared memory for each of them.
-
-        They have as many threads as the fact `lanes` of the module says; without it, `chip.lanes`. With the fact
-        `by_value`, the first argument is an address of the host, whose memory is copied.
-        """
-        ...
-
-    def fitting(self, shared: int = 0) -> int:
-        """Blocks of threads that run at a time."""
-        ...
-
-
-class DeviceModule(Protocol):
-    """Kernels that were compiled together."""
-
-    facts: dict[str, Any]
-    """The facts of its source."""
-
-    def kernel(self, name: str) -> DeviceKernel:
-        """One of them."""
-        ...
-
-
-class DeviceBuffer(Protocol):
-    """Memory of a device, for as long as this object lives; work that was launched before may still use it."""
-
-    address: int
-
-
-class DeviceEvent(Protocol):
-    """A point in the order of the work."""
-
-    def record(self) -> None:
-        """Let it be behind all work that was launched in the current stream."""
-        ...
-
-    def wait(self) -> None:
-        """Wait for the work before it."""
-        ...
-
-
-class Device(Protocol):
-    """A GPU. Calls take effect in their order; only `download`, `wait` and events wait."""
-
-    chip: Chip
-    processors: int
-    """Multiprocessors: blocks that run at a time, at least."""
-    shared: int
-    """Bytes of shared memory that a block can have."""
-
-    @property
-    def stream(self) -> int:
-        """The current stream."""
-        ...
-
-    @property
-    def is_captured(self) -> bool:
-        """Whether work would be captured in a CUDA graph, or break a capture."""
-        ...
-
-    def event(self) -> DeviceEvent: ...
-
-    def fork(self) -> AbstractContextManager[None]:
-        """A block whose work is done beside what is launched between this call and the block; what is launched after
-        the block waits for both."""
-        ...
-
-    def module(self, key: str, build: Callable[[], IrSource]) -> DeviceModule:
-        """The kernels for a key, which describes all inputs of the code; `build` is called if they are not cached."""
-        ...
-
-    def empty(self, nbytes: int) -> DeviceBuffer: ...
-
-    def pinned(self, nbytes: int) -> DeviceBuffer:
-        """Memory of the host that kernels can use, too."""
-        ...
-
-    def upload(self, address: int, data: Bytes) -> None:
-        """Copy bytes to the device; they may change afterwards."""
-        ...
-
-    def download(self, address: int, nbytes: int, rows: int = 1, stride: int = 0) -> Bytes:
-        """Wait for all work, and copy bytes to the host; of several rows of memory, the first bytes of each."""
-        ...
-
-    def fill(self, address: int, byte: int, nbytes: int) -> None: ...
-
-    def copy(self, target: int, source: int, nbytes: int) -> None:
-        """Copy bytes of the device, or pinned ones."""
-        ...
-
-    def wait(self) -> None:
-        """Wait for all work."""
-        ...
-
-    def wait_until(self, is_known: Callable[[], bool]) -> None:
-        """Wait until kernels have set memory of the host so, or for all work."""
-        ...
-
-    def sort(self, address: int, count: int) -> None:
-        """Sort unsigned numbers of 64 bits."""
-        ...
-
-
 def missing() -> str:
     """What the engine needs and is not there; empty if there is a GPU that it can use."""
     import cupy
@@ -171,7 +62,7 @@ def missing() -> str:
 @cache
 def cuda(number: int) -> Device:
     """The GPU of a number."""
-    return CudaDevice(number)
+    return Device(number)
 
 
 def current() -> Device:
@@ -269,8 +160,9 @@ class _ForeignStream:
         return 0, self._handle
 
 
-class CudaDevice:
-    """A GPU of NVIDIA; the current stream is CuPy's."""
+class Device:
+    """A GPU of NVIDIA; the current stream is CuPy's. Calls take effect in their order; only `download`, `wait` and
+    events wait."""
 
     def __init__(self, number: int) -> None:
         import cupy
@@ -278,6 +170,7 @@ class CudaDevice:
         self._cupy = cupy
         about = cupy.cuda.runtime.deviceGetAttribute  # CuPy's own table of all attributes takes 10 ms
         self.processors, self.shared = (int(about(which, number)) for which in (PROCESSORS, SHARED))
+        """Multiprocessors: blocks that run at a time, at least; bytes of shared memory that a block can have."""
         self.capability = int(cupy.cuda.Device(number).compute_capability)
         if lacking := ptx.lacking(self.capability, cupy.cuda.runtime.driverGetVersion()):
             raise ImportError(f"GPU {number} cannot be used: the cuda engine needs {lacking}")
@@ -288,13 +181,14 @@ class CudaDevice:
         self._modules = CodeCache(lambda: ("cuda", self.capability), self._translate, self._load)
 
     def module(self, key: str, build: Callable[[], IrSource]) -> DeviceModule:
+        """The kernels for a key, which describes all inputs of the code; `build` is called if they are not cached."""
         return self._modules.get(key, build)
 
     def _translate(self, text: str) -> bytes:
         return ptx.compiled(text, self.capability).encode()
 
     def _load(self, _digest: str, entry: Entry) -> DeviceModule:
-        return _CudaModule(self._cupy, entry, self)
+        return DeviceModule(self._cupy, entry, self)
 
     @property
     def _stream(self) -> Any:
@@ -302,33 +196,40 @@ class CudaDevice:
 
     @property
     def stream(self) -> int:
+        """The current stream."""
         return self._cupy.cuda.get_current_stream().ptr
 
     @property
     def is_captured(self) -> bool:
+        """Whether work would be captured in a CUDA graph, or break a capture."""
         return is_captured()
 
     def fork(self) -> AbstractContextManager[None]:
+        """A block whose work is done beside what is launched between this call and the block; what is launched after
+        the block waits for both."""
         known = getattr(self._side, "fork", None)
         if known is None:
-            known = self._side.fork = _CudaFork(self._cupy.cuda)
+            known = self._side.fork = _Fork(self._cupy.cuda)
         known.begin()
         return known
 
     def event(self) -> DeviceEvent:
-        return _CudaEvent(self._cupy.cuda.Event(disable_timing=True))
+        return DeviceEvent(self._cupy.cuda.Event(disable_timing=True))
 
     def empty(self, nbytes: int) -> DeviceBuffer:
-        return _CudaBuffer(self._cupy.cuda.alloc(max(1, nbytes)))
+        return DeviceBuffer(self._cupy.cuda.alloc(max(1, nbytes)))
 
     def pinned(self, nbytes: int) -> DeviceBuffer:
-        return _CudaBuffer(self._cupy.cuda.alloc_pinned_memory(nbytes))
+        """Memory of the host that kernels can use, too."""
+        return DeviceBuffer(self._cupy.cuda.alloc_pinned_memory(nbytes))
 
     def upload(self, address: int, data: Bytes) -> None:
+        """Copy bytes to the device; they may change afterwards."""
         # CUDA has read memory that is not page-locked when it returns
         self._cupy.cuda.runtime.memcpyAsync(address, data.ctypes.data, data.nbytes, TO_DEVICE, self._stream.ptr)
 
     def download(self, address: int, nbytes: int, rows: int = 1, stride: int = 0) -> Bytes:
+        """Wait for all work, and copy bytes to the host; of several rows of memory, the first bytes of each."""
         stream, runtime = self._stream, self._cupy.cuda.runtime
         if rows == 1 and nbytes <= PINNED:
             try:
@@ -352,12 +253,15 @@ class CudaDevice:
         self._cupy.cuda.runtime.memsetAsync(address, byte, nbytes, self._stream.ptr)
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Copy bytes of the device, or pinned ones."""
         self._cupy.cuda.runtime.memcpyAsync(target, source, nbytes, BY_ADDRESS, self._stream.ptr)
 
     def wait(self) -> None:
+        """Wait for all work."""
         self._cupy.cuda.get_current_stream().synchronize()
 
     def wait_until(self, is_known: Callable[[], bool]) -> None:
+        """Wait until kernels have set memory of the host so, or for all work."""
         end = perf_counter() + PATIENCE
         try:
             while not is_known():
@@ -370,17 +274,20 @@ class CudaDevice:
             raise
 
     def sort(self, address: int, count: int) -> None:
+        """Sort unsigned numbers of 64 bits."""
         cuda = self._cupy.cuda
         memory = cuda.MemoryPointer(cuda.UnownedMemory(address, 8 * count, self), 0)
         self._cupy.ndarray((count,), np.uint64, memory).sort()
 
 
-class _CudaBuffer:
+class DeviceBuffer:
+    """Memory of a device, for as long as this object lives; work that was launched before may still use it."""
+
     def __init__(self, memory: Any) -> None:
         self._memory, self.address = memory, int(memory.ptr)
 
 
-class _CudaFork:
+class _Fork:
     """A stream of a thread beside its current one, whose blocks come first where both have some to run."""
 
     def __init__(self, cuda: Any) -> None:
@@ -401,26 +308,34 @@ class _CudaFork:
         self._main.wait_event(self._done)
 
 
-class _CudaEvent:
+class DeviceEvent:
+    """A point in the order of the work."""
+
     def __init__(self, event: Any) -> None:
-        self.record, self._event = event.record, event
+        self.record: Callable[[], Any] = event.record
+        """Let it be behind all work that was launched in the current stream."""
+        self._event = event
 
     def wait(self) -> None:
+        """Wait for the work before it."""
         self._event.synchronize()
 
 
-class _CudaModule:
-    def __init__(self, cupy: Any, entry: Entry, device: CudaDevice) -> None:
+class DeviceModule:
+    """Kernels that were compiled together, with the facts of their source."""
+
+    def __init__(self, cupy: Any, entry: Entry, device: Device) -> None:
         self._cupy, self._device, self.facts = cupy, device, entry.facts
         self._module = cupy.cuda.function.Module()
         self._module.load(entry.code + b"\0")
         self._kernels: dict[str, DeviceKernel] = {}
 
     def kernel(self, name: str) -> DeviceKernel:
+        """One of them."""
         if name not in self._kernels:
             lanes = self.facts.get("lanes", self._device.chip.lanes)
             function, by_value = self._module.get_function(name), self.facts.get("by_value", False)
-            self._kernels[name] = _CudaKernel(self._cupy, function, self._device, lanes, by_value)
+            self._kernels[name] = DeviceKernel(self._cupy, function, self._device, lanes, by_value)
         return self._kernels[name]
 
 
@@ -435,8 +350,11 @@ class _KernelArguments:
         self.address = addressof(self.places)
 
 
-class _CudaKernel:
-    def __init__(self, cupy: Any, function: Any, device: CudaDevice, lanes: int, by_value: bool) -> None:
+class DeviceKernel:
+    """A kernel that is loaded. Blocks have as many threads as the fact `lanes` of the module says; without it,
+    `chip.lanes`. With the fact `by_value`, the first argument is an address of the host, whose memory is copied."""
+
+    def __init__(self, cupy: Any, function: Any, device: Device, lanes: int, by_value: bool) -> None:
         self._driver, self._stream, self._by_value = cupy.cuda.driver, cupy.cuda.get_current_stream, by_value
         self._function, self._handle, self._device, self._lanes = function, function.ptr, device, lanes
         self._driver.funcSetAttribute(function.ptr, DYNAMIC_SHARED, device.shared)
@@ -445,6 +363,7 @@ class _CudaKernel:
         self._free = deque[_KernelArguments]()
 
     def __call__(self, grid: int, arguments: Sequence[int], shared: int = 0) -> None:
+        """Launch it over blocks of threads, with so many bytes of shared memory for each of them."""
         try:
             given = self._free.pop()
         except IndexError:
@@ -457,6 +376,7 @@ class _CudaKernel:
         self._free.append(given)  # CUDA has copied them
 
     def fitting(self, shared: int = 0) -> int:
+        """Blocks of threads that run at a time."""
         if shared not in self._fitting:
             each = self._driver.occupancyMaxActiveBlocksPerMultiprocessor(self._function.ptr, self._lanes, shared)
             self._fitting[shared] = max(1, each) * self._device.processors

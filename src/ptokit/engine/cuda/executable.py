@@ -12,8 +12,8 @@ with the finding marked as reported. If neither helps, the reference engine runs
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import cached_property, lru_cache, partial
 from threading import Lock
 from time import perf_counter
@@ -25,14 +25,12 @@ from ptokit.engine.cuda import stage as stages
 from ptokit.engine.cuda.deferred import DeferredScatters, lanes_of_blocks
 from ptokit.engine.cuda.device import Device, DeviceBuffer
 from ptokit.engine.cuda.launch import GridCode, GridLaunch, GridRun, LaunchMemory, LaunchOnDevice, Words
-from ptokit.engine.cuda.rerun import changed, is_changed_last
 from ptokit.engine.cuda.resident import hosted, resident
 from ptokit.engine.cuda.stage import GridStage, record_size
 from ptokit.engine.llvm.compiled import BUILDING, IrSource
-from ptokit.engine.llvm.program.compiler import MOST_KEPT, NOTHING, Items, ProgramCompiler, Tensors, Values
+from ptokit.engine.llvm.program.compiler import MOST_KEPT, Items, ProgramCompiler, Tensors, Values
 from ptokit.engine.llvm.program.fallback import Fallback
-from ptokit.engine.llvm.program.independent import memory_of
-from ptokit.engine.llvm.program.page import Page
+from ptokit.engine.llvm.program.independent import Page, candidates, changed, is_changed_last, memory_of, page
 from ptokit.engine.llvm.program.stage import ENTRY
 from ptokit.engine.runnable import CUDA, Listener
 from ptokit.program.calls import written_arguments
@@ -70,6 +68,10 @@ class CudaExecutable(ProgramCompiler):
     def _fallback(self) -> Fallback:
         return Fallback(self.slots, self.profile, self.options)
 
+    @cached_property
+    def _candidates(self) -> dict[int, str]:
+        return candidates(self.program, self.slots)
+
     # --- compiling
 
     def code(self, device: Device, deferred: tuple[int, ...] = ()) -> GridCode:
@@ -86,13 +88,13 @@ class CudaExecutable(ProgramCompiler):
             return self._made[device, deferred]
 
     def _source(self, device: Device, deferred: tuple[int, ...]) -> IrSource:
-        stage = GridStage(self.program, self.slots, device.chip, device.shared, deferred)
-        emitter = self._emitter(stage, deferred)
+        stage = GridStage(self.program, self.slots, device.chip, device.shared, self._pages(deferred))
+        emitter = self._emitter(stage)
         text = emitter.text()
         besides = [self._candidates[number] for number in deferred]
         memories = changed(self.program, emitter.variants_of, besides)
-        kept = memories if deferred or not is_changed_last(self.program, memories) else NOTHING
-        pages = [asdict(each) for each in emitter.pages.values()]
+        kept = memories if deferred or not is_changed_last(self.program, memories) else ()
+        pages = [asdict(each) for each in stage.pages.values()]
         facts = {"shared": stage.shared, "lanes": stage.lanes, "by_value": stage.by_value, "settles": stage.settles}
         numbers = {"fused": [*emitter.fused.items()], "parts": [*stage.parts.items()]}
         return IrSource(text, {"pages": pages, "snapshot": self._arrays_in(kept), **numbers, **facts})
@@ -120,35 +122,23 @@ class CudaExecutable(ProgramCompiler):
             return self.engine
         device = devices.current()
         named = {name: tensors[name] for name in self.slots.arrays if name not in self._floats}
+        given = LaunchOnDevice(device, self.program, lambda: tensors, {}, integers, grid, listener)
         left: Sequence[int] = range(grid)
         if not self._is_for_reference(integers, grid):
             with resident(device, named, self._written) as addresses:
-                given = LaunchOnDevice(device, self.program, lambda: tensors, addresses, integers, grid, listener)
-                left = self._run(given, self._state(tensors, integers, grid))
-        self._finish(device, tensors, integers, grid, listener, left)
+                left = self._run(replace(given, addresses=addresses), self._state(tensors, integers, grid))
+        self._finish(given, left)
         return self.engine
 
-    def _finish(
-        self,
-        device: Device,
-        tensors: Tensors,
-        integers: Mapping[Var, int],
-        grid: int,
-        listener: Listener,
-        blocks: Sequence[int],
-    ) -> None:
+    def _finish(self, given: LaunchOnDevice, left: Sequence[int]) -> None:
         """Run blocks that are left on the reference engine."""
-        if blocks:
-            with hosted(device, tensors, self._written) as here:
-                self.reference.run_blocks(here, integers, grid, listener, blocks)
+        if left:
+            with hosted(given.device, given.storages(), self._written) as here:
+                self.reference.run_blocks(here, given.integers, given.grid, given.listener, left)
 
     def run(self, given: LaunchOnDevice, state: Words) -> None:
         """Run a launch over arrays of the device, from slots without addresses."""
-        self._finish_on_host(given, self._run(given, state))
-
-    def _finish_on_host(self, given: LaunchOnDevice, left: Sequence[int]) -> None:
-        if left:
-            self._finish(given.device, given.storages(), given.integers, given.grid, given.listener, left)
+        self._finish(given, self._run(given, state))
 
     def _run(self, given: LaunchOnDevice, state: Words) -> Sequence[int]:
         """Run blocks on the device; returns those that are left."""
@@ -162,7 +152,7 @@ class CudaExecutable(ProgramCompiler):
 
     def is_free(self, integers: Mapping[Var, int], grid: int) -> bool:
         """Whether all blocks of a launch can run in parallel."""
-        return self._are_independent(grid, tuple(integers.items()), NOTHING)
+        return self._are_independent(grid, tuple(integers.items()))
 
     def _run_blocks(self, launch: GridLaunch, first: int, most: int, begun: GridRun | None = None) -> Sequence[int]:
         given = launch.given
@@ -172,7 +162,7 @@ class CudaExecutable(ProgramCompiler):
     def resume(self, given: LaunchOnDevice, memory: LaunchMemory, begun: GridRun) -> None:
         """Go on with a launch whose kernel has left a statement."""
         launch = GridLaunch(given, self.slots, self._fallback, memory)
-        self._finish_on_host(given, self._run_blocks(launch, 0, given.grid, begun))
+        self._finish(given, self._run_blocks(launch, 0, given.grid, begun))
 
     def _run_waves(self, launch: GridLaunch) -> int:
         """Run blocks in parallel, and their scatters afterwards; returns the first block that was not run."""
@@ -200,6 +190,11 @@ class CudaExecutable(ProgramCompiler):
                 raise
             scatters.flush(given.addresses, wave)
         return given.grid
+
+    def _pages(self, deferred: Iterable[int]) -> list[Page]:
+        """What is recorded of scatters, for the numbers that were met; those that cannot be deferred are left out."""
+        pages = [page(self.program, self.slots, number, self._variants(number)) for number in deferred]
+        return [each for each in pages if each is not None]
 
     @property
     def _is_deferrable(self) -> bool:

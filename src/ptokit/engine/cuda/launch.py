@@ -15,7 +15,7 @@ from ptokit.engine.cuda.resident import HostCopies
 from ptokit.engine.cuda.stage import MOST_SETTLED, SETTLED, STOPPED, place_of
 from ptokit.engine.llvm.program.compiler import Values
 from ptokit.engine.llvm.program.fallback import BlockState, Fallback
-from ptokit.engine.llvm.program.page import Page
+from ptokit.engine.llvm.program.independent import Page
 from ptokit.engine.llvm.program.slots import Reason, Slots, StateSlot
 from ptokit.engine.runnable import Listener
 from ptokit.engine.storage import Storage

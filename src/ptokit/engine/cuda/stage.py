@@ -21,8 +21,8 @@ from ptokit.engine.llvm.address import MemoryView
 from ptokit.engine.llvm.chip import Chip
 from ptokit.engine.llvm.emit import I1, I64, INVARIANT, PTR, IrBuilder, IrModule, IrValue, Variable, vector
 from ptokit.engine.llvm.move import CodeWriter
+from ptokit.engine.llvm.program.independent import CAPACITY, COUNT, Page
 from ptokit.engine.llvm.program.instruction import store_held
-from ptokit.engine.llvm.program.page import CAPACITY, COUNT
 from ptokit.engine.llvm.program.pipelines import MOST_COPIES
 from ptokit.engine.llvm.program.slots import ALIGNMENT, Slots, StateSlot
 from ptokit.engine.llvm.program.stage import ENTRY, Stage
@@ -63,10 +63,10 @@ class GridStage(Stage):
         slots: Slots,
         chip: Chip,
         most_shared: int,
-        deferred: Sequence[int] = (),
+        pages: Sequence[Page] = (),
     ) -> None:
-        """`most_shared` are the bytes of shared memory of a block; `deferred` are scatters that are recorded."""
-        self._most_shared, self._deferred = most_shared, deferred
+        """`most_shared` are the bytes of shared memory of a block; `pages` are of scatters that are recorded."""
+        self._most_shared = most_shared
         self.shared = 0
         self._shared: dict[int, tuple[int, int]] = {}
         """Parts of the arena in shared memory: where in it they begin, and their size."""
@@ -77,6 +77,7 @@ class GridStage(Stage):
         self._fixed = fixed_slots(slots)
         self.lanes, self._least_lanes = chip.program_lanes or chip.lanes, chip.lanes
         super().__init__(program, slots, replace(chip, lanes=self.lanes))
+        self.pages = {page.number: page for page in pages}
         self.settles = False
         """Whether blocks of threads say that they will leave nothing."""
         self._is_settled = self.code.variable(I1, self.code.constant(I1, 0))
@@ -112,7 +113,7 @@ class GridStage(Stage):
         with code.when(first.compare("slt", 0)):
             start.set(code.load(I64, code.at(self._record(), 8)))
         with code.loop(start.get(), stop, code.blocks) as self.block:
-            for number in self._deferred:
+            for number in self.pages:
                 self._open(self.slots.ledgers[number])
             yield self.block
 

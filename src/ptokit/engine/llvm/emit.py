@@ -127,8 +127,7 @@ class IrBuilder:
         """The block that is being written."""
         self.is_open = True
         """Whether the block still needs an end."""
-        self.lane: IrValue | None = None
-        """The number of the lane, in a phase."""
+        self._lane: IrValue | None = None
 
     # --- lines and blocks
 
@@ -377,30 +376,35 @@ class IrBuilder:
 
     # --- lanes
 
+    @property
+    def lane(self) -> IrValue:
+        """The number of the lane, in a phase."""
+        assert self._lane is not None, "lanes are known in a phase only"
+        return self._lane
+
     @contextmanager
     def phase(self, *, waits: bool = True) -> Generator[None]:
         """Code of which every lane executes its part; code after it finds everything written, if it waits."""
-        assert self.lane is None, "a phase inside a phase"
+        assert self._lane is None, "a phase inside a phase"
         chip = self.chip
         if chip.lanes == 1:
-            self.lane = self.i64(0)
+            self._lane = self.i64(0)
             yield
         elif chip.lane:
-            self.lane = self._own_lane()
+            self._lane = self._own_lane()
             yield
             if waits:
                 self.call("void", self.module.declare(chip.barrier, "void ()"))
         else:
-            with self.loop(0, chip.lanes) as self.lane:
+            with self.loop(0, chip.lanes) as self._lane:
                 yield
-        self.lane = None
+        self._lane = None
 
     def _own_lane(self) -> IrValue:
         return self.call(I32, self.module.declare(self.chip.lane, "i32 ()")).to("zext", I64)
 
     def share(self, start: Operand, stop: Operand, step: int = 1) -> AbstractContextManager[IrValue]:
         """The iterations of a loop that fall to a lane, in a phase."""
-        assert self.lane is not None
         if self.chip.lanes == 1:
             return self.loop(start, stop, step)
         return self.loop(self.lane * step + start, stop, self.chip.lanes * step)
@@ -432,9 +436,9 @@ class IrBuilder:
             with self.phase():
                 find(found)
             return found.get()
-        self.lane = self._own_lane()
+        self._lane = self._own_lane()
         find(found)
-        self.lane = None
+        self._lane = None
         return self.call(I1, self.module.declare(self.chip.any, "i1 (i32, i1)"), "i32 0", found.get())
 
     def poison(self, pointer: IrValue, nbytes: IrValue) -> None:
@@ -448,7 +452,6 @@ class IrBuilder:
 
     def same_lane(self, number: Operand) -> IrValue:
         """Whether it is the lane of this number."""
-        assert self.lane is not None
         return self.lane.compare("eq", number)
 
     # --- blocks of a grid, in a kernel

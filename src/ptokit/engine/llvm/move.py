@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any
 
@@ -147,240 +148,221 @@ def ahead(nbytes: int | IrValue) -> tuple[int, int]:
     return next(((rows, lines) for most, rows, lines in AHEAD if nbytes <= most), FURTHEST)
 
 
-@dataclass(frozen=True)
-class MoveRegions:
-    """The two regions of a move, and the lanes of its index if it has one."""
-
-    dst: MemoryView
-    src: MemoryView | None
-    lanes: IrValue | None = None
-    lane: str = I32
-    """The type of a lane."""
-    values: IndexValues | None = None
-    """The values of the index, instead of lanes, on a chip with lanes of its own."""
-
-
-def emit_move(writer: CodeWriter, move: Move, dtype: DType, regions: MoveRegions) -> None:
-    """Write a move whose ends lie apart; its index, if any, was resolved."""
-    if isinstance(move.src, Fill):
-        _fill(writer, move, dtype, regions.dst, move.src)
-    elif move.index is None:
-        _copy(writer, move, dtype, regions)
-    elif move.index.by_row:
-        _indexed_rows(writer, move, move.index, dtype, regions)
-    else:
-        _indexed_elements(writer, move, move.index, dtype, regions)
-
-
-def _fill(writer: CodeWriter, move: Move, dtype: DType, dst: MemoryView, fill: Fill) -> None:
-    bits = writer.code.constant(bits_of(dtype), fill.bits)
-    if run_length(dst.layout.cols) == WHOLE:
-        with writer.code.each(writer.value_of(move.rows)) as i:
-            writer.fill(dst.row(writer.code, i, writer.value_of), bits, move.cols)
-    else:
-        _each(writer, move.shape, lambda i, j: writer.code.store(bits, _cell(writer, dst, i, j)))
-
-
-def _cell(writer: CodeWriter, place: MemoryView, i: IrValue, j: IrValue) -> IrValue:
-    return place.col(writer.code, place.row(writer.code, i, writer.value_of), j, writer.value_of)
-
-
-def _each(writer: CodeWriter, shape: tuple[Any, Any], write: Callable[[IrValue, IrValue], None]) -> None:
-    with writer.code.each(writer.value_of(shape[0])) as i, writer.code.each(writer.value_of(shape[1])) as j:
-        write(i, j)
-
-
-def _copy(writer: CodeWriter, move: Move, dtype: DType, regions: MoveRegions) -> None:
-    dst, src, shape = regions.dst, regions.src, move.shape
-    assert src is not None
-    by_column = common_run(dst.layout.rows, src.layout.rows) > common_run(dst.layout.cols, src.layout.cols)
-    if by_column:  # rows lie side by side, columns do not: walk the other way
-        dst, src, shape = dst.transposed, src.transposed, (shape[1], shape[0])
-    if move.combine is Combine.STORE and _is_one_run(dst, src, shape[1]):
-        writer.copy(dst.base, src.base, writer.value_of(shape[0]) * (shape[1] * dtype.size))
-        return
-    with writer.code.each(writer.value_of(shape[0])) as i:
-        row_starts = dst.row(writer.code, i, writer.value_of), src.row(writer.code, i, writer.value_of)
-        _move_row(writer, move.combine, dtype, dst, src, row_starts, shape[1])
-
-
-def _is_one_run(dst: MemoryView, src: MemoryView, cols: Any) -> bool:
-    """Whether row after row lies side by side at both ends, so that the whole region is one row."""
-    return isinstance(cols, int) and all(place.layout.strides == (cols, 1) for place in (dst, src))
-
-
 def common_run(a: tuple[Any, ...], b: tuple[Any, ...]) -> int:
     """How many neighbours lie side by side at both regions."""
     first, second = run_length(a), run_length(b)
     return gcd(first, second) if WHOLE not in (first, second) else min(first, second)
 
 
-def _move_row(
-    writer: CodeWriter,
-    combine: Combine,
-    dtype: DType,
-    dst: MemoryView,
-    src: MemoryView,
-    row_starts: tuple[IrValue, IrValue],
-    cols: Any,
-) -> None:
-    """Columns of one row, in runs as long as both layouts allow."""
-    run = common_run(dst.layout.cols, src.layout.cols)
-    if run == WHOLE:
-        _run(writer, combine, dtype, *row_starts, cols)
-        return
-    code, count = writer.code, writer.value_of(cols)
-    whole = count - count.op("urem", run) if run > 1 else code.i64(0)
-    if run > 1:
-        with code.loop(0, whole, run) as j:
-            into, out = (
-                dst.col(code, row_starts[0], j, writer.value_of),
-                src.col(code, row_starts[1], j, writer.value_of),
+@dataclass(frozen=True)
+class MoveTask:
+    """A move between two regions that lie apart; its index, if any, was checked."""
+
+    writer: CodeWriter
+    move: Move
+    dtype: DType
+    dst: MemoryView
+    source: MemoryView | None
+    """None for a fill."""
+    lanes: IrValue | None = None
+    """Where the resolved lanes of the index are."""
+    lane: str = I32
+    """The type of a lane."""
+    values: IndexValues | None = None
+    """The values of the index, instead of lanes, on a chip with lanes of its own."""
+
+    @property
+    def code(self) -> IrBuilder:
+        return self.writer.code
+
+    @property
+    def src(self) -> MemoryView:
+        assert self.source is not None
+        return self.source
+
+    @property
+    def index(self) -> Index:
+        """What the index does, if the move has one."""
+        assert self.move.index is not None
+        return self.move.index
+
+    @property
+    def is_gather(self) -> bool:
+        """Whether no two lanes write one cell."""
+        return self.move.index is None or self.move.index.side is Side.SRC
+
+    @property
+    def extents(self) -> tuple[IrValue, IrValue]:
+        """Rows and columns."""
+        rows, cols = map(self.writer.value_of, self.move.shape)
+        return rows, cols
+
+    def row(self, place: MemoryView, i: IrValue) -> IrValue:
+        """Where a row of a region begins."""
+        return place.row(self.code, i, self.writer.value_of)
+
+    def col(self, place: MemoryView, row: IrValue, j: IrValue) -> IrValue:
+        """Where a column of a row lies."""
+        return place.col(self.code, row, j, self.writer.value_of)
+
+    def cell(self, place: MemoryView, i: IrValue, j: IrValue) -> IrValue:
+        """Where an element of a region lies."""
+        return self.col(place, self.row(place, i), j)
+
+    def named(self, indexed: MemoryView, lane: IrValue, j: IrValue) -> IrValue:
+        """Where the element lies that a lane names."""
+        value, value_of = lane.to("zext", I64), self.writer.value_of
+        if self.index.unit is IndexUnit.ROW:
+            return self.cell(indexed, value, j)
+        if is_number(self.index.width, 0):
+            return self.code.at(
+                indexed.base, coordinate(self.code, indexed.layout.cols, value, value_of) * indexed.size
             )
-            _run(writer, combine, dtype, into, out, run)
-    with code.loop(whole, count) as j:
-        into, out = dst.col(code, row_starts[0], j, writer.value_of), src.col(code, row_starts[1], j, writer.value_of)
-        _combine_elements(writer, combine, dtype, into, out, 1)
+        width = value_of(self.index.width)
+        return self.cell(indexed, value.op("udiv", width), value.op("urem", width))
 
 
-def _run(writer: CodeWriter, combine: Combine, dtype: DType, dst: IrValue, src: IrValue, count: Any) -> None:
-    """Elements that lie side by side at both regions."""
-    if combine is Combine.STORE:
-        writer.copy(dst, src, writer.length(count, dtype.size))
-        return
-    code, wide = writer.code, lanes_at_once(dtype)
-    total = writer.value_of(count)
-    whole = total - total.op("urem", wide)
-    for start, stop, step in ((code.i64(0), whole, wide), (whole, total, 1)):
-        if step == 1 and isinstance(count, int) and count % wide == 0 and wide > 1:
-            return
-        with code.loop(start, stop, step) as k:
-            _combine_elements(writer, combine, dtype, code.at(dst, k * dtype.size), code.at(src, k * dtype.size), step)
+class ThreadMove(MoveTask):
+    """A move that one thread writes."""
 
-
-def _combine_elements(
-    writer: CodeWriter, combine: Combine, dtype: DType, dst: IrValue, src: IrValue, count: int
-) -> None:
-    code, kind = writer.code, bits_of(dtype, count)
-    new = code.load(kind, src, dtype.size)
-    if combine is not Combine.STORE:
-        new = combined(code, combine, dtype, code.load(kind, dst, dtype.size), new)
-    code.store(new, dst, dtype.size)
-
-
-def _lane(writer: CodeWriter, regions: MoveRegions, at: IrValue) -> IrValue:
-    """A resolved lane, as a 64-bit number; the sentinel stays recognisable."""
-    assert regions.lanes is not None
-    return writer.code.load(regions.lane, writer.code.at(regions.lanes, at * size_of(regions.lane)))
-
-
-def _indexed_rows(writer: CodeWriter, move: Move, index: Index, dtype: DType, regions: MoveRegions) -> None:
-    """One index for each row: whole rows are scattered or gathered."""
-    code, value_of = writer.code, writer.value_of
-    dst, src = regions.dst, regions.src
-    assert src is not None
-    indexed, fixed = (src, dst) if index.side is Side.SRC else (dst, src)
-    nbytes = writer.length(move.cols, dtype.size)
-    with code.loop(0, value_of(move.rows)) as i:
-        if indexed.far:  # so that prefetching pays
-            _fetch_row(writer, regions, indexed, i + ahead(nbytes)[0], nbytes, to_write=indexed is dst)
-        lane = _lane(writer, regions, i)
-
-        def move_row(lane: IrValue = lane, i: IrValue = i) -> None:
-            there = indexed.row(code, lane.to("zext", I64), value_of)
-            here = fixed.row(code, i, value_of)
-            row_starts = (here, there) if index.side is Side.SRC else (there, here)
-            _move_row(writer, move.combine, dtype, dst, src, row_starts, move.cols)
-
-        def clear_row(i: IrValue = i) -> None:
-            if index.remap is Remap.ZERO:
-                _zero_row(writer, dst, i, move.cols)
-
-        if index.remap in (Remap.ZERO, Remap.SKIP):
-            code.choose(lane.compare("eq", SENTINEL), clear_row, move_row)
+    def write(self) -> None:
+        """Write the move."""
+        move = self.move
+        if isinstance(move.src, Fill):
+            bits = self.code.constant(bits_of(self.dtype), move.src.bits)
+            with self.code.each(self.extents[0]) as i:
+                self._fill_row(i, bits)
+        elif move.index is None:
+            self._copy()
+        elif move.index.by_row:
+            self._move_indexed_rows()
         else:
-            move_row()
+            self._move_indexed_elements()
 
+    def _fill_row(self, i: IrValue, bits: IrValue) -> None:
+        """The same element in all columns of a row."""
+        head = self.row(self.dst, i)
+        if run_length(self.dst.layout.cols) == WHOLE:
+            self.writer.fill(head, bits, self.move.cols)
+            return
+        with self.code.each(self.extents[1]) as j:
+            self.code.store(bits, self.col(self.dst, head, j))
 
-def _zero_row(writer: CodeWriter, dst: MemoryView, i: IrValue, cols: Any) -> None:
-    code = writer.code
-    zero = code.constant(f"i{8 * dst.size}", 0)
-    head = dst.row(code, i, writer.value_of)
-    if run_length(dst.layout.cols) == WHOLE:
-        writer.fill(head, zero, cols)
-        return
-    with code.loop(0, writer.value_of(cols)) as j:
-        code.store(zero, dst.col(code, head, j, writer.value_of))
+    def _copy(self) -> None:
+        dst, src, (rows, cols) = self.dst, self.src, self.move.shape
+        if common_run(dst.layout.rows, src.layout.rows) > common_run(dst.layout.cols, src.layout.cols):
+            # rows lie side by side, columns do not: walk the other way
+            turned = replace(self.move, shape=(cols, rows))
+            replace(self, move=turned, dst=dst.transposed, source=src.transposed)._copy_rows()
+        else:
+            self._copy_rows()
 
+    def _copy_rows(self) -> None:
+        dst, src = self.dst, self.src
+        cols: Any = self.move.cols
+        is_one_run = isinstance(cols, int) and all(place.layout.strides == (cols, 1) for place in (dst, src))
+        if self.move.combine is Combine.STORE and is_one_run:
+            self.writer.copy(dst.base, src.base, self.extents[0] * (cols * self.dtype.size))
+            return
+        with self.code.each(self.extents[0]) as i:
+            self._move_row(self.row(dst, i), self.row(src, i))
 
-def _fetch_row(
-    writer: CodeWriter, regions: MoveRegions, indexed: MemoryView, i: IrValue, nbytes: int | IrValue, *, to_write: bool
-) -> None:
-    lane = _lane(writer, regions, i).to("zext", I64)
-    head = indexed.row(writer.code, lane, writer.value_of)
-    for line in range(ahead(nbytes)[1]):
-        writer.prefetch(writer.code.at(head, line * LINE), to_write=to_write)
+    def _move_row(self, into: IrValue, out: IrValue) -> None:
+        """Columns of one row, in runs as long as both layouts allow."""
+        run = common_run(self.dst.layout.cols, self.src.layout.cols)
+        if run == WHOLE:
+            self._move_run(into, out, self.move.cols)
+            return
+        code, count = self.code, self.extents[1]
+        whole = count - count.op("urem", run) if run > 1 else code.i64(0)
+        if run > 1:
+            with code.loop(0, whole, run) as j:
+                self._move_run(self.col(self.dst, into, j), self.col(self.src, out, j), run)
+        with code.loop(whole, count) as j:
+            self._combine(self.col(self.dst, into, j), self.col(self.src, out, j), 1)
 
+    def _move_run(self, dst: IrValue, src: IrValue, count: Any) -> None:
+        """Elements that lie side by side at both regions."""
+        size = self.dtype.size
+        if self.move.combine is Combine.STORE:
+            self.writer.copy(dst, src, self.writer.length(count, size))
+            return
+        code, wide, total = self.code, lanes_at_once(self.dtype), self.writer.value_of(count)
+        whole = total - total.op("urem", wide)
+        for start, stop, step in ((code.i64(0), whole, wide), (whole, total, 1)):
+            if step == 1 and isinstance(count, int) and count % wide == 0 and wide > 1:
+                return
+            with code.loop(start, stop, step) as k:
+                self._combine(code.at(dst, k * size), code.at(src, k * size), step)
 
-def _indexed_elements(writer: CodeWriter, move: Move, index: Index, dtype: DType, regions: MoveRegions) -> None:
-    """One index for each element."""
-    code, value_of = writer.code, writer.value_of
-    cols = value_of(move.cols)
-    with code.loop(0, value_of(move.rows)) as i:
-        row_starts = {
-            side: p.row(code, i, value_of) for side, p in ((Side.DST, regions.dst), (Side.SRC, regions.src)) if p
-        }
-        first = i * cols
-        with code.loop(0, cols) as j:
-            _indexed_element(writer, move, index, dtype, regions, row_starts, first + j, j)
+    def _combine(self, dst: IrValue, src: IrValue, count: int) -> None:
+        """Elements side by side, combined into their cells."""
+        code, kind, size = self.code, bits_of(self.dtype, count), self.dtype.size
+        new = code.load(kind, src, size)
+        if self.move.combine is not Combine.STORE:
+            new = combined(code, self.move.combine, self.dtype, code.load(kind, dst, size), new)
+        code.store(new, dst, size)
 
+    # --- with an index
 
-def _indexed_element(
-    writer: CodeWriter,
-    move: Move,
-    index: Index,
-    dtype: DType,
-    regions: MoveRegions,
-    row_starts: Mapping[Side, IrValue],
-    at: IrValue,
-    j: IrValue,
-) -> None:
-    code, value_of = writer.code, writer.value_of
-    dst, src = regions.dst, regions.src
-    assert src is not None
-    indexed, fixed = (src, dst) if index.side is Side.SRC else (dst, src)
-    fixed_side = Side.DST if index.side is Side.SRC else Side.SRC
-    here = fixed.col(code, row_starts[fixed_side], j, value_of)
-    if indexed.far:
-        ahead = address_of(writer, index, indexed, _lane(writer, regions, at + ELEMENTS_AHEAD), j)
-        writer.prefetch(ahead, to_write=indexed is dst)
-    lane = _lane(writer, regions, at)
-    if index.side is Side.SRC and index.remap is Remap.ZERO:
-        outside = lane.compare("eq", SENTINEL)
-        there = address_of(writer, index, indexed, code.select(outside, code.constant(lane.type, 0), lane), j)
-        found = code.load(bits_of(dtype), there, dtype.size)
-        code.store(code.select(outside, code.constant(found.type, 0), found), here, dtype.size)
-        return
+    @property
+    def _ends(self) -> tuple[MemoryView, MemoryView]:
+        """The end that the index addresses, and the other one."""
+        return (self.src, self.dst) if self.is_gather else (self.dst, self.src)
 
-    def move_element() -> None:
-        there = address_of(writer, index, indexed, lane, j)
-        pair = (here, there) if index.side is Side.SRC else (there, here)
-        _combine_elements(writer, move.combine, dtype, *pair, 1)
+    def _pair(self, there: IrValue, here: IrValue) -> tuple[IrValue, IrValue]:
+        """Destination and source, of an address of each end."""
+        return (here, there) if self.is_gather else (there, here)
 
-    if index.remap is Remap.SKIP:
-        with code.when(lane.compare("ne", SENTINEL)):
-            move_element()
-    else:
-        move_element()
+    def _lane_at(self, at: IrValue) -> IrValue:
+        """A resolved lane; the sentinel stays recognisable."""
+        assert self.lanes is not None
+        return self.code.load(self.lane, self.code.at(self.lanes, at * size_of(self.lane)))
 
+    def _move_indexed_rows(self) -> None:
+        """One index for each row: whole rows are scattered or gathered."""
+        code, remap, (indexed, fixed) = self.code, self.index.remap, self._ends
+        with code.loop(0, self.extents[0]) as i:
+            if indexed.far:  # so that prefetching pays
+                rows, lines = ahead(self.writer.length(self.move.cols, self.dtype.size))
+                coming = self.row(indexed, self._lane_at(i + rows).to("zext", I64))
+                for line in range(lines):
+                    self.writer.prefetch(code.at(coming, line * LINE), to_write=not self.is_gather)
+            lane = self._lane_at(i)
 
-def address_of(writer: CodeWriter, index: Index, indexed: MemoryView, lane: IrValue, j: IrValue) -> IrValue:
-    """The address that an index names."""
-    code, value_of, value = writer.code, writer.value_of, lane.to("zext", I64)
-    if index.unit is IndexUnit.ROW:
-        return indexed.col(code, indexed.row(code, value, value_of), j, value_of)
-    if is_number(index.width, 0):
-        return code.at(indexed.base, coordinate(code, indexed.layout.cols, value, value_of) * indexed.size)
-    width = value_of(index.width)
-    row = indexed.row(code, value.op("udiv", width), value_of)
-    return indexed.col(code, row, value.op("urem", width), value_of)
+            def move_row(lane: IrValue = lane, i: IrValue = i) -> None:
+                there = self.row(indexed, lane.to("zext", I64))
+                self._move_row(*self._pair(there, self.row(fixed, i)))
+
+            def clear_row(i: IrValue = i) -> None:
+                if remap is Remap.ZERO:
+                    self._fill_row(i, code.constant(bits_of(self.dtype), 0))
+
+            if remap in (Remap.ZERO, Remap.SKIP):
+                code.choose(lane.compare("eq", SENTINEL), clear_row, move_row)
+            else:
+                move_row()
+
+    def _move_indexed_elements(self) -> None:
+        """One index for each element."""
+        code, (rows, cols), (_, fixed) = self.code, self.extents, self._ends
+        with code.loop(0, rows) as i:
+            row, first = self.row(fixed, i), i * cols
+            with code.loop(0, cols) as j:
+                self._move_indexed_element(self.col(fixed, row, j), first + j, j)
+
+    def _move_indexed_element(self, here: IrValue, at: IrValue, j: IrValue) -> None:
+        code, size, remap, (indexed, _) = self.code, self.dtype.size, self.index.remap, self._ends
+        if indexed.far:
+            coming = self.named(indexed, self._lane_at(at + ELEMENTS_AHEAD), j)
+            self.writer.prefetch(coming, to_write=not self.is_gather)
+        lane = self._lane_at(at)
+        if self.is_gather and remap is Remap.ZERO:
+            outside = lane.compare("eq", SENTINEL)
+            there = self.named(indexed, code.select(outside, code.constant(lane.type, 0), lane), j)
+            found = code.load(bits_of(self.dtype), there, size)
+            code.store(code.select(outside, code.constant(found.type, 0), found), here, size)
+            return
+
+        with code.when(lane.compare("ne", SENTINEL)) if remap is Remap.SKIP else nullcontext():
+            self._combine(*self._pair(self.named(indexed, lane, j), here), 1)

@@ -96,6 +96,20 @@ def rounded(dtype: DType, value: IrValue) -> IrValue:
     return ((raw + odd + 0x7FFF) >> 16).to("trunc", like(value.type, "i16"))
 
 
+def added_lanes(value: IrValue) -> IrValue:
+    """All lanes of a vector added, half with half."""
+    code, element = value.code, element_of(value.type)
+    while (half := lanes_of(value.type) // 2) > 0:
+        if half == 1:
+            halves = [code.write(element, f"extractelement {value!r}, i64 {k}") for k in range(2)]
+        else:
+            chosen = (", ".join(f"i32 {first + k}" for k in range(half)) for first in (0, half))
+            text = f"shufflevector {value!r}, {value.type} poison, <{half} x i32>"
+            halves = [code.write(f"<{half} x {element}>", f"{text} <{lanes}>") for lanes in chosen]
+        value = halves[0] + halves[1]
+    return value
+
+
 def from_integer(code: IrBuilder, dtype: DType, value: IrValue) -> IrValue:
     """A small whole number (64 bits wide) as one element."""
     kind = NATIVE.get(dtype.name, "float")

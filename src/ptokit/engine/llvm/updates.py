@@ -25,8 +25,8 @@ from typing import Any
 
 from ptokit.engine.bags import PARTIAL, RowUpdate
 from ptokit.engine.llvm.compute.elements import from_single, single
-from ptokit.engine.llvm.emit import I32, I64, PTR, IrBuilder, IrValue, Variable, element_of, lanes_of, vector
-from ptokit.engine.llvm.numbers import bits_of, canonical, computes, intrinsic, is_byte_float
+from ptokit.engine.llvm.emit import I32, I64, PTR, IrBuilder, IrValue, Variable, lanes_of, vector
+from ptokit.engine.llvm.numbers import added_lanes, bits_of, canonical, computes, intrinsic, is_byte_float
 from ptokit.engine.runnable import Unsupported
 from ptokit.isa.dtype import DType
 
@@ -206,9 +206,7 @@ class RowCode:
         with code.loop(0, self.kind.width, PARTIAL) as column:
             found = code.load(kind, code.at(kept, column * self.sum_size), self.sum_size)
             total.set(total.get() + found * found)
-        squares = total.get()
-        while (half := lanes_of(squares.type) // 2) > 0:
-            squares = _part(code, squares, 0, half) + _part(code, squares, half, half)
+        squares = added_lanes(total.get())
         at = code.at(self.state, row * self.sum_size)
         width = code.i64(self.kind.width).to("sitofp", squares.type)
         state = canonical(code, code.load(squares.type, at) + squares.op("fdiv", width))
@@ -227,12 +225,3 @@ class RowCode:
 
     def _aligned(self, size: int, count: int) -> int:
         return size if self.kind.host else min(self.code.chip.piece, size * count)
-
-
-def _part(code: IrBuilder, value: IrValue, first: int, count: int) -> IrValue:
-    """Some lanes of a vector."""
-    if count == 1:
-        return code.write(element_of(value.type), f"extractelement {value!r}, i64 {first}")
-    lanes = ", ".join(f"i32 {first + k}" for k in range(count))
-    kind = vector(element_of(value.type), count)
-    return code.write(kind, f"shufflevector {value!r}, {value.type} poison, <{count} x i32> <{lanes}>")

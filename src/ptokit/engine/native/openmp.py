@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
-from ctypes import CDLL, CFUNCTYPE, addressof, c_int64, c_uint, c_void_p
+from collections.abc import Sequence
+from ctypes import CDLL, CFUNCTYPE, addressof, c_int64, c_uint, c_void_p, cast
 from functools import cache
 from multiprocessing import get_start_method, parent_process
 from pathlib import Path
+from typing import Any
 
 from ptokit.engine.llvm.emit import I64, PTR, IrModule
 
@@ -24,8 +25,8 @@ JOB = ("work", "places", "count", "parts", "next")
 Words = c_int64 * len(JOB)
 _PROCESS = os.getpid()
 
-
-Fork = Callable[[int, int, int, int], None]
+Fork = Any
+"""`GOMP_parallel`, with its address."""
 
 
 def threads() -> int:
@@ -43,13 +44,27 @@ def run(work: int, blocks: Sequence[int], parts: int) -> bool:
 
     Threads take part after part. The calling thread is one of them, so Python handles signals after the run.
     """
-    fork = _loaded()
-    if fork is None or _count() < parts or os.getpid() != _PROCESS:  # threads do not survive a fork
+    fork = _fork(parts)
+    if fork is None:
         return False
     places = (c_int64 * len(blocks))(*blocks)
     job = Words(work, addressof(places), len(blocks), parts, 0)
     fork(_share(), addressof(job), 0, 0)
     return True
+
+
+def entries(parts: int) -> tuple[int, int] | None:
+    """The addresses of `GOMP_parallel` and of the code that takes parts of a job; None if it must be done otherwise."""
+    fork = _fork(parts)
+    return None if fork is None else (fork.address, _share())
+
+
+def _fork(parts: int) -> Fork | None:
+    """The function that begins a run of so many parts; None if it may not be called now."""
+    fork = _loaded()
+    if fork is None or _count() < parts or os.getpid() != _PROCESS:  # threads do not survive a fork
+        return None
+    return fork
 
 
 def _loaded() -> Fork | None:
@@ -68,7 +83,9 @@ def _find(package: str) -> Fork | None:
     if _is_forked():
         return None
     try:
-        return FORK(("GOMP_parallel", CDLL(str(Path(package).parent / "lib" / LIBRARY))))
+        fork: Any = FORK(("GOMP_parallel", CDLL(str(Path(package).parent / "lib" / LIBRARY))))
+        fork.address = cast(fork, c_void_p).value
+        return fork
     except (OSError, AttributeError):  # another system, or a PyTorch without OpenMP
         return None
 

@@ -14,6 +14,7 @@ from ptokit.finding import Where
 from ptokit.isa.headers import as_row, becomes_row
 from ptokit.isa.instruction import Call
 from ptokit.isa.operand import TileSpec
+from ptokit.isa.policy import enumerator
 from ptokit.program import ir
 from ptokit.program.calls import named_operands, offset_in, tile_spec
 from ptokit.program.cores import StatementCores
@@ -28,7 +29,6 @@ from ptokit.text.cpp.types import (
     call_text,
     constant,
     converted,
-    enumerator,
     header_call,
     offset_of,
     pointer_of,

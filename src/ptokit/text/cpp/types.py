@@ -11,27 +11,11 @@ from ptokit.isa.dtype import DType
 from ptokit.isa.headers import as_row, becomes_row
 from ptokit.isa.instruction import Call
 from ptokit.isa.operand import PLAIN_LAYOUTS, TileSpec
-from ptokit.isa.policy import BLayout, GlobalLayout, Pad, PtoEnum, RoundMode, Saturation, SLayout, TileType
+from ptokit.isa.policy import BLayout, GlobalLayout, Pad, SLayout, TileType, enumerator
 from ptokit.program.calls import call_of, named_operands, tile_spec
 from ptokit.program.expr import Expr, apply
 from ptokit.program.ir import Argument, Instr, Program, TileUse, View
 from ptokit.target import Profile
-
-ENUMS: dict[type[PtoEnum], tuple[str, str]] = {
-    RoundMode: ("RoundMode", "CAST_{upper}"),
-    Saturation: ("SaturationMode", "{upper}"),
-    GlobalLayout: ("Layout", "{name}"),
-    Pad: ("PadValue", "{name}"),
-}
-"""Enums whose name or enumerators differ in C++."""
-
-
-def enumerator(member: PtoEnum) -> str:
-    """`GatherOOB::Clamp`."""
-    name = member.name if member.name != "NONE" else "None"
-    enum, form = ENUMS.get(type(member), (type(member).__name__, "{name}"))
-    return f"{enum}::{form.format(name=name, upper=name.upper())}"
-
 
 PLAIN = ("int32", "float32")
 """Types of plain literals."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from ptokit.finding import Finding, VerifyError
 from ptokit.isa.instruction import Instruction
@@ -38,8 +38,6 @@ from ptokit.text.tree import Body, Function, Opaque, Pointer, Source, Unit, Valu
 
 Form = Literal["l1", "l2", "as"]
 """Level 1 (values), Level 2 (destinations), and plain PTO-AS."""
-
-S = TypeVar("S", bound=ir.Stmt)
 
 
 def lift(program: ir.Program, form: Form, arch: str = "") -> Unit:
@@ -175,45 +173,29 @@ class _Lift(Writing):
         self.add("load_scalar", {"ptr": (pointer,), "index": (self.number(last),)}, result)
         self.scopes[-1].numbers[stmt.result, "index"] = self.converted("arith.index_cast", result, "index")
 
-    def flag(self, stmt: ir.Flag) -> None:
-        """A set or a wait of an event; in a section of its core, if it states one."""
-        self._in_section(stmt.core, stmt, self._flag)
-
-    def _flag(self, stmt: ir.Flag) -> None:
-        pipes = {"src_pipe": f"PIPE_{stmt.src}", "dst_pipe": f"PIPE_{stmt.dst}"}
-        if isinstance(stmt.event, int):
-            self.add(f"{stmt.action}_flag", {}, attributes={**pipes, "event_id": f"EVENT_ID{stmt.event}"})
-        else:
-            self.add(f"{stmt.action}_flag_dyn", {"event_id": (self.number(stmt.event),)}, attributes=pipes)
-
-    def cross_flag(self, stmt: ir.CrossFlag) -> None:
-        """A set or a wait between the cores; in a section of its core if both cores have its pipe."""
-        self._in_section(stated_core(stmt.core, stmt.pipe), stmt, self._cross_flag)
-
-    def _in_section(self, core: str, stmt: S, write: Callable[[S], None]) -> None:
-        """Write a statement into a section of a core; as it is, without one."""
+    def synchronise(self, stmt: ir.Flag | ir.CrossFlag | ir.Barrier) -> None:
+        """A flag or a barrier: in a section of its core, if it states one, or if both cores have its pipe."""
+        core = stated_core(stmt.core, stmt.pipe) if isinstance(stmt, ir.CrossFlag) else stmt.core
         if not core:
-            write(stmt)
+            self._synchronise(stmt)
             return
         with self.body() as inner:
-            write(stmt)
+            self._synchronise(stmt)
         kind = next(kind for kind, name in SECTIONS.items() if name == core)
         self.where = stmt.where
         self.add(f"section.{kind}", {}, bodies=[Body(inner.operations)])
 
-    def _cross_flag(self, stmt: ir.CrossFlag) -> None:
-        attributes: dict[str, Any] = {"pipe": f"PIPE_{stmt.pipe}"}
-        if isinstance(stmt.event, int):
-            self.add(f"sync.{stmt.action}", {}, attributes={**attributes, "event_id": stmt.event})
+    def _synchronise(self, stmt: ir.Flag | ir.CrossFlag | ir.Barrier) -> None:
+        if isinstance(stmt, ir.Barrier):
+            self.add("barrier", attributes={"pipe": f"PIPE_{stmt.pipe}"})
+            return
+        parts: OperandParts = {} if isinstance(stmt.event, int) else {"event_id": (self.number(stmt.event),)}
+        if isinstance(stmt, ir.CrossFlag):
+            name, pipes, event = f"sync.{stmt.action}", {"pipe": f"PIPE_{stmt.pipe}"}, stmt.event
         else:
-            self.add(f"sync.{stmt.action}", {"event_id": (self.number(stmt.event),)}, attributes=attributes)
-
-    def barrier(self, stmt: ir.Barrier) -> None:
-        """A barrier; in a section of its core, if it states one."""
-        self._in_section(stmt.core, stmt, self._barrier)
-
-    def _barrier(self, stmt: ir.Barrier) -> None:
-        self.add("barrier", {}, attributes={"pipe": f"PIPE_{stmt.pipe}"})
+            name, event = f"{stmt.action}_flag{'_dyn' if parts else ''}", f"EVENT_ID{stmt.event}"
+            pipes = {"src_pipe": f"PIPE_{stmt.src}", "dst_pipe": f"PIPE_{stmt.dst}"}
+        self.add(name, parts, attributes=pipes if parts else {**pipes, "event_id": event})
 
     def loop(self, stmt: ir.Loop) -> None:
         """A loop. One that counts down counts its iterations instead: text has only positive steps."""
@@ -409,9 +391,7 @@ WRITERS: dict[type, Callable[[_Lift, Any], None]] = {
     ir.Assign: _Lift.assign,
     ir.Instr: _Lift.instruction,
     ir.LoadScalar: _Lift.load,
-    ir.Flag: _Lift.flag,
-    ir.CrossFlag: _Lift.cross_flag,
-    ir.Barrier: _Lift.barrier,
+    **dict.fromkeys((ir.Flag, ir.CrossFlag, ir.Barrier), _Lift.synchronise),
     ir.Loop: _Lift.loop,
     ir.Branch: _Lift.branch,
 }

@@ -22,7 +22,8 @@ from ptokit.text.limits import most_characters
 from ptokit.text.lower.operands import Meaning, NotKnown, OtherForm, Refusal, TileName, refuse_unknown
 from ptokit.text.memories import ElementPointer, Memories
 from ptokit.text.numbers import Limits, TooLong, bounded, selected
-from ptokit.text.spelling import ASSIGN, FORM, instruction_of, instructions
+from ptokit.text.ops import attribute_kinds, keyed_operands
+from ptokit.text.spelling import FORM, instruction_of, instructions
 from ptokit.text.tiles import ScopedExtents, merge_extents, part_extents, part_type
 from ptokit.text.tree import UNREAD, Body, Function, Opaque, Operation, Type, Unit, Value, walk
 
@@ -35,20 +36,8 @@ YIELDING = ("scf.yield", "func.return", "return", "yield")
 OWN = ("sync", "section")
 """Prefixes of operations of `pto` that have a dot in their names."""
 
-ATTRIBUTES = {
-    "make_tensor_view": ("layout",), ASSIGN.op: ("addr",), "subset": ("sizes",), "barrier": ("pipe",),
-    **dict.fromkeys(("set_flag", "wait_flag"), ("src_pipe", "dst_pipe", "event_id")),
-    **dict.fromkeys(("set_flag_dyn", "wait_flag_dyn"), ("src_pipe", "dst_pipe")),
-    **dict.fromkeys(("record_event", "wait_event"), ("src_op", "dst_op", "event_id")),
-    **dict.fromkeys(("sync.set", "sync.wait"), ("pipe", "event_id", "ffts_mode")),
-    "barrier_sync": ("op_type",), "arith.constant": ("value",), "arith.cmpi": ("predicate",),
-    **dict.fromkeys(("func.call", "call"), ("callee",)),
-    "reserve_buffer": ("name", "size", "location", "auto", "base"),
-}  # fmt: skip
-"""The attributes of operations that are no instructions."""
-OPERANDS = {"alloc_tile": ("addr", "valid_row", "valid_col")}
-"""Operands with a key, which may be taken for attributes."""
-
+ATTRIBUTES = {"arith.constant": ("value",), "call": ("callee",)}
+"""The attributes of ops that have no row."""
 TYPES = tuple(f"!pto.{name}" for name in ("tile", "tile_buf", "ptr", "memref", "tensor_view", "partition_tensor_view"))
 """The types that programs have, besides those of numbers."""
 
@@ -204,7 +193,8 @@ class Lowering:
         handler = self.handlers.get(operation.name) or self.handlers.get(f"{operation.name.partition('.')[0]}.*")
         try:
             if handler is not None:
-                refuse_unknown(operation, ATTRIBUTES.get(operation.name, ()), OPERANDS.get(operation.name, ()))
+                known = ATTRIBUTES.get(operation.name) or attribute_kinds(operation.name)
+                refuse_unknown(operation, (*known,), keyed_operands(operation.name))
                 handler(self, operation)
             elif instruction_of(operation.name) is not None:
                 self._instruction(operation)

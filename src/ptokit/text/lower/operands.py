@@ -41,8 +41,11 @@ class Rounded:
 Meaning = Expr | ElementPointer | View | TileName | Constant | Given | Rounded
 """The meaning of a value."""
 
-NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+_WITHOUT_EFFECT: Mapping[str, tuple[Any, ...]] = {
     "stPhase": ("unspecified",), "reluPreMode": ("no_relu",), "padMode": ("PadNull",), "initOutBuffer": (False,),
+}  # fmt: skip
+NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+    **_WITHOUT_EFFECT,
     **dict.fromkeys(("operandSegmentSizes", "isBinary", "overflowFlags", "fastmath"), ()),
 }  # fmt: skip
 """Attributes that have no effect with these values; without values, with any."""
@@ -107,7 +110,7 @@ def modifiers_of(operation: Operation, instruction: Instruction, order: PtoEnum 
 
 
 CHANGING: Mapping[str, tuple[Any, ...]] = {
-    "stPhase": ("unspecified",), "reluPreMode": ("no_relu",), "padMode": ("PadNull",), "initOutBuffer": (False,),
+    **_WITHOUT_EFFECT,
     **dict.fromkeys(("layout", "sat_mode", "maskPattern", "accToVecMode", "cmpMode", "accPhase", "offset"), ()),
 }  # fmt: skip
 """Attributes of instructions that only the public dialect has, and the values that have no effect. With another one, an

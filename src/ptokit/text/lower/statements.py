@@ -166,26 +166,21 @@ def _load_scalar(low: Lowering, op: Operation) -> None:
 
 
 def _flag(low: Lowering, op: Operation) -> None:
-    src, dst = (_pipe(low, op.attributes.get(end)) for end in ("src_pipe", "dst_pipe"))
+    """A flag, by its pipes or by the work that they do."""
+    action, _, tail = op.name.partition("_")
+    if tail == "event":
+        src, dst = (_pipe_of_kind(low, op.attributes.get(end)) for end in ("src_op", "dst_op"))
+    else:
+        src, dst = (_pipe(low, op.attributes.get(end)) for end in ("src_pipe", "dst_pipe"))
     given = op.part("event_id")
     event = low.number(given[0]) if given else _event(low, op.attributes.get("event_id"))
-    low.emit(Flag(op.name.partition("_")[0], src, dst, event, core=stated_core(low.core, src, dst), where=low.where))
-
-
-def _record(low: Lowering, op: Operation) -> None:
-    src, dst = (_pipe_of_kind(low, op.attributes.get(end)) for end in ("src_op", "dst_op"))
-    action = "set" if op.name == "record_event" else "wait"
-    event = _event(low, op.attributes.get("event_id"))
+    action = "wait" if action == "wait" else "set"
     low.emit(Flag(action, src, dst, event, core=stated_core(low.core, src, dst), where=low.where))
 
 
 def _barrier(low: Lowering, op: Operation) -> None:
-    pipe = _pipe(low, op.attributes.get("pipe"), "ALL")
-    low.emit(Barrier(pipe, core=stated_core(low.core, pipe), where=low.where))
-
-
-def _barrier_sync(low: Lowering, op: Operation) -> None:
-    pipe = _pipe_of_kind(low, op.attributes.get("op_type"))
+    named = op.name == "barrier"
+    pipe = _pipe(low, op.attributes.get("pipe"), "ALL") if named else _pipe_of_kind(low, op.attributes.get("op_type"))
     low.emit(Barrier(pipe, core=stated_core(low.core, pipe), where=low.where))
 
 
@@ -258,12 +253,10 @@ STATEMENTS: dict[str, Handler] = {
     ASSIGN.op: _assign,
     "subset": _subset,
     **dict.fromkeys(("load_scalar", "load"), _load_scalar),
-    **dict.fromkeys(("set_flag", "wait_flag", "set_flag_dyn", "wait_flag_dyn"), _flag),
-    **dict.fromkeys(("record_event", "wait_event"), _record),
+    **dict.fromkeys(("set_flag", "wait_flag", "set_flag_dyn", "wait_flag_dyn", "record_event", "wait_event"), _flag),
     **dict.fromkeys(("sync.set", "sync.wait"), _sync),
     "set_ffts": _set_ffts,
-    "barrier": _barrier,
-    "barrier_sync": _barrier_sync,
+    **dict.fromkeys(("barrier", "barrier_sync"), _barrier),
     **dict.fromkeys(("get_block_idx", "get_block_num"), _block_index),
 }
 """The handler of each operation."""

@@ -4,12 +4,13 @@
 |---|---|
 | `module.py` | a whole text: reading and printing |
 | `ir.py` | operations as their text says them |
-| `cursor.py`, `interface.py`, `reader.py` | text to operations; errors, and how reading continues after them |
+| `names.py`, `parser.py` | names of values; regions and blocks, over the tokens of `text/cursor.py` |
+| `reader.py` | text to operations; how reading continues after errors |
 | `writer.py`, `comments.py` | operations to text, comments included |
 | `builtin.py` | ops of MLIR itself |
 | `loose.py` | ops with unknown syntax |
 | `dialect.py`, `shapes.py` | the ops of `pto` as a table, each by the shape of its text |
-| `pieces.py`, `destinations.py` | the language of shapes, and what they are made of: pieces, `ins(...) outs(...)` |
+| `pieces.py`, `destinations.py` | what shapes are made of (`text/ops.py` has the shapes): pieces, `ins(...) outs(...)` |
 | `types.py`, `attributes.py`, `floats.py` | types, attributes, numbers bit for bit |
 | `versions.py` | versions of the grammar |
 | `to_tree.py`, `from_tree.py` | operations as a tree, a tree as operations |

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from ptokit.isa.policy import BLayout, GlobalLayout, Pad, PtoEnum, SLayout
+from ptokit.text.cursor import Cursor, bare_or_quoted, braced, escaped
 from ptokit.text.errors import choices
-from ptokit.text.mlir.cursor import Cursor, bare_or_quoted, braced, escaped
 from ptokit.text.mlir.floats import dense_text, number_attribute, truth
 from ptokit.text.mlir.ir import Attributes, MlirAttribute, Type
 from ptokit.text.mlir.types import SPACES, Ranked, Signature
@@ -113,11 +113,8 @@ def optional_attribute(c: Cursor) -> MlirAttribute | None:
     """An attribute, if there is one."""
     if (read := READERS.get(c.kind)) is not None:
         return read(c)
-    is_opened = c.text.startswith(("<", "(", "["), c.end)
-    if c.kind == "bare" and (c.word in ALONE or is_opened):
-        read = NAMED.get(c.word)
-    elif c.kind == "mark":
-        read = MARKED.get(c.word)
+    is_name = c.word in ALONE or c.text.startswith(("<", "(", "["), c.end)
+    read = WORDED.get(c.word) if c.kind == "mark" or (c.kind == "bare" and is_name) else None
     if read is not None:
         found = read(c)
         c.spend(len(found.text))
@@ -251,23 +248,18 @@ def one_line(text: str) -> str:
 
 
 def _verbatim(c: Cursor) -> MlirAttribute:
-    """`affine_map<...>` and the like: kept as it is written."""
+    """`affine_map<...>`, `sparse<...> : T` and the like: kept as it is written."""
     at, name = c.start, c.advance()
     body = one_line(c.body())
+    if name in TYPED:
+        c.expect(":")
+        kind = c.type()
+        return MlirAttribute(f"{name}<{body}> : {kind.text}", type=kind)
     if len(body) > MAX_AFFINE:
         c.fail(f"`{name}` of more than {MAX_AFFINE} characters", at)
     if name == "strided":
         body = re.sub(r"\s*([,:])\s*", r"\1 ", body)
     return MlirAttribute(f"{name}<{body}>")
-
-
-def _verbatim_typed(c: Cursor) -> MlirAttribute:
-    """`sparse<...> : T`, `dense_resource<name> : T`."""
-    name = c.advance()
-    body = one_line(c.body())
-    c.expect(":")
-    kind = c.type()
-    return MlirAttribute(f"{name}<{body}> : {kind.text}", type=kind)
 
 
 def _array(c: Cursor) -> MlirAttribute:
@@ -340,20 +332,19 @@ READERS: dict[str, Callable[[Cursor], MlirAttribute]] = {
     "symbol": _symbol,
     "number": _number,
 }
-MARKED: dict[str, Callable[[Cursor], MlirAttribute]] = {
+WORDED: dict[str, Callable[[Cursor], MlirAttribute]] = {
     "-": _number,
     "[": lambda c: array_attribute(c.listed("[", c.attribute)),
     "{": _dictionary,
-}
-NAMED: dict[str, Callable[[Cursor], MlirAttribute]] = {
     **dict.fromkeys(("true", "false"), lambda c: truth(c.advance() == "true")),
     "unit": lambda c: MlirAttribute(c.advance(), True),
     "dense": _dense,
     "array": _array,
     "loc": lambda c: MlirAttribute(optional_location(c) or "loc(unknown)"),
-    **dict.fromkeys(("affine_map", "affine_set", "strided", "opaque"), _verbatim),
-    **dict.fromkeys(("sparse", "dense_resource"), _verbatim_typed),
+    **dict.fromkeys(("affine_map", "affine_set", "strided", "opaque", "sparse", "dense_resource"), _verbatim),
 }
+"""What reads an attribute that starts with a mark or a word."""
+TYPED = ("sparse", "dense_resource")
 ALONE = ("true", "false", "unit")
 
 

@@ -2,45 +2,15 @@
 
 from __future__ import annotations
 
+from ptokit.text.cursor import OperandUse, braced
 from ptokit.text.mlir.attributes import optional_location, string_attribute, symbol_text
-from ptokit.text.mlir.cursor import OperandUse, braced
-from ptokit.text.mlir.interface import Parser
 from ptokit.text.mlir.ir import UNKNOWN, Attributes, Block, MlirAttribute, MlirOp, MlirRegion, OpForm, SsaValue, Type
-from ptokit.text.mlir.pieces import OpDraft, shape
+from ptokit.text.mlir.parser import Parser
+from ptokit.text.mlir.pieces import OpDraft, attribute_pieces, operand_parts, shape
 from ptokit.text.mlir.shapes import Row
 from ptokit.text.mlir.types import I1, INDEX, Ranked, Signature, function_type, outputs_text, signature_text, type_list
 from ptokit.text.mlir.writer import Writer
-
-ARITHMETIC = {
-    "addi subi muli shli divsi divui ceildivsi ceildivui floordivsi remsi remui shrsi shrui andi ori xori maxsi maxui"
-    " minsi minui addf subf mulf divf remf maximumf minimumf maxnumf minnumf": "%a , %b flags {} : T:a,b=R",
-    "negf": "%a flags {} : T:a=R",
-    "extsi extui extf trunci truncf sitofp uitofp fptosi fptoui index_cast index_castui bitcast":
-        "%a flags {} : ^a to R",
-    "cmpi": "#predicate:words:eq/ne/slt/sle/sgt/sge/ult/ule/ugt/uge , %a , %b {} : T:a,b=i1",
-    "cmpf": "#predicate:words:false/oeq/ogt/oge/olt/ole/one/ord/ueq/ugt/uge/ult/ule/une/uno/true , %a , %b flags {} :"
-        " T:a,b=i1",
-    "select": "%c , %a , %b {} : T:a,b=R",
-}  # fmt: skip
-SHAPES = {
-    **{f"arith.{name}": text for names, text in ARITHMETIC.items() for name in names.split()},
-    "func.return": "{} %args:",
-    "func.call": "#callee:symbol ( %args* ) {} : call",
-    "scf.yield": "{} %args:",
-    "scf.condition": "( %condition ) {} %args:",
-    "scf.reduce.return": "%args: {}",
-    "cf.br": ">to0 {}",
-    "cf.cond_br": "%condition , >to0 , >to1 {}",
-    "memref.load": "%ref [ %indices* ] {} : ^ref",
-    "memref.store": "%value , %ref [ %indices* ] {} : ^ref",
-    "memref.alloc": "( %dims* ) (? [ %symbols* ] ?) {} : R",
-    "memref.alloca": "( %dims* ) (? [ %symbols* ] ?) {} : R",
-    "memref.dealloc": "%ref {} : ^ref",
-    "memref.copy": "%source , %target {} : ^source to ^target",
-    "memref.dim": "%ref , %index {} : ^ref",
-    "memref.get_global": "#name:symbol {} : R",
-}
-"""Ops of MLIR with a shape; see `pieces.py` for the language."""
+from ptokit.text.ops import ARITHMETIC, BUILTIN_SHAPES
 
 KNOWN = {
     "arith": f"{' '.join(ARITHMETIC)} constant addui_extended mulsi_extended mului_extended scaling_extf"
@@ -95,7 +65,7 @@ class ConstantForm:
         return MlirOp(name, self, {}, [SsaValue(value.type)], attributes, {"value": value})
 
     def write(self, w: Writer, op: MlirOp) -> None:
-        w.add(f" {braced(op.attributes)}" if op.attributes else "")
+        w.dictionary(op.attributes)
         w.add(f" {op.properties['value'].text}")
 
 
@@ -113,7 +83,7 @@ class ModuleForm:
     def write(self, w: Writer, op: MlirOp) -> None:
         if "sym_name" in op.properties:
             w.add(f" {symbol_text(op.properties['sym_name'].value)}")
-        write_keyword_attributes(w, op.attributes)
+        w.dictionary(op.attributes, " attributes ")
         w.add(" ")
         w.region(op.regions[0])
 
@@ -129,89 +99,78 @@ class Func:
         properties["sym_name"] = string_attribute(symbol)
         given = c.listed("(", lambda: self._argument(c))
         outputs = self._outputs(c)
-        kinds = [kind for _, kind, _, _ in given]
-        named = [(use, kind, place) for use, kind, _, place in given if use is not None]
+        kinds, results = [kind for _, kind, _, _ in given], [kind for kind, _ in outputs]
+        named = [(use, kind, place) for use, kind, place, _ in given if use is not None]
         if named and len(named) != len(given):
             c.fail("expected either all arguments to have names, or none")
-        results = [kind for kind, _ in outputs]
         signature = Signature(tuple(kinds), tuple(results))
         properties["function_type"] = MlirAttribute(signature_text(kinds, results), signature)
-        _note(properties, "arg_attrs", [attributes for _, _, attributes, _ in given])
-        _note(properties, "res_attrs", [attributes for _, attributes in outputs])
         attributes = keyword_attributes(c)
+        is_declared = c.word != "{"
+        _note(
+            properties,
+            ARGUMENTS,
+            [extra + (f" {place}" if place and is_declared else "") for _, _, place, extra in given],
+        )
+        _note(properties, OUTPUTS, [extra for _, extra in outputs])
         regions = [MlirRegion()]
-        if c.word == "{":
+        if not is_declared:
             with c.isolated():
                 regions = [c.region(named, f"the function @{symbol}")]
-        elif any(place for *_, place in given):
-            places = [place for *_, place in given]
-            properties["$locations"] = MlirAttribute(repr(places), places)
         return MlirOp(name, self, {}, [], attributes, properties, regions)
 
-    def _argument(self, c: Parser) -> tuple[OperandUse | None, Type, Attributes, str]:
+    def _argument(self, c: Parser) -> tuple[OperandUse | None, Type, str, str]:
         """`%x: T {...} loc(...)`, or without the name."""
         use = None
         if c.kind == "value":
             use = c.operand()
             c.expect(":", " behind the name of an argument")
-        kind = c.type()
-        return use, kind, c.dictionary(), optional_location(c)
+        kind, extra = self._typed(c)
+        return use, kind, optional_location(c), extra
 
-    def _outputs(self, c: Parser) -> list[tuple[Type, Attributes]]:
+    def _outputs(self, c: Parser) -> list[tuple[Type, str]]:
         if not c.accept("->"):
             return []
-        return c.listed("(", lambda: (c.type(), c.dictionary())) if c.word == "(" else [(c.type(), {})]
+        return c.listed("(", lambda: self._typed(c)) if c.word == "(" else [(c.type(), "")]
+
+    def _typed(self, c: Parser) -> tuple[Type, str]:
+        """`T {...}`."""
+        kind, attributes = c.type(), c.dictionary()
+        return kind, f" {braced(attributes)}" if attributes else ""
 
     def write(self, w: Writer, op: MlirOp) -> None:
-        properties = op.properties
+        properties, blocks = op.properties, op.regions[0].blocks
         if "sym_visibility" in properties:
             w.add(f" {properties['sym_visibility'].value}")
-        w.add(f" {symbol_text(properties['sym_name'].value)}")
         signature: Signature = properties["function_type"].value
-        self._write_arguments(w, op, signature)
-        self._write_outputs(w, op, signature)
-        write_keyword_attributes(w, op.attributes)
-        if op.regions[0].blocks:
+        texts = _noted(op, ARGUMENTS, signature.inputs)
+        if blocks:
+            given = zip(blocks[0].arguments, texts, strict=False)
+            texts = [f"{w.value(v)}: {text}{v.location and f' {v.location}'}" for v, text in given]
+        w.add(f" {symbol_text(properties['sym_name'].value)}({', '.join(texts)})")
+        if OUTPUTS in properties:
+            w.add(f" -> ({', '.join(_noted(op, OUTPUTS, signature.outputs))})")
+        elif signature.outputs:
+            w.add(f" -> {outputs_text(signature.outputs)}")
+        w.dictionary(op.attributes, " attributes ")
+        if blocks:
             w.add(" ")
             w.region(op.regions[0], labelled=False)
 
-    def _write_arguments(self, w: Writer, op: MlirOp, signature: Signature) -> None:
-        given = _noted(op, "arg_attrs", len(signature.inputs))
-        blocks = op.regions[0].blocks
-        named = blocks[0].arguments if blocks else []
-        places = [value.location for value in named] or _places(op, len(signature.inputs))
-        texts: list[str] = []
-        for position, kind in enumerate(signature.inputs):
-            name = f"{w.value(named[position])}: " if named else ""
-            extra = f" {braced(given[position])}" if given[position] else ""
-            texts.append(f"{name}{kind.text}{extra}{places[position] and f' {places[position]}'}")
-        w.add(f"({', '.join(texts)})")
 
-    def _write_outputs(self, w: Writer, op: MlirOp, signature: Signature) -> None:
-        kinds = signature.outputs
-        if not kinds:
-            return
-        given = _noted(op, "res_attrs", len(kinds))
-        if not any(given):
-            w.add(f" -> {outputs_text(kinds)}")
-            return
-        texts = [
-            f"{kind.text}{f' {braced(extra)}' if extra else ''}" for kind, extra in zip(kinds, given, strict=True)
-        ]  # fmt: skip
-        w.add(f" -> ({', '.join(texts)})")
+ARGUMENTS, OUTPUTS = "$arguments", "$outputs"
+"""Properties with the texts behind the types of arguments and results."""
 
 
-def _note(properties: Attributes, name: str, given: list[Attributes]) -> None:
-    if any(given):
-        properties[name] = MlirAttribute(f"[{', '.join(map(braced, given))}]", tuple(given))
+def _note(properties: Attributes, name: str, texts: list[str]) -> None:
+    if any(texts):
+        properties[name] = MlirAttribute(repr(texts), texts)
 
 
-def _noted(op: MlirOp, name: str, count: int) -> tuple[Attributes, ...]:
-    return op.properties[name].value if name in op.properties else ({},) * count
-
-
-def _places(op: MlirOp, count: int) -> list[str]:
-    return op.properties["$locations"].value if "$locations" in op.properties else [""] * count
+def _noted(op: MlirOp, name: str, kinds: tuple[Type, ...]) -> list[str]:
+    """Types, with the texts behind them."""
+    texts = op.properties[name].value if name in op.properties else [""] * len(kinds)
+    return [f"{kind.text}{text}" for kind, text in zip(kinds, texts, strict=True)]
 
 
 def keyword_attributes(c: Parser) -> Attributes:
@@ -221,11 +180,6 @@ def keyword_attributes(c: Parser) -> Attributes:
     if c.word != "{":
         c.expected("`{`")
     return c.dictionary()
-
-
-def write_keyword_attributes(w: Writer, attributes: Attributes) -> None:
-    """`attributes {...}`, if there are any."""
-    w.add(f" attributes {braced(attributes)}" if attributes else "")
 
 
 class For:
@@ -244,19 +198,19 @@ class For:
         initial = [c.resolve(use, of) for (_, use), of in zip(carried, kinds, strict=True)]
         arguments = [(variable, kind, ""), *((own, of, "") for (own, _), of in zip(carried, kinds, strict=True))]
         region = c.region(arguments, name, implied="" if kinds else "scf.yield")
-        parts = {"bounds": bounds, "initial": initial}
-        return MlirOp(name, self, parts, [SsaValue(of) for of in kinds], c.dictionary(), {}, [region])
+        results = [SsaValue(of) for of in kinds]
+        return MlirOp(name, self, {"ins": bounds + initial}, results, c.dictionary(), {}, [region])
 
     def write(self, w: Writer, op: MlirOp) -> None:
         variable, *carried = op.regions[0].blocks[0].arguments
-        start, stop, step = map(w.value, op.part("bounds"))
+        start, stop, step = map(w.value, op.part("ins")[:3])
         w.add(f" {w.value(variable)} = {start} to {stop} step {step}")
         if carried:
-            w.add(f" iter_args({_pairs(w, carried, op.part('initial'))})")
+            w.add(f" iter_args({_pairs(w, carried, op.part('ins')[3:])})")
             w.add(f" -> ({', '.join(value.type.text for value in op.results)})")
         w.add(f" : {variable.type.text} " if variable.type != INDEX else " ")
         w.region(op.regions[0], labelled=False, implied=not carried)
-        w.add(f" {braced(op.attributes)}" if op.attributes else "")
+        w.dictionary(op.attributes)
 
 
 def _carried(c: Parser) -> tuple[list[tuple[OperandUse, OperandUse]], list[Type]]:
@@ -295,17 +249,17 @@ class If:
             c.expected("`else`: the branch has results")
         else:
             regions.append(MlirRegion())
-        return MlirOp(name, self, {"condition": [condition]}, [SsaValue(k) for k in kinds], c.dictionary(), {}, regions)
+        return MlirOp(name, self, {"ins": [condition]}, [SsaValue(k) for k in kinds], c.dictionary(), {}, regions)
 
     def write(self, w: Writer, op: MlirOp) -> None:
-        w.add(f" {w.value(op.part('condition')[0])} ")
+        w.add(f" {w.value(op.part('ins')[0])} ")
         if op.results:
             w.add(f"-> ({', '.join(value.type.text for value in op.results)}) ")
         w.region(op.regions[0], labelled=False, implied=not op.results)
         if op.regions[1].blocks:
             w.add(" else ")
             w.region(op.regions[1], labelled=False, implied=not op.results)
-        w.add(f" {braced(op.attributes)}" if op.attributes else "")
+        w.dictionary(op.attributes)
 
 
 class While:
@@ -324,21 +278,21 @@ class While:
         c.expect("do")
         after = c.region(None, name)
         results = [SsaValue(kind) for kind in signature.outputs]
-        return MlirOp(name, self, {"initial": initial}, results, keyword_attributes(c), {}, [before, after])
+        return MlirOp(name, self, {"ins": initial}, results, keyword_attributes(c), {}, [before, after])
 
     def write(self, w: Writer, op: MlirOp) -> None:
-        initial, outputs = op.part("initial"), [value.type for value in op.results]
+        initial, outputs = op.part("ins"), [value.type for value in op.results]
         own = op.regions[0].blocks[0].arguments
         w.add(f" ({_pairs(w, own, initial)})" if initial else "")
         w.add(f" : {signature_text([value.type for value in initial], outputs)} ")
         w.region(op.regions[0], labelled=False)
         w.add(" do ")
         w.region(op.regions[1])
-        write_keyword_attributes(w, op.attributes)
+        w.dictionary(op.attributes, " attributes ")
 
 
 FORMS: dict[str, OpForm] = {
-    **{name: _Checked(shape(text), _implied, RESULTS.get(name)) for name, text in SHAPES.items()},
+    **{name: _Checked(shape(text), _implied, RESULTS.get(name)) for name, text in BUILTIN_SHAPES.items()},
     "arith.constant": ConstantForm(),
     "builtin.module": ModuleForm(),
     "func.func": Func(),
@@ -351,32 +305,29 @@ FORMS: dict[str, OpForm] = {
 
 def settle_builtin(op: MlirOp) -> None:
     """Give an op in the generic form its own form, where that says all of it."""
-    properties, attributes = {**op.properties}, {**op.attributes}
+    properties, attributes, form = op.properties, op.attributes, FORMS.get(op.name)
     if op.name == "builtin.module" and len(op.regions) == 1 and not op.results and len(op.regions[0].blocks) < 2:
         if set(properties) <= {"sym_name"} and not op.parts:
-            op.form = FORMS[op.name]
+            op.form = form
     elif op.name == "func.func" and len(op.regions) == 1 and _is_function(op):
-        op.form = FORMS[op.name]
+        op.form = form
     elif op.name == "arith.constant" and len(op.results) == 1 and not op.operands and not op.regions:
         value = properties.get("value") or attributes.get("value")
         if value is not None and value.type == op.results[0].type and set(properties) <= {"value"}:
-            op.form, op.properties = FORMS[op.name], {"value": value}
-            op.attributes.pop("value", None)
-    elif op.name in ("func.return", "scf.yield") and not (properties or op.results or op.regions or op.successors):
-        op.form, op.parts = FORMS[op.name], {"args": op.operands} if op.operands else {}
-    elif op.name in FORMS and op.name.startswith("arith.") and not properties and not attributes:
-        _settle_arithmetic(op)
+            op.form, op.properties = form, {"value": value}
+            attributes.pop("value", None)
+    elif isinstance(form, Row) and not (properties or op.regions or op.successors):
+        parts = operand_parts(form.pieces, op.operands)
+        is_end = op.name in ("func.return", "scf.yield") and not op.results
+        if parts is not None and (is_end or _is_arithmetic(op, form)):
+            op.form, op.parts = form, parts
 
 
-def _settle_arithmetic(op: MlirOp) -> None:
-    names = SHAPES[op.name].split(" : ")[0].replace(",", " ").split()
-    wanted = [name[1:] for name in names if name.startswith("%")]
-    operands, row = op.operands, FORMS[op.name]
-    if len(wanted) != len(operands) or len(op.results) != 1 or op.regions or any(n.startswith("#") for n in names):
-        return
-    kinds = {value.type for value in (*operands[-2:], *op.results)}
-    if "to R" in SHAPES[op.name] or len(kinds) == 1:
-        op.form, op.parts = row, {name: [value] for name, value in zip(wanted, operands, strict=True)}
+def _is_arithmetic(op: MlirOp, row: Row) -> bool:
+    """Whether an op is arithmetic on operands of one type, without attributes, so that its own form says all of it."""
+    is_plain = op.name.startswith("arith.") and not op.attributes and not any(attribute_pieces(row.pieces))
+    kinds = {value.type for value in (*op.operands[-2:], *op.results)}
+    return is_plain and len(op.results) == 1 and (len(kinds) == 1 or "to R" in BUILTIN_SHAPES[op.name])
 
 
 def _is_function(op: MlirOp) -> bool:

@@ -53,111 +53,74 @@ def find_remarks(text: str) -> tuple[str, list[Remark]]:
     return "".join([*pieces, text[done:]]), remarks
 
 
-class Collector:
-    """Gives every remark to the operation that it stands at, while operations are read one after the other."""
+def attach(text: str, remarks: Sequence[Remark], ops: Iterable[MlirOp]) -> list[str]:
+    """Give every remark to the operation, the block or the region that it stands at. Gives the lines at the end."""
+    return _Attachment(text, remarks).attach(ops)
+
+
+class _Attachment:
+    """The remarks of a text, which are taken in their order."""
 
     def __init__(self, text: str, remarks: Sequence[Remark]) -> None:
         self._text, self._remarks, self._next = text, remarks, 0
-        self._first = True
-        """Whether the next operation is the first of its block."""
-        self._inside: list[Remark] = []
-        """Remarks within the operation that is read, apart from its regions."""
-        self._regions: list[MlirRegion] = []
-        """Regions of the operation that is read."""
-        self._last_lines: list[str] = []
-        """Lines at the end of the block that was read last."""
+
+    def attach(self, ops: Iterable[MlirOp]) -> list[str]:
+        """Remarks at operations, and the lines behind the last one."""
+        self._ops(ops)
+        return _without_last_blank(_lines(self._take(len(self._text) + 1)))
 
     def _take(self, until: int) -> Sequence[Remark]:
         """Remarks up to an offset that nothing has got yet."""
-        first = at = self._next
-        while at < len(self._remarks) and self._remarks[at].start < until:
-            at += 1
-        self._next = at
-        return self._remarks[first:at] if at > first else ()
-
-    def enter(self, start: int) -> tuple[Sequence[str], list[Remark], list[MlirRegion]]:
-        """An operation starts. What comes back is for `leave`."""
-        taken = self._take(start)
-        before = _lines(taken, first=self._first) if taken else ()
-        outer = before, self._inside, self._regions
-        self._first, self._inside, self._regions = False, [], []
-        return outer
-
-    def leave(self, op: MlirOp, outer: tuple[Sequence[str], list[Remark], list[MlirRegion]], following: int) -> None:
-        """An operation ends somewhere before the token that follows it."""
-        before, regions = list(outer[0]), self._regions
-        if self._next < len(self._remarks) and self._remarks[self._next].start < following:
-            self._end(op, following)
-        if self._inside:
-            before += _lines([remark for remark in self._inside if remark.text])
-        own = {id(region) for region in op.regions}
-        for region in regions:
-            if not region.blocks or id(region) not in own:
-                before += filter(None, [region.opening, *region.closing])
-                region.opening, region.closing = "", []
-        op.before = before
-        _, self._inside, self._regions = outer
-
-    def _end(self, op: MlirOp, following: int) -> None:
-        """Share the remarks between the last region of an operation and the next token."""
-        first = last = self._next
-        while last < len(self._remarks) and self._remarks[last].start < following:
-            last += 1
-        behind = last
-        while behind > first and self._is_space(self._remarks[behind - 1].end, following):
-            behind -= 1
-            following = self._remarks[behind].start
-        self._inside += self._remarks[first:behind]
-        self._next = behind
-        if behind < last and not self._remarks[behind].alone:
-            op.after = self._remarks[behind].text
+        first = self._next
+        while self._next < len(self._remarks) and self._remarks[self._next].start < until:
             self._next += 1
+        return self._remarks[first : self._next]
 
-    def _is_space(self, start: int, end: int) -> bool:
-        return _SPACE.fullmatch(self._text, start, end) is not None
-
-    def open(self, brace: int) -> str:
-        """A region starts. Gives the comment behind its brace."""
-        taken = [remark for remark in self._take(brace) if remark.text]
-        if self._regions:
-            self._regions[-1].closing += _lines(taken)
-        else:
-            self._inside += taken
+    def _take_at_end(self, offset: int) -> str:
+        """The comment at the end of a line, if only blanks stand between it and an offset."""
         remark = self._remarks[self._next] if self._next < len(self._remarks) else None
-        if remark is None or remark.alone or not self._is_space(brace + 1, remark.start):
+        if remark is None or remark.alone or not _SPACE.fullmatch(self._text, offset, remark.start):
             return ""
         self._next += 1
         return remark.text
 
-    def close(self, region: MlirRegion, opening: str, brace: int) -> None:
-        """A region ends. `brace` is where its closing brace stands, if it has no blocks."""
-        lines = self._last_lines if region.blocks else _lines(self._take(brace), first=True)
-        self._last_lines = []
-        while lines and not lines[-1]:
-            lines.pop()
-        region.opening, region.closing = opening, lines
-        self._regions.append(region)
+    def _ops(self, ops: Iterable[MlirOp]) -> bool:
+        """The operations of a block that the text has. Gives whether it has none."""
+        is_first = True
+        for op in ops:
+            if op.end:
+                self._op(op, is_first)
+                is_first = False
+        return is_first
 
-    def start_block(self) -> None:
-        """The operations of a block follow."""
-        self._first = True
+    def _op(self, op: MlirOp, is_first: bool) -> None:
+        op.before = _lines(self._take(op.offset), first=is_first)
+        last: MlirRegion | None = None
+        inside: list[Remark] = []
+        for region in op.regions:
+            if region.end:
+                taken = [remark for remark in self._take(region.offset) if remark.text]
+                if last is not None:
+                    last.closing += _lines(taken)
+                else:
+                    inside += taken
+                self._region(region)
+                last = region
+        inside += self._take(op.end)
+        op.before += _lines(remark for remark in inside if remark.text)
+        for region in op.regions:
+            if not region.blocks:
+                op.before += filter(None, [region.opening, *region.closing])
+                region.opening, region.closing = "", []
+        op.after = self._take_at_end(op.end)
 
-    def end_block(self, following: int, *, last: bool) -> None:
-        """The operations of a block end; if it is the last block, its region does as well."""
-        if last:
-            self._last_lines = _lines(self._take(following), first=self._first)
-        self._first = False
-
-    def label(self, start: int) -> list[str]:
-        """Lines before a label."""
-        return _lines(self._take(start))
-
-    def finish(self) -> list[str]:
-        """The text ends. Gives the lines at its end."""
-        lines = _lines(self._take(len(self._text) + 1))
-        while lines and not lines[-1]:
-            lines.pop()
-        return lines
+    def _region(self, region: MlirRegion) -> None:
+        region.opening, is_first = self._take_at_end(region.offset + 1), True
+        for block in region.blocks:
+            if block.label:
+                block.comments = _lines(self._take(block.offset))
+            is_first = self._ops(block.ops)
+        region.closing = _without_last_blank(_lines(self._take(region.end), first=is_first))
 
 
 def without_blank_ends(lines: Sequence[str], *, first: bool) -> list[str]:
@@ -165,10 +128,13 @@ def without_blank_ends(lines: Sequence[str], *, first: bool) -> list[str]:
 
     None comes at the beginning where no operation stands before them (`first`).
     """
-    kept = [line for k, line in enumerate(lines) if line or (lines[k - 1] if k else not first)]
-    while kept and not kept[-1]:
-        kept.pop()
-    return kept
+    return _without_last_blank([line for k, line in enumerate(lines) if line or (lines[k - 1] if k else not first)])
+
+
+def _without_last_blank(lines: list[str]) -> list[str]:
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
 
 
 def _lines(remarks: Iterable[Remark], *, first: bool = False) -> list[str]:

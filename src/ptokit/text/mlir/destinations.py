@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass
 
 from ptokit.finding import near
+from ptokit.text.cursor import braced
 from ptokit.text.mlir.attributes import plain_text, read_attribute, string_attribute
-from ptokit.text.mlir.cursor import braced
-from ptokit.text.mlir.interface import Parser
 from ptokit.text.mlir.ir import UNIT, UNKNOWN, Attributes, MlirAttribute, MlirOp, SsaValue, Type
 from ptokit.text.mlir.loose import starts_region
+from ptokit.text.mlir.parser import Parser
 from ptokit.text.mlir.pieces import (
     AXIS,
     FORMAT,
@@ -59,14 +59,10 @@ class Destinations(Piece):
         else:
             self._read_groups(c, draft)
         if not self.bare and (found := _REST.match(c.text, c.start)) is not None and not c.is_on_new_line():
-            self._refuse_rest(c, found[1])
-
-    def _refuse_rest(self, c: Parser, word: str) -> None:
-        """Refuse a group or a clause that the op does not have, or that does not stand here."""
-        known = ("ins", "outs", *self.clauses, *self.inside)
-        if word in known:
-            c.fail("expected `ins(...)` before `outs(...)`, and each clause once", expects="form")
-        c.fail_word(f"unknown `{word}`", word, known, c.start)
+            known = ("ins", "outs", *self.clauses, *self.inside)
+            if found[1] in known:
+                c.fail("expected `ins(...)` before `outs(...)`, and each clause once", expects="form")
+            c.fail_word(f"unknown `{found[1]}`", found[1], known, c.start)
 
     def _read_groups(self, c: Parser, draft: OpDraft) -> None:
         for name in ("ins", "outs"):
@@ -88,21 +84,17 @@ class Destinations(Piece):
             Operand("args", many=True).read(c, draft)
         self._read_dict(c, draft)
         if c.accept(":"):
-            draft.types["args"] = self._spread(draft, _types(c))
+            kinds = draft.types["args"] = _types(c)
+            if self.one_type and len(kinds) == 1:  # for all operands
+                kinds += [UNKNOWN] * (len(draft.operands.get("args", ())) - 1)
         self._read_results(c, draft)
-        if not draft.results:
-            draft.results += [UNKNOWN] * c.bound
+        draft.results = draft.results or [UNKNOWN] * c.bound
         if not draft.operands and not self.bare:
             c.expected("`ins(...)` or operands", expects="form")
 
     def _read_dict(self, c: Parser, draft: OpDraft) -> None:
         if not (self.bare and starts_region(c)):
             draft.attributes |= c.dictionary()
-
-    def _spread(self, draft: OpDraft, kinds: list[Type]) -> list[Type]:
-        """Types of the operands; pages give one for all operands of some ops."""
-        missing = len(draft.operands.get("args", ())) - len(kinds)
-        return kinds + [UNKNOWN] * missing if self.one_type and len(kinds) == 1 else kinds
 
     def _read_group(self, c: Parser, draft: OpDraft, name: str) -> None:
         c.expect("(", f" after `{name}`")
@@ -170,8 +162,7 @@ class Destinations(Piece):
             w.add(f" outs : {op.results[0].type.text}")
         elif op.part("outs"):
             w.add(f" outs({_grouped(w, op.part('outs'))})")
-        if remaining:
-            w.add(f" {braced(remaining)}")
+        w.dictionary(remaining)
         self._write_clauses(w, op)
         if OUTS_TYPE not in op.properties:
             w.add(results_text(op))
@@ -181,8 +172,7 @@ class Destinations(Piece):
         operands = op.operands
         if operands:
             w.add(f" {', '.join(map(w.value, operands))}")
-        if remaining:
-            w.add(f" {braced(remaining)}")
+        w.dictionary(remaining)
         typed = bool(operands) and all(value.type != UNKNOWN for value in operands)
         if typed:
             bracketed = len(operands) > 1 or not op.results or op.results[0].type == UNKNOWN

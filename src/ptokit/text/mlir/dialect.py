@@ -9,50 +9,15 @@ from ptokit.isa.catalog import derived
 from ptokit.isa.instruction import Instruction
 from ptokit.text.errors import Problem
 from ptokit.text.mlir.destinations import Destinations
-from ptokit.text.mlir.interface import Parser
 from ptokit.text.mlir.ir import UNKNOWN, Attributes, MlirOp, OpForm, SsaValue, Type
 from ptokit.text.mlir.loose import LOOSE, ends_op
-from ptokit.text.mlir.pieces import OpDraft, attribute_pieces, shape
+from ptokit.text.mlir.parser import Parser
+from ptokit.text.mlir.pieces import OpDraft, shape
 from ptokit.text.mlir.shapes import Row
 from ptokit.text.mlir.types import I64, INDEX, TileBuf, element_of, ptr_type, with_tile
-from ptokit.text.spelling import ASSIGN, attributes_of, instruction_of, instructions
+from ptokit.text.ops import PTO_SHAPES, RESULT_TYPES
+from ptokit.text.spelling import attributes_of, instruction_of, instructions
 from ptokit.text.tiles import Extent
-
-SHAPES = {
-    "addptr": "%ptr , %offset {} : ~ptr -> ~R",
-    "make_tensor_view": "%ptr , shape = [ %shape* ] , strides = [ %strides* ] {} : R",
-    "partition_view": "%view , offsets = [ %offsets* ] , sizes = [ %sizes* ] {} : ^view -> R",
-    "get_tensor_view_dim": "%view , %dim {} : ^view -> R",
-    "alloc_tile": "(? addr = %addr ?) (? valid_row = %valid_row ?) (? valid_col = %valid_col ?) {} : R",
-    ASSIGN.op: ASSIGN.form.shape,
-    "declare_tile": "{} -> R",
-    "set_validshape": "%tile , %row , %col {} : ^tile",
-    "subset": "%tile [ %offsets* ] sizes #sizes:ints {} : ^tile",
-    "treshape bitcast": "%tile {} : ^tile -> R",
-    "bind_tile": "%source (? , %row , %col ?) {} : ^source -> R",
-    "pointer_cast": "( %addrs* ) (? [ %valid* ] ?) {} : R",
-    "load_scalar load": "%ptr [ %index ] {} : ^ptr -> R",
-    "store_scalar store": "%value , %ptr [ %index ] {} : ^ptr , ^value",
-    "set_flag wait_flag": "[ #src_pipe:pipe , #dst_pipe:pipe , #event_id:event ] {}",
-    "set_flag_dyn wait_flag_dyn": "[ #src_pipe:pipe , #dst_pipe:pipe , %event_id ] {}",
-    "record_event wait_event": "[ #src_op:pipe_event_type! , #dst_op:pipe_event_type! , #event_id:event ] {}",
-    "barrier": "#pipe:pipe {}",
-    "barrier_sync": "[ #op_type:pipe_event_type ] {}",
-    "sync.set sync.wait": "#pipe:pipe , #event_id|%event_id {}",
-    "set_ffts": "%ffts {} : ^ffts",
-    "get_buf rls_buf": "[ #op_type:pipe_event_type! , #buf_id:int (? , #mode:int ?) ] {}",
-    "get_block_idx get_block_num get_subblock_idx get_subblock_num trap": "{}",
-    "declare_eventid_array": "{} -> R",
-    "eventid_array_set": "%array [ %index ] , %value {} : ^array",
-    "eventid_array_get": "%array [ %index ] {} : ^array",
-    "section.cube section.vector": "region",
-    "tpush_to_aiv tpush_to_aic": "( %tile : ^tile ) {!}",
-    "tpop_from_aic tpop_from_aiv": "(? ( %valid* ) ?) {!} -> R",
-    "tfree_from_aic tfree_from_aiv": "{!}",
-    "reserve_buffer import_reserved_buffer": "{!} (? -> R ?)",
-    "aic_initialize_pipe aiv_initialize_pipe": "{!} keyed",
-}
-"""Ops with a shape of their own; see `pieces.py` for the language."""
 
 VARIANTS = {"tgatherb": Destinations(one_type=True)}
 """Ops of the general shape that differ from it in something, and are no instructions."""
@@ -94,11 +59,7 @@ def _window(size: int, extent: Extent, offset: int | None) -> Extent:
     return min(size, extent - offset % extent) if extent else 0
 
 
-RESULTS = {
-    **dict.fromkeys(("get_block_idx", "get_block_num", "get_subblock_idx", "get_subblock_num"), I64),
-    "eventid_array_get": INDEX,
-    "subset": subset_type,
-}
+RESULTS = {**{name: Type(kind) for name, kind in RESULT_TYPES.items()}, "subset": subset_type}
 """Types of results that the text does not say."""
 
 
@@ -113,7 +74,7 @@ def _implied(name: str, draft: OpDraft) -> Type | None:
 @derived
 def rows() -> dict[str, Row]:
     """The text of every op that is known, by its name without `pto.`."""
-    shapes = {name: shape(text) for names, text in SHAPES.items() for name in names.split()}
+    shapes = {name: shape(text) for name, text in PTO_SHAPES.items()}
     shapes |= {name: (Destinations(),) for name in PLAIN.split()}
     shapes |= {name: (piece,) for name, piece in VARIANTS.items()}
     others = {name: Row(pieces, _implied, RESULTS.get(name)) for name, pieces in shapes.items()}
@@ -127,19 +88,6 @@ def _instruction(instruction: Instruction) -> Row:
     behind = tuple(text.key for text in known if not text.inside)
     piece = Destinations(form.clauses, form.typed_each, inside, form.listed, one_type=form.one_type)
     return Row((piece,), _implied, order=behind if len(behind) > 1 else ())
-
-
-def attribute_kinds(name: str) -> dict[str, str]:
-    """The kinds of keywords that the attributes of an op are, where they are keywords, and the types of numbers."""
-    if (instruction := instruction_of(name)) is not None:
-        return {text.key: text.kind or text.number for _, text in attributes_of(instruction)}
-    row = rows().get(name)
-    named = {piece.name: piece.kind for piece in attribute_pieces(row.pieces)} if row is not None else {}
-    return named | OTHER_KINDS.get(name, {})
-
-
-OTHER_KINDS = {"make_tensor_view": {"layout": "layout"}, "arith.cmpi": {"predicate": "word"}}
-"""Keywords that no shape and no instruction names."""
 
 
 class UnknownOp(Row):
@@ -174,7 +122,7 @@ def form_of(name: str) -> OpForm:
 _USAGE = {
     r"\(\? ": "[", r" \?\)": "]", r"%(\w+)\*": r"%\1, ...", r"[~^]\w+|~?\bR\b": "TYPE", r"#\w+\|": "NUMBER or ",
     r"#sizes:ints": "[16, 16]",
-    r"@\w+\|": "@tile(0x1000) or ", r"#\w+:(\w+)!?": r"<\1>", r"\{!?\}": "{...}", "region": "{ ... }",
+    r"@\w+\|": "@tile(0x1000) or ", r"#\w+:(\w+)!?": r"<\1>", r"\{!?[\w:,]*\}": "{...}", "region": "{ ... }",
     "keyed": "(NAME = %x : TYPE, ...)", "assigned": ": TYPE -> TYPE", r" ,": ",",
 }  # fmt: skip
 
@@ -183,7 +131,7 @@ def usage(name: str) -> str:
     """How an op of the table is written."""
     if name not in rows():
         return ""
-    text = next((text for names, text in SHAPES.items() if name in names.split()), "")
+    text = PTO_SHAPES.get(name, "")
     for pattern, meaning in _USAGE.items():
         text = re.sub(pattern, meaning, text)
     return f"pto.{name} is written: pto.{name} {text or 'ins(%a, ... : TYPE, ...) outs(%b : TYPE) {...}'}"

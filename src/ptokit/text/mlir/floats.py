@@ -17,22 +17,13 @@ MAX_DENSE_WIDTH = 128
 """The widest integers of a dense value whose elements are read; wider ones are kept as they are written."""
 WIDE = {"tf32": 19, "f80": 80, "f128": 128}
 """Types without a NumPy type: how many bits they have. Their numbers are kept as they are written."""
-_SPECIAL = {"bf16": "bfloat16", "f16": "float16", "f32": "float32", "f64": "float64"}
-
-
-def _formats() -> dict[str, np.dtype[Any]]:
-    """The NumPy type of each floating-point type."""
-    found: dict[str, np.dtype[Any]] = {}
-    for name in FLOATS:
-        word = _SPECIAL.get(name) or f"float{name[1]}_{name[2:].lower()}"
-        kind = getattr(np, word, None) or getattr(ml_dtypes, word, None)
-        if kind is not None and name not in WIDE:
-            found[name] = np.dtype(kind)
-    return found
-
-
-FORMATS = _formats()
-_BITS = {name: int("".join(c for c in name.partition("E")[0] if c.isdigit())) for name in FORMATS}
+FORMATS: dict[str, np.dtype[Any]] = {
+    "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16), "f32": np.dtype(np.float32),
+    "f64": np.dtype(np.float64),
+    **{name: np.dtype(getattr(ml_dtypes, f"float{name[1]}_{name[2:].lower()}")) for name in FLOATS if "E" in name},
+}  # fmt: skip
+"""The NumPy type of each floating-point type that has one."""
+_BITS = {name: int(name.partition("E")[0].lstrip("bf")) for name in FORMATS}
 
 
 def is_float(kind: Type) -> bool:

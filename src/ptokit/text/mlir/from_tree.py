@@ -8,14 +8,14 @@ from typing import Any
 from ptokit.isa.operand import TileSpec
 from ptokit.program.ir import Constant
 from ptokit.text import tree
-from ptokit.text.mlir.attributes import array_attribute, integer, keyword, string_attribute
+from ptokit.text.mlir.attributes import WORDS, array_attribute, integer, keyword, string_attribute
 from ptokit.text.mlir.builtin import FORMS
 from ptokit.text.mlir.destinations import Destinations, inside_attribute
-from ptokit.text.mlir.dialect import attribute_kinds, form_of
+from ptokit.text.mlir.dialect import form_of
 from ptokit.text.mlir.floats import float_attribute, number_attribute, truth
 from ptokit.text.mlir.ir import Attributes, Block, MlirAttribute, MlirOp, MlirRegion, SsaValue, Type
 from ptokit.text.mlir.module import Module
-from ptokit.text.mlir.pieces import INSIDE, Attr, operand_names
+from ptokit.text.mlir.pieces import INSIDE, Attr, operand_names, operand_parts
 from ptokit.text.mlir.shapes import Row
 from ptokit.text.mlir.types import (
     DIALECT_TYPES,
@@ -27,6 +27,8 @@ from ptokit.text.mlir.types import (
     signature_text,
     tile_type,
 )
+from ptokit.text.ops import attribute_kinds
+from ptokit.text.spelling import attributes_of, instruction_of
 from ptokit.text.tiles import PADS, valid_extents
 
 
@@ -104,23 +106,21 @@ class _TreeWriter:
     def _parts(self, operation: tree.Operation, form: object) -> dict[str, list[SsaValue]]:
         """The operands by the names that the form of the op has for them."""
         ins, parts = self._all(operation.ins), {name: self._all(given) for name, given in operation.parts.items()}
-        if operation.name == "scf.for":
-            return {"bounds": ins[:3], "initial": ins[3:]}
-        if operation.name == "scf.if":
-            return {"condition": ins}
         if not isinstance(form, Row):
             return parts
         if isinstance(form.pieces[0], Destinations):
             return parts if operation.outs else {"args": ins} if ins else {}
-        names = tuple(operand_names(form.pieces))
-        if operation.outs or ("ins" in parts and names != ("args",) and len(names) != len(ins)):
+        if operation.outs:
             return parts  # an operation that is known by its effects
         if "ins" in parts:
-            parts = {"args": ins} if names == ("args",) else {n: [v] for n, v in zip(names, ins, strict=True)}
-        return {name: parts[name] for name in names if parts.get(name)}
+            found = operand_parts(form.pieces, ins)
+            return parts if found is None else found
+        return {name: parts[name] for name in operand_names(form.pieces) if parts.get(name)}
 
     def _attributes(self, operation: tree.Operation) -> Attributes:
-        kinds = attribute_kinds(operation.name)
+        kinds, instruction = {**attribute_kinds(operation.name)}, instruction_of(operation.name)
+        if instruction is not None:
+            kinds = {text.key: text.kind or text.number for _, text in attributes_of(instruction)}
         return {key: _attribute(kinds.get(key, ""), value) for key, value in operation.attributes.items()}
 
 
@@ -134,11 +134,11 @@ WHOLE = ("i32",)
 
 
 def _attribute(kind: str, value: Any) -> MlirAttribute:
-    if kind == "word":
+    if kind == "words":
         return MlirAttribute(str(value), value)
     if isinstance(value, int) and kind in WHOLE:
         return number_attribute(str(value), Type(kind))
-    return keyword(kind, str(value)) if kind and kind not in ("int", "ints") else plain_attribute(value)
+    return keyword(kind, str(value)) if kind in WORDS else plain_attribute(value)
 
 
 def plain_attribute(value: Any) -> MlirAttribute:

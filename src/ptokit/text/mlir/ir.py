@@ -82,6 +82,8 @@ class Block:
     label: str = ""
     comments: list[str] = field(default_factory=list)
     """Lines before the label."""
+    offset: int = 0
+    """Where the label stands."""
 
 
 @dataclass(eq=False, slots=True)
@@ -95,6 +97,8 @@ class MlirRegion:
     """Comments and blank lines before the closing brace."""
     offset: int = 0
     """Where the opening brace stands."""
+    end: int = 0
+    """Where the closing brace stands; 0 if the text has no such region."""
 
 
 class OpForm(Protocol):
@@ -161,6 +165,5 @@ class MlirOp:
             pending += reversed([inner for region in op.regions for block in region.blocks for inner in block.ops])
 
 
-BARE_NAME = r"[A-Za-z_][A-Za-z0-9_$.]*"
 SHORT = {"module": "builtin.module", "return": "func.return", "call": "func.call"}
 """Ops that are written without their dialect."""

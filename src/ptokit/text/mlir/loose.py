@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import NamedTuple
 
-from ptokit.text.mlir.cursor import OperandUse
-from ptokit.text.mlir.interface import Parser
+from ptokit.text.cursor import OperandUse
 from ptokit.text.mlir.ir import UNKNOWN, MlirAttribute, MlirOp, MlirRegion, SsaValue
+from ptokit.text.mlir.parser import Parser
 from ptokit.text.mlir.writer import Writer
 
 STARTS_REGION = re.compile(
@@ -32,12 +31,8 @@ GROUPS = ("ins(", "outs(")
 """What opens operands with their types behind a colon."""
 
 
-class TextSlot(NamedTuple):
-    """A place in the text of an op: for an operand, for a region, or for an argument of the next region."""
-
-    kind: str
-    number: int
-    region: int = 0
+WordingPiece = str | SsaValue | OperandUse | MlirRegion
+"""A part of the text of an op: as it is written, a value, a name that is not defined yet, or a region."""
 
 
 class Loose:
@@ -48,21 +43,20 @@ class Loose:
         results = [SsaValue(UNKNOWN) for _ in range(c.bound)]
         wording.read()
         pieces = tuple(_joined(wording.pieces))
-        properties = {WORDING: MlirAttribute(repr(pieces), pieces)}
-        return MlirOp(name, self, {"operands": wording.operands}, results, {}, properties, wording.regions)
+        text = "".join(piece if isinstance(piece, str) else "%" for piece in pieces)
+        regions = [piece for piece in pieces if isinstance(piece, MlirRegion)]
+        headed = {argument for region in regions for block in region.blocks[:1] for argument in block.arguments}
+        operands = [piece for piece in pieces if isinstance(piece, SsaValue) and piece not in headed]
+        return MlirOp(name, self, {"operands": operands}, results, {}, {WORDING: MlirAttribute(text, pieces)}, regions)
 
     def write(self, w: Writer, op: MlirOp) -> None:
-        pieces, operands = op.properties[WORDING].value, op.operands
-        headed = {piece.region for piece in pieces if isinstance(piece, TextSlot) and piece.kind == "argument"}
+        pieces: tuple[WordingPiece, ...] = op.properties[WORDING].value
+        values = {piece for piece in pieces if isinstance(piece, SsaValue)}
         for piece in pieces:
-            if isinstance(piece, str):
-                w.add(piece)
-            elif piece.kind == "operand":
-                w.add(w.value(operands[piece.number]))
-            elif piece.kind == "region":
-                w.region(op.regions[piece.number], labelled=piece.number not in headed)
+            if isinstance(piece, MlirRegion):
+                w.region(piece, labelled=not any(values.intersection(block.arguments) for block in piece.blocks[:1]))
             else:
-                w.add(w.value(op.regions[piece.region].blocks[0].arguments[piece.number]))
+                w.add(w.value(piece) if isinstance(piece, SsaValue) else str(piece))
 
 
 LOOSE = Loose()
@@ -80,7 +74,7 @@ def starts_region(c: Parser) -> bool:
     return STARTS_REGION.match(c.text, c.start) is not None
 
 
-def _joined(pieces: Sequence[str | TextSlot]) -> Iterator[str | TextSlot]:
+def _joined(pieces: Sequence[WordingPiece]) -> Iterator[WordingPiece]:
     """Pieces, with neighbouring texts as one."""
     for is_text, group in groupby(pieces, key=lambda piece: isinstance(piece, str)):
         if not is_text:
@@ -95,13 +89,9 @@ class _Wording:
 
     c: Parser
     name: str
-    pieces: list[str | TextSlot] = field(default_factory=list)
-    operands: list[SsaValue] = field(default_factory=list)
-    regions: list[MlirRegion] = field(default_factory=list)
-    new: dict[str, tuple[int, OperandUse]] = field(default_factory=dict)
-    """Names that are not defined yet, with their numbers: arguments of the next region, if there is one."""
-    settled: int = 0
-    """The number of pieces up to the last region."""
+    pieces: list[WordingPiece] = field(default_factory=list)
+    open: list[int] = field(default_factory=list)
+    """The pieces that are names of no value yet: arguments of the next region, if there is one."""
     opened: list[int] = field(default_factory=list)
     """Where the brackets stand that are open."""
     uses: list[OperandUse] = field(default_factory=list)
@@ -190,37 +180,36 @@ class _Wording:
         use = c.operand()
         self.uses.append(use)
         self.done = c.behind
-        if (known := c.lookup(use)) is not None:
-            self._add(known)
-        elif use.name not in c.scope and not use.index:
-            number, _ = self.new.setdefault(use.name, (len(self.new), use))
-            self.pieces.append(TextSlot("argument", number, len(self.regions)))
+        if c.lookup(use) is None and use.name not in c.scope and not use.index:
+            self.open.append(len(self.pieces))
+            self.pieces.append(use)
         else:
-            self._add(c.resolve(use, UNKNOWN))
-
-    def _add(self, value: SsaValue) -> None:
-        self.pieces.append(TextSlot("operand", len(self.operands)))
-        self.operands.append(value)
+            self.pieces.append(c.resolve(use, UNKNOWN))
 
     def _region(self) -> None:
         c = self.c
         self._flush(c.start)
-        arguments = None
-        if self.new and _LABELLED.match(c.text, c.start) is None:
-            arguments = [(use, UNKNOWN, "") for _, use in self.new.values()]
-        else:
+        is_headed = self.open and _LABELLED.match(c.text, c.start) is None
+        uses: dict[str, OperandUse] = {}
+        for use in (self.pieces[at] for at in self.open):
+            assert isinstance(use, OperandUse)
+            uses.setdefault(use.name, use)
+        if not is_headed:
             self._settle()
-        self.pieces.append(TextSlot("region", len(self.regions)))
-        self.regions.append(c.region(arguments))
-        self.new, self.settled = {}, len(self.pieces)
+        region = c.region([(use, UNKNOWN, "") for use in uses.values()] if is_headed else None)
+        values = {value.name: value for block in region.blocks[:1] for value in block.arguments}
+        self._fill(lambda use: values[use.name])
+        self.pieces.append(region)
         self.done = c.behind
 
     def _settle(self) -> None:
         """Names that no region defines are values that are defined later."""
-        names = [use for _, use in self.new.values()]
-        for position in range(self.settled, len(self.pieces)) if names else ():
-            piece = self.pieces[position]
-            if isinstance(piece, TextSlot) and piece.kind == "argument":
-                self.pieces[position] = TextSlot("operand", len(self.operands))
-                self.operands.append(self.c.resolve(names[piece.number], UNKNOWN))
-        self.new = {}
+        self._fill(lambda use: self.c.resolve(use, UNKNOWN))
+
+    def _fill(self, value_of: Callable[[OperandUse], SsaValue]) -> None:
+        """Put values in the place of names."""
+        for at in self.open:
+            use = self.pieces[at]
+            assert isinstance(use, OperandUse)
+            self.pieces[at] = value_of(use)
+        self.open = []

@@ -21,7 +21,8 @@ from ptokit.target import DEFAULT_ARCH, left_layouts
 from ptokit.text.errors import Problem, Source, TextError, error_at, joined
 from ptokit.text.limits import MAX_DEPTH, plain_text, shallow
 from ptokit.text.mlir.ir import MlirOp
-from ptokit.text.mlir.reader import Reader, StopReading
+from ptokit.text.mlir.names import StopReading
+from ptokit.text.mlir.reader import Reader
 from ptokit.text.mlir.versions import restated
 from ptokit.text.mlir.writer import Writer
 
@@ -55,12 +56,6 @@ class Module:
     def where(self, op: MlirOp) -> Where:
         """Where an operation starts."""
         return self.source.where(op.offset)
-
-    def __eq__(self, other: object) -> bool:
-        """Whether both have the same operations, with the same locations. Names of values and comments do not count."""
-        return isinstance(other, Module) and (self.resources, _facts(self.op)) == (other.resources, _facts(other.op))
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 def read_module(text: str | bytes, file: str = "<text>", *, arch: str | None = None) -> Module:
@@ -112,23 +107,6 @@ def arch_of(text: str) -> str:
     """The architecture that a text names, if it is a known one, else the default."""
     found = _ARCH.search(text)
     return found[1] if found and found[1] in left_layouts() else DEFAULT_ARCH
-
-
-def _facts(module: MlirOp) -> list[object]:
-    """All that a module says, with values and blocks as numbers in their order."""
-    ops = list(module.walk())
-    blocks = [block for op in ops for region in op.regions for block in region.blocks]
-    numbers = {id(block): number for number, block in enumerate(blocks)}
-    values = [value for block in blocks for value in block.arguments] + [value for op in ops for value in op.results]
-    numbers |= {id(value): number for number, value in enumerate(values)}
-    facts: list[object] = [
-        (op.name, op.form is None, op.attributes, op.properties, op.location, [value.type for value in op.results],
-         [(part, [numbers.get(id(value), -1) for value in given]) for part, given in op.parts.items() if given],
-         [numbers[id(block)] for block in op.successors],
-         [[numbers[id(block)] for block in region.blocks] for region in op.regions])
-        for op in ops
-    ]  # fmt: skip
-    return facts + [[(value.type, value.location) for value in block.arguments] for block in blocks]
 
 
 def _with_room(work: Callable[[], Result], file: str) -> Result:

@@ -1,23 +1,6 @@
 """Pieces of shapes: words, operands, types, attributes, bodies. Each reads and prints itself.
 
-A shape is written in a small language, one token for each piece:
-
-    %x  %x*         an operand; a list of operands
-    %x:             operands with their types behind a colon, or nothing
-    ^x  ~x          the type of an operand; the same where `!pto.ptr` is left away
-    R   ~R          the type of the result; stripped
-    T:x,y  T:x,y=R  one type for operands; also for the result
-    #x:kind         an attribute without its name, `<KW>`; `#x:kind!` in full; kinds `int` and `ints` are plain numbers
-    #x|%x           a number or an operand
-    @x|%x           an address, `@tile(0x1000)`, or an operand
-    {}  {!}         the remaining attributes; the same with plain numbers and stripped keywords
-    (? ... ?)       a part that may be missing, known by its first piece
-    >x0             a block to go to, with its operands
-    region  keyed   a body; `key = %x : T` in parentheses
-    flags           flags of arithmetic
-    call            the types of all operands and results
-    assigned        the types of an assignment
-    anything else   itself
+The language of shapes is in `text/ops.py`.
 """
 
 from __future__ import annotations
@@ -26,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from ptokit.text.cursor import OperandUse, bare_or_quoted
 from ptokit.text.mlir.attributes import (
     array_attribute,
     integer,
@@ -34,9 +18,8 @@ from ptokit.text.mlir.attributes import (
     string_attribute,
     symbol_attribute,
 )
-from ptokit.text.mlir.cursor import OperandUse, bare_or_quoted
-from ptokit.text.mlir.interface import Parser
 from ptokit.text.mlir.ir import UNIT, UNKNOWN, Attributes, Block, MlirAttribute, MlirOp, MlirRegion, SsaValue, Type
+from ptokit.text.mlir.parser import Parser
 from ptokit.text.mlir.types import outputs_text, read_pointer, shaped_like, type_list
 from ptokit.text.mlir.writer import Writer
 
@@ -460,6 +443,16 @@ def operand_names(pieces: Iterable[Piece]) -> Iterator[str]:
             yield piece.operand.name if isinstance(piece, Either) else piece.name
 
 
+def operand_parts(pieces: Iterable[Piece], operands: list[SsaValue]) -> dict[str, list[SsaValue]] | None:
+    """Operands by the parts that they play: one each, or all of them one; None if they do not fit the shape."""
+    names = list(operand_names(pieces))
+    if names == ["args"]:
+        return {"args": operands} if operands else {}
+    if len(names) != len(operands):
+        return None
+    return {name: [value] for name, value in zip(names, operands, strict=True)}
+
+
 def shape(text: str) -> tuple[Piece, ...]:
     """The pieces that a shape is written as."""
     pieces: list[Piece] = []
@@ -473,7 +466,7 @@ def shape(text: str) -> tuple[Piece, ...]:
 
 
 _FIXED = {
-    "{}": Dictionary(), "{!}": Dictionary(literal=True), "region": BodyPiece(), "keyed": Keyed(),
+    "region": BodyPiece(), "keyed": Keyed(),
     "assigned": Assigned(),
     "flags": Flags(), "call": SignaturePiece("args"), "R": TypeOf("R"), "~R": TypeOf("R", stripped=True),
 }  # fmt: skip
@@ -483,6 +476,8 @@ def _piece(token: str) -> Piece:
     head, rest = token[0], token[1:]
     if token in _FIXED:
         return _FIXED[token]
+    if head == "{":
+        return Dictionary(literal=rest.startswith("!"))
     if token.startswith("T:"):
         parts, _, gives = token[2:].partition("=")
         return OneType(tuple(parts.split(",")), "same" if gives == "R" else Type(gives) if gives else "")

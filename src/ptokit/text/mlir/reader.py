@@ -3,42 +3,35 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 
 from ptokit.finding import near
 from ptokit.progress import Task
-from ptokit.text.brackets import unclosed, unclosed_message
-from ptokit.text.errors import MOST_ERRORS, MOST_SHOWN, Problem, Source, TextError, redefined
+from ptokit.text.cursor import SPACE, hint_at
+from ptokit.text.errors import Problem, Source, TextError
 from ptokit.text.mlir.attributes import WORDS, keyword, optional_attribute, optional_location, read_attribute
 from ptokit.text.mlir.builtin import FORMS, KNOWN, OP_NAMES, TERMINATORS, settle_builtin
-from ptokit.text.mlir.comments import Collector, find_remarks
-from ptokit.text.mlir.cursor import SPACE, OperandUse, hint_at
+from ptokit.text.mlir.comments import attach, find_remarks
 from ptokit.text.mlir.dialect import form_of, rows, settle_pto, usage
-from ptokit.text.mlir.interface import RESULTS, STARTS_OP, Argument, Forward, Parser
 from ptokit.text.mlir.ir import ANY, SHORT, UNIT, UNKNOWN, Block, MlirAttribute, MlirOp, MlirRegion, SsaValue, Type
 from ptokit.text.mlir.loose import LOOSE
-from ptokit.text.mlir.types import Signature, function_type, optional_type, read_type, unknown_hint
+from ptokit.text.mlir.names import StopReading
+from ptokit.text.mlir.parser import RESULTS, RESUMES, Parser
+from ptokit.text.mlir.types import Signature, function_type, optional_type, read_type
 from ptokit.text.tree import UNREAD
 
 MAX_SKIPPED = 1 << 20
 """Most characters of a statement that is skipped because it could not be read."""
 
-WIDEST = 4096
-"""Characters of a line in which its start is looked for."""
 RESULT = 64
 """Characters that a result stands for, however many share a name."""
 
 _ALIAS = re.compile(r"^[#!][A-Za-z_$][A-Za-z0-9_$]*[ \t]*=", re.MULTILINE)
 _RESOURCES = re.compile(r'\{-#(?:[^"#]|"(?:[^"\\\n]|\\.)*"|#(?!-\}))*#-\}')  # Python 3.11.2 fails with `*+` here
 _BRACE = re.compile(r'"(?:[^"\\\n]|\\.)*+"?|[{}]')
-_RESUMES = re.compile(rf"[}}^]|{STARTS_OP.pattern}", re.ASCII)
 _NAME = re.compile(r"%([\w$.-]+)", re.ASCII)
 _DEFINED = re.compile(r"%([\w$.-]+)(?::\d+)?\s*=(?!=)", re.ASCII)
-
-
-class StopReading(Exception):
-    """Too many errors."""
 
 
 class Reader(Parser):
@@ -51,27 +44,10 @@ class Reader(Parser):
 
     def __init__(self, text: str, arch: str) -> None:
         self.original = text
-        plain, remarks = find_remarks(text)
-        self._collector = Collector(plain, remarks)
-        self.problems: list[Problem] = []
+        plain, self._remarks = find_remarks(text)
         self.resources: list[str] = []
-        self.scope: dict[str, tuple[SsaValue, ...]] = {}
-        """Values by name. Names are only ever added, and taken back at the end of a region."""
-        self.forward: Forward = {}
-        self._defined: set[str] = set()
-        """Every name of the function."""
-        self._labels: dict[str, Block] = {}
-        self._label_uses: dict[str, int] = {}
-        self._in_function = False
-        self._is_guessing = self._is_cut = False
-        """Whether a body was entered behind a head that could not be read; whether the text ends in a body."""
-        self._suspect: int | None = None
-        """The brace of a body that was probably not closed: the closing brace is indented less than its line."""
-        self._surplus: int | None = None
-        """A closing brace that is probably one too many: it is indented more than the line of its opening one."""
-        self._statement = self._end = 0
-        """Where the statement starts that is read, and where the last region ended."""
-        self.bound = 0
+        self._statement = 0
+        """Where the statement starts that is read."""
         self.task = Task()
         """Shows how far the text is read."""
         super().__init__(plain, arch)
@@ -102,11 +78,11 @@ class Reader(Parser):
             elif self.word == "{-#":
                 self._read_resources()
             else:
-                self._ops(block)
+                self.read_block(block)
                 if self.kind != "end" and self.start not in self._alias_ends and self.word != "{-#":
                     self._refuse_at_top()
         self._check_names()
-        end = self._collector.finish()
+        end = [] if self.problems else attach(self.text, self._remarks, block.ops)
         if len(block.ops) == 1 and block.ops[0].name == "builtin.module" and block.ops[0].form is not None:
             return block.ops[0], end
         return MlirOp("builtin.module", FORMS["builtin.module"], regions=[MlirRegion([block])]), end
@@ -150,7 +126,7 @@ class Reader(Parser):
 
     # --- Operations ------------------------------------------------------------------------------------------
 
-    def _ops(self, block: Block) -> None:
+    def read_block(self, block: Block) -> None:
         """The operations of a block."""
         while self.kind not in ("end", "label") and self.word not in ("}", "{-#"):
             start = self.task.done = self.start
@@ -167,7 +143,6 @@ class Reader(Parser):
         """One operation, with its location and its comments."""
         start, found = self.start, len(self.problems)
         self._statement = start
-        outer = self._collector.enter(start) if not self.problems else None
         names = self._result_names()
         self.bound, self.places = sum(count for _, count, _ in names), {}
         kept = self.bound, self.places
@@ -179,8 +154,6 @@ class Reader(Parser):
             self._check_terminators(op)
         op.location = optional_location(self)
         op.end = self.behind
-        if outer is not None and not self.problems:
-            self._collector.leave(op, outer, self.start)
         return op
 
     def _result_names(self) -> list[tuple[str, int, int]]:
@@ -288,131 +261,19 @@ class Reader(Parser):
             self.fail(str(error), op.offset)
         return op
 
-    # --- Regions and blocks ----------------------------------------------------------------------------------
-
-    @contextmanager
-    def isolated(self, name: str = "func.func") -> Iterator[None]:
-        outer = self.scope, self.forward, self._defined, self._in_function
-        self.scope, self.forward, self._defined = {}, {}, set()
-        self._in_function = name == "func.func"
-        try:
-            yield
-            self._check_names()
-        finally:
-            self.scope, self.forward, self._defined, self._in_function = outer
-
-    def region(self, arguments: Sequence[Argument] | None = None, owner: str = "", *, implied: str = "") -> MlirRegion:
-        opening, found = self.start, len(self.problems)
-        if self.word != "{":
-            self.expected("`{`")
-        note = self._collector.open(opening) if not self.problems else ""
-        self.advance()
-        region, known = MlirRegion(offset=opening), len(self.scope)
-        labels, uses, self._labels, self._label_uses = self._labels, self._label_uses, {}, {}
-        if arguments and self.kind == "label":
-            self.fail("the first block of a function has no label")
-        if arguments or (self.word != "}" and self.kind != "label"):
-            self._block(region, Block([self._argument(*argument) for argument in arguments or ()]))
-        while self.kind == "label":
-            self._labelled(region)
-        self._end_region(region, note, found)
-        self._check_labels()
-        self._labels, self._label_uses = labels, uses
-        while len(self.scope) > known:
-            self.scope.popitem()
-        self._check_end(region, owner, implied, found)
-        return region
-
-    def _end_region(self, region: MlirRegion, note: str, found: int) -> None:
-        """The closing brace."""
-        brace = self.start
-        if self.word != "}":
-            if not self._is_cut and not self._is_guessing:
-                at = region.offset if self._suspect is None else self._suspect
-                self._note(Problem("`{` is not closed: the text ends in its body", at))
-            self._is_cut = True
-        else:
-            indent = self._indent_of(region.offset, brace)
-            self._suspect = region.offset if self._suspect is None and indent < 0 else self._suspect
-            self._surplus = brace if self._surplus is None and indent > 0 else self._surplus
-            self.advance()
-        if not self.problems:
-            self._collector.close(region, note, brace)
-        self._end = brace
-
-    def _indent_of(self, opening: int, brace: int) -> int:
-        """By how much a closing brace is indented more than the line of its opening one; 0 if it starts no line."""
-        line = self.text.rfind("\n", max(0, brace - WIDEST), brace) + 1
-        if line == 0 or self.text[line:brace].strip():
-            return 0
-        head = self.text.rfind("\n", max(0, opening - WIDEST), opening) + 1
-        if head == 0 and opening > WIDEST:
-            return 0
-        return brace - line - (len(self.text[head:opening]) - len(self.text[head:opening].lstrip()))
-
-    def _block(self, region: MlirRegion, block: Block) -> None:
-        region.blocks.append(block)
-        if not self.problems:
-            self._collector.start_block()
-        self._ops(block)
-        if not self.problems:
-            self._collector.end_block(self.start, last=self.word == "}")
-
-    def _labelled(self, region: MlirRegion) -> None:
-        """A block behind its label."""
-        comments = self._collector.label(self.start) if not self.problems else []
-        at, label = self.start, self.advance()[1:]
-        block = self._labels.get(label)
-        if block is not None and label not in self._label_uses:
-            self._note(Problem(f"redefinition of block `^{label}`", at))
-            block = None
-        self._label_uses.pop(label, None)
-        block = self._labels[label] = block or Block()
-        block.label, block.comments = label, comments
-        try:
-            if self.word == "(":
-                block.arguments = self.listed("(", self._block_argument)
-            self.expect(":")
-        except Problem as problem:
-            self._refuse(problem, at)
-            self.jump(self._line_end(max(at, self.behind)))
-        self._block(region, block)
-
-    def _block_argument(self) -> SsaValue:
-        use = self.operand("a name, as in `%x`")
-        self.expect(":", " behind the name of an argument")
-        kind = self.type()
-        return self._argument(use, kind, optional_location(self))
-
-    def _argument(self, use: OperandUse, kind: Type, location: str) -> SsaValue:
-        return self.define(use.name, [SsaValue(kind, location=location)], use.offset)[0]
-
-    def successor(self) -> Block:
-        if self.kind != "label":
-            self.expected("a block, as in `^next`")
-        at, label = self.start, self.advance()[1:]
-        if label not in self._labels:
-            self._labels[label] = Block(label=label)
-            self._label_uses[label] = at
-        return self._labels[label]
-
-    def _check_labels(self) -> None:
-        for label, at in self._label_uses.items():
-            self._note(Problem(f"reference to an undefined block `^{label}`", at))
-
-    def _check_end(self, region: MlirRegion, owner: str, implied: str, found: int) -> None:
+    def check_end(self, region: MlirRegion, owner: str, implied: str, found: int) -> None:
         """Every block that must end with a terminator does; one that is implied is added."""
         if implied:
             region.blocks = region.blocks or [Block()]
             last = region.blocks[-1].ops
             if not last or last[-1].name != implied:
-                last.append(MlirOp(implied, FORMS[implied], offset=self._end))
+                last.append(MlirOp(implied, FORMS[implied], offset=region.end))
         elif self._is_read(found) and not self._is_cut and (owner or len(region.blocks) > 1):
             blocks = region.blocks if region.blocks else [Block()]
             for block, following in zip(blocks, [*blocks[1:], None], strict=True):
                 is_ended = any(op.name in TERMINATORS for op in block.ops) or any(map(_may_end, block.ops[-1:]))
                 if not is_ended:
-                    self._note(Problem(f"{_ending(owner, block, following)}", self._end))
+                    self._note(Problem(f"{_ending(owner, block, following)}", region.end))
                     return
 
     def _is_read(self, found: int) -> bool:
@@ -436,74 +297,7 @@ class Reader(Parser):
                         message = f"`{op.name}` has operands of types: {kinds[0]}; the results of `{parent.name}`"
                         self._note(Problem(f"{message} have: {kinds[1]}", op.offset))
 
-    # --- Values ----------------------------------------------------------------------------------------------
-
-    def resolve(self, use: OperandUse, kind: Type) -> SsaValue:
-        values = self.scope.get(use.name)
-        if values is None:
-            value = self.forward.setdefault(use.name, {}).setdefault(use.index, SsaValue(kind, offset=use.offset))
-        elif use.index >= len(values):
-            self.fail(f"`%{use.name}` has {len(values)} results; found `#{use.index}`", use.offset)
-        else:
-            value = values[use.index]
-        self._agree(value, kind, use.name, use.offset)
-        return value
-
-    def _agree(self, value: SsaValue, kind: Type, name: str, at: int) -> None:
-        """Refuse a type that is not that of a value."""
-        if value.type == kind or kind in (UNKNOWN, ANY) or value.type == ANY:
-            return
-        if value.type == UNKNOWN:
-            value.type = kind
-            return
-        self.fail(f"`%{name}` is of type {value.type}, but used with {kind}", at, unknown_hint(kind))
-
-    def define(self, name: str, values: list[SsaValue], at: int) -> list[SsaValue]:
-        """Let a name stand for values. One that was used before its definition is the value itself."""
-        if name in self.scope:
-            first = self.scope[name][0].offset if self.scope[name] else 0
-            self.fail(redefined(f"%{name}", self.text.count("\n", 0, first) + 1), at)
-        for index, used in self.forward.pop(name, {}).items():
-            if index >= len(values):
-                self.fail(f"`%{name}` has {len(values)} results; found `#{index}`", used.offset)
-            first = used.offset
-            self._agree(used, values[index].type, name, first)
-            used.op = values[index].op
-            values[index] = used
-        for number, value in enumerate(values):
-            value.name, value.offset = name if len(values) == 1 else f"{name}#{number}", at
-        self.scope[name] = tuple(values)
-        self._defined.add(name)
-        return values
-
-    def _check_names(self) -> None:
-        """Note every name that is used and never defined."""
-        for name, uses in self.forward.items():
-            at = min(value.offset for value in uses.values())
-            is_shown = len(self.problems) < MOST_SHOWN
-            close = near(f"%{name}", [f"%{other}" for other in self._defined]) if is_shown else ""
-            hint = f"did you mean `{close}`?" if close else ""
-            self._note(Problem(f"use of undeclared SSA value name `%{name}`", at, hint))
-        self.forward = {}
-
     # --- Errors ----------------------------------------------------------------------------------------------
-
-    def _note(self, problem: Problem) -> None:
-        self.problems.append(problem)
-        if len(self.problems) >= MOST_ERRORS or self.spent > self.most:
-            raise StopReading
-
-    def _refuse(self, problem: Problem, start: int) -> None:
-        """Note why a statement could not be read: a bracket that it leaves open, if this explains it."""
-        if problem.expects and not problem.hint:
-            at = unclosed(self.text, start, problem.offset, _RESUMES)
-            if at is not None:
-                problem = Problem(unclosed_message(self.text, at), at, usage=problem.usage)
-        self._note(problem)
-
-    def _line_end(self, at: int) -> int:
-        end = self.text.find("\n", at)
-        return end if end >= 0 else len(self.text)
 
     def _recover(self, start: int, block: Block) -> None:
         """Go on behind a statement that could not be read: at the next one, or in the body that it opens."""
@@ -530,7 +324,7 @@ class Reader(Parser):
                     return
                 continue
             following = _behind_blanks(self.text, end)
-            if not opened and _RESUMES.match(self.text, following):
+            if not opened and RESUMES.match(self.text, following):
                 self.jump(end)
                 return
             if end >= len(self.text):
@@ -550,7 +344,7 @@ class Reader(Parser):
         labels, uses, self._labels, self._label_uses = self._labels, self._label_uses, {}, {}
         region = MlirRegion([Block()])
         outer.ops.append(MlirOp(UNREAD, regions=[region], offset=start))
-        self._ops(region.blocks[0])
+        self.read_block(region.blocks[0])
         while self.kind == "label":
             self._labelled(region)
         self._labels, self._label_uses, self._in_function = labels, uses, outside
@@ -569,12 +363,6 @@ class Reader(Parser):
         for found in _DEFINED.finditer(line[:1000]):
             self._poison_name(found[1], start)
         return known
-
-    def _poison_name(self, name: str, at: int) -> None:
-        if name not in self.scope:
-            self.forward.pop(name, None)
-            self.scope[name] = (SsaValue(ANY, name, offset=at),) * 16
-            self._defined.add(name)
 
     def errors(self, file: str) -> tuple[TextError, ...]:
         """All problems of the text."""

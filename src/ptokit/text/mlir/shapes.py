@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from ptokit.text.mlir.cursor import OperandUse
+from ptokit.text.cursor import OperandUse
 from ptokit.text.mlir.destinations import Destinations
-from ptokit.text.mlir.interface import Parser
 from ptokit.text.mlir.ir import UNKNOWN, Attributes, MlirOp, SsaValue, Type
+from ptokit.text.mlir.parser import Parser
 from ptokit.text.mlir.pieces import Attr, Maybe, OpDraft, Piece, attribute_pieces
 from ptokit.text.mlir.writer import Writer
 

@@ -12,7 +12,7 @@ from ptokit.text import tree
 from ptokit.text.errors import TextError, redefined
 from ptokit.text.mlir.destinations import inside_of
 from ptokit.text.mlir.dialect import rows
-from ptokit.text.mlir.ir import Block, MlirOp, MlirRegion, SsaValue, Type
+from ptokit.text.mlir.ir import MlirOp, MlirRegion, SsaValue, Type
 from ptokit.text.mlir.module import Module
 from ptokit.text.mlir.pieces import operand_names
 from ptokit.text.mlir.types import Ptr, Ranked, TileBuf
@@ -69,12 +69,10 @@ class _Translation:
             arguments = tuple(self.value(argument) for argument in block.arguments)
             body.arguments += arguments
             if number:
-                body.operations.append(tree.Operation("cf.block", where=self._where(block)))
+                where = self.source.where(block.ops[0].offset) if block.ops else None
+                body.operations.append(tree.Operation("cf.block", where=where))
             body.operations += [self.operation(op) for op in block.ops]
         return body
-
-    def _where(self, block: Block) -> Any:
-        return self.source.where(block.ops[0].offset) if block.ops else None
 
     def value(self, value: SsaValue) -> tree.Value:
         """A value, under the name that it has in the text."""
@@ -107,8 +105,9 @@ class _Translation:
             return {"ins": tuple(map(self.value, operands))}
         given = _generic_parts(op, operands) if op.form is None else op.parts
         parts: dict[str, tuple[tree.Value, ...]] = {}
-        for name, values in given.items():
-            parts[WORDS.get(name, name)] = parts.get(WORDS.get(name, name), ()) + tuple(map(self.value, values))
+        for part, values in given.items():
+            name = "ins" if part == "args" else part
+            parts[name] = parts.get(name, ()) + tuple(map(self.value, values))
         return parts if sum(map(len, parts.values())) == len(operands) else None
 
 
@@ -129,10 +128,6 @@ def _generic_parts(op: MlirOp, operands: list[SsaValue]) -> dict[str, list[SsaVa
         parts[name] = [*parts.get(name, ()), *operands[start : start + size]]
         start += size
     return parts
-
-
-WORDS = {"args": "ins"}
-"""Parts that the tree calls otherwise."""
 
 
 def _attributes(op: MlirOp) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ptokit.finding import near
 from ptokit.target import left_layouts, memory_names
-from ptokit.text.mlir.cursor import Cursor
+from ptokit.text.cursor import Cursor
 from ptokit.text.mlir.ir import MlirAttribute, Type
 from ptokit.text.tiles import FRACTALS, PADS, PLACES, WORDED, Extent, shape_text, spellings, valid_text
 
@@ -375,12 +375,21 @@ def _tile(c: Cursor, name: str) -> Type:
 
 
 def _tile_buf(c: Cursor, _name: str) -> Type:
-    """`!pto.tile_buf<vec, 1x64xi32, valid=1x?>`, or keyed: `!pto.tile_buf<loc=vec, dtype=i32, rows=1, ...>`."""
+    """`!pto.tile_buf<vec, 1x64xi32, valid=1x?>`, or keyed: `!pto.tile_buf<loc=vec, dtype=i32, rows=1, ...>`.
+
+    Pages also have the positional spelling behind `loc=vec`.
+    """
     c.expect("<")
     is_keyed = c.word == "loc" and _EQUALS.match(c.text, c.end) is not None
-    if is_keyed:
-        c.advance()
-    tile = _keyed(c) if is_keyed else _compact(c)
+    bare = _NO_PLACE.match(c.text, c.start)
+    if bare is not None and bare[1] not in PLACES:
+        hint = f"did you mean `vec, {bare[2]}x{bare[3]}x{bare[1]}`?"
+        c.fail("expected the place of a tile first", hint=hint)
+    loc = _place(c) if is_keyed else _value(c, "loc")
+    if _LOOKS_POSITIONAL.match(c.text, c.start):
+        tile = _positional(c, loc)
+    else:
+        tile = _keyed(c, loc) if is_keyed else _compact(c, loc)
     c.expect(">")
     return buffer_type(_placed(c, tile))
 
@@ -429,17 +438,14 @@ def _spelled(c: Cursor, field: str) -> Any:
     return POSITIONAL[field][c.one_of(field, tuple(POSITIONAL[field]))]
 
 
-def _keyed(c: Cursor) -> TileBuf:
-    """The keyed spelling, after the word `loc`; pages also have the positional one behind it."""
-    found: dict[str, Any] = {}
-    for key in KEYED:
-        if key == "dtype" and _LOOKS_POSITIONAL.match(c.text, c.start):
-            return _positional(c, found["loc"])
-        if key != "loc":
-            if key == "compact" and c.word != ",":
-                break
-            c.expect(",", f" before `{key}` in a keyed tile_buf, whose order is: {' '.join(KEYED)}", expects="token")
-            c.expect(key, f" in a keyed tile_buf, whose order is: {' '.join(KEYED)}", expects="token")
+def _keyed(c: Cursor, loc: str) -> TileBuf:
+    """The keyed spelling, behind the place."""
+    found: dict[str, Any] = {"loc": loc}
+    for key in KEYED[1:]:
+        if key == "compact" and c.word != ",":
+            break
+        c.expect(",", f" before `{key}` in a keyed tile_buf, whose order is: {' '.join(KEYED)}", expects="token")
+        c.expect(key, f" in a keyed tile_buf, whose order is: {' '.join(KEYED)}", expects="token")
         c.expect("=")
         found[key] = _value(c, key)
     return TileBuf(**found)
@@ -451,15 +457,8 @@ _APART = re.compile(r"(\d{1,9})\s*,\s*(\d{1,9})\s*,\s*(\w{1,9})\b", re.ASCII)
 _LOOKS_POSITIONAL = re.compile(r",\s*[A-Za-z][\w.]*\s*,\s*\d", re.ASCII)
 
 
-def _compact(c: Cursor) -> TileBuf:
-    """The compact spelling: place, shape, then keys in any order."""
-    bare = _NO_PLACE.match(c.text, c.start)
-    if bare is not None and bare[1] not in PLACES:
-        hint = f"did you mean `vec, {bare[2]}x{bare[3]}x{bare[1]}`?"
-        c.fail("expected the place of a tile first", hint=hint)
-    loc = _value(c, "loc")
-    if _LOOKS_POSITIONAL.match(c.text, c.start):
-        return _positional(c, loc)
+def _compact(c: Cursor, loc: str) -> TileBuf:
+    """The compact spelling behind the place: shape, then keys in any order."""
     c.expect(",", " behind the place of a tile")
     at = c.start
     if (apart := _APART.match(c.text, at)) is not None:
@@ -470,8 +469,7 @@ def _compact(c: Cursor) -> TileBuf:
         c.fail("a tile_buf has two static extents, as in `vec, 16x32xf32`", at)
     found: dict[str, Any] = {}
     while c.accept(","):
-        at = c.start
-        known = ("valid", *OPTIONS)
+        at, known = c.start, ("valid", *OPTIONS)
         key = c.name(f"a key of a tile_buf, one of {' '.join(known)}")
         if key in found:
             c.fail(f"`{key}` is given twice", at)

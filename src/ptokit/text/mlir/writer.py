@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from ptokit.text.cursor import braced, escaped
 from ptokit.text.mlir.comments import without_blank_ends
-from ptokit.text.mlir.cursor import braced, escaped
-from ptokit.text.mlir.ir import SHORT, Block, MlirOp, MlirRegion, SsaValue
+from ptokit.text.mlir.ir import SHORT, Attributes, Block, MlirOp, MlirRegion, SsaValue
 from ptokit.text.mlir.types import signature_text
 
 NAMES = {full: short for short, full in SHORT.items() if short != "call"}
@@ -45,6 +45,11 @@ class Writer:
         self._lines(end)
         self._new_line()
         return "".join(self._parts)
+
+    def dictionary(self, attributes: Attributes, head: str = " ") -> None:
+        """`{...}` behind some text, if there are any attributes."""
+        if attributes:
+            self.add(f"{head}{braced(attributes)}")
 
     def value(self, value: SsaValue) -> str:
         return f"%{value.name or self._names.get(value) or self._new_name(value)}"
@@ -105,15 +110,12 @@ class Writer:
         self.add(f"{escaped(op.name)}({', '.join(map(self.value, operands))})")
         if op.successors:
             self.add(f"[{', '.join(f'^{self.label(block)}' for block in op.successors)}]")
-        if op.properties:
-            self.add(f" <{braced(op.properties)}>")
+        self.add(f" <{braced(op.properties)}>" if op.properties else "")
         for number, region in enumerate(op.regions):
             self.add(", " if number else " (")
             self.region(region)
-        if op.regions:
-            self.add(")")
-        if op.attributes:
-            self.add(f" {braced(op.attributes)}")
+        self.add(")" if op.regions else "")
+        self.dictionary(op.attributes)
         types = [value.type for value in operands], [value.type for value in op.results]
         self.add(f" : {signature_text(*types)}")
 

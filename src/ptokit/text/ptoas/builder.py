@@ -2,49 +2,34 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, NoReturn
 
-from ptokit.isa.catalog import derived
 from ptokit.isa.instruction import Instruction
 from ptokit.isa.opaque import row_of_op
 from ptokit.isa.operand import TileSpec
 from ptokit.text.errors import choices, guess
 from ptokit.text.limits import MAX_DEPTH
-from ptokit.text.numbers import PREDICATES, READ, UNSIGNED
-from ptokit.text.ptoas.scope import PENDING, KernelScope, OpenBody, is_number
+from ptokit.text.numbers import PREDICATES
+from ptokit.text.ptoas.scope import PENDING, KernelScope, OpenBody
 from ptokit.text.ptoas.shapes import (
+    ARITY,
     BLOCKS,
     DEFAULT_TYPES,
-    DYNAMIC,
-    EVENTS,
     KEYWORDS,
-    LONG,
-    NAMES,
-    NUMBERED,
-    PIPES,
     STATIC,
     SYNTAX,
     Syntax,
     keys,
     moves_memory,
-    suffixes,
+    opcode,
     words,
 )
-from ptokit.text.ptoas.statement import Draft, RawItem, TypeAt, unknown_word
+from ptokit.text.ptoas.statement import WORDLIKE, Draft, RawItem, TypeAt
 from ptokit.text.ptoas.types import Placeholder
 from ptokit.text.results import result_type
-from ptokit.text.spelling import instruction_of, instructions, modes
+from ptokit.text.spelling import EVENTS, PIPES, instruction_of, modes
 from ptokit.text.tree import Body, Opaque, Operation, Pointer, Tensor, Type, Value
 
-ARITY = {
-    **{f"arith.{name}": 1 for name in ("index_cast", "index_castui", "extsi", "extui", "trunci", "sitofp", "uitofp")},
-    **{f"arith.{name}": 2 for name in (*READ, *UNSIGNED, "cmpi")},
-    "arith.select": 3,
-}
-"""The number of operands of operations on numbers."""
-WORDLIKE = ("word", "string")
-"""Kinds of operands that are not values."""
 LONGEST = 100
 """The longest opcode, in characters."""
 MOST_DIMS = 5
@@ -52,15 +37,9 @@ MOST_DIMS = 5
 MEMORY_TYPES = ("memref", "partition_tensor_view")
 """Placeholder types of memory."""
 
-Destination = tuple[list[Value], list[Value]]
-"""The operands that an instruction writes, and those that it reads."""
 
-
-class Builder:
+class Builder(KernelScope):
     """Builds the operations of one kernel."""
-
-    def __init__(self, scope: KernelScope) -> None:
-        self.scope = scope
 
     def build(self, draft: Draft) -> Operation:
         """The operation of a statement, appended to the current body."""
@@ -73,24 +52,24 @@ class Builder:
         if name.startswith("arith."):
             return self._arithmetic(draft, name, attributes)
         instruction = instruction_of(name)
-        if instruction is not None and not self._is_communication(draft):
-            return self._instruction(draft, name, instruction, attributes)
-        return self._other(draft, f"comm.{name}" if instruction is not None else name, attributes)
+        if instruction is not None and self._is_communication(draft):
+            return self._general(draft, f"comm.{name}", None, attributes)
+        return self._general(draft, name, instruction, attributes)
 
     def _opcode(self, draft: Draft) -> tuple[str, dict[str, Any]]:
         """The name of an operation, and its attributes: those of suffixes, and explicit ones."""
         if len(draft.opcode) > LONGEST:
-            self.scope.fail(f"an opcode of {len(draft.opcode)} characters", draft.start)
-        name, implied, problem, rest = _opcode(draft.opcode)
+            self.fail(f"an opcode of {len(draft.opcode)} characters", draft.start)
+        name, implied, problem, rest = opcode(draft.opcode)
         if problem:
-            self.scope.fail(problem, draft.start + len(draft.opcode) - rest)
+            self.fail(problem, draft.start + len(draft.opcode) - rest)
         attributes: dict[str, Any] = dict(implied)
         clauses = {} if name in SYNTAX else _words(draft)
         for short, value in (*draft.attributes.items(), *clauses.items()):
             key = keys().get((name, short), short)
             at = draft.places[key] = draft.places[short]
             if key in attributes:
-                self.scope.fail(f"`{key}` is given twice, by a suffix or by an attribute", at)
+                self.fail(f"`{key}` is given twice, by a suffix or by an attribute", at)
             attributes[key] = words().get((key, value), value) if isinstance(value, str) else value
         return name, attributes
 
@@ -99,44 +78,42 @@ class Builder:
     def _shaped(self, draft: Draft, name: str, attributes: dict[str, Any]) -> Operation:
         shape = SYNTAX[name]
         self._expect_results(draft, name, shape.results)
-        self._refuse_outs(draft, name)
         if shape.words:
             return self._worded(draft, name, shape, attributes)
         items, types = list(draft.operands), list(draft.types)
-        if shape.address and len(items) == 2 and is_number(items[1]):
-            attributes[shape.address] = self.scope.number(items.pop(), "i64")
+        if shape.address and len(items) == 2 and items[1].is_number:
+            attributes[shape.address] = self.number(items.pop(), "i64")
             del types[1:]
         elif len(items) != len(shape.operands):
             names = ", ".join(shape.operands) or "none"
-            self.scope.fail(f"{name} takes {len(shape.operands)} operands ({names}), found {len(items)}", draft.start)
+            self.fail(f"{name} takes {len(shape.operands)} operands ({names}), found {len(items)}", draft.start)
         if (shape.only_result or not items) and draft.given is None:
             draft.given, types = types, []
         known = [written for written in types[: len(items)] if written.type != Placeholder("number", "dtype")]
-        values = self.scope.values(items, known, spread=False, declare=bool(shape.address))
+        values = self.values(items, known, spread=False, declare=bool(shape.address))
         parts: dict[str, tuple[Value, ...]] = {}
         parts |= {part: (value,) for part, value in zip(shape.operands, values, strict=False)}
         if shape.index:
-            parts[shape.index] = self.scope.indices(items[-1])
+            parts[shape.index] = self.indices(items[-1])
             if len(parts[shape.index]) != 1:
-                self.scope.fail(f"{name} takes one index, as in `{items[-1].text}[%i]`", items[-1].start)
+                self.fail(f"{name} takes one index, as in `{items[-1].text}[%i]`", items[-1].start)
         elif items and items[-1].indices is not None:
-            self.scope.fail(f"{name} takes no `[...]`", items[-1].start)
+            self.fail(f"{name} takes no `[...]`", items[-1].start)
         parts |= self._keyed(draft, name, shape)
         kind = self._shaped_result(name, shape, parts)
-        results = self._results(draft, [kind] if kind is not None else None)
-        return self.scope.emit(name, parts, results, attributes)
+        return self.emit(name, parts, self._results(draft, [kind] if kind is not None else None), attributes)
 
     def _keyed(self, draft: Draft, name: str, shape: Syntax) -> dict[str, tuple[Value, ...]]:
         known = (*shape.lists, *shape.keyed)
         for key, items in draft.keyed.items():
             if key not in known:
                 message = f"{name} has no `{key}`, " + (f"expected: {choices(key, known)}" if known else "it has none")
-                self.scope.fail(message + guess(key, known), items[0].start if items else draft.start)
+                self.fail(message + guess(key, known), items[0].start if items else draft.start)
         for key in shape.lists:
             if key not in draft.keyed:
-                self.scope.fail(f"{name} needs `{key} = [...]`", draft.start)
+                self.fail(f"{name} needs `{key} = [...]`", draft.start)
         return {
-            key: tuple(self.scope.value(item, None, DEFAULT_TYPES.get(key, "index")) for item in draft.keyed[key])
+            key: tuple(self.value(item, None, DEFAULT_TYPES.get(key, "index")) for item in draft.keyed[key])
             for key in known
             if key in draft.keyed
         }
@@ -157,7 +134,7 @@ class Builder:
         return None
 
     def _static(self, value: Value) -> int | None:
-        number = self.scope.extents.plain(value)
+        number = self.extents.plain(value)
         return number if isinstance(number, int) else None
 
     def _worded(self, draft: Draft, name: str, shape: Syntax, attributes: dict[str, Any]) -> Operation:
@@ -165,82 +142,78 @@ class Builder:
         items = draft.operands
         self._keyed(draft, name, shape)
         if len(items) != len(shape.words):
-            self.scope.fail(f"{name} takes {', '.join(shape.words)}; found {len(items)} of them", draft.start)
+            self.fail(f"{name} takes {', '.join(shape.words)}; found {len(items)} of them", draft.start)
         parts: dict[str, tuple[Value, ...]] = {}
         for key, item in zip(shape.words, items, strict=True):
-            if item.kind == "value" and key == "event_id" and name in DYNAMIC:
-                parts[key] = (self.scope.value(item, TypeAt("index", item.start)),)
-                name = DYNAMIC[name]
-            elif item.kind == "number" and key == "event_id" and name in NUMBERED:
+            if item.kind == "value" and key == "event_id" and shape.dynamic:
+                parts[key] = (self.value(item, TypeAt("index", item.start)),)
+                name = shape.dynamic
+            elif item.kind == "number" and key == "event_id" and shape.dynamic == name:
                 attributes[key] = int(item.text, 0)
             else:
                 attributes[key] = self._keyword(key, item)
-        return self.scope.emit(name, parts, (), attributes)
+        return self.emit(name, parts, (), attributes)
 
     def _keyword(self, key: str, item: RawItem) -> str:
         known = KEYWORDS.get(key, ())
         word = f"EVENT_ID{item.text}" if item.kind == "number" and known is EVENTS else item.text
         if item.kind not in WORDLIKE and word == item.text:
-            self.scope.fail(f"expected a word for {key}, found `{item.text}`", item.start)
+            self.fail(f"expected a word for {key}, found `{item.text}`", item.start)
         if known is PIPES and f"PIPE_{word}" in known:
             word = f"PIPE_{word}"
         if known and word not in known:
-            self.scope.fail(unknown_word(word, known, "pipe" if known is PIPES else "event"), item.start)
+            what = "pipe" if known is PIPES else "event"
+            self.tokens.fail_word(f"unknown {what} `{word}`", word, known, item.start)
         return word
 
     # --- Numbers, loops, branches ---------------------------------------------------------------------------------
 
     def _arithmetic(self, draft: Draft, name: str, attributes: dict[str, Any]) -> Operation:
-        items, types = list(draft.operands), draft.types
         if name == "arith.constant":
             return self._arith_constant(draft)
         self._expect_results(draft, name, (1,))
-        self._refuse_outs(draft, name)
         self._keyed(draft, name, Syntax())
-        result: Type | None = None
+        items, result = draft.operands, ""
         if name == "arith.cmpi":
-            word = items.pop(0) if items else RawItem("word", "", draft.start)
+            word, *items = items or [RawItem("bare", "", draft.start)]
             if word.text not in PREDICATES:
-                self.scope.fail(unknown_word(word.text, PREDICATES, "comparison"), word.start)
+                self.tokens.fail_word(f"unknown comparison `{word.text}`", word.text, PREDICATES, word.start)
             attributes["predicate"], result = word.text, "i1"
-        if len(items) != ARITY.get(name, len(items)):
-            self.scope.fail(f"{name} takes {ARITY[name]} operands, found {len(items)}", draft.start)
-        kinds: list[TypeAt | None] = [types[0] if types else None] * len(items)
-        if name == "arith.select" and kinds:
-            kinds[0] = TypeAt("i1", items[0].start)
-        values = [self.scope.value(item, kind) for item, kind in zip(items, kinds, strict=True)]
-        operand = types[0].type if types else values[-1].type if values else "index"
-        result = result or (operand if not isinstance(operand, Placeholder) else "index")
-        if draft.given is not None and draft.given and not isinstance(draft.given[0].type, Placeholder):
-            result = draft.given[0].type
+        if len(items) != (arity := ARITY.get(name, len(items))):
+            self.fail(f"{name} takes {arity} operands, found {len(items)}", draft.start)
+        written = draft.types[0] if draft.types else None
+        is_choice = name == "arith.select"
+        values = [
+            self.value(item, TypeAt("i1", item.start) if is_choice and not at else written)
+            for at, item in enumerate(items)
+        ]
+        operand = written.type if written else values[-1].type if values else "index"
+        kinds = (*(given.type for given in (draft.given or ())[:1]), result or operand, "index")
         draft.given = None
-        return self.scope.emit(name, {"ins": tuple(values)}, self._results(draft, [result]), attributes)
+        kind = next(kind for kind in kinds if not isinstance(kind, Placeholder))
+        return self.emit(name, {"ins": tuple(values)}, self._results(draft, [kind]), attributes)
 
     def _arith_constant(self, draft: Draft) -> Operation:
         if len(draft.operands) != 1 or len(draft.results) != 1:
-            self.scope.fail("expected a result and a number, as in `%c = arith.constant 16 : index`", draft.start)
+            self.fail("expected a result and a number, as in `%c = arith.constant 16 : index`", draft.start)
         written = draft.types[0] if draft.types else TypeAt("index", draft.start)
-        return self.scope.constant(draft.operands[0], written, draft.results[0])
+        return self.constant(draft.operands[0], written, draft.results[0])
 
     def _block(self, draft: Draft, name: str, attributes: dict[str, Any]) -> Operation:
         """A loop, a branch or a section: its body is read next."""
-        if len(self.scope.frames) > MAX_DEPTH:
-            self.scope.fail(f"nested more than {MAX_DEPTH} deep", draft.start)
-        condition = TypeAt("i1", draft.start)
-        kinds = [condition] if name == "scf.if" else [None] * len(draft.operands)
-        values = tuple(self.scope.value(item, kind) for item, kind in zip(draft.operands, kinds, strict=True))
+        if len(self.frames) > MAX_DEPTH:
+            self.fail(f"nested more than {MAX_DEPTH} deep", draft.start)
+        condition = TypeAt("i1", draft.start) if name == "scf.if" else None
+        values = tuple(self.value(item, condition) for item in draft.operands)
         carried = [value.type for value in values[3:]] if name == "scf.for" else []
         self._expect_results(draft, name, (len(draft.given or carried),))
         results = self._results(draft, carried)
-        bodies = tuple(Body() for _ in range(2 if name == "scf.if" else 1))
-        operation = self.scope.emit(name, {"ins": values}, results, attributes)
-        operation.bodies = bodies
-        frame = OpenBody(bodies[0], {}, operation)
-        self.scope.frames.append(frame)
-        if name == "scf.for":
-            kinds = [values[0].type, *(value.type for value in values[3:])]
-            arguments = zip(draft.arguments, kinds, strict=True)
-            bodies[0].arguments = tuple(self.scope.define(item, kind, frame) for item, kind in arguments)
+        operation = self.emit(name, {"ins": values}, results, attributes)
+        operation.bodies = (Body(), Body()) if name == "scf.if" else (Body(),)
+        self.frames.append(OpenBody(operation.bodies[0], {}, operation))
+        kinds = [value.type for value in (*values[:1], *values[3:])] if draft.arguments else []
+        arguments = zip(draft.arguments, kinds, strict=True)
+        operation.bodies[0].arguments = tuple(self.define(item, kind) for item, kind in arguments)
         return operation
 
     # --- Instructions ---------------------------------------------------------------------------------------------
@@ -248,37 +221,56 @@ class Builder:
     def _is_communication(self, draft: Draft) -> bool:
         """Whether an operation between cores has an instruction's name: its first operand is a group."""
         named = draft.operands and draft.operands[0].kind == "value"
-        first = self.scope.lookup(draft.operands[0].name) if named else None
+        first = self.lookup(draft.operands[0].name) if named else None
         kind = first.type if first is not None else draft.types[0].type if draft.types else None
         return isinstance(kind, Opaque) and kind.text.startswith("!pto.group")
 
-    def _instruction(self, draft: Draft, name: str, instruction: Instruction, attributes: dict[str, Any]) -> Operation:
+    def _general(
+        self, draft: Draft, name: str, instruction: Instruction | None, attributes: dict[str, Any]
+    ) -> Operation:
+        """An instruction, or an operation without a meaning here: values are operands, words are attributes."""
+        if instruction is None:
+            self._take_words(draft, name, attributes)
         items, types = self._flat(draft)
-        if draft.groups:
-            ins = self.scope.values(items, types, spread=True)
-            outs = self.scope.values(draft.outs or [], draft.out_types, spread=True, declare=1)
-        elif draft.results:
-            ins, outs = self.scope.values(items, types, spread=True), []
+        results: tuple[Value, ...] = ()
+        if instruction is None or draft.groups or draft.results:
+            ins = self.values(items, types, spread=True)
+            outs = self.values(draft.outs or [], draft.out_types, spread=True, declare=1)
         elif moves_memory(instruction):
             is_bare = not attributes.keys() >= set(modes(instruction))
             outs, ins = self._moved(instruction, items, types, is_bare=is_bare)
+        elif items:
+            first, *ins = self.values(items, types, spread=True, declare=1)
+            outs = [first]
         else:
-            outs, ins = self._destination_first(draft, items, types)
-        results: tuple[Value, ...] = ()
-        if draft.results:
+            self.fail(f"{draft.opcode} has no operands", draft.start)
+        if instruction is not None and draft.results:
             results, written = self._instruction_results(draft, name, ins, attributes)
             outs += written
-        if draft.given is not None and outs and not draft.results:
-            for written_type, value in zip(draft.given, outs, strict=False):
-                self.scope.agree(value, written_type)
+        elif instruction is not None:
+            for written_type, value in zip(draft.given or (), outs, strict=False):
+                self.agree(value, written_type)
         tile = next((value for value in (*results, *outs, *ins) if isinstance(value.type, TileSpec)), None)
-        ins, outs = (self._blocks(draft, name, values, tile) for values in (ins, outs))
-        parts = {"ins": tuple(ins), "outs": tuple(outs), **self._clauses(draft)}
-        return self.scope.emit(name, parts, results, attributes)
+        parts = {"ins": self._blocks(draft, name, ins, tile), "outs": self._blocks(draft, name, outs, tile)}
+        parts |= {key: tuple(self.value(item, None) for item in items) for key, items in draft.keyed.items()}
+        if instruction is None:
+            results = self._results(draft, None if draft.results else [])
+        return self.emit(name, parts, results, attributes)
 
-    def _clauses(self, draft: Draft) -> dict[str, tuple[Value, ...]]:
-        """Values that are written `key = ...` behind the operands, as groups of their own."""
-        return {key: tuple(self.scope.value(item, None) for item in items) for key, items in draft.keyed.items()}
+    def _take_words(self, draft: Draft, name: str, attributes: dict[str, Any]) -> None:
+        """Make the words among the operands attributes, and types without operands those of results."""
+        words: dict[str, list[str]] = {}
+        for item in draft.operands:
+            if item.kind in WORDLIKE:
+                words.setdefault(item.key or "words", []).append(item.text)
+        draft.operands = [item for item in draft.operands if item.kind not in WORDLIKE]
+        if draft.operands and draft.operands[0].kind == "symbol":
+            attributes["callee"] = draft.operands.pop(0).text[1:]
+        if name == "func.call" and not attributes.get("callee"):
+            self.fail("expected the name of a kernel, as in `call @name(%x)`", draft.start)
+        if not draft.operands and draft.given is None:
+            draft.given, draft.types = draft.types or None, []
+        attributes |= {key: found if len(found) > 1 else found[0] for key, found in words.items()}
 
     def _flat(self, draft: Draft) -> tuple[list[RawItem], list[TypeAt]]:
         """Operands and their types. Types of indices, if the list has them, are separated."""
@@ -290,38 +282,32 @@ class Builder:
         for item in items:
             own.append(types.pop(0))
             if item.indices:
-                self.scope.value(item, own[-1])
+                self.value(item, own[-1])
             for index in item.indices or ():
                 written = types.pop(0)
-                if not is_number(index):
-                    self.scope.value(index, written)
+                if not index.is_number:
+                    self.value(index, written)
         return items, own
-
-    def _destination_first(self, draft: Draft, items: list[RawItem], types: list[TypeAt]) -> Destination:
-        if not items:
-            self.scope.fail(f"{draft.opcode} has no operands", draft.start)
-        values = self.scope.values(items, types, spread=True, declare=1)
-        return values[:1], values[1:]
 
     def _moved(
         self, instruction: Instruction, items: list[RawItem], types: list[TypeAt], *, is_bare: bool
-    ) -> Destination:
+    ) -> tuple[list[Value], list[Value]]:
         """Destination and sources of an instruction whose operands stand in several orders (A-24)."""
         *names, last = needed = [param.name for param in instruction.operands if not param.optional]
         if not len(needed) <= len(items) <= len(instruction.operands):
-            start = items[0].start if items else self.scope.tokens.start
+            start = items[0].start if items else self.tokens.start
             expected = f"{', '.join(names)} and {last}"
-            self.scope.fail(f"{instruction.op} takes {expected}, found {len(items)} operands", start)
+            self.fail(f"{instruction.op} takes {expected}, found {len(items)} operands", start)
         is_first = bool(modes(instruction)) and not is_bare
         memory = self._memory_of(items, types, is_bare=is_bare, is_first=is_first)
         memory_type = next((written for written in types if _is_memory(written.type)), None)
         others = [item for at, item in enumerate(items) if at != memory]
         kinds = [written for written in types if written is not memory_type]
         if len(kinds) not in (0, 1, len(others)):
-            self.scope.fail(f"{len(types)} types for {len(items)} operands", types[-1].start)
+            self.fail(f"{len(types)} types for {len(items)} operands", types[-1].start)
         writes_memory = instruction.operands[0].kind == "memory"
-        tiles = self.scope.values(others, kinds, spread=True, declare=not writes_memory)
-        place = self.scope.typed([(items[memory], memory_type)])
+        tiles = self.values(others, kinds, spread=True, declare=not writes_memory)
+        place = self.values([items[memory]], [memory_type] if memory_type else [], spread=True)
         return (place, tiles) if writes_memory else (tiles, place)
 
     def _memory_of(self, items: list[RawItem], types: list[TypeAt], *, is_bare: bool, is_first: bool) -> int:
@@ -331,7 +317,7 @@ class Builder:
         first.
         """
         for at, item in enumerate(items):
-            value = self.scope.lookup(item.name) if item.kind == "value" else None
+            value = self.lookup(item.name) if item.kind == "value" else None
             if value is not None and _is_memory(value.type):
                 return at
         for at, written in enumerate(types if len(types) == len(items) else ()):
@@ -344,10 +330,10 @@ class Builder:
     ) -> tuple[tuple[Value, ...], list[Value]]:
         """The results of an instruction. A name that is a tile already is a destination."""
         item, *more = draft.results
-        known = self.scope.lookup(item.name)
+        known = self.lookup(item.name)
         if not more and known is not None and (known.type is PENDING or isinstance(known.type, TileSpec)):
             for written in draft.given or ():
-                self.scope.agree(known, written)
+                self.agree(known, written)
             if known.type is PENDING:
                 known.type = self._inferred(draft, name, ins, attributes)
             return (), [known]
@@ -365,22 +351,19 @@ class Builder:
     # --- Results and blocks ---------------------------------------------------------------------------------------
 
     def _expect_results(self, draft: Draft, name: str, counts: tuple[int, ...]) -> None:
-        """Refuse a statement with more or fewer results than its operation has."""
+        """Refuse a statement with more or fewer results than its operation has, or with destinations."""
         if len(draft.results) not in counts:
             count = f"{counts[-1] or 'no'} result{'s' if counts[-1] != 1 else ''}"
-            self.scope.fail(f"{name} has {count}, and {len(draft.results)} are named", draft.start)
-
-    def _refuse_outs(self, draft: Draft, name: str) -> None:
+            self.fail(f"{name} has {count}, and {len(draft.results)} are named", draft.start)
         if draft.outs:
-            self.scope.fail(f"{name} has no outs(...)", draft.outs[0].start)
+            self.fail(f"{name} has no outs(...)", draft.outs[0].start)
 
     def _untyped(self, draft: Draft) -> NoReturn:
         item = draft.results[0]
         for written in draft.given or ():
-            if isinstance(written.type, Placeholder):
-                self.scope.refuse_placeholder(item.text, written)
+            self.known_type(item.text, written)
         message = f"the type of {item.text} is not known; write it at the end"
-        self.scope.fail(f"{message}, as in `-> !pto.tile<16x32xf32>`", item.start)
+        self.fail(f"{message}, as in `-> !pto.tile<16x32xf32>`", item.start)
 
     def _results(self, draft: Draft, kinds: list[Type] | None) -> tuple[Value, ...]:
         """The results of an operation, with the types behind the arrow, else with these."""
@@ -388,77 +371,49 @@ class Builder:
         if given:
             kinds = []
             for position, written in enumerate(given):
-                if isinstance(written.type, Placeholder):
-                    name = draft.results[position].text if position < len(draft.results) else "the result"
-                    self.scope.refuse_placeholder(name, written)
-                kinds.append(written.type)
+                name = draft.results[position].text if position < len(draft.results) else "the result"
+                kinds.append(self.known_type(name, written))
         if not draft.results:
             return ()
         if kinds is None:
             self._untyped(draft)
         if len(kinds) != len(draft.results):
-            self.scope.fail(f"{len(draft.results)} results and {len(kinds)} types of results", draft.results[0].start)
-        return tuple(self.scope.define(item, kind) for item, kind in zip(draft.results, kinds, strict=True))
+            self.fail(f"{len(draft.results)} results and {len(kinds)} types of results", draft.results[0].start)
+        return tuple(self.define(item, kind) for item, kind in zip(draft.results, kinds, strict=True))
 
-    def _blocks(self, draft: Draft, name: str, values: list[Value], tile: Value | None) -> list[Value]:
+    def _blocks(self, draft: Draft, name: str, values: list[Value], tile: Value | None) -> tuple[Value, ...]:
         """The operands, with a block of a view for each that has indices."""
         indexed = {item.name: item for item in (*draft.operands, *(draft.outs or ())) if item.indices is not None}
-        if not indexed:
-            return values
-        parts = {
+        blocks = {
             value.name: self._part(name, value, indexed[value.name], tile) for value in values if value.name in indexed
         }
-        return [parts.get(value.name, value) for value in values]
+        return tuple(blocks.get(value.name, value) for value in values)
 
     def _part(self, name: str, view: Value, item: RawItem, tile: Value | None) -> Value:
         """The block of a view that starts at some indices and is as large as the valid region of a tile."""
         if not isinstance(view.type, Tensor):
             message = f"the type of {item.text} is not known"
-            self.scope.fail(f"{message}; declare it: `.arg {item.text} : !pto.memref<RxCxf32>`", item.start)
+            self.fail(f"{message}; declare it: `.arg {item.text} : !pto.memref<RxCxf32>`", item.start)
         instruction = instruction_of(name)
         if instruction is not None and instruction.takes_table:
-            self.scope.fail(f"{name} takes a whole table, not a block; make a block with partition_view", item.start)
-        indices = self.scope.indices(item)
+            self.fail(f"{name} takes a whole table, not a block; make a block with partition_view", item.start)
+        indices = self.indices(item)
         rank = len(view.type.dims)
         if rank > MOST_DIMS:
-            self.scope.fail(f"a block of a view has up to {MOST_DIMS} dims; {item.text} has {rank}", item.start)
+            self.fail(f"a block of a view has up to {MOST_DIMS} dims; {item.text} has {rank}", item.start)
         if len(indices) > rank:
-            self.scope.fail(f"{len(indices)} indices for the {rank} dims of {item.text}", item.start)
-        sizes = self.scope.extents.block(view.type, tile) if tile is not None else None
+            self.fail(f"{len(indices)} indices for the {rank} dims of {item.text}", item.start)
+        sizes = self.extents.block(view.type, tile) if tile is not None else None
         if sizes is None or tile is None:
-            self.scope.fail(f"the size of the block {item.text}[...] is not known; {_advice(tile)}", item.start)
-        zeros = [self.scope.index(0) for _ in range(rank - len(indices))]
-        values = tuple(self.scope.index(size) if isinstance(size, int) else size for size in sizes)
+            self.fail(f"the size of the block {item.text}[...] is not known; {_advice(tile)}", item.start)
+        zeros = [self.index(0) for _ in range(rank - len(indices))]
+        values = tuple(self.index(size) if isinstance(size, int) else size for size in sizes)
         dims = tuple(size if isinstance(size, int) else None for size in sizes)
         result = Value("", Tensor(dims, view.type.dtype))
         parts = {"view": (view,), "offsets": (*zeros, *indices), "sizes": values}
-        operation = self.scope.emit("partition_view", parts, (result,))
-        operation.where = self.scope.source.where(item.start)
+        operation = self.emit("partition_view", parts, (result,))
+        operation.where = self.source.where(item.start)
         return result
-
-    # --- Everything else ------------------------------------------------------------------------------------------
-
-    def _other(self, draft: Draft, name: str, attributes: dict[str, Any]) -> Operation:
-        """An operation without a meaning here: values are operands, words are attributes."""
-        words: dict[str, list[str]] = {}
-        for item in draft.operands:
-            if item.kind in WORDLIKE:
-                words.setdefault(item.key or "words", []).append(item.text)
-        draft.operands = [item for item in draft.operands if item.kind not in WORDLIKE]
-        if draft.operands and draft.operands[0].kind == "symbol":
-            attributes["callee"] = draft.operands.pop(0).text[1:]
-        if name == "func.call" and not attributes.get("callee"):
-            self.scope.fail("expected the name of a kernel, as in `call @name(%x)`", draft.start)
-        if not draft.operands and draft.given is None:
-            draft.given, draft.types = draft.types or None, []
-        attributes |= {key: found if len(found) > 1 else found[0] for key, found in words.items()}
-        items, types = self._flat(draft)
-        ins = self.scope.values(items, types, spread=True)
-        outs = self.scope.values(draft.outs or [], draft.out_types, spread=True, declare=1)
-        tile = next((value for value in (*outs, *ins) if isinstance(value.type, TileSpec)), None)
-        ins, outs = (self._blocks(draft, name, values, tile) for values in (ins, outs))
-        parts = {"ins": tuple(ins), "outs": tuple(outs), **self._clauses(draft)}
-        return self.scope.emit(name, parts, self._results(draft, None if draft.results else []), attributes)
 
 
 # --- Small parts -----------------------------------------------------------------------------------------------
@@ -481,37 +436,3 @@ def _advice(tile: Value | None) -> str:
     if isinstance(tile.type, TileSpec) and any(tile.type.dynamic):
         return f"declare the tile first: `%{tile.name} = alloc_tile valid_row = %rows valid_col = %cols : ...`"
     return "make it with partition_view"
-
-
-@derived
-def _opcode(text: str) -> tuple[str, tuple[tuple[str, str], ...], str, int]:
-    """The operation that an opcode names, the attributes of its suffixes, and what is wrong with its end."""
-    name = text.removeprefix("pto.")
-    if not name[:1].replace("_", "a").isalpha():
-        return name, (), "expected an opcode after `pto.`", len(text)
-    for spelling in (name, name.lower()):
-        for known in (spelling, spelling.replace("_", "."), spelling.replace(".", "_")):
-            if known in NAMES or known in instructions():
-                return LONG.get(known, known), (), "", 0
-        for head in suffixes():
-            if spelling.startswith((f"{head}.", f"{head}_")):
-                return head, *_suffixes(head, spelling[len(head) :])
-    return name, (), "", 0
-
-
-def _suffixes(head: str, rest: str) -> tuple[tuple[tuple[str, str], ...], str, int]:
-    """The attributes of an opcode's suffixes, in any order, and what is wrong with the end of them."""
-    known, found = suffixes()[head], dict[str, str]()
-    longest_first = sorted(known, key=len, reverse=True)
-    while rest:
-        word = next((word for word in longest_first if re.match(rf"[._]{word}(?![a-z])", rest)), None)
-        if word is None:
-            wrong = rest[1:].partition(".")[0]
-            expected = f"expected: {choices(wrong, tuple(known))}{guess(wrong, known)}"
-            return (), f"{head} has no suffix `.{wrong}`, {expected}", len(rest) - 1
-        key, value = known[word]
-        if key in found:
-            return (), f"{head} has two suffixes for `{key}`: {found[key]} and {value}", len(rest) - 1
-        found[key] = value
-        rest = rest[len(word) + 1 :]
-    return tuple(found.items()), "", 0

@@ -12,18 +12,13 @@ from ptokit.brief import named
 from ptokit.engine.number import float_bits
 from ptokit.isa.dtype import DType, dtype
 from ptokit.program.ir import Constant
+from ptokit.text.cursor import bare_or_quoted, escaped
 from ptokit.text.tree import Type
 
-LONGEST = 10_000
-"""The longest string."""
 DIGITS = 40
 """The longest number."""
 _KEYWORD = re.compile(r"#\w+(?:\.(?P<name>\w+))?\s*<\s*(?:(?P<spaced>\w+)\s+)?(?P<word>\w+)\s*>")
 _STRIPPED = re.compile(r"#(?P<word>[\w.]+)|<\s*(?P<bare>\w+)\s*>")
-_WORD = re.compile(r"[A-Za-z_][\w.$]*+", re.ASCII)
-_ESCAPE = re.compile(r"\\([0-9A-Fa-f]{2}|.)", re.DOTALL)
-_ESCAPED = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}
-_UNSAFE = re.compile(r'["\\\x00-\x1f\x7f]')
 
 
 def plain_number(text: str) -> int | float:
@@ -94,18 +89,6 @@ def keyword(text: str) -> tuple[str, str]:
     return groups.get("name") or groups.get("spaced") or "", groups.get("word") or groups["bare"]
 
 
-def string(text: str) -> str:
-    """The content of a string."""
-    if len(text) > LONGEST:
-        raise ValueError(f"a string of {len(text)} characters")
-    return _ESCAPE.sub(_unescaped, text[1:-1])
-
-
-def _unescaped(found: re.Match[str]) -> str:
-    code = found[1]
-    return chr(int(code, 16)) if len(code) == 2 else _ESCAPED.get(code, code)
-
-
 def attributes_text(attributes: Mapping[str, Any]) -> str:
     """`{key = value, ...}`."""
     return "{" + ", ".join(f"{_word_text(key)} = {value_text(value)}" for key, value in attributes.items()) + "}"
@@ -130,10 +113,4 @@ def value_text(value: object) -> str:
 
 
 def _word_text(word: str) -> str:
-    if _WORD.fullmatch(word) and word not in ("true", "false"):
-        return word
-    return f'"{_UNSAFE.sub(_escaped, word)}"'
-
-
-def _escaped(found: re.Match[str]) -> str:
-    return f"\\{found[0]}" if found[0] in '"\\' else f"\\{ord(found[0]):02x}"
+    return escaped(word) if word in ("true", "false") else bare_or_quoted(word)

@@ -15,8 +15,7 @@ from ptokit.program.ir import Constant
 from ptokit.text.errors import guess, redefined
 from ptokit.text.ptoas.literals import constant
 from ptokit.text.ptoas.shapes import KnownExtents
-from ptokit.text.ptoas.statement import RawItem, TypeAt, unknown_word
-from ptokit.text.ptoas.tokens import Tokens
+from ptokit.text.ptoas.statement import Grammar, RawItem, TypeAt
 from ptokit.text.ptoas.types import Placeholder, agree, type_text
 from ptokit.text.tiles import PLACES
 from ptokit.text.tree import Body, Opaque, Operation, Type, Value
@@ -36,20 +35,10 @@ class OpenBody:
     """Where its brace stands."""
 
 
-@dataclass(frozen=True)
-class _Implicit:
-    """A value that is used and never declared."""
-
-    value: Value
-    start: int
-    position: int
-    """The statement of the kernel that uses it first."""
-
-
 class KernelScope:
     """The values of one kernel."""
 
-    def __init__(self, tokens: Tokens, body: Body) -> None:
+    def __init__(self, tokens: Grammar, body: Body) -> None:
         self.tokens, self.source = tokens, tokens.source
         self.frames = [OpenBody(body)]
         self.arguments: list[Value] = []
@@ -58,7 +47,8 @@ class KernelScope:
         self.position = 0
         """The statement of the kernel that is being read."""
         self.extents = KnownExtents()
-        self._implicit: list[_Implicit] = []
+        self._implicit: dict[Value, int] = {}
+        """Values that are used and never declared, and the statement of the kernel that uses each first."""
         self._placeholders: dict[Value, TypeAt] = {}
         self._starts: dict[Value, int] = {}
 
@@ -85,31 +75,25 @@ class KernelScope:
                 return frame.names[name]
         return None
 
-    def define(self, item: RawItem, kind: Type, frame: OpenBody | None = None) -> Value:
+    def define(self, item: RawItem, kind: Type) -> Value:
         """A new value; its name must not be in use."""
-        known = self.lookup(item.name)
-        if known is not None:
+        if (known := self.lookup(item.name)) is not None:
             self.fail(redefined(item.text, self.source.where(self._starts[known]).line), item.start)
         value = Value(item.name, kind)
-        (frame or self.frames[-1]).names[item.name] = value
+        self.frames[-1].names[item.name] = value
         self._starts[value] = item.start
         return value
 
     def constant(self, number: RawItem, written: TypeAt, item: RawItem | None) -> Operation:
         """A number as an operation; one without a name is printed at its use."""
-        kind = written.type
-        if isinstance(kind, Placeholder):
-            self.refuse_placeholder(number.text, written)
+        kind = self.known_type(number.text, written)
         value = self.number(number, kind)
         result = self.define(item, kind) if item is not None else Value("", kind)
         return self.emit("arith.constant", {}, (result,), {"value": value})
 
     def number(self, number: RawItem, kind: Type) -> int | Constant:
         """A number of a type."""
-        try:
-            return constant(number.text, kind)
-        except (ValueError, TypeError) as problem:
-            self.fail(str(problem), number.start)
+        return self.tokens.read(constant, number.text, kind, start=number.start)
 
     def index(self, number: int) -> Value:
         """An index constant without a name."""
@@ -117,9 +101,8 @@ class KernelScope:
 
     def value(self, item: RawItem, written: TypeAt | None, default: Type = "index", *, declare: bool = False) -> Value:
         """The value of an operand; a number becomes a constant without a name."""
-        if item.kind in ("number", "address") or item.text in ("true", "false"):
-            kind = written or TypeAt(default, item.start)
-            return self.constant(item, kind, None).results[0]
+        if item.is_number or item.text in ("true", "false"):
+            return self.constant(item, written or TypeAt(default, item.start), None).results[0]
         if item.kind != "value":
             self.fail(f"expected a value or a number, found `{item.text}`", item.start)
         value = self.lookup(item.name)
@@ -136,14 +119,14 @@ class KernelScope:
             self._undefined(item.name, item.start)
         value = Value(item.name, PENDING)
         self.frames[0].names[item.name] = value
-        self._starts[value] = item.start
-        self._implicit.append(_Implicit(value, item.start, self.position))
+        self._starts[value], self._implicit[value] = item.start, self.position
         return value
 
     def values(self, items: list[RawItem], types: list[TypeAt], *, spread: bool, declare: int = 0) -> list[Value]:
         """The values of operands, by the types behind the colon: one each, or one for all (`spread`), or fewer.
 
-        The first `declare` operands may be tiles that are not declared yet.
+        The first `declare` operands may be tiles that are not declared yet. A number without a type has the element
+        type of the last tile.
         """
         given: list[TypeAt | None] = list(types)
         if len(types) == 1 and items and spread:
@@ -151,22 +134,15 @@ class KernelScope:
         elif len(types) > len(items) or (types and spread and len(types) < len(items)):
             self.fail(f"{len(types)} types for {len(items)} operands", types[-1].start)
         given += [None] * (len(items) - len(given))
-        return self.typed(list(zip(items, given, strict=True)), spread=spread, declare=declare)
-
-    def typed(
-        self, pairs: list[tuple[RawItem, TypeAt | None]], *, spread: bool = True, declare: int = 0
-    ) -> list[Value]:
-        """The values of operands with their types. A number without one has the element type of the last tile."""
-        found = [
-            None if is_number(item) else self.value(item, written, declare=at < declare)
+        pairs = list(zip(items, given, strict=True))
+        named = {
+            at: self.value(item, written, declare=at < declare)
             for at, (item, written) in enumerate(pairs)
-        ]
-        tiles = [value.type.dtype for value in found if value and isinstance(value.type, TileSpec)]
+            if not item.is_number
+        }
+        tiles = [value.type.dtype for value in named.values() if isinstance(value.type, TileSpec)]
         default = tiles[-1].mlir if tiles and spread else "index"
-        return [
-            value or self.value(item, written, default)
-            for value, (item, written) in zip(found, pairs, strict=True)
-        ]  # fmt: skip
+        return [named.get(at) or self.value(*pair, default) for at, pair in enumerate(pairs)]
 
     def _is_open(self, item: RawItem) -> bool:
         value = self.lookup(item.name) if item.kind == "value" else None
@@ -190,7 +166,7 @@ class KernelScope:
 
     def _check_loc(self, item: RawItem, value: Value) -> None:
         if item.loc not in PLACES:
-            self.fail(unknown_word(item.loc, PLACES, "place of a tile"), item.start)
+            self.tokens.fail_word(f"unknown place of a tile `{item.loc}`", item.loc, PLACES, item.start)
         if isinstance(value.type, TileSpec) and value.type.loc.text != item.loc:
             self.fail(f"%{value.name} lies in {value.type.loc.text}, and not in {item.loc}", item.start)
 
@@ -200,47 +176,33 @@ class KernelScope:
         hint = close or f"; did you mean to declare it, as in `.arg %{name} : !pto.memref<1000x64xf32>`?"
         self.fail(f"use of undeclared SSA value name `%{name}`{hint}", start)
 
-    def refuse_placeholder(self, name: str, written: TypeAt) -> NoReturn:
-        """Refuse a placeholder type of a value whose type is not known otherwise."""
+    def known_type(self, name: str, written: TypeAt) -> Type:
+        """The type of a value that is not known otherwise. A placeholder is refused."""
         kind = written.type
-        assert isinstance(kind, Placeholder)
-        message = f"`<{kind.text}>` is a placeholder, and the type of {name} is not known"
-        self.fail(f"{message}; {kind.advice}", written.start)
+        if isinstance(kind, Placeholder):
+            message = f"`<{kind.text}>` is a placeholder, and the type of {name} is not known"
+            self.fail(f"{message}; {kind.advice}", written.start)
+        return kind
 
     def finish(self) -> None:
         """Declare the values that are used and not declared, and set the arguments of the body."""
-        tiles: dict[int, list[_Implicit]] = {}
-        for implicit in self._implicit:
-            value = implicit.value
-            if value.type is PENDING and value in self._placeholders:
-                self.refuse_placeholder(f"%{value.name}", self._placeholders[value])
-            if isinstance(value.type, TileSpec):
-                tiles.setdefault(implicit.position, []).append(self._checked(implicit))
-            elif self.headed or value.type is PENDING:
-                self._undefined(value.name, implicit.start)
+        tiles: dict[int, list[Operation]] = {}
+        for value, position in self._implicit.items():
+            kind, start = value.type, self._starts[value]
+            if kind is PENDING and value in self._placeholders:
+                self.known_type(f"%{value.name}", self._placeholders[value])
+            if isinstance(kind, TileSpec):
+                if any(kind.dynamic):
+                    example = f"%{value.name} = alloc_tile valid_row = %rows valid_col = %cols : ..."
+                    self.fail(f"the valid extents of %{value.name} are open; declare it first: `{example}`", start)
+                declared = Operation("alloc_tile", {}, (value,), {}, where=self.source.where(start))
+                tiles.setdefault(position, []).append(declared)
+            elif self.headed or kind is PENDING:
+                self._undefined(value.name, start)
             else:
                 self.arguments.append(value)
         body = self.frames[0].body
-        body.operations = self._with_tiles(body.operations, tiles) if tiles else body.operations
+        if tiles:
+            pairs = enumerate(body.operations)
+            body.operations = [one for at, operation in pairs for one in (*tiles.get(at, ()), operation)]
         body.arguments = tuple(self.arguments)
-
-    def _checked(self, implicit: _Implicit) -> _Implicit:
-        kind, name = implicit.value.type, implicit.value.name
-        if isinstance(kind, TileSpec) and any(kind.dynamic):
-            example = f"%{name} = alloc_tile valid_row = %rows valid_col = %cols : ..."
-            self.fail(f"the valid extents of %{name} are open; declare it first: `{example}`", implicit.start)
-        return implicit
-
-    def _with_tiles(self, operations: list[Operation], tiles: dict[int, list[_Implicit]]) -> list[Operation]:
-        result: list[Operation] = []
-        for position, operation in enumerate(operations):
-            for implicit in tiles.get(position, ()):
-                where = self.source.where(implicit.start)
-                result.append(Operation("alloc_tile", {}, (implicit.value,), {}, where=where))
-            result.append(operation)
-        return result
-
-
-def is_number(item: RawItem) -> bool:
-    """Whether an operand is written as a number."""
-    return item.kind in ("number", "address")

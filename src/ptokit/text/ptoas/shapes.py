@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -9,6 +10,9 @@ from ptokit.isa.catalog import derived
 from ptokit.isa.instruction import Instruction
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.unknown import is_unknown
+from ptokit.text.errors import choices, guess
+from ptokit.text.numbers import READ, UNSIGNED
+from ptokit.text.ops import PTO_SHAPES, RESULT_TYPES, keyed_operands
 from ptokit.text.spelling import ASSIGN, EVENTS, PIPES, attributes_of, instructions
 from ptokit.text.tree import Operation, Tensor, Value
 
@@ -97,40 +101,52 @@ class Syntax:
     """The operand that may be an address, `@tile(0x1000)`; the tile before it need not be declared."""
     only_result: bool = False
     """Whether the type behind the colon is that of the result."""
+    dynamic: str = ""
+    """The name of the operation if the event is known at run time; if it is the same, a known event is a number."""
     results: tuple[int, ...] = (1,)
     """The numbers of results that it may have."""
 
 
-SYNTAX = {
-    "make_tensor_view": Syntax(("ptr",), lists=("shape", "strides"), only_result=True),
-    "partition_view": Syntax(("view",), lists=("offsets", "sizes")),
-    "get_tensor_view_dim": Syntax(("view", "dim"), result="index"),
-    "addptr": Syntax(("ptr", "offset"), like="ptr"),
-    "alloc_tile": Syntax(keyed=("addr", "valid_row", "valid_col"), only_result=True),
-    "declare_tile": Syntax(only_result=True),
-    "set_validshape": Syntax(("tile", "row", "col"), results=(0,)),
-    ASSIGN.op: Syntax(("tile", "addr"), results=(0, 1), like="tile", address="addr"),
-    "subset": Syntax(("tile",), lists=("offsets",)),
-    "treshape": Syntax(("tile",)),
-    "bitcast": Syntax(("tile",)),
-    "load_scalar": Syntax(("ptr",), index="index"),
-    "load": Syntax(("ptr",), index="index"),
-    "store_scalar": Syntax(("value", "ptr"), index="index", results=(0,)),
-    "store": Syntax(("value", "ptr"), index="index", results=(0,)),
-    **dict.fromkeys(("set_flag", "wait_flag"), Syntax(words=("src_pipe", "dst_pipe", "event_id"), results=(0,))),
-    **dict.fromkeys(("record_event", "wait_event"), Syntax(words=("src_op", "dst_op", "event_id"), results=(0,))),
-    **dict.fromkeys(("sync.set", "sync.wait"), Syntax(words=("pipe", "event_id"), results=(0,))),
-    "barrier": Syntax(words=("pipe",), results=(0,)),
-    "barrier_sync": Syntax(words=("op_type",), results=(0,)),
-    **dict.fromkeys(("get_block_idx", "get_block_num", "get_subblock_idx", "get_subblock_num"), Syntax(result="i64")),
-}
+NAMED = """
+    make_tensor_view partition_view get_tensor_view_dim addptr alloc_tile declare_tile set_validshape subset treshape
+    bitcast load_scalar load store_scalar store set_flag wait_flag record_event wait_event sync.set sync.wait barrier
+    barrier_sync get_block_idx get_block_num get_subblock_idx get_subblock_num
+"""
+"""Operations of `pto` that are no instructions and have a syntax of their own."""
+
+
+def _syntax(name: str) -> Syntax:
+    """The syntax of an operation, which follows from its shape in MLIR."""
+    shape = PTO_SHAPES[name]
+    lists, (index, *_) = tuple(re.findall(r"\[ %(\w+)\* \]", shape)), [*re.findall(r"\[ %(\w+) \]", shape), ""]
+    keyed, words = keyed_operands(name), tuple(re.findall(r"#(\w+)(?::(?!ints)|\|)", shape))
+    apart = {*lists, index, *keyed, *words}
+    operands = tuple(part for part in re.findall(r"%(\w+)", shape) if part not in apart)
+    address, has_result = "".join(re.findall(r"@(\w+)", shape)), shape.endswith("R")
+    result = "index" if name == "get_tensor_view_dim" else RESULT_TYPES.get(name, "")
+    dynamic = next((other for other in (f"{name}_dyn", name) if "%event_id" in PTO_SHAPES.get(other, "")), "")
+    return Syntax(
+        operands, index, lists, keyed, words, result,
+        like=operands[0] if address or shape.endswith("~R") else "",
+        address=address,
+        only_result=has_result and not {"^", "~"} & {*shape},
+        dynamic=dynamic,
+        results=(0, 1) if address else (int(has_result or bool(result) or name == "subset"),),
+    )  # fmt: skip
+
+
+SYNTAX = {name: _syntax(name) for name in (*NAMED.split(), ASSIGN.op)}
 """Operations that are not instructions."""
 
-NUMBERED = ("sync.set", "sync.wait")
-"""Operations whose event is a number."""
-DYNAMIC = {"set_flag": "set_flag_dyn", "wait_flag": "wait_flag_dyn", **{name: name for name in NUMBERED}}
-"""The names of operations if the event is known at run time."""
-STATIC = {name: short for short, name in DYNAMIC.items()}
+STATIC = {shape.dynamic: name for name, shape in SYNTAX.items() if shape.dynamic}
+"""The names of operations by those that they have if the event is known at run time."""
+
+ARITY = {
+    **{f"arith.{name}": 1 for name in ("index_cast", "index_castui", "extsi", "extui", "trunci", "sitofp", "uitofp")},
+    **{f"arith.{name}": 2 for name in (*READ, *UNSIGNED, "cmpi")},
+    "arith.select": 3,
+}
+"""The number of operands of operations on numbers."""
 
 LONG = {"for": "scf.for", "if": "scf.if", "yield": "scf.yield", "call": "func.call", "return": "func.return"}
 """Short names of other operations."""
@@ -146,6 +162,40 @@ NAMES = {*LONG, *SYNTAX, *STATIC, *BLOCKS}
 
 DEFAULT_TYPES = {"addr": "i64"}
 """Types of literals as operands, by group; `index` elsewhere."""
+
+
+@derived
+def opcode(text: str) -> tuple[str, tuple[tuple[str, str], ...], str, int]:
+    """The operation that an opcode names, the attributes of its suffixes, and what is wrong with its end."""
+    name = text.removeprefix("pto.")
+    if not name[:1].replace("_", "a").isalpha():
+        return name, (), "expected an opcode after `pto.`", len(text)
+    for spelling in (name, name.lower()):
+        for known in (spelling, spelling.replace("_", "."), spelling.replace(".", "_")):
+            if known in NAMES or known in instructions():
+                return LONG.get(known, known), (), "", 0
+        for head in suffixes():
+            if spelling.startswith((f"{head}.", f"{head}_")):
+                return head, *_suffixes(head, spelling[len(head) :])
+    return name, (), "", 0
+
+
+def _suffixes(head: str, rest: str) -> tuple[tuple[tuple[str, str], ...], str, int]:
+    """The attributes of an opcode's suffixes, in any order, and what is wrong with the end of them."""
+    known, found = suffixes()[head], dict[str, str]()
+    longest_first = sorted(known, key=len, reverse=True)
+    while rest:
+        word = next((word for word in longest_first if re.match(rf"[._]{word}(?![a-z])", rest)), None)
+        if word is None:
+            wrong = rest[1:].partition(".")[0]
+            expected = f"expected: {choices(wrong, tuple(known))}{guess(wrong, known)}"
+            return (), f"{head} has no suffix `.{wrong}`, {expected}", len(rest) - 1
+        key, value = known[word]
+        if key in found:
+            return (), f"{head} has two suffixes for `{key}`: {found[key]} and {value}", len(rest) - 1
+        found[key] = value
+        rest = rest[len(word) + 1 :]
+    return tuple(found.items()), "", 0
 
 
 Extent = int | Value

@@ -6,9 +6,12 @@ One regular expression without backtracking reads the text once, in linear time 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import NoReturn
 
 from ptokit.brief import brief, named
+from ptokit.text.brackets import PAIRS
+from ptokit.text.cursor import BARE_NAME, Cursor, Item
 from ptokit.text.limits import plain_text
 from ptokit.text.tree import Source
 
@@ -28,7 +31,7 @@ _TOKEN = re.compile(
     |(?P<line>\n(?:[ \t\r\f\v]*+\n)*+)
     |(?P<value>%[\w$.]++(?:-[\w$.]++)*+)
     |(?P<type>!?[A-Za-z_][\w.]*+{_ANGLES}|![A-Za-z_][\w.]*+)
-    |(?P<word>[A-Za-z_][\w.$]*+)
+    |(?P<bare>{BARE_NAME}+)
     |(?P<number>[-+]?(?:0[xX][0-9A-Fa-f]++|\d++(?:\.\d*+)?+(?:[eE][-+]?\d++)?+)(?![\w.]))
     |(?P<attribute>\#[A-Za-z_][\w.]*+(?:{_ANGLES})?+)
     |(?P<symbol>@[A-Za-z_][\w.$]*+)
@@ -51,50 +54,40 @@ STATEMENT = re.compile(
 _COMMENT = re.compile(r"(?://|--).*")
 _REST = re.compile(r"[\w.+-]{2,40}", re.ASCII)
 _MARK = re.compile(r"^[ \t]*+(?://|--|#)")
-END = "end"
-"""The kind of the token at the end of the text."""
-
-_SHOWN = {"line": "the end of the line", END: "the end of the text"}
+_SHOWN = {"line": "the end of the line", "end": "the end of the text"}
 
 
-def checked(text: str | bytes, file: str) -> str:
-    """The text, if it is UTF-8 and not too long; with `\\n` as line end."""
-    return plain_text(text, file).replace("\r\n", "\n")
+class Tokens(Cursor):
+    """The current token, and the comments before it.
 
+    `kind` is one of bare, value, type, number, attribute, symbol, string, angle, directive, mark, line and end.
+    """
 
-class Tokens:
-    """The current token: its kind, text and place; and the comments before it."""
-
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        self.kind, self.text, self.start, self.end = "line", "", 0, 0
-        self.behind = 0
-        """Where the token before the current one ends."""
-        self.opening = 0
-        """Where the mark or word stands that was taken last."""
+    def __init__(self, text: str | bytes, file: str) -> None:
+        self.source = Source(plain_text(text, file).replace("\r\n", "\n"), file)
         self._is_new = True
         """Whether the token at hand is the first on its line."""
-        self._scan = _TOKEN.finditer(source.text)
+        self._scan = _TOKEN.finditer(self.source.text)
         self._blank = False
         """Whether a blank line follows the current token."""
         self._before: list[str] = []
         self._remarks: list[str] = []
-        self.advance()
+        super().__init__(self.source.text)
 
     def advance(self) -> str:
         """Go on to the next token. Lines without one are no tokens. Gives the text of the one that was there."""
-        taken, self.behind = self.text, self.end
-        line_ended = self._is_new = self.kind == "line"
+        taken, self.behind = self.word, self.end
+        line_ended = self._is_new = self.kind in ("", "line")
         if self._blank:
             self._before.append("")
             self._blank = False
         for found in self._scan:
             group = found.lastindex or 0
-            kind, text = _KINDS[group], found[group]
+            kind, word = _KINDS[group], found[group]
             if kind not in _UNSEEN:
                 break
             if kind == "line":
-                is_blank = text.count("\n") > 1
+                is_blank = word.count("\n") > 1
                 if not line_ended:
                     self._blank = is_blank
                     break
@@ -102,12 +95,12 @@ class Tokens:
                     self._before.append("")
             else:
                 kept = self._before if line_ended else self._remarks
-                kept.append(_MARK.sub("//", text).rstrip())
+                kept.append(_MARK.sub("//", word).rstrip())
         else:
-            self.kind, self.text, self.start = END, "", len(self.source.text)
+            self.kind, self.word, self.start = "end", "", len(self.text)
             self.end = self.start
             return taken
-        self.kind, self.text = kind, text
+        self.kind, self.word = kind, word
         self.start, self.end = found.span(group)
         if kind == "other":
             self._refuse_character()
@@ -115,8 +108,8 @@ class Tokens:
 
     def _refuse_character(self) -> NoReturn:
         messages = {'"': "the string has no end", "<": "`<` has no `>` on its line", "!": "expected a type after `!`"}
-        whole = _REST.match(self.source.text, self.start)
-        self.fail(messages.get(self.text) or f"cannot read {f'`{named(whole[0])}`' if whole else brief(self.text)}")
+        whole = _REST.match(self.text, self.start)
+        self.fail(messages.get(self.word) or f"cannot read {f'`{named(whole[0])}`' if whole else brief(self.word)}")
 
     def comments(self) -> tuple[str, ...]:
         """Comments and blank lines before the current token. Each is returned once."""
@@ -128,36 +121,40 @@ class Tokens:
         taken, self._remarks = " ".join(self._remarks), []
         return taken
 
-    def fail(self, message: str, start: int | None = None, expects: str = "") -> NoReturn:
-        """Refuse the text, at the current token or elsewhere."""
-        error = self.source.error(message, self.source.where(self.start if start is None else start))
+    def fail(self, message: str, at: int | None = None, hint: str = "", expects: str = "") -> NoReturn:
+        error = self.source.error(message, self.source.where(self.start if at is None else at), hint)
         error.expects = expects
         raise error
 
-    def expected(self, what: str) -> NoReturn:
-        """Refuse the current token."""
-        self.fail(f"expected {what}, found {_SHOWN.get(self.kind) or f'`{named(self.text)}`'}", expects="token")
-
-    def at(self, text: str) -> bool:
-        """Whether the current token is a mark or a word with this text."""
-        return self.text == text and self.kind in ("mark", "word")
-
-    def accept(self, text: str) -> bool:
-        """Consume a mark or a word, if it is the current token."""
-        if self.text == text and self.kind in ("mark", "word"):
-            self.opening = self.start
-            self.advance()
-            return True
-        return False
+    def expected(self, what: str, hint: str = "", expects: str = "token") -> NoReturn:
+        found = _SHOWN.get(self.kind) or f"`{named(self.word)}`"
+        self.fail(f"expected {what}, found {found}", hint=hint, expects=expects)
 
     def starts_statement(self) -> bool:
         """Whether the text ends, or a line starts that is a statement of its own."""
-        return self.kind == END or (self._is_new and STATEMENT.match(self.source.text, self.start) is not None)
+        return self.kind == "end" or (self._is_new and STATEMENT.match(self.text, self.start) is not None)
 
-    def expect(self, text: str, context: str = "") -> None:
-        """Consume a mark or a word, which must be the current token."""
-        if not self.accept(text):
-            self.expected(f"`{text}`{context}")
+    def listed(self, opening: str, item: Callable[[], Item]) -> list[Item]:
+        self.expect(opening)
+        self.skip_lines()
+        close = PAIRS[opening]
+        items = self.separated(item, is_closed=True) if self.word != close else []
+        if not self.accept(close):
+            self.expected(f"`,` or `{close}`")
+        return items
+
+    def separated(self, item: Callable[[], Item], *, is_closed: bool = False) -> list[Item]:
+        """Things with commas between them, which may span lines; a comma may start a line where a bracket follows."""
+        items: list[Item] = []
+        while not items or self.accept(","):
+            if items:
+                self.skip_lines()
+            if len(items) >= MAX_ITEMS:
+                self.fail(f"more than {MAX_ITEMS} entries in one list")
+            items.append(item())
+            if is_closed:
+                self.skip_lines()
+        return items
 
     def take(self, kind: str, what: str) -> str:
         """Consume a token of a kind, which must be the current one."""
@@ -172,10 +169,9 @@ class Tokens:
 
     def skip_statement(self) -> str:
         """Go on to the end of the line, whatever it says. Gives the last character on it."""
-        text = self.source.text
-        end = text.find("\n", self.start)
-        end = end if end >= 0 else len(text)
-        line = text[max(text.rfind("\n", 0, end) + 1, end - LONGEST) : end]
-        self._scan, self.kind = _TOKEN.finditer(text, end), ""
+        end = self.text.find("\n", self.start)
+        end = end if end >= 0 else len(self.text)
+        line = self.text[max(self.text.rfind("\n", 0, end) + 1, end - LONGEST) : end]
+        self._scan, self.kind = _TOKEN.finditer(self.text, end), "bad"
         self.advance()
         return _COMMENT.sub("", line).rstrip()[-1:]

@@ -65,9 +65,38 @@ class _Item:
             raise self.problem(f"expected a number for {what}, found `{named(self.text)}`")
         return int(self.text)
 
+    def extent(self) -> int | None:
+        return None if self.text in ("?", "-1") else self.number("an extent")
+
+    def extents(self, end: int | None = None) -> tuple[int | None, ...]:
+        """`4x?`, the text up to an offset."""
+        return tuple(_Item(dim.strip(), self.offset).extent() for dim in _DIM.split(self.text[:end]))
+
+    def shape(self) -> tuple[tuple[int | None, ...], DType] | None:
+        """Extents and the element type of `4x?xf32`, if it is that."""
+        found = _SHAPE.fullmatch(self.text)
+        if found is None:
+            return None
+        start = found.start("element")
+        return self.extents(found.end("dims")), _Item(found["element"], self.offset + start).dtype()
+
+    def dtype(self) -> DType:
+        found = _element(self.text.removeprefix("!").removeprefix("pto."))
+        if found is None:
+            if _BARE_SHAPE.fullmatch(self.text):
+                raise self.problem(f"expected an element type behind the extents, as in `{named(self.text)}xf32`")
+            known = (*_ELEMENTS, *PLACES, *_LAYOUT_WORDS)
+            meant = self.text.lstrip("x") if _element(self.text.lstrip("x")) else near(self.text, known)
+            kind = _element(meant)
+            hint = f"; did you mean `{kind.mlir if kind else meant}`?" if meant else ""
+            raise self.problem(f"`{named(self.text)}` is no element type{hint}")
+        return found
+
 
 _HEAD = re.compile(r"!?(?:pto\.)?([A-Za-z_][\w.]*+)(?:<(.*)>)?", re.DOTALL)
-_SHAPE = re.compile(r"(?:[0-9?]+|-1|[A-Za-z])(?:\s*x\s*(?:[0-9?]+|-1|[A-Z]))*\s*x\s*(?P<element>!?[A-Za-z_][\w.]*+)")
+_SHAPE = re.compile(
+    r"(?P<dims>(?:[0-9?]+|-1|[A-Za-z])(?:\s*x\s*(?:[0-9?]+|-1|[A-Z]))*)\s*x\s*(?P<element>!?[A-Za-z_][\w.]*+)"
+)
 _BARE_SHAPE = re.compile(r"[0-9?]++(?:\s*x\s*[0-9?]++)++")
 _DIM = re.compile(r"\s*x\s*")
 _ITEM = re.compile(r"(?:[^,<>]++|<(?:[^<>]++|<[^<>]*+>)*+>)++")
@@ -134,7 +163,7 @@ def _pointer(_name: str, body: str, offset: int) -> Pointer:
     element, *spaces = _items(body, offset)
     if [space.text for space in spaces] not in ([], ["gm"]):
         raise spaces[0].problem("a pointer points into global memory: `!pto.ptr<T>` or `!pto.ptr<T, gm>`")
-    return Pointer(_dtype(element.text, element))
+    return Pointer(element.dtype())
 
 
 def _tensor(name: str, body: str, offset: int) -> Tensor | Placeholder:
@@ -144,18 +173,14 @@ def _tensor(name: str, body: str, offset: int) -> Tensor | Placeholder:
         return Placeholder(name if name in EXAMPLES else "memref", body)
     first, *rest = items
     part = name == "partition_tensor_view"
-    if _SHAPE.fullmatch(first.text):
-        for item in rest:
-            if item.text != "gm" and not item.text.endswith("<gm>"):
-                raise item.problem("memory with strides of its own is a view: use make_tensor_view")
-        dims, element = _shape(first)
-        return Tensor(dims, element, part)
-    if not rest and first.text.isalnum() and not first.text.isdigit():
-        return Tensor((), _dtype(first.text, first), part)
-    element = _dtype(first.text, first)
-    if [item.text for item in rest] == ["5"]:
-        return Tensor((None,) * 5, element, part)
-    return Tensor(tuple(_extent(item.text, item) for item in rest), element, part)
+    if (shape := first.shape()) is not None:
+        other = next((item for item in rest if item.text != "gm" and not item.text.endswith("<gm>")), None)
+        if other is not None:
+            raise other.problem("memory with strides of its own is a view: use make_tensor_view")
+        return Tensor(*shape, part)
+    element = first.dtype()
+    dims = (None,) * 5 if [item.text for item in rest] == ["5"] else tuple(item.extent() for item in rest)
+    return Tensor(dims, element, part)
 
 
 def _tile(_name: str, body: str, offset: int) -> TileSpec | Placeholder:
@@ -165,40 +190,36 @@ def _tile(_name: str, body: str, offset: int) -> TileSpec | Placeholder:
         return Placeholder("tile", body)
     found: dict[str, Any] = {}
     for item in items:
-        for key, value in (_keyed(item) if item.key else _positional(item, found)).items():
-            if key in found:
-                raise item.problem(f"the type has `{key}` twice")
-            found[key] = value
+        fields = _fields(item, found)
+        if twice := next((key for key in fields if key in found), ""):
+            raise item.problem(f"the type has `{twice}` twice")
+        found |= fields
     missing = [key for key in ("dtype", "rows", "cols") if key not in found]
     if missing:
         raise Problem(f"a tile needs {' and '.join(missing)}, as in `{EXAMPLES['tile']}`", offset)
     return _spec(found, items[-1])
 
 
-def _keyed(item: _Item) -> dict[str, Any]:
+def _fields(item: _Item, found: dict[str, Any]) -> dict[str, Any]:
+    """The fields that an item gives. Without a key its form identifies it; the order distinguishes rows and columns."""
     key = item.key
-    if key not in FIELDS:
+    if key and key not in FIELDS:
         raise item.problem(f"a tile has no field `{named(key)}`{guess(key, FIELDS)}")
-    if key != "valid":
-        return {key: _value(key, item)}
-    extents = _DIM.split(item.text)
-    if len(extents) != 2:
-        raise item.problem("expected the valid extents as `valid=RxC`, with `?` for one known at run time")
-    return dict(zip(("v_row", "v_col"), (_extent(extent, item) for extent in extents), strict=True))
-
-
-def _positional(item: _Item, found: dict[str, Any]) -> dict[str, Any]:
-    """A field without its name: its form identifies it, and the order distinguishes rows and columns."""
-    if _SHAPE.fullmatch(item.text):
-        dims, element = _shape(item)
+    if key == "valid":
+        if len(_DIM.split(item.text)) != 2:
+            raise item.problem("expected the valid extents as `valid=RxC`, with `?` for one known at run time")
+        return dict(zip(("v_row", "v_col"), item.extents(), strict=True))
+    if not key and (shape := item.shape()) is not None:
+        dims, element = shape
         if len(dims) != 2 or None in dims:
             raise item.problem("expected the rows and columns of a tile, as in `16x32xf32`")
         return {"rows": dims[0], "cols": dims[1], "dtype": element}
-    if item.text[:1].isdigit() and not _BARE_SHAPE.fullmatch(item.text):
-        fits = ["rows", "cols", "fractal", "pad"]
-    else:
-        fits = [key for key, words in _WORDS.items() if item.text.lower() in words and key != "compact"] or ["dtype"]
-    key = next((key for key in fits if key not in found), fits[-1])
+    if not key:
+        if item.text[:1].isdigit() and not _BARE_SHAPE.fullmatch(item.text):
+            fits = ["rows", "cols", "fractal", "pad"]
+        else:
+            fits = [key for key, words in _WORDS.items() if item.text.lower() in words and key != "compact"]
+        key = next((key for key in fits if key not in found), fits[-1] if fits else "dtype")
     return {key: _value(key, item)}
 
 
@@ -247,32 +268,6 @@ def _is_symbolic(text: str) -> bool:
     return element in ("T", "dtype") or any(dim.isalpha() for dim in dims)
 
 
-def _shape(item: _Item) -> tuple[tuple[int | None, ...], DType]:
-    """`4x?xf32`: extents, and the element type."""
-    element = _SHAPE.fullmatch(item.text)
-    assert element is not None
-    dims = _DIM.split(item.text[: element.start("element")].rstrip(" \tx"))
-    name = _Item(element["element"], item.offset + element.start("element"))
-    return tuple(_extent(dim, item) for dim in dims), _dtype(name.text, name)
-
-
-def _extent(text: str, item: _Item) -> int | None:
-    text = text.strip()
-    return None if text in ("?", "-1") else _Item(text, item.offset).number("an extent")
-
-
-def _dtype(text: str, item: _Item) -> DType:
-    found = _element(text.removeprefix("!").removeprefix("pto."))
-    if found is None:
-        if _BARE_SHAPE.fullmatch(text):
-            raise item.problem(f"expected an element type behind the extents, as in `{named(text)}xf32`")
-        meant = text.lstrip("x") if _element(text.lstrip("x")) else near(text, (*_ELEMENTS, *PLACES, *_LAYOUT_WORDS))
-        kind = _element(meant)
-        known = f"; did you mean `{kind.mlir if kind else meant}`?" if meant else ""
-        raise item.problem(f"`{named(text)}` is no element type{known}")
-    return found
-
-
 _WORDS: dict[str, dict[str, Any]] = {
     **{key: {word.lower(): member for word, member in spellings(key).items()} for key in WORDED},
     "fractal": {
@@ -292,9 +287,9 @@ _WHAT = {
 def _value(key: str, item: _Item) -> Any:
     """The value of a field."""
     if key == "dtype":
-        return _dtype(item.text, item)
+        return item.dtype()
     if key in ("v_row", "v_col"):
-        return _extent(item.text, item)
+        return item.extent()
     if key not in _WORDS:
         return item.number("the rows" if key == "rows" else "the columns")
     found = _WORDS[key].get(item.text.lower())
@@ -352,12 +347,11 @@ def agree(known: Type, written: Type) -> bool:
         return True
     if isinstance(known, TileSpec) and isinstance(written, TileSpec):
         same = (known.dtype, known.rows, known.cols) == (written.dtype, written.rows, written.cols)
-        is_short = "," not in type_text(written)
-        return same and (written == known or is_short or _layout(written) == _layout(known))
+        return same and ("," not in type_text(written) or _layout(written) == _layout(known))
     if isinstance(known, Tensor) and isinstance(written, Tensor):
         pairs = zip(known.dims, written.dims, strict=False)
         open_ = all(a == b or a is None or b is None for a, b in pairs)
-        return known.dtype is written.dtype and (len(known.dims) == len(written.dims) and open_)
+        return known.dtype is written.dtype and len(known.dims) == len(written.dims) and open_
     if isinstance(known, str) and isinstance(written, str):
         return known == written or {known, written} <= {"index", "i64", "i32"}
     return known == written

@@ -123,9 +123,9 @@ class _FunctionWriter:
         if operation.name not in BLOCKS:
             raise _problem(operation, f"`{operation.name}` with a body has no spelling")
         first, *more = operation.bodies
-        results = self._results(operation)
+        results = ", ".join(map(self._define, operation.results))
         self.scopes.append({})
-        self._line(indent, f"{results}{self._head(operation, first)} {{", operation)
+        self._line(indent, f"{results and f'{results} = '}{self._head(operation, first)} {{", operation)
         self._body(first, f"{indent}  ")
         for body in filter(self._has_content, more):
             self._line(indent, "} else {", first)
@@ -184,49 +184,51 @@ class _FunctionWriter:
     # --- Operations --------------------------------------------------------------------------------------------
 
     def _text(self, operation: Operation) -> str:
-        name = operation.name
+        name, attributes = operation.name, dict(operation.attributes)
         if name == "arith.constant":
             (result,) = operation.results
-            number = constant_text(operation.attributes["value"], result.type)
+            number = constant_text(attributes["value"], result.type)
             return f".const {self._define(result)} = {number} : {type_text(result.type)}"
-        shape = SYNTAX.get(STATIC.get(name, name))
+        opcode, instruction = STATIC.get(name, name), instruction_of(name)
+        shape = SYNTAX.get(opcode)
         if shape is not None and not operation.outs:
-            return self._shaped(operation, STATIC.get(name, name), shape)
-        if name.startswith("arith."):
-            return self._arithmetic(operation)
-        instruction = instruction_of(name)
-        is_plain = FORM not in operation.attributes
-        if instruction is not None and is_plain and _has_one_destination(operation, instruction):
-            return self._instruction(operation, instruction)
-        return self._general(operation)
-
-    def _results(self, operation: Operation) -> str:
-        names = ", ".join(map(self._define, operation.results))
-        return f"{names} = " if names else ""
+            operands, signature = self._shaped(operation, shape, attributes)
+        elif name.startswith("arith."):
+            operands, signature = self._arithmetic(operation, attributes)
+        elif instruction is not None and FORM not in attributes and _has_one_destination(operation, instruction):
+            opcode = _take_suffixes(operation, instruction, attributes)
+            block_last = instruction.operands[0].is_block
+            values = operation.ins + operation.outs if block_last else operation.outs + operation.ins
+            operands, signature = f" {self._listed(values)}", self._signature(values, operation.results)
+        else:
+            opcode = SHORT.get(name, name)
+            operands, signature = self._general(operation, attributes)
+        results = ", ".join(map(self._define, operation.results))
+        return f"{results and f'{results} = '}{opcode}{operands}{_dictionary(attributes)}{signature}"
 
     def _listed(self, values: Iterable[Value]) -> str:
         return ", ".join(map(self._use, values))
 
-    def _shaped(self, operation: Operation, name: str, shape: Syntax) -> str:
-        attributes = dict(operation.attributes)
+    def _shaped(self, operation: Operation, shape: Syntax, attributes: dict[str, Any]) -> tuple[str, str]:
+        """The operands and the types of an operation in the table. Attributes among the operands are removed."""
         if shape.words:
             words = [self._word(operation, attributes, key) for key in shape.words]
-            text = f"{name} {words[0]}" if len(words) == 1 else f"{name}[{', '.join(words)}]"
-            return text + _dictionary(attributes)
-        values = [value for part in shape.operands for value in operation.part(part)]
+            return f" {words[0]}" if len(words) == 1 else f"[{', '.join(words)}]", ""
+        values = tuple(value for part in shape.operands for value in operation.part(part))
         items = [self._use(value) for value in values]
         if shape.index:
             items[-1] += f"[{self._listed(operation.part(shape.index))}]"
         if isinstance(attributes.get(shape.address), int):
             items.append(f"@tile({attributes.pop(shape.address):#x})")
-            values = values if operation.results else []
+            values = values if operation.results else ()
         items += [f"{key} = [{self._listed(operation.part(key))}]" for key in shape.lists]
-        keyed = [f"{key} = {self._listed(operation.part(key))}" for key in shape.keyed if operation.part(key)]
-        text = f"{name} {', '.join(items)} {' '.join(keyed)}".rstrip().replace("  ", " ")
-        kinds = f" : {self._types(operation.results)}" if shape.only_result else ""
-        if not shape.only_result and not shape.result:
-            kinds = self._signature(values, operation.results)
-        return f"{self._results(operation)}{text}{_dictionary(attributes)}{kinds}"
+        keyed = [f" {key} = {self._listed(operation.part(key))}" for key in shape.keyed if operation.part(key)]
+        operands = f" {', '.join(items)}" if items else ""
+        if shape.only_result:
+            signature = f" : {self._types(operation.results)}"
+        else:
+            signature = "" if shape.result else self._signature(values, operation.results)
+        return "".join([operands, *keyed]), signature
 
     def _word(self, operation: Operation, attributes: dict[str, Any], key: str) -> str:
         if operation.part(key):
@@ -235,32 +237,19 @@ class _FunctionWriter:
             raise _problem(operation, f"{operation.name} has no {key}")
         return value_text(attributes.pop(key))
 
-    def _arithmetic(self, operation: Operation) -> str:
-        attributes = dict(operation.attributes)
+    def _arithmetic(self, operation: Operation, attributes: dict[str, Any]) -> tuple[str, str]:
         items = [self._use(value) for value in operation.ins]
         if operation.name == "arith.cmpi":
             items.insert(0, predicate_word(attributes.pop("predicate")))
         operand = operation.ins[-1].type if operation.ins else "index"
         result = operation.results[0].type if operation.results else operand
-        kinds = f" : {type_text(operand)}"
-        if result != operand and operation.name != "arith.cmpi":
-            kinds += f" to {type_text(result)}"
-        return f"{self._results(operation)}{operation.name} {', '.join(items)}{_dictionary(attributes)}{kinds}"
+        is_cast = result != operand and operation.name != "arith.cmpi"
+        return f" {', '.join(items)}", f" : {type_text(operand)}" + (f" to {type_text(result)}" if is_cast else "")
 
-    def _instruction(self, operation: Operation, instruction: Instruction) -> str:
-        """`%dst = op %a, %b : (T, T) -> T`, or the destination first; a block of memory comes last."""
-        values = [*operation.outs, *operation.ins]
-        if instruction.operands[0].is_block:
-            values = [*operation.ins, *operation.outs]
-        opcode, attributes = _with_suffixes(operation, instruction)
-        text = f"{opcode} {self._listed(values)}{_dictionary(attributes)}{self._signature(values, operation.results)}"
-        return self._results(operation) + text
-
-    def _general(self, operation: Operation) -> str:
-        """An operation without a syntax of its own. Destinations stay separate."""
-        attributes, ins, outs = dict(operation.attributes), operation.ins, operation.outs
-        operands = f" {self._listed(ins)}" if ins else ""
-        types = ins
+    def _general(self, operation: Operation, attributes: dict[str, Any]) -> tuple[str, str]:
+        """The operands and the types of an operation without a syntax of its own. Destinations stay separate."""
+        ins, outs = operation.ins, operation.outs
+        operands, types = f" {self._listed(ins)}" if ins else "", ins
         if operation.name == "func.call":
             operands = f" {_symbol(operation, attributes.pop('callee', ''))}({self._listed(ins)})"
         elif outs or (ins and instruction_of(operation.name) is not None):
@@ -269,9 +258,7 @@ class _FunctionWriter:
             types = ()
         more = [(key, values) for key, values in operation.parts.items() if key not in ("ins", "outs")]
         operands += "".join(f" {key} = [{self._listed(values)}]" for key, values in more)
-        opcode = SHORT.get(operation.name, operation.name)
-        signature = self._signature(types, operation.results)
-        return f"{self._results(operation)}{opcode}{operands}{_dictionary(attributes)}{signature}"
+        return operands, self._signature(types, operation.results)
 
     def _group(self, values: tuple[Value, ...]) -> str:
         return f"{self._listed(values)} : {self._types(values)}"
@@ -401,16 +388,14 @@ def _is_one_memory(operation: Operation, instruction: Instruction) -> bool:
     return counted and isinstance(memory[0].type, Tensor) and all(is_tile)
 
 
-def _with_suffixes(operation: Operation, instruction: Instruction) -> tuple[str, dict[str, Any]]:
-    """The opcode with its suffixes, and the attributes without a suffix."""
-    attributes, known = dict(operation.attributes), suffixes().get(operation.name, {})
-    implied, missing = defaults(instruction), set(modes(instruction)) - attributes.keys()
+def _take_suffixes(operation: Operation, instruction: Instruction, attributes: dict[str, Any]) -> str:
+    """The opcode with its suffixes. Their attributes are removed."""
+    known, implied = suffixes().get(operation.name, {}), defaults(instruction)
+    missing = set(modes(instruction)) - attributes.keys()
     for modifier, text in instruction.attributes:
         if text.key in missing:  # the shapes of the operands may determine it (A-25)
             member = default_of(instruction, modifier, [value.type for value in operation.ins])
             attributes |= {} if member is None else {text.key: text.written(member)}
-    words = [word for word, (key, value) in known.items() if attributes.get(key) == value]
-    for word in words:
-        del attributes[known[word][0]]
-    printed = [word for word in words if implied.get(known[word][0]) != known[word][1]]
-    return ".".join((operation.name, *printed)), attributes
+    words = {word: key for word, (key, value) in known.items() if attributes.get(key) == value}
+    chosen = {key: attributes.pop(key) for key in words.values()}
+    return ".".join((operation.name, *(word for word, key in words.items() if implied.get(key) != chosen[key])))

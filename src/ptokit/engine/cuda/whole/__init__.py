@@ -8,11 +8,11 @@
 | `kernels.py` | the kernels by name, and their text |
 | `kinds.py`, `site.py` | what their code depends on; a kernel that is being written |
 | `indices.py`, `direct.py` | kernels of indices; of rows, each by itself |
-| `groups.py`, `grouping.py`, `arranging.py` | lanes by rows: memory; kernels that bring them together; one that sorts |
-| `segments.py`, `chain.py` | kernels that combine rows with their lanes: few of a row; many |
-| `bags.py`, `tables.py` | bags of gathered rows, reduced; those of many tables |
+| `grouping.py` | lanes by rows: memory, and kernels that bring them together |
+| `segments.py` | kernels that combine rows with their lanes: few of a row; many |
+| `bags.py` | bags of gathered rows, reduced, of one table or many |
 | `bag_gradients.py`, `bag_source.py` | their gradients, passed to the rows: the call; what lanes read through bags |
-| `updates.py`, `update_calls.py` | gradients summed by row, stored or applied: the kernels, and their call |
+| `update_calls.py` | gradients summed by row, stored or applied: the kernels, and their call |
 | `pieces.py` | rows in pieces of up to 16 bytes, and layouts that count in them |
-| `sums.py`, `atomics.py` | values combined one after the other, in registers; in any order, in memory |
+| `combining.py` | values combined one after the other, in registers; in any order, in memory |
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ptokit.engine.cuda.whole.groups import Groups, bit_length
+from ptokit.engine.cuda.whole.grouping import Groups, bit_length
 from ptokit.engine.cuda.whole.kinds import BagSource, Kind
 from ptokit.engine.cuda.whole.site import KernelSite, Place, both
 from ptokit.engine.llvm.chip import Chip

@@ -28,7 +28,7 @@ import numpy as np
 
 from ptokit.engine.cuda.device import Device, DeviceBuffer, DeviceKernel, cuda, current
 from ptokit.engine.cuda.resident import resident
-from ptokit.engine.cuda.whole import groups, kernels, kinds
+from ptokit.engine.cuda.whole import grouping, kernels, kinds
 from ptokit.engine.cuda.whole.check import IndexCheck, take
 from ptokit.engine.cuda.whole.kept import Scratch
 from ptokit.engine.cuda.whole.kinds import BagSource, Kind
@@ -126,27 +126,11 @@ def not_captured(whole: Whole, gpu: int, *addresses: int) -> str:
     return call_of(cuda(gpu), whole).not_captured(*addresses)
 
 
-def scatter(
-    device: Device,
-    table: int,
-    rows: int,
-    lanes: int,
-    count: int,
-    *,
-    dtype: DType,
-    width: int,
-    stride: int,
-    capacity: int,
-    combine: Combine,
-    lane: str = I32,
-) -> None:
-    """Combine packed rows with those rows of a table that resolved lanes name, in their order; a sentinel names none.
-
-    `table`, `rows` and `lanes` are addresses; `width` counts the elements of a row, `stride` those from row to row of
-    the table.
-    """
-    kind = MoveKind(False, dtype, element_type("uint32" if lane == I32 else "int64"), Remap.SKIP, combine)
-    _prepared(device, kind)(table, lanes, rows, MoveSizes(count, width, capacity, stride, 1, width, 1, 1))
+def scattering(device: Device, dtype: DType, combine: Combine, lane: str = I32) -> CudaMove:
+    """A scatter of packed rows by resolved lanes, in their order; a sentinel names no row."""
+    return _prepared(
+        device, MoveKind(False, dtype, element_type("uint32" if lane == I32 else "int64"), Remap.SKIP, combine)
+    )
 
 
 def checking(device: Device, index_type: DType) -> Callable[[int, int, int, int], None]:
@@ -350,7 +334,7 @@ class CudaCall:
         """The fewest and most lanes whose steps are those of `count`."""
         copied = int(self.capacity * self.element.size / PRIVATE_PER_LANE)
         last = 0, 1, BRIEF, FEW, min(MOST_BRIEF, self.capacity), (self.capacity - 1) // SPARSE, copied - 1
-        steps = sorted({*last, groups.MOST_LANES - 1, (1 << 32) - 1})
+        steps = sorted({*last, grouping.MOST_LANES - 1, (1 << 32) - 1})
         at = bisect_left(steps, self.count)
         return steps[at - 1] + 1 if at else 0, steps[at] if at < len(steps) else self.count
 
@@ -371,7 +355,7 @@ class CudaCall:
             return ("private", *("commit",) * self.refuses) if self._is_small else (*few, "scatter")
         if move.source is None and (count <= BRIEF or count <= min(MOST_BRIEF, self.capacity)):
             return ("brief",)
-        if count >= groups.MOST_LANES:
+        if count >= grouping.MOST_LANES:
             raise Unsupported(f"arithmetic with {count} lanes in their order")
         return "spot", "alone"
 
@@ -481,13 +465,13 @@ class CudaCall:
         elif initial is not None:
             self.device.copy(table, initial, nbytes)
 
-    def _scratch(self, count: int, steps: tuple[str, ...]) -> DeviceBuffer:
+    def _scratch(self, count: int, steps: tuple[str, ...]) -> DeviceBuffer | Scratch:
         """Memory for lanes by their rows, for keys, owners or copies of a small table."""
         device, tuning = self.device, kinds.TUNING
         if "spot" in steps:
             has_bags = self.move.source is not None
-            nbytes = groups.scratch(count, tuning.short, tuning.long, has_bags)
-            return Scratch.take(device, nbytes, groups.zeroed(count))
+            nbytes = grouping.scratch(count, tuning.short, tuning.long, has_bags)
+            return Scratch.take(device, nbytes, grouping.zeroed(count))
         if "mark" in steps:
             owners = device.empty(nbytes := 4 * self.capacity)
             if not self._is_sparse:
@@ -581,7 +565,7 @@ class CudaCall:
     def _shift(self, count: int) -> int:
         """Bits of the number of a slot, or of a lane in a key."""
         if "spot" in self.steps:
-            return groups.slot_bits(count)
+            return grouping.slot_bits(count)
         shift = (count - 1).bit_length()
         if shift + self.capacity.bit_length() > 64:
             raise Unsupported("more lanes and rows than a key of 64 bits can number")

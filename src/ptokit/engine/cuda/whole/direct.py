@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ptokit.engine.cuda.whole.atomics import atomically
+from ptokit.engine.cuda.whole.combining import atomically
 from ptokit.engine.cuda.whole.site import KernelSite, both, where
 from ptokit.engine.llvm.emit import I32, IrValue
 from ptokit.isa.dtype import DType

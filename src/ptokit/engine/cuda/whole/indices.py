@@ -35,7 +35,6 @@ def _check_pieces(site: KernelSite, wide: int) -> None:
                 for k, value in enumerate(found):
                     site.refuse(value, n * wide + k, None)
     with code.phase():
-        assert code.lane is not None
         i = pieces * wide + code.lane
         with code.when(i.compare("slt", site.count) & code.block.compare("eq", 0)):
             site.refuse(site.read(i), i, None)

@@ -18,7 +18,7 @@ POINTERS = ("table", "other", "index", "flag", "keys")
 |---|---|
 | `table`, `other`, `index` | the arrays; the first two without `noalias`: random rows take longer by `ld.global.nc` |
 | `flag` | the number of indices that are refused, the first of them, and the address of a word that they set to 1 |
-| `keys` | lanes by rows (`groups.py`); keys, sorted; one plus the last lane of each row; or copies of a small table |
+| `keys` | lanes by rows (`grouping.py`); keys, sorted; one plus the last lane of each row; or copies of a small table |
 | `count`, `capacity` | lanes, rows of the table |
 | `across` | pieces of a row |
 | `shift` | bits of the number of a slot; or of a lane in a key |

@@ -57,7 +57,6 @@ class KernelSite:
             return code.load(I64, self.flag).compare("eq", 0)
 
         def find(outside: Variable) -> None:
-            assert code.lane is not None
             lanes, deep = code.chip.lanes, self.tuning.pieces
             with code.loop(code.lane, self.count, lanes * deep) as low:
                 numbers = [low + lanes * step for step in range(deep)]
@@ -79,7 +78,6 @@ class KernelSite:
         """Numbers below a total, some for each thread at a time: a number, and whether it counts; None if it does."""
         code, lanes = self.code, self.code.chip.lanes
         with code.phase():
-            assert code.lane is not None
             step = self.blocks * (lanes * depth)
             with code.loop(self.block * (lanes * depth) + code.lane, total, step) as first:
                 last, numbers = total - 1, [first + lanes * k for k in range(depth)]

@@ -9,8 +9,8 @@ from typing import Any
 from ptokit.engine.llvm.compute import units
 from ptokit.engine.llvm.compute.elements import ElementSite, from_single, is_float, single
 from ptokit.engine.llvm.compute.walk import RegionRow, RegionView, lanes_at_once, whole_part
-from ptokit.engine.llvm.emit import IrBuilder, IrValue, element_of, lanes_of, like, vector
-from ptokit.engine.llvm.numbers import intrinsic
+from ptokit.engine.llvm.emit import IrBuilder, IrValue, lanes_of, like, vector
+from ptokit.engine.llvm.numbers import added_lanes, intrinsic
 
 ROWS, COLS, DEEP = 4, 2, 8
 """Rows and columns of a block, and how many products of each sum are taken at once: as registers allow."""
@@ -36,7 +36,7 @@ def multiply(
         return
     deep = lanes_at_once((a, b), extents[2], DEEP)
     whole = whole_part(code, (a, b), k, deep)
-    down, right_blocks = (_blocks(extent, count) for extent, count in ((m, ROWS), (n, COLS)))
+    down, right_blocks = (units.parts(extent, count) for extent, count in ((m, ROWS), (n, COLS)))
     with code.region(down, right_blocks) as (block, across):
         rows = _block(code, block * ROWS, ROWS, m)
         left, into = [a.row(i) for i in rows], [dst.row(i) for i in rows]
@@ -79,13 +79,6 @@ def within(line: IrValue, extent: IrValue, size: int) -> AbstractContextManager[
     return nullcontext() if units.are_whole(extent, size) else line.code.when(line.compare("slt", extent))
 
 
-def _blocks(extent: IrValue, count: int) -> IrValue:
-    """How many blocks of so many lines an extent has, the last one perhaps not whole."""
-    if extent.number is not None:
-        return extent.code.i64(-(-extent.number // count))
-    return (extent + (count - 1)).op("udiv", count)
-
-
 def _block(code: IrBuilder, first: IrValue, count: int, extent: IrValue) -> list[IrValue]:
     """The lines of a block, none beyond the last."""
     lines = [first + k for k in range(count)]
@@ -112,7 +105,7 @@ def _sums(
         pairs = [(one, other) for one in x for other in y]
         for total, (one, other) in zip(sums, pairs, strict=True):
             total.set(_product(code, one, other, total.get()))
-    return [_total(code, total.get()) for total in sums]
+    return [added_lanes(total.get()) for total in sums]
 
 
 def _wide(given: ElementSite, bits: IrValue) -> IrValue:
@@ -121,23 +114,6 @@ def _wide(given: ElementSite, bits: IrValue) -> IrValue:
 
 def _product(code: IrBuilder, a: IrValue, b: IrValue, total: IrValue) -> IrValue:
     return intrinsic(code, "fmuladd", a, b, total) if a.is_float else a * b + total
-
-
-def _total(code: IrBuilder, value: IrValue) -> IrValue:
-    """All lanes of a vector added, half with half."""
-    while (lanes := lanes_of(value.type)) > 1:
-        halves = [_lanes(code, value, range(at, at + lanes // 2)) for at in (0, lanes // 2)]
-        value = halves[0] + halves[1]
-    return value
-
-
-def _lanes(code: IrBuilder, value: IrValue, which: range) -> IrValue:
-    """Some lanes of a vector."""
-    if len(which) == 1:
-        return code.write(element_of(value.type), f"extractelement {value!r}, i64 {which[0]}")
-    chosen = ", ".join(f"i32 {lane}" for lane in which)
-    kind = vector(element_of(value.type), len(which))
-    return code.write(kind, f"shufflevector {value!r}, {value.type} poison, <{len(which)} x i32> <{chosen}>")
 
 
 def _sum(site: ElementSite, total: IrValue, addends: Sequence[RegionRow], j: IrValue) -> IrValue:

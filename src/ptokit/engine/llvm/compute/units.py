@@ -83,8 +83,7 @@ class GroupPart:
     def __init__(self, code: IrBuilder, shape: tuple[int, int], number: IrValue, n: IrValue) -> None:
         """`number` counts the parts, row by row."""
         (self.down, self.across), (self.rows, self.cols) = shape, extents_of(shape)
-        right = _parts(n, self.cols)
-        assert code.lane is not None
+        right = parts(n, self.cols)
         self.g, self.t = (code.lane & (GROUP - 1)) >> 2, code.lane & 3
         self.top, self.first = number.op("udiv", right) * self.rows, number.op("urem", right) * self.cols
 
@@ -99,7 +98,6 @@ class GroupPart:
 @contextmanager
 def held_part(code: IrBuilder, shape: tuple[int, int], m: IrValue, n: IrValue) -> Generator[GroupPart]:
     """The one part of a group that keeps it, in a phase; groups beyond the last part have none."""
-    assert code.lane is not None
     number, parts = code.lane >> 5, _count_of(shape, m, n)
     with nullcontext() if parts.number == code.chip.lanes // GROUP else code.when(number.compare("slt", parts)):
         yield GroupPart(code, shape, number, n)
@@ -119,7 +117,6 @@ class UnitProduct:
     def write(self, put: Callable[[GroupPart, IrValue, IrValue, Sequence[IrValue]], None]) -> None:
         """Compute all parts; `put` takes a part, a row, a column, and the sums from there on."""
         code, shape = self.code, shape_for(self.code.chip, *self.extents[:2])
-        assert code.lane is not None
         with code.loop(code.lane >> 5, _count_of(shape, self.m, self.n), code.chip.lanes // GROUP) as number:
             part = GroupPart(code, shape, number, self.n)
             sums = GroupSums(code, self.given, shape, code.constant(I32, 0))
@@ -175,7 +172,7 @@ def _count(extent: int, size: int) -> int:
     return -(-extent // size)
 
 
-def _parts(extent: IrValue, size: int) -> IrValue:
+def parts(extent: IrValue, size: int) -> IrValue:
     """How many parts of a size cover an extent."""
     if extent.number is not None:
         return extent.code.i64(_count(extent.number, size))
@@ -185,7 +182,7 @@ def _parts(extent: IrValue, size: int) -> IrValue:
 def _count_of(shape: tuple[int, int], m: IrValue, n: IrValue) -> IrValue:
     """How many parts of a shape cover m x n."""
     rows, cols = extents_of(shape)
-    return _parts(m, rows) * _parts(n, cols)
+    return parts(m, rows) * parts(n, cols)
 
 
 def _within(line: IrValue, extent: IrValue, size: int) -> IrValue:

@@ -90,7 +90,6 @@ def multiply(given: DType, tiles: Sequence[tuple[Panels, IrValue]], sums: GroupS
     """Begin to add the product of two tiles to the sums, if `keep` is not 0; or else to put it there. In a phase."""
     (a, left), (b, right) = tiles
     code, (k, n), kind = keep.code, b.shape, TYPES[given.name]
-    assert code.lane is not None
     left, right = a.descriptor(code.at(left, (code.lane >> 7) * (ROWS * a.width))), b.descriptor(right)
     steps = range(k // DEEP)
     ats = [divmod(step * DEEP * SIZE, a.width) for step in steps]

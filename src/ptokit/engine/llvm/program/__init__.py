@@ -6,9 +6,9 @@
 | `variant.py` | an instruction lowered at sample values, and the conditions under which that is valid |
 | `slots.py`, `stage.py`, `expressions.py` | the memory of a block, how code addresses it, whole numbers in code |
 | `instruction.py`, `emitter.py` | one instruction; all statements, as one function over blocks |
-| `forward.py`, `held.py`, `poison.py` | tiles without memory, tiles in registers, tiles that must be poisoned |
-| `pipelines.py`, `pipelined.py` | loops of products whose loads run ahead; their code |
-| `independent.py`, `page.py` | which blocks may run in parallel; scatters that may be deferred |
+| `tiles.py` | tiles without memory, tiles in registers, tiles that must be poisoned |
+| `pipelines.py` | loops of products whose loads run ahead |
+| `independent.py` | which blocks may run in parallel; scatters that may be deferred |
 | `compiler.py` | a program, and the numbers that its code is made for |
 | `fallback.py` | the memory of a block in Python, and steps of the reference engine over it |
 """

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from enum import Enum
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from typing import Any, cast
 
 from ptokit.engine.interpreter import Executable
 from ptokit.engine.llvm.program.emitter import Emitter
 from ptokit.engine.llvm.program.independent import are_independent
 from ptokit.engine.llvm.program.instruction import is_supported
-from ptokit.engine.llvm.program.page import Page, candidates, page
 from ptokit.engine.llvm.program.sample import sample
 from ptokit.engine.llvm.program.slots import Slots, address_of
 from ptokit.engine.llvm.program.stage import MOST_GIVEN, Stage
@@ -37,7 +36,6 @@ Tensors = Mapping[str, Storage]
 Values = dict[Var, int]
 Items = tuple[tuple[Var, int], ...]
 PLAIN = frozenset((int, str, bool, float, type(None), Var, ExtentVar))
-NOTHING: frozenset[str] = frozenset()
 
 
 class ProgramCompiler:
@@ -53,7 +51,7 @@ class ProgramCompiler:
         self._missed: dict[int, Values] = {}
         self._failures: Counter[int] = Counter()
         """How often an instruction had no code, and tracing what had none gave none."""
-        self._are_independent = lru_cache(MOST_KEPT)(self._find_independent)
+        self._are_independent = lru_cache(MOST_KEPT)(partial(are_independent, program))
         self._streams = Streams(program, profile) if crosses(program) else None
         """The cores of the program, if they meet."""
         self._in_text_order = lru_cache(MOST_KEPT)(self._find_text_order)
@@ -62,10 +60,6 @@ class ProgramCompiler:
     def reference(self) -> Executable:
         """The program on the reference engine, for launches that have no code."""
         return Executable(self.program, self.profile, self.options)
-
-    @cached_property
-    def _candidates(self) -> dict[int, str]:
-        return candidates(self.program, self.slots)
 
     # --- numbers
 
@@ -128,15 +122,9 @@ class ProgramCompiler:
         made_from = describe(self.program), self.profile.name, describe(self.options), sorted(self._samples.items())
         return repr((made_from, *how))
 
-    def _emitter(self, stage: Stage, deferred: Iterable[int]) -> Emitter:
-        """Writes the code for the numbers that were met; the scatters `deferred` take effect later, where they can."""
-        variants = {number: self._variants(number) for number in self._samples}
-        return Emitter(stage, variants, self._pages(deferred))
-
-    def _pages(self, deferred: Iterable[int]) -> list[Page]:
-        """What is recorded of scatters, for the numbers that were met; those that cannot be deferred are left out."""
-        pages = [page(self.program, self.slots, number, self._variants(number)) for number in deferred]
-        return [each for each in pages if each is not None]
+    def _emitter(self, stage: Stage) -> Emitter:
+        """Writes the code for the numbers that were met."""
+        return Emitter(stage, {number: self._variants(number) for number in self._samples})
 
     # --- launches
 
@@ -159,9 +147,6 @@ class ProgramCompiler:
     def _find_text_order(self, grid: int, integers: Items) -> bool:
         assert self._streams is not None
         return meetings(self._streams, grid, dict(integers)).in_text_order
-
-    def _find_independent(self, grid: int, integers: Items, besides: frozenset[str]) -> bool:
-        return are_independent(self.program, grid, dict(integers), besides)
 
 
 def _check(program: Program, slots: Slots) -> None:

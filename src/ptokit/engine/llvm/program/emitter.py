@@ -16,15 +16,11 @@ import numpy as np
 from ptokit.engine.llvm.compute.units import GroupSums
 from ptokit.engine.llvm.emit import I32, I64, IrValue
 from ptokit.engine.llvm.program.expressions import Evaluator
-from ptokit.engine.llvm.program.forward import Forwarded, forwarded
-from ptokit.engine.llvm.program.held import held_tiles
 from ptokit.engine.llvm.program.instruction import Execution
-from ptokit.engine.llvm.program.page import Page
-from ptokit.engine.llvm.program.pipelined import PipelinedLoop, reserve
-from ptokit.engine.llvm.program.pipelines import one_product, pipelines
-from ptokit.engine.llvm.program.poison import needs_poison
+from ptokit.engine.llvm.program.pipelines import PipelinedLoop, one_product, pipelines, reserve
 from ptokit.engine.llvm.program.slots import Reason, StateSlot
 from ptokit.engine.llvm.program.stage import Stage
+from ptokit.engine.llvm.program.tiles import Forwarded, forwarded, held_tiles, needs_poison
 from ptokit.engine.llvm.program.variant import Variant
 from ptokit.engine.storage import ADDRESS_SPACE
 from ptokit.isa.move import Fill
@@ -36,11 +32,9 @@ from ptokit.program.ir import Assign, Block, Branch, CrossFlag, Flag, Instr, Loa
 class Emitter:
     """Writes the function of a program, from the variants of its instructions."""
 
-    def __init__(self, stage: Stage, variants: Mapping[int, Sequence[Variant]], pages: Sequence[Page] = ()) -> None:
-        """`pages` are the deferred scatters."""
+    def __init__(self, stage: Stage, variants: Mapping[int, Sequence[Variant]]) -> None:
         self.stage, self.variants = stage, variants
         self.program, self.slots, self.code = stage.program, stage.slots, stage.code
-        self.pages = {page.number: page for page in pages}
         self.apart = are_apart(self.program)
         self.fused: dict[int, int] = {}
         """Statements that were fused with a later one, by their numbers."""
@@ -90,7 +84,7 @@ class Emitter:
         if id(loop) in self.pipelines:
             with code.when(iterations.compare("sgt", 0)):
                 about = self.pipelines[id(loop)], self.copies, start, iterations
-                PipelinedLoop(self.stage, self.pages, loop, *about).write(self._statements)
+                PipelinedLoop(self.stage, loop, *about).write(self._statements)
         else:
             with code.loop(0, iterations) as iteration:
                 self.stage.poll()
@@ -209,7 +203,7 @@ class Emitter:
                 other = code.new_label("other")
                 evaluator = self.stage.evaluator()
                 evaluator.require(variant.conditions, other)
-                made = Execution(self.stage, self.pages, instr, variant, evaluator, slow, reason, nth)
+                made = Execution(self.stage, instr, variant, evaluator, slow, reason, nth)
                 made.keep = keep
                 made.emit()
                 code.jump(done)
@@ -224,8 +218,8 @@ class Emitter:
         with self.stage.fast_path(pair.load, reason, pair.store) as (slow, _):
             evaluator = self.stage.evaluator()
             evaluator.require([*pair.first.conditions, *pair.second.conditions], slow)
-            load = Execution(self.stage, self.pages, pair.load, pair.first, evaluator, slow, reason)
-            store = Execution(self.stage, self.pages, pair.store, pair.second, evaluator, slow, reason)
+            load = Execution(self.stage, pair.load, pair.first, evaluator, slow, reason)
+            store = Execution(self.stage, pair.store, pair.second, evaluator, slow, reason)
             for each in (load, store):
                 each.prepare()
             first, second = pair.moves

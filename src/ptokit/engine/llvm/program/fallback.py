@@ -27,12 +27,12 @@ GREATEST = (1 << 63) - 1
 class BlockState:
     """The slots and the arena of a block, and the statements that Python runs over them."""
 
-    def __init__(self, slots: Slots, fallback: Fallback, frame: Frame | None = None) -> None:
+    def __init__(self, slots: Slots, fallback: Fallback) -> None:
         self.slots, self._fallback = slots, fallback
         self.state = (ctypes.c_int64 * slots.count)()
         self.arena = _aligned(slots.arena)
         self.arena[slots.scratch : slots.spare] = 0
-        self.frame = frame or Frame()
+        self.frame = Frame()
         self.frame.tiles = {name: self._storage(name, at) for name, at in slots.tiles.items()}
         self.drop()
 
@@ -66,7 +66,7 @@ class BlockState:
         frame.listener = listen
         with frame.expressions_refused():
             if not children(stmt) or not self._compute(stmt, frame):
-                self._fallback.step(stmt)(frame)
+                self._fallback.step_of(stmt)(frame)
         if isinstance(stmt, Instr):
             if reason in (Reason.NEGATIVE, Reason.PADDED) and reported[0]:
                 state[slots.reported_slot(number, reason)] = 1
@@ -138,13 +138,6 @@ class Fallback(Executable):
     def __init__(self, slots: Slots, profile: Profile, options: Options) -> None:
         super().__init__(slots.program, profile, options)
         self._slots = slots
-        self._made: dict[int, Step] = {}
-
-    def step(self, stmt: Stmt) -> Step:
-        """The step of a statement, made when it is first needed."""
-        if id(stmt) not in self._made:
-            self._made[id(stmt)] = self._step(stmt)
-        return self._made[id(stmt)]
 
     def _step(self, stmt: Stmt) -> Step:
         if isinstance(stmt, TileDecl) and stmt.name in self._slots.tiles:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import gcd
 from typing import Any
@@ -13,16 +13,16 @@ from ptokit.engine.llvm.compute import units, wide
 from ptokit.engine.llvm.compute.cube import pair, within
 from ptokit.engine.llvm.compute.walk import RegionView
 from ptokit.engine.llvm.emit import I1, I32, I64, PTR, IrBuilder, IrValue, Variable, size_of
-from ptokit.engine.llvm.move import CodeWriter, MoveRegions, emit_move
+from ptokit.engine.llvm.move import CodeWriter, ThreadMove
 from ptokit.engine.llvm.numbers import computes
 from ptokit.engine.llvm.program.expressions import Evaluator
-from ptokit.engine.llvm.program.held import HeldTile
-from ptokit.engine.llvm.program.page import CAPACITY, COUNT, LANES, ROWS, Page
+from ptokit.engine.llvm.program.independent import CAPACITY, COUNT, LANES, ROWS, Page
 from ptokit.engine.llvm.program.slots import ALIGNMENT, Reason
 from ptokit.engine.llvm.program.stage import Stage
+from ptokit.engine.llvm.program.tiles import HeldTile
 from ptokit.engine.llvm.program.variant import Variant
 from ptokit.engine.llvm.resolve import IndexValues, emit_resolve, lane_of
-from ptokit.engine.llvm.shared_move import emit_shared_move, known_lanes
+from ptokit.engine.llvm.shared_move import SharedMove, known_lanes
 from ptokit.engine.reference import NEGATIVE
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout
@@ -38,7 +38,6 @@ class Execution:
     def __init__(
         self,
         stage: Stage,
-        pages: Mapping[int, Page],
         instr: Instr,
         variant: Variant,
         evaluator: Evaluator,
@@ -50,7 +49,7 @@ class Execution:
         self.stage, self.instr, self.variant, self.evaluator = stage, instr, variant, evaluator
         self.slow, self.reason, self.nth = slow, reason, nth
         self.code, self.number = stage.code, stage.slots.numbers[id(instr)]
-        self.page = pages.get(self.number)
+        self.page = stage.pages.get(self.number)
         """What the instruction defers, if it does."""
         self.writer = CodeWriter(stage.code, evaluator.value_of)
         self.operands = named_operands(instr)
@@ -269,22 +268,15 @@ class Execution:
         stage, code, slot = self.stage, self.code, self.stage.slots.ledgers[self.number]
         count, lanes = stage.slot(slot + COUNT), self._lane_count(move)
         there = code.at(stage.slot(slot + LANES).to("inttoptr", PTR), count * size_of(page.lane))
-        with code.phase():
-            if code.chip.lanes == 1:
-                self.writer.copy(there, self._lanes(), lanes * size_of(page.lane))
-            else:
-                self._copy_lanes(there, move, page.lane)
+        rows_of_lanes, cols = self._index_shape(move)
+        assert move.index is not None
+        with code.phase(), code.region(rows_of_lanes, cols) as (i, across), across(0, cols) as j:
+            code.store(self._lane(move.index, i, j, cols), code.at(there, (i * cols + j) * size_of(page.lane)))
         rows = code.at(stage.slot(slot + ROWS).to("inttoptr", PTR), count * page.nbytes)
         packed = MemoryView(rows, Layout.plain(move.cols, 1), source.size)
         copied = Move(move.shape, Access("", packed.layout), Access("", source.layout))
         self._move(copied, source, packed)
         stage.put(slot + COUNT, count + lanes)
-
-    def _copy_lanes(self, there: IrValue, move: Move, kind: str) -> None:
-        code, (rows, cols) = self.code, self._index_shape(move)
-        assert move.index is not None
-        with code.region(rows, cols) as (i, across), across(0, cols) as j:
-            code.store(self._lane(move.index, i, j, cols), code.at(there, (i * cols + j) * size_of(kind)))
 
     def moved(self, move: Move, source: MemoryView | None, target: MemoryView) -> None:
         """Emit a move between two regions, or defer it."""
@@ -330,9 +322,9 @@ class Execution:
         def write(writer: CodeWriter, into: IrValue, out: IrValue, lanes: IrValue, *known: IrValue) -> None:
             start = replace(source, base=out) if source else None
             values = replace(self._values(writer, index, lanes), known=known) if index and shared else None
-            regions = MoveRegions(replace(target, base=into), start, lanes, lane, values)
             with writer.code.phase(waits=waits):
-                (emit_shared_move if shared else emit_move)(writer, move, dtype, regions)
+                task = SharedMove if shared else ThreadMove
+                task(writer, move, dtype, replace(target, base=into), start, lanes, lane, values).write()
 
         lanes = self.place(index.access).base if index and shared else self._lanes()
         self._outline("void", move, [target.base, source.base if source else target.base, lanes, *known], write)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 
 from ptokit.engine.llvm.chip import CPU, Chip
@@ -11,8 +11,9 @@ from ptokit.engine.llvm.compute.wide import Panels
 from ptokit.engine.llvm.emit import I32, I64, PTR, IrBuilder, IrModule, IrValue, Variable
 from ptokit.engine.llvm.numbers import from_integer, is_byte_float
 from ptokit.engine.llvm.program.expressions import Evaluator
-from ptokit.engine.llvm.program.held import HeldTile
+from ptokit.engine.llvm.program.independent import Page
 from ptokit.engine.llvm.program.slots import ALIGNMENT, SIGNALS, Reason, Slots, StateSlot
+from ptokit.engine.llvm.program.tiles import HeldTile
 from ptokit.engine.storage import ADDRESS_SPACE
 from ptokit.isa.dtype import DType
 from ptokit.isa.policy import TileType
@@ -40,6 +41,8 @@ class Stage:
         """Tiles that hold nothing: what would be moved through them is moved directly."""
         self.held: dict[str, HeldTile] = {}
         """Tiles in registers."""
+        self.pages: Mapping[int, Page] = {}
+        """Scatters that are deferred, by the numbers of their statements."""
         self.sums: dict[str, GroupSums] = {}
         """What those hold that were declared."""
         self.panels: dict[str, Panels] = {}

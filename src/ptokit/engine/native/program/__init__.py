@@ -2,8 +2,6 @@
 
 | file | contents |
 |---|---|
-| `thread.py` | a thread that runs blocks: its callback to Python |
-| `thread_count.py` | how many threads pay with deferred scatters |
-| `ledger.py`, `launching.py` | deferred scatters; blocks divided among threads |
+| `launching.py` | threads that run blocks: their callback to Python, how blocks are divided |
 | `executable.py` | a program compiled, recompiled for numbers that had no code, launched |
 """

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from time import perf_counter
 
 from ptokit.engine.llvm.chip import CPU, Chip
-from ptokit.engine.llvm.program.compiler import MOST_KEPT, NOTHING, Items, ProgramCompiler, Tensors
+from ptokit.engine.llvm.program.compiler import MOST_KEPT, Items, ProgramCompiler, Tensors
+from ptokit.engine.llvm.program.fallback import Fallback
 from ptokit.engine.llvm.program.sample import cost, tile_bytes
 from ptokit.engine.llvm.program.stage import Stage
 from ptokit.engine.native import jit, workers
-from ptokit.engine.native.program.launching import FindingBuffer, Parts, ProgramCode
-from ptokit.engine.native.program.thread import NEVER, ThreadFallback
-from ptokit.engine.native.program.thread_count import LaunchWork, profitable_threads, work_of
+from ptokit.engine.native.program.launching import FindingBuffer, ProgramCode
 from ptokit.engine.runnable import NATIVE, Listener
 from ptokit.program.expr import Var
 from ptokit.program.ir import Program
@@ -35,9 +33,7 @@ class NativeExecutable(ProgramCompiler):
         super().__init__(program, profile, options)
         self.code: ProgramCode | None = None
         """The machine code, from the first launch on."""
-        self._deferring_code: ProgramCode | None = None
         self._cost = lru_cache(MOST_KEPT)(self._find_cost)
-        self._work = lru_cache(MOST_KEPT)(self._find_work)
         self._nbytes = {id(instr): tile_bytes(program, instr) for instr in program.instructions}
 
     # --- compiling
@@ -48,23 +44,12 @@ class NativeExecutable(ProgramCompiler):
             return
         with jit.BUILDING:
             if self._learn(tensors, integers, grid) or self.code is None:  # an earlier launch may have been interrupted
-                self.code, self._deferring_code = self._compiled(()), None
+                library = jit.library(self._key(self.chip), self.source)
+                self.code = ProgramCode(library, self.slots, Fallback(self.slots, self.profile, self.options))
 
-    def _deferring(self) -> ProgramCode:
-        """Code that defers scatters."""
-        with jit.BUILDING:
-            if self._deferring_code is None:
-                self._deferring_code = self._compiled(tuple(self._candidates))
-            return self._deferring_code
-
-    def _compiled(self, deferred: tuple[int, ...]) -> ProgramCode:
-        library = jit.library(self._key(deferred, self.chip), lambda: self.source(deferred))
-        return ProgramCode(library, self.slots, ThreadFallback(self.slots, self.profile, self.options))
-
-    def source(self, deferred: Iterable[int] = ()) -> jit.IrSource:
-        """The LLVM text for the numbers that were met; the scatters `deferred` take effect later, where they can."""
-        emitter = self._emitter(Stage(self.program, self.slots, self.chip), deferred)
-        return jit.IrSource(emitter.text(), {"pages": [asdict(each) for each in emitter.pages.values()]})
+    def source(self) -> jit.IrSource:
+        """The LLVM text for the numbers that were met."""
+        return jit.IrSource(self._emitter(Stage(self.program, self.slots, self.chip)).text())
 
     # --- launching
 
@@ -77,23 +62,25 @@ class NativeExecutable(ProgramCompiler):
         if self._is_for_reference(integers, grid):
             return self.reference.launch(tensors, integers, grid, listener)
         self._make_ready(tensors, integers, grid)
-        count, code = self._threads(threads, integers, grid)
+        if self._is_small(integers, grid):
+            named = {name: tensors[name] for name in self.slots.arrays}
+            sizes = {name: storage.bits.size for name, storage in named.items()}
+            addresses = [storage.span.start for storage in named.values()]
+            SmallLaunch(self, sizes, integers, grid).run(addresses, lambda: tensors, listener)
+            return self.engine
+        code = self.code
+        assert code is not None
+        count = self._threads(threads, integers, grid)
         team = [code.acquire() for _ in range(count)]
         buffer = FindingBuffer(listener) if count > 1 else None
         stop = workers.Stop()
         arrays = [(slot, tensors[name].span.start, tensors[name].bits.size) for name, slot in self.slots.arrays.items()]
         numbers = self.numbers(integers, grid)
         try:
-            small = self._is_small(integers, grid)
             for thread in team:
                 own = listener if buffer is None else buffer.of(thread)
-                thread.begin(arrays, numbers, lambda: tensors, own, NEVER if small else stop)
-            if small:
-                code.work(team[0], Parts(grid, 1))
-            elif code.pages:
-                code.run_deferring(team, tensors, self._work(grid, tuple(integers.items())), stop)
-            else:
-                code.run(team, grid, stop)
+                thread.begin(arrays, numbers, lambda: tensors, own, stop)
+            code.run(team, grid, stop)
             failed = min((thread for thread in team if thread.failure), key=lambda each: each.failed_at, default=None)
             if buffer is not None:
                 buffer.flush(grid if failed is None else failed.failed_at)
@@ -111,31 +98,10 @@ class NativeExecutable(ProgramCompiler):
     def _find_cost(self, grid: int, integers: Items) -> int:
         return cost(self.program, self._nbytes, dict(integers), grid)
 
-    def _threads(self, asked: int | None, integers: Mapping[Var, int], grid: int) -> tuple[int, ProgramCode]:
-        """The number of threads that run the blocks, and their code.
-
-        There are several if no block writes what another one touches. Scatters that can be deferred do not count if
-        the rest takes long enough.
-        """
-        assert self.code is not None
+    def _threads(self, asked: int | None, integers: Mapping[Var, int], grid: int) -> int:
+        """The number of threads that run the blocks: several if no block writes what another one touches."""
         count = min(workers.thread_count(asked), grid)
-        if count == 1 or self._is_small(integers, grid):
-            return 1, self.code
-        given = tuple(integers.items())
-        if self._are_independent(grid, given, NOTHING):
-            return count, self.code
-        besides = frozenset(self._candidates.values())
-        if not besides or not self._are_independent(grid, given, besides):
-            return 1, self.code
-        count = profitable_threads(self._work(grid, given), count)
-        if count == 1:
-            return 1, self.code
-        deferring = self._deferring()
-        return (count, deferring) if len(deferring.pages) == len(self._candidates) else (1, self.code)
-
-    def _find_work(self, grid: int, integers: Items) -> LaunchWork:
-        scatters = {id(self.slots.statements[number]): number for number in self._candidates}
-        return work_of(self.program, dict(integers), grid, scatters)
+        return count if count > 1 and self._are_independent(grid, tuple(integers.items())) else 1
 
     def small(self, arrays: Mapping[str, int], integers: Mapping[Var, int], grid: int) -> SmallLaunch | None:
         """The same launch on the calling thread, if it is small and all of its numbers have code."""

@@ -1,27 +1,106 @@
-"""The threads of a launch: how blocks are divided among them, and how their findings are put in order."""
+"""Threads that run blocks: the callback from native code, how blocks are divided, how findings are put in order."""
 
 from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
 from ptokit.engine.llvm.program.compiler import Tensors
-from ptokit.engine.llvm.program.fallback import Fallback
-from ptokit.engine.llvm.program.page import Page
-from ptokit.engine.llvm.program.slots import Slots
+from ptokit.engine.llvm.program.fallback import GREATEST, BlockState, Fallback
+from ptokit.engine.llvm.program.slots import SIGNALS, Reason, Slots, StateSlot
 from ptokit.engine.llvm.program.stage import ENTRY
 from ptokit.engine.native import jit, workers
-from ptokit.engine.native.program.ledger import flush
-from ptokit.engine.native.program.thread import Thread
-from ptokit.engine.native.program.thread_count import LaunchWork
-from ptokit.engine.native.whole.strategies import Team
+from ptokit.engine.native.workers import Stop
 from ptokit.engine.runnable import Listener
 from ptokit.finding import Finding
+from ptokit.program.expr import BLOCK_IDX
 
-LEDGER = 32 << 20
-"""Bytes that all ledgers together should have before they are flushed."""
+POLL_INTERVAL = 1000
+"""Blocks and iterations after which the calling thread checks for Ctrl-C."""
+NEVER = Stop()
+"""For launches that are too short to be stopped."""
+
+Slow = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)
+"""The callback from native code: the number of a statement and the reason, in one number."""
+
+
+class Thread(BlockState):
+    """The state and the arena of one thread."""
+
+    def __init__(self, slots: Slots, fallback: Fallback) -> None:
+        super().__init__(slots, fallback)
+        self.address = ctypes.addressof(self.state)
+        self.state[StateSlot.ARENA] = self.arena.ctypes.data
+        self.failure: BaseException | None = None
+        self._listen()
+        self.end()
+
+    def begin(
+        self,
+        arrays: Iterable[tuple[int, int, int]],
+        numbers: Iterable[tuple[int, int]],
+        tensors: Callable[[], Tensors],
+        listener: Listener,
+        stop: Stop = NEVER,
+    ) -> None:
+        """Begin a launch: slot, address and size of each array; slots and values of numbers."""
+        state = self.state
+        state[StateSlot.STOP], self.frame.is_stopped = stop.address, stop
+        state[StateSlot.BUDGET] = POLL_INTERVAL if stop is NEVER else GREATEST
+        for slot, address, size in arrays:
+            state[slot] = address
+            state[slot + 1] = size
+        for slot, number in numbers:
+            state[slot] = number
+        ctypes.memset(self.address + 8 * self.slots.reported, 0, 24 * len(self.slots.statements))
+        self.give(tensors, listener)
+
+    def end(self) -> None:
+        """End a launch, and drop the user's arrays."""
+        self.drop()
+        if self.failure is not None:  # a second Ctrl-C right after the first may have ended that
+            self._listen()
+        self.failure = None
+        self.failed_at = 0
+
+    @property
+    def block(self) -> int:
+        return self.state[self.slots.variables[BLOCK_IDX]]
+
+    # --- the callback from native code
+
+    def _answers(self) -> Generator[int, int, None]:
+        """Run what native code asks for, and yield whether that failed.
+
+        A generator, because Python raises KeyboardInterrupt as soon as it resumes: here that is within the `try`,
+        while a function would be left on entry and the exception would be lost.
+        """
+        failed = 0
+        while True:
+            try:
+                while True:
+                    asked = yield failed
+                    failed = 1
+                    self.run(*divmod(asked, Reason.COUNT))
+                    failed = 0
+            except GeneratorExit:
+                return
+            except BaseException as problem:  # raised again when native code has returned
+                self.failure, failed = problem, 1
+
+    def _listen(self) -> None:
+        answers = self._answers()
+        next(answers)
+        self._slow = Slow(answers.send)
+        self.state[StateSlot.FALLBACK] = ctypes.cast(self._slow, ctypes.c_void_p).value or 0
+
+    def run(self, number: int, reason: int) -> None:
+        if number == SIGNALS:  # running Python code at all delivers Ctrl-C
+            self.state[StateSlot.BUDGET] = POLL_INTERVAL
+        else:
+            super().run(number, reason)
+
 
 Function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
@@ -32,8 +111,6 @@ class ProgramCode:
     def __init__(self, library: jit.Library, slots: Slots, fallback: Fallback) -> None:
         self._library, self._slots, self._fallback = library, slots, fallback
         self.function = Function(library.address(ENTRY))
-        self.pages = tuple(Page(**each) for each in library.facts["pages"])
-        """Scatters that it defers."""
         self._idle: list[Thread] = []
 
     def acquire(self) -> Thread:
@@ -41,7 +118,7 @@ class ProgramCode:
         try:
             return self._idle.pop()
         except IndexError:
-            return Thread(self._slots, self._fallback, self.pages)
+            return Thread(self._slots, self._fallback)
 
     def release(self, thread: Thread) -> None:
         """Keep the state of a thread for the next launch."""
@@ -53,61 +130,15 @@ class ProgramCode:
         parts = Parts(grid, len(team))
         workers.run(lambda k: self.work(team[k], parts), len(team), stop)
 
-    def run_deferring(self, team: Sequence[Thread], tensors: Tensors, work: LaunchWork, stop: workers.Stop) -> None:
-        """Run code that defers scatters: wave after wave of blocks, each followed by its scatters."""
-        wave = Wave(work.grid, len(team), work.nbytes if work.certain else None)
-        while wave.parts and all(thread.failure is None for thread in team):
-            self._reserve(team, work, wave)
-            workers.run(lambda k: self.work(team[k], iter([wave.parts[k]])), len(team), stop)
-            wave.go_on(sum(ledger.nbytes for thread in team for ledger in thread.ledgers))
-            self._flush(team, tensors, stop)
-
-    def _reserve(self, team: Sequence[Thread], work: LaunchWork, wave: Wave) -> None:
-        """Reserve memory for what the blocks of a wave will probably defer."""
-        for thread, part in zip(team, wave.parts, strict=True):
-            for ledger in thread.ledgers:
-                ledger.reserve(min(LEDGER, len(part) * work.written[ledger.page.number]))
-
-    def _flush(self, team: Sequence[Thread], tensors: Tensors, stop: workers.Stop) -> None:
-        """Execute the deferred scatters, in the order of the blocks."""
-        for nth, page in enumerate(self.pages):
-            flush([thread.ledgers[nth] for thread in team], tensors[page.array], Team(len(team), stop))
-
-    def work(self, thread: Thread, parts: Iterator[range]) -> None:
+    def work(self, thread: Thread, parts: Parts) -> None:
         """Run parts of the grid until there are none, or one fails."""
         for part in parts:
             reached = self.function(thread.address, part.start, part.stop)
             if thread.failure is not None:
                 thread.failed_at = reached
-                if isinstance(parts, Parts):
-                    parts.end_at(reached)
+                parts.end_at(reached)
             if reached < part.stop:
                 return
-
-
-class Wave:
-    """Divides a grid into waves: a run of blocks for each thread, as long as ledgers keep a good size."""
-
-    def __init__(self, grid: int, threads: int, nbytes: float | None) -> None:
-        """`nbytes` is what a block defers; None if it is not known before the first wave."""
-        self._grid, self._threads, self._at = grid, threads, 0
-        self._blocks = threads if nbytes is None else max(threads, int(LEDGER / max(1.0, nbytes)))
-        """Blocks of a wave."""
-        self.parts: list[range] = []
-        self._cut()
-
-    def _cut(self) -> None:
-        left, threads = self._grid - self._at, self._threads
-        taken = min(left, self._blocks)
-        cuts = [self._at + taken * k // threads for k in range(threads + 1)]
-        self.parts = [range(a, b) for a, b in pairwise(cuts)] if taken else []
-
-    def go_on(self, nbytes: int) -> None:
-        """Go to the next wave; the blocks of this one have deferred `nbytes`, all together."""
-        done = self.parts[-1].stop - self._at
-        self._at += done
-        self._blocks = max(self._threads, min(2 * self._blocks, done * LEDGER // max(1, nbytes)))
-        self._cut()
 
 
 class Parts(Iterator[range]):

@@ -18,8 +18,8 @@ from ptokit.engine.runnable import Unsupported
 
 LEAST_PIECE, MOST_PIECE = 1 << 14, 1 << 20
 """Bytes of the rows of a piece, at least and at most."""
-LEAST_SHARED = 1 << 18
-"""Bytes of rows for which threads are woken, at least."""
+LEAST_DIVIDED, LEAST_SHARED = 1 << 16, 1 << 18
+"""Bytes of rows that threads share, at least: those that wait actively, and those that must be woken."""
 FIRST, SECOND = Struct("=10q"), Struct("=5q")
 """The words of a call: from the first word on, and from the bounds on."""
 CALL_WORDS = (
@@ -53,11 +53,17 @@ class NativeBags:
         far = here.locality if self.kind.index_type is not None and capacity * row > here.near else None
         alone = self.codes.get(far) or self._code(far)
         nbytes = lanes * row
-        if threads == 1 or nbytes < LEAST_SHARED:
+        if threads == 1 or nbytes < LEAST_DIVIDED:
             return alone(*places, *sizes, width, row)
         team = Team(thread_count(threads), Stop(), is_long=nbytes // 6 > LONG)
         each = max(1, nbytes // bags)
         piece = max(1, LEAST_PIECE // each, min(MOST_PIECE // each, bags // (8 * team.parts)))
+        if not team.is_long:
+            is_whole = alone.divided(team.parts, piece, *places, *sizes, width, row)
+            if is_whole is not None:
+                return is_whole
+        if nbytes < LEAST_SHARED:
+            return alone(*places, *sizes, width, row)
         block = take_block(team.parts, team.stop)
         table, indices, bounds, weights, out, winners = places
         FIRST.pack_into(block.words, 0, table, out, indices, 0, 0, bags, piece, capacity, width, row)

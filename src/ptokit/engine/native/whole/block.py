@@ -31,13 +31,14 @@ WORDS = (
     "repeats", "low", "missed", "private", "parts", "groups",
     "runs", "run_limit", "run_count", "extent", "by_row",
     "bounds", "weights", "winners", "padding", "total",
-    "low_shard", "high_shard", "column_shard", "columns_shard",
+    "low_shard", "high_shard",
+    "fork", "share", "job_work", "job_places", "job_count", "job_parts", "job_next", "own",
 )  # fmt: skip
 """The words of a block. Strides are in bytes, extents in lanes and elements."""
 AT = {name: 8 * place for place, name in enumerate(WORDS)}
 """Where in the block a word lies."""
-GREATEST, CAPACITY, WIDTH, WHOLE, SHARDS, STOP, ALONE = map(
-    WORDS.index, ("greatest", "capacity", "width", "whole", "shards", "stop", "low_shard")
+GREATEST, CAPACITY, WHOLE, SHARDS, STOP, ALONE = map(
+    WORDS.index, ("greatest", "capacity", "whole", "shards", "stop", "low_shard")
 )
 UNSIGNED = (1 << 64) - 1
 """The mask that makes a word unsigned."""
@@ -79,9 +80,9 @@ class ArgumentBlock:
         return self.words[GREATEST] & UNSIGNED < self.words[CAPACITY]
 
     def shard_alone(self) -> None:
-        """Let one worker have all rows and columns: its shard is in the block itself."""
+        """Let one worker have all rows: its shard is in the block itself."""
         words = self.words
-        words[ALONE + 1], words[ALONE + 3] = words[CAPACITY], words[WIDTH]
+        words[ALONE + 1] = words[CAPACITY]
         words[SHARDS] = self.address + 8 * ALONE
 
     def clear(self) -> None:

@@ -46,6 +46,10 @@ MOST_PIECE, LEAST_PIECE = 1 << 20, 1 << 14
 """Bytes of a piece of a gather, at most and at least."""
 READ_AT_ONCE = 1 << 17
 """Indices per piece: hardware prefetching needs long runs."""
+MOST_SHORT = 4 << 20
+"""Bytes of gathered rows that are moved by one call of machine code."""
+AT_ONCE = 0.5
+"""Of the work for which waking a thread pays, that for which a run on threads that wait actively does."""
 MOST_PREPARED = 512
 FLOAT32 = element_type("float32")
 STEPS = ("table_row", "table_col", "other_row", "other_col")
@@ -114,14 +118,23 @@ class NativeMove:
             code = self.code(sizes, (width, is_far) if is_even else None)
         nbytes = width * size
         each = 5 + nbytes / 6 if is_far or nbytes > 16 else 2  # nanoseconds, roughly
-        if count <= code.most_simple and (threads == 1 or count * each <= here.wake) and strategy is None:
-            return code.simple(table, indices, other, *sizes)
+        cost = count * each
+        if strategy is None and (count <= code.most_lanes or (width > 1 and count * nbytes <= code.most_bytes)):
+            if threads == 1 or cost <= here.wake * AT_ONCE:
+                return code.short(table, indices, other, *sizes)
+            if code.divides:
+                parts = thread_count(threads)
+                piece = piece_of(count, nbytes, parts)
+                if (is_done := code.short.divided(parts, piece, table, indices, other, *sizes)) is not None:
+                    return is_done
+            if cost <= here.wake * code.wakes:
+                return code.short(table, indices, other, *sizes)
         words = (
             table, other, indices, 0, 0, count, LANES_AT_ONCE, capacity, width,
             table_row * size, table_col * size, other_row * size, other_col * size, step * self.index_size,
         )  # fmt: skip
-        team_size, cost = 1 if threads == 1 else thread_count(threads), count * each
-        team = Team(team_size if cost > here.wake or strategy else 0, Stop(), is_long=cost > LONG)
+        team_size = 1 if threads == 1 else thread_count(threads)
+        team = Team(team_size if cost > here.wake * code.wakes or strategy else 0, Stop(), is_long=cost > LONG)
         return code.call(code, sizes).run(words, team, strategy)
 
     def code(self, sizes: MoveSizes, short_key: tuple[Any, ...] | None = None) -> _Code:
@@ -147,6 +160,11 @@ class NativeMove:
         return (_GatherCode if self.kind.gathers else _ScatterCode)(self.kind, rows, indices)
 
 
+def piece_of(count: int, nbytes: int, parts: int) -> int:
+    """Lanes of a piece of a gather: some pieces for every thread, but not too short ones."""
+    return max(4, min(MOST_PIECE // nbytes, max(count // (4 * parts), LEAST_PIECE // nbytes)))
+
+
 def _known_step(step: int, nbytes: int) -> int | None:
     """The distance of rows, if code is specialised for it: rows that lie side by side, or one for all lanes."""
     return step if nbytes and step in (0, nbytes) else None
@@ -156,22 +174,30 @@ class _Code:
     """The code for a kind of rows and of indices."""
 
     call: type[_Call]
+    divides = False
+    """Whether threads can share little work."""
+    most_bytes = 0
+    """Bytes of rows that are little work, however many there are."""
+    wakes = 1
+    """How many times the work for which waking threads pays is not shared."""
 
     def __init__(self, kind: MoveKind, rows: Rows, indices: Indices) -> None:
         self.kind, self.rows, self.indices = kind, rows, indices
         self.refuses = indices.remap is Remap.REFUSE
 
-    def on_one_thread(self, begin: Native, write: Native | None, most: int) -> None:
-        """Little work, of so many lanes at most: the whole gather, or the index stage of a scatter and the rest."""
+    def shorten(self, begin: Native, write: Native | None) -> None:
+        """Little work: the whole gather, or the check of the indices or the index stage of a scatter, and the rest."""
         size = self.rows.size
         factors = {"index_step": self.kind.index_type.size, **dict.fromkeys(STEPS, size)}
         words = [(name, factors.get(name, 1)) for name in ("table", "index", "other", *SIZES)]
-        self.simple = ShortCall(words, "count", begin, write, refuses=self.refuses)
-        self.most_simple = 0 if self.kind.accumulate else most
+        self.short = ShortCall(words, "count", begin, write, refuses=self.refuses)
+        self.most_lanes = 0 if self.kind.accumulate else MOST_LANES
 
 
 class _GatherCode(_Code):
     """The code of gathers."""
+
+    divides, most_bytes = True, MOST_SHORT
 
     def __init__(self, kind: MoveKind, rows: Rows, indices: Indices) -> None:
         is_element = rows.width == 1 and rows.size in (4, 8)
@@ -182,16 +208,20 @@ class _GatherCode(_Code):
         self.straight = replace(self.rows, lane=indices.lane)
         self.late = replace(indices, remap=Remap.ZERO, noted=True) if self.refuses else indices
         """What is refused is only known at the end."""
-        far = rows.far and strategies.fetches(rows, "gather")
-        is_checked_first = self.refuses and not kind.fresh
-        begin = native("gather", replace(self.straight, far=far), indices)
-        self.on_one_thread(begin, None, min(LANES_AT_ONCE, MOST_LANES) if is_checked_first else MOST_LANES)
+        near = replace(self.straight, far=rows.far and strategies.fetches(rows, "gather"))
+        if self.refuses and not kind.fresh:
+            move = native("gather", near, replace(self.late, noted=False))
+            self.shorten(native("resolve", indices, False, False), move)
+        else:
+            self.shorten(native("gather", near, self.late), None)
         self.codes: dict[tuple[Indices, bool, bool], Native] = {}
         """By the indices, whether rows are far from each other, and whether they are written past the caches."""
 
 
 class _ScatterCode(_Code):
     """The code of scatters."""
+
+    wakes = 10  # a sample, and several phases
 
     def __init__(self, kind: MoveKind, rows: Rows, indices: Indices) -> None:
         if kind.combine is not Combine.STORE:
@@ -200,7 +230,7 @@ class _ScatterCode(_Code):
         self.call = _ScatterCall
         self.sums = kind.accumulate is not None
         write = native("scatter", replace(rows, far=rows.far and strategies.fetches(rows)))
-        self.on_one_thread(native("resolve", indices, rows.lane != indices.lane, True), write, MOST_LANES)
+        self.shorten(native("resolve", indices, rows.lane != indices.lane, True), write)
 
 
 class _Call:
@@ -269,7 +299,7 @@ class _GatherCall(_Call):
 
     def _straight(self, team: Team, block: ArgumentBlock, indices: Indices) -> None:
         """Gather without a copy of the lanes."""
-        block.set(piece=self._piece(team))
+        block.set(piece=piece_of(self.count, self.width * self.size, team.parts))
         far = self.rows.far and not (
             team.threads and strategies.is_near(self.raw(block.get("index")), self.width * self.size)
         )
@@ -280,18 +310,13 @@ class _GatherCall(_Call):
             code = self.code.codes[indices, far, streams] = native("gather", rows, indices)
         team.do(code, block)
 
-    def _piece(self, team: Team) -> int:
-        """Lanes per piece: some for every thread, but not too few."""
-        nbytes = max(1, self.width * self.size)
-        return max(4, min(MOST_PIECE // nbytes, max(self.count // (4 * team.parts), LEAST_PIECE // nbytes)))
-
     def _copied(self, team: Team, block: ArgumentBlock, nbytes: int) -> None:
         """Gather from a copy of the indices, which were checked when they were copied."""
         lanes = pool.acquire(nbytes)
         block.set(lanes=address_of(lanes))
         self.resolve(team, block, keep=True, indices=self.indices)
         self.check(block)
-        block.set(piece=self._piece(team))
+        block.set(piece=piece_of(self.count, self.width * self.size, team.parts))
         strategies.gather(block, self.rows, team)
         pool.release(lanes)
 
@@ -315,7 +340,7 @@ class _ScatterCall(_Call):
 
     def _unresolved(self, team: Team, block: ArgumentBlock, spread: Spread, strategy: str | None) -> bool:
         """Scatter without a copy of the lanes, if that takes less time or is forced; whether that was done."""
-        given = self.rows, self.indices, self.count, self.capacity, self.width, team.parts, spread
+        given = self.rows, self.count, self.capacity, self.width, team.parts, spread
         taken = (strategy,) if strategy else strategies.unresolved(*given)
         return any(UNRESOLVED[each](self, team, block, spread) for each in taken)
 
@@ -326,16 +351,6 @@ class _ScatterCall(_Call):
     def merged(self, team: Team, block: ArgumentBlock, spread: Spread) -> bool:
         """Slices of the lanes to memory of each thread's own, merged; False if the sample misses some."""
         return strategies.merged(block, self.rows, self.indices, team, spread)
-
-    def straight(self, team: Team, block: ArgumentBlock, spread: Spread) -> bool:
-        """All lanes in order on one thread."""
-        indices = self.indices
-        if self.refuses:
-            self.resolve(team, block, keep=False, indices=indices)
-            self.check(block)
-            indices = replace(indices, remap=Remap.SKIP)
-        team.do(strategies.straight(block, self.rows, indices, spread), block, parts=1)
-        return True
 
     def divided(self, team: Team, block: ArgumentBlock, spread: Spread) -> bool:
         """Chunks of lanes, each divided among parts of the table first."""
@@ -389,6 +404,5 @@ UNRESOLVED = {
     "runs": _ScatterCall.runs,
     "merged": _ScatterCall.merged,
     "divided": _ScatterCall.divided,
-    "straight": _ScatterCall.straight,
 }
 """Strategies that read the indices themselves, beside `strategies.STRATEGIES`."""

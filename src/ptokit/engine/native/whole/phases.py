@@ -10,7 +10,7 @@ from ptokit.engine.llvm.address import MemoryView
 from ptokit.engine.llvm.emit import I1, I32, I64, PTR, IrBuilder, IrValue, element_of, lanes_of, size_of, vector
 from ptokit.engine.llvm.move import LINE
 from ptokit.engine.llvm.resolve import AT_ONCE, REMAPS, SENTINEL, emit_resolve, lane_of, taken
-from ptokit.engine.native.whole.block import LANES_AT_ONCE, PICKED, blocks, note, pieces, place, scratch, word
+from ptokit.engine.native.whole.block import LANES_AT_ONCE, blocks, note, pieces, place, scratch, word
 from ptokit.engine.native.whole.mover import ELEMENTS_AT_ONCE, LONG, Mover, Rows
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout, Term
@@ -227,12 +227,8 @@ def _gather_block(
 
 
 def scatter(code: IrBuilder, rows: Rows) -> None:
-    """A worker's share of a scatter: the lanes in its range of destinations, its columns of them, in order."""
+    """A worker's share of a scatter: the lanes in its range of destinations, in order."""
     mover, share = Mover(code, rows), _Share(code)
-    mover.table = code.at(mover.table, share.column * mover.table_col)
-    mover.other = code.at(mover.other, share.column * mover.other_col)
-    if not rows.width:
-        mover.width = share.columns
     lanes, total = word(code, "lanes", PTR), word(code, "count")
 
     def take_all(first: IrValue, count: IrValue) -> None:
@@ -273,51 +269,6 @@ def scatter(code: IrBuilder, rows: Rows) -> None:
     _end_streams(code, rows)
 
 
-def scatter_straight(code: IrBuilder, rows: Rows, indices: Indices) -> None:
-    """All lanes in order on one thread, resolved just before they are moved."""
-    if rows.width == 1:
-        _scatter_elements(code, rows, indices)
-        return
-    mover, own, capacity = Mover(code, rows), scratch(code), word(code, "capacity")
-    picks = code.at(own, PICKED)
-    with blocks(code, code.i64(0), word(code, "count"), LANES_AT_ONCE) as (first, count):
-        greatest, items = indices.resolve(code, first, count, own), mover.item(first)
-
-        def take_all(items: IrValue = items, count: IrValue = count) -> None:
-            mover.store_each(count, mover.pairs(own, items))
-
-        def take_some(items: IrValue = items, count: IrValue = count) -> None:
-            kept = _inside(code, mover, picks, own, count, code.i64(0), capacity)
-            mover.store_each(kept, mover.pairs(own, items, lambda q: picked(code, picks, q)))
-
-        if indices.remap in (Remap.CLAMP, Remap.WRAP):
-            take_all()
-        else:
-            code.choose(greatest.compare("uge", capacity), take_some, take_all)
-    _end_streams(code, rows)
-
-
-def _scatter_elements(code: IrBuilder, rows: Rows, indices: Indices) -> None:
-    """All elements in order, straight from the index values. One that is skipped goes to the worker's own memory."""
-    mover, values, own, total = Mover(code, rows), ValuesInPlace(code, indices), scratch(code), word(code, "count")
-    distance = rows.ahead[0]
-    with blocks(code, code.i64(0), total, LANES_AT_ONCE) as (first, count):
-        for k, step in code.strips(count, ELEMENTS_AT_ONCE):
-            at = first + k
-            if rows.far:
-                there, last = at + distance, total - step
-                coming = code.select(there.compare("slt", last), there, last)
-                for nth in range(step):
-                    mover.writer.prefetch(mover.cell(values.take(coming + nth, 1)), to_write=True)
-            lanes = [values.take(at + nth, 1) for nth in range(step)]
-            cells = [mover.cell(lane) for lane in lanes]
-            if indices.remap not in (Remap.CLAMP, Remap.WRAP):
-                are_inside = [lane.to("zext", I64).compare("ult", values.capacity) for lane in lanes]
-                cells = [code.select(inside, cell, own) for inside, cell in zip(are_inside, cells, strict=True)]
-            for nth, cell in enumerate(cells):
-                mover.store(cell, mover.item(at + nth))
-
-
 def _extremes(code: IrBuilder, lane: str, lanes: IrValue, count: IrValue) -> tuple[IrValue, IrValue]:
     """The least and the greatest of some lanes, unsigned."""
     wide, found = AT_ONCE[lane], list[IrValue]()
@@ -334,12 +285,12 @@ def _extremes(code: IrBuilder, lane: str, lanes: IrValue, count: IrValue) -> tup
 
 
 class _Share:
-    """A worker's range of destinations and of columns."""
+    """A worker's range of destinations."""
 
     def __init__(self, code: IrBuilder) -> None:
         self.code = code
-        at = code.at(word(code, "shards", PTR), code.arguments[1] * 32)
-        self.low, self.high, self.column, self.columns = (code.load(I64, code.at(at, 8 * k)) for k in range(4))
+        at = code.at(word(code, "shards", PTR), code.arguments[1] * 16)
+        self.low, self.high = (code.load(I64, code.at(at, 8 * k)) for k in range(2))
 
     def has(self, lane: IrValue) -> IrValue:
         """Whether a lane is the worker's; a lane outside the table belongs to no worker."""

@@ -1,7 +1,8 @@
 """Little work in one call from Python: machine code that is a function of Python takes numbers and runs phases.
 
 Through ctypes, packing the words of a block and calling code takes longer than a small gather. A form says which words
-of a block the arguments of a call are, and which functions of `phases` it runs.
+of a block the arguments of a call are, and which functions of `phases` it runs: on the calling thread, or on those of
+PyTorch's OpenMP library, which begin within microseconds.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import Any
 
 from ptokit.engine.llvm.compiled import IrSource
 from ptokit.engine.llvm.emit import I64, PTR, IrBuilder, IrModule, IrValue
+from ptokit.engine.native import openmp
 from ptokit.engine.native.jit import library
-from ptokit.engine.native.whole.block import AT, LANES_AT_ONCE, ArgumentBlock
+from ptokit.engine.native.whole.block import AT, LANES_AT_ONCE, MOST_IDLE, MOST_WORKERS, ArgumentBlock
 from ptokit.engine.native.workers import Stop
 
 HEAD = ("arguments", "begin", "write", "refuses", "lanes")
@@ -24,11 +26,12 @@ MOST_HELD = 1 << 14
 """Elements that are moved while Python's lock is held: letting go of it takes as long as such a move."""
 MOST_LANES = 1 << 14
 """Lanes that blocks for little work have memory for."""
-MOST_SPARE = 4
 FASTCALL = 0x80
 
 _spare: list[ArgumentBlock] = []
-"""Blocks for little work."""
+"""Blocks for little work of one thread."""
+_shared: list[ArgumentBlock] = []
+"""Blocks for work of several threads."""
 
 
 class _Method(Structure):
@@ -53,16 +56,35 @@ class ShortCall:
         try:
             block = _spare.pop()
         except IndexError:
-            block = _new_block()
+            block = _new_block(1)
         is_done = self._run(block.address, *given)
-        if len(_spare) < MOST_SPARE:
+        if len(_spare) < MOST_IDLE:
             _spare.append(block)
         return is_done
 
+    def divided(self, parts: int, piece: int, *given: int) -> bool | None:
+        """The same on several threads, which take pieces of so many lanes; None if there are no threads that wait."""
+        entries = openmp.entries(parts)
+        if entries is None:
+            return None
+        try:
+            block = _shared.pop()
+        except IndexError:
+            block = _new_block(parts)
+        if block.most_workers < parts:
+            block = _new_block(parts)
+        fork, share = entries
+        block.set(fork=fork, share=share, job_parts=parts, piece=piece)
+        is_done = self._run(block.address, *given)
+        if len(_shared) < MOST_IDLE and block.most_workers <= MOST_WORKERS:
+            _shared.append(block)
+        return is_done
 
-def _new_block() -> ArgumentBlock:
-    block = ArgumentBlock(1, Stop(), MOST_LANES)
+
+def _new_block(workers: int) -> ArgumentBlock:
+    block = ArgumentBlock(workers, Stop(), MOST_LANES)
     block.set(shards=block.address + AT["low_shard"], piece=LANES_AT_ONCE)
+    block.set(own=block.address, job_places=block.address + AT["own"], job_count=1)
     return block
 
 
@@ -72,7 +94,7 @@ _new = PYFUNCTYPE(py_object, c_void_p, py_object, c_void_p)(("PyCFunction_NewEx"
 @cache
 def _method() -> _Method:
     """What functions point to as long as they live: it is never freed, nor is the code."""
-    code = library("whole / short", lambda: IrSource(_text()))
+    code = library("whole / short, shared", lambda: IrSource(_text()))
     made = _Method(b"short", code.address("short"), FASTCALL, None)
     made.library = code
     pythonapi.Py_IncRef(py_object(made))
@@ -99,8 +121,7 @@ def _write(code: IrBuilder) -> None:
         value = _number(code, code.load(PTR, code.at(args, k * 8 + 8)))
         entry = code.at(form, k * 16 + 8 * len(HEAD))
         code.store(value * code.load(I64, code.at(entry, 8)), code.at(block, code.load(I64, entry)))
-    for name in ("counter", "greatest"):
-        code.store(code.i64(0), word(name))
+    code.store(code.i64(0), word("greatest"))
     capacity, width = code.load(I64, word("capacity")), code.load(I64, word("width"))
     thread = code.variable(I64, code.i64(0))
     with code.when((code.load(I64, code.at(block, lanes)) * width).compare("ugt", MOST_HELD)):
@@ -112,7 +133,6 @@ def _write(code: IrBuilder) -> None:
     is_done = is_whole | refuses.compare("eq", 0)
     with code.when(is_done & write.compare("ne", 0)):
         code.store(capacity, word("high_shard"))
-        code.store(width, word("columns_shard"))
         _run(code, write, block)
     with code.when(thread.get().compare("ne", 0)):
         name = code.module.declare("PyEval_RestoreThread", "void (ptr)")
@@ -127,5 +147,17 @@ def _number(code: IrBuilder, given: IrValue) -> IrValue:
 
 
 def _run(code: IrBuilder, address: IrValue, block: IrValue) -> None:
-    """Call a phase on the calling thread."""
-    code.line(f"  call void {address.to('inttoptr', PTR).name}({block!r}, i64 0)")
+    """Call a phase, on several threads if there is a function that begins a run on them."""
+    fork = code.load(I64, code.at(block, AT["fork"]))
+    code.store(code.i64(0), code.at(block, AT["counter"]))
+
+    def here() -> None:
+        code.line(f"  call void {address.to('inttoptr', PTR).name}({block!r}, i64 0)")
+
+    def on_threads() -> None:
+        for name, value in (("job_next", code.i64(0)), ("job_work", address)):
+            code.store(value, code.at(block, AT[name]))
+        share, job = code.load(PTR, code.at(block, AT["share"])), code.at(block, AT["job_work"])
+        code.line(f"  call void {fork.to('inttoptr', PTR).name}({share!r}, {job!r}, i32 0, i32 0)")
+
+    code.choose(fork.compare("eq", 0), here, on_threads)

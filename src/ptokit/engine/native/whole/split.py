@@ -31,7 +31,7 @@ def split(code: IrBuilder, rows: Rows, indices: Indices) -> None:
         number, items = first.op("udiv", LANES_AT_ONCE), mover.item(first)
         at = code.variable(I64, number * ROOM)
         with code.loop(0, word(code, "parts")) as part:
-            low, high = (code.load(I64, code.at(shards, part * 32 + 8 * k)) for k in range(2))
+            low, high = (code.load(I64, code.at(shards, part * 16 + 8 * k)) for k in range(2))
             low, room = (bound.to("trunc", rows.lane) for bound in (low, high - low))
             place = code.at(segments, (part * total + number) * 16)
             code.store(at.get(), place)

@@ -11,7 +11,7 @@ more.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from ctypes import CFUNCTYPE, c_int64, c_uint8, c_void_p
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -26,7 +26,7 @@ from ptokit.engine.native import host, openmp, workers
 from ptokit.engine.native.jit import IrSource, library
 from ptokit.engine.native.whole import bags, partition, phases, private, runs, split, sums, units, updates
 from ptokit.engine.native.whole.block import LANES_AT_ONCE, WHOLE, ArgumentBlock, function
-from ptokit.engine.native.whole.mover import Rows, known_width
+from ptokit.engine.native.whole.mover import Rows
 from ptokit.engine.native.workers import Stop
 from ptokit.engine.storage import Array, address_of
 from ptokit.isa.move import Combine
@@ -42,8 +42,6 @@ GLANCE = 64
 """The same for a gather, which has fewer choices."""
 MOST_SHARE = 0.625
 """The largest share of the lanes that one thread may have, for which it pays to divide them by destination."""
-LEAST_COLUMNS = 2048
-"""The least bytes of a row for which a thread of its own pays."""
 LEAST_BUCKET, MOST_BUCKET = 128 << 10, 512 << 10
 """Bytes of the table that one bucket covers, unless there would be more buckets than `MOST_BUCKETS`."""
 FEW_BUCKETS, MOST_BUCKETS = 256, 1024
@@ -72,7 +70,6 @@ PHASES: dict[str, Callable[..., None]] = {
     "resolve": phases.resolve,
     "gather": phases.gather,
     "scatter": phases.scatter,
-    "straight": phases.scatter_straight,
     "mark": phases.mark_writers,
     "store": phases.store_winners,
     "repeats": phases.find_repeats,
@@ -322,11 +319,6 @@ def scatter_all(
     return taken
 
 
-def straight(block: ArgumentBlock, rows: Rows, indices: phases.Indices, spread: Spread) -> Native:
-    """The code that scatters lanes in order, straight from the indices."""
-    return native("straight", scattering(replace(rows, lane=indices.lane), block.get("width"), spread), indices)
-
-
 def choose(rows: Rows, count: int, capacity: int, width: int, parts: int, spread: Spread) -> str:
     """The strategy; see the docstring of this module."""
     nbytes = rows.size * width
@@ -345,10 +337,7 @@ def choose(rows: Rows, count: int, capacity: int, width: int, parts: int, spread
     stores = rows.combine is Combine.STORE and rows.far and not spread.local
     if stores and capacity <= min(8 * count, MOST_EXTRA // 4):
         return "winners"
-    wide = nbytes >= parts * LEAST_COLUMNS
-    if is_balanced:
-        return "destinations"
-    return "columns" if wide else "direct"
+    return "destinations" if is_balanced else "direct"
 
 
 def merges(rows: Rows, count: int, capacity: int, parts: int, spread: Spread) -> bool:
@@ -399,7 +388,7 @@ def divided(block: ArgumentBlock, rows: Rows, indices: phases.Indices, team: Tea
     """
     count, parts = block.get("count"), team.parts
     groups = -(-count // LANES_AT_ONCE)
-    _shards(block, [(a, b, 0, 1) for a, b in pairwise(spread.bounds)])
+    _shards(block, pairwise(spread.bounds))
     pairs, segments = pool.acquire(groups * split.ROOM * split.PAIR + 4096), np.empty((parts, groups, 2), np.int64)
     block.set(pairs=address_of(pairs), segments=address_of(segments), parts=parts, groups=groups, piece=SPLIT_AT_ONCE)
     refuses = indices.remap is phases.Remap.REFUSE
@@ -412,22 +401,17 @@ def divided(block: ArgumentBlock, rows: Rows, indices: phases.Indices, team: Tea
     return is_done
 
 
-def unresolved(
-    rows: Rows, indices: phases.Indices, count: int, capacity: int, width: int, parts: int, spread: Spread
-) -> Iterator[str]:
+def unresolved(rows: Rows, count: int, capacity: int, width: int, parts: int, spread: Spread) -> Iterator[str]:
     """The strategies that read indices themselves, if they pay: each is to be tried if the one before was in vain."""
     if merges(rows, count, capacity, parts, spread):
         yield "merged"
-    if choose(rows, count, capacity, width, parts, spread) != "direct":
-        if divides(rows, capacity, parts, spread):
-            yield "divided"
-    elif not (spread.same or (indices.remap is phases.Remap.REFUSE and host.HOST.copies)):
-        yield "straight"
+    if choose(rows, count, capacity, width, parts, spread) != "direct" and divides(rows, capacity, parts, spread):
+        yield "divided"
 
 
-def _shards(block: ArgumentBlock, shards: list[tuple[int, int, int, int]]) -> None:
-    """Give each worker its range of rows, its first column and the number of its columns."""
-    made = np.array(shards, np.int64)
+def _shards(block: ArgumentBlock, shards: Iterable[tuple[int, int]]) -> None:
+    """Give each worker its range of rows."""
+    made = np.array([*shards], np.int64)
     block.keep.append(made)
     block.set(shards=address_of(made))
 
@@ -442,27 +426,9 @@ def _direct(blocks: Sequence[ArgumentBlock], rows: Rows, team: Team, _spread: Sp
 def _destinations(blocks: Sequence[ArgumentBlock], rows: Rows, team: Team, spread: Spread) -> None:
     width = blocks[0].get("width")
     for block in blocks:
-        _shards(block, [(a, b, 0, width) for a, b in pairwise(spread.bounds)])
+        _shards(block, pairwise(spread.bounds))
         block.set(whole=0)
     team.do(native("scatter", replace(rows, gaps=fetches(rows) and width * rows.size > LINE)), *blocks)
-
-
-def _columns(blocks: Sequence[ArgumentBlock], rows: Rows, team: Team, _spread: Spread) -> None:
-    width, capacity = blocks[0].get("width"), blocks[0].get("capacity")
-    cuts = column_cuts(blocks[0].get("table"), rows.size, width, team.parts)
-    each = {b - a for a, b in pairwise(cuts)}
-    for block in blocks:
-        _shards(block, [(0, capacity, a, b - a) for a, b in pairwise(cuts)])
-        block.set(whole=block.is_whole)
-    part = known_width(rows.size, each.pop()) if len(each) == 1 else 0
-    team.do(native("scatter", replace(rows, width=part, gaps=fetches(rows))), *blocks)
-
-
-def column_cuts(table: int, size: int, width: int, parts: int) -> list[int]:
-    """Where each thread's columns begin: at cache lines, as two threads that write to one line wait for each other."""
-    line, skew = max(1, LINE // size), table % LINE // size
-    cuts = [max(0, (width * part // parts + skew) // line * line - skew) for part in range(1, parts)]
-    return [0, *cuts, width]
 
 
 def _block_by_block(strategy: Callable[[ArgumentBlock, Rows, Team], None]) -> Strategy:
@@ -483,7 +449,7 @@ def _winners(block: ArgumentBlock, rows: Rows, team: Team) -> None:
     is_short = block.get("count") + capacity // 8 <= MOST_MARKED
     parts = 1 if is_short else team.parts
     cuts = [capacity * part // parts for part in range(parts + 1)]
-    _shards(block, [(a, b, 0, 0) for a, b in pairwise(cuts)])
+    _shards(block, pairwise(cuts))
     block.set(writers=address_of(memory), piece=LANES_AT_ONCE)
     team.do(native("mark", Rows(1, rows.lane)), block, is_short=is_short)
     team.do(native("store", replace(rows, same=False)), block)
@@ -548,12 +514,11 @@ def bucket_shift(size: int, capacity: int) -> int:
     return min(max(usual, least), partition.local_bits(size))
 
 
-SHARES_LANES = ("destinations", "columns", "winners")
+SHARES_LANES = ("destinations", "winners")
 """Strategies that are not needed if no two lanes name one row."""
 STRATEGIES: dict[str, Strategy] = {
     "direct": _direct,
     "destinations": _destinations,
-    "columns": _columns,
     "winners": _block_by_block(_winners),
     "lanes": _block_by_block(_distinct),
     "buckets": _block_by_block(_buckets),

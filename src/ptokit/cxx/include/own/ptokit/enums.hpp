@@ -9,22 +9,28 @@ enum QuantMode_t : uint8_t { NoQuant = 0x0, F322F16 = 0x1, F322BF16 = 0x2, DEQF1
 enum mem_dsb_t : uint8_t { DSB_ALL = 0x0, DSB_DDR = 0x1, DSB_UB = 0x2, DSB_SEQ = 0x3 };
 enum cache_line_t : uint8_t { SINGLE_CACHE_LINE = 0x0, ENTIRE_DATA_CACHE = 0x1 };
 enum dcci_dst_t : uint8_t { CACHELINE_ALL = 0x0, CACHELINE_UB = 0x1, CACHELINE_OUT = 0x2, CACHELINE_ATOMIC = 0x3 };
+namespace pto { enum class Coalesce : uint8_t { Row = 0x0, Elem = 0x1 }; }
+namespace pto { enum class GatherOOB : uint8_t { Undefined = 0x0, Clamp = 0x1, Wrap = 0x2, Zero = 0x3 }; }
+namespace pto { enum class GatherExec : uint8_t { Scalar = 0x0, Simt = 0x1 }; }
+namespace pto { enum class ScatterAtomicOp : uint8_t { None = 0x0, Add = 0x1, Max = 0x2, Min = 0x3 }; }
+namespace pto { enum class ScatterOOB : uint8_t { Undefined = 0x0, Skip = 0x1, Clamp = 0x2, Wrap = 0x3 }; }
+namespace pto { enum class CmpMode : uint8_t { EQ = 0x0, NE = 0x1, LT = 0x2, LE = 0x3, GT = 0x4, GE = 0x5 }; }
+namespace pto { enum class RoundMode : uint8_t { CAST_NONE = 0x0, CAST_RINT = 0x1, CAST_ROUND = 0x2, CAST_FLOOR = 0x3, CAST_CEIL = 0x4, CAST_TRUNC = 0x5, CAST_ODD = 0x6 }; }
+namespace pto { enum class SaturationMode : uint8_t { ON = 0x0, OFF = 0x1 }; }
+namespace pto { enum class MaskPattern : uint8_t { P0101 = 0x1, P1010 = 0x2, P0001 = 0x3, P0010 = 0x4, P0100 = 0x5, P1000 = 0x6, P1111 = 0x7 }; }
 namespace pto { enum class TileType : int { Vec = 0x0, Mat = 0x1, Left = 0x2, Right = 0x3, Acc = 0x4, Bias = 0x5, Scaling = 0x6, ScaleLeft = 0x7, ScaleRight = 0x8, Ctrl = 0x9 }; }
 namespace pto { enum class BLayout : int { RowMajor = 0x0, ColMajor = 0x1 }; }
 namespace pto { enum class SLayout : int { NoneBox = 0x0, RowMajor = 0x1, ColMajor = 0x2 }; }
-namespace pto { enum class Layout : int { ND = 0x0, DN = 0x1, NZ = 0x2, SCALE = 0x3, MX_A_ND = 0x4, MX_A_DN = 0x5, MX_A_ZZ = 0x6, MX_B_ND = 0x7, MX_B_DN = 0x8, MX_B_NN = 0x9, HIF4_A_ZZ = 0xa, HIF4_B_NN = 0xb, NC1HWC0 = 0xc, GNC1HWC0 = 0xd, NCHW = 0xe, GNCHW = 0xf, NHWC = 0x10, NDC1HWC0 = 0x11, NCDHW = 0x12, FRACTAL_Z = 0x13, FRACTAL_Z_S16S8 = 0x14, FRACTAL_Z_3D = 0x15, MAX = 0x16 }; }
 namespace pto { enum class PadValue : uint64_t { Null = 0x0, Zero = 0x1, Max = 0x2, Min = 0x3, CustomBase = 0x100000000 }; }
+namespace pto { enum class Layout : int { ND = 0x0, DN = 0x1, NZ = 0x2, SCALE = 0x3, MX_A_ND = 0x4, MX_A_DN = 0x5, MX_A_ZZ = 0x6, MX_B_ND = 0x7, MX_B_DN = 0x8, MX_B_NN = 0x9, HIF4_A_ZZ = 0xa, HIF4_B_NN = 0xb, NC1HWC0 = 0xc, GNC1HWC0 = 0xd, NCHW = 0xe, GNCHW = 0xf, NHWC = 0x10, NDC1HWC0 = 0x11, NCDHW = 0x12, FRACTAL_Z = 0x13, FRACTAL_Z_S16S8 = 0x14, FRACTAL_Z_3D = 0x15, MAX = 0x16 }; }
 namespace pto { enum class CompactMode : int { Null = 0x0, Normal = 0x1, RowPlusOne = 0x2, RowAlignedPadding = 0x3 }; }
 namespace pto { enum class PrintFormat : uint8_t { Width8_Precision4 = 0x0, Width8_Precision2 = 0x1, Width10_Precision6 = 0x2 }; }
-namespace pto { enum class MaskPattern : uint8_t { P0101 = 0x1, P1010 = 0x2, P0001 = 0x3, P0010 = 0x4, P0100 = 0x5, P1000 = 0x6, P1111 = 0x7 }; }
-namespace pto { enum class CmpMode : uint8_t { EQ = 0x0, NE = 0x1, LT = 0x2, LE = 0x3, GT = 0x4, GE = 0x5 }; }
 namespace pto { enum class QuantType : int { MXFP8 = 0x0, MXFP4_E2M1 = 0x1, INT8_SYM = 0x2, INT8_ASYM = 0x3 }; }
 namespace pto { enum class QuantScaleAlg : int { OCP = 0x0, NV = 0x1 }; }
 namespace pto { enum class MxQuantAlg : int { OcpMxFp8E4M3 = 0x0, NvMxFp8E4M3 = 0x1, OcpMxFp4E2M1 = 0x2, NvMxFp4E2M1 = 0x3, Hif4 = 0x4 }; }
 namespace pto { enum class VecStoreMode : int { ND = 0x0, NZ = 0x1 }; }
 namespace pto { enum class STPhase : uint8_t { Unspecified = 0x0, Partial = 0x2, Final = 0x3 }; }
 namespace pto { enum class AccPhase : uint8_t { Unspecified = 0x0, Unknown = 0x0, Partial = 0x2, Final = 0x3 }; }
-namespace pto { enum class RoundMode : uint8_t { CAST_NONE = 0x0, CAST_RINT = 0x1, CAST_ROUND = 0x2, CAST_FLOOR = 0x3, CAST_CEIL = 0x4, CAST_TRUNC = 0x5, CAST_ODD = 0x6 }; }
 namespace pto { enum class TCopyMode : uint8_t { SHALLOW_COPY = 0x0, DEEP_COPY = 0x1 }; }
 namespace pto { enum class SyncAllMode : uint8_t { Hard = 0x0, Soft = 0x1 }; }
 namespace pto { enum class SyncCoreType : uint8_t { AIVOnly = 0x0, AICOnly = 0x1, Mix = 0x2 }; }
@@ -32,7 +38,6 @@ namespace pto { enum class AccToVecMode : uint8_t { SingleModeVec0 = 0x0, Single
 namespace pto { enum class ReluPreMode : uint8_t { NoRelu = 0x0, NormalRelu = 0x1 }; }
 namespace pto { enum class AtomicType : uint8_t { AtomicNone = 0x0, AtomicAdd = 0x1, AtomicMax = 0x2, AtomicMin = 0x3 }; }
 namespace pto { enum class TFillPadMode : uint8_t { Normal = 0x0, InPlace = 0x1, Expand = 0x2 }; }
-namespace pto { enum class SaturationMode : uint8_t { ON = 0x0, OFF = 0x1 }; }
 namespace pto { enum class SetFmatrixMode : int { FMATRIX_A_AUTO = 0x0, FMATRIX_B_AUTO = 0x1, FMATRIX_A_MANUAL = 0x2, FMATRIX_B_MANUAL = 0x3 }; }
 namespace pto { enum class TileLayoutCustom : uint8_t { ND = 0x0, DN = 0x1, NZ = 0x2, ZN = 0x3, ZZ = 0x4, NONE = 0x5 }; }
 namespace pto { enum class HistByte : uint8_t { BYTE_0 = 0x0, BYTE_1 = 0x1, BYTE_2 = 0x2, BYTE_3 = 0x3 }; }
@@ -48,14 +53,9 @@ namespace pto { enum class FmodSAlgorithm : uint8_t { DEFAULT = 0x0, HIGH_PRECIS
 namespace pto { enum class RemAlgorithm : uint8_t { DEFAULT = 0x0, HIGH_PRECISION = 0x1 }; }
 namespace pto { enum class RemSAlgorithm : uint8_t { DEFAULT = 0x0, HIGH_PRECISION = 0x1 }; }
 namespace pto { enum class ScatterAxis : uint8_t { SCATTER_ROW = 0x0, SCATTER_COL = 0x1 }; }
-namespace pto { enum class ScatterAtomicOp : uint8_t { None = 0x0, Add = 0x1, Max = 0x2, Min = 0x3 }; }
-namespace pto { enum class ScatterOOB : uint8_t { Undefined = 0x0, Skip = 0x1, Clamp = 0x2, Wrap = 0x3 }; }
 namespace pto { enum class ScatterConflict : uint8_t { Last = 0x0, Default = 0x1 }; }
 namespace pto { enum class GatherAxis : uint8_t { GATHER_ROW = 0x0, GATHER_COL = 0x1 }; }
-namespace pto { enum class GatherOOB : uint8_t { Undefined = 0x0, Clamp = 0x1, Wrap = 0x2, Zero = 0x3 }; }
-namespace pto { enum class GatherExec : uint8_t { Scalar = 0x0, Simt = 0x1 }; }
 namespace pto { enum class TInsertMode : uint8_t { NZ = 0x0, NZ_PLUS_1 = 0x1, SPLIT2 = 0x2, SPLIT4 = 0x3 }; }
-namespace pto { enum class Coalesce : uint8_t { Row = 0x0, Elem = 0x1 }; }
 namespace pto { enum TileSplitAxis : uint8_t { TILE_NO_SPLIT = 0x0, TILE_UP_DOWN = 0x1, TILE_LEFT_RIGHT = 0x2, TILE_UP_DOWN_ODD = 0x3, TILE_LEFT_RIGHT_ODD = 0x4 }; }
 namespace pto { enum Direction : uint8_t { UNDEFINED = 0x0, DIR_C2V = 0x1, DIR_V2C = 0x2, DIR_BOTH = 0x3, DIR_V2C_CTRL = 0x4, DIR_C2V_GM = 0x5, DIR_V2C_GM = 0x6, DIR_BOTH_GM = 0x7 }; }
 namespace pto { enum class FIFOType : uint8_t { GM_FIFO = 0x0, VEC_FIFO = 0x1, MAT_FIFO = 0x2, CTRL_FIFO = 0x3 }; }
@@ -175,6 +175,98 @@ constexpr const char* word_of(::dcci_dst_t member) {
     default: return nullptr;
   }
 }
+constexpr const char* key_of(::pto::Coalesce) { return "coalesce"; }
+constexpr const char* word_of(::pto::Coalesce member) {
+  switch (member) {
+    case ::pto::Coalesce::Row: return "row";
+    case ::pto::Coalesce::Elem: return "elem";
+    default: return nullptr;
+  }
+}
+constexpr const char* key_of(::pto::GatherOOB) { return "oob"; }
+constexpr const char* word_of(::pto::GatherOOB member) {
+  switch (member) {
+    case ::pto::GatherOOB::Undefined: return "undefined";
+    case ::pto::GatherOOB::Clamp: return "clamp";
+    case ::pto::GatherOOB::Wrap: return "wrap";
+    case ::pto::GatherOOB::Zero: return "zero";
+    default: return nullptr;
+  }
+}
+constexpr const char* key_of(::pto::GatherExec) { return "executor"; }
+constexpr const char* word_of(::pto::GatherExec member) {
+  switch (member) {
+    case ::pto::GatherExec::Scalar: return "scalar";
+    case ::pto::GatherExec::Simt: return "simt";
+    default: return nullptr;
+  }
+}
+constexpr const char* key_of(::pto::ScatterAtomicOp) { return "atomic"; }
+constexpr const char* word_of(::pto::ScatterAtomicOp member) {
+  switch (member) {
+    case ::pto::ScatterAtomicOp::None: return "none";
+    case ::pto::ScatterAtomicOp::Add: return "add";
+    case ::pto::ScatterAtomicOp::Max: return "max";
+    case ::pto::ScatterAtomicOp::Min: return "min";
+    default: return nullptr;
+  }
+}
+constexpr const char* key_of(::pto::ScatterOOB) { return "oob"; }
+constexpr const char* word_of(::pto::ScatterOOB member) {
+  switch (member) {
+    case ::pto::ScatterOOB::Undefined: return "undefined";
+    case ::pto::ScatterOOB::Skip: return "skip";
+    case ::pto::ScatterOOB::Clamp: return "clamp";
+    case ::pto::ScatterOOB::Wrap: return "wrap";
+    default: return nullptr;
+  }
+}
+constexpr const char* key_of(::pto::CmpMode) { return "mode"; }
+constexpr const char* word_of(::pto::CmpMode member) {
+  switch (member) {
+    case ::pto::CmpMode::EQ: return "eq";
+    case ::pto::CmpMode::NE: return "ne";
+    case ::pto::CmpMode::LT: return "lt";
+    case ::pto::CmpMode::LE: return "le";
+    case ::pto::CmpMode::GT: return "gt";
+    case ::pto::CmpMode::GE: return "ge";
+    default: return nullptr;
+  }
+}
+constexpr const char* key_of(::pto::RoundMode) { return "round"; }
+constexpr const char* word_of(::pto::RoundMode member) {
+  switch (member) {
+    case ::pto::RoundMode::CAST_NONE: return "none";
+    case ::pto::RoundMode::CAST_RINT: return "rint";
+    case ::pto::RoundMode::CAST_ROUND: return "round";
+    case ::pto::RoundMode::CAST_FLOOR: return "floor";
+    case ::pto::RoundMode::CAST_CEIL: return "ceil";
+    case ::pto::RoundMode::CAST_TRUNC: return "trunc";
+    case ::pto::RoundMode::CAST_ODD: return "odd";
+    default: return nullptr;
+  }
+}
+constexpr const char* key_of(::pto::SaturationMode) { return "saturation"; }
+constexpr const char* word_of(::pto::SaturationMode member) {
+  switch (member) {
+    case ::pto::SaturationMode::ON: return "on";
+    case ::pto::SaturationMode::OFF: return "off";
+    default: return nullptr;
+  }
+}
+constexpr const char* key_of(::pto::MaskPattern) { return "pattern"; }
+constexpr const char* word_of(::pto::MaskPattern member) {
+  switch (member) {
+    case ::pto::MaskPattern::P0101: return "p0101";
+    case ::pto::MaskPattern::P1010: return "p1010";
+    case ::pto::MaskPattern::P0001: return "p0001";
+    case ::pto::MaskPattern::P0010: return "p0010";
+    case ::pto::MaskPattern::P0100: return "p0100";
+    case ::pto::MaskPattern::P1000: return "p1000";
+    case ::pto::MaskPattern::P1111: return "p1111";
+    default: return nullptr;
+  }
+}
 constexpr const char* key_of(::pto::TileType) { return "memory"; }
 constexpr const char* word_of(::pto::TileType member) {
   switch (member) {
@@ -185,8 +277,8 @@ constexpr const char* word_of(::pto::TileType member) {
     case ::pto::TileType::Acc: return "acc";
     case ::pto::TileType::Bias: return "bias";
     case ::pto::TileType::Scaling: return "scaling";
-    case ::pto::TileType::ScaleLeft: return "scaleleft";
-    case ::pto::TileType::ScaleRight: return "scaleright";
+    case ::pto::TileType::ScaleLeft: return "scale_left";
+    case ::pto::TileType::ScaleRight: return "scale_right";
     case ::pto::TileType::Ctrl: return "ctrl";
     default: return nullptr;
   }
@@ -205,6 +297,17 @@ constexpr const char* word_of(::pto::SLayout member) {
     case ::pto::SLayout::NoneBox: return "none_box";
     case ::pto::SLayout::RowMajor: return "row_major";
     case ::pto::SLayout::ColMajor: return "col_major";
+    default: return nullptr;
+  }
+}
+constexpr const char* key_of(::pto::PadValue) { return "pad"; }
+constexpr const char* word_of(::pto::PadValue member) {
+  switch (member) {
+    case ::pto::PadValue::Null: return "null";
+    case ::pto::PadValue::Zero: return "zero";
+    case ::pto::PadValue::Max: return "max";
+    case ::pto::PadValue::Min: return "min";
+    case ::pto::PadValue::CustomBase: return "custom";
     default: return nullptr;
   }
 }
@@ -237,17 +340,6 @@ constexpr const char* word_of(::pto::Layout member) {
     default: return nullptr;
   }
 }
-constexpr const char* key_of(::pto::PadValue) { return "pad"; }
-constexpr const char* word_of(::pto::PadValue member) {
-  switch (member) {
-    case ::pto::PadValue::Null: return "null";
-    case ::pto::PadValue::Zero: return "zero";
-    case ::pto::PadValue::Max: return "max";
-    case ::pto::PadValue::Min: return "min";
-    case ::pto::PadValue::CustomBase: return "custom";
-    default: return nullptr;
-  }
-}
 constexpr const char* key_of(::pto::CompactMode) { return "compact"; }
 constexpr const char* word_of(::pto::CompactMode member) {
   switch (member) {
@@ -264,31 +356,6 @@ constexpr const char* word_of(::pto::PrintFormat member) {
     case ::pto::PrintFormat::Width8_Precision4: return "width8_precision4";
     case ::pto::PrintFormat::Width8_Precision2: return "width8_precision2";
     case ::pto::PrintFormat::Width10_Precision6: return "width10_precision6";
-    default: return nullptr;
-  }
-}
-constexpr const char* key_of(::pto::MaskPattern) { return "pattern"; }
-constexpr const char* word_of(::pto::MaskPattern member) {
-  switch (member) {
-    case ::pto::MaskPattern::P0101: return "p0101";
-    case ::pto::MaskPattern::P1010: return "p1010";
-    case ::pto::MaskPattern::P0001: return "p0001";
-    case ::pto::MaskPattern::P0010: return "p0010";
-    case ::pto::MaskPattern::P0100: return "p0100";
-    case ::pto::MaskPattern::P1000: return "p1000";
-    case ::pto::MaskPattern::P1111: return "p1111";
-    default: return nullptr;
-  }
-}
-constexpr const char* key_of(::pto::CmpMode) { return "mode"; }
-constexpr const char* word_of(::pto::CmpMode member) {
-  switch (member) {
-    case ::pto::CmpMode::EQ: return "eq";
-    case ::pto::CmpMode::NE: return "ne";
-    case ::pto::CmpMode::LT: return "lt";
-    case ::pto::CmpMode::LE: return "le";
-    case ::pto::CmpMode::GT: return "gt";
-    case ::pto::CmpMode::GE: return "ge";
     default: return nullptr;
   }
 }
@@ -344,19 +411,6 @@ constexpr const char* word_of(::pto::AccPhase member) {
     case ::pto::AccPhase::Unspecified: return "unspecified";
     case ::pto::AccPhase::Partial: return "partial";
     case ::pto::AccPhase::Final: return "final";
-    default: return nullptr;
-  }
-}
-constexpr const char* key_of(::pto::RoundMode) { return "round"; }
-constexpr const char* word_of(::pto::RoundMode member) {
-  switch (member) {
-    case ::pto::RoundMode::CAST_NONE: return "none";
-    case ::pto::RoundMode::CAST_RINT: return "rint";
-    case ::pto::RoundMode::CAST_ROUND: return "round";
-    case ::pto::RoundMode::CAST_FLOOR: return "floor";
-    case ::pto::RoundMode::CAST_CEIL: return "ceil";
-    case ::pto::RoundMode::CAST_TRUNC: return "trunc";
-    case ::pto::RoundMode::CAST_ODD: return "odd";
     default: return nullptr;
   }
 }
@@ -419,14 +473,6 @@ constexpr const char* word_of(::pto::TFillPadMode member) {
     case ::pto::TFillPadMode::Normal: return "normal";
     case ::pto::TFillPadMode::InPlace: return "in_place";
     case ::pto::TFillPadMode::Expand: return "expand";
-    default: return nullptr;
-  }
-}
-constexpr const char* key_of(::pto::SaturationMode) { return "saturation"; }
-constexpr const char* word_of(::pto::SaturationMode member) {
-  switch (member) {
-    case ::pto::SaturationMode::ON: return "on";
-    case ::pto::SaturationMode::OFF: return "off";
     default: return nullptr;
   }
 }
@@ -558,26 +604,6 @@ constexpr const char* word_of(::pto::ScatterAxis member) {
     default: return nullptr;
   }
 }
-constexpr const char* key_of(::pto::ScatterAtomicOp) { return "atomic"; }
-constexpr const char* word_of(::pto::ScatterAtomicOp member) {
-  switch (member) {
-    case ::pto::ScatterAtomicOp::None: return "none";
-    case ::pto::ScatterAtomicOp::Add: return "add";
-    case ::pto::ScatterAtomicOp::Max: return "max";
-    case ::pto::ScatterAtomicOp::Min: return "min";
-    default: return nullptr;
-  }
-}
-constexpr const char* key_of(::pto::ScatterOOB) { return "oob"; }
-constexpr const char* word_of(::pto::ScatterOOB member) {
-  switch (member) {
-    case ::pto::ScatterOOB::Undefined: return "undefined";
-    case ::pto::ScatterOOB::Skip: return "skip";
-    case ::pto::ScatterOOB::Clamp: return "clamp";
-    case ::pto::ScatterOOB::Wrap: return "wrap";
-    default: return nullptr;
-  }
-}
 constexpr const char* key_of(::pto::ScatterConflict) { return "conflict"; }
 constexpr const char* word_of(::pto::ScatterConflict member) {
   switch (member) {
@@ -594,24 +620,6 @@ constexpr const char* word_of(::pto::GatherAxis member) {
     default: return nullptr;
   }
 }
-constexpr const char* key_of(::pto::GatherOOB) { return "oob"; }
-constexpr const char* word_of(::pto::GatherOOB member) {
-  switch (member) {
-    case ::pto::GatherOOB::Undefined: return "undefined";
-    case ::pto::GatherOOB::Clamp: return "clamp";
-    case ::pto::GatherOOB::Wrap: return "wrap";
-    case ::pto::GatherOOB::Zero: return "zero";
-    default: return nullptr;
-  }
-}
-constexpr const char* key_of(::pto::GatherExec) { return "executor"; }
-constexpr const char* word_of(::pto::GatherExec member) {
-  switch (member) {
-    case ::pto::GatherExec::Scalar: return "scalar";
-    case ::pto::GatherExec::Simt: return "simt";
-    default: return nullptr;
-  }
-}
 constexpr const char* key_of(::pto::TInsertMode) { return "insert"; }
 constexpr const char* word_of(::pto::TInsertMode member) {
   switch (member) {
@@ -619,14 +627,6 @@ constexpr const char* word_of(::pto::TInsertMode member) {
     case ::pto::TInsertMode::NZ_PLUS_1: return "nz_plus_1";
     case ::pto::TInsertMode::SPLIT2: return "split2";
     case ::pto::TInsertMode::SPLIT4: return "split4";
-    default: return nullptr;
-  }
-}
-constexpr const char* key_of(::pto::Coalesce) { return "coalesce"; }
-constexpr const char* word_of(::pto::Coalesce member) {
-  switch (member) {
-    case ::pto::Coalesce::Row: return "row";
-    case ::pto::Coalesce::Elem: return "elem";
     default: return nullptr;
   }
 }
@@ -777,9 +777,7 @@ constexpr const char* word_of(::pto::comm::CcuInputSource member) {
 
 namespace pto {
 enum class Op : uint16_t {
-  TLOAD,
   TEXPANDS_MAT,
-  TPREFETCH,
   TFILLPAD_MAT,
   MGATHER_MAT,
   TSTORE_VEC,
@@ -788,7 +786,6 @@ enum class Op : uint16_t {
   TMOV_M2L,
   TMOV_M2R,
   TEXTRACT_M2LR,
-  TIMG2COL,
   TMOV_V2M,
   TEXTRACT_V2M,
   TMOV_M2S,
@@ -797,132 +794,160 @@ enum class Op : uint16_t {
   TSTORE_ACC,
   TEXTRACT_A2M,
   TINSERT_A2M,
-  TMATMUL,
-  TGEMV,
   SCALAR,
   TRESHAPE,
-  TCI,
-  SETFMATRIX,
-  SET_IMG2COL_RPT,
-  SET_IMG2COL_PADDING,
   VECTOR,
-  TADD,
-  TADDS,
-  TAXPY,
-  TSUB,
-  TMUL,
-  TMULS,
-  TDIV,
-  TDIVS,
-  TMIN,
-  TMINS,
-  TMAX,
-  TAND,
-  TOR,
-  TSEL,
-  TSHL,
-  TSHR,
-  TEXP,
-  TSELS,
-  TSQRT,
-  TRSQRT,
-  TEXPANDS,
-  TPARTADD,
-  TPARTMUL,
-  TPARTMAX,
-  TPARTMIN,
-  TPOW,
-  TPOWS,
-  TCMPS,
-  TMRGSORT,
-  TSORT32,
-  TGATHER,
-  TGATHERB,
-  TCVT,
-  TROWSUM,
-  TROWPROD,
-  TROWMAX,
-  TROWMIN,
-  TROWEXPAND,
-  TRANDOM,
-  TCOLSUM,
-  TCOLPROD,
-  TCOLMAX,
-  TCOLMIN,
-  TTRANS,
-  TTRI,
-  TREM,
-  TFMOD,
-  TREMS,
-  TFMODS,
-  TSUBS,
-  TMAXS,
-  TLRELU,
-  TPRELU,
   TMOV_V2V,
-  TANDS,
-  TORS,
-  TSHLS,
-  TSHRS,
-  TXOR,
-  TXORS,
-  TCONCAT,
-  TDEQUANT,
-  TADDDEQRELU,
-  TABS,
-  TNEG,
-  TRELU,
-  TNOT,
-  TLOG,
-  TRECIP,
-  TCMP,
-  TSCATTER,
-  TCOLEXPAND,
-  TCOLEXPANDDIV,
-  TCOLEXPANDMUL,
-  TCOLEXPANDADD,
-  TCOLEXPANDMAX,
-  TCOLEXPANDMIN,
-  TCOLEXPANDSUB,
-  TCOLEXPANDEXPDIF,
-  TROWEXPANDDIV,
-  TROWEXPANDMUL,
-  TROWEXPANDSUB,
-  TROWEXPANDADD,
-  TROWEXPANDMAX,
-  TROWEXPANDMIN,
-  TROWEXPANDEXPDIF,
-  TPAIRREDUCESUM,
-  TSUBRELUCONV,
-  TADDRELUCONV,
-  TFUSEDMULADD,
-  TMULADDDST,
-  TSUBRELU,
-  TFUSEDMULADDRELU,
-  TPARTARGMAX,
-  TPARTARGMIN,
-  TCOLARGMAX,
-  TCOLARGMIN,
-  TROWARGMAX,
-  TROWARGMIN,
   TFILLPAD_VEC,
   MGATHER_VEC,
+  TSCATTER,
   MSCATTER,
-  TQUANT,
-  THISTOGRAM,
-  TINTERLEAVE,
+  TEXPANDS,
+  SETFMATRIX,
+  SET_IMG2COL_PADDING,
+  SET_IMG2COL_RPT,
+  SET_QUANT_SCALAR,
+  SET_QUANT_VECTOR,
+  TABS,
+  TADD,
+  TADDC,
+  TADDDEQRELU,
+  TADDRELU,
+  TADDRELUCONV,
+  TADDS,
+  TADDSC,
+  TAND,
+  TANDS,
+  TAXPY,
+  TCI,
+  TCMP,
+  TCMPS,
+  TCOLARGMAX,
+  TCOLARGMIN,
+  TCOLEXPAND,
+  TCOLEXPANDADD,
+  TCOLEXPANDDIV,
+  TCOLEXPANDEXPDIF,
+  TCOLEXPANDMAX,
+  TCOLEXPANDMIN,
+  TCOLEXPANDMUL,
+  TCOLEXPANDSUB,
+  TCOLMAX,
+  TCOLMIN,
+  TCOLPROD,
+  TCOLSUM,
+  TCONCAT,
+  TCVT,
   TDEINTERLEAVE,
+  TDEQUANT,
+  TDIV,
+  TDIVS,
+  TEXP,
+  TEXTRACT_FP,
+  TFILLPAD_EXPAND,
+  TFILLPAD_INPLACE,
+  TFMOD,
+  TFMODS,
+  TFUSEDMULADD,
+  TFUSEDMULADDRELU,
+  TGATHER,
+  TGATHERB,
+  TGEMV,
+  TGEMV_ACC,
+  TGEMV_BIAS,
+  TGEMV_MX,
+  TGEMV_MX_ACC,
+  TGEMV_MX_BIAS,
+  THISTOGRAM,
+  TIMG2COL,
+  TINSERT_FP,
+  TINTERLEAVE,
+  TLOAD,
+  TLOG,
+  TLRELU,
+  TMATMUL,
+  TMATMUL_ACC,
+  TMATMUL_BIAS,
+  TMATMUL_MX,
+  TMATMUL_MX_ACC,
+  TMATMUL_MX_BIAS,
+  TMAX,
+  TMAXS,
+  TMIN,
+  TMINS,
+  TMOV_FP,
+  TMRGSORT,
+  TMUL,
+  TMULADDDST,
+  TMULS,
+  TNEG,
+  TNOT,
+  TOR,
+  TORS,
+  TPACK,
+  TPAIRREDUCESUM,
+  TPARTADD,
+  TPARTARGMAX,
+  TPARTARGMIN,
+  TPARTMAX,
+  TPARTMIN,
+  TPARTMUL,
+  TPOW,
+  TPOWS,
+  TPREFETCH,
+  TPRELU,
+  TPRINT,
+  TQUANT,
+  TRANDOM,
+  TRECIP,
+  TRELU,
+  TREM,
+  TREMS,
+  TROWARGMAX,
+  TROWARGMIN,
+  TROWEXPAND,
+  TROWEXPANDADD,
+  TROWEXPANDDIV,
+  TROWEXPANDEXPDIF,
+  TROWEXPANDMAX,
+  TROWEXPANDMIN,
+  TROWEXPANDMUL,
+  TROWEXPANDSUB,
+  TROWMAX,
+  TROWMIN,
+  TROWPROD,
+  TROWSUM,
+  TRSQRT,
+  TSEL,
+  TSELS,
+  TSHL,
+  TSHLS,
+  TSHR,
+  TSHRS,
+  TSORT32,
+  TSQRT,
+  TSTORE_FP,
+  TSUB,
+  TSUBC,
+  TSUBRELU,
+  TSUBRELUCONV,
+  TSUBS,
+  TSUBSC,
+  TTRANS,
+  TTRI,
+  TXOR,
+  TXORS,
   OP_COUNT,
 };
 
 // The pipe that executes an operation.
 constexpr pipe_t pipe_of(Op op) {
   switch (op) {
-    case Op::TLOAD:
     case Op::TEXPANDS_MAT:
-    case Op::TPREFETCH:
     case Op::TFILLPAD_MAT:
     case Op::MGATHER_MAT:
+    case Op::TLOAD:
+    case Op::TPREFETCH:
       return PIPE_MTE2;
     case Op::TSTORE_VEC:
     case Op::TSTORE_MAT:
@@ -941,21 +966,152 @@ constexpr pipe_t pipe_of(Op op) {
     case Op::TSTORE_ACC:
     case Op::TEXTRACT_A2M:
     case Op::TINSERT_A2M:
+    case Op::SET_QUANT_VECTOR:
+    case Op::TEXTRACT_FP:
+    case Op::TINSERT_FP:
+    case Op::TMOV_FP:
+    case Op::TSTORE_FP:
       return PIPE_FIX;
-    case Op::TMATMUL:
-    case Op::TGEMV:
-      return PIPE_M;
     case Op::SCALAR:
     case Op::TRESHAPE:
-    case Op::TCI:
     case Op::SETFMATRIX:
-    case Op::SET_IMG2COL_RPT:
     case Op::SET_IMG2COL_PADDING:
+    case Op::SET_IMG2COL_RPT:
+    case Op::SET_QUANT_SCALAR:
+    case Op::TCI:
+    case Op::TPRINT:
       return PIPE_S;
-    case Op::OP_COUNT:
-      return PIPE_ALL;
-    default:
+    case Op::VECTOR:
+    case Op::TMOV_V2V:
+    case Op::TFILLPAD_VEC:
+    case Op::MGATHER_VEC:
+    case Op::TSCATTER:
+    case Op::MSCATTER:
+    case Op::TEXPANDS:
+    case Op::TABS:
+    case Op::TADD:
+    case Op::TADDC:
+    case Op::TADDDEQRELU:
+    case Op::TADDRELU:
+    case Op::TADDRELUCONV:
+    case Op::TADDS:
+    case Op::TADDSC:
+    case Op::TAND:
+    case Op::TANDS:
+    case Op::TAXPY:
+    case Op::TCMP:
+    case Op::TCMPS:
+    case Op::TCOLARGMAX:
+    case Op::TCOLARGMIN:
+    case Op::TCOLEXPAND:
+    case Op::TCOLEXPANDADD:
+    case Op::TCOLEXPANDDIV:
+    case Op::TCOLEXPANDEXPDIF:
+    case Op::TCOLEXPANDMAX:
+    case Op::TCOLEXPANDMIN:
+    case Op::TCOLEXPANDMUL:
+    case Op::TCOLEXPANDSUB:
+    case Op::TCOLMAX:
+    case Op::TCOLMIN:
+    case Op::TCOLPROD:
+    case Op::TCOLSUM:
+    case Op::TCONCAT:
+    case Op::TCVT:
+    case Op::TDEINTERLEAVE:
+    case Op::TDEQUANT:
+    case Op::TDIV:
+    case Op::TDIVS:
+    case Op::TEXP:
+    case Op::TFILLPAD_EXPAND:
+    case Op::TFILLPAD_INPLACE:
+    case Op::TFMOD:
+    case Op::TFMODS:
+    case Op::TFUSEDMULADD:
+    case Op::TFUSEDMULADDRELU:
+    case Op::TGATHER:
+    case Op::TGATHERB:
+    case Op::THISTOGRAM:
+    case Op::TINTERLEAVE:
+    case Op::TLOG:
+    case Op::TLRELU:
+    case Op::TMAX:
+    case Op::TMAXS:
+    case Op::TMIN:
+    case Op::TMINS:
+    case Op::TMRGSORT:
+    case Op::TMUL:
+    case Op::TMULADDDST:
+    case Op::TMULS:
+    case Op::TNEG:
+    case Op::TNOT:
+    case Op::TOR:
+    case Op::TORS:
+    case Op::TPACK:
+    case Op::TPAIRREDUCESUM:
+    case Op::TPARTADD:
+    case Op::TPARTARGMAX:
+    case Op::TPARTARGMIN:
+    case Op::TPARTMAX:
+    case Op::TPARTMIN:
+    case Op::TPARTMUL:
+    case Op::TPOW:
+    case Op::TPOWS:
+    case Op::TPRELU:
+    case Op::TQUANT:
+    case Op::TRANDOM:
+    case Op::TRECIP:
+    case Op::TRELU:
+    case Op::TREM:
+    case Op::TREMS:
+    case Op::TROWARGMAX:
+    case Op::TROWARGMIN:
+    case Op::TROWEXPAND:
+    case Op::TROWEXPANDADD:
+    case Op::TROWEXPANDDIV:
+    case Op::TROWEXPANDEXPDIF:
+    case Op::TROWEXPANDMAX:
+    case Op::TROWEXPANDMIN:
+    case Op::TROWEXPANDMUL:
+    case Op::TROWEXPANDSUB:
+    case Op::TROWMAX:
+    case Op::TROWMIN:
+    case Op::TROWPROD:
+    case Op::TROWSUM:
+    case Op::TRSQRT:
+    case Op::TSEL:
+    case Op::TSELS:
+    case Op::TSHL:
+    case Op::TSHLS:
+    case Op::TSHR:
+    case Op::TSHRS:
+    case Op::TSORT32:
+    case Op::TSQRT:
+    case Op::TSUB:
+    case Op::TSUBC:
+    case Op::TSUBRELU:
+    case Op::TSUBRELUCONV:
+    case Op::TSUBS:
+    case Op::TSUBSC:
+    case Op::TTRANS:
+    case Op::TTRI:
+    case Op::TXOR:
+    case Op::TXORS:
       return PIPE_V;
+    case Op::TGEMV:
+    case Op::TGEMV_ACC:
+    case Op::TGEMV_BIAS:
+    case Op::TGEMV_MX:
+    case Op::TGEMV_MX_ACC:
+    case Op::TGEMV_MX_BIAS:
+    case Op::TMATMUL:
+    case Op::TMATMUL_ACC:
+    case Op::TMATMUL_BIAS:
+    case Op::TMATMUL_MX:
+    case Op::TMATMUL_MX_ACC:
+    case Op::TMATMUL_MX_BIAS:
+      return PIPE_M;
+    default:
+      return PIPE_ALL;
   }
 }
 }  // namespace pto

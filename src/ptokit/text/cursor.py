@@ -6,15 +6,19 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ptokit.finding import near
 from ptokit.text.brackets import MARKS, PAIRS
 from ptokit.text.errors import Problem, choices
 from ptokit.text.limits import most_characters
-from ptokit.text.mlir.ir import BARE_NAME, Attributes, MlirAttribute, Type
+
+if TYPE_CHECKING:
+    from ptokit.text.mlir.ir import Attributes, MlirAttribute, Type
 
 Item = TypeVar("Item")
+
+BARE_NAME = r"[A-Za-z_][A-Za-z0-9_$.]*"
 
 MAX_WORD = 4096
 """Most characters of a name."""
@@ -245,7 +249,7 @@ class Cursor:
             if mark in PAIRS:
                 opened.append(mark)
             elif mark in PAIRS.values():
-                if PAIRS[opened.pop()] != mark:
+                if not opened or PAIRS[opened.pop()] != mark:
                     self.fail(f"`{mark}` closes another bracket than the last that was opened", found.start())
                 if not opened:
                     text = self.text[self.start + 1 : found.start()]
