@@ -15,8 +15,9 @@ from ptokit.cli.files import STDIN, check_unnamed, print_text, write_all
 from ptokit.cli.live import LaunchCheck, run_launches, show_kernels
 from ptokit.cli.parsing import ALL
 from ptokit.cli.problems import FINE, FOUND, SHOWN, Misuse, print_error, printable, status_of, with_shown_names
-from ptokit.cli.programs import ProgramRequest, check_program, library_call, machine_report, status_of_check
+from ptokit.cli.programs import check_program, library_call, machine_report, status_of_check
 from ptokit.cli.report import print_json
+from ptokit.cli.request import ProgramRequest
 from ptokit.cli.subject import find
 from ptokit.finding import OutOfBoundsError, VerifyError, shown_file
 from ptokit.lang.launcher import Launchable
@@ -168,7 +169,7 @@ def fix_program(request: ProgramRequest, how: FixRequest, as_json: bool) -> int:
     ):  # the names of sources are without links later
         check_unnamed(request.word)
     try:
-        kernel = find(request.word, request.function, request.cxx)
+        kernel = find(request)
     except (TextError, VerifyError, OutOfBoundsError):
         return check_program(request, as_json)
 

@@ -18,8 +18,8 @@ from ptokit import progress
 from ptokit.cli.machine import joined
 from ptokit.cli.parsing import ALL
 from ptokit.cli.problems import FOUND, Misuse, print_error, printable, status_of
-from ptokit.cli.programs import ProgramRequest
 from ptokit.cli.report import place_data, print_json, print_lines, summary_of, target_data
+from ptokit.cli.request import ProgramRequest
 from ptokit.cli.subject import kernels_of, message_of, named_kernel, place_of_problem
 from ptokit.finding import WARNINGS, Finding, OutOfBoundsError, VerifyError, counted
 from ptokit.lang.check import TargetReport
@@ -34,7 +34,7 @@ from ptokit.target import families, profile
 from ptokit.text.errors import TextError
 
 REFUSALS = (TextError, VerifyError, OutOfBoundsError)
-FROM_LAUNCHES = {"args": "--arg", "grid": "--grid", "function": "--function"}
+FROM_LAUNCHES = {"arg": "--arg", "grid": "--grid", "function": "--function"}
 """Options that the launches of a file decide."""
 
 
@@ -204,7 +204,7 @@ def run_launches(
 ) -> ScriptRun:
     """Run a file or a module as `python` does, and check its launches."""
     name = request.word
-    given = [option for field_, option in FROM_LAUNCHES.items() if getattr(request, field_) not in ((), None, 1)]
+    given = [option for field_, option in FROM_LAUNCHES.items() if getattr(request, field_) not in (None, 1)]
     if given:
         raise Misuse(
             f"{', '.join(given)}: the launches of {name} decide; name a kernel, as in `ptokit {command} {name}:kernel`"

@@ -18,7 +18,7 @@ from ptokit.lang.watch import with_copies
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.report import MachineReport
 from ptokit.progress import task
-from ptokit.sweeps.best import SweepPoint, best_of, is_ranked, is_same, measured, rank
+from ptokit.sweeps.best import SweepPoint, best_of, is_ranked, is_same, rank
 from ptokit.sweeps.result import SweepResult
 from ptokit.target import families_with_pipes, profile
 
@@ -191,4 +191,4 @@ def _point(launch: PointLaunch, target: str, values: SweepValues) -> tuple[Sweep
         report = launch(target, values)
     except (VerifyError, OutOfBoundsError) as refusal:
         return SweepPoint(target, dict(values), tuple(refusal.findings)), None
-    return SweepPoint(target, dict(values), report.findings, measured(report)), report
+    return SweepPoint.of(target, dict(values), report), report
