@@ -28,8 +28,7 @@ def fault_of(finding: Finding) -> str:
     if target:
         if not spec.holds(rule, target):
             return f"{rule} says nothing of {target}"
-        levels = spec.hazards()[kind].levels if kind else {}
-        return f"{kind} has no level on {target}" if kind and spec.family_of(target) not in levels else ""
+        return f"{kind} has no level on {target}" if kind and not spec.hazards()[kind].level_on(target) else ""
     is_general = clause is None or set(spec.FAMILIES) <= set(clause.targets)
     return "" if is_general else f"{rule} speaks of {', '.join(clause.targets)}, and the finding names no target"
 

@@ -1,13 +1,12 @@
 """Writes docs/hazards: a page for every hazard, with a program that has it, its report and its repair.
 
-`python tests/hazard_pages.py` writes the pages from the programs of `tests/corpus/pages`. A line of a program that ends
+`make generated` writes the pages from the programs of `tests/corpus/pages`. A line of a program that ends
 in `# -` is removed by the repair; one that begins with `# +` is added by it. A program without such lines is repaired
 by `ptokit check --fix`.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from contextlib import chdir
@@ -133,12 +132,3 @@ $ ptokit check {name}
 def pages() -> dict[Path, str]:
     """All pages by their files."""
     return {FOLDER / f"{kind}.md": page(kind) for kind in PROGRAMS}
-
-
-if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
-    for old in FOLDER.glob("*-*.md"):
-        os.unlink(old)
-    for file, text in pages().items():
-        file.write_text(text, encoding="utf-8")
-    print(f"wrote {len(PROGRAMS)} pages")

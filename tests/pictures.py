@@ -19,12 +19,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import ptokit as pto
 from ptokit.machine.report import MachineReport
 from ptokit.report.access import access_maps
-from ptokit.report.svg import access_svg, bars_svg, lanes_svg, stacked, tile_svg, timeline_svg
+from ptokit.report.svg import access_svg, lanes_svg, stacked, tile_svg, timeline_svg
 from tests.examples.test_gallery import GALLERY, Entry, rng
+from tests.figures import bars_svg
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs/pictures"
-
 LAYOUTS: dict[str, dict[str, str]] = {
     "nd": {},
     "dn": {"blayout": "col_major"},

@@ -27,10 +27,11 @@ from ptokit import spec
 from ptokit.finding import by_level
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.render import pages
-from ptokit.render.document import plain
 from ptokit.target import PROFILES
 from tests.examples.test_gallery import GALLERY, rng
+from tests.markdown import markdown, plain
 from tests.pictures import latest_on_gpu
+from tests.reference import reference_page
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "build/pages"
@@ -167,7 +168,7 @@ def illustrated(name: str, text: str) -> str:
 def instructions() -> Iterator[tuple[str, str]]:
     for name in INSTRUCTIONS:
         page = f"reference/{name}.md"
-        yield page, illustrated(name, pages.reference_page(name).markdown(link_from(page)))
+        yield page, illustrated(name, markdown(reference_page(name), link_from(page)))
     rows = "\n".join(f"| [{name}]({name}.md) | {plain(each.summary)} |" for name, each in sorted(INSTRUCTIONS.items()))
     head = (
         "# Instructions\n\nWhat each instruction means, what each target accepts, its hazards, pipes and spellings: "
@@ -176,7 +177,7 @@ def instructions() -> Iterator[tuple[str, str]]:
     )
     yield "reference/index.md", f"{head}\n\n| instruction | |\n| --- | --- |\n{rows}\n"
     names = sorted(pages.opaque_names())
-    opaque = "\n".join(pages.opaque_page(name).markdown(level=2) for name in names)
+    opaque = "\n".join(markdown(pages.opaque_page(name), level=2) for name in names)
     yield "reference/opaque.md", f"# Opaque instructions\n\nSee [instructions](../instructions.md).\n\n{opaque}"
 
 
@@ -192,7 +193,7 @@ def clauses() -> Iterator[tuple[str, str]]:
         groups.setdefault(group_of(name), []).append(name)
     for group, names in groups.items():
         page = f"reference/clauses/{group}.md"
-        parts = [pages.clause_page(name).markdown(link_from(page), level=2) for name in names]
+        parts = [markdown(pages.clause_page(name), link_from(page), level=2) for name in names]
         yield page, "\n".join([f"# {group}\n\n{_topic(group)}. {RUNS}\n", *parts])
     rows = "\n".join(
         f"| [{group}]({group}.md) | {_topic(group)} | {' '.join(map(_number, names))} |"
@@ -222,7 +223,7 @@ def _topic(group: str) -> str:
 
 def decisions() -> Iterator[tuple[str, str]]:
     page = "reference/decisions.md"
-    parts = [pages.gap_page(name).markdown(link_from(page), level=2) for name in spec.gaps()]
+    parts = [markdown(pages.gap_page(name), link_from(page), level=2) for name in spec.gaps()]
     head = f"# Decisions\n\nWhere the documents contradict each other or leave a question open. {RUNS}\n"
     yield page, "\n".join([head, *parts])
 

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TextIO, TypeVar
 
 T = TypeVar("T")
@@ -64,12 +64,11 @@ class ProgressLine:
         self.tasks: list[Task] = []
         self.owner = threading.get_ident()
         self._stream, self._clock = stream, clock
-        self._began, self._hidden_at = clock(), None
+        self._began = clock()
+        self._hidden_at: float | None = None
         self._is_drawn = False
         self._lock, self._ended = threading.Lock(), threading.Event()
         self._thread: threading.Thread | None = None
-
-    _hidden_at: float | None
 
     def start(self) -> None:
         """Draw from now on."""
@@ -205,29 +204,23 @@ def tick() -> None:
         line.draw()
 
 
-@contextmanager
-def hidden() -> Generator[None, None, None]:
+def hidden() -> AbstractContextManager[None]:
     """A block that prints, or runs code that may print: the line is away, and the time does not count."""
-    line = current()
-    if line is None:
-        yield
-        return
-    line.hide()
-    try:
-        yield
-    finally:
-        line.show()
+    return _between(ProgressLine.hide, ProgressLine.show)
+
+
+def shown() -> AbstractContextManager[None]:
+    """A block of work within a hidden one."""
+    return _between(ProgressLine.show, ProgressLine.hide)
 
 
 @contextmanager
-def shown() -> Generator[None, None, None]:
-    """A block of work within a hidden one."""
+def _between(begin: Callable[[ProgressLine], None], end: Callable[[ProgressLine], None]) -> Generator[None, None, None]:
     line = current()
-    if line is None:
-        yield
-        return
-    line.show()
+    if line is not None:
+        begin(line)
     try:
         yield
     finally:
-        line.hide()
+        if line is not None:
+            end(line)

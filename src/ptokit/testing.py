@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast, overload
 import pytest
 
 from ptokit.finding import NAME, Judged, OutOfBoundsError, VerifyError, summary
-from ptokit.isa.instruction import DEVICES
 from ptokit.lang.faults import trim
+from ptokit.target import families
 
 if TYPE_CHECKING:
     from _pytest.mark.structures import ParameterSet
@@ -104,9 +104,9 @@ def _on_all(kernel: Launchable, grid: int, arrays: Sequence[object], options: Ma
     """A launch on every device, each on the same content."""
     from ptokit.lang.watch import only, with_copies
 
-    own = only(options, getattr(kernel, "parameters", ()))
-    content = {target: with_copies(arrays, own) for target in DEVICES[:-1]}  # all of them before the first launch
-    content[DEVICES[-1]] = arrays, own
+    own, devices = only(options, getattr(kernel, "parameters", ())), families()
+    content = {target: with_copies(arrays, own) for target in devices[:-1]}  # all of them before the first launch
+    content[devices[-1]] = arrays, own
     return Reports({
         target: _report_or_refusal(kernel, grid, values, {**options, **named, "target": target})
         for target, (values, named) in content.items()

@@ -1,6 +1,6 @@
 """Describes the outcome of running code that breaks a clause, on every target of the example.
 
-`python tests/conformance/outcomes.py` writes the file for the pages of `ptokit explain`.
+`make generated` writes the file for the pages of `ptokit explain`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def outcomes(name: str) -> list[dict[str, str]]:
 
 def written() -> str:
     """All outcomes as TOML."""
-    lines = ["# Written by tests/conformance/outcomes.py from runs of the examples.", ""]
+    lines = ["# Written by `make generated` from runs of the examples.", ""]
     for name in sorted(name for name, example in spec.examples().items() if example.breaks):
         rows = [
             "  { " + ", ".join(f"{json.dumps(target)} = {json.dumps(shown)}" for target, shown in row.items()) + " },"
@@ -72,9 +72,3 @@ def written() -> str:
         ]
         lines += [f'["{name}"]', "breaks = [", *rows, "]", ""]
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    FILE.parent.mkdir(exist_ok=True)
-    FILE.write_text(written(), encoding="utf-8")
-    print(f"wrote {FILE.name}: {len(spec.examples())} examples")

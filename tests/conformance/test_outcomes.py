@@ -28,7 +28,7 @@ REPEATS = {"H-14", "H-15", "H-16", "H-17"}
 @pytest.mark.parametrize("name", BREAKING)
 def test_a_page_says_what_the_run_shows(name: str) -> None:
     shown = outcomes(name)
-    assert list(spec.outcomes().get(name, ())) == shown, "run python tests/conformance/outcomes.py"
+    assert list(spec.outcomes().get(name, ())) == shown, "`make generated` writes the outcomes"
     assert "runs" not in {outcome for row in shown for outcome in row.values()}
     page = text_of(pages.clause_page(name) if name in spec.clauses() else pages.gap_page(name))
     labels = [line.removeprefix("Breaks it: ") for line in page.splitlines() if line.startswith("Breaks it: ")]

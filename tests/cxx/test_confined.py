@@ -23,7 +23,6 @@ from ptokit.cxx.compile import (
     DEBUG,
     PLAIN,
     STANDARD,
-    TARGETS,
     CompileError,
     CompileLimits,
     CompileOptions,
@@ -32,6 +31,7 @@ from ptokit.cxx.compile import (
     run,
 )
 from ptokit.cxx.database import database_entry, find_database
+from ptokit.cxx.names import macros_of
 from ptokit.cxx.record import ArrayArgument, record
 from ptokit.cxx.repository import folders_of, repository_of
 from ptokit.engine.llvm import store
@@ -98,7 +98,7 @@ def precompile(header: Path, text: str) -> None:
     compiler, before = find_compiler(), header.read_text()
     header.write_text(text)
     end = ".gch" if compiler.family == "gcc" else ".pch"
-    macros = [f"-D{name}" for name in TARGETS["a5"]]
+    macros = [f"-D{name}" for name in macros_of("a5", "VEC", "CUBE")]
     command = [*compiler.command, f"-std={STANDARD}", *DEBUG, *PLAIN, *macros, "-x", "c++-header", str(header)]
     subprocess.run([*command, "-o", f"{header}{end}"], check=True, timeout=120)
     header.write_text(before)

@@ -201,7 +201,7 @@ def test_folders_of_killed_processes_are_removed_by_a_later_run(
 
 
 def test_a_source_of_standard_input_is_removed_by_a_later_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    code = "import os; from ptokit.cli.cxx import on_disk; print(on_disk('-'), flush=True); os.kill(os.getpid(), 9)"
+    code = "import os; from ptokit.cli.files import on_disk; print(on_disk('-'), flush=True); os.kill(os.getpid(), 9)"
     run = subprocess.run(
         [sys.executable, "-c", code],
         input=b"#include <a>\n", capture_output=True, check=False, env={**os.environ, "TMPDIR": str(tmp_path)},

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ptokit.cxx.compile import DEBUG, PLAIN, Build, CompileError, compile_source, find_compiler
-from ptokit.cxx.names import INCLUDE, OWN
+from ptokit.cxx.names import INCLUDE, OWN, macros_of
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.opaque import ROWS
 
@@ -43,7 +43,7 @@ def program(build: Build) -> Path:
         "-std=c++20",
         *DEBUG,
         *PLAIN,
-        "-DPTOKIT_A2A3",
+        *(f"-D{name}" for name in macros_of("a2a3", "VEC", "CUBE")),
         "-I",
         str(OWN),
         "-I",

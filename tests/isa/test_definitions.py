@@ -18,11 +18,25 @@ from ptokit.isa.layout import Layout, Term
 from ptokit.isa.move import Access, Compute, Index, IndexUnit, Move, Remap, Side
 from ptokit.isa.policy import PtoEnum
 from ptokit.isa.spelling import Attribute
-from ptokit.isa.vector import F2, OpRow, alike, build, by_target, filled, plain, shaped, typed, types, vec, whole
+from ptokit.isa.vector import (
+    F2,
+    OpRow,
+    alike,
+    build,
+    by_target,
+    everywhere,
+    filled,
+    plain,
+    shaped,
+    typed,
+    types,
+    vec,
+    whole,
+)
 from ptokit.lang.instructions import __all__ as EXPORTED
 from tests.lang.stubs import stub
 
-CLAUSE, DATA = "CP-GAT-01", by_target(F2, F2)
+CLAUSE, DATA = "CP-GAT-01", by_target(a2a3=F2, a5=F2)
 TILES = ("mix", "near", "far")
 
 
@@ -61,7 +75,7 @@ class Edge(PtoEnum):
 
 
 REMAP = {Edge.Trap: Remap.REFUSE, Edge.Drop: Remap.SKIP}
-SLOTS = by_target(*(types("i32 u32"),) * 4)
+SLOTS = everywhere(types("i32 u32"))
 
 
 def put(call: Call) -> tuple[Move, ...]:

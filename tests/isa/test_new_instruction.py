@@ -262,7 +262,7 @@ def test_its_suffix_is_read_and_a_wrong_one_is_refused() -> None:
 @pytest.fixture
 def number_last() -> Iterator[str]:
     """An instruction with a number in the type of its last tile, behind a tile of another type."""
-    types = by_target(FLOATS_OF_TWO, FLOATS_OF_TWO)
+    types = by_target(a2a3=FLOATS_OF_TWO, a5=FLOATS_OF_TWO)
     params = (
         Param("res", "write", "the sums"), Param("pick", "read", "integers"), Param("val", "read", "floats"),
         Param("bump", "read", "a number", kind="number", typed_as="val"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from ptokit.isa.opaque import (
     ACCESS,
     NONE,
     PIPES,
+    OpaqueForm,
+    OpaqueRow,
     form_for,
     form_in_order,
     form_in_text,
@@ -168,10 +171,28 @@ def written(page: str) -> str:
     return page
 
 
-def test_the_page_lists_the_table() -> None:
-    """`python -m tests.isa.test_opaque` writes the lists."""
-    assert PAGE.read_text() == written(PAGE.read_text())
+# --- The table
 
 
-if __name__ == "__main__":
-    PAGE.write_text(written(PAGE.read_text()))
+@pytest.mark.parametrize(
+    "row",
+    [
+        lambda: OpaqueRow("|", "V", ()),
+        lambda: OpaqueRow("tsome", "VECTOR", ()),
+        lambda: OpaqueForm(("dst", "src="), "wr"),
+        lambda: OpaqueForm(("dst", "dst"), "wr"),
+        lambda: OpaqueForm(("dst",), "wr"),
+        lambda: OpaqueForm(("dst",), "x"),
+    ],
+)
+def test_rows_that_are_none_are_refused(row: Callable[[], object]) -> None:
+    with pytest.raises(ValueError, match=r"no (instruction|operands)"):
+        row()
+
+
+def test_forms_of_modelled_instructions_follow_from_them() -> None:
+    rows = opaque_rows()
+    assert [form.names for form in rows["tpow"].forms] == [("dst", "src0", "src1"), ("dst", "src0", "src1", "work")]
+    assert [form.letters for form in rows["tpows"].forms] == ["wrn", "wrns"]
+    assert [form.letters for form in rows["tquant"].forms[:4]] == ["wrr", "wrrr", "wrrs", "wrrsr"]
+    assert (rows["tmatmul_mx_bias"].pipe, rows["tfillpad"].pipe) == ("M", "")

@@ -13,10 +13,10 @@ from ptokit.isa.move import Access, Index, IndexUnit, Move, Side
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import GatherOOB
 from ptokit.isa.spelling import Attribute, Workspace, same_as
-from ptokit.isa.vector import ALL, OpRow, Text, alike, build, by_target, filled, plain, typed, types, vec
+from ptokit.isa.vector import ALL, OpRow, Text, alike, build, by_target, everywhere, filled, plain, typed, types, vec
 
-DATA = by_target(ALL, ALL)
-NUMBERS = by_target(*(types("i32 u32"),) * 4)
+DATA = by_target(a2a3=ALL, a5=ALL)
+NUMBERS = everywhere(types("i32 u32"))
 
 
 def blocks_of(call: Call) -> int:

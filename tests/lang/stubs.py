@@ -1,9 +1,4 @@
-"""The stub of `ptokit.lang.instructions`, from the definitions of the instructions.
-
-    python tests/lang/stubs.py
-
-writes it.
-"""
+"""The stub of `ptokit.lang.instructions`, from the definitions of the instructions; `make generated` writes it."""
 
 from __future__ import annotations
 
@@ -17,7 +12,7 @@ from ptokit.lang.instructions import NAMES, declaration, documentation, enums
 
 FILE = Path(ptokit.__file__).parent / "lang" / "instructions.pyi"
 WIDTH = 120
-HEADER = '''"""The Python function of each instruction. Written by `python tests/lang/stubs.py`."""
+HEADER = '''"""The Python function of each instruction. Written by `make generated`."""
 
 {imports}
 from ptokit.lang.dispatch import Event, Wait
@@ -52,7 +47,3 @@ def _function(instruction: Instruction) -> str:
 
 def _list(parts: list[str]) -> str:
     return "\n" + "".join(f"    {part},\n" for part in parts)
-
-
-if __name__ == "__main__":
-    FILE.write_text(stub(), encoding="utf-8")

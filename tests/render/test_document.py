@@ -6,6 +6,7 @@ import re
 
 from ptokit.render import pages
 from ptokit.render.document import Code, Heading, Items, Line, TableRows, TextPage, Title
+from tests.markdown import markdown
 from tests.render_text import text_of
 
 PAGE = TextPage.of(
@@ -19,7 +20,7 @@ PAGE = TextPage.of(
 
 def test_markdown() -> None:
     links = {"H-24": "h.md", "MG-OOB-08": "c.md#mg-oob-08"}
-    assert PAGE.markdown(links.get) == (
+    assert markdown(PAGE, links.get) == (
         "# name\n\nabout [H-24](h.md)\n\n## Part\n\n- a \\* b\n- c\n\n"
         "| x | y |\n| --- | --- |\n| 1 \\| 2 | [MG-OOB-08](c.md#mg-oob-08) |\n|  | `a\\|b` &lt;c&gt; |\n\n"
         "```python\nf(1)\n```\n\nend\n"
@@ -28,17 +29,17 @@ def test_markdown() -> None:
 
 def test_headings_are_one_level_below_what_is_above_them() -> None:
     page = TextPage.of(Title("a", ""), Heading("b"), Title("c", "", level=2), Heading("d"), Title("e", "", level=2))
-    assert page.markdown(level=2) == "## a\n\n### b\n\n### c\n\n#### d\n\n### e\n"
+    assert markdown(page, level=2) == "## a\n\n### b\n\n### c\n\n#### d\n\n### e\n"
 
 
 def test_minor_headings_are_paragraphs() -> None:
     page = TextPage.of(Heading("breaks H-24", is_minor=True))
-    assert page.markdown({"H-24": "h.md"}.get) == "**breaks [H-24](h.md)**\n"
+    assert markdown(page, {"H-24": "h.md"}.get) == "**breaks [H-24](h.md)**\n"
 
 
 def test_columns_that_are_empty_are_left_out() -> None:
     assert (
-        TextPage.of(TableRows(("a", "b", "c"), (("1", "", "3"),))).markdown() == "| a | c |\n| --- | --- |\n| 1 | 3 |\n"
+        markdown(TextPage.of(TableRows(("a", "b", "c"), (("1", "", "3"),)))) == "| a | c |\n| --- | --- |\n| 1 | 3 |\n"
     )
 
 

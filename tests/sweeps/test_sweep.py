@@ -89,7 +89,7 @@ def test_the_reason_compares_with_the_next_and_the_slowest_point():
     reason = swept().best["a5"].reason
     for other in (ranked[1], ranked[-1]):
         assert f"{other.cycles / ranked[0].cycles:.2f} times as fast as {other.name}" in reason
-    transfers = [point.numbers.executions for point in (ranked[0], ranked[-1])]
+    transfers = [point.executions for point in (ranked[0], ranked[-1])]
     assert (f"{transfers[0]:,} transfers instead of {transfers[1]:,}" in reason) == (transfers[0] < transfers[1])
     assert f"limit: {ranked[0].limits[0]}" in reason
 
@@ -122,7 +122,7 @@ def test_points_that_do_more_work_are_compared_by_their_work():
 def test_refused_points_stay_with_the_reason():
     verdicts = {(point.target, point.params["column"]): point for point in refused().rows}
     point = verdicts["a2a3", True]
-    assert point.numbers is not None and point.cycles is None and not point.ok
+    assert point.bytes_moved is not None and point.cycles is None and not point.ok
     assert point.verdict.startswith("refused: 1 error (H-09 at line ") and point.findings[0].message in point.verdict
     assert verdicts["a2a3", False].ok and verdicts["a2a3", False].verdict == "clean"
     assert refused().best["a2a3"].reason.startswith("no other point is slower")
@@ -138,7 +138,11 @@ def test_a_launch_that_is_refused_altogether_is_a_point():
     finding = refused().of("a2a3")[1].findings[0]
     (point,) = run_points("k", launch, {"n": [1]}, ["a5"]).rows
     assert (
-        point.numbers is None and point.report is None and not point.ok and point.cycles is None and point.memory == {}
+        point.bytes_moved is None
+        and point.report is None
+        and not point.ok
+        and point.cycles is None
+        and point.memory == {}
     )
     assert point.verdict.startswith("refused: ") and finding.message in point.verdict
 
@@ -263,7 +267,7 @@ def test_a_grid_without_blocks_is_no_clean_point_and_never_the_best():
 def test_a_target_without_times_says_why():
     found = pto.sweep(scaled, X, OUT, params={"rows": [8]}, grid=4, targets=["cpu"])
     assert found.conclusions() == ["no best point on cpu: it has no pipes, so the machine has no model of its time"]
-    errors = [replace(point, numbers=None) for point in swept().rows]
+    errors = [replace(point, bytes_moved=None) for point in swept().rows]
     assert SweepResult("k", tuple(errors)).why_none("a5") == "no point is clean"
 
 

@@ -324,7 +324,7 @@ def test_ops_of_unknown_form_know_their_values_and_bodies() -> None:
 @pytest.mark.parametrize("text", ["", "\ufeff", "\r\n\t", "// a", "module{}", "\ufeffmodule\r\n{\r\n}\r\n"])
 def test_next_to_nothing_is_an_empty_module(text: str) -> None:
     module = read_module(text)
-    assert module == read_module("module {\n}")
+    assert facts(module) == facts(read_module("module {\n}"))
     assert print_module(module).startswith("module {\n}\n")
 
 
@@ -340,7 +340,7 @@ def test_resources_are_kept_and_the_same_in_every_text() -> None:
     once = print_module(read_module(text))
     assert once == print_module(read_module(text))
     assert "dense_resource<k>" in once and once.endswith(tail)
-    assert read_module(text) != read_module(text.replace("0x01", "0x02"))
+    assert facts(read_module(text)) != facts(read_module(text.replace("0x01", "0x02")))
 
 
 def test_ordinary_texts_leave_the_limit_of_calls_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -534,15 +534,14 @@ def test_where_an_op_stands() -> None:
 
 def test_modules_that_differ_are_not_equal() -> None:
     one = read_module(in_function('pto.trap loc("a":1:1)'))
-    assert one == read_module(in_function('pto.trap   loc("a":1:1)'))
+    assert facts(one) == facts(read_module(in_function('pto.trap   loc("a":1:1)')))
     for other in (
         'pto.trap loc("a":1:2)',
         "pto.trap",
         'pto.trap {x} loc("a":1:1)',
         'pto.barrier <PIPE_ALL> loc("a":1:1)',
     ):
-        assert one != read_module(in_function(other))
-    assert one != "pto.trap"
+        assert facts(one) != facts(read_module(in_function(other)))
 
 
 # --- versions
@@ -569,7 +568,7 @@ def test_the_newer_version_prints_the_default_mode(index: str) -> None:
 def test_the_module_itself_is_not_changed_by_printing() -> None:
     module = gather(ROW)
     print_module(module, "new")
-    assert module == gather(ROW)
+    assert facts(module) == facts(gather(ROW))
 
 
 @pytest.mark.parametrize(
@@ -900,7 +899,7 @@ def test_nesting_below_the_limit_is_read() -> None:
     module = read_module(text)
     assert facts(read_module(print_module(module))) == facts(module)
     text = f'"a.b"() {{x = {"[" * deep}{"]" * deep}}} : () -> ()'
-    assert read_module(print_module(read_module(text))) == read_module(text)
+    assert facts(read_module(print_module(read_module(text)))) == facts(read_module(text))
 
 
 def test_a_long_line_is_shown_in_part() -> None:

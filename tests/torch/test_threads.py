@@ -33,18 +33,25 @@ ROWS, WIDTH, LANES = 3000, 24, 30_000
 def runs(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
     """How many runs on PyTorch's threads had how many parts."""
     found: Counter[int] = Counter()
-    run = openmp.run
+    run, entries = openmp.run, openmp.entries
 
-    def counted(work: int, blocks: list[int], parts: int) -> bool:
-        done = run(work, blocks, parts)
+    def counted(work: int, place: int, parts: int) -> bool:
+        done = run(work, place, parts)
         found[parts if done else 0] += 1
         return done
 
+    def counted_entries(parts: int) -> tuple[int, int] | None:
+        """Those of a run that machine code begins."""
+        given = entries(parts)
+        found[parts if given else 0] += 1
+        return given
+
     monkeypatch.setattr(openmp, "run", counted)
+    monkeypatch.setattr(openmp, "entries", counted_entries)
     return found
 
 
-def test_every_part_runs_once_with_every_block() -> None:
+def test_every_part_runs_once() -> None:
     seen: list[tuple[int, int, int]] = []
 
     @CFUNCTYPE(None, c_void_p, c_int64)
@@ -56,10 +63,12 @@ def test_every_part_runs_once_with_every_block() -> None:
     with on_threads(4):
         for parts in (1, 3, 4):
             seen.clear()
-            assert openmp.run(address, [8, 16], parts)
-            assert sorted(each[:2] for each in seen) == [(block, part) for block in (8, 16) for part in range(parts)]
+            assert openmp.run(address, 8, parts)
+            assert sorted(each[:2] for each in seen) == [(8, part) for part in range(parts)]
         seen.clear()
-        assert not openmp.run(address, [8], 5) and not seen  # more threads than PyTorch has: ptokit's own are used
+        assert (
+            not openmp.run(address, 8, 5) and not openmp.entries(5) and not seen
+        )  # more threads than PyTorch has: ptokit's own are used
 
 
 def test_as_many_threads_as_pytorch_has(monkeypatch: pytest.MonkeyPatch) -> None:

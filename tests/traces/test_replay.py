@@ -18,7 +18,7 @@ from ptokit.sharded import ray_owners
 from ptokit.traces import on_host, on_shards
 from ptokit.traces.calls import LookupKind, TracedCall
 from ptokit.traces.compact import compacted
-from ptokit.traces.kernels import gather_elements, gather_rows
+from ptokit.traces.kernels import gather
 from ptokit.traces.on_machine import tile_shape
 
 
@@ -79,8 +79,8 @@ def test_traffic_is_that_of_the_whole_table(size: int, target: str) -> None:
     row = machine_row(kind(500, size), target, given)
     shape: Any = tile_shape(kind(500, size))
     table, data = np.zeros((500, size // 4), "uint32"), np.zeros((70, size // 4), "uint32")
-    grid, how = -(-70 // shape.rows), {"rows": shape.rows, "cols": shape.cols, "oob": "undefined"}
-    report: Any = gather_rows[grid](table, given.astype("int32"), data, **how, target=target, engine=MACHINE)
+    grid, how = -(-70 // shape.rows), {"unit": "row", "rows": shape.rows, "cols": shape.cols, "oob": "undefined"}
+    report: Any = gather[grid](table, given.astype("int32"), data, **how, target=target, engine=MACHINE)
     (traffic,) = [each for each in report.traffic if each.instruction == "mgather"]
     assert (row["moved"], row["transactions"], row["bursts"]) == (
         traffic.bytes_moved, traffic.transactions, traffic.bursts)  # fmt: skip
@@ -95,8 +95,8 @@ def test_elements_are_gathered_one_by_one(target: str) -> None:
     what = LookupKind("gather", (4000,), "float32", 4, unit="elem")
     row = machine_row(what, target, given)
     table, data = np.zeros((1, 4000), "uint32"), np.zeros(600, "uint32")
-    how = {"rows": 1, "cols": 512, "oob": "undefined", "target": target, "engine": MACHINE}
-    report: Any = gather_elements[2](table, given.astype("int32"), data, **how)
+    how = {"unit": "elem", "rows": 1, "cols": 512, "oob": "undefined", "target": target, "engine": MACHINE}
+    report: Any = gather[2](table, given.astype("int32"), data, **how)
     (traffic,) = [each for each in report.traffic if each.instruction == "mgather"]
     assert (row["moved"], row["transactions"]) == (traffic.bytes_moved, traffic.transactions)
     assert row["verdict"] == "clean"

@@ -13,6 +13,7 @@ from ptokit.cli.machine import costs_in
 from ptokit.cli.operators import operator
 from ptokit.cli.problems import FINE, FOUND, Misuse, print_error, printable
 from ptokit.cli.programs import library_call
+from ptokit.cli.request import ProgramRequest
 from ptokit.cli.subject import find
 from ptokit.cli.trace import ArraySpec, Measured, Trace, read_trace
 from ptokit.finding import OutOfBoundsError, VerifyError, counted
@@ -57,7 +58,7 @@ def _kernels(words: Sequence[str]) -> dict[str, Launchable]:
     """The kernels of the command line, by their words and by their names."""
     found: dict[str, Launchable] = {}
     for word in words:
-        kernel = find(word)
+        kernel = find(ProgramRequest(word))
         for name in {word, kernel.name}:
             if found.setdefault(name, kernel) is not kernel:
                 raise Misuse(f"--kernel: two kernels are named {name}")

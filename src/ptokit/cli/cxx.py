@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import re
 import signal
 import sys
-import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ptokit.cli.files import STDIN, STDIN_NAME, read_text
-from ptokit.cli.problems import SHOWN, Misuse, print_error
-from ptokit.finding import shown_file
+from ptokit.cli.problems import Misuse, print_error
+from ptokit.cli.request import CxxRequest, ProgramRequest
 from ptokit.lang.launcher import Launchable
+from ptokit.target import compiler_of
 
 if TYPE_CHECKING:
     from ptokit.cxx.child import RecordLimits
@@ -27,64 +24,19 @@ if TYPE_CHECKING:
     from ptokit.cxx.database import DatabaseEntry
     from ptokit.lang.cpp_source import CppSource
 
-PEEKED = 4096
-"""Bytes at the start of a text that tell whether it is C++."""
 LIMIT = re.compile(r"(?P<name>seconds|memory|calls)=(?P<number>[1-9]\d{0,14}(?:\.\d+)?(?:e\d{1,2})?)(?P<unit>[KMG]?)")
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-INCLUDE_LINE = re.compile(rb"^[ \t]*#[ \t]*include\b", re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class CxxRequest:
-    """How a C++ source is compiled."""
-
-    include: tuple[str, ...] = ()
-    define: tuple[str, ...] = ()
-    std: str = ""
-    target: str = ""
-    """The target that is compiled for first."""
-    given: tuple[str, ...] = ()
-    """The names of the arguments that are given."""
-    database: str | None = None
-    """A compile database, or its folder; None: the one that is found beside or above the source."""
-    grid: int = 1
-    """The number of blocks that the command states."""
-    limit: tuple[str, ...] = ()
-    """Bounds on recording: `seconds=60`."""
-
-    @property
-    def flags(self) -> tuple[str, ...]:
-        """The options of the compiler."""
-        return (*(f"-I{folder}" for folder in self.include), *(f"-D{macro}" for macro in self.define))
-
-
-def on_disk(word: str) -> str:
-    """The word of a command; for C++ on standard input, a file with that text, which is removed at the end."""
-    peek = getattr(getattr(sys.stdin, "buffer", None), "peek", None) if word == STDIN else None
-    try:
-        first = peek(PEEKED) if peek is not None else b""
-    except (OSError, ValueError):
-        return word  # whoever reads it says why
-    if not INCLUDE_LINE.search(first[:PEEKED]):
-        return word
-    from ptokit.cxx.compile import temporary_prefix
-
-    folder = tempfile.TemporaryDirectory(prefix=temporary_prefix())
-    atexit.register(folder.cleanup)
-    path = Path(os.path.realpath(folder.name), "stdin.cpp")
-    path.write_bytes(read_text(word))
-    SHOWN.update(dict.fromkeys((str(path), shown_file(str(path))), STDIN_NAME))
-    return str(path)
-
-
-def source_of(file: str, request: CxxRequest) -> CppSource:
+def source_of(request: ProgramRequest) -> CppSource:
     """A source, with the options of the command line, and of its compile database."""
     _end_in_order()
+    file = request.word
     try:
         state = os.stat(file)
     except OSError as problem:
         raise Misuse(f"cannot read {file}: {problem.strerror}") from None
-    return _source(file, (state.st_mtime_ns, state.st_size), request)
+    return _source(file, (state.st_mtime_ns, state.st_size), request.cxx)
 
 
 def _end_in_order() -> None:
@@ -98,8 +50,9 @@ def _source(file: str, _state: tuple[int, int], request: CxxRequest) -> CppSourc
     from ptokit.cxx.compile import CompileOptions
     from ptokit.lang.cpp_source import CppSource
 
-    own = CompileOptions(request.flags, request.std)
-    return CppSource(file, own.with_stated(_stated(file, request)), _limits(request.limit))
+    flags = *(f"-I{folder}" for folder in request.include or ()), *(f"-D{macro}" for macro in request.define or ())
+    own = CompileOptions(flags, request.std or "")
+    return CppSource(file, own.with_stated(_stated(file, request.database)), _limits(request.limit or ()))
 
 
 def forget() -> None:
@@ -107,7 +60,7 @@ def forget() -> None:
     _source.cache_clear()
 
 
-def _limits(words: tuple[str, ...]) -> RecordLimits:
+def _limits(words: Iterable[str]) -> RecordLimits:
     """Bounds on recording: `seconds=60`, `memory=8G`, `calls=1e6`."""
     from ptokit.cxx.child import RecordLimits
 
@@ -120,53 +73,53 @@ def _limits(words: tuple[str, ...]) -> RecordLimits:
     return RecordLimits(**{name: value if name == "seconds" else int(value) for name, value in found.items()})  # type: ignore[arg-type]
 
 
-def _stated(file: str, request: CxxRequest) -> DatabaseEntry:
+def _stated(file: str, database: str | None) -> DatabaseEntry:
     """What a compile database says of a source."""
     from ptokit.cxx.database import DatabaseError, database_entry
 
     try:
-        return database_entry(Path(file), Path(request.database) if request.database is not None else None)
+        return database_entry(Path(file), None if database is None else Path(database))
     except DatabaseError as problem:
         raise Misuse(str(problem)) from None
 
 
-def source_texts(file: str, request: CxxRequest) -> list[str]:
+def source_texts(request: ProgramRequest) -> list[str]:
     """The texts of a source, and of the user's files that it includes."""
     from ptokit.cxx.compile import CompileError, source_files
 
     try:
-        return [*source_files(Path(file), source_of(file, request).options).texts.values()]
+        return [*source_files(Path(request.word), source_of(request).options).texts.values()]
     except CompileError as problem:
         raise Misuse(str(problem)) from None
 
 
-def stated_target(file: str, request: CxxRequest) -> str | None:
+def stated_target(request: ProgramRequest) -> str | None:
     """The target that the compile database of a source states."""
-    return _stated(file, request).target
+    return _stated(request.word, request.cxx.database).target
 
 
-def cpp_kernel(file: str, function: str | None, request: CxxRequest) -> Launchable:
+def cpp_kernel(request: ProgramRequest) -> Launchable:
     """The kernel of an entry of a source."""
     from ptokit.lang.cpp_entries import chosen_entry
     from ptokit.lang.recorded import CppKernel
 
-    build = _build(file, request)
+    build = _build(request)
     with _entries():
-        entry = chosen_entry(build, function, request.given)
+        entry = chosen_entry(build, request.function, request.named_args)
     if entry.kind == "launch" and request.grid != 1:
         raise Misuse(
             f"{entry.name} launches its kernel over blocks of its own; --grid is for kernels: name one by --entry"
         )
-    return CppKernel(source_of(file, request), entry, build.target)
+    return CppKernel(source_of(request), entry, build.target)
 
 
-def entries_in(file: str, function: str | None, request: CxxRequest) -> list[str]:
+def entries_in(request: ProgramRequest) -> list[str]:
     """The names of the entries that are judged: those of a name, else all."""
     from ptokit.lang.cpp_entries import chosen_entry, entries_named, entries_of
 
-    build = _build(file, request)
+    build, function = _build(request), request.function
     with _entries():
-        found = entries_of(build, request.given) if function is None else entries_named(build, function)
+        found = entries_of(build, request.named_args) if function is None else entries_named(build, function)
         return [entry.name for entry in found or [chosen_entry(build, function)]]
 
 
@@ -179,13 +132,11 @@ def _entries() -> Iterator[None]:
         raise Misuse(str(problem)) from None
 
 
-def _build(file: str, request: CxxRequest) -> Build:
+def _build(request: ProgramRequest) -> Build:
     """The source compiled for the target of the command or its database, or the first that can be."""
-    from ptokit.cxx.compile import TARGETS
-
-    target = request.target if request.target in TARGETS else stated_target(file, request) or ""
+    target = request.target if compiler_of(request.target or "") else stated_target(request) or ""
     try:
-        build = source_of(file, request).first_build(target)
+        build = source_of(request).first_build(target)
     except ImportError as problem:
         raise Misuse(str(problem)) from None
     _say_compiler()

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import re
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from ptokit.atomic import Write, is_replaced, write_files
 from ptokit.brief import brief
-from ptokit.cli.problems import Misuse, described
+from ptokit.cli.problems import SHOWN, Misuse, described
 from ptokit.cxx.repository import MARKS
 from ptokit.finding import shown_file
 
 STDIN = "-"
 STDIN_NAME = "<stdin>"
 """The file name of findings in standard input."""
+PEEKED = 4096
+"""Bytes at the start of a text that tell whether it is C++."""
+INCLUDE_LINE = re.compile(rb"^[ \t]*#[ \t]*include\b", re.MULTILINE)
 LARGEST_TEXT = 64 << 20
 """The largest text in bytes: a larger one is no program, and may be endless."""
 
@@ -33,6 +39,25 @@ def read_text(file: str) -> bytes:
     if len(text) > LARGEST_TEXT:
         raise Misuse(f"{shown_name(file)} is larger than {LARGEST_TEXT >> 20} MiB, which is no program")
     return text
+
+
+def on_disk(word: str) -> str:
+    """The word of a command; for C++ on standard input, a file with that text, which is removed at the end."""
+    peek = getattr(getattr(sys.stdin, "buffer", None), "peek", None) if word == STDIN else None
+    try:
+        first = peek(PEEKED) if peek is not None else b""
+    except (OSError, ValueError):
+        return word  # whoever reads it says why
+    if not INCLUDE_LINE.search(first[:PEEKED]):
+        return word
+    from ptokit.cxx.compile import temporary_prefix
+
+    folder = tempfile.TemporaryDirectory(prefix=temporary_prefix())
+    atexit.register(folder.cleanup)
+    path = Path(os.path.realpath(folder.name), "stdin.cpp")
+    path.write_bytes(read_text(word))
+    SHOWN.update(dict.fromkeys((str(path), shown_file(str(path))), STDIN_NAME))
+    return str(path)
 
 
 def shown_name(file: str) -> str:

@@ -15,8 +15,9 @@ from ptokit.cli.files import STDIN, check_unnamed, print_text, write_all
 from ptokit.cli.live import LaunchCheck, run_launches, show_kernels
 from ptokit.cli.parsing import ALL
 from ptokit.cli.problems import FINE, FOUND, SHOWN, Misuse, print_error, printable, status_of, with_shown_names
-from ptokit.cli.programs import ProgramRequest, check_program, library_call, machine_report, status_of_check
+from ptokit.cli.programs import check_program, library_call, machine_report, status_of_check
 from ptokit.cli.report import print_json
+from ptokit.cli.request import ProgramRequest
 from ptokit.cli.subject import find
 from ptokit.finding import OutOfBoundsError, VerifyError, shown_file
 from ptokit.lang.launcher import Launchable
@@ -25,7 +26,7 @@ from ptokit.lang.watch import WatchedLaunch
 from ptokit.machine.proposal import NEEDLESS, ORDER, Patch, Repair
 from ptokit.machine.report import MachineReport
 from ptokit.program.repair import Unpatchable
-from ptokit.target import PROFILES, profile
+from ptokit.target import families_with_pipes, profile
 from ptokit.text.errors import TextError
 
 MOST_ROUNDS = 4
@@ -168,7 +169,7 @@ def fix_program(request: ProgramRequest, how: FixRequest, as_json: bool) -> int:
     ):  # the names of sources are without links later
         check_unnamed(request.word)
     try:
-        kernel = find(request.word, request.function, request.cxx)
+        kernel = find(request)
     except (TextError, VerifyError, OutOfBoundsError):
         return check_program(request, as_json)
 
@@ -247,7 +248,7 @@ def _targets(name: str | None) -> list[str]:
     """The targets with pipes among those of a check."""
     if name not in (None, ALL):
         return [profile(name).name] if profile(name).pipes else []
-    return [each.name for each in PROFILES.values() if each.pipes and each.name == each.family]
+    return [*families_with_pipes()]
 
 
 def shown_diff(patch: Patch) -> str:

@@ -45,9 +45,8 @@ def _commands(width: int) -> Iterator[str]:
 def help_sections() -> dict[str, list[tuple[str, str]]]:
     """Targets, engines and defaults, for the end of the help."""
     from ptokit.engines import AUTO, ENGINES, PREFERRED
-    from ptokit.isa.instruction import DEVICES
     from ptokit.lang.context import current
-    from ptokit.target import PROFILES
+    from ptokit.target import PROFILES, families
 
     engines = [(name, engine.about) for name, engine in ENGINES.items()]
     return {
@@ -56,7 +55,7 @@ def help_sections() -> dict[str, list[tuple[str, str]]]:
         "Defaults": [
             (
                 "--target",
-                f"{', '.join(DEVICES)} for check and report; those with pipes for trace and sweep; a5 for "
+                f"{', '.join(families())} for check and report; those with pipes for trace and sweep; a5 for "
                 f"view gather; else {current().name}",
             ),
             ("--engine", AUTO),

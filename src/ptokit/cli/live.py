@@ -18,11 +18,10 @@ from ptokit import progress
 from ptokit.cli.machine import joined
 from ptokit.cli.parsing import ALL
 from ptokit.cli.problems import FOUND, Misuse, print_error, printable, status_of
-from ptokit.cli.programs import ProgramRequest
 from ptokit.cli.report import place_data, print_json, print_lines, summary_of, target_data
+from ptokit.cli.request import ProgramRequest
 from ptokit.cli.subject import kernels_of, message_of, named_kernel, place_of_problem
 from ptokit.finding import WARNINGS, Finding, OutOfBoundsError, VerifyError, counted
-from ptokit.isa.instruction import DEVICES
 from ptokit.lang.check import TargetReport
 from ptokit.lang.kernel import Kernel
 from ptokit.lang.launcher import Launchable
@@ -31,11 +30,11 @@ from ptokit.lang.watch import LaunchWatcher, WatchedLaunch
 from ptokit.machine.options import MachineOptions
 from ptokit.render.document import new_console
 from ptokit.render.findings import finding_text, shown_line
-from ptokit.target import profile
+from ptokit.target import families, profile
 from ptokit.text.errors import TextError
 
 REFUSALS = (TextError, VerifyError, OutOfBoundsError)
-FROM_LAUNCHES = {"args": "--arg", "grid": "--grid", "function": "--function"}
+FROM_LAUNCHES = {"arg": "--arg", "grid": "--grid", "function": "--function"}
 """Options that the launches of a file decide."""
 
 
@@ -133,7 +132,7 @@ class LaunchCheck:
         if self._target not in (None, ALL):
             return (self._target,)
         own = self._target is None and profile(launch.target).pipes
-        return (launch.target,) if own else DEVICES
+        return (launch.target,) if own else families()
 
     def _report(self, launch: WatchedLaunch) -> TargetReport:
         """The findings of a check and of the machine; those of an equal launch are used again."""
@@ -205,7 +204,7 @@ def run_launches(
 ) -> ScriptRun:
     """Run a file or a module as `python` does, and check its launches."""
     name = request.word
-    given = [option for field_, option in FROM_LAUNCHES.items() if getattr(request, field_) not in ((), None, 1)]
+    given = [option for field_, option in FROM_LAUNCHES.items() if getattr(request, field_) not in (None, 1)]
     if given:
         raise Misuse(
             f"{', '.join(given)}: the launches of {name} decide; name a kernel, as in `ptokit {command} {name}:kernel`"

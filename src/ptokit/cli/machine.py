@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from typing import Any
 
-from ptokit.cli.files import Write, check_destination
+from ptokit.cli.files import Write
 from ptokit.cli.problems import Misuse
 from ptokit.cli.report import print_lines, terminal_width
 from ptokit.finding import Finding, not_in_run
 from ptokit.lang.check import TargetReport
-from ptokit.machine import MACHINE
 from ptokit.machine.costs import read_costs
-from ptokit.machine.options import MachineOptions
 from ptokit.machine.report import MachineReport
 from ptokit.render.document import new_console
 from ptokit.render.findings import report_lines
@@ -23,46 +21,12 @@ PARTS = ("blocks", "memory", "timeline", "traffic", "lanes", "lane_totals")
 """Fields that a run on the machine adds to the JSON."""
 
 
-@dataclass(frozen=True)
-class MachineRequest:
-    """Options of `ptokit run` that only the machine has."""
-
-    seed: int | None = None
-    lanes: bool = False
-    timeline: str | None = None
-    """The file for the timeline."""
-    notes: bool = False
-    costs: str | None = None
-    """The file with costs."""
-    cores: int | None = None
-    blocks: str | None = None
-    """The blocks that run."""
-
-    def options(self, engine: str) -> MachineOptions | None:
-        """The options of a launch; other engines refuse them."""
-        if engine == MACHINE:
-            if self.timeline is not None:
-                check_destination(self.timeline)
-            return self.machine_options()
-        given = [f"--{field.name}" for field in fields(self) if getattr(self, field.name) != field.default]
-        if given:
-            raise Misuse(f"{', '.join(given)}: for --engine {MACHINE} only")
-        return None
-
-    def machine_options(self) -> MachineOptions:
-        """The options of a launch on the machine."""
-        costs = costs_in(self.costs)
-        try:
-            return MachineOptions(seed=self.seed, lanes=self.lanes, costs=costs, cores=self.cores, blocks=self.blocks)
-        except ValueError as problem:
-            raise Misuse(f"--blocks: {problem}") from None
-
-    def files(self, result: object) -> dict[str, Write]:
-        """The files that are written besides the arrays."""
-        if self.timeline is None or not isinstance(result, MachineReport):
-            return {}
-        trace = trace_bytes(result, "--timeline")
-        return {self.timeline: lambda stream: stream.write(trace)}
+def timeline_file(result: object, file: str | None) -> dict[str, Write]:
+    """The file that is written besides the arrays."""
+    if file is None or not isinstance(result, MachineReport):
+        return {}
+    trace = trace_bytes(result, "--timeline")
+    return {file: lambda stream: stream.write(trace)}
 
 
 def trace_bytes(report: MachineReport, option: str) -> bytes:

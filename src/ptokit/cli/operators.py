@@ -28,55 +28,31 @@ DEFAULTS = {"rows": 16, "cols": 64, "repeat": 1, "table": 1024, "inner": 64}
 
 
 @pto.kernel
-def copy(x, out, rows: pto.const, repeat: pto.const):
-    """Load and store."""
-    first = pto.block_idx() * rows
-    for _ in pto.range(repeat):
-        t = pto.Tile("vec", x.dtype, rows, x.shape[1])
-        pto.tload(t, x[first : first + rows])
-        pto.tstore(out[first : first + rows], t)
-
-
-@pto.kernel
-def load(x, out, rows: pto.const, repeat: pto.const):
-    """Load several times, store once."""
-    first = pto.block_idx() * rows
-    t = pto.Tile("vec", x.dtype, rows, x.shape[1])
-    for _ in pto.range(repeat):
-        pto.tload(t, x[first : first + rows])
-    pto.tstore(out[first : first + rows], t)
-
-
-@pto.kernel
-def store(x, out, rows: pto.const, repeat: pto.const, atomic: pto.const = "none"):
-    """Load once, store several times."""
-    first = pto.block_idx() * rows
-    t = pto.Tile("vec", x.dtype, rows, x.shape[1])
-    pto.tload(t, x[first : first + rows])
-    for _ in pto.range(repeat):
-        pto.tstore(out[first : first + rows], t, atomic=atomic)
-
-
-@pto.kernel
-def compute(x, out, rows: pto.const, repeat: pto.const, name: pto.const):
-    """Load, compute several times, store."""
+def move(x, out, rows: pto.const, repeat: pto.const, name: pto.const, atomic: pto.const = "none"):
+    """Load, compute several times, store; `copy` repeats all of it, `load` the load and `store` the store."""
     first = pto.block_idx() * rows
     t = u = pto.Tile("vec", x.dtype, rows, x.shape[1])
     if name == "rowsum":
         u = pto.Tile("vec", x.dtype, rows, 8, valid=(rows, 1))
     elif name == "transpose":
         u = pto.Tile("vec", x.dtype, x.shape[1], rows)
-    pto.tload(t, x[first : first + rows])
+    if name not in ("copy", "load"):
+        pto.tload(t, x[first : first + rows])
     for _ in pto.range(repeat):
-        if name == "add":
+        if name in ("copy", "load"):
+            pto.tload(t, x[first : first + rows])
+        if name in ("copy", "store"):
+            pto.tstore(out[first : first + rows], t, atomic=atomic)
+        elif name == "add":
             pto.tadd(t, t, t)
         elif name == "exp":
             pto.texp(t, t)
         elif name == "rowsum":
             pto.trowsum(u, t)
-        else:
+        elif name == "transpose":
             pto.ttrans(u, t)
-    pto.tstore(out[first : first + rows], t)
+    if name not in ("copy", "store"):
+        pto.tstore(out[first : first + rows], t)
 
 
 def load_index(ids, rows, cols, mode):
@@ -145,12 +121,8 @@ def _blocks(given: Numbers, words: Words, grid: int) -> tuple[Any, ...]:
     return np.zeros(shape, kind), np.zeros(shape, kind), given["rows"], given["repeat"]
 
 
-def _computed(name: str, given: Numbers, words: Words, grid: int) -> tuple[Any, ...]:
-    return (*_blocks(given, words, grid), name)
-
-
-def _stored(given: Numbers, words: Words, grid: int) -> tuple[Any, ...]:
-    return (*_blocks(given, words, grid), words["atomic"])
+def _moved(name: str, given: Numbers, words: Words, grid: int) -> tuple[Any, ...]:
+    return (*_blocks(given, words, grid), name, words.get("atomic", "none"))
 
 
 def _ids(given: Numbers, words: Words, grid: int) -> np.ndarray[Any, Any]:
@@ -194,10 +166,10 @@ class MeasuredOperator:
     words: tuple[str, ...] = ("dtype",)
 
 
+MOVES = ("copy", "load", "add", "exp", "rowsum", "transpose")
 OPERATORS = {
-    **{kernel.name: MeasuredOperator(kernel, _blocks) for kernel in (copy, load)},
-    **{name: MeasuredOperator(compute, partial(_computed, name)) for name in ("add", "exp", "rowsum", "transpose")},
-    "store": MeasuredOperator(store, _stored, words=("dtype", "atomic")),
+    **{name: MeasuredOperator(move, partial(_moved, name)) for name in MOVES},
+    "store": MeasuredOperator(move, partial(_moved, "store"), words=("dtype", "atomic")),
     "gather": MeasuredOperator(gather, _gathered, ("rows", "cols", "repeat", "table"), ("dtype", "mode", "oob")),
     "scatter": MeasuredOperator(scatter, _scattered, ("rows", "cols", "repeat", "table"), ("dtype", "mode", "atomic")),
     "matmul": MeasuredOperator(matmul, _multiplied, ("rows", "cols", "repeat", "inner")),

@@ -11,26 +11,24 @@ from typing import Any
 
 import numpy as np
 
-from ptokit.cli.cxx import entries_in, stated_target
 from ptokit.cli.files import check_destination, print_text, shown_name, write_all
 from ptokit.cli.live import ScriptRun, is_python, run_launches
 from ptokit.cli.parsing import ALL
 from ptokit.cli.problems import FOUND, WORDS, Misuse, print_error, printable, status_of
-from ptokit.cli.programs import ProgramRequest, library_call, machine_report
+from ptokit.cli.programs import each_entry, library_call, machine_report
 from ptokit.cli.report import print_json
-from ptokit.cli.subject import find, named_kernel
+from ptokit.cli.request import ProgramRequest
+from ptokit.cli.subject import find
 from ptokit.finding import OutOfBoundsError, VerifyError, counted, is_modelled, summary
-from ptokit.isa.instruction import DEVICES
 from ptokit.lang.launch import mode_of
 from ptokit.lang.launcher import Launchable
-from ptokit.lang.sources import is_cpp
 from ptokit.lang.watch import PASSED_ON, WatchedLaunch, array_of
-from ptokit.machine.options import MachineOptions
 from ptokit.machine.report import NOTHING_RAN, MachineReport
 from ptokit.progress import task
-from ptokit.report.compare import RefusedTarget, Result
+from ptokit.report.compare import RefusedTarget, Result, cycles_of
 from ptokit.report.html import page_of
 from ptokit.report.model import report_data
+from ptokit.target import families
 
 MOST_LAUNCHES = 16
 """Launches of a Python file that a page shows."""
@@ -48,7 +46,7 @@ class ReportedLaunch:
     @property
     def data(self) -> dict[str, Any]:
         """For the page, which shows first what ran on pipes."""
-        ordered = sorted(self.results, key=lambda each: (isinstance(each, RefusedTarget), _cycles(each) is None))
+        ordered = sorted(self.results, key=lambda each: (isinstance(each, RefusedTarget), cycles_of(each) is None))
         return report_data(ordered, title=self.title)
 
 
@@ -68,7 +66,7 @@ def write_report(request: ProgramRequest, rest: Sequence[str], out: str, as_json
     elif rest:
         raise Misuse(f"{request.word} takes no arguments of its own: {' '.join(rest)}")
     else:
-        launches = list(_of_program(request))
+        launches = [*map(_of_kernel, each_entry(request))]
     if launches:
         command = shlex.join(("ptokit", *WORDS.get()))[:LONGEST_COMMAND] if WORDS.get() else ""
         page = page_of([launch.data for launch in launches], command).encode("utf-8")
@@ -79,20 +77,9 @@ def write_report(request: ProgramRequest, rest: Sequence[str], out: str, as_json
     return FOUND if script and script.problem else _status([each for launch in launches for each in launch.results])
 
 
-def _of_program(request: ProgramRequest) -> Iterator[ReportedLaunch]:
-    """The kernel that a request names; all entries of a C++ source, if it names none."""
-    if named_kernel(request.word) is not None or not is_cpp(request.word):
-        yield _of_kernel(request)
-        return
-    if request.target is None:
-        request = replace(request, target=stated_target(request.word, request.cxx))
-    for name in entries_in(request.word, request.function, request.cxx):
-        yield _of_kernel(replace(request, function=name))
-
-
 def _of_kernel(request: ProgramRequest) -> ReportedLaunch:
-    kernel = find(request.word, request.function, request.cxx)
-    machine = replace(request.machine or MachineOptions(), lanes=True)
+    kernel = find(request)
+    machine = replace(request.machine, lanes=True)
     run = partial(machine_report, kernel, replace(request, machine=machine))
     with task(f"report {kernel.name}:"):
         results = tuple(_result(partial(run, target), target) for target in _targets(kernel, request))
@@ -154,7 +141,7 @@ def _launch(script: ScriptRun, launch: WatchedLaunch, target: str) -> MachineRep
 
 def _targets(kernel: Launchable, request: ProgramRequest) -> tuple[str, ...]:
     if request.target in (None, ALL):
-        return tuple(kernel.targets) or DEVICES
+        return tuple(kernel.targets) or families()
     return (request.target,) if request.target else ()
 
 
@@ -166,11 +153,6 @@ def _result(run: Callable[[], MachineReport], target: str) -> Result:
         return RefusedTarget(target, tuple(refusal.findings))
 
 
-def _cycles(result: Result) -> float | None:
-    line = result.timeline if isinstance(result, MachineReport) else None
-    return line.cycles if line else None
-
-
 def _print(launches: Sequence[ReportedLaunch], out: str, size: int, as_json: bool) -> None:
     if as_json:
         listed = [{"title": each.title, "targets": {on.target: _plain(on) for on in each.results}} for each in launches]
@@ -178,22 +160,23 @@ def _print(launches: Sequence[ReportedLaunch], out: str, size: int, as_json: boo
     lines: list[str] = []
     for launch in launches:
         lines += [f"{launch.title}:"] if len(launches) > 1 else []
-        lines += [f"{each.target}: {_verdict(each)}" for each in launch.results]
+        lines += [f"{each.target}: {verdict_line(each)}" for each in launch.results]
     print_text(printable("\n".join([*lines, f"{out}: {counted(size, 'byte')}"]) + "\n"))
     return None
 
 
-def _verdict(result: Result) -> str:
+def verdict_line(result: Result) -> str:
+    """What is found on a target, and its cycles."""
     refused = "refused; " if isinstance(result, RefusedTarget) else ""
     if isinstance(result, MachineReport) and result.ok and not result.ran:
         return NOTHING_RAN
-    cycles = _cycles(result)
+    cycles = cycles_of(result)
     return f"{refused}{summary(result.findings)}{'' if cycles is None else f'; {cycles:,.0f} cycles'}"
 
 
 def _plain(result: Result) -> dict[str, object]:
     is_fine = isinstance(result, MachineReport) and result.ok
-    return {"ok": is_fine, "modelled": is_modelled(result.findings), "cycles": _cycles(result)}
+    return {"ok": is_fine, "modelled": is_modelled(result.findings), "cycles": cycles_of(result)}
 
 
 def _status(results: Sequence[Result]) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from itertools import chain
 from typing import Any
 
 import typer
@@ -17,53 +19,22 @@ from ptokit.finding import near
 ALL = "all"
 
 
-def targets(incomplete: str) -> Iterator[str]:
-    """Names of targets."""
-    from ptokit.target import PROFILES
+def _completing(module: str, names: Callable[[Any], Iterable[str]]) -> Callable[[str], Iterator[str]]:
+    """Completion among names of a module, which is imported when they are needed."""
 
-    return _starting(incomplete, PROFILES)
+    def complete(incomplete: str) -> Iterator[str]:
+        return (name for name in names(import_module(module)) if name.startswith(incomplete))
 
-
-def targets_or_all(incomplete: str) -> Iterator[str]:
-    """Names of targets, and `all`."""
-    from ptokit.target import PROFILES
-
-    return _starting(incomplete, (ALL, *PROFILES))
+    return complete
 
 
-def engines(incomplete: str) -> Iterator[str]:
-    """Names of engines."""
-    from ptokit.engines import names
-
-    return _starting(incomplete, names(models=True))
-
-
-def layouts(incomplete: str) -> Iterator[str]:
-    """Names of tile layouts."""
-    from ptokit.isa.operand import FORMS
-
-    return _starting(incomplete, FORMS.values())
-
-
-def explained(incomplete: str) -> Iterator[str]:
-    """Everything that can be explained: instructions, clauses, decisions and hazards."""
-    from ptokit.cli.explain import PAGES
-
-    return (name for names in PAGES for name in _starting(incomplete, names()))
-
-
-def generators(incomplete: str) -> Iterator[str]:
-    """Generators of index traces."""
-    from ptokit.traces.generate import GENERATORS
-
-    return _starting(incomplete, (f"{name}:" for name in GENERATORS))
-
-
-def replay_engines(incomplete: str) -> Iterator[str]:
-    """Engines that replay a trace."""
-    from ptokit.traces.replay import ENGINES
-
-    return _starting(incomplete, ENGINES)
+targets = _completing("ptokit.target", lambda target: target.PROFILES)
+targets_or_all = _completing("ptokit.target", lambda target: (ALL, *target.PROFILES))
+engines = _completing("ptokit.engines", lambda engines: engines.names(models=True))
+layouts = _completing("ptokit.isa.operand", lambda operand: operand.FORMS.values())
+explained = _completing("ptokit.cli.explain", lambda explain: chain.from_iterable(names() for names in explain.PAGES))
+generators = _completing("ptokit.traces.generate", lambda generate: (f"{name}:" for name in generate.GENERATORS))
+replay_engines = _completing("ptokit.traces.replay", lambda replay: replay.ENGINES)
 
 
 def functions(ctx: typer.Context, incomplete: str) -> Iterator[str]:
@@ -72,10 +43,6 @@ def functions(ctx: typer.Context, incomplete: str) -> Iterator[str]:
 
     word = ctx.params.get("word") or next(iter(ctx.args), None)  # not a parameter yet if an option lacks its value
     return functions_of(word, incomplete)
-
-
-def _starting(start: str, names: Iterable[str]) -> Iterator[str]:
-    return (name for name in names if name.startswith(start))
 
 
 def known_target(name: str | None) -> str | None:

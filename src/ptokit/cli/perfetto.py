@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from ptokit.cli.files import check_destination, print_text, write_all
 from ptokit.cli.machine import trace_bytes
+from ptokit.cli.page import verdict_line
 from ptokit.cli.problems import Misuse, printable, status_of
-from ptokit.cli.programs import ProgramRequest, machine_report
-from ptokit.cli.report import print_json, show_findings
+from ptokit.cli.programs import machine_report
+from ptokit.cli.report import print_json
+from ptokit.cli.request import ProgramRequest
 from ptokit.cli.subject import find
-from ptokit.finding import OutOfBoundsError, VerifyError, is_modelled, summary
+from ptokit.finding import OutOfBoundsError, VerifyError, is_modelled
 from ptokit.lang.launcher import Launchable
-from ptokit.machine.report import NOTHING_RAN, MachineReport
+from ptokit.machine.report import MachineReport
 from ptokit.progress import task
-from ptokit.spec import WITH_PIPES, family_of
+from ptokit.report.compare import cycles_of
+from ptokit.target import families_with_pipes, profile
 
 SUFFIX = ".json"
 
@@ -22,13 +25,9 @@ def write_trace(request: ProgramRequest, out: str, as_json: bool) -> int:
     if not out.endswith(SUFFIX):
         raise Misuse(f"-o takes a file that ends in {SUFFIX}; found {out}")
     check_destination(out)
-    kernel = find(request.word, request.function, request.cxx)
-    try:
-        with task(f"trace {kernel.name}:"):
-            report = _first_report(kernel, request)
-    except (VerifyError, OutOfBoundsError) as refusal:
-        show_findings(refusal.findings)
-        return status_of(refusal.findings)
+    kernel = find(request)
+    with task(f"trace {kernel.name}:"):
+        report = _first_report(kernel, request)
     trace = trace_bytes(report, "-o")
     write_all({out: lambda stream: stream.write(trace)})
     _print(report, out, len(trace), as_json)
@@ -40,7 +39,7 @@ def _first_report(kernel: Launchable, request: ProgramRequest) -> MachineReport:
     if request.target is not None:
         return machine_report(kernel, request, request.target)
     refusals: list[VerifyError | OutOfBoundsError] = []
-    for target in [name for name in kernel.targets if family_of(name) in WITH_PIPES] or WITH_PIPES:
+    for target in [name for name in kernel.targets if profile(name).pipes] or families_with_pipes():
         try:
             return machine_report(kernel, request, target)
         except (VerifyError, OutOfBoundsError) as refusal:
@@ -49,11 +48,12 @@ def _first_report(kernel: Launchable, request: ProgramRequest) -> MachineReport:
 
 
 def _print(report: MachineReport, out: str, size: int, as_json: bool) -> None:
-    cycles = report.timeline.cycles if report.timeline else None
     if as_json:
-        own = {"file": out, "bytes": size, "target": report.target, "ok": report.ok, "cycles": cycles}
+        own = {"file": out, "bytes": size, "target": report.target, "ok": report.ok, "cycles": cycles_of(report)}
         print_json("trace", **own, modelled=is_modelled(report.findings))
     else:
-        is_empty = report.ok and not report.ran
-        head = f"{report.target}: {NOTHING_RAN if is_empty else f'{summary(report.findings)}; {cycles:,.0f} cycles'}"
-        print_text(printable(f"{head}\n{out}: {size:,} bytes; open it in https://ui.perfetto.dev\n"))
+        print_text(
+            printable(
+                f"{report.target}: {verdict_line(report)}\n{out}: {size:,} bytes; open it in https://ui.perfetto.dev\n"
+            )
+        )

@@ -8,19 +8,20 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from ptokit.cli.arguments import pairs, passed, values_of, with_outs, write_array
-from ptokit.cli.cxx import CxxRequest, entries_in, stated_target
+from ptokit.cli.cxx import entries_in, stated_target
 from ptokit.cli.example import example
 from ptokit.cli.files import check_destination, print_text, write_all
-from ptokit.cli.machine import MachineRequest, joined, machine_data, show_machine
+from ptokit.cli.machine import joined, machine_data, show_machine, timeline_file
 from ptokit.cli.parsing import ALL
 from ptokit.cli.problems import FINE, FOUND, WORDS, Misuse, described, print_error, printable, status_of
 from ptokit.cli.report import check_data, print_json, print_run, show_findings, show_report, show_run
-from ptokit.cli.subject import find, named_kernel
+from ptokit.cli.request import ProgramRequest
+from ptokit.cli.subject import find, is_source
 from ptokit.finding import WARNINGS, Finding, OutOfBoundsError, VerifyError
 from ptokit.lang.check import check, show
 from ptokit.lang.faults import finding_of, raised_in_user_code
@@ -28,69 +29,40 @@ from ptokit.lang.launch import mode_of
 from ptokit.lang.launcher import Launchable, quiet_report
 from ptokit.lang.loaded import TextKernel
 from ptokit.lang.sources import is_cpp
-from ptokit.machine import ENOUGH, MACHINE
-from ptokit.machine.costs import CostTable
+from ptokit.machine import MACHINE
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.report import MachineReport
 from ptokit.program.ir import Program
 from ptokit.program.place import place
 from ptokit.progress import task
-from ptokit.spec import family_of
 from ptokit.text.errors import TextError
-
-
-@dataclass(frozen=True)
-class ProgramRequest:
-    """A program and the options of a check or a run, from the command line."""
-
-    word: str
-    """A file, `-`, or `module:kernel`."""
-    args: Sequence[str] = ()
-    target: str | None = None
-    grid: int = 1
-    function: str | None = None
-    strict: bool = False
-    header: bool = False
-    dyn_ub: int | None = None
-    launch: str = "standard"
-    machine: MachineOptions | None = None
-    cxx: CxxRequest = field(default_factory=CxxRequest)
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The options of a check or a launch."""
-        return {name: getattr(self, name) for name in ("target", "strict", "header", "dyn_ub", "launch")}
-
-    def on_machine(self, target: str) -> dict[str, Any]:
-        """The options of the machine for a check on a target, which launches have not decided. Of several targets, only
-        those of its family take a cost table."""
-        machine = self.machine or MachineOptions()
-        costs = machine.overrides
-        is_of_another = isinstance(costs, CostTable) and family_of(costs.target) != family_of(target)
-        costs = {} if is_of_another and self.target in (None, ALL) else costs
-        chosen = {"costs": costs, "blocks": machine.blocks or ENOUGH, "lanes": machine.lanes, "cores": machine.cores}
-        return {name: value for name, value in chosen.items() if value}
 
 
 def check_program(request: ProgramRequest, as_json: bool, run: bool = False) -> int:
     """Print the findings before a run, and on request those of a run on the machine. C++ is run anyway, all entries of
     a source if none is named."""
-    if named_kernel(request.word) is not None or not is_cpp(request.word):
-        status, data = _check_program(request, as_json, run)
-        return _printed(status, data)
-    if request.target is None:
-        request = replace(request, target=stated_target(request.word, request.cxx))
     try:
-        names = entries_in(request.word, request.function, request.cxx)
+        requests = [*each_entry(request)]
     except VerifyError as error:
-        return _printed(*_refused(request, as_json, error))
-    found = [_check_program(replace(request, function=name), as_json, run=True) for name in names]
-    if as_json and len(found) > 1:
-        print_json("check", entries=[data for _, data in found])
-    elif as_json:
-        _printed(*found[0])
+        found = [_refused(request, as_json, error)]
+    else:
+        found = [_check_program(each, as_json, run or is_source(request.word)) for each in requests]
+    if as_json:
+        listed = [data for _, data in found]
+        print_json("check", **(listed[0] if len(listed) == 1 else {"entries": listed}))
     statuses = {status for status, _ in found}
     return FOUND if FOUND in statuses else max(statuses)
+
+
+def each_entry(request: ProgramRequest) -> Iterator[ProgramRequest]:
+    """The request; for a C++ source, one for each entry that it names, or for all entries."""
+    if not is_source(request.word):
+        yield request
+        return
+    if request.target is None:
+        request = replace(request, target=stated_target(request))
+    for name in entries_in(request):
+        yield replace(request, function=name)
 
 
 def status_of_check(request: ProgramRequest) -> int:
@@ -98,22 +70,11 @@ def status_of_check(request: ProgramRequest) -> int:
     return _check_program(request, as_json=True, run=False)[0]
 
 
-def status_of_refusal(error: TextError | VerifyError | OutOfBoundsError) -> int:
-    """The exit status for a program that cannot be used."""
-    return FOUND if isinstance(error, TextError) else status_of(error.findings)
-
-
-def _printed(status: int, data: dict[str, Any] | None) -> int:
-    if data is not None:
-        print_json("check", **data)
-    return status
-
-
 def _refused(
     request: ProgramRequest, as_json: bool, error: TextError | VerifyError | OutOfBoundsError
-) -> tuple[int, dict[str, Any] | None]:
+) -> tuple[int, dict[str, Any]]:
     """The status of a program that cannot be checked, and the reason for the JSON."""
-    status = status_of_refusal(error)
+    status = FOUND if isinstance(error, TextError) else status_of(error.findings)
     if as_json:
         return status, check_data(request.grid, error=error)
     if isinstance(error, TextError):
@@ -122,19 +83,19 @@ def _refused(
         show_findings(error.findings)
     else:
         raise error
-    return status, None
+    return status, {}
 
 
-def _check_program(request: ProgramRequest, as_json: bool, run: bool) -> tuple[int, dict[str, Any] | None]:
+def _check_program(request: ProgramRequest, as_json: bool, run: bool) -> tuple[int, dict[str, Any]]:
     """The status, and the data of the JSON if that is asked for; else the report is printed."""
     try:
-        kernel = find(request.word, request.function, request.cxx)
+        kernel = find(request)
         args, keywords = passed(kernel, _values(kernel, request, () if run else None))
         with task(f"check {kernel.name}:"):
             with library_call():
                 options = {**request.options, "target": request.target or ALL}
-                if request.machine is not None and request.machine.blocks is not None:
-                    options |= {"engine": MACHINE, "options": request.machine}
+                if request.machine.blocks is not None:
+                    options |= {"engine": MACHINE, "options": request.machine.options}
                 report = check(kernel, *args, grid=request.grid, **options, **keywords)
             if run:
                 more = {name: _machine_findings(kernel, request, name) for name in report.targets}
@@ -144,7 +105,7 @@ def _check_program(request: ProgramRequest, as_json: bool, run: bool) -> tuple[i
         return _refused(request, as_json, error)
     if not as_json:
         show_report(report)
-    return status_of(report.findings), check_data(report.grid, report) if as_json else None
+    return status_of(report.findings), check_data(report.grid, report) if as_json else {}
 
 
 def _machine_findings(kernel: Launchable, request: ProgramRequest, target: str) -> tuple[Finding, ...]:
@@ -164,19 +125,15 @@ def machine_report(kernel: Launchable, request: ProgramRequest, target: str) -> 
         return quiet_report(kernel[request.grid], *args, **options, **keywords)
 
 
-def run_program(
-    request: ProgramRequest,
-    out: Sequence[str],
-    engine: str,
-    threads: int | None,
-    machine: MachineRequest,
-    as_json: bool,
-) -> int:
+def run_program(request: ProgramRequest, out: Sequence[str], engine: str, threads: int | None, as_json: bool) -> int:
     """Run a program on arrays, and write some of them. Errors go to standard error, and into the JSON if requested."""
-    outs, options = _destinations(out, machine.timeline), machine.options(engine)
+    machine = request.machine
+    if engine != MACHINE and machine.given:
+        raise Misuse(f"{', '.join(machine.given)}: for --engine {MACHINE} only")
+    outs, options = _destinations(out, machine.timeline), machine.options if engine == MACHINE else None
     kernel: Launchable | None = None
     try:
-        kernel = find(request.word, request.function, request.cxx)
+        kernel = find(request)
         values = _values(kernel, request, outs)
         args, keywords = passed(kernel, values)
         with task(f"run {kernel.name}:"), library_call():
@@ -186,18 +143,14 @@ def run_program(
     except (TextError, VerifyError, OutOfBoundsError) as error:
         if as_json:
             print_run(kernel, mode_of(request.target).profile.name, request.grid, error=error)
-        if isinstance(error, TextError):
-            print_error(str(error), "")
-        else:
-            show_findings(error.findings)
-        return status_of_refusal(error)
+        raise
     is_report = isinstance(result, MachineReport)
     if is_report and not result.written:
         print_error("nothing was written: an instruction could not be executed, and the arrays keep their content", "")
         outs = {}
     written = {name: (file, values[name]) for name, file in outs.items()}
     arrays = {file: partial(write_array, array) for file, array in written.values()}
-    write_all({**arrays, **machine.files(result)})
+    write_all({**arrays, **timeline_file(result, machine.timeline)})
     if as_json or not is_report:
         show_findings(result.findings)
     if as_json:
@@ -211,7 +164,7 @@ def run_program(
 
 def show_program(request: ProgramRequest) -> int:
     """Print a program as a target runs it."""
-    kernel = find(request.word, request.function, request.cxx)
+    kernel = find(request)
     args, keywords = passed(kernel, _values(kernel, request))
     printed = io.StringIO()
     with library_call(), redirect_stdout(printed):
@@ -223,7 +176,7 @@ def show_program(request: ProgramRequest) -> int:
 
 def placed_programs(request: ProgramRequest) -> list[Program]:
     """The programs of a kernel's launches, with the addresses that a target's tiles get."""
-    kernel = find(request.word, request.function, request.cxx)
+    kernel = find(request)
     values = _values(kernel, request)
     with library_call():
         target = request.target or (kernel.targets[0] if kernel.targets else None)
@@ -237,7 +190,7 @@ def placed_programs(request: ProgramRequest) -> list[Program]:
 
 def program_of(request: ProgramRequest) -> Program:
     """The program of a kernel for a target."""
-    kernel = find(request.word, request.function, request.cxx)
+    kernel = find(request)
     values = _values(kernel, request)
     with library_call():
         mode = mode_of(request.target, dyn_ub=request.dyn_ub)
@@ -251,7 +204,7 @@ def _values(kernel: Launchable, request: ProgramRequest, outs: Iterable[str] | N
     bind = kernel.bind_for_check if outs is None else kernel.bind
     try:
         with library_call():
-            values = values_of(kernel, pairs(request.args, "--arg"), written)
+            values = values_of(kernel, pairs(request.arg or (), "--arg"), written)
             needed = [] if isinstance(kernel, TextKernel) else kernel.missing(values)
             values = values if {*needed} - {*written} else with_outs(kernel, values, written)
         try:
@@ -275,8 +228,10 @@ def _destinations(out: Iterable[str], timeline: str | None = None) -> dict[str, 
     files = {os.path.realpath(file) for file in outs.values()}
     if len(files) < len(outs):
         raise Misuse("--out: two arrays cannot go into the same file")
-    if timeline is not None and os.path.realpath(timeline) in files:
-        raise Misuse("--timeline: an array goes into the same file")
+    if timeline is not None:
+        check_destination(timeline)
+        if os.path.realpath(timeline) in files:
+            raise Misuse("--timeline: an array goes into the same file")
     return outs
 
 

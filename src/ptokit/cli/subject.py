@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from types import ModuleType
 
-from ptokit.cli.cxx import CxxRequest, cpp_kernel
+from ptokit.cli.cxx import cpp_kernel
 from ptokit.cli.files import STDIN, read_text, shown_name
 from ptokit.cli.problems import Misuse, described
+from ptokit.cli.request import ProgramRequest
 from ptokit.finding import OutOfBoundsError, VerifyError, Where, near
 from ptokit.lang.faults import raised_in_user_code
 from ptokit.lang.launcher import Launchable
@@ -31,15 +32,20 @@ def named_kernel(word: str) -> re.Match[str] | None:
     return None if word == STDIN or os.path.exists(word) else KERNEL.fullmatch(word)
 
 
-def find(word: str, function: str | None = None, cxx: CxxRequest | None = None) -> Launchable:
-    """The kernel that a word of the command line names. `module:kernel` runs code of the user's, and so does a C++
-    source, in a process of its own."""
-    named = named_kernel(word)
-    if named is None and is_cpp(word):
-        return cpp_kernel(word, function, cxx or CxxRequest())
+def is_source(word: str) -> bool:
+    """Whether a word names a C++ source."""
+    return named_kernel(word) is None and is_cpp(word)
+
+
+def find(request: ProgramRequest) -> Launchable:
+    """The kernel that the command line names. `module:kernel` runs code of the user's, and so does a C++ source, in a
+    process of its own."""
+    if is_source(request.word):
+        return cpp_kernel(request)
+    named = named_kernel(request.word)
     if named is None:
-        return _read(word, function)
-    if function is not None:
+        return _read(request.word, request.function)
+    if request.function is not None:
         raise Misuse("--function chooses a function of a text file; a kernel of a module has its name already")
     return _kernel(_module(named["module"]), named["module"], named["name"])
 

@@ -17,13 +17,12 @@ from ptokit.cli.cxx import source_texts
 from ptokit.cli.files import Write, check_destination, print_text, shown_name, write_all
 from ptokit.cli.parsing import ALL
 from ptokit.cli.problems import FINE, FOUND, UNMODELLED, Misuse, printable
-from ptokit.cli.programs import ProgramRequest, machine_report
+from ptokit.cli.programs import machine_report
 from ptokit.cli.report import print_json, terminal_width
-from ptokit.cli.subject import find, named_kernel
+from ptokit.cli.request import ProgramRequest
+from ptokit.cli.subject import find, is_source
 from ptokit.finding import VerifyError, suggestion
-from ptokit.isa.instruction import DEVICES
 from ptokit.lang.launcher import Launchable
-from ptokit.lang.sources import is_cpp
 from ptokit.machine.report import MachineReport, aligned
 from ptokit.render.fold import folded
 from ptokit.sharded.errors import ShardedError
@@ -31,6 +30,7 @@ from ptokit.sweeps.best import SweepPoint
 from ptokit.sweeps.plot import METADATA, missing, picture
 from ptokit.sweeps.result import LONGEST, SweepResult
 from ptokit.sweeps.run import Places, SweepValues, named_targets, point, run_points
+from ptokit.target import families, families_in_cpp
 
 BRACES = re.compile(r"\{([^{}]*)\}")
 FACTOR = re.compile(r"\s*(?P<operator>[*/]?)\s*(?:(?P<number>[0-9]{1,18})|(?P<name>[^\W\d]\w*))\s*")
@@ -57,7 +57,7 @@ def sweep_program(
     kernel = _kernel(request)
     roles = _roles(request, kernel, params, grid)
     try:
-        targets = DEVICES if request.target == ALL else named_targets(kernel, request.target) if kernel else ()
+        targets = families() if request.target == ALL else named_targets(kernel, request.target) if kernel else ()
         name = kernel.name if kernel else os.path.basename(request.word)
         run_all = partial(_as_tasks, request, grid, roles) if on_ray else None
         result = run_points(name, _launch(request, grid, roles), params, targets or _cpp_targets(request), run_all)
@@ -132,24 +132,18 @@ def _values(name: str, text: str) -> list[object]:
 # --- what a parameter is for
 
 
-def _is_source(request: ProgramRequest) -> bool:
-    return named_kernel(request.word) is None and is_cpp(request.word)
-
-
 def _kernel(request: ProgramRequest) -> Launchable | None:
     """The kernel without values of parameters; None for a C++ source that needs them as macros."""
     try:
-        return find(request.word, request.function, request.cxx)
+        return find(request)
     except VerifyError:
-        if _is_source(request):
+        if is_source(request.word):
             return None
         raise
 
 
 def _cpp_targets(request: ProgramRequest) -> tuple[str, ...]:
-    from ptokit.cxx.compile import TARGETS
-
-    return tuple(request.target.split(",")) if request.target else tuple(TARGETS)
+    return tuple(request.target.split(",")) if request.target else families_in_cpp()
 
 
 def _roles(
@@ -157,25 +151,24 @@ def _roles(
 ) -> Mapping[str, str]:
     """What each parameter is: an `argument` of the kernel, a `macro` of a C++ source, or only used in `braces`."""
     names = [*getattr(kernel, "parameters", ())] if kernel else []
-    used = {name for word in (*request.args, grid) for name in _names_in(word)}
-    given = {word.partition("=")[0] for word in request.args}
+    used = {name for word in (*(request.arg or ()), grid) for name in _names_in(word)}
     if unknown := [name for name in used if name not in params]:
         raise Misuse(f"{{{unknown[0]}}}: there is no --param {unknown[0]}{suggestion(unknown[0], params)}")
-    if both := [name for name in params if name in given]:
+    if both := [name for name in params if name in request.named_args]:
         raise Misuse(f"{both[0]} is given by --param and by --arg")
     found: dict[str, str] = {}
     for name in params:
-        if name not in names and not _is_source(request) and name not in used:
+        if name not in names and not is_source(request.word) and name not in used:
             known = ", ".join(names) or "none"
             raise Misuse(f"--param {name}: the kernel has no such parameter; it has {known}{suggestion(name, names)}")
-        found[name] = "argument" if name in names else "macro" if _is_source(request) else "braces"
+        found[name] = "argument" if name in names else "macro" if is_source(request.word) else "braces"
     _check_macros(request, [name for name, role in found.items() if role == "macro" and name not in used], names)
     return found
 
 
 def _check_macros(request: ProgramRequest, macros: Sequence[str], names: Sequence[str]) -> None:
     """Refuse a macro that no file of the source names: its values would change nothing."""
-    text = "".join(source_texts(request.word, request.cxx)) if macros else ""
+    text = "".join(source_texts(request)) if macros else ""
     words = {*re.findall(r"[^\W\d]\w*", text)}
     for name in macros:
         if name not in words:
@@ -193,11 +186,10 @@ def _launch(
     def launch(target: str, values: SweepValues) -> MachineReport:
         own = [f"{name}={_text(values[name])}" for name, role in roles.items() if role == "argument"]
         macros = tuple(f"{name}={_text(values[name])}" for name, role in roles.items() if role == "macro")
-        cxx = replace(request.cxx, define=(*request.cxx.define, *macros), target=target)
-        cxx = replace(cxx, given=(*cxx.given, *(word.partition("=")[0] for word in own)))
-        args = [*(filled(word, values) for word in request.args), *own]
-        point = replace(request, args=args, grid=_blocks(filled(grid, values)), target=several or target, cxx=cxx)
-        return machine_report(find(point.word, point.function, point.cxx), point, target)
+        cxx = replace(request.cxx, define=(*(request.cxx.define or ()), *macros))
+        args = (*(filled(word, values) for word in request.arg or ()), *own)
+        point = replace(request, arg=args, grid=_blocks(filled(grid, values)), target=target, cxx=cxx)
+        return machine_report(find(point), replace(point, target=several or target), target)
 
     return launch
 

@@ -16,8 +16,9 @@ from ptokit.cli.files import (
     write_all,
 )
 from ptokit.cli.problems import FINE, FOUND, MISUSED, Misuse, print_error, printable
-from ptokit.cli.programs import ProgramRequest, library_call, program_of
+from ptokit.cli.programs import library_call, program_of
 from ptokit.cli.report import show_findings
+from ptokit.cli.request import ProgramRequest
 from ptokit.cli.subject import named_kernel
 from ptokit.lang.sources import is_cpp
 from ptokit.program.verify import verify
@@ -78,7 +79,7 @@ def _converted(request: ProgramRequest, to: Any, version: Any) -> str:
     if to == "cpp":
         return _cpp(request)
     if named_kernel(request.word) is None and not is_cpp(request.word):
-        if request.args or request.target or request.dyn_ub:
+        if (request.arg or ()) or request.target or request.dyn_ub:
             raise Misuse("--arg, --target and --dyn-ub are for --to cpp and for kernels of a module")
         return convert(read_text(request.word), shown_name(request.word), to, version, request.function)
     program = program_of(request)

@@ -10,17 +10,16 @@ from rich.text import Text
 
 from ptokit.brief import brief
 from ptokit.cli.problems import FINE, Misuse, described, status_of
-from ptokit.cli.programs import ProgramRequest, machine_report, placed_programs
+from ptokit.cli.programs import machine_report, placed_programs
 from ptokit.cli.report import print_json, print_lines, show_findings, terminal_width
+from ptokit.cli.request import ProgramRequest
 from ptokit.cli.subject import find
 from ptokit.finding import suggestion
 from ptokit.isa.dtype import dtype
-from ptokit.isa.instruction import NPU
 from ptokit.isa.operand import FORMS, TileSpec
 from ptokit.isa.policy import TileType
 from ptokit.isa.unknown import is_unknown
 from ptokit.lang.launcher import Launchable
-from ptokit.machine.options import MachineOptions
 from ptokit.machine.report import heading, shown_findings
 from ptokit.program.expr import Expr
 from ptokit.render.access import access_lines
@@ -28,6 +27,7 @@ from ptokit.render.document import new_console
 from ptokit.render.fold import folded
 from ptokit.render.layouts import LayoutPicture, tile_rows
 from ptokit.report.access import access_maps
+from ptokit.target import families_with_pipes
 
 LAYOUTS = {form: layouts for layouts, form in FORMS.items()}
 SHAPE = re.compile(r"(\d{1,6})[xX,](\d{1,6})")
@@ -87,7 +87,11 @@ def view_tile(request: ProgramRequest, name: str | None, *, offsets: bool, as_js
     """Draw a tile of a program as a target places it; without a name, list the tiles."""
     tiles = [*_tiles(request)]
     if name is None:
-        return _list(tiles, as_json=as_json)
+        if as_json:
+            print_json("view tile", tiles=[_tile_data(each) for each in tiles])
+        else:
+            _table(tiles)
+        return FINE
     found = next((each for each in tiles if each[0] == name), None)
     if found is None:
         names = [each[0] for each in tiles]
@@ -98,9 +102,9 @@ def view_tile(request: ProgramRequest, name: str | None, *, offsets: bool, as_js
     picture = LayoutPicture(whole, first)
     if as_json:
         print_json("view tile", **_tile_data(found), **_layout_data(picture))
-        return FINE
-    _table([found])
-    _draw(picture, offsets=offsets)
+    else:
+        _table([found])
+        _draw(picture, offsets=offsets)
     return FINE
 
 
@@ -112,14 +116,6 @@ def _tiles(request: ProgramRequest) -> Iterator[Placed]:
             if name not in seen:
                 seen.add(name)
                 yield name, tile.spec, tile.addresses
-
-
-def _list(tiles: list[Placed], *, as_json: bool) -> int:
-    if as_json:
-        print_json("view tile", tiles=[_tile_data(each) for each in tiles])
-    else:
-        _table(tiles)
-    return FINE
 
 
 def _table(tiles: list[Placed]) -> None:
@@ -150,8 +146,8 @@ def _layout_data(picture: LayoutPicture) -> dict[str, object]:
 
 def view_gather(request: ProgramRequest, *, as_json: bool) -> int:
     """Run a program on the machine, and draw what its gathers and scatters touch."""
-    kernel = find(request.word, request.function, request.cxx)
-    options = replace(request.machine or MachineOptions(), lanes=True)
+    kernel = find(request)
+    options = replace(request.machine, lanes=True)
     report = machine_report(kernel, replace(request, machine=options), _target(kernel, request))
     show_findings(shown_findings(report.findings, notes=False))
     maps = access_maps(report)
@@ -170,4 +166,4 @@ def _target(kernel: Launchable, request: ProgramRequest) -> str:
     """The target that is named, else the last with pipes that the kernel is for."""
     if request.target is not None:
         return request.target
-    return (kernel.targets or NPU)[-1]
+    return (kernel.targets or families_with_pipes())[-1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 from types import SimpleNamespace
@@ -38,7 +38,7 @@ from ptokit.cxx.recording import (
 )
 from ptokit.isa.catalog import INSTRUCTIONS, derived, variants
 from ptokit.isa.dtype import INT32, DType, dtype
-from ptokit.isa.instruction import Instruction, Modifier, Modifiers, Param
+from ptokit.isa.instruction import Cpp, Instruction, Modifier, Modifiers, Param
 from ptokit.isa.opaque import EXACT, NONE, OWN_KINDS, OpaqueKind, form_for
 from ptokit.isa.policy import PtoEnum, TileType
 from ptokit.isa.spelling import TMP
@@ -97,15 +97,10 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(word.strip(" &") for word in match["words"].split(",")) if match else ()
 
 
-NO_PIPE = frozenset({("a2a3", "tstore", "mat")})
-"""Target, instruction and memory of a source: calls on a pipe that the cores of the model do not have. Not even their
-effects are known."""
-
-
 def instr_shape(call: RecordedCall, arrays: Arrays, target: str = "") -> tuple[InstrShape, Indices]:
     """A recorded call of an instruction: one that is modelled, else one that is known by its effects only."""
     source = call.operands[1] if len(call.operands) > 1 else None
-    if isinstance(source, RecordedTile) and (target, call.name, source.memory) in NO_PIPE:
+    if isinstance(source, RecordedTile) and _cpp(call).without_pipe.get(target) == source.memory:
         return InstrShape(call.name, (), (), None, (), call.site, NONE), ()
     if call.name in VIEWS:
         raise Unexpressible(
@@ -253,35 +248,34 @@ def _slot(operand: RecordedOperand, kind: DType | None, arrays: Arrays) -> tuple
             raise Unexpressible("a program has no such operand")
 
 
-@dataclass(frozen=True)
-class _Gap:
-    """Calls that a target takes and ptokit does not model: their names, and what they have."""
-
-    targets: tuple[str, ...]
-    names: tuple[str, ...]
-    has: Callable[[RecordedCall], bool]
-
-
 def _types(call: RecordedCall) -> set[str]:
     """The element types of the tiles and arrays of a call."""
     return {each.dtype for each in call.operands if isinstance(each, RecordedTile | RecordedArray)}
 
 
-DEVICES = ("a2a3", "a5")
 FLOATS = {"float16", "bfloat16", "float32"}
-GAPS = (
-    _Gap(DEVICES, ("tand", "tor"), lambda call: bool(_types(call) & FLOATS)),
-    _Gap(DEVICES, ("tstore",), lambda call: len(_types(call)) > 1 and ("atomic", "add") in call.modifiers),
-    _Gap(("a2a3",), ("tmov", "textract", "tinsert"), lambda call: _types(call) == {"int16", "int32"}),
-    _Gap(("a5",), ("tmatmul", "tmatmul_acc", "tmatmul_bias"), lambda call: "hifloat8" in _types(call)),
-)
-"""Bitwise operations of floats, stores that convert and add at once, accumulators as 16-bit integers, products of
-hifloat8."""
+
+
+def _cpp(call: RecordedCall) -> Cpp:
+    """What its definition says of C++."""
+    known = INSTRUCTIONS.get(call.name)
+    return known.cpp if known else Cpp()
+
+
+def _is_gap(call: RecordedCall, target: str) -> bool:
+    """Whether it is one that targets take and ptokit does not model: bitwise operations of floats, stores that convert
+    and add at once, and what definitions state of the target."""
+    types = _types(call)
+    if call.name in ("tand", "tor") and types & FLOATS:
+        return True
+    if call.name == "tstore" and len(types) > 1 and ("atomic", "add") in call.modifiers:
+        return True
+    return types == _cpp(call).unmodelled.get(target)
 
 
 def _modelled(call: RecordedCall, arrays: Arrays, target: str) -> tuple[InstrShape, Indices]:
     """A call of an instruction of the catalogue. Raises Unexpressible."""
-    if any(target in gap.targets and call.name in gap.names and gap.has(call) for gap in GAPS):
+    if _is_gap(call, target):
         raise Unexpressible(f"ptokit does not model {call.name.upper()} of these types")
     for operand in call.operands:
         check_modelled(operand, INSTRUCTIONS.get(call.name))

@@ -22,7 +22,7 @@ from ptokit.brief import brief
 from ptokit.cxx.database import MOST_CHARACTERS, PATH_OPTIONS, DatabaseEntry, find_database, is_passable, options_of
 from ptokit.cxx.entries import GLOBAL, CppEntry, TooManyTokensError, find_entries
 from ptokit.cxx.includes import SourceFiles, SpecialFileError, read_files, write_rewritten
-from ptokit.cxx.names import INCLUDE, OWN
+from ptokit.cxx.names import INCLUDE, OWN, macros_of
 from ptokit.cxx.names_in_source import SourceTexts
 from ptokit.cxx.processes import CompileError, CompileLimits, run
 from ptokit.cxx.repository import (
@@ -32,11 +32,10 @@ from ptokit.cxx.repository import (
     repository_of,
     system_folders,
 )
+from ptokit.target import compiler_of, families_in_cpp
 
-TARGETS = {"a2a3": ("PTOKIT_A2A3", "MEMORY_BASE"), "a5": ("PTOKIT_A5", "REGISTER_BASE")}
-"""The macros that choose a target."""
-CORE_MACROS = {"vector": ("PTOKIT_VECTOR",), "cube": ("PTOKIT_CUBE",), "any": ()}
-"""The macros that choose a core; `any`: the source is the same for every core and is compiled once."""
+CORE_MACROS = {"vector": ("VEC",), "cube": ("CUBE",), "any": ("VEC", "CUBE")}
+"""The ends of the macros that choose a core; `any`: the source is the same for every core and is compiled once."""
 RECORDERS: dict[tuple[str, ...], str] = {}
 """The keys of recorders by their command, their compiler and the folders of the system."""
 STANDARD = "gnu++20"
@@ -301,8 +300,8 @@ class _Compilation:
         folder: Path,
         kept: KeptLibraries | None,
     ) -> None:
-        if target not in TARGETS:
-            raise CompileError(f"C++ kernels are compiled for {' or '.join(TARGETS)}; found {brief(target)}")
+        if not compiler_of(target):
+            raise CompileError(f"C++ kernels are compiled for {' or '.join(families_in_cpp())}; found {brief(target)}")
         if not source.is_file():
             raise CompileError(f"{source} {'is no regular file' if source.exists() else 'does not exist'}")
         _check_words(source, options)
@@ -362,7 +361,7 @@ class _Compilation:
     def command(self, core: str) -> list[str]:
         """The compiler with the options of a core."""
         flags = [flag for flag in self.options.flags if not flag.startswith(("-std=", "--std="))]
-        macros = [f"-D{name}" for name in (*TARGETS[self.target], *CORE_MACROS[core])]
+        macros = [f"-D{name}" for name in macros_of(self.target, *CORE_MACROS[core])]
         return [
             *self._own_command(_standard(self.options), *macros), "-include", str(OWN / "ptokit" / "builtins.hpp"),
             *(_without_precompiled(flags) if self.compiler.family == "clang" else flags), "-I", str(INCLUDE),

@@ -14,6 +14,7 @@ from typing import Any
 
 from ptokit.brief import brief
 from ptokit.cxx.repository import is_within, repository_of, system_folders
+from ptokit.target import compiler_of, families_in_cpp
 
 NAME = "compile_commands.json"
 LARGEST = 32 << 20
@@ -158,7 +159,8 @@ def _entry(words: list[str], folder: Path, within: list[str | Path] | None) -> D
     arch = next(
         (match for word in words if (match := re.fullmatch(r"--cce-aicore-arch=dav-c(\d+)(-\w+)?", word))), None
     )
-    target = {"220": "a2a3", "310": "a5"}.get(arch[1]) if arch else None
+    number = int(arch[1]) if arch else None
+    target = next((name for name in families_in_cpp() if (known := compiler_of(name)) and known.aicore == number), None)
     core = {"-vec": "vector", "-cube": "cube"}.get(arch[2] or "") if arch else None
     left_out: list[str] = []
     return DatabaseEntry(tuple(_kept(words, folder, within, left_out)), target, core, tuple(left_out))

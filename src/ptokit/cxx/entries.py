@@ -25,7 +25,7 @@ from ptokit.cxx.declaration import (
     type_parameters,
     without_attributes,
 )
-from ptokit.cxx.source_text import Tokens
+from ptokit.cxx.source_text import SourceTokens
 
 EntryKind = Literal["launch", "kernel"]
 ANY_TYPE = "float"
@@ -80,7 +80,7 @@ def find_entries(preprocessed: str, included: Collection[Path] = ()) -> list[Cpp
     includes if it defines none."""
     for files in ((), included):
         rows = [*_rows(preprocessed, files)]
-        tokens = Tokens("\n".join(row for row, _ in rows), MOST_TOKENS)
+        tokens = SourceTokens("\n".join(row for row, _ in rows), MOST_TOKENS)
         if len(tokens.texts) == MOST_TOKENS:
             raise TooManyTokensError(f"the source has {MOST_TOKENS:,} tokens or more without its macros")
         if found := _EntryFinder(tokens, [line for _, line in rows]).entries():
@@ -155,7 +155,7 @@ class _Function:
 class _EntryFinder:
     """Walks over the declarations of a text; bodies are skipped."""
 
-    def __init__(self, tokens: Tokens, lines: list[int]) -> None:
+    def __init__(self, tokens: SourceTokens, lines: list[int]) -> None:
         self.tokens, self.lines = tokens, lines
         self.spaces: list[str] = []
         self.found: list[_Function] = []

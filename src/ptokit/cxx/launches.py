@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ptokit.cxx.source_text import Tokens, masked, tokens_of
+from ptokit.cxx.source_text import SourceTokens, masked, tokens_of
 
 _NEWLINE = re.compile(r"\\?\r?\n")
 _NAME = re.compile(r"\w+|::|##")
@@ -72,7 +72,7 @@ def _one_line(text: str) -> str:
     return re.sub(r"\s+", " ", _NEWLINE.sub(" ", text)).strip()
 
 
-def _launches(tokens: Tokens) -> Iterator[tuple[int, int, int, int]]:
+def _launches(tokens: SourceTokens) -> Iterator[tuple[int, int, int, int]]:
     """The tokens where each launched name, its `<<<` and its `>>>` begin, and its arguments end. None of them is beyond
     another `<<<`."""
     places = [number for number, text in enumerate(tokens.texts) if text == "<<<"]
@@ -88,7 +88,7 @@ def _launches(tokens: Tokens) -> Iterator[tuple[int, int, int, int]]:
                 yield start, opened, closed, last
 
 
-def _chevron_end(tokens: Tokens, number: int, end: int) -> int | None:
+def _chevron_end(tokens: SourceTokens, number: int, end: int) -> int | None:
     """Where `>>>` first is outside brackets."""
     while number < end:
         if tokens.texts[number : number + 3] == [">"] * 3 and tokens.starts[number + 2] == tokens.end(number + 1):
@@ -101,7 +101,7 @@ def _chevron_end(tokens: Tokens, number: int, end: int) -> int | None:
     return None
 
 
-def _name_start(tokens: Tokens, last: int, first: int) -> int | None:
+def _name_start(tokens: SourceTokens, last: int, first: int) -> int | None:
     """Where a name with its template arguments starts, from its last token; not before another one."""
     if tokens.text(last) == ">":
         last = _angle_start(tokens, last, first) - 1
@@ -116,7 +116,7 @@ def _name_start(tokens: Tokens, last: int, first: int) -> int | None:
     return start if first <= start <= last else None
 
 
-def _angle_start(tokens: Tokens, number: int, first: int) -> int:
+def _angle_start(tokens: SourceTokens, number: int, first: int) -> int:
     """The `<` that belongs to a `>`; -1 if there is none."""
     angles = 0
     while number >= first:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from ptokit.isa import policy
 from ptokit.isa.catalog import INSTRUCTIONS, variants
-from ptokit.isa.instruction import NPU
 from ptokit.isa.kernel import kernels_of
 from ptokit.isa.opaque import PIPES as CORE_PIPES
 from ptokit.isa.opaque import ROWS, SCALAR, opaque_rows
-from ptokit.isa.policy import PtoEnum, enumerator
+from ptokit.isa.policy import PtoEnum, TileType, enumerator
+from ptokit.target import DEFAULT_ARCH, PROFILES, compiler_of, families_in_cpp, left_layouts, profile
 
 INCLUDE = Path(__file__).parent / "include"
 OWN = INCLUDE / "own"
@@ -187,6 +187,8 @@ OTHER_PATHS = {
     "grid": "pto/npu/a2a3/grid_intrinsic.hpp pto/npu/a2a3/grid_pipe_runtime.hpp",
 }
 """Include paths of host libraries and of parts that few kernels need, by the header that has their names."""
+SIZED = {"UB": TileType.Vec, "L1": TileType.Mat, "L0A": TileType.Left, "L0B": TileType.Right, "L0C": TileType.Acc}
+"""The memories whose sizes headers state."""
 IMPLEMENTATIONS = "MGather MScatter TAssign TInsert TLoad TMatmul TMov TPop TPush TQuant TSort32 TStore TSync"
 """Headers of one instruction that public kernels include: `pto/npu/a5/TMov.hpp`."""
 
@@ -211,6 +213,29 @@ def scalar_like(name: str) -> int:
     return next((names.index(typed_as) if typed_as else 0 for typed_as in numbers), -1)
 
 
+def macros_of(target: str, *cores: str) -> list[str]:
+    """The macros of a family, each with its value: those of its device compiler, and what the headers ask for. `cores`
+    are the ends of the names of its cores' macros."""
+    compiler, memories = compiler_of(target), profile(target).memories
+    assert compiler is not None
+    return [
+        f"PTOKIT_AICORE={compiler.aicore}",
+        f"PTOKIT_NPU_ARCH={compiler.npu_arch}",
+        f"PTOKIT_{compiler.macros[0]}=1",
+        *(f"{name}=1" for name in compiler.macros),
+        f"PTOKIT_LEFT_LAYOUT={left_layouts()[profile(target).arch].name}",
+        *(f"PTOKIT_{name}_BYTES={memories[loc].size}" for name, loc in SIZED.items()),
+        *(f"{name}_{core}__=1" for core in cores for name in ("__DAV", f"__DAV_C{compiler.aicore}")),
+    ]
+
+
+def _defaults() -> str:
+    """A header with the macros of the default target, for compilations that state none."""
+    target = next(name for name in families_in_cpp() if PROFILES[name].arch == DEFAULT_ARCH)
+    defined = (f"#define {macro.replace('=', ' ', 1)}\n" for macro in macros_of(target, "VEC", "CUBE"))
+    return f"{HEAD}#ifndef PTOKIT_AICORE\n{''.join(defined)}#endif\n"
+
+
 OTHER_KEYS = {"TRANDOM": "rounds"}
 """Those of instructions that are known by their effects."""
 
@@ -228,7 +253,7 @@ def op_pipes() -> dict[str, str]:
     stated = {name: pipe for pipe, names in OP_PIPES.items() for name in names.split()}
     for name in instructions():
         definition, row = INSTRUCTIONS.get(name.lower()), opaque_rows().get(name.lower())
-        kernels = kernels_of(definition, NPU[0]).values() if definition else ()
+        kernels = kernels_of(definition, families_in_cpp()[0]).values() if definition else ()
         pipes = {effect.pipe for kernel in kernels for effect in kernel.effects} or {row.pipe if row else ""}
         if len(pipes) == 1 and pipes <= set(CORE_PIPES):
             stated.setdefault(name, *pipes)
@@ -239,10 +264,11 @@ def files() -> dict[str, str]:
     """The generated headers: path under the include folder, and text."""
     forward = f"{HEAD}#include <ptokit/pto.hpp>\n"
     paths = [*PATHS.split()]
-    paths += [f"pto/npu/{target}/{name}.hpp" for target in ("a2a3", "a5") for name in IMPLEMENTATIONS.split()]
+    paths += [f"pto/npu/{target}/{name}.hpp" for target in families_in_cpp() for name in IMPLEMENTATIONS.split()]
     return {
         "own/ptokit/enums.hpp": "\n".join(_enums()) + "\n",
         "own/ptokit/instructions.hpp": "\n".join(_instructions()) + "\n",
+        "own/ptokit/target.hpp": _defaults(),
         **dict.fromkeys(paths, forward),
         **{
             path: f"{HEAD}#include <ptokit/{name}.hpp>\n"

@@ -11,7 +11,7 @@ from pathlib import Path
 from ptokit.cxx.declaration import angle_end
 from ptokit.cxx.recording import Frame
 from ptokit.cxx.repository import is_within
-from ptokit.cxx.source_text import Tokens, tokens_of
+from ptokit.cxx.source_text import SourceTokens, tokens_of
 from ptokit.lines import keep
 
 LONGEST_CALL = 10_000
@@ -106,7 +106,7 @@ def argument_names(texts: SourceTexts, frames: Sequence[Frame], function: str) -
     return [_name(argument) for argument in _arguments(tokens, text, (before or calls)[-1 if before else 0] + 1)]
 
 
-def _arguments(tokens: Tokens, text: str, number: int) -> list[str]:
+def _arguments(tokens: SourceTokens, text: str, number: int) -> list[str]:
     """The arguments of a call, from the token behind its name."""
     if tokens.text(number) == "<":
         number += angle_end(tokens.texts[number : number + MOST_TOKENS], 0)

@@ -55,6 +55,7 @@ from ptokit.isa.policy import TileType
 from ptokit.program import ir
 from ptokit.program.cores import OTHER, stated_core
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, Var, apply, evaluate, substitute, variables
+from ptokit.target import flag_memory_archs, profile
 
 Shape = InstrShape | SyncShape
 RESERVED = frozenset[str]((BLOCK_IDX, BLOCK_NUM))
@@ -311,7 +312,7 @@ class _Builder:
             body,
             tuple((each.name, each.value) for each in self.launch.arguments if each.shape is None),
             mode="manual" if is_placed or not tiles else manual,
-            form=f"{ir.CPP}.a2a3" if self.shapes.recording.target.startswith("a2a3") else ir.CPP,
+            form=ir.CPP_FFTS if profile(self.shapes.recording.target).arch in flag_memory_archs() else ir.CPP,
             where=next((each.where.path[-1] for each in ir.walk(body) if each.where is not None), None),
         )
 

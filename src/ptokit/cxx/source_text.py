@@ -28,7 +28,7 @@ def masked(text: str) -> str:
     return HIDDEN.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
 
 
-class Tokens:
+class SourceTokens:
     """The tokens of a text, or the first of them. What is not there has the number -1."""
 
     def __init__(self, text: str, most: int | None = None) -> None:
@@ -115,6 +115,6 @@ class Tokens:
 
 
 @lru_cache(maxsize=64)
-def tokens_of(text: str) -> Tokens:
+def tokens_of(text: str) -> SourceTokens:
     """The tokens of a text."""
-    return Tokens(text)
+    return SourceTokens(text)

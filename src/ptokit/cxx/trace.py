@@ -117,18 +117,15 @@ class CallForm:
     name: str
     site: int
     modifiers: tuple[tuple[str, str | int], ...]
-    makers: tuple[Maker | None, ...]
-    """How operands are made from numbers; None for an operand of `fixed`."""
-    fixed: tuple[RecordedOperand | None, ...]
+    operands: tuple[Maker | RecordedOperand, ...]
+    """Operands, and how others are made from numbers."""
     numbers: int
 
     def call(self, numbers: Sequence[int]) -> RecordedCall:
         """The call with these numbers."""
         left = iter(numbers)
-        operands = tuple(
-            made if maker is None else maker(next(left)) for maker, made in zip(self.makers, self.fixed, strict=True)
-        )
-        return RecordedCall(self.name, operands, self.modifiers, self.site)  # type: ignore[arg-type]
+        operands = tuple([each(next(left)) if callable(each) else each for each in self.operands])
+        return RecordedCall(self.name, operands, self.modifiers, self.site)
 
 
 class CallTable(Sequence[RecordedCall]):
@@ -336,13 +333,11 @@ class TraceReader:
         if at + 2 * modifiers > len(words):
             raise ValueError("a call without its modifiers")
         pairs = tuple(self._part((*words[k : k + 2],), self._modifier) for k in range(at, at + 2 * modifiers, 2))
-        makers = tuple(each if callable(each) else None for each in operands)
-        fixed = tuple(None if callable(each) else each for each in operands)
         name, site = self._texts[words[0] & HALF], words[0] >> 32
         if site >= len(self.sites):
             raise ValueError("a call from no place")
-        numbers = len(makers) - makers.count(None)
-        self._forms.append(CallForm(name, site + self._first_site, pairs, makers, fixed, numbers))
+        numbers = sum(map(callable, operands))
+        self._forms.append(CallForm(name, site + self._first_site, pairs, tuple(operands), numbers))
 
     def _part(self, words: tuple[int, ...], make: Callable[[tuple[int, ...]], Any]) -> Any:
         """An operand or a modifier; equal ones are one object."""

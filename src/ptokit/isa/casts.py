@@ -3,36 +3,14 @@
 FIX multiplies by a factor for all elements (`scale`) or for each column (`fp`), and rectifies (`relu`). A factor is a
 word of 64 bits (CP-FIX-03).
 """
+# ruff: noqa: F403, F405
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from ptokit.finding import Fix, OpName, called
-from ptokit.isa.dtype import dtype
-from ptokit.isa.instruction import (
-    EVERYWHERE,
-    ByExtent,
-    Call,
-    Case,
-    Cpp,
-    Instruction,
-    Modifier,
-    Param,
-    Rule,
-    always,
-    error,
-    is_tile,
-)
-from ptokit.isa.kernel import Effect, RouteKernel
-from ptokit.isa.layout import Layout
-from ptokit.isa.move import Access, Compute, Input, Move
-from ptokit.isa.operand import show_extents
-from ptokit.isa.policy import ReluMode, RoundMode, Saturation, TileType
-from ptokit.isa.spelling import Attribute
-from ptokit.isa.table import Table
-from ptokit.isa.vector import attributes
+from ptokit.isa.vocabulary import *
 
 Casts = frozenset[tuple[str, str]]
 """Pairs of element types, by name: source and destination."""
@@ -62,7 +40,7 @@ def cast_type(rule: str, operand: str, other: str, allowed: Callable[[Call], Cas
     """Two operands have one element type, or the path between them converts it; `operand` is named in findings."""
     return Rule(
         rule, operand, lambda c: f"of {other}'s element type, {c.values[other].dtype}{_listed(allowed(c))}",
-        lambda c: c.src.dtype is c.dst.dtype or is_cast(c, allowed), on=error(*EVERYWHERE), blocks="execution",
+        lambda c: c.src.dtype is c.dst.dtype or is_allowed(c, allowed), on=error(*EVERYWHERE), blocks="execution",
         when=~SCALED, found=lambda c: str(c.values[operand].dtype),
         fix=Fix("give both one type, or convert with ", OpName("tcvt")),
     )  # fmt: skip
@@ -72,7 +50,11 @@ def _listed(casts: Casts) -> str:
     return "".join(f", or {dst} of {src}" for src, dst in sorted(casts))
 
 
-def is_cast(call: Call, allowed: Callable[[Call], Casts]) -> bool:
+SHORT_ACCUMULATORS = Table({"a2a3": frozenset({"int16", "int32"})})
+"""Accumulators as 16-bit integers, which the headers convert and ptokit does not model."""
+
+
+def is_allowed(call: Call, allowed: Callable[[Call], Casts]) -> bool:
     """Whether the path of a call converts its source's type to its destination's."""
     return (call.src.dtype.name, call.dst.dtype.name) in allowed(call)
 
@@ -123,7 +105,7 @@ def fix_rules(table: Table[Casts]) -> tuple[Rule, ...]:
              on=error(*EVERYWHERE), blocks="execution", when=FROM_ACC,
              fix=Fix("use ", OpName("tmuls"), ", ", OpName("trelu"), " and ", OpName("tcvt"))),
         Rule("CP-FIX-02", "dst", lambda c: f"of a type that a factor leads to: {_pairs(c.here(table, frozenset()))}",
-             lambda c: is_cast(c, lambda c: c.here(table, frozenset())), on=error(*EVERYWHERE), blocks="execution",
+             lambda c: is_allowed(c, lambda c: c.here(table, frozenset())), on=error(*EVERYWHERE), blocks="execution",
              when=SCALED, found=lambda c: f"{c.dst.dtype} of {c.src.dtype}", fix="give dst one of these types"),
     )  # fmt: skip
 

@@ -8,7 +8,7 @@ from typing import ParamSpec, TypeVar
 from ptokit.brief import brief
 from ptokit.isa.columns import COLUMNS
 from ptokit.isa.elementwise import ELEMENTWISE
-from ptokit.isa.fixes import ATTRIBUTES
+from ptokit.isa.fixes import TEXT_ATTRIBUTES
 from ptokit.isa.instruction import Call, Instruction
 from ptokit.isa.kernel import without_cost
 from ptokit.isa.mgather import MGATHER
@@ -78,7 +78,7 @@ def add(instruction: Instruction) -> None:
     if problems := list(problems_of(instruction)):
         raise ValueError(f"{instruction.name} cannot be added: {'; '.join(problems)}")
     INSTRUCTIONS[instruction.name] = instruction
-    ATTRIBUTES.update(_attributes(instruction))
+    TEXT_ATTRIBUTES.update(_attributes(instruction))
     _clear_derived()
 
 
@@ -107,7 +107,7 @@ def _attributes(instruction: Instruction) -> dict[tuple[str, type[PtoEnum]], Att
 
 
 for _instruction in INSTRUCTIONS.values():
-    ATTRIBUTES.update(_attributes(_instruction))
+    TEXT_ATTRIBUTES.update(_attributes(_instruction))
 
 
 def _clear_derived() -> None:

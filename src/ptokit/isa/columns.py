@@ -1,4 +1,5 @@
 """Columns reduced to a row, and a row or a column spread over a tile."""
+# ruff: noqa: F403, F405
 
 from __future__ import annotations
 
@@ -6,42 +7,11 @@ from dataclasses import replace
 
 from ptokit.finding import Fix, OpName, Wording
 from ptokit.isa.elementwise import DIV_TYPES, DST
-from ptokit.isa.fixes import SLAYOUT
-from ptokit.isa.headers import CLAUSE, SHORT
-from ptokit.isa.headers import typed as typed_in_headers
-from ptokit.isa.instruction import (
-    DEVICES,
-    EVERYWHERE,
-    ByExtent,
-    Call,
-    Cpp,
-    Instruction,
-    Param,
-    Rule,
-    error,
-    hazard,
-    note,
-)
-from ptokit.isa.move import Access, Compute, Input
-from ptokit.isa.operand import show_extents
+from ptokit.isa.headers import CLAUSE, SIMULATED, typed_in_headers
 from ptokit.isa.reduce import A5_TYPES, EXPDIF_TYPES, NO_ZERO, SOURCES, exp_of_difference, position, reduction
-from ptokit.isa.vector import (
-    ALL,
-    B4,
-    Lower,
-    OpRow,
-    apply,
-    build,
-    by_target,
-    filled,
-    plain,
-    types,
-    types_alike,
-    vec_tiles,
-    whole,
-)
+from ptokit.isa.vocabulary import *
 
-REDUCE_TYPES = by_target(B4, ALL)
+REDUCE_TYPES = by_target(a2a3=B4, a5=ALL)
 
 SAME_COLS = Rule(
     CLAUSE, "dst", lambda c: f"of {c.src.cols} columns, as src: the simulator's header compares Cols",
@@ -62,7 +32,7 @@ REDUCTIONS = (
                 ignored=("is_binary",))),
     OpRow("tcolprod", "Multiply the elements of every column.",
         "dst[0, j] = src[0, j] * src[1, j] * ...    in this order, every product rounded; integers wrap",
-        by_target(B4, B4 | types("u16 u32 bf16")), "colprod", in_place=()),
+        by_target(a2a3=B4, a5=B4 | types("u16 u32 bf16")), "colprod", in_place=()),
     OpRow("tcolmax", "The largest element of every column.",
         "dst[0, j] = the largest of src[:, j]    a leading NaN stays, a later one loses", REDUCE_TYPES, "colmax",
         in_place=(), cpp=Cpp(headers=(typed_in_headers("src", {"cpu": "f16 bf16 f32 i8 u8"}), SAME_COLS))),
@@ -72,7 +42,7 @@ REDUCTIONS = (
 )  # fmt: skip
 
 
-POSITION_TYPES = by_target(types("u16 u32 f16 f32"), ALL - types("i64 u64 bf16"))
+POSITION_TYPES = by_target(a2a3=types("u16 u32 f16 f32"), a5=ALL - types("i64 u64 bf16"))
 
 POSITIONS = (
     OpRow("tcolargmax", "The row of the largest element of every column.",
@@ -83,7 +53,7 @@ POSITIONS = (
         POSITION_TYPES, "colargmin", in_place=()),
 )  # fmt: skip
 
-EXPAND_TYPES = by_target(ALL - types("i64 u64"), ALL)
+EXPAND_TYPES = by_target(a2a3=UP_TO_32, a5=ALL)
 
 TROWEXPAND = OpRow("trowexpand", "Repeat a column.", "dst[i, j] = src[i, 0]", EXPAND_TYPES, in_place=())
 TCOLEXPAND = OpRow("tcolexpand", "Repeat a row.", "dst[i, j] = src[0, j]", EXPAND_TYPES, in_place=())
@@ -136,8 +106,8 @@ def expands(types: str) -> Cpp:
     return Cpp(headers=(typed_in_headers("dst", {"cpu": types}), last))
 
 
-EXPAND_CPP = expands(SHORT)
-EXPANSION_TYPES = by_target(B4, A5_TYPES)
+EXPAND_CPP = expands(SIMULATED)
+EXPANSION_TYPES = by_target(a2a3=B4, a5=A5_TYPES)
 
 EXPANSIONS = (
     OpRow("tcolexpandadd", "Add a number to each column.", "dst[i, j] = src0[i, j] + src1[0, j]    integers wrap",
@@ -146,10 +116,10 @@ EXPANSIONS = (
         "dst[i, j] = src0[i, j] - src1[0, j]    integers wrap", EXPANSION_TYPES, "sub", cpp=EXPAND_CPP),
     OpRow("tcolexpandmul", "Multiply columns by a number each.",
         "dst[i, j] = src0[i, j] * src1[0, j]    integers wrap", EXPANSION_TYPES, "mul",
-        cpp=expands(f"{SHORT} u8")),
+        cpp=expands(f"{SIMULATED} u8")),
     OpRow("tcolexpanddiv", "Divide columns by a number each.",
         "dst[i, j] = src0[i, j] / src1[0, j]    floats by IEEE, integers towards zero",
-        by_target(DIV_TYPES["a2a3"], DIV_TYPES["a5"] - types("i64 u64")), "div", faults=NO_ZERO, cpp=EXPAND_CPP),
+        by_target(a2a3=DIV_TYPES["a2a3"], a5=DIV_TYPES["a5"] - LONG), "div", faults=NO_ZERO, cpp=EXPAND_CPP),
     OpRow("tcolexpandmax", "The larger of a tile and a number for each column.",
         "dst[i, j] = src1[0, j] if src1[0, j] > src0[i, j] else src0[i, j]", EXPANSION_TYPES, "max",
         cpp=EXPAND_CPP),

@@ -1,79 +1,33 @@
 """Element-wise arithmetic: tile with tile, tile with scalar, one tile; and tiles made from a scalar."""
+# ruff: noqa: F403, F405
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from ptokit.finding import Fix, OpName
-from ptokit.isa.dtype import dtype
-from ptokit.isa.fixes import PLAIN_TILE
 from ptokit.isa.headers import one_type
-from ptokit.isa.instruction import (
-    DEVICES,
-    EVERYWHERE,
-    NPU,
-    Call,
-    Cpp,
-    Fault,
-    Instruction,
-    Modifier,
-    Param,
-    Rule,
-    always,
-    error,
-    note,
-)
-from ptokit.isa.kernel import Cost, RouteKernel
-from ptokit.isa.layout import Layout
-from ptokit.isa.move import Access, Compute, Move
-from ptokit.isa.operand import BLOCK, TileSpec, row_of
-from ptokit.isa.policy import Dividend, IotaOrder, TileType
-from ptokit.isa.spelling import GENERAL, TMP, Attribute, Form, Workspace, same_as
-from ptokit.isa.vector import (
-    ALL,
-    B4,
-    F2,
-    F3,
-    HOST,
-    INTS,
-    NARROW,
-    SHORT,
-    OpRow,
-    Text,
-    apply,
-    build,
-    by_target,
-    filled,
-    located,
-    one_layout,
-    pipes,
-    tiles_alike,
-    typed,
-    types,
-    vec,
-    whole,
-)
+from ptokit.isa.vocabulary import *
 
 DST = Param("dst", "write", "destination: a plain Vec tile; its valid region is computed")
 SRC = Param("src", "read", "a Vec tile of the destination's type and valid region")
 SCALAR = Param("scalar", "read", "a number, held in the destination's type", kind="number")
 
-ADD_TYPES = by_target(B4, ALL)
-MUL_TYPES = by_target(B4, ALL - NARROW)
-DIV_TYPES = by_target(F2, SHORT | types("i64 u64") | F2)
-ABS_TYPES = by_target(F2, types("i8 i16 i32") | F2, types("i8 i16 i32") | F3)
-FLOAT_TYPES = by_target(F2, F2, F3, F3 | types("f64"))
-BIT_TYPES = by_target(INTS - types("i64 u64"), INTS - types("i64 u64"), INTS, INTS)
-SHIFT_TYPES = by_target(INTS - types("i64 u64"), INTS, INTS, INTS)
-SCALAR_BIT_TYPES = by_target(SHORT, INTS - types("i64 u64"), INTS, INTS)
-SCALAR_SHIFT_TYPES = by_target(SHORT, INTS, INTS, INTS)
+ADD_TYPES = by_target(a2a3=B4, a5=ALL)
+MUL_TYPES = by_target(a2a3=B4, a5=ALL - NARROW)
+DIV_TYPES = by_target(a2a3=F2, a5=SHORT | LONG | F2)
+ABS_TYPES = by_target(a2a3=F2, a5=types("i8 i16 i32") | F2, cpu=types("i8 i16 i32") | F3)
+FLOAT_TYPES = by_target(a2a3=F2, a5=F2, cpu=F3, host=F3 | types("f64"))
+BIT_TYPES = by_target(a2a3=INTS - LONG, a5=INTS - LONG, cpu=INTS, host=INTS)
+SHIFT_TYPES = by_target(a2a3=INTS - LONG, a5=INTS, cpu=INTS, host=INTS)
+SCALAR_BIT_TYPES = by_target(a2a3=SHORT, a5=INTS - LONG, cpu=INTS, host=INTS)
+SCALAR_SHIFT_TYPES = by_target(a2a3=SHORT, a5=INTS, cpu=INTS, host=INTS)
 
-RELU_TYPES = by_target(types("i32 f16 f32"), types("i32 f16 f32"))
-ROOT_TYPES = by_target(F2, F2, F2, F3 | types("f64"))
+RELU_TYPES = by_target(a2a3=types("i32 f16 f32"), a5=types("i32 f16 f32"))
+ROOT_TYPES = by_target(a2a3=F2, a5=F2, cpu=F2, host=F3 | types("f64"))
 
-REM_TYPES = by_target(types("i32 f32"), (SHORT | types("i64 u64")) | F2)
-FMOD_TYPES = by_target(types("f32"), SHORT | F2)
-POW_TYPES = by_target((NARROW | SHORT) | types("f32"), NARROW | SHORT | F3, NARROW | SHORT | F3, HOST)
+REM_TYPES = by_target(a2a3=types("i32 f32"), a5=SHORT | LONG | F2)
+FMOD_TYPES = by_target(a2a3=types("f32"), a5=SHORT | F2)
+POW_TYPES = by_target(a2a3=(NARROW | SHORT) | types("f32"), a5=NARROW | SHORT | F3, cpu=NARROW | SHORT | F3, host=HOST)
 
 NOT_A2A3 = tuple(target for target in EVERYWHERE if target != "a2a3")
 BY_ZERO = {"zero": Fault("CP-DIV-01", None, "keep zeroes out of an integer divisor: tcmps and tsel replace them")}
@@ -235,7 +189,7 @@ TDIVS = build(
         "dst = src / scalar, or scalar / src    floats by IEEE, integers towards zero", op="div",
         faults=BY_ZERO, cpp=DIVS_CPP),
     (DST, SRC, SCALAR),
-    tiles_alike("CP-SCA", ("src",), by_target(B4, DIV_TYPES["a5"]), one_layout("CP-SCA-01", "src")),
+    tiles_alike("CP-SCA", ("src",), by_target(a2a3=B4, a5=DIV_TYPES["a5"]), one_layout("CP-SCA-01", "src")),
     lower_divide,
     modifiers=(Modifier("dividend", Dividend, always(Dividend.Tile), "which operand is divided: the first one given",
                         text=Attribute(reverses=Dividend.Scalar), sources=("dividend", "divisor")),),
@@ -243,7 +197,7 @@ TDIVS = build(
     text=Text(("src", "scalar"), orders=(("scalar", "src"),)),
 )  # fmt: skip
 
-EXPANDS_TYPES = by_target(ALL - types("i64 u64"), ALL)
+EXPANDS_TYPES = by_target(a2a3=UP_TO_32, a5=ALL)
 EXPANDS_PARAMS = (replace(DST, about="destination: a Vec tile, or a Mat tile, which is filled whole"), SCALAR)
 
 
@@ -289,7 +243,7 @@ TEXPANDS = replace(
 )  # fmt: skip
 
 DESCENDING = Attribute("descending", words=((IotaOrder.Ascending, False), (IotaOrder.Descending, True)), inside=True)
-CI_TYPES = by_target(SHORT | F3, SHORT)
+CI_TYPES = by_target(a2a3=SHORT | F3, a5=SHORT)
 
 CI_CPP = Cpp(
     call="TCI(dst, start)",

@@ -9,7 +9,7 @@ from ptokit.isa.dtype import DType
 from ptokit.isa.policy import IN_CPP, BLayout, GlobalLayout, PtoEnum, SLayout, enumerator
 from ptokit.isa.spelling import Attribute
 
-ATTRIBUTES: dict[tuple[str, type[PtoEnum]], Attribute] = {}
+TEXT_ATTRIBUTES: dict[tuple[str, type[PtoEnum]], Attribute] = {}
 """How text writes the modifiers of the catalogue, which fills it: definitions have fixes."""
 
 
@@ -23,7 +23,7 @@ class Option(CodePart):
 
     def written(self, form: str) -> str:
         """`oob="clamp" or "wrap"`, `GatherOOB::Clamp or Wrap`, `gatherOob = #pto<gather_oob clamp> or wrap`."""
-        attribute = ATTRIBUTES.get((self.name, self.enum)) if form and not is_cpp(form) else None
+        attribute = TEXT_ATTRIBUTES.get((self.name, self.enum)) if form and not is_cpp(form) else None
         if not self.members:
             return (
                 IN_CPP.get(self.enum, (self.enum.__name__,))[0]
@@ -94,7 +94,7 @@ LOAD_INDEX = Fix(OpName("tload"), " the indices into a Vec tile")
 LOAD_INDEX_FIRST = Fix(LOAD_INDEX, " first")
 PAD_TILE = Fix("pad the tile and give ", VALID)
 COL_MAJOR = option("blayout", BLayout.ColMajor)
-COLUMN = Fix("make it N x 1 with ", COL_MAJOR)
+AS_COLUMN = Fix("make it N x 1 with ", COL_MAJOR)
 PACKED = Fix(
     "use a packed array",
     Wording(": p = np.ascontiguousarray(array); after a scatter, copy p back", "", ""),

@@ -3,28 +3,23 @@
 In a check, what does not compile is a hazard, and what the headers compute differently is a note (CP-HDR-01). C++ is
 refused for both.
 """
+# ruff: noqa: F403, F405
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ptokit.isa.common import names
-from ptokit.isa.fixes import CONVERT
-from ptokit.isa.instruction import ALWAYS, DEVICES, Call, Case, Rule, hazard, note
-from ptokit.isa.operand import BLOCK, PLAIN_LAYOUTS, TensorSpec, TileSpec, show_extents
-from ptokit.isa.policy import SLayout, TileType
-from ptokit.isa.table import Table
-from ptokit.isa.vector import types
+from ptokit.isa.vocabulary import *
 
 CLAUSE = "CP-HDR-01"
 EIGHT_TO_32 = "i8 u8 i16 u16 i32 u32 f16 bf16 f32"
 EIGHT_TO_64 = f"{EIGHT_TO_32} i64 u64"
 """The types that A2/A3 loads and stores: no 8-bit floats."""
-SHORT = "i16 u16 i32 u32 f16 f32"
+SIMULATED = "i16 u16 i32 u32 f16 f32"
 """The types that the simulator combines with a number for each row or column."""
 
 
-def typed(operand: str, table: Mapping[str, str], when: Case = ALWAYS) -> Rule:
+def typed_in_headers(operand: str, table: Mapping[str, str], when: Case = ALWAYS) -> Rule:
     """The element types that the headers assert, by target."""
     allowed = Table({target: types(listed) for target, listed in table.items()})
     return Rule(

@@ -18,7 +18,7 @@ from ptokit.isa.policy import PtoEnum, TileType
 from ptokit.isa.spelling import GENERAL, TMP, Attribute, Form, Workspace
 from ptokit.isa.table import Table, lookup, revision_of
 from ptokit.isa.unknown import Undecided, certain
-from ptokit.spec import FAMILIES, OURS, WITH_PIPES
+from ptokit.spec import FAMILIES, OURS, WITH_PIPES, is_one_of
 
 Names = tuple[str, ...]
 Modifiers = tuple[PtoEnum | None, ...]
@@ -45,7 +45,6 @@ class Call:
         self.repeats, self.clashes = repeats, clashes
         self.operands = {**operands, TMP: operands.get(TMP)} if instruction.workspace else operands
         self.target = target
-        self.family = target.partition("@")[0]
         self.values: dict[str, Any] = {**self.operands}
         for modifier, value in zip(instruction.modifiers, modifiers, strict=True):
             self.values[modifier.name] = value
@@ -62,6 +61,11 @@ class Call:
     def here(self, table: Mapping[str, Any] | Table[Any], default: Any = None) -> Any:
         """The row of a table for this target, else for its family."""
         return lookup(table, self.target, default)
+
+    @property
+    def has_pipes(self) -> bool:
+        """Whether its target has cores with pipes."""
+        return is_one_of(self.target, WITH_PIPES)
 
     @cached_property
     def lowered(self) -> tuple[Move | Compute, ...]:
@@ -337,7 +341,7 @@ class Rule:
         from ptokit import spec
 
         families = spec.header(self.id) if self.asserted is None else self.asserted
-        return call.family in families and not self.is_dynamic(call)
+        return is_one_of(call.target, families) and not self.is_dynamic(call)
 
     def check(
         self, call: Call, *, header: bool = False, lenient: bool = False, at_level: Level | None = None
@@ -567,6 +571,10 @@ class Cpp:
     """When a column of indices is a row of the same bytes."""
     objects: tuple[tuple[str, str], ...] = ()
     """Objects that a call takes besides its operands, which are declared before it: type and name."""
+    unmodelled: Table[frozenset[str]] = field(default_factory=lambda: Table({}))
+    """By target: the element types of calls that the headers take and ptokit does not model."""
+    without_pipe: Table[str] = field(default_factory=lambda: Table({}))
+    """By target: the memory of a source from which a call runs on a pipe that the cores of the model do not have."""
     uses_hidden: bool = False
     """Whether the headers use their own workspace in UB (`Headers.hidden`)."""
     ignored: tuple[str, ...] = ()

@@ -2,6 +2,7 @@
 
 Read this beside the MGATHER page: the same sections in the same order.
 """
+# ruff: noqa: F403, F405
 
 from __future__ import annotations
 
@@ -9,85 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 
-from ptokit.finding import Fix, OpName, Wording
-from ptokit.isa.common import (
-    GATHER_TYPES,
-    REMAPS,
-    burst_multiple,
-    by_rows,
-    data_type,
-    even_rows,
-    extents_positive,
-    flat,
-    header_sizes,
-    index_type,
-    is_cast,
-    is_elem,
-    is_index_type,
-    is_nd_tensor,
-    is_nd_tile,
-    is_row,
-    is_unboxed,
-    names,
-    packed_a5_rows,
-    packed_rows,
-    row_lanes,
-    row_pitch,
-    rows_of,
-    same_type,
-    table_not_empty,
-    unit_columns,
-)
-from ptokit.isa.dtype import BASE, PTO_TYPES
-from ptokit.isa.fixes import (
-    BELOW,
-    FLATTEN,
-    LOAD_INDEX,
-    LOAD_INDEX_FIRST,
-    ND_TABLE,
-    NZ_PAD,
-    NZ_SHAPE,
-    NZ_TILE,
-    PACKED,
-    PLAIN_TILE,
-    VALID,
-    WRAP,
-    Option,
-    VecTile,
-    option,
-    tensor_of,
-)
-from ptokit.isa.instruction import (
-    EVERYWHERE,
-    NPU,
-    ByCase,
-    ByExtent,
-    Call,
-    Case,
-    Cpp,
-    Fault,
-    Instruction,
-    Modifier,
-    OrderHazard,
-    Param,
-    Rule,
-    always,
-    case,
-    error,
-    hazard,
-    is_tensor,
-    is_tile,
-    note,
-)
-from ptokit.isa.kernel import ON_V, Cost, Effect, Handshake, RouteKernel, Work, elem_launch, padded_launch, row_launch
-from ptokit.isa.layout import Layout
-from ptokit.isa.move import Access, Fill, Index, IndexUnit, Move, Remap, Side
-from ptokit.isa.operand import BLOCK, FORMS, FRACTAL_ROWS, TensorSpec, TileSpec, show_extents
-from ptokit.isa.policy import BLayout, Coalesce, GatherExec, GatherOOB, GlobalLayout, TileType
-from ptokit.isa.spelling import Attribute, Form
-from ptokit.isa.table import Table
-from ptokit.isa.unknown import certain, is_unknown
-from ptokit.isa.vector import Text
+from ptokit.isa.vocabulary import *
 
 # --- Which kernel runs ---------------------------------------------------------------------------------------
 

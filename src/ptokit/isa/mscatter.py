@@ -1,87 +1,12 @@
 """MSCATTER: rows or elements of a tile into a table in global memory, placed by index."""
+# ruff: noqa: F403, F405
 
 from __future__ import annotations
 
 from dataclasses import replace
 from math import prod
 
-from ptokit.finding import Fix, OpName
-from ptokit.isa.common import (
-    REMAPS,
-    SCATTER_TYPES,
-    burst_multiple,
-    by_rows,
-    data_type,
-    even_rows,
-    extents_positive,
-    flat,
-    header_sizes,
-    index_type,
-    is_cast,
-    is_elem,
-    is_nd_tile,
-    is_row,
-    names,
-    packed_a5_rows,
-    row_lanes,
-    rows_of,
-    same_type,
-    table_not_empty,
-    unit_columns,
-)
-from ptokit.isa.dtype import HIFLOAT8, PTO_TYPES
-from ptokit.isa.fixes import (
-    BELOW,
-    FLATTEN,
-    LOAD_INDEX,
-    LOAD_INDEX_FIRST,
-    ND_TABLE,
-    PACKED,
-    PLAIN_TILE,
-    WRAP,
-    Option,
-    option,
-)
-from ptokit.isa.instruction import (
-    DEVICES,
-    EVERYWHERE,
-    NPU,
-    ByExtent,
-    Call,
-    Case,
-    Cpp,
-    Fault,
-    Instruction,
-    Modifier,
-    OrderHazard,
-    Param,
-    Repeats,
-    Rule,
-    always,
-    case,
-    error,
-    hazard,
-    is_tensor,
-    is_tile,
-    note,
-)
-from ptokit.isa.kernel import ON_V, Cost, Effect, Handshake, RouteKernel, full_launch
-from ptokit.isa.layout import Layout
-from ptokit.isa.move import Access, Combine, Index, IndexUnit, Move, Side
-from ptokit.isa.operand import show_extents
-from ptokit.isa.policy import (
-    BLayout,
-    Coalesce,
-    GlobalLayout,
-    PtoEnum,
-    ScatterAtomicOp,
-    ScatterConflict,
-    ScatterOOB,
-    TileType,
-)
-from ptokit.isa.spelling import Attribute
-from ptokit.isa.table import Table
-from ptokit.isa.vector import attributes
+from ptokit.isa.vocabulary import *
 
 # --- Mode: the index shape decides (MS-MODE-01) --------------------------------------------------------------
 

@@ -21,12 +21,14 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Literal
 
+from ptokit.isa.catalog import variants
 from ptokit.isa.instruction import EVERYWHERE, NPU, Call, Cpp, Instruction, Param
 from ptokit.isa.kernel import Cost, Effect, Handshake, RouteKernel
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import NOTHING, UNSPECIFIED, Access, Compute, Input
 from ptokit.isa.operand import ScalarSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import TileType
+from ptokit.isa.spelling import TMP
 from ptokit.isa.table import Table
 
 OpaqueKind = Literal["tile", "scaling", "pointer", "memory", "number"]
@@ -52,9 +54,13 @@ PLAIN = frozenset(("tile", "memory", "number"))
 """Kinds that no name tells apart."""
 SCALAR = "scalar"
 """The name of a number that has the element type of the destination."""
-MARKS = {"=": "w", "+": "u", "~": "s", "#": "n"}
-"""In the table: the letter of an operand, by the mark behind its name; `r` without one."""
+WORK = "work"
+"""The name of the only workspace."""
+PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX")
+ALL_PIPES = "ALL"
+"""The pipe of an instruction that all pipes wait for."""
 ACCESS = {"w": "write", "u": "update", "s": "write", "r": "read", "n": "read"}
+LETTERS = {"write": "w", "update": "u", "read": "r"}
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,11 @@ class OpaqueForm:
 
     names: tuple[str, ...]
     letters: str
+
+    def __post_init__(self) -> None:
+        distinct = {name for name in self.names if name.isidentifier()}
+        if len(distinct) != len(self.letters) or not set(self.letters) <= set(ACCESS):
+            raise ValueError(f"{self.names} of the forms {self.letters!r} are no operands")
 
     @property
     def key(self) -> str:
@@ -100,8 +111,12 @@ class OpaqueRow:
     name: str
     pipe: str
     forms: tuple[OpaqueForm, ...]
-    in_cpp: bool
+    in_cpp: bool = True
     """Whether C++ has a function of this name."""
+
+    def __post_init__(self) -> None:
+        if not self.name.isidentifier() or self.pipe not in (*PIPES, ALL_PIPES, BY_MEMORY):
+            raise ValueError(f"{self.name!r} on {self.pipe!r} is no instruction")
 
     @property
     def op(self) -> str:
@@ -109,189 +124,264 @@ class OpaqueRow:
         return self.name.replace("_", ".") if self.name.startswith(("tmatmul_", "tgemv_")) else self.name
 
 
-def _form(text: str) -> OpaqueForm:
-    """A form from the names of its operands, with marks."""
-    words = text.split()
-    return OpaqueForm(tuple(w.rstrip("=+~#") for w in words), "".join(MARKS.get(w[-1], "r") for w in words))
+Operands = tuple[tuple[str, str], ...]
+"""Names of operands with their letters, in the order of C++."""
+NO_OPERANDS: Operands = ()
 
 
-def _row(name: str, pipe: str, *forms: str, in_cpp: bool = True) -> OpaqueRow:
+def out(*names: str) -> Operands:
+    """Operands that are written."""
+    return tuple((name, "w") for name in names)
+
+
+def update(*names: str) -> Operands:
+    """Operands that are read and written."""
+    return tuple((name, "u") for name in names)
+
+
+def read(*names: str) -> Operands:
+    """Operands that are read."""
+    return tuple((name, "r") for name in names)
+
+
+def work(*names: str) -> Operands:
+    """Workspaces; without names, the only one."""
+    return tuple((name, "s") for name in names or (WORK,))
+
+
+def number(*names: str) -> Operands:
+    """Numbers."""
+    return tuple((name, "n") for name in names)
+
+
+UNARY, BINARY = out("dst") + read("src"), out("dst") + read("src0", "src1")
+
+
+def _form(operands: Operands) -> OpaqueForm:
+    return OpaqueForm(tuple(name for name, _ in operands), "".join(letter for _, letter in operands))
+
+
+def _row(name: str, pipe: str, *forms: Operands, in_cpp: bool = True) -> OpaqueRow:
     return OpaqueRow(name, pipe, tuple(map(_form, forms)), in_cpp)
+
+
+def _modelled(name: str, *forms: Operands, pipe: str | None = None) -> OpaqueRow:
+    """A modelled instruction: its own forms and those of its variants, without their workspaces and with them; and
+    others, which are not modelled. Its pipe is that of its kernels, if they have one, unless it is given."""
+    definitions = variants(name)
+    own = [_operands(each, has_work) for has_work in (False, True) for each in definitions]
+    kernels = (kernel for each in definitions for table in each.kernels.values() for kernel in table.values())
+    pipes = {effect.pipe for kernel in kernels for effect in kernel.effects}
+    own_pipe = pipes.pop() if len(pipes) == 1 else BY_MEMORY
+    return _row(name, own_pipe if pipe is None else pipe, *dict.fromkeys((*filter(None, own), *forms)))
+
+
+def _operands(definition: Instruction, has_work: bool) -> Operands:
+    """Those of a modelled instruction, in the order of C++; none if it has no such form."""
+    text = definition.cpp.call or definition.spellings["C++"][0]
+    assert isinstance(text, str)
+    words = [word.lstrip("&") for word in text.partition("(")[2].partition(")")[0].split(", ") if word]
+    params = {param.name: param for param in definition.operands}
+    if definition.workspace and TMP not in words:
+        words.insert(definition.workspace.position + 1, TMP)
+    if (TMP in words) < has_work or not set(words) <= {*params, TMP}:
+        return NO_OPERANDS
+    numbers = ("number", "position")
+    letters = {name: "n" if param.kind in numbers else LETTERS[param.access] for name, param in params.items()}
+    return tuple((name, letters[name]) if name != TMP else (WORK, "s") for name in words if name != TMP or has_work)
 
 
 ROWS = (
     # vector arithmetic
-    _row("taddc", "V", "dst= src0 src1 src2"),
-    _row("tsubc", "V", "dst= src0 src1 src2"),
-    _row("taddsc", "V", "dst= src0 scalar# src1"),
-    _row("tsubsc", "V", "dst= src0 scalar# src1"),
-    _row("taddrelu", "V", "dst= src0 src1"),
-    _row("taddreluconv", "V", "dst= src0 src1"),
-    _row("tadddeqrelu", "V", "dst= src0 src1 scale# work~"),
-    _row("tsubrelu", "V", "dst= src0 src1"),
-    _row("tsubreluconv", "V", "dst= src0 src1"),
-    _row("tmuladddst", "V", "dst+ src0 src1"),
-    _row("tfusedmuladd", "V", "dst+ src0 src1"),
-    _row("tfusedmuladdrelu", "V", "dst+ src0 src1"),
-    _row("tprelu", "V", "dst= src0 src1 work~", "dst= src0 src1"),
-    _row("txor", "V", "dst= src0 src1 work~", "dst= src0 src1"),
-    _row("txors", "V", "dst= src scalar# work~", "dst= src scalar#"),
-    _row("trem", "V", "dst= src0 src1 work~", "dst= src0 src1"),
-    _row("trems", "V", "dst= src scalar# work~", "dst= src scalar#"),
-    _row("tfmod", "V", "dst= src0 src1"),
-    _row("tfmods", "V", "dst= src scalar#"),
-    _row("tpow", "V", "dst= base exp work~", "dst= base exp"),
-    _row("tpows", "V", "dst= base exp# work~", "dst= base exp#"),
-    _row("trsqrt", "V", "dst= src work~", "dst= src"),
-    _row("tcmps", "V", "dst= src0 src1"),
-    _row("tcvt", "V", "dst= src work~", "dst= src work~ mode#", "dst= src work~ mode# saturation#"),
+    _row("taddc", "V", out("dst") + read("src0", "src1", "src2")),
+    _row("tsubc", "V", out("dst") + read("src0", "src1", "src2")),
+    _row("taddsc", "V", out("dst") + read("src0") + number("scalar") + read("src1")),
+    _row("tsubsc", "V", out("dst") + read("src0") + number("scalar") + read("src1")),
+    _row("taddrelu", "V", BINARY),
+    _row("taddreluconv", "V", BINARY),
+    _row("tadddeqrelu", "V", BINARY + number("scale") + work()),
+    _row("tsubrelu", "V", BINARY),
+    _row("tsubreluconv", "V", BINARY),
+    _row("tmuladddst", "V", update("dst") + read("src0", "src1")),
+    _row("tfusedmuladd", "V", update("dst") + read("src0", "src1")),
+    _row("tfusedmuladdrelu", "V", update("dst") + read("src0", "src1")),
+    _modelled("tprelu"),
+    _modelled("txor"),
+    _modelled("txors"),
+    _modelled("trem"),
+    _modelled("trems"),
+    _modelled("tfmod"),
+    _modelled("tfmods"),
+    _modelled("tpow"),
+    _modelled("tpows"),
+    _modelled("trsqrt"),
+    _row("tcmps", "V", BINARY),
+    _row(
+        "tcvt",
+        "V",
+        UNARY + work(),
+        UNARY + work() + number("mode"),
+        UNARY + work() + number("mode", "saturation"),
+    ),
     # partial arithmetic
-    _row("tpartargmax", "V", "dst= src0 src1 dst_idx= src0_idx src1_idx"),
-    _row("tpartargmin", "V", "dst= src0 src1 dst_idx= src0_idx src1_idx"),
+    _row("tpartargmax", "V", BINARY + out("dst_idx") + read("src0_idx", "src1_idx")),
+    _row("tpartargmin", "V", BINARY + out("dst_idx") + read("src0_idx", "src1_idx")),
     # rows and columns
-    _row("trowprod", "V", "dst= src work~", "dst= src"),
-    _row("tcolsum", "V", "dst= src work~ is_binary#", "dst= src work~"),
-    _row("trowargmax", "V", "dst= src work~", "dst= dst_idx= src work~"),
-    _row("trowargmin", "V", "dst= src work~", "dst= dst_idx= src work~"),
-    _row("tcolargmax", "V", "dst= src work~", "dst= dst_idx= src work~"),
-    _row("tcolargmin", "V", "dst= src work~", "dst= dst_idx= src work~"),
-    _row("trowexpandexpdif", "V", "dst= src0 src1", "dst= src0 src1 work~"),
-    _row("trowexpandadd", "V", "dst= src0 src1 work~"),
-    _row("trowexpandsub", "V", "dst= src0 src1 work~"),
-    _row("trowexpandmul", "V", "dst= src0 src1 work~"),
-    _row("trowexpanddiv", "V", "dst= src0 src1 work~"),
-    _row("trowexpandmax", "V", "dst= src0 src1 work~"),
-    _row("trowexpandmin", "V", "dst= src0 src1 work~"),
-    _row("tpairreducesum", "V", "dst= src"),
+    _modelled("trowprod"),
+    _modelled("tcolsum", UNARY + work() + number("is_binary")),
+    _modelled("trowargmax", out("dst", "dst_idx") + read("src") + work()),
+    _modelled("trowargmin", out("dst", "dst_idx") + read("src") + work()),
+    _modelled("tcolargmax", out("dst", "dst_idx") + read("src") + work()),
+    _modelled("tcolargmin", out("dst", "dst_idx") + read("src") + work()),
+    _modelled("trowexpandexpdif"),
+    _modelled("trowexpandadd"),
+    _modelled("trowexpandsub"),
+    _modelled("trowexpandmul"),
+    _modelled("trowexpanddiv"),
+    _modelled("trowexpandmax"),
+    _modelled("trowexpandmin"),
+    _row("tpairreducesum", "V", UNARY),
     # fills, padding, parts
-    _row("tfillpad", BY_MEMORY, "dst= src"),
-    _row("tfillpad_inplace", BY_MEMORY, "dst= src"),
-    _row("tfillpad_expand", BY_MEMORY, "dst= src"),
+    _modelled("tfillpad"),
+    _modelled("tfillpad_inplace", pipe=BY_MEMORY),
+    _modelled("tfillpad_expand", pipe=BY_MEMORY),
     _row(
         "trandom",
         "V",
-        "dst= key0# key1# counter0# counter1# counter2# counter3#",
-        "dst= key counter",
-        "dst= key# counter#",
+        out("dst") + number("key0", "key1", "counter0", "counter1", "counter2", "counter3"),
+        out("dst") + read("key", "counter"),
+        out("dst") + number("key", "counter"),
     ),
-    _row(
+    _modelled(
         "tconcat",
-        "V",
-        "dst= src0 src1",
-        "dst= src0 src1 src0_idx src1_idx",
-        "dst= src0 src1 dst_idx= src0_idx src1_idx",
+        out("dst") + read("src0", "src1", "src0_idx", "src1_idx"),
+        BINARY + out("dst_idx") + read("src0_idx", "src1_idx"),
     ),
-    _row("tinterleave", "V", "dst1= dst0= src1 src0"),
-    _row("tdeinterleave", "V", "dst1= dst0= src1 src0", "dst1= dst0= src"),
-    _row("tpack", "V", "dst= src"),
-    _row("treshape", BY_MEMORY, "dst= src"),
-    _row("bitcast", BY_MEMORY, "dst= src", in_cpp=False),
-    _row("tsubview", BY_MEMORY, "dst= src row# col#"),
-    _row("tinsert", BY_MEMORY, "dst= src row# col#", "dst= src"),
-    _row("textract", BY_MEMORY, "dst0= dst1= src row0# col0# row1# col1#", "dst= src"),
-    _row("timg2col", "MTE1", "dst= src pos_m# pos_k#", "dst= src"),
+    _row("tinterleave", "V", out("dst1", "dst0") + read("src1", "src0")),
+    _row("tdeinterleave", "V", out("dst1", "dst0") + read("src1", "src0"), out("dst1", "dst0") + read("src")),
+    _row("tpack", "V", UNARY),
+    _row("treshape", BY_MEMORY, UNARY),
+    _row("bitcast", BY_MEMORY, UNARY, in_cpp=False),
+    _row("tsubview", BY_MEMORY, UNARY + number("row", "col")),
+    _row("tinsert", BY_MEMORY, UNARY + number("row", "col"), UNARY),
+    _row(
+        "textract",
+        BY_MEMORY,
+        out("dst0", "dst1") + read("src") + number("row0", "col0", "row1", "col1"),
+        UNARY,
+    ),
+    _row("timg2col", "MTE1", UNARY + number("pos_m", "pos_k"), UNARY),
     # sorting, gathering
-    _row("tsort32", "V", "dst= src idx", "dst= src idx work~"),
-    _row(
+    _modelled("tsort32"),
+    _modelled(
         "tmrgsort",
-        "V",
-        "dst= src length#",
-        "dst= executed= work~ src0 src1",
-        "dst= executed= work~ src0 src1 src2",
-        "dst= executed= work~ src0 src1 src2 src3",
-        "dst= work~ src0 src1",
-        "dst= work~ src0 src1 src2",
-        "dst= work~ src0 src1 src2 src3",
+        *(
+            written + work() + read("src0", "src1", "src2", "src3")[:count]
+            for written in (out("dst", "executed"), out("dst"))
+            for count in (2, 3, 4)
+        ),
     ),
-    _row(
+    _modelled(
         "tgather",
-        "V",
-        "dst= src",
-        "dst= src idx work~",
-        "dst= src value counts= work~ offset#",
-        "dst= src value# counts= work~ offset#",
-        "dst= src value counts= work~",
-        "dst= src value# counts= work~",
+        out("dst") + read("src", "value") + out("counts") + work() + number("offset"),
+        UNARY + number("value") + out("counts") + work() + number("offset"),
+        out("dst") + read("src", "value") + out("counts") + work(),
+        UNARY + number("value") + out("counts") + work(),
     ),
-    _row("tgatherb", "V", "dst= src offset"),
-    _row("tscatter", "V", "dst= src"),
-    _row("thistogram", "V", "dst= src idx", "dst= src"),
+    _row("tgatherb", "V", out("dst") + read("src", "offset")),
+    _row("tscatter", "V", UNARY),
+    _row("thistogram", "V", out("dst") + read("src", "idx"), UNARY),
     # quantisation
-    _row(
+    _modelled(
         "tquant",
-        "V",
-        "dst= src scale",
-        "dst= src scale offset",
-        "dst= src scale work~",
-        "dst= src scale work~ offset",
-        "dst= src exp= max= scaling=",
-        "dst= src exp= max= scaling= exp_zz=",
+        UNARY + out("exp", "max", "scaling"),
+        UNARY + out("exp", "max", "scaling", "exp_zz"),
     ),
-    _row("tdequant", "V", "dst= src scale offset", "dst= src scale"),
-    _row("tmov", BY_MEMORY, "dst= src work~"),
-    _row("set_quant_scalar", "S", "scale#"),
-    _row("set_quant_vector", "FIX", "fp"),
+    _modelled("tdequant", out("dst") + read("src", "scale")),
+    _row("tmov", BY_MEMORY, UNARY + work()),
+    _row("set_quant_scalar", "S", number("scale")),
+    _row("set_quant_vector", "FIX", read("fp")),
     # cube
-    _row("tmatmul_mx", "M", "dst= left left_scale right right_scale", "dst= acc left left_scale right right_scale"),
-    _row("tmatmul_mx_acc", "M", "dst= acc left left_scale right right_scale"),
-    _row("tmatmul_mx_bias", "M", "dst= left left_scale right right_scale bias"),
-    _row("tgemv", "M", "dst= left right"),
-    _row("tgemv_acc", "M", "dst= acc left right", "dst+ left right"),
-    _row("tgemv_bias", "M", "dst= left right bias"),
-    _row("tgemv_mx", "M", "dst= left left_scale right right_scale", "dst= acc left left_scale right right_scale"),
-    _row("tgemv_mx_acc", "M", "dst= acc left left_scale right right_scale"),
-    _row("tgemv_mx_bias", "M", "dst= left left_scale right right_scale bias"),
-    _row("tget_scale_addr", "S", "scales= scaled"),
-    _row("setfmatrix", "S", "src", ""),
-    _row("set_img2col_rpt", "S", "src", ""),
-    _row("set_img2col_padding", "S", "src", ""),
+    _modelled("tmatmul_mx", out("dst") + read("acc", "left", "left_scale", "right", "right_scale")),
+    _modelled("tmatmul_mx_acc"),
+    _modelled("tmatmul_mx_bias"),
+    _modelled("tgemv"),
+    _modelled("tgemv_acc", update("dst") + read("left", "right")),
+    _modelled("tgemv_bias"),
+    _modelled("tgemv_mx", out("dst") + read("acc", "left", "left_scale", "right", "right_scale")),
+    _modelled("tgemv_mx_acc"),
+    _modelled("tgemv_mx_bias"),
+    _row("tget_scale_addr", "S", out("scales") + read("scaled")),
+    _row("setfmatrix", "S", read("src"), NO_OPERANDS),
+    _row("set_img2col_rpt", "S", read("src"), NO_OPERANDS),
+    _row("set_img2col_padding", "S", read("src"), NO_OPERANDS),
     # scalars, printing
-    _row("tgetval", "S", "src offset#", in_cpp=False),
-    _row("tsetval", "S", "dst+ offset# value#", in_cpp=False),
-    _row("getvalue", "S", "src offset#", in_cpp=False),
-    _row("setvalue", "S", "dst+ offset# value#", in_cpp=False),
-    _row("tprint", "S", "src", "src work~"),
-    _row("print", "S", "value#", in_cpp=False),
-    _row("trap", "S", "", in_cpp=False),
+    _row("tgetval", "S", read("src") + number("offset"), in_cpp=False),
+    _row("tsetval", "S", update("dst") + number("offset", "value"), in_cpp=False),
+    _row("getvalue", "S", read("src") + number("offset"), in_cpp=False),
+    _row("setvalue", "S", update("dst") + number("offset", "value"), in_cpp=False),
+    _row("tprint", "S", read("src"), read("src") + work()),
+    _row("print", "S", number("value"), in_cpp=False),
+    _row("trap", "S", NO_OPERANDS, in_cpp=False),
     # pipes between the cores
-    _row("tpush", BY_MEMORY, "tile", "tile core#", ""),
-    _row("tpop", BY_MEMORY, "tile=", "tile= core#", ""),
-    _row("tfree", "S", "tile", ""),
-    _row("talloc", "S", "tile=", ""),
-    _row("tpush_to_aiv", BY_MEMORY, "tile", in_cpp=False),
-    _row("tpush_to_aic", BY_MEMORY, "tile", in_cpp=False),
-    _row("tpop_from_aiv", BY_MEMORY, "tile=", in_cpp=False),
-    _row("tpop_from_aic", BY_MEMORY, "tile=", in_cpp=False),
-    _row("tfree_from_aiv", "S", "", in_cpp=False),
-    _row("tfree_from_aic", "S", "", in_cpp=False),
-    _row("aic_initialize_pipe", "S", "", in_cpp=False),
-    _row("aiv_initialize_pipe", "S", "", in_cpp=False),
-    _row("initialize_l2l_pipe", "S", "", in_cpp=False),
-    _row("initialize_l2g2l_pipe", "S", "", in_cpp=False),
-    _row("reserve_buffer", "S", "buffer=", in_cpp=False),
-    _row("import_reserved_buffer", "S", "", in_cpp=False),
+    _row("tpush", BY_MEMORY, read("tile"), read("tile") + number("core"), NO_OPERANDS),
+    _row("tpop", BY_MEMORY, out("tile"), out("tile") + number("core"), NO_OPERANDS),
+    _row("tfree", "S", read("tile"), NO_OPERANDS),
+    _row("talloc", "S", out("tile"), NO_OPERANDS),
+    _row("tpush_to_aiv", BY_MEMORY, read("tile"), in_cpp=False),
+    _row("tpush_to_aic", BY_MEMORY, read("tile"), in_cpp=False),
+    _row("tpop_from_aiv", BY_MEMORY, out("tile"), in_cpp=False),
+    _row("tpop_from_aic", BY_MEMORY, out("tile"), in_cpp=False),
+    _row("tfree_from_aiv", "S", NO_OPERANDS, in_cpp=False),
+    _row("tfree_from_aic", "S", NO_OPERANDS, in_cpp=False),
+    _row("aic_initialize_pipe", "S", NO_OPERANDS, in_cpp=False),
+    _row("aiv_initialize_pipe", "S", NO_OPERANDS, in_cpp=False),
+    _row("initialize_l2l_pipe", "S", NO_OPERANDS, in_cpp=False),
+    _row("initialize_l2g2l_pipe", "S", NO_OPERANDS, in_cpp=False),
+    _row("reserve_buffer", "S", out("buffer"), in_cpp=False),
+    _row("import_reserved_buffer", "S", NO_OPERANDS, in_cpp=False),
     # order
-    _row("syncall", "ALL", "", "workspace", "workspace cores#", "workspace work~", "workspace work~ cores#"),
-    _row("tsync", "S", "", "src", "src0 src1"),
-    _row("get_buf", "S", "", in_cpp=False),
-    _row("rls_buf", "S", "", in_cpp=False),
+    _row(
+        "syncall",
+        "ALL",
+        NO_OPERANDS,
+        read("workspace"),
+        read("workspace") + number("cores"),
+        read("workspace") + work(),
+        read("workspace") + work() + number("cores"),
+    ),
+    _row("tsync", "S", NO_OPERANDS, read("src"), read("src0", "src1")),
+    _row("get_buf", "S", NO_OPERANDS, in_cpp=False),
+    _row("rls_buf", "S", NO_OPERANDS, in_cpp=False),
     # control flow that programs do not have
-    _row("scf_while", "S", "", in_cpp=False),
+    _row("scf_while", "S", NO_OPERANDS, in_cpp=False),
     # communication between devices, prefetching
-    _row("tput", "MTE3", "dst= src ping~", "dst= src ping~ pong~", "dst= src"),
-    _row("tget", "MTE2", "dst= src ping~", "dst= src ping~ pong~", "dst= src"),
-    _row("tput_async", "S", "dst= src"),
-    _row("tget_async", "S", "dst= src"),
-    _row("tnotify", "S", "signal+ value#", "signal+ value# op#"),
-    _row("twait", "S", "signal value#", "signal value# cmp#"),
-    _row("ttest", "S", "signal value#", "signal value# cmp#"),
-    _row("tbroadcast", "MTE3", "src ping~", "src ping~ pong~"),
-    _row("treduce", "MTE3", "dst= acc~ ping~", "dst= acc~ ping~ pong~"),
-    _row("build_async_session", "S", "scratch~ workspace+", "", in_cpp=False),
-    _row("wait_async_event", "S", "", in_cpp=False),
-    _row("test_async_event", "S", "", in_cpp=False),
-    _row("tprefetch", "MTE2", "src", "dst= src"),
-    _row("tprefetch_async", "S", "src"),
+    _row(
+        "tput",
+        "MTE3",
+        UNARY + work("ping"),
+        UNARY + work("ping", "pong"),
+        UNARY,
+    ),
+    _row(
+        "tget",
+        "MTE2",
+        UNARY + work("ping"),
+        UNARY + work("ping", "pong"),
+        UNARY,
+    ),
+    _row("tput_async", "S", UNARY),
+    _row("tget_async", "S", UNARY),
+    _row("tnotify", "S", update("signal") + number("value"), update("signal") + number("value", "op")),
+    _row("twait", "S", read("signal") + number("value"), read("signal") + number("value", "cmp")),
+    _row("ttest", "S", read("signal") + number("value"), read("signal") + number("value", "cmp")),
+    _row("tbroadcast", "MTE3", read("src") + work("ping"), read("src") + work("ping", "pong")),
+    _row("treduce", "MTE3", out("dst") + work("acc", "ping"), out("dst") + work("acc", "ping", "pong")),
+    _row("build_async_session", "S", work("scratch") + update("workspace"), NO_OPERANDS, in_cpp=False),
+    _row("wait_async_event", "S", NO_OPERANDS, in_cpp=False),
+    _row("test_async_event", "S", NO_OPERANDS, in_cpp=False),
+    _row("tprefetch", "MTE2", read("src"), UNARY),
+    _row("tprefetch_async", "S", read("src")),
 )
 """All instructions with their pipes and forms."""
 
@@ -442,16 +532,15 @@ def _output(call: Call, name: str, inputs: tuple[Input, ...]) -> Compute:
     return Compute(UNSPECIFIED, shape, Access(name, spec.layout), inputs)
 
 
-PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX")
 ESTIMATE = Cost("estimate")
 FROM_L1 = frozenset({TileType.Left, TileType.Right, TileType.Bias, TileType.ScaleLeft, TileType.ScaleRight})
 
 
 def _kernels(name: str, pipe: str, params: tuple[Param, ...]) -> Iterator[tuple[str, RouteKernel]]:
     for each in PIPES if pipe == BY_MEMORY else (pipe,):
-        unit = "S" if each == "ALL" else each
+        unit = "S" if each == ALL_PIPES else each
         effects = tuple(Effect(param.name, param.access, unit) for param in params if param.kind != "number")
-        before = tuple((other, unit) for other in PIPES if other != unit) if each == "ALL" else ()
+        before = tuple((other, unit) for other in PIPES if other != unit) if each == ALL_PIPES else ()
         yield f"{name}.{each}", RouteKernel(effects, handshake=Handshake(before, (unit,)), cost={unit: ESTIMATE})
 
 

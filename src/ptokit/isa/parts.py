@@ -1,73 +1,21 @@
 """Tiles made of parts: arithmetic where one source may be smaller, tiles put into tiles, padding, triangles."""
+# ruff: noqa: F403, F405
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from ptokit.finding import Fix, OpName
-from ptokit.isa.casts import (
-    NARROWED,
-    RELU,
-    SCALE,
-    SCALED,
-    SCALED_TO_TILES,
-    copied,
-    fix_rules,
-    relu_template,
-    with_factors,
-)
-from ptokit.isa.dtype import HIFLOAT8, INT32
+from ptokit.isa.casts import *
 from ptokit.isa.elementwise import DST, SCALAR
-from ptokit.isa.fixes import BLAYOUT, BRING, CONVERT, SLAYOUT, TAKE, Option, option
-from ptokit.isa.instruction import (
-    EVERYWHERE,
-    NPU,
-    ByExtent,
-    Call,
-    Case,
-    Cpp,
-    Instruction,
-    Modifier,
-    Param,
-    Rule,
-    always,
-    error,
-    is_tile,
-)
-from ptokit.isa.kernel import Cost, RouteKernel
-from ptokit.isa.move import Access, Compute, Fill, Input, Move
-from ptokit.isa.operand import TileSpec, show_extents
-from ptokit.isa.policy import Pad, Triangle
 from ptokit.isa.reduce import SOURCES
-from ptokit.isa.spelling import Attribute
-from ptokit.isa.table import Table
 from ptokit.isa.tload import pad_bits
 from ptokit.isa.tmov import ACC, MAT, VEC
-from ptokit.isa.vector import (
-    ALL,
-    B4,
-    BYTE_FLOATS,
-    F2,
-    F3,
-    OpRow,
-    Text,
-    build,
-    by_target,
-    filled,
-    pipes,
-    plain,
-    shaped,
-    typed,
-    types,
-    types_alike,
-    vec_tiles,
-    whole,
-)
+from ptokit.isa.vocabulary import *
 
 # --- One source may be smaller -------------------------------------------------------------------------------
 
-PART_TYPES = by_target(B4, ALL, types("i8 u8 i16 i32 f16 bf16 f32"))
-PART_MUL_TYPES = by_target(B4, ALL - types("i64 u64"), types("i8 u8 i16 i32 f16 bf16 f32"))
+PART_TYPES = by_target(a2a3=B4, a5=ALL, cpu=types("i8 u8 i16 i32 f16 bf16 f32"))
+PART_MUL_TYPES = by_target(a2a3=B4, a5=UP_TO_32, cpu=types("i8 u8 i16 i32 f16 bf16 f32"))
 WHERE_BOTH = "where both are valid, else the one that is"
 
 PARTS = (
@@ -119,7 +67,7 @@ def partial(row: OpRow) -> Instruction:
 
 # --- Multiples -----------------------------------------------------------------------------------------------
 
-AXPY_TYPES = by_target(F2, F2, F3, F3 | types("f64"))
+AXPY_TYPES = by_target(a2a3=F2, a5=F2, cpu=F3, host=F3 | types("f64"))
 WIDENS = {("float16", "float32")}
 """Source and destination types of `taxpy`, if they differ."""
 AXPY_PARAMS = (
@@ -229,7 +177,8 @@ INSERT_PARAMS = (
 TINSERT = replace(
     build(OpRow("tinsert", "Put a tile into a window of another one.",
               "dst[row + i, col + j] = src[i, j]    over src's valid region; the rest of dst stays", in_place=(),
-              cpp=Cpp("TINSERT(dst, src, scale, row, col)", relu_template("dst", "src"))),
+              cpp=Cpp("TINSERT(dst, src, scale, row, col)", relu_template("dst", "src"),
+                      unmodelled=SHORT_ACCUMULATORS)),
           INSERT_PARAMS, INSERT_RULES, lower_insert, modifiers=(RELU,),
           text=Text(("src", "row", "col"), orders=(("src", "row", "col", "scale"),))),
     route=insert_route,
@@ -256,7 +205,7 @@ TINSERT_FP = with_factors(
     takes,
 )
 
-CONCAT_TYPES = by_target(*(ALL - types("i64 u64"),) * 3)
+CONCAT_TYPES = by_target(cpu=UP_TO_32, a2a3=UP_TO_32, a5=UP_TO_32)
 
 
 def lower_concat(call: Call) -> tuple[Move | Compute, ...]:
@@ -290,7 +239,7 @@ TCONCAT = build(
 # --- Padding -------------------------------------------------------------------------------------------------
 
 FILL_COST = Cost("fill")
-FILL_TYPES = by_target(ALL - types("i64 u64"), *((ALL - types("i64 u64")) | BYTE_FLOATS,) * 2)
+FILL_TYPES = by_target(cpu=UP_TO_32 | BYTE_FLOATS, a2a3=UP_TO_32, a5=UP_TO_32 | BYTE_FLOATS)
 IN_L1 = Case("Mat tiles", lambda c: c.dst.loc is MAT)
 
 
@@ -399,7 +348,7 @@ TFILLPAD_EXPAND = padding(
 
 # --- Triangles -----------------------------------------------------------------------------------------------
 
-TRI_TYPES = by_target(types("i16 u16 i32 u32 f16 f32"), ALL, types("i16 u16 i32 u32 f16 bf16 f32"))
+TRI_TYPES = by_target(a2a3=types("i16 u16 i32 u32 f16 f32"), a5=ALL, cpu=types("i16 u16 i32 u32 f16 bf16 f32"))
 HALF = Attribute("upperOrLower", number="i32", words=((Triangle.Lower, 0), (Triangle.Upper, 1)), inside=True)
 TRI_CPP = Cpp(
     call="TTRI(dst, diagonal)",

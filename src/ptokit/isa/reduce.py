@@ -1,4 +1,5 @@
 """Rows reduced to a column, a column spread over rows, transposition, and gathering inside UB."""
+# ruff: noqa: F403, F405
 
 from __future__ import annotations
 
@@ -7,48 +8,13 @@ from dataclasses import replace
 
 from ptokit.finding import Fix, OpName, called
 from ptokit.isa.elementwise import DIV_TYPES, DST
-from ptokit.isa.fixes import COL_MAJOR, COLUMN, PAD_TILE
-from ptokit.isa.headers import CLAUSE
-from ptokit.isa.headers import SHORT as HEADER_SHORT
-from ptokit.isa.headers import typed as typed_in_headers
-from ptokit.isa.instruction import EVERYWHERE, ByExtent, Call, Case, Cpp, Fault, Instruction, Param, Rule, error, hazard
-from ptokit.isa.kernel import INDEXED
-from ptokit.isa.layout import Layout, Term
-from ptokit.isa.move import Access, Compute, Index, IndexUnit, Input, Move, Remap, Side
-from ptokit.isa.operand import TileSpec, show_extents
-from ptokit.isa.policy import TileType
-from ptokit.isa.spelling import GENERAL, Form, Workspace, same_as
-from ptokit.isa.table import Table
-from ptokit.isa.vector import (
-    ALL,
-    B4,
-    BYTE_FLOATS,
-    F2,
-    F3,
-    INTS,
-    NARROW,
-    SHORT,
-    Lower,
-    OpRow,
-    Text,
-    Types,
-    alike,
-    apply,
-    build,
-    by_target,
-    plain,
-    shaped,
-    typed,
-    types,
-    types_alike,
-    vec_tiles,
-    whole,
-)
+from ptokit.isa.headers import CLAUSE, SIMULATED, typed_in_headers
+from ptokit.isa.vocabulary import *
 
-SUM_TYPES = by_target(B4, B4 | types("i64 u64"))
-BEST_TYPES = by_target(B4, B4 | types("i64 u64") | NARROW)
+SUM_TYPES = by_target(a2a3=B4, a5=B4 | LONG)
+BEST_TYPES = by_target(a2a3=B4, a5=B4 | LONG | NARROW)
 
-PROD_TYPES = by_target(B4, B4)
+PROD_TYPES = by_target(a2a3=B4, a5=B4)
 
 SUM_CPP = Cpp(
     headers=(
@@ -91,7 +57,7 @@ def is_column(tile: TileSpec) -> bool:
 def column_form(clause: str) -> Rule:
     """A column may be stored as one."""
     return Rule(clause, "dst", "RowMajor + NoneBox, or ColMajor of one column", lambda c: is_column(c.dst),
-                fix=COLUMN)  # fmt: skip
+                fix=AS_COLUMN)  # fmt: skip
 
 
 def reduction(row: OpRow, *, by_row: bool, group: str = "", numbers: Table[Types] | None = None) -> Instruction:
@@ -128,8 +94,8 @@ def reduction(row: OpRow, *, by_row: bool, group: str = "", numbers: Table[Types
                  form=Form(inside=("isBinary",)) if has_workspace else GENERAL)  # fmt: skip
 
 
-POSITION_TYPES = by_target(F2, F2)
-NUMBER_TYPES = by_target(*(types("i32 u32"),) * 4)
+POSITION_TYPES = by_target(a2a3=F2, a5=F2)
+NUMBER_TYPES = everywhere(types("i32 u32"))
 
 POSITIONS = (
     OpRow("trowargmax", "The column of the largest element of every row.",
@@ -151,9 +117,9 @@ def expands(**types: str) -> Cpp:
     return Cpp(headers=(typed_in_headers("dst", types),), uses_hidden=True)
 
 
-EXPAND_CPP = expands(cpu=HEADER_SHORT)
+EXPAND_CPP = expands(cpu=SIMULATED)
 A5_TYPES = B4 | types("u16 u32 bf16 i8 u8")
-ROW_EXPAND_TYPES = by_target(B4, A5_TYPES)
+ROW_EXPAND_TYPES = by_target(a2a3=B4, a5=A5_TYPES)
 NO_ZERO = {"zero": Fault("CP-DIV-01", None, "keep zeroes out of an integer divisor")}
 
 EXPANSIONS = (
@@ -166,16 +132,16 @@ EXPANSIONS = (
         "dst[i, j] = src1[i] if src1[i] < src0[i, j] else src0[i, j]",
         ROW_EXPAND_TYPES, "min", cpp=EXPAND_CPP),
     OpRow("trowexpandmul", "Multiply rows by a number each.", "dst[i, j] = src0[i, j] * src1[i]    integers wrap",
-        ROW_EXPAND_TYPES, "mul", cpp=expands(cpu=f"{HEADER_SHORT} u8")),
+        ROW_EXPAND_TYPES, "mul", cpp=expands(cpu=f"{SIMULATED} u8")),
     OpRow("trowexpandsub", "Subtract a number from each row.", "dst[i, j] = src0[i, j] - src1[i]    integers wrap",
-        by_target(B4, B4 | types("u16 u32 bf16")), "sub", cpp=EXPAND_CPP),
+        by_target(a2a3=B4, a5=B4 | types("u16 u32 bf16")), "sub", cpp=EXPAND_CPP),
     OpRow("trowexpanddiv", "Divide rows by a number each.",
         "dst[i, j] = src0[i, j] / src1[i]    floats by IEEE, integers towards zero",
-        by_target(DIV_TYPES["a2a3"], DIV_TYPES["a5"] - types("i64 u64")), "div", cpp=EXPAND_CPP, faults=NO_ZERO),
+        by_target(a2a3=DIV_TYPES["a2a3"], a5=DIV_TYPES["a5"] - LONG), "div", cpp=EXPAND_CPP, faults=NO_ZERO),
 )  # fmt: skip
 
 
-EXPDIF_TYPES = by_target(F2, F2, F2, F3 | types("f64"))
+EXPDIF_TYPES = by_target(a2a3=F2, a5=F2, cpu=F2, host=F3 | types("f64"))
 TROWEXPANDEXPDIF = OpRow("trowexpandexpdif", "Subtract a number from each row, and take the exponential.",
     "dst[i, j] = e ** (src0[i, j] - src1[i])    the difference is rounded; within 2 ulp of it", EXPDIF_TYPES,
     "exp", cpp=Cpp(uses_hidden=True))  # fmt: skip
@@ -245,8 +211,7 @@ def expansion(row: OpRow, lower: Lower | None = None) -> Instruction:
     return build(row, params, rules, lower or apply(row.op, *SOURCES, read=spread), workspace=Workspace(2))
 
 
-UP_TO_32 = ALL - types("i64 u64")
-TRANS_TYPES = by_target(UP_TO_32, UP_TO_32 | BYTE_FLOATS, ALL | BYTE_FLOATS)
+TRANS_TYPES = by_target(a2a3=UP_TO_32, a5=UP_TO_32 | BYTE_FLOATS, cpu=ALL | BYTE_FLOATS)
 
 
 def transposed(call: Call) -> Input:
@@ -285,8 +250,8 @@ TTRANS = build(
     workspace=Workspace(1, transposed_workspace),
 )  # fmt: skip
 
-GATHER_TYPES = by_target(SHORT | types("f16 bf16 f32"), *(ALL | BYTE_FLOATS,) * 2)
-INDEX_TYPES = by_target(types("i32 u32"), SHORT, SHORT, INTS - NARROW)
+TGATHER_TYPES = by_target(a2a3=SHORT | types("f16 bf16 f32"), a5=ALL | BYTE_FLOATS, cpu=ALL | BYTE_FLOATS)
+TGATHER_INDICES = by_target(a2a3=types("i32 u32"), a5=SHORT, cpu=SHORT, host=INTS - NARROW)
 
 
 BY_ROW = Fix(
@@ -325,8 +290,8 @@ TGATHER = build(
     (
         *vec_tiles("CP-GAT-01", ("dst", "src", "idx"), plains=("dst", "src", "idx")),
         shaped("CP-GAT-01", "idx", fix=lambda c: BY_ROW if is_one_a_row(c) else "give both tiles one valid region"),
-        *types_alike("CP-GAT", ("src",), GATHER_TYPES),
-        typed("CP-GAT-02", "idx", INDEX_TYPES),
+        *types_alike("CP-GAT", ("src",), TGATHER_TYPES),
+        typed("CP-GAT-02", "idx", TGATHER_INDICES),
         Rule("CP-GAT-02", "idx", "of 4 bytes for 8-byte data", lambda c: c.idx.dtype.size == 4, on=error("a5"),
              when=Case("8-byte data", lambda c: c.dst.dtype.size == 8), found=lambda c: str(c.idx.dtype),
              fix="use int32 or uint32 indices"),

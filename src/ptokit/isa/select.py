@@ -1,56 +1,18 @@
 """Comparing and selecting with packed bit masks, and converting between element types."""
+# ruff: noqa: F403, F405
 
 from __future__ import annotations
 
-from ptokit.finding import Fix, OpName
-from ptokit.isa.dtype import dtype
 from ptokit.isa.elementwise import DST, SCALAR, SRC
-from ptokit.isa.fixes import Option, option
-from ptokit.isa.headers import CLAUSE, EIGHT_TO_32, one_type
-from ptokit.isa.headers import typed as typed_in_headers
-from ptokit.isa.instruction import (
-    DEVICES,
-    EVERYWHERE,
-    ByExtent,
-    Call,
-    Case,
-    Cpp,
-    Instruction,
-    Modifier,
-    Param,
-    Rule,
-    always,
-    error,
-    note,
-)
-from ptokit.isa.operand import TileSpec, row_of
-from ptokit.isa.policy import CmpMode, PtoEnum, RoundMode, Saturation
-from ptokit.isa.spelling import Attribute, Form, Workspace
-from ptokit.isa.table import Table
-from ptokit.isa.vector import (
-    ALL,
-    HOST,
-    SHORT,
-    Names,
-    OpRow,
-    Text,
-    Types,
-    alike,
-    apply,
-    build,
-    by_target,
-    shaped,
-    typed,
-    types,
-    vec_tiles,
-)
+from ptokit.isa.headers import CLAUSE, EIGHT_TO_32, one_type, typed_in_headers
+from ptokit.isa.vocabulary import *
 
-MASK_TYPES = by_target(*(types("u8 u16 u32"),) * 4)
+MASK_TYPES = everywhere(types("u8 u16 u32"))
 """No header looks at the type of a mask: its rows are bits."""
-CMP_TYPES = by_target(types("i32 f16 f32"), ALL)
-CMPS_TYPES = by_target(types("i16 u16 i32 f16 f32"), ALL)
-SEL_TYPES = by_target(SHORT | types("f16 bf16 f32"), ALL)
-SELS_TYPES = by_target(SEL_TYPES["a2a3"], ALL - types("bf16"))
+CMP_TYPES = by_target(a2a3=types("i32 f16 f32"), a5=ALL)
+CMPS_TYPES = by_target(a2a3=types("i16 u16 i32 f16 f32"), a5=ALL)
+SEL_TYPES = by_target(a2a3=SHORT | types("f16 bf16 f32"), a5=ALL)
+SELS_TYPES = by_target(a2a3=SEL_TYPES["a2a3"], a5=ALL - types("bf16"))
 """pto/npu/a5/TSels.hpp asserts it, line 124."""
 
 

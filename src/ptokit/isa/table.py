@@ -1,18 +1,21 @@
-"""Facts by target. A table has a row for each family; a revision of a target may replace rows."""
+"""Facts by target. A table has a row for each family of the documents. A revision of a target and a family that is
+like another may replace rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
-from ptokit.spec import family_of
+from ptokit.spec import lineage
 
 Row_co = TypeVar("Row_co", covariant=True)
 
 
 class Table(Generic[Row_co]):
-    """Rows by target. A revision (`a5@2026.08`) has its own row, or that of its family (`a5`)."""
+    """Rows by target. A revision (`a5@2026.08`) has its own row, or that of its family (`a5`), or of the one that this
+    family is like."""
 
     def __init__(self, rows: Mapping[str, Row_co]) -> None:
         self.rows = rows
@@ -34,30 +37,46 @@ MISSING = object()
 
 @dataclass(frozen=True)
 class Revision:
-    """How a revision of a target differs from its family in the definitions of instructions."""
+    """How a target differs in the definitions of instructions: a revision from its family, a family from the one that
+    it is like."""
 
     tables: Mapping[Table[Any], Any] = field(default_factory=dict[Table[Any], Any])
-    """Tables, and the rows that they have for this revision."""
+    """Tables, and the rows that they have here."""
     dropped: frozenset[str] = frozenset()
     """The ids of rules that do not apply."""
     added: frozenset[str] = frozenset()
-    """The ids of rules that refuse here, although they do not on the family."""
+    """The ids of rules that refuse here, although they do not there."""
     kernels: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """By route: the kernels (`isa.kernel.RouteKernel`) that replace those of the family."""
+    """By route: the kernels (`isa.kernel.RouteKernel`) that replace those of there."""
+
+    def on(self, other: Revision) -> Revision:
+        """The same differences from what `other` differs from."""
+        return Revision(
+            {**other.tables, **self.tables},
+            (other.dropped - self.added) | self.dropped,
+            (other.added - self.dropped) | self.added,
+            {**other.kernels, **self.kernels},
+        )
 
 
 PLAIN = Revision()
 REVISIONS: dict[str, Revision] = {}
-"""By target. `ptokit.target.register` fills it."""
+"""By target: all differences from the family of the documents. `ptokit.target.register` fills it."""
 
 
+@lru_cache(maxsize=1024)
 def revision_of(target: str) -> Revision:
-    """How a target differs from its family."""
-    return REVISIONS.get(target, PLAIN)
+    """How a target differs from the family of the documents."""
+    return next((REVISIONS[name] for name in lineage(target) if name in REVISIONS), PLAIN)
 
 
 def lookup(rows: Mapping[str, Any] | Table[Any], target: str, default: Any = None) -> Any:
-    """The row of a target, else that of its family, else `default`."""
+    """The row of a target, else that of its family or of one that this is like, else `default`."""
     if isinstance(rows, Table):
         return rows.get(target, default)
-    return rows.get(target, rows.get(family_of(target), default))
+    if target in rows:  # most are asked for by their family
+        return rows[target]
+    for name in lineage(target):
+        if name in rows:
+            return rows[name]
+    return default

@@ -1,10 +1,9 @@
 """TASSIGN: bind a tile to an address of its memory. Nothing moves."""
+# ruff: noqa: F403, F405
 
 from __future__ import annotations
 
-from ptokit.isa.instruction import EVERYWHERE, Instruction, Param, Rule, error, is_tile
-from ptokit.isa.operand import BLOCK
-from ptokit.isa.spelling import Form
+from ptokit.isa.vocabulary import *
 
 RULES = (
     Rule("CO-API-05", "tile", "a tile", lambda c: is_tile(c.tile), on=error(*EVERYWHERE), blocks="route",

@@ -1,17 +1,13 @@
 """TDEQUANT: integers back to floats, by a scale and an offset for each row."""
+# ruff: noqa: F403, F405
 
 from __future__ import annotations
 
 from ptokit.isa.elementwise import DST
-from ptokit.isa.fixes import COLUMN
-from ptokit.isa.instruction import EVERYWHERE, ByExtent, Call, Param, Rule, error
-from ptokit.isa.move import Access, Compute, Input, Move
-from ptokit.isa.operand import show_extents
-from ptokit.isa.policy import RoundMode, Saturation
-from ptokit.isa.vector import OpRow, build, by_target, plain, shaped, typed, types, vec_tiles, whole
+from ptokit.isa.vocabulary import *
 
-FLOAT = by_target(*(types("f32"),) * 4)
-NARROW = by_target(*(types("i8 i16"),) * 4)
+FLOAT = everywhere(types("f32"))
+QUANTISED = everywhere(types("i8 i16"))
 FACTORS = ("scale", "offset")
 
 
@@ -41,10 +37,10 @@ TDEQUANT = build(
         *(Rule("CP-DEQ-01", name, lambda c: f"of {c.dst.valid_rows} valid rows, as dst, and one valid column",
                lambda c, name=name: c.values[name].valid == (c.dst.valid_rows, 1), on=error(*EVERYWHERE),
                blocks="execution", found=lambda c, name=name: f"valid {show_extents(c.values[name].valid)}",
-               kind=ByExtent(), fix=COLUMN)
+               kind=ByExtent(), fix=AS_COLUMN)
           for name in FACTORS),
         typed("CP-DEQ-02", "dst", FLOAT, "make dst of float32"),
-        typed("CP-DEQ-02", "src", NARROW, "make src of int8 or int16"),
+        typed("CP-DEQ-02", "src", QUANTISED, "make src of int8 or int16"),
         *(typed("CP-DEQ-02", name, FLOAT, f"make {name} of float32") for name in FACTORS),
     ),
     lower,

@@ -1,18 +1,13 @@
 """TGATHER with a mask pattern: every second or fourth column of a tile."""
+# ruff: noqa: F403, F405
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from ptokit.isa.elementwise import DST
-from ptokit.isa.instruction import EVERYWHERE, ByExtent, Call, Cpp, Modifier, Param, Rule, always, error
-from ptokit.isa.kernel import INDEXED
-from ptokit.isa.move import Access, Compute, Move
-from ptokit.isa.operand import show_extents
-from ptokit.isa.policy import MaskPattern
-from ptokit.isa.reduce import GATHER_TYPES
-from ptokit.isa.spelling import Attribute, Form
-from ptokit.isa.vector import OpRow, Text, build, typed, vec_tiles
+from ptokit.isa.reduce import TGATHER_TYPES
+from ptokit.isa.vocabulary import *
 
 
 def selected(call: Call, cols: int) -> int:
@@ -55,8 +50,8 @@ TGATHER_MASK = replace(
                  lambda c: c.dst.valid_cols >= selected(c, c.src.valid_cols), on=error(*EVERYWHERE),
                  blocks="execution", found=lambda c: f"valid {show_extents(c.dst.valid)}", kind=ByExtent(),
                  fix="give dst a column for each that the pattern keeps"),
-            typed("CP-GTM-02", "dst", GATHER_TYPES),
-            typed("CP-GTM-02", "src", GATHER_TYPES),
+            typed("CP-GTM-02", "dst", TGATHER_TYPES),
+            typed("CP-GTM-02", "src", TGATHER_TYPES),
             Rule("CP-GTM-02", "src", lambda c: f"of elements of {c.dst.dtype.size} bytes, as dst",
                  lambda c: c.src.dtype.size == c.dst.dtype.size, on=error(*EVERYWHERE), blocks="execution",
                  found=lambda c: str(c.src.dtype), fix="give dst a type of the same size"),

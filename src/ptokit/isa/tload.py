@@ -1,42 +1,15 @@
 """TLOAD: a block of global memory into a tile."""
+# ruff: noqa: F403, F405
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
 
-import numpy as np
+from numpy import array, iinfo, inf, isinf
 
-from ptokit.finding import Fix, OpName, called
-from ptokit.isa.common import WIDE_TYPES, burst_multiple, data_type, extents_positive, flat, is_unboxed, same_type
-from ptokit.isa.dtype import FLOAT8_E8M0, DType, finfo
-from ptokit.isa.fixes import ARRAY_VIEW, FRACTAL, NZ_SHAPE, PLAIN_TILE, VALID
-from ptokit.isa.headers import CLAUSE, EIGHT_TO_64, typed, whole_block
-from ptokit.isa.instruction import (
-    DEVICES,
-    EVERYWHERE,
-    NPU,
-    ByExtent,
-    Call,
-    Case,
-    Cpp,
-    Instruction,
-    Param,
-    Rule,
-    case,
-    error,
-    hazard,
-    is_tensor,
-    is_tile,
-    note,
-)
-from ptokit.isa.kernel import Cost, Effect, RouteKernel
-from ptokit.isa.move import Access, Fill, Move
-from ptokit.isa.operand import FRACTAL_ROWS, PLAIN_LAYOUTS, SCALE_FRACTAL, TensorSpec, TileSpec, show_extents
-from ptokit.isa.policy import GlobalLayout, Pad, TileType
-from ptokit.isa.spelling import Form
-from ptokit.isa.table import Table
-from ptokit.isa.unknown import certain
+from ptokit.isa.headers import CLAUSE, EIGHT_TO_64, typed_in_headers, whole_block
+from ptokit.isa.vocabulary import *
 
 Pairs = Mapping[TileType, frozenset[tuple[str, str]]]
 """By location: pairs of tensor layout and tile form."""
@@ -160,14 +133,14 @@ def pad_bits(dtype: DType, pad: Pad) -> int:
         return 0
     biggest = pad is Pad.Max
     if dtype.numpy.kind == "b":
-        value = np.array(biggest)
+        value = array(biggest)
     elif dtype.is_integer:
-        info = np.iinfo(dtype.numpy)
-        value = np.array(info.max if biggest else info.min, dtype.numpy)
+        info = iinfo(dtype.numpy)
+        value = array(info.max if biggest else info.min, dtype.numpy)
     else:
-        value = np.array(np.inf if biggest else -np.inf, dtype.numpy)
-        if not np.isinf(value):
-            value = np.array(finfo(dtype.numpy).max * (1 if biggest else -1), dtype.numpy)
+        value = array(inf if biggest else -inf, dtype.numpy)
+        if not isinf(value):
+            value = array(finfo(dtype.numpy).max * (1 if biggest else -1), dtype.numpy)
     return int.from_bytes(value.tobytes(), sys.byteorder)
 
 
@@ -200,7 +173,7 @@ CPP = Cpp(
     is_transfer=True,
     clears=CLEARS,
     headers=(
-        typed("dst", {"a2a3": EIGHT_TO_64}),
+        typed_in_headers("dst", {"a2a3": EIGHT_TO_64}),
         whole_block("TL-02", "src", "dst", lambda c: c.src),
         Rule(CLAUSE, "dst", f"of at most {MOST_ROWS} rows for the C++ headers", lambda c: c.dst.rows <= MOST_ROWS,
              on=hazard("a2a3"), when=plain_in_ub, found=lambda c: f"{c.dst.rows} rows", fix="load in two steps"),

@@ -1,49 +1,13 @@
 """The cube: matrix products of Left and Right tiles into Acc tiles, and the windows that feed them."""
+# ruff: noqa: F403, F405
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from ptokit.finding import Fix, OpName
-from ptokit.isa.casts import (
-    CONVERTS,
-    FROM_ACC,
-    NARROWED,
-    RELU,
-    SCALE,
-    SCALED_TO_TILES,
-    cast_type,
-    copied,
-    fix_rules,
-    relu_template,
-    with_factors,
-)
-from ptokit.isa.common import names
-from ptokit.isa.fixes import BLAYOUT, BRING, CONVERT, FRACTAL, SLAYOUT, TAKE, VALID
-from ptokit.isa.headers import CLAUSE, IN_UB
-from ptokit.isa.headers import typed as typed_in_headers
-from ptokit.isa.instruction import (
-    EVERYWHERE,
-    NPU,
-    ByExtent,
-    Call,
-    Case,
-    Cpp,
-    Instruction,
-    Param,
-    Rule,
-    Test,
-    error,
-    hazard,
-    is_tile,
-    note,
-)
-from ptokit.isa.kernel import RouteKernel
-from ptokit.isa.move import Access, Compute, Input, Move
-from ptokit.isa.operand import FRACTAL_ROWS, SCALE_FRACTAL, show_extents
-from ptokit.isa.policy import TileType
-from ptokit.isa.table import Table
-from ptokit.isa.vector import OpRow, Text, Types, alike, build, by_target, filled, located, pipes, typed, types, whole
+from ptokit.isa.casts import *
+from ptokit.isa.headers import CLAUSE, IN_UB, typed_in_headers
+from ptokit.isa.vocabulary import *
 
 VEC, MAT, LEFT, RIGHT, ACC = TileType.Vec, TileType.Mat, TileType.Left, TileType.Right, TileType.Acc
 
@@ -52,7 +16,7 @@ BYTES = "float8_e4m3 float8_e5m2"
 EVERY_CUBE = "int8 float16 bfloat16 float32"
 ACC_OF = {"int8": "int32", **dict.fromkeys(f"float16 bfloat16 float32 {BYTES}".split(), "float32")}
 """The type that products of a type are summed in."""
-MATMUL_TYPES = by_target(types(EVERY_CUBE), *(types(f"{EVERY_CUBE} {BYTES}"),) * 3)
+MATMUL_TYPES = everywhere(types(f"{EVERY_CUBE} {BYTES}"), a2a3=types(EVERY_CUBE))
 LEFT_FORMS = Table({"cpu": ("nz", "zz"), "a2a3": ("zz",), "a5": ("nz",), "host": ("nz", "zz")})
 """The layouts that a Left tile may have; the first is the default."""
 
@@ -137,7 +101,10 @@ BIAS_RULES = (
 )  # fmt: skip
 
 
-PRODUCT_CPP = Cpp(headers=(typed_in_headers("a", {"cpu": EVERY_CUBE}),))
+PRODUCT_CPP = Cpp(
+    headers=(typed_in_headers("a", {"cpu": EVERY_CUBE}),),
+    unmodelled=Table({"a5": frozenset({"hifloat8", "float32"})}),
+)
 
 
 def product(
@@ -227,9 +194,9 @@ MX = ("cpu", "a5", "host")
 """The targets that have scales of matrices."""
 MX_K = 64
 """The columns of a are a multiple of this."""
-SCALED_TYPES = by_target(types(""), *(types(BYTES),) * 3)
-SCALE_TYPES = by_target(types(""), *(types("float8_e8m0"),) * 3)
-PRODUCT_TYPES = by_target(types(""), *(types("float32"),) * 3)
+SCALED_TYPES = everywhere(types(BYTES), a2a3=types(""))
+SCALE_TYPES = everywhere(types("float8_e8m0"), a2a3=types(""))
+PRODUCT_TYPES = everywhere(types("float32"), a2a3=types(""))
 MX_LEFT, MX_RIGHT = (Table(dict.fromkeys(EVERYWHERE, (name,))) for name in ("zz", "nn"))
 A_SCALE = Param(
     "a_scale", "read", "the scales of a: a ScaleLeft tile of float8_e8m0, one for 32 columns of a row", has_scales=True
@@ -341,7 +308,7 @@ def aligned(call: Call) -> bool:
 
 def inside(call: Call) -> bool:
     """The window lies in the source's valid region; on devices, in all of a Mat tile."""
-    rows, cols = (call.src.rows, call.src.cols) if call.src.loc is MAT and call.family in NPU else call.src.valid
+    rows, cols = (call.src.rows, call.src.cols) if call.src.loc is MAT and call.has_pipes else call.src.valid
     return call.row.value + call.dst.valid_rows <= rows and call.col.value + call.dst.valid_cols <= cols
 
 
@@ -410,6 +377,7 @@ EXTRACT_KERNELS = {
 EXTRACT_CPP = Cpp(
     "TEXTRACT(dst, src, scale, row, col)",
     relu_template("dst", "src"),
+    unmodelled=SHORT_ACCUMULATORS,
     headers=(
         typed_in_headers("dst", {"a5": "i8 i32 f16 bf16 f32 f8E4M3FN f8E5M2 hif8 f8E8M0"}, IN_UB),
         Rule(CLAUSE, "dst", lambda c: f"at most {c.src.rows} x {c.src.cols}, as src: the headers compare storage",

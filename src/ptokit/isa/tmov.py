@@ -1,47 +1,13 @@
 """TMOV: a tile into another tile, often between memories of the cube and the vector core."""
+# ruff: noqa: F403, F405
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from ptokit.isa.casts import (
-    NARROWED,
-    RELU,
-    SCALE,
-    SCALED_MEANING,
-    SCALED_TO_TILES,
-    Casts,
-    by_path,
-    cast_type,
-    copied,
-    fix_rules,
-    relu_template,
-    with_factors,
-)
-from ptokit.isa.common import WIDE_TYPES, data_type, extents_positive
-from ptokit.isa.fixes import BRING, TAKE
+from ptokit.isa.casts import *
 from ptokit.isa.headers import CLAUSE, IN_UB, between
-from ptokit.isa.instruction import (
-    EVERYWHERE,
-    NPU,
-    ByExtent,
-    Call,
-    Case,
-    Cpp,
-    Instruction,
-    Param,
-    Rule,
-    error,
-    hazard,
-    is_tile,
-)
-from ptokit.isa.kernel import Effect, RouteKernel
-from ptokit.isa.move import Compute, Move
-from ptokit.isa.operand import show_extents
-from ptokit.isa.policy import TileType
-from ptokit.isa.spelling import Form
-from ptokit.isa.table import Table
-from ptokit.isa.vector import attributes
+from ptokit.isa.vocabulary import *
 
 VEC, MAT, LEFT, RIGHT, ACC, BIAS, SCALING, SCALE_LEFT, SCALE_RIGHT = (
     TileType.Vec, TileType.Mat, TileType.Left, TileType.Right, TileType.Acc, TileType.Bias, TileType.Scaling,
@@ -74,12 +40,12 @@ CUBE_RESULTS = {(ACC, MAT), (ACC, VEC)}
 
 def moves_source(call: Call) -> bool:
     """Whether the source says how much is moved."""
-    return call.family in NPU and (call.src.loc, call.dst.loc) in CUBE_RESULTS
+    return call.has_pipes and (call.src.loc, call.dst.loc) in CUBE_RESULTS
 
 
 def moves_common(call: Call) -> bool:
     """Whether what both tiles have is moved: devices do so inside UB."""
-    return call.family in NPU and (call.src.loc, call.dst.loc) == (VEC, VEC)
+    return call.has_pipes and (call.src.loc, call.dst.loc) == (VEC, VEC)
 
 
 def holds_region(call: Call) -> bool:
@@ -91,7 +57,7 @@ def holds_region(call: Call) -> bool:
         return call.src.valid_rows <= call.dst.valid_rows and call.src.valid_cols <= call.dst.valid_cols
     if (call.src.loc, call.dst.loc) not in CUBE_INPUTS:
         return call.src.valid == call.dst.valid
-    rows, cols = (call.src.rows, call.src.cols) if call.family in NPU else call.src.valid
+    rows, cols = (call.src.rows, call.src.cols) if call.has_pipes else call.src.valid
     return call.dst.valid_rows <= rows and call.dst.valid_cols <= cols
 
 
@@ -123,14 +89,17 @@ RULES = (
 )  # fmt: skip
 
 
+WHOLE_BOXES = Table({"a5": True})
+"""Targets that move an accumulator into boxes as whole boxes, as far as the destination is valid."""
+
+
 def moved_region(call: Call) -> tuple[int, int]:
-    """The rows and columns that are moved: the valid ones, in UB of a device those of both tiles. A5 moves an
-    accumulator into boxes as whole boxes, as far as the destination is valid."""
+    """The rows and columns that are moved: the valid ones, in UB of a device those of both tiles."""
     if moves_common(call):
         return min(call.src.valid_rows, call.dst.valid_rows), min(call.src.valid_cols, call.dst.valid_cols)
     if not moves_source(call):
         return call.dst.valid
-    if call.family != "a5" or call.dst.form != "nz":
+    if not call.here(WHOLE_BOXES) or call.dst.form != "nz":
         return call.src.valid
     columns = -(-call.src.valid_cols // call.dst.box[1]) * call.dst.box[1]
     return min(call.src.rows, call.dst.valid_rows), min(columns, call.src.cols, call.dst.valid_cols)
@@ -178,6 +147,7 @@ TMOV = Instruction(
     cpp=Cpp(
         "TMOV(dst, src, scale)",
         relu_template("dst", "src"),
+        unmodelled=SHORT_ACCUMULATORS,
         headers=(
             same_storage("a2a3", IN_UB),
             same_storage("a2a3", TO_CUBE),

@@ -1,31 +1,13 @@
 """TMRGSORT: sorted lists of pairs merged into one, from four blocks of a tile or from two to four tiles."""
+# ruff: noqa: F403, F405
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ptokit.finding import Fix, Wording
-from ptokit.isa.instruction import (
-    EVERYWHERE,
-    ByExtent,
-    Call,
-    Cpp,
-    Instruction,
-    Modifier,
-    Names,
-    Param,
-    Rule,
-    always,
-    error,
-)
-from ptokit.isa.kernel import INDEXED
-from ptokit.isa.move import Access, Compute, Input, Move
-from ptokit.isa.operand import TileSpec, row_of, show_extents
-from ptokit.isa.policy import MergeEnd
-from ptokit.isa.spelling import Attribute, Form, Workspace
 from ptokit.isa.tsort32 import PAIR, SORT_TYPES
-from ptokit.isa.vector import OpRow, Text, alike, build, typed, vec_tiles
+from ptokit.isa.vocabulary import *
 
 LISTS = 4
 """Blocks that are merged at once."""

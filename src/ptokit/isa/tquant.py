@@ -1,21 +1,15 @@
 """TQUANT: floats to 8-bit integers, by a scale for each row, and perhaps an offset."""
+# ruff: noqa: F403, F405
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from ptokit.isa.elementwise import DST
-from ptokit.isa.fixes import COLUMN
-from ptokit.isa.instruction import EVERYWHERE, ByExtent, Call, Cpp, Instruction, Modifier, Param, Rule, always, error
-from ptokit.isa.kernel import SLOW
-from ptokit.isa.operand import TileSpec, show_extents
-from ptokit.isa.policy import Asymmetric, PtoEnum, Symmetric
-from ptokit.isa.spelling import USES_WORKSPACE, Attribute, Workspace, same_as
-from ptokit.isa.table import Table
 from ptokit.isa.tdequant import FLOAT
-from ptokit.isa.vector import OpRow, Text, Types, apply, build, by_target, plain, shaped, typed, types, vec_tiles
+from ptokit.isa.vocabulary import *
 
-SIGNED, UNSIGNED = (by_target(*(types(name),) * 4) for name in ("i8", "u8"))
+SIGNED, UNSIGNED = (everywhere(types(name)) for name in ("i8", "u8"))
 
 
 def rounded(call: Call) -> TileSpec | None:
@@ -32,7 +26,7 @@ def quantisation(row: OpRow, kind: PtoEnum, table: Table[Types], *factors: str) 
         *(Rule("CP-QNT-01", name, lambda c: f"of {c.dst.valid_rows} valid rows, as dst, and one valid column",
                lambda c, name=name: c.values[name].valid == (c.dst.valid_rows, 1), on=error(*EVERYWHERE),
                blocks="execution", found=lambda c, name=name: f"valid {show_extents(c.values[name].valid)}",
-               kind=ByExtent(), fix=COLUMN)
+               kind=ByExtent(), fix=AS_COLUMN)
           for name in factors),
         typed("CP-QNT-02", "dst", table, f"make dst of {', '.join(map(str, table['host']))}"),
         typed("CP-QNT-02", "src", FLOAT, "make src of float32"),

@@ -1,45 +1,13 @@
 """TSCATTER: elements of a tile into another tile, each to the row its index names."""
+# ruff: noqa: F403, F405
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from ptokit.finding import Fix, OpName, called
-from ptokit.isa.common import data_type, extents_positive, flat, is_cast, is_nd_tile, names, same_type
-from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, dtype
-from ptokit.isa.fixes import PLAIN_TILE, SHRINK, option
-from ptokit.isa.instruction import (
-    DEVICES,
-    EVERYWHERE,
-    NPU,
-    ByExtent,
-    Call,
-    Case,
-    Cpp,
-    Fault,
-    FlatIndex,
-    Instruction,
-    Modifier,
-    Modifiers,
-    Param,
-    Repeats,
-    Rule,
-    always,
-    case,
-    error,
-    hazard,
-    is_tile,
-    note,
-)
-from ptokit.isa.kernel import INDEXED, Cost, Effect, Handshake, RouteKernel
-from ptokit.isa.move import Access, Fill, Index, IndexUnit, Move, Remap, Side
-from ptokit.isa.operand import show_extents
-from ptokit.isa.policy import IotaOrder, ScatterIndex, TileType
-from ptokit.isa.spelling import Attribute, Form
-from ptokit.isa.table import Table
-from ptokit.isa.vector import Text
+from ptokit.isa.vocabulary import *
 
-INDEX_TYPES = tuple(dtype(name) for name in ("int16", "int32", "uint16", "uint32"))
+TSCATTER_INDICES = tuple(dtype(name) for name in ("int16", "int32", "uint16", "uint32"))
 INDEX_WIDTH = {4: 4, 2: 2, 1: 2}
 """Bytes of an index, by bytes of the data (TS-TYPE-05, -06, -07)."""
 
@@ -67,7 +35,7 @@ def index_width(rule: str, data: int) -> Rule:
     )  # fmt: skip
 
 
-def vec(operand: str) -> Rule:
+def vec_tile(operand: str) -> Rule:
     """TS-LOC-01 for one operand."""
     return Rule(
         "TS-LOC-01", operand, "a Vec tile", lambda c: is_tile(c.values[operand], TileType.Vec), on=error(*EVERYWHERE),
@@ -115,16 +83,16 @@ def is_covered(call: Call) -> bool:
 
 
 RULES = (
-    vec("dst"),
-    vec("src"),
-    vec("idx"),
+    vec_tile("dst"),
+    vec_tile("src"),
+    vec_tile("idx"),
     data_type("dst"),
     Rule("TS-TYPE-01", "dst", f"one of {names(BASE)}", lambda c: c.dst.dtype in BASE, found=lambda c: str(c.dst.dtype),
          fix="convert the data, or run on the host profile", elsewhere=CPU),
     Rule("TS-TYPE-02", "dst", "of another type than an 8-bit float", lambda c: c.dst.dtype not in (*FLOAT8, HIFLOAT8),
          kind="H-44", found=lambda c: str(c.dst.dtype), fix="scatter the bytes as uint8", elsewhere=CPU),
-    Rule("TS-TYPE-03", "idx", f"one of {names(INDEX_TYPES)}", lambda c: c.idx.dtype in INDEX_TYPES, kind="H-08",
-         found=lambda c: str(c.idx.dtype), fix="hold the indices in a 16-bit or 32-bit integer tile",
+    Rule("TS-TYPE-03", "idx", f"one of {names(TSCATTER_INDICES)}", lambda c: c.idx.dtype in TSCATTER_INDICES,
+         kind="H-08", found=lambda c: str(c.idx.dtype), fix="hold the indices in a 16-bit or 32-bit integer tile",
          elsewhere=CPU),
     Rule("TS-TYPE-03", "idx", "an integer type", lambda c: c.idx.dtype.is_integer, on=error("host"), kind="H-08",
          found=lambda c: str(c.idx.dtype), blocks="execution",

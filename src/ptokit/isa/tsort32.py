@@ -1,23 +1,19 @@
 """TSORT32: every 32 columns of a tile sorted, as pairs of a value and a number."""
+# ruff: noqa: F403, F405
 
 from __future__ import annotations
 
-from ptokit.isa.instruction import EVERYWHERE, ByExtent, Call, Param, Rule, error, note
-from ptokit.isa.kernel import INDEXED
-from ptokit.isa.move import Access, Compute
-from ptokit.isa.operand import TileSpec, row_of, show_extents
-from ptokit.isa.spelling import Form, Workspace
-from ptokit.isa.vector import F2, OpRow, alike, build, by_target, typed, types, vec_tiles, whole
+from ptokit.isa.vocabulary import *
 
-BLOCK = 32
+SORTED = 32
 """Columns that are sorted together."""
 PAIR = 8
 """Bytes of a value and its number."""
 LONGEST_COPY = 8160
 """Bytes of a row that the headers copy whole into their workspace, to pad its last block."""
 
-SORT_TYPES = by_target(*(F2,) * 4)
-NUMBER_TYPES = by_target(*(types("u32"),) * 4)
+SORT_TYPES = everywhere(F2)
+NUMBER_TYPES = everywhere(types("u32"))
 
 
 def width(call: Call) -> int:
@@ -28,10 +24,10 @@ def width(call: Call) -> int:
 def padded_row(call: Call) -> TileSpec | None:
     """Where the last block of a row is padded, if it is not whole."""
     cols = call.src.valid_cols
-    if cols % BLOCK == 0:
+    if cols % SORTED == 0:
         return None
     is_whole = cols * call.src.dtype.size <= LONGEST_COPY
-    return row_of(call.src.dtype, -(-cols // BLOCK) * BLOCK if is_whole else BLOCK)
+    return row_of(call.src.dtype, -(-cols // SORTED) * SORTED if is_whole else SORTED)
 
 
 def lower(call: Call) -> tuple[Compute, ...]:
@@ -61,7 +57,7 @@ TSORT32 = build(
         alike("CP-SRT-02", "dst", "src"),
         typed("CP-SRT-02", "idx", NUMBER_TYPES, "make idx of uint32"),
         Rule("CP-HDR-01", "src", "the shipping simulator writes blocks of float16 over each other",
-             lambda c: c.src.dtype.size == 4 or c.src.valid_cols <= BLOCK, on=note("cpu")),
+             lambda c: c.src.dtype.size == 4 or c.src.valid_cols <= SORTED, on=note("cpu")),
     ),
     lower,
     cost={"V": INDEXED},

@@ -1,49 +1,12 @@
 """TSTORE: a tile into a block of global memory."""
+# ruff: noqa: F403, F405
 
 from __future__ import annotations
 
-from ptokit.finding import Fix, called
-from ptokit.isa.casts import (
-    CONVERTS,
-    NARROWED,
-    RECTIFIED,
-    RELU,
-    SCALE,
-    SCALED_MEANING,
-    SCALED_TO_MEMORY,
-    Casts,
-    cast_type,
-    copied,
-    fix_rules,
-    with_factors,
-)
-from ptokit.isa.common import WIDE_TYPES, burst_multiple, data_type, extents_positive, flat
-from ptokit.isa.fixes import ARRAY_VIEW, NZ_SHAPE, Option
-from ptokit.isa.headers import EIGHT_TO_64, typed, whole_block
-from ptokit.isa.instruction import (
-    DEVICES,
-    EVERYWHERE,
-    NPU,
-    ByExtent,
-    Call,
-    Case,
-    Cpp,
-    Instruction,
-    Modifier,
-    Param,
-    Rule,
-    always,
-    error,
-    is_tensor,
-    is_tile,
-)
-from ptokit.isa.kernel import Cost, Effect, RouteKernel
-from ptokit.isa.move import Access, Combine, Compute, Move
-from ptokit.isa.operand import FRACTAL_ROWS, TensorSpec, WideBlocks, show_extents
-from ptokit.isa.policy import GlobalLayout, StoreAtomic, TileType
-from ptokit.isa.spelling import Attribute, Form
+from ptokit.isa.casts import *
+from ptokit.isa.headers import EIGHT_TO_64, typed_in_headers, whole_block
 from ptokit.isa.tload import VEC_PAIRS, fits, has_fractal_dims, in_ub_unboxed, is_pair, plain_if_wide
-from ptokit.isa.vector import attributes
+from ptokit.isa.vocabulary import *
 
 PAIRS = {TileType.Vec: VEC_PAIRS, TileType.Acc: frozenset({("nd", "nz"), ("nz", "nz")})}
 """Which tensor layout a tile form stores into (TT-01)."""
@@ -188,7 +151,13 @@ TSTORE = Instruction(
     rules=RULES,
     lower=lower,
     route=lambda call: f"tstore.{call.src.loc.text}",
-    cpp=Cpp("TSTORE(dst, src, scale)", template, (typed("src", {"a2a3": EIGHT_TO_64}), WHOLE), is_transfer=True),
+    cpp=Cpp(
+        "TSTORE(dst, src, scale)",
+        template,
+        (typed_in_headers("src", {"a2a3": EIGHT_TO_64}), WHOLE),
+        is_transfer=True,
+        without_pipe=Table({"a2a3": "mat"}),
+    ),
     kernels={
         family: {"tstore.vec": kernel("MTE3", "UB to GM GB/s"), "tstore.acc": kernel("FIX", "L0C to GM GB/s")}
         for family in NPU

@@ -43,6 +43,8 @@ def types(text: str) -> Types:
 
 INTS = types("i8 u8 i16 u16 i32 u32 i64 u64")
 ALL = INTS | types("f16 bf16 f32")
+LONG = types("i64 u64")
+UP_TO_32 = ALL - LONG
 B4, F2, F3 = types("i16 i32 f16 f32"), types("f16 f32"), types("f16 bf16 f32")
 NARROW = types("i8 u8")
 SHORT = types("i16 u16 i32 u32")
@@ -50,9 +52,14 @@ BYTE_FLOATS = types("f8E4M3FN f8E5M2 hif8")
 HOST = ALL | types("f64")
 
 
-def by_target(a2a3: Types, a5: Types, cpu: Types = ALL, host: Types = HOST) -> Table[Types]:
-    """A table of types; the simulator has every arithmetic type by default."""
-    return Table({"cpu": cpu, "a2a3": a2a3, "a5": a5, "host": host})
+def by_target(*, cpu: Types = ALL, host: Types = HOST, **devices: Types) -> Table[Types]:
+    """A table of types, by family; the simulator and the host have every arithmetic type by default."""
+    return Table({"cpu": cpu, **devices, "host": host})
+
+
+def everywhere(kinds: Types, **others: Types) -> Table[Types]:
+    """The same types on every target but `others`, by family."""
+    return Table(dict.fromkeys(EVERYWHERE, kinds) | others)
 
 
 def located(clause: str, operand: str, *locs: TileType) -> Rule:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ptokit.finding import NAME, Finding, Judged, VerifyError, by_level, counted, findings_html, summary
-from ptokit.isa.instruction import DEVICES
 from ptokit.isa.policy import TileType
 from ptokit.lang.arguments import Arguments
 from ptokit.lang.context import Mode
@@ -26,7 +25,7 @@ from ptokit.program.order import order
 from ptokit.program.place import place
 from ptokit.program.show import show as show_program
 from ptokit.program.verify import pipes_used
-from ptokit.target import PROFILES
+from ptokit.target import families, families_with_pipes
 
 WIDTH = 80
 MOST_TILES = 32
@@ -179,7 +178,7 @@ def check(
     options = keywords.get("options")
     enough = not isinstance(options, MachineOptions) or options.blocks is None or is_enough(options.blocks)
     blocks, arguments = grid_of(grid), _arguments("pto.check", kernel, args, keywords)
-    names = kernel.targets or DEVICES if target == "all" else (target,)
+    names = kernel.targets or families() if target == "all" else (target,)
     modes = [mode_of(name, header, strict, dyn_ub) for name in names]
     reports = {mode.profile.name: _report(kernel.over(blocks), arguments, mode, blocks, enough) for mode in modes}
     return Report(kernel.name, kernel.own_grid(arguments, modes[0]) or blocks, reports)
@@ -283,5 +282,5 @@ def show(
         program = place(launched.trace(arguments, mode).program, mode.profile, mode.options.dyn_ub).program
         print(show_program(order(program, mode.profile), mode.profile.name))
     if not mode.profile.pipes:
-        others = " and ".join(name for name, each in PROFILES.items() if each.pipes and name == each.family)
+        others = " and ".join(families_with_pipes())
         print(f"({mode.profile.name} has no pipes and needs no flags; {others} do)")

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ptokit.cxx.source_text import Tokens, tokens_of
+from ptokit.cxx.source_text import SourceTokens, tokens_of
 
 MOST_FLAGS = 50
 """Equal statements before an offset that are looked at, the last ones."""
@@ -43,13 +43,13 @@ def untaken(text: str, flag: str, executed: Collection[int], at: int) -> Untaken
     return None
 
 
-def _branch(tokens: Tokens, number: int) -> tuple[int, int] | None:
+def _branch(tokens: SourceTokens, number: int) -> tuple[int, int] | None:
     """The innermost `if (...) { ... }` around a token: its first and its last one."""
     return max(((start, last) for start, body, last in _branches(tokens) if body < number < last), default=None)
 
 
 @lru_cache(maxsize=64)
-def _branches(tokens: Tokens) -> list[tuple[int, int, int]]:
+def _branches(tokens: SourceTokens) -> list[tuple[int, int, int]]:
     """Where each `if (...) { ... }` begins, and its block begins and ends."""
     heads = (number for number, text in enumerate(tokens.texts) if text == "if" and tokens.condition(number) >= 0)
     bodies = ((start, tokens.partners[tokens.condition(start)] + 1) for start in heads)

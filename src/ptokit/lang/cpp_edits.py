@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import inf
 
 from ptokit.cxx.source_loops import SourceLoop, loop_around, loops_in_text
-from ptokit.cxx.source_text import CONDITIONED, Tokens, masked, tokens_of
+from ptokit.cxx.source_text import CONDITIONED, SourceTokens, masked, tokens_of
 from ptokit.finding import Where
 from ptokit.lang.cpp_branches import untaken
 from ptokit.program import ir
@@ -227,7 +227,7 @@ def _offset(text: str, where: Where) -> int:
     return start + len(line) - len(line.lstrip())
 
 
-def _statement_start(tokens: Tokens, number: int) -> int:
+def _statement_start(tokens: SourceTokens, number: int) -> int:
     """The first token of the statement around a token, behind the heads of conditions and loops without braces."""
     start = number
     while start > 0 and tokens.texts[start - 1] not in (";", "{", "}"):
@@ -239,7 +239,7 @@ def _statement_start(tokens: Tokens, number: int) -> int:
     return start
 
 
-def _is_alone(tokens: Tokens, start: int) -> bool:
+def _is_alone(tokens: SourceTokens, start: int) -> bool:
     """Whether a statement is the body of a condition or a loop without braces."""
     before = tokens.text(start - 1)
     if before != ")":

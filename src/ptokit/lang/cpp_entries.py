@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ptokit.cxx.compile import Build
 from ptokit.cxx.declaration import Parameter
 from ptokit.cxx.entries import CppEntry
+from ptokit.cxx.problems import plain_name
 from ptokit.finding import suggestion
 from ptokit.lang.cpp_parameters import kind_of
 
@@ -32,7 +33,7 @@ def _is_given(parameter: Parameter) -> bool:
 
 def entries_named(build: Build, name: str) -> list[CppEntry]:
     """The entries of a name: with all of it, without its namespaces, or without its template arguments."""
-    for kept in (str, _without_namespaces, _without_arguments, _base_name):
+    for kept in (str, _without_namespaces, _without_arguments, plain_name):
         if found := [entry for entry in build.entries if _compact(kept(entry.name)) == _compact(name)]:
             return found
     names = [entry.name for entry in build.entries]
@@ -50,10 +51,6 @@ def _without_arguments(name: str) -> str:
 def _without_namespaces(name: str) -> str:
     head, bracket, arguments = name.partition("<")
     return head.rpartition("::")[2] + bracket + arguments
-
-
-def _base_name(name: str) -> str:
-    return _without_namespaces(_without_arguments(name))
 
 
 def chosen_entry(build: Build, name: str | None, given: Sequence[str] = ()) -> CppEntry:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from ptokit.cxx.child import RecordLimits
 from ptokit.cxx.compile import (
-    TARGETS,
     UNSEEN,
     Build,
     CompileError,
@@ -24,6 +23,7 @@ from ptokit.cxx.names_in_source import SourceTexts
 from ptokit.cxx.problems import OWN_CODE
 from ptokit.engine.llvm import store
 from ptokit.finding import Finding, VerifyError, Where
+from ptokit.target import families_in_cpp
 
 PLACE = re.compile(
     r"^(?P<file>[^:\n]+):(?P<line>\d{1,10}):(?:(?P<column>\d{1,10}):)? (?:fatal )?error: (?P<message>[^\n]*)", re.M
@@ -84,11 +84,11 @@ class CppSource:
 
     def first_build(self, target: str = "") -> Build:
         """The build for a target, or for the first that can be built."""
-        for name in (target,) if target else TARGETS:
+        for name in (target,) if target else families_in_cpp():
             try:
                 return self.build(name)
             except VerifyError:
-                if target or name == [*TARGETS][-1]:
+                if target or name == families_in_cpp()[-1]:
                     raise
         raise AssertionError
 

@@ -1,6 +1,6 @@
 """The Python function of each instruction, made from its definition.
 
-`instructions.pyi` states them for type checkers and editors; `python tests/lang/stubs.py` writes it.
+`instructions.pyi` states them for type checkers and editors; `make generated` writes it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The Python function of each instruction. Written by `python tests/lang/stubs.py`."""
+"""The Python function of each instruction. Written by `make generated`."""
 
 from ptokit.isa.policy import (
     Asymmetric,

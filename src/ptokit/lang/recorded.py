@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ptokit.cxx.compile import TARGETS, CompileOptions
+from ptokit.cxx.compile import CompileOptions
 from ptokit.cxx.declaration import Parameter
 from ptokit.cxx.elf import ElfError
 from ptokit.cxx.entries import CppEntry
@@ -48,6 +48,7 @@ from ptokit.machine.report import MachineReport
 from ptokit.program.clip import clipped
 from ptokit.program.ir import Program, walk
 from ptokit.program.repair import Edit, Unpatchable
+from ptokit.target import compiler_of, families_in_cpp
 
 WORKSPACE = 1 << 16
 """Bytes of memory for a pointer that no array is passed for."""
@@ -98,7 +99,11 @@ class CppKernel(ForeignKernel):
     """An entry of a C++ source: `kernel[grid](x, y, target="a5")`. The grid of a launch function is its own."""
 
     origin = "is C++"
-    targets = tuple(TARGETS)
+
+    @property
+    def targets(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Where it can run."""
+        return families_in_cpp()
 
     def __init__(self, source: CppSource, entry: CppEntry, target: str, grid: int = 1) -> None:
         super().__init__(entry.name, None)
@@ -162,7 +167,7 @@ class CppKernel(ForeignKernel):
         """What the entry does with these arguments; `enough`: with as many blocks as a check needs. Raises
         VerifyError."""
         family = mode.profile.family
-        target = family if family in TARGETS else self.target
+        target = family if compiler_of(family) else self.target
         content = (target, self.grid, *_content(arguments))
         key = (enough, *content)
         if key not in self._recorded:

@@ -52,7 +52,7 @@ def _finding(
 def unordered(fixes: Fixes, first: ConflictAccess, then: ConflictAccess, profile: Profile) -> Finding:
     """Two accesses that nothing orders."""
     kinds, target = _kinds(first, then, profile), profile.name
-    kind = next((kind for kind in kinds if profile.family in spec.hazards()[kind].levels), None)
+    kind = next((kind for kind in kinds if spec.hazards()[kind].level_on(target)), None)
     rule = spec.behind(kind, target) if kind else UNLISTED
     message = f"{then}; nothing orders this {then.how} after {first.noun}"
     fix = fixes.order(first, then)

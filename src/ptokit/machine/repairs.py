@@ -261,7 +261,7 @@ class Search:
             return []
         found: list[Search] = []
         for profile in PROFILES.values():
-            if profile.pipes and profile.name == profile.family != self.profile.family:
+            if profile.pipes and profile.is_family and profile.name != self.profile.family:
                 search = Search(self.replay.on(profile), alternates=False)
                 search.blocks = self.blocks
                 found += [search] if search.faults(()).error is None else []

@@ -89,7 +89,7 @@ class StatementCores:
         """On all targets with cores, unless `profiles` are given; `busy` are the pipes of instructions, if they are
         known for one target, by identity."""
         self.program, self._busy = program, busy or {}
-        self._profiles = profiles or [each for each in PROFILES.values() if each.cores and each.name == each.family]
+        self._profiles = profiles or [each for each in PROFILES.values() if each.cores and each.is_family]
         self._known: dict[int, frozenset[str]] = {}
         self._by_tile: dict[str, set[str]] = {}
         statements = list(ir.walk(program.body))

@@ -21,7 +21,8 @@ from ptokit.program.expr import Expr, Var, apply
 MOST_BLOCKS = 2**31 - 1
 """The largest grid."""
 CPP = "cpp"
-"""The form of programs from C++; `cpp.a2a3` for A2/A3, whose flags between the cores have other names."""
+CPP_FFTS = "cpp.ffts"
+"""The forms of programs from C++; the second one has the flags between the cores that take their memory at a launch."""
 
 
 def _place() -> Any:

@@ -48,7 +48,7 @@ AnyFlag = ir.Flag | ir.CrossFlag
 Sync = AnyFlag | ir.Barrier
 """Statements that order pipes and do nothing else."""
 
-CPP = ir.CPP
+CPP, CPP_FFTS = ir.CPP, ir.CPP_FFTS
 _CPP: dict[type[ir.Stmt], str] = {
     ir.Flag: "{action}_flag(PIPE_{src}, PIPE_{dst}, EVENT_ID{event})",
     ir.CrossFlag: "{action}_intra_block(PIPE_{pipe}, {event})",
@@ -72,7 +72,7 @@ SPELLINGS: dict[str, dict[type[ir.Stmt], str]] = {
         ir.Barrier: "barrier <PIPE_{pipe}>",
     },
     CPP: _CPP,
-    f"{CPP}.a2a3": _CPP,
+    CPP_FFTS: _CPP,
 }
 """How the form of a program, empty for Python, spells such a statement: its fields, and the name of the module."""
 
@@ -80,10 +80,10 @@ CROSS = {
     "set": "ffts_cross_core_sync(PIPE_{pipe}, getFFTSMsg(0x2, {event}))",
     "wait": "wait_flag_dev({event})",
 }
-"""Flags between the cores in C++ for A2/A3."""
+"""Flags between the cores that take their memory at a launch, in C++."""
 COMPUTED = {
     CPP: "{action}_flag(PIPE_{src}, PIPE_{dst}, static_cast<event_t>({event}))",
-    f"{CPP}.a2a3": "{action}_flag(PIPE_{src}, PIPE_{dst}, static_cast<event_t>({event}))",
+    CPP_FFTS: "{action}_flag(PIPE_{src}, PIPE_{dst}, static_cast<event_t>({event}))",
     "mlir": "pto.{action}_flag_dyn[<PIPE_{src}>, <PIPE_{dst}>, {event}]",
     "as": "{action}_flag[PIPE_{src}, PIPE_{dst}, {event}]",
 }
@@ -95,7 +95,7 @@ def spelled(stmt: Sync, form: str, module: str = "pto.", event: str = "") -> str
     fields = {**vars(stmt), "module": module, "named": _named(stmt), "own": f"{stmt.core}." if stmt.core else ""}
     is_computed = isinstance(stmt, ir.Flag) and not isinstance(stmt.event, int)
     template = COMPUTED.get(form) if is_computed else None
-    if isinstance(stmt, ir.CrossFlag) and form == f"{CPP}.a2a3":
+    if isinstance(stmt, ir.CrossFlag) and form == CPP_FFTS:
         template = CROSS[stmt.action]
     return (template or SPELLINGS[form][type(stmt)]).format(**(fields | {"event": event} if event else fields))
 

@@ -12,7 +12,7 @@ from ptokit.isa.instruction import Instruction
 from ptokit.isa.opaque import opaque_rows
 from ptokit.render import pages
 from ptokit.render.sketch import sketch
-from ptokit.target import PROFILES, Profile
+from ptokit.target import PROFILES, Profile, families
 
 
 def targets_data() -> dict[str, Any]:
@@ -61,7 +61,7 @@ def page_data(name: str, target: str | None) -> dict[str, Any]:
 
 
 def _instruction(instruction: Instruction, target: str | None) -> dict[str, Any]:
-    profiles = [PROFILES[name] for name in ((target,) if target else spec.FAMILIES)]
+    profiles = [PROFILES[name] for name in ((target,) if target else families())]
     return {
         "summary": instruction.summary,
         "meaning": [*instruction.meaning],

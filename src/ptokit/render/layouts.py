@@ -13,8 +13,8 @@ import numpy as np
 from rich.text import Text
 
 from ptokit.engine.storage import Array
-from ptokit.isa.layout import Term
 from ptokit.isa.operand import BLOCK, TileSpec
+from ptokit.report.sources import terms
 
 MOST_ELEMENTS = 1 << 20
 """Elements of a tile whose offsets are listed."""
@@ -103,7 +103,7 @@ class LayoutPicture:
             "bytes": spec.nbytes,
             "remarks": self.remarks,
             "address": self.address,
-            "terms": {"rows": list(map(_term, spec.layout.rows)), "cols": list(map(_term, spec.layout.cols))},
+            "terms": terms(spec.layout),
             "offsets": self.offsets.tolist(),
         }
 
@@ -200,10 +200,6 @@ def _pieces(cols: int, box: int, fitting: int) -> Iterator[range]:
 
 def _beside(one: Text, left: int, other: Text) -> Text:
     return Text.assemble(one, " " * (left - one.cell_len + BETWEEN), other) if other.plain else one
-
-
-def _term(term: Term) -> list[int]:
-    return [term.div, term.mod, term.stride]
 
 
 def tile_rows(tiles: Sequence[tuple[str, TileSpec, Sequence[object]]]) -> list[tuple[str, ...]]:

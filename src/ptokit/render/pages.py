@@ -21,7 +21,7 @@ from ptokit.program.verify_call import CHECKS, CallCheck
 from ptokit.render.document import Code, Heading, Items, Line, PagePart, TableRows, TextPage, Title
 from ptokit.render.sketch import sketch
 from ptokit.render.tables import SideBySide
-from ptokit.target import PROFILES, Profile
+from ptokit.target import PROFILES, Profile, families
 from ptokit.target.profile import KB
 
 SOURCES = {
@@ -197,10 +197,10 @@ def _example(name: str) -> Iterator[PagePart]:
     if example.meets:
         yield from _code(f"Meets it: runs clean (with pto.target(target), target one of {where})", example.meets)
     for code, shown in zip(example.breaks, spec.outcomes().get(name, ()), strict=False):
-        yield from _code(f"Breaks it: {_outcome(shown)}", code)
+        yield from _code(f"Breaks it: {outcome(shown)}", code)
 
 
-def _outcome(shown: Mapping[str, str]) -> str:
+def outcome(shown: Mapping[str, str]) -> str:
     """The outcome of an example: once if it is the same on every target."""
     by_outcome: dict[str, list[str]] = {}
     for target, outcome in shown.items():
@@ -218,7 +218,7 @@ def _code(title: str, code: str) -> Iterator[PagePart]:
 def instruction_page(name: str, target: str | None = None) -> TextPage:
     """The whole contract of an instruction, on one target or on all."""
     instruction = INSTRUCTIONS[name]
-    profiles = [PROFILES[target]] if target else [PROFILES[n] for n in spec.FAMILIES]
+    profiles = [PROFILES[target]] if target else [PROFILES[n] for n in families()]
     parts: list[PagePart] = [Title(name, instruction.summary)]
     parts += [Heading("Meaning"), Items(tuple(instruction.meaning), is_fixed=True)]
     parts += [Heading("Operands and modifiers"), _parameters(instruction)]
@@ -306,11 +306,11 @@ def clauses_of(instruction: Instruction, target: str) -> list[spec.Clause]:
     named = {name for rule in instruction.rules for name in (rule.id, *rule.elsewhere)}
     named |= {name for fault in instruction.faults.values() for name in (fault.rule, *fault.elsewhere)}
     groups = {name.rpartition("-")[0] for name in named if name.startswith("CP-")}
-    families = spec.FAMILIES if spec.family_of(target) in spec.OURS else (spec.family_of(target),)
+    targets = spec.FAMILIES if spec.family_of(target) in spec.OURS else (target,)
     return [
         clause
         for clause in spec.clauses().values()
-        if set(families) <= set(clause.targets)
+        if all(spec.is_one_of(name, clause.targets) for name in targets)
         and (
             clause.id.partition("-")[0] in instruction.documents
             or clause.id in named
@@ -406,7 +406,7 @@ def _demand(check: CallCheck) -> str:
 
 
 def _level(hazard: spec.Hazard, profile: Profile) -> str:
-    return hazard.levels.get(profile.family, "")
+    return hazard.level_on(profile.name)
 
 
 def _hazards(instruction: Instruction, profile: Profile) -> Iterator[tuple[str, ...]]:
@@ -492,60 +492,3 @@ FACTS = {
     },
     "Left tile": lambda p: p.left_form,
 }
-
-
-# --- the reference of the documentation site
-
-MOST_EXAMPLES = 3
-
-
-def reference_page(name: str) -> TextPage:
-    """The contract of an instruction, examples that can be run as they are, and errata of the source pages."""
-    instruction = INSTRUCTIONS[name]
-    return TextPage.of(instruction_page(name).parts, _examples_of(instruction), _errata_of(instruction))
-
-
-def _examples_of(instruction: Instruction) -> Iterator[PagePart]:
-    """Programs for the clauses of an instruction: some that run, some that are refused."""
-    named = {clause.id for target in spec.FAMILIES for clause in clauses_of(instruction, target)}
-    about = [(clause, each) for clause, each in spec.examples().items() if _is_about(instruction.name, each)]
-    own = sorted(about, key=lambda each: each[0] not in named)
-    meets = [(clause, each) for clause, each in own if each.meets and "pto.kernel" not in each.meets][:MOST_EXAMPLES]
-    breaks = [(clause, each) for clause, each in own if each.breaks and spec.outcomes().get(clause)][:MOST_EXAMPLES]
-    if meets or breaks:
-        yield Title("Examples", "Each one is about a clause. The conformance tests run all of them.", level=2)
-    for clause, each in meets:
-        yield Line(f"{clause}: this runs.")
-        yield Code(whole_example(instruction.name, each, clause))
-    for clause, each in breaks:
-        yield Line(f"{clause}: this does not. {_outcome(spec.outcomes()[clause][0])}")
-        yield Code(each.breaks[0])
-
-
-def _is_about(name: str, example: spec.Example) -> bool:
-    call = f"pto.{name}("
-    return name in example.each or call in example.meets or any(call in code for code in example.breaks)
-
-
-def whole_example(name: str, example: spec.Example, clause: str) -> str:
-    """An example that meets its clause, as a program."""
-    known = spec.clauses().get(clause)
-    targets = example.targets or (known.targets if known else spec.FAMILIES)
-    lines = [*([f"op = pto.{name}"] if example.each else []), *example.meets.strip().splitlines()]
-    body = "\n".join(f"    {line}" if line else "" for line in lines)
-    more = "import ml_dtypes\n" if "ml_dtypes" in example.meets else ""
-    return (
-        f'{more}import numpy as np\nimport ptokit as pto\n\ntarget = "{targets[-1]}"\nwith pto.target(target):\n{body}'
-    )
-
-
-def _errata_of(instruction: Instruction) -> Iterator[PagePart]:
-    """Where the source pages contradict each other or leave a question open about an instruction."""
-    clauses = [clause for target in spec.FAMILIES for clause in clauses_of(instruction, target)]
-    named = {clause.decision for clause in clauses}
-    named |= {name for rule in instruction.rules for name in (rule.id, *rule.elsewhere)}
-    named |= {name for fault in instruction.faults.values() for name in (fault.rule, *fault.elsewhere)}
-    rows = tuple((gap.id, gap.conflict, gap.decision) for gap in spec.gaps().values() if gap.id in named)
-    if rows:
-        yield Title("Errata of the source pages", "What they leave open, and what was decided.", level=2)
-        yield TableRows(("decision", "question", "answer"), rows)

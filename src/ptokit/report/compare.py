@@ -117,7 +117,8 @@ def _verdict(report: Result) -> str:
     return levels or ("clean" if report.ran else NOTHING_RAN)
 
 
-def _cycles(report: Result) -> float | None:
+def cycles_of(report: Result) -> float | None:
+    """The cycles of a launch; None without a timeline."""
     line = report.timeline if isinstance(report, MachineReport) else None
     return line.cycles if line else None
 
@@ -161,7 +162,7 @@ def _why_verdicts(reports: Sequence[Result], _: Compared) -> Iterator[str]:
 
 
 def _why_cycles(reports: Sequence[Result], compared: Compared) -> Iterator[str]:
-    timed = {report.target: cycles for report in reports if (cycles := _cycles(report)) is not None}
+    timed = {report.target: cycles for report in reports if (cycles := cycles_of(report)) is not None}
     if len(timed) > 1 and _differ(timed.values()):
         costs = {key: {target: on[target].total for target in timed if target in on} for key, on in compared.items()}
         for (where, what), values in _furthest(costs):
@@ -280,7 +281,7 @@ def _and(words: Iterable[str]) -> str:
 
 COMPARED: Mapping[str, tuple[Callable[[Result], Any], Callable[[Sequence[Result], Compared], Iterable[str]]]] = {
     "verdict": (_verdict, _why_verdicts),
-    "cycles": (_cycles, _why_cycles),
+    "cycles": (cycles_of, _why_cycles),
     "bytes moved": (_moved, _why_moved),
     "efficiency": (_efficiency, _why_efficiency),
     "memory": (_on_chip, _why_memory),

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ptokit.finding import Finding, by_level, is_modelled
-from ptokit.isa.layout import Term
 from ptokit.machine.report import MachineReport
 from ptokit.program.ir import Program
 from ptokit.report.access import access_maps
 from ptokit.report.compare import RefusedTarget, Result, comparison
-from ptokit.report.sources import place, shown_diff, sources
+from ptokit.report.sources import place, shown_diff, sources, terms
 from ptokit.report.spans import line_costs, memory_data, places, timeline_data
 from ptokit.target import profile
 
@@ -67,12 +66,7 @@ def _target(report: Result) -> dict[str, Any]:
 def _finding(number: int, finding: Finding) -> dict[str, Any]:
     return {
         "id": f"f{number}",
-        "level": finding.level,
-        "rule": finding.rule,
-        "kind": finding.kind,
-        "message": finding.message,
-        "fix": finding.fix,
-        "operand": finding.operand,
+        **{name: getattr(finding, name) for name in ("level", "rule", "kind", "message", "fix", "operand")},
         "where": place(finding.where),
         "calls": [place(call) for call in finding.path[1:]],
         "seen": finding.seen.as_dict() if finding.seen else None,
@@ -103,15 +97,7 @@ def _tiles(program: Program, target: str) -> list[dict[str, Any]]:
             "valid": [value if isinstance(value, int) else None for value in tile.spec.valid],
             "form": tile.spec.form.upper(),
             "box": list(tile.spec.box) if tile.spec.box != (1, 1) else None,
-            "layout": {
-                "rows": list(map(_term, tile.spec.layout.rows)),
-                "cols": list(map(_term, tile.spec.layout.cols)),
-                "start": tile.spec.layout.start,
-            },
+            "layout": {**terms(tile.spec.layout), "start": tile.spec.layout.start},
         }
         for name, tile in list(program.tiles.items())[:MOST_TILES]
     ]
-
-
-def _term(term: Term) -> list[int]:
-    return [term.div, term.mod, term.stride]

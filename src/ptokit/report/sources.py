@@ -1,4 +1,4 @@
-"""The user's source texts that a report shows."""
+"""The user's source texts that a report shows; places and layouts as plain data."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ptokit.finding import Where, cell_of, shown_file
+from ptokit.isa.layout import Layout
 from ptokit.lines import lines_of
 
 MOST_LINES = 3000
@@ -29,6 +30,12 @@ def shown_diff(diff: str) -> str:
 def place(where: Where | None) -> dict[str, Any] | None:
     """A place as plain data."""
     return {"file": shown_file(where.file), "line": where.line, "column": where.column} if where else None
+
+
+def terms(layout: Layout) -> dict[str, list[list[int]]]:
+    """A layout as plain data: an offset is the sum of `coordinate // div % mod * stride` over these."""
+    sides = {"rows": layout.rows, "cols": layout.cols}
+    return {side: [[term.div, term.mod, term.stride] for term in own] for side, own in sides.items()}
 
 
 def sources(places: Iterable[Where | None]) -> list[dict[str, Any]]:

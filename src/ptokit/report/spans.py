@@ -16,6 +16,10 @@ from ptokit.program.ir import Instr, TileUse, walk
 from ptokit.report.sources import place
 from ptokit.target import profile
 
+NUMBERS = (
+    "cycles", "microseconds", "clock", "cores", "waves", "blocks", "longest", "longest_cycles", "dropped",
+)  # fmt: skip
+"""Of a launch."""
 MOST_STEPS = 4000
 """Points of the counter of bytes under way."""
 
@@ -32,26 +36,11 @@ def timeline_data(report: MachineReport) -> dict[str, Any] | None:
     for statement in statements:
         del statement["clauses"]  # for traces
     return {
-        "cycles": line.cycles,
-        "microseconds": line.microseconds,
-        "clock": line.clock,
-        "cores": line.cores,
-        "waves": line.waves,
-        "blocks": line.blocks,
-        "longest": line.longest,
-        "longest_cycles": line.longest_cycles,
-        "dropped": line.dropped,
+        **{name: getattr(line, name) for name in NUMBERS},
         "pipes": [{"id": p, "core": core_of(p), "pipe": unit_of(p), "busy": line.busy.get(p, 0.0)} for p in pipes],
         "statements": statements,
         "works": [
-            [
-                numbers[w.pipe],
-                w.start,
-                w.end,
-                w.number,
-                w.block,
-                int((w.block, w.pipe, w.start) in critical),
-            ]
+            [numbers[w.pipe], w.start, w.end, w.number, w.block, int((w.block, w.pipe, w.start) in critical)]
             for w in line.works
             if w.pipe in numbers
         ],

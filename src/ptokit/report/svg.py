@@ -356,7 +356,7 @@ def timeline_svg(timeline: Timeline, title: str = "", width: float = 760.0) -> s
             parts.append(text(x + long / 2, y + 15, work.what, "small", "middle"))
     parts += _flags(timeline, rows, left, scale)
     bottom = top + len(pipes) * lane
-    parts += _legend(hues, left, bottom + 18)
+    parts += legend(hues, left, bottom + 18)
     about = f"{name}: " + ", ".join(f"{names[pipe]} busy {share:.0%}" for pipe, share in timeline.busy.items())
     return picture(width, bottom + 34, name, parts, about)
 
@@ -396,32 +396,11 @@ def _flags(timeline: Timeline, rows: Mapping[str, float], left: float, scale: fl
             yield arrow(left + each.start * scale, y, left + each.end * scale, to_y, kind, tip)
 
 
-def _legend(hues: Mapping[str, int], x: float, y: float) -> Iterator[str]:
+def legend(hues: Mapping[str, int], x: float, y: float) -> Iterator[str]:
+    """Names beside their colours."""
     places = [x]
     for name in hues:
         places.append(places[-1] + 30 + LETTER * len(name))
     for (name, hue), (at, _) in zip(hues.items(), pairwise(places), strict=True):
         yield rect(at, y - 9, 11, 11, f"h{hue}")
         yield text(at + 16, y, name, "quiet")
-
-
-# --- figures
-
-
-def bars_svg(title: str, unit: str, rows: Mapping[str, Mapping[str, float]], note: str = "") -> str:
-    """Bars by name, side by side for each row."""
-    names = list(dict.fromkeys(name for values in rows.values() for name in values))
-    left, wide, bar = 24 + LETTER * max(map(len, rows), default=0), 420.0, 13.0
-    most = max((value for values in rows.values() for value in values.values()), default=0) or 1
-    parts, y = [text(12, 22, title, "head"), *_legend({name: k for k, name in enumerate(names)}, left, 46)], 62.0
-    for row, values in rows.items():
-        parts.append(text(left - 8, y + bar * len(values) / 2 + 4, row, "", "end"))
-        for name, value in values.items():
-            long = wide * value / most
-            tip = f"{row}, {name}: {value:g} {unit}"
-            parts.append(rect(left, y, long, bar - 1.5, f"h{names.index(name)}", "", tip))
-            parts.append(text(left + long + 6, y + bar - 3, f"{value:g}", "small quiet"))
-            y += bar
-        y += 9
-    parts.append(text(left, y + 10, f"{unit}{'; ' + note if note else ''}", "quiet"))
-    return picture(left + wide + 60, y + 22, title, parts)

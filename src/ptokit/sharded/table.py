@@ -24,7 +24,7 @@ from ptokit.sharded.calls import TableCalls
 from ptokit.sharded.errors import OfOneProcess, ShardedError, check_process
 from ptokit.sharded.files import FileRange, in_two_dims, mapped, new_name, read_manifest, save_array, stamp_of
 from ptokit.sharded.group import OwnerGroup
-from ptokit.sharded.messages import Header
+from ptokit.sharded.messages import Header, type_of
 from ptokit.sharded.options import TableOptions, parse_options
 from ptokit.sharded.pending import PendingCall
 from ptokit.sharded.placement import TableGrid, even
@@ -89,7 +89,7 @@ class ShardedTable(OfOneProcess):
         The file must not change while the table is open. `dtype` is for types that NumPy does not know.
         """
         file = os.path.abspath(path)
-        found = mapped(file, None if dtype is None else _numpy_type(dtype))
+        found = mapped(file, None if dtype is None else type_of(dtype))
         stamp = stamp_of(file)
 
         def base(group: OwnerGroup, owner: int) -> Base:
@@ -317,7 +317,3 @@ class ShardedTable(OfOneProcess):
 
     def __exit__(self, *raised: object) -> None:
         self.close()
-
-
-def _numpy_type(given: object) -> np.dtype[Any]:
-    return dtype(given).numpy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 WITH_PIPES = ("a2a3", "a5")
@@ -12,6 +12,8 @@ FAMILIES = ("cpu", *WITH_PIPES)
 """The families of targets in the documents."""
 OURS = ("host",)
 """Targets that are in no document: they may have a rule of any target."""
+LIKE: dict[str, str] = {}
+"""By family that is in no document either: the one whose statements hold for it. `ptokit.target.register` fills it."""
 EVERY_INSTRUCTION = "*"
 
 
@@ -70,6 +72,10 @@ class Hazard:
         if len(groups) == 1 and set(FAMILIES) <= set(self.levels):
             return next(iter(groups))
         return "; ".join(f"{level} on {' and '.join(targets)}" for level, targets in groups.items())
+
+    def level_on(self, target: str) -> str:
+        """The level on a target; empty if it does not occur there."""
+        return next((self.levels[name] for name in lineage(target) if name in self.levels), "")
 
     def concerns(self, instruction: str) -> bool:
         """Whether a use of the instruction can have it."""
@@ -142,7 +148,7 @@ def examples() -> dict[str, Example]:
 def outcomes() -> dict[str, tuple[dict[str, str], ...]]:
     """The outcomes of the code that breaks each clause, by target, one entry for each piece of code.
 
-    `tests/conformance/outcomes.py` writes them; a test compares them with new runs.
+    `make generated` writes them; a test compares them with new runs.
     """
     return {name: row["breaks"] for name, row in _rows("outcomes")}
 
@@ -158,10 +164,26 @@ def family_of(target: str) -> str:
     return target.partition("@")[0]
 
 
+@lru_cache(maxsize=1024)
+def lineage(target: str) -> tuple[str, ...]:
+    """A target, its family, the family that this one is like, and so on: the names that facts about it may have, the
+    nearest first."""
+    family = family_of(target)
+    names = [target] if family == target else [target, family]
+    while names[-1] in LIKE:
+        names.append(LIKE[names[-1]])
+    return tuple(names)
+
+
+def is_one_of(target: str, families: Iterable[str]) -> bool:
+    """Whether a target belongs to one of these families, or to one that is like them."""
+    return not set(families).isdisjoint(lineage(target))
+
+
 def holds(rule: str, target: str) -> bool:
     """Whether a clause or decision applies to a target. Decisions apply everywhere."""
-    clause, family = clauses().get(rule), family_of(target)
-    return rule in gaps() if clause is None else family in OURS or family in clause.targets
+    clause = clauses().get(rule)
+    return rule in gaps() if clause is None else is_one_of(target, (*OURS, *clause.targets))
 
 
 def first(rules: Iterable[str], target: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -26,50 +26,6 @@ WORDS = {"error": "refused", "hazard": "hazards", "unmodelled": "not modelled"}
 
 
 @dataclass(frozen=True)
-class PointNumbers:
-    """What is kept of the report of a point."""
-
-    ok: bool
-    ran: bool
-    """Whether some block ran."""
-    cycles: float | None
-    """None if not all of it was executed, or if the target has no pipes. So are the next ones."""
-    microseconds: float | None
-    limits: tuple[Limit, ...]
-    waves: int
-    cores: int
-    bytes_moved: int
-    bytes_used: int
-    executions: int
-    """Of instructions that access global memory."""
-    transactions: int
-    memory: dict[str, int]
-
-
-def measured(report: MachineReport) -> PointNumbers:
-    """The numbers of a report."""
-    line = report.timeline if report.written else None
-
-    def total(name: str) -> int:
-        return sum(getattr(each, name) for each in report.traffic)
-
-    return PointNumbers(
-        ok=report.ok,
-        ran=report.ran,
-        cycles=line.cycles if line else None,
-        microseconds=line.microseconds if line else None,
-        limits=line.limits if line else (),
-        waves=line.waves if line else 0,
-        cores=line.cores if line else 0,
-        bytes_moved=total("bytes_moved"),
-        bytes_used=total("bytes_used"),
-        executions=total("executions"),
-        transactions=total("transactions"),
-        memory={name: use.used for name, use in report.memory.items()},
-    )
-
-
-@dataclass(frozen=True)
 class SweepPoint(Judged, Displayed):
     """A launch of a sweep: its numbers, or why the target refuses it."""
 
@@ -77,10 +33,38 @@ class SweepPoint(Judged, Displayed):
     params: dict[str, object]
     findings: tuple[Finding, ...] = ()
     """Of the run, or those for which the target refuses it."""
-    numbers: PointNumbers | None = None
-    """None if the target refuses it."""
+    ran: bool = False
+    """Whether some block ran."""
+    bytes_moved: int | None = None
+    """To and from global memory; None if the target refuses it."""
+    bytes_used: int | None = None
+    """Those of the moved bytes that the program uses."""
+    executions: int = 0
+    """Of instructions that access global memory."""
+    transactions: int = 0
+    memory: dict[str, int] = field(default_factory=dict[str, int])
+    """Bytes of each on-chip memory that tiles use."""
+    cycles: float | None = None
+    """Of the launch; None if not all of it was executed, or if the target has no pipes."""
+    microseconds: float | None = None
+    """Of the launch; None if the clock is not known."""
+    limits: tuple[Limit, ...] = ()
+    """What takes its time."""
+    waves: int = 0
+    cores: int = 0
     report: MachineReport | None = None
     """Only of the best point of a target."""
+
+    @classmethod
+    def of(cls, target: str, params: dict[str, object], report: MachineReport) -> SweepPoint:
+        """What is kept of a launch."""
+        moved = ("bytes_moved", "bytes_used", "executions", "transactions")
+        totals = {name: sum(getattr(each, name) for each in report.traffic) for name in moved}
+        memory = {name: use.used for name, use in report.memory.items()}
+        line = report.timeline if report.written else None
+        times = ("cycles", "microseconds", "limits", "waves", "cores") if line else ()
+        own = {name: getattr(line, name) for name in times}
+        return cls(target, params, report.findings, report.ran, memory=memory, **totals, **own)
 
     @property
     def name(self) -> str:
@@ -88,14 +72,9 @@ class SweepPoint(Judged, Displayed):
         return ", ".join(f"{name}={value}" for name, value in self.params.items())
 
     @property
-    def ran(self) -> bool:
-        """Whether some block ran."""
-        return self.numbers is not None and self.numbers.ran
-
-    @property
     def ok(self) -> bool:
         """Whether it is accepted, without an error and without a hazard."""
-        return self.numbers is not None and self.numbers.ok
+        return self.bytes_moved is not None and not self.hazards
 
     @property
     def verdict(self) -> str:
@@ -109,39 +88,9 @@ class SweepPoint(Judged, Displayed):
         )
 
     @property
-    def cycles(self) -> float | None:
-        """Of the launch; None if not all of it was executed, or if the target has no pipes."""
-        return self.numbers.cycles if self.numbers else None
-
-    @property
-    def microseconds(self) -> float | None:
-        """Of the launch; None if the clock is not known."""
-        return self.numbers.microseconds if self.numbers else None
-
-    @property
-    def bytes_moved(self) -> int | None:
-        """To and from global memory."""
-        return self.numbers.bytes_moved if self.numbers else None
-
-    @property
-    def bytes_used(self) -> int | None:
-        """Those of the moved bytes that the program uses."""
-        return self.numbers.bytes_used if self.numbers else None
-
-    @property
     def efficiency(self) -> float | None:
         """Bytes used for every byte moved."""
         return (self.bytes_used or 0) / self.bytes_moved if self.bytes_moved else None
-
-    @property
-    def memory(self) -> dict[str, int]:
-        """Bytes of each on-chip memory that tiles use."""
-        return self.numbers.memory if self.numbers else {}
-
-    @property
-    def limits(self) -> tuple[Limit, ...]:
-        """What takes its time."""
-        return self.numbers.limits if self.numbers else ()
 
     def __str__(self) -> str:
         return f"{self.name} on {self.target}: {self.verdict}"
@@ -255,20 +204,16 @@ class ComparedFact:
         return self.words.format(mine, its) if less <= NOTABLE * more and more > 0 else ""
 
 
-def _number(name: str) -> Callable[[SweepPoint], float]:
-    return lambda point: getattr(point.numbers, name) if point.numbers else 0
-
-
 def _unused(point: SweepPoint) -> float:
     return 1 - (point.efficiency if point.efficiency is not None else 1)
 
 
 COMPARED = (
-    ComparedFact("{:,.0f} transfers instead of {:,.0f}", _number("executions")),
+    ComparedFact("{:,.0f} transfers instead of {:,.0f}", lambda point: point.executions),
     ComparedFact("{:.0%} of the moved bytes unused instead of {:.0%}", _unused),
-    ComparedFact("{:,.0f} transactions instead of {:,.0f}", _number("transactions")),
-    ComparedFact("blocks a core: {:,.0f} instead of {:,.0f}", _number("waves")),
-    ComparedFact("{:,.0f} cores instead of {:,.0f}", _number("cores"), is_more_better=True),
+    ComparedFact("{:,.0f} transactions instead of {:,.0f}", lambda point: point.transactions),
+    ComparedFact("blocks a core: {:,.0f} instead of {:,.0f}", lambda point: point.waves),
+    ComparedFact("{:,.0f} cores instead of {:,.0f}", lambda point: point.cores, is_more_better=True),
 )
 """What may explain a shorter time, the most telling first."""
 

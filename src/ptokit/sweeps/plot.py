@@ -25,7 +25,7 @@ LONGEST_LABEL, MOST_TICKS, ACROSS = 24, 64, 80
 PANELS: tuple[tuple[str, Callable[[SweepPoint], float | None]], ...] = (
     ("cycles", lambda point: point.cycles),
     ("bytes moved", lambda point: point.bytes_moved),
-    ("bytes of tiles", lambda point: sum(point.memory.values()) if point.numbers else None),
+    ("bytes of tiles", lambda point: None if point.bytes_moved is None else sum(point.memory.values())),
 )
 
 

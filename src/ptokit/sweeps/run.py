@@ -18,10 +18,9 @@ from ptokit.lang.watch import with_copies
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.report import MachineReport
 from ptokit.progress import task
-from ptokit.spec import WITH_PIPES
-from ptokit.sweeps.best import SweepPoint, best_of, is_ranked, is_same, measured, rank
+from ptokit.sweeps.best import SweepPoint, best_of, is_ranked, is_same, rank
 from ptokit.sweeps.result import SweepResult
-from ptokit.target import profile
+from ptokit.target import families_with_pipes, profile
 
 MOST_POINTS = 1000
 """Points of a sweep, targets included."""
@@ -118,7 +117,7 @@ def _own_names(kernel: Launchable, params: Mapping[str, Any], given: Sequence[An
 def named_targets(kernel: Launchable, targets: Sequence[str] | str | None) -> tuple[str, ...]:
     """The targets of a sweep; by default those with pipes."""
     if targets is None:
-        return kernel.targets or WITH_PIPES
+        return kernel.targets or families_with_pipes()
     given = targets.split(",") if isinstance(targets, str) else targets
     return tuple(dict.fromkeys(profile(name.strip()).name for name in given))
 
@@ -192,4 +191,4 @@ def _point(launch: PointLaunch, target: str, values: SweepValues) -> tuple[Sweep
         report = launch(target, values)
     except (VerifyError, OutOfBoundsError) as refusal:
         return SweepPoint(target, dict(values), tuple(refusal.findings)), None
-    return SweepPoint(target, dict(values), report.findings, measured(report)), report
+    return SweepPoint.of(target, dict(values), report), report

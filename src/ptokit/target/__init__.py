@@ -15,6 +15,12 @@ from ptokit.target.profile import Core as Core
 from ptokit.target.profile import Profile as Profile
 from ptokit.target.registry import DEFAULT_ARCH as DEFAULT_ARCH
 from ptokit.target.registry import PROFILES as PROFILES
+from ptokit.target.registry import compiler_of as compiler_of
+from ptokit.target.registry import families as families
+from ptokit.target.registry import families_in_cpp as families_in_cpp
+from ptokit.target.registry import families_with_pipes as families_with_pipes
+from ptokit.target.registry import flag_memory_archs as flag_memory_archs
+from ptokit.target.registry import identity as identity
 from ptokit.target.registry import left_layouts as left_layouts
 from ptokit.target.registry import memory_names as memory_names
 from ptokit.target.registry import register as register

@@ -8,6 +8,7 @@ from ptokit.target.profile import (
     SCALAR,
     VECTOR_CORE,
     CrossCalls,
+    DeviceCompiler,
     Headers,
     Memory,
     Profile,
@@ -86,5 +87,6 @@ A2A3 = Profile(
             "ffts_cross_core_sync({pipe}, getFFTSMsg(0x2, {id}))", "wait_flag_dev({id})", "set_ffts_base_addr",
             both_vectors=True,
         ),
+        compiler=DeviceCompiler(220, 2201, ("MEMORY_BASE", "PTO_NPU_ARCH_A2A3")),
     ),
 )  # fmt: skip

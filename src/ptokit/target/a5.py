@@ -9,6 +9,7 @@ from ptokit.target.profile import (
     KB,
     VECTOR_CORE,
     CrossCalls,
+    DeviceCompiler,
     Headers,
     Memory,
     Profile,
@@ -67,5 +68,8 @@ A5 = Profile(
     no_cross=("M",),
     mixed_cores="error",
     arch="a5",
-    headers=Headers(cross=CrossCalls("set_intra_block({pipe}, {id})", "wait_intra_block({pipe}, {id})")),
+    headers=Headers(
+        cross=CrossCalls("set_intra_block({pipe}, {id})", "wait_intra_block({pipe}, {id})"),
+        compiler=DeviceCompiler(310, 3510, ("REGISTER_BASE", "PTO_NPU_ARCH_A5")),
+    ),
 )  # fmt: skip

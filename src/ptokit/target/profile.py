@@ -71,6 +71,18 @@ class CrossCalls:
 
 
 @dataclass(frozen=True)
+class DeviceCompiler:
+    """What a device compiler defines for a target, by which sources and compile databases choose it."""
+
+    aicore: int
+    """`__CCE_AICORE__`, which is in the names of its architectures (`dav-c220-vec`), too."""
+    npu_arch: int
+    """`__NPU_ARCH__`."""
+    macros: tuple[str, ...]
+    """What sources ask for besides: the kind of the vector core, `MEMORY_BASE` or `REGISTER_BASE`, first."""
+
+
+@dataclass(frozen=True)
 class Headers:
     """Facts about the C++ headers of a target. Those about one instruction are in its definition."""
 
@@ -80,6 +92,8 @@ class Headers:
     """The pipe whose instructions may overlap, so that dependent ones need a barrier between them."""
     cross: CrossCalls | None = None
     """The flags between the cores; None if all instructions run one after the other."""
+    compiler: DeviceCompiler | None = None
+    """The device compiler, if C++ kernels of this target are recorded."""
 
 
 @dataclass(frozen=True)
@@ -167,13 +181,25 @@ class Profile:
     """The architecture in text (`pto.target_arch`), if text has one for it."""
     headers: Headers | None = None
     """The C++ headers, if there are any."""
+    like: str = ""
+    """Of a family that is in no document: the family whose rows, rules and kernels it has, but for `revision`."""
     revision: Revision = field(default_factory=Revision)
-    """How this target differs from its family in the definitions of instructions."""
+    """How this target differs in the definitions of instructions from its family, or from the one that it is like."""
 
     @property
     def family(self) -> str:
         """The name without a revision: `a5` of `a5@2026.08`."""
         return family_of(self.name)
+
+    @property
+    def is_family(self) -> bool:
+        """Whether it is no revision."""
+        return self.name == self.family
+
+    @property
+    def origin(self) -> str:
+        """The family that it is a revision of, or is like; empty if it stands for itself."""
+        return self.like if self.is_family else self.family
 
     @cached_property
     def pipes(self) -> tuple[str, ...]:

@@ -3,52 +3,103 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from uuid import uuid4
 
 from ptokit.brief import brief
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.kernel import kernels_of, without_cost
 from ptokit.isa.operand import FORMS
 from ptokit.isa.policy import BLayout, TileType
-from ptokit.isa.table import REVISIONS
+from ptokit.isa.table import REVISIONS, revision_of
+from ptokit.spec import LIKE, OURS, lineage
 from ptokit.target.a2a3 import A2A3
 from ptokit.target.a5 import A5
 from ptokit.target.cpu import CPU, CPU_AICORE
 from ptokit.target.host import HOST
-from ptokit.target.profile import Profile
+from ptokit.target.profile import DeviceCompiler, Profile
 
 PROFILES = {profile.name: profile for profile in (CPU, A2A3, A5, HOST)}
-"""Every target by its name; the revisions of a family follow it."""
+"""Every target by its name; the revisions of a family follow it, and families that are like others the documents'."""
+_REGISTERED: dict[str, str] = {}
+"""By target that is not ptokit's own: a word that no other registration has."""
 DEFAULT_ARCH = A2A3.arch
 """The architecture of a text that names none."""
 
 
 def register(profile: Profile) -> Profile:
-    """Make a revision of a known target available by its name, as in `pto.target("a5@next")`.
+    """Make a revision of a known target available by its name, as in `pto.target("a5@next")`, or a family that is like
+    a known one.
 
-    Start from the family: `dataclasses.replace(A5, name="a5@next", ...)`. Raises ValueError, which lists every problem,
-    if the profile is not complete or contradicts itself.
+    Start from the family: `replace(A5, name="a5@next", ...)`, or `replace(A5, name="a6", like="a5", ...)`. Raises
+    ValueError, which lists every problem, if the profile is not complete or contradicts itself.
     """
     if problems := list(_problems(profile)):
         raise ValueError(f"{profile.name} cannot be registered: {'; '.join(problems)}")
-    REVISIONS[profile.name] = profile.revision
+    _REGISTERED[profile.name] = uuid4().hex
+    REVISIONS[profile.name] = profile.revision.on(revision_of(profile.origin))
+    if profile.is_family:
+        LIKE[profile.name] = profile.like
     known = [*PROFILES.values(), profile]
-    families = list(dict.fromkeys(each.family for each in known))
+    families = sorted(dict.fromkeys(each.family for each in known), key=lambda family: family in OURS)
     PROFILES.clear()
     PROFILES.update((each.name, each) for each in sorted(known, key=lambda each: families.index(each.family)))
+    _clear_caches()
     return profile
 
 
 def unregister(name: str) -> None:
-    """Remove a revision."""
+    """Remove a revision, or a family that is like another one."""
     if name not in REVISIONS:
         raise ValueError(f"{brief(name)} is not a registered revision; known: {', '.join(REVISIONS) or 'none'}")
+    if others := [each.name for each in PROFILES.values() if each.origin == name]:
+        raise ValueError(f"{', '.join(others)} must be removed before {name}")
     del PROFILES[name], REVISIONS[name]
+    LIKE.pop(name, None)
+    _REGISTERED.pop(name, None)
+    _clear_caches()
+
+
+def _clear_caches() -> None:
+    lineage.cache_clear()
+    revision_of.cache_clear()
+    left_layouts.cache_clear()
+
+
+def identity(target: str) -> str:
+    """A word for what a target is, for the keys of kept code: of one that is not ptokit's own, it changes when it is
+    registered."""
+    return f"{target} {_REGISTERED.get(target, '')}"
+
+
+def families() -> tuple[str, ...]:
+    """The families that kernels are written for, for which there are C++ headers."""
+    return tuple(name for name, profile in PROFILES.items() if profile.is_family and profile.headers)
+
+
+def families_with_pipes() -> tuple[str, ...]:
+    """Those that the machine models."""
+    return tuple(name for name, profile in PROFILES.items() if profile.is_family and profile.pipes)
+
+
+def families_in_cpp() -> tuple[str, ...]:
+    """Those for which C++ kernels are recorded."""
+    return tuple(name for name in families() if compiler_of(name))
+
+
+def compiler_of(family: str) -> DeviceCompiler | None:
+    """The device compiler of a family; None if there is none, or no such family."""
+    headers = PROFILES[family].headers if family in PROFILES else None
+    return headers.compiler if headers else None
 
 
 def _problems(profile: Profile) -> Iterator[str]:
-    family = PROFILES.get(profile.family)
-    if family is None or profile.name == profile.family:
-        yield f"the name must be family@revision, and the family one of {', '.join(PROFILES)}"
+    family = PROFILES.get(profile.origin)
+    if family is None or not family.is_family:
+        yield (
+            f"the name must be family@revision, and the family one of {', '.join(PROFILES)}; "
+            "a new family states the one that it is like"
+        )
         return
     if profile.name in PROFILES:
         yield "there is a target of this name"
@@ -68,9 +119,9 @@ def _revision_problems(profile: Profile) -> Iterator[str]:
     if unknown := sorted((profile.revision.dropped | profile.revision.added) - rules):
         yield f"no rule has the id {_listed(unknown)}"
     for route, kernel in profile.revision.kernels.items():
-        owner = next((each for each in INSTRUCTIONS.values() if route in kernels_of(each, profile.family)), None)
+        owner = next((each for each in INSTRUCTIONS.values() if route in kernels_of(each, profile.origin)), None)
         if owner is None:
-            yield f"{profile.family} has no route {route}"
+            yield f"{profile.origin} has no route {route}"
         elif unknown := [
             each.operand for each in kernel.effects if each.operand not in [p.name for p in owner.operands]
         ]:
@@ -91,11 +142,19 @@ def memory_names() -> dict[str, TileType]:
     return {name: place for place, memory in memories for name in (memory.name, memory.other_name) if name}
 
 
+@lru_cache(maxsize=1)
 def left_layouts() -> dict[str, BLayout]:
     """By architecture: the layout of a tile in Left, which text does not state."""
     layouts = {form: blayout for (blayout, _), form in FORMS.items()}
-    plain = (profile for profile in PROFILES.values() if profile.arch and profile.name == profile.family)
+    plain = (profile for profile in PROFILES.values() if profile.arch and profile.is_family)
     return {profile.arch: layouts[profile.left_form] for profile in plain}
 
 
+def flag_memory_archs() -> set[str]:
+    """The architectures on which the launch passes the memory of the flags between the cores."""
+    headers = ((profile.arch, profile.headers) for profile in PROFILES.values())
+    return {arch for arch, known in headers if known and known.cross and known.cross.base}
+
+
 register(CPU_AICORE)
+_REGISTERED.clear()

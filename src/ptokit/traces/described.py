@@ -33,22 +33,17 @@ def array_call(name: str, signature: inspect.Signature, args: tuple[Any, ...], o
     mode = given.get("mode")
     oob = _word(given["oob"]) if mode is None else MODES[mode][name == "scatter"].text
     atomic = REDUCES[_word(given.get("reduce"), given.get("atomic"))].text
+    shape, unit, axis = tuple(table.shape), "elem", 0
     if form:
-        shape, unit, entries = FORMS[form](table.shape, indices, given, oob, mode == FROM_END)
-        what = LookupKind(
-            name, shape, table.dtype.name, table.dtype.itemsize,
-            unit=unit, oob=oob, atomic=atomic,
-        )  # fmt: skip
-        return what, TableMemory.of_array(given["table"], table), entries
-    axis = given.get("axis", 0)
-    unit, axis = (_word(given["coalesce"]), axis % max(1, table.ndim)) if axis is not None else ("elem", 0)
-    if mode is not None:
-        entries = table.size if unit == "elem" else table.shape[axis]
-        indices = np.where((indices < 0) & (mode == FROM_END), indices + entries, indices).astype(np.int64)
-    what = LookupKind(
-        name, tuple(table.shape), table.dtype.name, table.dtype.itemsize,
-        unit=unit, axis=axis, oob=oob, atomic=atomic,
-    )  # fmt: skip
+        shape, unit, indices = FORMS[form](table.shape, indices, given, oob, mode == FROM_END)
+    else:
+        if (along := given.get("axis", 0)) is not None:
+            unit, axis = _word(given["coalesce"]), along % max(1, table.ndim)
+        if mode is not None:
+            entries = table.size if unit == "elem" else table.shape[axis]
+            indices = np.where((indices < 0) & (mode == FROM_END), indices + entries, indices).astype(np.int64)
+    kind = table.dtype
+    what = LookupKind(name, shape, kind.name, kind.itemsize, unit=unit, axis=axis, oob=oob, atomic=atomic)
     return what, TableMemory.of_array(given["table"], table), indices
 
 

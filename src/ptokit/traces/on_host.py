@@ -19,11 +19,10 @@ import numpy as np
 from ptokit.finding import OutOfBoundsError, VerifyError
 from ptokit.isa.dtype import dtype
 from ptokit.ops import gather, scatter
-from ptokit.progress import task
-from ptokit.traces.calls import Array, LookupKind
+from ptokit.traces.calls import Array, LookupKind, TracedCall
 from ptokit.traces.cells import NOWHERE
 from ptokit.traces.compact import CompactTable, compacted, group_size
-from ptokit.traces.replay import ReplaySettings, Row, first_cells, left_out, refused
+from ptokit.traces.replay import ReplaySettings, Row, each_table, first_cells, refused
 from ptokit.traces.trace import IndexTrace
 
 LANES = 1 << 20
@@ -56,17 +55,10 @@ def run(trace: IndexTrace, settings: ReplaySettings) -> tuple[list[Row], list[st
     """A row for each table, kind of call and library."""
     rows: list[Row] = []
     notes: list[str] = []
-    with task("replay:"):
-        for what, calls in trace.by_kind().items():
-            if problem := why_not(what):
-                notes.append(f"#{what.table} {what.title}: {problem}")
-                continue
-            lanes = settings.lanes or LANES
-            made = compacted(what, calls, lanes, MOST_BYTES, MOST_CALLS, whole=MOST_BYTES)
-            rows += _rows(made)
-            notes += [left_out(what, made.dropped)] * (made.dropped > 0)
-            if made.entries < what.entries:
-                notes.append(f"#{what.table} {what.title}: the table is reduced to its touched entries")
+    for made in each_table(trace, why_not, partial(compact, settings), notes):
+        rows += _rows(made)
+        if made.entries < made.what.entries:
+            notes.append(f"#{made.what.table} {made.what.title}: the table is reduced to its touched entries")
     missing = [name for name, (package, _) in LIBRARIES.items() if not find_spec(package)]
     notes += [f"not installed: {', '.join(missing)}"] * bool(missing)
     return rows, notes
@@ -106,6 +98,11 @@ def _rows(made: CompactTable) -> list[Row]:
     ]
     without = [name for name, (package, _) in LIBRARIES.items() if find_spec(package) and name not in is_equal]
     return [*rows, *({**begin, "library": name, "verdict": NO_SUCH_MOVE} for name in without)]
+
+
+def compact(settings: ReplaySettings, what: LookupKind, calls: Sequence[TracedCall]) -> CompactTable:
+    """As much of a table as is replayed on the host."""
+    return compacted(what, calls, settings.lanes or LANES, MOST_BYTES, MOST_CALLS, whole=MOST_BYTES)
 
 
 def why_not(what: LookupKind) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -16,12 +17,11 @@ from ptokit.lang.where import user_place, warn_of
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.outcomes import Outcome
 from ptokit.machine.report import MachineReport
-from ptokit.progress import task
 from ptokit.target import profile
 from ptokit.traces.calls import Array, LookupKind, TracedCall
 from ptokit.traces.compact import CompactTable, compacted
-from ptokit.traces.kernels import INDEXED, KERNELS
-from ptokit.traces.replay import ReplaySettings, Row, first_cells, left_out, refused
+from ptokit.traces.kernels import INDEXED, gather, scatter
+from ptokit.traces.replay import ReplaySettings, Row, each_table, first_cells, refused
 from ptokit.traces.trace import IndexTrace, TableUse, use_of
 
 LANES = 16_384
@@ -69,16 +69,11 @@ def run(trace: IndexTrace, settings: ReplaySettings) -> tuple[list[Row], list[st
     rows: list[Row] = []
     notes: list[str] = []
     faults: list[Finding] = []
-    with task("replay:"):
-        for what, calls in trace.by_kind().items():
-            shape = tile_shape(what)
-            if isinstance(shape, str):
-                notes.append(f"#{what.table} {what.title}: {shape}")
-                continue
-            made = compacted(what, calls, settings.lanes or LANES, MOST_BYTES, MOST_LAUNCHES)
-            use = use_of(what, _taken(calls, made.lanes))
-            rows += [_row(made, shape, use, target, faults) for target in settings.targets]
-            notes += [left_out(what, made.dropped)] * (made.dropped > 0)
+    calls_of = trace.by_kind()
+    limits = {"most_lanes": settings.lanes or LANES, "most_bytes": MOST_BYTES, "most_calls": MOST_LAUNCHES}
+    for made in each_table(trace, why_not, partial(compacted, **limits), notes):
+        use = use_of(made.what, _taken(calls_of[made.what], made.lanes))
+        rows += [_row(made, tile_shape(made.what), use, target, faults) for target in settings.targets]
     if faults:
         warn_of([each.at(user_place()) for each in faults], "replay", __name__, {})
     without = [target for target in dict.fromkeys(settings.targets) if not profile(target).pipes]
@@ -94,11 +89,20 @@ def _taken(calls: Sequence[TracedCall], lanes: int) -> list[TracedCall]:
     return found
 
 
-def tile_shape(what: LookupKind) -> TileShape | str:
-    """The tile for a table, or why there is none."""
+def why_not(what: LookupKind) -> str:
+    """Why there is no tile for a table; empty if there is one."""
+    try:
+        tile_shape(what)
+    except ValueError as problem:
+        return str(problem)
+    return ""
+
+
+def tile_shape(what: LookupKind) -> TileShape:
+    """The tile for a table; raises ValueError if there is none."""
     size = what.entry_bytes
     if not size or not what.entries:
-        return "the table is empty"
+        raise ValueError("the table is empty")
     if what.atomic == "none":
         word = next(each for each in WORDS if size % each == 0)
         kind = WORDS[word]
@@ -106,13 +110,13 @@ def tile_shape(what: LookupKind) -> TileShape | str:
         try:
             kind, word = dtype(what.dtype).name, dtype(what.dtype).size
         except (TypeError, ValueError):
-            return f"the machine has no type {what.dtype}"
+            raise ValueError(f"the machine has no type {what.dtype}") from None
     if what.unit == "elem" and size == word:
         return TileShape("elem", kind, 1, 1, 1, ELEMENTS)
     width = size // word
     parts = next((k for k in range(1, MOST_PARTS + 1) if width % k == 0 and _fits(width // k * word)), 0)
     if not parts:
-        return f"no tile takes rows of {size:,} bytes"
+        raise ValueError(f"no tile takes rows of {size:,} bytes")
     width //= parts
     cols = -(-width * word // BLOCK) * BLOCK // word
     return TileShape("row", kind, parts, width, next(n for n in ROWS if n * cols * word <= TILE_BYTES), cols)
@@ -185,10 +189,9 @@ def _launch(made: CompactTable, shape: TileShape, indices: Array, target: str) -
     data = np.zeros((ids.size, shape.width), table.dtype)
     if shape.unit == "elem":
         table, data = table.reshape(1, -1), data.reshape(-1)
-    kernel = KERNELS[shape.unit, made.what.writes]
-    how = {"rows": shape.rows, "cols": shape.cols, "oob": made.what.oob}
-    if made.what.writes:
-        how["atomic"] = made.what.atomic
+    kernel = scatter if made.what.writes else gather
+    how = {"unit": shape.unit, "rows": shape.rows, "cols": shape.cols, "oob": made.what.oob}
+    how |= {"atomic": made.what.atomic} if made.what.writes else {}
     grid = -(-ids.size // shape.lanes)
     options = MachineOptions(lanes=True, progress=False)
     return quiet_report(kernel[grid], table, ids, data, **how, target=target, options=options)

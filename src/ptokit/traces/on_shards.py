@@ -5,20 +5,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ptokit.finding import VerifyError
-from ptokit.progress import task
 from ptokit.sharded import ray_owners
 from ptokit.sharded.errors import ShardedError
 from ptokit.sharded.table import ShardedTable
 from ptokit.traces.calls import Array, LookupKind
 from ptokit.traces.cells import NOWHERE
-from ptokit.traces.compact import CompactTable, compacted
-from ptokit.traces.on_host import LANES, MOST_BYTES, MOST_CALLS, memory_of, why_not
-from ptokit.traces.replay import ReplaySettings, Row, first_cells, left_out, refused
+from ptokit.traces.compact import CompactTable
+from ptokit.traces.on_host import compact, memory_of, why_not
+from ptokit.traces.replay import ReplaySettings, Row, each_table, first_cells, refused
 from ptokit.traces.trace import IndexTrace
 
 
@@ -26,14 +26,9 @@ def run(trace: IndexTrace, settings: ReplaySettings) -> tuple[list[Row], list[st
     """A row for each table, kind of call and owner."""
     rows: list[Row] = []
     notes: list[str] = []
-    with _sharded_tables() as sharded, task("replay:"):
-        for what, calls in trace.by_kind().items():
-            if problem := why_not(what):
-                notes.append(f"#{what.table} {what.title}: {problem}")
-                continue
-            made = compacted(what, calls, settings.lanes or LANES, MOST_BYTES, MOST_CALLS, whole=MOST_BYTES)
+    with _sharded_tables() as sharded:
+        for made in each_table(trace, why_not, partial(compact, settings), notes):
             rows += _rows(made, sharded, settings.shards)
-            notes += [left_out(what, made.dropped)] * (made.dropped > 0)
     return rows, notes
 
 

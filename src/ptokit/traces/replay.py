@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -14,8 +14,10 @@ from ptokit.finding import VerifyError, suggestion
 from ptokit.lang.faults import public
 from ptokit.machine import MACHINE
 from ptokit.markup import Displayed, box, clipped, dim, joined, table
+from ptokit.progress import task
 from ptokit.target import profile
 from ptokit.traces.calls import LookupKind
+from ptokit.traces.compact import CompactTable
 from ptokit.traces.trace import IndexTrace, in_columns
 
 ENGINES = {MACHINE: "on_machine", NATIVE: "on_host", "sharded": "on_shards"}
@@ -103,8 +105,8 @@ def replay(
             raise ValueError(f"{name} takes a whole number from 1 up; found {brief(value)}")
     named = targets.split(",") if isinstance(targets, str) else targets
     settings = ReplaySettings(tuple(profile(name.strip()).name for name in named), lanes, shards)
-    run = import_module(f"ptokit.traces.{ENGINES[engine]}").run
-    rows, notes = run(trace, settings)
+    with task("replay:"):
+        rows, notes = import_module(f"ptokit.traces.{ENGINES[engine]}").run(trace, settings)
     return ReplayResult(engine, trace.source, tuple(rows), tuple(notes))
 
 
@@ -129,6 +131,15 @@ def refused(problem: Exception) -> str:
     return f"refused: {clipped(message, LONGEST)}"
 
 
-def left_out(what: LookupKind, dropped: int) -> str:
-    """A note on indices that were not replayed."""
-    return f"#{what.table} {what.title}: {dropped:,} later indices are left out"
+def each_table(
+    trace: IndexTrace, why_not: Callable[[LookupKind], str], compact: Callable[..., CompactTable], notes: list[str]
+) -> Iterator[CompactTable]:
+    """The tables of a trace that can be replayed, each by one kind of call; `notes` say what is left out, and why."""
+    for what, calls in trace.by_kind().items():
+        name = f"#{what.table} {what.title}"
+        if problem := why_not(what):
+            notes.append(f"{name}: {problem}")
+            continue
+        made = compact(what, calls)
+        notes += [f"{name}: {made.dropped:,} later indices are left out"] * (made.dropped > 0)
+        yield made

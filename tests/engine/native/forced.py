@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from ctypes import CFUNCTYPE, c_void_p, cast
 from typing import Any
 
 import numpy as np
 
+from ptokit.engine.native import openmp
 from ptokit.engine.native.whole import calls, private, split, strategies
 from ptokit.engine.whole import Whole
 from ptokit.isa.move import Combine, Remap
@@ -39,3 +41,14 @@ def scatter_of(whole: Whole) -> calls._Call:
 def is_open(strategy: str, scatter: calls._Call, indices: Array) -> bool:
     """Whether a scatter can be forced to take a strategy."""
     return strategy not in OPEN or OPEN[strategy](scatter, indices)
+
+
+@openmp.FORK
+def _fork(share: int, job: int, _threads: int, _flags: int) -> None:
+    """In place of `GOMP_parallel`: one thread takes all parts, one after the other."""
+    CFUNCTYPE(None, c_void_p)(share)(job)
+
+
+def waiting_threads(_parts: int) -> tuple[int, int]:
+    """In place of `openmp.entries`, also without PyTorch."""
+    return cast(_fork, c_void_p).value or 0, openmp._share()

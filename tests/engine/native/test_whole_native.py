@@ -17,7 +17,7 @@ pytest.importorskip("llvmlite")
 from ptokit.engine import whole as reference
 from ptokit.engine.faults import IndexFault
 from ptokit.engine.llvm.numbers import computes
-from ptokit.engine.native import host
+from ptokit.engine.native import host, openmp
 from ptokit.engine.native.whole import block, strategies
 from ptokit.engine.native.whole import calls as native
 from ptokit.engine.runnable import Unsupported
@@ -29,7 +29,7 @@ from ptokit.ops.call import GATHER
 from ptokit.ops.execute import move_gather
 from ptokit.ops.plans import Leading
 from tests.engine.native.forced import STRATEGIES as WAYS
-from tests.engine.native.forced import is_open, scatter_of
+from tests.engine.native.forced import is_open, scatter_of, waiting_threads
 from tests.loops import FULL, all_pairs
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -50,8 +50,9 @@ SHARED, ALONE = -1, 1 << 60
 
 @pytest.fixture(autouse=True)
 def _shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By default, no work is too short to be shared."""
+    """By default, no work is too short to be shared, and no threads wait for it."""
     monkeypatch.setattr(host, "HOST", replace(host.HOST, wake=SHARED))
+    monkeypatch.setattr(openmp, "entries", lambda _: None)
 
 
 def values(kind: DType, shape: tuple[int, ...], seed: int = 0) -> Array:
@@ -128,6 +129,9 @@ class Case:
             assert self.run(native).tobytes() == wanted
         for count in threads:
             assert self.run(native, count).tobytes() == wanted, count
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(openmp, "entries", waiting_threads)
+                assert self.run(native, count).tobytes() == wanted, count
             for way in ways:
                 if self.is_open(way):
                     assert self.run(native, count, strategy=way).tobytes() == wanted, (count, way)

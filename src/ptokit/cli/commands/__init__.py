@@ -8,7 +8,8 @@
 | `indices.py` | `trace-indices`, `replay` |
 | `reference.py` | `explain`, `targets`, `demo` |
 | `costs.py` | `calibrate`, and those of `cache` |
-| `options.py` | options that several commands have |
+
+`cli/request.py` has the options that several commands have.
 """
 
 from __future__ import annotations

@@ -6,21 +6,18 @@ from typing import Annotated
 
 import typer
 
-from ptokit.cli.commands.options import Costs, Json, Target
+from ptokit.cli.request import Costs, Json, Target, Words, output
 
 
 def calibrate(
     trace: Annotated[str, typer.Argument(metavar="TRACE", help="Measured times: JSON, or a CSV file of msprof.")],
     kernel: Annotated[
-        list[str] | None,
+        Words,
         typer.Option("--kernel", metavar="FILE|MODULE:KERNEL", help="A kernel that the trace names, once for each."),
     ] = None,
     target: Target = None,
     costs: Costs = None,
-    out: Annotated[
-        str | None,
-        typer.Option("-o", "--output", metavar="FILE.json", help="Where to write.", show_default="costs.json"),
-    ] = None,
+    out: Annotated[str | None, output("costs.json")] = None,
     as_json: Json = False,
 ) -> int:
     """Fit the cost table of a target to measured times, and write it for --costs."""

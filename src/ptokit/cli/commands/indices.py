@@ -6,22 +6,18 @@ from typing import Annotated
 
 import typer
 
-from ptokit.cli.commands.options import Json
 from ptokit.cli.parsing import generators, known_targets, replay_engines
 from ptokit.cli.parsing import targets as target_names
+from ptokit.cli.request import Json, Module, Words, output
 
 
 def trace_indices(
     words: Annotated[
-        list[str] | None,
+        Words,
         typer.Argument(metavar="-- FILE.py ARG", help="A Python file, or a module with -m, and its arguments."),
     ] = None,
-    module: Annotated[
-        bool, typer.Option("-m", "--module", help="Run a module by its name, as `python -m` does.")
-    ] = False,
-    out: Annotated[
-        str | None, typer.Option("-o", "--output", metavar="FILE.npz", help="Where to write.", show_default="trace.npz")
-    ] = None,
+    module: Module = False,
+    out: Annotated[str | None, output("trace.npz")] = None,
     limit: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Indices that are recorded, at most: 10,000,000.")
     ] = None,

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from ptokit.cli.commands.options import Json, Target
 from ptokit.cli.parsing import explained
 from ptokit.cli.problems import FINE
+from ptokit.cli.request import Json, Target
 
 
 def explain(

@@ -7,20 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ptokit.cli.commands.options import (
-    Args,
-    Database,
-    Define,
-    DynUb,
-    Function,
-    Grid,
-    Include,
-    Limits,
-    Std,
-    Target,
-    Word,
-    source,
-)
+from ptokit.cli.request import ProgramRequest, takes
 
 
 class TextForm(StrEnum):
@@ -49,46 +36,22 @@ def fmt(
     return format_files(files, check)
 
 
+@takes("word to target pto_version out arg grid function dyn_ub")
 def convert(
-    word: Word,
+    program: ProgramRequest,
     to: Annotated[TextForm, typer.Option(help="MLIR with values (l1) or destinations (l2), PTO-AS, or C++.")],
-    target: Target = None,
     pto_version: Annotated[PtoVersion | None, typer.Option(help="The MLIR grammar to write.")] = None,
     out: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="Where to write; `-` prints.")] = "-",
-    arg: Args = None,
-    grid: Grid = 1,
-    function: Function = None,
-    dyn_ub: DynUb = None,
-    include: Include = None,
-    define: Define = None,
-    std: Std = None,
-    database: Database = None,
-    limit: Limits = None,
 ) -> int:
     """Print a program in another form."""
-    from ptokit.cli.programs import ProgramRequest
     from ptokit.cli.texts import convert_program
 
-    word, cxx = source(word, include, define, std, database, target, arg, grid, limit)
-    request = ProgramRequest(word, arg or (), target, grid, function=function, dyn_ub=dyn_ub, cxx=cxx)
-    return convert_program(request, to.value, pto_version.value if pto_version else None, out)
+    return convert_program(program, to, pto_version, out)
 
 
-def show(
-    word: Word,
-    target: Target = None,
-    arg: Args = None,
-    grid: Grid = 1,
-    function: Function = None,
-    dyn_ub: DynUb = None,
-    include: Include = None,
-    define: Define = None,
-    std: Std = None,
-    database: Database = None,
-    limit: Limits = None,
-) -> int:
+@takes("word target arg grid function dyn_ub")
+def show(program: ProgramRequest) -> int:
     """Print a program as a target runs it, with the addresses and flags that auto mode adds."""
-    from ptokit.cli.programs import ProgramRequest, show_program
+    from ptokit.cli.programs import show_program
 
-    word, cxx = source(word, include, define, std, database, target, arg, grid, limit)
-    return show_program(ProgramRequest(word, arg or (), target, grid, function=function, dyn_ub=dyn_ub, cxx=cxx))
+    return show_program(program)

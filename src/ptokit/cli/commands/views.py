@@ -6,61 +6,26 @@ from typing import Annotated
 
 import typer
 
-from ptokit.cli.commands.options import (
-    Args,
-    Blocks,
-    Costs,
-    Database,
-    Define,
-    DynUb,
-    Function,
-    Grid,
-    Header,
-    Include,
-    Json,
-    Limits,
-    Offsets,
-    Std,
-    Strict,
-    Target,
-    Targets,
-    Word,
-    source,
-)
 from ptokit.cli.parsing import known_targets, layouts, one_target, targets_or_all
 from ptokit.cli.parsing import targets as target_names
+from ptokit.cli.request import Json, Offsets, ProgramRequest, Rest, Targets, Words, output, takes
 
 
-def report(
-    word: Annotated[
+@takes(
+    "word rest out target arg grid function strict header dyn_ub blocks costs cores",
+    target=Targets,
+    word=Annotated[
         str,
         typer.Argument(
             metavar="FILE|MODULE:KERNEL",
             help="A text, `-`, a kernel of a module, or a Python file whose launches are shown.",
         ),
     ],
-    rest: Annotated[
-        list[str] | None, typer.Argument(metavar="-- ARG", help="Arguments of a Python file that is run.")
-    ] = None,
-    out: Annotated[
-        str | None,
-        typer.Option("-o", "--output", metavar="FILE.html", help="Where to write.", show_default="report.html"),
-    ] = None,
-    target: Targets = None,
-    arg: Args = None,
-    grid: Grid = 1,
-    function: Function = None,
-    strict: Strict = False,
-    header: Header = False,
-    dyn_ub: DynUb = None,
-    blocks: Blocks = None,
-    costs: Costs = None,
-    cores: Annotated[int | None, typer.Option(min=1, help="How many blocks run at a time.")] = None,
-    include: Include = None,
-    define: Define = None,
-    std: Std = None,
-    database: Database = None,
-    limit: Limits = None,
+)
+def report(
+    program: ProgramRequest,
+    rest: Rest = None,
+    out: Annotated[str | None, output("report.html")] = None,
     as_json: Json = False,
 ) -> int:
     """Run a program on the machine, and write all that it shows as one HTML file.
@@ -69,23 +34,14 @@ def report(
     target. A Python file is run, and its launches are shown. Outputs of the program are not written.
     """
     from ptokit.cli.files import destination
-    from ptokit.cli.machine import MachineRequest
     from ptokit.cli.page import write_report
-    from ptokit.cli.programs import ProgramRequest
 
-    machine = MachineRequest(costs=costs, cores=cores, blocks=blocks).machine_options()
-    word, cxx = source(word, include, define, std, database, target, arg, grid, limit)
-    request = ProgramRequest(word, arg or (), target, grid, function, strict, header, dyn_ub, machine=machine, cxx=cxx)
-    return write_report(request, rest or (), destination(out, "report.html"), as_json)
+    return write_report(program, rest or (), destination(out, "report.html"), as_json)
 
 
-def trace(
-    word: Word,
-    out: Annotated[
-        str | None,
-        typer.Option("-o", "--output", metavar="FILE.json", help="Where to write.", show_default="trace.json"),
-    ] = None,
-    target: Annotated[
+@takes(
+    "word out target arg grid function strict header dyn_ub blocks costs cores",
+    target=Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
@@ -93,22 +49,10 @@ def trace(
             autocompletion=target_names,
             help="The target; by default the first with pipes that accepts the program.",
         ),
-    ] = None,
-    arg: Args = None,
-    grid: Grid = 1,
-    function: Function = None,
-    strict: Strict = False,
-    header: Header = False,
-    dyn_ub: DynUb = None,
-    blocks: Blocks = None,
-    costs: Costs = None,
-    cores: Annotated[int | None, typer.Option(min=1, help="How many blocks run at a time.")] = None,
-    include: Include = None,
-    define: Define = None,
-    std: Std = None,
-    database: Database = None,
-    limit: Limits = None,
-    as_json: Json = False,
+    ],
+)
+def trace(
+    program: ProgramRequest, out: Annotated[str | None, output("trace.json")] = None, as_json: Json = False
 ) -> int:
     """Run a program on the machine, and write its timeline for ui.perfetto.dev.
 
@@ -116,28 +60,14 @@ def trace(
     Outputs of the program are not written.
     """
     from ptokit.cli.files import destination
-    from ptokit.cli.machine import MachineRequest
     from ptokit.cli.perfetto import write_trace
-    from ptokit.cli.programs import ProgramRequest
 
-    machine = MachineRequest(costs=costs, cores=cores, blocks=blocks).machine_options()
-    word, cxx = source(word, include, define, std, database, target, arg, grid, limit)
-    request = ProgramRequest(word, arg or (), target, grid, function, strict, header, dyn_ub, machine=machine, cxx=cxx)
-    return write_trace(request, destination(out, "trace.json"), as_json)
+    return write_trace(program, destination(out, "trace.json"), as_json)
 
 
-def sweep(
-    word: Word,
-    param: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--param",
-            metavar="NAME=VALUE,...",
-            help="Values of a constant or a whole number of the kernel, once for each. C++: of a macro, if none of its "
-            "parameters has the name.",
-        ),
-    ] = None,
-    target: Annotated[
+@takes(
+    "word param target arg grid out function strict header dyn_ub blocks costs cores on_ray",
+    target=Annotated[
         str | None,
         typer.Option(
             metavar="all|NAME,...",
@@ -145,14 +75,26 @@ def sweep(
             autocompletion=targets_or_all,
             help="The targets; by default those with pipes.",
         ),
-    ] = None,
-    arg: Annotated[
-        list[str] | None,
+    ],
+    arg=Annotated[
+        Words,
         typer.Option(
             "--arg",
             metavar="NAME=VALUE",
             help="An argument, as of `run`. {rows} stands for the value of a parameter, {1024/rows*2} for a product; / "
             "rounds up.",
+        ),
+    ],
+)
+def sweep(
+    program: ProgramRequest,
+    param: Annotated[
+        Words,
+        typer.Option(
+            "--param",
+            metavar="NAME=VALUE,...",
+            help="Values of a constant or a whole number of the kernel, once for each. C++: of a macro, if none of its "
+            "parameters has the name.",
         ),
     ] = None,
     grid: Annotated[str, typer.Option(metavar="N", help="Number of blocks, such as 4 or {1024/rows}.")] = "1",
@@ -160,21 +102,9 @@ def sweep(
         str | None,
         typer.Option("-o", "--output", metavar="FILE.svg|.png|.csv|.json", help="Where to write the points."),
     ] = None,
-    function: Function = None,
-    strict: Strict = False,
-    header: Header = False,
-    dyn_ub: DynUb = None,
-    blocks: Blocks = None,
-    costs: Costs = None,
-    cores: Annotated[int | None, typer.Option(min=1, help="How many blocks run at a time.")] = None,
     on_ray: Annotated[
         bool, typer.Option("--ray", help="Run the points as Ray tasks; RAY_ADDRESS names the cluster.")
     ] = False,
-    include: Include = None,
-    define: Define = None,
-    std: Std = None,
-    database: Database = None,
-    limit: Limits = None,
     as_json: Json = False,
 ) -> int:
     """Run a program on the machine over values of parameters, and compare time, traffic and memory.
@@ -182,15 +112,9 @@ def sweep(
     The best point of each target is named, with what makes it better. Points that a target refuses stay in the table.
     Pictures need the package matplotlib, `--ray` the package ray. Outputs of the program are not written.
     """
-    from ptokit.cli.machine import MachineRequest
-    from ptokit.cli.programs import ProgramRequest
     from ptokit.cli.sweep import sweep_program
 
-    machine = MachineRequest(costs=costs, cores=cores, blocks=blocks).machine_options()
-    word, cxx = source(word, include, define, std, database, None, arg, 1, limit)
-    options = {"strict": strict, "header": header, "dyn_ub": dyn_ub, "machine": machine, "cxx": cxx}
-    request = ProgramRequest(word, arg or (), target, function=function, **options)
-    return sweep_program(request, param or (), grid, out, as_json, on_ray)
+    return sweep_program(program, param or (), grid, out, as_json, on_ray)
 
 
 def view_layout(
@@ -208,58 +132,26 @@ def view_layout(
     return draw(form, shape, element, valid, fractal, offsets=offsets, as_json=as_json)
 
 
+@takes("word tile target arg grid function dyn_ub offsets")
 def view_tile(
-    word: Word,
+    program: ProgramRequest,
     tile: Annotated[str | None, typer.Argument(metavar="TILE", help="Its name; without one, tiles are listed.")] = None,
-    target: Target = None,
-    arg: Args = None,
-    grid: Grid = 1,
-    function: Function = None,
-    dyn_ub: DynUb = None,
     offsets: Offsets = False,
-    include: Include = None,
-    define: Define = None,
-    std: Std = None,
-    database: Database = None,
-    limit: Limits = None,
     as_json: Json = False,
 ) -> int:
     """Draw a tile of a program: shape, valid region, layout and address."""
-    from ptokit.cli.programs import ProgramRequest
     from ptokit.cli.view import view_tile as draw
 
-    word, cxx = source(word, include, define, std, database, target, arg, grid, limit)
-    request = ProgramRequest(word, arg or (), target, grid, function=function, dyn_ub=dyn_ub, cxx=cxx)
-    return draw(request, tile, offsets=offsets, as_json=as_json)
+    return draw(program, tile, offsets=offsets, as_json=as_json)
 
 
-def view_gather(
-    word: Word,
-    target: Target = None,
-    arg: Args = None,
-    grid: Grid = 1,
-    function: Function = None,
-    strict: Strict = False,
-    header: Header = False,
-    dyn_ub: DynUb = None,
-    blocks: Blocks = None,
-    include: Include = None,
-    define: Define = None,
-    std: Std = None,
-    database: Database = None,
-    limit: Limits = None,
-    as_json: Json = False,
-) -> int:
+@takes("word target arg grid function strict header dyn_ub blocks")
+def view_gather(program: ProgramRequest, as_json: Json = False) -> int:
     """Run a program on the machine, and draw what its gathers and scatters touch.
 
     For each: the cells of the table as a strip, a histogram of indices, lanes out of bounds and what became of them,
     and the efficiency. Outputs of the program are not written.
     """
-    from ptokit.cli.machine import MachineRequest
-    from ptokit.cli.programs import ProgramRequest
     from ptokit.cli.view import view_gather as draw
 
-    machine = MachineRequest(blocks=blocks).machine_options()
-    word, cxx = source(word, include, define, std, database, target, arg, grid, limit)
-    request = ProgramRequest(word, arg or (), target, grid, function, strict, header, dyn_ub, machine=machine, cxx=cxx)
-    return draw(request, as_json=as_json)
+    return draw(program, as_json=as_json)

@@ -11,7 +11,6 @@ from contextlib import nullcontext
 from typing import Any
 
 from ptokit.engine.llvm.address import WHOLE, is_number
-from ptokit.engine.llvm.arrival import PIECE, begin_copy
 from ptokit.engine.llvm.emit import I32, I64, STREAMING, IrValue
 from ptokit.engine.llvm.move import CodeWriter, MoveTask, common_run
 from ptokit.engine.llvm.numbers import bits_of, combined, is_byte_float
@@ -19,6 +18,8 @@ from ptokit.engine.llvm.resolve import SENTINEL, IndexValues
 from ptokit.isa.dtype import DType
 from ptokit.isa.move import Combine, Fill, Move, Remap
 
+PIECE = 16
+"""Bytes of a copy that is begun, and waited for later."""
 MOST_OWN = 16
 """Pieces that a lane of the chip copies without a loop."""
 Elements = tuple[IrValue, IrValue | None]
@@ -202,6 +203,15 @@ class SharedMove(MoveTask):
             own = code.same_lane(self._inside(lane).op("urem", code.chip.lanes))
             at = self.cell(self.src, i, j)
             self._put_own(lane, own, at, self.named(self.dst, self._inside(lane), j), 1)
+
+
+def begin_copy(into: IrValue, at: IrValue, nbytes: IrValue) -> None:
+    """Begin to copy a piece into shared memory, both ends aligned: so many bytes, then zeroes."""
+    code = into.code
+    ends = code.in_space(into, 3), code.in_space(at, 1)
+    size = "" if nbytes.number == PIECE else ", $2"
+    text = f"cp.async.cg.shared.global [$0], [$1], {PIECE}{size};"
+    code.ptx("void", "begin_copy", text, "l,l,r,~{memory}", *ends, nbytes)
 
 
 def zero_of(like_this: IrValue) -> IrValue:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from ctypes import CDLL, CFUNCTYPE, addressof, c_int64, c_uint, c_void_p, cast
 from functools import cache
 from multiprocessing import get_start_method, parent_process
@@ -20,8 +19,8 @@ from ptokit.engine.llvm.emit import I64, PTR, IrModule
 LIBRARY = "libtorch_cpu.so"
 FORK = CFUNCTYPE(None, c_void_p, c_void_p, c_uint, c_uint)
 """`GOMP_parallel`: a function, its argument, the number of threads (0 for the default), flags."""
-JOB = ("work", "places", "count", "parts", "next")
-"""The words of a job: a function, the blocks that it takes and their number, its parts, the next part."""
+JOB = ("work", "place", "parts", "next")
+"""The words of a job: a function, the address that it takes, its parts, the next part."""
 Words = c_int64 * len(JOB)
 _PROCESS = os.getpid()
 
@@ -39,16 +38,15 @@ def _count() -> int:
     return sys.modules["torch"].get_num_threads()
 
 
-def run(work: int, blocks: Sequence[int], parts: int) -> bool:
-    """Call the function at an address with each block and each of the parts; False if it must be done otherwise.
+def run(work: int, place: int, parts: int) -> bool:
+    """Call the function at an address with a place and each of the parts; False if it must be done otherwise.
 
     Threads take part after part. The calling thread is one of them, so Python handles signals after the run.
     """
     fork = _fork(parts)
     if fork is None:
         return False
-    places = (c_int64 * len(blocks))(*blocks)
-    job = Words(work, addressof(places), len(blocks), parts, 0)
+    job = Words(work, place, parts, 0)
     fork(_share(), addressof(job), 0, 0)
     return True
 
@@ -112,16 +110,14 @@ _kept: list[object] = []
 def _share_text() -> str:
     code = IrModule().function("share", "void", ((PTR, "job"),), "nounwind")
     places = {name: code.at(code.arguments[0], 8 * at) for at, name in enumerate(JOB)}
-    work, blocks = (code.load(PTR, places[name]) for name in ("work", "places"))
-    count, parts = (code.load(I64, places[name]) for name in ("count", "parts"))
+    work, place = (code.load(PTR, places[name]) for name in ("work", "place"))
+    parts = code.load(I64, places["parts"])
     head, body, done = (code.new_label(hint) for hint in ("take", "work", "done"))
     code.begin(head)
     part = code.write(I64, f"atomicrmw add {places['next']!r}, i64 1 monotonic")
     code.split(part.compare("slt", parts), body, done)
     code.begin(body)
-    with code.loop(0, count) as k:
-        block = code.load(PTR, code.at(blocks, k * 8))
-        code.line(f"  call void {work!r}({block!r}, {part!r})".replace("void ptr ", "void "))
+    code.line(f"  call void {work.name}({place!r}, {part!r})")
     code.jump(head)
     code.begin(done)
     code.ret()

@@ -27,7 +27,7 @@ from ptokit.program.calls import call_of, chosen_modifiers
 from ptokit.program.cores import stated_core
 from ptokit.program.expr import Expr, Var, apply, truth
 from ptokit.program.place import BLOCK
-from ptokit.target import PROFILES, left_layouts
+from ptokit.target import flag_memory_archs, left_layouts
 from ptokit.target.cpu import CPU
 from ptokit.text.lift.writing import NAME, OperandParts, Writing, WrittenScope
 from ptokit.text.lower import mode_of
@@ -54,12 +54,6 @@ def _arch(program: ir.Program) -> str:
     return next((arch for arch, layout in left_layouts().items() if layout in layouts), "")
 
 
-FLAG_MEMORY = {
-    each.arch for each in PROFILES.values() if each.headers and each.headers.cross and each.headers.cross.base
-}
-"""The architectures on which the launch passes the memory of the flags between the cores."""
-
-
 class _Lift(Writing):
     """The tree of one program."""
 
@@ -77,7 +71,7 @@ class _Lift(Writing):
         arguments = tuple(self._argument(a) for a in program.arguments if not getattr(a, "view_of", ""))
         if (
             self.form != "as"
-            and arch in FLAG_MEMORY
+            and arch in flag_memory_archs()
             and any(isinstance(s, ir.CrossFlag) for s in ir.walk(program.body))
         ):
             memory = Value(self.name("ffts"), Opaque("memref<256xi64>"))

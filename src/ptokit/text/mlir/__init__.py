@@ -8,9 +8,9 @@
 | `reader.py` | text to operations; how reading continues after errors |
 | `writer.py`, `comments.py` | operations to text, comments included |
 | `builtin.py` | ops of MLIR itself |
-| `loose.py` | ops with unknown syntax |
+| `verbatim.py` | ops with unknown syntax |
 | `dialect.py`, `shapes.py` | the ops of `pto` as a table, each by the shape of its text |
-| `pieces.py`, `destinations.py` | what shapes are made of (`text/ops.py` has the shapes): pieces, `ins(...) outs(...)` |
+| `pieces.py`, `destinations.py` | what the shapes of `text/ops.py` are made of: pieces, `ins(...) outs(...)` |
 | `types.py`, `attributes.py`, `floats.py` | types, attributes, numbers bit for bit |
 | `versions.py` | versions of the grammar |
 | `to_tree.py`, `from_tree.py` | operations as a tree, a tree as operations |

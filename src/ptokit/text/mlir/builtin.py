@@ -45,7 +45,7 @@ def _implied(name: str, _draft: OpDraft) -> Type | None:
 RESULTS = {"memref.load": _element, "memref.dim": INDEX}
 
 
-class _Checked(Row):
+class _CheckedRow(Row):
     """A row whose operands without a written type have one that the op asks for."""
 
     def _untyped(self, c: Parser, draft: OpDraft, part: str, operand: OperandUse) -> SsaValue:
@@ -292,7 +292,7 @@ class While:
 
 
 FORMS: dict[str, OpForm] = {
-    **{name: _Checked(shape(text), _implied, RESULTS.get(name)) for name, text in BUILTIN_SHAPES.items()},
+    **{name: _CheckedRow(shape(text), _implied, RESULTS.get(name)) for name, text in BUILTIN_SHAPES.items()},
     "arith.constant": ConstantForm(),
     "builtin.module": ModuleForm(),
     "func.func": Func(),

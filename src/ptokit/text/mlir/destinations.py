@@ -9,7 +9,6 @@ from ptokit.finding import near
 from ptokit.text.cursor import braced
 from ptokit.text.mlir.attributes import plain_text, read_attribute, string_attribute
 from ptokit.text.mlir.ir import UNIT, UNKNOWN, Attributes, MlirAttribute, MlirOp, SsaValue, Type
-from ptokit.text.mlir.loose import starts_region
 from ptokit.text.mlir.parser import Parser
 from ptokit.text.mlir.pieces import (
     AXIS,
@@ -25,6 +24,7 @@ from ptokit.text.mlir.pieces import (
     typed_text,
 )
 from ptokit.text.mlir.types import type_list
+from ptokit.text.mlir.verbatim import starts_region
 from ptokit.text.mlir.writer import Writer
 
 _REST = re.compile(r"(?!loc\b)([A-Za-z_]\w*)\s*[(=](?!=)", re.ASCII)

@@ -10,11 +10,11 @@ from ptokit.isa.instruction import Instruction
 from ptokit.text.errors import Problem
 from ptokit.text.mlir.destinations import Destinations
 from ptokit.text.mlir.ir import UNKNOWN, Attributes, MlirOp, OpForm, SsaValue, Type
-from ptokit.text.mlir.loose import LOOSE, ends_op
 from ptokit.text.mlir.parser import Parser
 from ptokit.text.mlir.pieces import OpDraft, shape
 from ptokit.text.mlir.shapes import Row
 from ptokit.text.mlir.types import I64, INDEX, TileBuf, element_of, ptr_type, with_tile
+from ptokit.text.mlir.verbatim import VERBATIM, ends_op
 from ptokit.text.ops import PTO_SHAPES, RESULT_TYPES
 from ptokit.text.spelling import attributes_of, instruction_of, instructions
 from ptokit.text.tiles import Extent
@@ -108,7 +108,7 @@ class UnknownOp(Row):
             c.forward.popitem()
         c.jump(start)
         c.behind = behind
-        return LOOSE.read(c, name)
+        return VERBATIM.read(c, name)
 
 
 UNKNOWN_OP = UnknownOp((Destinations(bare=True),), _implied)

@@ -23,7 +23,7 @@ class Type:
 
 
 UNKNOWN = Type("")
-"""The type of a value of which the text does not say it. The first use that does gives it."""
+"""The type of a value that the text does not state: the first use that does sets it."""
 ANY = Type("?")
 """The type of a value whose definition could not be read. It fits every use."""
 

@@ -15,10 +15,10 @@ from ptokit.text.mlir.builtin import FORMS, KNOWN, OP_NAMES, TERMINATORS, settle
 from ptokit.text.mlir.comments import attach, find_remarks
 from ptokit.text.mlir.dialect import form_of, rows, settle_pto, usage
 from ptokit.text.mlir.ir import ANY, SHORT, UNIT, UNKNOWN, Block, MlirAttribute, MlirOp, MlirRegion, SsaValue, Type
-from ptokit.text.mlir.loose import LOOSE
 from ptokit.text.mlir.names import StopReading
 from ptokit.text.mlir.parser import RESULTS, RESUMES, Parser
 from ptokit.text.mlir.types import Signature, function_type, optional_type, read_type
+from ptokit.text.mlir.verbatim import VERBATIM
 from ptokit.text.tree import UNREAD
 
 MAX_SKIPPED = 1 << 20
@@ -77,10 +77,10 @@ class Reader(Parser):
                 self.jump(self._alias_ends[self.start])
             elif self.word == "{-#":
                 self._read_resources()
+            elif self.kind == "label" or self.word == "}":
+                self._refuse_at_top()
             else:
                 self.read_block(block)
-                if self.kind != "end" and self.start not in self._alias_ends and self.word != "{-#":
-                    self._refuse_at_top()
         self._check_names()
         end = [] if self.problems else attach(self.text, self._remarks, block.ops)
         if len(block.ops) == 1 and block.ops[0].name == "builtin.module" and block.ops[0].form is not None:
@@ -198,7 +198,7 @@ class Reader(Parser):
             form = FORMS[full]
         else:
             self._demand_spelling(name, at)
-            form = LOOSE
+            form = VERBATIM
         self.advance()
         try:
             return form.read(self, full)

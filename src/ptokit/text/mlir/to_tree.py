@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.operand import TileSpec
@@ -13,11 +13,13 @@ from ptokit.text.errors import TextError, redefined
 from ptokit.text.mlir.destinations import inside_of
 from ptokit.text.mlir.dialect import rows
 from ptokit.text.mlir.ir import MlirOp, MlirRegion, SsaValue, Type
-from ptokit.text.mlir.module import Module
 from ptokit.text.mlir.pieces import operand_names
 from ptokit.text.mlir.types import Ptr, Ranked, TileBuf
 from ptokit.text.spelling import instruction_of
 from ptokit.text.tiles import PADS, spellings, tile_spec
+
+if TYPE_CHECKING:
+    from ptokit.text.mlir.module import Module
 
 
 def unit_of(module: Module) -> tree.Unit:

@@ -17,7 +17,6 @@ from ptokit.text.cursor import Cursor
 from ptokit.text.mlir.ir import MlirAttribute, Type
 from ptokit.text.tiles import FRACTALS, PADS, PLACES, WORDED, Extent, shape_text, spellings, valid_text
 
-LEFT_LAYOUT = {arch: layout.text for arch, layout in left_layouts().items()}
 """The layout that a tile in `left` has on an architecture, whatever its text says."""
 OTHER_PLACES = {name.lower(): place.text for name, place in memory_names().items()}
 """Places by the names of their memories."""
@@ -396,8 +395,8 @@ def _tile_buf(c: Cursor, _name: str) -> Type:
 
 def _placed(c: Cursor, tile: TileBuf) -> TileBuf:
     """The tile with the layout that its place asks for."""
-    layout = LEFT_LAYOUT.get(c.arch, tile.blayout)
-    return replace(tile, blayout=layout) if tile.loc == "left" else tile
+    layout = left_layouts().get(c.arch) if tile.loc == "left" else None
+    return replace(tile, blayout=layout.text) if layout else tile
 
 
 def _place(c: Cursor) -> str:

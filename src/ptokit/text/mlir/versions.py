@@ -5,12 +5,13 @@ from __future__ import annotations
 from copy import copy
 
 from ptokit.isa.instruction import Instruction, Modifier
+from ptokit.isa.policy import PtoEnum
 from ptokit.text.errors import Problem
 from ptokit.text.mlir.attributes import keyword
 from ptokit.text.mlir.dialect import form_of
 from ptokit.text.mlir.ir import Attributes, MlirOp, SsaValue
 from ptokit.text.mlir.pieces import INSIDE
-from ptokit.text.mlir.types import TileBuf
+from ptokit.text.mlir.to_tree import type_of
 from ptokit.text.results import default_of
 from ptokit.text.spelling import instruction_of
 
@@ -43,7 +44,7 @@ def _new(op: MlirOp, instruction: Instruction) -> MlirOp:
     added: Attributes = {}
     for modifier, text in instruction.attributes:
         if text.always and text.key not in op.attributes:
-            member = default_of(instruction, modifier, [value.type for value in _sources(op)])
+            member = _default(op, instruction, modifier)
             if member is not None:
                 added[text.key] = keyword(text.kind, str(text.written(member)))
     return _with(op, {**op.attributes, **added}) if added else op
@@ -61,7 +62,8 @@ def _old(op: MlirOp, instruction: Instruction) -> MlirOp:
             continue
         if usual is not None and written != usual.text:
             raise Problem(f"version 0.27 has no {text.key}, here `{written}`", op.offset)
-        if usual is None and written != _default(op, instruction, modifier):
+        default = _default(op, instruction, modifier)
+        if usual is None and (default is None or written != default.text):
             message = f"version 0.27 has no {text.key}, and {instruction.op} without it does not mean `{written}` here"
             raise Problem(message, op.offset)
     left_out = {text.key for _, text in newer}
@@ -74,12 +76,9 @@ def _with(op: MlirOp, attributes: Attributes) -> MlirOp:
     return other
 
 
-def _default(op: MlirOp, instruction: Instruction, modifier: Modifier) -> str | None:
+def _default(op: MlirOp, instruction: Instruction, modifier: Modifier) -> PtoEnum | None:
     """The default of a modifier for the operands of an op."""
-    if modifier.text is None or not modifier.text.always:
-        return _shape_mode(op)
-    member = default_of(instruction, modifier, [value.type for value in _sources(op)])
-    return member.text if member is not None else None
+    return default_of(instruction, modifier, [type_of(value.type) for value in _sources(op)])
 
 
 def _word(op: MlirOp, name: str) -> str:
@@ -91,15 +90,3 @@ def _word(op: MlirOp, name: str) -> str:
 def _sources(op: MlirOp) -> list[SsaValue]:
     """What an op reads, in either form."""
     return op.part("ins") or op.part("args")
-
-
-def _shape_mode(op: MlirOp) -> str | None:
-    """The mode that the shapes of a scatter state: one column of indices is for rows, a whole tile for elements."""
-    kinds = [value.type.data for value in _sources(op)[:2] if value.type.text.startswith("!pto.tile_buf")]
-    tiles = [kind for kind in kinds if isinstance(kind, TileBuf)]
-    if len(tiles) < 2:
-        return None
-    data, index = tiles
-    if (data.rows, data.cols) == (index.rows, index.cols) and data.cols != 1:
-        return "elem"
-    return "row" if index.cols == 1 and index.rows == data.rows else None

@@ -19,10 +19,10 @@ from ptokit.text.ptoas.shapes import (
     STATIC,
     SYNTAX,
     Syntax,
-    keys,
+    first_tile,
     moves_memory,
     opcode,
-    words,
+    renamed,
 )
 from ptokit.text.ptoas.statement import WORDLIKE, Draft, RawItem, TypeAt
 from ptokit.text.ptoas.types import Placeholder
@@ -65,12 +65,12 @@ class Builder(KernelScope):
             self.fail(problem, draft.start + len(draft.opcode) - rest)
         attributes: dict[str, Any] = dict(implied)
         clauses = {} if name in SYNTAX else _words(draft)
-        for short, value in (*draft.attributes.items(), *clauses.items()):
-            key = keys().get((name, short), short)
+        for short, written in (*draft.attributes.items(), *clauses.items()):
+            key, value = renamed(name, short, written)
             at = draft.places[key] = draft.places[short]
             if key in attributes:
                 self.fail(f"`{key}` is given twice, by a suffix or by an attribute", at)
-            attributes[key] = words().get((key, value), value) if isinstance(value, str) else value
+            attributes[key] = value
         return name, attributes
 
     # --- Operations that are not instructions -----------------------------------------------------------------------
@@ -128,14 +128,10 @@ class Builder(KernelScope):
         if name in ("load_scalar", "load") and isinstance(source, Pointer):
             return source.dtype.mlir
         if name == "make_tensor_view" and isinstance(source, Pointer):
-            return Tensor(tuple(self._static(value) for value in parts["shape"]), source.dtype, is_part=False)
+            return Tensor(self.extents.known(parts["shape"]), source.dtype, is_part=False)
         if name == "partition_view" and isinstance(source, Tensor):
-            return Tensor(tuple(self._static(value) for value in parts["sizes"]), source.dtype)
+            return Tensor(self.extents.known(parts["sizes"]), source.dtype)
         return None
-
-    def _static(self, value: Value) -> int | None:
-        number = self.extents.plain(value)
-        return number if isinstance(number, int) else None
 
     def _worded(self, draft: Draft, name: str, shape: Syntax, attributes: dict[str, Any]) -> Operation:
         """`set_flag[PIPE_MTE2, PIPE_V, EVENT_ID0]`, with or without brackets; the event may be a value."""
@@ -250,7 +246,7 @@ class Builder(KernelScope):
         elif instruction is not None:
             for written_type, value in zip(draft.given or (), outs, strict=False):
                 self.agree(value, written_type)
-        tile = next((value for value in (*results, *outs, *ins) if isinstance(value.type, TileSpec)), None)
+        tile = first_tile(*results, *outs, *ins)
         parts = {"ins": self._blocks(draft, name, ins, tile), "outs": self._blocks(draft, name, outs, tile)}
         parts |= {key: tuple(self.value(item, None) for item in items) for key, items in draft.keyed.items()}
         if instruction is None:
@@ -403,13 +399,12 @@ class Builder(KernelScope):
             self.fail(f"a block of a view has up to {MOST_DIMS} dims; {item.text} has {rank}", item.start)
         if len(indices) > rank:
             self.fail(f"{len(indices)} indices for the {rank} dims of {item.text}", item.start)
-        sizes = self.extents.block(view.type, tile) if tile is not None else None
-        if sizes is None or tile is None:
+        sizes = self.extents.block(view.type, tile)
+        if sizes is None:
             self.fail(f"the size of the block {item.text}[...] is not known; {_advice(tile)}", item.start)
         zeros = [self.index(0) for _ in range(rank - len(indices))]
         values = tuple(self.index(size) if isinstance(size, int) else size for size in sizes)
-        dims = tuple(size if isinstance(size, int) else None for size in sizes)
-        result = Value("", Tensor(dims, view.type.dtype))
+        result = Value("", Tensor(self.extents.known(values), view.type.dtype))
         parts = {"view": (view,), "offsets": (*zeros, *indices), "sizes": values}
         operation = self.emit("partition_view", parts, (result,))
         operation.where = self.source.where(item.start)

@@ -17,8 +17,7 @@ from ptokit.text.tree import Type
 
 DIGITS = 40
 """The longest number."""
-_KEYWORD = re.compile(r"#\w+(?:\.(?P<name>\w+))?\s*<\s*(?:(?P<spaced>\w+)\s+)?(?P<word>\w+)\s*>")
-_STRIPPED = re.compile(r"#(?P<word>[\w.]+)|<\s*(?P<bare>\w+)\s*>")
+_KEYWORD = re.compile(r"#\w+(?:\.(\w+))?\s*<\s*(?:(\w+)\s+)?(\w+)\s*>|#([\w.]+)|<\s*(\w+)\s*>")
 
 
 def plain_number(text: str) -> int | float:
@@ -82,11 +81,11 @@ def _bits_text(element: DType, bits: int) -> str:
 
 def keyword(text: str) -> tuple[str, str]:
     """The name and the word of `#pto.pipe<PIPE_V>`, `#pto<pipe PIPE_V>`, `<PIPE_V>` or `#word`."""
-    found = _KEYWORD.fullmatch(text) or _STRIPPED.fullmatch(text)
+    found = _KEYWORD.fullmatch(text)
     if found is None:
         raise ValueError(f"`{named(text)}` is not a keyword, expected one as in #pto.pipe<PIPE_V>")
-    groups = found.groupdict()
-    return groups.get("name") or groups.get("spaced") or "", groups.get("word") or groups["bare"]
+    name, spaced, *word = found.groups("")
+    return name or spaced, "".join(word)
 
 
 def attributes_text(attributes: Mapping[str, Any]) -> str:

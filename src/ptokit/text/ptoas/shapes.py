@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ptokit.isa.catalog import derived
@@ -11,8 +11,7 @@ from ptokit.isa.instruction import Instruction
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.unknown import is_unknown
 from ptokit.text.errors import choices, guess
-from ptokit.text.numbers import READ, UNSIGNED
-from ptokit.text.ops import PTO_SHAPES, RESULT_TYPES, keyed_operands
+from ptokit.text.ops import BUILTIN_SHAPES, PTO_SHAPES, RESULT_TYPES, keyed_operands
 from ptokit.text.spelling import ASSIGN, EVENTS, PIPES, attributes_of, instructions
 from ptokit.text.tree import Operation, Tensor, Value
 
@@ -67,6 +66,12 @@ def words() -> Mapping[tuple[str, str], object]:
         **{(text.key, member.text): word for text in texts for member, word in text.words},
         **{(text.key, short): word for text in texts for short, word in text.short},
     }
+
+
+def renamed(op: str, key: str, value: object) -> tuple[str, object]:
+    """An attribute as other forms write it."""
+    key = keys().get((op, key), key)
+    return key, words().get((key, value), value) if isinstance(value, str) else value
 
 
 def moves_memory(instruction: Instruction) -> bool:
@@ -141,11 +146,7 @@ SYNTAX = {name: _syntax(name) for name in (*NAMED.split(), ASSIGN.op)}
 STATIC = {shape.dynamic: name for name, shape in SYNTAX.items() if shape.dynamic}
 """The names of operations by those that they have if the event is known at run time."""
 
-ARITY = {
-    **{f"arith.{name}": 1 for name in ("index_cast", "index_castui", "extsi", "extui", "trunci", "sitofp", "uitofp")},
-    **{f"arith.{name}": 2 for name in (*READ, *UNSIGNED, "cmpi")},
-    "arith.select": 3,
-}
+ARITY = {name: shape.count("%") for name, shape in BUILTIN_SHAPES.items() if name.startswith("arith.")}
 """The number of operands of operations on numbers."""
 
 LONG = {"for": "scf.for", "if": "scf.if", "yield": "scf.yield", "call": "func.call", "return": "func.return"}
@@ -202,6 +203,11 @@ Extent = int | Value
 """An extent: a number, or a value known at run time."""
 
 
+def first_tile(*values: Value) -> Value | None:
+    """The tile that gives the blocks of views in a statement their extents."""
+    return next((value for value in values if isinstance(value.type, TileSpec)), None)
+
+
 class KnownExtents:
     """The valid extents of tiles at the current point of the text."""
 
@@ -232,9 +238,14 @@ class KnownExtents:
         """The number of a value if it is a constant, else the value."""
         return self._numbers.get(value, value)
 
-    def block(self, view: Tensor, tile: Value) -> tuple[Extent, ...] | None:
+    def known(self, values: Iterable[Value]) -> tuple[int | None, ...]:
+        """The numbers of values; None for those known at run time."""
+        numbers = map(self.plain, values)
+        return tuple(number if isinstance(number, int) else None for number in numbers)
+
+    def block(self, view: Tensor, tile: Value | None) -> tuple[Extent, ...] | None:
         """The extents of the block of a view that fills the valid region of a tile; None if they are not known."""
-        if not isinstance(tile.type, TileSpec):
+        if tile is None or not isinstance(tile.type, TileSpec):
             return None
         rows, cols = self._tiles.get(tile, tile.type.valid)
         if is_unknown(rows, cols):

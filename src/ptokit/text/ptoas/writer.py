@@ -22,6 +22,7 @@ from ptokit.text.ptoas.shapes import (
     KnownExtents,
     Syntax,
     defaults,
+    first_tile,
     moves_memory,
     suffixes,
 )
@@ -88,8 +89,7 @@ class _FunctionWriter:
         """All lines of the function."""
         function = self.function
         self.output += _comment_lines(self.notes.get(function, ()), "")
-        attributes = f" {attributes_text(function.attributes)}" if function.attributes else ""
-        self._line("", f".kernel {value_text(function.name)}{attributes}", function)
+        self._line("", f".kernel {value_text(function.name)}{_dictionary(function.attributes)}", function)
         for value in function.arguments:
             self.output += _comment_lines(self.notes.get(value, ()), "")
             self._line("", f".arg {self._define(value)} : {type_text(value.type)}", value)
@@ -251,17 +251,17 @@ class _FunctionWriter:
         ins, outs = operation.ins, operation.outs
         operands, types = f" {self._listed(ins)}" if ins else "", ins
         if operation.name == "func.call":
-            operands = f" {_symbol(operation, attributes.pop('callee', ''))}({self._listed(ins)})"
+            callee = attributes.pop("callee", "")
+            if not isinstance(callee, str) or not _SYMBOL.fullmatch(callee):
+                raise _problem(operation, f"a call of {brief(callee)} has no spelling")
+            operands = f" @{callee}({self._listed(ins)})"
         elif outs or (ins and instruction_of(operation.name) is not None):
             groups = (("ins", ins), ("outs", outs))
-            operands = "".join(f" {part}({self._group(values)})" for part, values in groups if values)
+            operands = "".join(f" {part}({self._listed(v)} : {self._types(v)})" for part, v in groups if v)
             types = ()
         more = [(key, values) for key, values in operation.parts.items() if key not in ("ins", "outs")]
         operands += "".join(f" {key} = [{self._listed(values)}]" for key, values in more)
         return operands, self._signature(types, operation.results)
-
-    def _group(self, values: tuple[Value, ...]) -> str:
-        return f"{self._listed(values)} : {self._types(values)}"
 
     def _signature(self, values: Iterable[Value], results: tuple[Value, ...]) -> str:
         """` : (T, T) -> T`."""
@@ -313,18 +313,11 @@ def _must_have_names(operation: Operation) -> set[Value]:
     if operation.name == "scf.if" or operation.name in STATIC:
         return {value for values in operation.parts.values() for value in values}
     found = set(operation.ins[:1]) if operation.name == "arith.select" else set()
+    shape = SYNTAX.get(operation.name, Syntax(("ins", "outs")))
     for part, values in operation.parts.items():
-        if operation.name == "scf.for" or part not in _typed_parts(operation):
+        if operation.name == "scf.for" or shape.only_result or part not in shape.operands:
             found |= {value for value in values if value.type != DEFAULT_TYPES.get(part, "index")}
     return found
-
-
-def _typed_parts(operation: Operation) -> tuple[str, ...]:
-    """Groups whose types are written behind the colon."""
-    shape = SYNTAX.get(operation.name)
-    if shape is None:
-        return ("ins", "outs")
-    return () if shape.only_result else shape.operands
 
 
 def _is_block(made: Operation, user: Operation, extents: KnownExtents) -> bool:
@@ -334,13 +327,10 @@ def _is_block(made: Operation, user: Operation, extents: KnownExtents) -> bool:
     takes_table = instruction is not None and instruction.takes_table
     if takes_table or not isinstance(view, Tensor) or not isinstance(result, Tensor):
         return False
-    values = (*user.results, *user.outs, *user.ins)
-    tile = next((value for value in values if isinstance(value.type, TileSpec)), None)
-    sizes = tuple(extents.plain(size) for size in made.part("sizes"))
-    if tile is None or extents.block(view, tile) != sizes or len(made.part("offsets")) != len(view.dims):
+    tile, offsets, sizes = first_tile(*user.results, *user.outs, *user.ins), made.part("offsets"), made.part("sizes")
+    if extents.block(view, tile) != tuple(map(extents.plain, sizes)) or len(offsets) != len(view.dims):
         return False
-    dims = tuple(size if isinstance(size, int) else None for size in sizes)
-    return result == Tensor(dims, view.dtype) and all(offset.type == "index" for offset in made.part("offsets"))
+    return result == Tensor(extents.known(sizes), view.dtype) and all(offset.type == "index" for offset in offsets)
 
 
 # --- Small parts -----------------------------------------------------------------------------------------------
@@ -356,12 +346,6 @@ def _problem(operation: Operation, message: str) -> ValueError:
     problem = ValueError(message)
     problem.where = operation.where  # type: ignore[attr-defined]
     return problem
-
-
-def _symbol(operation: Operation, name: object) -> str:
-    if not isinstance(name, str) or not _SYMBOL.fullmatch(name):
-        raise _problem(operation, f"a call of {brief(name)} has no spelling")
-    return f"@{name}"
 
 
 def _dictionary(attributes: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from math import gcd
 from typing import Any, NamedTuple
@@ -198,32 +198,28 @@ class KernelLaunch(NamedTuple):
     """Bytes of shared memory of each block."""
 
 
+@dataclass
 class _Launcher:
     """Launches kernels of a call by name. The first of them checks the indices, if one does."""
 
-    def __init__(
-        self,
-        count: int,
-        chains: int,
-        launches: Mapping[str, KernelLaunch],
-        arguments: tuple[int, ...],
-        check: IndexCheck | None,
-    ) -> None:
-        self._count, self._chains, self._check = count, chains, check
-        self._launches, self._arguments = launches, arguments
+    count: int
+    chains: int
+    launches: Mapping[str, KernelLaunch]
+    arguments: tuple[int, ...]
+    check: IndexCheck | None
 
     def __call__(self, *names: str) -> None:
         for name in names:
-            kernel, arguments, pieces, each, most, shared = self._launches[name]
-            grid = min(most, -(-self._count * pieces // each))
+            kernel, arguments, pieces, each, most, shared = self.launches[name]
+            grid = min(most, -(-self.count * pieces // each))
             if name == "fold":
-                grid, shared = min(MOST_GRID, grid + self._chains), shared if self._chains else 0
+                grid, shared = min(MOST_GRID, grid + self.chains), shared if self.chains else 0
             elif name == "brief":
-                shared = brief_shared(self._count)
-            kernel(grid, self._arguments[:arguments], shared)
-            if self._check is not None:
-                self._check.begin()
-                self._check = None
+                shared = brief_shared(self.count)
+            kernel(grid, self.arguments[:arguments], shared)
+            if self.check is not None:
+                self.check.begin()
+                self.check = None
 
 
 class CudaMove:

@@ -11,16 +11,8 @@ import numpy as np
 
 from ptokit.engine.llvm.address import MemoryView, is_number
 from ptokit.engine.llvm.chip import Chip
-from ptokit.engine.llvm.compute import convert, cube, elements, masks
+from ptokit.engine.llvm.compute import convert, cube, elements, masks, rows
 from ptokit.engine.llvm.compute.elements import ElementSite, is_float, lanes_for, operations
-from ptokit.engine.llvm.compute.rows import (
-    BETTER,
-    FOLDS,
-    locate_columns,
-    locate_rows,
-    reduce_columns,
-    reduce_rows,
-)
 from ptokit.engine.llvm.compute.walk import RegionView, RegionWalk, side
 from ptokit.engine.llvm.emit import I64, IrValue, Variable
 from ptokit.engine.llvm.move import CodeWriter
@@ -146,19 +138,19 @@ def _select(task: ComputeTask) -> None:
     masks.select(task.site(task.into), task.dst, mask, inputs, task.work.shape)
 
 
-REDUCERS = {"row": reduce_rows, "col": reduce_columns}
+REDUCERS = {"row": rows.reduce_rows, "col": rows.reduce_columns}
 
 
 def _reduce(task: ComputeTask) -> None:
-    axis, fold = task.work.op[:3], FOLDS[task.work.op[3:]]
+    axis, fold = task.work.op[:3], rows.FOLDS[task.work.op[3:]]
     REDUCERS[axis](task.site(task.into), fold, task.dst, task.inputs[0], *task.work.inputs[0].shape)
 
 
-LOCATORS = {"row": locate_rows, "col": locate_columns}
+LOCATORS = {"row": rows.locate_rows, "col": rows.locate_columns}
 
 
 def _locate(task: ComputeTask) -> None:
-    axis, how = task.work.op[:3], BETTER[task.work.op[3:]]
+    axis, how = task.work.op[:3], rows.BETTER[task.work.op[3:]]
     LOCATORS[axis](task.site(task.given[0]), how, task.dst, task.inputs[0], *task.work.inputs[0].shape)
 
 
@@ -273,8 +265,8 @@ OPERATIONS: Mapping[str, NativeOperation] = {
     "cmp": NativeOperation(_compare, _takes_comparison),
     "window": NativeOperation(_window, _takes_bits),
     "axpy": NativeOperation(_add_multiple, _takes_multiple, lanewise=True),
-    **{axis + best: NativeOperation(_locate, _takes_position) for axis in LOCATORS for best in BETTER},
-    **{axis + fold: NativeOperation(_reduce, _takes_rows) for axis in REDUCERS for fold in FOLDS},
+    **{axis + best: NativeOperation(_locate, _takes_position) for axis in LOCATORS for best in rows.BETTER},
+    **{axis + fold: NativeOperation(_reduce, _takes_rows) for axis in REDUCERS for fold in rows.FOLDS},
     "matmul": NativeOperation(_multiply, _takes_product, added=2),
 }
 """Every operation by name."""

@@ -25,7 +25,7 @@ from ptokit.program.ir import Instr, LoadScalar, Program
 from ptokit.program.meetings import meetings
 from ptokit.program.streams import Streams, crosses
 from ptokit.program.verify_call import Options
-from ptokit.target import Profile
+from ptokit.target import Profile, identity
 
 MOST_VARIANTS = 4
 """Variants of one instruction that are compiled."""
@@ -119,7 +119,12 @@ class ProgramCompiler:
 
     def _key(self, *how: object) -> str:
         """All that code is made from; `how` adds to it."""
-        made_from = describe(self.program), self.profile.name, describe(self.options), sorted(self._samples.items())
+        made_from = (
+            describe(self.program),
+            identity(self.profile.name),
+            describe(self.options),
+            sorted(self._samples.items()),
+        )
         return repr((made_from, *how))
 
     def _emitter(self, stage: Stage) -> Emitter:

@@ -15,7 +15,6 @@ from math import prod
 
 from ptokit.engine.interpreter import only_orders
 from ptokit.engine.llvm.address import are_known
-from ptokit.engine.llvm.arrival import await_groups, close_group
 from ptokit.engine.llvm.chip import Chip
 from ptokit.engine.llvm.compute import wide
 from ptokit.engine.llvm.compute.wide import Panels
@@ -278,7 +277,9 @@ class PipelinedLoop:
         with code.loop(0, ahead) as iteration:
             self._load(iteration, known)
         with code.loop(0, self.iterations) as iteration:
-            await_groups(code, ahead - 1)
+            with code.phase():  # wait for all copies of this lane but the last groups; then for the other lanes
+                text = f"cp.async.wait_group {ahead - 1}; fence.proxy.async;"  # matrix units find the data
+                code.ptx("void", f"await_groups_{ahead - 1}", text, "~{memory}")
             self._load(iteration + ahead, known)
             self.stage.enter(self.loop, self.start, iteration)
             self._choose_copies(iteration)
@@ -331,7 +332,7 @@ class PipelinedLoop:
             self._choose_copies(iteration)
             for load, lanes in zip(self.pipeline.loads, known, strict=True):
                 self._unchecked(load).begin_load(lanes)
-        close_group(self.stage.code)
+        self.stage.code.ptx("void", "close_group", "cp.async.commit_group;", "~{memory}")
 
     def _unchecked(self, load: Load, failed: Variable | None = None) -> Execution:
         """A load, its operands addressed; what fails sets a bit."""

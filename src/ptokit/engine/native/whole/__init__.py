@@ -1,4 +1,4 @@
-"""Gathers and scatters over whole arrays, and the deferred scatters of kernels.
+"""Gathers and scatters over whole arrays.
 
 | file | what it knows |
 |---|---|

@@ -18,8 +18,8 @@ from ptokit.engine.runnable import Unsupported
 
 LEAST_PIECE, MOST_PIECE = 1 << 14, 1 << 20
 """Bytes of the rows of a piece, at least and at most."""
-LEAST_DIVIDED, LEAST_SHARED = 1 << 16, 1 << 18
-"""Bytes of rows that threads share, at least: those that wait actively, and those that must be woken."""
+LEAST_SHARED, WOKEN = 1 << 16, 4
+"""Bytes of rows that threads share, at least; how many times as many, if threads must be woken."""
 FIRST, SECOND = Struct("=10q"), Struct("=5q")
 """The words of a call: from the first word on, and from the bounds on."""
 CALL_WORDS = (
@@ -53,7 +53,7 @@ class NativeBags:
         far = here.locality if self.kind.index_type is not None and capacity * row > here.near else None
         alone = self.codes.get(far) or self._code(far)
         nbytes = lanes * row
-        if threads == 1 or nbytes < LEAST_DIVIDED:
+        if threads == 1 or nbytes < LEAST_SHARED:
             return alone(*places, *sizes, width, row)
         team = Team(thread_count(threads), Stop(), is_long=nbytes // 6 > LONG)
         each = max(1, nbytes // bags)
@@ -62,7 +62,7 @@ class NativeBags:
             is_whole = alone.divided(team.parts, piece, *places, *sizes, width, row)
             if is_whole is not None:
                 return is_whole
-        if nbytes < LEAST_SHARED:
+        if nbytes < WOKEN * LEAST_SHARED:
             return alone(*places, *sizes, width, row)
         block = take_block(team.parts, team.stop)
         table, indices, bounds, weights, out, winners = places

@@ -32,14 +32,12 @@ WORDS = (
     "runs", "run_limit", "run_count", "extent", "by_row",
     "bounds", "weights", "winners", "padding", "total",
     "low_shard", "high_shard",
-    "fork", "share", "job_work", "job_places", "job_count", "job_parts", "job_next", "own",
+    "fork", "share", "work", "place", "parts_in_all", "next",
 )  # fmt: skip
-"""The words of a block. Strides are in bytes, extents in lanes and elements."""
+"""The words of a block. Strides are in bytes, extents in lanes and elements. The last four are an `openmp.JOB`."""
 AT = {name: 8 * place for place, name in enumerate(WORDS)}
 """Where in the block a word lies."""
-GREATEST, CAPACITY, WHOLE, SHARDS, STOP, ALONE = map(
-    WORDS.index, ("greatest", "capacity", "whole", "shards", "stop", "low_shard")
-)
+GREATEST, CAPACITY, SHARDS, STOP, ALONE = map(WORDS.index, ("greatest", "capacity", "shards", "stop", "low_shard"))
 UNSIGNED = (1 << 64) - 1
 """The mask that makes a word unsigned."""
 PARAMETERS = ((PTR, "args"), (I64, "worker"))

@@ -119,7 +119,8 @@ class NativeMove:
         nbytes = width * size
         each = 5 + nbytes / 6 if is_far or nbytes > 16 else 2  # nanoseconds, roughly
         cost = count * each
-        if strategy is None and (count <= code.most_lanes or (width > 1 and count * nbytes <= code.most_bytes)):
+        is_little = count <= code.most_lanes and count * nbytes <= code.most_bytes
+        if is_little and cost <= LONG and strategy is None:
             if threads == 1 or cost <= here.wake * AT_ONCE:
                 return code.short(table, indices, other, *sizes)
             if code.divides:
@@ -162,7 +163,8 @@ class NativeMove:
 
 def piece_of(count: int, nbytes: int, parts: int) -> int:
     """Lanes of a piece of a gather: some pieces for every thread, but not too short ones."""
-    return max(4, min(MOST_PIECE // nbytes, max(count // (4 * parts), LEAST_PIECE // nbytes)))
+    each = max(1, nbytes)
+    return max(4, min(MOST_PIECE // each, max(count // (4 * parts), LEAST_PIECE // each)))
 
 
 def _known_step(step: int, nbytes: int) -> int | None:
@@ -176,14 +178,15 @@ class _Code:
     call: type[_Call]
     divides = False
     """Whether threads can share little work."""
-    most_bytes = 0
-    """Bytes of rows that are little work, however many there are."""
+    most_bytes = host.NEVER
+    """Bytes of rows that are little work, at most."""
     wakes = 1
     """How many times the work for which waking threads pays is not shared."""
 
     def __init__(self, kind: MoveKind, rows: Rows, indices: Indices) -> None:
         self.kind, self.rows, self.indices = kind, rows, indices
         self.refuses = indices.remap is Remap.REFUSE
+        self.most_lanes = 0 if kind.accumulate else MOST_LANES
 
     def shorten(self, begin: Native, write: Native | None) -> None:
         """Little work: the whole gather, or the check of the indices or the index stage of a scatter, and the rest."""
@@ -191,13 +194,12 @@ class _Code:
         factors = {"index_step": self.kind.index_type.size, **dict.fromkeys(STEPS, size)}
         words = [(name, factors.get(name, 1)) for name in ("table", "index", "other", *SIZES)]
         self.short = ShortCall(words, "count", begin, write, refuses=self.refuses)
-        self.most_lanes = 0 if self.kind.accumulate else MOST_LANES
 
 
 class _GatherCode(_Code):
     """The code of gathers."""
 
-    divides, most_bytes = True, MOST_SHORT
+    divides = True
 
     def __init__(self, kind: MoveKind, rows: Rows, indices: Indices) -> None:
         is_element = rows.width == 1 and rows.size in (4, 8)
@@ -208,6 +210,9 @@ class _GatherCode(_Code):
         self.straight = replace(self.rows, lane=indices.lane)
         self.late = replace(indices, remap=Remap.ZERO, noted=True) if self.refuses else indices
         """What is refused is only known at the end."""
+        self.most_bytes = MOST_SHORT
+        if rows.width != 1:
+            self.most_lanes = MOST_SHORT  # they need no memory
         near = replace(self.straight, far=rows.far and strategies.fetches(rows, "gather"))
         if self.refuses and not kind.fresh:
             move = native("gather", near, replace(self.late, noted=False))
@@ -334,7 +339,7 @@ class _ScatterCall(_Call):
         resolved = strategy if strategy in strategies.STRATEGIES else None
         spread = None
         if not (resolved or self.sums):
-            spread = strategies.sampled([self.raw(block.get("index"))], self.capacity, team.parts)
+            spread = strategies.sampled(self.raw(block.get("index")), self.capacity, team.parts)
         if spread is None or not self._unresolved(team, block, spread, strategy):
             self._chunks(team, block, resolved, spread if self.refuses else None)
 

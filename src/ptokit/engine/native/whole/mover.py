@@ -80,12 +80,6 @@ class Rows:
         return ahead(self.nbytes)
 
 
-def known_width(size: int, width: int) -> int:
-    """The width to specialise code for: its own if rows are single elements or of a common length, else 0."""
-    nbytes = size * width
-    return width if width == 1 or nbytes in COMMON else 0
-
-
 class Mover:
     """Writes the code that moves rows of one kind."""
 

@@ -74,7 +74,7 @@ class ShortCall:
         if block.most_workers < parts:
             block = _new_block(parts)
         fork, share = entries
-        block.set(fork=fork, share=share, job_parts=parts, piece=piece)
+        block.set(fork=fork, share=share, parts_in_all=parts, piece=piece)
         is_done = self._run(block.address, *given)
         if len(_shared) < MOST_IDLE and block.most_workers <= MOST_WORKERS:
             _shared.append(block)
@@ -83,8 +83,7 @@ class ShortCall:
 
 def _new_block(workers: int) -> ArgumentBlock:
     block = ArgumentBlock(workers, Stop(), MOST_LANES)
-    block.set(shards=block.address + AT["low_shard"], piece=LANES_AT_ONCE)
-    block.set(own=block.address, job_places=block.address + AT["own"], job_count=1)
+    block.set(shards=block.address + AT["low_shard"], piece=LANES_AT_ONCE, place=block.address)
     return block
 
 
@@ -155,9 +154,9 @@ def _run(code: IrBuilder, address: IrValue, block: IrValue) -> None:
         code.line(f"  call void {address.to('inttoptr', PTR).name}({block!r}, i64 0)")
 
     def on_threads() -> None:
-        for name, value in (("job_next", code.i64(0)), ("job_work", address)):
+        for name, value in (("next", code.i64(0)), ("work", address)):
             code.store(value, code.at(block, AT[name]))
-        share, job = code.load(PTR, code.at(block, AT["share"])), code.at(block, AT["job_work"])
+        share, job = code.load(PTR, code.at(block, AT["share"])), code.at(block, AT["work"])
         code.line(f"  call void {fork.to('inttoptr', PTR).name}({share!r}, {job!r}, i32 0, i32 0)")
 
     code.choose(fork.compare("eq", 0), here, on_threads)

@@ -11,7 +11,7 @@ more.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from ctypes import CFUNCTYPE, c_int64, c_uint8, c_void_p
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -25,7 +25,7 @@ from ptokit.engine.llvm.move import LINE
 from ptokit.engine.native import host, openmp, workers
 from ptokit.engine.native.jit import IrSource, library
 from ptokit.engine.native.whole import bags, partition, phases, private, runs, split, sums, units, updates
-from ptokit.engine.native.whole.block import LANES_AT_ONCE, WHOLE, ArgumentBlock, function
+from ptokit.engine.native.whole.block import LANES_AT_ONCE, ArgumentBlock, function
 from ptokit.engine.native.whole.mover import Rows
 from ptokit.engine.native.workers import Stop
 from ptokit.engine.storage import Array, address_of
@@ -150,24 +150,15 @@ class Team:
         """How many parts work is divided into."""
         return max(1, self.threads)
 
-    def do(self, work: Native, *blocks: ArgumentBlock, parts: int = 0, is_short: bool = False) -> None:
-        """Run a phase on all threads, or on the first few; on the caller's own if it is short.
-
-        Each thread goes from block to block without waiting for the others.
-        """
-        for block in blocks:
-            block.set(counter=0)
-        places = [block.address for block in blocks]
-
-        def run_blocks(part: int) -> None:
-            for at in places:
-                work(at, part)
-
+    def do(self, work: Native, block: ArgumentBlock, parts: int = 0, *, is_short: bool = False) -> None:
+        """Run a phase on all threads, or on the first few; on the caller's own if it is short."""
+        block.set(counter=0)
+        address = block.address
         parts = 1 if is_short else parts or self.parts
         if not self.threads or (parts == 1 and not self.is_long):
-            run_blocks(0)
-        elif self.is_long or not openmp.run(work.address, places, parts):
-            workers.run(run_blocks, parts, self.stop)
+            work(address, 0)
+        elif self.is_long or not openmp.run(work.address, address, parts):
+            workers.run(lambda part: work(address, part), parts, self.stop)
 
 
 @dataclass(frozen=True)
@@ -190,16 +181,16 @@ class Spread:
     """Whether two lanes of the sample name one row."""
 
 
-Strategy = Callable[[Sequence[ArgumentBlock], Rows, Team, Any], None]
-"""Scatters blocks into one table; the last argument is the `Spread` of their lanes."""
+Strategy = Callable[[ArgumentBlock, Rows, Team, Spread], None]
+"""Scatters a block's lanes, whose spread is the last argument."""
 
 
-def sampled(lanes: Sequence[Array], capacity: int, parts: int) -> Spread:
+def sampled(lanes: Array, capacity: int, parts: int) -> Spread:
     """Sample some lanes. Few calls of NumPy: each takes long where the caches hold something else."""
-    step = max(2, sum(each.size for each in lanes) // max(SAMPLE, 32 * parts))
-    pairs = [(each[::step].tolist(), each[1::step].tolist()) for each in lanes]
-    apart = [abs(b - a) for here, after in pairs for a, b in zip(here, after, strict=False)]
-    first = sorted(lane for here, _ in pairs for lane in here)
+    step = max(2, lanes.size // max(SAMPLE, 32 * parts))
+    first = lanes[::step].tolist()
+    apart = [abs(b - a) for a, b in zip(first, lanes[1::step].tolist(), strict=False)]
+    first.sort()
     first = first[bisect_left(first, 0) : bisect_left(first, capacity)]
     if not first:
         return Spread((0,) * parts + (capacity,), 0, 1.0, 1, True)
@@ -280,43 +271,23 @@ def gather(block: ArgumentBlock, rows: Rows, team: Team) -> None:
     team.do(native("gather", gathering(block, replace(rows, far=far)), None), block)
 
 
-def direct(block: ArgumentBlock, write: Native) -> None:
-    """Scatter the block's resolved lanes on the calling thread."""
-    block.shard_alone()
-    block.words[WHOLE] = block.is_whole
-    write(block.address, 0)
-
-
 def scatter(
     block: ArgumentBlock, rows: Rows, team: Team, strategy: str | None = None, spread: Spread | None = None
-) -> str:
-    """Scatter the block's resolved lanes; returns the strategy. `strategy` forces one."""
+) -> None:
+    """Scatter the block's resolved lanes. `strategy` forces one."""
     if not team.threads and strategy is None:
-        direct(block, native("scatter", rows))
-        return "direct"
-    return scatter_all([block], rows, team, strategy, spread)
-
-
-def scatter_all(
-    blocks: Sequence[ArgumentBlock],
-    rows: Rows,
-    team: Team,
-    strategy: str | None = None,
-    spread: Spread | None = None,
-) -> str:
-    """Scatter the resolved lanes of blocks that have one table, block after block, with one strategy."""
-    capacity, width = blocks[0].get("capacity"), blocks[0].get("width")
-    count = sum(each.get("count") for each in blocks)
-    spread = spread or sampled([_lanes(block, rows) for block in blocks], capacity, team.parts)
+        _direct(block, rows, team)
+        return
+    count, capacity, width = (block.get(name) for name in ("count", "capacity", "width"))
+    spread = spread or sampled(_lanes(block, rows), capacity, team.parts)
     taken = strategy or choose(rows, count, capacity, width, team.parts, spread)
     rows = scattering(rows, width, spread)
     pays = rows.stream or (rows.far and rows.combine is not Combine.STORE)
-    if pays and taken in SHARES_LANES and not strategy and _are_distinct(blocks, rows, team, spread):
+    if pays and taken in SHARES_LANES and not strategy and _are_distinct(block, rows, team, spread):
         taken = "lanes"
-    if _fills_lines(blocks[0], rows):
+    if _fills_lines(block, rows):
         rows = replace(rows, far=False)
-    STRATEGIES[taken](blocks, rows, team, spread)
-    return taken
+    STRATEGIES[taken](block, rows, team, spread)
 
 
 def choose(rows: Rows, count: int, capacity: int, width: int, parts: int, spread: Spread) -> str:
@@ -330,8 +301,7 @@ def choose(rows: Rows, count: int, capacity: int, width: int, parts: int, spread
         pays = SCATTERS.get(rows.combine, "pick") in host.HOST.sorts or not is_balanced
         if parts > 1 and is_far and not spread.local and pays and can_bucket(rows, capacity):
             return "buckets"
-        gains = host.HOST.packs and count * NEAR_GAIN > host.HOST.wake
-        return "destinations" if is_balanced and (is_far or spread.local or gains) else "direct"
+        return "destinations" if is_balanced and (is_far or spread.local or host.HOST.packs) else "direct"
     if parts == 1:
         return "direct"
     stores = rows.combine is Combine.STORE and rows.far and not spread.local
@@ -416,32 +386,20 @@ def _shards(block: ArgumentBlock, shards: Iterable[tuple[int, int]]) -> None:
     block.set(shards=address_of(made))
 
 
-def _direct(blocks: Sequence[ArgumentBlock], rows: Rows, team: Team, _spread: Spread) -> None:
-    for block in blocks:
-        block.shard_alone()
-        block.set(whole=block.is_whole)
-    team.do(native("scatter", rows), *blocks, parts=1)
+def _direct(block: ArgumentBlock, rows: Rows, team: Team, _spread: Spread | None = None) -> None:
+    block.shard_alone()
+    block.set(whole=block.is_whole)
+    team.do(native("scatter", rows), block, parts=1)
 
 
-def _destinations(blocks: Sequence[ArgumentBlock], rows: Rows, team: Team, spread: Spread) -> None:
-    width = blocks[0].get("width")
-    for block in blocks:
-        _shards(block, pairwise(spread.bounds))
-        block.set(whole=0)
-    team.do(native("scatter", replace(rows, gaps=fetches(rows) and width * rows.size > LINE)), *blocks)
+def _destinations(block: ArgumentBlock, rows: Rows, team: Team, spread: Spread) -> None:
+    _shards(block, pairwise(spread.bounds))
+    block.set(whole=0)
+    gaps = fetches(rows) and block.get("width") * rows.size > LINE
+    team.do(native("scatter", replace(rows, gaps=gaps)), block)
 
 
-def _block_by_block(strategy: Callable[[ArgumentBlock, Rows, Team], None]) -> Strategy:
-    """A strategy of several phases; all threads execute it together, one block after the other."""
-
-    def run(blocks: Sequence[ArgumentBlock], rows: Rows, team: Team, _spread: Spread) -> None:
-        for block in blocks:
-            strategy(block, rows, team)
-
-    return run
-
-
-def _winners(block: ArgumentBlock, rows: Rows, team: Team) -> None:
+def _winners(block: ArgumentBlock, rows: Rows, team: Team, _spread: Spread) -> None:
     capacity = block.get("capacity")
     if not capacity:  # no lane has a row
         return
@@ -456,11 +414,10 @@ def _winners(block: ArgumentBlock, rows: Rows, team: Team) -> None:
     pool.release(memory)
 
 
-def _are_distinct(blocks: Sequence[ArgumentBlock], rows: Rows, team: Team, spread: Spread) -> bool:
+def _are_distinct(block: ArgumentBlock, rows: Rows, team: Team, spread: Spread) -> bool:
     """Whether no two lanes name one row: asked if no two of the sample do, and the answer takes little time."""
-    (block, *more), nbytes = blocks, rows.size * blocks[0].get("width")
-    count, capacity = block.get("count"), block.get("capacity")
-    if more or spread.repeats or nbytes < LINE or count > capacity or capacity >> 6 > count * nbytes >> 8:
+    count, capacity, nbytes = block.get("count"), block.get("capacity"), rows.size * block.get("width")
+    if spread.repeats or nbytes < LINE or count > capacity or capacity >> 6 > count * nbytes >> 8:
         return False
     marks = np.zeros((capacity >> 6) + 1, np.int64)
     block.set(marks=address_of(marks), repeats=0)
@@ -468,7 +425,7 @@ def _are_distinct(blocks: Sequence[ArgumentBlock], rows: Rows, team: Team, sprea
     return not block.get("repeats") and not team.stop
 
 
-def _distinct(block: ArgumentBlock, rows: Rows, team: Team) -> None:
+def _distinct(block: ArgumentBlock, rows: Rows, team: Team, _spread: Spread) -> None:
     block.set(
         whole=block.is_whole, piece=max(4, min(DISTINCT_PIECE // (rows.size * block.get("width")), LANES_AT_ONCE))
     )
@@ -480,7 +437,7 @@ def can_bucket(rows: Rows, capacity: int) -> bool:
     return rows.size in (1, 2, 4, 8) and capacity <= MOST_BUCKETS << partition.local_bits(rows.size)
 
 
-def _buckets(block: ArgumentBlock, rows: Rows, team: Team) -> None:
+def _buckets(block: ArgumentBlock, rows: Rows, team: Team, _spread: Spread) -> None:
     count, capacity = block.get("count"), block.get("capacity")
     shift = bucket_shift(rows.size, capacity)
     buckets = max(1, (capacity - 1 >> shift) + 1)
@@ -519,9 +476,9 @@ SHARES_LANES = ("destinations", "winners")
 STRATEGIES: dict[str, Strategy] = {
     "direct": _direct,
     "destinations": _destinations,
-    "winners": _block_by_block(_winners),
-    "lanes": _block_by_block(_distinct),
-    "buckets": _block_by_block(_buckets),
+    "winners": _winners,
+    "lanes": _distinct,
+    "buckets": _buckets,
 }
 
 

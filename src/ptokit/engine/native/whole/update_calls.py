@@ -118,7 +118,7 @@ def _ranges(given: Sequence[RowUpdate], team: Team) -> list[WorkUnit]:
         lanes = each.last - each.first
         most = min(-(-2 * team.parts * lanes // max(1, total)), team.parts, MOST_KEYS // (16 * lanes + 16))
         parts = max(1, min(most, lanes // LEAST_RANGE)) if team.threads else 1
-        bounds = sampled([_lanes(each)], each.capacity, parts).bounds if parts > 1 else (0, each.capacity)
+        bounds = sampled(_lanes(each), each.capacity, parts).bounds if parts > 1 else (0, each.capacity)
         units += [WorkUnit(k, a, b) for a, b in pairwise(bounds) if a < b]
     return units
 

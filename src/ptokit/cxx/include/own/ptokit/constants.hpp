@@ -10,7 +10,7 @@ constexpr uint64_t BLOCK_MAX_PER_REPEAT = 8;
 constexpr int REPEAT_MAX = 255;
 constexpr int REPEAT_STRIDE_MAX = 255;
 constexpr int BLOCK_BYTE_SIZE = 32;
-#ifdef PTOKIT_A5
+#ifdef PTOKIT_REGISTER_BASE
 constexpr int BLOCK_SIZE = 32;
 #endif
 constexpr int BLOCK_LEN = 16;
@@ -88,16 +88,8 @@ inline constexpr bool isSupportType = (std::is_same_v<T, Types> || ...);
 #define PTO_DIV_ROUNDUP(x, y) (((x) + (y) - 1) / (y))
 
 // Bytes of the on-chip memories.
-#ifdef PTOKIT_A5
-#define PTO_UBUF_SIZE_BYTES (256 * 1024)
-#define PTO_CBUF_SIZE_BYTES (512 * 1024)
-#define PTO_L0A_SIZE_BYTES (64 * 1024)
-#define PTO_L0B_SIZE_BYTES (64 * 1024)
-#define PTO_L0C_SIZE_BYTES (256 * 1024)
-#else
-#define PTO_UBUF_SIZE_BYTES (192 * 1024)
-#define PTO_CBUF_SIZE_BYTES (512 * 1024)
-#define PTO_L0A_SIZE_BYTES (64 * 1024)
-#define PTO_L0B_SIZE_BYTES (64 * 1024)
-#define PTO_L0C_SIZE_BYTES (128 * 1024)
-#endif
+#define PTO_UBUF_SIZE_BYTES PTOKIT_UB_BYTES
+#define PTO_CBUF_SIZE_BYTES PTOKIT_L1_BYTES
+#define PTO_L0A_SIZE_BYTES PTOKIT_L0A_BYTES
+#define PTO_L0B_SIZE_BYTES PTOKIT_L0B_BYTES
+#define PTO_L0C_SIZE_BYTES PTOKIT_L0C_BYTES

@@ -70,7 +70,7 @@ struct Event : EventBaseTag {
   static constexpr pipe_t srcPipe = pipe_of(SOURCE);
   static constexpr pipe_t dstPipe = pipe_of(TARGET);
   static constexpr bool isSamePipe = srcPipe == dstPipe;
-#ifdef PTOKIT_A5
+#ifdef PTOKIT_REGISTER_BASE
   static constexpr bool IsCrossCore = SOURCE == Op::TMOV_A2V || SOURCE == Op::TMOV_V2M || SOURCE == Op::TEXTRACT_V2M;
 #else
   static constexpr bool IsCrossCore =
@@ -90,7 +90,7 @@ struct Event : EventBaseTag {
   Event& Init() {
 #ifndef __PTO_AUTO__
     if constexpr (IsCrossCore) {
-#ifdef PTOKIT_A5
+#ifdef PTOKIT_REGISTER_BASE
       set_intra_block(srcPipe, FLAG);
       set_intra_block(srcPipe, FLAG + 16);
 #else
@@ -110,7 +110,7 @@ struct Event : EventBaseTag {
   Event& Wait() {
 #ifndef __PTO_AUTO__
     if constexpr (IsCrossCore) {
-#ifdef PTOKIT_A5
+#ifdef PTOKIT_REGISTER_BASE
       wait_intra_block(srcPipe, FLAG);
 #else
       wait_flag_dev(FLAG);
@@ -118,7 +118,7 @@ struct Event : EventBaseTag {
     } else if constexpr (!isSamePipe) {
       wait_flag(srcPipe, dstPipe, token);
     } else {
-#ifdef PTOKIT_A5
+#ifdef PTOKIT_REGISTER_BASE
       constexpr bool has_barrier = srcPipe == PIPE_MTE2 || srcPipe == PIPE_MTE3;
 #else
       constexpr bool has_barrier = true;

@@ -1,9 +1,7 @@
 // Keywords of the device compiler, as macros that a host compiler accepts, and the macros that choose a target.
 #pragma once
 
-#if !defined(PTOKIT_A2A3) && !defined(PTOKIT_A5)
-#define PTOKIT_A2A3 1
-#endif
+#include <ptokit/target.hpp>
 
 #ifndef __global__
 #define __global__
@@ -68,46 +66,10 @@
 #define PTO_SYNCALL_MIX_AIC_KERNEL_META(...) static_assert(true)
 
 #ifndef __CCE_AICORE__
-#ifdef PTOKIT_A5
-#define __CCE_AICORE__ 310
-#else
-#define __CCE_AICORE__ 220
-#endif
+#define __CCE_AICORE__ PTOKIT_AICORE
 #endif
 #ifndef __NPU_ARCH__
-#ifdef PTOKIT_A5
-#define __NPU_ARCH__ 3510
-#else
-#define __NPU_ARCH__ 2201
-#endif
-#endif
-#if defined(PTOKIT_A5) && !defined(PTO_NPU_ARCH_A5)
-#define PTO_NPU_ARCH_A5
-#elif !defined(PTOKIT_A5) && !defined(PTO_NPU_ARCH_A2A3)
-#define PTO_NPU_ARCH_A2A3
-#endif
-
-// Which core is compiled: PTOKIT_VECTOR, PTOKIT_CUBE; without either, the source asks for none and is compiled once.
-#ifdef PTOKIT_A5
-#if !defined(PTOKIT_CUBE) && !defined(__DAV_C310_VEC__)
-#define __DAV_C310_VEC__ 1
-#endif
-#if !defined(PTOKIT_VECTOR) && !defined(__DAV_C310_CUBE__)
-#define __DAV_C310_CUBE__ 1
-#endif
-#else
-#if !defined(PTOKIT_CUBE) && !defined(__DAV_C220_VEC__)
-#define __DAV_C220_VEC__ 1
-#endif
-#if !defined(PTOKIT_VECTOR) && !defined(__DAV_C220_CUBE__)
-#define __DAV_C220_CUBE__ 1
-#endif
-#endif
-#if !defined(PTOKIT_CUBE) && !defined(__DAV_VEC__)
-#define __DAV_VEC__ 1
-#endif
-#if !defined(PTOKIT_VECTOR) && !defined(__DAV_CUBE__)
-#define __DAV_CUBE__ 1
+#define __NPU_ARCH__ PTOKIT_NPU_ARCH
 #endif
 
 // `if ASCEND_IS_AIV { ... }`: code of one core.

@@ -24,7 +24,7 @@ enum class Slots { global, local, control };
 template <int FLAG, bool TO_CUBE, Slots SLOTS>
 struct Handshake {
   static constexpr pipe_t producer = SLOTS == Slots::control ? PIPE_S : TO_CUBE ? PIPE_MTE3 : PIPE_FIX;
-#ifdef PTOKIT_A5
+#ifdef PTOKIT_REGISTER_BASE
   static constexpr pipe_t consumer = SLOTS == Slots::control  ? PIPE_S
                                      : SLOTS == Slots::global ? PIPE_MTE2
                                      : TO_CUBE                ? PIPE_MTE1
@@ -171,7 +171,7 @@ struct TPipe : PipeTag {
   static constexpr uint8_t DIR_TYPE = DIRECTION & 7;
   static constexpr bool is_both = DIR_TYPE == DIR_BOTH || DIR_TYPE == DIR_BOTH_GM;
   static constexpr bool is_v2c_ctrl = DIR_TYPE == DIR_V2C_CTRL;
-#ifdef PTOKIT_A5
+#ifdef PTOKIT_REGISTER_BASE
   static constexpr bool in_global = DIR_TYPE >= DIR_C2V_GM;
 #else
   static constexpr bool in_global = true;
@@ -202,7 +202,7 @@ struct TPipe : PipeTag {
   Consumer cons;
 
   explicit TPipe(void* global, uint32_t vector, uint32_t cube) : fifo(global, vector, cube) {
-#ifdef PTOKIT_A5
+#ifdef PTOKIT_REGISTER_BASE
     for (uint32_t i = 0; i < SyncPeriod; ++i) cons.template free<NO_SPLIT ? TILE_NO_SPLIT : TILE_UP_DOWN>();
 #else
     constexpr int second_ring = static_cast<int>(SLOTS * SLOT_BYTES);
@@ -212,7 +212,7 @@ struct TPipe : PipeTag {
   }
   TPipe(const TPipe&) = default;
   ~TPipe() {
-#ifdef PTOKIT_A5
+#ifdef PTOKIT_REGISTER_BASE
     for (uint32_t i = 0; i < SyncPeriod; ++i) prod.template allocate<NO_SPLIT ? TILE_NO_SPLIT : TILE_UP_DOWN>();
 #else
     for (uint32_t i = countPendingFreeCredits(prod.tileIndex); i > 0; --i) prod.allocate();
@@ -285,7 +285,7 @@ struct TPipe : PipeTag {
       const uint64_t part = is_vector ? ptokit::part_offset<SPLIT>(core, rows, cols, sizeof(E)) : 0;
       const int64_t stride = is_vector ? ptokit::row_stride<SPLIT>(core, cols) : cols;
       auto global = ptokit::rows_in_global<E>(fifo.GM_SLOT_BUFFER, base + part, rows, cols, stride);
-#ifdef PTOKIT_A5
+#ifdef PTOKIT_REGISTER_BASE
       constexpr uint64_t step = sizeof(E) * T::Rows * T::Cols;
 #else
       constexpr uint64_t step = SLOT_BYTES;
@@ -435,7 +435,7 @@ template <pto::TileSplitAxis SPLIT, typename Pipe, typename T>
 void pop_tile(Pipe& pipe, T& tile, std::int64_t core) {
   if (pipe.cons.isWait) pipe.cons.template wait<SPLIT>();
   pipe.template pop<SPLIT>(tile, core);
-#ifdef PTOKIT_A5
+#ifdef PTOKIT_REGISTER_BASE
   const bool frees = Pipe::in_global && Pipe::frees_at_once;
 #else
   const bool frees = true;
@@ -537,7 +537,7 @@ template <typename Pipe, TileSplitAxis SPLIT, typename... Events>
   requires(ptokit::IsPipe<Pipe> && all_events_v<Events...>)
 inline RecordEvent TFREE(Pipe& pipe, Events&... events) {
   (events.Wait(), ...);
-#ifdef PTOKIT_A5
+#ifdef PTOKIT_REGISTER_BASE
   ptokit::free_slot<SPLIT>(pipe);
 #endif
   return {};

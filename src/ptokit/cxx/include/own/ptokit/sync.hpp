@@ -27,7 +27,7 @@ struct TSync_Custom {
   static constexpr pipe_t producer = is_c2v ? PIPE_FIX : PIPE_MTE3;
   uint16_t flag_id;
 
-#ifdef PTOKIT_A5
+#ifdef PTOKIT_REGISTER_BASE
   static constexpr pipe_t consumer = in_global ? PIPE_MTE2 : is_c2v ? PIPE_V : PIPE_MTE1;
   static constexpr pipe_t freeing = is_c2v ? consumer : PIPE_MTE1;
   void record() const { set(producer, flag_id, is_c2v); }

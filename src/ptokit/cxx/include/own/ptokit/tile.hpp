@@ -578,11 +578,7 @@ struct ConvTile {
   template <typename T, int ROWS, int COLS, int VALID_ROWS = ROWS, int VALID_COLS = COLS>                       \
   using NAME##Compact = Tile<TileType::LOC, T, ROWS, COLS, BLayout::BLAYOUT, VALID_ROWS, VALID_COLS,            \
                              SLayout::SLAYOUT, TileConfig::FRACTAL, PadValue::Null, CompactMode::Normal>;
-#ifdef PTOKIT_A5
-PTOKIT_TILE(TileLeft, Left, ColMajor, RowMajor, fractalABSize)
-#else
-PTOKIT_TILE(TileLeft, Left, RowMajor, RowMajor, fractalABSize)
-#endif
+PTOKIT_TILE(TileLeft, Left, PTOKIT_LEFT_LAYOUT, RowMajor, fractalABSize)
 PTOKIT_TILE(TileRight, Right, RowMajor, ColMajor, fractalABSize)
 PTOKIT_TILE(TileAcc, Acc, ColMajor, RowMajor, fractalCSize)
 PTOKIT_TILE(TileLeftScale, ScaleLeft, RowMajor, RowMajor, fractalMxSize)

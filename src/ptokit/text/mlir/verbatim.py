@@ -31,18 +31,18 @@ GROUPS = ("ins(", "outs(")
 """What opens operands with their types behind a colon."""
 
 
-WordingPiece = str | SsaValue | OperandUse | MlirRegion
+VerbatimPiece = str | SsaValue | OperandUse | MlirRegion
 """A part of the text of an op: as it is written, a value, a name that is not defined yet, or a region."""
 
 
-class Loose:
+class VerbatimForm:
     """An op that is kept as it is written. Its results get their types from where they are used."""
 
     def read(self, c: Parser, name: str) -> MlirOp:
-        wording = _Wording(c, name)
+        reader = _VerbatimReader(c, name)
         results = [SsaValue(UNKNOWN) for _ in range(c.bound)]
-        wording.read()
-        pieces = tuple(_joined(wording.pieces))
+        reader.read()
+        pieces = tuple(_joined(reader.pieces))
         text = "".join(piece if isinstance(piece, str) else "%" for piece in pieces)
         regions = [piece for piece in pieces if isinstance(piece, MlirRegion)]
         headed = {argument for region in regions for block in region.blocks[:1] for argument in block.arguments}
@@ -50,7 +50,7 @@ class Loose:
         return MlirOp(name, self, {"operands": operands}, results, {}, {WORDING: MlirAttribute(text, pieces)}, regions)
 
     def write(self, w: Writer, op: MlirOp) -> None:
-        pieces: tuple[WordingPiece, ...] = op.properties[WORDING].value
+        pieces: tuple[VerbatimPiece, ...] = op.properties[WORDING].value
         values = {piece for piece in pieces if isinstance(piece, SsaValue)}
         for piece in pieces:
             if isinstance(piece, MlirRegion):
@@ -59,7 +59,7 @@ class Loose:
                 w.add(w.value(piece) if isinstance(piece, SsaValue) else str(piece))
 
 
-LOOSE = Loose()
+VERBATIM = VerbatimForm()
 
 
 def ends_op(c: Parser) -> bool:
@@ -74,7 +74,7 @@ def starts_region(c: Parser) -> bool:
     return STARTS_REGION.match(c.text, c.start) is not None
 
 
-def _joined(pieces: Sequence[WordingPiece]) -> Iterator[WordingPiece]:
+def _joined(pieces: Sequence[VerbatimPiece]) -> Iterator[VerbatimPiece]:
     """Pieces, with neighbouring texts as one."""
     for is_text, group in groupby(pieces, key=lambda piece: isinstance(piece, str)):
         if not is_text:
@@ -84,12 +84,12 @@ def _joined(pieces: Sequence[WordingPiece]) -> Iterator[WordingPiece]:
 
 
 @dataclass
-class _Wording:
+class _VerbatimReader:
     """Reads an op behind its name, to the end of its last line."""
 
     c: Parser
     name: str
-    pieces: list[WordingPiece] = field(default_factory=list)
+    pieces: list[VerbatimPiece] = field(default_factory=list)
     open: list[int] = field(default_factory=list)
     """The pieces that are names of no value yet: arguments of the next region, if there is one."""
     opened: list[int] = field(default_factory=list)
