@@ -33,7 +33,8 @@ def imported(tree: ast.Module) -> Iterator[str]:
 
 def modules() -> list[Path]:
     tree = ast.parse(Path(vocabulary.__file__).read_text("utf-8"))
-    return [ISA / f"{n.module.rpartition('.')[2]}.py" for n in tree.body if isinstance(n, ast.ImportFrom) and n.module]
+    named = [node.module or "" for node in tree.body if isinstance(node, ast.ImportFrom)]
+    return [ISA / f"{name.rpartition('.')[2]}.py" for name in named if name.startswith("ptokit.isa.")]
 
 
 WORDS = {name for file in modules() for name in defined(ast.parse(file.read_text("utf-8"))) if not name.startswith("_")}

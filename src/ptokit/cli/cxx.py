@@ -134,7 +134,8 @@ def _entries() -> Iterator[None]:
 
 def _build(request: ProgramRequest) -> Build:
     """The source compiled for the target of the command or its database, or the first that can be."""
-    target = request.target if compiler_of(request.target or "") else stated_target(request) or ""
+    named = request.target or ""
+    target = named if compiler_of(named) else stated_target(request) or ""
     try:
         build = source_of(request).first_build(target)
     except ImportError as problem:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any, cast
@@ -21,6 +19,7 @@ from ptokit.isa.policy import TileType
 from ptokit.lang.arguments import Arguments, array_argument, is_integer
 from ptokit.lang.context import Mode
 from ptokit.lang.faults import public
+from ptokit.lang.foreign import ForeignKernel, integer_argument, sharing
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.sources import is_cpp
 from ptokit.lang.tensor import GlobalTensor
@@ -61,37 +60,6 @@ def from_text(text: str | bytes, file: str = "<text>", function: str | None = No
     program = read_program(text, file, function)
     source = text.decode() if isinstance(text, bytes) else text
     return TextKernel(program, lambda arch: read_program(text, file, function, arch), (source, file, function))
-
-
-class ForeignKernel(Launchable):
-    """A kernel that is no Python function."""
-
-    parameters: dict[str, str]
-    """The parameters in order, and their kinds: `array`, `integer` or `float`."""
-    origin = ""
-    """What it is instead."""
-
-    def given(self, args: Sequence[object], keywords: Mapping[str, object]) -> dict[str, object]:
-        """The arguments of a call by name."""
-        positional = dict(zip(self.parameters, args, strict=False))
-        unknown = [name for name in keywords if name not in self.parameters]
-        twice = [name for name in keywords if name in positional]
-        if len(args) > len(self.parameters) or unknown or twice:
-            message = f"unknown {', '.join(unknown)}" if unknown else "given twice" if twice else "too many arguments"
-            raise TypeError(f"{self.name}: {message}; it takes {self._listed()}")
-        return {**positional, **keywords}
-
-    def refuse_missing(self, given: Mapping[str, object]) -> None:
-        """Refuse a call without some arguments."""
-        if missing := self.missing(given):
-            raise TypeError(f"{self.name}: missing {', '.join(missing)}; it takes {self._listed()}")
-
-    def _listed(self) -> str:
-        return ", ".join(f"{name} ({kind})" for name, kind in self.parameters.items()) or "no arguments"
-
-    def run_untraced(self, *_: object) -> None:
-        """There is no function to run."""
-        raise ValueError(f"{self.name}: debug=True runs a kernel's Python function; this one {self.origin}")
 
 
 class TextKernel(ForeignKernel):
@@ -239,13 +207,6 @@ def _tensor(name: str, value: object, expected: DType) -> GlobalTensor:
     raise refuse("KN-17", f"`{name}` holds {expected} in the text; found {tensor.dtype}", fix, name)
 
 
-def integer_argument(name: str, value: object) -> int:
-    """A whole number."""
-    if not is_integer(value):
-        raise refuse("KN-17", f"`{name}` takes a whole number; found {brief(value)}", "pass an int", name)
-    return operator.index(cast("int", value))
-
-
 def _float(name: str, value: object, dtype: DType) -> Storage:
     if value is None or isinstance(value, bool | str) or np.ndim(cast("Any", value)) != 0:
         raise refuse("KN-17", f"`{name}` takes one number; found {brief(value)}", "pass a float", name)
@@ -261,16 +222,3 @@ def _without_ones(shape: list[int]) -> list[int]:
     """The shape without the ones that it begins with."""
     first = next((dim for dim, extent in enumerate(shape) if extent != 1), len(shape))
     return shape[first:]
-
-
-def sharing(program: Program, shared: Mapping[str, str]) -> Program:
-    """The program, with memory shared by arguments that were passed the same array."""
-    if not shared:
-        return program
-
-    def joined(argument: Argument | Integer | Float) -> Argument | Integer | Float:
-        if not isinstance(argument, Argument):
-            return argument
-        return replace(argument, memory=shared.get(argument.array, ""))
-
-    return replace(program, arguments=tuple(map(joined, program.arguments)))

@@ -35,6 +35,7 @@ class _Editor:
         """Values that loops compute for event ids."""
         self._defined: list[Piece] = []
         self.lines = Lines(text, self._is_blank, BETWEEN[self.form])
+        self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
         self._mark = text.startswith("\ufeff")
         unit = read_unit(text, file)
         self._source = unit.source
@@ -117,4 +118,8 @@ class _Editor:
         assert operation.where is not None
         if operation.end is None:
             raise Unpatchable(f"the end of the operation at {operation.where} is not known")
-        return self._source.offset(operation.where) + self._mark, operation.end + self._mark
+        return self._offset(operation.where), self._offset(self._source.where(operation.end))
+
+    def _offset(self, place: Where) -> int:
+        """Where a place is in the text; the forms read it without carriage returns and byte order marks."""
+        return self._starts[place.line - 1] + (place.column or 1) - 1 + (self._mark and place.line == 1)

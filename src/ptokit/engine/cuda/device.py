@@ -209,7 +209,7 @@ class Device:
         the block waits for both."""
         known = getattr(self._side, "fork", None)
         if known is None:
-            known = self._side.fork = _Fork(self._cupy.cuda)
+            known = self._side.fork = _StreamFork(self._cupy.cuda)
         known.begin()
         return known
 
@@ -287,7 +287,7 @@ class DeviceBuffer:
         self._memory, self.address = memory, int(memory.ptr)
 
 
-class _Fork:
+class _StreamFork:
     """A stream of a thread beside its current one, whose blocks come first where both have some to run."""
 
     def __init__(self, cuda: Any) -> None:

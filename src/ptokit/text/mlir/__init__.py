@@ -13,7 +13,7 @@
 | `pieces.py`, `destinations.py` | what the shapes of `text/ops.py` are made of: pieces, `ins(...) outs(...)` |
 | `types.py`, `attributes.py`, `floats.py` | types, attributes, numbers bit for bit |
 | `versions.py` | versions of the grammar |
-| `to_tree.py`, `from_tree.py` | operations as a tree, a tree as operations |
+| `to_tree.py`, `plain_types.py`, `from_tree.py` | operations and types as a tree, a tree as operations |
 """
 
 from ptokit.text.limits import MAX_BYTES as MAX_BYTES

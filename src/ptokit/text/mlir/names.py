@@ -16,7 +16,7 @@ class StopReading(Exception):
     """Too many errors."""
 
 
-class Names(Cursor):
+class NameCursor(Cursor):
     """A cursor that knows values by their names, and notes problems."""
 
     def __init__(self, text: str, arch: str) -> None:

@@ -11,7 +11,7 @@ from ptokit.text.cursor import OperandUse
 from ptokit.text.errors import Problem
 from ptokit.text.mlir.attributes import optional_location
 from ptokit.text.mlir.ir import Block, MlirRegion, SsaValue, Type
-from ptokit.text.mlir.names import Names
+from ptokit.text.mlir.names import NameCursor
 
 Argument = tuple[OperandUse, Type, str]
 """An argument of a block: its name, its type and its location."""
@@ -32,7 +32,7 @@ _PART = re.compile(r"\w+\s*%", re.ASCII)
 """A keyword before an operand."""
 
 
-class Parser(Names):
+class Parser(NameCursor):
     """A cursor that takes regions and blocks off a text."""
 
     bound = 0

@@ -11,7 +11,7 @@ from ptokit.text.mlir.attributes import keyword
 from ptokit.text.mlir.dialect import form_of
 from ptokit.text.mlir.ir import Attributes, MlirOp, SsaValue
 from ptokit.text.mlir.pieces import INSIDE
-from ptokit.text.mlir.to_tree import type_of
+from ptokit.text.mlir.plain_types import type_of
 from ptokit.text.results import default_of
 from ptokit.text.spelling import instruction_of
 
