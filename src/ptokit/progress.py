@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import TextIO, TypeVar
 
 T = TypeVar("T")
@@ -204,23 +204,29 @@ def tick() -> None:
         line.draw()
 
 
-def hidden() -> AbstractContextManager[None]:
-    """A block that prints, or runs code that may print: the line is away, and the time does not count."""
-    return _between(ProgressLine.hide, ProgressLine.show)
-
-
-def shown() -> AbstractContextManager[None]:
-    """A block of work within a hidden one."""
-    return _between(ProgressLine.show, ProgressLine.hide)
-
-
 @contextmanager
-def _between(begin: Callable[[ProgressLine], None], end: Callable[[ProgressLine], None]) -> Generator[None, None, None]:
+def hidden() -> Generator[None, None, None]:
+    """A block that prints, or runs code that may print: the line is away, and the time does not count."""
     line = current()
-    if line is not None:
-        begin(line)
+    if line is None:
+        yield
+        return
+    line.hide()
     try:
         yield
     finally:
-        if line is not None:
-            end(line)
+        line.show()
+
+
+@contextmanager
+def shown() -> Generator[None, None, None]:
+    """A block of work within a hidden one."""
+    line = current()
+    if line is None:
+        yield
+        return
+    line.show()
+    try:
+        yield
+    finally:
+        line.hide()

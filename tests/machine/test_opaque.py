@@ -73,7 +73,7 @@ def test_a_missing_flag_is_a_race(tmp_path: Path, missing: list[str], read: str,
 
 def test_a_read_of_memory_that_nothing_has_written(tmp_path: Path) -> None:
     found = report(tmp_path, OPAQUE, *DONE, STORE)
-    assert [(each.operand, each.unwritten) for each in found.findings if each.is_fault] == [("src", True)]
+    assert [(each.operand, each.unwritten) for each in found.findings if each.is_fault] == [("src", "memory")]
 
 
 def test_the_time_of_its_pipe_counts(tmp_path: Path) -> None:

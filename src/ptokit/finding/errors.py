@@ -19,6 +19,8 @@ def _text(findings: tuple[Finding, ...]) -> str:
 class VerifyError(ValueError):
     """A call or program that the target refuses. It has written nothing, unless it has a report."""
 
+    __module__ = "ptokit.finding"
+
     report: object = None
     """Of a launch with `strict=True` that ran on the machine: its report."""
 
@@ -30,6 +32,8 @@ class VerifyError(ValueError):
 class OutOfBoundsError(IndexError):
     """An index outside its table under the policy `undefined`. Nothing was written."""
 
+    __module__ = "ptokit.finding"
+
     def __init__(self, findings: Iterable[Finding]) -> None:
         self.findings = tuple(findings)
         super().__init__(_text(self.findings))
@@ -39,6 +43,8 @@ class HazardWarning(UserWarning):
     """A finding of level `hazard`: the result is right here and would not be elsewhere. Of a launch on the machine: its
     first error or hazard, after the number of all."""
 
+    __module__ = "ptokit.finding"
+
     def __init__(self, finding: Finding, heading: str = "") -> None:
         self.finding = finding
         super().__init__(heading + str(finding.at(None)))  # Python prints the place of a warning itself
@@ -46,6 +52,8 @@ class HazardWarning(UserWarning):
 
 class UnmodelledWarning(UserWarning):
     """A finding of level `unmodelled`: some results are unspecified."""
+
+    __module__ = "ptokit.finding"
 
     def __init__(self, finding: Finding) -> None:
         self.finding = finding

@@ -8,16 +8,15 @@ from typing import ParamSpec, TypeVar
 from ptokit.brief import brief
 from ptokit.isa.columns import COLUMNS
 from ptokit.isa.elementwise import ELEMENTWISE
-from ptokit.isa.fixes import TEXT_ATTRIBUTES
+from ptokit.isa.fixes import add_attributes
 from ptokit.isa.instruction import Call, Instruction
 from ptokit.isa.kernel import without_cost
 from ptokit.isa.mgather import MGATHER
 from ptokit.isa.mscatter import MSCATTER
 from ptokit.isa.parts import COMBINED
-from ptokit.isa.policy import PtoEnum
 from ptokit.isa.reduce import REDUCE
 from ptokit.isa.select import SELECT
-from ptokit.isa.spelling import TMP, Attribute
+from ptokit.isa.spelling import TMP
 from ptokit.isa.tassign import TASSIGN
 from ptokit.isa.tdequant import TDEQUANT
 from ptokit.isa.tgather_mask import TGATHER_MASK
@@ -78,7 +77,7 @@ def add(instruction: Instruction) -> None:
     if problems := list(problems_of(instruction)):
         raise ValueError(f"{instruction.name} cannot be added: {'; '.join(problems)}")
     INSTRUCTIONS[instruction.name] = instruction
-    TEXT_ATTRIBUTES.update(_attributes(instruction))
+    add_attributes(instruction.modifiers)
     _clear_derived()
 
 
@@ -102,12 +101,8 @@ def problems_of(instruction: Instruction) -> Iterator[str]:
                 yield f"the kernel {route} on {family} has no cost for {', '.join(missing)}"
 
 
-def _attributes(instruction: Instruction) -> dict[tuple[str, type[PtoEnum]], Attribute]:
-    return {(each.name, each.enum): each.text for each in instruction.modifiers if each.text and each.text.key}
-
-
 for _instruction in INSTRUCTIONS.values():
-    TEXT_ATTRIBUTES.update(_attributes(_instruction))
+    add_attributes(_instruction.modifiers)
 
 
 def _clear_derived() -> None:

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from ptokit.finding.fix import CodePart, Fix, OpName, Wording, is_cpp
+from ptokit.finding.fix import CodePart, Fix, OpName, Wording, called, is_cpp
 from ptokit.isa.dtype import DType
-from ptokit.isa.policy import IN_CPP, BLayout, GlobalLayout, PtoEnum, SLayout, enumerator
+from ptokit.isa.policy import IN_CPP, BLayout, GlobalLayout, PtoEnum, ScatterOOB, SLayout, enumerator
 from ptokit.isa.spelling import Attribute
 
+if TYPE_CHECKING:
+    from ptokit.isa.instruction import Modifier
+
 TEXT_ATTRIBUTES: dict[tuple[str, type[PtoEnum]], Attribute] = {}
-"""How text writes the modifiers of the catalogue, which fills it: definitions have fixes."""
+"""How text writes the modifiers of the catalogue."""
+
+
+def add_attributes(modifiers: Iterable[Modifier]) -> None:
+    """State how text writes the modifiers of an instruction of the catalogue, whose definitions have fixes."""
+    TEXT_ATTRIBUTES.update({(each.name, each.enum): each.text for each in modifiers if each.text and each.text.key})
 
 
 @dataclass(frozen=True)
@@ -92,6 +102,8 @@ BRING = Fix(OpName("tload"), " brings memory into a tile")
 TAKE = Fix(OpName("tstore"), " takes a tile to memory")
 LOAD_INDEX = Fix(OpName("tload"), " the indices into a Vec tile")
 LOAD_INDEX_FIRST = Fix(LOAD_INDEX, " first")
+BY_DMA = Fix("use ", called("tload"))
+SKIP_OUTSIDE = Fix("skip indices outside the table with ", option("oob", ScatterOOB.Skip))
 PAD_TILE = Fix("pad the tile and give ", VALID)
 COL_MAJOR = option("blayout", BLayout.ColMajor)
 AS_COLUMN = Fix("make it N x 1 with ", COL_MAJOR)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Literal
 
+from ptokit.brief import brief
 from ptokit.isa.catalog import variants
 from ptokit.isa.instruction import EVERYWHERE, NPU, Call, Cpp, Instruction, Param
 from ptokit.isa.kernel import Cost, Effect, Handshake, RouteKernel
@@ -73,7 +74,7 @@ class OpaqueForm:
     def __post_init__(self) -> None:
         distinct = {name for name in self.names if name.isidentifier()}
         if len(distinct) != len(self.letters) or not set(self.letters) <= set(ACCESS):
-            raise ValueError(f"{self.names} of the forms {self.letters!r} are no operands")
+            raise ValueError(f"{self.names} of the forms {brief(self.letters)} are no operands")
 
     @property
     def key(self) -> str:

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from ptokit import spec
 from ptokit.engine.storage import Storage
-from ptokit.finding import ConflictAccess, Finding, Fix, Level, Wording, at_line, called, shown
+from ptokit.finding import ConflictAccess, Finding, Fix, Level, Wording, at_line, shown
 from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.isa.fixes import VALID
+from ptokit.isa.fixes import BY_DMA, VALID
 from ptokit.isa.instruction import OrderHazard
 from ptokit.machine.extent import Extent
 from ptokit.machine.fixes import Fixes
@@ -120,7 +120,7 @@ STALE: tuple[tuple[str, Level, str, str], ...] = (
         "H-47",
         "error",
         "which DMA wrote before: the cache may hold the old data",
-        Fix("use ", called("tload"), f", or {LATER}"),
+        Fix(BY_DMA, f", or {LATER}"),
     ),
     ("H-48", "hazard", "which was written through the cache: DMA may read the old data", LATER),
 )

@@ -11,10 +11,9 @@ from ptokit import spec
 from ptokit.engine.reference import IndexedStep, Lanes
 from ptokit.engine.storage import Array
 from ptokit.finding import Finding, Fix, Level, any_of
-from ptokit.isa.fixes import option
+from ptokit.isa.fixes import SKIP_OUTSIDE
 from ptokit.isa.instruction import Call, Repeats
 from ptokit.isa.move import Combine, IndexUnit, Side
-from ptokit.isa.policy import ScatterOOB
 from ptokit.machine.site import Executed
 
 DENSE = 8
@@ -170,7 +169,7 @@ def _fix(call: Call, is_folded: bool) -> Fix:
     """What fixes it: other indices, or modifiers that the instruction has."""
     fixes: list[str] = ["give every lane a destination of its own"]
     if is_folded:
-        fixes.append(Fix("skip indices outside the table with ", option("oob", ScatterOOB.Skip)))
+        fixes.append(SKIP_OUTSIDE)
     if call.instruction.repeats is not None:
         fixes += call.instruction.repeats.fixes(call)
     return any_of(fixes)

@@ -92,7 +92,7 @@ def test_parts_cover_lines_and_lines_beyond_the_last_are_the_last(extent: int) -
     with code.phase(), code.share(0, code.i64(16)) as line:
         code.store(units._within(line, code.arguments[1], 16), code.at(code.arguments[0], line * 8))
     with code.phase(), code.when(code.same_lane(0)):
-        code.store(units._parts(code.arguments[1], 16), code.at(code.arguments[0], 16 * 8))
+        code.store(units.parts(code.arguments[1], 16), code.at(code.arguments[0], 16 * 8))
     code.ret()
     made = EmulatedDevice().module(f"a test of lines {module.text}", lambda: IrSource(module.text))
     made.kernel("lines")(1, [found.ctypes.data, extent])
