@@ -24,7 +24,7 @@ EXTRAS   := dev$(if $(COMPILER),,$(comma)cxx)$(if $(CHROMIUM),$(comma)browser)
 # Bytecode is kept, whatever the environment says: tests start ptokit in some hundred processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check test-pythons test-extras test-ptx test-gpu sanitize-gpu lint types fuzz fuzz-ray mutants bench bench-gpu bench-torch bench-sharded docs pictures screenshots clean
+.PHONY: demo test check generated test-pythons test-extras test-ptx test-gpu sanitize-gpu lint types fuzz fuzz-ray mutants bench bench-gpu bench-torch bench-sharded docs pictures screenshots clean
 
 demo: $(READY)
 	$(BIN)/ptokit demo
@@ -38,6 +38,10 @@ CHECK ?=
 
 check: $(READY)
 	$(BIN)/python tests/check $(CHECK)
+
+# Everything that is generated from definitions: stubs, headers, outcomes, lists, pages of hazards, pictures.
+generated: $(READY)
+	$(BIN)/python tests/generated.py
 
 # The tests with PyTorch and Ray, which `make test` skips where these are not installed; a folder or file of such tests
 # stands here.
