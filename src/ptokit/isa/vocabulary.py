@@ -4,7 +4,7 @@ A definition begins with `from ptokit.isa.vocabulary import *`. Each word is exp
 """
 # ruff: noqa: F403
 
-from ptokit.finding import Fix, OpName, Wording, called  # noqa: F401
+from ptokit.finding.fix import *
 from ptokit.isa.common import *
 from ptokit.isa.dtype import *
 from ptokit.isa.fixes import *
