@@ -127,3 +127,8 @@ WRAP = Fix(
 )
 SHRINK = Fix("shrink ", VALID, " or enlarge the tile")
 BELOW = "keep indices below the capacity, or choose "
+
+
+def write_first(tile: str) -> Fix:
+    """Instructions that write a tile before it is read."""
+    return Fix("write it first: ", called("tload"), ", ", called("texpands", tile, "0"), ", ...")

@@ -117,7 +117,7 @@ class OpaqueRow:
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier() or self.pipe not in (*PIPES, ALL_PIPES, BY_MEMORY):
-            raise ValueError(f"{self.name!r} on {self.pipe!r} is no instruction")
+            raise ValueError(f"{brief(self.name)} on {brief(self.pipe)} is no instruction")
 
     @property
     def op(self) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import partial
 
-from ptokit.finding import Finding, Fix, called, fold_overlaps
+from ptokit.finding import Finding, fold_overlaps
+from ptokit.isa.fixes import write_first
 from ptokit.program import calls
 from ptokit.program.addresses import check_addresses, check_memory, check_overlaps
 from ptokit.program.bounds import Reach, check_bounds, reaches
@@ -154,7 +155,7 @@ def _unwritten_reads(
         if written.isdisjoint((operand.tile, *near[operand.tile])):
             message = f"{instr.name}: {name} reads {operand.tile}, which nothing has written"
             kind, what = ("H-42", "index") if name == index else (None, "memory")
-            fix = Fix("write it first: ", called("tload"), ", ", called("texpands", operand.tile, "0"), ", ...")
+            fix = write_first(operand.tile)
             yield Finding(
                 "hazard", "KN-19", message, kind, name, "a tile that was written", "", fix, instr.where, unwritten=what
             )

@@ -16,13 +16,15 @@ from ptokit.engine.native.program.executable import NativeExecutable
 def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[NativeExecutable]]:
     """Every compilation of a program."""
     made: list[NativeExecutable] = []
-    compile_it = NativeExecutable._compiled
+    make_ready = NativeExecutable._make_ready
 
-    def noted(self: NativeExecutable, written_down: tuple[int, ...]) -> object:
-        made.append(self)
-        return compile_it(self, written_down)
+    def noted(self: NativeExecutable, *launch: Any) -> None:
+        before = self.code
+        make_ready(self, *launch)
+        if self.code is not before:
+            made.append(self)
 
-    monkeypatch.setattr(NativeExecutable, "_compiled", noted)
+    monkeypatch.setattr(NativeExecutable, "_make_ready", noted)
     return made
 
 
