@@ -8,8 +8,8 @@ from functools import partial
 from itertools import combinations, takewhile
 
 from ptokit import spec as clauses
-from ptokit.finding import OPAQUE, Finding, Fix, Level, Wording, called
-from ptokit.isa.fixes import PAD_TILE, SHRINK
+from ptokit.finding import OPAQUE, Finding, Fix, Level, Wording
+from ptokit.isa.fixes import COPY_SLICE, PAD_TILE, SHRINK
 from ptokit.isa.headers import as_row, becomes_row, whole_boxes
 from ptokit.isa.instruction import Call, Rule, is_tile
 from ptokit.isa.opaque import EXACT
@@ -179,7 +179,7 @@ def gapless_slices(call: Call, _profile: Profile, _options: Options) -> Iterable
         column = kind == "column" and certain(lambda tile=tile: tile.valid_cols == 1)
         if tile.pitch and (kind == "always" or column):
             expected = "a tile, or a slice of whole rows"
-            fix = Fix("copy the slice into a tile of its own first: ", called("tmov"))
+            fix = COPY_SLICE
             yield _finding("SL-04", None, name, _subject(call), expected, str(tile), fix, call.target)
 
 
