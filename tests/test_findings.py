@@ -226,3 +226,11 @@ def test_words_that_are_like_no_name_get_none() -> None:
     with pytest.raises(TypeError, match="unknown element type 'q7'") as caught:
         pto.dtype("q7")
     assert "did you mean" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["08,f4", "1,08", "(" * 4000 + ",f4", "2f4,2f4", "f4,", "", "\0"], ids=lambda text: text[:5]
+)
+def test_a_text_that_is_no_name_of_a_type_is_not_parsed(text: str) -> None:
+    with pytest.raises(TypeError, match="unknown element type"):
+        pto.dtype(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -129,10 +130,11 @@ def dtype(value: object) -> DType:
         return value
     if isinstance(value, str) and value.lower() in _BY_NAME:
         return _BY_NAME[value.lower()]
-    try:
-        numpy_type = np.dtype(value)  # type: ignore[call-overload]
-    except TypeError:
-        numpy_type = None
+    numpy_type = None
+    # NumPy would parse a text that is no name as Python.
+    if not isinstance(value, str) or value.isidentifier():
+        with suppress(TypeError, ValueError):
+            numpy_type = np.dtype(value)  # type: ignore[call-overload]
     if numpy_type is None or value is None or (isinstance(value, str) and value != numpy_type.name):
         problem = (
             f"unknown element type {brief(value)}"
