@@ -137,13 +137,13 @@ def bag_of(
     if per_sample_weights is not None and mode != "sum":
         raise ValueError(f'per_sample_weights are for mode="sum"; found mode="{mode}"')
     lanes, bounds = _lanes_and_bounds(input, offsets)
+    closed = offsets is None or bool(include_last_offset)
     if per_sample_weights is not None:
         if per_sample_weights.shape != input.shape:
             shapes = f"{tuple(per_sample_weights.shape)} for {tuple(input.shape)}"
             raise ValueError(f"per_sample_weights have the shape of input; found {shapes}")
         per_sample_weights = per_sample_weights.reshape(-1)
     padding = -1 if padding_idx is None else as_padding(padding_idx, len(weight))
-    closed = bool(include_last_offset) and offsets is not None
     how = is_followed(weight), closed, engine, threads
     operands = weight, lanes, bounds, per_sample_weights
     name = "input" if input.dim() == 1 else "input.flatten()"
@@ -198,14 +198,14 @@ def as_padding(given: int, rows: int) -> int:
 
 
 def _lanes_and_bounds(indices: Tensor, offsets: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The indices of all bags, and where each begins."""
+    """The indices of all bags, and where each begins; for a 2-D input, also where the last one ends."""
     if indices.dim() == 2:
         if offsets is not None:
             raise ValueError("a 2-D input has a bag in each row; pass no offsets")
         bags, size = indices.shape
         if is_plain(indices) and size:  # one kernel; compilers would not know how many numbers there are
-            return indices.reshape(-1), torch.arange(0, bags * size, size, device=indices.device)
-        return indices.reshape(-1), torch.arange(bags, device=indices.device).mul_(size)
+            return indices.reshape(-1), torch.arange(0, bags * size + 1, size, device=indices.device)
+        return indices.reshape(-1), torch.arange(bags + 1, device=indices.device).mul_(size)
     if indices.dim() != 1 or offsets is None or offsets.dim() != 1:
         raise ValueError("input has two dims, or one dim with offsets of one dim")
     return indices, as_numbers("offsets", offsets)
