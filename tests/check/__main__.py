@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from changes import ROOT, Change, changes
-from related import ranked
+from related import ranked, words_of
 
 HERE = Path(__file__).resolve().parent
 Running = tuple[str, "subprocess.Popen[str]"]
@@ -52,9 +52,7 @@ def tested(changed: Sequence[Change], seconds: float, jobs: int, order: Path) ->
     likely = ranked(changed)
     order.write_text(json.dumps([f"{test.file}::{test.name}" for test in likely]), encoding="utf-8")
     files = list(dict.fromkeys(test.file for test in likely))
-    words = " ".join(
-        {Path(change.path).stem.lower() for change in changed} | {n.lower() for c in changed for n in c.names}
-    )
+    words = " ".join({word.lower() for change in changed for word in words_of(change)})
     print(f"{len(likely)} test functions in {len(files)} files can notice it", flush=True)
     path = os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH"))))
     settings = {

@@ -1,7 +1,7 @@
 """A pytest plugin: tests in the order of `PTOKIT_ORDER`, a part of them for each process, until time is over.
 
 Functions with many cases do not hold up the others: their cases take turns with those of later functions. Cases whose
-name has a word of `PTOKIT_WORDS` come first.
+name has a word of `PTOKIT_WORDS`, or a clause in it, come first.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ ORDER: list[str] = json.loads(Path(os.environ["PTOKIT_ORDER"]).read_text(encodin
 PART, PARTS = int(os.environ["PTOKIT_PART"]), int(os.environ["PTOKIT_PARTS"])
 END = float(os.environ["PTOKIT_END"])
 WORDS = frozenset(os.environ["PTOKIT_WORDS"].split())
-CASES_A_TURN = 4
-"""Cases of one function that are run before the next one of a function 16 places later."""
 
 
 @pytest.hookimpl(trylast=True)
@@ -29,13 +27,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order the cases, and leave those of other processes out."""
     places = {name: number for number, name in enumerate(ORDER)}
     seen, turns = Counter[str](), dict[str, float]()
+    dashed = [word for word in WORDS if "-" in word]
     for item in sorted(items, key=lambda item: crc32(item.nodeid.encode())):
         function, _, case = item.nodeid.partition("[")
-        named = not WORDS.isdisjoint(re.split(r"[^a-z0-9]+", case.lower()))
+        case = case.lower()
+        named = not WORDS.isdisjoint(re.split(r"[^a-z0-9]+", case)) or any(word in case for word in dashed)
         seen[function, named] += 1
-        turns[item.nodeid] = (
-            places.get(function, len(ORDER)) + (2 if named else 16) * (seen[function, named] - 1) / CASES_A_TURN
-        )
+        first, step = places.get(function, len(ORDER)), seen[function, named] - 1
+        turns[item.nodeid] = first / 4 + step / 2 if named else first + 4 * step
     items.sort(key=lambda item: turns[item.nodeid])
     items[:] = items[PART::PARTS]
 

@@ -29,9 +29,13 @@ BROAD = {
     "program": ("tests/machine", "tests/conformance"),
 }
 """Folders of tests that run whole programs, and so notice changes of these packages whatever their names."""
-WORD = re.compile(r"\w+")
+WORD = re.compile(r"[A-Z]+(?:-[A-Z0-9]+)+|\w+")
+"""A name, or the id of a clause."""
 TOP = re.compile(r"^(def |class |@|(?=\w+(?: =|:)))(\w+)", re.MULTILINE)
 IMPORT = re.compile(r"^[ \t]*(?:from|import) ((?:ptokit|tests)[\w.]*)(?: import (\([^)]*\)|[^\n(]*))?", re.MULTILINE)
+STRING = re.compile(r"(?<=\")[\w-]{3,}(?=\")")
+USES = 12
+"""Lines that may use a name: more say little of what it is for."""
 COMMON = frozenset(("run", "main", "test", "read", "write", "name", "value", "made", "found"))
 """Names that say little."""
 
@@ -62,7 +66,7 @@ def _tests_of(file: Path) -> Iterator[Test]:
 def _blocks(text: str) -> Iterator[tuple[str, str]]:
     """What is defined at the top of a file, with its decorators: names and source."""
     starts = [*TOP.finditer(text)]
-    ends = [match.start() for match in starts[1:]] + [len(text)]
+    ends = [*(match.start() for match in starts), len(text)][1:]
     before = ""
     for match, end in zip(starts, ends, strict=True):
         block = text[match.start() : end]
@@ -95,6 +99,37 @@ def _users() -> dict[str, set[str]]:
     return users
 
 
+@cache
+def _uses() -> dict[str, list[tuple[str, str, str]]]:
+    """Where the source has a name: the file, what is defined around it, and the line with the one before it."""
+    found: dict[str, list[tuple[str, str, str]]] = defaultdict(list)
+    for file in SOURCE.rglob("*.py"):
+        path = file.relative_to(ROOT).as_posix()
+        for around, block in _blocks(file.read_text(encoding="utf-8")):
+            lines = block.splitlines()
+            for before, line in zip(("", *lines), lines, strict=False):
+                for word in {*WORD.findall(line)} - {around}:
+                    found[word].append((path, around, f"{before}\n{line}"))
+    return found
+
+
+def uses_of(path: str, names: Iterable[str]) -> frozenset[str]:
+    """What uses names of a file, what uses that, and the strings and clauses beside them: rows of tables have these."""
+    found, edge = set[str](), {*names}
+    for _ in range(2):
+        rows = [row for name in edge for row in _few_uses(path, name)]
+        edge = {around for _, around, _ in rows} - found
+        found |= edge.union(*(STRING.findall(lines) for _, _, lines in rows))
+    return frozenset(found.difference(names))
+
+
+def _few_uses(path: str, name: str) -> list[tuple[str, str, str]]:
+    """The uses of a name in its own file, else all of them; none of a name that is used everywhere."""
+    rows = _uses().get(name, [])
+    rows = [row for row in rows if row[0] == path] or rows
+    return rows if len(rows) <= USES else []
+
+
 def distances(modules: Iterable[str]) -> dict[str, int]:
     """How many imports away from some modules each file is that uses them."""
     users = _users()
@@ -104,6 +139,11 @@ def distances(modules: Iterable[str]) -> dict[str, int]:
         edge.discard("ptokit")  # which all tests import
         found.update(dict.fromkeys(edge, distance))
     return found
+
+
+def words_of(change: Change) -> frozenset[str]:
+    """The words of a case of a test that is about a change."""
+    return uses_of(change.path, change.names) | change.names | {Path(change.path).stem}
 
 
 def ranked(changed: Sequence[Change]) -> list[Test]:
@@ -139,6 +179,7 @@ class _Score:
     def __init__(self, change: Change, rare: dict[str, float]) -> None:
         self.path, self.rare = Path(change.path), rare
         self.names = {name for name in change.names if name not in COMMON and not name.startswith("__")}
+        self.near = uses_of(change.path, self.names) - COMMON
         self.words = {part for part in (self.path.stem, *self.path.stem.split("_")) if len(part) > 2}
         parts = self.path.parts
         self.package = parts[2] if parts[:2] == ("src", "ptokit") and len(parts) > 3 else ""
@@ -152,6 +193,7 @@ class _Score:
         score = 12 * max(0, 4 - self.away.get(name, FAR)) / 4
         score += sum(3 * self.rare.get(word, 0) for word in self.names & test.words)
         score += sum(1.5 * self.rare.get(word, 0) for word in self.words & test.words)
+        score += min(12, sum(self.rare.get(word, 0) for word in self.near & test.words))
         score += 4 * len(self.words & {*Path(test.file).stem.split("_")})
         if self.package:
             score += 8 * test.file.startswith(f"{self.folder}/") + 5 * test.file.startswith(f"tests/{self.package}/")
