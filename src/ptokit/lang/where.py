@@ -102,9 +102,11 @@ def frames_until(frame: FrameType, kernel: CodeType | None) -> list[FrameType]:
     return found
 
 
-def refuse(rule: str, message: str, fix: str = "", operand: str = "") -> VerifyError:
-    """An error in the user's kernel, at the user's line."""
-    return VerifyError([Finding("error", rule, message, None, operand, fix=fix, where=user_place())])
+def refuse(rule: str, message: str, fix: str = "", operand: str = "", function: str = "") -> VerifyError:
+    """An error in the user's kernel, or of a function, at the user's line."""
+    heads = (f"{function}: ",) if function else ()
+    message = "".join(heads) + message
+    return VerifyError([Finding("error", rule, message, None, operand, fix=fix, where=user_place(), heads=heads)])
 
 
 def warn(finding: Finding, frame: FrameType | None) -> None:
