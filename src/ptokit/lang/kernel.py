@@ -33,10 +33,10 @@ from ptokit.machine.proposal import Patch
 from ptokit.markup import Displayed, box, clipped, code, table
 from ptokit.program.calls import indexed_views, without_defaults
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Var
-from ptokit.program.general import General, at_lengths
 from ptokit.program.ir import Argument, Integer, Program
 from ptokit.program.repair import Edit, Unpatchable
 from ptokit.program.symbolic import Lengths
+from ptokit.program.verify import General, at_lengths
 
 MODES = ("auto", "manual")
 MOST_SIGNATURES = 256

@@ -15,11 +15,10 @@ from ptokit.lang.reads import Reads
 from ptokit.machine import MACHINE
 from ptokit.program.calls import written_arguments
 from ptokit.program.expr import Var
-from ptokit.program.general import General
 from ptokit.program.ir import Program
 from ptokit.program.order import order
 from ptokit.program.place import place
-from ptokit.program.verify import verify
+from ptokit.program.verify import General, verify
 
 if TYPE_CHECKING:
     from ptokit.machine.executable import MachineExecutable

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ptokit.finding import Where, shown_file
-from ptokit.machine.perfetto import bytes_under_way
 from ptokit.machine.report import MachineReport, MemoryUse
 from ptokit.machine.schedule import HANDSHAKE
-from ptokit.machine.timeline import Timeline
+from ptokit.machine.timeline import Timeline, bytes_under_way
 from ptokit.program.cores import core_of, unit_of
 from ptokit.program.ir import Instr, TileUse, walk
 from ptokit.report.sources import place
