@@ -18,7 +18,7 @@ from ptokit.lang.arguments import Arguments, Signature, array_argument, constant
 from ptokit.lang.context import Mode, target
 from ptokit.lang.expr import TracedInteger
 from ptokit.lang.faults import public, suggested
-from ptokit.lang.launch import LAUNCH_OPTIONS, FindingCollector
+from ptokit.lang.launch import LAUNCH_OPTIONS, FindingCollector, Traced, TracedFamily, TracedMember
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.patch import frozen, rewritten, with_text
 from ptokit.lang.reading import check_source, refuse_at
@@ -27,7 +27,6 @@ from ptokit.lang.source import constants_of, surroundings
 from ptokit.lang.stand_ins import TracedTensor, TracedTile
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.trace import Tracer
-from ptokit.lang.traced import Traced, TracedFamily, TracedMember
 from ptokit.lang.untraced import untraced
 from ptokit.machine.proposal import Patch
 from ptokit.markup import Displayed, box, clipped, code, table

@@ -8,7 +8,7 @@ from dataclasses import replace
 from rich.text import Text
 
 from ptokit.finding import Finding, Where, shown_file
-from ptokit.lang.where import COMMANDS
+from ptokit.lang.faults import COMMANDS
 from ptokit.lines import line_of
 from ptokit.machine.report import MachineReport, Section, aligned, heading, sections, shown_findings
 from ptokit.render.fold import folded
