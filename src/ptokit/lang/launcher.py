@@ -447,6 +447,6 @@ def quiet_report(launcher: Launcher, *args: object, options: object = None, **ho
 
 def _write_page(path: str | os.PathLike[str], reports: Sequence[MachineReport]) -> None:
     """Write reports as a page."""
-    from ptokit.report.html import write_page
+    from ptokit.report.model import write_page
 
     write_page(path, reports)

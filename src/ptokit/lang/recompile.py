@@ -1,5 +1,5 @@
-"""A function's syntax tree compiled again: for runs with real values, and to see that it is the source of code. What code
-reads by name."""
+"""A function's syntax tree compiled again: for runs with real values, and to see that it is the source of code. What
+code reads by name."""
 
 from __future__ import annotations
 
