@@ -19,9 +19,9 @@ from ptokit.engines import ENGINES, chosen, in_order, ordering, prepared_bags
 from ptokit.finding import VerifyError, suggestion
 from ptokit.isa.dtype import dtype
 from ptokit.isa.move import Combine
+from ptokit.lang.faults import refuse
 from ptokit.lang.gpu import new_tensor, of_tensor
 from ptokit.lang.launch import check_threads, refuse_captured
-from ptokit.lang.where import refuse
 from ptokit.ops.direct import MOST_PLANS, Operand, describe, new_tuple
 from ptokit.torch.dispatch import check_memory
 from ptokit.torch.operators import SCATTER_ZEROS, run_gather, run_scatter_, run_scatter_zeros, same_bits, wide
