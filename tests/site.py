@@ -51,7 +51,7 @@ MORE = {
     "Timeline": "ptokit.machine.timeline",
     "Traffic": "ptokit.machine.traffic",
     "LaneOutcomes": "ptokit.machine.outcomes",
-    "LaneTotals": "ptokit.machine.lane_totals",
+    "LaneTotals": "ptokit.machine.outcomes",
 }
 """Classes of results that are not in `ptokit` itself, by module."""
 LINK = re.compile(r"(?P<mark>!?)\[(?P<text>[^\]\[]*(?:\[[^\]]*\][^\]\[]*)*)\]\((?P<to>[^)\s]+)\)")

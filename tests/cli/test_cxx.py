@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ptokit.cli.cxx import _say_compiler
+from ptokit.cli.subject import _say_compiler
 from tests.cli.shell import ENVIRONMENT, ptokit_, reports_in
 
 SOURCE = """\

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ptokit.cli.machine import PARTS
+from ptokit.cli.report import PARTS
 from tests.cli.shell import fine, misuse, ptokit_, saved
 
 KERNELS = '''\

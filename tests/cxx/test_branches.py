@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ptokit.lang.cpp_branches import untaken
+from ptokit.lang.cpp_edits import untaken
 
 TEXT = """\
 void k(int n) {

@@ -15,7 +15,7 @@ from ptokit.cxx.names_in_source import SourceTexts, argument_names
 from ptokit.cxx.recording import Frame
 from ptokit.cxx.source_loops import loop_around, loops_in_text
 from ptokit.cxx.source_text import masked
-from ptokit.lang.cpp_branches import untaken
+from ptokit.lang.cpp_edits import untaken
 
 TEXT = """\
 void f() {

@@ -22,7 +22,7 @@ from ptokit.isa.instruction import Call
 from ptokit.isa.opaque import opaque
 from ptokit.isa.operand import TensorSpec, TileSpec, meet
 from ptokit.isa.policy import TileType
-from ptokit.machine.grid_barriers import GridBarriers
+from ptokit.machine.access_checks import GridBarriers
 
 
 def intra(action: str, event: int) -> RecordedCall:

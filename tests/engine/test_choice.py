@@ -12,6 +12,7 @@ import pytest
 
 import ptokit as pto
 from ptokit import engines
+from tests.history import forget
 
 TABLE = np.arange(32, dtype="float32").reshape(4, 8)
 INDICES = np.array([1, 2])
@@ -26,9 +27,9 @@ CALLS: dict[str, Callable[..., Any]] = {
 @pytest.fixture(autouse=True)
 def nothing_chosen_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv(engines.VARIABLE, raising=False)
-    engines.chosen.cache_clear()
+    forget()  # the environment is read when an engine is first chosen
     yield
-    engines.chosen.cache_clear()
+    forget()
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -23,11 +23,10 @@ from ptokit.finding import Finding, OutOfBoundsError, VerifyError, not_in_run
 from ptokit.isa.instruction import Instruction, Modifiers, parse_modifiers
 from ptokit.isa.operand import OperandSpec, TileSpec
 from ptokit.isa.policy import GatherOOB, ScatterOOB
-from ptokit.lang import where
+from ptokit.lang import faults
 from ptokit.lang.context import current
-from ptokit.lang.launch import FindingCollector, Observer, check_options, mode_of, observers
+from ptokit.lang.launch import FindingCollector, Observer, Verdict, check_options, mode_of, observers
 from ptokit.lang.launcher import Launchable, Launcher
-from ptokit.lang.traced import Verdict
 from ptokit.lang.watch import copied
 from ptokit.machine.executable import MachineExecutable
 from ptokit.machine.extent import Extent
@@ -344,8 +343,8 @@ def _machine(
 def on_the_machine(tally: Tally | None = None) -> Iterator[Tally]:
     """Within, every eager call and every launch also runs on the machine, and both must agree."""
     beside = Beside(Tally() if tally is None else tally)
-    is_machinery = where._is_machinery
-    where._is_machinery = lambda file: file == __file__ or is_machinery(file)  # type: ignore[assignment]
+    is_machinery = faults._is_machinery
+    faults._is_machinery = lambda file: file == __file__ or is_machinery(file)  # type: ignore[assignment]
     observer: Observer = beside.launch
     observers.append(observer)
     try:
@@ -353,7 +352,7 @@ def on_the_machine(tally: Tally | None = None) -> Iterator[Tally]:
             yield beside.tally
     finally:
         observers.remove(observer)
-        where._is_machinery = is_machinery
+        faults._is_machinery = is_machinery
 
 
 # --- pytest ----------------------------------------------------------------------------------------------------

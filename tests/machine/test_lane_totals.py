@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-from ptokit.machine import lane_totals
-from ptokit.machine.lane_totals import MOST_LISTED, NumberTally
+from ptokit.machine import outcomes
+from ptokit.machine.outcomes import MOST_LISTED, NumberTally
 
 
 @pto.kernel
@@ -45,7 +45,7 @@ def test_sums_are_of_all_executions_and_outcomes_of_the_first() -> None:
 
 
 def test_numbers_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lane_totals, "MOST_WAITING", 50)
+    monkeypatch.setattr(outcomes, "MOST_WAITING", 50)
     draw, tally, seen = np.random.default_rng(2), NumberTally(), Counter()
     for _ in range(40):
         numbers = draw.integers(-30, 30, draw.integers(0, 20))
@@ -56,7 +56,7 @@ def test_numbers_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_very_many_different_numbers_are_counted_by_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lane_totals, "MOST_WAITING", 50)
+    monkeypatch.setattr(outcomes, "MOST_WAITING", 50)
     draw, tally, seen = np.random.default_rng(3), NumberTally(16), []
     for _ in range(40):
         seen.append(draw.integers(-1000, 1000, 20))

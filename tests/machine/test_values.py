@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import ptokit as pto
 from ptokit import spec
-from ptokit.machine import frame, instruction
+from ptokit.machine import instruction
 from tests.conformance.harness import check_example
 from tests.engine.native.test_calls import CASES, Strategy
 from tests.examples.test_gallery import BAD, CASTING, Entry, cells, every_launch, launched, rng, spoilt
@@ -167,7 +167,7 @@ def test_an_exception_that_differs_is_seen(monkeypatch: pytest.MonkeyPatch, work
 
 
 def test_a_hazard_that_is_not_reported_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frame.WatchedFrame, "report", lambda *_: None)
+    monkeypatch.setattr(instruction.WatchedFrame, "report", lambda *_: None)
     with on_the_machine(), pytest.raises(Mismatch, match="H-10"):
         bad_index()
 

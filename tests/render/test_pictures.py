@@ -12,8 +12,8 @@ from ptokit.isa.dtype import dtype
 from ptokit.isa.operand import FORMS, TileSpec
 from ptokit.isa.policy import TileType
 from ptokit.render.access import access_lines
-from ptokit.render.fold import folded
 from ptokit.render.layouts import GLYPHS, LayoutPicture
+from ptokit.render.tables import folded
 from ptokit.report.access import access_maps
 from tests.report.launches import clean
 

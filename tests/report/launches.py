@@ -10,8 +10,7 @@ import numpy as np
 import ptokit as pto
 from ptokit.machine.report import MachineReport
 from ptokit.report.compare import RefusedTarget, Result
-from ptokit.report.html import page_of
-from ptokit.report.model import report_data
+from ptokit.report.model import page_of, report_data
 
 
 @pto.kernel

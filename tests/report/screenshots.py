@@ -15,8 +15,7 @@ from PIL import Image
 
 import ptokit as pto
 from ptokit.lang.live import import_file
-from ptokit.report.html import page_of
-from ptokit.report.model import report_data
+from ptokit.report.model import page_of, report_data
 from tests.report.browser import PHONE, OpenPage, missing, started
 from tests.report.launches import clean, cube, faulty
 

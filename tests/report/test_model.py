@@ -10,8 +10,7 @@ import pytest
 
 import ptokit as pto
 from ptokit.report.compare import RefusedTarget
-from ptokit.report.html import embedded, page_of
-from ptokit.report.model import report_data
+from ptokit.report.model import embedded, page_of, report_data
 from tests.report.launches import TABLE, TOKENS, clean, cube, faulty, many, ordered
 
 
@@ -247,7 +246,7 @@ def test_cycles_of_lines_and_statements_are_of_all_work_of_a_long_block():
 
 
 def test_very_many_steps_of_the_counter_are_merged_by_their_largest_value():
-    from ptokit.report.spans import MOST_STEPS, _in_flight
+    from ptokit.report.model import MOST_STEPS, _in_flight
 
     steps = [(float(k), k % 7) for k in range(3 * MOST_STEPS - 1)] + [(3.0 * MOST_STEPS, 0)]
     found = _in_flight(steps)

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from ptokit.cli.files import check_destination, print_text, read_text, write_all
-from ptokit.cli.machine import costs_in
 from ptokit.cli.operators import operator
 from ptokit.cli.problems import FINE, FOUND, Misuse, print_error, printable
 from ptokit.cli.programs import library_call
+from ptokit.cli.report import costs_in
 from ptokit.cli.request import ProgramRequest
 from ptokit.cli.subject import find
 from ptokit.cli.trace import ArraySpec, Measured, Trace, read_trace

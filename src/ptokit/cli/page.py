@@ -16,7 +16,7 @@ from ptokit.cli.live import ScriptRun, is_python, run_launches
 from ptokit.cli.parsing import ALL
 from ptokit.cli.problems import FOUND, WORDS, Misuse, print_error, printable, status_of
 from ptokit.cli.programs import each_entry, library_call, machine_report
-from ptokit.cli.report import print_json
+from ptokit.cli.report import print_json, trace_bytes
 from ptokit.cli.request import ProgramRequest
 from ptokit.cli.subject import find
 from ptokit.finding import OutOfBoundsError, VerifyError, counted, is_modelled, summary
@@ -26,9 +26,8 @@ from ptokit.lang.watch import PASSED_ON, WatchedLaunch, array_of
 from ptokit.machine.report import NOTHING_RAN, MachineReport
 from ptokit.progress import task
 from ptokit.report.compare import RefusedTarget, Result, cycles_of
-from ptokit.report.html import page_of
-from ptokit.report.model import report_data
-from ptokit.target import families
+from ptokit.report.model import page_of, report_data
+from ptokit.target import families, families_with_pipes, profile
 
 MOST_LAUNCHES = 16
 """Launches of a Python file that a page shows."""
@@ -181,3 +180,48 @@ def _plain(result: Result) -> dict[str, object]:
 
 def _status(results: Sequence[Result]) -> int:
     return status_of(finding for each in results for finding in each.findings)
+
+
+# --- ptokit trace
+
+
+SUFFIX = ".json"
+
+
+def write_trace(request: ProgramRequest, out: str, as_json: bool) -> int:
+    """Run a program on the machine, and write its timeline."""
+    if not out.endswith(SUFFIX):
+        raise Misuse(f"-o takes a file that ends in {SUFFIX}; found {out}")
+    check_destination(out)
+    kernel = find(request)
+    with task(f"trace {kernel.name}:"):
+        report = _first_report(kernel, request)
+    trace = trace_bytes(report, "-o")
+    write_all({out: lambda stream: stream.write(trace)})
+    _print_trace(report, out, len(trace), as_json)
+    return status_of(report.findings)
+
+
+def _first_report(kernel: Launchable, request: ProgramRequest) -> MachineReport:
+    """The report of the target that is named, else of the first one with pipes that accepts the program."""
+    if request.target is not None:
+        return machine_report(kernel, request, request.target)
+    refusals: list[VerifyError | OutOfBoundsError] = []
+    for target in [name for name in kernel.targets if profile(name).pipes] or families_with_pipes():
+        try:
+            return machine_report(kernel, request, target)
+        except (VerifyError, OutOfBoundsError) as refusal:
+            refusals.append(refusal)
+    raise refusals[0]
+
+
+def _print_trace(report: MachineReport, out: str, size: int, as_json: bool) -> None:
+    if as_json:
+        own = {"file": out, "bytes": size, "target": report.target, "ok": report.ok, "cycles": cycles_of(report)}
+        print_json("trace", **own, modelled=is_modelled(report.findings))
+    else:
+        print_text(
+            printable(
+                f"{report.target}: {verdict_line(report)}\n{out}: {size:,} bytes; open it in https://ui.perfetto.dev\n"
+            )
+        )

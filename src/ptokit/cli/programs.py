@@ -13,15 +13,24 @@ from functools import partial
 from typing import Any
 
 from ptokit.cli.arguments import pairs, passed, values_of, with_outs, write_array
-from ptokit.cli.cxx import entries_in, stated_target
 from ptokit.cli.example import example
 from ptokit.cli.files import check_destination, print_text, write_all
-from ptokit.cli.machine import joined, machine_data, show_machine, timeline_file
 from ptokit.cli.parsing import ALL
 from ptokit.cli.problems import FINE, FOUND, WORDS, Misuse, described, print_error, printable, status_of
-from ptokit.cli.report import check_data, print_json, print_run, show_findings, show_report, show_run
+from ptokit.cli.report import (
+    check_data,
+    joined,
+    machine_data,
+    print_json,
+    print_run,
+    show_findings,
+    show_machine,
+    show_report,
+    show_run,
+    timeline_file,
+)
 from ptokit.cli.request import ProgramRequest
-from ptokit.cli.subject import find, is_source
+from ptokit.cli.subject import entries_in, find, is_source, stated_target
 from ptokit.finding import WARNINGS, Finding, OutOfBoundsError, VerifyError
 from ptokit.lang.check import check, show
 from ptokit.lang.faults import finding_of, raised_in_user_code

@@ -5,21 +5,34 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
 from ptokit.cli.arguments import Array
-from ptokit.cli.files import print_text
-from ptokit.cli.problems import printable, with_shown_names
+from ptokit.cli.files import Write, print_text
+from ptokit.cli.problems import Misuse, printable, with_shown_names
 from ptokit.engine.runnable import Run
-from ptokit.finding import ConflictAccess, Finding, OutOfBoundsError, VerifyError, Where, by_level, counted, is_modelled
+from ptokit.finding import (
+    ConflictAccess,
+    Finding,
+    OutOfBoundsError,
+    VerifyError,
+    Where,
+    by_level,
+    counted,
+    is_modelled,
+    not_in_run,
+)
 from ptokit.isa.dtype import dtype
 from ptokit.lang.check import Report, TargetReport
 from ptokit.lang.launcher import Launchable
+from ptokit.machine.costs import read_costs
+from ptokit.machine.report import MachineReport
 from ptokit.render.document import new_console
-from ptokit.render.findings import finding_text, place_of
+from ptokit.render.findings import finding_text, place_of, report_lines
 from ptokit.text.errors import TextError
 
 Written = Mapping[str, tuple[str, Array]]
@@ -180,3 +193,59 @@ def place_data(where: Where | None) -> dict[str, Any] | None:
     """A place as plain data."""
     where = place_of(where)
     return {"file": where.file, "line": where.line, "column": where.column} if where else None
+
+
+# --- the machine
+
+
+PARTS = ("blocks", "memory", "timeline", "traffic", "lanes", "lane_totals")
+"""Fields that a run on the machine adds to the JSON."""
+
+
+def timeline_file(result: object, file: str | None) -> dict[str, Write]:
+    """The file that is written besides the arrays."""
+    if file is None or not isinstance(result, MachineReport):
+        return {}
+    trace = trace_bytes(result, "--timeline")
+    return {file: lambda stream: stream.write(trace)}
+
+
+def trace_bytes(report: MachineReport, option: str) -> bytes:
+    """The trace of a launch."""
+    if report.timeline is None:
+        raise Misuse(f"{option}: {report.target} has no pipes, and so no timeline")
+    return json.dumps(report.timeline.to_perfetto()).encode("utf-8")
+
+
+def costs_in(file: str | None) -> Mapping[str, float]:
+    """The costs in a file; none without one."""
+    try:
+        return read_costs(file) if file is not None else {}
+    except ValueError as problem:
+        raise Misuse(f"--costs: {problem}") from problem
+
+
+def show_machine(report: MachineReport, *, notes: bool) -> None:
+    """Print a report; its tables fold on a narrow terminal."""
+    lines = report_lines(report, notes=notes, width=terminal_width())
+    print_lines(lines, new_console(soft_wrap=True, highlight=False))
+
+
+def machine_data(result: object) -> dict[str, Any]:
+    """The fields that a report adds to the JSON of a run."""
+    if not isinstance(result, MachineReport):
+        return {}
+    data = result.as_dict()
+    return {part: data[part] for part in PARTS}
+
+
+def joined(report: TargetReport, more: tuple[Finding, ...]) -> TargetReport:
+    """The report of a check with the findings of a run added, without repeats."""
+    checked = not_in_run(report.findings, more)
+    known = {_identity(finding) for finding in checked}
+    new = (finding for finding in more if _identity(finding) not in known)
+    return replace(report, findings=(*checked, *new))
+
+
+def _identity(finding: Finding) -> tuple[object, ...]:
+    return finding.rule, finding.kind, finding.operand, finding.path

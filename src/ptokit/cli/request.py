@@ -100,7 +100,7 @@ class MachineRequest:
     @cached_property
     def options(self) -> MachineOptions:
         """The options of a launch on the machine."""
-        from ptokit.cli.machine import costs_in
+        from ptokit.cli.report import costs_in
         from ptokit.machine.options import MachineOptions
 
         costs = costs_in(self.costs)

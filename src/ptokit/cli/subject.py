@@ -5,15 +5,19 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import signal
 import sys
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
+from functools import lru_cache
+from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
-from ptokit.cli.cxx import cpp_kernel
 from ptokit.cli.files import STDIN, read_text, shown_name
-from ptokit.cli.problems import Misuse, described
-from ptokit.cli.request import ProgramRequest
+from ptokit.cli.problems import Misuse, described, print_error
+from ptokit.cli.request import CxxRequest, ProgramRequest
 from ptokit.finding import OutOfBoundsError, VerifyError, Where, near
 from ptokit.lang.faults import raised_in_user_code
 from ptokit.lang.launcher import Launchable
@@ -21,7 +25,146 @@ from ptokit.lang.live import import_file, look_first_in
 from ptokit.lang.sources import is_cpp
 from ptokit.lines import keep
 from ptokit.render.findings import shown_line
+from ptokit.target import compiler_of
 from ptokit.text.errors import TextError
+
+if TYPE_CHECKING:
+    from ptokit.cxx.child import RecordLimits
+    from ptokit.cxx.compile import Build
+    from ptokit.cxx.database import DatabaseEntry
+    from ptokit.lang.cpp_source import CppSource
+
+LIMIT = re.compile(r"(?P<name>seconds|memory|calls)=(?P<number>[1-9]\d{0,14}(?:\.\d+)?(?:e\d{1,2})?)(?P<unit>[KMG]?)")
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def source_of(request: ProgramRequest) -> CppSource:
+    """A source, with the options of the command line, and of its compile database."""
+    _end_in_order()
+    file = request.word
+    try:
+        state = os.stat(file)
+    except OSError as problem:
+        raise Misuse(f"cannot read {file}: {problem.strerror}") from None
+    return _source(file, (state.st_mtime_ns, state.st_size), request.cxx)
+
+
+def _end_in_order() -> None:
+    """Make a signal to terminate an exit: processes are ended, and temporary files removed."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+
+
+@lru_cache(maxsize=16)
+def _source(file: str, _state: tuple[int, int], request: CxxRequest) -> CppSource:
+    from ptokit.cxx.compile import CompileOptions
+    from ptokit.lang.cpp_source import CppSource
+
+    flags = *(f"-I{folder}" for folder in request.include or ()), *(f"-D{macro}" for macro in request.define or ())
+    own = CompileOptions(flags, request.std or "")
+    return CppSource(file, own.with_stated(_stated(file, request.database)), _limits(request.limit or ()))
+
+
+def forget() -> None:
+    """Compile sources again: files that they include were written."""
+    _source.cache_clear()
+
+
+def _limits(words: Iterable[str]) -> RecordLimits:
+    """Bounds on recording: `seconds=60`, `memory=8G`, `calls=1e6`."""
+    from ptokit.cxx.child import RecordLimits
+
+    found: dict[str, float] = {}
+    for word in words:
+        match = LIMIT.fullmatch(word)
+        if match is None:
+            raise Misuse(f"--limit takes seconds=60, memory=8G or calls=1e6; found {word}")
+        found[match["name"]] = float(match["number"]) * UNITS[match["unit"]]
+    return RecordLimits(**{name: value if name == "seconds" else int(value) for name, value in found.items()})  # type: ignore[arg-type]
+
+
+def _stated(file: str, database: str | None) -> DatabaseEntry:
+    """What a compile database says of a source."""
+    from ptokit.cxx.database import DatabaseError, database_entry
+
+    try:
+        return database_entry(Path(file), None if database is None else Path(database))
+    except DatabaseError as problem:
+        raise Misuse(str(problem)) from None
+
+
+def source_texts(request: ProgramRequest) -> list[str]:
+    """The texts of a source, and of the user's files that it includes."""
+    from ptokit.cxx.compile import CompileError, source_files
+
+    try:
+        return [*source_files(Path(request.word), source_of(request).options).texts.values()]
+    except CompileError as problem:
+        raise Misuse(str(problem)) from None
+
+
+def stated_target(request: ProgramRequest) -> str | None:
+    """The target that the compile database of a source states."""
+    return _stated(request.word, request.cxx.database).target
+
+
+def cpp_kernel(request: ProgramRequest) -> Launchable:
+    """The kernel of an entry of a source."""
+    from ptokit.lang.cpp_entries import chosen_entry
+    from ptokit.lang.recorded import CppKernel
+
+    build = _build(request)
+    with _entries():
+        entry = chosen_entry(build, request.function, request.named_args)
+    if entry.kind == "launch" and request.grid != 1:
+        raise Misuse(
+            f"{entry.name} launches its kernel over blocks of its own; --grid is for kernels: name one by --entry"
+        )
+    return CppKernel(source_of(request), entry, build.target)
+
+
+def entries_in(request: ProgramRequest) -> list[str]:
+    """The names of the entries that are judged: those of a name, else all."""
+    from ptokit.lang.cpp_entries import chosen_entry, entries_named, entries_of
+
+    build, function = _build(request), request.function
+    with _entries():
+        found = entries_of(build, request.named_args) if function is None else entries_named(build, function)
+        return [entry.name for entry in found or [chosen_entry(build, function)]]
+
+
+@contextmanager
+def _entries() -> Iterator[None]:
+    """Around a choice of entries: one that fails is a misuse of the command."""
+    try:
+        yield
+    except ValueError as problem:
+        raise Misuse(str(problem)) from None
+
+
+def _build(request: ProgramRequest) -> Build:
+    """The source compiled for the target of the command or its database, or the first that can be."""
+    named = request.target or ""
+    target = named if compiler_of(named) else stated_target(request) or ""
+    try:
+        build = source_of(request).first_build(target)
+    except ImportError as problem:
+        raise Misuse(str(problem)) from None
+    _say_compiler()
+    return build
+
+
+@lru_cache(maxsize=1)
+def _say_compiler() -> None:
+    """Say, once, that another compiler than $CXX is used."""
+    from ptokit.cxx.compile import find_compiler
+
+    if remark := find_compiler().remark:
+        print_error(remark)
+
+
+# --- any kernel
+
 
 KERNEL = re.compile(r"(?P<module>.+\.py|[^\W\d]\w*(?:\.[^\W\d]\w*)*):(?P<name>[^\W\d]\w*(?:\.[^\W\d]\w*)*)")
 """`path/to/file.py:kernel` or `package.module:kernel`."""

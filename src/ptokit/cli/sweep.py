@@ -13,18 +13,17 @@ from typing import Any
 
 from ptokit.brief import brief
 from ptokit.cli.arguments import constant, pairs
-from ptokit.cli.cxx import source_texts
 from ptokit.cli.files import Write, check_destination, print_text, shown_name, write_all
 from ptokit.cli.parsing import ALL
 from ptokit.cli.problems import FINE, FOUND, UNMODELLED, Misuse, printable
 from ptokit.cli.programs import machine_report
 from ptokit.cli.report import print_json, terminal_width
 from ptokit.cli.request import ProgramRequest
-from ptokit.cli.subject import find, is_source
+from ptokit.cli.subject import find, is_source, source_texts
 from ptokit.finding import VerifyError, suggestion
 from ptokit.lang.launcher import Launchable
 from ptokit.machine.report import MachineReport, aligned
-from ptokit.render.fold import folded
+from ptokit.render.tables import folded
 from ptokit.sharded.errors import ShardedError
 from ptokit.sweeps.best import SweepPoint
 from ptokit.sweeps.plot import METADATA, missing, picture

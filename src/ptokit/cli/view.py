@@ -24,8 +24,8 @@ from ptokit.machine.report import heading, shown_findings
 from ptokit.program.expr import Expr
 from ptokit.render.access import access_lines
 from ptokit.render.document import new_console
-from ptokit.render.fold import folded
 from ptokit.render.layouts import LayoutPicture, tile_rows
+from ptokit.render.tables import folded
 from ptokit.report.access import access_maps
 from ptokit.target import families_with_pipes
 

@@ -113,7 +113,7 @@ class EntryCall:
 
     def __init__(self, task: dict[str, Any]) -> None:
         self.task = task
-        self.body = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: self.run_once())
+        self.body = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.run_once)
         self.function: Any = None
         self.values: list[Any] = []
 

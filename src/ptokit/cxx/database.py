@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ptokit.brief import brief
 from ptokit.cxx.repository import is_within, repository_of, system_folders
@@ -114,15 +114,15 @@ def _rows(file: Path, _state: tuple[int, int], names: frozenset[str]) -> tuple[l
         name = row.get("file")
         return row if isinstance(name, str) and os.path.basename(name) in names else None
 
-    rows = json.loads(file.read_text("utf-8"), object_hook=kept)
-    if not isinstance(rows, list):
+    rows: list[Any] = json.loads(file.read_text("utf-8"), object_hook=kept)
+    if type(rows) is not list:
         raise DatabaseError(f"{file} must be a list of objects")
     return [row for row in rows if isinstance(row, dict)], len(rows)
 
 
 def _words(row: dict[str, Any], file: Path) -> list[str]:
     arguments, command = row.get("arguments"), str(row.get("command", ""))
-    words = [str(word) for word in arguments] if isinstance(arguments, list) else []
+    words = list(map(str, cast("list[Any]", arguments))) if isinstance(arguments, list) else []
     about = f"{file}: the command of {brief(row.get('file'))}"
     if len(str(row.get("directory", ""))) > LONGEST_PATH:
         raise CommandError(f"{about} has a directory of more than {LONGEST_PATH:,} characters")

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ptokit.cxx.fit import Numbers, Unfit, fit
-from ptokit.cxx.nest import Entry, Nester, Once, Rank
+from ptokit.cxx.nest import Again, Entry, Nester, Once, Rank
 from ptokit.program.expr import BLOCK_IDX, Expr, Var, substitute
 
 LETTERS = "ijklmnpqrst"
@@ -104,21 +104,21 @@ class _Folder:
             raise Unfit
         found: list[Folded] = []
         for number, entry in enumerate(rows[0][1]):
-            column = [(stream, entries[number]) for stream, entries in rows]
+            column: list[Any] = [(stream, entries[number]) for stream, entries in rows]
             if isinstance(entry, Once):
                 found.append(_single(column, points, variables))
             else:
                 found += self._loop(column, points, variables)
         return tuple(found)
 
-    def _loop(self, column: list[tuple[Stream, Any]], points: Numbers, variables: tuple[Var, ...]) -> list[Folded]:
+    def _loop(self, column: list[tuple[Stream, Again]], points: Numbers, variables: tuple[Var, ...]) -> list[Folded]:
         """A loop, in as few pieces as expressions allow."""
         counts = np.array([len(loop.rounds) for _, loop in column], np.int64)
         var = Var(f"#{next(self._numbers)}")
 
         def build(first: int, end: int | None) -> list[Folded]:
             rows: list[Row] = [(stream, round_) for stream, loop in column for round_ in loop.rounds[first:end]]
-            taken = counts if end is None else np.full(len(column), end - first)
+            taken = counts if end is None else np.full(len(column), end - first, np.int64)
             inner = np.concatenate([np.arange(first, first + number) for number in taken])
             inside = np.column_stack((np.repeat(points, taken, axis=0), inner))
             body = self._body(rows, inside, (*variables, var))
@@ -131,7 +131,7 @@ class _Folder:
         return [each for piece in _pieces(int(counts[0]), build) for each in piece]
 
 
-def _single(column: list[tuple[Stream, Any]], points: Numbers, variables: tuple[Var, ...]) -> Single:
+def _single(column: list[tuple[Stream, Once]], points: Numbers, variables: tuple[Var, ...]) -> Single:
     stream, once = column[0]
     shape = stream.shapes[once.at]
     rows = [each.numbers[entry.at] for each, entry in column]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 PRIME, BASE = (1 << 61) - 1, 1_000_003
 """Of the hashes of sequences."""
@@ -34,7 +35,7 @@ class Again:
 
 
 Entry = Once | Again
-Rank = Callable[[int], object]
+Rank = Callable[[int], Any]
 """The place of a call's shape in the source, to compare."""
 
 
@@ -48,7 +49,7 @@ class Nester:
         self._bodies: dict[int, tuple[int, ...]] = {}
         """The ids in a round of each loop."""
         self._rank = rank
-        self._first: dict[int, object] = {}
+        self._first: dict[int, Any] = {}
         """The rank of the first call of each id."""
 
     def nest(self, shapes: Sequence[int]) -> list[Entry]:
@@ -101,7 +102,7 @@ class Nester:
     def _shift(self, rounds: list[list[Entry]], behind: list[Entry]) -> int:
         """How many calls of its first round to take out of a loop."""
         body = _ids(rounds[0])
-        first = min(range(len(body)), key=lambda k: self._first[body[k]])  # pyright: ignore
+        first = min(range(len(body)), key=lambda k: self._first[body[k]])
         fits = _ids(behind[:first]) == body[:first] and all(_ids(round_) == body for round_ in rounds)
         return first if fits else 0
 

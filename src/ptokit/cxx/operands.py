@@ -373,8 +373,9 @@ def _in_array(base: Argument, pattern: _Pattern, use: RecordedArray) -> Indices 
         index, left = divmod(left, max(1, step))
         starts.append(index)
     sizes = use.shape[DIMS - dims :]
-    inside = (start + extent <= most for start, extent, most in zip(starts[1:], sizes[1:], base.shape[1:], strict=True))  # type: ignore[operator]
-    return (*starts, *sizes) if all(inside) else None
+    ends = [start + extent for start, extent in zip(starts, sizes, strict=True)]
+    is_inside = all(end <= most for end, most in zip(ends[1:], base.shape[1:], strict=True) if isinstance(most, int))
+    return (*starts, *sizes) if is_inside else None
 
 
 def _shape_of(pattern: _Pattern, elements: int) -> tuple[list[int], list[int]]:

@@ -142,7 +142,7 @@ def _limited(command: Sequence[str], limits: CompileLimits) -> list[str]:
     values = {"c": 0, "t": int(limits.seconds) + 1, "f": limits.output}
     if sys.platform == "linux":
         values["v"] = limits.memory
-    rows = []
+    rows: list[str] = []
     for option, value in values.items():
         kind, unit = UNITS[option]
         hard = resource.getrlimit(kind)[1]

@@ -48,7 +48,7 @@ VALUE_ONLY, ALL_CURRENT, UNKNOWN_VALUE = 0, 1, 2
 CORES = {"vector": 1, "cube": 2}
 OF_LIBRARY: dict[str, tuple[CoreName, ...]] = {"vector": ("vector",), "cube": ("cube",)}
 """The cores that a library is run for, if it is for one."""
-SIGNALS = {
+SIGNALS: dict[int, str] = {
     signal.SIGSEGV: "the kernel accesses memory that it does not have",
     signal.SIGBUS: "the kernel accesses memory that it does not have",
     signal.SIGFPE: "the kernel divides an integer by zero",
@@ -374,7 +374,7 @@ class _RecordingRun:
             return "limit", f"the kernel runs longer than {self._limits.seconds:g} s"
         if number == signal.SIGSYS:
             return _forbidden(address)
-        text = SIGNALS.get(number, f"the kernel is ended by signal {number}")  # type: ignore[call-overload]
+        text = SIGNALS.get(number, f"the kernel is ended by signal {number}")
         if number in (signal.SIGSEGV, signal.SIGBUS):
             text += self._named_address(address)
         return "crash", text

@@ -269,19 +269,19 @@ class TraceReader:
             at += 1 + count
         self._definitions += len(words)
 
-    def _text(self, words: list[int]) -> None:
+    def read_text(self, words: list[int]) -> None:
         data = struct.pack(f"<{len(words) - 1}Q", *words[1:])
         if words[0] > len(data):
             raise ValueError("a text without an end")
         self._texts.append(data[: words[0]].decode("utf-8", "replace"))
 
-    def _site(self, words: list[int]) -> None:
+    def read_site(self, words: list[int]) -> None:
         self.sites.append(tuple(words))
 
-    def _unknown_value(self, words: list[int]) -> None:
+    def read_unknown_value(self, words: list[int]) -> None:
         self.unknown.append(words[0])
 
-    def _allocation(self, words: list[int]) -> None:
+    def read_allocation(self, words: list[int]) -> None:
         offset, size = words
         if offset < self.shared.places["heap"] or offset + size > self.shared.size:
             raise ValueError("an allocation outside the memory")
@@ -289,14 +289,14 @@ class TraceReader:
         self.allocations[len(self.arguments)] = offset, size
         self.arguments.append(LaunchArgument(f"allocation{len(self.allocations)}", "uint8", (size,)))
 
-    def _launch(self, words: list[int]) -> None:
+    def read_launch(self, words: list[int]) -> None:
         if words[1] > MOST_BLOCKS:
             raise ValueError(f"a launch of {words[1]:,} blocks; a grid has at most {MOST_BLOCKS:,}")
         if self._launches and not self._launches[-1].complete:
             raise ValueError("a launch inside another one")
         self._launches.append(_OpenLaunch(words[0], words[1]))
 
-    def _block(self, words: list[int]) -> None:
+    def read_block(self, words: list[int]) -> None:
         launch, (index, is_cube, subblock, first) = self._launches[-1], words
         if self._block_is_open() or launch.complete or index >= launch.grid or first < self._end_of_blocks:
             raise ValueError("a block of no launch, or of calls of another block")
@@ -307,17 +307,17 @@ class TraceReader:
         blocks = self._launches[-1].blocks
         return bool(blocks) and blocks[-1].last is None
 
-    def _block_end(self, words: list[int]) -> None:
+    def read_block_end(self, words: list[int]) -> None:
         if not self._block_is_open() or words[0] < self._end_of_blocks:
             raise ValueError("the end of no block")
         self._launches[-1].blocks[-1].last = self._end_of_blocks = words[0]
 
-    def _launch_end(self, words: list[int]) -> None:
+    def read_launch_end(self, words: list[int]) -> None:
         if self._block_is_open():
             raise ValueError("a launch that ends before its last block")
         self._launches[-1].complete = True
 
-    def _form(self, words: list[int]) -> None:
+    def read_form(self, words: list[int]) -> None:
         count, modifiers = words[1] & HALF, words[1] >> 32
         if max(count, modifiers) > MOST_OPERANDS:
             raise ValueError(f"a call with {max(count, modifiers):,} operands or modifiers")
@@ -371,7 +371,7 @@ class TraceReader:
             _TILE.unpack(struct.pack("<4Q", *words[2:]))
         )
         number = self._objects.setdefault(words[1], self.next_object)
-        rest = (
+        rest: Any = (
             MEMORIES[memory], DTYPES[dtype], rows, cols, valid_rows, valid_cols,
             _named(BLAYOUTS, blayout, "layout"), _named(SLAYOUTS, slayout, "layout"), fractal, _named(PADS, pad, "pad"),
             bits, compact,
@@ -477,15 +477,15 @@ class _Kind:
 
 
 _KINDS = (
-    _Kind("a text", TraceReader._text, 1, TEXT_WORDS, MOST_TEXTS),
-    _Kind("a place of a call", TraceReader._site, 0, FRAMES, MOST_SITES),
-    _Kind("a form of calls", TraceReader._form, 2, FORM_WORDS, MOST_FORMS),
-    _Kind("a launch", TraceReader._launch, 3, 3, LAUNCHES),
-    _Kind("a block", TraceReader._block, 4, 4, MOST_RUNS),
-    _Kind("the end of a block", TraceReader._block_end, 1, 1, MOST_RUNS),
-    _Kind("the end of a launch", TraceReader._launch_end, 1, 1, LAUNCHES),
-    _Kind("an allocation", TraceReader._allocation, 2, 2, MOST_ALLOCATIONS),
-    _Kind("an unknown value", TraceReader._unknown_value, 1, 1, MOST_SITES),
+    _Kind("a text", TraceReader.read_text, 1, TEXT_WORDS, MOST_TEXTS),
+    _Kind("a place of a call", TraceReader.read_site, 0, FRAMES, MOST_SITES),
+    _Kind("a form of calls", TraceReader.read_form, 2, FORM_WORDS, MOST_FORMS),
+    _Kind("a launch", TraceReader.read_launch, 3, 3, LAUNCHES),
+    _Kind("a block", TraceReader.read_block, 4, 4, MOST_RUNS),
+    _Kind("the end of a block", TraceReader.read_block_end, 1, 1, MOST_RUNS),
+    _Kind("the end of a launch", TraceReader.read_launch_end, 1, 1, LAUNCHES),
+    _Kind("an allocation", TraceReader.read_allocation, 2, 2, MOST_ALLOCATIONS),
+    _Kind("an unknown value", TraceReader.read_unknown_value, 1, 1, MOST_SITES),
 )
 """By tag, from 1 on: the order of `Tag` in runtime.cpp."""
 

@@ -1,7 +1,6 @@
 """Findings on calls and programs: what they are, how they look, and the errors and warnings that carry them."""
 
-from ptokit.finding.conflict import ConflictAccess, Iteration, Seen
-from ptokit.finding.errors import WARNINGS, HazardWarning, OutOfBoundsError, UnmodelledWarning, VerifyError
+from ptokit.finding.conflict import ConflictAccess, Iteration, Seen, Where, at_line, cell_of, shown, shown_file
 from ptokit.finding.finding import FAULTS, LEVELS, OPAQUE, SHARDED, Finding, Level
 from ptokit.finding.fix import (
     LANGUAGES,
@@ -17,7 +16,12 @@ from ptokit.finding.fix import (
 )
 from ptokit.finding.hints import NAME, counted, near, nearest, suggestion
 from ptokit.finding.several import (
+    WARNINGS,
+    HazardWarning,
     Judged,
+    OutOfBoundsError,
+    UnmodelledWarning,
+    VerifyError,
     by_level,
     findings_html,
     fold_overlaps,
@@ -26,7 +30,6 @@ from ptokit.finding.several import (
     summary,
     without_consequences,
 )
-from ptokit.finding.where import Where, at_line, cell_of, shown, shown_file
 
 __all__ = [
     "FAULTS", "LANGUAGES", "LEVELS", "NAME",

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from ptokit.brief import LONGEST, MOST, elided, named
-from ptokit.finding.conflict import ConflictAccess, Seen, bytes_of, moments
+from ptokit.finding.conflict import ConflictAccess, Seen, Where, bytes_of, moments
 from ptokit.finding.fix import Fix
-from ptokit.finding.where import Where
 from ptokit.markup import Displayed, Markup, badge, clipped, dim, joined, tag
 
 Level = Literal["error", "hazard", "unmodelled", "note"]

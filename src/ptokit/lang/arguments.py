@@ -13,8 +13,8 @@ from ptokit.engine.storage import Storage
 from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.policy import GlobalLayout, PtoEnum
 from ptokit.lang.arrays import gpu_of, is_foreign
+from ptokit.lang.faults import refuse
 from ptokit.lang.tensor import GlobalTensor
-from ptokit.lang.where import refuse
 from ptokit.program.expr import ExtentVar, Var
 
 Signature = tuple[Any, ...]

@@ -14,8 +14,7 @@ from ptokit.brief import brief
 from ptokit.engine.storage import OnChip
 from ptokit.finding import Finding
 from ptokit.isa.policy import TileType
-from ptokit.lang.faults import public
-from ptokit.lang.where import refuse
+from ptokit.lang.faults import public, refuse
 from ptokit.program.verify_call import Options
 from ptokit.target import Profile
 from ptokit.target import profile as find_profile

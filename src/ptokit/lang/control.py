@@ -14,12 +14,11 @@ from ptokit.brief import brief, listed
 from ptokit.finding import Finding, OutOfBoundsError
 from ptokit.lang.context import current
 from ptokit.lang.expr import TracedInteger, expression, symbolic
-from ptokit.lang.faults import public
+from ptokit.lang.faults import place, public, refuse, user_frame, user_place
 from ptokit.lang.reading import check_caller
 from ptokit.lang.source import marked
 from ptokit.lang.stand_ins import TracedTensor
 from ptokit.lang.tensor import GlobalTensor
-from ptokit.lang.where import place, refuse, user_frame, user_place
 from ptokit.program.cores import owners, stated_core
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, truth
 from ptokit.program.ir import Barrier, Branch, CrossFlag, Flag

@@ -22,12 +22,11 @@ from ptokit.isa.spelling import TMP
 from ptokit.isa.tassign import TASSIGN
 from ptokit.lang.arrays import within, writing
 from ptokit.lang.context import CURRENT, Mode, current
-from ptokit.lang.faults import public
+from ptokit.lang.faults import place, public, refuse, user_frame, warn
 from ptokit.lang.operators import Valueless
 from ptokit.lang.scalar import Scalar
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile, check_address, extent
-from ptokit.lang.where import place, refuse, user_frame, warn
 from ptokit.program.calls import Sharing
 
 Operand = Tile | GlobalTensor | Scalar

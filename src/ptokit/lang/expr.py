@@ -8,8 +8,7 @@ from typing import Any, NoReturn, overload
 
 from ptokit.brief import brief
 from ptokit.lang.context import current
-from ptokit.lang.faults import public
-from ptokit.lang.where import refuse
+from ptokit.lang.faults import public, refuse
 from ptokit.program.expr import (
     GUARDS,
     NEUTRAL,

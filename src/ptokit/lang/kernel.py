@@ -18,7 +18,7 @@ from ptokit.lang.arguments import Arguments, Signature, array_argument, constant
 from ptokit.lang.context import Mode, target
 from ptokit.lang.expr import TracedInteger
 from ptokit.lang.faults import public, suggested
-from ptokit.lang.launch import LAUNCH_OPTIONS, FindingCollector
+from ptokit.lang.launch import LAUNCH_OPTIONS, FindingCollector, Traced, TracedFamily, TracedMember
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.patch import frozen, rewritten, with_text
 from ptokit.lang.reading import check_source, refuse_at
@@ -27,16 +27,15 @@ from ptokit.lang.source import constants_of, surroundings
 from ptokit.lang.stand_ins import TracedTensor, TracedTile
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.trace import Tracer
-from ptokit.lang.traced import Traced, TracedFamily, TracedMember
 from ptokit.lang.untraced import untraced
 from ptokit.machine.proposal import Patch
 from ptokit.markup import Displayed, box, clipped, code, table
 from ptokit.program.calls import indexed_views, without_defaults
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Var
-from ptokit.program.general import General, at_lengths
 from ptokit.program.ir import Argument, Integer, Program
 from ptokit.program.repair import Edit, Unpatchable
 from ptokit.program.symbolic import Lengths
+from ptokit.program.verify import General, at_lengths
 
 MODES = ("auto", "manual")
 MOST_SIGNATURES = 256

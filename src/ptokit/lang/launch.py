@@ -1,32 +1,120 @@
-"""Launch options, the target that they select, the report of findings to the user, and the cache of small launches."""
+"""Launch options and the target that they select, the program of a signature with its verdicts and executables, the
+report of findings to the user, and the cache of small launches."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from ptokit.brief import brief
+from ptokit.engine.kept import remember
 from ptokit.engine.runnable import Run, Runnable, Small
 from ptokit.engine.storage import address_of
-from ptokit.engines import AUTO, ENGINES, in_order, is_captured, names
+from ptokit.engines import AUTO, ENGINES, executable, in_order, is_captured, names
 from ptokit.finding import WARNINGS, Finding, OutOfBoundsError, VerifyError, suggestion
 from ptokit.lang import gpu
 from ptokit.lang.arguments import first_extent, is_integer
 from ptokit.lang.arrays import as_array, notify, within, writing
 from ptokit.lang.context import CURRENT, Mode, check_dyn_ub, current, target
-from ptokit.lang.traced import Traced, TracedFamily, TracedMember
-from ptokit.lang.where import refuse, warn_at, warn_of
+from ptokit.lang.faults import refuse, warn_at, warn_of
+from ptokit.lang.reads import Reads
+from ptokit.machine import MACHINE
 from ptokit.machine.options import LAUNCHES, MachineOptions
 from ptokit.machine.report import MachineReport
+from ptokit.program.calls import written_arguments
 from ptokit.program.expr import Var
-from ptokit.program.ir import MOST_BLOCKS
+from ptokit.program.ir import MOST_BLOCKS, Program
+from ptokit.program.order import order
+from ptokit.program.place import place
+from ptokit.program.verify import General, verify
 from ptokit.target import profile as find_profile
+
+if TYPE_CHECKING:
+    from ptokit.machine.executable import MachineExecutable
+
+MOST_VERDICTS = 256
+"""Targets and grids that are cached for one program."""
+
+
+class Verdict:
+    """The findings on a program for a target and a grid, before it runs."""
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        self.errors = tuple(finding for finding in findings if finding.level == "error")
+        self.remarks = tuple(finding for finding in findings if finding.level != "error")
+
+
+class Traced:
+    """A program for one signature, with its cached verdicts and executables."""
+
+    lengths: Mapping[Var, int] = {}
+    """Values of the extents that the program has as variables."""
+    family: TracedFamily | None = None
+    """The program for more lengths that this one is of, if any."""
+
+    def __init__(self, program: Program, reads: Reads | None = None) -> None:
+        """`reads` are the Python values that the program depends on."""
+        self.program = program
+        self.reads = reads
+        self.writes = written_arguments(program)
+        self.stored = tuple({program.tensors[name].array for name in self.writes})
+        """The array arguments that the program writes."""
+        self.verdict = lru_cache(MOST_VERDICTS)(partial(self.checked, numbers={}))
+        """The verdict for a target and a grid."""
+        self.machine = lru_cache(MOST_VERDICTS)(self._on_machine)
+        """The program on the model of a target, with the addresses and flags that auto mode adds."""
+        self.executable = lru_cache(MOST_VERDICTS)(self._prepare)
+        """The executable for a target and an engine."""
+
+    def checked(self, mode: Mode, grid: int, numbers: Mapping[Var, int]) -> Verdict:
+        """The verdict for given integer arguments."""
+        return Verdict(verify(self.program, mode.profile, mode.options, grid, numbers))
+
+    def _on_machine(self, mode: Mode) -> MachineExecutable:
+        profile, options = mode.profile, mode.options
+        placed = order(place(self.program, profile, options.dyn_ub).program, profile) if profile.pipes else self.program
+        return ENGINES[MACHINE].prepare(placed, profile, options)
+
+    def _prepare(self, mode: Mode, engine: str, firm: bool) -> Runnable:
+        return executable(engine, self.program, mode.profile, mode.options, firm=firm)
+
+
+class TracedFamily(Traced):
+    """A program for many lengths of its arrays."""
+
+    def __init__(self, general: General, reads: Reads) -> None:
+        super().__init__(general.program, reads)
+        self.general = general
+
+    def at(self, lengths: Mapping[Var, int]) -> TracedMember | None:
+        """The program for some lengths; None if it is not valid for them."""
+        return TracedMember(self, lengths) if self.general.holds(lengths) else None
+
+
+class TracedMember:
+    """The program of a family for its lengths: the code is that of the family."""
+
+    def __init__(self, family: TracedFamily, lengths: Mapping[Var, int]) -> None:
+        self.lengths, self.family = lengths, family
+        self.reads, self.writes, self.stored = family.reads, family.writes, family.stored
+        self.executable = family.executable
+        self._verdicts: dict[tuple[Mode, int], Verdict] = {}
+
+    def verdict(self, mode: Mode, grid: int) -> Verdict:
+        """The verdict for a target and a grid."""
+        key = mode, grid
+        found = self._verdicts.get(key)
+        if found is None:
+            findings = self.family.general.findings(mode.profile, mode.options, grid, self.lengths)
+            found = remember(self._verdicts, key, Verdict(findings), MOST_VERDICTS)
+        return found
+
 
 WAITS, OUTSIDE_OF_CAPTURE = "the host waits for the GPU", "call it before or after the capture"
 LAUNCH_OPTIONS = ("target", "engine", "threads", "strict", "header", "dyn_ub", "launch", "options", "debug", "grid")

@@ -20,7 +20,7 @@ from ptokit.finding import OPAQUE, Finding, OutOfBoundsError, VerifyError
 from ptokit.lang.arguments import Arguments
 from ptokit.lang.arrays import within, writing
 from ptokit.lang.context import Mode
-from ptokit.lang.faults import public, trim
+from ptokit.lang.faults import public, refuse, trim
 from ptokit.lang.launch import (
     LAUNCH_OPTIONS,
     MOST_CACHED,
@@ -28,6 +28,8 @@ from ptokit.lang.launch import (
     FindingCollector,
     Key,
     SmallLaunches,
+    Traced,
+    TracedMember,
     check_dyn_ub,
     check_options,
     check_threads,
@@ -42,8 +44,6 @@ from ptokit.lang.launch import (
     refuse_captured,
     refuse_inside,
 )
-from ptokit.lang.traced import Traced, TracedMember
-from ptokit.lang.where import refuse
 from ptokit.machine import MACHINE
 from ptokit.machine.options import is_enough
 from ptokit.machine.proposal import Patch
@@ -447,6 +447,6 @@ def quiet_report(launcher: Launcher, *args: object, options: object = None, **ho
 
 def _write_page(path: str | os.PathLike[str], reports: Sequence[MachineReport]) -> None:
     """Write reports as a page."""
-    from ptokit.report.html import write_page
+    from ptokit.report.model import write_page
 
     write_page(path, reports)

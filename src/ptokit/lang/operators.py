@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from ptokit.lang.context import current
-from ptokit.lang.faults import public
-from ptokit.lang.where import refuse
+from ptokit.lang.faults import public, refuse
 
 COMPARED = "compare elements with pto.tcmp or pto.tcmps, a number with pto.load_scalar, and objects with `is`"
 UNSEEN = "use instructions"

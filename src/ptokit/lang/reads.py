@@ -33,7 +33,8 @@ from typing import Any, ParamSpec, TypeVar, TypeVarTuple, cast
 import numpy as np
 
 from ptokit.finding import Finding, VerifyError, Where
-from ptokit.lang.code_names import AS_TEXT, Chain, named_by
+from ptokit.lang.faults import is_installed, is_library, is_own
+from ptokit.lang.recompile import AS_TEXT, Chain, named_by
 from ptokit.lang.source import content
 from ptokit.lang.stable import (
     ATOMS,
@@ -52,7 +53,6 @@ from ptokit.lang.stable import (
     outside,
     reads_outside,
 )
-from ptokit.lang.where import is_installed, is_library, is_own
 
 MOST_OBJECTS = 4096
 MOST_ELEMENTS = 1 << 14

@@ -30,17 +30,14 @@ from ptokit.isa.dtype import DType, dtype
 from ptokit.lang.arguments import Arguments, array_argument
 from ptokit.lang.context import Mode
 from ptokit.lang.cpp_edits import edited_texts
-from ptokit.lang.cpp_entries import chosen_entry, entries_of
-from ptokit.lang.cpp_parameters import element_of, kind_of, scalar_of
+from ptokit.lang.cpp_entries import chosen_entry, element_of, entries_of, kind_of, scalar_of
 from ptokit.lang.cpp_source import CppSource, source_of
-from ptokit.lang.faults import public
-from ptokit.lang.foreign import ForeignKernel, integer_argument, sharing
-from ptokit.lang.launch import grid_of, machine_options, mode_of
+from ptokit.lang.faults import public, refuse
+from ptokit.lang.launch import Traced, grid_of, machine_options, mode_of
 from ptokit.lang.launcher import Launchable, Launcher, PartOfLaunch, quiet_report
+from ptokit.lang.loaded import ForeignKernel, integer_argument, sharing
 from ptokit.lang.tensor import GlobalTensor
-from ptokit.lang.traced import Traced
 from ptokit.lang.values import Informer
-from ptokit.lang.where import refuse
 from ptokit.machine import MACHINE
 from ptokit.machine.options import is_enough
 from ptokit.machine.proposal import Patch

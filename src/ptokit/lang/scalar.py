@@ -15,9 +15,9 @@ from ptokit.isa.unknown import unknown
 from ptokit.lang.arrays import exact_cast
 from ptokit.lang.context import current
 from ptokit.lang.expr import TracedInteger
+from ptokit.lang.faults import refuse
 from ptokit.lang.operators import Valueless
 from ptokit.lang.tile import extent
-from ptokit.lang.where import refuse
 
 
 class Scalar:

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from ptokit.lang.where import is_installed, is_library, is_own
+from ptokit.lang.faults import is_installed, is_library, is_own
 
 PACKAGE = __name__.partition(".")[0]
 _vars: Callable[[Any], Any] = vars

@@ -12,12 +12,10 @@ from ptokit.isa.operand import Dyn, TileSpec, show_extents
 from ptokit.isa.unknown import is_unknown
 from ptokit.lang.context import current
 from ptokit.lang.expr import TracedInteger, expression, pinned, symbolic
-from ptokit.lang.faults import public, suggested
-from ptokit.lang.slices import cut
+from ptokit.lang.faults import public, refuse, suggested
 from ptokit.lang.tensor import GlobalTensor
-from ptokit.lang.tile import Tile, describe
+from ptokit.lang.tile import Tile, cut, describe
 from ptokit.lang.trace import StandIn, Tracer
-from ptokit.lang.where import refuse
 from ptokit.program.calls import known as known_number
 from ptokit.program.calls import tensor_spec, tile_spec
 from ptokit.program.expr import Expr, Op, apply, difference, extents_in, is_fixed, subtract

@@ -18,10 +18,9 @@ from ptokit.isa.operand import PLAIN_LAYOUTS, Dyn, TensorSpec
 from ptokit.isa.policy import GlobalLayout, choose
 from ptokit.lang.arrays import as_array, tracked
 from ptokit.lang.context import current
-from ptokit.lang.faults import public, trim
+from ptokit.lang.faults import public, refuse, trim, user_place
 from ptokit.lang.operators import Valueless, no_array
 from ptokit.lang.tile import extent
-from ptokit.lang.where import refuse, user_place
 
 Array = np.ndarray[Any, np.dtype[Any]]
 MAX_EXTENT = 1 << 62

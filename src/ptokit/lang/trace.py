@@ -16,11 +16,11 @@ from ptokit.isa.operand import TileSpec
 from ptokit.isa.spelling import TMP
 from ptokit.lang.dispatch import Event, Wait, awaited, no_operand
 from ptokit.lang.expr import TracedInteger, expression, pinned, symbolic
+from ptokit.lang.faults import frames_until, place, refuse, user_frame, user_place
 from ptokit.lang.names import Names
 from ptokit.lang.scalar import Scalar, TracedScalar
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile
-from ptokit.lang.where import frames_until, place, refuse, user_frame, user_place
 from ptokit.program import ir
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, Op, Var, apply, subtract
 from ptokit.program.symbolic import Lengths

@@ -9,20 +9,17 @@
 | `site.py` | an instruction before its data are known, and after its execution |
 | `hazards.py`, `repeats.py` | the hazards and their messages |
 | `ends.py`, `fixes.py` | for findings: the two accesses of a conflict with their iterations; what a fix writes |
-| `outcomes.py`, `lane_totals.py` | the outcome of every lane; sums over all executions |
+| `outcomes.py` | the outcome of every lane; sums over all executions |
 | `ways.py`, `traffic.py` | accesses to global memory; their sums |
 | `costs.py`, `formulas.py` | how long instructions take: numbers and transfer sizes; formulas |
-| `timer.py`, `timeline.py` | when the pipes of all blocks are busy, and what they wait for |
-| `statements.py` | statements as reports show them |
-| `perfetto.py` | a timeline as a trace for Perfetto |
+| `timer.py`, `timeline.py` | when pipes are busy, and what they wait for; that as text and for Perfetto |
 | `advice.py` | changes of a block, timed again |
 | `fit.py` | costs from measured times |
 | `deferred.py` | an instruction whose pipes run their parts at different times, and may read stale data |
 | `trial.py`, `repairs.py`, `proposal.py` | a launch run again with other flags; the search for a repair; its result |
-| `session.py`, `findings.py` | one launch: its checks and their findings |
-| `grid_barriers.py` | barriers of all blocks, and what is before and after them |
+| `session.py`, `access_checks.py`, `findings.py` | one launch: its memory, its checks, and their findings |
 | `block_cache.py` | what is remembered of blocks, so that equal ones are checked once |
-| `frame.py`, `instruction.py`, `executable.py` | a block, an instruction and a program that a session observes |
+| `instruction.py`, `executable.py` | a block, an instruction and a program that a session observes |
 """
 
 MACHINE = "machine"

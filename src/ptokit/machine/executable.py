@@ -26,16 +26,14 @@ from ptokit.machine import MACHINE
 from ptokit.machine.adversary import MOST_TOGETHER, Chance, Concurrency
 from ptokit.machine.deferred import StaleAccess, StaleLines
 from ptokit.machine.findings import Findings
-from ptokit.machine.frame import WatchedFrame
-from ptokit.machine.instruction import WatchedInstruction
+from ptokit.machine.instruction import WatchedFrame, WatchedInstruction
 from ptokit.machine.options import MachineOptions, sampled
 from ptokit.machine.proposal import nothing
 from ptokit.machine.repairs import repairs
 from ptokit.machine.report import MachineReport
 from ptokit.machine.session import Session
 from ptokit.machine.shadow import READ
-from ptokit.machine.statements import shown_statements
-from ptokit.machine.timeline import Timeline
+from ptokit.machine.timeline import Timeline, shown_statements
 from ptokit.machine.trial import Replay
 from ptokit.program.budget import Use, memory_findings
 from ptokit.program.calls import written_arguments

@@ -2,38 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 
+from ptokit.engine.frame import CoreState, Frame
 from ptokit.engine.interpreter import Executable, InstructionStep
 from ptokit.engine.kept import remember
 from ptokit.engine.prepared import Prepared
 from ptokit.engine.reference import IndexedStep, Lanes, Plan, PlanStep, Touched
 from ptokit.engine.storage import Array, Storage, region
-from ptokit.finding import ConflictAccess, OutOfBoundsError, VerifyError, at_line
+from ptokit.finding import ConflictAccess, Finding, OutOfBoundsError, VerifyError, at_line
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import TileType
 from ptokit.isa.spelling import TMP
 from ptokit.machine import hazards
 from ptokit.machine.access_checks import HEADERS
 from ptokit.machine.adversary import Adversary
-from ptokit.machine.deferred import DeferredInstruction, poison
+from ptokit.machine.deferred import DeferredInstruction, StaleLines, poison
 from ptokit.machine.ends import MemoryAccess
 from ptokit.machine.extent import Extent, extent_of, listed
-from ptokit.machine.frame import WatchedFrame
 from ptokit.machine.memories import MemoryLocation
+from ptokit.machine.session import Session
 from ptokit.machine.shadow import DATA, FILLED, READ, UNDEFINED, WRITE
 from ptokit.machine.site import Executed, Site, lenient, site
 from ptokit.program.budget import uses_hidden
 from ptokit.program.calls import access_of, named_operands, offset_in, with_tiles
-from ptokit.program.expr import compiled
-from ptokit.program.ir import Instr, TileUse, View
+from ptokit.program.expr import Var, compiled
+from ptokit.program.ir import Instr, Stmt, TileDecl, TileUse, View
 from ptokit.program.overlaps import is_narrow
 from ptokit.program.steps import Sync, in_use
+
+
+class WatchedFrame(Frame):
+    """A frame with its session. With an adversary, it runs another schedule and checks nothing."""
+
+    def __init__(
+        self,
+        session: Session,
+        tensors: Mapping[str, Storage],
+        values: dict[Var, int],
+    ) -> None:
+        super().__init__()
+        self.tensors, self.values, self.form = tensors, values, session.program.form
+        self.session, self.unspecified = session, session.unspecified
+        self.adversary: Adversary | None = None
+        self.stale: StaleLines | None = None
+        self.engines: tuple[Any, ...] = session.engines
+        """The engines that flags, events and barriers go to."""
+        self.fresh: set[str] = set()
+        """Tiles whose memory is uninitialised."""
+        self.stmt: Stmt | None = None
+        """The statement that runs."""
+        self._known: dict[tuple[str, int], Storage] = {}
+
+    def run_by(self, adversary: Adversary, stale: StaleLines | None) -> None:
+        """Run another schedule from now on; `stale` is None if all pipes see the same global memory."""
+        self.adversary, self.stale, self.engines = adversary, stale, (adversary,)
+
+    def enter(self, state: CoreState) -> None:
+        """Go on with a core."""
+        super().enter(state)
+        self.session.running.moment, self.session.running.values = state.loops, state.values
+
+    def report(self, findings: Sequence[Finding]) -> None:
+        indices = self.session.options.enables("indices")
+        assert self.stmt is not None
+        self.session.report([f for f in findings if indices or f.level != "hazard"], self.stmt)
+
+    def place(self, tile: TileDecl, address: int, target: str) -> None:
+        """Bind a tile to an address of its memory; an address that it had before is not checked again."""
+        known = self._known.get((tile.name, address))
+        if known is None:
+            super().place(tile, address, target)
+            self._known[tile.name, address] = self.tiles[tile.name]
+            return
+        self.memories[tile.spec.loc].at(address, tile.spec.nbytes)  # poison it again in a new block
+        self.tiles[tile.name], self.addresses[tile.name] = known, address
 
 
 class WatchedInstruction(InstructionStep):

@@ -11,8 +11,7 @@ from typing import Any
 
 from ptokit.engine.runnable import Run
 from ptokit.finding import LEVELS, NAME, Finding, by_level, counted, findings_html, summary
-from ptokit.machine.lane_totals import LaneTotals
-from ptokit.machine.outcomes import LaneOutcomes
+from ptokit.machine.outcomes import LaneOutcomes, LaneTotals
 from ptokit.machine.proposal import Patcher, Repair, no_patch, nothing
 from ptokit.machine.timeline import Timeline
 from ptokit.machine.traffic import Traffic

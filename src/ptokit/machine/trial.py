@@ -11,9 +11,8 @@ import numpy as np
 
 from ptokit.engine.storage import Array, Storage, address_of
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
-from ptokit.machine.access_checks import AccessChecks
+from ptokit.machine.access_checks import AccessChecks, FlagChecks
 from ptokit.machine.ends import MemoryAccess, RunningBlock
-from ptokit.machine.flag_checks import FlagChecks
 from ptokit.machine.memories import Global, spans_of
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.session import Session

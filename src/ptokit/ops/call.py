@@ -16,8 +16,8 @@ from ptokit.isa.instruction import Instruction
 from ptokit.isa.mgather import GATHER_POLICIES, MGATHER
 from ptokit.isa.mscatter import MSCATTER, SCATTER_POLICIES
 from ptokit.isa.policy import E
+from ptokit.lang.faults import user_frame, user_place, warn
 from ptokit.lang.gpu import is_cupy, is_torch
-from ptokit.lang.where import user_frame, user_place, warn
 
 HOST = "host"
 """The profile under which all calls run."""

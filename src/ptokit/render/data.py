@@ -11,7 +11,7 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Instruction
 from ptokit.isa.opaque import opaque_rows
 from ptokit.render import pages
-from ptokit.render.sketch import sketch
+from ptokit.render.pages import sketch
 from ptokit.target import PROFILES, Profile, families
 
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from rich.text import Text
 
 from ptokit.finding import Finding, Where, shown_file
-from ptokit.lang.where import COMMANDS
+from ptokit.lang.faults import COMMANDS
 from ptokit.lines import line_of
 from ptokit.machine.report import MachineReport, Section, aligned, heading, sections, shown_findings
-from ptokit.render.fold import folded
+from ptokit.render.tables import folded
 from ptokit.text.errors import TextError
 
 STYLES = {"error": "bold red", "hazard": "bold yellow", "unmodelled": "bold magenta", "note": "bold cyan"}

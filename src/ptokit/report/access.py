@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from ptokit.engine.storage import Array
-from ptokit.machine.lane_totals import MOST_LISTED, LaneTotals
-from ptokit.machine.outcomes import LINE, MOVED, Fate, LaneOutcomes, Outcome
+from ptokit.machine.outcomes import LINE, MOST_LISTED, MOVED, Fate, LaneOutcomes, LaneTotals, Outcome
 from ptokit.machine.report import MachineReport
 from ptokit.report.sources import place
 

@@ -16,8 +16,7 @@ from ptokit.finding import SHARDED, Finding
 from ptokit.isa.dtype import dtype
 from ptokit.isa.policy import Coalesce, GatherOOB, ScatterAtomicOp, ScatterConflict, ScatterOOB
 from ptokit.lang.arrays import host_array
-from ptokit.lang.faults import public
-from ptokit.lang.where import user_place
+from ptokit.lang.faults import public, user_place
 from ptokit.ops import gather, scatter
 from ptokit.ops.call import GATHER, SCATTER
 from ptokit.sharded.calls import TableCalls

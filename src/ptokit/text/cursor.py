@@ -237,7 +237,7 @@ class Cursor:
             self.expected(what, NUMBER_HINT if self.kind == "number" else "", "form")
         at, name = self.start, self.advance()[1:]
         index = 0
-        if self.kind == "hash" and self.word[1:].isdigit() and self.start == self.behind:
+        if self.word[:1] == "#" and self.word[1:].isdigit() and self.start == self.behind:
             index = int(self.advance()[1:])
         return OperandUse(name, index, at)
 

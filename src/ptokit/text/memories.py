@@ -79,7 +79,7 @@ class Memories:
             found = (argument.shape, argument.stride, argument.layout, argument.offset, argument.dynamic)
             if found == (shape, stride, layout, place.offset, dynamic):
                 return argument
-        used = frozenset().union(*map(variables, (*shape, *stride)))
+        used = frozenset[Var]().union(*map(variables, (*shape, *stride)))
         is_whole = memory not in known and place.offset == 0 and used <= steady
         argument = Argument(
             memory if is_whole else name, self._dtypes[memory], shape, stride, layout, dynamic,

@@ -5,9 +5,9 @@ Operations have the names of their dialects, those of `pto` without the prefix: 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from ptokit.finding import Where
 from ptokit.isa.dtype import DType
@@ -70,7 +70,7 @@ class Operation:
     name: str
     parts: dict[str, tuple[Value, ...]] = field(default_factory=dict)
     results: tuple[Value, ...] = ()
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Plain values: numbers, booleans, words (of keyword attributes too), lists; a `Constant` for a number in an
     element type."""
     bodies: tuple[Body, ...] = ()
@@ -81,7 +81,7 @@ class Operation:
     """Comment lines before it."""
     remark: str = ""
     """The comment at the end of its line."""
-    places: Mapping[str, int] = field(default_factory=dict)
+    places: Mapping[str, int] = field(default_factory=dict[str, int])
     """The offsets of the names of its attributes."""
 
     def part(self, name: str) -> tuple[Value, ...]:
@@ -105,7 +105,7 @@ class Function:
 
     name: str
     body: Body
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = field(default_factory=dict[str, Any])
     where: Where | None = None
     is_declared: bool = False
     """Whether it is only declared; another text defines it."""
@@ -133,3 +133,8 @@ def walk(body: Body) -> Iterator[Operation]:
         yield operation
         for inner in operation.bodies:
             yield from walk(inner)
+
+
+def items_of(value: object) -> tuple[Any, ...] | None:
+    """The items of an attribute; None if it is no list."""
+    return tuple(cast("Iterable[Any]", value)) if isinstance(value, tuple | list) else None

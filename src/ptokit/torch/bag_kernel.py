@@ -19,9 +19,9 @@ from ptokit.engines import ENGINES, chosen, in_order, ordering, prepared_bags
 from ptokit.finding import VerifyError, suggestion
 from ptokit.isa.dtype import dtype
 from ptokit.isa.move import Combine
+from ptokit.lang.faults import refuse
 from ptokit.lang.gpu import new_tensor, of_tensor
 from ptokit.lang.launch import check_threads, refuse_captured
-from ptokit.lang.where import refuse
 from ptokit.ops.direct import MOST_PLANS, Operand, describe, new_tuple
 from ptokit.torch.dispatch import check_memory
 from ptokit.torch.operators import SCATTER_ZEROS, run_gather, run_scatter_, run_scatter_zeros, same_bits, wide
@@ -286,7 +286,7 @@ def _bad_offsets(offsets: list[int], lanes: int, closed: bool) -> VerifyError:
     if at > 0 and offsets[at] < offsets[at - 1]:
         found += f" after offsets[{at - 1}] = {offsets[at - 1]}"
     fix = "pass the position in input where each bag begins" + (", and the number of indices" if closed else "")
-    return refuse("CO-SEM-01", f"embedding_bag: {rule}, {lanes}; found {found}", fix, "offsets")
+    return refuse("CO-SEM-01", f"{rule}, {lanes}; found {found}", fix, "offsets", "embedding_bag")
 
 
 def _bad_lengths(bounds: list[int], rows: int) -> VerifyError:
@@ -294,8 +294,8 @@ def _bad_lengths(bounds: list[int], rows: int) -> VerifyError:
     lengths = [b - a for a, b in pairwise(bounds)]
     at = next((k for k, each in enumerate(lengths) if each < 0), None)
     found = f"a sum of {bounds[-1]}" if at is None else f"lengths[{at}] = {lengths[at]}"
-    message = f"segment_reduce: lengths are from 0 up, and their sum is the number of rows, {rows}; found {found}"
-    return refuse("CO-SEM-01", message, "pass the number of rows of each segment", "lengths")
+    message = f"lengths are from 0 up, and their sum is the number of rows, {rows}; found {found}"
+    return refuse("CO-SEM-01", message, "pass the number of rows of each segment", "lengths", "segment_reduce")
 
 
 def _are_bounds(offsets: Tensor, lanes: int, closed: bool) -> bool:

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from ptokit.brief import brief, named
-from ptokit.finding import Finding, Fix, OutOfBoundsError, VerifyError
+from ptokit.finding import Fix, OutOfBoundsError, VerifyError
 from ptokit.isa.policy import PtoEnum
 from ptokit.lang.arguments import is_integer
 from ptokit.lang.launch import check_threads
@@ -241,10 +241,6 @@ def renamed(name: str, operand: str, fix: str, call: Callable[..., Any], *given:
         raise VerifyError([replace(found.headed(f"{name}: ", f"{own}: "), operand=own, fix=advice)]) from None
 
 
-OF_BAGS = "embedding_bag: "
-"""How refusals of bags begin."""
-
-
 def called_by(name: str, call: Callable[..., Any], *given: Any, **options: Any) -> Any:
     """A call by a module, whose name its refusals have."""
     if is_compiling():
@@ -252,14 +248,8 @@ def called_by(name: str, call: Callable[..., Any], *given: Any, **options: Any) 
     try:
         return call(*given, **options)
     except (OutOfBoundsError, VerifyError) as problem:
-        raise type(problem)(_headed(each, name) for each in problem.findings) from None
-
-
-def _headed(found: Finding, name: str) -> Finding:
-    """A finding of bags as that of another function."""
-    if not found.heads and found.message.startswith(OF_BAGS):
-        found = replace(found, heads=(OF_BAGS,))
-    return found.headed(f"{name}: ", *found.heads[1:])
+        findings = [finding.headed(f"{name}: ", *finding.heads[1:]) for finding in problem.findings]
+        raise type(problem)(findings) from None
 
 
 def check_memory(tensor: Tensor) -> None:

@@ -12,8 +12,8 @@ import numpy as np
 
 from ptokit.finding import Finding, VerifyError, summary
 from ptokit.isa.dtype import dtype
+from ptokit.lang.faults import user_place, warn_of
 from ptokit.lang.launcher import quiet_report
-from ptokit.lang.where import user_place, warn_of
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.outcomes import Outcome
 from ptokit.machine.report import MachineReport

@@ -11,15 +11,18 @@ import re
 from bisect import bisect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
 from types import SimpleNamespace
 from typing import Any, cast
 from weakref import WeakValueDictionary
 
 import numpy as np
+from llvmlite import binding
 
 from ptokit.engine.cuda import device as devices
 from ptokit.engine.cuda.device import Bytes, Device, DeviceBuffer, DeviceEvent, DeviceKernel, DeviceModule
 from ptokit.engine.llvm.chip import Chip
+from ptokit.engine.llvm.compiled import CodeCache, explained
 from ptokit.engine.native import jit
 from tests.engine.native.guard import guarded
 
@@ -40,7 +43,7 @@ class EmulatedDevice:
     chip, processors, shared = EMULATED, 3, 227 << 10
 
     def module(self, key: str, build: Callable[[], jit.IrSource]) -> DeviceModule:
-        return _EmulatedModule(jit.library(f"watched {key}", lambda: watched(build())))
+        return _EmulatedModule(library(f"watched {key}", lambda: watched(build())))
 
     def empty(self, nbytes: int) -> DeviceBuffer:
         return EmulatedBuffer(nbytes)
@@ -171,6 +174,32 @@ def check_margins() -> None:
     """Nothing was written beside memory."""
     for buffer in list(LIVE.values()):
         assert buffer.is_intact, f"written beside {buffer.nbytes} bytes of memory"
+
+
+def _compiled(text: str) -> bytes:
+    """The object image of a text, without the optimization that takes most of the time: a test runs it once."""
+    machine = _machine()
+    with explained(), binding.create_context() as context, binding.parse_assembly(text, context) as module:
+        module.triple, module.data_layout = machine.triple, str(machine.target_data)
+        module.verify()
+        return machine.emit_object(module)
+
+
+@cache
+def _machine() -> Any:
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    triple, cpu, features = jit._host()
+    target = binding.Target.from_triple(triple)
+    return target.create_target_machine(cpu, features, opt=0, reloc="pic", codemodel="small", jit=True)
+
+
+_libraries = CodeCache(lambda: (jit._host(), "not optimized"), _compiled, jit.Library)
+
+
+def library(key: str, build: Callable[[], jit.IrSource]) -> jit.Library:
+    """As that of the native engine, without optimization."""
+    return _libraries.get(key, build)
 
 
 def watched(source: jit.IrSource) -> jit.IrSource:

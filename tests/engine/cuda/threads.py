@@ -19,7 +19,7 @@ import numpy as np
 from ptokit.engine.cuda.device import DeviceKernel, DeviceModule
 from ptokit.engine.llvm.chip import Chip
 from ptokit.engine.native import jit
-from tests.engine.cuda.emulated import ALIGNED_SHARED, EmulatedBuffer, EmulatedDevice, check_margins
+from tests.engine.cuda.emulated import ALIGNED_SHARED, EmulatedBuffer, EmulatedDevice, check_margins, library
 
 LANES, WARP, WAIT = 64, 32, 60
 TYPES: dict[str, tuple[Any, str]] = {
@@ -280,7 +280,7 @@ class _ThreadedModule:
         names = {line: line.partition("@")[2].partition("(")[0] for line in lines if line.startswith("declare")}
         defined = self._block.text(names.values())
         text = "\n".join(defined.get(names.get(line, ""), line) for line in lines)
-        self._library = jit.library(f"threads {text}", lambda: jit.IrSource(text))
+        self._library = library(f"threads {text}", lambda: jit.IrSource(text))
 
     def kernel(self, name: str) -> DeviceKernel:
         return _ThreadedKernel(self._block, self._library, name)

@@ -60,7 +60,7 @@ def trace(
     Outputs of the program are not written.
     """
     from ptokit.cli.files import destination
-    from ptokit.cli.perfetto import write_trace
+    from ptokit.cli.page import write_trace
 
     return write_trace(program, destination(out, "trace.json"), as_json)
 

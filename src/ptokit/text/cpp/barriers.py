@@ -51,7 +51,7 @@ class _Barriers:
             elif isinstance(stmt, Barrier) and stmt.pipe in (self.pipe, "ALL"):
                 open_ = frozenset()
             elif isinstance(stmt, Loop):
-                open_ |= frozenset().union(*map(self._touched, instructions(stmt.body)))  # the previous iteration
+                open_ = open_.union(*map(self._touched, instructions(stmt.body)))  # the previous iteration
                 stmt = replace(stmt, body=self.block(stmt.body, open_)[0])
             elif isinstance(stmt, Branch):
                 then, after = self.block(stmt.then, open_)

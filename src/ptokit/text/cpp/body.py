@@ -156,11 +156,11 @@ class KernelBody:
     def _statement(self, stmt: ir.Stmt) -> None:
         STATEMENTS[type(stmt)](self, stmt)
 
-    def _barrier(self, barrier: ir.Barrier) -> None:
+    def barrier_statement(self, barrier: ir.Barrier) -> None:
         where = None if barrier.auto else barrier.where
         self._write(f"pipe_barrier({pipe(barrier.pipe)});", where, self._core_of(barrier))
 
-    def _loop(self, loop: ir.Loop) -> None:
+    def loop_statement(self, loop: ir.Loop) -> None:
         self._define(loop.start, loop.stop)
         self.expressions.loop(loop.var, loop.start, loop.stop, loop.step)
         var, start, stop = map(self.text, (loop.var, loop.start, loop.stop))
@@ -180,7 +180,7 @@ class KernelBody:
         self.loops.pop()
         self._write("}")
 
-    def _branch(self, branch: ir.Branch) -> None:
+    def branch_statement(self, branch: ir.Branch) -> None:
         self._define(branch.condition)
         self._write(f"if ({self.expressions.condition(branch.condition)}) {{", branch.where)
         self._block(branch.then)
@@ -189,14 +189,14 @@ class KernelBody:
             self._block(branch.otherwise)
         self._write("}")
 
-    def _flag(self, flag: ir.Flag) -> None:
+    def flag_statement(self, flag: ir.Flag) -> None:
         self._define(flag.event)
         event = flag.event
         text = f"EVENT_ID{event}" if isinstance(event, int) else f"static_cast<event_t>({self.text(event)})"
         given = f"({pipe(flag.src)}, {pipe(flag.dst)}, {text})"
         self._write(f"{FLAGS[flag.action]}{given};", None if flag.auto else flag.where, self._core_of(flag))
 
-    def _cross_flag(self, flag: ir.CrossFlag) -> None:
+    def cross_flag_statement(self, flag: ir.CrossFlag) -> None:
         calls = self.profile.headers.cross if self.profile.headers else None
         if calls is None:
             return
@@ -205,7 +205,7 @@ class KernelBody:
         text = call.format(pipe=pipe(flag.pipe), id=self.text(flag.event))
         self._write(f"{text};", None if flag.auto else flag.where, self._core_of(flag))
 
-    def _load(self, load: ir.LoadScalar) -> None:
+    def load_statement(self, load: ir.LoadScalar) -> None:
         argument = self.program.tensors[load.source.argument]
         offset = offset_of(argument, load.source)
         self._define(offset)
@@ -224,7 +224,7 @@ class KernelBody:
 
     # --- tiles ---
 
-    def _tile_declaration(self, tile: ir.TileDecl) -> None:
+    def tile_declaration(self, tile: ir.TileDecl) -> None:
         first = self.first.get(tile.name)
         if first is None or tile.name in self.placed:
             return
@@ -256,7 +256,7 @@ class KernelBody:
         copy = apply("mod", ir.iteration(self.loops[-1]), len(tile.addresses))
         return apply("add", start, apply("mul", copy, apply("sub", second, start)))
 
-    def _assign(self, stmt: ir.Assign) -> None:
+    def assign_statement(self, stmt: ir.Assign) -> None:
         if stmt.tile in self.placed and stmt.tile in self.first:
             self.addresses[stmt.tile] = stmt.address
             self._first_object(self.first[stmt.tile], stmt.where)
@@ -358,7 +358,7 @@ class KernelBody:
 
     # --- instructions ---
 
-    def _instruction(self, instr: ir.Instr) -> None:
+    def instruction_statement(self, instr: ir.Instr) -> None:
         call = header_call(self.program, instr, self.profile)
         operands = named_operands(instr)
         given = {name: self._operand(call, instr, name) for name in operands}
@@ -402,15 +402,15 @@ class KernelBody:
 
 
 STATEMENTS: dict[type, Callable[[KernelBody, Any], None]] = {
-    ir.TileDecl: KernelBody._tile_declaration,
-    ir.Assign: KernelBody._assign,
-    ir.Instr: KernelBody._instruction,
-    ir.LoadScalar: KernelBody._load,
-    ir.Flag: KernelBody._flag,
-    ir.CrossFlag: KernelBody._cross_flag,
-    ir.Barrier: KernelBody._barrier,
-    ir.Loop: KernelBody._loop,
-    ir.Branch: KernelBody._branch,
+    ir.TileDecl: KernelBody.tile_declaration,
+    ir.Assign: KernelBody.assign_statement,
+    ir.Instr: KernelBody.instruction_statement,
+    ir.LoadScalar: KernelBody.load_statement,
+    ir.Flag: KernelBody.flag_statement,
+    ir.CrossFlag: KernelBody.cross_flag_statement,
+    ir.Barrier: KernelBody.barrier_statement,
+    ir.Loop: KernelBody.loop_statement,
+    ir.Branch: KernelBody.branch_statement,
 }
 
 

@@ -6,7 +6,7 @@ for each of them are scattered into workspaces; the marks then select the cells 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ptokit.isa.dtype import DType, dtype
@@ -100,7 +100,7 @@ class _Flattener:
         yield self._step("scatter", values, source, offsets)
         yield self._step("or", old, old, bits)
 
-    def _offsets(self, instr: Instr) -> Iterator[Instr]:
+    def _offsets(self, instr: Instr) -> Generator[Instr, None, TileUse]:
         """`index * Cols + column`; returns the operand."""
         dst, _, index = _uses(instr)
         idx, valid = self._tile(index), index.valid

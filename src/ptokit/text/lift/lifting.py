@@ -8,7 +8,7 @@ destination.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -100,14 +100,14 @@ class _Lift(Writing):
     # --- Statements ------------------------------------------------------------------------------------------
 
     def block(self, block: ir.Block) -> None:
-        results = self._result_tiles(block) if self.has_results else set()
+        results = self._result_tiles(block) if self.has_results else set[str]()
         for stmt in block:
             self.where = stmt.where
             if not (isinstance(stmt, ir.TileDecl) and stmt.name in results):
                 WRITERS[type(stmt)](self, stmt)
 
     @contextmanager
-    def body(self) -> Iterator[WrittenScope]:
+    def body(self) -> Generator[WrittenScope]:
         """A body inside a statement, with its terminator."""
         self.scopes.append(WrittenScope(self.scopes[-1]))
         yield self.scopes[-1]

@@ -145,7 +145,7 @@ def _refuse_hidden_changes(low: Lowering, inner: OpenScope) -> None:
 def _carried(low: Lowering, body: Body, carried: list[Value], initial: list[Meaning]) -> list[Expr]:
     """The increment per iteration of each value that a loop carries; tiles and memory must not change."""
     marks: dict[Value, Expr] = {value: Var(f"%{value.name}") for value in carried}
-    inside = frozenset().union(variables(low.values[body.arguments[0]]), *map(variables, marks.values()))  # type: ignore[arg-type]
+    inside = frozenset[Var]().union(variables(low.values[body.arguments[0]]), *map(variables, marks.values()))  # type: ignore[arg-type]
     known = _numbers(low, body, dict(marks)) if carried else {}
     last = body.operations[-1] if body.operations else None
     yielded = last.ins if last is not None and last.name in YIELDING else ()

@@ -27,7 +27,7 @@ from ptokit.text.lower.operands import (
 from ptokit.text.memories import ElementPointer
 from ptokit.text.results import result_type
 from ptokit.text.spelling import instruction_of, variant_for
-from ptokit.text.tree import Operation, Tensor, Value
+from ptokit.text.tree import Operation, Tensor, Value, items_of
 
 
 def read_instruction(low: Lowering, operation: Operation) -> None:
@@ -43,12 +43,11 @@ def read_instruction(low: Lowering, operation: Operation) -> None:
     named = {instruction.operands[0].name: _destination(low, operation, named), **named}
     given = [param for param in instruction.operands if param.name in named]
     operands = tuple(_operand(low, instruction, param, named) for param in given)
-    event, waits = operation.attributes.get("event"), operation.attributes.get("waits", ())
-    numbers = waits if isinstance(waits, tuple) else (None,)
-    if any(type(number) is not int or number < 0 for number in (*numbers, 0 if event is None else event)):
+    event, waits = operation.attributes.get("event"), items_of(operation.attributes.get("waits", ()))
+    if waits is None or any(type(n) is not int or n < 0 for n in (*waits, 0 if event is None else event)):
         raise Refusal(f"{operation.name}: `event` is a number from 0 up, `waits` a list of them")
     workspace = _workspace(low, operation, instruction)
-    low.emit(Instr(instruction.name, operands, modifiers, event, tuple(waits), workspace, where=low.where))
+    low.emit(Instr(instruction.name, operands, modifiers, event, waits, workspace, where=low.where))
 
 
 def _variant(operation: Operation) -> tuple[Instruction, Operation]:

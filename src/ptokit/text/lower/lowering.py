@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import ChainMap, Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -130,7 +130,7 @@ class Lowering:
         self.scopes[-1].statements.append(stmt)
 
     @contextmanager
-    def inlining(self, function: Function) -> Iterator[None]:
+    def inlining(self, function: Function) -> Generator[None]:
         """Read the body of a function that the current operation calls."""
         calls, source = self.calls, self.unit.source
         start = source.offset(function.where) if function.where else 0
@@ -257,7 +257,7 @@ class Lowering:
         self.refuse(message, f"{close}\n    {supported}" if close else supported)
 
     @contextmanager
-    def scope(self, buffers: int | None = None) -> Iterator[OpenScope]:
+    def scope(self, buffers: int | None = None) -> Generator[OpenScope]:
         """A body of its own."""
         outer = self.scopes[-1]
         if len(self.scopes) > MOST_BODIES:

@@ -19,7 +19,7 @@ from ptokit.text.lower.operands import TileName
 from ptokit.text.memories import ElementPointer, all_of
 from ptokit.text.numbers import bounded
 from ptokit.text.spelling import ASSIGN
-from ptokit.text.tree import Operation, Tensor, Value
+from ptokit.text.tree import Operation, Tensor, Value, items_of
 
 
 def _pointer(low: Lowering, op: Operation) -> ElementPointer:
@@ -37,8 +37,8 @@ def _make_view(low: Lowering, op: Operation) -> None:
     word = str(op.attributes.get("layout", "nd"))
     if word not in LAYOUTS:
         low.refuse(f"the layout {word} has no lowering", f"known: {', '.join(LAYOUTS)}")
-    strides = op.attributes.get("ptokit.dynamic_strides", ())
-    if not isinstance(strides, tuple) or not all(k in range(5) for k in strides):
+    strides = items_of(op.attributes.get("ptokit.dynamic_strides", ()))
+    if strides is None or not all(k in range(5) for k in strides):
         low.refuse("ptokit.dynamic_strides is a list of numbers from 0 to 4")
     dynamic = tuple(position - 5 in strides for position in range(10))
     (result,) = op.results

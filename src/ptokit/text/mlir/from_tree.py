@@ -149,8 +149,8 @@ def plain_attribute(value: Any) -> MlirAttribute:
         return integer(value)
     if isinstance(value, Constant):
         return float_attribute(value)
-    if isinstance(value, tuple | list):
-        return array_attribute([plain_attribute(item) for item in value])
+    if (items := tree.items_of(value)) is not None:
+        return array_attribute([plain_attribute(item) for item in items])
     return value if isinstance(value, MlirAttribute) else string_attribute(str(value))
 
 

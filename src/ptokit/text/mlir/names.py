@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from ptokit.finding import near
@@ -36,7 +36,7 @@ class NameCursor(Cursor):
             raise StopReading
 
     @contextmanager
-    def isolated(self, name: str = "func.func") -> Iterator[None]:
+    def isolated(self, name: str = "func.func") -> Generator[None]:
         """A body that sees no values from outside."""
         outer = self.scope, self.forward, self._defined, self._in_function
         self.scope, self.forward, self._defined = {}, {}, set()

@@ -85,9 +85,7 @@ class Parser(NameCursor):
     def region(self, arguments: Sequence[Argument] | None = None, owner: str = "", *, implied: str = "") -> MlirRegion:
         """Take a region. The body of an `owner` ends with a terminator, or with one that is implied."""
         opening, found = self.start, len(self.problems)
-        if self.word != "{":
-            self.expected("`{`")
-        self.advance()
+        self.expect("{", expects="token")
         region, known = MlirRegion(offset=opening), len(self.scope)
         labels, uses, self._labels, self._label_uses = self._labels, self._label_uses, {}, {}
         if arguments and self.kind == "label":

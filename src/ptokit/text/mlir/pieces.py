@@ -22,6 +22,7 @@ from ptokit.text.mlir.ir import UNIT, UNKNOWN, Attributes, Block, MlirAttribute,
 from ptokit.text.mlir.parser import Parser
 from ptokit.text.mlir.types import outputs_text, read_pointer, shaped_like, type_list
 from ptokit.text.mlir.writer import Writer
+from ptokit.text.tree import items_of
 
 INSIDE, FORMAT, AXIS, OUTS_TYPE, FLAGS = "$inside", "$format", "$axis", "$outs_type", "$flags"
 """Properties that hold what the text of an op says besides operands and attributes."""
@@ -224,8 +225,8 @@ class Attr(Piece):
 
     def write(self, w: Writer, op: MlirOp, remaining: Attributes) -> None:
         value = op.attributes[self.name]
-        if self.kind == "ints" and isinstance(value.value, tuple):
-            w.add(f"[{', '.join(map(str, value.value))}]")
+        if self.kind == "ints" and (items := items_of(value.value)) is not None:
+            w.add(f"[{', '.join(map(str, items))}]")
         else:
             w.add(plain_text(value, stripped=not self.full))
 

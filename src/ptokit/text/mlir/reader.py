@@ -303,7 +303,8 @@ class Reader(Parser):
         """Go on behind a statement that could not be read: at the next one, or in the body that it opens."""
         known, braces = self._poison(start), _BRACE.findall(self.text, start, self.start)
         is_inside = braces.count("{") > braces.count("}")
-        at, scanned, opened = start if is_inside else max(self.start, start), start, []
+        at, scanned = start if is_inside else max(self.start, start), start
+        opened: list[int] = []
         if self.start > start and not is_inside and self.starts_statement():
             self._is_cut = self._is_cut or self.kind == "end"
             return

@@ -115,10 +115,10 @@ def _generic_parts(op: MlirOp, operands: list[SsaValue]) -> dict[str, list[SsaVa
     row, instruction = rows().get(name), instruction_of(name)
     stored = instruction.form.stored if instruction is not None else ()
     stored = stored or (tuple(operand_names(row.pieces)) if row is not None else ())
-    sizes = _attributes(op).get("operandSegmentSizes") or (1,) * len(operands)
+    sizes = tree.items_of(_attributes(op).get("operandSegmentSizes") or (1,) * len(operands))
     if not stored and len(operands) == 2:
         return {"ins": operands[:1], "outs": operands[1:]}
-    if not isinstance(sizes, tuple) or not all(type(size) is int and size >= 0 for size in sizes):
+    if sizes is None or not all(type(size) is int and size >= 0 for size in sizes):
         return {}
     parts: dict[str, list[SsaValue]] = {}
     start = 0

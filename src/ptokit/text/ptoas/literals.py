@@ -13,7 +13,7 @@ from ptokit.engine.number import float_bits
 from ptokit.isa.dtype import DType, dtype
 from ptokit.program.ir import Constant
 from ptokit.text.cursor import bare_or_quoted, escaped
-from ptokit.text.tree import Type
+from ptokit.text.tree import Type, items_of
 
 DIGITS = 40
 """The longest number."""
@@ -104,11 +104,12 @@ def value_text(value: object) -> str:
             return f"{_bits_text(element, bits)} : {element.mlir}"
         case str():
             return _word_text(value)
-        case list() | tuple():
-            return f"[{', '.join(map(value_text, value))}]"
         case None:
             return "true"
-    raise ValueError(f"an attribute that is {type(value).__name__} has no spelling")
+        case _ if (items := items_of(value)) is not None:
+            return f"[{', '.join(map(value_text, items))}]"
+        case _:
+            raise ValueError(f"an attribute that is {type(value).__name__} has no spelling")
 
 
 def _word_text(word: str) -> str:

@@ -312,7 +312,7 @@ def _must_have_names(operation: Operation) -> set[Value]:
     """Operands that need a name: a literal would be read with another type."""
     if operation.name == "scf.if" or operation.name in STATIC:
         return {value for values in operation.parts.values() for value in values}
-    found = set(operation.ins[:1]) if operation.name == "arith.select" else set()
+    found = set[Value](operation.ins[:1] if operation.name == "arith.select" else ())
     shape = SYNTAX.get(operation.name, Syntax(("ins", "outs")))
     for part, values in operation.parts.items():
         if operation.name == "scf.for" or shape.only_result or part not in shape.operands:
