@@ -6,12 +6,13 @@ of tests that import these; the words of a test function say what it is about.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import log
+from math import log, log2
 from pathlib import Path
 
 from changes import ROOT, Change
@@ -33,6 +34,8 @@ WORD = re.compile(r"[A-Z]+(?:-[A-Z0-9]+)+|\w+")
 """A name, or the id of a clause."""
 TOP = re.compile(r"^(def |class |@|(?=\w+(?: =|:)))(\w+)", re.MULTILINE)
 IMPORT = re.compile(r"^[ \t]*(?:from|import) ((?:ptokit|tests)[\w.]*)(?: import (\([^)]*\)|[^\n(]*))?", re.MULTILINE)
+SLOW: dict[str, float] = json.loads(Path(__file__).with_name("slow.json").read_text(encoding="utf-8"))
+"""Seconds of a case of functions whose cases take long (`slow.py`)."""
 STRING = re.compile(r"(?<=\")[\w-]{3,}(?=\")")
 USES = 12
 """Lines that may use a name: more say little of what it is for."""
@@ -50,8 +53,9 @@ class Test:
 
 
 def tests() -> list[Test]:
-    """All test functions."""
-    return [test for file in sorted((ROOT / "tests").rglob("test_*.py")) for test in _tests_of(file)]
+    """All test functions but those that need a GPU."""
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
+    return [test for file in files if file.parent.name != "gpu" for test in _tests_of(file)]
 
 
 def _tests_of(file: Path) -> Iterator[Test]:
@@ -160,8 +164,10 @@ def ranked(changed: Sequence[Change]) -> list[Test]:
         score = _Score(change, rare)
         for test in everything:
             scores[test] = max(scores[test], score(test))
-    order = sorted(everything, key=lambda test: -scores[test])
-    return _few(test for test in order if scores[test] > 0)
+    worth = {
+        test: score - 4 * log2(SLOW.get(f"{test.file}::{test.name}", 1)) for test, score in scores.items() if score
+    }
+    return _few(sorted(worth, key=lambda test: -worth[test]))
 
 
 def _few(order: Iterable[Test]) -> list[Test]:
