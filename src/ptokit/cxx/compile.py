@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
@@ -95,6 +96,8 @@ class CompileOptions:
     """Files, and texts that replace theirs."""
     left_out: tuple[str, ...] = ()
     """Paths of a compile database that are not used."""
+    headers: tuple[Path, ...] = ()
+    """Folders of headers that replace those of ptokit."""
     limits: CompileLimits = field(default_factory=CompileLimits)
 
     def with_stated(self, stated: DatabaseEntry) -> CompileOptions:
@@ -363,7 +366,7 @@ class _Compilation:
         flags = [flag for flag in self.options.flags if not flag.startswith(("-std=", "--std="))]
         macros = [f"-D{name}" for name in macros_of(self.target, *CORE_MACROS[core])]
         return [
-            *self._own_command(_standard(self.options), *macros), "-include", str(OWN / "ptokit" / "builtins.hpp"),
+            *self._own_command(_standard(self.options), *macros), "-include", str(self._builtins()),
             *(_without_precompiled(flags) if self.compiler.family == "clang" else flags), "-I", str(INCLUDE),
             "-iquote", str(self.source.parent),
         ]  # fmt: skip
@@ -372,7 +375,13 @@ class _Compilation:
         """The compiler without options of the user's. What it includes first has declarations: GCC then takes no
         precompiled header, whatever lies beside one that is included later."""
         messages = OF_MESSAGES[self.compiler.family]
-        return [*self.compiler.command, f"-std={standard}", *DEBUG, *PLAIN, *messages, *macros, "-I", str(OWN)]
+        folders = chain.from_iterable(("-I", str(folder)) for folder in (*self.options.headers, OWN))
+        return [*self.compiler.command, f"-std={standard}", *DEBUG, *PLAIN, *messages, *macros, *folders]
+
+    def _builtins(self) -> Path:
+        """The file that is read before the source."""
+        files = (folder / "ptokit" / "builtins.hpp" for folder in (*self.options.headers, OWN))
+        return next(file for file in files if file.is_file())
 
     def _run(self, commands: Sequence[Sequence[str]], *, keep: bool = False) -> list[str]:
         """Run compilers, which see the repository, what the user names, and the system."""
@@ -498,7 +507,7 @@ def _files_of(flags: Sequence[str]) -> Iterable[Path]:
 def _readable(source: Path, options: CompileOptions) -> list[str]:
     """The files and folders that belong to a source, and may be read besides those of the system."""
     named = (*include_folders(options.flags), *_files_of(options.flags))
-    return [str(each) for each in (repository_of(source), INCLUDE, *named)]
+    return [str(each) for each in (repository_of(source), INCLUDE, *options.headers, *named)]
 
 
 def shown_texts(source: Path, options: CompileOptions) -> SourceTexts:

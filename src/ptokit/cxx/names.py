@@ -289,10 +289,7 @@ def write(folder: Path = INCLUDE) -> None:
 def _enums() -> Iterator[str]:
     yield f"{HEAD}\n#include <cstdint>\n"
     for row in ENUMS:
-        opening, closing = (f"namespace {row.space} {{ ", " }") if row.space else ("", "")
-        kind = "enum class" if row.scoped else "enum"
-        members = ", ".join(f"{member} = {number:#x}" for member, number, _ in row.members)
-        yield f"{opening}{kind} {row.name} : {row.storage} {{ {members} }};{closing}"
+        yield declared(row)
     yield from ("", "namespace ptokit {")
     for row in ENUMS:
         yield from _words(row)
@@ -306,6 +303,14 @@ def _enums() -> Iterator[str]:
         yield f"      return PIPE_{pipe};"
     yield from ("    default:", "      return PIPE_ALL;", "  }", "}")
     yield "}  // namespace pto"
+
+
+def declared(row: Enumeration) -> str:
+    """An enum as C++."""
+    opening, closing = (f"namespace {row.space} {{ ", " }") if row.space else ("", "")
+    kind = "enum class" if row.scoped else "enum"
+    members = ", ".join(f"{member} = {number:#x}" for member, number, _ in row.members)
+    return f"{opening}{kind} {row.name} : {row.storage} {{ {members} }};{closing}"
 
 
 def _words(row: Enumeration) -> Iterator[str]:

@@ -683,6 +683,27 @@ __attribute__((noinline)) void write_memory(void* to, const void* from, std::siz
   std::memcpy(to, from, bytes);
 }
 
+namespace {
+
+// Whether an address is in an on-chip memory or in an array.
+bool on_device(const void* at) {
+  if (page_zero == nullptr || at < base) return false;
+  if (in_arrays(at)) return true;
+  for (std::size_t i = 0; i < MEMORIES; ++i) {
+    const char* memory = base + page_zero->local_at[i];
+    if (at >= memory && at < memory + page_zero->local_size[i]) return true;
+  }
+  return false;
+}
+
+void scalar_access(const char* name, const void* at, u64 bytes, const void* frame) {
+  if (!on_device(at)) return;
+  const Operand operands[] = {Operand::of(at), Operand::of(bytes)};
+  append(encode(name, operands, 2, nullptr, 0, site_from(frame)));
+}
+
+}  // namespace
+
 [[noreturn]] __attribute__((noinline)) void fail(const char* message) {
   if (page_zero == nullptr) std::abort();
   describe(by_failure, 0, 0, message);
@@ -761,4 +782,40 @@ void ptokit_finish() {
   ptokit::page_zero->state = ptokit::finished;
   ptokit::leave();
 }
+}
+
+// Compilers call these before each load and store with -fsanitize=thread: accesses of scalar code are recorded.
+#define PTOKIT_ACCESS(NAME, BYTES)                                               \
+  void __tsan_read##NAME(const void* at) {                                       \
+    ptokit::scalar_access("load", at, BYTES, __builtin_frame_address(0));        \
+  }                                                                              \
+  void __tsan_write##NAME(const void* at) {                                      \
+    ptokit::scalar_access("store", at, BYTES, __builtin_frame_address(0));       \
+  }
+
+extern "C" {
+PTOKIT_ACCESS(1, 1)
+PTOKIT_ACCESS(2, 2)
+PTOKIT_ACCESS(4, 4)
+PTOKIT_ACCESS(8, 8)
+PTOKIT_ACCESS(16, 16)
+void __tsan_unaligned_read2(const void* at) { __tsan_read2(at); }
+void __tsan_unaligned_read4(const void* at) { __tsan_read4(at); }
+void __tsan_unaligned_read8(const void* at) { __tsan_read8(at); }
+void __tsan_unaligned_read16(const void* at) { __tsan_read16(at); }
+void __tsan_unaligned_write2(const void* at) { __tsan_write2(at); }
+void __tsan_unaligned_write4(const void* at) { __tsan_write4(at); }
+void __tsan_unaligned_write8(const void* at) { __tsan_write8(at); }
+void __tsan_unaligned_write16(const void* at) { __tsan_write16(at); }
+void __tsan_read_range(const void* at, std::size_t bytes) {
+  ptokit::scalar_access("load", at, bytes, __builtin_frame_address(0));
+}
+void __tsan_write_range(const void* at, std::size_t bytes) {
+  ptokit::scalar_access("store", at, bytes, __builtin_frame_address(0));
+}
+void __tsan_init() {}
+void __tsan_func_entry(void*) {}
+void __tsan_func_exit() {}
+void __tsan_vptr_read(void**) {}
+void __tsan_vptr_update(void**, void*) {}
 }
