@@ -33,6 +33,11 @@ def _without_address_spaces(text: str) -> str:
     return text.replace("struct remove_gm<__gm__ T>", "struct remove_gm<ptokit::Never<T>>")
 
 
+def _without_declarations(text: str) -> str:
+    """A function of the device compiler has its type already."""
+    return re.sub(r"^uint32_t get_block_idx\(\);$", "", text, flags=re.MULTILINE)
+
+
 def _with_one_int4(text: str) -> str:
     """Four-bit integers are the ones of ptokit."""
     return re.sub(r"namespace pto \{\s*struct int4b_t \{.*?\n\};\s*\}", "", text, count=1, flags=re.DOTALL)
@@ -40,10 +45,9 @@ def _with_one_int4(text: str) -> str:
 
 def _with_mapped_addresses(text: str) -> str:
     """Tiles get addresses in the memory of the host."""
-    return re.sub(
-        r"(assignData\(reinterpret_cast<typename T::TileDType>\(static_cast<std::uintptr_t>\(addr\))(\)\))",
-        r"\1 + ptokit::base_of(T::Loc)\2",
-        text,
+    return text.replace(
+        "assignData(reinterpret_cast<typename T::TileDType>(static_cast<std::uintptr_t>(addr)))",
+        "assignData(reinterpret_cast<typename T::TileDType>(ptokit::mapped(T::Loc, addr)))",
     )
 
 
@@ -56,6 +60,7 @@ CHANGES: dict[str, Callable[[str], str]] = {
     "device keyword": _without_device_keyword,
     "attributes": _without_attributes,
     "address spaces": _without_address_spaces,
+    "declarations": _without_declarations,
     "four-bit integers": _with_one_int4,
     "addresses of tiles": _with_mapped_addresses,
     "scopes": _with_scopes,

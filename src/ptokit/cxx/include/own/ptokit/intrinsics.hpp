@@ -1,6 +1,7 @@
 // Functions of the device compiler that kernels call themselves: flags, barriers, identity, scalar memory.
 #pragma once
 
+#include <ptokit/identity.hpp>
 #include <ptokit/issue.hpp>
 
 namespace ptokit {
@@ -23,11 +24,6 @@ inline void number_call(const char* name, std::int64_t number) {
   const Operand operand = number_operand(number);
   call(name, &operand, 1);
 }
-
-// The control register of a core; kernels set and test its bits.
-inline std::uint64_t control = 0;
-// A clock that advances with each question, so that waiting loops end.
-inline std::uint64_t ticks = 0;
 
 }  // namespace ptokit
 
@@ -73,28 +69,6 @@ template <typename Lock>
 inline void rls_buf(pipe_t pipe, Lock lock, bool = false) {
   ptokit::pipe_call("rls_buf", pipe, static_cast<std::int64_t>(lock));
 }
-
-inline std::int64_t get_block_idx() { return static_cast<std::int64_t>(ptokit::block_idx()); }
-inline std::int64_t get_block_num() { return static_cast<std::int64_t>(ptokit::block_num()); }
-inline std::int64_t get_subblockid() { return static_cast<std::int64_t>(ptokit::subblock_idx()); }
-inline std::int64_t get_subblockdim() { return static_cast<std::int64_t>(ptokit::subblock_num()); }
-// Variables of the device compiler with the same values.
-namespace ptokit {
-template <std::uint64_t (*READ)()>
-struct Identity {
-  operator std::int64_t() const { return static_cast<std::int64_t>(READ()); }
-};
-}  // namespace ptokit
-inline constexpr ptokit::Identity<ptokit::block_idx> block_idx{};
-inline constexpr ptokit::Identity<ptokit::block_num> block_num{};
-inline std::int64_t get_coreid() { return static_cast<std::int64_t>(ptokit::block_idx()); }
-inline std::uint64_t get_sys_cnt() { return ptokit::ticks += 1000; }
-inline std::uint64_t get_icache_prl_st() { return 0; }
-inline std::uint64_t get_ctrl() { return ptokit::control; }
-inline void set_ctrl(std::uint64_t value) { ptokit::control = value; }
-inline std::uint64_t sbitset0(std::uint64_t value, int bit) { return value & ~(std::uint64_t{1} << bit); }
-inline std::uint64_t sbitset1(std::uint64_t value, int bit) { return value | (std::uint64_t{1} << bit); }
-inline void trap() { ptokit::fail("the kernel called trap()"); }
 
 // Scalar loads see what instructions wrote once the cache line is refreshed.
 template <typename T, typename... Options>

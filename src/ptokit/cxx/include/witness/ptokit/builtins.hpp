@@ -6,6 +6,7 @@
 
 namespace ptokit {}  // with a declaration before it, no later include takes a precompiled header
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +16,7 @@ namespace ptokit {}  // with a declaration before it, no later include takes a p
 #include <type_traits>
 #include <utility>
 
+#include <ptokit/identity.hpp>
 #include <ptokit/keywords.hpp>
 #include <ptokit/numbers.hpp>
 #include <ptokit/device_enums.hpp>
@@ -69,30 +71,36 @@ struct Scope {
   }
 };
 
-// The registers of the core: what the headers read back.
-inline std::uint64_t control = 0;
-
 template <typename Location>
 std::uint64_t base_of(Location location) {
   return reinterpret_cast<std::uint64_t>(local(static_cast<Memory>(location), 0));
 }
 
+// Where a tile of a memory is on the host, unless the address is one of the host already.
+template <typename Location>
+std::uintptr_t mapped(Location location, std::uintptr_t address) {
+  return address >> 32 ? address : address + base_of(location);
+}
+
 }  // namespace ptokit
 
-inline std::uint32_t get_block_idx() { return static_cast<std::uint32_t>(ptokit::block_idx()); }
-inline std::int64_t get_block_num() { return static_cast<std::int64_t>(ptokit::block_num()); }
-inline std::int64_t get_subblockid() { return static_cast<std::int64_t>(ptokit::subblock_idx()); }
-inline std::int64_t get_subblockdim() { return static_cast<std::int64_t>(ptokit::subblock_num()); }
-inline std::int64_t get_coreid() { return get_block_idx(); }
-inline std::uint64_t get_ctrl() { return ptokit::control; }
-inline void set_ctrl(std::uint64_t value) { ptokit::control = value; }
-inline std::uint64_t sbitset0(std::uint64_t value, int bit) { return value & ~(std::uint64_t{1} << bit); }
-inline std::uint64_t sbitset1(std::uint64_t value, int bit) { return value | (std::uint64_t{1} << bit); }
-inline void trap() { ptokit::fail("the kernel called trap()"); }
 template <typename T>
 inline T ld_dev(const T* address, std::int64_t offset = 0) {
   return *reinterpret_cast<const T*>(reinterpret_cast<const char*>(address) + offset);
 }
+
+// Lists of addresses are recorded as the addresses in them.
+inline void set_va_reg_sb(ub_addr8_t number, const std::uint64_t* rows) {
+  ptokit::witness("set_va_reg_sb", number, rows[0], rows[1], rows[2], rows[3], rows[4], rows[5], rows[6], rows[7]);
+}
+template <typename T, typename U, std::size_t LISTS>
+inline void vmrgsort4(T* target, U* const (&lists)[LISTS], std::uint64_t lengths, std::uint64_t config) {
+  const auto list = [&](std::size_t number) { return number < LISTS ? lists[number] : nullptr; };
+  ptokit::witness("vmrgsort4", target, list(0), list(1), list(2), list(3), lengths, config);
+}
+
+using std::max;
+using std::min;
 
 #include <ptokit/intrinsics.hpp>
 

@@ -1,0 +1,185 @@
+"""What each public instruction of a recording did: pipes, inner flags, bytes read and written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ptokit.cxx.recording import (
+    MEMORIES,
+    RecordedBlock,
+    RecordedCall,
+    RecordedOperand,
+    RecordedPointer,
+    RecordedScalar,
+    RecordedText,
+    Recording,
+)
+from ptokit.witness.extents import Access, Machine, Ranges, merged
+from ptokit.witness.intrinsics import TABLE
+
+PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "ALL", "MTE4", "MTE5", "V2", "FIX")
+"""In the order of `pipe_t`."""
+SIGNED = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A memory: an on-chip one by its name, or an argument of the launch by its number."""
+
+    memory: str
+    argument: int | None = None
+
+
+@dataclass(frozen=True)
+class Touch:
+    """Bytes of a memory that an intrinsic read or wrote."""
+
+    how: str
+    place: Place
+    ranges: Ranges
+
+
+@dataclass(frozen=True)
+class Event:
+    """One intrinsic, or a load or store of scalar code."""
+
+    name: str
+    pipe: str
+    touches: tuple[Touch, ...] = ()
+    flag: tuple[str, ...] = ()
+    """Pipes and event id of a flag; the pipe of a barrier."""
+
+
+@dataclass
+class Observed:
+    """One call of a public instruction."""
+
+    name: str
+    """In capitals."""
+    events: list[Event] = field(default_factory=list)
+
+    @property
+    def pipes(self) -> frozenset[str]:
+        """The pipes that move or compute data."""
+        return frozenset(event.pipe for event in self.events if event.touches)
+
+    def bytes_of(self, how: str) -> dict[Place, Ranges]:
+        """All that was read or written."""
+        found: dict[Place, list[Ranges]] = {}
+        for event in self.events:
+            for touch in event.touches:
+                if touch.how == how and len(touch.ranges):
+                    found.setdefault(touch.place, []).append(touch.ranges)
+        return {place: _union(rows) for place, rows in found.items()}
+
+
+def _union(rows: Sequence[Ranges]) -> Ranges:
+    both = np.concatenate(rows)
+    return merged(both[:, 0], both[:, 1] - both[:, 0])
+
+
+def observed(recording: Recording, block: RecordedBlock) -> list[Observed]:
+    """The public instructions of a block, in order. What is outside of them is a call without a name."""
+    return list(_Reader(recording).read(block))
+
+
+class _Reader:
+    """The calls of a block, one after the other."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording, self.machine = recording, Machine()
+        self.bases: list[int] = []
+        self.known: dict[int, tuple[list[int], list[int]]] = {}
+
+    def read(self, block: RecordedBlock) -> Iterator[Observed]:
+        open_ones, now = list[str](), Observed("")
+        for number in block.calls:
+            call = self.recording.calls[int(number)]
+            if call.name == "memory":
+                self.bases.append(_number(call.operands[0]))
+            elif call.name == "begin":
+                open_ones.append(_text(call))
+                if len(open_ones) == 1:
+                    if now.events:
+                        yield now
+                    now = Observed(open_ones[0])
+            elif call.name == "end":
+                open_ones.pop()
+                if not open_ones:
+                    yield now
+                    now = Observed("")
+            elif "TSYNC" not in open_ones[1:]:
+                now.events.append(self.event(int(number), call))
+        if now.events:
+            yield now
+
+    def event(self, number: int, call: RecordedCall) -> Event:
+        """An intrinsic: what it reads and writes depends on the registers that are set before."""
+        if call.name in ("load", "store"):
+            at, size = self.addresses(call)
+            ranges = merged([at[0]], at[1])
+            touch = self._placed(Access("read" if call.name == "load" else "write", ranges), call.operands[0])
+            return Event(call.name, "S", (touch,))
+        row = TABLE[call.name]
+        if call.name in ("set_flag", "wait_flag", "pipe_barrier"):
+            given = [_number(each) for each in call.operands]
+            return Event(call.name, row.pipe, flag=(*(PIPES[each] for each in given[:2]), *map(str, given[2:])))
+        given, sizes = self.addresses(call)
+        touches = tuple(
+            touch
+            for access in row.extent(self.machine, given, sizes)
+            for touch in self._apart(access)
+        )
+        return Event(call.name, row.pipe, touches)
+
+    def addresses(self, call: RecordedCall) -> tuple[list[int], list[int]]:
+        """Arguments as numbers: those into arrays are numbered far away from those into on-chip memories."""
+        sizes = next((value for key, value in call.modifiers if key == "sizes"), 0)
+        count = len(call.operands)
+        return [_number(each) for each in call.operands], [int(sizes) >> 4 * place & 15 for place in range(count)]
+
+    def _placed(self, access: Access, operand: RecordedOperand) -> Touch:
+        return next(iter(self._apart(access)))
+
+    def _apart(self, access: Access) -> Iterator[Touch]:
+        """An access by its memory."""
+        if not len(access.ranges):
+            return
+        first = int(access.ranges[0, 0])
+        if first >= ARRAYS:
+            argument = (first - ARRAYS) // ARRAY
+            yield Touch(access.how, Place("global", argument), access.ranges - ARRAYS - argument * ARRAY)
+            return
+        for memory, base in zip(MEMORIES, self.bases, strict=False):
+            if base <= first < base + MEMORY:
+                yield Touch(access.how, Place(memory), access.ranges - base)
+                return
+        yield Touch(access.how, Place("unknown"), access.ranges)
+
+
+ARRAYS, ARRAY = 1 << 56, 1 << 44
+"""Where the numbers of addresses in arrays begin, and how far they are apart."""
+MEMORY = 1 << 20
+"""Bytes between on-chip memories."""
+
+
+def _number(operand: RecordedOperand) -> int:
+    match operand:
+        case RecordedScalar(dtype, value):
+            return int(value)
+        case RecordedPointer(None, offset):
+            return offset
+        case RecordedPointer(argument, offset):
+            return ARRAYS + argument * ARRAY + offset
+        case _:
+            return 0
+
+
+def _text(call: RecordedCall) -> str:
+    (operand,) = call.operands
+    assert isinstance(operand, RecordedText)
+    return operand.text
