@@ -79,7 +79,7 @@ TABLE: dict[str, Intrinsic] = {
         *_rows("V", x.sort_blocks, "vbitsort"),
         *_rows("V", x.merge_sorted, "vmrgsort4"),
         *_rows("V", x.transpose, "scatter_vnchwconv_b8 scatter_vnchwconv_b16 scatter_vnchwconv_b32"),
-        *_rows("V", x.bursts(2), "copy_ubuf_to_ubuf"),
+        *_rows("V", x.bursts(3), "copy_ubuf_to_ubuf"),
         *_rows("MTE2", x.loaded_bursts, " ".join(f"copy_gm_to_ubuf_align_b{bits}" for bits in (8, 16, 32))),
         *_rows("MTE3", x.stored_bursts, " ".join(f"copy_ubuf_to_gm_align_b{bits}" for bits in (8, 16, 32))),
         *_rows("MTE2", x.bursts(3), "copy_gm_to_cbuf copy_gm_to_ubuf"),

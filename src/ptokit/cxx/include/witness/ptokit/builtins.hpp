@@ -82,6 +82,13 @@ std::uintptr_t mapped(Location location, std::uintptr_t address) {
   return address >> 32 ? address : address + base_of(location);
 }
 
+// A cast to a pointer into an on-chip memory.
+template <Memory MEMORY, typename Pointer, typename Value>
+Pointer on_chip(Value value) {
+  if constexpr (std::is_integral_v<Value>) return reinterpret_cast<Pointer>(mapped(MEMORY, static_cast<std::uintptr_t>(value)));
+  else return (Pointer)value;
+}
+
 }  // namespace ptokit
 
 template <typename T>
