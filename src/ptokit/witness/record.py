@@ -1,0 +1,71 @@
+"""Runs an entry of a C++ source that is compiled with the headers of a checkout, and reads what they did."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ptokit.cxx.compile import Build, CompileOptions, compile_source
+from ptokit.cxx.names import INCLUDE
+from ptokit.cxx.record import ArrayArgument, ScalarArgument, record
+from ptokit.cxx.recording import CoreName, RecordingProblem
+from ptokit.witness.effects import Observed, observed
+from ptokit.witness.headers import Checkout
+from ptokit.witness.intrinsics import prelude
+
+FLAGS = ("-fsanitize=thread", "-fpermissive")
+"""Compilers announce loads and stores of scalar code; headers convert types that a host compiler keeps apart."""
+
+
+@dataclass(frozen=True)
+class ObservedBlock:
+    """What the instructions of a block did, on one of its cores."""
+
+    index: int
+    core: CoreName
+    subblock: int
+    calls: tuple[Observed, ...]
+
+
+class Witness:
+    """The headers of a checkout, ready for a host compiler. Its files are removed at the end of a `with`."""
+
+    def __init__(self, checkout: Checkout) -> None:
+        self.checkout, self.folder = checkout, Path(tempfile.mkdtemp(prefix="ptokit-witness-"))
+        checkout.write(self.folder)
+        for name, text in prelude().items():
+            file = self.folder / "ptokit" / name
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def compile(self, source: Path, target: str, options: CompileOptions | None = None) -> Build:
+        """Compile a source with these headers. Raises `CompileError`, which names what the headers call and the table
+        of intrinsics does not have."""
+        options = options or CompileOptions()
+        flags, headers = (*FLAGS, *options.flags), (INCLUDE / "witness", self.folder)
+        return compile_source(source, target, replace(options, flags=flags, headers=headers))
+
+    def run(
+        self, build: Build, entry: str, arguments: Sequence[ArrayArgument | ScalarArgument], grid: int | None = None
+    ) -> tuple[list[ObservedBlock], Sequence[RecordingProblem]]:
+        """Run an entry: the blocks of its launches, and what stopped it."""
+        recording = record(build, entry, arguments, grid)
+        blocks = [
+            ObservedBlock(block.index, block.core, block.subblock, tuple(observed(recording, block)))
+            for launch in recording.launches
+            for block in launch.blocks
+        ]
+        return blocks, recording.problems

@@ -1,0 +1,85 @@
+"""The witness over small headers: what instructions read, write, and which pipes do it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ptokit.cxx.compile import CompileError
+from ptokit.cxx.record import ArrayArgument, ScalarArgument
+from ptokit.witness.effects import Observed, Place
+from ptokit.witness.headers import Checkout, HeadersError
+from ptokit.witness.record import Witness
+
+HERE = Path(__file__).parent
+VEC = Place("vec")
+
+
+@pytest.fixture(scope="module")
+def witness() -> Iterator[Witness]:
+    with Witness(Checkout.at(HERE / "checkout")) as witness:
+        yield witness
+
+
+@pytest.fixture(scope="module")
+def calls(witness: Witness) -> dict[str, Observed]:
+    with witness.compile(HERE / "kernel.cpp", "a2a3") as build:
+        memory = np.zeros(256, "float32")
+        arguments = [ArrayArgument("out", memory), ArrayArgument("x", memory), ScalarArgument("stream", "int64", None)]
+        (block,), problems = witness.run(build, "launch", arguments)
+    assert not problems
+    return {call.name: call for call in block.calls}
+
+
+def bytes_of(call: Observed, how: str) -> dict[Place, list[list[int]]]:
+    return {place: ranges.tolist() for place, ranges in call.bytes_of(how).items()}
+
+
+def test_a_load_reads_its_argument_and_writes_its_tile(calls: dict[str, Observed]) -> None:
+    load = calls["TLOAD"]
+    assert load.pipes == {"MTE2"}
+    assert bytes_of(load, "read") == {Place("global", 1): [[256, 256 + 512]]}
+    assert bytes_of(load, "write") == {VEC: [[0x1000, 0x1200]]}
+
+
+def test_a_source_that_is_overwritten_is_seen(calls: dict[str, Observed]) -> None:
+    quant = calls["TQUANT"]
+    assert quant.pipes == {"V"}
+    assert bytes_of(quant, "write") == {VEC: [[0x1000, 0x1200], [0x3000, 0x3100]]}
+    assert [event.flag for event in quant.events if event.flag] == [("V",)]
+
+
+def test_a_scalar_write_before_a_flag_is_seen(calls: dict[str, Observed]) -> None:
+    select = calls["TSELS"]
+    assert [event.pipe for event in select.events if event.touches] == ["S", "V", "V"]
+    first = select.events[0]
+    assert (first.name, first.touches[0].ranges.tolist()) == ("store", [[0x4001, 0x4002]])
+    assert bytes_of(select, "read") == {VEC: [[0x2000, 0x2000 + 160], [0x4000, 0x4010]]}
+    assert bytes_of(select, "write") == {VEC: [[0x2000, 0x2000 + 160], [0x4001, 0x4002]]}
+    flags = [event.flag for event in select.events if event.flag]
+    assert flags == [("S", "V", "0"), ("S", "V", "0")]
+
+
+def test_what_an_instruction_waits_for_before_it_is_not_its_own(calls: dict[str, Observed]) -> None:
+    assert not [event for event in calls["TNEG"].events if event.flag]
+    assert bytes_of(calls["TNEG"], "write") == {VEC: [[0x2000, 0x2100]]}
+
+
+def test_flags_of_the_author_are_outside_of_instructions(calls: dict[str, Observed]) -> None:
+    assert [event.flag for event in calls[""].events] == [("MTE2", "V", "1")]
+
+
+def test_a_function_that_the_table_does_not_know_is_an_error_with_its_name(witness: Witness, tmp_path: Path) -> None:
+    file = tmp_path / "new.cpp"
+    text = (HERE / "kernel.cpp").read_text().replace("TNEG(b, a);", "TNEW(b);")
+    file.write_text(text)
+    with pytest.raises(CompileError, match="vbrandnew"):
+        witness.compile(file, "a2a3")
+
+
+def test_a_folder_without_headers_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(HeadersError, match=r"has no include/pto/pto-inst\.hpp"):
+        Checkout.at(tmp_path)
