@@ -57,7 +57,7 @@ def test_a_scalar_write_before_a_flag_is_seen(calls: dict[str, Observed]) -> Non
     assert [event.pipe for event in select.events if event.touches] == ["S", "V", "V"]
     first = select.events[0]
     assert (first.name, first.touches[0].ranges.tolist()) == ("store", [[0x4001, 0x4002]])
-    assert bytes_of(select, "read") == {VEC: [[0x2000, 0x2000 + 160], [0x4000, 0x4010]]}
+    assert bytes_of(select, "read") == {VEC: [[0x2000, 0x2000 + 160], [0x4000, 0x4001], [0x4002, 0x4010]]}
     assert bytes_of(select, "write") == {VEC: [[0x2000, 0x2000 + 160], [0x4001, 0x4002]]}
     flags = [event.flag for event in select.events if event.flag]
     assert flags == [("S", "V", "0"), ("S", "V", "0")]

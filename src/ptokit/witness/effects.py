@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from ptokit.cxx.recording import (
     RecordedText,
     Recording,
 )
-from ptokit.witness.extents import Access, Machine, Ranges, merged
+from ptokit.witness.extents import NOTHING, Access, Issued, Machine, Ranges, merged, without
 from ptokit.witness.intrinsics import TABLE
 
 PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "ALL", "MTE4", "MTE5", "V2", "FIX")
@@ -68,13 +67,18 @@ class Observed:
         return frozenset(event.pipe for event in self.events if event.touches)
 
     def bytes_of(self, how: str) -> dict[Place, Ranges]:
-        """All that was read or written."""
+        """All that was written; or read, but for what the instruction itself had written before."""
         found: dict[Place, list[Ranges]] = {}
-        for event in self.events:
-            for touch in event.touches:
-                if touch.how == how and len(touch.ranges):
-                    found.setdefault(touch.place, []).append(touch.ranges)
-        return {place: _union(rows) for place, rows in found.items()}
+        written: dict[Place, Ranges] = {}
+        for touch in (touch for event in self.events for touch in event.touches):
+            seen = written.get(touch.place, NOTHING)
+            if touch.how == how:
+                found.setdefault(touch.place, []).append(
+                    touch.ranges if how == "write" else without(touch.ranges, seen)
+                )
+            if touch.how == "write":
+                written[touch.place] = _union((seen, touch.ranges))
+        return {place: ranges for place, rows in found.items() if len(ranges := _union(rows))}
 
 
 def _union(rows: Sequence[Ranges]) -> Ranges:
@@ -120,19 +124,16 @@ class _Reader:
     def event(self, number: int, call: RecordedCall) -> Event:
         """An intrinsic: what it reads and writes depends on the registers that are set before."""
         if call.name in ("load", "store"):
-            at, size = self.addresses(call)
-            ranges = merged([at[0]], at[1])
-            touch = self._placed(Access("read" if call.name == "load" else "write", ranges), call.operands[0])
-            return Event(call.name, "S", (touch,))
+            (at, size), _ = self.addresses(call)
+            access = Access("read" if call.name == "load" else "write", merged([at], size))
+            return Event(call.name, "S", tuple(self._apart(access)))
         row = TABLE[call.name]
         if call.name in ("set_flag", "wait_flag", "pipe_barrier"):
             given = [_number(each) for each in call.operands]
             return Event(call.name, row.pipe, flag=(*(PIPES[each] for each in given[:2]), *map(str, given[2:])))
         given, sizes = self.addresses(call)
         touches = tuple(
-            touch
-            for access in row.extent(self.machine, given, sizes)
-            for touch in self._apart(access)
+            touch for access in row.extent(Issued(self.machine, given, sizes)) for touch in self._apart(access)
         )
         return Event(call.name, row.pipe, touches)
 
@@ -141,9 +142,6 @@ class _Reader:
         sizes = next((value for key, value in call.modifiers if key == "sizes"), 0)
         count = len(call.operands)
         return [_number(each) for each in call.operands], [int(sizes) >> 4 * place & 15 for place in range(count)]
-
-    def _placed(self, access: Access, operand: RecordedOperand) -> Touch:
-        return next(iter(self._apart(access)))
 
     def _apart(self, access: Access) -> Iterator[Touch]:
         """An access by its memory."""
@@ -169,11 +167,11 @@ MEMORY = 1 << 20
 
 def _number(operand: RecordedOperand) -> int:
     match operand:
-        case RecordedScalar(dtype, value):
+        case RecordedScalar(_, value):
             return int(value)
         case RecordedPointer(None, offset):
             return offset
-        case RecordedPointer(argument, offset):
+        case RecordedPointer(int(argument), offset):
             return ARRAYS + argument * ARRAY + offset
         case _:
             return 0

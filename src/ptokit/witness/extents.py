@@ -55,6 +55,23 @@ class Machine:
         return steps.ravel(), lanes.ravel()
 
 
+NOTHING: Ranges = np.empty((0, 2), np.int64)
+
+
+@dataclass(frozen=True)
+class Issued:
+    """A call of an intrinsic."""
+
+    machine: Machine
+    given: Arguments
+    sizes: Arguments
+    """The bytes of what pointers among the arguments point to; 0 for other arguments."""
+
+
+Extent = Callable[[Issued], Iterator[Access]]
+"""The accesses of a call."""
+
+
 def merged(starts: Any, size: int | Any) -> Ranges:
     """Ranges that begin at some addresses, joined where they touch."""
     starts = np.asarray(starts, np.int64).ravel()
@@ -62,9 +79,22 @@ def merged(starts: Any, size: int | Any) -> Ranges:
     order = np.argsort(starts, kind="stable")
     starts, ends = starts[order], np.maximum.accumulate(ends[order]) if len(order) else ends
     if not len(starts):
-        return np.empty((0, 2), np.int64)
+        return NOTHING
     is_first = np.append(True, starts[1:] > ends[:-1])
     return np.stack([starts[is_first], ends[np.append(is_first[1:], True)]], axis=1)
+
+
+def without(ranges: Ranges, others: Ranges) -> Ranges:
+    """What is in some ranges and not in others."""
+    if not len(ranges) or not len(others):
+        return ranges
+    places = np.concatenate([ranges.ravel(), others.ravel()])
+    steps = np.concatenate([np.tile([1, -1], len(ranges)), np.tile([-2, 2], len(others))])
+    order = np.argsort(places, kind="stable")
+    places, inside = places[order], np.cumsum(steps[order])
+    starts, ends = places[:-1], places[1:]
+    wanted = (inside[:-1] == 1) & (ends > starts)
+    return merged(starts[wanted], ends[wanted] - starts[wanted])
 
 
 def rows(start: int, count: int, size: int, stride: int) -> Ranges:
@@ -78,118 +108,112 @@ def _of_lanes(at: int, size: int, steps: Any, lanes: Any, block: int, repeat: in
     return merged(at + steps * repeat * BLOCK + offset // BLOCK * block * BLOCK + offset % BLOCK, size)
 
 
-def lanes(
-    sources: int, *, scalar: bool = False, also_reads: bool = False, strides: int = 0
-) -> Callable[[Machine, Arguments, Arguments], Iterator[Access]]:
+def lanes(sources: int, *, scalar: bool = False, also_reads: bool = False, strides: int = 0) -> Extent:
     """An instruction over lanes: the destination, `sources`, a scalar, the number of steps, and the strides of blocks
     and steps, one of each for an operand. `also_reads`: of the destination."""
 
-    def accesses(machine: Machine, given: Arguments, sizes: Arguments) -> Iterator[Access]:
+    def accesses(call: Issued) -> Iterator[Access]:
         operands, first = 1 + sources, 1 + sources + scalar
         number = strides or operands
-        blocks, steps_between = given[first + 1 :][:number], given[first + 1 + number :][:number]
-        width = REPEAT // max(sizes[:operands])
-        steps, active = machine.elements(width, given[first])
-        for place in range(operands):
-            ranges = _of_lanes(given[place], sizes[place], steps, active, blocks[place], steps_between[place])
-            if place or also_reads:
-                yield Access("read", ranges)
-            if not place:
-                yield Access("write", ranges)
+        blocks, steps_between = call.given[first + 1 :][:number], call.given[first + 1 + number :][:number]
+        width = REPEAT // max(call.sizes[:operands])
+        steps, active = call.machine.elements(width, call.given[first])
+        touched = [
+            _of_lanes(call.given[place], call.sizes[place], steps, active, blocks[place], steps_between[place])
+            for place in range(operands)
+        ]
+        for ranges in touched[0 if also_reads else 1 :]:
+            yield Access("read", ranges)
+        yield Access("write", touched[0])
 
     return accesses
 
 
-def select(machine: Machine, given: Arguments, sizes: Arguments) -> Iterator[Access]:
+def select(call: Issued) -> Iterator[Access]:
     """The comparison mask chooses between two sources; in the third mode it is an address of masks, and the second
     source may be a scalar."""
-    yield from lanes(2)(machine, given, sizes)
-    mode = given[10] if len(given) > 10 else 0
-    if mode and machine.compared:
-        width = REPEAT // max(sizes[:3])
-        count = machine.mask[1] if machine.counts else given[3] * width
-        yield Access("read", merged([machine.compared], -(-count // 8)))
+    mode = call.given[10] if len(call.given) > 10 else 0
+    if mode and call.machine.compared:
+        width = REPEAT // max(call.sizes[:3])
+        count = call.machine.mask[1] if call.machine.counts else call.given[3] * width
+        yield Access("read", merged([call.machine.compared], -(-count // 8)))
+    yield from lanes(2)(call)
 
 
-def compare(sources: int) -> Callable[[Machine, Arguments, Arguments], Iterator[Access]]:
+def compare(sources: int) -> Extent:
     """A comparison writes a bit for each lane, step after step; all lanes take part."""
 
-    def accesses(machine: Machine, given: Arguments, sizes: Arguments) -> Iterator[Access]:
-        width = REPEAT // sizes[1]
-        repeats = given[3]
-        blocks, steps_between = given[4:][: 1 + sources], given[5 + sources :][: 1 + sources]
+    def accesses(call: Issued) -> Iterator[Access]:
+        width = REPEAT // call.sizes[1]
+        repeats = call.given[3]
+        blocks, steps_between = call.given[4:][: 1 + sources], call.given[5 + sources :][: 1 + sources]
         steps, active = (each.ravel() for each in np.meshgrid(np.arange(repeats), np.arange(width), indexing="ij"))
-        if machine.counts:
-            steps, active = machine.elements(width, repeats)
-            repeats = -(-machine.mask[1] // width)
+        if call.machine.counts:
+            steps, active = call.machine.elements(width, repeats)
+            repeats = -(-call.machine.mask[1] // width)
         for place in range(1, 1 + sources):
-            at = _of_lanes(given[place], sizes[place], steps, active, blocks[place], steps_between[place])
+            at = _of_lanes(call.given[place], call.sizes[place], steps, active, blocks[place], steps_between[place])
             yield Access("read", at)
-        yield Access("write", merged([given[0]], repeats * width // 8))
+        yield Access("write", merged([call.given[0]], repeats * width // 8))
 
     return accesses
 
 
-def compare_mask(machine: Machine, given: Arguments, sizes: Arguments) -> Iterator[Access]:
+def compare_mask(call: Issued) -> Iterator[Access]:
     """A comparison of one step, into the comparison mask: both pointers are sources."""
-    steps, active = machine.elements(REPEAT // sizes[0], 1)
+    steps, active = call.machine.elements(REPEAT // call.sizes[0], 1)
     for place in range(2):
-        yield Access("read", _of_lanes(given[place], sizes[place], steps, active, given[4 + place], 0))
+        yield Access("read", _of_lanes(call.given[place], call.sizes[place], steps, active, call.given[4 + place], 0))
 
 
-def mask_register(machine: Machine, given: Arguments, sizes: Arguments) -> Iterator[Access]:
+def mask_register(call: Issued) -> Iterator[Access]:
     """The comparison mask is read from memory."""
-    machine.compared = given[0]
-    yield Access("read", merged([given[0]], 16))
+    call.machine.compared = call.given[0]
+    yield Access("read", merged([call.given[0]], 16))
 
 
-def whole_reduction(machine: Machine, given: Arguments, sizes: Arguments) -> Iterator[Access]:
+def whole_reduction(call: Issued) -> Iterator[Access]:
     """A result for each step; two with the position."""
-    size = sizes[0]
+    size = call.sizes[0]
     width = REPEAT // size
-    steps, active = machine.elements(width, given[2])
-    repeats = -(-machine.mask[1] // width) if machine.counts else given[2]
-    yield Access("read", _of_lanes(given[1], sizes[1], steps, active, given[4], given[5]))
-    results = 2 if len(given) > 6 and sizes[6] == 0 and given[6] in (1, 0) and _has_order(given) else 1
-    yield Access("write", rows(given[0], repeats, results * size, given[3] * results * size))
+    steps, active = call.machine.elements(width, call.given[2])
+    repeats = -(-call.machine.mask[1] // width) if call.machine.counts else call.given[2]
+    yield Access("read", _of_lanes(call.given[1], call.sizes[1], steps, active, call.given[4], call.given[5]))
+    yield Access("write", rows(call.given[0], repeats, size, call.given[3] * size))
 
 
-def _has_order(given: Arguments) -> bool:
-    return False
-
-
-def block_reduction(machine: Machine, given: Arguments, sizes: Arguments) -> Iterator[Access]:
+def block_reduction(call: Issued) -> Iterator[Access]:
     """A result for each block: eight in a step, one after the other."""
-    size = sizes[0]
+    size = call.sizes[0]
     width = REPEAT // size
-    steps, active = machine.elements(width, given[2])
-    yield Access("read", _of_lanes(given[1], size, steps, active, given[4], given[5]))
+    steps, active = call.machine.elements(width, call.given[2])
+    yield Access("read", _of_lanes(call.given[1], size, steps, active, call.given[4], call.given[5]))
     blocks = active * size // BLOCK
-    yield Access("write", merged(given[0] + (steps * given[3] * 8 + blocks) * size, size))
+    yield Access("write", merged(call.given[0] + (steps * call.given[3] * 8 + blocks) * size, size))
 
 
-def pair_reduction(machine: Machine, given: Arguments, sizes: Arguments) -> Iterator[Access]:
+def pair_reduction(call: Issued) -> Iterator[Access]:
     """A result for each pair of lanes."""
-    size = sizes[0]
-    steps, active = machine.elements(REPEAT // size, given[2])
-    yield Access("read", _of_lanes(given[1], size, steps, active, given[4], given[5]))
-    yield Access("write", merged(given[0] + steps * given[3] * REPEAT // 2 + active // 2 * size, size))
+    size = call.sizes[0]
+    steps, active = call.machine.elements(REPEAT // size, call.given[2])
+    yield Access("read", _of_lanes(call.given[1], size, steps, active, call.given[4], call.given[5]))
+    yield Access("write", merged(call.given[0] + steps * call.given[3] * REPEAT // 2 + active // 2 * size, size))
 
 
-def broadcast_blocks(machine: Machine, given: Arguments, sizes: Arguments) -> Iterator[Access]:
+def broadcast_blocks(call: Issued) -> Iterator[Access]:
     """Eight elements of a step, each to a block."""
-    target, source, block, repeat, repeats = given[:5]
+    target, source, block, repeat, repeats = call.given[:5]
     steps, blocks = np.meshgrid(np.arange(repeats), np.arange(8), indexing="ij")
-    yield Access("read", merged([source], 8 * repeats * sizes[1]))
+    yield Access("read", merged([source], 8 * repeats * call.sizes[1]))
     yield Access("write", merged(target + (steps * repeat + blocks * block) * BLOCK, BLOCK))
 
 
-def compress(machine: Machine, given: Arguments, sizes: Arguments) -> Iterator[Access]:
+def compress(call: Issued) -> Iterator[Access]:
     """Elements that a pattern names move together: how many is not known, at most all."""
-    target, source, pattern, repeats, block, mode, repeat, pattern_repeat = given[:8]
-    size = sizes[1]
+    target, source, pattern, repeats, block, mode, repeat, pattern_repeat = call.given[:8]
+    size = call.sizes[1]
     width = REPEAT // size
-    steps, active = machine.elements(width, repeats) if machine.counts else _full(width, repeats)
+    steps, active = call.machine.elements(width, repeats) if call.machine.counts else _full(width, repeats)
     yield Access("read", _of_lanes(source, size, steps, active, block, repeat))
     if mode == 0:
         yield Access("read", rows(pattern, repeats, width // 8, pattern_repeat * BLOCK))
@@ -201,88 +225,91 @@ def _full(width: int, repeats: int) -> tuple[Ranges, Ranges]:
     return steps.ravel(), active.ravel()
 
 
-def gather(machine: Machine, given: Arguments, sizes: Arguments) -> Iterator[Access]:
+def gather(call: Issued) -> Iterator[Access]:
     """Elements at offsets: which ones depends on data."""
-    target, offsets, _, repeat, repeats = given[:5]
-    width = REPEAT // sizes[0]
-    steps, active = machine.elements(width, repeats)
-    yield Access("read", merged(offsets + (steps * width + active) * sizes[1], sizes[1]))
-    yield Access("write", _of_lanes(target, sizes[0], steps, active, 1, repeat))
+    target, offsets, _, repeat, repeats = call.given[:5]
+    width = REPEAT // call.sizes[0]
+    steps, active = call.machine.elements(width, repeats)
+    yield Access("read", merged(offsets + (steps * width + active) * call.sizes[1], call.sizes[1]))
+    yield Access("write", _of_lanes(target, call.sizes[0], steps, active, 1, repeat))
 
 
-def gather_blocks(machine: Machine, given: Arguments, sizes: Arguments) -> Iterator[Access]:
+def gather_blocks(call: Issued) -> Iterator[Access]:
     """Blocks at offsets: eight in a step."""
-    target, offsets, _, repeat, block, repeats = given[:6]
+    target, offsets, _, repeat, block, repeats = call.given[:6]
     steps, blocks = np.meshgrid(np.arange(repeats), np.arange(8), indexing="ij")
     yield Access("read", merged([offsets], 32 * repeats))
     yield Access("write", merged(target + (steps * repeat + blocks * block) * BLOCK, BLOCK))
 
 
-def sort_blocks(machine: Machine, given: Arguments, sizes: Arguments) -> Iterator[Access]:
+def sort_blocks(call: Issued) -> Iterator[Access]:
     """Sorts 32 scores with their indices into 32 structures of eight bytes."""
-    target, scores, indices, repeats = given[:4]
-    yield Access("read", merged([scores], 32 * repeats * sizes[1]))
+    target, scores, indices, repeats = call.given[:4]
+    yield Access("read", merged([scores], 32 * repeats * call.sizes[1]))
     yield Access("read", merged([indices], 32 * repeats * 4))
     yield Access("write", merged([target], 32 * repeats * 8))
 
 
-def merge_sorted(machine: Machine, given: Arguments, sizes: Arguments) -> Iterator[Access]:
+def merge_sorted(call: Issued) -> Iterator[Access]:
     """Merges up to four lists of structures of eight bytes; of several repeats, each has four lists that follow one
     another."""
-    lengths, config = given[5], given[6]
+    lengths, config = call.given[5], call.given[6]
     counts = [lengths >> 16 * number & 0xFFFF for number in range(4) if config >> 8 + number & 1]
     repeats = max(config & 0xFF, 1)
     if repeats > 1:
-        yield Access("read", merged([given[1]], repeats * sum(counts) * 8))
+        yield Access("read", merged([call.given[1]], repeats * sum(counts) * 8))
     else:
         for place, count in enumerate(counts, 1):
-            yield Access("read", merged([given[place]], count * 8))
-    yield Access("write", merged([given[0]], repeats * sum(counts) * 8))
+            yield Access("read", merged([call.given[place]], count * 8))
+    yield Access("write", merged([call.given[0]], repeats * sum(counts) * 8))
 
 
-def transpose(machine: Machine, given: Arguments, sizes: Arguments) -> Iterator[Access]:
+def transpose(call: Issued) -> Iterator[Access]:
     """Transposes blocks of sixteen rows, whose addresses are in two registers each; of bytes, a half of each block."""
-    target, source, repeats, target_stride, source_stride = given[:5]
-    halves = given[5:7]
-    for how, register, stride, half in (("read", source, source_stride, 1), ("write", target, target_stride, 0)):
-        at = np.array([*machine.rows.get(register, ()), *machine.rows.get(register + 1, ())], np.int64)
-        steps = at + np.arange(repeats)[:, None] * (stride if repeats > 1 else 0) * BLOCK
-        is_half = len(halves) == 2
-        yield Access(how, merged(steps + (BLOCK // 2 * halves[half] if is_half else 0), BLOCK // 2 if is_half else BLOCK))
+    target, source, repeats, target_stride, source_stride = call.given[:5]
+    halves = call.given[5:7] or (0, 0)
+    size = BLOCK // 2 if len(call.given) > 5 else BLOCK
+
+    def blocks(first: int, stride: int, half: int) -> Ranges:
+        at = np.array([*call.machine.rows.get(first, ()), *call.machine.rows.get(first + 1, ())], np.int64)
+        return merged(at + np.arange(repeats)[:, None] * (stride if repeats > 1 else 0) * BLOCK + size * half, size)
+
+    yield Access("read", blocks(source, source_stride, halves[1]))
+    yield Access("write", blocks(target, target_stride, halves[0]))
 
 
-def bursts(first: int, unit: int = BLOCK) -> Callable[[Machine, Arguments, Arguments], Iterator[Access]]:
+def bursts(first: int, unit: int = BLOCK) -> Extent:
     """A copy: number and length of bursts in units, and the gaps between them, from the argument `first` on."""
 
-    def accesses(machine: Machine, given: Arguments, sizes: Arguments) -> Iterator[Access]:
-        count, length, source_gap, target_gap = given[first:][:4]
-        yield Access("read", rows(given[1], count, length * unit, (length + source_gap) * unit))
-        yield Access("write", rows(given[0], count, length * unit, (length + target_gap) * unit))
+    def accesses(call: Issued) -> Iterator[Access]:
+        count, length, source_gap, target_gap = call.given[first:][:4]
+        yield Access("read", rows(call.given[1], count, length * unit, (length + source_gap) * unit))
+        yield Access("write", rows(call.given[0], count, length * unit, (length + target_gap) * unit))
 
     return accesses
 
 
-def loaded_bursts(machine: Machine, given: Arguments, sizes: Arguments) -> Iterator[Access]:
+def loaded_bursts(call: Issued) -> Iterator[Access]:
     """Bursts from global memory to UB: lengths and the gap there in bytes, rows in UB in whole blocks and padded by
     elements on the left and right."""
-    target, source, _, count, length, left, right, source_gap, target_gap = given[:9]
-    whole = length + (left + right) * sizes[0]
+    target, source, _, count, length, left, right, source_gap, target_gap = call.given[:9]
+    whole = length + (left + right) * call.sizes[0]
     yield Access("read", rows(source, count, length, length + source_gap))
     yield Access("write", rows(target, count, whole, -(-whole // BLOCK) * BLOCK + target_gap * BLOCK))
 
 
-def stored_bursts(machine: Machine, given: Arguments, sizes: Arguments) -> Iterator[Access]:
+def stored_bursts(call: Issued) -> Iterator[Access]:
     """The same from UB to global memory."""
-    target, source, _, count, length, left, right, source_gap, target_gap = given[:9]
-    stride = -(-(length + (left + right) * sizes[1]) // BLOCK) * BLOCK
+    target, source, _, count, length, left, right, source_gap, target_gap = call.given[:9]
+    stride = -(-(length + (left + right) * call.sizes[1]) // BLOCK) * BLOCK
     yield Access("read", rows(source, count, length, stride + source_gap * BLOCK))
     yield Access("write", rows(target, count, length, length + target_gap))
 
 
-def nd2nz(machine: Machine, given: Arguments, sizes: Arguments) -> Iterator[Access]:
+def nd2nz(call: Issued) -> Iterator[Access]:
     """Matrices of rows in global memory into fractals of L1: rows of 32 bytes, the rest of the last column is zero."""
-    target, source, _, matrices, height, width, matrix_stride, row_stride, column, row, matrix = given[:11]
-    size = sizes[0]
+    target, source, _, matrices, height, width, matrix_stride, row_stride, column, row, matrix = call.given[:11]
+    size = call.sizes[0]
     n, i = (each.ravel() for each in np.meshgrid(np.arange(matrices), np.arange(height), indexing="ij"))
     yield Access("read", merged(source + (n * matrix_stride + i * row_stride) * size, width * size))
     columns = np.arange(-(-width * size // BLOCK))[:, None]
@@ -290,80 +317,81 @@ def nd2nz(machine: Machine, given: Arguments, sizes: Arguments) -> Iterator[Acce
     yield Access("write", merged(at, BLOCK))
 
 
-def fill(machine: Machine, given: Arguments, sizes: Arguments) -> Iterator[Access]:
+def fill(call: Issued) -> Iterator[Access]:
     """Writes one value: repeats, blocks of 32 bytes, and the gap between repeats, packed into a word."""
-    packed = given[1]
+    packed = call.given[1]
     count, blocks, gap = packed & 0x7FFF, packed >> 16 & 0x7FFF, packed >> 32 & 0x7FFF
-    yield Access("write", rows(given[0], count, blocks * BLOCK, (blocks + gap) * BLOCK))
+    yield Access("write", rows(call.given[0], count, blocks * BLOCK, (blocks + gap) * BLOCK))
 
 
-def fractals(machine: Machine, given: Arguments, sizes: Arguments) -> Iterator[Access]:
+def fractals(call: Issued) -> Iterator[Access]:
     """Fractals of 512 bytes from L1."""
-    target, source, start, repeats, source_stride, target_gap = given[:6]
+    target, source, start, repeats, source_stride, target_gap = call.given[:6]
     places = np.arange(repeats)
     yield Access("read", merged(source + (start + places * source_stride) * FRACTAL, FRACTAL))
     yield Access("write", merged(target + places * (1 + target_gap) * FRACTAL, FRACTAL))
 
 
-def image_columns(machine: Machine, given: Arguments, sizes: Arguments) -> Iterator[Access]:
-    """A window of an image in L1 as columns of a matrix."""
-    yield from ()
-
-
-def accumulator(machine: Machine, given: Arguments, sizes: Arguments) -> Iterator[Access]:
-    """Results of the cube core: extents and strides are packed in two words, those of several matrices in a register."""
-    target, source, first, second = given[:4]
+def accumulator(call: Issued) -> Iterator[Access]:
+    """Results of the cube core: extents and strides are packed in two words, those of matrices in a register."""
+    target, source, first, second = call.given[:4]
     width, height, stride = first >> 4 & 0xFFF, first >> 16 & 0xFFFF, first >> 32
     source_stride, is_plain = second & 0xFFFF, second >> 43 & 1
-    matrices = machine.matrices & 0xFFFF if is_plain else 1
+    matrices = call.machine.matrices & 0xFFFF if is_plain else 1
     steps = np.arange(max(matrices, 1))[:, None, None]
     columns, lines = np.arange(-(-width // 16))[:, None], np.arange(height)
-    source_step = (machine.matrices >> 16 & 0xFFFF) * FRACTAL * 2
-    read = source + steps * source_step + columns * source_stride * 16 * sizes[1] + lines * 16 * sizes[1]
-    yield Access("read", merged(read, 16 * sizes[1]))
+    source_step = (call.machine.matrices >> 16 & 0xFFFF) * FRACTAL * 2
+    read = source + steps * source_step + columns * source_stride * 16 * call.sizes[1] + lines * 16 * call.sizes[1]
+    yield Access("read", merged(read, 16 * call.sizes[1]))
     if is_plain:
-        target_step = machine.matrices >> 32 & 0xFFFF
-        yield Access("write", merged(target + (steps * target_step + lines * stride) * sizes[0], width * sizes[0]))
+        target_step = call.machine.matrices >> 32 & 0xFFFF
+        yield Access(
+            "write", merged(target + (steps * target_step + lines * stride) * call.sizes[0], width * call.sizes[0])
+        )
     else:
-        unit = 16 * sizes[0]
+        unit = 16 * call.sizes[0]
         yield Access("write", merged(target + columns * stride * BLOCK + lines * unit, unit))
 
 
-def product(machine: Machine, given: Arguments, sizes: Arguments) -> Iterator[Access]:
+def product(call: Issued) -> Iterator[Access]:
     """A matrix product: rows, depth and columns are padded to fractals."""
-    target, left, right, m, k, n = given[:6]
-    unit = BLOCK // sizes[1]
+    target, left, right, m, k, n = call.given[:6]
+    unit = BLOCK // call.sizes[1]
     m, n, k = -(-m // 16) * 16, -(-n // 16) * 16, -(-k // unit) * unit
-    yield Access("read", merged([left], m * k * sizes[1]))
-    yield Access("read", merged([right], k * n * sizes[2]))
-    if not given[-1]:
-        yield Access("read", merged([target], m * n * sizes[0]))
-    yield Access("write", merged([target], m * n * sizes[0]))
+    yield Access("read", merged([left], m * k * call.sizes[1]))
+    yield Access("read", merged([right], k * n * call.sizes[2]))
+    if not call.given[-1]:
+        yield Access("read", merged([target], m * n * call.sizes[0]))
+    yield Access("write", merged([target], m * n * call.sizes[0]))
 
 
-def store_atomic(machine: Machine, given: Arguments, sizes: Arguments) -> Iterator[Access]:
+def store_atomic(call: Issued) -> Iterator[Access]:
     """A value added to a word of global memory."""
-    place = next(number for number, size in enumerate(sizes) if size)
+    place = next(number for number, size in enumerate(call.sizes) if size)
     for how in ("read", "write"):
-        yield Access(how, merged([given[place]], sizes[place]))
+        yield Access(how, merged([call.given[place]], call.sizes[place]))
 
 
-def address_register(machine: Machine, given: Arguments, sizes: Arguments) -> Iterator[Access]:
+def address_register(call: Issued) -> Iterator[Access]:
     """Eight addresses for transposes."""
-    machine.rows[given[0]] = list(given[1:9])
+    call.machine.rows[call.given[0]] = list(call.given[1:9])
     yield from ()
 
 
-def register(name: str, value: object = None) -> Callable[[Machine, Arguments, Arguments], Iterator[Access]]:
+def register(name: str, value: object = None) -> Extent:
     """A register of the core is set: to a value, else to what the call states."""
 
-    def accesses(machine: Machine, given: Arguments, sizes: Arguments) -> Iterator[Access]:
-        setattr(machine, name, value if value is not None else tuple(given) if len(given) > 1 else given[0])
+    def accesses(call: Issued) -> Iterator[Access]:
+        setattr(
+            call.machine,
+            name,
+            value if value is not None else tuple(call.given) if len(call.given) > 1 else call.given[0],
+        )
         yield from ()
 
     return accesses
 
 
-def nothing(machine: Machine, given: Arguments, sizes: Arguments) -> Iterator[Access]:
+def nothing(_: Issued) -> Iterator[Access]:
     """No data is moved."""
     yield from ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path
 
 SUFFIXES = frozenset((".hpp", ".h", ".inl"))
@@ -104,8 +104,6 @@ class Checkout:
     def write(self, folder: Path) -> None:
         """Write the copies."""
         for name, text in self.texts.items():
-            for change in CHANGES.values():
-                text = change(text)
             file = folder / name
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, encoding="utf-8")
+            file.write_text(reduce(lambda text, change: change(text), CHANGES.values(), text), encoding="utf-8")

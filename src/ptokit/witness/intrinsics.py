@@ -6,15 +6,12 @@ function for the compiler, whose error names it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ptokit.cxx.names import ENUMS, declared
 from ptokit.witness import extents as x
-from ptokit.witness.extents import Access, Machine
-
-Extent = Callable[[Machine, Sequence[int], Sequence[int]], Iterator[Access]]
-"""The accesses of a call: from the state of the core, the arguments, and the bytes of what pointers point to."""
+from ptokit.witness.extents import Extent
 
 
 @dataclass(frozen=True)
@@ -88,7 +85,6 @@ TABLE: dict[str, Intrinsic] = {
         *_rows("MTE3", x.bursts(3), "copy_cbuf_to_gm copy_ubuf_to_cbuf copy_ubuf_to_gm"),
         *_rows("MTE1", x.fractals, "load_cbuf_to_ca load_cbuf_to_cb"),
         *_rows("MTE1", x.fractals, "load_cbuf_to_ca_transpose load_cbuf_to_cb_transpose"),
-        *_rows("MTE1", x.image_columns, "img2colv2_cbuf_to_ca img2colv2_cbuf_to_cb"),
         *_rows("MTE1", x.bursts(3, unit=64), "copy_cbuf_to_bt"),
         *_rows("FIX", x.bursts(2, unit=128), "copy_cbuf_to_fbuf"),
         *_rows("FIX", x.accumulator, "copy_matrix_cc_to_gm copy_matrix_cc_to_cbuf copy_matrix_cc_to_ub"),
