@@ -29,8 +29,10 @@ export PYTHONDONTWRITEBYTECODE :=
 demo: $(READY)
 	$(BIN)/ptokit demo
 
+# Assertions are plain: pytest takes 10 seconds of each process to rewrite them. Tests that fail run again with them rewritten.
 test: $(READY)
-	$(BIN)/pytest -n auto --dist worksteal
+	$(BIN)/pytest -n auto --dist worksteal --assert=plain || \
+	  { $(BIN)/pytest --last-failed --last-failed-no-failures none; exit 1; }
 	$(MAKE) lint types
 
 # Lint, types and the tests that can notice a change, in three minutes; `make check CHECK="--base main"`.
