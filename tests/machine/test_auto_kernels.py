@@ -14,7 +14,7 @@ from ptokit.program.ir import Branch, CrossFlag, Loop, walk
 from tests.machine.auto_kernels import ARRAYS, COUNTS, Draft
 from tests.property.strategies import FUZZ
 
-KERNELS = 32 * int(FUZZ or "1")
+KERNELS = 48 * int(FUZZ or "1")
 CHUNKS = 8
 TARGETS = ("a2a3", "a5")
 NZ = {"blayout": "col_major", "slayout": "row_major"}
