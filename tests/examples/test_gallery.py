@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
+import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import ptokit as pto
+from tests import forked
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 sys.path.insert(0, str(EXAMPLES))
@@ -287,7 +288,7 @@ def test_the_cpu_says_why_it_has_no_gathered_matmul() -> None:
 
 @pytest.mark.parametrize("script", sorted(EXAMPLES.glob("[!_]*.py")), ids=lambda script: script.stem)
 def test_every_example_runs_as_a_script(script: Path) -> None:
-    done = subprocess.run([sys.executable, "-W", "error", script], capture_output=True, text=True, timeout=120)
+    done = forked.run(str(script), EXAMPLES, os.environ, "error")
     assert done.returncode == 0, done.stderr
     for target in DEVICES:
         assert f"\n  {target}: " in done.stdout
