@@ -354,7 +354,7 @@ def test_kernels_that_use_lengths(function: Any, engine: str) -> None:
     random = Random(function.__name__)
     kernel = pto.kernel(function, mode="manual") if function is by_hand else pto.kernel(function)
     launches = []
-    for nth in range(14 * TIMES):
+    for nth in range(10 * TIMES):
         count = random.choice((16, 17, 20, 32, 36, 37, 48, 63, 64, random.randint(0, 90)))
         rows = count if function is scattered else 64 if nth < 5 else random.choice((64, 64, 7, 100, 20))
         out = random.choice((count, count, count, 16, count + 5))
