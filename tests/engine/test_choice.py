@@ -12,6 +12,7 @@ import pytest
 
 import ptokit as pto
 from ptokit import engines
+from ptokit.ops import direct
 
 TABLE = np.arange(32, dtype="float32").reshape(4, 8)
 INDICES = np.array([1, 2])
@@ -25,7 +26,9 @@ CALLS: dict[str, Callable[..., Any]] = {
 
 @pytest.fixture(autouse=True)
 def nothing_chosen_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nor is there a plan of another test for a call of the same kind: it has its engine."""
     monkeypatch.delenv(engines.VARIABLE, raising=False)
+    monkeypatch.setattr(direct, "PLANS", {})
     engines.chosen.cache_clear()
     yield
     engines.chosen.cache_clear()
