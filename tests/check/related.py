@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,10 @@ SLOW: dict[str, float] = json.loads(Path(__file__).with_name("slow.json").read_t
 STRING = re.compile(r"(?<=\")[\w-]{3,}(?=\")")
 USES = 12
 """Lines that may use a name: more say little of what it is for."""
+SKIPPED = re.compile(r"^\S.*importorskip\(|allow_module_level", re.MULTILINE)
+"""In a file that is skipped as a whole where something is not installed."""
+IGNORE = "collect_ignore_glob"
+"""What a `conftest.py` names files by that are not collected."""
 COMMON = frozenset(("run", "main", "test", "read", "write", "name", "value", "made", "found"))
 """Names that say little."""
 
@@ -50,21 +55,32 @@ class Test:
     file: str
     name: str
     words: frozenset[str]
+    may_be_skipped: bool
+    """With its file, which needs what may not be installed: pytest refuses to be given a test of a skipped file."""
 
 
 def tests() -> list[Test]:
-    """All test functions but those that need a GPU."""
-    files = sorted((ROOT / "tests").rglob("test_*.py"))
-    return [test for file in files if file.parent.name != "gpu" for test in _tests_of(file)]
+    """All test functions that are collected here."""
+    ignored = [*_ignored_folders()]
+    files = [file for file in sorted((ROOT / "tests").rglob("test_*.py")) if file.parent not in ignored]
+    return [test for file in files for test in _tests_of(file)]
+
+
+def _ignored_folders() -> Iterator[Path]:
+    """Folders whose tests need what is not installed; pytest refuses to be given one of these."""
+    for file in (ROOT / "tests").rglob("conftest.py"):
+        if IGNORE in file.read_text(encoding="utf-8") and runpy.run_path(str(file))[IGNORE]:
+            yield file.parent
 
 
 def _tests_of(file: Path) -> Iterator[Test]:
     path = file.relative_to(ROOT).as_posix()
-    words = {name: {*WORD.findall(block)} for name, block in _blocks(file.read_text(encoding="utf-8"))}
+    text = file.read_text(encoding="utf-8")
+    words, may_be_skipped = {name: {*WORD.findall(block)} for name, block in _blocks(text)}, bool(SKIPPED.search(text))
     for name, own in words.items():
         if name.startswith("test_"):
             used = set[str]().union(*(words[word] for word in own & words.keys()))
-            yield Test(path, name, frozenset(own | used | {*name.split("_")}))
+            yield Test(path, name, frozenset(own | used | {*name.split("_")}), may_be_skipped)
 
 
 def _blocks(text: str) -> Iterator[tuple[str, str]]:

@@ -97,7 +97,10 @@ def test_no_color_means_no_escape_codes(words: tuple[str, ...]) -> None:
     """Nor bold or underlined words, links, or those that `FORCE_COLOR` asks for."""
     plain = terminal(words, NO_COLOR="1", FORCE_COLOR="1", PTOKIT_PROGRESS="on")
     assert plain and "\x1b" not in plain
-    assert terminal(words, NO_COLOR="") == terminal(words)
+
+
+def test_an_empty_no_color_means_nothing() -> None:
+    assert terminal(("targets",), NO_COLOR="") == terminal(("targets",))
 
 
 def test_all_consoles_are_made_in_one_place() -> None:

@@ -18,7 +18,7 @@ from ptokit.program.ir import Barrier, Block, Flag, Loop, Program, Stmt, childre
 from ptokit.program.verify import pipes_used
 from ptokit.target import profile
 from ptokit.target.profile import EVENT_IDS
-from tests.examples.test_gallery import GALLERY, Case, Entry, agree, every_launch, rng
+from tests.examples.test_gallery import GALLERY, GRIDS_OF_LAUNCHES, Case, Entry, agree, every_launch, rng
 from tests.examples.test_gallery_flags import LAUNCHES, launches, ordered
 from tests.program.happens_before import Path, show_stmt
 from tests.program.judge import handovers, places_of, without
@@ -39,8 +39,7 @@ def entry_of(name: str) -> Entry:
 # --- As it is ------------------------------------------------------------------------------------------------------
 
 
-@every_launch
-@pytest.mark.parametrize("grid", [1, 7, 64])
+@pytest.mark.parametrize(("entry", "target", "grid"), GRIDS_OF_LAUNCHES)
 def test_auto_mode_is_clean(entry: Entry, target: str, grid: int) -> None:
     for sizes in (*entry.sizes, entry.small, entry.empty):
         case = entry.make(rng(), **sizes)

@@ -74,7 +74,7 @@ def test_the_patch_of_the_source_gives_a_clean_launch(case: Case) -> None:
     (repair,) = report.repairs
     assert repair.diff, repair.patch.refusal
     case.launch(given=given)
-    for seed in (None, 0, 1):
+    for seed in (None, 0, 1) if FUZZ else (None, 0):
         fresh = {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in given.items()}
         again = repair.patch.kernel[1](
             **fresh, target=case.target, engine="machine", options=pto.MachineOptions(seed=seed)

@@ -38,6 +38,7 @@ from tests.engine.cuda.emulated import ON_GPU, PATTERN, EmulatedBuffer, Emulated
 from tests.engine.cuda.test_ptx import assembled
 from tests.engine.cuda.threads import THREADED, ThreadedDevice
 from tests.engine.native.test_whole_native import elements, values
+from tests.loops import all_pairs
 from tests.property.strategies import fuzz
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -167,11 +168,17 @@ def test_arithmetic_is_that_of_the_reference(kind: DType, combine: Combine) -> N
         case.check()
 
 
-@pytest.mark.parametrize("kind", [each for each in TYPES if computes(each)], ids=str)
+FEW = (90, 8, Remap.REFUSE), (41, 5, Remap.SKIP), (1, 3, Remap.CLAMP), (2, 16, Remap.WRAP)
+"""Lanes, elements of a row, and what becomes of bad indices."""
+COMPUTING = [each for each in TYPES if computes(each)]
+FEW_OF_ALL = all_pairs(COMPUTING, [*ARITHMETIC, Combine.MUL], FEW, one_in=2)
+
+
+@pytest.mark.parametrize("kind", COMPUTING, ids=str)
 @pytest.mark.parametrize("combine", [*ARITHMETIC, Combine.MUL])
 def test_a_few_lanes_are_combined_by_one_kernel(kind: DType, combine: Combine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "BRIEF", 90)
-    for count, width, remap in ((90, 8, Remap.REFUSE), (41, 5, Remap.SKIP), (1, 3, Remap.CLAMP), (2, 16, Remap.WRAP)):
+    for count, width, remap in (few for *case, few in FEW_OF_ALL if case == [kind, combine]):
         lanes = named(count, 30)
         lanes[: count // 4] += 0 if remap is Remap.REFUSE else 30
         case = Case(kind, values(kind, (30, width)), values(kind, (count, width), 1), lanes, remap, combine=combine)
