@@ -7,9 +7,6 @@ from dataclasses import dataclass
 
 from ptokit.brief import elided
 
-__all__ = ("Fix", "OpName", "Wording", "called")
-"""The words that definitions of instructions need."""
-
 CPP = "cpp"
 """How the forms of C++ programs begin."""
 LANGUAGES = {"": "Python", "mlir": ".pto", "as": "PTO-AS", CPP: "C++"}

@@ -1,4 +1,5 @@
 """What computing instructions share: sets of types, rules for tiles, and the construction of an instruction."""
+# ruff: noqa: F403, F405
 
 from __future__ import annotations
 
@@ -8,23 +9,7 @@ from dataclasses import dataclass, field, replace
 from ptokit.isa.common import NO_TYPES, extents_positive, is_nd_tile, names, same_type
 from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.fixes import CONVERT, PLAIN_TILE
-from ptokit.isa.instruction import (
-    DEVICES,
-    EVERYWHERE,
-    NPU,
-    ByExtent,
-    Call,
-    CallText,
-    Cpp,
-    Fault,
-    Instruction,
-    Modifier,
-    Names,
-    Param,
-    Rule,
-    error,
-    is_tile,
-)
+from ptokit.isa.instruction import *
 from ptokit.isa.kernel import REDUCING, SLOW, Cost, Effect, RouteKernel
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Compute, Input, Move
