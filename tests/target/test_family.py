@@ -243,7 +243,7 @@ LEFT = {
     "demo.py": "a tour: it launches kernels on targets that it names",
     "testing.py": "the default target of a fixture of pytest, which its users read in the signature",
     "traces/replay.py": "the default targets of `pto.replay`, which its users read in the signature",
-    "cli/commands/indices.py": "the same default of the command",
+    "cli/commands.py": "the same default of the command",
     "cli/greeting.py": "says what that default is",
     "render/pages.py": "titles of source documents",
     "lang/context.py": "an example in the fix of a message",

@@ -10,7 +10,7 @@ import numpy as np
 
 from ptokit.cli.files import check_destination, print_text, read_text, write_all
 from ptokit.cli.operators import operator
-from ptokit.cli.problems import FINE, FOUND, Misuse, print_error, printable
+from ptokit.cli.problems import FINE, FOUND, Misuse, misused, print_error, printable
 from ptokit.cli.programs import library_call
 from ptokit.cli.report import costs_in
 from ptokit.cli.request import ProgramRequest
@@ -42,10 +42,8 @@ def calibrate_costs(
         raise Misuse(f"{file} has no measurements{hint if trace.ignored else ''}")
     used = _profile(file, trace, target)
     measurements = _recorded(trace, kernels, used)
-    try:
+    with misused(ValueError):
         found = calibrate(used, measurements, given)
-    except ValueError as problem:
-        raise Misuse(str(problem)) from problem
     table = {"format": FORMAT, "target": used.name, "costs": {**given, **found.costs}}
     if found.costs:
         written = json.dumps({**table, **_numbers(found)}, indent=2).encode("utf-8") + b"\n"
@@ -70,11 +68,9 @@ def _profile(file: str, trace: Trace, target: str | None) -> Profile:
     name = target or trace.target
     if name is None:
         raise Misuse(f"{file} names no target; give --target")
-    try:
+    with misused(ValueError, by=f"{file}: "):
         found = profile(name)
         named = profile(trace.target) if trace.target else found
-    except ValueError as problem:
-        raise Misuse(f"{file}: {problem}") from problem
     if named.family != found.family:
         raise Misuse(f"{file} is of {trace.target}, not of {target}")
     if not found.costs:
@@ -112,10 +108,8 @@ def _recorded(trace: Trace, kernels: Mapping[str, Launchable], target: Profile) 
 def _launch(each: Measured, kernels: Mapping[str, Launchable]) -> tuple[Launchable, Sequence[Any], dict[str, Any]]:
     """The kernel of a measurement and its arguments."""
     if each.operator:
-        try:
+        with misused(Misuse, by=f"{each.place}: "):
             kernel, args = operator(each.operator, each.args, each.grid)
-        except Misuse as problem:
-            raise Misuse(f"{each.place}: {problem}") from problem
         return kernel, args, {}
     kernel = kernels.get(each.kernel)
     if kernel is None:

@@ -17,7 +17,7 @@ import typer
 from ptokit.cli.completion import programs
 from ptokit.cli.parsing import ALL, functions, known_target, one_target, targets_or_all
 from ptokit.cli.parsing import targets as target_names
-from ptokit.cli.problems import Misuse
+from ptokit.cli.problems import misused
 
 if TYPE_CHECKING:
     from ptokit.machine.options import MachineOptions
@@ -104,10 +104,8 @@ class MachineRequest:
         from ptokit.machine.options import MachineOptions
 
         costs = costs_in(self.costs)
-        try:
+        with misused(ValueError, by="--blocks: "):
             return MachineOptions(seed=self.seed, lanes=self.lanes, costs=costs, cores=self.cores, blocks=self.blocks)
-        except ValueError as problem:
-            raise Misuse(f"--blocks: {problem}") from None
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any
 
 from ptokit.brief import brief
-from ptokit.cli.problems import Misuse
+from ptokit.cli.problems import Misuse, misused
 from ptokit.isa.dtype import DType, dtype
 
 FORMAT = 1
@@ -189,10 +189,8 @@ def _argument(value: object, place: str) -> object:
 
 
 def _spec(kind: str, shape: Sequence[str], place: str, below: int = 0) -> ArraySpec:
-    try:
+    with misused(TypeError, ValueError, by=f"{place}: "):
         return ArraySpec(dtype(kind), tuple(int(each[:20]) for each in shape if each.strip()), below)
-    except (TypeError, ValueError) as problem:
-        raise Misuse(f"{place}: {problem}") from problem
 
 
 def _bounded(arrays: Iterable[ArraySpec], place: str) -> None:
@@ -222,7 +220,7 @@ TYPES = {"float": "float32", "half": "float16", "bf16": "bfloat16", "double": "f
 
 def _table(text: str, file: str, kernels: frozenset[str]) -> Trace:
     rows = csv.reader(io.StringIO(text, newline=""))
-    try:
+    with misused(csv.Error, by=f"{file}:{rows.line_num}: "):
         found = _rows(rows, file)
         groups: dict[tuple[object, ...], list[Measured]] = {}
         ignored = 0
@@ -232,8 +230,6 @@ def _table(text: str, file: str, kernels: frozenset[str]) -> Trace:
                 ignored += 1
             else:
                 groups.setdefault((one.kernel, one.arrays, one.grid, one.with_launch), []).append(one)
-    except csv.Error as problem:
-        raise Misuse(f"{file}:{rows.line_num}: {problem}") from problem
     if len(groups) > MOST_MEASUREMENTS:
         raise Misuse(f"{file} has more than {MOST_MEASUREMENTS:,} different launches")
     return Trace(None, tuple(map(_typical, groups.values())), ignored)
