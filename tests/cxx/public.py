@@ -27,8 +27,7 @@ from typing import Any
 from ptokit.cli.arguments import values_of
 from ptokit.cxx.compile import CompileLimits, CompileOptions
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
-from ptokit.lang.cpp_entries import entries_of
-from ptokit.lang.cpp_source import CppSource
+from ptokit.lang.cpp_entries import CppSource, entries_of
 from ptokit.lang.launch import mode_of
 from ptokit.lang.launcher import Launcher
 from ptokit.lang.recorded import CppKernel

@@ -29,9 +29,9 @@ from ptokit.lang.launch import FindingCollector, Observer, Verdict, check_option
 from ptokit.lang.launcher import Launchable, Launcher
 from ptokit.lang.watch import copied
 from ptokit.machine.executable import MachineExecutable
-from ptokit.machine.extent import Extent
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.report import MachineReport
+from ptokit.machine.shadow import Extent
 from ptokit.program.expr import Var
 from ptokit.program.ir import Instr, Operand, Program, Stmt, TileDecl
 from ptokit.program.verify import verify

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
+import traceback
 from collections.abc import Callable
 from enum import StrEnum
 from functools import partial, wraps
@@ -17,7 +19,6 @@ import typer
 import ptokit
 from ptokit.cli.completion import programs, whole_words
 from ptokit.cli.greeting import ABOUT, greeting
-from ptokit.cli.guard import run_guarded
 from ptokit.cli.parsing import (
     Command,
     Group,
@@ -31,9 +32,61 @@ from ptokit.cli.parsing import (
     targets_or_all,
 )
 from ptokit.cli.parsing import targets as target_names
-from ptokit.cli.problems import FINE, Misuse
+from ptokit.cli.problems import FINE, FOUND, INTERRUPTED, MISUSED, Misuse, described, print_error, status_of
 from ptokit.cli.request import Costs, Json, Module, Offsets, ProgramRequest, Rest, Target, Targets, Words, output, takes
-from ptokit.finding import counted
+from ptokit.finding import OutOfBoundsError, VerifyError, counted
+from ptokit.lang.faults import TRACEBACK
+from ptokit.text.errors import TextError
+
+
+def run_guarded(work: Callable[[], int]) -> int:
+    """Run a command and return its exit status. Only a closed pipe raises."""
+    try:
+        status = work()
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        raise  # typer exits without a message
+    except KeyboardInterrupt:
+        print_error("interrupted")
+        return INTERRUPTED
+    except Exception as problem:
+        return _status_after(problem)
+
+
+def _status_after(problem: Exception) -> int:
+    if os.environ.get(TRACEBACK):
+        traceback.print_exception(problem)
+    if isinstance(problem, TextError):
+        print_error(str(problem), "")
+        return FOUND
+    if isinstance(problem, VerifyError | OutOfBoundsError):
+        from ptokit.cli.report import show_findings
+
+        show_findings(problem.findings)
+        return status_of(problem.findings)
+    if isinstance(problem, Misuse):
+        print_error(str(problem))
+    elif isinstance(problem, OSError) and problem.filename is None:
+        _silence()
+        print_error(f"cannot write the output: {described(problem)}")
+    else:
+        message = f"internal error in ptokit ({type(problem).__name__}: {described(problem)})"
+        print_error(f"{message}; please report it with the command and its input; {TRACEBACK}=1 shows a traceback")
+    return MISUSED
+
+
+def _silence() -> None:
+    """Redirect a standard output that cannot be written, so that Python's last flush does not fail."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (AttributeError, OSError, ValueError):
+        return
+
+
+# --- checks and runs
+
 
 # --- checks and runs
 
@@ -132,7 +185,7 @@ def fmt(
     check: Annotated[bool, typer.Option("--check", help="Only name the files that would change.")] = False,
 ) -> int:
     """Rewrite texts in canonical form, in place. What cannot be read stays as it is."""
-    from ptokit.cli.texts import format_files
+    from ptokit.cli.programs import format_files
 
     return format_files(files, check)
 
@@ -145,7 +198,7 @@ def convert(
     out: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="Where to write; `-` prints.")] = "-",
 ) -> int:
     """Print a program in another form."""
-    from ptokit.cli.texts import convert_program
+    from ptokit.cli.programs import convert_program
 
     return convert_program(program, to, pto_version, out)
 

@@ -22,8 +22,7 @@ from ptokit.finding import OutOfBoundsError, VerifyError, shown_file
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.patch import encoded
 from ptokit.lang.watch import WatchedLaunch
-from ptokit.machine.proposal import NEEDLESS, ORDER, Patch, Repair
-from ptokit.machine.report import MachineReport
+from ptokit.machine.report import NEEDLESS, ORDER, MachineReport, Patch, Repair
 from ptokit.program.repair import Unpatchable
 from ptokit.target import families_with_pipes, profile
 from ptokit.text.errors import TextError

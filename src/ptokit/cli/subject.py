@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ptokit.cxx.child import RecordLimits
     from ptokit.cxx.compile import Build
     from ptokit.cxx.database import DatabaseEntry
-    from ptokit.lang.cpp_source import CppSource
+    from ptokit.lang.cpp_entries import CppSource
 
 LIMIT = re.compile(r"(?P<name>seconds|memory|calls)=(?P<number>[1-9]\d{0,14}(?:\.\d+)?(?:e\d{1,2})?)(?P<unit>[KMG]?)")
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -58,7 +58,7 @@ def _end_in_order() -> None:
 @lru_cache(maxsize=16)
 def _source(file: str, _state: tuple[int, int], request: CxxRequest) -> CppSource:
     from ptokit.cxx.compile import CompileOptions
-    from ptokit.lang.cpp_source import CppSource
+    from ptokit.lang.cpp_entries import CppSource
 
     flags = *(f"-I{folder}" for folder in request.include or ()), *(f"-D{macro}" for macro in request.define or ())
     own = CompileOptions(flags, request.std or "")

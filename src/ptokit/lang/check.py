@@ -9,11 +9,11 @@ from typing import Any
 
 from ptokit.finding import NAME, Finding, Judged, VerifyError, by_level, counted, findings_html, summary
 from ptokit.isa.policy import TileType
-from ptokit.lang.arguments import Arguments
 from ptokit.lang.context import Mode
 from ptokit.lang.faults import finding_of, public, raised_in_user_code
 from ptokit.lang.launch import LAUNCH_OPTIONS, Traced, check_options, grid_of, mode_of, refuse_inside
 from ptokit.lang.launcher import Launchable
+from ptokit.lang.tensor import Arguments
 from ptokit.machine.options import MachineOptions, is_enough
 from ptokit.markup import Displayed, Markup, badge, box, clipped, table
 from ptokit.program.addresses import footprint

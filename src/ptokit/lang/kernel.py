@@ -14,21 +14,19 @@ from typing import Any, NoReturn, cast, overload
 from ptokit.brief import brief
 from ptokit.engine.kept import recall, remember
 from ptokit.finding import NAME, VerifyError, Where
-from ptokit.lang.arguments import Arguments, Signature, array_argument, constant, first_extent, is_integer
 from ptokit.lang.context import Mode, target
 from ptokit.lang.expr import TracedInteger
 from ptokit.lang.faults import public, suggested
 from ptokit.lang.launch import LAUNCH_OPTIONS, FindingCollector, Traced, TracedFamily, TracedMember
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.patch import frozen, rewritten, with_text
-from ptokit.lang.reading import check_source, refuse_at
+from ptokit.lang.reading import check_source, refuse_at, untraced
 from ptokit.lang.reads import Reads
 from ptokit.lang.source import constants_of, surroundings
 from ptokit.lang.stand_ins import TracedTensor, TracedTile
-from ptokit.lang.tensor import GlobalTensor
+from ptokit.lang.tensor import Arguments, GlobalTensor, Signature, array_argument, constant, first_extent, is_integer
 from ptokit.lang.trace import Tracer
-from ptokit.lang.untraced import untraced
-from ptokit.machine.proposal import Patch
+from ptokit.machine.report import Patch
 from ptokit.markup import Displayed, box, clipped, code, table
 from ptokit.program.calls import indexed_views, without_defaults
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Var

@@ -17,7 +17,6 @@ from ptokit.engine.runnable import Run, Runnable
 from ptokit.engine.storage import Storage
 from ptokit.engines import AUTO, ENGINES, REFERENCE, chosen, in_order, ordering
 from ptokit.finding import OPAQUE, Finding, OutOfBoundsError, VerifyError
-from ptokit.lang.arguments import Arguments
 from ptokit.lang.arrays import within, writing
 from ptokit.lang.context import Mode
 from ptokit.lang.faults import public, refuse, trim
@@ -44,9 +43,10 @@ from ptokit.lang.launch import (
     refuse_captured,
     refuse_inside,
 )
+from ptokit.lang.tensor import Arguments
 from ptokit.machine import MACHINE
 from ptokit.machine.options import is_enough
-from ptokit.machine.proposal import Patch
+from ptokit.machine.report import Patch
 from ptokit.program.ir import MOST_BLOCKS, Program
 from ptokit.program.order import races
 from ptokit.program.repair import Edit, Unpatchable

@@ -18,14 +18,13 @@ from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, OutOfBoundsError
 from ptokit.isa.dtype import DType
 from ptokit.isa.policy import TileType
-from ptokit.lang.arguments import Arguments, array_argument, is_integer
 from ptokit.lang.context import Mode
 from ptokit.lang.faults import public, refuse
 from ptokit.lang.launch import Traced
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.sources import is_cpp
-from ptokit.lang.tensor import GlobalTensor
-from ptokit.machine.proposal import Patch
+from ptokit.lang.tensor import Arguments, GlobalTensor, array_argument, is_integer
+from ptokit.machine.report import Patch
 from ptokit.program.expr import evaluate, variables
 from ptokit.program.ir import Argument, Float, Integer, Program
 from ptokit.program.repair import Edit, Unpatchable

@@ -27,21 +27,18 @@ from ptokit.engine.storage import Storage
 from ptokit.engines import AUTO
 from ptokit.finding import OPAQUE, Finding, VerifyError
 from ptokit.isa.dtype import DType, dtype
-from ptokit.lang.arguments import Arguments, array_argument
 from ptokit.lang.context import Mode
 from ptokit.lang.cpp_edits import edited_texts
-from ptokit.lang.cpp_entries import chosen_entry, element_of, entries_of, kind_of, scalar_of
-from ptokit.lang.cpp_source import CppSource, source_of
+from ptokit.lang.cpp_entries import CppSource, chosen_entry, element_of, entries_of, kind_of, scalar_of, source_of
 from ptokit.lang.faults import public, refuse
 from ptokit.lang.launch import Traced, grid_of, machine_options, mode_of
 from ptokit.lang.launcher import Launchable, Launcher, PartOfLaunch, quiet_report
 from ptokit.lang.loaded import ForeignKernel, integer_argument, sharing
-from ptokit.lang.tensor import GlobalTensor
+from ptokit.lang.tensor import Arguments, GlobalTensor, array_argument
 from ptokit.lang.values import Informer
 from ptokit.machine import MACHINE
 from ptokit.machine.options import is_enough
-from ptokit.machine.proposal import Patch
-from ptokit.machine.report import MachineReport
+from ptokit.machine.report import MachineReport, Patch
 from ptokit.program.clip import clipped
 from ptokit.program.ir import Program, walk
 from ptokit.program.repair import Edit, Unpatchable

@@ -24,7 +24,7 @@ from ptokit.machine.memories import Global, MemoryLocation
 from ptokit.machine.repeats import is_ordered
 from ptokit.machine.shadow import READ, Shadow
 from ptokit.machine.site import Site
-from ptokit.program.steps import PipeWork
+from ptokit.program.cores import PipeWork
 
 
 class StaleAccess(NamedTuple):

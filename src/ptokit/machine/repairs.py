@@ -12,7 +12,7 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-from ptokit.machine.proposal import NEEDLESS, ORDER, Patcher, Repair
+from ptokit.machine.report import NEEDLESS, ORDER, Patcher, Repair
 from ptokit.machine.trial import Faults, Replay
 from ptokit.program import ir, repair
 from ptokit.program.calls import access_of, named_operands

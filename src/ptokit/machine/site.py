@@ -12,9 +12,8 @@ from ptokit.engine.storage import Array, Storage
 from ptokit.finding import Finding, Where
 from ptokit.isa.instruction import Call
 from ptokit.isa.operand import TileSpec
-from ptokit.program.cores import home_of, unit_of
+from ptokit.program.cores import PipeWork, Step, Sync, gate, home_of, on_cores, steps, unit_of
 from ptokit.program.ir import Instr
-from ptokit.program.steps import PipeWork, Step, Sync, gate, on_cores, steps
 from ptokit.program.verify_call import Options
 from ptokit.target import LOAD, SCALAR, STORE, Profile
 

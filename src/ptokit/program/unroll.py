@@ -18,10 +18,9 @@ from ptokit.finding import Where
 from ptokit.program import ir
 from ptokit.program.before import PipeStep, Unrolled
 from ptokit.program.calls import all_operands, call_of
-from ptokit.program.cores import Cores, ends_of, home_of, pipe_of, pipes_of
+from ptokit.program.cores import Cores, PipeWork, Step, Sync, ends_of, gate, home_of, on_cores, pipe_of, pipes_of, steps
 from ptokit.program.expr import Expr, Var, apply, interval, substitute, subtract
 from ptokit.program.memory import History, OperandAccess, Path, rewrite
-from ptokit.program.steps import PipeWork, Step, Sync, gate, on_cores, steps
 from ptokit.target import SCALAR, Core, Profile
 
 SOURCE = "source"

@@ -15,10 +15,10 @@ from ptokit.program.bounds import BoundsProof, Reach, check_bounds, reaches
 from ptokit.program.budget import starts_threads
 from ptokit.program.calls import call_of, tensor_spec, written_arguments
 from ptokit.program.cores import StatementCores
-from ptokit.program.describe import described
 from ptokit.program.expr import Expr, Var, compiled, extents_in, substitute, value_of
 from ptokit.program.handover import are_cores_joined, check_cores, check_sync
 from ptokit.program.overlaps import sharing
+from ptokit.program.show import described
 from ptokit.program.streams import crosses
 from ptokit.program.symbolic import Lengths
 from ptokit.program.verify_call import Options, judged, verify_call
