@@ -2,9 +2,9 @@
 
 A definition begins with `from ptokit.isa.vocabulary import *`. Each word is explained where it is defined.
 """
-# ruff: noqa: F401, F403
+# ruff: noqa: F403
 
-from ptokit.finding.fix import Fix, OpName, Wording, called
+from ptokit.finding.fix import *
 from ptokit.isa.common import *
 from ptokit.isa.dtype import *
 from ptokit.isa.fixes import *

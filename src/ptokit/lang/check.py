@@ -16,12 +16,11 @@ from ptokit.lang.launcher import Launchable
 from ptokit.lang.tensor import Arguments
 from ptokit.machine.options import MachineOptions, is_enough
 from ptokit.markup import Displayed, Markup, badge, box, clipped, table
-from ptokit.program.addresses import footprint
 from ptokit.program.budget import Use, has_simt
 from ptokit.program.expr import Expr
 from ptokit.program.ir import Assign, Program, walk
 from ptokit.program.order import order
-from ptokit.program.place import place
+from ptokit.program.place import footprint, place
 from ptokit.program.show import show as show_program
 from ptokit.program.verify import pipes_used
 from ptokit.target import families, families_with_pipes

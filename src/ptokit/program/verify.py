@@ -10,7 +10,6 @@ from ptokit.finding import Finding, fold_overlaps
 from ptokit.isa.fixes import write_first
 from ptokit.isa.unknown import Undecided
 from ptokit.program import calls, ir
-from ptokit.program.addresses import check_addresses, check_memory, check_overlaps
 from ptokit.program.bounds import BoundsProof, Reach, check_bounds, reaches
 from ptokit.program.budget import starts_threads
 from ptokit.program.calls import call_of, tensor_spec, written_arguments
@@ -18,6 +17,7 @@ from ptokit.program.cores import StatementCores
 from ptokit.program.expr import Expr, Var, compiled, extents_in, substitute, value_of
 from ptokit.program.handover import are_cores_joined, check_cores, check_sync
 from ptokit.program.overlaps import sharing
+from ptokit.program.place import check_addresses, check_memory, check_overlaps
 from ptokit.program.show import described
 from ptokit.program.streams import crosses
 from ptokit.program.symbolic import Lengths
