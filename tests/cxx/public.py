@@ -149,9 +149,9 @@ def _judge_launches(kernel: CppKernel, found: FileResult) -> None:
     arguments = kernel.bind((), values)
     mode = mode_of(kernel.target)
     launches = kernel.launches(arguments, mode, 1, enough=True)
-    found.recorded += len(launches)
-    _add(found, kernel.name, kernel.remarks(arguments, mode, enough=True))
-    for launched, grid in launches:
+    found.recorded += len(launches.made)
+    _add(found, kernel.name, launches.findings)
+    for launched, grid in launches.made:
         try:
             report = Launcher(launched, grid)(target=kernel.target, engine="machine", options=ON_MACHINE, **values)
             _add(found, kernel.name, report.findings)

@@ -122,7 +122,7 @@ def patch(case: Expected) -> Patch:
     done = run(case)
     values = {name: value for name, value in case.values().items() if name in done.given}
     arguments, mode = done.kernel.bind((), values), pto.target(case.target).mode
-    ((launch, _),) = done.kernel.launches(arguments, mode, 1)
+    ((launch, _),) = done.kernel.launches(arguments, mode, 1).made
     program = launch.trace(arguments, mode).program
     (repair,) = done.report.propose(lambda edits, _: launch.rewritten(program, edits), done.report.ok)
     assert repair.kind == ORDER

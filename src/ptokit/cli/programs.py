@@ -205,7 +205,7 @@ def placed_programs(request: ProgramRequest) -> list[Program]:
         target = request.target or (kernel.targets[0] if kernel.targets else None)
         mode = mode_of(target, dyn_ub=request.dyn_ub)
         arguments = kernel.bind_for_check((), values)
-        launches = kernel.over(request.grid).launches(arguments, mode, request.grid)
+        launches = kernel.for_grid(request.grid).launches(arguments, mode, request.grid).made
         return [
             place(each.trace(arguments, mode).program, mode.profile, request.dyn_ub).program for each, _ in launches
         ]
@@ -217,7 +217,7 @@ def program_of(request: ProgramRequest) -> Program:
     values = _values(kernel, request)
     with library_call():
         mode = mode_of(request.target, dyn_ub=request.dyn_ub)
-        traced = kernel.over(request.grid).trace(kernel.bind_for_check((), values), mode)
+        traced = kernel.for_grid(request.grid).trace(kernel.bind_for_check((), values), mode)
     return traced.program
 
 

@@ -178,8 +178,8 @@ def check(
     blocks, arguments = grid_of(grid), _arguments("pto.check", kernel, args, keywords)
     names = kernel.targets or families() if target == "all" else (target,)
     modes = [mode_of(name, header, strict, dyn_ub) for name in names]
-    reports = {mode.profile.name: _report(kernel.over(blocks), arguments, mode, blocks, enough) for mode in modes}
-    return Report(kernel.name, kernel.own_grid(arguments, modes[0]) or blocks, reports)
+    found = [_report(kernel.for_grid(blocks), arguments, mode, blocks, enough) for mode in modes]
+    return Report(kernel.name, found[0][1] or blocks, {report.target: report for report, _ in found})
 
 
 def _arguments(what: str, kernel: Launchable, args: tuple[object, ...], keywords: dict[str, Any]) -> Arguments:
@@ -195,21 +195,24 @@ def _arguments(what: str, kernel: Launchable, args: tuple[object, ...], keywords
     return kernel.bind_for_check(args, keywords)
 
 
-def _report(kernel: Launchable, arguments: Arguments, mode: Mode, grid: int, enough: bool) -> TargetReport:
-    profile = mode.profile
+def _report(
+    kernel: Launchable, arguments: Arguments, mode: Mode, grid: int, enough: bool
+) -> tuple[TargetReport, int | None]:
+    """The report on a target, and the grid that the kernel states itself."""
+    target = mode.profile.name
     try:
-        made = kernel.launches(arguments, mode, grid, enough=enough)
-        launches = [(each.trace(arguments, mode), blocks) for each, blocks in made]
-        remarks = kernel.remarks(arguments, mode, enough=enough)
+        launches = kernel.launches(arguments, mode, grid, enough=enough)
+        traced = [(each.trace(arguments, mode), blocks) for each, blocks in launches.made]
     except VerifyError as refusal:
-        return TargetReport(profile.name, refusal.findings, {}, (), ())
+        return TargetReport(target, refusal.findings, {}, (), ()), None
     except (Exception, SystemExit) as problem:
         where = raised_in_user_code(problem)
         if where is None:
             raise
-        return TargetReport(profile.name, (finding_of(problem, where),), {}, (), ())
-    reports = [_report_of(traced, arguments, mode, blocks) for traced, blocks in launches]
-    return replace(_joined(reports), findings=(*remarks, *(each for report in reports for each in report.findings)))
+        return TargetReport(target, (finding_of(problem, where),), {}, (), ()), None
+    reports = [_report_of(each, arguments, mode, blocks) for each, blocks in traced]
+    found = (*launches.findings, *(each for report in reports for each in report.findings))
+    return replace(_joined(reports), findings=found), launches.grid
 
 
 def _joined(reports: Sequence[TargetReport]) -> TargetReport:
@@ -276,7 +279,7 @@ def show(
 ) -> None:
     """Print the program of a kernel as a target runs it: with the addresses and flags that auto mode adds."""
     arguments, mode = _arguments("pto.show", kernel, args, keywords), mode_of(target, dyn_ub=dyn_ub)
-    for launched, _ in kernel.over(grid_of(grid)).launches(arguments, mode, 1):
+    for launched, _ in kernel.for_grid(grid_of(grid)).launches(arguments, mode, 1).made:
         program = place(launched.trace(arguments, mode).program, mode.profile, mode.options.dyn_ub).program
         print(show_program(order(program, mode.profile), mode.profile.name))
     if not mode.profile.pipes:

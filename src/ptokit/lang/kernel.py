@@ -241,7 +241,7 @@ class Kernel(Launchable, Displayed):
         """The kernel as the text of its file among these defines it."""
         return self._as(with_text(self.function, texts, written=written))
 
-    def frozen(self) -> Kernel:
+    def snapshot(self) -> Kernel:
         """The kernel with the globals of now; itself if its source is not known."""
         with suppress(Unpatchable):
             return self._as(frozen(self.function))
@@ -250,7 +250,7 @@ class Kernel(Launchable, Displayed):
     def _as(self, function: FunctionType) -> Kernel:
         return self if function is self.function else Kernel(function, self.mode)
 
-    def siblings(self, patch: Patch, /) -> Iterator[tuple[str, Launchable, Launchable]]:
+    def variants(self, patch: Patch, /) -> Iterator[tuple[str, Launchable, Launchable]]:
         """Kernels of its module that the same function made with other values."""
         code = self.function.__code__
         for other, value in self.function.__globals__.items():

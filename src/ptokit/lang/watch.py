@@ -151,7 +151,7 @@ class WatchedLaunch:
     def frozen(self) -> WatchedLaunch:
         """The same launch with copies of its arrays, and with a kernel that later changes of globals do not concern."""
         copies, named = with_copies(self.args, self.keywords)
-        return replace(self, kernel=self.kernel.frozen(), args=copies, keywords=named)
+        return replace(self, kernel=self.kernel.snapshot(), args=copies, keywords=named)
 
     def checked(self) -> TargetReport:
         """The report of a check, which runs nothing."""
