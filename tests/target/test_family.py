@@ -244,7 +244,7 @@ LEFT = {
     "testing.py": "the default target of a fixture of pytest, which its users read in the signature",
     "traces/replay.py": "the default targets of `pto.replay`, which its users read in the signature",
     "cli/commands.py": "the same default of the command",
-    "cli/greeting.py": "says what that default is",
+    "cli/request.py": "says what that default is",
     "render/pages.py": "titles of source documents",
     "lang/context.py": "an example in the fix of a message",
     "cxx/compile.py": "the default target of a function that only tests call without one",

@@ -18,22 +18,33 @@ import typer
 
 import ptokit
 from ptokit.cli.completion import programs, whole_words
-from ptokit.cli.greeting import ABOUT, greeting
-from ptokit.cli.parsing import (
+from ptokit.cli.problems import FINE, FOUND, INTERRUPTED, MISUSED, Misuse, described, print_error, status_of
+from ptokit.cli.request import (
+    ABOUT,
     Command,
+    Costs,
     Group,
+    Json,
+    Module,
+    Offsets,
+    ProgramRequest,
+    Rest,
+    Target,
+    Targets,
+    Words,
     engines,
     explained,
     generators,
+    greeting,
     known_targets,
     layouts,
     one_target,
+    output,
     replay_engines,
+    takes,
     targets_or_all,
 )
-from ptokit.cli.parsing import targets as target_names
-from ptokit.cli.problems import FINE, FOUND, INTERRUPTED, MISUSED, Misuse, described, print_error, status_of
-from ptokit.cli.request import Costs, Json, Module, Offsets, ProgramRequest, Rest, Target, Targets, Words, output, takes
+from ptokit.cli.request import targets as target_names
 from ptokit.finding import OutOfBoundsError, VerifyError, counted
 from ptokit.lang.faults import TRACEBACK
 from ptokit.text.errors import TextError

@@ -12,11 +12,10 @@ from typing import Any
 from ptokit import progress
 from ptokit.cli.files import STDIN, check_unnamed, print_text, write_all
 from ptokit.cli.live import LaunchCheck, run_launches, show_kernels
-from ptokit.cli.parsing import ALL
 from ptokit.cli.problems import FINE, FOUND, SHOWN, Misuse, print_error, printable, status_of, with_shown_names
 from ptokit.cli.programs import check_program, library_call, machine_report, status_of_check
 from ptokit.cli.report import print_json
-from ptokit.cli.request import ProgramRequest
+from ptokit.cli.request import ALL, ProgramRequest
 from ptokit.cli.subject import find, forget
 from ptokit.finding import OutOfBoundsError, VerifyError, shown_file
 from ptokit.lang.launcher import Launchable

@@ -15,10 +15,9 @@ from typing import Any
 from rich.text import Text
 
 from ptokit import progress
-from ptokit.cli.parsing import ALL
 from ptokit.cli.problems import FOUND, Misuse, print_error, printable, status_of
 from ptokit.cli.report import joined, place_data, print_json, print_lines, summary_of, target_data
-from ptokit.cli.request import ProgramRequest
+from ptokit.cli.request import ALL, ProgramRequest
 from ptokit.cli.subject import kernels_of, message_of, named_kernel, place_of_problem
 from ptokit.finding import WARNINGS, Finding, OutOfBoundsError, VerifyError, counted
 from ptokit.lang.check import TargetReport

@@ -13,11 +13,10 @@ import numpy as np
 
 from ptokit.cli.files import check_destination, shown_name, write_all
 from ptokit.cli.live import ScriptRun, is_python, run_launches
-from ptokit.cli.parsing import ALL
 from ptokit.cli.problems import FOUND, WORDS, Misuse, print_error, status_of
 from ptokit.cli.programs import each_entry, library_call, machine_report
 from ptokit.cli.report import print_answer, trace_bytes
-from ptokit.cli.request import ProgramRequest
+from ptokit.cli.request import ALL, ProgramRequest
 from ptokit.cli.subject import find
 from ptokit.finding import OutOfBoundsError, VerifyError, counted, is_modelled, summary
 from ptokit.lang.launch import mode_of

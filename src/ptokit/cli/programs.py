@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import os
+import shlex
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +15,6 @@ from functools import partial
 from typing import Any
 
 from ptokit.cli.arguments import pairs, passed, values_of, with_outs, write_array
-from ptokit.cli.example import example
 from ptokit.cli.files import (
     STDIN,
     check_destination,
@@ -24,7 +25,6 @@ from ptokit.cli.files import (
     shown_name,
     write_all,
 )
-from ptokit.cli.parsing import ALL
 from ptokit.cli.problems import FINE, FOUND, MISUSED, WORDS, Misuse, described, print_error, printable, status_of
 from ptokit.cli.report import (
     check_data,
@@ -38,18 +38,23 @@ from ptokit.cli.report import (
     show_run,
     timeline_file,
 )
-from ptokit.cli.request import ProgramRequest
+from ptokit.cli.request import ALL, ProgramRequest
 from ptokit.cli.subject import entries_in, find, is_source, named_kernel, stated_target
 from ptokit.finding import WARNINGS, Finding, OutOfBoundsError, VerifyError
+from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.instruction import Param
 from ptokit.lang.check import check, show
 from ptokit.lang.faults import finding_of, raised_in_user_code
+from ptokit.lang.kernel import Kernel
 from ptokit.lang.launch import mode_of
 from ptokit.lang.launcher import Launchable, quiet_report
 from ptokit.lang.loaded import TextKernel
+from ptokit.lang.source import Unreadable, base_name, tree_of
 from ptokit.lang.sources import is_cpp
 from ptokit.machine import MACHINE
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.report import MachineReport
+from ptokit.program.expr import Expr, Var, evaluate, variables
 from ptokit.program.ir import Program
 from ptokit.program.place import place
 from ptokit.program.verify import verify
@@ -59,6 +64,7 @@ from ptokit.target import PROFILES, profile
 from ptokit.text.cpp import emit
 from ptokit.text.errors import TextError
 from ptokit.text.forms import convert, format_text, print_program
+from ptokit.text.memories import is_unshaped
 
 
 def check_program(request: ProgramRequest, as_json: bool, run: bool = False) -> int:
@@ -349,3 +355,124 @@ def _cpp(request: ProgramRequest) -> str:
         found = verify(program, machine, Options(dyn_ub=request.dyn_ub))
     show_findings(finding for finding in found if finding.level == "hazard")
     return text
+
+
+# --- examples of commands
+
+
+EXTENT = 64
+"""The extent if the kernel states none."""
+NUMBER = "8"
+"""The integer if the kernel states none."""
+
+
+def example(kernel: Launchable, words: Sequence[str], missing: Iterable[str]) -> str:
+    """The command again, with a value for every argument that is missing."""
+    values = _of_text(kernel) if isinstance(kernel, TextKernel) else _of_source(kernel)
+    added = [word for name in missing for word in ("--arg", f"{name}={values.get(name, NUMBER)}")]
+    return shlex.join(["ptokit", *words, *added])
+
+
+def _array(kind: str, shape: Sequence[int]) -> str:
+    return f"{kind}[{','.join(map(str, shape))}]"
+
+
+def _of_text(kernel: TextKernel) -> dict[str, str]:
+    """The text states what its arguments are."""
+    found: dict[str, str] = {}
+    numbers = {Var(name): int(NUMBER) for name, kind in kernel.parameters.items() if kind == "integer"}
+    for name, kind in kernel.parameters.items():
+        if kind != "array":
+            found[name] = NUMBER if kind == "integer" else "1.0"
+            continue
+        views = [tensor for tensor in kernel.program.tensors.values() if tensor.array == name]
+        view = next((tensor for tensor in views if not is_unshaped(tensor)), None)
+        shape = [_extent(extent, numbers) for extent in view.shape] if view else [EXTENT * EXTENT]
+        found[name] = _array(kernel.program.tensors[name].dtype.name, shape)
+    return found
+
+
+def _extent(extent: Expr, numbers: dict[Var, int]) -> int:
+    return max(evaluate(extent, numbers), 1) if variables(extent) <= numbers.keys() else EXTENT
+
+
+def _of_source(kernel: Launchable) -> dict[str, str]:
+    """An array for each parameter that is sliced, has its shape read or is an operand; else a number."""
+    if not isinstance(kernel, Kernel):
+        return {}
+    try:
+        nodes = [*ast.walk(tree_of(kernel.function.__code__))]
+    except Unreadable:
+        nodes = []
+    ranks = _ranks(nodes)
+    indices = {*_indices(nodes)}
+    words = _words(nodes)
+    found: dict[str, str] = {}
+    for name in kernel.parameters:
+        if name in kernel.constants:
+            found[name] = words.get(name, NUMBER)
+        elif name in indices:
+            found[name] = _array("int32", [EXTENT] * max(1, ranks.get(name, 0)))
+        elif name in ranks or not nodes:
+            found[name] = _array("float32", [EXTENT] * max(2, ranks.get(name, 0)))
+    return found
+
+
+def _ranks(nodes: Iterable[ast.AST]) -> dict[str, int]:
+    """The least number of dims of each array, by its uses: `x[a:b, c:d]`, `x.shape[1]`, an operand."""
+    found: dict[str, int] = {}
+    for node in nodes:
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+            rank = len(node.slice.elts) if isinstance(node.slice, ast.Tuple) else 0
+            found[node.value.id] = max(found.get(node.value.id, 0), rank)
+        elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and (name := base_name(node)):
+            rank = node.slice.value + 1 if isinstance(node.slice.value, int) else 0
+            found[name] = max(found.get(name, 0), rank)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            found.setdefault(node.value.id, 0)
+        elif isinstance(node, ast.Call) and _called(node) in INSTRUCTIONS:
+            for operand in node.args:
+                found.setdefault(base_name(operand) or "", 0)
+    return found
+
+
+def _indices(nodes: Sequence[ast.AST]) -> Iterator[str]:
+    """Parameters that are indices: operands of an instruction, or arrays that such an operand is loaded from."""
+    calls = [node for node in nodes if isinstance(node, ast.Call) and node.args]
+    loads = [(base_name(call.args[0]), array) for call in calls for array in _blocks(call)]
+    for call in calls:
+        if _called(call) == "load_scalar":
+            yield base_name(call.args[0]) or ""
+        for param, given in _operands(call):
+            if param.role == "index":
+                yield base_name(given) or ""
+                yield from (array or "" for tile, array in loads if tile == base_name(given))
+
+
+def _operands(call: ast.Call) -> list[tuple[Param, ast.expr]]:
+    instruction = INSTRUCTIONS.get(_called(call))
+    return [*zip(instruction.operands, call.args, strict=False)] if instruction else []
+
+
+def _blocks(call: ast.Call) -> list[str | None]:
+    """Arrays that an instruction loads a block of."""
+    return [base_name(given) for param, given in _operands(call) if param.is_block and param.access == "read"]
+
+
+def _words(nodes: Iterable[ast.AST]) -> dict[str, str]:
+    """A value for each parameter that is passed on as a modifier of an instruction or as a tile's element type."""
+    found: dict[str, str] = {}
+    for call in (node for node in nodes if isinstance(node, ast.Call)):
+        instruction = INSTRUCTIONS.get(_called(call))
+        choices = {modifier.name: modifier.enum for modifier in instruction.modifiers} if instruction else {}
+        for keyword in call.keywords:
+            if keyword.arg in choices and isinstance(keyword.value, ast.Name):
+                found[keyword.value.id] = next(iter(choices[keyword.arg])).text
+        if _called(call) == "Tile" and len(call.args) > 1 and isinstance(call.args[1], ast.Name):
+            found[call.args[1].id] = "float32"
+    return found
+
+
+def _called(call: ast.Call) -> str:
+    called = call.func
+    return called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""

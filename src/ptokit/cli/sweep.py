@@ -14,11 +14,10 @@ from typing import Any
 from ptokit.brief import brief
 from ptokit.cli.arguments import constant, pairs
 from ptokit.cli.files import Write, check_destination, shown_name, write_all
-from ptokit.cli.parsing import ALL
 from ptokit.cli.problems import FINE, FOUND, UNMODELLED, Misuse, misused
 from ptokit.cli.programs import machine_report
 from ptokit.cli.report import print_answer, terminal_width
-from ptokit.cli.request import ProgramRequest
+from ptokit.cli.request import ALL, ProgramRequest
 from ptokit.cli.subject import find, is_source, source_texts
 from ptokit.finding import VerifyError, suggestion
 from ptokit.lang.launcher import Launchable

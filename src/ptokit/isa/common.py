@@ -1,4 +1,4 @@
-"""Rules and address formulas that several instructions share."""
+"""What definitions of instructions share: sets of types, rules, address formulas, the construction of an instruction."""
 
 # ruff: noqa: F403, F405
 from __future__ import annotations
@@ -11,7 +11,6 @@ from ptokit.finding import Fix
 from ptokit.isa.dtype import BASE, FLOAT8, FLOAT8_E8M0, HIFLOAT8, INT32, INT64, PTO_TYPES, UINT32, UINT64, DType, dtype
 from ptokit.isa.fixes import CONVERT, PACKED, PLAIN_TILE, VALID, cast_of
 from ptokit.isa.instruction import *
-from ptokit.isa.instruction import ALWAYS, EVERYWHERE, Blocks, Call, Case, Rule, case, error, is_tensor
 from ptokit.isa.kernel import REDUCING, SLOW, Cost, Effect, RouteKernel
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Compute, Input, Move, Remap
