@@ -1,4 +1,4 @@
-"""What definitions of instructions share: sets of types, rules, address formulas, the construction of an instruction."""
+"""What definitions of instructions share: sets of types, rules, address formulas, how an instruction is constructed."""
 
 # ruff: noqa: F403, F405
 from __future__ import annotations
