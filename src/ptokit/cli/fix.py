@@ -18,9 +18,9 @@ from ptokit.cli.report import print_json
 from ptokit.cli.request import ALL, ProgramRequest
 from ptokit.cli.subject import find, forget
 from ptokit.finding import OutOfBoundsError, VerifyError, shown_file
+from ptokit.lang.check import WatchedLaunch
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.patch import encoded
-from ptokit.lang.watch import WatchedLaunch
 from ptokit.machine.report import NEEDLESS, ORDER, MachineReport, Patch, Repair
 from ptokit.program.repair import Unpatchable
 from ptokit.target import families_with_pipes, profile

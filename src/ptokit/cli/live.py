@@ -20,11 +20,10 @@ from ptokit.cli.report import joined, place_data, print_json, print_lines, summa
 from ptokit.cli.request import ALL, ProgramRequest
 from ptokit.cli.subject import kernels_of, message_of, named_kernel, place_of_problem
 from ptokit.finding import WARNINGS, Finding, OutOfBoundsError, VerifyError, counted
-from ptokit.lang.check import TargetReport
+from ptokit.lang.check import LaunchWatcher, TargetReport, WatchedLaunch
 from ptokit.lang.kernel import Kernel
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.live import Script
-from ptokit.lang.watch import LaunchWatcher, WatchedLaunch
 from ptokit.machine.options import MachineOptions
 from ptokit.render.document import new_console
 from ptokit.render.findings import finding_text, shown_line

@@ -19,9 +19,9 @@ from ptokit.cli.report import print_answer, trace_bytes
 from ptokit.cli.request import ALL, ProgramRequest
 from ptokit.cli.subject import find
 from ptokit.finding import OutOfBoundsError, VerifyError, counted, is_modelled, summary
+from ptokit.lang.check import PASSED_ON, WatchedLaunch, array_of
 from ptokit.lang.launch import mode_of
 from ptokit.lang.launcher import Launchable
-from ptokit.lang.watch import PASSED_ON, WatchedLaunch, array_of
 from ptokit.machine.report import NOTHING_RAN, MachineReport
 from ptokit.progress import task
 from ptokit.report.compare import RefusedTarget, Result, cycles_of

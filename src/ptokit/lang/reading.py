@@ -13,8 +13,18 @@ from types import CellType, CodeType, FrameType, FunctionType, MethodType, Modul
 from typing import NoReturn, cast
 
 from ptokit.finding import Finding, VerifyError, Where
-from ptokit.lang.recompile import Function, compiled
-from ptokit.lang.source import MODULE, Names, Roles, Unreadable, base_name, roles_in, surroundings, tree_of
+from ptokit.lang.source import (
+    MODULE,
+    Function,
+    Names,
+    Roles,
+    Unreadable,
+    base_name,
+    compiled,
+    roles_in,
+    surroundings,
+    tree_of,
+)
 
 Compound = ast.For | ast.While | ast.If | ast.With | ast.Try | ast.TryStar | ast.Match
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp

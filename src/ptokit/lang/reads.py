@@ -24,8 +24,7 @@ import numpy as np
 from ptokit.finding import Finding, VerifyError, Where
 from ptokit.lang import stable
 from ptokit.lang.faults import is_installed, is_library, is_own
-from ptokit.lang.recompile import AS_TEXT, Chain, named_by
-from ptokit.lang.source import content
+from ptokit.lang.source import AS_TEXT, Chain, content, named_by
 
 MOST_OBJECTS = 4096
 MOST_ELEMENTS = 1 << 14

@@ -6,11 +6,11 @@
 | `pipes.py` | the engine that runs flags, events, barriers and queues |
 | `clocks.py`, `schedule.py`, `adversary.py` | that engine with vector clocks, with cycles, with a random order |
 | `shadow.py`, `memories.py` | which bytes an access touches, the last accesses to them, in which memory |
-| `site.py` | an instruction before its data are known, and after its execution |
-| `hazards.py`, `repeats.py` | the hazards, their messages, and what a fix writes |
+| `site.py` | an instruction before its data are known, and after it; repeated destinations |
+| `hazards.py` | the hazards, their messages, and what a fix writes |
 | `ends.py` | for findings: the two accesses of a conflict with their iterations |
 | `outcomes.py` | the outcome of every lane; sums over all executions |
-| `ways.py`, `traffic.py` | accesses to global memory; their sums |
+| `ways.py` | accesses to global memory, and their sums |
 | `costs.py`, `formulas.py` | how long instructions take: numbers and transfer sizes; formulas |
 | `timer.py`, `timeline.py` | when pipes are busy, and what they wait for; that as text and for Perfetto |
 | `advice.py` | changes of a block, timed again |

@@ -14,7 +14,7 @@ from ptokit.engine.runnable import Run
 from ptokit.finding import LEVELS, NAME, Finding, by_level, counted, findings_html, summary
 from ptokit.machine.outcomes import LaneOutcomes, LaneTotals
 from ptokit.machine.timeline import Timeline
-from ptokit.machine.traffic import Traffic
+from ptokit.machine.ways import Traffic
 from ptokit.markup import Markup, badge, box, clipped, code, joined, table, tag
 from ptokit.program.ir import Program
 from ptokit.program.repair import Edit

@@ -21,12 +21,11 @@ from ptokit.machine.hazards import Fixes
 from ptokit.machine.memories import ChipMemory, Global, Owners
 from ptokit.machine.options import MachineOptions
 from ptokit.machine.outcomes import LaneRecorder, outcomes
-from ptokit.machine.repeats import repeats
 from ptokit.machine.report import MemoryUse
 from ptokit.machine.shadow import READ
-from ptokit.machine.site import Executed, Site
+from ptokit.machine.site import Executed, Site, repeats
 from ptokit.machine.timer import Timer
-from ptokit.machine.traffic import TrafficMeter
+from ptokit.machine.ways import TrafficMeter
 from ptokit.program.budget import has_simt, hidden_memory, static_bytes
 from ptokit.program.calls import unknown_writes
 from ptokit.program.cores import Cores, PipeWork, Sync
