@@ -1,4 +1,4 @@
-"""`ptokit calibrate`: fits the cost table of a target to measured times."""
+"""`ptokit calibrate`: reads measured times, and fits the cost table of a target to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ptokit report`: launches on the machine as one HTML file, each on one or more targets."""
+"""`ptokit report` and `ptokit trace`: launches on the machine as an HTML file, and as a timeline for Perfetto."""
 
 from __future__ import annotations
 

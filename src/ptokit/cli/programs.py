@@ -1,4 +1,4 @@
-"""Commands on programs: check, run and show."""
+"""Commands on programs: check, run and show, format and convert."""
 
 from __future__ import annotations
 

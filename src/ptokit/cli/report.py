@@ -1,4 +1,4 @@
-"""Findings as text, with the line and a caret, and as the documented JSON."""
+"""Findings and reports as text, with the line and a caret, and as the documented JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernel that a command works on: of a text file, or of a Python module."""
+"""The kernel that a command works on: of a text, of a Python module, or of a C++ source and how it is compiled."""
 
 from __future__ import annotations
 

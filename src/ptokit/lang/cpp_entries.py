@@ -1,4 +1,4 @@
-"""The entries of a C++ source that are judged, and those that a name chooses."""
+"""C++ sources with their builds: their entries, the kinds of parameters, and what the compiler refuses."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A function's source: its syntax tree, the roles of its calls, and the tree compiled again, for runs with real values and
-to see that it is the source of code. What code reads by name."""
+"""A function's source: its tree, the roles of its calls, what its code reads by name; the tree compiled again."""
 
 from __future__ import annotations
 

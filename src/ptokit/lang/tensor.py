@@ -1,4 +1,4 @@
-"""Tensors in global memory: five-dimensional views of the user's arrays."""
+"""Tensors in global memory, five-dimensional views of the user's arrays; the arguments of a launch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tracing: a kernel runs once on stand-ins for its arguments, and every call is recorded in a `Program`."""
+"""Tracing: a kernel runs once on stand-ins for its arguments; its calls become a `Program`, with the author's names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The accesses of a run: their order, blocks that meet, paths that miss what others wrote, alignment."""
+"""The checks of a run: the order of accesses, blocks that meet, missed writes, alignment, flags and barriers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hazards that a run shows (section B), and their messages: order, memory, two cores, launch and addresses."""
+"""The hazards that a run shows (section B), their messages, and what their fixes write into a program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outcome of every lane of a gather or scatter: of its index, and of its store."""
+"""The outcome of every lane of a gather or scatter, of its index and of its store; sums over all executions."""
 
 from __future__ import annotations
 

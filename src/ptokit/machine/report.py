@@ -1,4 +1,4 @@
-"""The result of a run on the machine, as data and as text: a terminal shows its sections with colours."""
+"""The result of a run on the machine, as data and as text, and the repairs of its program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Auto mode, addresses: every tile gets an address in its memory.
+"""Addresses: in auto mode every tile gets one in its memory; findings on those that tiles have.
 
 Tiles lie apart if the memory has space for all of them, because tiles at one address must wait for each other.
 Otherwise tiles share addresses if their live ranges do not overlap.

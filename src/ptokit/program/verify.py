@@ -1,4 +1,4 @@
-"""Verifies a program for a target: the rules of every instruction, then those of the whole program."""
+"""Verifies a program for a target: the rules of every instruction, then of the whole; also for many lengths."""
 
 from __future__ import annotations
 
