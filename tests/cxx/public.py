@@ -32,7 +32,7 @@ from ptokit.lang.launch import mode_of
 from ptokit.lang.launcher import Launcher
 from ptokit.lang.recorded import CppKernel
 from ptokit.machine import ENOUGH
-from ptokit.machine.options import MachineOptions
+from ptokit.machine.report import MachineOptions
 
 HOST_ONLY = ("main", "golden", "test_", "data_utils", "tiling_builder", "runtime_context")
 """Sources of host programs: no kernels."""

@@ -29,8 +29,7 @@ from ptokit.lang.context import current
 from ptokit.lang.launch import FindingCollector, Observer, Verdict, check_options, mode_of, observers
 from ptokit.lang.launcher import Launchable, Launcher
 from ptokit.machine.executable import MachineExecutable
-from ptokit.machine.options import MachineOptions
-from ptokit.machine.report import MachineReport
+from ptokit.machine.report import MachineOptions, MachineReport
 from ptokit.machine.shadow import Extent
 from ptokit.program.expr import Var
 from ptokit.program.ir import Instr, Operand, Program, Stmt, TileDecl

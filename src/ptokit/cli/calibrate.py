@@ -27,8 +27,7 @@ from ptokit.lang.kernel import Kernel
 from ptokit.lang.launcher import Launchable, quiet_report
 from ptokit.machine.costs import FORMAT
 from ptokit.machine.fit import Calibration, Measurement, calibrate
-from ptokit.machine.options import MachineOptions
-from ptokit.machine.report import aligned
+from ptokit.machine.report import MachineOptions, aligned
 from ptokit.target import Profile, profile
 
 TRACE_FORMAT = 1

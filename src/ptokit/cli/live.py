@@ -24,7 +24,7 @@ from ptokit.lang.check import LaunchWatcher, TargetReport, WatchedLaunch
 from ptokit.lang.kernel import Kernel
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.live import Script
-from ptokit.machine.options import MachineOptions
+from ptokit.machine.report import MachineOptions
 from ptokit.render.document import new_console
 from ptokit.render.findings import finding_text, shown_line
 from ptokit.target import families, profile

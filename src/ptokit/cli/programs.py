@@ -52,8 +52,7 @@ from ptokit.lang.loaded import TextKernel
 from ptokit.lang.source import Unreadable, base_name, tree_of
 from ptokit.lang.sources import is_cpp
 from ptokit.machine import MACHINE
-from ptokit.machine.options import MachineOptions
-from ptokit.machine.report import MachineReport
+from ptokit.machine.report import MachineOptions, MachineReport
 from ptokit.program.expr import Expr, Var, evaluate, variables
 from ptokit.program.ir import Program
 from ptokit.program.place import place

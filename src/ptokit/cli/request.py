@@ -203,7 +203,7 @@ def help_sections() -> dict[str, list[tuple[str, str]]]:
 
 
 if TYPE_CHECKING:
-    from ptokit.machine.options import MachineOptions
+    from ptokit.machine.report import MachineOptions
 
 Words = list[str] | None
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -284,7 +284,7 @@ class MachineRequest:
     def options(self) -> MachineOptions:
         """The options of a launch on the machine."""
         from ptokit.cli.report import costs_in
-        from ptokit.machine.options import MachineOptions
+        from ptokit.machine.report import MachineOptions
 
         costs = costs_in(self.costs)
         with misused(ValueError, by="--blocks: "):

@@ -14,7 +14,7 @@ from ptokit.isa.instruction import *
 from ptokit.isa.kernel import REDUCING, SLOW, Cost, Effect, RouteKernel
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Compute, Input, Move, Remap
-from ptokit.isa.operand import OperandSpec, ScalarSpec, TensorSpec, TileSpec, show_extents
+from ptokit.isa.operand import ScalarSpec, TensorSpec, TileSpec, show_extents
 from ptokit.isa.policy import Coalesce, GatherOOB, GlobalLayout, PtoEnum, ScatterOOB, TileType
 from ptokit.isa.spelling import GENERAL, Form, Workspace
 from ptokit.isa.table import Table

@@ -25,7 +25,7 @@ from ptokit.lang.faults import finding_of, public, raised_in_user_code
 from ptokit.lang.launch import LAUNCH_OPTIONS, Traced, check_options, grid_of, mode_of, observers, refuse_inside
 from ptokit.lang.launcher import Launchable, quiet_report
 from ptokit.lang.tensor import Arguments, GlobalTensor
-from ptokit.machine.options import MachineOptions, is_enough
+from ptokit.machine.report import MachineOptions, is_enough
 from ptokit.markup import Displayed, Markup, badge, box, clipped, table
 from ptokit.program.budget import Use, has_simt
 from ptokit.program.expr import Expr

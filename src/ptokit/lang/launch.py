@@ -25,8 +25,7 @@ from ptokit.lang.faults import refuse, warn_at, warn_of
 from ptokit.lang.reads import Reads
 from ptokit.lang.tensor import first_extent, is_integer
 from ptokit.machine import MACHINE
-from ptokit.machine.options import LAUNCHES, MachineOptions
-from ptokit.machine.report import MachineReport
+from ptokit.machine.report import LAUNCHES, MachineOptions, MachineReport
 from ptokit.program.calls import written_arguments
 from ptokit.program.expr import Var
 from ptokit.program.ir import MOST_BLOCKS, Program

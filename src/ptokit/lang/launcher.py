@@ -47,16 +47,14 @@ from ptokit.lang.launch import (
 )
 from ptokit.lang.tensor import Arguments, is_integer
 from ptokit.machine import MACHINE
-from ptokit.machine.options import is_enough
-from ptokit.machine.report import Patch
+from ptokit.machine.report import Patch, is_enough
 from ptokit.program.ir import MOST_BLOCKS, Argument, Float, Integer, Program
 from ptokit.program.order import races
 from ptokit.program.repair import Edit, Unpatchable
 from ptokit.progress import task
 
 if TYPE_CHECKING:
-    from ptokit.machine.options import MachineOptions
-    from ptokit.machine.report import MachineReport
+    from ptokit.machine.report import MachineOptions, MachineReport
 
 
 Result = TypeVar("Result")

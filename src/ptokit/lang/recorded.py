@@ -45,8 +45,7 @@ from ptokit.lang.launcher import (
 from ptokit.lang.tensor import Arguments, GlobalTensor, array_argument
 from ptokit.lang.values import Informer
 from ptokit.machine import MACHINE
-from ptokit.machine.options import is_enough
-from ptokit.machine.report import MachineReport, Patch
+from ptokit.machine.report import MachineReport, Patch, is_enough
 from ptokit.program.clip import clipped
 from ptokit.program.ir import Program, walk
 from ptokit.program.repair import Edit, Unpatchable

@@ -2,7 +2,7 @@
 
 | file | what it knows |
 |---|---|
-| `options.py`, `report.py` | the options of a run and the blocks that it takes; its result, with repairs |
+| `report.py` | the options of a run and the blocks that it takes; its result, with repairs |
 | `pipes.py` | the engine that runs flags, events, barriers and queues |
 | `clocks.py`, `schedule.py`, `adversary.py` | that engine with vector clocks, with cycles, with a random order |
 | `shadow.py`, `memories.py` | which bytes an access touches, the last accesses to them, in which memory |

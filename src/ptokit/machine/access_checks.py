@@ -17,8 +17,8 @@ from ptokit.machine.ends import Iterations, Meeting, MemoryAccess, Moment, Namin
 from ptokit.machine.findings import Findings
 from ptokit.machine.hazards import Fixes
 from ptokit.machine.memories import Global
-from ptokit.machine.options import MachineOptions
 from ptokit.machine.pipes import Stuck
+from ptokit.machine.report import MachineOptions
 from ptokit.machine.shadow import READ, WRITE, Earlier, Shadow, meets
 from ptokit.machine.site import Executed, Site
 from ptokit.program.cores import PipeWork, core_of, unit_of

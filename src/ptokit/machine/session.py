@@ -19,9 +19,8 @@ from ptokit.machine.ends import MemoryAccess, Moment, RunningBlock
 from ptokit.machine.findings import Findings
 from ptokit.machine.hazards import Fixes
 from ptokit.machine.memories import ChipMemory, Global, Owners
-from ptokit.machine.options import MachineOptions
 from ptokit.machine.outcomes import LaneRecorder, outcomes
-from ptokit.machine.report import MemoryUse
+from ptokit.machine.report import MachineOptions, MemoryUse
 from ptokit.machine.shadow import READ
 from ptokit.machine.site import Executed, Site, repeats
 from ptokit.machine.timer import Timer
