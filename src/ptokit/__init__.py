@@ -64,7 +64,7 @@ LATER = {
     "lang.kernel": ("Kernel", "kernel"),
     "lang.live": ("cases",),
     "engine.runnable": ("Run",),
-    "machine.options": ("MachineOptions",),
+    "machine.report": ("MachineOptions",),
     "lang.loaded": ("TextKernel", "load"),
     "lang.check": ("Report", "TargetReport", "check", "show"),
     "ops": ("gather", "gather_along", "gather_nd", "scatter", "scatter_along", "scatter_nd"),
