@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from ptokit.lang.faults import finding_of, public, raised_in_user_code
 from ptokit.lang.launch import LAUNCH_OPTIONS, Traced, check_options, grid_of, mode_of, observers, refuse_inside
 from ptokit.lang.launcher import Launchable, quiet_report
 from ptokit.lang.tensor import Arguments, GlobalTensor
-from ptokit.machine.report import MachineOptions, is_enough
+from ptokit.machine.report import MachineOptions, MachineReport, is_enough
 from ptokit.markup import Displayed, Markup, badge, box, clipped, table
 from ptokit.program.budget import Use, has_simt
 from ptokit.program.expr import Expr
@@ -370,9 +370,6 @@ def _over(tensor: GlobalTensor, array: Array) -> GlobalTensor:
     copy.spec = tensor.spec  # with extents that are known at run time
     return copy
 
-
-if TYPE_CHECKING:
-    from ptokit.machine.report import MachineReport
 
 PASSED_ON = ("target", "strict", "header", "dyn_ub", "launch")
 """Options of a launch that apply on the machine, too."""

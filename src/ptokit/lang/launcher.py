@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from ptokit.brief import brief
 from ptokit.engine.gpu import on_gpu
@@ -47,15 +47,11 @@ from ptokit.lang.launch import (
 )
 from ptokit.lang.tensor import Arguments, is_integer
 from ptokit.machine import MACHINE
-from ptokit.machine.report import Patch, is_enough
+from ptokit.machine.report import MachineOptions, MachineReport, Patch, is_enough
 from ptokit.program.ir import MOST_BLOCKS, Argument, Float, Integer, Program
 from ptokit.program.order import races
 from ptokit.program.repair import Edit, Unpatchable
 from ptokit.progress import task
-
-if TYPE_CHECKING:
-    from ptokit.machine.report import MachineOptions, MachineReport
-
 
 Result = TypeVar("Result")
 LaunchRequest = tuple[int, str | None, str, int | None, bool | None, bool | None, int | None, str, object, bool]
