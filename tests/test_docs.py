@@ -191,7 +191,6 @@ def test_every_package_and_every_file_of_the_guide_is_there() -> None:
     [
         *("text/mlir", "text/ptoas", "text/lower", "text/lift", "text/cpp"),
         *("engine/native", "engine/llvm/compute", "engine/native/whole", "engine/native/program", "torch"),
-        "cli/commands",
     ],
 )
 def test_every_file_of_a_folder_stands_in_its_table(folder: str) -> None:

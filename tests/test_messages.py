@@ -24,7 +24,7 @@ import ptokit as pto
 from ptokit.brief import ITEMS, LONGEST, MOST, brief, elided, named
 from ptokit.finding import Finding, VerifyError, Where
 from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.machine.options import MachineOptions
+from ptokit.machine.report import MachineOptions
 from ptokit.traces import generate, moe_routing, paged_kv, replay, zipf
 from tests.cli.shell import ptokit_
 

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from ptokit.lang.loaded import TextKernel
-from ptokit.machine.options import MachineOptions
-from ptokit.machine.report import MachineReport
+from ptokit.machine.report import MachineOptions, MachineReport
 from ptokit.program.expr import interval
 from ptokit.program.ir import Barrier, Block, Flag, Loop, Program, Stmt, children, transform, walk, with_blocks
 from ptokit.program.verify import pipes_used

@@ -13,7 +13,7 @@ import pytest
 import ptokit as pto
 from ptokit.lang.loaded import TextKernel
 from ptokit.machine import repairs
-from ptokit.machine.proposal import NEEDLESS, ORDER, Repair
+from ptokit.machine.report import NEEDLESS, ORDER, Repair
 from ptokit.machine.trial import Replay
 from ptokit.program import ir
 from ptokit.program.memory import statements

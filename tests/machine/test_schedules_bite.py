@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-from ptokit.machine.options import CHECKS
+from ptokit.machine.report import CHECKS
 from tests.corpus.hazards.case import Case, flag
 from tests.corpus.hazards.everything import CASES, few
 from tests.machine.exploring import Search

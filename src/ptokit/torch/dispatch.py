@@ -20,8 +20,8 @@ from torch.autograd import forward_ad
 from ptokit.brief import brief, named
 from ptokit.finding import Fix, OutOfBoundsError, VerifyError
 from ptokit.isa.policy import PtoEnum
-from ptokit.lang.arguments import is_integer
 from ptokit.lang.launch import check_threads
+from ptokit.lang.tensor import is_integer
 
 NAMESPACE = "ptokit"
 LIBRARY = torch.library.Library(NAMESPACE, "DEF")

@@ -15,9 +15,9 @@ from ptokit.brief import brief
 from ptokit.engine.bags import BagPlaces, BagSizes, BagsKind, TableBags
 from ptokit.engine.runnable import Unsupported
 from ptokit.engines import ENGINES, chosen, table_bags
-from ptokit.lang.arguments import is_integer
 from ptokit.lang.faults import public
 from ptokit.lang.gpu import new_tensor
+from ptokit.lang.tensor import is_integer
 from ptokit.torch.bag_gradients import gradients, in_stream, of_mean
 from ptokit.torch.bag_kernel import COMBINES, INDEX_TYPES, KINDS, PICKS, check_bounds, check_mode, packed
 from ptokit.torch.bags import BAG, IN_WEIGHT, as_numbers

@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 
 from ptokit.finding import Finding, VerifyError
 from ptokit.isa.policy import TileType
-from ptokit.program.addresses import footprint
 from ptokit.program.budget import Use, has_simt, memory_findings
 from ptokit.program.calls import call_of
 from ptokit.program.ir import Program, instructions
 from ptokit.program.order import order, order_events
-from ptokit.program.place import BLOCK, place
+from ptokit.program.place import BLOCK, footprint, place
 from ptokit.program.verify import verify
 from ptokit.program.verify_call import Options, header_findings
 from ptokit.target import Profile
