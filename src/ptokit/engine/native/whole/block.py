@@ -28,7 +28,7 @@ WORDS = (
     "stop", "lanes", "whole", "shards", "scratch", "first",
     "writers", "pairs", "counts", "segments", "shift", "buckets", "workers", "totals", "marks", "range",
     "room", "named",
-    "repeats", "low", "missed", "private", "parts", "groups",
+    "repeats", "low", "missed", "private",
     "runs", "run_limit", "run_count", "extent", "by_row",
     "bounds", "weights", "winners", "padding", "total",
     "low_shard", "high_shard",
