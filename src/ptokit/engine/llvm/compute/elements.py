@@ -201,14 +201,6 @@ def _negate(value: IrValue) -> IrValue:
     return value.code.write(value.type, f"fneg {value!r}") if value.is_float else 0 - value
 
 
-def _invert(value: IrValue) -> IrValue:
-    return value ^ -1
-
-
-def _float_quotient(a: IrValue, b: IrValue) -> IrValue:
-    return a.op("fdiv", b)
-
-
 def _reciprocal(value: IrValue) -> IrValue:
     return real(value.code, value.type, 1.0).op("fdiv", value)
 
@@ -238,7 +230,7 @@ FLOAT_OPS: Mapping[str, Element] = {
     "add": partial(_float, operator.add),
     "sub": partial(_float, operator.sub),
     "mul": partial(_float, operator.mul),
-    "div": partial(_float, _float_quotient),
+    "div": partial(_float, lambda a, b: a.op("fdiv", b)),
     "abs": partial(_float, partial(_by_intrinsic, "fabs")),
     "neg": partial(_float, _negate),
     "sqrt": partial(_float, partial(_by_intrinsic, "sqrt")),
@@ -260,7 +252,7 @@ WHOLE_OPS: Mapping[str, Element] = {
     "and": partial(_whole, IrValue.__and__),
     "or": partial(_whole, IrValue.__or__),
     "xor": partial(_whole, IrValue.__xor__),
-    "not": partial(_whole, _invert),
+    "not": partial(_whole, lambda value: value ^ -1),
     "relu": _rectify,
     "shl": _left,
     "shr": _right,

@@ -329,12 +329,8 @@ class _GatherCall(_Call):
 class _ScatterCall(_Call):
     """A scatter."""
 
-    def __init__(self, code: Any, sizes: MoveSizes) -> None:
-        super().__init__(code, sizes)
-        self.sums: bool = code.sums
-
     def move(self, team: Team, block: ArgumentBlock, strategy: str | None) -> None:
-        if self.sums or strategy in strategies.STRATEGIES:
+        if self.code.sums or strategy in strategies.STRATEGIES:
             self._chunks(team, block, strategy, None)
             return
         if strategy != "merged" and self.width == 1 and regular.scatter(block, self.rows, self.indices, team):
@@ -349,13 +345,13 @@ class _ScatterCall(_Call):
         """Chunks of lanes, one after the other; all of them are read first where they must be checked and fit."""
         each, refuses = size_of(self.lane), self.refuses
         fits = (self.count + PADDING) * each <= MOST_COPIED
-        at_once = self.count if fits and (refuses or self.sums) else min(CHUNK, self.count)
+        at_once = self.count if fits and (refuses or self.code.sums) else min(CHUNK, self.count)
         indices = self.indices
         if refuses and at_once < self.count:
             self.resolve(team, block, keep=False, indices=indices)
             self.check(block)
             indices = replace(indices, remap=Remap.SKIP)
-        if self.sums and at_once < self.count:
+        if self.code.sums and at_once < self.count:
             strategies.sum_up(block, replace(self.rows, lane=indices.lane), team, indices)
             return
         memory = pool.acquire((at_once + PADDING) * each)
@@ -366,7 +362,7 @@ class _ScatterCall(_Call):
             self.resolve(team, block, keep=True, indices=indices)
             if indices.remap is Remap.REFUSE:
                 self.check(block)
-            if self.sums:
+            if self.code.sums:
                 strategies.sum_up(block, self.rows, team, None)
                 found = 0
             for part in range(0, found, CHUNK):
