@@ -105,7 +105,16 @@ Options = tuple[str, bool, bool, bool, str]
 
 
 def fused_bags(
-    table: Tensor, indices: Tensor | None, offsets: Tensor, weights: Tensor | None, *given: Any
+    table: Tensor,
+    indices: Tensor | None,
+    offsets: Tensor,
+    weights: Tensor | None,
+    reduce: str,
+    padding: int,
+    lanes: bool,
+    closed: bool,
+    engine: str,
+    threads: int | None,
 ) -> tuple[Tensor, Tensor | None] | None:
     """`run_bag` in one pass, for a kind of bags that was planned, without lanes that are not wanted; None for others,
     for tensors that are not packed, and if an index or a bound must be refused."""
@@ -113,7 +122,6 @@ def fused_bags(
     if found is None:
         return None
     rows, index, bounds, factors = found
-    reduce, padding, lanes, closed, engine, threads = given
     try:
         plan = PLANS.get(_key(found, (reduce, padding >= 0, lanes, closed, engine)))
     except TypeError:  # an option that no call has

@@ -125,7 +125,7 @@ def bag_of(
     if threads is not None and not is_compiling():
         threads = check_threads(threads)
     if offsets is not None and not is_watched(weight, input, offsets, per_sample_weights):
-        options = mode, padding_idx, include_last_offset, (engine, threads)
+        options = mode, padding_idx, include_last_offset, engine, threads
         found = _fused(weight, input, offsets, per_sample_weights, *options)
         if found is not None:
             return found
@@ -179,13 +179,14 @@ def _fused(
     mode: str,
     padding: int | None,
     closed: bool,
-    how: tuple[Any, ...],
+    engine: str,
+    threads: int | None,
 ) -> Tensor | None:
     """The result of bags of a kind that was planned, if autograd need not record it; None for others."""
     if lanes.dim() != 1 or (weights is not None and (mode != "sum" or weights.shape != lanes.shape)):
         return None
     padding = -1 if padding is None else as_padding(padding, len(weight))
-    found = fused_bags(weight, lanes, bounds, weights, mode, padding, False, bool(closed), *how)
+    found = fused_bags(weight, lanes, bounds, weights, mode, padding, False, bool(closed), engine, threads)
     return None if found is None else found[0]
 
 

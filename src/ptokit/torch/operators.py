@@ -72,13 +72,13 @@ def planned_gather(
 
 def planned_scatter_(table: Tensor, src: Any, indices: Tensor, *how: Any) -> bool:
     """Whether a scatter was done, of a kind that was planned; `how` are the `OPTIONS`."""
-    coalesce, oob, atomic, conflict, accumulate, engine, threads = how
     refuse_inside(SCATTER_CALL.name, SCATTER_CALL.instead)
+    *policies, threads = how
     if threads is not None:
         threads = check_threads(threads)
-    conflict = "last" if atomic in STORES else conflict
-    known_by = SCATTER_CALL.name, coalesce, oob, atomic, conflict, accumulate, engine
-    return direct_scatter(table, src, indices, known_by, threads)
+    if policies[2] in STORES:
+        policies[3] = "last"
+    return direct_scatter(table, src, indices, (SCATTER_CALL.name, *policies), threads)
 
 
 def run_scatter_(table: Tensor, src: Tensor, indices: Tensor, *how: Any) -> None:
@@ -91,7 +91,7 @@ def run_scatter_(table: Tensor, src: Tensor, indices: Tensor, *how: Any) -> None
 
 
 def _write_new(
-    made: Tensor, src: Tensor, indices: Tensor, how: tuple[Any, ...], threads: int | None, before: Tensor | None
+    made: Tensor, src: Tensor, indices: Tensor, how: Sequence[Any], threads: int | None, before: Tensor | None
 ) -> Tensor:
     """Scatter into new memory, which has the values of a tensor before, or zeros; `how` are policies and the engine."""
     refuse_inside(SCATTER_CALL.name, SCATTER_CALL.instead)
@@ -112,8 +112,9 @@ def _write_new(
 
 def run_scatter(table: Tensor, src: Tensor, indices: Tensor, *given: Any) -> Tensor:
     """The kernel of `scatter`."""
-    coalesce, oob, atomic, conflict, accumulate, engine, threads = given
-    how = coalesce, oob, atomic, "last" if atomic in STORES else conflict, accumulate, engine
+    *how, threads = given
+    if how[2] in STORES:
+        how[3] = "last"
     check_memory(table)
     return _write_new(new_tensor(table), src, indices, how, threads, table)
 
