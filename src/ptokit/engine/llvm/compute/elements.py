@@ -201,6 +201,14 @@ def _negate(value: IrValue) -> IrValue:
     return value.code.write(value.type, f"fneg {value!r}") if value.is_float else 0 - value
 
 
+def _invert(value: IrValue) -> IrValue:
+    return value ^ -1
+
+
+def _float_quotient(a: IrValue, b: IrValue) -> IrValue:
+    return a.op("fdiv", b)
+
+
 def _reciprocal(value: IrValue) -> IrValue:
     return real(value.code, value.type, 1.0).op("fdiv", value)
 
@@ -230,7 +238,7 @@ FLOAT_OPS: Mapping[str, Element] = {
     "add": partial(_float, operator.add),
     "sub": partial(_float, operator.sub),
     "mul": partial(_float, operator.mul),
-    "div": partial(_float, lambda a, b: a.op("fdiv", b)),
+    "div": partial(_float, _float_quotient),
     "abs": partial(_float, partial(_by_intrinsic, "fabs")),
     "neg": partial(_float, _negate),
     "sqrt": partial(_float, partial(_by_intrinsic, "sqrt")),
@@ -252,7 +260,7 @@ WHOLE_OPS: Mapping[str, Element] = {
     "and": partial(_whole, IrValue.__and__),
     "or": partial(_whole, IrValue.__or__),
     "xor": partial(_whole, IrValue.__xor__),
-    "not": partial(_whole, lambda value: value ^ -1),
+    "not": partial(_whole, _invert),
     "relu": _rectify,
     "shl": _left,
     "shr": _right,
