@@ -68,7 +68,7 @@ def sweep_program(
 
 def _as_tasks(request: ProgramRequest, grid: str, roles: Mapping[str, str], places: Places) -> Iterable[SweepPoint]:
     """Run points as Ray tasks."""
-    from ptokit.sharded.tasks import run_tasks
+    from ptokit.sharded.ray_owners import run_tasks
 
     return run_tasks(_task, [(request, grid, dict(roles), target, dict(values)) for target, values in places])
 

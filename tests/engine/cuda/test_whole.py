@@ -24,7 +24,7 @@ from ptokit.engine import whole as reference
 from ptokit.engine.cuda.device import DeviceBuffer, DeviceModule
 from ptokit.engine.cuda.resident import resident
 from ptokit.engine.cuda.stage import GPU
-from ptokit.engine.cuda.whole import calls, check, grouping, kept, kernels, kinds
+from ptokit.engine.cuda.whole import calls, check, grouping, kernels, kinds
 from ptokit.engine.cuda.whole.combining import REDUCTIONS
 from ptokit.engine.faults import IndexFault
 from ptokit.engine.llvm.compiled import IrSource
@@ -724,14 +724,14 @@ def _interrupted(_device: Any) -> NoReturn:
 
 
 def test_scratch_memory_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken = kept.Scratch.take(device, 4096, 1024)
+    taken = check.Scratch.take(device, 4096, 1024)
     taken.keep()
-    assert kept.Scratch.take(device, 2048, 512) is taken
+    assert check.Scratch.take(device, 2048, 512) is taken
     taken.keep()
-    monkeypatch.setattr(kept, "MOST_SCRATCH", 4095)
-    assert kept.Scratch.take(device, 4096, 1024) is taken
+    monkeypatch.setattr(check, "MOST_SCRATCH", 4095)
+    assert check.Scratch.take(device, 4096, 1024) is taken
     taken.keep()
-    assert kept.Scratch.take(device, 4096, 1024) is not taken
+    assert check.Scratch.take(device, 4096, 1024) is not taken
 
 
 @pytest.mark.skipif(ON_GPU, reason="records an emulated device")
