@@ -11,7 +11,6 @@ import pytest
 
 from ptokit.cxx.names_in_source import SourceTexts
 from ptokit.cxx.program import programs
-from ptokit.cxx.reach import outside as uses_outside
 from ptokit.cxx.recording import (
     Frame,
     LaunchArgument,
@@ -24,6 +23,7 @@ from ptokit.cxx.recording import (
     RecordedTile,
     Recording,
 )
+from ptokit.cxx.uses import outside as uses_outside
 from ptokit.finding import VerifyError
 from ptokit.isa.dtype import dtype
 from ptokit.program import ir

@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 
 from ptokit.cxx.entries import find_entries
-from ptokit.cxx.includes import read_files, write_rewritten
-from ptokit.cxx.launches import rewrite
+from ptokit.cxx.includes import read_files, rewrite, write_rewritten
 from ptokit.cxx.names_in_source import SourceTexts, argument_names
 from ptokit.cxx.recording import Frame
-from ptokit.cxx.source_loops import loop_around, loops_in_text
-from ptokit.cxx.source_text import masked
+from ptokit.cxx.source_text import loop_around, loops_in_text, masked
 from ptokit.lang.cpp_branches import untaken
 
 TEXT = """\

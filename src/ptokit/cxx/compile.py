@@ -25,13 +25,7 @@ from ptokit.cxx.includes import SourceFiles, SpecialFileError, read_files, write
 from ptokit.cxx.names import INCLUDE, OWN, macros_of
 from ptokit.cxx.names_in_source import SourceTexts
 from ptokit.cxx.processes import CompileError, CompileLimits, run
-from ptokit.cxx.repository import (
-    GRANTED,
-    folders_of,
-    is_within,
-    repository_of,
-    system_folders,
-)
+from ptokit.cxx.repository import GRANTED, folders_of, is_within, repository_of, system_folders
 from ptokit.target import compiler_of, families_in_cpp
 
 CORE_MACROS = {"vector": ("VEC",), "cube": ("CUBE",), "any": ("VEC", "CUBE")}

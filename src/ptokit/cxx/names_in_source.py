@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ptokit.cxx.declaration import angle_end
+from ptokit.cxx.entries import angle_end
 from ptokit.cxx.recording import Frame
 from ptokit.cxx.repository import is_within
 from ptokit.cxx.source_text import SourceTokens, tokens_of

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from ptokit.cxx.calls import InstrShape, Slot, instr_shape, with_element
-from ptokit.cxx.homes import at_home, has_view, homes
 from ptokit.cxx.loops import Folded, FoldedBlocks, Repeated, Single, Stream, fold
 from ptokit.cxx.names_in_source import SourceTexts, argument_names
 from ptokit.cxx.operands import (
@@ -23,10 +22,12 @@ from ptokit.cxx.operands import (
     TileSlot,
     Unexpressible,
     UsedNames,
+    at_home,
+    has_view,
+    homes,
     tile_slot,
 )
 from ptokit.cxx.problems import plain_name, unmodelled, where_of
-from ptokit.cxx.reach import outside
 from ptokit.cxx.recording import (
     Block,
     CoreName,
@@ -37,19 +38,21 @@ from ptokit.cxx.recording import (
     RecordedTile,
     Recording,
 )
-from ptokit.cxx.source_loops import SourceLoop, loop_around
+from ptokit.cxx.source_text import SourceLoop, loop_around
 from ptokit.cxx.statements import (
     BarrierShape,
     CrossShape,
     FlagShape,
     SyncShape,
+    TokenFlags,
     TokenShape,
     group_flags,
     is_idle,
     sync_shape,
+    unit_use,
     without_groups,
 )
-from ptokit.cxx.tokens import TokenFlags, unit_use
+from ptokit.cxx.uses import outside
 from ptokit.finding import VerifyError, Where
 from ptokit.isa.policy import TileType
 from ptokit.program import ir

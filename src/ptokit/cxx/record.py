@@ -6,8 +6,10 @@ import os
 import re
 import signal
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +18,17 @@ import numpy as np
 from ptokit.cxx.child import Child, RecordLimits
 from ptokit.cxx.compile import Build
 from ptokit.cxx.confine import DONE, OPEN, OPENAT
-from ptokit.cxx.elf import Elf, shown_function
-from ptokit.cxx.joined import joined
-from ptokit.cxx.lines import SourcePlaces
+from ptokit.cxx.lines import Elf, SourcePlaces, shown_function
 from ptokit.cxx.names import INCLUDE
 from ptokit.cxx.recording import (
+    Block,
     CoreName,
     Frame,
     LaunchArgument,
     PartialRecording,
     ProblemKind,
+    RecordedCall,
+    RecordedLaunch,
     RecordedPointer,
     RecordedTile,
     Recording,
@@ -34,7 +37,7 @@ from ptokit.cxx.recording import (
     ValueRequest,
 )
 from ptokit.cxx.shared import FRAMES, SharedBuffer, Sizes
-from ptokit.cxx.trace import Places, TraceError, TraceReader
+from ptokit.cxx.trace import Calls, Places, TraceError, TraceReader
 from ptokit.isa.dtype import dtype
 from ptokit.program.ir import MOST_BLOCKS
 
@@ -438,3 +441,49 @@ def _ended(status: int, limits: RecordLimits) -> tuple[ProblemKind, str]:
     if status < 0:
         return "crash", f"the kernel was ended by signal {-status}"
     return "exit", f"the kernel ended the process with status {status}"
+
+
+class JoinedCalls(Calls):
+    """The calls of several recordings, one after the other."""
+
+    def __init__(self, parts: Sequence[Sequence[RecordedCall]]) -> None:
+        self._parts = parts
+        self.starts = [0, *accumulate(len(part) for part in parts)]
+
+    def __len__(self) -> int:
+        return self.starts[-1]
+
+    def call(self, number: int) -> RecordedCall:
+        part = bisect_right(self.starts, number) - 1
+        return self._parts[part][number - self.starts[part]]
+
+
+def joined(parts: Sequence[Recording]) -> Recording:
+    """The parts as one recording: launches in their order, each with the blocks of all parts.
+
+    Sites and tiles of the parts are already numbered one after the other.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    calls = JoinedCalls([part.calls for part in parts])
+    launches = zip_longest(*(part.launches for part in parts))
+    return Recording(
+        parts[0].target,
+        tuple(site for part in parts for site in part.sites),
+        calls,
+        tuple(_joined_launch(launch, calls.starts) for launch in launches),
+        tuple(dict.fromkeys(problem for part in parts for problem in part.problems)),
+        "".join(part.output for part in parts),
+    )
+
+
+def _joined_launch(parts: Sequence[RecordedLaunch | None], starts: Sequence[int]) -> RecordedLaunch:
+    """One launch as every core saw it. A core whose recording ended early may lack it."""
+    present = [part for part in parts if part is not None]
+    blocks: list[Block] = []
+    for part, start in zip(parts, starts, strict=False):
+        if part is not None:
+            blocks += [replace(block, calls=block.calls + block.calls.dtype.type(start)) for block in part.blocks]
+    order = sorted(blocks, key=lambda block: (block.index, block.core, block.subblock))
+    complete = len(present) == len(parts) and all(part.complete for part in present)
+    return replace(present[0], blocks=tuple(order), complete=complete)

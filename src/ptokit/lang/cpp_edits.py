@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import inf
 
-from ptokit.cxx.source_loops import SourceLoop, loop_around, loops_in_text
-from ptokit.cxx.source_text import CONDITIONED, SourceTokens, masked, tokens_of
+from ptokit.cxx.source_text import CONDITIONED, SourceLoop, SourceTokens, loop_around, loops_in_text, masked, tokens_of
 from ptokit.finding import Where
 from ptokit.lang.cpp_branches import untaken
 from ptokit.program import ir

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ptokit.cxx.compile import Build
-from ptokit.cxx.declaration import Parameter
-from ptokit.cxx.entries import CppEntry
+from ptokit.cxx.entries import CppEntry, Parameter
 from ptokit.cxx.problems import plain_name
 from ptokit.finding import suggestion
 from ptokit.lang.cpp_parameters import kind_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ptokit.cxx.declaration import Parameter
+from ptokit.cxx.entries import Parameter
 from ptokit.isa.dtype import DType, dtype
 
 ANY = ("void", "uint8_t", "unsigned char", "char", "int8_t", "GM_ADDR")
