@@ -60,34 +60,25 @@ def without_attributes(texts: list[str]) -> list[str]:
     index = 0
     while index < len(texts):
         if texts[index] in ("__attribute__", "alignas", "__declspec") and texts[index + 1 : index + 2] == ["("]:
-            index = bracket_end(texts, index + 1)
+            index = closing_end(texts, index + 1)
         elif texts[index : index + 2] == ["[", "["]:
-            index = bracket_end(texts, index)
+            index = closing_end(texts, index)
         else:
             kept.append(texts[index])
             index += 1
     return kept
 
 
-def angle_end(texts: list[str], start: int) -> int:
-    """The index after the `>` that closes the `<` at `start`."""
+def closing_end(texts: list[str], start: int) -> int:
+    """The index after the bracket, or the `>`, that closes the one at `start`."""
+    is_angle = texts[start : start + 1] == ["<"]
     angles = depth = 0
     for index in range(start, len(texts)):
         depth += nesting(texts[index])
         if depth == 0:
-            angles += (texts[index] == "<") - (texts[index] == ">")
+            angles += is_angle and (texts[index] == "<") - (texts[index] == ">")
             if angles == 0:
                 return index + 1
-    return len(texts)
-
-
-def bracket_end(texts: list[str], start: int) -> int:
-    """The index after the bracket that closes the one at `start`."""
-    depth = 0
-    for index in range(start, len(texts)):
-        depth += nesting(texts[index])
-        if depth == 0:
-            return index + 1
     return len(texts)
 
 
@@ -96,10 +87,10 @@ def parameters_start(texts: list[str]) -> int | None:
     index = 0
     while index < len(texts):
         if texts[index] == "<" and index and re.fullmatch(r"\w+", texts[index - 1]):
-            index = angle_end(texts, index)
+            index = closing_end(texts, index)
         elif texts[index] == "(":
             if index and texts[index - 1] in ("decltype", "noexcept", "requires"):
-                index = bracket_end(texts, index)
+                index = closing_end(texts, index)
             else:
                 return index
         else:
@@ -281,7 +272,7 @@ class _Function:
         def named(text: str) -> str:
             return words.sub(lambda match: by_name[match[0]], text)
 
-        parameters = tuple(Parameter(each.name, named(each.type)) for each in self.parameters)
+        parameters = tuple(Parameter(parameter.name, named(parameter.type)) for parameter in self.parameters)
         arguments = f"<{', '.join(types)}>"
         return replace(
             self, arguments=arguments, result=named(self.result), parameters=parameters, is_template=False, types=()
@@ -338,11 +329,11 @@ class _EntryFinder:
         has_list = texts[:2] == ["template", "<"]
         is_template = has_list and texts[2:3] != [">"]
         is_instance = texts[:1] == ["template"] and not is_template
-        head = texts[angle_end(texts, 1) :] if has_list else texts
+        head = texts[closing_end(texts, 1) :] if has_list else texts
         opened = parameters_start(head)
         if opened is None or opened == 0:
             return
-        closed = bracket_end(head, opened)
+        closed = closing_end(head, opened)
         named, arguments = name_end(head, opened)
         if named is None or not _WORD.fullmatch(head[named]):
             return
@@ -358,7 +349,7 @@ class _EntryFinder:
                 head[named], "".join(head[start:named]), arguments, "::".join(space for space in self.spaces if space),
                 result or "void", parameters(head[opened + 1 : closed - 1]), self.lines[self.tokens.line(first) - 1],
                 GLOBAL in before, is_template, is_instance, "<<<" in self.tokens.texts[end:last],
-                type_parameters(texts[2 : angle_end(texts, 1) - 1]) if is_template else (),
+                type_parameters(texts[2 : closing_end(texts, 1) - 1]) if is_template else (),
             )
         )  # fmt: skip
 
@@ -378,7 +369,7 @@ class _EntryFinder:
         known: dict[int, list[str]] = {}
         calls = (at for at, text in enumerate(texts[1:]) if text == "<" and texts[at] in names)
         for at in islice(calls, MOST_CALLS):
-            end = at + 1 + angle_end(texts[at + 1 : at + 1 + MOST_ARGUMENTS], 0)
+            end = at + 1 + closing_end(texts[at + 1 : at + 1 + MOST_ARGUMENTS], 0)
             if texts[end : end + 1] == ["("] and not variables & set(texts[at + 2 : end]):
                 types = [joined(part) for part in split(texts[at + 2 : end - 1])]
                 known.setdefault(len(types), types)

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from ptokit.cxx.names_in_source import SourceTexts
-from ptokit.cxx.recording import Frame
+from ptokit.cxx.recording import Frames, RecordedFrame
 
 LARGEST, LARGEST_SECTION = 256 << 20, 64 << 20
 """Bytes of a library that is read, and of a section of it; what a section has beyond is left out."""
@@ -299,23 +299,23 @@ class SourcePlaces:
         self._lines = LineTable(elf, texts.here)
         self._functions = FunctionTable(elf)
         self._own, self._texts = own, texts
-        self._frames: dict[int, Frame | None] = {}
+        self._frames: dict[int, RecordedFrame | None] = {}
         self._left = MOST_CHARACTERS
 
-    def frames(self, addresses: tuple[int, ...]) -> tuple[Frame, ...]:
+    def frames(self, addresses: tuple[int, ...]) -> Frames:
         """The frames of return addresses, without those of ptokit's own files."""
         return tuple(frame for address in addresses if (frame := self._frame(address)) is not None)
 
-    def _frame(self, address: int) -> Frame | None:
+    def _frame(self, address: int) -> RecordedFrame | None:
         if address not in self._frames:
             self._frames[address] = self._find(address - 1)
         return self._frames[address]
 
-    def _find(self, address: int) -> Frame | None:
+    def _find(self, address: int) -> RecordedFrame | None:
         place = self._lines.find(address)
         if place is None or not place[0] or place[0].startswith(self._own):
             return None
         file, line, column = place
         name = shown_function(self._functions.find(address)) if self._left > 0 else ""
         self._left -= len(name)
-        return Frame(self._texts.name(file), line, self._texts.column(file, line, column), name)
+        return RecordedFrame(self._texts.name(file), line, self._texts.column(file, line, column), name)

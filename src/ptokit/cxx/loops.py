@@ -99,7 +99,7 @@ class Nester:
                 rounds = [self._turned(round_) for round_ in entry.rounds]
                 shift = self._shift(rounds, entries[at : at + len(rounds[0])])
                 done += rounds[0][:shift]
-                flat = [each for round_ in rounds for each in round_][shift:] + entries[at : at + shift]
+                flat = [entry for round_ in rounds for entry in round_][shift:] + entries[at : at + shift]
                 if shift:
                     rounds = [flat[k : k + len(rounds[0])] for k in range(0, len(flat), len(rounds[0]))]
                 entry = Again(self.loop(_ids(rounds[0])), rounds)
@@ -317,13 +317,13 @@ class _Folder:
 
         if (counts != counts[0]).any():
             return build(0, None)
-        return [each for piece in _pieces(int(counts[0]), build) for each in piece]
+        return [entry for piece in _pieces(int(counts[0]), build) for entry in piece]
 
 
 def _single(column: list[tuple[Stream, Once]], points: Numbers, variables: tuple[Var, ...]) -> Single:
     stream, once = column[0]
     shape = stream.shapes[once.at]
-    rows = [each.numbers[entry.at] for each, entry in column]
+    rows = [stream.numbers[entry.at] for stream, entry in column]
     if not rows[0]:
         return Single(shape, ())
     if len(rows) == 1 or rows.count(rows[0]) == len(rows):
@@ -377,7 +377,7 @@ def _named(body: tuple[Folded, ...]) -> tuple[Folded, ...]:
         used[letter] += 1
         var = Var(f"{letter}{used[letter]}" if used[letter] > 1 else letter)
         inside = {**names, piece.var: var}
-        body = tuple([rename(each, inside, depth + 1) for each in piece.body])
+        body = tuple([rename(inner, inside, depth + 1) for inner in piece.body])
         return Repeated(var, piece.start, substitute(piece.stop, names), body)
 
     return tuple([rename(piece, {}, 0) for piece in body])

@@ -239,9 +239,9 @@ class Arrays:
     """The arrays of a launch, as arguments of its program."""
 
     def __init__(self, arguments: Sequence[LaunchArgument], uses: Iterable[RecordedArray]) -> None:
-        self._names = UsedNames(each.name for each in arguments)
-        self._arrays = {k: each for k, each in enumerate(arguments) if each.shape is not None}
-        self._bases = {k: _base(each) for k, each in self._arrays.items()}
+        self._names = UsedNames(argument.name for argument in arguments)
+        self._arrays = {k: argument for k, argument in enumerate(arguments) if argument.shape is not None}
+        self._bases = {k: _base(array) for k, array in self._arrays.items()}
         self._views: dict[RecordedArray, tuple[ArraySlot, Indices]] = {}
         self._made: list[Argument] = []
         groups: dict[_Pattern, list[RecordedArray]] = {}
@@ -279,8 +279,8 @@ class Arrays:
         """Find the argument of some uses, and their indices in it."""
         base = self._bases[pattern.argument]
         found = [_in_array(base, pattern, use) for use in uses]
-        if all(each is not None for each in found):
-            self._note(base, pattern, uses, [each for each in found if each is not None])
+        if all(indices is not None for indices in found):
+            self._note(base, pattern, uses, [indices for indices in found if indices is not None])
             return
         elements = prod(self._arrays[pattern.argument].shape or ()) * base.dtype.size // pattern.dtype.size
         shape, stride = _shape_of(pattern, elements)
@@ -442,7 +442,7 @@ def has_view(call: RecordedCall) -> bool:
 
 def at_home(call: RecordedCall, known: Mapping[Home, int]) -> RecordedCall:
     """A call on tiles and views with the addresses of their homes."""
-    return replace(call, operands=tuple(_placed(each, known) for each in call.operands))
+    return replace(call, operands=tuple(_placed(operand, known) for operand in call.operands))
 
 
 def _placed(operand: object, known: Mapping[Home, int]) -> object:
@@ -452,7 +452,7 @@ def _placed(operand: object, known: Mapping[Home, int]) -> object:
 
 
 def _tiles(calls: Collection[RecordedCall]) -> Iterator[RecordedTile]:
-    return (each for call in calls for each in call.operands if isinstance(each, RecordedTile))
+    return (operand for call in calls for operand in call.operands if isinstance(operand, RecordedTile))
 
 
 def _home(tile: RecordedTile) -> Home:

@@ -100,7 +100,7 @@ def folders_of(command: tuple[str, ...]) -> tuple[str, ...]:
     paths = {os.path.realpath(shutil.which(name) or name) for name in named if name}
     programs = [path for path in paths if os.path.isfile(path)]
     loaded = [LOADED.findall(_told((program, "--version"), LD_TRACE_LOADED_OBJECTS="1")) for program in programs]
-    files = [*programs, *(os.path.realpath(path) for each in loaded for path in each)]
+    files = [*programs, *(os.path.realpath(path) for libraries in loaded for path in libraries)]
     return tuple(sorted({*filter(os.path.isdir, paths), *map(os.path.dirname, files)} - {"/"}))
 
 

@@ -39,32 +39,25 @@ class FlagShape:
 
 
 @dataclass(frozen=True)
-class CrossShape:
+class _PipeShape:
+    """What a pipe of a core does."""
+
+    action: str
+    core: str
+    pipe: str
+    site: int
+
+
+class CrossShape(_PipeShape):
     """A set or a wait of a flag between the cores; its number is the id."""
 
-    action: str
-    core: str
-    pipe: str
-    site: int
 
-
-@dataclass(frozen=True)
-class BarrierShape:
+class BarrierShape(_PipeShape):
     """A barrier."""
 
-    core: str
-    pipe: str
-    site: int
 
-
-@dataclass(frozen=True)
-class TokenShape:
+class TokenShape(_PipeShape):
     """A pipe takes the token of a buffer (`wait`), or gives it back (`set`); its number is that of the buffer."""
-
-    action: str
-    core: str
-    pipe: str
-    site: int
 
 
 SyncShape = FlagShape | CrossShape | BarrierShape | TokenShape
@@ -98,7 +91,7 @@ def _of_pipe(kind: type[CrossShape | TokenShape], action: str, call: RecordedCal
 
 
 def _barrier(call: RecordedCall, core: str) -> Made:
-    return BarrierShape(core, _pipe(call.operands[0], "ALL"), call.site), ()
+    return BarrierShape("wait", core, _pipe(call.operands[0], "ALL"), call.site), ()
 
 
 def _cross_set(call: RecordedCall, core: str) -> Made:
@@ -249,10 +242,10 @@ class TokenFlags:
             before, giver = last.pop(numbers[0], (at, token))
             if giver.pipe != token.pipe:
                 event = self.event((giver.pipe, token.pipe), numbers[0])
-                for place, each in ((before, giver), (at, token)):
-                    flag = FlagShape(each.action, giver.pipe, token.pipe, each.core, each.site)
+                for place, end in ((before, giver), (at, token)):
+                    flag = FlagShape(end.action, giver.pipe, token.pipe, end.core, end.site)
                     found[place].append((number(flag), (event,)))
-        return [call for each in found for call in each]
+        return [call for own in found for call in own]
 
     def unit_flags(
         self, calls: Sequence[tuple[tuple[int, Indices], UnitUse | None]], number: Callable[[SyncShape], int]
@@ -263,16 +256,16 @@ class TokenFlags:
         for at, (_, use) in enumerate(calls):
             if use is None:
                 continue
-            for before, giver in [each for each in open_ if each[1].meets(use)]:
+            for before, giver in [known for known in open_ if known[1].meets(use)]:
                 open_.remove((before, giver))
                 if giver.pipe != use.pipe:
                     event = self.event((giver.pipe, use.pipe), ("unit", giver.start))
                     made = [
-                        (number(FlagShape(action, giver.pipe, use.pipe, CUBE_CORE.name, each.site)), (event,))
-                        for action, each in (("set", giver), ("wait", use))
+                        (number(FlagShape(action, giver.pipe, use.pipe, CUBE_CORE.name, end.site)), (event,))
+                        for action, end in (("set", giver), ("wait", use))
                     ]
                     found[before].append(made[0])
                     found[at].insert(0, made[1])
             if use.is_last:
                 open_.append((at, use))
-        return [call for each in found for call in each]
+        return [call for own in found for call in own]

@@ -19,9 +19,9 @@ from ptokit.cxx.recording import (
     MEMORIES,
     PADS,
     SLAYOUTS,
-    Block,
     LaunchArgument,
     RecordedArray,
+    RecordedBlock,
     RecordedCall,
     RecordedLaunch,
     RecordedOperand,
@@ -125,7 +125,7 @@ class CallForm:
     def call(self, numbers: Sequence[int]) -> RecordedCall:
         """The call with these numbers."""
         left = iter(numbers)
-        operands = tuple([each(next(left)) if callable(each) else each for each in self.operands])
+        operands = tuple([operand(next(left)) if callable(operand) else operand for operand in self.operands])
         return RecordedCall(self.name, operands, self.modifiers, self.site)
 
 
@@ -194,7 +194,7 @@ class _OpenLaunch:
     call: int
     grid: int
     blocks: list[_OpenBlock] = field(default_factory=list[_OpenBlock])
-    made: list[Block] = field(default_factory=list[Block])
+    made: list[RecordedBlock] = field(default_factory=list[RecordedBlock])
     """The blocks as data; the last one may be open."""
     complete: bool = False
 
@@ -465,7 +465,7 @@ class TraceReader:
             made.pop()  # it may have been open
         for block in launch.blocks[len(made) :]:
             calls = sequence[block.first : self._last(block)]
-            made.append(Block(block.index, "cube" if block.cube else "vector", block.subblock, calls))
+            made.append(RecordedBlock(block.index, "cube" if block.cube else "vector", block.subblock, calls))
         return RecordedLaunch(call.name, launch.grid, arguments, made, call.operands, launch.complete)
 
 

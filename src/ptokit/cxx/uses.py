@@ -36,7 +36,7 @@ class ArrayUse:
 
 def array_uses(recording: Recording) -> dict[str, ArrayUse]:
     """The use of each array of the launches, by its name."""
-    names = [each.name for each in recording.launches[0].arguments] if recording.launches else []
+    names = [argument.name for argument in recording.launches[0].arguments] if recording.launches else []
     found = {name: ArrayUse() for name in names}
     loaded: dict[tuple[str, int | None, int], ArrayUse] = {}
     for call in recording.calls:
@@ -127,17 +127,17 @@ def outside(
     """A finding for each place that uses more elements of an array than it has: the first of its calls."""
     found: dict[int, _Outside] = {}
     needed: dict[int, int] = {}
-    for each in _all_outside(launch, calls):
-        found.setdefault(each.call.site, each)
-        needed[each.argument] = max(needed.get(each.argument, 0), each.last + 1)
+    for use in _all_outside(launch, calls):
+        found.setdefault(use.call.site, use)
+        needed[use.argument] = max(needed.get(use.argument, 0), use.last + 1)
     return [
-        _finding(each, launch.arguments[each.argument].name, needed[each.argument]).at(where(site))
-        for site, each in found.items()
+        _finding(use, launch.arguments[use.argument].name, needed[use.argument]).at(where(site))
+        for site, use in found.items()
     ]
 
 
 def _all_outside(launch: RecordedLaunch, calls: Mapping[int, RecordedCall]) -> Iterator[_Outside]:
-    sizes = [None if each.shape is None else prod(each.shape) * dtype(each.dtype).size for each in launch.arguments]
+    sizes = [None if a.shape is None else prod(a.shape) * dtype(a.dtype).size for a in launch.arguments]
     for number, call in calls.items():
         for argument, use in _uses(call):
             size, kind = sizes[argument], element_type(use.dtype)

@@ -104,7 +104,7 @@ class Source:
 
     @cached_property
     def _starts(self) -> list[int]:
-        return [0, *(found.end() for found in re.finditer("\n", self.text))]
+        return [0, *(match.end() for match in re.finditer("\n", self.text))]
 
     def where(self, offset: int) -> Where:
         """The line and the column of an offset."""

@@ -23,7 +23,6 @@ from ptokit.target import Profile
 from ptokit.target.profile import VECTOR_CORE
 from ptokit.text.cpp.expr import Expressions
 from ptokit.text.cpp.names import Identifiers, pipe, place_text
-from ptokit.text.cpp.ready import Ready
 from ptokit.text.cpp.types import (
     GlobalBlock,
     call_text,
@@ -45,6 +44,16 @@ BIND = ASSIGN.spellings["C++"][0].partition("(")[0]
 FLAGS = {"set": "set_flag", "wait": "wait_flag"}
 LARGEST = 2**31
 """Extents from here on do not fit a template argument."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A program with addresses and flags that the headers accept, and what its launch needs."""
+
+    program: ir.Program
+    workspace: int
+    """The address in UB of the workspace that instructions without one use."""
+    dyn_ub: int
 
 
 @dataclass(frozen=True)

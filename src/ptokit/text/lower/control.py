@@ -6,8 +6,7 @@ from ptokit.isa.opaque import NONE
 from ptokit.program.expr import GUARDS, Expr, Op, Var, apply, difference, parts, total, truth, variables
 from ptokit.program.ir import Branch, Instr, Loop
 from ptokit.text.lower.arithmetic import computed
-from ptokit.text.lower.lowering import YIELDING, Handler, Lowering, OpenScope
-from ptokit.text.lower.operands import Meaning, TileName
+from ptokit.text.lower.lowering import YIELDING, Handler, Lowering, Meaning, OpenScope, TileName
 from ptokit.text.numbers import bounded, selected
 from ptokit.text.spelling import SECTIONS, kind_core
 from ptokit.text.tree import Body, Operation, Value, walk

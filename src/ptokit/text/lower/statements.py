@@ -14,8 +14,7 @@ from ptokit.program.cores import owners, stated_core
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, Op, Var, apply
 from ptokit.program.ir import Assign, Barrier, CrossFlag, Flag, LoadScalar, View, Window
 from ptokit.target.profile import CROSS_IDS, PIPES
-from ptokit.text.lower.lowering import Handler, Lowering
-from ptokit.text.lower.operands import TileName
+from ptokit.text.lower.lowering import Handler, Lowering, TileName
 from ptokit.text.memories import ElementPointer, all_of
 from ptokit.text.numbers import bounded
 from ptokit.text.spelling import ASSIGN
@@ -63,10 +62,10 @@ def _part(low: Lowering, op: Operation) -> None:
     if len(offsets) != len(view.starts) or len(sizes) != len(view.starts):
         low.refuse(f"a block of {len(view.starts)} dims has as many offsets and sizes")
     starts = tuple(bounded(apply("add", start, offset)) for start, offset in zip(view.starts, offsets, strict=True))
-    kind = op.results[0].type
+    type_ = op.results[0].type
     _check_type(low, op.results[0], sizes, None)
-    if isinstance(kind, Tensor):
-        for dim, (extent, size) in enumerate(zip(kind.dims, sizes, strict=False)):
+    if isinstance(type_, Tensor):
+        for dim, (extent, size) in enumerate(zip(type_.dims, sizes, strict=False)):
             if extent is None and isinstance(size, int):
                 low.memories.mark(view.argument, dim)
     low.define(op, View(view.argument, starts, sizes))
@@ -74,16 +73,16 @@ def _part(low: Lowering, op: Operation) -> None:
 
 def _check_type(low: Lowering, result: Value, extents: tuple[Expr, ...], element: DType | None) -> None:
     """Refuse a view whose type contradicts its operands."""
-    kind = result.type
-    if not isinstance(kind, Tensor):
+    type_ = result.type
+    if not isinstance(type_, Tensor):
         return
-    if len(kind.dims) != len(extents):
-        low.refuse(f"%{result.name} has {len(extents)} dims, and its type {len(kind.dims)}")
-    for dim, extent in zip(kind.dims, extents, strict=True):
+    if len(type_.dims) != len(extents):
+        low.refuse(f"%{result.name} has {len(extents)} dims, and its type {len(type_.dims)}")
+    for dim, extent in zip(type_.dims, extents, strict=True):
         if dim is not None and isinstance(extent, int) and dim != extent:
             low.refuse(f"%{result.name}: its type says {dim}, and its operands {extent}")
-    if element is not None and kind.dtype is not element:
-        low.refuse(f"%{result.name}: its type says {kind.dtype.mlir}, and the pointer {element.mlir}")
+    if element is not None and type_.dtype is not element:
+        low.refuse(f"%{result.name}: its type says {type_.dtype.mlir}, and the pointer {element.mlir}")
 
 
 def _dim(low: Lowering, op: Operation) -> None:

@@ -21,7 +21,7 @@ from ptokit.target import DEFAULT_ARCH, left_layouts
 from ptokit.text.errors import Problem, Source, TextError, error_at, joined
 from ptokit.text.limits import MAX_DEPTH, plain_text, shallow
 from ptokit.text.mlir.ir import MlirOp
-from ptokit.text.mlir.names import StopReading
+from ptokit.text.mlir.parser import StopReading
 from ptokit.text.mlir.reader import Reader
 from ptokit.text.mlir.versions import restated
 from ptokit.text.mlir.writer import Writer
@@ -105,8 +105,8 @@ def print_module(module: Module, version: Version | None = None) -> str:
 
 def arch_of(text: str) -> str:
     """The architecture that a text names, if it is a known one, else the default."""
-    found = _ARCH.search(text)
-    return found[1] if found and found[1] in left_layouts() else DEFAULT_ARCH
+    match = _ARCH.search(text)
+    return match[1] if match and match[1] in left_layouts() else DEFAULT_ARCH
 
 
 def _with_room(work: Callable[[], Result], file: str) -> Result:

@@ -81,10 +81,10 @@ def typed_text(w: Writer, values: list[SsaValue]) -> str:
 
 def results_text(op: MlirOp, *, always: bool = False) -> str:
     """` -> T`, or ` -> (T, U)`."""
-    kinds = [value.type for value in op.results]
-    if UNKNOWN in kinds or (not kinds and not always):
+    types = [value.type for value in op.results]
+    if UNKNOWN in types or (not types and not always):
         return ""
-    return f" -> {kinds[0].text if len(kinds) == 1 else outputs_text(kinds)}"
+    return f" -> {types[0].text if len(types) == 1 else outputs_text(types)}"
 
 
 @dataclass
@@ -133,8 +133,8 @@ class TypeOf(Piece):
     stripped: bool = False
 
     def read(self, c: Parser, draft: OpDraft) -> None:
-        kind = read_pointer(c) if self.stripped and c.word == "<" else c.type()
-        (draft.results if self.name == "R" else draft.types.setdefault(self.name, [])).append(kind)
+        type_ = read_pointer(c) if self.stripped and c.word == "<" else c.type()
+        (draft.results if self.name == "R" else draft.types.setdefault(self.name, [])).append(type_)
 
     def write(self, w: Writer, op: MlirOp, remaining: Attributes) -> None:
         text = (op.results[0] if self.name == "R" else op.part(self.name)[0]).type.text
@@ -150,11 +150,11 @@ class OneType(Piece):
     """What the type of the result is: `same`, one that is shaped like the operands', or nothing."""
 
     def read(self, c: Parser, draft: OpDraft) -> None:
-        kind = c.type()
+        type_ = c.type()
         for part in self.parts:
-            draft.types[part] = [kind] * len(draft.operands.get(part, ()))
+            draft.types[part] = [type_] * len(draft.operands.get(part, ()))
         if self.gives:
-            draft.results.append(kind if isinstance(self.gives, str) else shaped_like(kind, self.gives))
+            draft.results.append(type_ if isinstance(self.gives, str) else shaped_like(type_, self.gives))
 
     def write(self, w: Writer, op: MlirOp, remaining: Attributes) -> None:
         w.add(op.part(self.parts[0])[0].type.text)
@@ -334,9 +334,9 @@ class Flags(Piece):
 
     def read(self, c: Parser, draft: OpDraft) -> None:
         flags: list[str] = []
-        while (found := _FLAG.match(c.text, c.start)) is not None:
-            flags.append("".join(found[0].split()))
-            c.jump(found.end())
+        while (match := _FLAG.match(c.text, c.start)) is not None:
+            flags.append("".join(match[0].split()))
+            c.jump(match.end())
         if flags:
             draft.properties[FLAGS] = MlirAttribute(" ".join(flags))
 

@@ -1,4 +1,4 @@
-"""Operations of MLIR as a tree: the same things, in plain data."""
+"""Operations and types of MLIR as a tree: the same things, in plain data."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from ptokit.text import tree
 from ptokit.text.errors import TextError, redefined
-from ptokit.text.mlir.destinations import inside_of
 from ptokit.text.mlir.dialect import rows
 from ptokit.text.mlir.ir import MlirOp, MlirRegion, SsaValue, Type
 from ptokit.text.mlir.pieces import operand_names
-from ptokit.text.mlir.plain_types import type_of
+from ptokit.text.mlir.shapes import inside_of
 from ptokit.text.spelling import instruction_of
 
 if TYPE_CHECKING:
     from ptokit.text.mlir.module import Module
+
+
+from ptokit.text.mlir.types import type_of
 
 
 def unit_of(module: Module) -> tree.Unit:
@@ -76,10 +78,10 @@ class _Translation:
         """A value, under the name that it has in the text."""
         found = self.values.get(value)
         if found is None:
-            name, kind = value.name or str(len(self.values)), self._types.get(value.type)
-            if kind is None:
-                kind = self._types[value.type] = type_of(value.type)
-            found = self.values[value] = tree.Value(name.replace("#", "_"), kind)
+            name, type_ = value.name or str(len(self.values)), self._types.get(value.type)
+            if type_ is None:
+                type_ = self._types[value.type] = type_of(value.type)
+            found = self.values[value] = tree.Value(name.replace("#", "_"), type_)
         return found
 
     def operation(self, op: MlirOp) -> tree.Operation:

@@ -11,9 +11,8 @@ from ptokit.text.mlir.attributes import keyword
 from ptokit.text.mlir.dialect import form_of
 from ptokit.text.mlir.ir import Attributes, MlirOp, SsaValue
 from ptokit.text.mlir.pieces import INSIDE
-from ptokit.text.mlir.plain_types import type_of
-from ptokit.text.results import default_of
-from ptokit.text.spelling import instruction_of
+from ptokit.text.mlir.types import type_of
+from ptokit.text.spelling import default_of, instruction_of
 
 RENAMED = {"pto.load_scalar": "pto.load", "pto.store_scalar": "pto.store"}
 """Ops by their name in 0.27, with their name in the newer grammar."""

@@ -9,10 +9,9 @@ from typing import Any, TypeVar
 
 from ptokit.text.cursor import unescaped
 from ptokit.text.errors import Problem
-from ptokit.text.ptoas.literals import constant, keyword, plain_number
 from ptokit.text.ptoas.shapes import BLOCKS
 from ptokit.text.ptoas.tokens import MAX_ITEMS, Tokens
-from ptokit.text.ptoas.types import Placeholder, read_type
+from ptokit.text.ptoas.types import Placeholder, constant, keyword, plain_number, read_type
 from ptokit.text.tree import Type
 
 Found = TypeVar("Found")
@@ -284,8 +283,10 @@ class Grammar(Tokens):
         if item.kind == "number":
             if not self.accept(":"):
                 return self.read(plain_number, item.text, start=item.start)
-            kind = self._type().type
-            return self.read(constant, item.text, "index" if isinstance(kind, Placeholder) else kind, start=item.start)
+            type_ = self._type().type
+            return self.read(
+                constant, item.text, "index" if isinstance(type_, Placeholder) else type_, start=item.start
+            )
         if item.kind not in WORDLIKE:
             self.fail("expected the value of an attribute: a number, a word or a string", item.start)
         return {"true": True, "false": False}.get(item.text, item.text) if item.kind == "bare" else item.text
@@ -299,11 +300,11 @@ class Grammar(Tokens):
         if self.text.startswith("<", self.end):
             self.fail("`<` has no `>` on its line", self.end)
         try:
-            kind = read_type(self.word)
+            type_ = read_type(self.word)
         except Problem as problem:
             self.fail(str(problem), start + problem.offset)
         self.advance()
-        return TypeAt(kind, start)
+        return TypeAt(type_, start)
 
     def _types(self) -> list[TypeAt]:
         """`T, T`, `(T, T)` or `()`."""
