@@ -85,11 +85,11 @@ def _forms(name: str) -> tuple[_CallForm, ...]:
     text = definition.cpp.call or definition.spellings["C++"][0]
     if not callable(text):
         return (_CallForm(_words(text), ()),)
-    found: dict[str, dict[str, PtoEnum]] = {}
+    chosen_by_text: dict[str, dict[str, PtoEnum]] = {}
     for members in product(*(modifier.enum for modifier in definition.modifiers)):
         chosen = dict(zip((modifier.name for modifier in definition.modifiers), members, strict=True))
-        found.setdefault(text(SimpleNamespace(**chosen)), chosen)  # type: ignore[arg-type]
-    return tuple(_CallForm(_words(text), tuple(chosen.items())) for text, chosen in found.items())
+        chosen_by_text.setdefault(text(SimpleNamespace(**chosen)), chosen)  # type: ignore[arg-type]
+    return tuple(_CallForm(_words(text), tuple(chosen.items())) for text, chosen in chosen_by_text.items())
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -167,10 +167,10 @@ def _number_slot(operand: RecordedScalar, kind: DType) -> tuple[Slot, Indices]:
 def _opaque(call: RecordedCall, arrays: Arrays) -> tuple[InstrShape, Indices]:
     """A call by its effects. Operands that a program cannot have are left out."""
     unused = _unused(call)
-    given = [(k, operand) for k, operand in enumerate(call.operands) if type(operand) in LOOSE and k not in unused]
-    letters = _letters(call) or form_for(call.name, [_kind_of(call, place) for place, _ in given])
+    operands = [(k, operand) for k, operand in enumerate(call.operands) if type(operand) in LOOSE and k not in unused]
+    letters = _letters(call) or form_for(call.name, [_kind_of(call, place) for place, _ in operands])
     slots, numbers, words, form = list[Slot](), list[int](), list[int](), ""
-    for (place, operand), letter in zip(given, letters, strict=False):
+    for (place, operand), letter in zip(operands, letters, strict=False):
         try:
             slot, own = _slot(operand, None, arrays)
         except Unexpressible:

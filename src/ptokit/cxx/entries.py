@@ -121,11 +121,11 @@ def qualified_start(texts: list[str], named: int) -> int:
 
 def parameters(texts: list[str]) -> tuple[Parameter, ...]:
     """The parameters of a function, from what is between their brackets."""
-    found: list[Parameter] = []
+    parameters_read: list[Parameter] = []
     for part in split(texts):
         if part and part != ["void"]:
-            found.append(_parameter(part, len(found)))
-    return tuple(found)
+            parameters_read.append(_parameter(part, len(parameters_read)))
+    return tuple(parameters_read)
 
 
 def _parameter(texts: list[str], number: int) -> Parameter:

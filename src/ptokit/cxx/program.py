@@ -323,16 +323,16 @@ class _Builder:
     def _block(self, pieces: Sequence[Folded], names: dict[Var, Expr]) -> ir.Block:
         before = set[int]()
         """The sites of the statements so far."""
-        found: list[ir.Stmt] = []
+        statements: list[ir.Stmt] = []
         for piece in pieces:
             sites = self._sites(piece)
             if isinstance(piece, Repeated):
-                found.append(self._loop(piece, names, is_rest=not piece.start and not sites.isdisjoint(before)))
+                statements.append(self._loop(piece, names, is_rest=not piece.start and not sites.isdisjoint(before)))
             else:
                 numbers = tuple([substitute(number, names) for number in piece.numbers])
-                found.append(self._single(self.shapes.shapes[piece.shape], numbers))
+                statements.append(self._single(self.shapes.shapes[piece.shape], numbers))
             before |= sites
-        return tuple(found)
+        return tuple(statements)
 
     def _loop(self, piece: Repeated, names: dict[Var, Expr], *, is_rest: bool) -> ir.Stmt:
         """A loop. `is_rest`: the calls of earlier iterations are statements before it."""

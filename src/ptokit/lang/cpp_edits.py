@@ -16,8 +16,7 @@ from ptokit.program.expr import Expr, Var, substitute, variables
 from ptokit.program.memory import Path, statements
 from ptokit.program.repair import AFTER, BEFORE, INSERT, REMOVE, Edit, Unpatchable, spelled
 from ptokit.program.splice import Lines, Piece, spliced
-from ptokit.text.cpp.expr import Expressions
-from ptokit.text.cpp.names import Identifiers
+from ptokit.text.cpp.expr import Expressions, Identifiers
 
 
 def edited_texts(texts: Mapping[str, str], program: ir.Program, edits: Sequence[Edit]) -> dict[str, str]:

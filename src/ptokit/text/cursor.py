@@ -323,8 +323,9 @@ def bare_or_quoted(name: str) -> str:
 
 def braced(attributes: Attributes) -> str:
     """`{name = value, ...}`."""
-    return f"{{{', '.join(_entry_text(name, value) for name, value in attributes.items())}}}"
+    return f"{{{', '.join(entry_text(name, value.text) for name, value in attributes.items())}}}"
 
 
-def _entry_text(name: str, value: MlirAttribute) -> str:
-    return bare_or_quoted(name) if value.text == "unit" else f"{bare_or_quoted(name)} = {value.text}"
+def entry_text(name: str, value: str) -> str:
+    """`name = value`, or the name alone."""
+    return bare_or_quoted(name) if value == "unit" else f"{bare_or_quoted(name)} = {value}"

@@ -128,7 +128,7 @@ class Source:
         return TextError(head, where, self._lines[start], hint)
 
 
-def error_at(message: str, text: str, offset: int, file: str, hint: str = "") -> TextError:
+def error_at(message: str, text: str, offset: int, file: str) -> TextError:
     """An error at an offset of a text."""
     source = Source(text, file)
-    return source.error(message, source.where(min(max(offset, 0), len(text))), hint)
+    return source.error(message, source.where(min(max(offset, 0), len(text))))

@@ -106,8 +106,8 @@ def _call(instruction: Instruction, sources: Sequence[object], attributes: Mappi
     """A call without its destination."""
     operands: dict[str, OperandSpec | None] = dict.fromkeys(param.name for param in instruction.operands)
     operands |= zip(instruction.sources(), map(_spec, sources), strict=False)
-    given = {m.name: member_of(m, text, attributes.get(text.key)) for m, text in instruction.attributes}
-    return Call(instruction, operands, tuple(given.get(m.name) for m in instruction.modifiers), CPU.name)
+    chosen = {m.name: member_of(m, text, attributes.get(text.key)) for m, text in instruction.attributes}
+    return Call(instruction, operands, tuple(chosen.get(m.name) for m in instruction.modifiers), CPU.name)
 
 
 def _spec(kind: object) -> OperandSpec:

@@ -8,7 +8,7 @@
 | `scatter.py` | scatters by row as scatters by offset, which is what the headers do |
 | `body.py` | the kernel, statement by statement |
 | `types.py` | tiles and tensors as types; calls |
-| `expr.py`, `names.py` | expressions; safe names |
+| `expr.py` | expressions; safe names |
 """
 
 from ptokit.text.cpp.source import emit

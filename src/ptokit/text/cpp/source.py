@@ -24,9 +24,8 @@ from ptokit.target import PROFILES, Profile
 from ptokit.target.profile import VECTOR_CORE
 from ptokit.text.cpp.barriers import with_barriers
 from ptokit.text.cpp.body import INDENT, KernelBody, Ready, kind_of
-from ptokit.text.cpp.expr import HELPERS
+from ptokit.text.cpp.expr import HELPERS, comment, place_text
 from ptokit.text.cpp.headers import cores, crossing_findings, program_findings, value_findings
-from ptokit.text.cpp.names import comment, place_text
 from ptokit.text.cpp.scatter import flatten
 from ptokit.text.cpp.types import header_call, pointer_of
 
@@ -67,8 +66,8 @@ def _raise_errors(findings: Iterable[Finding]) -> None:
 def _workspace_size(program: Program, profile: Profile) -> int:
     """Bytes of the largest workspace; vector instructions run one after the other and share it."""
     needing = (instr for instr in instructions(program.body) if instr.workspace is None)
-    found = (header_call(program, instr, profile).workspace for instr in needing)
-    return max((scratch.nbytes for scratch in found if scratch), default=0)
+    workspaces = (header_call(program, instr, profile).workspace for instr in needing)
+    return max((scratch.nbytes for scratch in workspaces if scratch), default=0)
 
 
 def _dynamic(profile: Profile, used: int) -> int:

@@ -42,16 +42,16 @@ def order_of(operation: Operation, instruction: Instruction) -> PtoEnum | None:
 
 def named_sources(operation: Operation, instruction: Instruction, order: PtoEnum | None) -> dict[str, Value]:
     """The operands that an instruction reads, by its own names for them, without the workspace."""
-    given, names = list(operation.ins), instruction.sources(order)
+    values, names = list(operation.ins), instruction.sources(order)
     if workspace_of(operation, instruction) is not None and instruction.workspace:
-        del given[instruction.workspace.position]
+        del values[instruction.workspace.position]
     least = sum(not param.optional for param in instruction.operands[1:])
-    if not least <= len(given) <= len(names):
+    if not least <= len(values) <= len(names):
         most = f" to {len(names)}" if len(names) > least else ""
         plural = "" if len(names) == 1 else "s"
         message = f"{operation.name} takes {least}{most} operand{plural} ({', '.join(names)})"
-        raise OtherForm(f"{message}, found {len(given)}; other forms have no lowering")
-    return dict(zip(names, given, strict=False))
+        raise OtherForm(f"{message}, found {len(values)}; other forms have no lowering")
+    return dict(zip(names, values, strict=False))
 
 
 def workspace_of(operation: Operation, instruction: Instruction) -> Value | None:
@@ -86,11 +86,11 @@ ELSEWHERE = ("tile", "event", "waits")
 def _modifier(operation: Operation, modifier: Modifier, text: Attribute) -> PtoEnum | None:
     if text.key not in operation.attributes:
         return None
-    found = operation.attributes[text.key]
-    member = member_of(modifier, text, found)
+    word = operation.attributes[text.key]
+    member = member_of(modifier, text, word)
     if member is None:
         words = [str(text.written(member)) for member in modifier.enum]
-        message = f"`{text.key}` is one of {', '.join(words)}; found {found}{guess(str(found), words)}"
+        message = f"`{text.key}` is one of {', '.join(words)}; found {word}{guess(str(word), words)}"
         raise Refusal(f"{operation.name}: {message}", text.key)
     return member
 
@@ -148,8 +148,8 @@ def read_instruction(low: Lowering, operation: Operation) -> None:
     modifiers = modifiers_of(operation, instruction, order)
     named = named_sources(operation, instruction, order)
     named = {instruction.operands[0].name: _destination(low, operation, named), **named}
-    given = [param for param in instruction.operands if param.name in named]
-    operands = tuple(_operand(low, instruction, param, named) for param in given)
+    params = [param for param in instruction.operands if param.name in named]
+    operands = tuple(_operand(low, instruction, param, named) for param in params)
     event, waits = operation.attributes.get("event"), items_of(operation.attributes.get("waits", ()))
     if waits is None or any(type(n) is not int or n < 0 for n in (*waits, 0 if event is None else event)):
         raise Refusal(f"{operation.name}: `event` is a number from 0 up, `waits` a list of them")

@@ -14,6 +14,7 @@ from ptokit.isa.unknown import is_unknown
 from ptokit.program import ir
 from ptokit.program.calls import named_operands
 from ptokit.program.expr import Expr, Op, Var
+from ptokit.text.lower.arithmetic import FLOATS
 from ptokit.text.lower.lowering import Handler, Lowering, Meaning, Refusal, Rounded, TileName, tile_use
 from ptokit.text.lower.statements import MOST_BYTES
 from ptokit.text.spelling import FORM
@@ -24,7 +25,6 @@ INDEX = dtype("int64")
 """The type of whole numbers."""
 SKIPPED = ("operandSegmentSizes", "tile", "event", "waits", FORM)
 """Attributes that do not belong to the operation itself."""
-FLOATS = ("f16", "bf16", "f32", "f64")
 
 
 def read_opaque(low: Lowering, operation: Operation) -> None:
@@ -32,9 +32,9 @@ def read_opaque(low: Lowering, operation: Operation) -> None:
     if operation.name in ALIASES and _alias(low, operation):
         return
     row = row_of_op(operation.name)
-    given = [(part, v) for part, values in operation.parts.items() for v in values if _is_kept(low, v)]
-    outs = [v for part, v in given if part == "outs" and _kind(low.meaning(v)) != "number"]
-    ins = [v for part, v in given if part != "outs" or _kind(low.meaning(v)) == "number"]
+    pairs = [(part, v) for part, values in operation.parts.items() for v in values if _is_kept(low, v)]
+    outs = [v for part, v in pairs if part == "outs" and _kind(low.meaning(v)) != "number"]
+    ins = [v for part, v in pairs if part != "outs" or _kind(low.meaning(v)) == "number"]
     outs += [result for result in operation.results if _take_result(low, operation, result)]
     if operation.results and not outs and row and all(form.outs for form in row.forms):
         low.refuse_type(f"{operation.name} gives a tile", operation.results[0].type)
@@ -49,8 +49,8 @@ ALIASES = ("treshape", "bitcast")
 
 def _alias(low: Lowering, op: Operation) -> bool:
     """Declare a tile of another type at the address of a tile, if that has one and nothing else is said."""
-    given, types = op.part("tile"), [result.type for result in op.results]
-    source = low.meaning(given[0]) if len(given) == len(types) == 1 and not op.attributes else None
+    tiles, types = op.part("tile"), [result.type for result in op.results]
+    source = low.meaning(tiles[0]) if len(tiles) == len(types) == 1 and not op.attributes else None
     if not isinstance(source, TileName) or source.window is not None or source.name not in low.placed:
         return False
     own, type_ = low.tiles[source.name], types[0]

@@ -96,11 +96,11 @@ def _entry(unit: Unit, name: str | None) -> Function:
     """The named function; by default the one marked as entry, or the only one that is not called."""
     whole = [function for function in unit.functions if not function.is_declared]
     if name is not None:
-        found = next((function for function in whole if function.name == name), None)
-        if found is None:
+        chosen = next((function for function in whole if function.name == name), None)
+        if chosen is None:
             known = ", ".join(function.name for function in whole) or "none"
             raise unit.source.error(f"there is no function {name}; the text has {known}", None)
-        return found
+        return chosen
     marked = [function for function in whole if "pto.entry" in function.attributes]
     called = {op.attributes.get("callee") for function in whole for op in walk(function.body)}
     free = marked or [function for function in whole if function.name not in called]

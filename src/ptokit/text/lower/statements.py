@@ -107,8 +107,8 @@ def _alloc(low: Lowering, op: Operation) -> None:
     if spec.nbytes > MOST_BYTES:
         low.refuse(f"a tile of more than {MOST_BYTES >> 20} MB")
     for axis, part in enumerate(("valid_row", "valid_col")):
-        if given := op.part(part):
-            extents[axis] = low.number(given[0])
+        if values := op.part(part):
+            extents[axis] = low.number(values[0])
             if not spec.dynamic[axis] and extents[axis] != spec.valid[axis]:
                 low.refuse(f"{part} is for an extent that the type leaves open (`?`)")
     addresses = [low.number(value) for value in op.part("addr")]
@@ -125,8 +125,7 @@ def _set_valid(low: Lowering, op: Operation) -> None:
 def _subset(low: Lowering, op: Operation) -> None:
     """A slice of a tile, or of a slice."""
     (value,), (result,) = op.part("tile"), op.results
-    starts, given = tuple(map(low.number, op.part("offsets"))), op.attributes.get("sizes")
-    sizes = tuple(cast("list[object]", given)) if isinstance(given, list | tuple) else ()
+    starts, sizes = tuple(map(low.number, op.part("offsets"))), items_of(op.attributes.get("sizes")) or ()
     if len(starts) != 2 or len(sizes) != 2 or not all(type(size) is int and size > 0 for size in sizes):
         low.refuse("subset takes two offsets and two sizes from 1 up, as in `%t[%i, %j] sizes [16, 16]`")
     name = low.tile_name(value).name
@@ -171,8 +170,8 @@ def _flag(low: Lowering, op: Operation) -> None:
         src, dst = (_pipe_of_kind(low, op.attributes.get(end)) for end in ("src_op", "dst_op"))
     else:
         src, dst = (_pipe(low, op.attributes.get(end)) for end in ("src_pipe", "dst_pipe"))
-    given = op.part("event_id")
-    event = low.number(given[0]) if given else _event(low, op.attributes.get("event_id"))
+    ids = op.part("event_id")
+    event = low.number(ids[0]) if ids else _event(low, op.attributes.get("event_id"))
     action = "wait" if action == "wait" else "set"
     low.emit(Flag(action, src, dst, event, core=stated_core(low.core, src, dst), where=low.where))
 
@@ -193,8 +192,8 @@ def _sync(low: Lowering, op: Operation) -> None:
         low.refuse(f"{low.core} has no pipe {pipe}", "a section has the work of one core")
     if len(cores) > 1:
         low.refuse(f"both cores have the pipe {pipe}", "put it into pto.section.cube or pto.section.vector")
-    given = op.part("event_id")
-    event = low.number(given[0]) if given else op.attributes.get("event_id")
+    ids = op.part("event_id")
+    event = low.number(ids[0]) if ids else op.attributes.get("event_id")
     if isinstance(event, int) and not 0 <= event < CROSS_IDS:
         low.refuse(f"flags between cores have ids 0 to {CROSS_IDS - 1}; found {event}", "a block has one vector core")
     if not isinstance(event, int | Var | Op):

@@ -2,7 +2,7 @@
 
 | file | what it knows |
 |---|---|
-| `module.py` | a whole text: reading and printing |
+| `module.py` | a whole text: reading, and printing for versions of the grammar |
 | `ir.py` | operations as their text says them |
 | `parser.py` | names of values, regions and blocks, over the tokens of `text/cursor.py` |
 | `reader.py` | text to operations; how reading continues after errors |
@@ -12,7 +12,6 @@
 | `dialect.py`, `shapes.py` | the ops of `pto` as a table, by the shapes of their text; `ins(...) outs(...)` |
 | `pieces.py` | what the shapes of `text/ops.py` are made of |
 | `types.py`, `attributes.py`, `floats.py` | types, attributes, numbers bit for bit |
-| `versions.py` | versions of the grammar |
 | `to_tree.py`, `from_tree.py` | operations and types as a tree, a tree as operations |
 """
 

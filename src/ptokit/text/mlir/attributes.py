@@ -221,19 +221,19 @@ def _angled(c: Cursor, kind: str) -> MlirAttribute:
 
 def _config(c: Cursor) -> MlirAttribute:
     """`#pto.tile_buf_config<blayout=..., ...>`: keys in any order, printed in one."""
-    found: dict[str, MlirAttribute] = {}
+    values: dict[str, MlirAttribute] = {}
 
     def entry() -> None:
         at, key = c.start, c.name("a key of tile_buf_config")
         if key not in CONFIG:
             c.fail_word(f"tile_buf_config has no key `{key}`", key, tuple(CONFIG), at)
-        if key in found:
+        if key in values:
             c.fail("tile_buf_config names a key twice", at)
         c.expect("=")
-        found[key] = read_attribute(c, CONFIG[key])
+        values[key] = read_attribute(c, CONFIG[key])
 
     c.listed("<", entry)
-    inner = ", ".join(f"{key}={plain_text(found[key])}" for key in CONFIG if key in found)
+    inner = ", ".join(f"{key}={plain_text(values[key])}" for key in CONFIG if key in values)
     return MlirAttribute(f"#pto.tile_buf_config<{inner}>")
 
 
@@ -309,20 +309,20 @@ def _dense(c: Cursor) -> MlirAttribute:
     return or_error(c, make, at)
 
 
-def _literals(c: Cursor, found: list[str]) -> list[int]:
+def _literals(c: Cursor, literals: list[str]) -> list[int]:
     """Elements of a dense value, as they are written. Gives their shape: nothing for one element."""
     if c.word == "[":
         at = c.start
-        shapes = c.listed("[", lambda: _literals(c, found))
+        shapes = c.listed("[", lambda: _literals(c, literals))
         if any(shape != shapes[0] for shape in shapes):
             c.fail("the rows of a dense value are not of one length", at)
         return [len(shapes), *(shapes[0] if shapes else [])]
     if c.word == "(":
         at = c.start
         c.listed("(", lambda: _literals(c, []))
-        found.append(c.text[at : c.behind])
+        literals.append(c.text[at : c.behind])
         return []
-    found.append(c.advance() if c.kind == "string" else _literal(c, ("true", "false")))
+    literals.append(c.advance() if c.kind == "string" else _literal(c, ("true", "false")))
     return []
 
 

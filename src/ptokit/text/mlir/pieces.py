@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from ptokit.text.cursor import OperandUse, bare_or_quoted
+from ptokit.text.cursor import OperandUse, entry_text
 from ptokit.text.mlir.attributes import (
     array_attribute,
     integer,
@@ -161,20 +161,16 @@ class OneType(Piece):
 
 
 @dataclass
-class Typed(Piece):
+class Typed(Operand):
     """Operands with their types behind a colon, or nothing: `%a, %b : T, U`."""
 
-    name: str
-    text = "%"
+    many: bool = True
     may_be_empty = True
-
-    def present(self, op: MlirOp, remaining: Attributes) -> bool:
-        return bool(op.part(self.name))
 
     def read(self, c: Parser, draft: OpDraft) -> None:
         if c.kind != "value" or c.starts_results():
             return
-        Operand(self.name, many=True).read(c, draft)
+        super().read(c, draft)
         c.expect(":")
         draft.types[self.name] = c.separated(c.type)
 
@@ -280,12 +276,8 @@ class Dictionary(Piece):
             draft.attributes |= c.listed("{", lambda: _entry(c))
 
     def write(self, w: Writer, op: MlirOp, remaining: Attributes) -> None:
-        w.add(f"{{{', '.join(self._entry(*item) for item in remaining.items())}}}")
-
-    def _entry(self, name: str, value: MlirAttribute) -> str:
-        if value.text == "unit":
-            return bare_or_quoted(name)
-        return f"{bare_or_quoted(name)} = {plain_text(value, stripped=True) if self.literal else value.text}"
+        texts = {k: plain_text(value, stripped=True) if self.literal else value.text for k, value in remaining.items()}
+        w.add(f"{{{', '.join(entry_text(*item) for item in texts.items())}}}")
 
 
 KINDS = {"location": "address_space", "pad_mode": "padmode", "maskPattern": "mask_pattern"}
@@ -440,7 +432,7 @@ def operand_names(pieces: Iterable[Piece]) -> Iterator[str]:
     for piece in pieces:
         if isinstance(piece, Maybe):
             yield from operand_names(piece.pieces)
-        elif isinstance(piece, Operand | Either | Typed):
+        elif isinstance(piece, Operand | Either):
             yield piece.operand.name if isinstance(piece, Either) else piece.name
 
 

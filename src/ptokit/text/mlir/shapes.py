@@ -268,8 +268,8 @@ class Row:
         if not op.attributes:
             return {}
         named = self.named
-        found = {name: value for name, value in op.attributes.items() if name not in named and name not in self.order}
-        return found | {name: op.attributes[name] for name in self.order if name in op.attributes}
+        others = {name: value for name, value in op.attributes.items() if name not in named and name not in self.order}
+        return others | {name: op.attributes[name] for name in self.order if name in op.attributes}
 
     def read(self, c: Parser, name: str) -> MlirOp:
         draft = OpDraft()
@@ -277,8 +277,8 @@ class Row:
             piece.read(c, draft)
         parts = {part: self._resolved(c, draft, part) for part in draft.operands}
         if self.result is not None:
-            given = self.result if isinstance(self.result, Type) else self.result(parts, draft.attributes)
-            draft.results.append(given)
+            result_type = self.result if isinstance(self.result, Type) else self.result(parts, draft.attributes)
+            draft.results.append(result_type)
         results = [SsaValue(kind) for kind in draft.results]
         return MlirOp(
             name, self, parts, results, draft.attributes, draft.properties, draft.regions, draft.successors

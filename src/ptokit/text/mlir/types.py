@@ -421,18 +421,18 @@ def _positional(c: Cursor, loc: str) -> TileBuf:
     c.expect(",")
     element = c.type()
     rows, cols = _number(c), _number(c)
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     fields = iter(POSITIONAL)
     while c.accept(","):
         if c.accept("valid"):
             c.expect("=")
-            found["valid"] = _value(c, "valid")
+            values["valid"] = _value(c, "valid")
             break
         if (field := next(fields, None)) is None:
             c.fail(f"expected no more than: loc dtype rows cols {' '.join(POSITIONAL)} valid=RxC")
-        found[field] = _spelled(c, field)
-    v_row, v_col = found.pop("valid", (rows, cols))
-    return TileBuf(loc, rows, cols, element, v_row, v_col, **found)
+        values[field] = _spelled(c, field)
+    v_row, v_col = values.pop("valid", (rows, cols))
+    return TileBuf(loc, rows, cols, element, v_row, v_col, **values)
 
 
 def _spelled(c: Cursor, field: str) -> Any:
@@ -444,15 +444,15 @@ def _spelled(c: Cursor, field: str) -> Any:
 
 def _keyed(c: Cursor, loc: str) -> TileBuf:
     """The keyed spelling, behind the place."""
-    found: dict[str, Any] = {"loc": loc}
+    fields: dict[str, Any] = {"loc": loc}
     for key in KEYED[1:]:
         if key == "compact" and c.word != ",":
             break
         c.expect(",", f" before `{key}` in a keyed tile_buf, whose order is: {' '.join(KEYED)}", expects="token")
         c.expect(key, f" in a keyed tile_buf, whose order is: {' '.join(KEYED)}", expects="token")
         c.expect("=")
-        found[key] = _value(c, key)
-    return TileBuf(**found)
+        fields[key] = _value(c, key)
+    return TileBuf(**fields)
 
 
 _EQUALS = re.compile(r"\s*=")
@@ -471,18 +471,18 @@ def _compact(c: Cursor, loc: str) -> TileBuf:
     element = c.type()
     if len(dims) != 2 or None in dims:
         c.fail("a tile_buf has two static extents, as in `vec, 16x32xf32`", at)
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     while c.accept(","):
         at, known = c.start, ("valid", *OPTIONS)
         key = c.name(f"a key of a tile_buf, one of {' '.join(known)}")
-        if key in found:
+        if key in fields:
             c.fail(f"`{key}` is given twice", at)
         if key not in known:
             c.fail_word(f"`{key}` is no key of a tile_buf", key, known, at)
         c.expect("=")
-        found[key] = _value(c, key)
-    v_row, v_col = found.pop("valid", dims)
-    return TileBuf(loc, *dims, element, v_row, v_col, **found)  # type: ignore[arg-type]
+        fields[key] = _value(c, key)
+    v_row, v_col = fields.pop("valid", dims)
+    return TileBuf(loc, *dims, element, v_row, v_col, **fields)  # type: ignore[arg-type]
 
 
 _VALID = re.compile(r"(\d+|\?)(?:x(\d+|\?))*", re.ASCII)

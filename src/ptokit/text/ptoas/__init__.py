@@ -8,7 +8,7 @@ The grammar is in docs/ptoas.md. A text that cannot be read raises a TextError.
 
 | file | what it knows |
 |---|---|
-| `tokens.py`, `statement.py` | text to tokens, by the cursor of MLIR; tokens to statements |
+| `statement.py` | text to tokens, by the cursor of MLIR; tokens to statements |
 | `types.py` | types, numbers and words, in all spellings of the documents |
 | `shapes.py` | opcodes, operand orders, suffixes and keys, as tables |
 | `reader.py`, `builder.py` | statements to operations |

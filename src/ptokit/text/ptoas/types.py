@@ -193,19 +193,19 @@ def _tile(_name: str, body: str, offset: int) -> TileSpec | Placeholder:
     items = _items(body, offset)
     if _is_placeholder(items):
         return Placeholder("tile", body)
-    found: dict[str, Any] = {}
+    given_fields: dict[str, Any] = {}
     for item in items:
-        fields = _fields(item, found)
-        if twice := next((key for key in fields if key in found), ""):
+        fields = _fields(item, given_fields)
+        if twice := next((key for key in fields if key in given_fields), ""):
             raise item.problem(f"the type has `{twice}` twice")
-        found |= fields
-    missing = [key for key in ("dtype", "rows", "cols") if key not in found]
+        given_fields |= fields
+    missing = [key for key in ("dtype", "rows", "cols") if key not in given_fields]
     if missing:
         raise Problem(f"a tile needs {' and '.join(missing)}, as in `{EXAMPLES['tile']}`", offset)
-    return _spec(found, items[-1])
+    return _spec(given_fields, items[-1])
 
 
-def _fields(item: _Item, found: dict[str, Any]) -> dict[str, Any]:
+def _fields(item: _Item, known: dict[str, Any]) -> dict[str, Any]:
     """The fields that an item gives. Without a key its form identifies it; the order distinguishes rows and columns."""
     key = item.key
     if key and key not in FIELDS:
@@ -224,22 +224,22 @@ def _fields(item: _Item, found: dict[str, Any]) -> dict[str, Any]:
             fits = ["rows", "cols", "fractal", "pad"]
         else:
             fits = [key for key, words in _WORDS.items() if item.text.lower() in words and key != "compact"]
-        key = next((key for key in fits if key not in found), fits[-1] if fits else "dtype")
+        key = next((key for key in fits if key not in known), fits[-1] if fits else "dtype")
     return {key: _value(key, item)}
 
 
-def _spec(found: dict[str, Any], last: _Item) -> TileSpec:
-    whole = found.pop("rows"), found.pop("cols")
-    valid = found.pop("v_row", whole[0]), found.pop("v_col", whole[1])
-    found.pop("compact", None)
-    if isinstance(found.get("fractal"), tuple):
-        blayout, slayout = found.pop("fractal")
-        if found.get("slayout", SLayout.NoneBox) is SLayout.NoneBox:
-            found |= {"blayout": blayout, "slayout": slayout}
+def _spec(fields: dict[str, Any], last: _Item) -> TileSpec:
+    whole = fields.pop("rows"), fields.pop("cols")
+    valid = fields.pop("v_row", whole[0]), fields.pop("v_col", whole[1])
+    fields.pop("compact", None)
+    if isinstance(fields.get("fractal"), tuple):
+        blayout, slayout = fields.pop("fractal")
+        if fields.get("slayout", SLayout.NoneBox) is SLayout.NoneBox:
+            fields |= {"blayout": blayout, "slayout": slayout}
     for extent, most, what in zip(valid, whole, ("rows", "columns"), strict=True):
         if extent is not None and extent > most:
             raise last.problem(f"{extent} valid {what} are more than the {most} {what} of the tile")
-    return tile_spec(found.pop("dtype"), *whole, valid, **found)
+    return tile_spec(fields.pop("dtype"), *whole, valid, **fields)
 
 
 # --- Fields ------------------------------------------------------------------------------------------------------
@@ -297,10 +297,10 @@ def _value(key: str, item: _Item) -> Any:
         return item.extent()
     if key not in _WORDS:
         return item.number("the rows" if key == "rows" else "the columns")
-    found = _WORDS[key].get(item.text.lower())
-    if found is None:
+    member = _WORDS[key].get(item.text.lower())
+    if member is None:
         raise item.problem(f"`{named(item.text)}` is no {_WHAT[key]}, {_expected(key, item.text)}")
-    return found
+    return member
 
 
 def _expected(key: str, word: str) -> str:
