@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from ptokit.cxx.recording import RecordedCall, RecordedOperand, RecordedScalar, RecordedTile
-from ptokit.cxx.statements import FlagShape, SyncShape
-from ptokit.cxx.tokens import TokenFlags, UnitUse, unit_use
+from ptokit.cxx.statements import FlagShape, SyncShape, TokenFlags, UnitUse, unit_use
 from ptokit.finding import Finding, VerifyError
 from ptokit.lang.launch import mode_of
 from ptokit.lang.launcher import Launcher

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ptokit.cli.arguments import values_of
-from ptokit.cxx.launches import rewrite
+from ptokit.cxx.includes import rewrite
 from ptokit.finding import Finding
 from ptokit.lang.launch import mode_of
 from ptokit.lang.recorded import CppKernel, load_entries

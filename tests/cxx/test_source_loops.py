@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 
 from ptokit.cxx.entries import find_entries
-from ptokit.cxx.includes import read_files, write_rewritten
-from ptokit.cxx.launches import rewrite
+from ptokit.cxx.includes import read_files, rewrite, write_rewritten
 from ptokit.cxx.names_in_source import SourceTexts, argument_names
-from ptokit.cxx.recording import Frame
-from ptokit.cxx.source_loops import loop_around, loops_in_text
-from ptokit.cxx.source_text import masked
+from ptokit.cxx.recording import RecordedFrame
+from ptokit.cxx.source_text import loop_around, loops_in_text, masked
 from ptokit.lang.cpp_edits import untaken
 
 TEXT = """\
@@ -94,7 +92,7 @@ def test_each_part_of_a_text_is_read_once(part: str) -> None:
 def test_a_long_line_is_not_searched_for_each_call() -> None:
     texts = SourceTexts(given={"k.cpp": "/* \u00e4 */" + "TADD(a, b);" * 150_000})
     for column in range(1, 1_500_000, 1000):
-        assert argument_names(texts, [Frame("k.cpp", 1, texts.column("k.cpp", 1, column), "f")], "TMUL") == []
+        assert argument_names(texts, [RecordedFrame("k.cpp", 1, texts.column("k.cpp", 1, column), "f")], "TMUL") == []
 
 
 @pytest.mark.usefixtures("bounded")

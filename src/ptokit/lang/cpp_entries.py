@@ -19,8 +19,7 @@ from ptokit.cxx.compile import (
     shown_texts,
 )
 from ptokit.cxx.database import database_entry
-from ptokit.cxx.declaration import Parameter
-from ptokit.cxx.entries import CppEntry
+from ptokit.cxx.entries import CppEntry, Parameter
 from ptokit.cxx.names_in_source import SourceTexts
 from ptokit.cxx.problems import OWN_CODE, plain_name
 from ptokit.engine.llvm import store

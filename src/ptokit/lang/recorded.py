@@ -14,9 +14,8 @@ from typing import Any, cast
 import numpy as np
 
 from ptokit.cxx.compile import CompileOptions
-from ptokit.cxx.declaration import Parameter
-from ptokit.cxx.elf import ElfError
-from ptokit.cxx.entries import CppEntry
+from ptokit.cxx.entries import CppEntry, Parameter
+from ptokit.cxx.lines import ElfError
 from ptokit.cxx.problems import OWN_CODE, problem_findings
 from ptokit.cxx.program import MOST_UNLIKE, foldable, program_of
 from ptokit.cxx.record import ArrayArgument, ScalarArgument, record

@@ -141,12 +141,12 @@ class _Lift(Writing):
 
     @cached_property
     def _first_uses(self) -> dict[str, tuple[Expr, Expr]]:
-        found: dict[str, tuple[Expr, Expr]] = {}
+        extents: dict[str, tuple[Expr, Expr]] = {}
         for instr in ir.instructions(self.program.body):
             for use in instr.tiles:
                 if use.window is None:
-                    found.setdefault(use.tile, use.valid)
-        return found
+                    extents.setdefault(use.tile, use.valid)
+        return extents
 
     def assign(self, stmt: ir.Assign) -> None:
         """A change of a tile's address."""
