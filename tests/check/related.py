@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import runpy
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -42,8 +41,6 @@ USES = 12
 """Lines that may use a name: more say little of what it is for."""
 SKIPPED = re.compile(r"^\S.*importorskip\(|allow_module_level", re.MULTILINE)
 """In a file that is skipped as a whole where something is not installed."""
-IGNORE = "collect_ignore_glob"
-"""What a `conftest.py` names files by that are not collected."""
 COMMON = frozenset(("run", "main", "test", "read", "write", "name", "value", "made", "found"))
 """Names that say little."""
 
@@ -60,17 +57,9 @@ class Test:
 
 
 def tests() -> list[Test]:
-    """All test functions that are collected here."""
-    ignored = [*_ignored_folders()]
-    files = [file for file in sorted((ROOT / "tests").rglob("test_*.py")) if file.parent not in ignored]
-    return [test for file in files for test in _tests_of(file)]
-
-
-def _ignored_folders() -> Iterator[Path]:
-    """Folders whose tests need what is not installed; pytest refuses to be given one of these."""
-    for file in (ROOT / "tests").rglob("conftest.py"):
-        if IGNORE in file.read_text(encoding="utf-8") and runpy.run_path(str(file))[IGNORE]:
-            yield file.parent
+    """All test functions but those that need a GPU."""
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
+    return [test for file in files if file.parent.name != "gpu" for test in _tests_of(file)]
 
 
 def _tests_of(file: Path) -> Iterator[Test]:

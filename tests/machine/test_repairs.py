@@ -12,10 +12,9 @@ import pytest
 
 import ptokit as pto
 from ptokit.lang.loaded import TextKernel
-from ptokit.machine import repairs
 from ptokit.machine.report import NEEDLESS, ORDER, Repair
 from ptokit.machine.trial import Replay
-from ptokit.program import ir
+from ptokit.program import ir, repair
 from ptokit.program.memory import statements
 from ptokit.program.repair import AFTER, BEFORE, INSERT, Edit, Edited, in_order
 from tests.corpus.hazards import order
@@ -371,7 +370,7 @@ def test_a_defect_of_the_search_is_not_hidden(name: str, kernel: Any, monkeypatc
 
     fault = {"fault": "no forward flag"} if kernel is in_loop else {}
     report = kernel[1](**arrays(), **fault, target="a5", engine="machine")
-    monkeypatch.setattr(repairs, name, fails)
+    monkeypatch.setattr(repair, name, fails)
     with pytest.raises(AttributeError, match="defect"):
         assert report.repairs is None
 
