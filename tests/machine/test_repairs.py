@@ -314,9 +314,9 @@ def test_random_programs_are_repaired(seed: int) -> None:
     report = launched(of)
     replay, found = replay_of(report), report.repairs
     is_faulty = not replay.faults(Edited(of.program, ()), [0]).is_clean
-    assert [repair.kind for repair in found] == ([ORDER] if is_faulty else [NEEDLESS] * len(found))
-    for repair in found:
-        verdict = judged(replace(of, program=changed(replay, repair.edits)))
+    assert [proposed.kind for proposed in found] == ([ORDER] if is_faulty else [NEEDLESS] * len(found))
+    for proposed in found:
+        verdict = judged(replace(of, program=changed(replay, proposed.edits)))
         faults = verdict.races, verdict.backward, verdict.is_stuck, verdict.sets_twice, verdict.leaves_set
         assert not any(faults), f"{of}\n{repair}"
 
