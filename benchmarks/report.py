@@ -23,10 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "examples")]
 
 from examples import paged_kv_gather as example  # noqa: E402
-from ptokit.report.model import (
-    page_of,  # noqa: E402
-    report_data,  # noqa: E402
-)
+from ptokit.report.model import page_of, report_data  # noqa: E402
 from tests.report import browser as browsers  # noqa: E402
 from tests.report.launches import long  # noqa: E402
 

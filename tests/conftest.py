@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Generator
 from functools import cache
 
@@ -16,7 +17,10 @@ from tests.conformance.coverage import summary
 THRESHOLDS = 50_000, 20, 20
 """How many new objects, and how many times before, there are until garbage is looked for."""
 
-settings.register_profile("no clock", deadline=None)
+EXAMPLES = 100 if os.environ.get("PTOKIT_FUZZ") else 50
+"""Examples of a property that names no number."""
+
+settings.register_profile("no clock", deadline=None, max_examples=EXAMPLES)
 settings.load_profile("no clock")
 
 typer.testing._get_command = cache(typer.testing._get_command)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ptokit.progress import task
-from ptokit.sharded.tasks import run_tasks
+from ptokit.sharded.ray_owners import run_tasks
 
 ROOT = Path(__file__).resolve().parent.parent
 MOST_SECONDS = 3600

@@ -26,15 +26,34 @@ KEPT = ("ptokit.engine.native.jit", "ptokit.engine.native.host", "ptokit.engine.
 """Modules whose caches depend on no call."""
 
 
-def forget() -> None:
-    """Empty all caches."""
+Clear = Callable[[], object]
+
+
+def caches() -> list[Clear]:
+    """What empties each cache."""
+    found: list[Clear] = []
     for name, module in [*sys.modules.items()]:
         if name.startswith("ptokit.") and name not in KEPT:
-            for each in TABLES.get(name, ()):
-                vars(module)[each].clear()
-            for found in [*vars(module).values()]:
-                if hasattr(found, "cache_clear") and getattr(found, "__module__", "") == name:
-                    found.cache_clear()
+            found += (vars(module)[each].clear for each in TABLES.get(name, ()))
+            found += (
+                each.cache_clear
+                for each in vars(module).values()
+                if hasattr(each, "cache_clear") and getattr(each, "__module__", "") == name
+            )
+    return found
+
+
+class Forgetting:
+    """Empties all caches. They are looked for again when modules were loaded."""
+
+    def __init__(self) -> None:
+        self.modules, self.clears = 0, list[Clear]()
+
+    def __call__(self) -> None:
+        if len(sys.modules) != self.modules:
+            self.modules, self.clears = len(sys.modules), caches()
+        for clear in self.clears:
+            clear()
 
 
 def outcome(call: Call, options: Mapping[str, Any]) -> Any:
@@ -84,6 +103,7 @@ def check(call: Call, every: Sequence[Options], seeds: int = SEEDS) -> int:
     """Make calls in several orders, some of them twice, and compare each outcome with that of the call alone. Returns
     how many of the outcomes are results."""
     alone: list[Any] = []
+    forget = Forgetting()
     for options in every:
         forget()
         alone.append(outcome(call, options))

@@ -49,7 +49,7 @@ EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("[a-z]*.py"))
 MORE = {
     "MachineReport": "ptokit.machine.report",
     "Timeline": "ptokit.machine.timeline",
-    "Traffic": "ptokit.machine.traffic",
+    "Traffic": "ptokit.machine.ways",
     "LaneOutcomes": "ptokit.machine.outcomes",
     "LaneTotals": "ptokit.machine.outcomes",
 }

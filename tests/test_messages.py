@@ -24,8 +24,9 @@ import ptokit as pto
 from ptokit.brief import ITEMS, LONGEST, MOST, brief, elided, named
 from ptokit.finding import Finding, VerifyError, Where
 from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.machine.options import MachineOptions
+from ptokit.machine.report import MachineOptions
 from ptokit.traces import generate, moe_routing, paged_kv, replay, zipf
+from tests.cli.shell import ptokit_
 
 BOUND = 2 * LONGEST + 100
 """Characters of an error: a message, its fix, and a place."""
@@ -387,11 +388,11 @@ def test_errors_of_cpp_kernels_are_bounded_findings(text: str, tmp_path: Path) -
     ["{}"], ["check", "{}.py"], ["check", "--target", "{}", "x.py"], ["run", "x.py", "--{}"], ["explain", "{}"],
     ["convert", "{}.pto", "--to", "{}"], ["sweep", "x.py", "--param", "{}"], ["trace-indices", "--generate", "{}"],
 ])  # fmt: skip
-def test_errors_of_commands_are_bounded(words: list[str], tmp_path: Path) -> None:
+def test_errors_of_commands_are_bounded(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "x.py").write_text("import ptokit as pto\n", encoding="utf-8")
-    command = [sys.executable, "-m", "ptokit", *(word.format(*[LONG_NAME] * 2) for word in words)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode and len(done.stderr) <= 3 * BOUND, done.stderr[:1000]
+    monkeypatch.chdir(tmp_path)
+    done = ptokit_(*(word.format(*[LONG_NAME] * 2) for word in words))
+    assert done.exit_code and len(done.stderr) <= 3 * BOUND, done.stderr[:1000]
 
 
 @pytest.mark.parametrize("variable", ["PTOKIT_ENGINE", "PTOKIT_THREADS", "PTOKIT_CACHE", "PTOKIT_CXX"])

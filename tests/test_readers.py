@@ -26,8 +26,8 @@ import pytest
 
 import ptokit as pto
 from ptokit.cli.arguments import read_array
+from ptokit.cli.calibrate import read_trace
 from ptokit.cli.problems import Misuse
-from ptokit.cli.trace import read_trace
 from ptokit.cxx import record as recording
 from ptokit.cxx.names_in_source import SourceTexts
 from ptokit.cxx.program import program_of

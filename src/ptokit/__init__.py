@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ptokit.lang.kernel import Kernel, kernel
     from ptokit.lang.live import cases
     from ptokit.lang.loaded import TextKernel, load
-    from ptokit.machine.options import MachineOptions
+    from ptokit.machine.report import MachineOptions
     from ptokit.ops import gather, gather_along, gather_nd, scatter, scatter_along, scatter_nd
     from ptokit.sharded.errors import ShardedError
     from ptokit.sharded.table import ShardedTable
@@ -64,7 +64,7 @@ LATER = {
     "lang.kernel": ("Kernel", "kernel"),
     "lang.live": ("cases",),
     "engine.runnable": ("Run",),
-    "machine.options": ("MachineOptions",),
+    "machine.report": ("MachineOptions",),
     "lang.loaded": ("TextKernel", "load"),
     "lang.check": ("Report", "TargetReport", "check", "show"),
     "ops": ("gather", "gather_along", "gather_nd", "scatter", "scatter_along", "scatter_nd"),

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from _pytest.mark.structures import ParameterSet
 
     from ptokit.finding import Finding
+    from ptokit.lang.check import WatchedLaunch
     from ptokit.lang.launcher import Launchable
-    from ptokit.lang.watch import WatchedLaunch
     from ptokit.machine.report import MachineReport
 
 OPTION = "--ptokit-strict"
@@ -73,7 +73,7 @@ class MachineFixture:
         arguments of the kernel by name. With `target="all"` the kernel is launched on every device: on copies of the
         arrays first, and on the arrays themselves for the last, `a5`. The refusals of a device are then in its report.
         """
-        from ptokit.lang.watch import machine_report, paused
+        from ptokit.lang.check import machine_report, paused
 
         __tracebackhide__ = True
         try:
@@ -102,7 +102,7 @@ class MachineFixture:
 
 def _on_all(kernel: Launchable, grid: int, arrays: Sequence[object], options: Mapping[str, Any]) -> Reports:
     """A launch on every device, each on the same content."""
-    from ptokit.lang.watch import only, with_copies
+    from ptokit.lang.check import only, with_copies
 
     own, devices = only(options, getattr(kernel, "parameters", ())), families()
     content = {target: with_copies(arrays, own) for target in devices[:-1]}  # all of them before the first launch
@@ -117,7 +117,7 @@ def _report_or_refusal(
     kernel: Launchable, grid: int, arrays: Sequence[object], options: Mapping[str, Any]
 ) -> MachineReport:
     """A report; a refusal becomes one, too."""
-    from ptokit.lang.watch import machine_report
+    from ptokit.lang.check import machine_report
     from ptokit.machine import MACHINE
     from ptokit.machine.report import MachineReport
 
@@ -162,7 +162,7 @@ class Strict:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """While a phase of a test runs."""
-        from ptokit.lang.watch import LaunchWatcher
+        from ptokit.lang.check import LaunchWatcher
 
         with LaunchWatcher(self.look).watching():
             yield

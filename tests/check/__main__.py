@@ -16,52 +16,76 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from changes import ROOT, Change, changes
 from related import ranked, words_of
 
 HERE = Path(__file__).resolve().parent
-Running = tuple[str, "subprocess.Popen[str]"]
 
 
-def started(name: str, *command: str, **settings: str) -> Running:
-    """A child process whose output is kept."""
-    environment = {**os.environ, **settings}
-    pipe = subprocess.PIPE
-    return name, subprocess.Popen(
-        command, cwd=ROOT, env=environment, text=True, stdin=subprocess.DEVNULL, stdout=pipe, stderr=subprocess.STDOUT
-    )
+@dataclass(frozen=True)
+class Running:
+    """A child process whose output is kept in a file."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    output: Path
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has ended, and not well: tests that end early do, and that there is none."""
+        is_early = b"time is over" in self.output.read_bytes()
+        return self.process.poll() not in (None, 0, 5, *((2,) if is_early else ()))
+
+    def show(self) -> None:
+        """Print what it printed if it failed, else its last line."""
+        lines = self.output.read_text(errors="replace").rstrip().splitlines()
+        lines = [line for line in lines if not line.startswith("coverage:")]
+        print(f"--- {self.name}", *(lines if self.failed else lines[-1:]), sep="\n", flush=True)
 
 
-def linted(files: Sequence[str]) -> list[Running]:
+def started(folder: Path, name: str, *command: str, **settings: str) -> Running:
+    """Start a child process; its output goes to a folder."""
+    file = folder / name
+    with file.open("wb") as output:
+        streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": subprocess.STDOUT}
+        return Running(name, subprocess.Popen(command, cwd=ROOT, env={**os.environ, **settings}, **streams), file)
+
+
+def linted(files: Sequence[str], folder: Path) -> list[Running]:
     """Lint of the changed files, and their types."""
     module = [sys.executable, "-m"]
-    running = [started("size", sys.executable, "tests/size.py")]
+    running = [started(folder, "size", sys.executable, "tests/size.py")]
     if files:
-        running += [started("lint", *module, "ruff", "check", "--force-exclude", *files)]
-        running += [started("format", *module, "ruff", "format", "--check", "--force-exclude", *files)]
+        running += [started(folder, "lint", *module, "ruff", "check", "--force-exclude", *files)]
+        running += [started(folder, "format", *module, "ruff", "format", "--check", "--force-exclude", *files)]
     typed = [file for file in files if file.startswith("src/") and not file.startswith("src/ptokit/torch/")]
     if typed:
-        running += [started("types", *module, "basedpyright", "--pythonpath", sys.executable, *typed)]
+        running += [started(folder, "types", *module, "basedpyright", "--pythonpath", sys.executable, *typed)]
     return running
 
 
-def tested(changed: Sequence[Change], seconds: float, jobs: int, order: Path) -> list[Running]:
+def tested(changed: Sequence[Change], seconds: float, jobs: int, folder: Path) -> list[Running]:
     """The tests that can notice the changes, divided among processes."""
-    likely = ranked(changed)
+    likely, order = ranked(changed), folder / "order.json"
     order.write_text(json.dumps([f"{test.file}::{test.name}" for test in likely]), encoding="utf-8")
     files = list(dict.fromkeys(test.file for test in likely))
     words = " ".join({word.lower() for change in changed for word in words_of(change)})
     print(f"{len(likely)} test functions in {len(files)} files can notice it", flush=True)
     path = os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH"))))
     settings = {
-        "PTOKIT_ORDER": str(order), "PTOKIT_PARTS": str(jobs), "PTOKIT_WORDS": words,
-        "PTOKIT_END": str(time.time() + seconds), "PYTHONPATH": path,
+        "PTOKIT_ORDER": str(order), "PTOKIT_WORDS": words, "PTOKIT_END": str(time.time() + seconds), "PYTHONPATH": path,
     }  # fmt: skip
-    names = [f"{test.file}::{test.name}" for test in likely]
-    command = (sys.executable, "-m", "pytest", "-q", "-x", "--no-header", "-p", "deadline", "-p", "no:xdist", *names)
-    return [started(f"tests {part + 1}", *command, PTOKIT_PART=str(part), **settings) for part in range(jobs) if names]
+    names: list[dict[str, None]] = [{} for _ in range(jobs)]
+    for test in likely:
+        part = files.index(test.file) % jobs
+        names[part][test.file if test.may_be_skipped else f"{test.file}::{test.name}"] = None
+    command = (sys.executable, "-m", "pytest", "-q", "-x", "--no-header", "-p", "deadline")
+    parts = [(f"tests {number}", own) for number, own in enumerate(names, 1) if own]
+    return [started(folder, name, *command, "-p", "no:xdist", *own, **settings) for name, own in parts]
 
 
 def main() -> int:
@@ -79,23 +103,25 @@ def main() -> int:
         return 0
     python = [each.path for each in changed if each.path.endswith(".py") and (ROOT / each.path).exists()]
     with tempfile.TemporaryDirectory() as folder:
-        running = tested(changed, asked.seconds, asked.jobs, Path(folder, "order.json")) + linted(python)
-        failed = [name for name, process in running if _ended(name, process)]
+        running = tested(changed, asked.seconds, asked.jobs, Path(folder)) + linted(python, Path(folder))
+        failed = judged(running)
     print(f"{'failed: ' + ', '.join(failed) if failed else 'nothing fails'}; {time.monotonic() - start:.0f} s")
     return int(bool(failed))
 
 
-def _ended(name: str, process: subprocess.Popen[str]) -> bool:
-    """Whether a process failed; what it printed is shown then, else its last line."""
-    output, _ = process.communicate()
-    passed = (
-        process.returncode in (0, 2, 5)
-        if name.startswith("tests") and "time is over" in output
-        else process.returncode in (0, 5)
-    )
-    lines = [line for line in output.rstrip().splitlines() if not line.startswith("coverage:")]
-    print(f"--- {name}", *(lines[-1:] if passed else lines), sep="\n", flush=True)
-    return not passed
+def judged(running: Sequence[Running]) -> list[str]:
+    """The names of those that fail. When a test has failed, the other tests are ended."""
+    tests, stopped = [each for each in running if each.name.startswith("tests")], list[Running]()
+    while any(each.process.poll() is None for each in running):
+        if any(each.failed for each in tests) and not stopped:
+            stopped = [each for each in tests if each.process.poll() is None]
+            for each in stopped:
+                each.process.terminate()
+        time.sleep(0.1)
+    ended = [each for each in running if each not in stopped]
+    for each in ended:
+        each.show()
+    return [each.name for each in ended if each.failed]
 
 
 if __name__ == "__main__":

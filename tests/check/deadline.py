@@ -1,4 +1,4 @@
-"""A pytest plugin: tests in the order of `PTOKIT_ORDER`, a part of them for each process, until time is over.
+"""A pytest plugin: tests in the order of `PTOKIT_ORDER`, until time is over.
 
 Functions with many cases do not hold up the others: their cases take turns with those of later functions. Cases whose
 name has a word of `PTOKIT_WORDS`, or a clause in it, come first.
@@ -17,14 +17,13 @@ from zlib import crc32
 import pytest
 
 ORDER: list[str] = json.loads(Path(os.environ["PTOKIT_ORDER"]).read_text(encoding="utf-8"))
-PART, PARTS = int(os.environ["PTOKIT_PART"]), int(os.environ["PTOKIT_PARTS"])
 END = float(os.environ["PTOKIT_END"])
 WORDS = frozenset(os.environ["PTOKIT_WORDS"].split())
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order the cases, and leave those of other processes out."""
+    """Order the cases."""
     places = {name: number for number, name in enumerate(ORDER)}
     seen, turns = Counter[str](), dict[str, float]()
     dashed = [word for word in WORDS if "-" in word]
@@ -36,7 +35,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         first, step = places.get(function, len(ORDER)), seen[function, named] - 1
         turns[item.nodeid] = first / 4 + step / 2 if named else first + 4 * step
     items.sort(key=lambda item: turns[item.nodeid])
-    items[:] = items[PART::PARTS]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -39,6 +39,8 @@ SLOW: dict[str, float] = json.loads(Path(__file__).with_name("slow.json").read_t
 STRING = re.compile(r"(?<=\")[\w-]{3,}(?=\")")
 USES = 12
 """Lines that may use a name: more say little of what it is for."""
+SKIPPED = re.compile(r"^\S.*importorskip\(|allow_module_level", re.MULTILINE)
+"""In a file that is skipped as a whole where something is not installed."""
 COMMON = frozenset(("run", "main", "test", "read", "write", "name", "value", "made", "found"))
 """Names that say little."""
 
@@ -50,6 +52,8 @@ class Test:
     file: str
     name: str
     words: frozenset[str]
+    may_be_skipped: bool
+    """With its file, which needs what may not be installed: pytest refuses to be given a test of a skipped file."""
 
 
 def tests() -> list[Test]:
@@ -60,11 +64,12 @@ def tests() -> list[Test]:
 
 def _tests_of(file: Path) -> Iterator[Test]:
     path = file.relative_to(ROOT).as_posix()
-    words = {name: {*WORD.findall(block)} for name, block in _blocks(file.read_text(encoding="utf-8"))}
+    text = file.read_text(encoding="utf-8")
+    words, may_be_skipped = {name: {*WORD.findall(block)} for name, block in _blocks(text)}, bool(SKIPPED.search(text))
     for name, own in words.items():
         if name.startswith("test_"):
             used = set[str]().union(*(words[word] for word in own & words.keys()))
-            yield Test(path, name, frozenset(own | used | {*name.split("_")}))
+            yield Test(path, name, frozenset(own | used | {*name.split("_")}), may_be_skipped)
 
 
 def _blocks(text: str) -> Iterator[tuple[str, str]]:

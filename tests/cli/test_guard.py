@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ptokit.cli.guard import run_guarded
+from ptokit.cli.commands import run_guarded
 from ptokit.cli.problems import FINE, FOUND, INTERRUPTED, MISUSED, Misuse, printable
 from ptokit.finding import Finding, VerifyError, Where
 from ptokit.text.errors import TextError

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-from ptokit.lang import watch
+from ptokit.lang import check
+from ptokit.lang.check import LaunchWatcher, WatchedLaunch
 from ptokit.lang.live import Script
-from ptokit.lang.watch import LaunchWatcher, WatchedLaunch
 from tests.cli.shell import fine, misuse, process, ptokit_
 from tests.snippet import KERNELS
 
@@ -445,7 +445,7 @@ def test_an_interrupt_ends_the_command() -> None:
 
 def check_with_defect(line: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The result of a check whose machine fails with a line of its own."""
-    exec(compile(f"def report(self):\n    {line}\n", watch.__file__, "exec"), names := {})
+    exec(compile(f"def report(self):\n    {line}\n", check.__file__, "exec"), names := {})
     monkeypatch.setattr(WatchedLaunch, "report", names["report"])
     return ptokit_("check", main("copy[1](X, OUT)"))
 

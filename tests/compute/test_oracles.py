@@ -12,11 +12,11 @@ import pytest
 from ptokit.engine.compute import OPS
 from ptokit.isa import catalog
 from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.common import OpRow, apply, build, tiles_alike
 from ptokit.isa.elementwise import ADD_TYPES, DST, SRC
 from ptokit.isa.instruction import Instruction
 from ptokit.isa.move import Combine, Compute, IndexUnit, Move, Remap
 from ptokit.isa.policy import PtoEnum
-from ptokit.isa.vector import OpRow, apply, build, tiles_alike
 from tests.compute.oracles import ORACLES, check
 from tests.conformance.harness import forget
 

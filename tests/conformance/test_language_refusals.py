@@ -235,15 +235,15 @@ def samples() -> Iterator[str]:
 
 
 @cache
-def reaching() -> dict[Site, list[str]]:
-    """The code that makes a finding at each site."""
-    found: dict[Site, list[str]] = {site: [] for site in SITES}
+def reaching() -> dict[Site, dict[str, frozenset[Said]]]:
+    """The code that makes a finding at each site, and all that is said of it."""
+    found: dict[Site, dict[str, frozenset[Said]]] = {site: {} for site in SITES}
     for code in samples():
         seen: set[Site] = set()
         with watched(seen):
-            run(code)
+            before = said(code)
         for site in seen:
-            found[site].append(code)
+            found[site][code] = before
     return found
 
 
@@ -251,8 +251,7 @@ def reaching() -> dict[Site, list[str]]:
 def test_every_refusal_is_needed(site: Site) -> None:
     reached = reaching()[site]
     assert reached, "no code is refused here"
-    for code in reached:
-        before = said(code)
+    for code, before in reached.items():
         forget()
         with without(site):
             after = said(code)

@@ -12,7 +12,7 @@ import pytest
 
 import ptokit as pto
 from ptokit.isa.policy import GlobalLayout, TileType
-from ptokit.program.steps import PipeWork, Sync
+from ptokit.program.cores import PipeWork, Sync
 from tests.machine.executing import execute, gm
 from tests.machine.executing import nz as nz_spec
 from tests.machine.executing import vec as vec_spec

@@ -1,5 +1,7 @@
 """Every rule is needed on every target that it names: without it there, an example no longer has its finding.
 
+`make test` removes each rule on one of its targets, `make fuzz` on all.
+
 A finding is identified by its clause, its operand, its instruction and what it expects, so that no other refusal and
 no other exception passes for it.
 """
@@ -14,9 +16,10 @@ import pytest
 from ptokit import spec
 from ptokit.finding import Finding
 from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.isa.instruction import Instruction
+from ptokit.isa.instruction import Instruction, Rule
 from tests.conformance.harness import findings_on, identities, rules_of, without_rule
 from tests.conformance.test_coverage import examples_about
+from tests.loops import FULL
 
 LONG_PRODUCT = """
 m, n = {}
@@ -110,13 +113,19 @@ def is_proved(instruction: Instruction, k: int, target: str) -> bool:
     return False
 
 
+def tried(name: str, k: int, rule: Rule) -> list[str]:
+    """The targets on which a rule of an instruction is removed: another one for the next rule."""
+    targets = [*rule.on]
+    return targets if FULL else targets[(sum(name.encode()) + k) % len(targets) :][:1]
+
+
 @pytest.mark.parametrize("name", INSTRUCTIONS)
 def test_every_rule_is_needed_on_every_target(name: str) -> None:
     instruction = INSTRUCTIONS[name]
     unproved = [
         (name, rule.id, rule.operand, target)
         for k, rule in enumerate(rules_of(instruction))
-        for target in rule.on
+        for target in tried(name, k, rule)
         if not is_proved(instruction, k, target)
     ]
     assert unproved == []

@@ -27,13 +27,12 @@ from typing import Any
 from ptokit.cli.arguments import values_of
 from ptokit.cxx.compile import CompileLimits, CompileOptions
 from ptokit.finding import Finding, OutOfBoundsError, VerifyError
-from ptokit.lang.cpp_entries import entries_of
-from ptokit.lang.cpp_source import CppSource
+from ptokit.lang.cpp_entries import CppSource, entries_of
 from ptokit.lang.launch import mode_of
 from ptokit.lang.launcher import Launcher
 from ptokit.lang.recorded import CppKernel
 from ptokit.machine import ENOUGH
-from ptokit.machine.options import MachineOptions
+from ptokit.machine.report import MachineOptions
 
 HOST_ONLY = ("main", "golden", "test_", "data_utils", "tiling_builder", "runtime_context")
 """Sources of host programs: no kernels."""
@@ -150,9 +149,9 @@ def _judge_launches(kernel: CppKernel, found: FileResult) -> None:
     arguments = kernel.bind((), values)
     mode = mode_of(kernel.target)
     launches = kernel.launches(arguments, mode, 1, enough=True)
-    found.recorded += len(launches)
-    _add(found, kernel.name, kernel.remarks(arguments, mode, enough=True))
-    for launched, grid in launches:
+    found.recorded += len(launches.made)
+    _add(found, kernel.name, launches.findings)
+    for launched, grid in launches.made:
         try:
             report = Launcher(launched, grid)(target=kernel.target, engine="machine", options=ON_MACHINE, **values)
             _add(found, kernel.name, report.findings)

@@ -35,7 +35,7 @@ from ptokit.cxx.names import macros_of
 from ptokit.cxx.record import ArrayArgument, record
 from ptokit.cxx.repository import folders_of, repository_of
 from ptokit.engine.llvm import store
-from ptokit.lang.cpp_source import LIBRARIES
+from ptokit.lang.cpp_entries import LIBRARIES
 from tests.cxx.building import COMPILER, compile_with, library
 
 needs_compiler = pytest.mark.skipif(not COMPILER, reason="needs a C++ compiler")

@@ -109,9 +109,9 @@ def test_python_reads_the_database(project: Path) -> None:
         (["-DA=\0"], "has a word that no process can take: '-DA=\\x00'"),
         (["-I", "a\0b"], "has a word that no process can take: 'a\\x00b'"),
         (["-DA=\ud800"], "has a word that no process can take: '-DA=\\ud800'"),
-        ([f"-DA{number}" for number in range(300_000)], "has more than 131,072 characters"),
+        ([f"-DA{number}" for number in range(30_000)], "has more than 131,072 characters"),
         (["-include", "pipe"], "pipe is included, and is no regular file"),
-        (["-I."] * 20_000, "the options of the compiler have more than 262,144 characters"),
+        (["-I."] * 8_000, "the options of the compiler have more than 262,144 characters"),
     ],
 )
 def test_words_that_no_compiler_takes_are_refused(project: Path, words: list[str], message: str) -> None:

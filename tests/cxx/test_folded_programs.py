@@ -11,19 +11,19 @@ import pytest
 
 from ptokit.cxx.names_in_source import SourceTexts
 from ptokit.cxx.program import programs
-from ptokit.cxx.reach import outside as uses_outside
 from ptokit.cxx.recording import (
-    Frame,
     LaunchArgument,
     RecordedArray,
     RecordedBlock,
     RecordedCall,
+    RecordedFrame,
     RecordedLaunch,
     RecordedScalar,
     RecordedText,
     RecordedTile,
     Recording,
 )
+from ptokit.cxx.uses import outside as uses_outside
 from ptokit.finding import VerifyError
 from ptokit.isa.dtype import dtype
 from ptokit.program import ir
@@ -35,7 +35,7 @@ PIPES = ("V", "MTE2", "MTE3", "ALL", "S", "M", "MTE1", "FIX")
 
 def recording(blocks: Sequence[Sequence[int]]) -> Recording:
     """Blocks of barriers, each on a line of its own: pipes by number."""
-    sites = [(Frame(FILE, number + 1, 1, "k"),) for number in range(len(PIPES))]
+    sites = [(RecordedFrame(FILE, number + 1, 1, "k"),) for number in range(len(PIPES))]
     calls = [RecordedCall("pipe_barrier", (RecordedText(f"PIPE_{p}"),), (), k) for k, p in enumerate(PIPES)]
     made = tuple(RecordedBlock(k, "vector", 0, np.array(each, np.uint32)) for k, each in enumerate(blocks))
     return Recording("a2a3", sites, calls, (RecordedLaunch("k", len(blocks), (), made),))
@@ -89,7 +89,7 @@ def test_a_sum_of_columns_is_modelled_in_any_order() -> None:
     tiles = vector_tile(0, 1), vector_tile(0x1000, 8), vector_tile(0x2000, 4)
     calls = [RecordedCall("tcolsum", (*tiles, RecordedScalar("bool", binary)), ()) for binary in (0, 1)]
     blocks = (RecordedBlock(0, "vector", 0, np.array([0, 1], np.uint32)),)
-    sites = [(Frame(FILE, 1, 1, "k"),)]
+    sites = [(RecordedFrame(FILE, 1, 1, "k"),)]
     (program,) = programs(Recording("a2a3", sites, calls, (RecordedLaunch("k", 1, (), blocks),)))
     found = [stmt for stmt in ir.walk(program.body) if isinstance(stmt, ir.Instr)]
     assert found
@@ -102,7 +102,9 @@ def test_a_factor_of_an_accumulator_has_64_bits() -> None:
     word = 1 << 46 | 0x3F800000
     calls = [RecordedCall("tmov", (mat, acc, RecordedScalar("uint64", word)))]
     blocks = (RecordedBlock(0, "cube", 0, np.array([0], np.uint32)),)
-    (program,) = programs(Recording("a2a3", [(Frame(FILE, 1, 1, "k"),)], calls, (RecordedLaunch("k", 1, (), blocks),)))
+    (program,) = programs(
+        Recording("a2a3", [(RecordedFrame(FILE, 1, 1, "k"),)], calls, (RecordedLaunch("k", 1, (), blocks),))
+    )
     (found,) = [stmt for stmt in ir.walk(program.body) if isinstance(stmt, ir.Instr)]
     assert found.form == "" and found.operands[-1] == ir.Constant(dtype("uint64"), word)
 
@@ -129,7 +131,7 @@ for (int block_idx = 0; block_idx < 5; ++block_idx) TLOAD(tile, x);
 
 def test_loop_variables_and_views_have_names_of_their_own() -> None:
     """Loops count `i` and `i_2`, one even `block_idx`; an array is called as the first view of another would be."""
-    sites = [(Frame(FILE, line, 40, "k"),) for line in (1, 3, 4, 6)]
+    sites = [(RecordedFrame(FILE, line, 40, "k"),) for line in (1, 3, 4, 6)]
     tile = vector_tile(0, 1)
     calls = [RecordedCall("pipe_barrier", (RecordedText("PIPE_V"),), (), k) for k in (0, 1)]
     made = [0, 0]
@@ -171,7 +173,7 @@ def test_loops_that_do_not_count_as_the_source_have_a_name_of_their_own() -> Non
     """Two loops are one in the recording; the first iteration of another one differs."""
     whole = recording([[0] * 6 + [2] + [1, 2] * 3 + [4, 5, 5] * 3])
     lines = {0: 2, 1: 4, 2: 5, 4: 8, 5: 9}
-    sites = [(Frame(FILE, lines.get(number, 20), 45, "k"),) for number in range(len(PIPES))]
+    sites = [(RecordedFrame(FILE, lines.get(number, 20), 45, "k"),) for number in range(len(PIPES))]
     (program,) = programs(replace(whole, sites=sites), SourceTexts(given={FILE: MERGED}))
     names = [str(var) for var in ir.definitions(program.body)]
     assert names == ["iteration", "iteration_2", "outer", "inner"]

@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 
 from ptokit.cxx.recording import RecordedCall, RecordedOperand, RecordedScalar, RecordedTile
-from ptokit.cxx.statements import FlagShape, SyncShape
-from ptokit.cxx.tokens import TokenFlags, UnitUse, unit_use
+from ptokit.cxx.statements import FlagShape, SyncShape, TokenFlags, UnitUse, unit_use
 from ptokit.finding import Finding, VerifyError
 from ptokit.lang.launch import mode_of
 from ptokit.lang.launcher import Launcher
 from ptokit.lang.recorded import CppKernel, load_entries
-from ptokit.machine.options import MachineOptions
+from ptokit.machine.report import MachineOptions
 from ptokit.program.calls import overlaps_itself
 
 SOURCE = Path(__file__).with_name("sources") / "handed.cpp"
@@ -32,7 +31,7 @@ def kernels() -> dict[str, CppKernel]:
 def judged(name: str, **arrays: Any) -> list[Finding]:
     """The findings of a launch on the machine, without notes."""
     kernel = kernels()[name]
-    ((launched, grid),) = kernel.launches(kernel.bind((), arrays), mode_of("a5"), 1)
+    ((launched, grid),) = kernel.launches(kernel.bind((), arrays), mode_of("a5"), 1).made
     try:
         report = Launcher(launched, grid)(
             target="a5", engine="machine", options=MachineOptions(progress=False), **arrays
@@ -101,7 +100,7 @@ def test_windows_that_overlap_may_be_written_one_after_the_other() -> None:
     x, out = numbers(8, 8).astype("float32"), np.zeros(512, "float32")
     kernel = kernels()["windows"]
     arguments, mode = kernel.bind((), {"x": x, "out": out}), mode_of("a5")
-    ((launched, _),) = kernel.launches(arguments, mode, 1)
+    ((launched, _),) = kernel.launches(arguments, mode, 1).made
     program = launched.trace(arguments, mode).program
     assert any(each.view_of and overlaps_itself(each) for each in program.tensors.values())
     assert judged("windows", out=out, x=x) == []

@@ -17,10 +17,9 @@ import pytest
 import ptokit as pto
 from ptokit.cxx.compile import CompileOptions
 from ptokit.finding import Finding, VerifyError
-from ptokit.lang.cpp_entries import chosen_entry
-from ptokit.lang.cpp_source import CppSource
+from ptokit.lang.cpp_entries import CppSource, chosen_entry
 from ptokit.lang.recorded import CppKernel
-from ptokit.machine.proposal import ORDER, Patch
+from ptokit.machine.report import ORDER, Patch
 from tests.cxx.building import COMPILER
 from tests.cxx.launches import KERNELS, Expected, launches
 from tests.cxx.references import REFERENCES, RESULTS
@@ -123,7 +122,7 @@ def patch(case: Expected) -> Patch:
     done = run(case)
     values = {name: value for name, value in case.values().items() if name in done.given}
     arguments, mode = done.kernel.bind((), values), pto.target(case.target).mode
-    ((launch, _),) = done.kernel.launches(arguments, mode, 1)
+    ((launch, _),) = done.kernel.launches(arguments, mode, 1).made
     program = launch.trace(arguments, mode).program
     (repair,) = done.report.propose(lambda edits, _: launch.rewritten(program, edits), done.report.ok)
     assert repair.kind == ORDER

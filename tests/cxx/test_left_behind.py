@@ -22,7 +22,7 @@ from ptokit.cxx import compile as compiling
 from ptokit.cxx import processes
 from ptokit.cxx.compile import CompileError, CompileOptions, compile_source, run
 from ptokit.engine.llvm import store
-from ptokit.lang.cpp_source import LIBRARIES
+from ptokit.lang.cpp_entries import LIBRARIES
 from ptokit.lang.recorded import CppKernel
 from tests.cxx.building import COMPILER
 

@@ -1,4 +1,4 @@
-"""Places of addresses and names of functions: compared with binutils; damaged libraries end in a clear error."""
+"""Places of addresses and names of functions: compared with binutils; damaged lines end in a clear error."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from ptokit.cxx import elf as libraries
 from ptokit.cxx import lines
-from ptokit.cxx.elf import Elf, ElfError, FunctionTable, shown_function
-from ptokit.cxx.lines import LONGEST_PATH, LineTable, SourcePlaces
+from ptokit.cxx.lines import LONGEST_PATH, Elf, ElfError, FunctionTable, LineTable, SourcePlaces, shown_function
 from ptokit.cxx.names_in_source import SourceTexts
 from tests.cxx.building import COMPILER, Built, library
 
@@ -201,7 +199,7 @@ def low_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds that short tests meet."""
     monkeypatch.setattr(lines, "MOST_CHARACTERS", MOST_CHARACTERS)
     monkeypatch.setattr(lines, "MOST_ROWS", 100 * MOST_ROWS)
-    monkeypatch.setattr(libraries, "MOST_FUNCTIONS", MOST_FUNCTIONS)
+    monkeypatch.setattr(lines, "MOST_FUNCTIONS", MOST_FUNCTIONS)
 
 
 def test_paths_of_a_long_folder_have_a_bound() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ptokit.cli.arguments import values_of
-from ptokit.cxx.launches import rewrite
+from ptokit.cxx.includes import rewrite
 from ptokit.finding import Finding
 from ptokit.lang.launch import mode_of
 from ptokit.lang.recorded import CppKernel, load_entries
@@ -211,7 +211,7 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CppKernel]:
 def faults(kernel: CppKernel) -> list[Finding]:
     """What is reported of a launch, but for what is not modelled."""
     values = values_of(kernel, {})
-    assert not kernel.remarks(kernel.bind((), values), mode_of(kernel.target))
+    assert not kernel.launches(kernel.bind((), values), mode_of(kernel.target), 1).findings
     run = kernel[1](**values, target=kernel.target, engine="machine")
     return [each for each in run.findings if each.level in ("error", "hazard")]
 

@@ -15,7 +15,7 @@ from ptokit.finding import OPAQUE, Finding
 from ptokit.lang import recorded
 from ptokit.lang.launch import mode_of
 from ptokit.lang.recorded import CppKernel, load_entries, part_of
-from ptokit.machine.options import MachineOptions
+from ptokit.machine.report import MachineOptions
 
 SOURCE = """\
 #include <pto/pto-inst.hpp>

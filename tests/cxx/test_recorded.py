@@ -177,7 +177,7 @@ def test_a_repair_is_a_diff_of_the_source(kernels: dict[str, CppKernel], file: P
 
 @pytest.mark.parametrize("grid", [1, 2])
 def test_arrays_that_are_not_given_are_as_large_as_the_calls_need(kernels: dict[str, CppKernel], grid: int) -> None:
-    kernel = kernels["right"].over(grid)
+    kernel = kernels["right"].for_grid(grid)
     assert {name: use.end for name, use in kernel.uses(arrays()).items()} == dict.fromkeys(
         ("x", "y", "out"), grid * 3 * 64 * 4
     )

@@ -22,7 +22,7 @@ from ptokit.program.ir import Program
 from ptokit.program.verify_call import Options
 from ptokit.target import profile
 from ptokit.text.cpp import emit
-from ptokit.text.cpp.ready import Ready, prepare
+from ptokit.text.cpp.source import Ready, prepare
 from tests.cxx.unrolled import Unroller, canonical, plain_calls
 from tests.examples.test_gallery import GALLERY, rng
 from tests.lang.random_kernels import random_kernel

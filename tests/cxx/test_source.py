@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from ptokit.cxx.entries import GLOBAL, MOST_TOKENS, TooManyTokensError, find_entries
-from ptokit.cxx.includes import read_files, write_rewritten
-from ptokit.cxx.launches import rewrite
+from ptokit.cxx.includes import read_files, rewrite, write_rewritten
 from ptokit.cxx.source_text import masked
 
 LAUNCHES = [

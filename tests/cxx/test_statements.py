@@ -10,13 +10,13 @@ from ptokit.cxx.statements import (
     CrossShape,
     FlagShape,
     SyncShape,
+    TokenFlags,
     TokenShape,
     group_flags,
     is_idle,
     sync_shape,
     without_groups,
 )
-from ptokit.cxx.tokens import TokenFlags
 from ptokit.isa.dtype import dtype
 from ptokit.isa.instruction import Call
 from ptokit.isa.opaque import opaque

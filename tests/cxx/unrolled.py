@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from ptokit.cxx.recording import (
-    Block,
-    Frame,
     LaunchArgument,
     RecordedArray,
+    RecordedBlock,
     RecordedCall,
+    RecordedFrame,
     RecordedLaunch,
     RecordedOperand,
     RecordedScalar,
@@ -58,13 +58,13 @@ class Unroller:
 
     def recording(self, grid: int) -> Recording:
         self.values[BLOCK_NUM] = grid
-        blocks: list[Block] = []
+        blocks: list[RecordedBlock] = []
         for index in range(grid):
             self.values[BLOCK_IDX], self.made = index, []
             self.block(self.program.body, ())
-            blocks.append(Block(index, "vector", 0, np.array(self.made, np.uint32)))
+            blocks.append(RecordedBlock(index, "vector", 0, np.array(self.made, np.uint32)))
         launch = RecordedLaunch(self.program.name, grid, tuple(map(self.argument, self.names)), tuple(blocks))
-        sites = [(Frame(FILE, number + 1, 1, self.program.name),) for number in range(len(self.sites))]
+        sites = [(RecordedFrame(FILE, number + 1, 1, self.program.name),) for number in range(len(self.sites))]
         return Recording(self.profile.name, sites, self.calls, (launch,))
 
     def argument(self, name: str) -> LaunchArgument:

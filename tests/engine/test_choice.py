@@ -12,7 +12,7 @@ import pytest
 
 import ptokit as pto
 from ptokit import engines
-from tests.history import forget
+from ptokit.ops import direct
 
 TABLE = np.arange(32, dtype="float32").reshape(4, 8)
 INDICES = np.array([1, 2])
@@ -26,10 +26,12 @@ CALLS: dict[str, Callable[..., Any]] = {
 
 @pytest.fixture(autouse=True)
 def nothing_chosen_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nor is there a plan of another test for a call of the same kind: it has its engine."""
     monkeypatch.delenv(engines.VARIABLE, raising=False)
-    forget()  # the environment is read when an engine is first chosen
+    monkeypatch.setattr(direct, "PLANS", {})
+    engines.chosen.cache_clear()
     yield
-    forget()
+    engines.chosen.cache_clear()
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -11,14 +11,7 @@ import pytest
 
 import ptokit as pto
 from ptokit.isa import catalog
-from ptokit.isa.common import same_type
-from ptokit.isa.instruction import EVERYWHERE, NPU, Call, Instruction, Modifier, Param, Rule, always, error
-from ptokit.isa.kernel import Cost, Effect, RouteKernel
-from ptokit.isa.layout import Layout, Term
-from ptokit.isa.move import Access, Compute, Index, IndexUnit, Move, Remap, Side
-from ptokit.isa.policy import PtoEnum
-from ptokit.isa.spelling import Attribute
-from ptokit.isa.vector import (
+from ptokit.isa.common import (
     F2,
     OpRow,
     alike,
@@ -27,12 +20,19 @@ from ptokit.isa.vector import (
     everywhere,
     filled,
     plain,
+    same_type,
     shaped,
     typed,
     types,
     vec,
     whole,
 )
+from ptokit.isa.instruction import EVERYWHERE, NPU, Call, Instruction, Modifier, Param, Rule, always, error
+from ptokit.isa.kernel import Cost, Effect, RouteKernel
+from ptokit.isa.layout import Layout, Term
+from ptokit.isa.move import Access, Compute, Index, IndexUnit, Move, Remap, Side
+from ptokit.isa.policy import PtoEnum
+from ptokit.isa.spelling import Attribute
 from ptokit.lang.instructions import __all__ as EXPORTED
 from tests.lang.stubs import stub
 

@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 import ptokit as pto
 from ptokit.cli.commands import app
 from ptokit.isa import catalog
+from ptokit.isa.common import F2 as FLOATS_OF_TWO
+from ptokit.isa.common import OpRow, build, by_target, filled, vec, whole
 from ptokit.isa.instruction import Call, Param
 from ptokit.isa.move import Access, Compute
-from ptokit.isa.vector import F2 as FLOATS_OF_TWO
-from ptokit.isa.vector import OpRow, build, by_target, filled, vec, whole
 from ptokit.lang.launch import mode_of
 from ptokit.lang.loaded import from_text
 from ptokit.program.ir import Instr, Program, TileUse

@@ -18,7 +18,6 @@ from ptokit.isa.opaque import (
     OpaqueForm,
     OpaqueRow,
     form_for,
-    form_in_order,
     form_in_text,
     is_form,
     opaque,
@@ -99,7 +98,7 @@ TILE, MEMORY, NUMBER = "tile", "memory", "number"
 )
 def test_the_form_of_a_call_in_the_order_of_cpp(name, kinds, form: str) -> None:
     assert form_for(name, kinds) == form
-    definition = form_in_order(name, kinds)
+    definition = opaque(name, form_for(name, kinds))
     assert (definition.name, definition.form_key) == (name, form)
 
 

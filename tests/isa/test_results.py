@@ -40,7 +40,7 @@ from ptokit.isa.policy import (
     Triangle,
 )
 from ptokit.isa.unknown import unknown
-from ptokit.text.results import default_of, result_type
+from ptokit.text.spelling import default_of, result_type
 
 ROW, ELEM = {"coalesce": "row"}, {"coalesce": "elem"}
 

@@ -6,14 +6,27 @@ operands of these names.
 
 from __future__ import annotations
 
-from ptokit.isa.common import REMAPS
+from ptokit.isa.common import (
+    ALL,
+    REMAPS,
+    OpRow,
+    Text,
+    alike,
+    build,
+    by_target,
+    everywhere,
+    filled,
+    plain,
+    typed,
+    types,
+    vec,
+)
 from ptokit.isa.instruction import EVERYWHERE, Call, Fault, Instruction, Modifier, Param, Rule, always, error
 from ptokit.isa.layout import Layout, Term
 from ptokit.isa.move import Access, Index, IndexUnit, Move, Side
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import GatherOOB
 from ptokit.isa.spelling import Attribute, Workspace, same_as
-from ptokit.isa.vector import ALL, OpRow, Text, alike, build, by_target, everywhere, filled, plain, typed, types, vec
 
 DATA = by_target(a2a3=ALL, a5=ALL)
 NUMBERS = everywhere(types("i32 u32"))

@@ -24,14 +24,13 @@ from ptokit.isa.instruction import Instruction, Modifiers, parse_modifiers
 from ptokit.isa.operand import OperandSpec, TileSpec
 from ptokit.isa.policy import GatherOOB, ScatterOOB
 from ptokit.lang import faults
+from ptokit.lang.check import copied
 from ptokit.lang.context import current
 from ptokit.lang.launch import FindingCollector, Observer, Verdict, check_options, mode_of, observers
 from ptokit.lang.launcher import Launchable, Launcher
-from ptokit.lang.watch import copied
 from ptokit.machine.executable import MachineExecutable
-from ptokit.machine.extent import Extent
-from ptokit.machine.options import MachineOptions
-from ptokit.machine.report import MachineReport
+from ptokit.machine.report import MachineOptions, MachineReport
+from ptokit.machine.shadow import Extent
 from ptokit.program.expr import Var
 from ptokit.program.ir import Instr, Operand, Program, Stmt, TileDecl
 from ptokit.program.verify import verify

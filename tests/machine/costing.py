@@ -13,7 +13,7 @@ from ptokit.isa.policy import BLayout, GlobalLayout, SLayout, TileType
 from ptokit.machine.costs import Costs
 from ptokit.machine.formulas import Overlap, Part, TimedWorks
 from ptokit.machine.site import Executed
-from ptokit.machine.traffic import TrafficMeter
+from ptokit.machine.ways import TrafficMeter
 from ptokit.program.cores import unit_of
 from ptokit.target import Profile
 from tests.machine.executing import execute

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from ptokit.program.calls import call_of
+from ptokit.program.cores import PipeWork, Sync, steps
 from ptokit.program.ir import Barrier, Flag, Instr, LoadScalar, Program, Stmt
-from ptokit.program.steps import PipeWork, Sync, steps
 from ptokit.target import Profile
 
 SCALAR = "S"

@@ -24,6 +24,8 @@ from tests.machine.manual_programs import ROWS, TILES, Sample, sample
 from tests.property.strategies import FUZZ
 
 GRID = 7
+PROGRAMS = 40 if FUZZ else 24
+"""Random programs of one portion."""
 CHUNKS = 8 if FUZZ else 4
 """Portions of the random programs and of the corpus, so that processes can share them."""
 CORPUS = CASES if FUZZ else [*{(case.kind, case.target, case.bad): case for case in CASES}.values()]
@@ -80,14 +82,14 @@ def _moved(view: View) -> View:
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_random_programs_get_the_report_of_checking_every_block(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = counted(monkeypatch)
-    for seed in range(chunk, 40 * CHUNKS, CHUNKS):
+    for seed in range(chunk, PROGRAMS * CHUNKS, CHUNKS):
         of, dice = sample(seed), Random(seed)
         kernel = TextKernel(varied(of, dice) if dice.random() < 0.7 else of.program)
         options = pto.MachineOptions(poison=dice.random() < 0.2)
         bits: list[dict[str, bytes]] = []
         found, expected = both(partial(launch_copies, kernel, of, options, bits), monkeypatch)
         assert found == expected and bits[0] == bits[1], f"seed {seed}\n{of}"
-    assert min(seen[what] for what in ("followed", "left", "found in a followed block")) >= 20, seen
+    assert min(seen[what] for what in ("followed", "left", "found in a followed block")) >= PROGRAMS / 2, seen
 
 
 def launch_copies(kernel: Any, of: Sample, options: pto.MachineOptions, bits: list[dict[str, bytes]]) -> Any:

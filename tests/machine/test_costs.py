@@ -17,7 +17,7 @@ from ptokit.machine.costs import Costs
 from ptokit.machine.formulas import FORMULAS, NO_OVERLAP, TimedWorks
 from ptokit.machine.site import Executed
 from ptokit.machine.timer import Timer
-from ptokit.machine.traffic import TrafficMeter
+from ptokit.machine.ways import TrafficMeter
 from ptokit.target import PROFILES, Profile
 from ptokit.target.a2a3 import A2A3
 from ptokit.target.a5 import A5

@@ -10,7 +10,7 @@ import pytest
 from ptokit.cli.operators import operator
 from ptokit.machine.costs import Costs
 from ptokit.machine.fit import FITTED, Calibration, Measurement, calibrate
-from ptokit.machine.options import MachineOptions
+from ptokit.machine.report import MachineOptions
 from ptokit.machine.schedule import Record
 from ptokit.target import profile
 

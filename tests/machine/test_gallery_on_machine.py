@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 
 from ptokit.lang.loaded import TextKernel
-from ptokit.machine.options import MachineOptions
-from ptokit.machine.report import MachineReport
+from ptokit.machine.report import MachineOptions, MachineReport
 from ptokit.program.expr import interval
 from ptokit.program.ir import Barrier, Block, Flag, Loop, Program, Stmt, children, transform, walk, with_blocks
 from ptokit.program.verify import pipes_used
 from ptokit.target import profile
 from ptokit.target.profile import EVENT_IDS
-from tests.examples.test_gallery import GALLERY, Case, Entry, agree, every_launch, rng
+from tests.examples.test_gallery import GALLERY, GRIDS_OF_LAUNCHES, Case, Entry, agree, every_launch, rng
 from tests.examples.test_gallery_flags import LAUNCHES, launches, ordered
 from tests.program.happens_before import Path, show_stmt
 from tests.program.judge import handovers, places_of, without
@@ -39,8 +38,7 @@ def entry_of(name: str) -> Entry:
 # --- As it is ------------------------------------------------------------------------------------------------------
 
 
-@every_launch
-@pytest.mark.parametrize("grid", [1, 7, 64])
+@pytest.mark.parametrize(("entry", "target", "grid"), GRIDS_OF_LAUNCHES)
 def test_auto_mode_is_clean(entry: Entry, target: str, grid: int) -> None:
     for sizes in (*entry.sizes, entry.small, entry.empty):
         case = entry.make(rng(), **sizes)

@@ -13,8 +13,8 @@ import pytest
 import ptokit as pto
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.policy import TileType
-from ptokit.machine.options import LAUNCHES
-from ptokit.program.steps import PipeWork, Sync
+from ptokit.machine.report import LAUNCHES
+from ptokit.program.cores import PipeWork, Sync
 from ptokit.target import profile
 from ptokit.target.a2a3 import A2A3
 from ptokit.target.a5 import A5

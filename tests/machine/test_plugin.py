@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-from ptokit.lang.watch import copied
+from ptokit.lang.check import copied
 from ptokit.machine.report import MachineReport
 from tests.snippet import KERNELS
 

@@ -11,7 +11,7 @@ import pytest
 
 import ptokit as pto
 from ptokit.lang.loaded import TextKernel
-from ptokit.machine.proposal import ORDER
+from ptokit.machine.report import ORDER
 from ptokit.program.ir import CrossFlag, Program
 from ptokit.program.memory import statements
 from ptokit.program.repair import REMOVE, Edit, Edited

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from ptokit.finding import Finding
-from ptokit.machine.repeats import last_writers, repeats
-from ptokit.machine.site import Executed
+from ptokit.machine.site import Executed, last_writers, repeats
 from tests.machine.executing import HERE, execute, first_repeat, gm, landed, vec
 
 NPU = ("a2a3", "a5")

@@ -16,7 +16,7 @@ from ptokit.finding import Finding, Level, Where
 from ptokit.machine.outcomes import Fate, LaneOutcomes, Outcome
 from ptokit.machine.report import MOST_LANES, MOST_TILES, MachineReport, MemoryUse, aligned, report_text, traffic_table
 from ptokit.machine.timeline import BusySpan, Timeline
-from ptokit.machine.traffic import Traffic
+from ptokit.machine.ways import Traffic
 from ptokit.render.findings import report_lines
 from ptokit.spec import hazards
 

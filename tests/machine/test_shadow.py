@@ -9,8 +9,7 @@ import pytest
 
 from ptokit.engine.storage import region
 from ptokit.isa.layout import Layout
-from ptokit.machine.extent import Extent, extent_of, listed
-from ptokit.machine.shadow import MOST_PAGED, READ, WRITE, Earlier, Shadow
+from ptokit.machine.shadow import MOST_PAGED, READ, WRITE, Earlier, Extent, Shadow, extent_of, listed
 
 SIZE = 96
 

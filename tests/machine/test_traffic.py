@@ -12,7 +12,7 @@ from ptokit.isa.kernel import LaunchShape, row_launch
 from ptokit.isa.operand import OperandSpec, TensorSpec
 from ptokit.isa.policy import BLayout, GlobalLayout, TileType
 from ptokit.machine.site import Executed
-from ptokit.machine.traffic import Traffic, TrafficMeter
+from ptokit.machine.ways import Traffic, TrafficMeter
 from ptokit.target import profile
 from tests.machine.executing import HERE, elem_warps, execute, gm, nz, row_warps, transactions, vec
 

@@ -23,7 +23,7 @@ from tests.machine.two_cores_model import Arrays, BlockModel, Stuck, text_of
 from tests.property.strategies import FUZZ
 from tests.snippet import compiled
 
-PROGRAMS = 1200 if FUZZ else 54
+PROGRAMS = 1200 if FUZZ else 36
 CHUNKS = 6
 
 

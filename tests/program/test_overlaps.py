@@ -12,9 +12,8 @@ import pytest
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.dtype import dtype
 from ptokit.isa.policy import Coalesce
-from ptokit.machine.extent import Extent
 from ptokit.machine.memories import MemoryLocation, Owners
-from ptokit.machine.shadow import Shadow
+from ptokit.machine.shadow import Extent, Shadow
 from ptokit.program.calls import access_of, named_operands
 from ptokit.program.expr import Expr, Var, apply, evaluate
 from ptokit.program.ir import (

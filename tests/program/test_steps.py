@@ -6,8 +6,8 @@ import pytest
 
 from ptokit.isa.policy import Coalesce
 from ptokit.program.calls import call_of
+from ptokit.program.cores import PipeWork, Step, Sync, gate, steps
 from ptokit.program.ir import Instr
-from ptokit.program.steps import PipeWork, Step, Sync, gate, steps
 from ptokit.target import Profile
 from ptokit.target.a2a3 import A2A3
 from ptokit.target.a5 import A5

@@ -11,7 +11,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import prod
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -278,9 +280,16 @@ class Index:
 # --- Arithmetic (A-16) -----------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=1 << 12)
+def scalar_of(bits: int, dtype: str) -> Any:
+    """A float of its own type."""
+    return np.array([bits], f"u{SIZE[dtype]}").view(NUMPY[dtype])[0]
+
+
+@lru_cache(maxsize=1 << 12)
 def value_of(bits: int, dtype: str) -> float:
     """A float's value, by its own type."""
-    return float(np.array([bits], f"u{SIZE[dtype]}").view(NUMPY[dtype])[0])
+    return float(scalar_of(bits, dtype))
 
 
 def add(cell: int, source: int, dtype: str) -> int:
@@ -289,9 +298,9 @@ def add(cell: int, source: int, dtype: str) -> int:
         return (cell + source) % (1 << (8 * SIZE[dtype]))
     kind, bits = NUMPY[dtype], np.dtype(f"u{SIZE[dtype]}")
     with np.errstate(all="ignore"):
-        total = np.array([cell], bits).view(kind)[0] + np.array([source], bits).view(kind)[0]
+        total = scalar_of(cell, dtype) + scalar_of(source, dtype)
     assert type(total) is kind
-    if np.isnan(total):
+    if total != total:
         return QUIET_NAN[dtype]
     return int(np.array([total], kind).view(bits)[0])
 

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
+from ptokit.isa.common import LONG
 from ptokit.isa.elementwise import ADD_TYPES, TCI
 from ptokit.isa.mgather import UB_ROW, RowKernel
 from ptokit.isa.policy import TileType
 from ptokit.isa.table import Revision
 from ptokit.isa.tmatmul import LEFT_FORMS
-from ptokit.isa.vector import LONG
 from ptokit.target.a5 import A5
 from ptokit.target.profile import KB, CrossCalls, DeviceCompiler, Headers, Memory
 

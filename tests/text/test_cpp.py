@@ -46,9 +46,8 @@ from ptokit.program.ir import (
 from ptokit.program.verify_call import Options
 from ptokit.target import profile
 from ptokit.text.cpp import emit
-from ptokit.text.cpp.expr import HELPERS, Expressions
-from ptokit.text.cpp.names import Identifiers, identifier
-from ptokit.text.cpp.ready import prepare
+from ptokit.text.cpp.expr import HELPERS, Expressions, Identifiers, identifier
+from ptokit.text.cpp.source import prepare
 from tests import snippet
 from tests.corpus.hazards.cores import CIRCULAR, RING, TO_CUBE, TO_VECTOR, Hazard
 from tests.examples.test_gallery import GALLERY, Entry, rng

@@ -14,9 +14,9 @@ from ptokit.text.errors import TextError
 from ptokit.text.forms import read_program
 from ptokit.text.mlir import MAX_BYTES, MAX_DEPTH, Module, module_of, print_module, read_module, unit_of
 from ptokit.text.mlir.attributes import ANGLE, SPACED
-from ptokit.text.mlir.destinations import Destinations
 from ptokit.text.mlir.dialect import PLAIN, rows
 from ptokit.text.mlir.ir import MlirOp
+from ptokit.text.mlir.shapes import Destinations
 from ptokit.text.mlir.types import TileBuf
 from ptokit.text.spelling import attributes_of, instructions
 from ptokit.text.tree import Body, Function, Opaque, Operation, Source, Tensor, Unit, Value

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 import ptokit as pto
 from ptokit.ops.synonyms import MODES, REDUCES
 from ptokit.traces import recording
-from ptokit.traces.calls import LookupKind, TracedCall
-from ptokit.traces.cells import NOWHERE, cells_of
+from ptokit.traces.calls import NOWHERE, LookupKind, TracedCall, cells_of
 from ptokit.traces.recorder import IndexRecorder
 from ptokit.traces.tables import TableMemory
 

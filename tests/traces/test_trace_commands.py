@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import ptokit as pto
-from ptokit.cli import indices, parsing
+from ptokit.cli import indices, request
 from tests.cli.shell import fine, misuse, process, ptokit_
 
 PROGRAM = """
@@ -118,8 +118,8 @@ def test_a_generated_trace_is_replayed() -> None:
 
 
 def test_names_are_completed() -> None:
-    assert [*parsing.generators("p")] == ["paged_kv:"]
-    assert [*parsing.replay_engines("")] == ["machine", "native", "sharded"]
+    assert [*request.generators("p")] == ["paged_kv:"]
+    assert [*request.replay_engines("")] == ["machine", "native", "sharded"]
 
 
 def test_replays_of_other_files_are_misuse(folder: Path) -> None:

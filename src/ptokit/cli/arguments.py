@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 
 from ptokit.brief import brief
-from ptokit.cli.problems import Misuse, described
+from ptokit.cli.problems import Misuse, described, misused
 from ptokit.cxx.uses import ArrayUse
 from ptokit.finding import suggestion
 from ptokit.isa.dtype import DType, dtype
@@ -187,10 +187,8 @@ def _number(text: str) -> int | float | None:
 
 
 def _element_type(name: str, text: str) -> DType:
-    try:
+    with misused(TypeError, by=f"--arg {name}: "):
         return dtype(text)
-    except TypeError as problem:
-        raise Misuse(f"--arg {name}: {problem}") from problem
 
 
 def _zeros(name: str, kind: str, shape: Sequence[int]) -> Array:
@@ -252,10 +250,8 @@ def _typed(name: str, file: str, array: Array, kind: DType | None, reinterpret: 
     if raw and own.type is np.void:
         hint = f"name their type, as in --arg {name}=bf16:{file}"
         raise Misuse(f"--arg {name}: the elements of {file} are {own.itemsize} raw bytes each; {hint}")
-    try:
+    with misused(TypeError, by=f"--arg {name}: {file}: "):
         dtype(own)
-    except TypeError as problem:
-        raise Misuse(f"--arg {name}: {file}: {problem}") from problem
     return array
 
 

@@ -12,18 +12,16 @@ from typing import Any
 from ptokit import progress
 from ptokit.cli.files import STDIN, check_unnamed, print_text, write_all
 from ptokit.cli.live import LaunchCheck, run_launches, show_kernels
-from ptokit.cli.parsing import ALL
 from ptokit.cli.problems import FINE, FOUND, SHOWN, Misuse, print_error, printable, status_of, with_shown_names
 from ptokit.cli.programs import check_program, library_call, machine_report, status_of_check
 from ptokit.cli.report import print_json
-from ptokit.cli.request import ProgramRequest
+from ptokit.cli.request import ALL, ProgramRequest
 from ptokit.cli.subject import find, forget
 from ptokit.finding import OutOfBoundsError, VerifyError, shown_file
+from ptokit.lang.check import WatchedLaunch
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.patch import encoded
-from ptokit.lang.watch import WatchedLaunch
-from ptokit.machine.proposal import NEEDLESS, ORDER, Patch, Repair
-from ptokit.machine.report import MachineReport
+from ptokit.machine.report import NEEDLESS, ORDER, MachineReport, Patch, Repair
 from ptokit.program.repair import Unpatchable
 from ptokit.target import families_with_pipes, profile
 from ptokit.text.errors import TextError

@@ -10,10 +10,10 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ptokit.cli.files import check_destination, print_text
-from ptokit.cli.problems import FINE, FOUND, INTERRUPTED, Misuse, described, print_error, printable
+from ptokit.cli.files import check_destination
+from ptokit.cli.problems import FINE, FOUND, INTERRUPTED, Misuse, described, misused, print_error
 from ptokit.cli.programs import library_call
-from ptokit.cli.report import print_json
+from ptokit.cli.report import print_answer
 from ptokit.traces.generate import generate
 from ptokit.traces.recording import limits_of
 from ptokit.traces.replay import replay
@@ -33,16 +33,14 @@ def trace_indices(
         raise Misuse("trace-indices takes a program after --, or --generate NAME:PARAMETER=VALUE,...")
     status, interrupted = 0, False
     if made:
-        trace = _checked(generate, made)
+        with misused(ValueError):
+            trace = generate(made)
     else:
         trace, status, interrupted = _recorded(words, how, is_module)
     if words and not trace.calls and not status:
         raise Misuse(NOTHING.format(words[0]))
     _save(trace, out)
-    if as_json:
-        print_json("trace-indices", file=out, status=status, **trace.as_dict())
-    else:
-        print_text(printable(f"{trace}\n"))
+    print_answer("trace-indices", as_json, str(trace), file=out, status=status, **trace.as_dict())
     if status:
         print_error(f"{words[0]} ended with status {status}; what it did until then is in {out}")
     return INTERRUPTED if interrupted else FOUND if status else FINE
@@ -66,7 +64,8 @@ def _recorded(words: Sequence[str], how: Mapping[str, int | None], is_module: bo
     with tempfile.TemporaryDirectory(prefix="ptokit-") as folder:
         file = os.path.join(folder, "trace.npz")
         given = {name: value for name, value in how.items() if value is not None}
-        _checked(limits_of, **given)
+        with misused(ValueError):
+            limits_of(**given)
         command = [sys.executable, "-m", RECORDER, file, json.dumps(given), "module" if is_module else "script", *words]
         process = subprocess.Popen(command, stdout=_standard_error())  # noqa: S603  (the user's own program)
         interrupted = False
@@ -76,7 +75,8 @@ def _recorded(words: Sequence[str], how: Mapping[str, int | None], is_module: bo
             status, interrupted = process.wait(), True
         if not os.path.exists(file):
             raise Misuse(f"{name} ended with status {status} and left no trace")
-        return _checked(IndexTrace.load, file), status, interrupted
+        with misused(ValueError):
+            return IndexTrace.load(file), status, interrupted
 
 
 def _standard_error() -> Any:
@@ -94,18 +94,6 @@ def replay_trace(file: str, targets: str, engine: str, lanes: int | None, shards
         raise Misuse(f"cannot read {file}: {described(problem)}") from problem
     except ValueError as problem:
         raise Misuse(str(problem)) from problem
-    with library_call():
-        result = _checked(replay, trace, engine=engine, targets=targets, lanes=lanes, shards=shards)
-    if as_json:
-        print_json("replay", file=file, **result.as_dict())
-    else:
-        print_text(printable(f"{trace.heading()}\n{result}\n"))
-    return FINE
-
-
-def _checked(function: Any, *args: Any, **options: Any) -> Any:
-    """A call whose refusals are misuse of the command."""
-    try:
-        return function(*args, **options)
-    except ValueError as problem:
-        raise Misuse(str(problem)) from problem
+    with library_call(), misused(ValueError):
+        result = replay(trace, engine=engine, targets=targets, lanes=lanes, shards=shards)
+    return print_answer("replay", as_json, f"{trace.heading()}\n{result}", file=file, **result.as_dict())

@@ -15,18 +15,16 @@ from typing import Any
 from rich.text import Text
 
 from ptokit import progress
-from ptokit.cli.parsing import ALL
 from ptokit.cli.problems import FOUND, Misuse, print_error, printable, status_of
 from ptokit.cli.report import joined, place_data, print_json, print_lines, summary_of, target_data
-from ptokit.cli.request import ProgramRequest
+from ptokit.cli.request import ALL, ProgramRequest
 from ptokit.cli.subject import kernels_of, message_of, named_kernel, place_of_problem
 from ptokit.finding import WARNINGS, Finding, OutOfBoundsError, VerifyError, counted
-from ptokit.lang.check import TargetReport
+from ptokit.lang.check import LaunchWatcher, TargetReport, WatchedLaunch
 from ptokit.lang.kernel import Kernel
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.live import Script
-from ptokit.lang.watch import LaunchWatcher, WatchedLaunch
-from ptokit.machine.options import MachineOptions
+from ptokit.machine.report import MachineOptions
 from ptokit.render.document import new_console
 from ptokit.render.findings import finding_text, shown_line
 from ptokit.target import families, profile

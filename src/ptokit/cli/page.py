@@ -1,4 +1,4 @@
-"""`ptokit report`: launches on the machine as one HTML file, each on one or more targets."""
+"""`ptokit report` and `ptokit trace`: launches on the machine as an HTML file, and as a timeline for Perfetto."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from ptokit.cli.files import check_destination, print_text, shown_name, write_all
+from ptokit.cli.files import check_destination, shown_name, write_all
 from ptokit.cli.live import ScriptRun, is_python, run_launches
-from ptokit.cli.parsing import ALL
-from ptokit.cli.problems import FOUND, WORDS, Misuse, print_error, printable, status_of
+from ptokit.cli.problems import FOUND, WORDS, Misuse, print_error, status_of
 from ptokit.cli.programs import each_entry, library_call, machine_report
-from ptokit.cli.report import print_json, trace_bytes
-from ptokit.cli.request import ProgramRequest
+from ptokit.cli.report import print_answer, trace_bytes
+from ptokit.cli.request import ALL, ProgramRequest
 from ptokit.cli.subject import find
 from ptokit.finding import OutOfBoundsError, VerifyError, counted, is_modelled, summary
+from ptokit.lang.check import PASSED_ON, WatchedLaunch, array_of
 from ptokit.lang.launch import mode_of
 from ptokit.lang.launcher import Launchable
-from ptokit.lang.watch import PASSED_ON, WatchedLaunch, array_of
 from ptokit.machine.report import NOTHING_RAN, MachineReport
 from ptokit.progress import task
 from ptokit.report.compare import RefusedTarget, Result, cycles_of
@@ -153,15 +152,13 @@ def _result(run: Callable[[], MachineReport], target: str) -> Result:
 
 
 def _print(launches: Sequence[ReportedLaunch], out: str, size: int, as_json: bool) -> None:
-    if as_json:
-        listed = [{"title": each.title, "targets": {on.target: _plain(on) for on in each.results}} for each in launches]
-        return print_json("report", file=out, bytes=size, reports=listed)
+    listed = [{"title": each.title, "targets": {on.target: _plain(on) for on in each.results}} for each in launches]
     lines: list[str] = []
     for launch in launches:
         lines += [f"{launch.title}:"] if len(launches) > 1 else []
         lines += [f"{each.target}: {verdict_line(each)}" for each in launch.results]
-    print_text(printable("\n".join([*lines, f"{out}: {counted(size, 'byte')}"]) + "\n"))
-    return None
+    shown = "\n".join([*lines, f"{out}: {counted(size, 'byte')}"])
+    print_answer("report", as_json, shown, file=out, bytes=size, reports=listed)
 
 
 def verdict_line(result: Result) -> str:
@@ -198,7 +195,9 @@ def write_trace(request: ProgramRequest, out: str, as_json: bool) -> int:
         report = _first_report(kernel, request)
     trace = trace_bytes(report, "-o")
     write_all({out: lambda stream: stream.write(trace)})
-    _print_trace(report, out, len(trace), as_json)
+    shown = f"{report.target}: {verdict_line(report)}\n{out}: {len(trace):,} bytes; open it in https://ui.perfetto.dev"
+    own = {"file": out, "bytes": len(trace), "target": report.target, **_plain(report)}
+    print_answer("trace", as_json, shown, **own)
     return status_of(report.findings)
 
 
@@ -213,15 +212,3 @@ def _first_report(kernel: Launchable, request: ProgramRequest) -> MachineReport:
         except (VerifyError, OutOfBoundsError) as refusal:
             refusals.append(refusal)
     raise refusals[0]
-
-
-def _print_trace(report: MachineReport, out: str, size: int, as_json: bool) -> None:
-    if as_json:
-        own = {"file": out, "bytes": size, "target": report.target, "ok": report.ok, "cycles": cycles_of(report)}
-        print_json("trace", **own, modelled=is_modelled(report.findings))
-    else:
-        print_text(
-            printable(
-                f"{report.target}: {verdict_line(report)}\n{out}: {size:,} bytes; open it in https://ui.perfetto.dev\n"
-            )
-        )

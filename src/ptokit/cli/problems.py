@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 
 from ptokit.brief import elided
@@ -38,6 +39,15 @@ class Misuse(Exception):
 
     def __init__(self, message: str) -> None:
         super().__init__(elided(message, LONGEST))
+
+
+@contextmanager
+def misused(*kinds: type[BaseException], by: str = "") -> Iterator[None]:
+    """Around what raises such exceptions for what the user has given: misuse of the command."""
+    try:
+        yield
+    except kinds as problem:
+        raise Misuse(f"{by}{problem}") from problem
 
 
 def described(problem: BaseException) -> str:

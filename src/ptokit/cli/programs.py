@@ -1,9 +1,11 @@
-"""Commands on programs: check, run and show."""
+"""Commands on programs: check, run and show, format and convert."""
 
 from __future__ import annotations
 
+import ast
 import io
 import os
+import shlex
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,10 +15,17 @@ from functools import partial
 from typing import Any
 
 from ptokit.cli.arguments import pairs, passed, values_of, with_outs, write_array
-from ptokit.cli.example import example
-from ptokit.cli.files import check_destination, print_text, write_all
-from ptokit.cli.parsing import ALL
-from ptokit.cli.problems import FINE, FOUND, WORDS, Misuse, described, print_error, printable, status_of
+from ptokit.cli.files import (
+    STDIN,
+    check_destination,
+    check_regular,
+    check_unnamed,
+    print_text,
+    read_text,
+    shown_name,
+    write_all,
+)
+from ptokit.cli.problems import FINE, FOUND, MISUSED, WORDS, Misuse, described, print_error, printable, status_of
 from ptokit.cli.report import (
     check_data,
     joined,
@@ -29,22 +38,32 @@ from ptokit.cli.report import (
     show_run,
     timeline_file,
 )
-from ptokit.cli.request import ProgramRequest
-from ptokit.cli.subject import entries_in, find, is_source, stated_target
+from ptokit.cli.request import ALL, ProgramRequest
+from ptokit.cli.subject import entries_in, find, is_source, named_kernel, stated_target
 from ptokit.finding import WARNINGS, Finding, OutOfBoundsError, VerifyError
+from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.instruction import Param
 from ptokit.lang.check import check, show
 from ptokit.lang.faults import finding_of, raised_in_user_code
+from ptokit.lang.kernel import Kernel
 from ptokit.lang.launch import mode_of
 from ptokit.lang.launcher import Launchable, quiet_report
 from ptokit.lang.loaded import TextKernel
+from ptokit.lang.source import Unreadable, base_name, tree_of
 from ptokit.lang.sources import is_cpp
 from ptokit.machine import MACHINE
-from ptokit.machine.options import MachineOptions
-from ptokit.machine.report import MachineReport
+from ptokit.machine.report import MachineOptions, MachineReport
+from ptokit.program.expr import Expr, Var, evaluate, variables
 from ptokit.program.ir import Program
 from ptokit.program.place import place
+from ptokit.program.verify import verify
+from ptokit.program.verify_call import Options
 from ptokit.progress import task
+from ptokit.target import PROFILES, profile
+from ptokit.text.cpp import emit
 from ptokit.text.errors import TextError
+from ptokit.text.forms import convert, format_text, print_program
+from ptokit.text.memories import is_unshaped
 
 
 def check_program(request: ProgramRequest, as_json: bool, run: bool = False) -> int:
@@ -191,7 +210,7 @@ def placed_programs(request: ProgramRequest) -> list[Program]:
         target = request.target or (kernel.targets[0] if kernel.targets else None)
         mode = mode_of(target, dyn_ub=request.dyn_ub)
         arguments = kernel.bind_for_check((), values)
-        launches = kernel.over(request.grid).launches(arguments, mode, request.grid)
+        launches = kernel.for_grid(request.grid).launches(arguments, mode, request.grid).made
         return [
             place(each.trace(arguments, mode).program, mode.profile, request.dyn_ub).program for each, _ in launches
         ]
@@ -203,7 +222,7 @@ def program_of(request: ProgramRequest) -> Program:
     values = _values(kernel, request)
     with library_call():
         mode = mode_of(request.target, dyn_ub=request.dyn_ub)
-        traced = kernel.over(request.grid).trace(kernel.bind_for_check((), values), mode)
+        traced = kernel.for_grid(request.grid).trace(kernel.bind_for_check((), values), mode)
     return traced.program
 
 
@@ -261,3 +280,198 @@ def library_call() -> Iterator[None]:
             if is_uninstalled or isinstance(problem, TypeError | ValueError | ArithmeticError | MemoryError):
                 raise Misuse(described(problem)) from problem
             raise
+
+
+# --- texts
+
+
+MLIR = ("l1", "l2")
+
+
+def format_files(files: Sequence[str], only_check: bool) -> int:
+    """Rewrite texts in canonical form. A text that cannot be read stays as it is."""
+    return max(_format(file, only_check) for file in files)
+
+
+def _format(file: str, only_check: bool) -> int:
+    try:
+        if file != STDIN and not only_check:
+            check_regular(file)
+        text = read_text(file)
+        formatted = format_text(text, shown_name(file)).encode("utf-8")
+        if formatted != text and file != STDIN and not only_check:
+            check_unnamed(file)
+    except TextError as error:
+        print_error(str(error), "")
+        return FOUND
+    except Misuse as problem:
+        print_error(str(problem))
+        return MISUSED
+    if only_check and formatted != text:
+        print_text(printable(f"{shown_name(file)} would change\n"))
+        return FOUND
+    if file == STDIN and not only_check:
+        print_text(formatted.decode("utf-8"))
+    elif formatted != text:
+        write_all({file: lambda stream: stream.write(formatted)})
+    return FINE
+
+
+def convert_program(request: ProgramRequest, to: str, version: str | None, out: str) -> int:
+    """Print a program in another form, or write it into a file."""
+    if version is not None and to not in MLIR:
+        raise Misuse(f"--pto-version is for --to {' and '.join(MLIR)}")
+    if out != STDIN:
+        check_destination(out)
+    text = _converted(request, to, version)
+    if out == STDIN:
+        print_text(text)
+    else:
+        write_all({out: lambda stream: stream.write(text.encode("utf-8"))})
+    return FINE
+
+
+def _converted(request: ProgramRequest, to: Any, version: Any) -> str:
+    """The text; `to` and `version` are among those that the options take."""
+    if to == "cpp":
+        return _cpp(request)
+    if named_kernel(request.word) is None and not is_cpp(request.word):
+        if (request.arg or ()) or request.target or request.dyn_ub:
+            raise Misuse("--arg, --target and --dyn-ub are for --to cpp and for kernels of a module")
+        return convert(read_text(request.word), shown_name(request.word), to, version, request.function)
+    program = program_of(request)
+    with library_call():
+        return print_program(program, to, version, profile(request.target).arch if request.target else "")
+
+
+def _cpp(request: ProgramRequest) -> str:
+    if request.target is None:
+        raise Misuse(f"--to cpp needs --target, one of {', '.join(PROFILES)}")
+    program = program_of(request)
+    machine = profile(request.target)
+    with library_call():
+        text = emit(program, machine, dyn_ub=request.dyn_ub)
+        found = verify(program, machine, Options(dyn_ub=request.dyn_ub))
+    show_findings(finding for finding in found if finding.level == "hazard")
+    return text
+
+
+# --- examples of commands
+
+
+EXTENT = 64
+"""The extent if the kernel states none."""
+NUMBER = "8"
+"""The integer if the kernel states none."""
+
+
+def example(kernel: Launchable, words: Sequence[str], missing: Iterable[str]) -> str:
+    """The command again, with a value for every argument that is missing."""
+    values = _of_text(kernel) if isinstance(kernel, TextKernel) else _of_source(kernel)
+    added = [word for name in missing for word in ("--arg", f"{name}={values.get(name, NUMBER)}")]
+    return shlex.join(["ptokit", *words, *added])
+
+
+def _array(kind: str, shape: Sequence[int]) -> str:
+    return f"{kind}[{','.join(map(str, shape))}]"
+
+
+def _of_text(kernel: TextKernel) -> dict[str, str]:
+    """The text states what its arguments are."""
+    found: dict[str, str] = {}
+    numbers = {Var(name): int(NUMBER) for name, kind in kernel.parameters.items() if kind == "integer"}
+    for name, kind in kernel.parameters.items():
+        if kind != "array":
+            found[name] = NUMBER if kind == "integer" else "1.0"
+            continue
+        views = [tensor for tensor in kernel.program.tensors.values() if tensor.array == name]
+        view = next((tensor for tensor in views if not is_unshaped(tensor)), None)
+        shape = [_extent(extent, numbers) for extent in view.shape] if view else [EXTENT * EXTENT]
+        found[name] = _array(kernel.program.tensors[name].dtype.name, shape)
+    return found
+
+
+def _extent(extent: Expr, numbers: dict[Var, int]) -> int:
+    return max(evaluate(extent, numbers), 1) if variables(extent) <= numbers.keys() else EXTENT
+
+
+def _of_source(kernel: Launchable) -> dict[str, str]:
+    """An array for each parameter that is sliced, has its shape read or is an operand; else a number."""
+    if not isinstance(kernel, Kernel):
+        return {}
+    try:
+        nodes = [*ast.walk(tree_of(kernel.function.__code__))]
+    except Unreadable:
+        nodes = []
+    ranks = _ranks(nodes)
+    indices = {*_indices(nodes)}
+    words = _words(nodes)
+    found: dict[str, str] = {}
+    for name in kernel.parameters:
+        if name in kernel.constants:
+            found[name] = words.get(name, NUMBER)
+        elif name in indices:
+            found[name] = _array("int32", [EXTENT] * max(1, ranks.get(name, 0)))
+        elif name in ranks or not nodes:
+            found[name] = _array("float32", [EXTENT] * max(2, ranks.get(name, 0)))
+    return found
+
+
+def _ranks(nodes: Iterable[ast.AST]) -> dict[str, int]:
+    """The least number of dims of each array, by its uses: `x[a:b, c:d]`, `x.shape[1]`, an operand."""
+    found: dict[str, int] = {}
+    for node in nodes:
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+            rank = len(node.slice.elts) if isinstance(node.slice, ast.Tuple) else 0
+            found[node.value.id] = max(found.get(node.value.id, 0), rank)
+        elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and (name := base_name(node)):
+            rank = node.slice.value + 1 if isinstance(node.slice.value, int) else 0
+            found[name] = max(found.get(name, 0), rank)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            found.setdefault(node.value.id, 0)
+        elif isinstance(node, ast.Call) and _called(node) in INSTRUCTIONS:
+            for operand in node.args:
+                found.setdefault(base_name(operand) or "", 0)
+    return found
+
+
+def _indices(nodes: Sequence[ast.AST]) -> Iterator[str]:
+    """Parameters that are indices: operands of an instruction, or arrays that such an operand is loaded from."""
+    calls = [node for node in nodes if isinstance(node, ast.Call) and node.args]
+    loads = [(base_name(call.args[0]), array) for call in calls for array in _blocks(call)]
+    for call in calls:
+        if _called(call) == "load_scalar":
+            yield base_name(call.args[0]) or ""
+        for param, given in _operands(call):
+            if param.role == "index":
+                yield base_name(given) or ""
+                yield from (array or "" for tile, array in loads if tile == base_name(given))
+
+
+def _operands(call: ast.Call) -> list[tuple[Param, ast.expr]]:
+    instruction = INSTRUCTIONS.get(_called(call))
+    return [*zip(instruction.operands, call.args, strict=False)] if instruction else []
+
+
+def _blocks(call: ast.Call) -> list[str | None]:
+    """Arrays that an instruction loads a block of."""
+    return [base_name(given) for param, given in _operands(call) if param.is_block and param.access == "read"]
+
+
+def _words(nodes: Iterable[ast.AST]) -> dict[str, str]:
+    """A value for each parameter that is passed on as a modifier of an instruction or as a tile's element type."""
+    found: dict[str, str] = {}
+    for call in (node for node in nodes if isinstance(node, ast.Call)):
+        instruction = INSTRUCTIONS.get(_called(call))
+        choices = {modifier.name: modifier.enum for modifier in instruction.modifiers} if instruction else {}
+        for keyword in call.keywords:
+            if keyword.arg in choices and isinstance(keyword.value, ast.Name):
+                found[keyword.value.id] = next(iter(choices[keyword.arg])).text
+        if _called(call) == "Tile" and len(call.args) > 1 and isinstance(call.args[1], ast.Name):
+            found[call.args[1].id] = "float32"
+    return found
+
+
+def _called(call: ast.Call) -> str:
+    called = call.func
+    return called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""

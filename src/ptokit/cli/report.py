@@ -1,4 +1,4 @@
-"""Findings as text, with the line and a caret, and as the documented JSON."""
+"""Findings and reports as text, with the line and a caret, and as the documented JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ptokit.cli.arguments import Array
 from ptokit.cli.files import Write, print_text
-from ptokit.cli.problems import Misuse, printable, with_shown_names
+from ptokit.cli.problems import FINE, Misuse, misused, printable, with_shown_names
 from ptokit.engine.runnable import Run
 from ptokit.finding import (
     ConflictAccess,
@@ -100,6 +100,15 @@ def _kind(array: Array) -> str:
 def print_json(command: str, **fields: Any) -> None:
     """One object on standard output."""
     print_text(with_shown_names(json.dumps({"format": FORMAT, "command": command, **fields}, indent=2)) + "\n")
+
+
+def print_answer(command: str, as_json: bool, shown: str, **fields: Any) -> int:
+    """What a command has found, as JSON or as a text; the status is fine."""
+    if as_json:
+        print_json(command, **fields)
+    else:
+        print_text(printable(f"{shown}\n"))
+    return FINE
 
 
 def check_data(grid: int, report: Report | None = None, error: Problem | None = None) -> dict[str, Any]:
@@ -219,10 +228,8 @@ def trace_bytes(report: MachineReport, option: str) -> bytes:
 
 def costs_in(file: str | None) -> Mapping[str, float]:
     """The costs in a file; none without one."""
-    try:
+    with misused(ValueError, by="--costs: "):
         return read_costs(file) if file is not None else {}
-    except ValueError as problem:
-        raise Misuse(f"--costs: {problem}") from problem
 
 
 def show_machine(report: MachineReport, *, notes: bool) -> None:

@@ -5,28 +5,211 @@ This module is imported for `--help`, so what it needs to act is imported when i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import shutil
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, fields
 from enum import Enum, StrEnum
 from functools import cache, cached_property, wraps
+from importlib import import_module
 from inspect import Parameter, Signature, signature
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
+import ptokit
+from ptokit.brief import elided
 from ptokit.cli.completion import programs
-from ptokit.cli.parsing import ALL, functions, known_target, one_target, targets_or_all
-from ptokit.cli.parsing import targets as target_names
-from ptokit.cli.problems import Misuse
+from ptokit.cli.problems import WORDS, misused
+from ptokit.finding import near
+
+ALL = "all"
+
+
+def _completing(module: str, names: Callable[[Any], Iterable[str]]) -> Callable[[str], Iterator[str]]:
+    """Completion among names of a module, which is imported when they are needed."""
+
+    def complete(incomplete: str) -> Iterator[str]:
+        return (name for name in names(import_module(module)) if name.startswith(incomplete))
+
+    return complete
+
+
+targets = _completing("ptokit.target", lambda target: target.PROFILES)
+targets_or_all = _completing("ptokit.target", lambda target: (ALL, *target.PROFILES))
+engines = _completing("ptokit.engines", lambda engines: engines.names(models=True))
+layouts = _completing("ptokit.isa.operand", lambda operand: operand.FORMS.values())
+explained = _completing("ptokit.cli.explain", lambda explain: chain.from_iterable(names() for names in explain.PAGES))
+generators = _completing("ptokit.traces.generate", lambda generate: (f"{name}:" for name in generate.GENERATORS))
+replay_engines = _completing("ptokit.traces.replay", lambda replay: replay.ENGINES)
+
+
+def functions(ctx: typer.Context, incomplete: str) -> Iterator[str]:
+    """Functions of the text or source that the command names."""
+    from ptokit.cli.completion import functions as functions_of
+
+    word = ctx.params.get("word") or next(iter(ctx.args), None)  # not a parameter yet if an option lacks its value
+    return functions_of(word, incomplete)
+
+
+def known_target(name: str | None) -> str | None:
+    """The name of a target or `all`; others are refused."""
+    from ptokit.target import profile
+
+    try:
+        return name if name in (None, ALL) else profile(name).name
+    except ValueError as problem:
+        raise typer.BadParameter(str(problem)) from None
+
+
+def one_target(name: str | None) -> str | None:
+    """The name of a target; `all` is refused."""
+    if name == ALL:
+        raise typer.BadParameter(f"this command takes one target, not {ALL}")
+    return known_target(name)
+
+
+def known_targets(names: str | None) -> str | None:
+    """Names of targets with commas between them, or `all`; others are refused."""
+    if names in (None, ALL):
+        return names
+    return ",".join(filter(None, (known_target(name.strip()) for name in names.split(","))))
+
+
+class Command(TyperCommand):
+    """A command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words after the command's name."""
+        with _suggesting(option for param in self.get_params(ctx) for option in param.opts):
+            return super().parse_args(ctx, args)
+
+
+class Group(TyperGroup):
+    """Commands with a common name."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words after the group's name, which for `ptokit` are all of them."""
+        if ctx.parent is None:
+            WORDS.set(tuple(args))
+        with _suggesting(option for param in self.get_params(ctx) for option in param.opts):
+            return super().parse_args(ctx, args)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """After the help of `ptokit`: targets, engines and defaults."""
+        if ctx.parent is None:
+            for title, rows in help_sections().items():
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that is named."""
+        with _suggesting(self.list_commands(ctx), args[0]):
+            return super().resolve_command(ctx, args)
+
+
+@contextmanager
+def _suggesting(names: Iterable[str], word: str = "") -> Iterator[None]:
+    """Suggest the nearest name if the parser refuses a word: `word`, or the option that it does not know.
+
+    The parser's exceptions come from click, or from typer's own copy of it, so they are recognised by their attributes.
+    """
+    try:
+        yield
+    except Exception as problem:
+        unknown = word or getattr(problem, "option_name", "")
+        close = _close(unknown, names) if unknown and hasattr(problem, "message") else ""
+        if close:
+            message = str(getattr(problem, "message", "")).partition(" Did you mean")[0].removesuffix(".")
+            problem.message = f"{message}; did you mean {close}?"  # type: ignore[attr-defined]
+        elif isinstance(message := getattr(problem, "message", None), str):
+            problem.message = elided(message)  # type: ignore[attr-defined]
+        if getattr(problem, "possibilities", None):  # the parser's own, which compares dashes, too
+            problem.possibilities = None  # type: ignore[attr-defined]
+        raise
+
+
+def _close(word: str, names: Iterable[str]) -> str:
+    """The nearest name; for an option only options, whose dashes make no difference."""
+    if not word.startswith("-"):
+        return near(word, names)
+    options = {name.lstrip("-"): name for name in names if name.startswith("-")}
+    return options.get(near(word.lstrip("-"), options), "")
+
+
+# --- greeting
+
+
+INDENT = "      "
+NARROW = 76
+"""Characters below which a command and what it does stand on two lines."""
+ABOUT = "Check, run, convert and explain PTO tile programs."
+NEXT = {
+    "ptokit demo": "a short tour",
+    "ptokit check FILE": "what targets refuse, and why",
+    "ptokit run FILE --arg x=x.npy": "run it on NumPy files",
+    "ptokit report FILE": "findings, timeline and memory as a page",
+    "ptokit view layout nz 16x32": "draw a layout",
+    "ptokit explain": "instructions, clauses and hazards",
+    "ptokit targets": "compare the targets",
+}
+"""What can be done next."""
+
+
+def greeting() -> str:
+    """A few commands to begin with."""
+    width = shutil.get_terminal_size().columns
+    lines = [*textwrap.wrap(f"ptokit {ptokit.__version__}. {ABOUT}", width), "", *_commands(width), ""]
+    files = "FILE is PTO text (.pto), C++ (.cpp), or a kernel of a Python file (file.py:kernel)."
+    more = "ptokit --help lists all commands, targets and engines."
+    return "\n".join([*lines, *textwrap.wrap(files, width), *textwrap.wrap(more, width)]) + "\n"
+
+
+def _commands(width: int) -> Iterator[str]:
+    wide = max(map(len, NEXT))
+    for command, about in NEXT.items():
+        if width < NARROW:
+            yield from (f"  {command}", *textwrap.wrap(about, width, initial_indent=INDENT, subsequent_indent=INDENT))
+        else:
+            yield f"  {command:<{wide}}  {about}"
+
+
+def help_sections() -> dict[str, list[tuple[str, str]]]:
+    """Targets, engines and defaults, for the end of the help."""
+    from ptokit.engines import AUTO, ENGINES, PREFERRED
+    from ptokit.lang.context import current
+    from ptokit.target import PROFILES, families
+
+    engines = [(name, engine.about) for name, engine in ENGINES.items()]
+    return {
+        "Targets": [(name, profile.title) for name, profile in PROFILES.items()],
+        "Engines": [(AUTO, f"{' or '.join(PREFERRED)}, what is installed; cuda for arrays on a GPU"), *engines],
+        "Defaults": [
+            (
+                "--target",
+                f"{', '.join(families())} for check and report; those with pipes for trace and sweep; a5 for "
+                f"view gather; else {current().name}",
+            ),
+            ("--engine", AUTO),
+            ("--grid", "1 block"),
+        ],
+    }
+
+
+# --- options
+
 
 if TYPE_CHECKING:
-    from ptokit.machine.options import MachineOptions
+    from ptokit.machine.report import MachineOptions
 
 Words = list[str] | None
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Target = Annotated[
     str | None,
-    typer.Option(metavar="NAME", callback=one_target, autocompletion=target_names, help="The target."),
+    typer.Option(metavar="NAME", callback=one_target, autocompletion=targets, help="The target."),
 ]
 Targets = Annotated[
     str | None,
@@ -101,13 +284,11 @@ class MachineRequest:
     def options(self) -> MachineOptions:
         """The options of a launch on the machine."""
         from ptokit.cli.report import costs_in
-        from ptokit.machine.options import MachineOptions
+        from ptokit.machine.report import MachineOptions
 
         costs = costs_in(self.costs)
-        try:
+        with misused(ValueError, by="--blocks: "):
             return MachineOptions(seed=self.seed, lanes=self.lanes, costs=costs, cores=self.cores, blocks=self.blocks)
-        except ValueError as problem:
-            raise Misuse(f"--blocks: {problem}") from None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The kernel that a command works on: of a text file, or of a Python module."""
+"""The kernel that a command works on: of a text, of a Python module, or of a C++ source and how it is compiled."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ptokit.cli.files import STDIN, read_text, shown_name
-from ptokit.cli.problems import Misuse, described, print_error
+from ptokit.cli.problems import Misuse, described, misused, print_error
 from ptokit.cli.request import CxxRequest, ProgramRequest
 from ptokit.finding import OutOfBoundsError, VerifyError, Where, near
 from ptokit.lang.faults import raised_in_user_code
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ptokit.cxx.child import RecordLimits
     from ptokit.cxx.compile import Build
     from ptokit.cxx.database import DatabaseEntry
-    from ptokit.lang.cpp_source import CppSource
+    from ptokit.lang.cpp_entries import CppSource
 
 LIMIT = re.compile(r"(?P<name>seconds|memory|calls)=(?P<number>[1-9]\d{0,14}(?:\.\d+)?(?:e\d{1,2})?)(?P<unit>[KMG]?)")
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -58,7 +58,7 @@ def _end_in_order() -> None:
 @lru_cache(maxsize=16)
 def _source(file: str, _state: tuple[int, int], request: CxxRequest) -> CppSource:
     from ptokit.cxx.compile import CompileOptions
-    from ptokit.lang.cpp_source import CppSource
+    from ptokit.lang.cpp_entries import CppSource
 
     flags = *(f"-I{folder}" for folder in request.include or ()), *(f"-D{macro}" for macro in request.define or ())
     own = CompileOptions(flags, request.std or "")
@@ -87,20 +87,16 @@ def _stated(file: str, database: str | None) -> DatabaseEntry:
     """What a compile database says of a source."""
     from ptokit.cxx.database import DatabaseError, database_entry
 
-    try:
+    with misused(DatabaseError):
         return database_entry(Path(file), None if database is None else Path(database))
-    except DatabaseError as problem:
-        raise Misuse(str(problem)) from None
 
 
 def source_texts(request: ProgramRequest) -> list[str]:
     """The texts of a source, and of the user's files that it includes."""
     from ptokit.cxx.compile import CompileError, source_files
 
-    try:
+    with misused(CompileError):
         return [*source_files(Path(request.word), source_of(request).options).texts.values()]
-    except CompileError as problem:
-        raise Misuse(str(problem)) from None
 
 
 def stated_target(request: ProgramRequest) -> str | None:
@@ -114,7 +110,7 @@ def cpp_kernel(request: ProgramRequest) -> Launchable:
     from ptokit.lang.recorded import CppKernel
 
     build = _build(request)
-    with _entries():
+    with misused(ValueError):
         entry = chosen_entry(build, request.function, request.named_args)
     if entry.kind == "launch" and request.grid != 1:
         raise Misuse(
@@ -128,28 +124,17 @@ def entries_in(request: ProgramRequest) -> list[str]:
     from ptokit.lang.cpp_entries import chosen_entry, entries_named, entries_of
 
     build, function = _build(request), request.function
-    with _entries():
+    with misused(ValueError):
         found = entries_of(build, request.named_args) if function is None else entries_named(build, function)
         return [entry.name for entry in found or [chosen_entry(build, function)]]
-
-
-@contextmanager
-def _entries() -> Iterator[None]:
-    """Around a choice of entries: one that fails is a misuse of the command."""
-    try:
-        yield
-    except ValueError as problem:
-        raise Misuse(str(problem)) from None
 
 
 def _build(request: ProgramRequest) -> Build:
     """The source compiled for the target of the command or its database, or the first that can be."""
     named = request.target or ""
     target = named if compiler_of(named) else stated_target(request) or ""
-    try:
+    with misused(ImportError):
         build = source_of(request).first_build(target)
-    except ImportError as problem:
-        raise Misuse(str(problem)) from None
     _say_compiler()
     return build
 

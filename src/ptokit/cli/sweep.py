@@ -13,12 +13,11 @@ from typing import Any
 
 from ptokit.brief import brief
 from ptokit.cli.arguments import constant, pairs
-from ptokit.cli.files import Write, check_destination, print_text, shown_name, write_all
-from ptokit.cli.parsing import ALL
-from ptokit.cli.problems import FINE, FOUND, UNMODELLED, Misuse, printable
+from ptokit.cli.files import Write, check_destination, shown_name, write_all
+from ptokit.cli.problems import FINE, FOUND, UNMODELLED, Misuse, misused
 from ptokit.cli.programs import machine_report
-from ptokit.cli.report import print_json, terminal_width
-from ptokit.cli.request import ProgramRequest
+from ptokit.cli.report import print_answer, terminal_width
+from ptokit.cli.request import ALL, ProgramRequest
 from ptokit.cli.subject import find, is_source, source_texts
 from ptokit.finding import VerifyError, suggestion
 from ptokit.lang.launcher import Launchable
@@ -55,26 +54,21 @@ def sweep_program(
         raise Misuse("a sweep needs --param NAME=VALUE,VALUE,...")
     kernel = _kernel(request)
     roles = _roles(request, kernel, params, grid)
-    try:
+    with misused(ShardedError, ValueError):
         targets = families() if request.target == ALL else named_targets(kernel, request.target) if kernel else ()
         name = kernel.name if kernel else os.path.basename(request.word)
         run_all = partial(_as_tasks, request, grid, roles) if on_ray else None
         result = run_points(name, _launch(request, grid, roles), params, targets or _cpp_targets(request), run_all)
-    except (ShardedError, ValueError) as problem:
-        raise Misuse(str(problem)) from problem
     write_all(_files(result, out))
-    if as_json:
-        print_json("sweep", **result.as_dict(), file=out)
-    else:
-        width = terminal_width()
-        lines = [str(result)] if width is None else _lines(result, width)
-        print_text(printable("\n".join(lines) + "\n"))
+    width = terminal_width()
+    shown = str(result) if width is None else "\n".join(_lines(result, width))
+    print_answer("sweep", as_json, shown, **result.as_dict(), file=out)
     return _status(result)
 
 
 def _as_tasks(request: ProgramRequest, grid: str, roles: Mapping[str, str], places: Places) -> Iterable[SweepPoint]:
     """Run points as Ray tasks."""
-    from ptokit.sharded.tasks import run_tasks
+    from ptokit.sharded.ray_owners import run_tasks
 
     return run_tasks(_task, [(request, grid, dict(roles), target, dict(values)) for target, values in places])
 

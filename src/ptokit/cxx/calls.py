@@ -85,11 +85,11 @@ def _forms(name: str) -> tuple[_CallForm, ...]:
     text = definition.cpp.call or definition.spellings["C++"][0]
     if not callable(text):
         return (_CallForm(_words(text), ()),)
-    found: dict[str, dict[str, PtoEnum]] = {}
+    chosen_by_text: dict[str, dict[str, PtoEnum]] = {}
     for members in product(*(modifier.enum for modifier in definition.modifiers)):
         chosen = dict(zip((modifier.name for modifier in definition.modifiers), members, strict=True))
-        found.setdefault(text(SimpleNamespace(**chosen)), chosen)  # type: ignore[arg-type]
-    return tuple(_CallForm(_words(text), tuple(chosen.items())) for text, chosen in found.items())
+        chosen_by_text.setdefault(text(SimpleNamespace(**chosen)), chosen)  # type: ignore[arg-type]
+    return tuple(_CallForm(_words(text), tuple(chosen.items())) for text, chosen in chosen_by_text.items())
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -167,10 +167,10 @@ def _number_slot(operand: RecordedScalar, kind: DType) -> tuple[Slot, Indices]:
 def _opaque(call: RecordedCall, arrays: Arrays) -> tuple[InstrShape, Indices]:
     """A call by its effects. Operands that a program cannot have are left out."""
     unused = _unused(call)
-    given = [(k, each) for k, each in enumerate(call.operands) if type(each) in LOOSE and k not in unused]
-    letters = _letters(call) or form_for(call.name, [_kind_of(call, place) for place, _ in given])
+    operands = [(k, operand) for k, operand in enumerate(call.operands) if type(operand) in LOOSE and k not in unused]
+    letters = _letters(call) or form_for(call.name, [_kind_of(call, place) for place, _ in operands])
     slots, numbers, words, form = list[Slot](), list[int](), list[int](), ""
-    for (place, operand), letter in zip(given, letters, strict=False):
+    for (place, operand), letter in zip(operands, letters, strict=False):
         try:
             slot, own = _slot(operand, None, arrays)
         except Unexpressible:
@@ -209,7 +209,7 @@ def _letter(param: Param) -> str:
 
 def _letters(call: RecordedCall) -> str:
     """The form of a call that its definition has, but for modifiers or types; empty if it has none."""
-    if any(type(each) not in LOOSE for each in call.operands) or "pointer" in dict(call.modifiers):
+    if any(type(operand) not in LOOSE for operand in call.operands) or "pointer" in dict(call.modifiers):
         return ""
     for definition in variants(call.name):
         try:
@@ -250,7 +250,7 @@ def _slot(operand: RecordedOperand, kind: DType | None, arrays: Arrays) -> tuple
 
 def _types(call: RecordedCall) -> set[str]:
     """The element types of the tiles and arrays of a call."""
-    return {each.dtype for each in call.operands if isinstance(each, RecordedTile | RecordedArray)}
+    return {operand.dtype for operand in call.operands if isinstance(operand, RecordedTile | RecordedArray)}
 
 
 FLOATS = {"float16", "bfloat16", "float32"}
@@ -425,7 +425,7 @@ IGNORED = frozenset(("phase", "algorithm", "pointer"))
 def _check_template(definition: Instruction, call: RecordedCall) -> None:
     """Refuse template arguments that change what an instruction does, and that its definition does not have."""
     texts = (modifier.text for modifier in definition.modifiers)
-    known = {each.name for each in definition.modifiers} | {text.key for text in texts if text and text.has_numbers}
+    known = {m.name for m in definition.modifiers} | {text.key for text in texts if text and text.has_numbers}
     for key, given in call.modifiers:
         word = given.lower() if isinstance(given, str) else given
         if key in IGNORED:

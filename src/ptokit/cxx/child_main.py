@@ -117,8 +117,8 @@ class EntryCall:
         self.function: Any = None
         self.values: list[Any] = []
 
-    def run_once(self) -> None:
-        """Calls a function that the library exports."""
+    def run_once(self, _context: object = None) -> None:
+        """Calls a function that the library exports. The recorder passes an address that is not used."""
         self.function(*self.values)
 
     def run(self) -> None:

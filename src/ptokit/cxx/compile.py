@@ -26,13 +26,7 @@ from ptokit.cxx.includes import SourceFiles, SpecialFileError, read_files, write
 from ptokit.cxx.names import INCLUDE, OWN, macros_of
 from ptokit.cxx.names_in_source import SourceTexts
 from ptokit.cxx.processes import CompileError, CompileLimits, run
-from ptokit.cxx.repository import (
-    GRANTED,
-    folders_of,
-    is_within,
-    repository_of,
-    system_folders,
-)
+from ptokit.cxx.repository import GRANTED, folders_of, is_within, repository_of, system_folders
 from ptokit.target import compiler_of, families_in_cpp
 
 CORE_MACROS = {"vector": ("VEC",), "cube": ("CUBE",), "any": ("VEC", "CUBE")}
@@ -40,7 +34,6 @@ CORE_MACROS = {"vector": ("VEC",), "cube": ("CUBE",), "any": ("VEC", "CUBE")}
 RECORDERS: dict[tuple[str, ...], str] = {}
 """The keys of recorders by their command, their compiler and the folders of the system."""
 STANDARD = "gnu++20"
-OLDEST_STANDARD = 20
 DEBUG = ("-O0", "-gdwarf-4", "-g1", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer", "-fno-inline")
 """What a recorded call needs to find its place: `lines.py` reads this version of line tables."""
 UNCHECKED = "-fno-sanitize=undefined"
@@ -507,7 +500,7 @@ def _files_of(flags: Sequence[str]) -> Iterable[Path]:
 def _readable(source: Path, options: CompileOptions) -> list[str]:
     """The files and folders that belong to a source, and may be read besides those of the system."""
     named = (*include_folders(options.flags), *_files_of(options.flags))
-    return [str(each) for each in (repository_of(source), INCLUDE, *options.headers, *named)]
+    return [str(path) for path in (repository_of(source), INCLUDE, *options.headers, *named)]
 
 
 def shown_texts(source: Path, options: CompileOptions) -> SourceTexts:

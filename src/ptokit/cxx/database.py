@@ -150,8 +150,8 @@ def options_of(words: Iterable[str]) -> Iterator[tuple[str, str]]:
     nothing, as `-include-pch`."""
     left = iter(words)
     for word in left:
-        fits = (each for each in (*PATH_OPTIONS, *MACRO_OPTIONS) if word.startswith(each))
-        option = next((each for each in fits if word[len(each) :][:1] != "-"), "")
+        fits = (known for known in (*PATH_OPTIONS, *MACRO_OPTIONS) if word.startswith(known))
+        option = next((known for known in fits if word[len(known) :][:1] != "-"), "")
         yield (option, word[len(option) :] or next(left, "")) if option else (word, "")
 
 

@@ -1,4 +1,4 @@
-"""The functions of a source that can be run, found in its preprocessed text."""
+"""The functions of a source that can be run, found in the tokens of its preprocessed text."""
 
 from __future__ import annotations
 
@@ -11,21 +11,153 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from ptokit.cxx.declaration import (
-    Parameter,
-    angle_end,
-    bracket_end,
-    joined,
-    name_end,
-    outside_brackets,
-    parameters,
-    parameters_start,
-    qualified_start,
-    split,
-    type_parameters,
-    without_attributes,
-)
 from ptokit.cxx.source_text import SourceTokens
+
+_OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
+_KEYWORDS = frozenset(re.findall(r"\w+", "const int float double char short long unsigned signed bool void auto"))
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of an entry, as it is written."""
+
+    name: str
+    type: str
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether it is the stream of a launch."""
+        return self.type.replace(" ", "") in ("void*", "aclrtStream", "rtStream_t") and "stream" in self.name.lower()
+
+
+def type_parameters(texts: list[str]) -> tuple[str, ...]:
+    """The names of the parameters of a template; none if one is no type."""
+    parts = [[*part] for part in split(texts)]
+    if any(len(part) < 2 or part[0] not in ("typename", "class") or part[1] == "..." for part in parts):
+        return ()
+    return tuple(part[1] for part in parts)
+
+
+def nesting(text: str) -> int:
+    """How a token changes the depth of brackets."""
+    return (text in _OPENING) - (text in _CLOSING)
+
+
+def outside_brackets(texts: list[str]) -> Iterator[str]:
+    """The tokens outside round and square brackets and the parameters of templates."""
+    depth = angles = 0
+    for index, text in enumerate(texts):
+        depth += (text in ("(", "[")) - (text in (")", "]"))
+        angles += (text == "<" and index > 0 and texts[index - 1] == "template") or (text == "<" and angles > 0)
+        angles -= text == ">" and angles > 0
+        if depth == 0 and angles == 0:
+            yield text
+
+
+def without_attributes(texts: list[str]) -> list[str]:
+    """The tokens without `[[...]]`, `__attribute__((...))`, `alignas(...)`."""
+    kept: list[str] = []
+    index = 0
+    while index < len(texts):
+        if texts[index] in ("__attribute__", "alignas", "__declspec") and texts[index + 1 : index + 2] == ["("]:
+            index = closing_end(texts, index + 1)
+        elif texts[index : index + 2] == ["[", "["]:
+            index = closing_end(texts, index)
+        else:
+            kept.append(texts[index])
+            index += 1
+    return kept
+
+
+def closing_end(texts: list[str], start: int) -> int:
+    """The index after the bracket, or the `>`, that closes the one at `start`."""
+    is_angle = texts[start : start + 1] == ["<"]
+    angles = depth = 0
+    for index in range(start, len(texts)):
+        depth += nesting(texts[index])
+        if depth == 0:
+            angles += is_angle and (texts[index] == "<") - (texts[index] == ">")
+            if angles == 0:
+                return index + 1
+    return len(texts)
+
+
+def parameters_start(texts: list[str]) -> int | None:
+    """The bracket that opens the parameters: the first one outside template arguments."""
+    index = 0
+    while index < len(texts):
+        if texts[index] == "<" and index and re.fullmatch(r"\w+", texts[index - 1]):
+            index = closing_end(texts, index)
+        elif texts[index] == "(":
+            if index and texts[index - 1] in ("decltype", "noexcept", "requires"):
+                index = closing_end(texts, index)
+            else:
+                return index
+        else:
+            index += 1
+    return None
+
+
+def name_end(texts: list[str], opened: int) -> tuple[int | None, str]:
+    """The index of the function's name before its parameters, and its template arguments."""
+    index = opened - 1
+    if texts[index] != ">":
+        return index, ""
+    angles = depth = 0
+    for place in range(index, -1, -1):
+        depth -= nesting(texts[place])
+        angles += ((texts[place] == ">") - (texts[place] == "<")) * (depth == 0)
+        if angles == 0:
+            return (place - 1, joined(texts[place:opened])) if place else (None, "")
+    return None, ""
+
+
+def qualified_start(texts: list[str], named: int) -> int:
+    """The index where a name starts with the namespaces before it."""
+    while named >= 2 and texts[named - 1] == "::" and re.fullmatch(r"[A-Za-z_]\w*", texts[named - 2]):
+        named -= 2
+    return named
+
+
+def parameters(texts: list[str]) -> tuple[Parameter, ...]:
+    """The parameters of a function, from what is between their brackets."""
+    parameters_read: list[Parameter] = []
+    for part in split(texts):
+        if part and part != ["void"]:
+            parameters_read.append(_parameter(part, len(parameters_read)))
+    return tuple(parameters_read)
+
+
+def _parameter(texts: list[str], number: int) -> Parameter:
+    plain = texts[: texts.index("=")] if "=" in texts else texts
+    last = plain[-1]
+    named = len(plain) > 1 and re.fullmatch(r"[A-Za-z_]\w*", last) and last not in _KEYWORDS and plain[-2] != "::"
+    alone = named and all(text in ("const", "volatile") for text in plain[:-1])
+    if named and not alone:
+        return Parameter(last, joined(plain[:-1]))
+    return Parameter(f"argument{number}", joined(plain))
+
+
+def split(texts: list[str]) -> Iterator[list[str]]:
+    """The parts between commas outside brackets."""
+    part: list[str] = []
+    depth = 0
+    for text in texts:
+        depth += nesting(text) + (text == "<") - (text == ">")
+        if text == "," and depth == 0:
+            yield part
+            part = []
+        else:
+            part.append(text)
+    yield part
+
+
+def joined(texts: Sequence[str]) -> str:
+    """The tokens as text, with spaces only where it needs them."""
+    text = " ".join(texts)
+    text = re.sub(r" ?(::|[<>(),&*\[\]]) ?", r"\1", text)
+    return re.sub(r"([,])(?=\S)", r"\1 ", re.sub(r"([>*&])(?=\w)", r"\1 ", text)).strip()
+
 
 EntryKind = Literal["launch", "kernel"]
 ANY_TYPE = "float"
@@ -140,7 +272,7 @@ class _Function:
         def named(text: str) -> str:
             return words.sub(lambda match: by_name[match[0]], text)
 
-        parameters = tuple(Parameter(each.name, named(each.type)) for each in self.parameters)
+        parameters = tuple(Parameter(parameter.name, named(parameter.type)) for parameter in self.parameters)
         arguments = f"<{', '.join(types)}>"
         return replace(
             self, arguments=arguments, result=named(self.result), parameters=parameters, is_template=False, types=()
@@ -197,11 +329,11 @@ class _EntryFinder:
         has_list = texts[:2] == ["template", "<"]
         is_template = has_list and texts[2:3] != [">"]
         is_instance = texts[:1] == ["template"] and not is_template
-        head = texts[angle_end(texts, 1) :] if has_list else texts
+        head = texts[closing_end(texts, 1) :] if has_list else texts
         opened = parameters_start(head)
         if opened is None or opened == 0:
             return
-        closed = bracket_end(head, opened)
+        closed = closing_end(head, opened)
         named, arguments = name_end(head, opened)
         if named is None or not _WORD.fullmatch(head[named]):
             return
@@ -217,7 +349,7 @@ class _EntryFinder:
                 head[named], "".join(head[start:named]), arguments, "::".join(space for space in self.spaces if space),
                 result or "void", parameters(head[opened + 1 : closed - 1]), self.lines[self.tokens.line(first) - 1],
                 GLOBAL in before, is_template, is_instance, "<<<" in self.tokens.texts[end:last],
-                type_parameters(texts[2 : angle_end(texts, 1) - 1]) if is_template else (),
+                type_parameters(texts[2 : closing_end(texts, 1) - 1]) if is_template else (),
             )
         )  # fmt: skip
 
@@ -237,7 +369,7 @@ class _EntryFinder:
         known: dict[int, list[str]] = {}
         calls = (at for at, text in enumerate(texts[1:]) if text == "<" and texts[at] in names)
         for at in islice(calls, MOST_CALLS):
-            end = at + 1 + angle_end(texts[at + 1 : at + 1 + MOST_ARGUMENTS], 0)
+            end = at + 1 + closing_end(texts[at + 1 : at + 1 + MOST_ARGUMENTS], 0)
             if texts[end : end + 1] == ["("] and not variables & set(texts[at + 2 : end]):
                 types = [joined(part) for part in split(texts[at + 2 : end - 1])]
                 known.setdefault(len(types), types)

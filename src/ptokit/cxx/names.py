@@ -53,9 +53,10 @@ def _policy(enum: type[PtoEnum], key: str = "", more: str = "", *, storage: str 
     """An enum of the instruction set, with more members of C++. Without a key it is that of the modifiers that have it;
     members whose values are words are numbered."""
     name = enumerator(next(iter(enum))).partition("::")[0]
-    key = key or next(each.name for row in INSTRUCTIONS.values() for each in row.modifiers if each.enum is enum)
-    numbers = (each.value if isinstance(each.value, int) else place for place, each in enumerate(enum))
-    members = (f"{enumerator(each).partition('::')[2]}={n}:{each.text}" for each, n in zip(enum, numbers, strict=True))
+    key = key or next(m.name for row in INSTRUCTIONS.values() for m in row.modifiers if m.enum is enum)
+    numbers = (member.value if isinstance(member.value, int) else place for place, member in enumerate(enum))
+    pairs = zip(enum, numbers, strict=True)
+    members = (f"{enumerator(member).partition('::')[2]}={number}:{member.text}" for member, number in pairs)
     return _enum(name, key, " ".join((*members, more)), storage=storage)
 
 
@@ -195,7 +196,7 @@ IMPLEMENTATIONS = "MGather MScatter TAssign TInsert TLoad TMatmul TMov TPop TPus
 
 def instructions() -> list[str]:
     """The instruction functions that are generated, in alphabetical order."""
-    modelled = {each.name for each in INSTRUCTIONS.values() if not each.variant_of}
+    modelled = {instruction.name for instruction in INSTRUCTIONS.values() if not instruction.variant_of}
     known = {name.upper() for name in modelled | {row.name for row in ROWS if row.in_cpp}}
     of_devices = {name for name in COLLECTIVES.split() if name.lower() not in modelled}
     return sorted(known - {*WRITTEN_BY_HAND.split()} - of_devices | {*WITHOUT_DEFINITION.split()})
@@ -209,7 +210,7 @@ def scalar_like(name: str) -> int:
         row = opaque_rows().get(name.lower())
         return 0 if row and any(SCALAR in form.names for form in row.forms) else -1
     names = [param.name for param in known.operands]
-    numbers = (each.typed_as for each in known.operands if each.kind == "number" and each.dtype is None)
+    numbers = (param.typed_as for param in known.operands if param.kind == "number" and param.dtype is None)
     return next((names.index(typed_as) if typed_as else 0 for typed_as in numbers), -1)
 
 
@@ -242,9 +243,9 @@ OTHER_KEYS = {"TRANDOM": "rounds"}
 
 def value_key(name: str) -> str:
     """The key of a template parameter that is a plain number: that of the modifier in text, whose words are numbers."""
-    modifiers = (each for form in variants(name.lower()) for each in form.modifiers)
+    modifiers = (modifier for form in variants(name.lower()) for modifier in form.modifiers)
     default = OTHER_KEYS.get(name, "value")
-    return next((each.text.key for each in modifiers if each.text and each.text.has_numbers), default)
+    return next((modifier.text.key for modifier in modifiers if modifier.text and modifier.text.has_numbers), default)
 
 
 def op_pipes() -> dict[str, str]:

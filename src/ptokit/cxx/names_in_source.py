@@ -8,8 +8,8 @@ import stat
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ptokit.cxx.declaration import angle_end
-from ptokit.cxx.recording import Frame
+from ptokit.cxx.entries import closing_end
+from ptokit.cxx.recording import RecordedFrame
 from ptokit.cxx.repository import is_within
 from ptokit.cxx.source_text import SourceTokens, tokens_of
 from ptokit.lines import keep
@@ -91,7 +91,7 @@ class SourceTexts:
         return data
 
 
-def argument_names(texts: SourceTexts, frames: Sequence[Frame], function: str) -> list[str]:
+def argument_names(texts: SourceTexts, frames: Sequence[RecordedFrame], function: str) -> list[str]:
     """The names in the arguments of the innermost call, in order; empty for an argument without one."""
     if not frames or frames[0].column > LONGEST_CALL:
         return []
@@ -109,7 +109,7 @@ def argument_names(texts: SourceTexts, frames: Sequence[Frame], function: str) -
 def _arguments(tokens: SourceTokens, text: str, number: int) -> list[str]:
     """The arguments of a call, from the token behind its name."""
     if tokens.text(number) == "<":
-        number += angle_end(tokens.texts[number : number + MOST_TOKENS], 0)
+        number += closing_end(tokens.texts[number : number + MOST_TOKENS], 0)
     last = tokens.partners[number] if tokens.text(number) == "(" else -1
     found, begin, at = list[str](), number + 1, number + 1
     while at <= last:

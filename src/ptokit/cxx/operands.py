@@ -1,13 +1,15 @@
-"""The operands of recorded calls: tiles, arrays and numbers, as a type and the numbers that may change with it."""
+"""The operands of recorded calls: tiles, arrays and numbers, as a type and the numbers that may change with it; the
+addresses of tiles that have none and that others are views of.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import gcd, prod
 
-from ptokit.cxx.recording import CONVOLUTION, LaunchArgument, RecordedArray, RecordedOperand, RecordedTile
+from ptokit.cxx.recording import CONVOLUTION, LaunchArgument, RecordedArray, RecordedCall, RecordedOperand, RecordedTile
 from ptokit.isa.dtype import FLOAT8_E8M0, DType, dtype
 from ptokit.isa.instruction import Instruction
 from ptokit.isa.operand import TileSpec
@@ -237,9 +239,9 @@ class Arrays:
     """The arrays of a launch, as arguments of its program."""
 
     def __init__(self, arguments: Sequence[LaunchArgument], uses: Iterable[RecordedArray]) -> None:
-        self._names = UsedNames(each.name for each in arguments)
-        self._arrays = {k: each for k, each in enumerate(arguments) if each.shape is not None}
-        self._bases = {k: _base(each) for k, each in self._arrays.items()}
+        self._names = UsedNames(argument.name for argument in arguments)
+        self._arrays = {k: argument for k, argument in enumerate(arguments) if argument.shape is not None}
+        self._bases = {k: _base(array) for k, array in self._arrays.items()}
         self._views: dict[RecordedArray, tuple[ArraySlot, Indices]] = {}
         self._made: list[Argument] = []
         groups: dict[_Pattern, list[RecordedArray]] = {}
@@ -277,8 +279,8 @@ class Arrays:
         """Find the argument of some uses, and their indices in it."""
         base = self._bases[pattern.argument]
         found = [_in_array(base, pattern, use) for use in uses]
-        if all(each is not None for each in found):
-            self._note(base, pattern, uses, [each for each in found if each is not None])
+        if all(indices is not None for indices in found):
+            self._note(base, pattern, uses, [indices for indices in found if indices is not None])
             return
         elements = prod(self._arrays[pattern.argument].shape or ()) * base.dtype.size // pattern.dtype.size
         shape, stride = _shape_of(pattern, elements)
@@ -406,3 +408,63 @@ def _decomposed(shape: list[int], stride: list[int], pattern: _Pattern, use: Rec
         starts[dim] + use.shape[dim] <= shape[dim] or dim == largest for dim in range(DIMS) if use.shape[dim] > 0
     )
     return (*starts, *use.shape) if fits and not offset else None
+
+
+ALIGNMENT = 512
+"""Of the addresses, in bytes: that of fractals."""
+Home = tuple[int, str]
+"""The number of a C++ object, and its memory."""
+
+
+def homes(calls: Collection[RecordedCall]) -> dict[Home, int]:
+    """The addresses of the tiles that others are views of."""
+    sizes: dict[Home, int] = {_home(tile): 0 for tile in _tiles(calls) if tile.view is not None}
+    given: dict[str, int] = {}
+    """Where the tiles with addresses of their own end."""
+    for tile in _tiles(calls) if sizes else ():
+        if tile.address is not None:
+            given[tile.memory] = max(given.get(tile.memory, 0), tile.address + _nbytes(tile))
+    for tile in _tiles(calls) if sizes else ():
+        if (home := _home(tile)) in sizes and tile.address is None:
+            sizes[home] = max(sizes[home], (tile.view or 0) + _nbytes(tile))
+    ends = {memory: _up(end) for memory, end in given.items()}
+    found: dict[Home, int] = {}
+    for home, size in sizes.items():
+        found[home] = ends.get(home[1], 0)
+        ends[home[1]] = found[home] + _up(size)
+    return found
+
+
+def has_view(call: RecordedCall) -> bool:
+    """Whether an operand is a view of a tile without an address."""
+    return any(tile.view is not None for tile in _tiles([call]))
+
+
+def at_home(call: RecordedCall, known: Mapping[Home, int]) -> RecordedCall:
+    """A call on tiles and views with the addresses of their homes."""
+    return replace(call, operands=tuple(_placed(operand, known) for operand in call.operands))
+
+
+def _placed(operand: object, known: Mapping[Home, int]) -> object:
+    if not isinstance(operand, RecordedTile) or operand.address is not None or _home(operand) not in known:
+        return operand
+    return replace(operand, address=known[_home(operand)] + (operand.view or 0), view=None)
+
+
+def _tiles(calls: Collection[RecordedCall]) -> Iterator[RecordedTile]:
+    return (operand for call in calls for operand in call.operands if isinstance(operand, RecordedTile))
+
+
+def _home(tile: RecordedTile) -> Home:
+    return tile.object, tile.memory
+
+
+def _nbytes(tile: RecordedTile) -> int:
+    try:
+        return tile_slot(tile)[0].spec.nbytes
+    except Unexpressible:
+        return 0
+
+
+def _up(number: int) -> int:
+    return -(-number // ALIGNMENT) * ALIGNMENT

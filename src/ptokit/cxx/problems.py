@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ptokit.cxx.recording import Frame, Recording
+from ptokit.cxx.recording import Frames, Recording
 from ptokit.finding import OPAQUE, Finding, Level, VerifyError, Where
 
 OWN_CODE = "KN-20"
@@ -13,7 +13,7 @@ UNKNOWN: tuple[Level, str] = ("unmodelled", OPAQUE)
 """The level and the rule of calls that ptokit does not model, and of values that it does not know."""
 
 
-def where_of(frames: tuple[Frame, ...], kernel: str = "") -> Where | None:
+def where_of(frames: Frames, kernel: str = "") -> Where | None:
     """The place of a call, with the calls that lead there, up to the kernel."""
     own = next(
         (k for k, frame in enumerate(frames) if kernel and plain_name(frame.function) == kernel), len(frames) - 1
@@ -36,14 +36,14 @@ def unmodelled(message: str, where: Where | None) -> VerifyError:
 def problem_findings(recording: Recording) -> tuple[Finding, ...]:
     """What ended a recording, or makes it doubtful."""
     return tuple(
-        Finding(*UNKNOWN, each.message, where=where_of(each.frames))
-        if each.kind == "value"
+        Finding(*UNKNOWN, problem.message, where=where_of(problem.frames))
+        if problem.kind == "value"
         else Finding(
-            "error" if each.fatal else "hazard",
+            "error" if problem.fatal else "hazard",
             OWN_CODE,
-            each.message,
-            fix=MORE if each.kind == "limit" else each.fix,
-            where=where_of(each.frames),
+            problem.message,
+            fix=MORE if problem.kind == "limit" else problem.fix,
+            where=where_of(problem.frames),
         )
-        for each in recording.problems
+        for problem in recording.problems
     )

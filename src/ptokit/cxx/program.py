@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from ptokit.cxx.calls import InstrShape, Slot, instr_shape, with_element
-from ptokit.cxx.homes import at_home, has_view, homes
 from ptokit.cxx.loops import Folded, FoldedBlocks, Repeated, Single, Stream, fold
 from ptokit.cxx.names_in_source import SourceTexts, argument_names
 from ptokit.cxx.operands import (
@@ -23,33 +22,36 @@ from ptokit.cxx.operands import (
     TileSlot,
     Unexpressible,
     UsedNames,
+    at_home,
+    has_view,
+    homes,
     tile_slot,
 )
 from ptokit.cxx.problems import plain_name, unmodelled, where_of
-from ptokit.cxx.reach import outside
 from ptokit.cxx.recording import (
-    Block,
     CoreName,
-    Frame,
     RecordedArray,
     RecordedBlock,
+    RecordedFrame,
     RecordedLaunch,
     RecordedTile,
     Recording,
 )
-from ptokit.cxx.source_loops import SourceLoop, loop_around
+from ptokit.cxx.source_text import SourceLoop, loop_around
 from ptokit.cxx.statements import (
     BarrierShape,
     CrossShape,
     FlagShape,
     SyncShape,
+    TokenFlags,
     TokenShape,
     group_flags,
     is_idle,
     sync_shape,
+    unit_use,
     without_groups,
 )
-from ptokit.cxx.tokens import TokenFlags, unit_use
+from ptokit.cxx.uses import outside
 from ptokit.finding import VerifyError, Where
 from ptokit.isa.policy import TileType
 from ptokit.program import ir
@@ -130,7 +132,7 @@ class _Shapes:
     def __init__(self, recording: Recording, launch: RecordedLaunch, *, placed: bool = True) -> None:
         self.recording, self.kernel = recording, plain_name(launch.name)
         self.blocks = [block for block in launch.blocks if not block.subblock]
-        self.by_index: dict[int, list[Block]] = {block.index: [] for block in launch.blocks}
+        self.by_index: dict[int, list[RecordedBlock]] = {block.index: [] for block in launch.blocks}
         for block in self.blocks:
             self.by_index[block.index].append(block)
         used = sorted({int(number) for block in launch.blocks for number in np.unique(block.calls)})
@@ -142,7 +144,7 @@ class _Shapes:
         if self.homes:
             self.calls = {number: at_home(call, self.homes) for number, call in self.calls.items()}
         operands = (operand for call in self.calls.values() for operand in call.operands)
-        self.arrays = Arrays(launch.arguments, (each for each in operands if isinstance(each, RecordedArray)))
+        self.arrays = Arrays(launch.arguments, (operand for operand in operands if isinstance(operand, RecordedArray)))
         self.shapes: list[Shape] = []
         self._numbers: dict[Shape, int] = {}
         self._made: dict[tuple[int, CoreName], tuple[int, Indices] | None] = {}
@@ -192,7 +194,7 @@ class _Shapes:
 
     def stream(self, block: int) -> Stream:
         """What a block did, both cores in one order."""
-        cores = [self._calls(each) for each in self.by_index[block] if each.core in self.cores or not self.cores]
+        cores = [self._calls(part) for part in self.by_index[block] if part.core in self.cores or not self.cores]
         merged = cores[0] if len(cores) == 1 else list(self._merged(cores))
         return Stream(block, [shape for shape, _ in merged], [numbers for _, numbers in merged])
 
@@ -213,12 +215,12 @@ class _Shapes:
         """The core of a flag or a barrier, if both cores do something."""
         return stated_core(core, *pipes) if len(self.cores) > 1 else ""
 
-    def _calls(self, block: Block) -> list[tuple[int, Indices]]:
+    def _calls(self, block: RecordedBlock) -> list[tuple[int, Indices]]:
         known = {int(number): self.made(int(number), block.core) for number in np.unique(block.calls)}
         numbers = [number for number in block.calls.tolist() if known[number] is not None]
-        found = [each for each in map(known.__getitem__, numbers) if each is not None]
+        found = [made for made in map(known.__getitem__, numbers) if made is not None]
         units = {number: use for number in known if (use := unit_use(self.calls[number]))}
-        used = [self.shapes[each[0]] for each in known.values() if each]
+        used = [self.shapes[made[0]] for made in known.values() if made]
         tokens = [shape for shape in used if isinstance(shape, TokenShape)]
         try:
             if units:
@@ -310,10 +312,10 @@ class _Builder:
             plain_name(self.launch.name),
             self.shapes.arrays.arguments,
             body,
-            tuple((each.name, each.value) for each in self.launch.arguments if each.shape is None),
+            tuple((argument.name, argument.value) for argument in self.launch.arguments if argument.shape is None),
             mode="manual" if is_placed or not tiles else manual,
             form=ir.CPP_FFTS if profile(self.shapes.recording.target).arch in flag_memory_archs() else ir.CPP,
-            where=next((each.where.path[-1] for each in ir.walk(body) if each.where is not None), None),
+            where=next((stmt.where.path[-1] for stmt in ir.walk(body) if stmt.where is not None), None),
         )
 
     # --- blocks
@@ -321,16 +323,16 @@ class _Builder:
     def _block(self, pieces: Sequence[Folded], names: dict[Var, Expr]) -> ir.Block:
         before = set[int]()
         """The sites of the statements so far."""
-        found: list[ir.Stmt] = []
+        statements: list[ir.Stmt] = []
         for piece in pieces:
             sites = self._sites(piece)
             if isinstance(piece, Repeated):
-                found.append(self._loop(piece, names, is_rest=not piece.start and not sites.isdisjoint(before)))
+                statements.append(self._loop(piece, names, is_rest=not piece.start and not sites.isdisjoint(before)))
             else:
                 numbers = tuple([substitute(number, names) for number in piece.numbers])
-                found.append(self._single(self.shapes.shapes[piece.shape], numbers))
+                statements.append(self._single(self.shapes.shapes[piece.shape], numbers))
             before |= sites
-        return tuple(found)
+        return tuple(statements)
 
     def _loop(self, piece: Repeated, names: dict[Var, Expr], *, is_rest: bool) -> ir.Stmt:
         """A loop. `is_rest`: the calls of earlier iterations are statements before it."""
@@ -478,14 +480,14 @@ class _Builder:
         if not isinstance(stmt, ir.TileDecl):
             return stmt
         used = self.extents[stmt.name]
-        extents = [{each[axis] for each in used} for axis in (0, 1)]
+        extents = [{use[axis] for use in used} for axis in (0, 1)]
         own = (stmt.spec.rows, stmt.spec.cols)
-        valid = [next(iter(each)) if len(each) == 1 else most for each, most in zip(extents, own, strict=True)]
-        rows, cols = (each if isinstance(each, int) else -1 for each in valid)
+        valid = [next(iter(extent)) if len(extent) == 1 else most for extent, most in zip(extents, own, strict=True)]
+        rows, cols = (extent if isinstance(extent, int) else -1 for extent in valid)
         return replace(stmt, spec=replace(stmt.spec, valid_rows=rows, valid_cols=cols))
 
 
-def _place(frame: Frame) -> tuple[str, int, int]:
+def _place(frame: RecordedFrame) -> tuple[str, int, int]:
     return frame.file, frame.line, frame.column
 
 

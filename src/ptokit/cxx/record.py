@@ -6,8 +6,10 @@ import os
 import re
 import signal
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +18,17 @@ import numpy as np
 from ptokit.cxx.child import Child, RecordLimits
 from ptokit.cxx.compile import Build
 from ptokit.cxx.confine import DONE, OPEN, OPENAT
-from ptokit.cxx.elf import Elf, shown_function
-from ptokit.cxx.joined import joined
-from ptokit.cxx.lines import SourcePlaces
+from ptokit.cxx.lines import Elf, SourcePlaces, shown_function
 from ptokit.cxx.names import INCLUDE
 from ptokit.cxx.recording import (
     CoreName,
-    Frame,
+    Frames,
     LaunchArgument,
     PartialRecording,
     ProblemKind,
+    RecordedBlock,
+    RecordedCall,
+    RecordedLaunch,
     RecordedPointer,
     RecordedTile,
     Recording,
@@ -34,7 +37,7 @@ from ptokit.cxx.recording import (
     ValueRequest,
 )
 from ptokit.cxx.shared import FRAMES, SharedBuffer, Sizes
-from ptokit.cxx.trace import Places, TraceError, TraceReader
+from ptokit.cxx.trace import Calls, Places, TraceError, TraceReader
 from ptokit.isa.dtype import dtype
 from ptokit.program.ir import MOST_BLOCKS
 
@@ -56,6 +59,7 @@ SIGNALS: dict[int, str] = {
     signal.SIGTRAP: "the kernel executes a trap",
     signal.SIGABRT: "the kernel calls abort (a failed assert, or damaged memory)",
 }
+OF_MEMORY = (signal.SIGSEGV, signal.SIGBUS)
 FIRST_PAGES = 1 << 16
 """Addresses below are those of members and items of null pointers."""
 FILLED = (
@@ -137,7 +141,7 @@ class _RecordingRun:
         grid: int | None,
         limits: RecordLimits,
         inform: Inform | None,
-        before: tuple[tuple[Frame, ...], ...],
+        before: tuple[Frames, ...],
         first_object: int,
         part: int,
     ) -> None:
@@ -306,20 +310,20 @@ class _RecordingRun:
             self._target, sites, self._reader.calls, launches, tuple(dict.fromkeys(self._problems)), printed
         )
 
-    def _sites(self) -> tuple[tuple[Frame, ...], ...]:
+    def _sites(self) -> tuple[Frames, ...]:
         """The places of calls, with those of the libraries before."""
         known = len(self._resolved) - len(self._before)
         if known < len(self._reader.sites):
             self._resolved += tuple(self._frames(addresses) for addresses in self._reader.sites[known:])
         return self._resolved
 
-    def _frames(self, addresses: tuple[int, ...]) -> tuple[Frame, ...]:
+    def _frames(self, addresses: tuple[int, ...]) -> Frames:
         if self._source is None:
             self._source = SourcePlaces(self._elf, (str(INCLUDE),), self._texts)
         return self._source.frames(addresses)
 
     def _problem(
-        self, kind: ProblemKind, message: str, frames: tuple[Frame, ...] = (), *, fatal: bool = True, fix: str = ""
+        self, kind: ProblemKind, message: str, frames: Frames = (), *, fatal: bool = True, fix: str = ""
     ) -> None:
         self._problems.append(RecordingProblem(kind, message, frames, fatal, fix))
 
@@ -345,12 +349,12 @@ class _RecordingRun:
             kind, message = _ended(status, self._limits)
             self._problem(kind, f"{message}, before the entry was called")
 
-    def _last_frames(self) -> tuple[Frame, ...]:
+    def _last_frames(self) -> Frames:
         """The place of the last recorded call."""
         call = self._reader.last_call()
         return self._frames_of_site(call.site) if call is not None else ()
 
-    def _frames_of_site(self, site: int) -> tuple[Frame, ...]:
+    def _frames_of_site(self, site: int) -> Frames:
         sites = self._sites()
         return sites[site] if site < len(sites) else ()
 
@@ -359,32 +363,27 @@ class _RecordingRun:
         shared = self._shared
         number, address = shared.get("number"), shared.get("address")
         message = bytes(shared.control["message"][0]).partition(b"\0")[0].decode("utf-8", "replace")
-        why = shared.get("problem")
-        if why == BY_STACK:
-            return "crash", "the kernel's stack is full (endless recursion, or very large local arrays)"
-        if why == BY_EXCEPTION:
-            return "exception", f"the kernel throws an exception that nobody catches: {message}"
-        if why == BY_LIMIT:
-            return "limit", _limit_text(message, self._limits)
-        if why == BY_FAILURE:
-            return "failure", message
-        if why == BY_GRID:
-            return "failure", f"a launch of {number:,} blocks; a grid has at most {MOST_BLOCKS:,}"
+        stated: dict[int, tuple[ProblemKind, str]] = {
+            BY_STACK: ("crash", "the kernel's stack is full (endless recursion, or very large local arrays)"),
+            BY_EXCEPTION: ("exception", f"the kernel throws an exception that nobody catches: {message}"),
+            BY_LIMIT: ("limit", _limit_text(message, self._limits)),
+            BY_FAILURE: ("failure", message),
+            BY_GRID: ("failure", f"a launch of {number:,} blocks; a grid has at most {MOST_BLOCKS:,}"),
+        }
+        if (reason := shared.get("problem")) in stated:
+            return stated[reason]
         if number == signal.SIGXCPU:
             return "limit", f"the kernel runs longer than {self._limits.seconds:g} s"
         if number == signal.SIGSYS:
             return _forbidden(address)
         text = SIGNALS.get(number, f"the kernel is ended by signal {number}")
-        if number in (signal.SIGSEGV, signal.SIGBUS):
+        if number in OF_MEMORY:
             text += self._named_address(address)
         return "crash", text
 
     def _is_null(self) -> bool:
         """Whether the kernel crashed at an address near 0."""
-        is_crash = self._shared.get("problem") == BY_SIGNAL and self._shared.get("number") in (
-            signal.SIGSEGV,
-            signal.SIGBUS,
-        )
+        is_crash = self._shared.get("problem") == BY_SIGNAL and self._shared.get("number") in OF_MEMORY
         return is_crash and self._shared.get("address") < FIRST_PAGES
 
     def _named_address(self, address: int) -> str:
@@ -401,7 +400,7 @@ class _RecordingRun:
             self._problem(
                 "output", f"the kernel prints more than {self._limits.output:,} bytes; the rest is lost", fatal=False
             )
-        if not any(each.fatal for each in self._problems) and (outside := self._reader.outside()):
+        if not any(problem.fatal for problem in self._problems) and (outside := self._reader.outside()):
             message = f"{outside:,} calls were made outside a launch; a kernel that is the entry itself needs a grid"
             self._problem("trace", message, fatal=False)
 
@@ -438,3 +437,49 @@ def _ended(status: int, limits: RecordLimits) -> tuple[ProblemKind, str]:
     if status < 0:
         return "crash", f"the kernel was ended by signal {-status}"
     return "exit", f"the kernel ended the process with status {status}"
+
+
+class JoinedCalls(Calls):
+    """The calls of several recordings, one after the other."""
+
+    def __init__(self, parts: Sequence[Sequence[RecordedCall]]) -> None:
+        self._parts = parts
+        self.starts = [0, *accumulate(len(part) for part in parts)]
+
+    def __len__(self) -> int:
+        return self.starts[-1]
+
+    def call(self, number: int) -> RecordedCall:
+        part = bisect_right(self.starts, number) - 1
+        return self._parts[part][number - self.starts[part]]
+
+
+def joined(parts: Sequence[Recording]) -> Recording:
+    """The parts as one recording: launches in their order, each with the blocks of all parts.
+
+    Sites and tiles of the parts are already numbered one after the other.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    calls = JoinedCalls([part.calls for part in parts])
+    launches = zip_longest(*(part.launches for part in parts))
+    return Recording(
+        parts[0].target,
+        tuple(site for part in parts for site in part.sites),
+        calls,
+        tuple(_joined_launch(launch, calls.starts) for launch in launches),
+        tuple(dict.fromkeys(problem for part in parts for problem in part.problems)),
+        "".join(part.output for part in parts),
+    )
+
+
+def _joined_launch(parts: Sequence[RecordedLaunch | None], starts: Sequence[int]) -> RecordedLaunch:
+    """One launch as every core saw it. A core whose recording ended early may lack it."""
+    present = [part for part in parts if part is not None]
+    blocks: list[RecordedBlock] = []
+    for part, start in zip(parts, starts, strict=False):
+        if part is not None:
+            blocks += [replace(block, calls=block.calls + block.calls.dtype.type(start)) for block in part.blocks]
+    order = sorted(blocks, key=lambda block: (block.index, block.core, block.subblock))
+    complete = len(present) == len(parts) and all(part.complete for part in present)
+    return replace(present[0], blocks=tuple(order), complete=complete)

@@ -42,7 +42,8 @@ class RecordedFrame:
     """Without its parameters: `ns::helper<float>`."""
 
 
-Frame = RecordedFrame
+Frames = tuple[RecordedFrame, ...]
+"""A chain of calls, innermost first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +137,6 @@ class RecordedBlock:
     """Indices into `Recording.calls`."""
 
 
-Block = RecordedBlock
-
-
 @dataclass(frozen=True, slots=True)
 class LaunchArgument:
     """An argument that the user gave, or device memory that the host code allocated."""
@@ -160,7 +158,7 @@ class RecordedLaunch:
     grid: int
     arguments: tuple[LaunchArgument, ...]
     """The entry's arguments in order, then the allocations up to the end: the same for every launch of a recording."""
-    blocks: Sequence[Block]
+    blocks: Sequence[RecordedBlock]
     passed: tuple[RecordedOperand, ...] = ()
     """What the launch passed to the kernel, if the headers say."""
     complete: bool = True
@@ -176,8 +174,7 @@ class RecordingProblem:
 
     kind: ProblemKind
     message: str
-    frames: tuple[Frame, ...] = ()
-    """Innermost first."""
+    frames: Frames = ()
     fatal: bool = True
     """Whether the recording ended there."""
     fix: str = ""
@@ -188,7 +185,7 @@ class Recording:
     """A run of an entry."""
 
     target: str
-    sites: Sequence[tuple[Frame, ...]]
+    sites: Sequence[Frames]
     """Chains of calls, innermost first; frames of ptokit's own headers are dropped."""
     calls: Sequence[RecordedCall]
     """The distinct calls, and the launches themselves; a block lists its calls by index. The recorder's sequence makes

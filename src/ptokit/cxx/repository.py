@@ -84,13 +84,13 @@ def of_compiler(command: Sequence[str]) -> Iterator[str]:
 def folders_of(command: tuple[str, ...]) -> tuple[str, ...]:
     """The folders of programs and libraries that a compiler uses. It is asked if it, the assembler or the linker is a
     script, or outside of the system's folders."""
-    found = [shutil.which(name) for name in (command[0], "as", "ld")]
-    if "ziglang" in command or all(_is_plain(program) for program in found if program):
+    located = [shutil.which(name) for name in (command[0], "as", "ld")]
+    if "ziglang" in command or all(_is_plain(program) for program in located if program):
         return ()
     text = _told((*command, "-v", "-E", "-x", "c++", os.devnull, "-o", os.devnull))
     text += _told((*command, "-print-search-dirs"))
     tools = [_told((*command, f"-print-prog-name={name}")).strip() for name in ("as", "ld", "cc1plus", "collect2")]
-    scripts = [name for program in found if program for name in _named_in(program)]
+    scripts = [name for program in located if program for name in _named_in(program)]
     named = [
         *scripts,
         *TOLD.findall(text),
@@ -100,7 +100,7 @@ def folders_of(command: tuple[str, ...]) -> tuple[str, ...]:
     paths = {os.path.realpath(shutil.which(name) or name) for name in named if name}
     programs = [path for path in paths if os.path.isfile(path)]
     loaded = [LOADED.findall(_told((program, "--version"), LD_TRACE_LOADED_OBJECTS="1")) for program in programs]
-    files = [*programs, *(os.path.realpath(path) for each in loaded for path in each)]
+    files = [*programs, *(os.path.realpath(path) for libraries in loaded for path in libraries)]
     return tuple(sorted({*filter(os.path.isdir, paths), *map(os.path.dirname, files)} - {"/"}))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,9 +19,9 @@ from ptokit.cxx.recording import (
     MEMORIES,
     PADS,
     SLAYOUTS,
-    Block,
     LaunchArgument,
     RecordedArray,
+    RecordedBlock,
     RecordedCall,
     RecordedLaunch,
     RecordedOperand,
@@ -124,11 +125,31 @@ class CallForm:
     def call(self, numbers: Sequence[int]) -> RecordedCall:
         """The call with these numbers."""
         left = iter(numbers)
-        operands = tuple([each(next(left)) if callable(each) else each for each in self.operands])
+        operands = tuple([operand(next(left)) if callable(operand) else operand for operand in self.operands])
         return RecordedCall(self.name, operands, self.modifiers, self.site)
 
 
-class CallTable(Sequence[RecordedCall]):
+class Calls(Sequence[RecordedCall]):
+    """Calls whose objects are made when they are asked for."""
+
+    @abstractmethod
+    def call(self, number: int) -> RecordedCall:
+        """The call of a number, which is one of them."""
+
+    @overload
+    def __getitem__(self, index: int) -> RecordedCall: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[RecordedCall]: ...
+    def __getitem__(self, index: int | slice) -> RecordedCall | Sequence[RecordedCall]:
+        if isinstance(index, slice):
+            return [self[k] for k in range(*index.indices(len(self)))]
+        return self.call(range(len(self))[int(index)])
+
+    def __iter__(self) -> Iterator[RecordedCall]:
+        return map(self.call, range(len(self)))
+
+
+class CallTable(Calls):
     """The distinct calls. An object is made when it is asked for, once."""
 
     def __init__(self, forms: list[CallForm], form: FormNumbers, start: Numbers, numbers: Numbers) -> None:
@@ -150,24 +171,13 @@ class CallTable(Sequence[RecordedCall]):
     def __len__(self) -> int:
         return len(self.form)
 
-    @overload
-    def __getitem__(self, index: int) -> RecordedCall: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[RecordedCall]: ...
-    def __getitem__(self, index: int | slice) -> RecordedCall | Sequence[RecordedCall]:
-        if isinstance(index, slice):
-            return [self[k] for k in range(*index.indices(len(self)))]
-        index = int(index)
-        made = self._made.get(index)
+    def call(self, number: int) -> RecordedCall:
+        made = self._made.get(number)
         if made is None:
-            index = range(len(self))[index]
-            form = self.forms[int(self.form[index])]
-            first = int(self.start[index])
-            made = self._made[index] = form.call(self.numbers[first : first + form.numbers].tolist())
+            form = self.forms[int(self.form[number])]
+            first = int(self.start[number])
+            made = self._made[number] = form.call(self.numbers[first : first + form.numbers].tolist())
         return made
-
-    def __iter__(self) -> Iterator[RecordedCall]:
-        return (self[k] for k in range(len(self)))
 
 
 @dataclass(slots=True)
@@ -184,7 +194,7 @@ class _OpenLaunch:
     call: int
     grid: int
     blocks: list[_OpenBlock] = field(default_factory=list[_OpenBlock])
-    made: list[Block] = field(default_factory=list[Block])
+    made: list[RecordedBlock] = field(default_factory=list[RecordedBlock])
     """The blocks as data; the last one may be open."""
     complete: bool = False
 
@@ -455,7 +465,7 @@ class TraceReader:
             made.pop()  # it may have been open
         for block in launch.blocks[len(made) :]:
             calls = sequence[block.first : self._last(block)]
-            made.append(Block(block.index, "cube" if block.cube else "vector", block.subblock, calls))
+            made.append(RecordedBlock(block.index, "cube" if block.cube else "vector", block.subblock, calls))
         return RecordedLaunch(call.name, launch.grid, arguments, made, call.operands, launch.complete)
 
 

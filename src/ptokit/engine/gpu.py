@@ -49,7 +49,7 @@ class DeviceArray:
     @property
     def stream(self) -> int | None:
         """The stream in whose order the memory is used, now; None if it is CuPy's current one."""
-        return self.order if self.order is None else stream_of(self.order, self.gpu)
+        return self.order if self.order is None else streams(self.order)(self.gpu)
 
     @property
     def c_contiguous(self) -> bool:
@@ -131,11 +131,6 @@ class DeviceArray:
 
     def __repr__(self) -> str:
         return f"<DeviceArray {self.dtype} {self.shape} on GPU {self.gpu}>"
-
-
-def stream_of(order: int | str, gpu: int) -> int:
-    """The stream of an order, now."""
-    return streams(order)(gpu)
 
 
 def streams(order: int | str) -> Callable[[int], int]:

@@ -1,4 +1,4 @@
-"""The two accesses of a conflict, and how often a run shows it."""
+"""Places in the user's sources; the two accesses of a conflict, and how often a run shows it."""
 
 from __future__ import annotations
 

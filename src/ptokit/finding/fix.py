@@ -7,18 +7,15 @@ from dataclasses import dataclass
 
 from ptokit.brief import elided
 
-__all__ = ("Fix", "OpName", "Wording", "called")
-"""The words that definitions of instructions need."""
-
-CPP = "cpp"
+_CPP = "cpp"
 """How the forms of C++ programs begin."""
-LANGUAGES = {"": "Python", "mlir": ".pto", "as": "PTO-AS", CPP: "C++"}
+LANGUAGES = {"": "Python", "mlir": ".pto", "as": "PTO-AS", _CPP: "C++"}
 """By the form of a program."""
 
 
 def is_cpp(form: str) -> bool:
     """Whether a form is one of C++."""
-    return form.startswith(CPP)
+    return form.startswith(_CPP)
 
 
 class CodePart:

@@ -1,4 +1,4 @@
-"""Several findings: which follow from others, how many there are, and results that have some."""
+"""Errors and warnings that carry findings. Of several, which follow from others, and how many there are."""
 
 from __future__ import annotations
 

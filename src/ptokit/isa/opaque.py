@@ -125,60 +125,38 @@ class OpaqueRow:
         return self.name.replace("_", ".") if self.name.startswith(("tmatmul_", "tgemv_")) else self.name
 
 
-Operands = tuple[tuple[str, str], ...]
-"""Names of operands with their letters, in the order of C++."""
-NO_OPERANDS: Operands = ()
+UNARY, BINARY = "w:dst r:src", "w:dst r:src0,src1"
+MERGES = [f"{written} s r:src0,src1{more}" for written in ("w:dst,executed", "w:dst")
+          for more in ("", ",src2", ",src2,src3")]  # fmt: skip
 
 
-def out(*names: str) -> Operands:
-    """Operands that are written."""
-    return tuple((name, "w") for name in names)
+def _form(text: str) -> OpaqueForm:
+    """A form as the table writes it: `w:dst r:src0,src1 s`, a letter and names of operands. A workspace without a name
+    is the only one."""
+    groups = [group.partition(":") for group in text.split() if text != NONE]
+    named = [(name, letter) for letter, _, names in groups for name in (names or WORK).split(",")]
+    return OpaqueForm(tuple(name for name, _ in named), "".join(letter for _, letter in named))
 
 
-def update(*names: str) -> Operands:
-    """Operands that are read and written."""
-    return tuple((name, "u") for name in names)
+def _rows(names: str, pipe: str, *forms: str, in_cpp: bool = True) -> Iterator[OpaqueRow]:
+    return (OpaqueRow(name, pipe, tuple(map(_form, forms)), in_cpp) for name in names.split())
 
 
-def read(*names: str) -> Operands:
-    """Operands that are read."""
-    return tuple((name, "r") for name in names)
+def _modelled(names: str, *forms: str, pipe: str | None = None) -> Iterator[OpaqueRow]:
+    """Modelled instructions: their own forms and those of their variants, without their workspaces and with them; and
+    others, which are not modelled. The pipe is that of their kernels, if they have one, unless it is given."""
+    for name in names.split():
+        definitions = variants(name)
+        own = [_own_form(each, has_work) for has_work in (False, True) for each in definitions]
+        kernels = (kernel for each in definitions for table in each.kernels.values() for kernel in table.values())
+        pipes = {effect.pipe for kernel in kernels for effect in kernel.effects}
+        own_pipe = pipes.pop() if len(pipes) == 1 else BY_MEMORY
+        known = dict.fromkeys((*filter(None, own), *map(_form, forms)))
+        yield OpaqueRow(name, own_pipe if pipe is None else pipe, tuple(known))
 
 
-def work(*names: str) -> Operands:
-    """Workspaces; without names, the only one."""
-    return tuple((name, "s") for name in names or (WORK,))
-
-
-def number(*names: str) -> Operands:
-    """Numbers."""
-    return tuple((name, "n") for name in names)
-
-
-UNARY, BINARY = out("dst") + read("src"), out("dst") + read("src0", "src1")
-
-
-def _form(operands: Operands) -> OpaqueForm:
-    return OpaqueForm(tuple(name for name, _ in operands), "".join(letter for _, letter in operands))
-
-
-def _row(name: str, pipe: str, *forms: Operands, in_cpp: bool = True) -> OpaqueRow:
-    return OpaqueRow(name, pipe, tuple(map(_form, forms)), in_cpp)
-
-
-def _modelled(name: str, *forms: Operands, pipe: str | None = None) -> OpaqueRow:
-    """A modelled instruction: its own forms and those of its variants, without their workspaces and with them; and
-    others, which are not modelled. Its pipe is that of its kernels, if they have one, unless it is given."""
-    definitions = variants(name)
-    own = [_operands(each, has_work) for has_work in (False, True) for each in definitions]
-    kernels = (kernel for each in definitions for table in each.kernels.values() for kernel in table.values())
-    pipes = {effect.pipe for kernel in kernels for effect in kernel.effects}
-    own_pipe = pipes.pop() if len(pipes) == 1 else BY_MEMORY
-    return _row(name, own_pipe if pipe is None else pipe, *dict.fromkeys((*filter(None, own), *forms)))
-
-
-def _operands(definition: Instruction, has_work: bool) -> Operands:
-    """Those of a modelled instruction, in the order of C++; none if it has no such form."""
+def _own_form(definition: Instruction, has_work: bool) -> OpaqueForm | None:
+    """That of a modelled instruction, in the order of C++; None if it has no such form."""
     text = definition.cpp.call or definition.spellings["C++"][0]
     assert isinstance(text, str)
     words = [word.lstrip("&") for word in text.partition("(")[2].partition(")")[0].split(", ") if word]
@@ -186,203 +164,119 @@ def _operands(definition: Instruction, has_work: bool) -> Operands:
     if definition.workspace and TMP not in words:
         words.insert(definition.workspace.position + 1, TMP)
     if (TMP in words) < has_work or not set(words) <= {*params, TMP}:
-        return NO_OPERANDS
+        return None
     numbers = ("number", "position")
     letters = {name: "n" if param.kind in numbers else LETTERS[param.access] for name, param in params.items()}
-    return tuple((name, letters[name]) if name != TMP else (WORK, "s") for name in words if name != TMP or has_work)
+    kept = [name for name in words if name != TMP or has_work]
+    return OpaqueForm(
+        tuple(WORK if name == TMP else name for name in kept), "".join(letters.get(name, "s") for name in kept)
+    )
 
 
 ROWS = (
     # vector arithmetic
-    _row("taddc", "V", out("dst") + read("src0", "src1", "src2")),
-    _row("tsubc", "V", out("dst") + read("src0", "src1", "src2")),
-    _row("taddsc", "V", out("dst") + read("src0") + number("scalar") + read("src1")),
-    _row("tsubsc", "V", out("dst") + read("src0") + number("scalar") + read("src1")),
-    _row("taddrelu", "V", BINARY),
-    _row("taddreluconv", "V", BINARY),
-    _row("tadddeqrelu", "V", BINARY + number("scale") + work()),
-    _row("tsubrelu", "V", BINARY),
-    _row("tsubreluconv", "V", BINARY),
-    _row("tmuladddst", "V", update("dst") + read("src0", "src1")),
-    _row("tfusedmuladd", "V", update("dst") + read("src0", "src1")),
-    _row("tfusedmuladdrelu", "V", update("dst") + read("src0", "src1")),
-    _modelled("tprelu"),
-    _modelled("txor"),
-    _modelled("txors"),
-    _modelled("trem"),
-    _modelled("trems"),
-    _modelled("tfmod"),
-    _modelled("tfmods"),
-    _modelled("tpow"),
-    _modelled("tpows"),
-    _modelled("trsqrt"),
-    _row("tcmps", "V", BINARY),
-    _row(
-        "tcvt",
-        "V",
-        UNARY + work(),
-        UNARY + work() + number("mode"),
-        UNARY + work() + number("mode", "saturation"),
-    ),
+    *_rows("taddc tsubc", "V", "w:dst r:src0,src1,src2"),
+    *_rows("taddsc tsubsc", "V", "w:dst r:src0 n:scalar r:src1"),
+    *_rows("taddrelu taddreluconv", "V", BINARY),
+    *_rows("tadddeqrelu", "V", "w:dst r:src0,src1 n:scale s"),
+    *_rows("tsubrelu tsubreluconv", "V", BINARY),
+    *_rows("tmuladddst tfusedmuladd tfusedmuladdrelu", "V", "u:dst r:src0,src1"),
+    *_modelled("tprelu txor txors trem trems tfmod tfmods tpow tpows trsqrt"),
+    *_rows("tcmps", "V", BINARY),
+    *_rows("tcvt", "V", "w:dst r:src s", "w:dst r:src s n:mode", "w:dst r:src s n:mode,saturation"),
     # partial arithmetic
-    _row("tpartargmax", "V", BINARY + out("dst_idx") + read("src0_idx", "src1_idx")),
-    _row("tpartargmin", "V", BINARY + out("dst_idx") + read("src0_idx", "src1_idx")),
+    *_rows("tpartargmax tpartargmin", "V", "w:dst r:src0,src1 w:dst_idx r:src0_idx,src1_idx"),
     # rows and columns
-    _modelled("trowprod"),
-    _modelled("tcolsum", UNARY + work() + number("is_binary")),
-    _modelled("trowargmax", out("dst", "dst_idx") + read("src") + work()),
-    _modelled("trowargmin", out("dst", "dst_idx") + read("src") + work()),
-    _modelled("tcolargmax", out("dst", "dst_idx") + read("src") + work()),
-    _modelled("tcolargmin", out("dst", "dst_idx") + read("src") + work()),
-    _modelled("trowexpandexpdif"),
-    _modelled("trowexpandadd"),
-    _modelled("trowexpandsub"),
-    _modelled("trowexpandmul"),
-    _modelled("trowexpanddiv"),
-    _modelled("trowexpandmax"),
-    _modelled("trowexpandmin"),
-    _row("tpairreducesum", "V", UNARY),
+    *_modelled("trowprod"),
+    *_modelled("tcolsum", "w:dst r:src s n:is_binary"),
+    *_modelled("trowargmax trowargmin tcolargmax tcolargmin", "w:dst,dst_idx r:src s"),
+    *_modelled("trowexpandexpdif trowexpandadd trowexpandsub trowexpandmul trowexpanddiv trowexpandmax trowexpandmin"),
+    *_rows("tpairreducesum", "V", UNARY),
     # fills, padding, parts
-    _modelled("tfillpad"),
-    _modelled("tfillpad_inplace", pipe=BY_MEMORY),
-    _modelled("tfillpad_expand", pipe=BY_MEMORY),
-    _row(
+    *_modelled("tfillpad"),
+    *_modelled("tfillpad_inplace tfillpad_expand", pipe=BY_MEMORY),
+    *_rows(
         "trandom",
         "V",
-        out("dst") + number("key0", "key1", "counter0", "counter1", "counter2", "counter3"),
-        out("dst") + read("key", "counter"),
-        out("dst") + number("key", "counter"),
+        "w:dst n:key0,key1,counter0,counter1,counter2,counter3",
+        "w:dst r:key,counter",
+        "w:dst n:key,counter",
     ),
-    _modelled(
-        "tconcat",
-        out("dst") + read("src0", "src1", "src0_idx", "src1_idx"),
-        BINARY + out("dst_idx") + read("src0_idx", "src1_idx"),
-    ),
-    _row("tinterleave", "V", out("dst1", "dst0") + read("src1", "src0")),
-    _row("tdeinterleave", "V", out("dst1", "dst0") + read("src1", "src0"), out("dst1", "dst0") + read("src")),
-    _row("tpack", "V", UNARY),
-    _row("treshape", BY_MEMORY, UNARY),
-    _row("bitcast", BY_MEMORY, UNARY, in_cpp=False),
-    _row("tsubview", BY_MEMORY, UNARY + number("row", "col")),
-    _row("tinsert", BY_MEMORY, UNARY + number("row", "col"), UNARY),
-    _row(
-        "textract",
-        BY_MEMORY,
-        out("dst0", "dst1") + read("src") + number("row0", "col0", "row1", "col1"),
-        UNARY,
-    ),
-    _row("timg2col", "MTE1", UNARY + number("pos_m", "pos_k"), UNARY),
+    *_modelled("tconcat", "w:dst r:src0,src1,src0_idx,src1_idx", "w:dst r:src0,src1 w:dst_idx r:src0_idx,src1_idx"),
+    *_rows("tinterleave", "V", "w:dst1,dst0 r:src1,src0"),
+    *_rows("tdeinterleave", "V", "w:dst1,dst0 r:src1,src0", "w:dst1,dst0 r:src"),
+    *_rows("tpack", "V", UNARY),
+    *_rows("treshape", BY_MEMORY, UNARY),
+    *_rows("bitcast", BY_MEMORY, UNARY, in_cpp=False),
+    *_rows("tsubview", BY_MEMORY, "w:dst r:src n:row,col"),
+    *_rows("tinsert", BY_MEMORY, "w:dst r:src n:row,col", UNARY),
+    *_rows("textract", BY_MEMORY, "w:dst0,dst1 r:src n:row0,col0,row1,col1", UNARY),
+    *_rows("timg2col", "MTE1", "w:dst r:src n:pos_m,pos_k", UNARY),
     # sorting, gathering
-    _modelled("tsort32"),
-    _modelled(
-        "tmrgsort",
-        *(
-            written + work() + read("src0", "src1", "src2", "src3")[:count]
-            for written in (out("dst", "executed"), out("dst"))
-            for count in (2, 3, 4)
-        ),
-    ),
-    _modelled(
+    *_modelled("tsort32"),
+    *_modelled("tmrgsort", *MERGES),
+    *_modelled(
         "tgather",
-        out("dst") + read("src", "value") + out("counts") + work() + number("offset"),
-        UNARY + number("value") + out("counts") + work() + number("offset"),
-        out("dst") + read("src", "value") + out("counts") + work(),
-        UNARY + number("value") + out("counts") + work(),
+        "w:dst r:src,value w:counts s n:offset",
+        "w:dst r:src n:value w:counts s n:offset",
+        "w:dst r:src,value w:counts s",
+        "w:dst r:src n:value w:counts s",
     ),
-    _row("tgatherb", "V", out("dst") + read("src", "offset")),
-    _row("tscatter", "V", UNARY),
-    _row("thistogram", "V", out("dst") + read("src", "idx"), UNARY),
+    *_rows("tgatherb", "V", "w:dst r:src,offset"),
+    *_rows("tscatter", "V", UNARY),
+    *_rows("thistogram", "V", "w:dst r:src,idx", UNARY),
     # quantisation
-    _modelled(
-        "tquant",
-        UNARY + out("exp", "max", "scaling"),
-        UNARY + out("exp", "max", "scaling", "exp_zz"),
-    ),
-    _modelled("tdequant", out("dst") + read("src", "scale")),
-    _row("tmov", BY_MEMORY, UNARY + work()),
-    _row("set_quant_scalar", "S", number("scale")),
-    _row("set_quant_vector", "FIX", read("fp")),
+    *_modelled("tquant", "w:dst r:src w:exp,max,scaling", "w:dst r:src w:exp,max,scaling,exp_zz"),
+    *_modelled("tdequant", "w:dst r:src,scale"),
+    *_rows("tmov", BY_MEMORY, "w:dst r:src s"),
+    *_rows("set_quant_scalar", "S", "n:scale"),
+    *_rows("set_quant_vector", "FIX", "r:fp"),
     # cube
-    _modelled("tmatmul_mx", out("dst") + read("acc", "left", "left_scale", "right", "right_scale")),
-    _modelled("tmatmul_mx_acc"),
-    _modelled("tmatmul_mx_bias"),
-    _modelled("tgemv"),
-    _modelled("tgemv_acc", update("dst") + read("left", "right")),
-    _modelled("tgemv_bias"),
-    _modelled("tgemv_mx", out("dst") + read("acc", "left", "left_scale", "right", "right_scale")),
-    _modelled("tgemv_mx_acc"),
-    _modelled("tgemv_mx_bias"),
-    _row("tget_scale_addr", "S", out("scales") + read("scaled")),
-    _row("setfmatrix", "S", read("src"), NO_OPERANDS),
-    _row("set_img2col_rpt", "S", read("src"), NO_OPERANDS),
-    _row("set_img2col_padding", "S", read("src"), NO_OPERANDS),
+    *_modelled("tmatmul_mx", "w:dst r:acc,left,left_scale,right,right_scale"),
+    *_modelled("tmatmul_mx_acc tmatmul_mx_bias tgemv"),
+    *_modelled("tgemv_acc", "u:dst r:left,right"),
+    *_modelled("tgemv_bias"),
+    *_modelled("tgemv_mx", "w:dst r:acc,left,left_scale,right,right_scale"),
+    *_modelled("tgemv_mx_acc tgemv_mx_bias"),
+    *_rows("tget_scale_addr", "S", "w:scales r:scaled"),
+    *_rows("setfmatrix set_img2col_rpt set_img2col_padding", "S", "r:src", NONE),
     # scalars, printing
-    _row("tgetval", "S", read("src") + number("offset"), in_cpp=False),
-    _row("tsetval", "S", update("dst") + number("offset", "value"), in_cpp=False),
-    _row("getvalue", "S", read("src") + number("offset"), in_cpp=False),
-    _row("setvalue", "S", update("dst") + number("offset", "value"), in_cpp=False),
-    _row("tprint", "S", read("src"), read("src") + work()),
-    _row("print", "S", number("value"), in_cpp=False),
-    _row("trap", "S", NO_OPERANDS, in_cpp=False),
+    *_rows("tgetval", "S", "r:src n:offset", in_cpp=False),
+    *_rows("tsetval", "S", "u:dst n:offset,value", in_cpp=False),
+    *_rows("getvalue", "S", "r:src n:offset", in_cpp=False),
+    *_rows("setvalue", "S", "u:dst n:offset,value", in_cpp=False),
+    *_rows("tprint", "S", "r:src", "r:src s"),
+    *_rows("print", "S", "n:value", in_cpp=False),
+    *_rows("trap", "S", NONE, in_cpp=False),
     # pipes between the cores
-    _row("tpush", BY_MEMORY, read("tile"), read("tile") + number("core"), NO_OPERANDS),
-    _row("tpop", BY_MEMORY, out("tile"), out("tile") + number("core"), NO_OPERANDS),
-    _row("tfree", "S", read("tile"), NO_OPERANDS),
-    _row("talloc", "S", out("tile"), NO_OPERANDS),
-    _row("tpush_to_aiv", BY_MEMORY, read("tile"), in_cpp=False),
-    _row("tpush_to_aic", BY_MEMORY, read("tile"), in_cpp=False),
-    _row("tpop_from_aiv", BY_MEMORY, out("tile"), in_cpp=False),
-    _row("tpop_from_aic", BY_MEMORY, out("tile"), in_cpp=False),
-    _row("tfree_from_aiv", "S", NO_OPERANDS, in_cpp=False),
-    _row("tfree_from_aic", "S", NO_OPERANDS, in_cpp=False),
-    _row("aic_initialize_pipe", "S", NO_OPERANDS, in_cpp=False),
-    _row("aiv_initialize_pipe", "S", NO_OPERANDS, in_cpp=False),
-    _row("initialize_l2l_pipe", "S", NO_OPERANDS, in_cpp=False),
-    _row("initialize_l2g2l_pipe", "S", NO_OPERANDS, in_cpp=False),
-    _row("reserve_buffer", "S", out("buffer"), in_cpp=False),
-    _row("import_reserved_buffer", "S", NO_OPERANDS, in_cpp=False),
+    *_rows("tpush", BY_MEMORY, "r:tile", "r:tile n:core", NONE),
+    *_rows("tpop", BY_MEMORY, "w:tile", "w:tile n:core", NONE),
+    *_rows("tfree", "S", "r:tile", NONE),
+    *_rows("talloc", "S", "w:tile", NONE),
+    *_rows("tpush_to_aiv tpush_to_aic", BY_MEMORY, "r:tile", in_cpp=False),
+    *_rows("tpop_from_aiv tpop_from_aic", BY_MEMORY, "w:tile", in_cpp=False),
+    *_rows("tfree_from_aiv tfree_from_aic aic_initialize_pipe aiv_initialize_pipe", "S", NONE, in_cpp=False),
+    *_rows("initialize_l2l_pipe initialize_l2g2l_pipe", "S", NONE, in_cpp=False),
+    *_rows("reserve_buffer", "S", "w:buffer", in_cpp=False),
+    *_rows("import_reserved_buffer", "S", NONE, in_cpp=False),
     # order
-    _row(
-        "syncall",
-        "ALL",
-        NO_OPERANDS,
-        read("workspace"),
-        read("workspace") + number("cores"),
-        read("workspace") + work(),
-        read("workspace") + work() + number("cores"),
-    ),
-    _row("tsync", "S", NO_OPERANDS, read("src"), read("src0", "src1")),
-    _row("get_buf", "S", NO_OPERANDS, in_cpp=False),
-    _row("rls_buf", "S", NO_OPERANDS, in_cpp=False),
+    *_rows("syncall", "ALL", NONE, "r:workspace", "r:workspace n:cores", "r:workspace s", "r:workspace s n:cores"),
+    *_rows("tsync", "S", NONE, "r:src", "r:src0,src1"),
+    *_rows("get_buf rls_buf", "S", NONE, in_cpp=False),
     # control flow that programs do not have
-    _row("scf_while", "S", NO_OPERANDS, in_cpp=False),
+    *_rows("scf_while", "S", NONE, in_cpp=False),
     # communication between devices, prefetching
-    _row(
-        "tput",
-        "MTE3",
-        UNARY + work("ping"),
-        UNARY + work("ping", "pong"),
-        UNARY,
-    ),
-    _row(
-        "tget",
-        "MTE2",
-        UNARY + work("ping"),
-        UNARY + work("ping", "pong"),
-        UNARY,
-    ),
-    _row("tput_async", "S", UNARY),
-    _row("tget_async", "S", UNARY),
-    _row("tnotify", "S", update("signal") + number("value"), update("signal") + number("value", "op")),
-    _row("twait", "S", read("signal") + number("value"), read("signal") + number("value", "cmp")),
-    _row("ttest", "S", read("signal") + number("value"), read("signal") + number("value", "cmp")),
-    _row("tbroadcast", "MTE3", read("src") + work("ping"), read("src") + work("ping", "pong")),
-    _row("treduce", "MTE3", out("dst") + work("acc", "ping"), out("dst") + work("acc", "ping", "pong")),
-    _row("build_async_session", "S", work("scratch") + update("workspace"), NO_OPERANDS, in_cpp=False),
-    _row("wait_async_event", "S", NO_OPERANDS, in_cpp=False),
-    _row("test_async_event", "S", NO_OPERANDS, in_cpp=False),
-    _row("tprefetch", "MTE2", read("src"), UNARY),
-    _row("tprefetch_async", "S", read("src")),
+    *_rows("tput", "MTE3", "w:dst r:src s:ping", "w:dst r:src s:ping,pong", UNARY),
+    *_rows("tget", "MTE2", "w:dst r:src s:ping", "w:dst r:src s:ping,pong", UNARY),
+    *_rows("tput_async tget_async", "S", UNARY),
+    *_rows("tnotify", "S", "u:signal n:value", "u:signal n:value,op"),
+    *_rows("twait ttest", "S", "r:signal n:value", "r:signal n:value,cmp"),
+    *_rows("tbroadcast", "MTE3", "r:src s:ping", "r:src s:ping,pong"),
+    *_rows("treduce", "MTE3", "w:dst s:acc,ping", "w:dst s:acc,ping,pong"),
+    *_rows("build_async_session", "S", "s:scratch u:workspace", NONE, in_cpp=False),
+    *_rows("wait_async_event test_async_event", "S", NONE, in_cpp=False),
+    *_rows("tprefetch", "MTE2", "r:src", UNARY),
+    *_rows("tprefetch_async", "S", "r:src"),
 )
 """All instructions with their pipes and forms."""
 
@@ -417,11 +311,6 @@ def form_for(name: str, kinds: Sequence[OpaqueKind]) -> str:
     forms = [form for form in row.forms if form.takes(kinds)] if row else []
     found = next((form for form in forms if form.fits(kinds)), forms[0] if forms else None)
     return found.key if found else _guessed(kinds)
-
-
-def form_in_order(name: str, kinds: Sequence[OpaqueKind]) -> Instruction:
-    """The definition for a C++ call with operands of these kinds, in the order of C++."""
-    return opaque(name, form_for(name, kinds))
 
 
 def form_in_text(row: OpaqueRow | None, outs: Sequence[OpaqueKind], ins: Sequence[OpaqueKind]) -> OpaqueForm:

@@ -17,4 +17,3 @@ from ptokit.isa.policy import *
 from ptokit.isa.spelling import *
 from ptokit.isa.table import *
 from ptokit.isa.unknown import *
-from ptokit.isa.vector import *

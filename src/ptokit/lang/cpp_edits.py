@@ -9,8 +9,7 @@ from functools import lru_cache
 from itertools import pairwise
 from math import inf
 
-from ptokit.cxx.source_loops import SourceLoop, loop_around, loops_in_text
-from ptokit.cxx.source_text import CONDITIONED, SourceTokens, masked, tokens_of
+from ptokit.cxx.source_text import CONDITIONED, SourceLoop, SourceTokens, loop_around, loops_in_text, masked, tokens_of
 from ptokit.finding import Where
 from ptokit.program import ir
 from ptokit.program.cores import StatementCores
@@ -18,8 +17,7 @@ from ptokit.program.expr import Expr, Var, substitute, variables
 from ptokit.program.memory import Path, statements
 from ptokit.program.repair import AFTER, BEFORE, INSERT, REMOVE, Edit, Unpatchable, spelled
 from ptokit.program.splice import Lines, Piece, spliced
-from ptokit.text.cpp.expr import Expressions
-from ptokit.text.cpp.names import Identifiers
+from ptokit.text.cpp.expr import Expressions, Identifiers
 
 
 def edited_texts(texts: Mapping[str, str], program: ir.Program, edits: Sequence[Edit]) -> dict[str, str]:

@@ -18,9 +18,8 @@ from ptokit.isa.instruction import Instruction, Modifier, Param
 from ptokit.isa.policy import PtoEnum
 from ptokit.isa.spelling import TMP
 from ptokit.isa.tassign import TASSIGN
-from ptokit.lang.dispatch import Event, Wait, execute
+from ptokit.lang.dispatch import Event, Scalar, Wait, corner, execute, scalar
 from ptokit.lang.faults import public
-from ptokit.lang.scalar import Scalar, corner, scalar
 from ptokit.lang.tensor import GlobalTensor
 from ptokit.lang.tile import Tile
 

@@ -14,21 +14,19 @@ from typing import Any, NoReturn, cast, overload
 from ptokit.brief import brief
 from ptokit.engine.kept import recall, remember
 from ptokit.finding import NAME, VerifyError, Where
-from ptokit.lang.arguments import Arguments, Signature, array_argument, constant, first_extent, is_integer
 from ptokit.lang.context import Mode, target
 from ptokit.lang.expr import TracedInteger
 from ptokit.lang.faults import public, suggested
 from ptokit.lang.launch import LAUNCH_OPTIONS, FindingCollector, Traced, TracedFamily, TracedMember
 from ptokit.lang.launcher import Launchable
 from ptokit.lang.patch import frozen, rewritten, with_text
-from ptokit.lang.reading import check_source, refuse_at
+from ptokit.lang.reading import check_source, refuse_at, untraced
 from ptokit.lang.reads import Reads
 from ptokit.lang.source import constants_of, surroundings
 from ptokit.lang.stand_ins import TracedTensor, TracedTile
-from ptokit.lang.tensor import GlobalTensor
+from ptokit.lang.tensor import Arguments, GlobalTensor, Signature, array_argument, constant, first_extent, is_integer
 from ptokit.lang.trace import Tracer
-from ptokit.lang.untraced import untraced
-from ptokit.machine.proposal import Patch
+from ptokit.machine.report import Patch
 from ptokit.markup import Displayed, box, clipped, code, table
 from ptokit.program.calls import indexed_views, without_defaults
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Var
@@ -243,7 +241,7 @@ class Kernel(Launchable, Displayed):
         """The kernel as the text of its file among these defines it."""
         return self._as(with_text(self.function, texts, written=written))
 
-    def frozen(self) -> Kernel:
+    def snapshot(self) -> Kernel:
         """The kernel with the globals of now; itself if its source is not known."""
         with suppress(Unpatchable):
             return self._as(frozen(self.function))
@@ -252,7 +250,7 @@ class Kernel(Launchable, Displayed):
     def _as(self, function: FunctionType) -> Kernel:
         return self if function is self.function else Kernel(function, self.mode)
 
-    def siblings(self, patch: Patch, /) -> Iterator[tuple[str, Launchable, Launchable]]:
+    def variants(self, patch: Patch, /) -> Iterator[tuple[str, Launchable, Launchable]]:
         """Kernels of its module that the same function made with other values."""
         code = self.function.__code__
         for other, value in self.function.__globals__.items():

@@ -19,14 +19,13 @@ from ptokit.engine.storage import address_of
 from ptokit.engines import AUTO, ENGINES, executable, in_order, is_captured, names
 from ptokit.finding import WARNINGS, Finding, OutOfBoundsError, VerifyError, suggestion
 from ptokit.lang import gpu
-from ptokit.lang.arguments import first_extent, is_integer
 from ptokit.lang.arrays import as_array, notify, within, writing
 from ptokit.lang.context import CURRENT, Mode, check_dyn_ub, current, target
 from ptokit.lang.faults import refuse, warn_at, warn_of
 from ptokit.lang.reads import Reads
+from ptokit.lang.tensor import first_extent, is_integer
 from ptokit.machine import MACHINE
-from ptokit.machine.options import LAUNCHES, MachineOptions
-from ptokit.machine.report import MachineReport
+from ptokit.machine.report import LAUNCHES, MachineOptions, MachineReport
 from ptokit.program.calls import written_arguments
 from ptokit.program.expr import Var
 from ptokit.program.ir import MOST_BLOCKS, Program

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import time
 from abc import ABC, abstractmethod
@@ -9,15 +10,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
+from ptokit.brief import brief
 from ptokit.engine.gpu import on_gpu
 from ptokit.engine.kept import recall, remember
 from ptokit.engine.runnable import Run, Runnable
 from ptokit.engine.storage import Storage
 from ptokit.engines import AUTO, ENGINES, REFERENCE, chosen, in_order, ordering
 from ptokit.finding import OPAQUE, Finding, OutOfBoundsError, VerifyError
-from ptokit.lang.arguments import Arguments
 from ptokit.lang.arrays import within, writing
 from ptokit.lang.context import Mode
 from ptokit.lang.faults import public, refuse, trim
@@ -44,18 +45,13 @@ from ptokit.lang.launch import (
     refuse_captured,
     refuse_inside,
 )
+from ptokit.lang.tensor import Arguments, is_integer
 from ptokit.machine import MACHINE
-from ptokit.machine.options import is_enough
-from ptokit.machine.proposal import Patch
-from ptokit.program.ir import MOST_BLOCKS, Program
+from ptokit.machine.report import MachineOptions, MachineReport, Patch, is_enough
+from ptokit.program.ir import MOST_BLOCKS, Argument, Float, Integer, Program
 from ptokit.program.order import races
 from ptokit.program.repair import Edit, Unpatchable
 from ptokit.progress import task
-
-if TYPE_CHECKING:
-    from ptokit.machine.options import MachineOptions
-    from ptokit.machine.report import MachineReport
-
 
 Result = TypeVar("Result")
 LaunchRequest = tuple[int, str | None, str, int | None, bool | None, bool | None, int | None, str, object, bool]
@@ -80,6 +76,17 @@ class PartOfLaunch(NamedTuple):
         rounds = ", without most rounds of their loops" if self.is_short else ""
         message = f"judged {len(self.blocks):,} of {grid:,} blocks{rounds}: the launch makes {self.calls:,} calls"
         return Finding("unmodelled", OPAQUE, message, fix="to judge everything: --blocks all")
+
+
+class Launches(NamedTuple):
+    """The launches that a kernel stands for."""
+
+    made: Sequence[tuple[Launchable, int]]
+    """Each with its grid."""
+    findings: tuple[Finding, ...] = ()
+    """On how the program was made."""
+    grid: int | None = None
+    """The number of blocks, if the kernel states it itself: the largest."""
 
 
 class Launchable(ABC):
@@ -122,30 +129,19 @@ class Launchable(ABC):
     targets: tuple[str, ...] = ()
     """The only targets that it is for; empty for any."""
 
-    def over(self, _grid: int, /) -> Launchable:
+    def for_grid(self, _grid: int, /) -> Launchable:
         """The kernel for a grid; most have the same program for every grid."""
         return self
 
-    def launches(
-        self, _arguments: Arguments, _mode: Mode, grid: int, *, enough: bool = False
-    ) -> list[tuple[Launchable, int]]:
-        """The launches that it stands for, each with its grid; most are one. `enough`: for a check, which may leave out
-        blocks."""
-        return [(self, grid)]
-
-    def own_grid(self, _arguments: Arguments, _mode: Mode, /) -> int | None:
-        """The number of blocks, if the kernel states it itself."""
-        return None
-
-    def remarks(self, _arguments: Arguments, _mode: Mode, /, *, enough: bool = False) -> tuple[Finding, ...]:
-        """Findings on how its program was made."""
-        return ()
+    def launches(self, _arguments: Arguments, _mode: Mode, grid: int, *, enough: bool = False) -> Launches:
+        """The launches that it stands for; most are one. `enough`: for a check, which may leave out blocks."""
+        return Launches([(self, grid)])
 
     def bind_for_check(self, args: Sequence[object], keywords: Mapping[str, object]) -> Arguments:
         """Sort the arguments of a check, which runs nothing."""
         return self.bind(args, keywords)
 
-    def enough(self, _traced: Traced, /) -> PartOfLaunch | None:
+    def checked_part(self, _traced: Traced, /) -> PartOfLaunch | None:
         """What a check runs of a large launch; None for all of it."""
         return None
 
@@ -174,11 +170,11 @@ class Launchable(ABC):
         Raises Unpatchable."""
         return self
 
-    def frozen(self) -> Launchable:
+    def snapshot(self) -> Launchable:
         """The kernel, independent of what its surroundings become later."""
         return self
 
-    def siblings(self, _patch: Patch, /) -> Iterator[tuple[str, Launchable, Launchable]]:
+    def variants(self, _patch: Patch, /) -> Iterator[tuple[str, Launchable, Launchable]]:
         """Other kernels of the same source: their names, as they are, and as a patch makes them."""
         return iter(())
 
@@ -329,7 +325,7 @@ class Launcher:
             raise VerifyError(verdict.errors)
         storages, certain = self._storages(arguments, traced), (*verdict.errors, *verdict.remarks)
         bounded: tuple[Finding, ...] = ()
-        if is_enough(options.blocks) and (part := self.kernel.enough(traced)):
+        if is_enough(options.blocks) and (part := self.kernel.checked_part(traced)):
             traced, options = part.traced, replace(options, blocks=part.blocks)
             bounded = (part.finding(self.grid),)
         machine = traced.machine(mode)
@@ -349,7 +345,7 @@ class Launcher:
         """Edits in the kernel's source, if its program is then right."""
         try:
             patch = self.kernel.rewritten(program, edits)
-            for name, before, after in self.kernel.siblings(patch):
+            for name, before, after in self.kernel.variants(patch):
                 if not _agrees(before, after, arguments, mode):
                     raise Unpatchable(f"{name} is made of the same lines, and has other needs")
             if is_right(patch.kernel.trace(arguments, mode).machine(mode).program):
@@ -450,3 +446,57 @@ def _write_page(path: str | os.PathLike[str], reports: Sequence[MachineReport]) 
     from ptokit.report.model import write_page
 
     write_page(path, reports)
+
+
+# --- kernels that are no Python functions
+
+
+class ForeignKernel(Launchable):
+    """A kernel that is no Python function."""
+
+    parameters: dict[str, str]
+    """The parameters in order, and their kinds: `array`, `integer` or `float`."""
+    origin = ""
+    """What it is instead."""
+
+    def given(self, args: Sequence[object], keywords: Mapping[str, object]) -> dict[str, object]:
+        """The arguments of a call by name."""
+        positional = dict(zip(self.parameters, args, strict=False))
+        unknown = [name for name in keywords if name not in self.parameters]
+        twice = [name for name in keywords if name in positional]
+        if len(args) > len(self.parameters) or unknown or twice:
+            message = f"unknown {', '.join(unknown)}" if unknown else "given twice" if twice else "too many arguments"
+            raise TypeError(f"{self.name}: {message}; it takes {self._listed()}")
+        return {**positional, **keywords}
+
+    def refuse_missing(self, given: Mapping[str, object]) -> None:
+        """Refuse a call without some arguments."""
+        if missing := self.missing(given):
+            raise TypeError(f"{self.name}: missing {', '.join(missing)}; it takes {self._listed()}")
+
+    def _listed(self) -> str:
+        return ", ".join(f"{name} ({kind})" for name, kind in self.parameters.items()) or "no arguments"
+
+    def run_untraced(self, *_: object) -> None:
+        """There is no function to run."""
+        raise ValueError(f"{self.name}: debug=True runs a kernel's Python function; this one {self.origin}")
+
+
+def integer_argument(name: str, value: object) -> int:
+    """A whole number."""
+    if not is_integer(value):
+        raise refuse("KN-17", f"`{name}` takes a whole number; found {brief(value)}", "pass an int", name)
+    return operator.index(cast("int", value))
+
+
+def sharing(program: Program, shared: Mapping[str, str]) -> Program:
+    """The program, with memory shared by arguments that were passed the same array."""
+    if not shared:
+        return program
+
+    def joined(argument: Argument | Integer | Float) -> Argument | Integer | Float:
+        if not isinstance(argument, Argument):
+            return argument
+        return replace(argument, memory=shared.get(argument.array, ""))
+
+    return replace(program, arguments=tuple(map(joined, program.arguments)))

@@ -1,11 +1,9 @@
-"""Kernels that are no Python functions, of which those whose program was read from text: launched like any other."""
+"""Kernels whose program was read from text: launched, checked and shown like any other."""
 
 from __future__ import annotations
 
-import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any, cast
@@ -18,14 +16,13 @@ from ptokit.engine.storage import Storage
 from ptokit.finding import Finding, OutOfBoundsError
 from ptokit.isa.dtype import DType
 from ptokit.isa.policy import TileType
-from ptokit.lang.arguments import Arguments, array_argument, is_integer
 from ptokit.lang.context import Mode
 from ptokit.lang.faults import public, refuse
 from ptokit.lang.launch import Traced
-from ptokit.lang.launcher import Launchable
+from ptokit.lang.launcher import ForeignKernel, Launchable, integer_argument, sharing
 from ptokit.lang.sources import is_cpp
-from ptokit.lang.tensor import GlobalTensor
-from ptokit.machine.proposal import Patch
+from ptokit.lang.tensor import Arguments, GlobalTensor, array_argument, is_integer
+from ptokit.machine.report import Patch
 from ptokit.program.expr import evaluate, variables
 from ptokit.program.ir import Argument, Float, Integer, Program
 from ptokit.program.repair import Edit, Unpatchable
@@ -33,60 +30,6 @@ from ptokit.target import DEFAULT_ARCH
 from ptokit.text.edits import edited_text
 from ptokit.text.forms import read_program
 from ptokit.text.memories import open_extent, size_of
-
-
-class ForeignKernel(Launchable):
-    """A kernel that is no Python function."""
-
-    parameters: dict[str, str]
-    """The parameters in order, and their kinds: `array`, `integer` or `float`."""
-    origin = ""
-    """What it is instead."""
-
-    def given(self, args: Sequence[object], keywords: Mapping[str, object]) -> dict[str, object]:
-        """The arguments of a call by name."""
-        positional = dict(zip(self.parameters, args, strict=False))
-        unknown = [name for name in keywords if name not in self.parameters]
-        twice = [name for name in keywords if name in positional]
-        if len(args) > len(self.parameters) or unknown or twice:
-            message = f"unknown {', '.join(unknown)}" if unknown else "given twice" if twice else "too many arguments"
-            raise TypeError(f"{self.name}: {message}; it takes {self._listed()}")
-        return {**positional, **keywords}
-
-    def refuse_missing(self, given: Mapping[str, object]) -> None:
-        """Refuse a call without some arguments."""
-        if missing := self.missing(given):
-            raise TypeError(f"{self.name}: missing {', '.join(missing)}; it takes {self._listed()}")
-
-    def _listed(self) -> str:
-        return ", ".join(f"{name} ({kind})" for name, kind in self.parameters.items()) or "no arguments"
-
-    def run_untraced(self, *_: object) -> None:
-        """There is no function to run."""
-        raise ValueError(f"{self.name}: debug=True runs a kernel's Python function; this one {self.origin}")
-
-
-def integer_argument(name: str, value: object) -> int:
-    """A whole number."""
-    if not is_integer(value):
-        raise refuse("KN-17", f"`{name}` takes a whole number; found {brief(value)}", "pass an int", name)
-    return operator.index(cast("int", value))
-
-
-def sharing(program: Program, shared: Mapping[str, str]) -> Program:
-    """The program, with memory shared by arguments that were passed the same array."""
-    if not shared:
-        return program
-
-    def joined(argument: Argument | Integer | Float) -> Argument | Integer | Float:
-        if not isinstance(argument, Argument):
-            return argument
-        return replace(argument, memory=shared.get(argument.array, ""))
-
-    return replace(program, arguments=tuple(map(joined, program.arguments)))
-
-
-# --- texts
 
 
 @public

@@ -18,8 +18,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any, cast
 
 from ptokit.finding import Where
-from ptokit.lang.recompile import codes_in, without_warnings
-from ptokit.lang.source import is_unchanged
+from ptokit.lang.source import codes_in, is_unchanged, without_warnings
 from ptokit.lines import keep
 from ptokit.program import ir
 from ptokit.program.expr import Expr, Var, show_expr, substitute

@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import re
 import sys
+import types
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -16,43 +17,14 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from itertools import repeat
 from operator import is_
-from types import (
-    CellType,
-    CodeType,
-    FunctionType,
-    GenericAlias,
-    GetSetDescriptorType,
-    MappingProxyType,
-    MemberDescriptorType,
-    MethodType,
-    ModuleType,
-    UnionType,
-)
 from typing import Any, ParamSpec, TypeVar, TypeVarTuple, cast
 
 import numpy as np
 
 from ptokit.finding import Finding, VerifyError, Where
+from ptokit.lang import stable
 from ptokit.lang.faults import is_installed, is_library, is_own
-from ptokit.lang.recompile import AS_TEXT, Chain, named_by
-from ptokit.lang.source import content
-from ptokit.lang.stable import (
-    ATOMS,
-    CONTAINERS,
-    PLAIN,
-    class_members,
-    file_of,
-    is_builtin,
-    is_extension,
-    is_opaque,
-    is_outside,
-    is_stable,
-    is_stable_class,
-    is_stable_module,
-    is_volatile,
-    outside,
-    reads_outside,
-)
+from ptokit.lang.source import AS_TEXT, Chain, content, named_by
 
 MOST_OBJECTS = 4096
 MOST_ELEMENTS = 1 << 14
@@ -129,7 +101,7 @@ class _Place:
 class _Walk:
     """Follows the values that a function reads. `names` are the attributes that are followed; None for all."""
 
-    def __init__(self, function: FunctionType, names: frozenset[str] | None, asked: frozenset[str]) -> None:
+    def __init__(self, function: types.FunctionType, names: frozenset[str] | None, asked: frozenset[str]) -> None:
         self.names = names
         self.asked = asked
         """The attributes that the functions name; of a library's modules and classes no others are followed."""
@@ -137,7 +109,7 @@ class _Walk:
         """The attributes that the functions read of values which are not followed by name."""
         self.tokens: list[object] = []
         """All values in the order of the walk: equal for equal values."""
-        self.functions: list[tuple[FunctionType, CodeType, object, object]] = []
+        self.functions: list[tuple[types.FunctionType, types.CodeType, object, object]] = []
         """Functions that are called, with their code, defaults and keyword defaults."""
         self.items: dict[tuple[int, object], tuple[Callable[..., object], object, object]] = {}
         """Items of dictionaries: `get`, the key and the value, by the dictionary and the key."""
@@ -174,7 +146,7 @@ class _Walk:
             self.tokens.append(kind)
             for part in (cast("Any", value).start, cast("Any", value).stop, cast("Any", value).step):
                 self._refer(part, place)
-        elif kind in ATOMS or str(kind) in _TYPES:
+        elif kind in stable.ATOMS or str(kind) in _TYPES:
             self.tokens.append((kind, repr(value)))
             self.attributes |= _DYNAMIC & {kind.__name__}
         elif _is_a(value, np.generic):
@@ -198,7 +170,7 @@ class _Walk:
 
     # Names
 
-    def _function(self, function: FunctionType, place: _Place) -> None:
+    def _function(self, function: types.FunctionType, place: _Place) -> None:
         code, names = function.__code__, function.__globals__
         self.tokens.append((code, code.co_filename))
         if self._found:  # those of the kernel are arguments
@@ -264,26 +236,26 @@ class _Walk:
 
     def _attribute(self, value: Any, key: str) -> tuple[Any, Mapping[Any, Any] | None]:
         """The value of an attribute, and the dictionary that has it."""
-        if _is_a(value, ModuleType):
-            return (_DONE, None) if is_own(file_of(value)) else _member(value, key)
+        if _is_a(value, types.ModuleType):
+            return (_DONE, None) if is_own(stable.file_of(value)) else _member(value, key)
         if _is_a(value, type):
             return self._class_attribute(value, key)
-        if _kind(value) in CONTAINERS and key in _WRITES:
+        if _kind(value) in stable.CONTAINERS and key in _WRITES:
             return _DONE, None
         return self._own_attribute(value, key)
 
     def _class_attribute(self, kind: type, key: str) -> tuple[Any, Mapping[Any, Any] | None]:
-        if is_stable_class(kind):
-            return next(iter(class_members(kind, frozenset([key]))), _DONE), None
+        if stable.is_stable_class(kind):
+            return next(iter(stable.class_members(kind, frozenset([key]))), _DONE), None
         for base in kind.__mro__:
             found = self._item_of_class(base, key)
             if found is not _MISSING:
-                is_bound = hasattr(_kind(found), "__get__") and not _is_a(found, FunctionType | staticmethod)
+                is_bound = hasattr(_kind(found), "__get__") and not _is_a(found, types.FunctionType | staticmethod)
                 return (_STOP if is_bound else found), None
         return _STOP, None
 
     def _item_of_class(self, kind: type, key: str) -> Any:
-        return _vars(kind).get(key, _MISSING) if is_stable_class(kind) else self._item(_vars(kind), key)
+        return _vars(kind).get(key, _MISSING) if stable.is_stable_class(kind) else self._item(_vars(kind), key)
 
     def _own_attribute(self, value: Any, key: str) -> tuple[Any, Mapping[Any, Any] | None]:
         """An attribute of an object that is plain data: nothing but dictionaries is read for it."""
@@ -313,9 +285,9 @@ class _Walk:
 
     def _visit(self, value: Any, place: _Place) -> None:
         kind = _kind(value)
-        if _is_a(value, FunctionType):
+        if _is_a(value, types.FunctionType):
             self._visit_function(value, place)
-        elif _is_a(value, ModuleType):
+        elif _is_a(value, types.ModuleType):
             self._module(value, place)
         elif _is_a(value, type):
             self._class(value, place)
@@ -325,19 +297,23 @@ class _Walk:
             self.tokens.append(kind)
             for part in _PARTS[kind]:
                 self._refer(getattr(value, part), place)
-        elif is_builtin(kind):
+        elif stable.is_builtin(kind):
             self._stable(value, place)
         else:
             self._object(value, place)
 
-    def _module(self, module: ModuleType, place: _Place) -> None:
+    def _module(self, module: types.ModuleType, place: _Place) -> None:
         """Of a library's module only what is named is followed."""
         self.tokens.append(id(module))
-        if is_volatile(module.__name__):
+        if stable.is_volatile(module.__name__):
             self._outside(place)
-        elif is_stable_module(module):
-            self._members(_vars(module), outside(module) & self.asked, place)
-        elif is_library(file_of(module)) or is_installed(file_of(module)) or is_extension(module.__name__):
+        elif stable.is_stable_module(module):
+            self._members(_vars(module), stable.outside(module) & self.asked, place)
+        elif (
+            is_library(stable.file_of(module))
+            or is_installed(stable.file_of(module))
+            or stable.is_extension(module.__name__)
+        ):
             self._members(_vars(module), self.asked - _DYNAMIC, place)
         else:
             self._members(_vars(module), self.names, place)
@@ -350,13 +326,13 @@ class _Walk:
         """An object of ptokit, or a function in C: a kernel is what its function is, a method reads its object."""
         self._fixed(value, place)
         is_foreign = _is_a(value, np.ufunc) and getattr(np, value.__name__, None) is not value
-        if is_foreign or (callable(value) and reads_outside(value)):
+        if is_foreign or (callable(value) and stable.reads_outside(value)):
             self._outside(place)
         if "array" in self.asked and _is_a(held := getattr(value, "array", None), np.ndarray):
             self._refer(held, place)
         owner = None if hasattr(_kind(value), "__get__") else getattr(value, "__self__", None)
         for part in (owner, (_attributes_of(value) or {}).get("__wrapped__")):
-            if part is not None and not _is_a(part, ModuleType):
+            if part is not None and not _is_a(part, types.ModuleType):
                 self._refer(part, place)
 
     def _fixed(self, value: Any, place: _Place) -> None:
@@ -371,24 +347,24 @@ class _Walk:
         if name in _HIDDEN and value is getattr(builtins, name):
             self._refuse(place, f"`{name}` can read any name")
 
-    def _visit_function(self, function: FunctionType, place: _Place) -> None:
+    def _visit_function(self, function: types.FunctionType, place: _Place) -> None:
         file = function.__code__.co_filename
-        if not is_stable(file, function.__globals__.get("__name__") or ""):
+        if not stable.is_stable(file, function.__globals__.get("__name__") or ""):
             self._function(function, place)
             return
         self._fixed(function, place)
-        if is_outside(function):
+        if stable.is_outside(function):
             self._outside(place)
         for cell in () if is_own(file) else function.__closure__ or ():  # a decorator of a library around a function
-            if _is_a(inner := content(cell), FunctionType | MethodType | dict):
+            if _is_a(inner := content(cell), types.FunctionType | types.MethodType | dict):
                 self._refer(inner, place)
 
     def _class(self, kind: type, place: _Place) -> None:
         self.tokens.append(id(kind))
-        if is_volatile(kind.__module__):
+        if stable.is_volatile(kind.__module__):
             self._outside(place)
-        if is_stable_class(kind):
-            for part in class_members(kind, self.asked - _DYNAMIC):
+        if stable.is_stable_class(kind):
+            for part in stable.class_members(kind, self.asked - _DYNAMIC):
                 self._refer(part, place)
             return
         for base in (_kind(kind), *kind.__mro__[1:]):
@@ -414,7 +390,7 @@ class _Walk:
     def _makers(self, kind: type, place: _Place) -> None:
         """The methods that make an object: a class that is reached as a value may be called."""
         for base in kind.__mro__:
-            if not is_stable_class(base):
+            if not stable.is_stable_class(base):
                 for name in _MAKERS & _vars(base).keys():
                     self._refer(_vars(base)[name], place)
 
@@ -431,14 +407,14 @@ class _Walk:
         if value is sys.stdout or value is sys.stderr:  # written, not read
             self.tokens.append(id(value))
             return
-        if is_opaque(kind):
+        if stable.is_opaque(kind):
             self._refuse(place, f"`{place.text}` reads the state of a {kind.__name__}")
             return
         if kind.__module__.partition(".")[0] == "logging":  # written, not read
             self.tokens.append(id(value))
             if self.asked & _LOGGED:
                 self._refuse(place, f"`{place.text}` may read the state of a {kind.__name__}")
-        elif kind not in PLAIN:
+        elif kind not in stable.PLAIN:
             self._refer_class(kind, place)
             self._attributes(value, place)
         for base, fields in _FIELDS.items():
@@ -447,7 +423,7 @@ class _Walk:
         for base in _VALUES:
             if _is_a(value, base):
                 self.tokens.append(cast("Any", base).__repr__(value))
-        if _is_a(value, CONTAINERS):
+        if _is_a(value, stable.CONTAINERS):
             for part in self._elements(value):
                 self._refer(part, place)
 
@@ -456,7 +432,7 @@ class _Walk:
         self._count += len(value)
         if self._count > MOST_ELEMENTS:
             return ()
-        reads = [_again(iter, value), *([value.values] if _is_a(value, dict | MappingProxyType) else [])]
+        reads = [_again(iter, value), *([value.values] if _is_a(value, dict | types.MappingProxyType) else [])]
         found = [tuple(read()) for read in reads]
         if not _is_a(value, tuple | frozenset):
             self.equal.append((value.__len__, len(value)))
@@ -467,8 +443,8 @@ class _Walk:
     def _attributes(self, value: Any, place: _Place) -> None:
         """The attributes of an object that may be read."""
         self._identify(value)
-        names, bases = self.names, [base for base in _kind(value).__mro__ if not is_extension(base.__module__)]
-        if any(base.__module__ not in _TRANSPARENT and is_stable_class(base) for base in bases):
+        names, bases = self.names, [base for base in _kind(value).__mro__ if not stable.is_extension(base.__module__)]
+        if any(base.__module__ not in _TRANSPARENT and stable.is_stable_class(base) for base in bases):
             names = None  # its methods may read any of them
             self.tokens.append(id(value))
         own = _attributes_of(value)
@@ -477,7 +453,7 @@ class _Walk:
             name
             for base in bases
             for name, slot in _vars(base).items()
-            if _is_a(slot, MemberDescriptorType) and (names is None or name in names)
+            if _is_a(slot, types.MemberDescriptorType) and (names is None or name in names)
         ]
         if slots:
             self._fields(value, slots, place)
@@ -498,15 +474,15 @@ class _Walk:
 
 
 _PARTS: dict[Any, tuple[str, ...]] = {
-    MethodType: ("__func__", "__self__"),
+    types.MethodType: ("__func__", "__self__"),
     partial: ("func", "args", "keywords"),
     property: ("fget",),
     staticmethod: ("__func__",),
     classmethod: ("__func__",),
     cached_property: ("func",),
     type(lru_cache(len)): ("__wrapped__",),
-    UnionType: ("__args__",),
-    GenericAlias: ("__origin__", "__args__"),
+    types.UnionType: ("__args__",),
+    types.GenericAlias: ("__origin__", "__args__"),
     re.Pattern: ("pattern", "flags"),
     TypeVar: ("__name__",),
     TypeVarTuple: ("__name__",),
@@ -517,16 +493,16 @@ _FIELDS: dict[type, tuple[str, ...]] = {deque: ("maxlen",), defaultdict: ("defau
 """What built-in objects have besides their elements."""
 
 
-def _member(module: ModuleType, key: str) -> tuple[Any, Mapping[Any, Any]]:
+def _member(module: types.ModuleType, key: str) -> tuple[Any, Mapping[Any, Any]]:
     """What a module has under a name; libraries may import it at the first use."""
     names = _vars(module)
-    if key not in names and is_stable_module(module):
+    if key not in names and stable.is_stable_module(module):
         with suppress(Exception):
             getattr(module, key)
     return names.get(key, _STOP), names
 
 
-class _Cells(dict[str, CellType]):
+class _Cells(dict[str, types.CellType]):
     """The cells of a closure; `get` gives what is in one."""
 
     def get(self, name: Any, default: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -562,12 +538,12 @@ def _identity_and_names(value: object) -> tuple[object, object]:
 def _is_property(value: Any, key: str) -> bool:
     """Whether an attribute is a property of an array, such as its shape, which can be read without its elements."""
     kind = _kind(value)
-    is_array = _is_a(value, np.ndarray) or is_opaque(kind)
-    if not is_array or not _is_a(_class_value(kind, key), GetSetDescriptorType):
+    is_array = _is_a(value, np.ndarray) or stable.is_opaque(kind)
+    if not is_array or not _is_a(_class_value(kind, key), types.GetSetDescriptorType):
         return False
     found = getattr(value, key)
     parts = cast("tuple[object, ...]", found) if _is_a(found, tuple) else (found,)
-    return all(_kind(part) in ATOMS or _is_a(part, np.dtype) or str(_kind(part)) in _TYPES for part in parts)
+    return all(_kind(part) in stable.ATOMS or _is_a(part, np.dtype) or str(_kind(part)) in _TYPES for part in parts)
 
 
 def _described(home: Mapping[Any, Any], name: object, kind: type, key: str) -> object:
@@ -585,7 +561,7 @@ class Reads:
 
     __slots__ = ("_code", "_function", "_functions", "_has_more", "_items", "_walk")
 
-    def __init__(self, function: FunctionType) -> None:
+    def __init__(self, function: types.FunctionType) -> None:
         self._function, self._code = function, function.__code__
         self._adopt(_followed(function))
 
@@ -640,7 +616,7 @@ class Reads:
         return True
 
 
-def _followed(function: FunctionType) -> _Walk:
+def _followed(function: types.FunctionType) -> _Walk:
     """Follow what a function reads: a function that is reached may read more attributes of what was reached before."""
     asked = frozenset[str]()
     while True:

@@ -14,9 +14,8 @@ from typing import Any, cast
 import numpy as np
 
 from ptokit.cxx.compile import CompileOptions
-from ptokit.cxx.declaration import Parameter
-from ptokit.cxx.elf import ElfError
-from ptokit.cxx.entries import CppEntry
+from ptokit.cxx.entries import CppEntry, Parameter
+from ptokit.cxx.lines import ElfError
 from ptokit.cxx.problems import OWN_CODE, problem_findings
 from ptokit.cxx.program import MOST_UNLIKE, foldable, program_of
 from ptokit.cxx.record import ArrayArgument, ScalarArgument, record
@@ -27,21 +26,25 @@ from ptokit.engine.storage import Storage
 from ptokit.engines import AUTO
 from ptokit.finding import OPAQUE, Finding, VerifyError
 from ptokit.isa.dtype import DType, dtype
-from ptokit.lang.arguments import Arguments, array_argument
 from ptokit.lang.context import Mode
 from ptokit.lang.cpp_edits import edited_texts
-from ptokit.lang.cpp_entries import chosen_entry, element_of, entries_of, kind_of, scalar_of
-from ptokit.lang.cpp_source import CppSource, source_of
+from ptokit.lang.cpp_entries import CppSource, chosen_entry, element_of, entries_of, kind_of, scalar_of, source_of
 from ptokit.lang.faults import public, refuse
 from ptokit.lang.launch import Traced, grid_of, machine_options, mode_of
-from ptokit.lang.launcher import Launchable, Launcher, PartOfLaunch, quiet_report
-from ptokit.lang.loaded import ForeignKernel, integer_argument, sharing
-from ptokit.lang.tensor import GlobalTensor
+from ptokit.lang.launcher import (
+    ForeignKernel,
+    Launchable,
+    Launcher,
+    Launches,
+    PartOfLaunch,
+    integer_argument,
+    quiet_report,
+    sharing,
+)
+from ptokit.lang.tensor import Arguments, GlobalTensor, array_argument
 from ptokit.lang.values import Informer
 from ptokit.machine import MACHINE
-from ptokit.machine.options import is_enough
-from ptokit.machine.proposal import Patch
-from ptokit.machine.report import MachineReport
+from ptokit.machine.report import MachineReport, Patch, is_enough
 from ptokit.program.clip import clipped
 from ptokit.program.ir import Program, walk
 from ptokit.program.repair import Edit, Unpatchable
@@ -87,7 +90,7 @@ class RecordedLaunches:
     grids: tuple[int, ...]
     allocated: Mapping[str, np.ndarray[Any, Any]]
     """Device memory that the host code allocated."""
-    remarks: tuple[Finding, ...]
+    findings: tuple[Finding, ...]
     is_part: bool = False
     """Whether blocks are left out of a program: it is for checks only."""
 
@@ -115,9 +118,9 @@ class CppKernel(ForeignKernel):
 
     def __getitem__(self, grid: object) -> Launcher:
         """The kernel over a grid of blocks."""
-        return CppLauncher(self.over(grid_of(grid)), grid_of(grid))
+        return CppLauncher(self.for_grid(grid_of(grid)), grid_of(grid))
 
-    def over(self, grid: int) -> CppKernel:
+    def for_grid(self, grid: int) -> CppKernel:
         """The kernel over a grid."""
         if grid == self.grid:
             return self
@@ -174,8 +177,9 @@ class CppKernel(ForeignKernel):
                 self._recorded[key] = self._record(arguments, target, enough)
             except VerifyError as refusal:
                 self._recorded[key] = refusal
-            if enough and not _is_part(self._recorded[key]):
-                self._recorded[False, *content] = self._recorded[key]
+            made = self._recorded[key]
+            if enough and not (isinstance(made, RecordedLaunches) and made.is_part):
+                self._recorded[False, *content] = made
         found = self._recorded[key]
         if isinstance(found, VerifyError):
             raise VerifyError(found.findings)
@@ -236,27 +240,15 @@ class CppKernel(ForeignKernel):
                 value = arguments.integers[name] if kind == "integer" else arguments.constants[name]
                 yield ScalarArgument(name, scalar_of(parameter).name, cast("float", value))
 
-    def launches(
-        self, arguments: Arguments, mode: Mode, grid: int, *, enough: bool = False
-    ) -> list[tuple[Launchable, int]]:
-        """The launches that the entry makes, each with its grid."""
+    def launches(self, arguments: Arguments, mode: Mode, grid: int, *, enough: bool = False) -> Launches:
+        """The launches that the entry makes, and what the recording says besides."""
         recorded = self.recorded(arguments, mode, enough=enough)
-        return [(CppLaunch(self, number, recorded), grid) for number, grid in enumerate(recorded.grids)]
+        made = [(CppLaunch(self, number, recorded), grid) for number, grid in enumerate(recorded.grids)]
+        return Launches(made, recorded.findings, max(recorded.grids) if self.entry.kind == "launch" else None)
 
     def trace(self, arguments: Arguments, mode: Mode) -> Traced:
         """The program of the first launch."""
         return self.recorded(arguments, mode).traced[0]
-
-    def own_grid(self, arguments: Arguments, mode: Mode) -> int | None:
-        """The number of blocks that a launch function states: of its only launch, or of the largest."""
-        try:
-            return max(self.recorded(arguments, mode, enough=True).grids) if self.entry.kind == "launch" else None
-        except VerifyError:
-            return None
-
-    def remarks(self, arguments: Arguments, mode: Mode, *, enough: bool = False) -> tuple[Finding, ...]:
-        """What the recording says besides its launches."""
-        return self.recorded(arguments, mode, enough=enough).remarks
 
     def rewritten(self, program: Program, edits: Sequence[Edit]) -> Patch:
         """The kernel with edits of its program made in its source."""
@@ -306,7 +298,7 @@ class CppLaunch(Launchable):
             raise Unpatchable("the changed source makes fewer launches")
         return self._last.traced[self.number]
 
-    def enough(self, traced: Traced) -> PartOfLaunch | None:
+    def checked_part(self, traced: Traced) -> PartOfLaunch | None:
         """What a check runs of a large launch; None for all of it."""
         assert self._last is not None
         return part_of(self._last.recording.launches[self.number], traced)
@@ -349,25 +341,20 @@ class CppLauncher(Launcher):
         arguments = kernel.bind(args, own)
         options = machine_options(keywords.pop("options", None), "standard", None) if engine == MACHINE else None
         enough = options is not None and is_enough(options.blocks)
-        remarks = kernel.remarks(arguments, mode, enough=enough)  # before a launch changes the arrays
+        launches = kernel.launches(arguments, mode, self.grid, enough=enough)  # before one changes the arrays
         collector = kernel.collector()
         launch: Callable[..., Run] = partial(Launcher.__call__, engine=engine)
         if options is None:
-            collector(remarks)
+            collector(launches.findings)
         else:
             launch = partial(quiet_report, options=options)
-        launches = kernel.launches(arguments, mode, self.grid, enough=enough)
-        runs = [launch(Launcher(launched, grid), *args, target=target, **keywords) for launched, grid in launches]
-        last = next((run for run in runs if _is_faulty(run)), runs[-1])
+        runs = [launch(Launcher(each, grid), *args, target=target, **keywords) for each, grid in launches.made]
+        last = next((run for run in runs if any(finding.level != "note" for finding in run.findings)), runs[-1])
         more = [finding for run in runs if run is not last for finding in run.findings]
-        whole = replace(last, findings=(*remarks, *last.findings, *more))
+        whole = replace(last, findings=(*launches.findings, *last.findings, *more))
         if options is None:
             return whole
         return collector.judge(cast("MachineReport", whole), mode.options.strict, options.quiet)
-
-
-def _is_part(found: RecordedLaunches | VerifyError) -> bool:
-    return isinstance(found, RecordedLaunches) and found.is_part
 
 
 def _left_out(whole: RecordedLaunch, kept: RecordedLaunch) -> Finding:
@@ -399,10 +386,6 @@ def part_of(launch: RecordedLaunch, traced: Traced, most: int = MOST_STEPS) -> P
     taken = [*dict.fromkeys([*ends, *others])][: max(1, count)]
     shorter = traced if own == whole else Traced(program)
     return PartOfLaunch(shorter, tuple(sorted(taken)), sum(sizes.values()), own != whole)
-
-
-def _is_faulty(run: Run) -> bool:
-    return any(finding.level != "note" for finding in run.findings)
 
 
 def _files(program: Program) -> list[str]:

@@ -1,21 +1,303 @@
-"""A function's source: its syntax tree, and the roles of its calls."""
+"""A function's source: its tree, the roles of its calls, what its code reads by name; the tree compiled again."""
 
 from __future__ import annotations
 
 import ast
 import builtins
+import dis
 import inspect
 import linecache
 import tokenize
-from collections.abc import Callable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import suppress
+from copy import copy, deepcopy
+from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from types import CellType, CodeType, FunctionType, ModuleType
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
-from ptokit.lang.recompile import Function, codes_in, is_source, without_warnings
+from ptokit.brief import brief
 from ptokit.lines import lines_of
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Position = tuple[int | None, int | None]
+Fact = tuple[Any, ...]
+
+_NAMES = {*dis.hasname, *dis.haslocal, *dis.hasfree}
+_JUMPS = {*dis.hasjrel, *dis.hasjabs}
+_CONSTANTS = {"LOAD_CONST", "LOAD_SMALL_INT", "RETURN_CONST", "KW_NAMES"}
+_OPERATORS = {
+    *("BINARY_OP", "COMPARE_OP", "IS_OP", "CONTAINS_OP", "CALL_INTRINSIC_1", "FORMAT_VALUE", "CONVERT_VALUE"),
+    *("UNARY_POSITIVE", "UNARY_NEGATIVE", "UNARY_NOT", "UNARY_INVERT"),
+    *("BINARY_SUBSCR", "STORE_SUBSCR", "DELETE_SUBSCR", "BINARY_SLICE", "STORE_SLICE"),
+    *("BUILD_TUPLE", "BUILD_LIST", "BUILD_SET", "BUILD_MAP", "BUILD_SLICE", "BUILD_STRING"),
+}
+"""Opcodes that identify the source. No version of Python has all of them."""
+_OF_THE_COMPILER = {"__qualname__", "__static_attributes__"}
+"""Attributes of a class whose values the compiler derives: from the scopes around it, or in no fixed order."""
+_KINDS = (
+    *(inspect.CO_VARARGS, inspect.CO_VARKEYWORDS),
+    *(inspect.CO_GENERATOR, inspect.CO_COROUTINE, inspect.CO_ASYNC_GENERATOR),
+)
+
+
+def without_warnings() -> warnings.catch_warnings[None]:
+    """Python has warned of the source when it compiled the file: not again, and not as an error."""
+    return warnings.catch_warnings(action="ignore")
+
+
+def compiled(tree: Function, code: CodeType, *cells: str) -> CodeType:
+    """A tree as the code of a function, with the free names of the code that it comes from, and more."""
+    tree = copy(tree)
+    cast("Any", tree).type_params = []  # `def k[T]()` puts a scope around the function; a T that it uses is free
+    module = ast.parse("def outer():\n class _: pass")
+    outer = cast("ast.FunctionDef", module.body[0])
+    owner = cast("ast.ClassDef", outer.body[0])
+    owner.name, owner.body = _class_of(code), [tree]
+    outer.args.args = [ast.arg(name) for name in (*code.co_freevars, *cells)]
+    if owner.name not in code.co_freevars:
+        outer.body.insert(0, ast.Global([owner.name]))
+    ast.fix_missing_locations(module)
+    flags = code.co_flags & annotations.compiler_flag
+    with without_warnings():
+        found = compile(module, code.co_filename, "exec", flags=flags, dont_inherit=True)
+    for name in (outer.name, owner.name, tree.name):
+        found = next(inner for inner in codes_in(found) if inner.co_name == name)
+    return found
+
+
+def _class_of(code: CodeType) -> str:
+    """The class whose private names a function sees; `_` has none."""
+    methods = [part.split(".") for part in code.co_qualname.split(".<locals>.") if "." in part]
+    return methods[-1][-2] if methods else "_"
+
+
+def codes_in(code: CodeType) -> Iterator[CodeType]:
+    """The code of what is defined directly inside code."""
+    return (const for const in code.co_consts if isinstance(const, CodeType))
+
+
+def is_source(tree: Function, code: CodeType) -> bool:
+    """Whether code was compiled from a tree.
+
+    Code depends on more than the function: which instructions a call becomes, and where they stand, depends on the
+    imports of the module, which a notebook compiles apart from the function. So only facts that follow from the
+    function alone are compared. Assertions are left out, and jumps beside them: tools such as pytest rewrite them.
+    """
+    asserts = [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]
+    left_out = {line for node in asserts for line in range(node.lineno, cast("int", node.end_lineno) + 1)}
+    has_columns = any(column is not None for *_, column in code.co_positions())  # not with `-X no_debug_ranges`
+    place = _end if has_columns else _line
+    trees = [tree, _with_open_assertions(tree)] if asserts else [tree]
+    found = set(_facts(code, left_out, place))
+    try:
+        return any(set(_facts(compiled(each, code), left_out, place)) == found for each in trees)
+    except (SyntaxError, ValueError):
+        return False
+
+
+def _with_open_assertions(tree: Function) -> Function:
+    """A tree whose assertions may hold: Python leaves out what follows `assert False`, but not if it was rewritten."""
+    tree = deepcopy(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assert):
+            node.test = ast.copy_location(ast.Name("holds", ast.Load()), node.test)
+    return tree
+
+
+def _end(step: dis.Instruction) -> Position:
+    """Where an expression ends. Where an instruction of a call begins differs."""
+    where = step.positions
+    return (where.end_lineno, where.end_col_offset) if where else (None, None)
+
+
+def _line(step: dis.Instruction) -> Position:
+    """The line alone."""
+    return step.positions.lineno if step.positions else None, None
+
+
+def _facts(code: CodeType, left_out: Set[int], place: Callable[[dis.Instruction], Position]) -> Iterator[Fact]:
+    """The parameters, names, constants, operators and jumps of code, and where they stand."""
+    if code.co_firstlineno not in left_out:
+        yield _signature(code)
+    steps = [_with_keywords(step, code) for step in dis.get_instructions(code)]
+    lines = {step.offset: _line(step)[0] for step in steps}
+    steps = [step for step in steps if step.opname != "PUSH_NULL"]  # it depends on the imports
+    for before, step, after in zip([steps[0], *steps], steps, [*steps[1:], steps[-1]], strict=False):
+        if isinstance(step.argval, CodeType):
+            yield from _facts(step.argval, left_out, place)
+        elif step.opcode in _JUMPS:
+            if not left_out:
+                yield *place(step), "jump", lines.get(step.argval)
+        else:
+            facts = _facts_of(before, step, after, place)
+            yield from (fact for fact in facts if fact[0] is not None and fact[0] not in left_out)
+
+
+def _signature(code: CodeType) -> Fact:
+    kinds = tuple(code.co_flags & kind for kind in _KINDS)
+    stars = sum(bool(kind) for kind in kinds[:2])
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + stars]
+    return code.co_firstlineno, code.co_name, code.co_posonlyargcount, code.co_kwonlyargcount, kinds, parameters
+
+
+def _with_keywords(step: dis.Instruction, code: CodeType) -> dis.Instruction:
+    """`dis` of Python 3.11 does not look up the names of keyword arguments."""
+    return step._replace(argval=code.co_consts[cast("int", step.arg)]) if step.opname == "KW_NAMES" else step
+
+
+def _facts_of(
+    before: dis.Instruction, step: dis.Instruction, after: dis.Instruction, place: Callable[[dis.Instruction], Position]
+) -> Iterator[Fact]:
+    """The facts that an instruction between two others shows."""
+    if step.opcode in dis.haslocal:
+        yield from _local_facts(before, step, place)
+    elif step.opcode in _NAMES:
+        yield *place(step), "name", step.argval
+    elif step.opname in _OPERATORS:
+        yield *place(step), step.opname, step.argval
+    elif step.opname in _CONSTANTS and step.argval is not None:
+        is_derived = after.opname == "STORE_NAME" and after.argval in _OF_THE_COMPILER
+        is_keywords = step.opname == "KW_NAMES" or after.opname == "CALL_KW"
+        if not is_derived:
+            yield *(_line(before) if is_keywords else place(step)), "constant", _constant(step.argval)
+
+
+def _local_facts(
+    before: dis.Instruction, step: dis.Instruction, place: Callable[[dis.Instruction], Position]
+) -> Iterator[Fact]:
+    """A local name. One instruction can name two, at the place of the first; so the second is identified by the first.
+
+    Whether it does depends on how many local names there are, and pytest adds some.
+    """
+    follows = before.opcode in dis.haslocal and _line(before) == _line(step)
+    if not follows:
+        yield *place(step), "name", _pair(step)[0]
+    for names in pairwise((*_pair(before)[-1:], *_pair(step)) if follows else _pair(step)):
+        yield *_line(step), "names", *names
+
+
+def _pair(step: dis.Instruction) -> tuple[str, ...]:
+    names: Any = step.argval
+    return cast("tuple[str, ...]", names) if isinstance(names, tuple) else (names,)
+
+
+def _constant(value: object) -> Fact:
+    """A constant and its type, for `0.0`, `-0.0`, `0` and `False` are equal."""
+    if isinstance(value, tuple | frozenset):
+        items = cast("tuple[object, ...] | frozenset[object]", value)
+        return type(items), type(items)(_constant(item) for item in items)
+    return type(value), repr(value) if isinstance(value, float | complex) else value
+
+
+# --- names that code reads
+
+
+AS_TEXT = "__str__"
+"""Stands among the attributes of code that makes a text of a value."""
+_MISSING: Any = object()
+_GLOBALS = frozenset(["LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"])
+_CELLS = frozenset(["LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"])
+_ATTRIBUTES = frozenset(["LOAD_ATTR", "LOAD_METHOD"])
+_OTHER_ATTRIBUTES = frozenset(["IMPORT_FROM", "LOAD_SUPER_ATTR"])
+_CONSTANT_LOADS = frozenset(["LOAD_CONST", "LOAD_SMALL_INT"])
+_FORMATS = frozenset(["FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "CONVERT_VALUE"])
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A name from outside and what is read of it, `config.sizes["rows"]`."""
+
+    name: str
+    is_cell: bool
+    steps: tuple[tuple[str, Any], ...]
+    """`attribute` or `item`, with the name or the constant."""
+    line: int
+
+    def __str__(self) -> str:
+        return self.name + "".join(f".{key}" if kind == "attribute" else f"[{brief(key)}]" for kind, key in self.steps)
+
+
+@dataclass(frozen=True)
+class Named:
+    """What code, with the functions that are defined inside it, reads by name."""
+
+    chains: tuple[Chain, ...]
+    attributes: frozenset[str]
+    """Of other values."""
+    imports: tuple[tuple[str, int], ...]
+    """Names of modules, with the lines."""
+
+
+@lru_cache(maxsize=1024)
+def named_by(file: str, code: CodeType) -> Named:
+    """The file is part of the key: code of two files can be equal."""
+    found = _Scan(code)
+    inner = [named_by(file, each) for each in codes_in(code)]
+    return Named(
+        (*found.chains, *(chain for each in inner for chain in each.chains)),
+        found.attributes.union(*(each.attributes for each in inner)),
+        (*found.imports, *(name for each in inner for name in each.imports)),
+    )
+
+
+class _Scan:
+    """Reads the instructions of code. The value of a chain is used up by the instruction that follows it directly."""
+
+    def __init__(self, code: CodeType) -> None:
+        self.chains: list[Chain] = []
+        self.attributes = frozenset[str]()
+        self.imports: list[tuple[str, int]] = []
+        self._open: list[Any] | None = None
+        self._constant: Any = _MISSING
+        line = code.co_firstlineno
+        for step in dis.get_instructions(code):
+            line = (step.positions.lineno if step.positions else None) or line
+            if step.is_jump_target:  # the value may come from elsewhere
+                self._close()
+            if step.opname != "EXTENDED_ARG":
+                self._step(step, line)
+        self._close()
+
+    def _step(self, step: dis.Instruction, line: int) -> None:
+        name, chain = step.opname, self._open
+        if chain is not None and name in _CONSTANT_LOADS and self._constant is _MISSING:
+            self._constant = step.argval
+            return
+        if chain is not None and self._constant is _MISSING and name in _ATTRIBUTES:
+            chain.append(("attribute", step.argval))
+            return
+        if chain is not None and self._constant is not _MISSING and _is_subscript(step):
+            chain.append(("item", self._constant))
+            self._constant = _MISSING
+            return
+        self._close()
+        if name in _GLOBALS or name in _CELLS:
+            self._open = [step.argval, name in _CELLS, line]
+        elif name in _ATTRIBUTES or name in _OTHER_ATTRIBUTES:
+            self.attributes |= {step.argval}
+        elif name == "IMPORT_NAME":
+            self.imports.append((step.argval, line))
+        elif name == "MATCH_CLASS":
+            self.attributes |= {"__dict__"}
+        elif name in _FORMATS or (name == "BINARY_OP" and step.argrepr.startswith("%")):
+            self.attributes |= {AS_TEXT}
+
+    def _close(self) -> None:
+        if self._open is not None:
+            name, is_cell, line, *steps = self._open
+            self.chains.append(Chain(name, is_cell, tuple(steps), line))
+        self._open, self._constant = None, _MISSING
+
+
+def _is_subscript(step: dis.Instruction) -> bool:
+    return step.opname == "BINARY_SUBSCR" or (step.opname == "BINARY_OP" and step.argrepr == "[]")
+
+
+# --- sources of functions
+
 
 Names = Mapping[str, object]
 """The values of names outside the function."""

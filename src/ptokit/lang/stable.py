@@ -5,22 +5,11 @@ from __future__ import annotations
 
 import builtins
 import sys
+import types
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from functools import lru_cache
 from importlib.machinery import EXTENSION_SUFFIXES
-from types import (
-    BuiltinFunctionType,
-    CodeType,
-    GetSetDescriptorType,
-    MappingProxyType,
-    MemberDescriptorType,
-    MethodDescriptorType,
-    MethodWrapperType,
-    ModuleType,
-    SimpleNamespace,
-    WrapperDescriptorType,
-)
 from typing import Any
 
 import numpy as np
@@ -31,7 +20,7 @@ PACKAGE = __name__.partition(".")[0]
 _vars: Callable[[Any], Any] = vars
 
 ATOMS = frozenset((int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented), range, slice))
-CONTAINERS = (list, dict, set, frozenset, tuple, deque, MappingProxyType)
+CONTAINERS = (list, dict, set, frozenset, tuple, deque, types.MappingProxyType)
 PLAIN = ATOMS | {*CONTAINERS, OrderedDict, defaultdict, object, BaseException, Exception}
 """Built-in types whose values are followed."""
 
@@ -80,18 +69,18 @@ def is_stable(file: str, module: str) -> bool:
     return is_own(file) or ((is_library(file) or is_installed(file)) and is_unchanging(module))
 
 
-def file_of(module: ModuleType) -> str:
+def file_of(module: types.ModuleType) -> str:
     """The file of a module, if it has one."""
     return _vars(module).get("__file__") or ""
 
 
-def is_stable_module(module: ModuleType) -> bool:
+def is_stable_module(module: types.ModuleType) -> bool:
     """Whether nothing that a module has can change."""
     name = module.__name__
     return is_unchanging(name) if is_extension(name) else is_stable(file_of(module), name)
 
 
-def outside(module: ModuleType) -> frozenset[str]:
+def outside(module: types.ModuleType) -> frozenset[str]:
     """The members of an unchanging module that read what the arguments do not have."""
     return frozenset(name for home, _, name in (each.partition(".") for each in _OUTSIDE) if home == module.__name__)
 
@@ -115,13 +104,19 @@ def class_members(kind: type, names: frozenset[str]) -> list[object]:
     return [value for value in found if not isinstance(value, _OF_OBJECTS)]
 
 
-_OF_OBJECTS = (GetSetDescriptorType, MemberDescriptorType, MethodDescriptorType, WrapperDescriptorType, *ATOMS)
+_OF_OBJECTS = (
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    *ATOMS,
+)
 """What needs an object, which is refused where it is read if nothing shows its state; and values."""
 
 
 def is_opaque(kind: type) -> bool:
     """Whether objects of a class may have a state that Python does not see."""
-    bases = [base for base in kind.__mro__ if base not in PLAIN and base is not SimpleNamespace]
+    bases = [base for base in kind.__mro__ if base not in PLAIN and base is not types.SimpleNamespace]
     is_foreign = not issubclass(kind, tuple) and any(is_extension(base.__module__) for base in bases)
     return is_foreign or any(map(_has_hidden_state, bases))
 
@@ -129,7 +124,7 @@ def is_opaque(kind: type) -> bool:
 def _has_hidden_state(kind: type) -> bool:
     """Whether objects are larger than those of the base class by more than the slots of the class."""
     base: Any = kind.__base__
-    seen = sum(isinstance(each, MemberDescriptorType) for each in _vars(kind).values())
+    seen = sum(isinstance(each, types.MemberDescriptorType) for each in _vars(kind).values())
     seen += ("__dict__" in _vars(kind)) + ("__weakref__" in _vars(kind))
     return kind.__basicsize__ - base.__basicsize__ > seen * np.intp().itemsize or kind.__itemsize__ > base.__itemsize__
 
@@ -138,7 +133,9 @@ def is_builtin(kind: Any) -> bool:
     """Whether objects of a class are ptokit's, or functions and attributes that are not written in Python."""
     if kind.__module__.partition(".")[0] == PACKAGE or any(base in (np.dtype, np.ufunc) for base in kind.__mro__):
         return True
-    return kind in (BuiltinFunctionType, CodeType, MethodWrapperType) or (is_opaque(kind) and hasattr(kind, "__get__"))
+    return kind in (types.BuiltinFunctionType, types.CodeType, types.MethodWrapperType) or (
+        is_opaque(kind) and hasattr(kind, "__get__")
+    )
 
 
 def reads_outside(value: Any) -> bool:
@@ -162,7 +159,7 @@ def _home(value: Any) -> str:
     owner: Any = getattr(value, "__self__", None)
     if isinstance(owner, type):
         return owner.__module__
-    if owner is not None and not isinstance(owner, ModuleType):  # the object is followed
+    if owner is not None and not isinstance(owner, types.ModuleType):  # the object is followed
         return builtins.__name__
     home = getattr(value, "__objclass__", value)
     module = getattr(home, "__module__", None) or getattr(owner, "__name__", None)

@@ -2,21 +2,21 @@
 
 | file | what it knows |
 |---|---|
-| `options.py`, `report.py` | the options of a run and the blocks that it takes; its result, as data and as text |
+| `report.py` | the options of a run and the blocks that it takes; its result, with repairs |
 | `pipes.py` | the engine that runs flags, events, barriers and queues |
 | `clocks.py`, `schedule.py`, `adversary.py` | that engine with vector clocks, with cycles, with a random order |
-| `extent.py`, `shadow.py`, `memories.py` | which bytes an access touches, the last accesses to them, in which memory |
-| `site.py` | an instruction before its data are known, and after its execution |
-| `hazards.py`, `repeats.py` | the hazards and their messages |
-| `ends.py`, `fixes.py` | for findings: the two accesses of a conflict with their iterations; what a fix writes |
+| `shadow.py`, `memories.py` | which bytes an access touches, the last accesses to them, in which memory |
+| `site.py` | an instruction before its data are known, and after it; repeated destinations |
+| `hazards.py` | the hazards, their messages, and what a fix writes |
+| `ends.py` | for findings: the two accesses of a conflict with their iterations |
 | `outcomes.py` | the outcome of every lane; sums over all executions |
-| `ways.py`, `traffic.py` | accesses to global memory; their sums |
+| `ways.py` | accesses to global memory, and their sums |
 | `costs.py`, `formulas.py` | how long instructions take: numbers and transfer sizes; formulas |
 | `timer.py`, `timeline.py` | when pipes are busy, and what they wait for; that as text and for Perfetto |
 | `advice.py` | changes of a block, timed again |
 | `fit.py` | costs from measured times |
 | `deferred.py` | an instruction whose pipes run their parts at different times, and may read stale data |
-| `trial.py`, `repairs.py`, `proposal.py` | a launch run again with other flags; the search for a repair; its result |
+| `trial.py`, `repairs.py` | a launch run again with other flags; the search for a repair |
 | `session.py`, `access_checks.py`, `findings.py` | one launch: its memory, its checks, and their findings |
 | `block_cache.py` | what is remembered of blocks, so that equal ones are checked once |
 | `instruction.py`, `executable.py` | a block, an instruction and a program that a session observes |

@@ -1,4 +1,4 @@
-"""The accesses of a run: their order, blocks that meet, paths that miss what others wrote, alignment."""
+"""The checks of a run: the order of accesses, blocks that meet, missed writes, alignment, flags and barriers."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from ptokit.machine.block_cache import BlockCache, IssuedWork, Touches
 from ptokit.machine.clocks import Clock, Clocks, merge
 from ptokit.machine.ends import Iterations, Meeting, MemoryAccess, Moment, Naming, RunningBlock
 from ptokit.machine.findings import Findings
-from ptokit.machine.fixes import Fixes
+from ptokit.machine.hazards import Fixes
 from ptokit.machine.memories import Global
-from ptokit.machine.options import MachineOptions
 from ptokit.machine.pipes import Stuck
+from ptokit.machine.report import MachineOptions
 from ptokit.machine.shadow import READ, WRITE, Earlier, Shadow, meets
 from ptokit.machine.site import Executed, Site
-from ptokit.program.cores import core_of, unit_of
+from ptokit.program.cores import PipeWork, core_of, unit_of
 from ptokit.program.ir import CrossFlag, Instr, Program, Stmt
-from ptokit.program.steps import PipeWork
 from ptokit.target import SCALAR, VECTOR, Profile
 
 

@@ -21,7 +21,7 @@ from ptokit.machine.formulas import Part, Tally, TimedWork
 from ptokit.machine.schedule import Operation, Record, Schedule, cycles_of
 from ptokit.machine.site import placed_steps
 from ptokit.machine.ways import segments_from
-from ptokit.program.steps import Step, Sync
+from ptokit.program.cores import Step, Sync
 from ptokit.target import LOAD
 
 MOST_ADVICE = 4

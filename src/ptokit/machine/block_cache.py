@@ -16,8 +16,8 @@ from typing import NamedTuple, Protocol
 
 from ptokit.machine.clocks import Clock, Clocks
 from ptokit.machine.ends import Issued, MemoryAccess, Moment, RunningBlock
+from ptokit.program.cores import PipeWork
 from ptokit.program.ir import Stmt
-from ptokit.program.steps import PipeWork
 
 MOST_CACHED_ITEMS = 1 << 18
 """Items of all kept blocks together, of about 1 KB each."""

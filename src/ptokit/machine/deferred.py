@@ -21,10 +21,9 @@ from ptokit.isa.spelling import TMP
 from ptokit.machine.adversary import Chance
 from ptokit.machine.hazards import is_cached
 from ptokit.machine.memories import Global, MemoryLocation
-from ptokit.machine.repeats import is_ordered
 from ptokit.machine.shadow import READ, Shadow
-from ptokit.machine.site import Site
-from ptokit.program.steps import PipeWork
+from ptokit.machine.site import Site, is_ordered
+from ptokit.program.cores import PipeWork
 
 
 class StaleAccess(NamedTuple):

@@ -27,10 +27,8 @@ from ptokit.machine.adversary import MOST_TOGETHER, Chance, Concurrency
 from ptokit.machine.deferred import StaleAccess, StaleLines
 from ptokit.machine.findings import Findings
 from ptokit.machine.instruction import WatchedFrame, WatchedInstruction
-from ptokit.machine.options import MachineOptions, sampled
-from ptokit.machine.proposal import nothing
 from ptokit.machine.repairs import repairs
-from ptokit.machine.report import MachineReport
+from ptokit.machine.report import MachineOptions, MachineReport, nothing, sampled
 from ptokit.machine.session import Session
 from ptokit.machine.shadow import READ
 from ptokit.machine.timeline import Timeline, shown_statements

@@ -23,8 +23,7 @@ from ptokit.isa.policy import GlobalLayout
 from ptokit.machine.costs import CHUNK, LANES, WORD, Costs, chunks
 from ptokit.machine.site import Executed
 from ptokit.machine.ways import MOST_CACHED, bursts_of, table_of, transfers_of_a_row
-from ptokit.program.cores import unit_of
-from ptokit.program.steps import Step, Sync
+from ptokit.program.cores import Step, Sync, unit_of
 from ptokit.target import SCALAR, VECTOR
 
 REPEAT = 256

@@ -25,17 +25,16 @@ from ptokit.machine.access_checks import HEADERS
 from ptokit.machine.adversary import Adversary
 from ptokit.machine.deferred import DeferredInstruction, StaleLines, poison
 from ptokit.machine.ends import MemoryAccess
-from ptokit.machine.extent import Extent, extent_of, listed
 from ptokit.machine.memories import MemoryLocation
 from ptokit.machine.session import Session
-from ptokit.machine.shadow import DATA, FILLED, READ, UNDEFINED, WRITE
+from ptokit.machine.shadow import DATA, FILLED, READ, UNDEFINED, WRITE, Extent, extent_of, listed
 from ptokit.machine.site import Executed, Site, lenient, site
 from ptokit.program.budget import uses_hidden
 from ptokit.program.calls import access_of, named_operands, offset_in, with_tiles
+from ptokit.program.cores import Sync, in_use
 from ptokit.program.expr import Var, compiled
 from ptokit.program.ir import Instr, Stmt, TileDecl, TileUse, View
 from ptokit.program.overlaps import is_narrow
-from ptokit.program.steps import Sync, in_use
 
 
 class WatchedFrame(Frame):

@@ -12,8 +12,7 @@ import numpy as np
 from ptokit.engine.reference import Touched
 from ptokit.engine.storage import ADDRESS_SPACE, Array, Storage
 from ptokit.isa.policy import TileType
-from ptokit.machine.extent import Extent, extent_of, listed
-from ptokit.machine.shadow import MOST_PAGED, Shadow
+from ptokit.machine.shadow import MOST_PAGED, Extent, Shadow, extent_of, listed
 from ptokit.program.ir import Assign, Program, walk
 from ptokit.program.overlaps import has_same_pitch
 

@@ -1,4 +1,4 @@
-"""The outcome of every lane of a gather or scatter: of its index, and of its store."""
+"""The outcome of every lane of a gather or scatter, of its index and of its store; sums over all executions."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from ptokit.engine.storage import Array, address_of
 from ptokit.finding import Where
 from ptokit.isa.instruction import Call
 from ptokit.isa.move import Combine, Fill, IndexUnit, Move, Remap, Side
-from ptokit.machine.repeats import destinations, indexed, last_writers
-from ptokit.machine.site import Executed
+from ptokit.machine.site import Executed, destinations, indexed, last_writers
 from ptokit.program.ir import TileUse, View
 
 FIRST, WORST = 8, 12

@@ -12,31 +12,15 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-from ptokit.machine.proposal import NEEDLESS, ORDER, Patcher, Repair
+from ptokit.machine.report import NEEDLESS, ORDER, Patcher, Repair
 from ptokit.machine.trial import Faults, Replay
-from ptokit.program import ir
+from ptokit.program import ir, repair
 from ptokit.program.calls import access_of, named_operands
 from ptokit.program.cores import OTHER, StatementCores
 from ptokit.program.expr import Expr
 from ptokit.program.ir import CPP, Barrier, Instr, LoadScalar, Program, Stmt, View, transform, walk
 from ptokit.program.memory import Path, statements
 from ptokit.program.order import WAIT, Insertion
-from ptokit.program.repair import (
-    OPEN,
-    STUCK,
-    Edited,
-    Sync,
-    Unit,
-    component,
-    conflicts_with,
-    cost,
-    cures,
-    in_order,
-    link_between,
-    missing_order,
-    removable,
-    without_undone,
-)
 from ptokit.target.registry import PROFILES
 
 MOST_RUNS = 120
@@ -52,7 +36,7 @@ MOST_BLOCKS = 8
 MOST_ROUNDS = 4
 """How often a search is repeated with blocks that its result did not make clean."""
 
-Units = tuple[Unit, ...]
+Units = tuple[repair.Unit, ...]
 
 
 def repairs(replay: Replay, patched: Patcher, is_ok: bool) -> tuple[Repair, ...]:
@@ -62,7 +46,7 @@ def repairs(replay: Replay, patched: Patcher, is_ok: bool) -> tuple[Repair, ...]
     first = search.faults(())
     if first.is_clean:
         removed = search.needless(first) if is_ok else []
-        return tuple(_repair(search, NEEDLESS, in_order(unit), cycles, patched) for unit, cycles in removed)
+        return tuple(_repair(search, NEEDLESS, repair.in_order(unit), cycles, patched) for unit, cycles in removed)
     made = _order(search, first, patched)
     if replay.program.form and made and made[0].patch.refusal:  # maybe an id that the text cannot compute
         plain = _order(Search(replay, alternates=False), first, patched)
@@ -75,17 +59,17 @@ def _order(search: Search, first: Faults, patched: Patcher) -> tuple[Repair, ...
     replay, made = search.replay, list[Repair]()
     has_source = not patched((), lambda _: True).refusal
     while len(made) < (MOST_PATCHES if has_source else 1) and (found := search.order(first)):
-        before, after = replay.report().timeline, replay.report(Edited(replay.program, found).program).timeline
+        before, after = replay.report().timeline, replay.report(repair.Edited(replay.program, found).program).timeline
         cycles = after.cycles - before.cycles if before and after else 0.0
-        made.append(_repair(search, ORDER, in_order(edit for unit in found for edit in unit), cycles, patched))
+        made.append(_repair(search, ORDER, repair.in_order(edit for unit in found for edit in unit), cycles, patched))
         if not made[-1].patch.refusal:
             return (made[-1],)
         search.refused.add(made[-1].edits)
     return tuple(made[:1])
 
 
-def _repair(search: Search, kind: str, edits: Unit, cycles: float, patched: Patcher) -> Repair:
-    patch = patched(edits, partial(search.is_right, Edited(search.program, (edits,)).program))
+def _repair(search: Search, kind: str, edits: repair.Unit, cycles: float, patched: Patcher) -> Repair:
+    patch = patched(edits, partial(search.is_right, repair.Edited(search.program, (edits,)).program))
     return Repair(kind, search.replay.target, edits, cycles, search.program.form, patch)
 
 
@@ -96,10 +80,10 @@ class Search:
         self.replay, self.program, self.profile = replay, replay.program, replay.executable.profile
         self.alternates = alternates
         """Whether event ids may be expressions."""
-        self.refused: set[Unit] = set()
+        self.refused: set[repair.Unit] = set()
         """Repairs that are not wanted."""
         self.blocks: Sequence[int] = range(replay.grid)
-        self._known: dict[Unit, Faults] = {}
+        self._known: dict[repair.Unit, Faults] = {}
         self._runs = 0
         self._best: Units | None = None
         self._limit = float("inf")
@@ -107,10 +91,10 @@ class Search:
 
     def faults(self, units: Units, *, timed: bool = False) -> Faults:
         """The faults of the program with edits, in the chosen blocks."""
-        key = in_order(edit for unit in units for edit in unit)
+        key = repair.in_order(edit for unit in units for edit in unit)
         if timed or key not in self._known:
             self._runs += 1
-            self._known[key] = self.replay.faults(Edited(self.program, units), self.blocks, timed=timed)
+            self._known[key] = self.replay.faults(repair.Edited(self.program, units), self.blocks, timed=timed)
         return self._known[key]
 
     def _choose(self, blocks: Iterable[int]) -> None:
@@ -124,7 +108,7 @@ class Search:
         """Whether all blocks are clean; if not, the search goes on with those that are not."""
         if len(self.blocks) == self.replay.grid:
             return True
-        found = self.replay.faults(Edited(self.program, units), range(self.replay.grid))
+        found = self.replay.faults(repair.Edited(self.program, units), range(self.replay.grid))
         if not found.is_clean:
             self.blocks = sorted({*self.blocks, *found.blocks[:MOST_BLOCKS]})
             self._known.clear()
@@ -138,11 +122,11 @@ class Search:
         if found.form.startswith(CPP):  # a recording of changed code may be divided into other loops
             return self._executed(found) == self._executed(expected)
         is_alike = _without_flags(found) == _without_flags(expected) and _flags(found) <= _flags(expected)
-        return is_alike and self.replay.faults(Edited(found, ()), range(self.replay.grid)).is_clean
+        return is_alike and self.replay.faults(repair.Edited(found, ()), range(self.replay.grid)).is_clean
 
     def _executed(self, program: Program) -> Counter[str] | None:
         """How often a program that is clean executes each kind of instruction; None for one that is not clean."""
-        faults = self.replay.faults(Edited(program, ()), range(self.replay.grid))
+        faults = self.replay.faults(repair.Edited(program, ()), range(self.replay.grid))
         count = Counter[str]()
         for path, stmt in statements(program.body):
             count[stmt.name if isinstance(stmt, Instr) else ""] += faults.executed[path]
@@ -165,18 +149,18 @@ class Search:
 
     def _postpone(self) -> None:
         """For cores that wait for each other: let one of them wait where it needs what the other one wrote."""
-        if not any(fault.kind == STUCK for fault in self.faults(()).flags):
+        if not any(fault.kind == repair.STUCK for fault in self.faults(()).flags):
             return
-        for unit in postponed(Edited(self.program, ())):
-            if self._best is None and self._executed(Edited(self.program, (unit,)).program) is not None:
+        for unit in postponed(repair.Edited(self.program, ())):
+            if self._best is None and self._executed(repair.Edited(self.program, (unit,)).program) is not None:
                 self._offer_whole((unit,))
 
     def _start_anew(self) -> None:
         """Replace flags that are wrong, or all flags, by those that auto mode adds: a bound for the search."""
-        edited, faults = Edited(self.program, ()), self.faults(())
+        edited, faults = repair.Edited(self.program, ()), self.faults(())
         wrong = [fault.path for fault in faults.flags]
-        for paths in (wrong, [path for path, stmt in edited.statements.items() if isinstance(stmt, Sync)]):
-            groups = dict.fromkeys(tuple(component(path, faults.pairs)) for path in paths)
+        for paths in (wrong, [path for path, stmt in edited.statements.items() if isinstance(stmt, repair.Sync)]):
+            groups = dict.fromkeys(tuple(repair.component(path, faults.pairs)) for path in paths)
             units = [tuple(edit for path in group if (edit := edited.removed(path))) for group in groups]
             if wrong and self._best is None:
                 self._add_flags(tuple(unit for unit in units if unit), MOST_CURES)
@@ -184,7 +168,7 @@ class Search:
 
     def _solve(self, units: Units, depth: int) -> None:
         """Cure one fault after the other, in every way that may be better than the best so far."""
-        if cost(units) >= self._limit or depth > MOST_CURES or self._runs >= MOST_RUNS:
+        if repair.cost(units) >= self._limit or depth > MOST_CURES or self._runs >= MOST_RUNS:
             return
         faults = self.faults(units)
         if faults.is_clean:
@@ -192,26 +176,26 @@ class Search:
             return
         if faults.races and not faults.unpaired:
             self._add_flags(units, depth)
-        if faults.flags and (faults.unpaired or not faults.races or faults.flags[0].kind == OPEN):
-            edited = Edited(self.program, units)
-            chosen = [fault for fault in faults.flags if fault.kind == STUCK][:MOST_CAUSES] or faults.flags[:1]
-            cure = partial(cures, edited, self.profile, faults.flags, pairs=faults.pairs, seen=faults.races)
+        if faults.flags and (faults.unpaired or not faults.races or faults.flags[0].kind == repair.OPEN):
+            edited = repair.Edited(self.program, units)
+            chosen = [fault for fault in faults.flags if fault.kind == repair.STUCK][:MOST_CAUSES] or faults.flags[:1]
+            cure = partial(repair.cures, edited, self.profile, faults.flags, pairs=faults.pairs, seen=faults.races)
             found = (unit for fault in chosen for unit in cure(fault, alternate=self.alternates))
-            tried = [(*units, unit) for unit in found if cost((*units, unit)) < self._limit]
-            for each in sorted(tried, key=lambda each: self.faults(each).count + cost(each)):
+            tried = [(*units, unit) for unit in found if repair.cost((*units, unit)) < self._limit]
+            for each in sorted(tried, key=lambda each: self.faults(each).count + repair.cost(each)):
                 self._solve(each, depth + 1)
 
     def _add_flags(self, units: Units, depth: int) -> None:
         """Add all flags that are missing: what the accesses of the program need, then what the machine found."""
-        edited = Edited(self.program, units)
+        edited = repair.Edited(self.program, units)
         for alternate in (True, False) if self.alternates else (False,):
             added = (*units, *self._missing(edited, (), alternate))
             found = self.faults(added)
             if found.races:
-                after = Edited(self.program, added)
+                after = repair.Edited(self.program, added)
                 ends = ((after.origin(race.first), after.origin(race.then), race) for race in found.races)
                 links = [
-                    link_between(edited, edited.now(first), edited.now(then), race.src, race.dst)
+                    repair.link_between(edited, edited.now(first), edited.now(then), race.src, race.dst)
                     for first, then, race in ends
                     if first is not None and then is not None and race.src != race.dst
                 ]
@@ -223,33 +207,35 @@ class Search:
             if len(added) > len(units) and (found.unpaired or not found.races):
                 self._solve(added, depth + 1)
 
-    def _missing(self, edited: Edited, links: Iterable[Any], alternate: bool) -> list[Unit]:
-        return missing_order(edited, self.profile, links, alternate=alternate)
+    def _missing(self, edited: repair.Edited, links: Iterable[Any], alternate: bool) -> list[repair.Unit]:
+        return repair.missing_order(edited, self.profile, links, alternate=alternate)
 
     def _offer(self, units: Units) -> None:
         """Keep what is clean, without what it does not need, if it is better than the best so far."""
-        for unit in sorted(units, key=lambda unit: -cost([unit])):
+        for unit in sorted(units, key=lambda unit: -repair.cost([unit])):
             rest = tuple(other for other in units if other != unit)
             if self.faults(rest).is_clean:
                 units = rest
-        edits = without_undone(edit for unit in units for edit in unit)
-        is_simpler = cost((edits,)) < cost(units) and self.faults((edits,)).is_clean
+        edits = repair.without_undone(edit for unit in units for edit in unit)
+        is_simpler = repair.cost((edits,)) < repair.cost(units) and self.faults((edits,)).is_clean
         self._offer_whole((edits,) if is_simpler else units)
 
     def _offer_whole(self, units: Units) -> None:
         """Keep what is clean, if it is better than the best so far, and means the same."""
-        edits = in_order(edit for unit in units for edit in unit)
-        if cost(units) < self._limit and edits not in self.refused and self._keeps_flows(units):
-            self._best, self._limit = units, cost(units)
+        edits = repair.in_order(edit for unit in units for edit in unit)
+        if repair.cost(units) < self._limit and edits not in self.refused and self._keeps_flows(units):
+            self._best, self._limit = units, repair.cost(units)
 
     def _keeps_flows(self, units: Units) -> bool:
-        return keeps_flows(Edited(self.program, ()), Edited(self.program, units))
+        return keeps_flows(repair.Edited(self.program, ()), repair.Edited(self.program, units))
 
     # --- needless flags
 
-    def needless(self, first: Faults) -> list[tuple[Unit, float]]:
+    def needless(self, first: Faults) -> list[tuple[repair.Unit, float]]:
         """Units that nothing needs, each given that those before it go, and the cycles that its removal changes."""
-        units = [unit for unit in removable(Edited(self.program, ()), first.pairs) if _is_for_all_pipes(unit)]
+        units = [
+            unit for unit in repair.removable(repair.Edited(self.program, ()), first.pairs) if _is_for_all_pipes(unit)
+        ]
         if not units:
             return []
         self._choose(range(self.replay.grid))
@@ -278,20 +264,20 @@ class Search:
 
     def _identified(self, units: Units) -> set[object]:
         """The faults with edits, by the statements before."""
-        origin, found = Edited(self.program, units).origin, self.faults(units)
+        origin, found = repair.Edited(self.program, units).origin, self.faults(units)
         races = {(origin(race.first), origin(race.then), race.src, race.dst) for race in found.races}
         flags = {(fault.kind, origin(fault.path)) for fault in found.flags}
         return {*races, *flags, *(["error"] if found.error else [])}
 
-    def _removed(self, units: list[Unit], others: list[Search]) -> list[tuple[Unit, float]]:
+    def _removed(self, units: list[repair.Unit], others: list[Search]) -> list[tuple[repair.Unit, float]]:
         base = self.faults((), timed=True)
-        gains: list[tuple[float, int, Unit]] = []
+        gains: list[tuple[float, int, repair.Unit]] = []
         for number, unit in enumerate(units):
             found = self.faults((unit,), timed=True)
             if found.is_clean:
                 gains.append((found.cycles - base.cycles, number, unit))
         gone: Units = ()
-        kept: list[tuple[Unit, float]] = []
+        kept: list[tuple[repair.Unit, float]] = []
         cycles = base.cycles
         for _, _, unit in sorted(gains, key=lambda gain: gain[:2]):
             without = (*gone, unit)
@@ -304,14 +290,14 @@ class Search:
 
     def _is_unneeded(self, gone: Units, base: Faults) -> bool:
         """Whether no path of the program needs what goes. What the run has executed is judged by the run."""
-        edited = Edited(self.program, gone)
-        before = conflicts_with(self.program, self.profile)
-        after = {(edited.origin(a), edited.origin(b)) for a, b in conflicts_with(edited.program, self.profile)}
+        edited = repair.Edited(self.program, gone)
+        before = repair.conflicts_with(self.program, self.profile)
+        after = {(edited.origin(a), edited.origin(b)) for a, b in repair.conflicts_with(edited.program, self.profile)}
         return all(self._was_tried(*pair, base) for pair in after - before if None not in pair)  # type: ignore[arg-type]
 
     def _was_tried(self, first: Path, then: Path, base: Faults) -> bool:
         """Whether the run has shown that two statements do not conflict: both ran, and touch no common array."""
-        statements = Edited(self.program, ()).statements
+        statements = repair.Edited(self.program, ()).statements
         often = 2 if first >= then else 1
         return min(base.executed[first], base.executed[then]) >= often and not (
             _arrays(statements[first]) & _arrays(statements[then])
@@ -319,14 +305,14 @@ class Search:
 
 
 def _flags(program: Program) -> int:
-    return sum(isinstance(stmt, Sync) for stmt in walk(program.body))
+    return sum(isinstance(stmt, repair.Sync) for stmt in walk(program.body))
 
 
 def _without_flags(program: Program) -> Program:
-    return replace(program, body=transform(program.body, lambda stmt: () if isinstance(stmt, Sync) else stmt))
+    return replace(program, body=transform(program.body, lambda stmt: () if isinstance(stmt, repair.Sync) else stmt))
 
 
-def _is_for_all_pipes(unit: Unit) -> bool:
+def _is_for_all_pipes(unit: repair.Unit) -> bool:
     """A barrier of one pipe says nothing to a model whose pipes run in order; it is left alone."""
     return not any(isinstance(edit.stmt, Barrier) and edit.stmt.pipe != "ALL" for edit in unit)
 
@@ -349,7 +335,7 @@ class Flow:
     read: Path
 
 
-def keeps_flows(before: Edited, after: Edited) -> bool:
+def keeps_flows(before: repair.Edited, after: repair.Edited) -> bool:
     """Whether all that flags hand over in a program is handed over with edits too. `before` has no edits."""
     if not any(isinstance(stmt, ir.CrossFlag) for stmt in before.statements.values()):
         return True
@@ -362,7 +348,7 @@ def keeps_flows(before: Edited, after: Edited) -> bool:
     return True
 
 
-def postponed(edited: Edited) -> Iterator[Unit]:
+def postponed(edited: repair.Edited) -> Iterator[repair.Unit]:
     """Waits for the other core, each moved to the first instruction that reads what it hands over."""
     order = {path: number for number, path in enumerate(edited.paths)}
     for _, wait in _links(edited):
@@ -375,7 +361,7 @@ def postponed(edited: Edited) -> Iterator[Unit]:
                 yield removed, edited.inserted(moved)
 
 
-def _links(edited: Edited) -> Iterator[tuple[Path, Path]]:
+def _links(edited: repair.Edited) -> Iterator[tuple[Path, Path]]:
     """Sets of flags between the cores, and the waits that they belong to: the first to the first, outside of loops."""
     ends: dict[tuple[str, Expr, str], list[Path]] = defaultdict(list)
     for path, stmt in edited.statements.items():
@@ -388,7 +374,7 @@ def _links(edited: Edited) -> Iterator[tuple[Path, Path]]:
             yield from product(paths, waits) if in_loops else zip(paths, waits, strict=False)
 
 
-def _flows(edited: Edited, wait: Path | None = None) -> Iterator[Flow]:
+def _flows(edited: repair.Edited, wait: Path | None = None) -> Iterator[Flow]:
     """For each flag, or the one of a wait, the last write before its set and the first read after its wait of each
     memory."""
     cores = StatementCores(edited.program)

@@ -17,23 +17,20 @@ from ptokit.machine.block_cache import BlockCache, IssuedWork, Touches, WatchedC
 from ptokit.machine.costs import Costs
 from ptokit.machine.ends import MemoryAccess, Moment, RunningBlock
 from ptokit.machine.findings import Findings
-from ptokit.machine.fixes import Fixes
+from ptokit.machine.hazards import Fixes
 from ptokit.machine.memories import ChipMemory, Global, Owners
-from ptokit.machine.options import MachineOptions
 from ptokit.machine.outcomes import LaneRecorder, outcomes
-from ptokit.machine.repeats import repeats
-from ptokit.machine.report import MemoryUse
+from ptokit.machine.report import MachineOptions, MemoryUse
 from ptokit.machine.shadow import READ
-from ptokit.machine.site import Executed, Site
+from ptokit.machine.site import Executed, Site, repeats
 from ptokit.machine.timer import Timer
-from ptokit.machine.traffic import TrafficMeter
+from ptokit.machine.ways import TrafficMeter
 from ptokit.program.budget import has_simt, hidden_memory, static_bytes
 from ptokit.program.calls import unknown_writes
-from ptokit.program.cores import Cores
-from ptokit.program.describe import described
+from ptokit.program.cores import Cores, PipeWork, Sync
 from ptokit.program.ir import Instr, LoadScalar, Program, Stmt, walk
 from ptokit.program.overlaps import interleaved
-from ptokit.program.steps import PipeWork, Sync
+from ptokit.program.show import described
 from ptokit.target import Profile
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from ptokit.finding import Where, at_line
 from ptokit.machine.advice import Advice, advise
 from ptokit.machine.schedule import BusySpan, Critical, FlagArrow, Record
-from ptokit.machine.traffic import Traffic
+from ptokit.machine.ways import Traffic
 from ptokit.markup import Displayed, box, code, table
 from ptokit.program.cores import unit_of
 from ptokit.program.ir import Instr, Program, Stmt, TileUse, View, walk

@@ -14,7 +14,7 @@ from ptokit.finding import Finding, OutOfBoundsError, VerifyError
 from ptokit.machine.access_checks import AccessChecks, FlagChecks
 from ptokit.machine.ends import MemoryAccess, RunningBlock
 from ptokit.machine.memories import Global, spans_of
-from ptokit.machine.options import MachineOptions
+from ptokit.machine.report import MachineOptions
 from ptokit.machine.session import Session
 from ptokit.machine.shadow import Earlier
 from ptokit.machine.site import Executed, Site

@@ -7,15 +7,14 @@ from typing import Any, TypeVar
 
 from ptokit.engines import AUTO
 from ptokit.isa.policy import Coalesce, GatherOOB, ScatterAtomicOp, ScatterConflict, ScatterOOB
-from ptokit.lang.arrays import within, writing
+from ptokit.lang.arrays import writing
 from ptokit.lang.faults import trim
 from ptokit.lang.launch import check_threads, refuse_inside
 from ptokit.ops.call import GATHER, SCATTER
 from ptokit.ops.direct import direct_gather, direct_scatter
-from ptokit.ops.execute import learn, order_of, run_gather, run_scatter
+from ptokit.ops.execute import gather_by_plan, scatter_by_plan
 from ptokit.ops.forms import gather_form, scatter_form
 from ptokit.ops.operands import OTHERS, array_of, listed_indices, listed_source
-from ptokit.ops.plans import plan_gather, plan_scatter
 
 Table = TypeVar("Table")
 FIRST = 0
@@ -58,16 +57,9 @@ def gather(
         if numbers.dtype in OTHERS:
             return gather_form(table, indices, coalesce, oob, out, engine, threads, axis, mode)
         call = GATHER.of(table=table, indices=indices, out=out)
-        plan = plan_gather(call, source, numbers, given, coalesce, oob)
-        order = order_of(GATHER, plan.gpu, engine, source, numbers, given, plan=plan)
         notified = None if given is out else writing((out,))
-        policies = (coalesce, oob)
-        result = within(
-            order, notified, run_gather, GATHER, plan, policies, table, source, numbers, given, out, engine, threads
-        )
-        if order is None:
-            learn(GATHER, plan, how, (table, lanes, out), (source, numbers, given))
-        return result
+        operands, arrays = (table, lanes, out), (source, numbers, given)
+        return gather_by_plan(call, (coalesce, oob), engine, threads, operands, arrays, notified)
     except Exception as problem:
         trim(problem)
         raise
@@ -119,12 +111,9 @@ def scatter(
             scatter_form(table, src, indices, policies, engine, threads, axis, mode, reduce, include_self)
             return table
         call = SCATTER.of(table=table, src=src, indices=indices)
-        plan = plan_scatter(call, target, values, numbers, *policies)
-        order = order_of(SCATTER, plan.gpu, engine, target, numbers, values, plan=plan)
         notified = None if target is table else writing((table,))
-        within(order, notified, run_scatter, SCATTER, plan, policies, target, values, numbers, engine, threads)
-        if order is None:
-            learn(SCATTER, plan, how, (table, lanes, source), (target, numbers, values))
+        operands, arrays = (table, lanes, source), (target, numbers, values)
+        scatter_by_plan(call, policies, engine, threads, operands, arrays, notified)
         return table
     except Exception as problem:
         trim(problem)

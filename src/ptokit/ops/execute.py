@@ -40,7 +40,7 @@ from ptokit.ops.direct import (
     keep,
     new_function,
 )
-from ptokit.ops.operands import Array, copy_into, empty_like, is_unsupported, packed_copy, supported
+from ptokit.ops.operands import Array, copy_into, empty_like, is_unsupported, packed_copy, share_memory, supported
 from ptokit.ops.plans import CallPlan, plan_gather, plan_scatter
 
 ENGINES = names()
@@ -56,99 +56,94 @@ ScatterHow = tuple[object, object, object, object, object]
 """The policies of a scatter, as `plan_scatter` takes them."""
 
 
+Operands = tuple[object, object, object]
+"""The table, the indices and the other array, as the user has them."""
+Arrays = tuple[Array, Array, Array | None]
+"""The same as arrays; no output stands for a new one."""
+
+
 def move_gather(
-    call: ArrayCall,
-    source: Array,
-    lanes: Array,
-    target: Array,
-    how: GatherHow,
-    engine: str,
-    threads: int | None,
+    call: ArrayCall, source: Array, lanes: Array, target: Array, how: GatherHow, engine: str, threads: int | None
 ) -> None:
     """Gather into an array, which may share memory with what is read."""
-    known_by = call.name, *how, engine
-    if direct_gather(source, lanes, target, known_by, threads) is not None:
-        return
-    plan = plan_gather(call, source, lanes, target, *how)
-    order = order_of(call, plan.gpu, engine, source, lanes, target, plan=plan)
-    within(order, None, run_gather, call, plan, how, None, source, lanes, target, target, engine, threads)
-    if order is None:
-        learn(call, plan, known_by, (source, lanes, target), (source, lanes, target))
+    if direct_gather(source, lanes, target, (call.name, *how, engine), threads) is None:
+        arrays = source, lanes, target
+        gather_by_plan(call, how, engine, threads, arrays, arrays)
 
 
-def run_gather(
+def gather_by_plan(
     call: ArrayCall,
-    plan: CallPlan,
     how: GatherHow,
-    table: object,
-    source: Array,
-    lanes: Array,
-    given: Array | None,
-    out: Any,
     engine: str,
     threads: int | None,
+    operands: Operands,
+    arrays: Arrays,
+    notified: AbstractContextManager[object] | None = None,
 ) -> Any:
-    """Execute a gather in the current order; returns `out`, or a new result of the library of `table`."""
-    target = given
-    if target is None:
-        out, _ = new_function(table, on_gpu(source))(table, plan.shape, plan.dtype)
-        target = as_array(out)
-    storages = plan.lend(source, lanes, "out", target)
-    if storages is None or (given is not None and plan.overlap(_addresses(storages))):
-        _refuse_captured_copies(call, source)
-        fresh = target if given is None else empty_like(target)
-        move_gather(call, supported(source), supported(lanes), fresh, how, engine, threads)
-        if given is not None:
-            copy_into(target, fresh)
-    else:
-        if plan.warns:
-            warn_negative(call, plan.capacity, lanes)
-        _run(call, plan, storages, engine, threads)
-    return out
+    """Verify a gather and execute it in its order; returns the output, or a new result of the table's library."""
+    (table, _, out), (source, lanes, given) = operands, arrays
+    plan = plan_gather(call, source, lanes, given, *how)
+    order = order_of(call, plan.gpu, engine, source, lanes, given, plan=plan)
+
+    def run() -> Any:
+        result, target = out, given
+        if target is None:
+            result, _ = new_function(table, on_gpu(source))(table, plan.shape, plan.dtype)
+            target = as_array(result)
+        storages = plan.lend(source, lanes, target)
+        if storages is None or (given is not None and _share_memory(given, source, lanes)):
+            _refuse_captured_copies(call, source)
+            fresh = target if given is None else empty_like(target)
+            move_gather(call, supported(source), supported(lanes), fresh, how, engine, threads)
+            if given is not None:
+                copy_into(target, fresh)
+        else:
+            _run(call, plan, storages, lanes, engine, threads)
+        return result
+
+    result = within(order, notified, run)
+    if order is None:
+        _learn(call, plan, (call.name, *how, engine), operands, arrays)
+    return result
 
 
 def move_scatter(
-    call: ArrayCall,
-    target: Array,
-    source: Array,
-    lanes: Array,
-    how: ScatterHow,
-    engine: str,
-    threads: int | None,
+    call: ArrayCall, target: Array, source: Array, lanes: Array, how: ScatterHow, engine: str, threads: int | None
 ) -> None:
     """Scatter into an array, which may share memory with what is read."""
-    known_by = call.name, *how, engine
-    if direct_scatter(target, source, lanes, known_by, threads):
-        return
-    plan = plan_scatter(call, target, source, lanes, *how)
-    order = order_of(call, plan.gpu, engine, target, lanes, source, plan=plan)
-    within(order, None, run_scatter, call, plan, how, target, source, lanes, engine, threads)
-    if order is None:
-        learn(call, plan, known_by, (target, lanes, source), (target, lanes, source))
+    if not direct_scatter(target, source, lanes, (call.name, *how, engine), threads):
+        arrays = target, lanes, source
+        scatter_by_plan(call, how, engine, threads, arrays, arrays)
 
 
-def run_scatter(
+def scatter_by_plan(
     call: ArrayCall,
-    plan: CallPlan,
     how: ScatterHow,
-    target: Array,
-    source: Array,
-    lanes: Array,
     engine: str,
     threads: int | None,
+    operands: Operands,
+    arrays: tuple[Array, Array, Array],
+    notified: AbstractContextManager[object] | None = None,
 ) -> None:
-    """Execute a scatter in the current order."""
-    storages = plan.lend(target, lanes, "src", source)
-    if storages is None or plan.overlap(_addresses(storages)):
-        _refuse_captured_copies(call, target)
-        cells = packed_copy(target) if is_unsupported(target) else target
-        move_scatter(call, cells, packed_copy(source), packed_copy(lanes), how, engine, threads)
-        if cells is not target:
-            copy_into(target, cells)
-    else:
-        if plan.warns:
-            warn_negative(call, plan.capacity, lanes)
-        _run(call, plan, storages, engine, threads)
+    """Verify a scatter and execute it in its order."""
+    target, lanes, source = arrays
+    plan = plan_scatter(call, target, source, lanes, *how)
+    order = order_of(call, plan.gpu, engine, target, lanes, source, plan=plan)
+
+    def run() -> None:
+        storages = plan.lend(target, lanes, source)
+        if storages is None or _share_memory(target, source, lanes):
+            _refuse_captured_copies(call, target)
+            cells = packed_copy(target) if is_unsupported(target) else target
+            move_scatter(call, cells, packed_copy(source), packed_copy(lanes), how, engine, threads)
+            if cells is not target:
+                copy_into(target, cells)
+        else:
+            _run(call, plan, storages, lanes, engine, threads)
+
+    within(order, notified, run)
+    if order is None:
+        _learn(call, plan, (call.name, *how, engine), operands, arrays)
 
 
 def warn_negative(call: ArrayCall, capacity: int, indices: object) -> None:
@@ -203,42 +198,39 @@ def _refuse_captured_copies(call: ArrayCall, array: Array) -> None:
         refuse_captured(call.name, [array], "it copies an array first", CAPTURABLE)
 
 
-def _addresses(storages: Mapping[str, Storage]) -> dict[str, int]:
-    return {name: storage.address for name, storage in storages.items()}
+def _share_memory(written: Array, *read: Array) -> bool:
+    return any(share_memory(written, array) for array in read)
 
 
-def _run(call: ArrayCall, plan: CallPlan, storages: Mapping[str, Storage], engine: str, threads: int | None) -> None:
+def _run(
+    call: ArrayCall, plan: CallPlan, storages: Mapping[str, Storage], lanes: Array, engine: str, threads: int | None
+) -> None:
+    whole = plan.whole
+    assert whole is not None
+    if plan.warns:
+        warn_negative(call, whole.index.capacity, lanes)
     if 0 in plan.lanes:
         return
-    assert plan.whole is not None
     try:
-        execute_plan(plan, plan.whole, storages, engine, threads)
+        _execute(plan.gpu is not None, whole, storages, engine, threads)
     except IndexFault as fault:
         raise call.outside(fault.report, plan.lanes) from None
 
 
-def execute_plan(
-    plan: CallPlan, whole: Whole, storages: Mapping[str, Storage], engine: str, threads: int | None
-) -> None:
-    """Execute a plan; the reference engine is the fallback of `auto`. Raises `IndexFault`."""
+def _execute(is_on_gpu: bool, whole: Whole, storages: Mapping[str, Storage], engine: str, threads: int | None) -> None:
+    """Execute a move; the reference engine is the fallback of `auto`. Raises `IndexFault`."""
     try:
-        name = chosen(engine, plan.gpu is not None)
-        return arrays(name)(whole, storages, threads)
+        return arrays(chosen(engine, is_on_gpu))(whole, storages, threads)
     except Unsupported as problem:
-        if plan.gpu is not None:
+        if is_on_gpu:
             raise ValueError(f"a GPU does not take this call: {problem}; copy the arrays to the host") from None
         if engine != AUTO:
             raise ValueError(f'engine "{engine}" does not take this call: {problem}; use engine="auto"') from None
     return arrays(REFERENCE)(whole, storages, 1)
 
 
-def learn(
-    call: ArrayCall, plan: CallPlan, how: How, operands: Sequence[object], described: Sequence[Array | None]
-) -> None:
-    """Keep the kind of a call that was executed in order, if an engine takes such calls by addresses and sizes.
-
-    `operands` are the table, the indices and the other array as the user has them, and `described` as arrays.
-    """
+def _learn(call: ArrayCall, plan: CallPlan, how: How, operands: Operands, described: Arrays) -> None:
+    """Keep the kind of a call that was executed in order, if an engine takes such calls by addresses and sizes."""
     found = [each if each is None else describe(each) for each in operands]
     places = [array for array in described if array is not None]
     if plan.whole is None or plan.whole.sizes is None or 0 in plan.lanes or found[0] is None or found[1] is None:
@@ -265,6 +257,6 @@ def learn(
         new=new_function(operands[0], plan.gpu is not None),
         is_tracked=gpu.is_torch(operands[2] if plan.whole.kind.gathers else operands[0]),
         is_in_order=None if plan.gpu is None else ordering(cast("Any", places)),
-        warn=partial(warn_negative, call) if plan.warns else None,
+        warn=partial(warn_negative, call.of()) if plan.warns else None,
     )
     keep(made, how, *kinds)

@@ -126,38 +126,34 @@ def gather_selected(
     index_type(call, lanes)
     order = order_of(call, _gpu(source, lanes), engine, source, lanes, given)
     notified = None if out is None else writing((out,))
-    return within(order, notified, _gather, call, table, source, lanes, select, policy, given, out, engine, threads)
+
+    def run() -> Any:
+        named = select(call, lanes, source, policy)
+        result, target = _result(call, table, source, named, given, out)
+        how = (Leading(named.dims), named.remap)
+        if not named.rows:
+            move_gather(call, source, named.lanes, target, how, engine, threads)
+            return result
+        fresh = empty_like(target) if share_memory(target, source) else target
+        for rows, numbers in named.parts():
+            move_gather(call, source[rows], numbers, fresh[rows], how, engine, threads)
+        if fresh is not target:
+            copy_into(target, fresh)
+        return result
+
+    return within(order, notified, run)
 
 
-def _gather(
-    call: ArrayCall,
-    table: object,
-    source: Array,
-    lanes: Array,
-    select: Select,
-    policy: OutsidePolicy,
-    given: Array | None,
-    out: Any,
-    engine: str,
-    threads: int | None,
-) -> Any:
-    kind, named = type_of(call, "table", source), select(call, lanes, source, policy)
-    shape = named.shape + source.shape[named.dims :]
+def _result(
+    call: ArrayCall, table: object, source: Array, named: Selection, given: Array | None, out: Any
+) -> tuple[Any, Array]:
+    """The result of a gather, as the user has it and as an array: what was given, or a new one."""
+    kind, shape = type_of(call, "table", source), named.shape + source.shape[named.dims :]
     if given is None:
         out, _ = new_function(table, on_gpu(source))(table, shape, kind.numpy)
-        given = array_of(call, "out", out)
-    else:
-        check_out(call, given, kind, shape)
-    how = (Leading(named.dims), named.remap)
-    if not named.rows:
-        move_gather(call, source, named.lanes, given, how, engine, threads)
-        return out
-    target = empty_like(given) if share_memory(given, source) else given
-    for rows, numbers in named.parts():
-        move_gather(call, source[rows], numbers, target[rows], how, engine, threads)
-    if target is not given:
-        copy_into(given, target)
-    return out
+        return out, array_of(call, "out", out)
+    check_out(call, given, kind, shape)
+    return out, given
 
 
 def scatter_selected(
@@ -183,29 +179,21 @@ def scatter_selected(
     index_type(call, lanes)
     order = order_of(call, _gpu(target, lanes), engine, target, lanes, source)
     notified = None if target is table else writing((table,))
-    within(order, notified, _scatter, call, target, source, lanes, select, policy, arithmetic)
 
+    def run() -> None:
+        kind = type_of(call, "table", target)
+        check_type(call, kind, arithmetic)
+        named = select(call, lanes, target, policy)
+        if not named.rows:
+            reduce_into(call, target, source, named, arithmetic)
+            return
+        values = spread(call, source, kind, named.shape + target.shape[named.dims :])
+        values = packed_copy(values) if share_memory(values, target) else values
+        for rows, numbers in named.parts():
+            part = Selection(numbers, named.dims, named.remap, numbers.shape)
+            reduce_into(call, target[rows], values[rows], part, arithmetic)
 
-def _scatter(
-    call: ArrayCall,
-    target: Array,
-    source: Array,
-    lanes: Array,
-    select: Select,
-    policy: OutsidePolicy,
-    arithmetic: Arithmetic,
-) -> None:
-    kind = type_of(call, "table", target)
-    check_type(call, kind, arithmetic)
-    named = select(call, lanes, target, policy)
-    if not named.rows:
-        reduce_into(call, target, source, named, arithmetic)
-        return
-    values = spread(call, source, kind, named.shape + target.shape[named.dims :])
-    values = packed_copy(values) if share_memory(values, target) else values
-    for rows, numbers in named.parts():
-        part = Selection(numbers, named.dims, named.remap, numbers.shape)
-        reduce_into(call, target[rows], values[rows], part, arithmetic)
+    within(order, notified, run)
 
 
 def number_entries(

@@ -33,9 +33,6 @@ VERBS = {Combine.ADD: "added", Combine.MUL: "multiplied", Combine.MAX: "ordered"
 DIMS = {Coalesce.Row: 1, Coalesce.Elem: None}
 """The dims of a table that indices number."""
 
-Operand = tuple[DType, int]
-"""An element type, and elements from the first to the last, gaps included."""
-
 
 class ArrayConflict(PtoEnum):
     """Which of several writes to one cell of an array remains: as `ScatterConflict`, or that of any order."""
@@ -47,53 +44,31 @@ class ArrayConflict(PtoEnum):
 
 @dataclass(frozen=True)
 class CallPlan:
-    """A verified call, for all arrays of the same dtypes, shapes and strides."""
+    """A verified call."""
 
     shape: tuple[int, ...]
     """The shape of the gathered or scattered data."""
     lanes: tuple[int, ...]
     """The shape of the indices."""
     dtype: np.dtype[Any]
-    nbytes: int
     whole: Whole | None
     """None if no engine supports the memory layout of an array, so that it is copied first."""
     gpu: int | None
     """The GPU that has the arrays; None for the host."""
-    table: Operand
-    indices: Operand
-    other: Operand
-    """The output of a gather, or the source of a scatter."""
-    extents: Mapping[str, int]
-    """Bytes from the first element to the last, by operand."""
-    capacity: int
-    """Entries of the table."""
     warns: bool
     """Whether a negative index counts as an uint32 and is moved inside (H-13)."""
     dims: int | None
     """The dims of the table that indices number; None for all of them."""
 
-    def lend(self, table: Array, indices: Array, name: str, other: Array) -> dict[str, Storage] | None:
-        """The memories of the operands, by name."""
+    def lend(self, *arrays: Array) -> dict[str, Storage] | None:
+        """The memories of the table, the indices and the other operand, by name."""
         if self.whole is None:
             return None
-        if self.gpu is not None and on_gpu(other):  # such a description is as good
-            return cast("dict[str, Storage]", {"table": table, "indices": indices, name: other})
-        return {
-            "table": Lent(table, *self.table),
-            "indices": Lent(indices, *self.indices),
-            name: Lent(other, *self.other),
-        }
-
-    def overlap(self, addresses: Mapping[str, int]) -> bool:
-        """Whether what is written shares memory with what is read."""
-        assert self.whole is not None
-        written = self.whole.move.dst.operand
-        start = addresses[written]
-        end = start + self.extents[written]
-        for name, other in addresses.items():
-            if name != written and start < other + self.extents[name] and other < end:
-                return True
-        return False
+        types = dict(self.whole.types)
+        if self.gpu is not None and on_gpu(arrays[-1]):  # such a description is as good
+            return cast("dict[str, Storage]", dict(zip(types, arrays, strict=True)))
+        lent = zip(types.items(), arrays, strict=True)
+        return {name: Lent(array, kind, _reach(array)) for (name, kind), array in lent}
 
 
 @dataclass(frozen=True)
@@ -259,14 +234,8 @@ def _plan(
         shape=shape,
         lanes=indices.shape,
         dtype=kind.numpy,
-        nbytes=prod(shape) * kind.size,
         whole=None if any(map(is_unsupported, arrays.values())) else whole,
         gpu=_gpu(call, arrays),
-        table=(kind, _reach(table)),
-        indices=(index_kind, _reach(indices)),
-        other=(kind, prod(shape) if other is None else _reach(other)),
-        extents={name: _reach(array) * array.itemsize for name, array in arrays.items()},
-        capacity=whole.index.capacity,
         dims=coalesce.dims if isinstance(coalesce, Leading) else DIMS[Coalesce.parse(coalesce)],
         warns=index_kind.name == "int32" and whole.index.remap in (Remap.CLAMP, Remap.WRAP),
     )

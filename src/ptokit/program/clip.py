@@ -11,23 +11,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import lcm, prod
 
+from ptokit.program import ir
 from ptokit.program.cores import is_crossing
 from ptokit.program.expr import BLOCK_IDX, Expr, ExpressionError, Op, Var, evaluate, parts, variables
-from ptokit.program.ir import (
-    Block,
-    Branch,
-    CrossFlag,
-    Flag,
-    Instr,
-    Loop,
-    Program,
-    Stmt,
-    TileDecl,
-    TileUse,
-    children,
-    transform,
-    walk,
-)
 
 LONGEST_PERIOD = 12
 PERIODS = (64, 16, 8, 4, 2, 1)
@@ -36,7 +22,7 @@ ELEMENTS = 500
 """Elements of operands that take as long as one statement."""
 
 
-def clipped(program: Program, most: int) -> tuple[Program, int, int]:
+def clipped(program: ir.Program, most: int) -> tuple[ir.Program, int, int]:
     """The program with as many rounds of its loops as do not exceed a number of steps in a block, the steps of a block
     of it, and those of a block of the whole program."""
     whole = steps(program)
@@ -45,7 +31,7 @@ def clipped(program: Program, most: int) -> tuple[Program, int, int]:
     period, meets = _period(program), _meet_unevenly(program)
     found = program, whole
     for count in PERIODS:
-        body = transform(program.body, lambda stmt, count=count: _clipped(stmt, count * period, period, meets))
+        body = ir.transform(program.body, lambda stmt, count=count: _clipped(stmt, count * period, period, meets))
         shorter = replace(program, body=body)
         found = shorter, steps(shorter)
         if found[1] <= most:
@@ -53,46 +39,46 @@ def clipped(program: Program, most: int) -> tuple[Program, int, int]:
     return *found, whole
 
 
-def _clipped(stmt: Stmt, kept: int, period: int, meet_unevenly: bool) -> Stmt:
+def _clipped(stmt: ir.Stmt, kept: int, period: int, meet_unevenly: bool) -> ir.Stmt:
     rounds = _rounds(stmt)
     if rounds is None or (meet_unevenly and _has_meetings(stmt)):
         return stmt
-    assert isinstance(stmt, Loop) and isinstance(stmt.start, int)
+    assert isinstance(stmt, ir.Loop) and isinstance(stmt.start, int)
     kept += rounds % period
     return stmt if rounds <= kept else replace(stmt, stop=stmt.start + kept * stmt.step)
 
 
-def _rounds(stmt: Stmt) -> int | None:
+def _rounds(stmt: ir.Stmt) -> int | None:
     """The rounds of a loop, if their number is known."""
-    if not isinstance(stmt, Loop) or not isinstance(stmt.start, int) or not isinstance(stmt.stop, int):
+    if not isinstance(stmt, ir.Loop) or not isinstance(stmt.start, int) or not isinstance(stmt.stop, int):
         return None
     return len(range(stmt.start, stmt.stop, stmt.step))
 
 
-def _has_meetings(stmt: Stmt) -> bool:
+def _has_meetings(stmt: ir.Stmt) -> bool:
     """Whether a statement or one inside sets a flag between the cores, or waits for one."""
-    return any(map(is_crossing, walk((stmt,))))
+    return any(map(is_crossing, ir.walk((stmt,))))
 
 
-def _meet_unevenly(program: Program) -> bool:
+def _meet_unevenly(program: ir.Program) -> bool:
     """Whether two cores meet in nests of loops that do not all have the same rounds."""
     return len({nest for nest in _nests(program.body, ()) if nest}) > 1
 
 
-def _nests(block: Block, around: tuple[int | None, ...]) -> Iterator[tuple[int | None, ...]]:
+def _nests(block: ir.Block, around: tuple[int | None, ...]) -> Iterator[tuple[int | None, ...]]:
     """For each flag between the cores, the rounds of the loops around it."""
     for stmt in block:
         if is_crossing(stmt):
             yield around
-        inside = (*around, _rounds(stmt)) if isinstance(stmt, Loop) else around
-        for inner in children(stmt):
+        inside = (*around, _rounds(stmt)) if isinstance(stmt, ir.Loop) else around
+        for inner in ir.children(stmt):
             yield from _nests(inner, inside)
 
 
-def _period(program: Program) -> int:
+def _period(program: ir.Program) -> int:
     """The period of what loops do: two, and every small divisor of a remainder."""
     found = {2}
-    for stmt in walk(program.body):
+    for stmt in ir.walk(program.body):
         for part in (part for expr in _rotating(stmt) for part in parts(expr)):
             if isinstance(part, Op) and part.name == "mod" and isinstance(part.args[1], int):
                 found.add(part.args[1])
@@ -102,29 +88,29 @@ def _period(program: Program) -> int:
     return period
 
 
-def _rotating(stmt: Stmt) -> tuple[Expr, ...]:
+def _rotating(stmt: ir.Stmt) -> tuple[Expr, ...]:
     """The expressions that choose among buffers and flags."""
-    if isinstance(stmt, TileDecl):
+    if isinstance(stmt, ir.TileDecl):
         return stmt.addresses
-    return (stmt.event,) if isinstance(stmt, Flag | CrossFlag) else ()
+    return (stmt.event,) if isinstance(stmt, ir.Flag | ir.CrossFlag) else ()
 
 
-def steps(program: Program) -> int:
+def steps(program: ir.Program) -> int:
     """About how many statements the first block runs; large operands count as several."""
     sizes = {name: prod((tile.spec.rows, tile.spec.cols)) for name, tile in program.tiles.items()}
     return _steps(program.body, sizes, {BLOCK_IDX: 0})
 
 
-def _steps(body: Block, sizes: dict[str, int], values: dict[Var, int]) -> int:
+def _steps(body: ir.Block, sizes: dict[str, int], values: dict[Var, int]) -> int:
     total = 0
     for stmt in body:
-        if isinstance(stmt, Loop):
+        if isinstance(stmt, ir.Loop):
             rounds = len(range(_value(stmt.start, values), _value(stmt.stop, values), stmt.step))
             total += rounds * _steps(stmt.body, sizes, {**values, stmt.var: 0}) if rounds else 0
-        elif isinstance(stmt, Branch):
+        elif isinstance(stmt, ir.Branch):
             total += max(_steps(stmt.then, sizes, values), _steps(stmt.otherwise, sizes, values))
-        elif isinstance(stmt, Instr):
-            used = sum(sizes.get(each.tile, 0) for each in stmt.operands if isinstance(each, TileUse))
+        elif isinstance(stmt, ir.Instr):
+            used = sum(sizes.get(each.tile, 0) for each in stmt.operands if isinstance(each, ir.TileUse))
             total += 1 + used // ELEMENTS
         else:
             total += 1

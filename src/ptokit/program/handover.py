@@ -11,10 +11,9 @@ from ptokit.program.calls import access_of, call_of, effects, named_operands
 from ptokit.program.cores import CORES, StatementCores, core_of, ends_of, is_crossing, owners, unit_of
 from ptokit.program.expr import Bounds, apply, interval, subtract
 from ptokit.program.ir import Barrier, CrossFlag, Flag, Instr, Program, TileUse, View, walk
-from ptokit.program.meetings import meetings
 from ptokit.program.memory import Path, statements
 from ptokit.program.repair import SyncCode
-from ptokit.program.streams import Streams, Wait, crosses
+from ptokit.program.streams import Streams, Wait, crosses, meetings
 from ptokit.program.unroll import unroll
 from ptokit.program.verify_call import Options
 from ptokit.target import SCALAR, Profile

@@ -13,10 +13,9 @@ from ptokit.isa.kernel import Pair
 from ptokit.program import ir
 from ptokit.program.before import Action, FaultCollector, OrderCheck, PipeStep, Slot, Unrolled
 from ptokit.program.calls import call_of
-from ptokit.program.cores import core_of, ends_of, stated_core, unit_of
+from ptokit.program.cores import core_of, ends_of, own_pairs, stated_core, unit_of
 from ptokit.program.expr import Expr, apply, interval
 from ptokit.program.memory import Path, meeting_block
-from ptokit.program.steps import own_pairs
 from ptokit.program.unroll import unroll
 from ptokit.target import Profile
 from ptokit.target.profile import CROSS_MOST, CROSS_USER_IDS

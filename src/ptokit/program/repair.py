@@ -12,24 +12,10 @@ from typing import TypeGuard
 
 from ptokit.finding import CodePart, Where
 from ptokit.isa.kernel import Pair
-from ptokit.program import ir
+from ptokit.program import ir, order
 from ptokit.program.cores import OTHER, StatementCores, core_of, ends_of, owners, stated_core, unit_of
 from ptokit.program.expr import apply, evaluate, interval, variables
 from ptokit.program.memory import Outline, Path, meeting_block, statements
-from ptokit.program.order import (
-    DRAIN,
-    PRIME,
-    REPLY_SET,
-    REPLY_WAIT,
-    SET,
-    WAIT,
-    Insertion,
-    Link,
-    free_ids,
-    missing,
-    pair_of,
-    races,
-)
 from ptokit.target import SCALAR, Profile
 
 
@@ -237,13 +223,13 @@ class Edited:
         """The path of a statement of the program before."""
         return self._now[origin]
 
-    def inserted(self, insertion: Insertion) -> Edit:
+    def inserted(self, insertion: order.Insertion) -> Edit:
         """An insertion into the edited program, as an edit of the program before."""
         block, at, rank = insertion.block, insertion.at, insertion.rank
         stmt = replace(insertion.stmt, auto=False, where=None)
         behind = next((path for j in range(at - 1, -1, -1) if (path := self.origin((*block, j)))), None)
         ahead = next((path for j in range(at, at + len(self.paths)) if (path := self.origin((*block, j)))), None)
-        if (rank <= DRAIN and behind is not None) or ahead is None:
+        if (rank <= order.DRAIN and behind is not None) or ahead is None:
             assert behind is not None
             return Edit(INSERT, behind, stmt, AFTER, rank, self._before[behind])
         return Edit(INSERT, ahead, stmt, BEFORE, rank, self._before[ahead])
@@ -264,18 +250,18 @@ class Edited:
 # --- flags that are missing
 
 
-def missing_order(edited: Edited, profile: Profile, more: Iterable[Link], *, alternate: bool) -> list[Unit]:
+def missing_order(edited: Edited, profile: Profile, more: Iterable[order.Link], *, alternate: bool) -> list[Unit]:
     """The flags that an edited program lacks. With `alternate`, ids may alternate with the buffers of a loop."""
     program = with_copies(edited.program) if alternate else edited.program
-    return [tuple(map(edited.inserted, each)) for each in missing(program, profile, more)]
+    return [tuple(map(edited.inserted, each)) for each in order.missing(program, profile, more)]
 
 
-def link_between(edited: Edited, first: Path, then: Path, src: str, dst: str) -> Link:
+def link_between(edited: Edited, first: Path, then: Path, src: str, dst: str) -> order.Link:
     """A flag between two statements, from pipe to pipe; without a loop around, from the first in the text."""
     block, one, other = meeting_block(first, then)
     if other <= one and not edited.outline.around(block):
-        return Link(dst, src, block, other + 1, one)
-    return Link(src, dst, block, one + 1, other)
+        return order.Link(dst, src, block, other + 1, one)
+    return order.Link(src, dst, block, one + 1, other)
 
 
 def with_copies(program: ir.Program) -> ir.Program:
@@ -359,7 +345,7 @@ def cures(
     if not isinstance(stmt, ir.Flag | ir.CrossFlag):
         return
     if fault.kind in (STUCK, LEFT):
-        possible = (Race(a.path, b.path, a.pipe, b.gate) for a, b in races(edited.program, profile))
+        possible = (Race(a.path, b.path, a.pipe, b.gate) for a, b in order.races(edited.program, profile))
         found = _unpaired(edited, faults, fault, stmt, dict.fromkeys((*seen, *possible)))
     else:
         found = _paired(edited, profile, fault, stmt, pairs)
@@ -390,9 +376,9 @@ def _unpaired(
     others = _other_ends(edited, stmt, [*same.values()])
     for loop in _loops_around(edited, fault.path, [*same]):
         *block, number = loop
-        at, rank = (number, PRIME) if is_wait else (number + 1, DRAIN)
+        at, rank = (number, order.PRIME) if is_wait else (number + 1, order.DRAIN)
         flags = [replace(others[0], event=event) for event in fault.events]
-        yield tuple(edited.inserted(Insertion(tuple(block), at, rank, flag)) for flag in flags)
+        yield tuple(edited.inserted(order.Insertion(tuple(block), at, rank, flag)) for flag in flags)
     yield (edited.removed(fault.path),)
     for race in _either_way(known) if isinstance(stmt, ir.CrossFlag) else known:
         if _orders(stmt, race):
@@ -401,12 +387,12 @@ def _unpaired(
             fits = isinstance(stmt.event, int) or len(block) + 1 == len(fault.path)
             follows = theirs < mine if is_wait else mine < theirs
             if fits and (follows or isinstance(stmt, ir.CrossFlag) or edited.outline.around(block)):
-                at, rank = (theirs + 1, SET) if is_wait else (theirs, WAIT)
-                yield (edited.inserted(Insertion(block, at, rank, _other_end(stmt, unit_of(pipe)))),)
+                at, rank = (theirs + 1, order.SET) if is_wait else (theirs, order.WAIT)
+                yield (edited.inserted(order.Insertion(block, at, rank, _other_end(stmt, unit_of(pipe)))),)
     *block, number = fault.path
-    at, rank = (number, WAIT) if is_wait else (number + 1, SET)
+    at, rank = (number, order.WAIT) if is_wait else (number + 1, order.SET)
     for other in others:
-        yield (edited.inserted(Insertion(tuple(block), at, rank, other)),)
+        yield (edited.inserted(order.Insertion(tuple(block), at, rank, other)),)
 
 
 def _either_way(known: Iterable[Race]) -> Iterator[Race]:
@@ -419,7 +405,7 @@ def _are_ends(one: ir.Stmt, other: AnyFlag) -> TypeGuard[AnyFlag]:
     """Whether two statements are a set and a wait of flags between the same pipes, or the same cores."""
     if not isinstance(one, AnyFlag) or type(one) is not type(other):
         return False
-    return one.action != other.action and pair_of(one) == pair_of(other)
+    return one.action != other.action and order.pair_of(one) == order.pair_of(other)
 
 
 def _may_meet(one: AnyFlag, other: AnyFlag) -> bool:
@@ -468,7 +454,11 @@ def _paired(edited: Edited, profile: Profile, fault: FlagFault, stmt: AnyFlag, p
         if fault.earlier is not None and fault.earlier != fault.path:
             yield (edited.removed(fault.earlier),)
         if isinstance(stmt, ir.Flag):
-            yield (edited.inserted(Insertion(block, number, REPLY_WAIT, replace(stmt, action="wait", where=None))),)
+            yield (
+                edited.inserted(
+                    order.Insertion(block, number, order.REPLY_WAIT, replace(stmt, action="wait", where=None))
+                ),
+            )
         yield from _renamed(edited, profile, fault, stmt, pairs)
     earlier = edited.statements[fault.earlier] if fault.earlier else None
     if isinstance(stmt, ir.CrossFlag) and isinstance(earlier, ir.CrossFlag) and stmt.pipe != earlier.pipe:
@@ -478,7 +468,7 @@ def _paired(edited: Edited, profile: Profile, fault: FlagFault, stmt: AnyFlag, p
         yield from _answered(edited, profile, fault, stmt, wait)
     if isinstance(stmt, ir.Flag):
         barrier = ir.Barrier("ALL", core=_core_of(stmt, edited.program))
-        yield (edited.inserted(Insertion(block, number, REPLY_WAIT, barrier)),)
+        yield (edited.inserted(order.Insertion(block, number, order.REPLY_WAIT, barrier)),)
 
 
 def _core_of(flag: ir.Flag, program: ir.Program) -> str:
@@ -491,7 +481,7 @@ def _renamed(edited: Edited, profile: Profile, fault: FlagFault, stmt: AnyFlag, 
     """Another id for the set and all that it is paired with; in a loop, ids that alternate."""
     group = component(fault.path, pairs)
     others = Edited(edited.program, [tuple(Edit(REMOVE, path, stmt) for path in group)]).program
-    free = free_ids(others, profile)[pair_of(stmt)]
+    free = order.free_ids(others, profile)[order.pair_of(stmt)]
     flags = [(path, flag) for path in group if isinstance(flag := edited.statements[path], AnyFlag)]
     if fault.earlier not in group and free and all(isinstance(flag.event, int) for _, flag in flags):
         yield tuple(edited.replaced(path, replace(flag, event=free[0], where=None)) for path, flag in flags)
@@ -505,11 +495,13 @@ def _renamed(edited: Edited, profile: Profile, fault: FlagFault, stmt: AnyFlag, 
 
 def _linked(edited: Edited, profile: Profile, pipes: Pair, core: str, first: Path, then: Path) -> Iterator[Maybe]:
     """A flag between two pipes of a core, from one statement to the other: waited for before that, or at once."""
-    free = free_ids(edited.program, profile)[pipes]
+    free = order.free_ids(edited.program, profile)[pipes]
     block, one, other = meeting_block(first, then)
     for wait_at in dict.fromkeys((other, one + 1)) if free and one < other else ():
-        ends = (one + 1, SET, "set"), (wait_at, WAIT, "wait")
-        flags = [Insertion(block, at, rank, ir.Flag(action, *pipes, free[0], core=core)) for at, rank, action in ends]
+        ends = (one + 1, order.SET, "set"), (wait_at, order.WAIT, "wait")
+        flags = [
+            order.Insertion(block, at, rank, ir.Flag(action, *pipes, free[0], core=core)) for at, rank, action in ends
+        ]
         yield tuple(map(edited.inserted, flags))
 
 
@@ -523,19 +515,25 @@ def _answered(edited: Edited, profile: Profile, fault: FlagFault, stmt: AnyFlag,
     else:
         assert isinstance(waiting, ir.CrossFlag)
         ends = {"set": replace(waiting, action="set", where=None), "wait": replace(stmt, action="wait", where=None)}
-    free = free_ids(edited.program, profile)[pair_of(ends["set"])]
+    free = order.free_ids(edited.program, profile)[order.pair_of(ends["set"])]
     if not free:
         return
     sets, waits = (replace(ends[action], event=free[0]) for action in ("set", "wait"))
     block, one, other = meeting_block(wait, fault.path)
     if isinstance(stmt, ir.CrossFlag):
-        answer = Insertion(block, one + 1, SET, sets), Insertion(block, one + 1, WAIT, waits)
+        answer = order.Insertion(block, one + 1, order.SET, sets), order.Insertion(block, one + 1, order.WAIT, waits)
         yield tuple(map(edited.inserted, answer))
-    around = [Insertion(block, one + 1, REPLY_SET, sets), Insertion(block, other, REPLY_WAIT, waits)]
+    around = [
+        order.Insertion(block, one + 1, order.REPLY_SET, sets),
+        order.Insertion(block, other, order.REPLY_WAIT, waits),
+    ]
     loops = edited.outline.around(block)
     if other <= one and loops:
         *outer, at, _ = loops[0]
-        around += [Insertion(tuple(outer), at, PRIME, sets), Insertion(tuple(outer), at + 1, DRAIN, waits)]
+        around += [
+            order.Insertion(tuple(outer), at, order.PRIME, sets),
+            order.Insertion(tuple(outer), at + 1, order.DRAIN, waits),
+        ]
     yield tuple(map(edited.inserted, around))
 
 
@@ -564,4 +562,4 @@ def removable(edited: Edited, pairs: Pairs) -> list[Unit]:
 
 def conflicts_with(program: ir.Program, profile: Profile) -> set[tuple[Path, Path]]:
     """Pairs of statements that may race, on any path of the program."""
-    return {(first.path, then.path) for first, then in races(program, profile)}
+    return {(first.path, then.path) for first, then in order.races(program, profile)}

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
-from ptokit.finding import Where
+from ptokit.finding import Finding, Where
 from ptokit.isa.tassign import TASSIGN
 from ptokit.isa.unknown import is_unknown
 from ptokit.program import ir
-from ptokit.program.calls import chosen_modifiers
+from ptokit.program.calls import all_operands, chosen_modifiers
 from ptokit.program.expr import Expr, apply, parts, show_expr
+from ptokit.program.ir import CPP, Instr, LoadScalar, Operand, Program, Stmt, TileUse, View
 
 WIDTH = 80
 
@@ -168,3 +170,33 @@ def _row(lead: str, text: str, place: str) -> str:
     if len(lines[-1]) + 1 + len(place) > WIDTH:
         lines.append("")
     return "\n".join([*lines[:-1], f"{lines[-1].ljust(WIDTH - len(place))}{place}".rstrip()])
+
+
+# --- words
+
+
+def described(finding: Finding, program: Program, stmt: Stmt) -> Finding:
+    """A finding of a statement, at its place."""
+    where = finding.where or stmt.where
+    if not isinstance(stmt, Instr):
+        return replace(finding, where=where)
+    names = {operand: name_of(program, used) for operand, used in operands_of(stmt).items()}
+    named = tuple((operand, name) for operand, name in names.items() if name)
+    return replace(finding, where=where, names=named)
+
+
+def operands_of(stmt: Stmt) -> dict[str, Operand]:
+    """The operands of a statement by name."""
+    if isinstance(stmt, Instr):
+        return all_operands(stmt)
+    return {"source": stmt.source} if isinstance(stmt, LoadScalar) else {}
+
+
+def name_of(program: Program, operand: Operand | None) -> str:
+    """The author's name of a tile or an array; empty if it has none."""
+    name = ""
+    if isinstance(operand, View):
+        name = operand.argument
+    elif isinstance(operand, TileUse) and program.tiles[operand.tile].named:
+        name = operand.tile
+    return f"%{name}" if name and program.form and not program.form.startswith(CPP) else name

@@ -1,4 +1,4 @@
-"""The cores of a program as streams of statements.
+"""The cores of a program as streams of statements, and how these meet.
 
 Each core runs its own statements in the order of the text, with the loops and branches around them. The statements of
 two cores are in no order with each other, except by flags between the cores: a wait takes a set of the other core, and
@@ -17,38 +17,24 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeGuard
 
+from ptokit.program import ir
 from ptokit.program.calls import access_of, all_operands
 from ptokit.program.cores import StatementCores, busy_pipes, ends_of, is_crossing
-from ptokit.program.expr import Var, evaluate
-from ptokit.program.ir import (
-    Barrier,
-    Block,
-    Branch,
-    CrossFlag,
-    Flag,
-    Instr,
-    Loop,
-    Program,
-    Stmt,
-    TileDecl,
-    TileUse,
-    children,
-    walk,
-)
+from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, ExpressionError, Var, evaluate
 from ptokit.target import PROFILES, SCALAR, Profile
 
 Position = tuple[int, ...]
 """The numbers of a statement and of those around it in their blocks, each with its iteration or arm."""
 Key = tuple[object, ...]
 """A flag between the cores."""
-Wait = Flag | CrossFlag
+Wait = ir.Flag | ir.CrossFlag
 
 
 @dataclass(frozen=True)
 class Node:
     """A statement of a core."""
 
-    stmt: Stmt
+    stmt: ir.Stmt
     number: int
     """Its number in its block."""
     blocks: tuple[tuple[Node, ...], ...] = ()
@@ -87,23 +73,23 @@ class CoreStream:
         self.head, self.at = next(self._nodes, (None, ()))
         self.key = self._key(self.head.stmt) if self.head else None
 
-    def _key(self, stmt: Stmt) -> Key | None:
-        if isinstance(stmt, Flag) and is_crossing(stmt):
+    def _key(self, stmt: ir.Stmt) -> Key | None:
+        if isinstance(stmt, ir.Flag) and is_crossing(stmt):
             return stmt.src, stmt.dst, evaluate(stmt.event, self.values)
-        return (ends_of(stmt)[0], evaluate(stmt.event, self.values)) if isinstance(stmt, CrossFlag) else None
+        return (ends_of(stmt)[0], evaluate(stmt.event, self.values)) if isinstance(stmt, ir.CrossFlag) else None
 
     def _statements(self, nodes: tuple[Node, ...], around: Position) -> Iterator[tuple[Node, Position]]:
         for node in nodes:
             at, stmt = (*around, node.number), node.stmt
             if not node.blocks or (node.is_whole and self.held is None):
                 yield node, at
-            elif isinstance(stmt, Loop):
+            elif isinstance(stmt, ir.Loop):
                 outer, loops = self.iteration, self.loops
                 for number, value in enumerate(self._actor.iterations(stmt, self)):
                     self.iteration, self.loops, self.values[stmt.var] = number, (*loops, value), value
                     yield from self._statements(node.blocks[0], (*at, number))
                 self.iteration, self.loops = outer, loops
-            elif isinstance(stmt, Branch):
+            elif isinstance(stmt, ir.Branch):
                 arm = 0 if self._actor.holds(stmt, self) else 1
                 yield from self._statements(node.blocks[arm], (*at, arm))
 
@@ -111,11 +97,11 @@ class CoreStream:
 class Actor(Protocol):
     """What the streams of a program are run by."""
 
-    def iterations(self, loop: Loop, stream: CoreStream) -> Iterable[int]:
+    def iterations(self, loop: ir.Loop, stream: CoreStream) -> Iterable[int]:
         """The values of the variable of a loop."""
         ...
 
-    def holds(self, branch: Branch, stream: CoreStream) -> bool:
+    def holds(self, branch: ir.Branch, stream: CoreStream) -> bool:
         """Whether the condition of a branch holds."""
         ...
 
@@ -137,15 +123,17 @@ class Actor(Protocol):
 class Streams:
     """The statements of each core of a program."""
 
-    def __init__(self, program: Program, profile: Profile) -> None:
+    def __init__(self, program: ir.Program, profile: Profile) -> None:
         self.program = program
         self._profile = profile if profile.cores else _without_pipes()
         self._cores = StatementCores(program, [self._profile])
-        flags = (stmt for stmt in walk(program.body) if isinstance(stmt, Flag | CrossFlag) and is_crossing(stmt))
+        flags = (
+            stmt for stmt in ir.walk(program.body) if isinstance(stmt, ir.Flag | ir.CrossFlag) and is_crossing(stmt)
+        )
         self.names = sorted(self._cores.all.union(*map(ends_of, flags)))
         self._owners = self._find_owners()
         self._trees = {core: self._nodes(program.body, core) for core in self.names}
-        self._sets = [stmt for stmt in walk(program.body) if is_crossing(stmt) and not is_wait(stmt)]
+        self._sets = [stmt for stmt in ir.walk(program.body) if is_crossing(stmt) and not is_wait(stmt)]
         self._pipes: dict[tuple[int, str], tuple[str, ...]] = {}
 
     def _find_owners(self) -> dict[str, str]:
@@ -155,25 +143,25 @@ class Streams:
         for instr in self.program.instructions:
             access, (core, *_) = access_of(instr), sorted(self._of(instr))
             for name, operand in all_operands(instr).items():
-                if isinstance(operand, TileUse):
+                if isinstance(operand, ir.TileUse):
                     users.setdefault(operand.tile, core)
                     if access[name] != "read":
                         writers.setdefault(operand.tile, core)
         return users | writers
 
-    def _of(self, stmt: Stmt) -> frozenset[str]:
+    def _of(self, stmt: ir.Stmt) -> frozenset[str]:
         """The cores that run a statement; the first core runs what none needs."""
-        cores = self._cores.users(stmt.name) if isinstance(stmt, TileDecl) else self._cores.of(stmt)
+        cores = self._cores.users(stmt.name) if isinstance(stmt, ir.TileDecl) else self._cores.of(stmt)
         return cores or frozenset(self.names[:1])
 
-    def _nodes(self, block: Block, core: str) -> tuple[Node, ...]:
+    def _nodes(self, block: ir.Block, core: str) -> tuple[Node, ...]:
         return tuple(self._node(stmt, k, core) for k, stmt in enumerate(block) if core in self._of(stmt))
 
-    def _node(self, stmt: Stmt, number: int, core: str) -> Node:
-        blocks = tuple(self._nodes(inner, core) for inner in children(stmt))
-        is_shared = isinstance(stmt, Instr) and len(self._of(stmt)) > 1
-        is_whole = self._of(stmt) == frozenset((core,)) and not any(map(is_crossing, walk((stmt,))))
-        binds_only = isinstance(stmt, TileDecl) and self._owners.get(stmt.name, core) != core
+    def _node(self, stmt: ir.Stmt, number: int, core: str) -> Node:
+        blocks = tuple(self._nodes(inner, core) for inner in ir.children(stmt))
+        is_shared = isinstance(stmt, ir.Instr) and len(self._of(stmt)) > 1
+        is_whole = self._of(stmt) == frozenset((core,)) and not any(map(is_crossing, ir.walk((stmt,))))
+        binds_only = isinstance(stmt, ir.TileDecl) and self._owners.get(stmt.name, core) != core
         return Node(stmt, number, blocks, is_whole, is_shared, binds_only)
 
     def run(self, values: Mapping[Var, int], actor: Actor) -> bool:
@@ -188,19 +176,19 @@ class Streams:
         """Whether a core goes on behind a wait, because it holds one pipe."""
         return not self._profile.cross_wait and pipe_of_wait(wait) != SCALAR
 
-    def pipes(self, stmt: Stmt, core: str) -> tuple[str, ...]:
+    def pipes(self, stmt: ir.Stmt, core: str) -> tuple[str, ...]:
         """The pipes of a core that run a statement."""
         key = id(stmt), core
         if key not in self._pipes:
             self._pipes[key] = tuple(sorted(self._find_pipes(stmt, core))) or (f"{core}.{SCALAR}",)
         return self._pipes[key]
 
-    def _find_pipes(self, stmt: Stmt, core: str) -> Iterable[str]:
-        if isinstance(stmt, Instr):
+    def _find_pipes(self, stmt: ir.Stmt, core: str) -> Iterable[str]:
+        if isinstance(stmt, ir.Instr):
             return busy_pipes(self.program, stmt, self._profile)
-        if isinstance(stmt, CrossFlag):
+        if isinstance(stmt, ir.CrossFlag):
             return (f"{core}.{stmt.pipe}",)
-        return (f"{core}.{stmt.src if stmt.action == 'set' else stmt.dst}",) if isinstance(stmt, Flag) else ()
+        return (f"{core}.{stmt.src if stmt.action == 'set' else stmt.dst}",) if isinstance(stmt, ir.Flag) else ()
 
     def is_set_by(self, key: Key) -> bool:
         """Whether some statement may set a flag."""
@@ -212,24 +200,24 @@ def _without_pipes() -> Profile:
     return next(each for each in PROFILES.values() if each.cores and not each.cross_wait)
 
 
-def crosses(program: Program) -> bool:
+def crosses(program: ir.Program) -> bool:
     """Whether a core waits for the other."""
-    return any(is_crossing(stmt) and is_wait(stmt) for stmt in walk(program.body))
+    return any(is_crossing(stmt) and is_wait(stmt) for stmt in ir.walk(program.body))
 
 
-def is_wait(stmt: Stmt) -> TypeGuard[Wait]:
+def is_wait(stmt: ir.Stmt) -> TypeGuard[Wait]:
     """Whether a statement waits for a flag."""
-    return isinstance(stmt, Flag | CrossFlag) and stmt.action == "wait"
+    return isinstance(stmt, ir.Flag | ir.CrossFlag) and stmt.action == "wait"
 
 
 def pipe_of_wait(wait: Wait) -> str:
     """The pipe that a wait holds."""
-    return wait.pipe if isinstance(wait, CrossFlag) else wait.dst
+    return wait.pipe if isinstance(wait, ir.CrossFlag) else wait.dst
 
 
-def _may_be(stmt: Stmt, key: Key) -> bool:
-    assert isinstance(stmt, Flag | CrossFlag)
-    name = (stmt.src, stmt.dst) if isinstance(stmt, Flag) else ends_of(stmt)[:1]
+def _may_be(stmt: ir.Stmt, key: Key) -> bool:
+    assert isinstance(stmt, ir.Flag | ir.CrossFlag)
+    name = (stmt.src, stmt.dst) if isinstance(stmt, ir.Flag) else ends_of(stmt)[:1]
     return name == key[:-1] and (not isinstance(stmt.event, int) or stmt.event == key[-1])
 
 
@@ -375,7 +363,7 @@ class _HeldPipes:
     def issue(self, node: Node, key: Key | None) -> None:
         """Run a statement, or queue it."""
         run, stream, stmt = self._run, self._stream, node.stmt
-        if isinstance(stmt, TileDecl) and self.queues:  # queued statements may still use the memory
+        if isinstance(stmt, ir.TileDecl) and self.queues:  # queued statements may still use the memory
             node = replace(node, binds_only=True)
         item = _Queued(node, key, None, run.program.pipes(stmt, stream.core), self._awaited(stmt))
         if not any(pipe in self.queues for pipe in item.pipes) and self._is_ready(item):
@@ -384,22 +372,22 @@ class _HeldPipes:
         item.state = run.actor.state(stream)
         for pipe in item.pipes:
             self.queues.setdefault(pipe, deque()).append(item)
-        if isinstance(stmt, Flag) and stmt.action == "set" and key is None:
+        if isinstance(stmt, ir.Flag) and stmt.action == "set" and key is None:
             self._sets.setdefault(self._flag(stmt), deque()).append(item)
-        elif isinstance(stmt, Instr) and stmt.event is not None:
+        elif isinstance(stmt, ir.Instr) and stmt.event is not None:
             self._events[stmt.event] = item
 
-    def _flag(self, flag: Flag) -> Hashable:
+    def _flag(self, flag: ir.Flag) -> Hashable:
         return flag.src, flag.dst, evaluate(flag.event, self._stream.values)
 
-    def _awaited(self, stmt: Stmt) -> list[_Queued]:
+    def _awaited(self, stmt: ir.Stmt) -> list[_Queued]:
         """The queued statements that a statement waits for."""
-        if isinstance(stmt, Barrier) and stmt.pipe == "ALL":
+        if isinstance(stmt, ir.Barrier) and stmt.pipe == "ALL":
             return [item for queue in self.queues.values() for item in queue]
-        if isinstance(stmt, Flag) and stmt.action == "wait" and not is_crossing(stmt):
+        if isinstance(stmt, ir.Flag) and stmt.action == "wait" and not is_crossing(stmt):
             queued = self._sets.get(self._flag(stmt))
             return [queued.popleft()] if queued else []
-        waits = stmt.waits if isinstance(stmt, Instr) else ()
+        waits = stmt.waits if isinstance(stmt, ir.Instr) else ()
         return [self._events[event] for event in waits if event in self._events]
 
     def _is_ready(self, item: _Queued) -> bool:
@@ -431,3 +419,106 @@ class _HeldPipes:
     def end_wait(self, node: Node) -> None:
         """End a wait for the other core without a set."""
         self._take(next(queue[0] for queue in self.queues.values() if queue[0].node is node))
+
+
+# --- how the cores meet
+
+
+MOST_STEPS = 1 << 16
+"""Statements that are followed."""
+
+
+class Unfollowed(Exception):
+    """How cores meet depends on numbers that are not known."""
+
+
+@dataclass
+class Meetings:
+    """How the cores of a program meet."""
+
+    in_text_order: bool
+    """Whether every wait comes after its set in the text, in all blocks; False if that is not known."""
+    stuck: list[Wait]
+    """A wait that never ends, or several that wait for one another; empty if none is known."""
+
+
+class _Follower:
+    """Follows the streams of a block, and runs nothing."""
+
+    def __init__(self) -> None:
+        self.stuck_at: list[Wait] = []
+        self._left = MOST_STEPS
+
+    def iterations(self, loop: ir.Loop, stream: CoreStream) -> Iterator[int]:
+        for value in range(evaluate(loop.start, stream.values), evaluate(loop.stop, stream.values), loop.step):
+            self._count()
+            yield value
+
+    def holds(self, branch: ir.Branch, stream: CoreStream) -> bool:
+        return bool(evaluate(branch.condition, stream.values))
+
+    def execute(self, node: Node, stream: CoreStream) -> None:
+        self._count()
+
+    def _count(self) -> None:
+        self._left -= 1
+        if not self._left:
+            raise Unfollowed
+
+    def state(self, stream: CoreStream) -> object:
+        return self
+
+    def execute_later(self, node: Node, stream: CoreStream, state: object) -> None:
+        self._count()
+
+    def stuck(self, waits: list[Wait]) -> None:
+        self.stuck_at = waits
+        raise Unfollowed
+
+
+def meetings(streams: Streams, grid: int | None, integers: Mapping[Var, int]) -> Meetings:
+    """How the cores of a program meet in the blocks of a grid, as far as it follows from the numbers of a launch."""
+    if _sets_come_first(streams.program):
+        return Meetings(True, [])
+    follower = _Follower()
+    known = dict(integers) if grid is None else {**integers, BLOCK_NUM: grid}
+    try:
+        return Meetings(_follow(streams, grid, known, follower), [])
+    except (Unfollowed, KeyError, ExpressionError):
+        return Meetings(False, follower.stuck_at)
+
+
+def _follow(streams: Streams, grid: int | None, known: dict[Var, int], follower: _Follower) -> bool:
+    """Follow one block if all meet alike, else all blocks; whether they run in the order of the text."""
+    try:
+        return streams.run(known, follower)
+    except KeyError as missing:
+        if missing.args[0] != BLOCK_IDX or grid is None:
+            raise
+    blocks = [streams.run({**known, BLOCK_IDX: block}, follower) for block in range(grid)]
+    return all(blocks)
+
+
+def _sets_come_first(program: ir.Program) -> bool:
+    """Whether every wait certainly comes after its set in the text, whatever the numbers are."""
+    try:
+        _left_set(program.body, Counter())
+    except Unfollowed:
+        return False
+    return True
+
+
+def _left_set(block: ir.Block, flags: Counter[Hashable]) -> Counter[Hashable]:
+    """How often each flag is set at least after a block, if before it is so often. An iteration takes its own sets."""
+    for stmt in block:
+        if isinstance(stmt, ir.Loop):
+            _left_set(stmt.body, Counter())
+        elif isinstance(stmt, ir.Branch):
+            arms = [_left_set(arm, flags.copy()) for arm in ir.children(stmt)]
+            flags = arms[0] & arms[1]
+        elif isinstance(stmt, ir.Flag | ir.CrossFlag) and is_crossing(stmt):
+            key = (stmt.src, stmt.dst, stmt.event) if isinstance(stmt, ir.Flag) else (ends_of(stmt)[0], stmt.event)
+            flags[key] += -1 if is_wait(stmt) else 1
+            if flags[key] < 0:
+                raise Unfollowed
+    return flags

@@ -15,33 +15,19 @@ from operator import methodcaller
 from typing import Any
 
 from ptokit.finding import Where
+from ptokit.program import ir
 from ptokit.program.before import PipeStep, Unrolled
 from ptokit.program.calls import all_operands, call_of
-from ptokit.program.cores import Cores, ends_of, home_of, pipe_of, pipes_of
+from ptokit.program.cores import Cores, PipeWork, Step, Sync, ends_of, gate, home_of, on_cores, pipe_of, pipes_of, steps
 from ptokit.program.expr import Expr, Var, apply, interval, substitute, subtract
-from ptokit.program.ir import (
-    Barrier,
-    Block,
-    Branch,
-    CrossFlag,
-    Flag,
-    Instr,
-    LoadScalar,
-    Loop,
-    Program,
-    Stmt,
-    TileUse,
-    View,
-)
 from ptokit.program.memory import History, OperandAccess, Path, rewrite
-from ptokit.program.steps import PipeWork, Step, Sync, gate, on_cores, steps
 from ptokit.target import SCALAR, Core, Profile
 
 SOURCE = "source"
 LOAD_SCALAR: tuple[Step, ...] = (PipeWork(SCALAR, reads=(SOURCE,)),)
 
 
-def unroll(program: Program, profile: Profile, *, only_events: bool = False) -> Unrolled:
+def unroll(program: ir.Program, profile: Profile, *, only_events: bool = False) -> Unrolled:
     """Unroll a program.
 
     With `only_events` the operations have no events. Instead steps conflict if one instruction waits for the event of
@@ -73,7 +59,7 @@ class _Steps:
 class _Unroller:
     """Emits the operations of a program, block by block."""
 
-    def __init__(self, program: Program, profile: Profile, *, only_events: bool) -> None:
+    def __init__(self, program: ir.Program, profile: Profile, *, only_events: bool) -> None:
         self.program = program
         self.profile = profile
         self.only_events = only_events
@@ -84,12 +70,12 @@ class _Unroller:
         self.cores = Cores(program, profile)
         self.result = Unrolled(pipes_of(profile), [], [], {}, self.outline, {})
         self._sites: dict[Path, _Steps] = {}
-        self._handlers: dict[type[Stmt], Handler] = {
-            Instr: self._instr, LoadScalar: self._load_scalar, Flag: self._flag, CrossFlag: self._cross_flag,
-            Barrier: self._barrier, Loop: self._loop, Branch: self._branch,
+        self._handlers: dict[type[ir.Stmt], Handler] = {
+            ir.Instr: self._instr, ir.LoadScalar: self._load_scalar, ir.Flag: self._flag,
+            ir.CrossFlag: self._cross_flag, ir.Barrier: self._barrier, ir.Loop: self._loop, ir.Branch: self._branch,
         }  # fmt: skip
 
-    def block(self, block: Block, at: Path, iterations: tuple[int, ...], scope: LoopValues) -> None:
+    def block(self, block: ir.Block, at: Path, iterations: tuple[int, ...], scope: LoopValues) -> None:
         """Emit a block, with a slot before every statement and after the last."""
         for number, stmt in enumerate(block):
             self._slot(at, number, iterations)
@@ -107,10 +93,10 @@ class _Unroller:
 
     # --- statements that touch memory ---
 
-    def _instr(self, stmt: Instr, path: Path, iterations: tuple[int, ...], scope: LoopValues) -> None:
+    def _instr(self, stmt: ir.Instr, path: Path, iterations: tuple[int, ...], scope: LoopValues) -> None:
         if path not in self._sites:
             todo = steps(call_of(self.program, stmt, self.profile), self.profile)
-            operands = {name: o for name, o in all_operands(stmt).items() if isinstance(o, TileUse | View)}
+            operands = {name: o for name, o in all_operands(stmt).items() if isinstance(o, ir.TileUse | ir.View)}
             home = home_of((self.program.tiles[use.tile].spec.loc for use in stmt.tiles), self.profile)
             self._sites[path] = self._site(todo, operands, path, scope, [home])
         if self.only_events:
@@ -128,7 +114,7 @@ class _Unroller:
         if stmt.event is not None:
             self._emit("signal_event", stmt.event, pipes)
 
-    def _load_scalar(self, stmt: LoadScalar, path: Path, iterations: tuple[int, ...], scope: LoopValues) -> None:
+    def _load_scalar(self, stmt: ir.LoadScalar, path: Path, iterations: tuple[int, ...], scope: LoopValues) -> None:
         if path not in self._sites:
             homes = [core for core in self.profile.cores if f"{core.name}.{SCALAR}" in self.cores.scalars(stmt)]
             self._sites[path] = self._site(LOAD_SCALAR, {SOURCE: stmt.source}, path, scope, homes)
@@ -137,7 +123,7 @@ class _Unroller:
     def _site(
         self,
         todo: tuple[Step, ...],
-        operands: Mapping[str, TileUse | View],
+        operands: Mapping[str, ir.TileUse | ir.View],
         path: Path,
         scope: LoopValues,
         homes: Sequence[Core],
@@ -147,7 +133,7 @@ class _Unroller:
 
         def accesses(names: tuple[str, ...], *, writes: bool) -> list[OperandAccess]:
             found = [operands[name] for name in names if name in operands]
-            return [OperandAccess(rewrite(o, scope) if isinstance(o, View) else o, writes, loops) for o in found]
+            return [OperandAccess(rewrite(o, scope) if isinstance(o, ir.View) else o, writes, loops) for o in found]
 
         site: list[tuple[Step, str, tuple[OperandAccess, ...]]] = []
         for home in homes:
@@ -182,32 +168,34 @@ class _Unroller:
 
     # --- flags of the program ---
 
-    def _flag(self, stmt: Flag, path: Path, iterations: tuple[int, ...], scope: LoopValues) -> None:
+    def _flag(self, stmt: ir.Flag, path: Path, iterations: tuple[int, ...], scope: LoopValues) -> None:
         event = self._event(stmt, path, iterations, scope)
         if event is None or not {stmt.src, stmt.dst} <= {*self.profile.pipes}:
             return  # it is not known which flag this is, so it orders nothing
         for src, dst in self.cores.pairs(stmt):
             self._emit(stmt.action, src if stmt.action == "set" else dst, (src, dst, event))
 
-    def _cross_flag(self, stmt: CrossFlag, path: Path, iterations: tuple[int, ...], scope: LoopValues) -> None:
+    def _cross_flag(self, stmt: ir.CrossFlag, path: Path, iterations: tuple[int, ...], scope: LoopValues) -> None:
         event = self._event(stmt, path, iterations, scope)
         if event is not None:
             pipe = stmt.pipe if stmt.action == "set" else self.profile.cross_wait or stmt.pipe
             self._emit(stmt.action, f"{stmt.core}.{pipe}", (ends_of(stmt), event))
 
-    def _event(self, stmt: Flag | CrossFlag, path: Path, iterations: tuple[int, ...], scope: LoopValues) -> int | None:
+    def _event(
+        self, stmt: ir.Flag | ir.CrossFlag, path: Path, iterations: tuple[int, ...], scope: LoopValues
+    ) -> int | None:
         """The id of a flag in these iterations, if it is known."""
         counters = [self.history.views.counters[loop] for loop in self.outline.around(path)]
         event = substitute(substitute(stmt.event, scope), dict(zip(counters, iterations, strict=True)))
         return event if isinstance(event, int) else None
 
-    def _barrier(self, stmt: Barrier, _path: Path, _iterations: tuple[int, ...], _scope: LoopValues) -> None:
+    def _barrier(self, stmt: ir.Barrier, _path: Path, _iterations: tuple[int, ...], _scope: LoopValues) -> None:
         if stmt.pipe == "ALL":
             self._emit("barrier", stmt.core)
 
     # --- loops and branches ---
 
-    def _branch(self, stmt: Branch, path: Path, iterations: tuple[int, ...], scope: LoopValues) -> None:
+    def _branch(self, stmt: ir.Branch, path: Path, iterations: tuple[int, ...], scope: LoopValues) -> None:
         if isinstance(stmt.condition, int):
             arm = 0 if stmt.condition else 1
             self.block((stmt.then, stmt.otherwise)[arm], (*path, arm), iterations, scope)
@@ -220,7 +208,7 @@ class _Unroller:
         self._emit("end_path")
         self._emit("join")
 
-    def _loop(self, stmt: Loop, path: Path, iterations: tuple[int, ...], scope: LoopValues) -> None:
+    def _loop(self, stmt: ir.Loop, path: Path, iterations: tuple[int, ...], scope: LoopValues) -> None:
         body, views = (*path, 0), self.history.views
         start = substitute(stmt.start, scope)
         fewest, most = self._trips(stmt, scope)
@@ -240,7 +228,7 @@ class _Unroller:
         self._emit("end_path")
         self._emit("join")
 
-    def _trips(self, loop: Loop, scope: LoopValues) -> tuple[float, float]:
+    def _trips(self, loop: ir.Loop, scope: LoopValues) -> tuple[float, float]:
         """The fewest and the most iterations that a loop can have."""
         start, stop = (substitute(expr, scope) for expr in (loop.start, loop.stop))
         distance = subtract(stop, start) if loop.step > 0 else subtract(start, stop)
@@ -248,7 +236,7 @@ class _Unroller:
         fewest, most = (max(0, end if end in (-inf, inf) else -(-end // abs(loop.step))) for end in ends)
         return fewest, most
 
-    def _copies(self, loop: Loop, body: Path) -> int:
+    def _copies(self, loop: ir.Loop, body: Path) -> int:
         """How many iterations of a loop have their own tiles."""
         here = [name for name, home in self.outline.tiles.items() if home[-1:] == (body,)]
         return max(1, loop.buffers, *(self.program.tiles[name].buffers for name in here))

@@ -1,4 +1,4 @@
-"""Verifies a program for a target: the rules of every instruction, then those of the whole program."""
+"""Verifies a program for a target: the rules of every instruction, then of the whole; also for many lengths."""
 
 from __future__ import annotations
 
@@ -9,35 +9,16 @@ from functools import cached_property, lru_cache, partial
 from ptokit.finding import Finding, fold_overlaps
 from ptokit.isa.fixes import write_first
 from ptokit.isa.unknown import Undecided
-from ptokit.program import calls
-from ptokit.program.addresses import check_addresses, check_memory, check_overlaps
+from ptokit.program import calls, ir
 from ptokit.program.bounds import BoundsProof, Reach, check_bounds, reaches
 from ptokit.program.budget import starts_threads
 from ptokit.program.calls import call_of, tensor_spec, written_arguments
 from ptokit.program.cores import StatementCores
-from ptokit.program.describe import described
 from ptokit.program.expr import Expr, Var, compiled, extents_in, substitute, value_of
 from ptokit.program.handover import are_cores_joined, check_cores, check_sync
-from ptokit.program.ir import (
-    CPP,
-    Argument,
-    Block,
-    Branch,
-    Instr,
-    Leaf,
-    LoadScalar,
-    Loop,
-    Program,
-    TileDecl,
-    TileUse,
-    View,
-    children,
-    fold,
-    instructions,
-    walk,
-    with_expressions,
-)
 from ptokit.program.overlaps import sharing
+from ptokit.program.place import check_addresses, check_memory, check_overlaps
+from ptokit.program.show import described
 from ptokit.program.streams import crosses
 from ptokit.program.symbolic import Lengths
 from ptokit.program.verify_call import Options, judged, verify_call
@@ -45,7 +26,7 @@ from ptokit.target import SCALAR, Profile
 
 
 def verify(
-    program: Program,
+    program: ir.Program,
     profile: Profile,
     options: Options | None = None,
     grid: int | None = None,
@@ -71,16 +52,16 @@ def _place(finding: Finding) -> tuple[str, int]:
 
 
 def _instructions(
-    program: Program, profile: Profile, options: Options, grid: int | None, integers: Mapping[Var, int]
+    program: ir.Program, profile: Profile, options: Options, grid: int | None, integers: Mapping[Var, int]
 ) -> Iterator[Finding]:
     known: dict[Hashable, list[Finding]] = {}
     for stmt, reach in reaches(program, grid, integers):
-        if not isinstance(stmt, Instr):
+        if not isinstance(stmt, ir.Instr):
             continue
         resolve = partial(_same_in_all, reach) if integers else calls.known
         key = calls.signature(stmt), id(reach) if integers else None
         if key not in known:
-            call, types = calls.call_of(program, stmt, profile, resolve), not program.form.startswith(CPP)
+            call, types = calls.call_of(program, stmt, profile, resolve), not program.form.startswith(ir.CPP)
             known[key] = verify_call(call, profile, options, alone=False, types=types)
         for finding in known[key]:
             yield described(calls.with_tiles(finding, stmt).at(stmt.where), program, stmt)
@@ -94,13 +75,13 @@ def _same_in_all(reach: Reach, expr: Expr) -> int:
     return int(found[0])
 
 
-def check_cells(program: Program, _profile: Profile, _options: Options, _grid: int | None) -> Iterable[Finding]:
+def check_cells(program: ir.Program, _profile: Profile, _options: Options, _grid: int | None) -> Iterable[Finding]:
     """An argument that is written has no two elements at one address. Of a view, only the blocks that are written
     (`distinct_cells`): its items may be windows that overlap."""
     for instr in program.instructions:
         access = calls.access_of(instr)
         for name, operand in calls.named_operands(instr).items():
-            if not isinstance(operand, View) or access[name] == "read":
+            if not isinstance(operand, ir.View) or access[name] == "read":
                 continue
             argument = program.tensors[operand.argument]
             if not argument.view_of and calls.overlaps_itself(argument):
@@ -111,55 +92,59 @@ def check_cells(program: Program, _profile: Profile, _options: Options, _grid: i
                 )  # fmt: skip
 
 
-def check_written(program: Program, _profile: Profile, _options: Options, grid: int | None) -> Iterable[Finding]:
+def check_written(program: ir.Program, _profile: Profile, _options: Options, grid: int | None) -> Iterable[Finding]:
     """A tile is written before it is read: through itself, or through one that shares bytes with it."""
     unknown, shared = calls.unknown_writes(program), set(_used_by_two_cores(program) if crosses(program) else ())
     known = {tile.name for tile in program.tiles.values() if tile.spec.loc not in unknown} - shared
     return _reads_of_unwritten(program.body, sharing(program, grid), known)
 
 
-def _used_by_two_cores(program: Program) -> Iterator[str]:
+def _used_by_two_cores(program: ir.Program) -> Iterator[str]:
     """Tiles of two cores: what one of them does to a tile is in no order of the text with what the other one does."""
     cores = StatementCores(program)
     return (tile for tile in program.tiles if len(cores.users(tile)) > 1)
 
 
-def _reads_of_unwritten(block: Block, near: Mapping[str, set[str]], known: set[str]) -> list[Finding]:
+def _reads_of_unwritten(block: ir.Block, near: Mapping[str, set[str]], known: set[str]) -> list[Finding]:
     """Reads of tiles that nothing can have written: of those of which all writes are known. The state is the set of
     tiles that may have been written."""
     found: list[Finding] = []
 
-    def leaf(stmt: Leaf, written: set[str]) -> set[str]:
-        if isinstance(stmt, TileDecl):
+    def leaf(stmt: ir.Leaf, written: set[str]) -> set[str]:
+        if isinstance(stmt, ir.TileDecl):
             return written - {stmt.name} if stmt.fresh else written | {stmt.name}
-        if isinstance(stmt, Instr):
+        if isinstance(stmt, ir.Instr):
             found.extend(_unwritten_reads(stmt, written, near, known))
             return written | _writes(stmt)
         return written
 
-    def loop(stmt: Loop, written: set[str]) -> set[str]:
-        return visit(stmt.body, written.union(*(_writes(each) for each in walk(stmt.body) if isinstance(each, Instr))))
+    def loop(stmt: ir.Loop, written: set[str]) -> set[str]:
+        return visit(
+            stmt.body, written.union(*(_writes(each) for each in ir.walk(stmt.body) if isinstance(each, ir.Instr)))
+        )
 
-    def branch(stmt: Branch, written: set[str]) -> set[str]:
+    def branch(stmt: ir.Branch, written: set[str]) -> set[str]:
         return visit(stmt.then, written) | visit(stmt.otherwise, written)
 
-    visit = partial(fold, leaf=leaf, loop=loop, branch=branch)
+    visit = partial(ir.fold, leaf=leaf, loop=loop, branch=branch)
     visit(block, set())
     return found
 
 
-def _writes(instr: Instr) -> set[str]:
+def _writes(instr: ir.Instr) -> set[str]:
     access = calls.access_of(instr)
-    tiles = {name: operand.tile for name, operand in calls.all_operands(instr).items() if isinstance(operand, TileUse)}
+    tiles = {
+        name: operand.tile for name, operand in calls.all_operands(instr).items() if isinstance(operand, ir.TileUse)
+    }
     return {tile for name, tile in tiles.items() if access[name] != "read"}
 
 
 def _unwritten_reads(
-    instr: Instr, written: set[str], near: Mapping[str, set[str]], known: set[str]
+    instr: ir.Instr, written: set[str], near: Mapping[str, set[str]], known: set[str]
 ) -> Iterator[Finding]:
     access, index = calls.access_of(instr), instr.definition.roles.get("index")
     for name, operand in calls.named_operands(instr).items():
-        if not isinstance(operand, TileUse) or access[name] != "read" or operand.tile not in known:
+        if not isinstance(operand, ir.TileUse) or access[name] != "read" or operand.tile not in known:
             continue
         if written.isdisjoint((operand.tile, *near[operand.tile])):
             message = f"{instr.name}: {name} reads {operand.tile}, which nothing has written"
@@ -170,20 +155,20 @@ def _unwritten_reads(
             )
 
 
-Check = Callable[[Program, Profile, Options, "int | None"], Iterable[Finding]]
+Check = Callable[[ir.Program, Profile, Options, "int | None"], Iterable[Finding]]
 CHECKS: tuple[Check, ...] = (
     check_memory, check_addresses, check_overlaps, check_cells, check_cores, check_sync, check_written,
 )  # fmt: skip
 """The checks of the whole program."""
 
 
-def pipes_used(program: Program, profile: Profile) -> tuple[str, ...]:
+def pipes_used(program: ir.Program, profile: Profile) -> tuple[str, ...]:
     """The pipes that the program's instructions work on, in the target's order."""
     used: set[str] = set()
     different = {calls.signature(instr): instr for instr in program.instructions}
     for instr in different.values():
         used.update(effect.pipe for effect in calls.effects(calls.call_of(program, instr, profile)))
-    if any(isinstance(stmt, LoadScalar) for stmt in walk(program.body)):
+    if any(isinstance(stmt, ir.LoadScalar) for stmt in ir.walk(program.body)):
         used.add(SCALAR)
     return tuple(pipe for pipe in profile.pipes if pipe in used)
 
@@ -203,17 +188,17 @@ def tested(conditions: Iterable[Expr]) -> Callable[[Values], bool]:
     return lambda values: all(value_of(measure, values) for measure in measures)
 
 
-def at_lengths(program: Program, values: Values) -> Program:
+def at_lengths(program: ir.Program, values: Values) -> ir.Program:
     """The program with numbers in the place of extents."""
 
     def number(expr: Expr) -> Expr:
         return substitute(expr, values) if extents_in(expr) else expr
 
     arguments = tuple(
-        replace(each, shape=tuple(map(number, each.shape))) if isinstance(each, Argument) else each
+        replace(each, shape=tuple(map(number, each.shape))) if isinstance(each, ir.Argument) else each
         for each in program.arguments
     )
-    body = tuple(with_expressions(stmt, number) for stmt in program.body)
+    body = tuple(ir.with_expressions(stmt, number) for stmt in program.body)
     names = tuple((number(expr), name) for expr, name in program.names)
     return replace(program, arguments=arguments, body=body, names=names)
 
@@ -231,7 +216,7 @@ class KnownFindings:
 class General:
     """A program with extents of its arguments as variables, valid for all that meet its conditions."""
 
-    def __init__(self, program: Program, conditions: Iterable[Expr]) -> None:
+    def __init__(self, program: ir.Program, conditions: Iterable[Expr]) -> None:
         self.program = program
         self.holds = tested(conditions)
         """Whether it is the program for some lengths."""
@@ -241,7 +226,7 @@ class General:
         self._known: dict[tuple[str, Options], list[KnownFindings]] = {}
         """Findings for classes of lengths, by target."""
 
-    def _at(self, lengths: tuple[tuple[Var, int], ...]) -> Program:
+    def _at(self, lengths: tuple[tuple[Var, int], ...]) -> ir.Program:
         return at_lengths(self.program, dict(lengths))
 
     def findings(self, profile: Profile, options: Options, grid: int, lengths: Values) -> Sequence[Finding]:
@@ -270,7 +255,7 @@ class General:
         if that is not known."""
         if not are_cores_joined(self.program, profile):
             return None
-        given, with_findings = Lengths(lengths), list[Instr]()
+        given, with_findings = Lengths(lengths), list[ir.Instr]()
         try:
             for instr in self.program.instructions:
                 call = call_of(self.program, instr, profile, given.resolve)
@@ -278,14 +263,16 @@ class General:
                 starts_threads(call)
             for name in written_arguments(self.program):
                 argument = self.program.tensors[name]
-                whole = View(name, (0,) * len(argument.shape), argument.shape)
+                whole = ir.View(name, (0,) * len(argument.shape), argument.shape)
                 bool(tensor_spec(argument, whole, given.resolve).overlaps_itself)
         except (TypeError, Undecided):  # of a rule that takes only numbers of Python itself
             return None
-        if any(instr in instructions(branch) for instr in with_findings for branch in self._branches):
+        if any(instr in ir.instructions(branch) for instr in with_findings for branch in self._branches):
             return None  # it may not be reached
         return KnownFindings(tested(given.conditions.found), tuple(found), bool(with_findings))
 
     @cached_property
-    def _branches(self) -> list[Block]:
-        return [block for stmt in walk(self.program.body) if isinstance(stmt, Branch) for block in children(stmt)]
+    def _branches(self) -> list[ir.Block]:
+        return [
+            block for stmt in ir.walk(self.program.body) if isinstance(stmt, ir.Branch) for block in ir.children(stmt)
+        ]

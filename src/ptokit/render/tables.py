@@ -1,4 +1,4 @@
-"""Tables and titles on a terminal of any width: nothing is cut off, and words stay whole."""
+"""Tables and titles on a terminal of any width: they fold, nothing is cut off, and words stay whole."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 | file | contents |
 |---|---|
-| `model.py` | the report as plain data, which the page embeds |
-| `sources.py`, `spans.py`, `access.py` | its parts: source texts; time, live ranges and lines; gathers and scatters |
+| `model.py`, `page/` | the report as plain data; the page that embeds it: markup, style and script in one file |
+| `sources.py`, `access.py` | parts of the data: source texts; gathers and scatters |
 | `compare.py` | targets side by side |
-| `html.py`, `page/` | the page: data, markup, style and script in one file |
 """

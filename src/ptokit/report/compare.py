@@ -9,7 +9,7 @@ from typing import Any
 
 from ptokit.finding import Finding, Where, at_line, by_level
 from ptokit.machine.report import NOTHING_RAN, MachineReport
-from ptokit.machine.traffic import Traffic
+from ptokit.machine.ways import Traffic
 from ptokit.program.cores import unit_of
 from ptokit.report.sources import place
 

@@ -1,4 +1,4 @@
-"""A report as plain data, which the page embeds: one entry for each target."""
+"""A report as plain data, one entry for each target; and the page that embeds it: one file."""
 
 from __future__ import annotations
 

@@ -14,10 +14,8 @@
 | `options.py` | the options of a table, and its folder |
 | `group.py` | the owners of a table: numbers of calls; a call that reaches all of them or none |
 | `refusals.py` | the errors of `pto.gather` and `pto.scatter`, before anything is sent |
-| `calls.py` | gathers and scatters: sent to owners, and their answers put together |
+| `calls.py` | gathers and scatters: sent to owners, and their answers put together; calls under way |
 | `states.py` | the whole table in files: checkpoints, new placements |
-| `pending.py` | a call under way, as the user sees it |
 | `table.py` | `pto.ShardedTable`: what the user calls |
-| `ray_owners.py` | owners as Ray actors |
-| `tasks.py` | plain functions as Ray tasks |
+| `ray_owners.py` | owners as Ray actors; plain functions as Ray tasks |
 """

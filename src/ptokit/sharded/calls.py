@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import time
+from collections.abc import Callable
+from threading import RLock
 from typing import Any
 
 import numpy as np
 
 from ptokit.isa.policy import ScatterAtomicOp
 from ptokit.lang.arrays import within, writing
+from ptokit.lang.faults import public
+from ptokit.sharded.errors import OfOneProcess, check_process
 from ptokit.sharded.group import Change, OwnerGroup
-from ptokit.sharded.messages import Header
-from ptokit.sharded.pending import Finish
+from ptokit.sharded.messages import Array, Header
 from ptokit.sharded.refusals import Refusals
 from ptokit.sharded.route import OwnerPart, Resolved
 from ptokit.sharded.segments import Spec
 from ptokit.sharded.shard import Sent
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 Spans = list[tuple[int, int, int]]
 """Columns of an owner: the first, the one after the last, the place of the first there."""
@@ -133,3 +136,41 @@ def _place(result: Array, part: OwnerPart, spans: Spans | None, values: Array) -
         return
     for start, stop, at in spans:
         result[lanes, start:stop] = values[:, at : at + stop - start]
+
+
+Finish = Callable[[float | None], Any]
+"""Waits for a result until a time; raises TimeoutError after it."""
+
+
+class PendingCall(OfOneProcess):
+    """A call under way."""
+
+    name, instead = "a call under way", "pass its result()"
+
+    def __init__(self, lock: RLock, finish: Finish) -> None:
+        self._lock, self._finish = lock, finish
+        self._is_done, self._value, self._process = False, None, os.getpid()
+
+    @public
+    def result(self, timeout: float | None = None) -> Any:
+        """The result of the call; a TimeoutError if it is not there in time, and the call goes on."""
+        if not self._is_done:
+            check_process(self._process, "the call")
+        deadline = None if timeout is None else time.monotonic() + timeout
+        if not self._lock.acquire(timeout=-1 if timeout is None else max(0.0, timeout)):
+            raise TimeoutError("another thread waits for a call on this table")
+        try:
+            if not self._is_done:
+                self._value = self._finish(deadline)
+                self._is_done = True
+        finally:
+            self._lock.release()
+        return self._value
+
+    def done(self) -> bool:
+        """Whether the result is there."""
+        try:
+            self.result(0)
+        except TimeoutError:
+            return False
+        return True

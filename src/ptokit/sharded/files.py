@@ -21,10 +21,8 @@ from ptokit.atomic import write_file, write_files
 from ptokit.brief import brief
 from ptokit.isa.dtype import dtype
 from ptokit.sharded.errors import ShardedError
-from ptokit.sharded.messages import type_name, type_of
+from ptokit.sharded.messages import Array, type_name, type_of
 from ptokit.sharded.placement import PlacedRange, TableGrid, TablePlacement
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 FORMAT = 1
 """The version of manifests."""

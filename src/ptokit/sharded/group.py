@@ -13,14 +13,12 @@ from typing import Any
 import numpy as np
 
 from ptokit.sharded.errors import OfOneProcess, ShardedError
-from ptokit.sharded.messages import Header, Message, type_name
+from ptokit.sharded.messages import Array, Header, Message, type_name
 from ptokit.sharded.options import TableOptions
 from ptokit.sharded.placement import AccessCounts, TableGrid, TablePlacement
 from ptokit.sharded.route import Router
 from ptokit.sharded.segments import MOST_LENT, Segments, Spec
 from ptokit.sharded.shard import Base, Sent, Shard, ShardSettings
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)

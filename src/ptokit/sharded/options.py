@@ -10,7 +10,7 @@ from typing import Any
 
 from ptokit.brief import brief
 from ptokit.sharded.errors import ShardedError
-from ptokit.sharded.shard import OwnerStarter
+from ptokit.sharded.ray_owners import RayOwners
 
 MOST_SHARDS = 1024
 TIMEOUT = 300.0
@@ -33,7 +33,7 @@ class TableOptions:
     log_bytes: int
     log_memory: int
     threads: int
-    owners: OwnerStarter
+    owners: RayOwners
 
 
 def parse_options(given: dict[str, Any], shards: int, by: str) -> TableOptions:
@@ -48,7 +48,7 @@ def parse_options(given: dict[str, Any], shards: int, by: str) -> TableOptions:
     how = DEFAULTS | given
     for name, least in LEAST.items():
         _check_number(name, how[name], least)
-    owners = owners or _ray_owners()
+    owners = owners or RayOwners()
     if how["threads"] is None:
         how["threads"] = max(1, (os.cpu_count() or 1) * getattr(owners, "machines", 1) // shards)
     if how["log_memory"] is None:
@@ -69,12 +69,6 @@ def _check_number(name: str, found: object, least: int) -> None:
         return
     if not isinstance(found, Real) or not float(found) >= least:
         raise ValueError(f"{name} takes a number from {least} on; found {brief(found)}")
-
-
-def _ray_owners() -> OwnerStarter:
-    from ptokit.sharded.ray_owners import RayOwners
-
-    return RayOwners()
 
 
 def _new_folder(directory: str | os.PathLike[str] | None) -> str:

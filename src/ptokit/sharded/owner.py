@@ -6,7 +6,6 @@ import os
 import socket
 from collections.abc import Callable
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -20,10 +19,8 @@ from ptokit.ops.execute import move_gather
 from ptokit.ops.plans import Leading
 from ptokit.sharded.errors import ShardedError
 from ptokit.sharded.files import FileRange, SavedFile, check_file, load_ranges, save_array
-from ptokit.sharded.messages import Header, Message, type_of
+from ptokit.sharded.messages import Array, Header, Message, type_of
 from ptokit.sharded.segments import OpenedSegments
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 PROTOCOL = 1
 """The version of messages."""

@@ -1,4 +1,4 @@
-"""Owners as Ray actors."""
+"""Owners as Ray actors, and plain functions as Ray tasks."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import wraps
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 from ptokit.sharded.errors import OwnerLost, ShardedError
 from ptokit.sharded.messages import Message
@@ -89,20 +90,20 @@ class OwnerActor:
 
 
 class RayEndpoint:
-    """A running actor."""
+    """A running owner: an actor. Whatever has the same methods can take its place."""
 
     def __init__(self, ray: Any, actor: Any) -> None:
         self._ray, self._actor = ray, actor
 
     def submit(self, message: Message) -> Any:
-        """Send a call."""
+        """Send a call; returns what to wait for. Calls are done in the order in which they are sent."""
         try:
             return self._actor.answer.remote(message.header, *message.arrays)
         except self._ray.exceptions.RayError as problem:
             raise OwnerLost(_first_line(problem)) from None
 
     def wait(self, sent: Any, seconds: float) -> Message:
-        """The answer."""
+        """The answer; a TimeoutError if there is none yet, OwnerLost if there will be none."""
         try:
             header, *arrays = self._ray.get(sent, timeout=seconds)
         except self._ray.exceptions.GetTimeoutError:
@@ -112,7 +113,7 @@ class RayEndpoint:
         return Message(header, tuple(arrays))
 
     def end(self, process: int | None) -> None:
-        """End the actor; if its process is on this machine, until it is gone."""
+        """End the actor, so that it writes nothing any more; if its process is on this machine, until it is gone."""
         with suppress(self._ray.exceptions.RayError, ValueError):
             self._ray.kill(self._actor, no_restart=True)
         if process is not None:
@@ -173,3 +174,24 @@ class RayOwners:
 
     def close(self) -> None:
         """Ray itself goes on: it belongs to the program."""
+
+
+T = TypeVar("T")
+RETRIES = 3
+"""How often a task is repeated whose process has ended."""
+
+
+def run_tasks(function: Callable[..., T], items: Sequence[tuple[Any, ...]]) -> Iterator[T]:
+    """What a function returns for each item, in order. Tasks run in the folder and with the path of the caller."""
+    ray = connected()
+    here, path = os.getcwd(), [*sys.path]
+
+    def work(item: tuple[Any, ...]) -> T:
+        os.chdir(here)
+        sys.path[:] = [*dict.fromkeys([*path, *sys.path])]
+        return function(*item)
+
+    task = ray.remote(max_retries=RETRIES)(work)
+    sent = [task.remote(item) for item in items]
+    for each in sent:
+        yield ray.get(each)

@@ -19,11 +19,10 @@ from ptokit.ops import gather, scatter
 from ptokit.ops.call import SCATTER, ArrayCall
 from ptokit.ops.forms import axis_of
 from ptokit.ops.lanes import resolve
-from ptokit.ops.operands import LISTS, index_type, indices_of, source_of
+from ptokit.ops.operands import LISTS, Array, index_type, indices_of, source_of
 from ptokit.ops.synonyms import outside_policy
 from ptokit.sharded.route import Resolved
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Options = dict[str, Any]
 
 ONE = np.zeros(1, np.int64)

@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 
 from ptokit.ops import gather
-from ptokit.sharded.placement import AccessCounts, TableGrid, TablePlacement
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from ptokit.sharded.placement import AccessCounts, Array, TableGrid, TablePlacement
 
 NewArray = Callable[[tuple[int, ...], np.dtype[Any]], Array]
 

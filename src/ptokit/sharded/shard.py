@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 from ptokit._version import __version__
 from ptokit.sharded.errors import OfOneProcess, OwnerLost, ShardedError
@@ -18,6 +18,7 @@ from ptokit.sharded.files import FileRange, SavedFile, new_name
 from ptokit.sharded.log import CallLog
 from ptokit.sharded.messages import Header, Message, type_of
 from ptokit.sharded.owner import PROTOCOL
+from ptokit.sharded.ray_owners import RayEndpoint, RayOwners
 from ptokit.sharded.segments import Spec
 
 ATTEMPTS = 8
@@ -30,34 +31,6 @@ MOST_SENT = 64
 """Calls under way at an owner."""
 MOST_LOGGED = 1 << 14
 """Calls in the log of an owner until its part is saved: small ones take time to repeat, and more memory than data."""
-
-
-class Endpoint(Protocol):
-    """A running owner."""
-
-    def submit(self, message: Message) -> Any:
-        """Send a call; returns what to wait for. Calls are done in the order in which they are sent."""
-        ...
-
-    def wait(self, sent: Any, seconds: float) -> Message:
-        """The answer; a TimeoutError if there is none yet, OwnerLost if there will be none."""
-        ...
-
-    def end(self, process: int | None) -> None:
-        """End the owner, so that it writes nothing any more. `process` is its id if it is on this machine."""
-        ...
-
-
-class OwnerStarter(Protocol):
-    """Starts owners."""
-
-    def start(self, number: int) -> Endpoint:
-        """Start an owner."""
-        ...
-
-    def close(self) -> None:
-        """End what was started for all of them."""
-        ...
 
 
 @dataclass(eq=False)
@@ -129,7 +102,7 @@ class ShardSettings:
 class Shard(OfOneProcess):
     """An owner as the driver sees it. Answers are taken in the order of the calls."""
 
-    def __init__(self, number: int, owners: OwnerStarter, settings: ShardSettings, base: Base) -> None:
+    def __init__(self, number: int, owners: RayOwners, settings: ShardSettings, base: Base) -> None:
         self.number, self.settings, self.base = number, settings, base
         self.log = self._new_log()
         self.last = base.seq
@@ -138,7 +111,7 @@ class Shard(OfOneProcess):
         self._owners, self._endpoint = owners, None
         self._sent: deque[Sent] = deque()
 
-    _endpoint: Endpoint | None
+    _endpoint: RayEndpoint | None
 
     def _new_log(self) -> CallLog:
         name = f"calls-{self.number}-{secrets.token_hex(4)}.log"
@@ -298,7 +271,7 @@ class Shard(OfOneProcess):
         if endpoint is not None:
             endpoint.end(self.about.get("pid") if self.shares else None)
 
-    def _greet(self, endpoint: Endpoint) -> None:
+    def _greet(self, endpoint: RayEndpoint) -> None:
         hello = {"do": "hello", "threads": self.settings.threads, "segment": self.settings.probe}
         about = self._now(endpoint, Message(hello)).header
         theirs, ours = (about.get("protocol"), about.get("ptokit")), (PROTOCOL, __version__)
@@ -309,7 +282,7 @@ class Shard(OfOneProcess):
             )
         self.about = about
 
-    def _replay(self, endpoint: Endpoint) -> int:
+    def _replay(self, endpoint: RayEndpoint) -> int:
         """Load the saved state and repeat the calls that were confirmed; then send those under way."""
         self._now(endpoint, Message(self._load_header(self.base)))
         first, count = self._sent[0].seq if self._sent else self.last + 1, 0
@@ -326,7 +299,7 @@ class Shard(OfOneProcess):
         how = {"dtype": self.settings.dtype, "axis": self.settings.axis, "shape": base.shape}
         return {"do": "load", "ranges": ranges, "seq": base.seq, **how}
 
-    def _now(self, endpoint: Endpoint, message: Message) -> Message:
+    def _now(self, endpoint: RayEndpoint, message: Message) -> Message:
         answer = endpoint.wait(endpoint.submit(message), max(self.settings.timeout, STARTING))
         fault = answer.header.get("fault")
         if fault == "refused":

@@ -19,19 +19,16 @@ from ptokit.lang.arrays import host_array
 from ptokit.lang.faults import public, user_place
 from ptokit.ops import gather, scatter
 from ptokit.ops.call import GATHER, SCATTER
-from ptokit.sharded.calls import TableCalls
+from ptokit.sharded.calls import PendingCall, TableCalls
 from ptokit.sharded.errors import OfOneProcess, ShardedError, check_process
 from ptokit.sharded.files import FileRange, in_two_dims, mapped, new_name, read_manifest, save_array, stamp_of
 from ptokit.sharded.group import OwnerGroup
-from ptokit.sharded.messages import Header, type_of
+from ptokit.sharded.messages import Array, Header, type_of
 from ptokit.sharded.options import TableOptions, parse_options
-from ptokit.sharded.pending import PendingCall
 from ptokit.sharded.placement import TableGrid, even
 from ptokit.sharded.refusals import Refusals
 from ptokit.sharded.shard import Base
 from ptokit.sharded.states import TableStates
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 MOST_FINDINGS = 1000
 

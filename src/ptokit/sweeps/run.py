@@ -12,11 +12,10 @@ import numpy as np
 
 from ptokit.brief import brief
 from ptokit.finding import OutOfBoundsError, VerifyError, counted, suggestion
+from ptokit.lang.check import with_copies
 from ptokit.lang.faults import public
 from ptokit.lang.launcher import Launchable, quiet_report
-from ptokit.lang.watch import with_copies
-from ptokit.machine.options import MachineOptions
-from ptokit.machine.report import MachineReport
+from ptokit.machine.report import MachineOptions, MachineReport
 from ptokit.progress import task
 from ptokit.sweeps.best import SweepPoint, best_of, is_ranked, is_same, rank
 from ptokit.sweeps.result import SweepResult

@@ -1,22 +1,8 @@
 """A2/A3: one scalar thread issues everything; row gathers are DMA transfers, element gathers scalar copies."""
+# ruff: noqa: F403, F405
 
 from ptokit.isa.policy import TileType
-from ptokit.target.profile import (
-    CUBE_CORE,
-    EVENT_IDS,
-    KB,
-    SCALAR,
-    VECTOR_CORE,
-    CrossCalls,
-    DeviceCompiler,
-    Headers,
-    Memory,
-    Profile,
-    Stated,
-    UnifiedBuffer,
-    numbers,
-    sources,
-)
+from ptokit.target.profile import *
 
 PUBLIC = "public figure of the family"
 CONFIG = "platform_config/<SoC>.ini of CANN"

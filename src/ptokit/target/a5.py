@@ -1,23 +1,10 @@
 """A5: SIMT launches on the vector pipe, separate cube and vector cores, a UB shared with the data cache."""
+# ruff: noqa: F403, F405
 
 from ptokit.isa.policy import TileType
 from ptokit.target.a2a3 import CONFIG, PUBLIC
 from ptokit.target.a2a3 import COSTS as A2A3_COSTS
-from ptokit.target.profile import (
-    CUBE_CORE,
-    EVENT_IDS,
-    KB,
-    VECTOR_CORE,
-    CrossCalls,
-    DeviceCompiler,
-    Headers,
-    Memory,
-    Profile,
-    Stated,
-    UnifiedBuffer,
-    numbers,
-    sources,
-)
+from ptokit.target.profile import *
 
 SHARED = {
     name: (number, f"assumption: as A2/A3 ({source.removeprefix('assumption: ')})")

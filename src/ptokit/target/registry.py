@@ -7,6 +7,7 @@ from functools import lru_cache
 from uuid import uuid4
 
 from ptokit.brief import brief
+from ptokit.finding import suggestion
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.kernel import kernels_of, without_cost
 from ptokit.isa.operand import FORMS
@@ -158,3 +159,12 @@ def flag_memory_archs() -> set[str]:
 
 register(CPU_AICORE)
 _REGISTERED.clear()
+
+
+def profile(name: str) -> Profile:
+    """The profile of that name."""
+    try:
+        return PROFILES[name]
+    except (KeyError, TypeError):
+        hint = suggestion(name, PROFILES)
+        raise ValueError(f"unknown target {brief(name)}; known: {', '.join(PROFILES)}{hint}") from None

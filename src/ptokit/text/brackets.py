@@ -20,21 +20,21 @@ def unclosed(text: str, start: int, at: int, resumes: re.Pattern[str]) -> int | 
     `resumes` matches the start of another statement.
     """
     opened: list[int] = []
-    for found in MARKS.finditer(text, start, at):
-        if found[0] in PAIRS:
-            opened.append(found.start())
-        elif opened and PAIRS[text[opened[-1]]] == found[0]:
+    for match in MARKS.finditer(text, start, at):
+        if match[0] in PAIRS:
+            opened.append(match.start())
+        elif opened and PAIRS[text[opened[-1]]] == match[0]:
             opened.pop()
     if not opened:
         return None
     if not text[text.rfind("\n", 0, at) + 1 : at].strip() and resumes.match(text, at):
         return opened[-1]
     inner = [opened[-1]]
-    for found in MARKS.finditer(text, at, _end_of_statement(text, at, resumes)):
-        if found[0] in PAIRS:
-            inner.append(found.start())
-        elif found[0] in CLOSING:
-            if PAIRS[text[inner.pop()]] != found[0]:
+    for match in MARKS.finditer(text, at, _end_of_statement(text, at, resumes)):
+        if match[0] in PAIRS:
+            inner.append(match.start())
+        elif match[0] in CLOSING:
+            if PAIRS[text[inner.pop()]] != match[0]:
                 return opened[-1]
             if not inner:
                 return None

@@ -88,14 +88,14 @@ class Cursor:
     def advance(self) -> str:
         """Go to the next token. Gives the one that was there."""
         word, self.behind = self.word, self.end
-        found = _TOKEN.match(self.text, self.end)
-        if found is None:
+        match = _TOKEN.match(self.text, self.end)
+        if match is None:
             self._note_bad()
             return word
-        group = found.lastindex or 0
+        group = match.lastindex or 0
         self.kind = _KINDS[group]
-        self.word = token = found[group]
-        self.start, self.end = found.span(group)
+        self.word = token = match[group]
+        self.start, self.end = match.span(group)
         if len(token) > MAX_DIGITS and self.kind != "string":
             if self.kind == "number":
                 self.fail(f"a number of more than {MAX_DIGITS} digits")
@@ -244,16 +244,16 @@ class Cursor:
     def body(self) -> str:
         """Take what stands between `<` and its `>`, in one line. Nobody knows its parts."""
         opened: list[str] = []
-        for found in MARKS.finditer(self.text, self.start):
-            mark = found[0]
+        for match in MARKS.finditer(self.text, self.start):
+            mark = match[0]
             if mark in PAIRS:
                 opened.append(mark)
             elif mark in PAIRS.values():
                 if not opened or PAIRS[opened.pop()] != mark:
-                    self.fail(f"`{mark}` closes another bracket than the last that was opened", found.start())
+                    self.fail(f"`{mark}` closes another bracket than the last that was opened", match.start())
                 if not opened:
-                    text = self.text[self.start + 1 : found.start()]
-                    self.jump(found.end())
+                    text = self.text[self.start + 1 : match.start()]
+                    self.jump(match.end())
                     return _LINE_BREAK.sub(" ", text)
         self.fail("`<` is not closed: expected `>`")
 
@@ -293,10 +293,10 @@ def unescaped(quoted: str) -> str:
         return quoted[1:-1]
     pieces: list[bytes] = []
     done = 1
-    for found in _ESCAPE.finditer(quoted):
-        pieces.append(quoted[done : found.start()].encode("utf-8", "surrogatepass"))
-        pieces.append(bytes.fromhex(found[1]) if found[1] else _ESCAPED.get(found[2], found[2].encode()))
-        done = found.end()
+    for match in _ESCAPE.finditer(quoted):
+        pieces.append(quoted[done : match.start()].encode("utf-8", "surrogatepass"))
+        pieces.append(bytes.fromhex(match[1]) if match[1] else _ESCAPED.get(match[2], match[2].encode()))
+        done = match.end()
     pieces.append(quoted[done:-1].encode("utf-8", "surrogatepass"))
     return b"".join(pieces).decode("utf-8", "surrogateescape")
 
@@ -311,9 +311,9 @@ def escaped(text: str) -> str:
     return f'"{_UNPRINTABLE.sub(_escape, text)}"'
 
 
-def _escape(found: re.Match[str]) -> str:
-    raw = found[0].encode("utf-8", "surrogateescape")
-    return _WRITTEN.get(found[0]) or "".join(f"\\{byte:02X}" for byte in raw)
+def _escape(match: re.Match[str]) -> str:
+    raw = match[0].encode("utf-8", "surrogateescape")
+    return _WRITTEN.get(match[0]) or "".join(f"\\{byte:02X}" for byte in raw)
 
 
 def bare_or_quoted(name: str) -> str:
@@ -323,8 +323,9 @@ def bare_or_quoted(name: str) -> str:
 
 def braced(attributes: Attributes) -> str:
     """`{name = value, ...}`."""
-    return f"{{{', '.join(_entry_text(name, value) for name, value in attributes.items())}}}"
+    return f"{{{', '.join(entry_text(name, value.text) for name, value in attributes.items())}}}"
 
 
-def _entry_text(name: str, value: MlirAttribute) -> str:
-    return bare_or_quoted(name) if value.text == "unit" else f"{bare_or_quoted(name)} = {value.text}"
+def entry_text(name: str, value: str) -> str:
+    """`name = value`, or the name alone."""
+    return bare_or_quoted(name) if value == "unit" else f"{bare_or_quoted(name)} = {value}"

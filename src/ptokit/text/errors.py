@@ -104,7 +104,7 @@ class Source:
 
     @cached_property
     def _starts(self) -> list[int]:
-        return [0, *(found.end() for found in re.finditer("\n", self.text))]
+        return [0, *(match.end() for match in re.finditer("\n", self.text))]
 
     def where(self, offset: int) -> Where:
         """The line and the column of an offset."""
@@ -128,7 +128,7 @@ class Source:
         return TextError(head, where, self._lines[start], hint)
 
 
-def error_at(message: str, text: str, offset: int, file: str, hint: str = "") -> TextError:
+def error_at(message: str, text: str, offset: int, file: str) -> TextError:
     """An error at an offset of a text."""
     source = Source(text, file)
-    return source.error(message, source.where(min(max(offset, 0), len(text))), hint)
+    return source.error(message, source.where(min(max(offset, 0), len(text))))

@@ -45,19 +45,19 @@ def plain_text(text: str | bytes, file: str) -> str:
             read = text[: error.start].decode("utf-8")
             message = f"byte {error.start} (0x{text[error.start]:02x}) is not UTF-8"
             raise error_at(message, read, len(read), file) from None
-    elif (found := _SURROGATE.search(text)) is not None:
-        raise error_at(f"{found[0]!a} is not a character of a text", text, found.start(), file)
+    elif (match := _SURROGATE.search(text)) is not None:
+        raise error_at(f"{match[0]!a} is not a character of a text", text, match.start(), file)
     return text.removeprefix("\ufeff")
 
 
 def shallow(text: str, file: str) -> str:
     """The text, if its brackets do not nest too deep."""
     depth = 0
-    for found in MARKS.finditer(text):
-        if (mark := found[0]) in PAIRS:
+    for match in MARKS.finditer(text):
+        if (mark := match[0]) in PAIRS:
             depth += 1
             if depth > MAX_DEPTH:
-                raise error_at(f"nested more than {MAX_DEPTH} deep", text, found.start(), file)
+                raise error_at(f"nested more than {MAX_DEPTH} deep", text, match.start(), file)
         elif mark in CLOSING:
             depth = max(0, depth - 1)
     return text

@@ -72,20 +72,17 @@ def _exclusive(_limits: Limits, a: Expr, b: Expr) -> Expr:
     return apply("sub", apply("or", a, b), apply("and", a, b))
 
 
-def _plain(name: str) -> Callable[[Limits, Expr, Expr], Expr]:
-    return lambda _limits, a, b: apply(name, a, b)
-
-
-READ: Mapping[str, Callable[[Limits, Expr, Expr], Expr]] = {
-    "addi": _plain("add"), "subi": _plain("sub"), "muli": _plain("mul"), "floordivsi": _plain("floordiv"),
-    "divsi": _quotient, "remsi": _remainder, "ceildivsi": _ceiling, "minsi": _plain("min"), "maxsi": _plain("max"),
-    "andi": _plain("and"), "ori": _plain("or"), "xori": _exclusive, "shli": _plain("shl"), "shrsi": _plain("shr"),
+WRITTEN = {
+    "add": "addi", "sub": "subi", "mul": "muli", "floordiv": "floordivsi", "shl": "shli", "shr": "shrsi",
+    "min": "minsi", "max": "maxsi", "and": "andi", "or": "ori",
 }  # fmt: skip
-"""Operations of `arith` on two numbers, without overflow."""
-
-UNSIGNED = {
-    "divui": "divsi", "remui": "remsi", "ceildivui": "ceildivsi", "minui": "minsi", "maxui": "maxsi", "shrui": "shrsi"
+"""The operation of `arith` for an operation of an expression. Comparisons and remainders are written differently."""
+READ = {written: name for name, written in WRITTEN.items()}
+COMPOSED: Mapping[str, Callable[[Limits, Expr, Expr], Expr]] = {
+    "divsi": _quotient, "remsi": _remainder, "ceildivsi": _ceiling, "xori": _exclusive,
 }  # fmt: skip
+"""Other operations of `arith` on two numbers, without overflow."""
+UNSIGNED = {f"{name}ui": f"{name}si" for name in ("div", "rem", "ceildiv", "min", "max", "shr")}
 """Unsigned operations, and their signed equivalents if no number is negative."""
 
 
@@ -93,7 +90,9 @@ def combined(name: str, limits: Limits, a: Expr, b: Expr) -> Expr | None:
     """The expression of an operation on two numbers; None if there is none."""
     if name in UNSIGNED and limits.natural(a, b):
         name = UNSIGNED[name]
-    return bounded(READ[name](limits, a, b)) if name in READ else None
+    if name in READ:
+        return bounded(apply(READ[name], a, b))
+    return bounded(COMPOSED[name](limits, a, b)) if name in COMPOSED else None
 
 
 def compared(predicate: str, limits: Limits, a: Expr, b: Expr) -> Expr | None:
@@ -132,12 +131,6 @@ def bounded(expr: Expr) -> Expr:
         raise TooLong(f"an expression of more than {MOST_OPERATIONS} operations")
     return expr
 
-
-WRITTEN = {
-    "add": "addi", "sub": "subi", "mul": "muli", "floordiv": "floordivsi", "shl": "shli", "shr": "shrsi",
-    "min": "minsi", "max": "maxsi", "and": "andi", "or": "ori",
-}  # fmt: skip
-"""The operation of `arith` for an operation of an expression. Comparisons and remainders are written differently."""
 
 NATURAL = {"floordiv": "divsi", "mod": "remsi"}
 """Used instead if no number is negative, because every tool knows them."""

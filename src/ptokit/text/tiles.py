@@ -77,8 +77,14 @@ def part_type(spec: TileSpec, window: Window) -> TileSpec:
 
 
 def _part(size: int, extent: int, is_open: bool, start: Expr) -> int:
-    if is_open or is_unknown(extent) or not isinstance(start, int):
-        return unknown()
+    valid = part_extent(size, None if is_open or is_unknown(extent) else extent, start)
+    return unknown() if valid is None else valid
+
+
+def part_extent(size: int, extent: Extent, start: Expr | None) -> Extent:
+    """How much of a slice is valid, in one direction; None if it is known at run time."""
+    if extent is None or not isinstance(start, int):
+        return None
     return min(size, extent - start % extent) if extent else 0
 
 

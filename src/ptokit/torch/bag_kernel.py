@@ -42,16 +42,7 @@ FEW_BOUNDS = 256
 
 
 def run_bag(
-    table: Tensor,
-    indices: Tensor | None,
-    offsets: Tensor,
-    weights: Tensor | None,
-    reduce: str,
-    padding: int,
-    lanes: bool = True,
-    closed: bool = True,
-    engine: str = "auto",
-    threads: int | None = None,
+    table: Tensor, indices: Tensor | None, offsets: Tensor, weights: Tensor | None, *given: Any
 ) -> tuple[Tensor, Tensor]:
     """Reduce the rows that the lanes of each bag name; also the lane of each element of a greatest or least row, if
     `lanes`.
@@ -60,9 +51,11 @@ def run_bag(
     further lanes. Without indices, lane k names row k. Lanes whose index is `padding` do not count. An empty bag has
     zeros, and no lane (-1).
     """
+    reduce, padding, lanes, closed, *how = given
+    engine, threads = how
     check_threads(threads)
-    count, how = len(table) if indices is None else indices.numel(), (engine, threads)
-    found = fused_bags(table, indices, offsets, weights, reduce, padding, lanes, closed, *how)
+    count = len(table) if indices is None else indices.numel()
+    found = fused_bags(table, indices, offsets, weights, *given)
     if found is not None:
         return found[0], _no_winners(table) if found[1] is None else found[1]
     table = table.detach()
@@ -73,7 +66,7 @@ def run_bag(
     on_gpu = [of_tensor(table)] if table.is_cuda else []
     with (in_order(on_gpu) if on_gpu else None) or nullcontext():
         if _plan(operands, options, on_gpu):
-            found = fused_bags(*operands, reduce, padding, lanes, closed, *how)
+            found = fused_bags(*operands, *given)
     if found is not None:
         return found[0], _no_winners(table) if found[1] is None else found[1]
     rows = table if indices is None else run_gather(table, indices, ROW, "undefined", *how)
@@ -342,7 +335,7 @@ def weakest(kind: torch.dtype, reduce: str) -> float | int:
     return limits.min if reduce == "max" else limits.max
 
 
-def _first_lanes(found: Tensor, rows: Tensor, ids: Tensor, how: tuple[Any, ...]) -> Tensor:
+def _first_lanes(found: Tensor, rows: Tensor, ids: Tensor, how: Sequence[Any]) -> Tensor:
     """The first lane of each bag that has the greatest or least value, by element."""
     count = len(rows)
     lanes = torch.arange(count, dtype=torch.int32, device=rows.device).view(-1, *[1] * (rows.dim() - 1))

@@ -20,8 +20,8 @@ from torch.autograd import forward_ad
 from ptokit.brief import brief, named
 from ptokit.finding import Fix, OutOfBoundsError, VerifyError
 from ptokit.isa.policy import PtoEnum
-from ptokit.lang.arguments import is_integer
 from ptokit.lang.launch import check_threads
+from ptokit.lang.tensor import is_integer
 
 NAMESPACE = "ptokit"
 LIBRARY = torch.library.Library(NAMESPACE, "DEF")
@@ -62,15 +62,20 @@ class TensorOperator:
     ) -> None:
         """The kernel that all devices share, the shapes of results, and which arguments are tensors, or None."""
         LIBRARY.define(name + schema, tags=TAGS)
+        self.overload = getattr(getattr(torch.ops, NAMESPACE), name).default
+        arguments = self.overload._schema.arguments
+        self._defaults = [argument.default_value for argument in arguments]
+        self._threads = next((at for at, argument in enumerate(arguments) if argument.name == "threads"), None)
+
+        def run_filled(*given: Any) -> Any:
+            """With the arguments that PyTorch leaves out, because they have their defaults."""
+            return run(*given, *self._defaults[len(given) :])
+
         for device in DEVICES:
-            LIBRARY.impl(name, run, device)
+            LIBRARY.impl(name, run_filled, device)
         self._name = f"{NAMESPACE}::{name}"
         torch.library.register_fake(self._name, shape, lib=LIBRARY)
         self.run, self._operands = run, operands
-        self.overload = getattr(getattr(torch.ops, NAMESPACE), name).default
-        arguments = self.overload._schema.arguments
-        self._defaults = [each.default_value for each in arguments]
-        self._threads = next((at for at, each in enumerate(arguments) if each.name == "threads"), None)
         self._apply: Any = None
         self._transformed: Any = None
 

@@ -39,6 +39,8 @@ SCHEMAS = {
     ),
 }
 """`scatter_zeros` adds to zeros of a shape."""
+OPTIONS = ("coalesce", "oob", "atomic", "conflict", "accumulate", "engine", "threads")
+"""The options of `scatter`."""
 
 
 def wide(kind: torch.dtype) -> str | None:
@@ -49,19 +51,13 @@ def wide(kind: torch.dtype) -> str | None:
 # --- kernels ---------------------------------------------------------------------------------------------------------
 
 
-def run_gather(
-    table: Tensor,
-    indices: Tensor,
-    coalesce: str = ROW,
-    oob: str = "undefined",
-    engine: str = "auto",
-    threads: int | None = None,
-) -> Tensor:
-    """The kernel of `gather`."""
-    made = planned_gather(table, indices, coalesce, oob, engine, threads)
-    return (
-        made if made is not None else gather(table, indices, coalesce=coalesce, oob=oob, engine=engine, threads=threads)
-    )
+def run_gather(table: Tensor, indices: Tensor, *how: Any) -> Tensor:
+    """The kernel of `gather`; `how` are its policies, the engine and the threads."""
+    made = planned_gather(table, indices, *how)
+    if made is not None:
+        return made
+    coalesce, oob, engine, threads = how
+    return gather(table, indices, coalesce=coalesce, oob=oob, engine=engine, threads=threads)
 
 
 def planned_gather(
@@ -74,49 +70,28 @@ def planned_gather(
     return direct_gather(table, indices, None, (GATHER_CALL.name, coalesce, oob, engine), threads)
 
 
-def planned_scatter_(
-    table: Tensor,
-    src: Any,
-    indices: Tensor,
-    coalesce: str,
-    oob: str,
-    atomic: str,
-    conflict: str,
-    accumulate: str | None,
-    engine: str,
-    threads: int | None,
-) -> bool:
-    """Whether a scatter was done, of a kind that was planned."""
+def planned_scatter_(table: Tensor, src: Any, indices: Tensor, *how: Any) -> bool:
+    """Whether a scatter was done, of a kind that was planned; `how` are the `OPTIONS`."""
     refuse_inside(SCATTER_CALL.name, SCATTER_CALL.instead)
+    *policies, threads = how
     if threads is not None:
         threads = check_threads(threads)
-    conflict = "last" if atomic in STORES else conflict
-    how = SCATTER_CALL.name, coalesce, oob, atomic, conflict, accumulate, engine
-    return direct_scatter(table, src, indices, how, threads)
+    if policies[2] in STORES:
+        policies[3] = "last"
+    return direct_scatter(table, src, indices, (SCATTER_CALL.name, *policies), threads)
 
 
-def run_scatter_(
-    table: Tensor,
-    src: Tensor,
-    indices: Tensor,
-    coalesce: str = ROW,
-    oob: str = "undefined",
-    atomic: str = "none",
-    conflict: str = "last",
-    accumulate: str | None = None,
-    engine: str = "auto",
-    threads: int | None = None,
-) -> None:
+def run_scatter_(table: Tensor, src: Tensor, indices: Tensor, *how: Any) -> None:
     """The kernel of `scatter_`."""
-    how = coalesce, oob, atomic, "last" if atomic in STORES else conflict, accumulate, engine, threads
     if not planned_scatter_(table, src, indices, *how):
-        names = "coalesce", "oob", "atomic", "conflict", "accumulate", "engine", "threads"
-        policies: dict[str, Any] = dict(zip(names, how, strict=True))
-        scatter(table, src, indices, **policies)
+        options = dict(zip(OPTIONS, how, strict=True))
+        if options["atomic"] in STORES:
+            options["conflict"] = "last"
+        scatter(table, src, indices, **options)
 
 
 def _write_new(
-    made: Tensor, src: Tensor, indices: Tensor, how: tuple[Any, ...], threads: int | None, before: Tensor | None
+    made: Tensor, src: Tensor, indices: Tensor, how: Sequence[Any], threads: int | None, before: Tensor | None
 ) -> Tensor:
     """Scatter into new memory, which has the values of a tensor before, or zeros; `how` are policies and the engine."""
     refuse_inside(SCATTER_CALL.name, SCATTER_CALL.instead)
@@ -131,41 +106,22 @@ def _write_new(
     else:
         made.copy_(before.detach())
     if not direct_scatter(made, src, indices, known_by, threads, HAS_ROWS):
-        coalesce, oob, atomic, conflict, accumulate, engine = how
-        run_scatter_(made, src, indices, coalesce, oob, atomic, conflict, accumulate, engine, threads)
+        run_scatter_(made, src, indices, *how, threads)
     return made
 
 
-def run_scatter(
-    table: Tensor,
-    src: Tensor,
-    indices: Tensor,
-    coalesce: str = ROW,
-    oob: str = "undefined",
-    atomic: str = "none",
-    conflict: str = "last",
-    accumulate: str | None = None,
-    engine: str = "auto",
-    threads: int | None = None,
-) -> Tensor:
+def run_scatter(table: Tensor, src: Tensor, indices: Tensor, *given: Any) -> Tensor:
     """The kernel of `scatter`."""
-    conflict = "last" if atomic in STORES else conflict
-    how = coalesce, oob, atomic, conflict, accumulate, engine
+    *how, threads = given
+    if how[2] in STORES:
+        how[3] = "last"
     check_memory(table)
     return _write_new(new_tensor(table), src, indices, how, threads, table)
 
 
-def run_scatter_zeros(
-    src: Tensor,
-    indices: Tensor,
-    shape: Sequence[int],
-    coalesce: str = ROW,
-    oob: str = "undefined",
-    accumulate: str | None = None,
-    engine: str = "auto",
-    threads: int | None = None,
-) -> Tensor:
+def run_scatter_zeros(src: Tensor, indices: Tensor, shape: Sequence[int], *given: Any) -> Tensor:
     """The kernel of `scatter_zeros`."""
+    coalesce, oob, accumulate, engine, threads = given
     how = coalesce, oob, "add", "last", accumulate, engine
     return _write_new(new_tensor(src, shape), src, indices, how, threads, None)
 
@@ -265,7 +221,7 @@ def _save_scatter(ctx: Context, inputs: tuple[Any, ...], output: Tensor) -> None
 def keep_policies(ctx: Context, table: Tensor, src: Tensor, coalesce: str, oob: str, how: Sequence[Any]) -> None:
     """Keep shapes, and the policies with which a gradient of a scatter reads and writes."""
     ctx.read, ctx.written = (coalesce, READ_OF[oob], *how), (coalesce, "skip" if oob == "undefined" else oob)
-    ctx.how, ctx.shape, ctx.src = how, table.shape, src.shape
+    ctx.how, ctx.shape, ctx.src, ctx.include_self = how, table.shape, src.shape, True
 
 
 def _scatter_backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
@@ -274,12 +230,21 @@ def _scatter_backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
     return *GRADIENTS[ctx.atomic](ctx, grad, quiet(indices, ctx.written[1]), *kept), *[None] * 8
 
 
-def _added(ctx: Context, grad: Tensor, indices: Tensor) -> tuple[Tensor | None, Tensor | None]:
-    of_src = sum_to(GATHER(grad, indices, *ctx.read), ctx.src) if ctx.needs_input_grad[1] else None
-    return grad, of_src
+Gradients = tuple[Tensor | None, Tensor | None]
+"""Those of the table and of `src`."""
 
 
-def _stored(ctx: Context, grad: Tensor, indices: Tensor) -> tuple[Tensor | None, Tensor | None]:
+def added(ctx: Context, grad: Tensor, indices: Tensor) -> Gradients:
+    """Every lane has the gradient of its cell."""
+    of_table = of_src = None
+    if ctx.needs_input_grad[0]:
+        of_table = grad if ctx.include_self else cleared(ctx, grad, indices)
+    if ctx.needs_input_grad[1]:
+        of_src = sum_to(GATHER(grad, indices, *ctx.read), ctx.src)
+    return of_table, of_src
+
+
+def _stored(ctx: Context, grad: Tensor, indices: Tensor) -> Gradients:
     """A cell that was stored to has the gradient of its last lane."""
     of_table = of_src = None
     if ctx.needs_input_grad[0]:
@@ -302,16 +267,14 @@ def cleared(ctx: Context, grad: Tensor, indices: Tensor) -> Tensor:
     return SCATTER(grad, grad.new_zeros(()), indices, *ctx.written, "none", "last", None, *ctx.how)
 
 
-def _chosen(
-    ctx: Context, grad: Tensor, indices: Tensor, table: Tensor, src: Tensor, output: Tensor
-) -> tuple[Tensor | None, Tensor | None]:
+def _ordered(ctx: Context, grad: Tensor, indices: Tensor, table: Tensor, src: Tensor, output: Tensor) -> Gradients:
     """A cell has the gradient of its own value if that remained, else that of the first lane with the value."""
-    kept = same_bits(table, output)
+    kept = same_bits(table, output) if ctx.include_self else cleared(ctx, torch.ones_like(table), indices) == 1
     of_table = torch.where(kept, grad, 0) if ctx.needs_input_grad[0] else None
-    return of_table, to_first(ctx, grad, indices, kept, src, output) if ctx.needs_input_grad[1] else None
+    return of_table, _to_first(ctx, grad, indices, kept, src, output) if ctx.needs_input_grad[1] else None
 
 
-def to_first(ctx: Context, grad: Tensor, indices: Tensor, kept: Tensor, src: Tensor, output: Tensor) -> Tensor:
+def _to_first(ctx: Context, grad: Tensor, indices: Tensor, kept: Tensor, src: Tensor, output: Tensor) -> Tensor:
     """The gradient of `src`: of each cell that is not kept, to the first lane that has its value."""
     count = indices.numel()
     numbers = torch.arange(count, device=grad.device)
@@ -333,7 +296,7 @@ def same_bits(a: Tensor, b: Tensor) -> Tensor:
 
 LINEAR = ("none", "add")
 """Reductions whose tangents are reduced in the same way."""
-GRADIENTS = {"add": _added, "none": _stored, "max": _chosen, "min": _chosen}
+GRADIENTS: dict[str, Callable[..., Gradients]] = {"add": added, "none": _stored, "max": _ordered, "min": _ordered}
 
 
 # --- sums in a fixed order; PyTorch's own depend on the device, and some on the number of threads --------------------

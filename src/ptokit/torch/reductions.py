@@ -16,30 +16,30 @@ from ptokit.torch.dispatch import Context, TensorOperator, is_plain
 from ptokit.torch.operators import (
     ENDS,
     GATHER,
+    GRADIENTS,
+    OPTIONS,
     SCATTER,
     WRITTEN,
+    Gradients,
+    added,
     cleared,
     in_place_batch,
     keep_policies,
     nothing,
-    same_bits,
     scatter_batch,
     scattered_shape,
     sum_to,
-    to_first,
     wide,
 )
 from ptokit.torch.remap import OUTSIDE, ROW, capacity_of, entry_of, quiet, resolved
 
-OPTIONS = ("coalesce", "oob", "reduce", "conflict", "accumulate", "engine", "threads", "include_self")
 _GIVEN = f'{WRITTEN}str reduce="add", {ENDS}, bool include_self=True'
-Gradients = tuple[Tensor | None, Tensor | None]
+REDUCE_OPTIONS = (*("reduce" if name == "atomic" else name for name in OPTIONS), "include_self")
 
 
 def _run_(table: Tensor, src: Tensor, indices: Tensor, *given: Any) -> None:
-    """The kernel of `scatter_reduce_`; PyTorch leaves out what has its default."""
-    options = dict(zip(OPTIONS, given, strict=False))
-    scatter(table, src, indices, **{"reduce": "add", **options})
+    """The kernel of `scatter_reduce_`."""
+    scatter(table, src, indices, **dict(zip(REDUCE_OPTIONS, given, strict=True)))
 
 
 def _run(table: Tensor, src: Tensor, indices: Tensor, *given: Any) -> Tensor:
@@ -61,25 +61,16 @@ REDUCE_IN_PLACE = TensorOperator(
 
 
 def _save(ctx: Context, inputs: tuple[Any, ...], output: Tensor) -> None:
-    table, src, indices, coalesce, oob, ctx.reduce, _, _, *how, ctx.include_self = inputs
+    table, src, indices, coalesce, oob, ctx.reduce, _, _, *how, include_self = inputs
     kept = {"mul": (table, src), "max": (table, src, output), "min": (table, src, output)}.get(ctx.reduce, ())
     ctx.save_for_backward(indices, *kept)
     keep_policies(ctx, table, src, coalesce, oob, how)
+    ctx.include_self = include_self
 
 
 def _backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
     indices, *kept = ctx.saved_tensors
-    return *GRADIENTS[ctx.reduce](ctx, grad, quiet(indices, ctx.written[1]), *kept), *[None] * 9
-
-
-def _added(ctx: Context, grad: Tensor, indices: Tensor) -> Gradients:
-    """Every lane has the gradient of its cell."""
-    of_table = of_src = None
-    if ctx.needs_input_grad[0]:
-        of_table = grad if ctx.include_self else cleared(ctx, grad, indices)
-    if ctx.needs_input_grad[1]:
-        of_src = sum_to(GATHER(grad, indices, *ctx.read), ctx.src)
-    return of_table, of_src
+    return *REDUCED[ctx.reduce](ctx, grad, quiet(indices, ctx.written[1]), *kept), *[None] * 9
 
 
 def _mean(ctx: Context, grad: Tensor, indices: Tensor) -> Gradients:
@@ -90,14 +81,7 @@ def _mean(ctx: Context, grad: Tensor, indices: Tensor) -> Gradients:
     counts = counts + 1 if ctx.include_self else counts.clamp(min=1)
     shape = [ctx.shape[0], *[1] * (len(ctx.shape) - 1)] if coalesce == ROW else ctx.shape
     whole = _wider(grad)
-    return _added(ctx, (whole / counts.view(shape).to(whole.dtype)).to(grad.dtype), indices)
-
-
-def _ordered(ctx: Context, grad: Tensor, indices: Tensor, table: Tensor, src: Tensor, output: Tensor) -> Gradients:
-    """The first lane with the value of its cell has the gradient, unless the cell kept its own."""
-    kept = same_bits(table, output) if ctx.include_self else cleared(ctx, torch.ones_like(table), indices) == 1
-    of_table = torch.where(kept, grad, 0) if ctx.needs_input_grad[0] else None
-    return of_table, to_first(ctx, grad, indices, kept, src, output) if ctx.needs_input_grad[1] else None
+    return added(ctx, (whole / counts.view(shape).to(whole.dtype)).to(grad.dtype), indices)
 
 
 def _multiplied(ctx: Context, grad: Tensor, indices: Tensor, table: Tensor, src: Tensor) -> Gradients:
@@ -115,7 +99,7 @@ def _multiplied(ctx: Context, grad: Tensor, indices: Tensor, table: Tensor, src:
     return of_table, of_src
 
 
-GRADIENTS = {"add": _added, "mean": _mean, "mul": _multiplied, "max": _ordered, "min": _ordered}
+REDUCED = {**GRADIENTS, "mean": _mean, "mul": _multiplied}
 
 
 def _wider(values: Tensor) -> Tensor:

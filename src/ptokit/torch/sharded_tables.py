@@ -72,16 +72,12 @@ class ShardedEmbeddingBags(torch.nn.Module):
         self._held: dict[int, ShardedTable] = {}
         try:
             for width, own in self._numbers.items():
-                rows = [self._with_state(made[number].detach()) for number in own]
+                values = [made[number].detach() for number in own]
+                rows = [_with_state(each, self.optimizer.state(each)) for each in values]
                 self._held[width] = ShardedTable.create(torch.cat(rows).numpy(), shards, **options)
         except BaseException:
             self.close()
             raise
-
-    def _with_state(self, table: Tensor) -> Tensor:
-        """Rows, each with its state behind it."""
-        state = self.optimizer.state(table)
-        return table if state is None else torch.cat([table, state.view(len(table), -1)], 1)
 
     def forward(self, values: Tensor, offsets: Tensor, per_sample_weights: Tensor | None = None) -> tuple[Tensor, ...]:
         """The bags of each table, from indices as `EmbeddingBags` takes them."""
@@ -139,15 +135,12 @@ class ShardedEmbeddingBags(torch.nn.Module):
         widths = [self.shapes[number][1] for number in numbers]
         tables = [held[number][:, :width].contiguous() for number, width in zip(numbers, widths, strict=True)]
         states: list[Tensor | None] = [None] * len(tables)
-        if self.optimizer.rule == "adagrad":
+        if self.optimizer.rule != "sgd":
             states = [held[number][:, width:].contiguous() for number, width in zip(numbers, widths, strict=True)]
-        elif self.optimizer.rule == "rowwise_adagrad":
-            states = [held[number][:, width].contiguous() for number, width in zip(numbers, widths, strict=True)]
+        if self.optimizer.rule == "rowwise_adagrad":
+            states = [None if state is None else state.view(-1) for state in states]
         update_tables(lookups, tables, [self.optimizer] * len(tables), states, HOW)
-        done = {
-            number: table if state is None else torch.cat([table, state.view(len(table), -1)], 1)
-            for number, table, state in zip(numbers, tables, states, strict=True)
-        }
+        done = dict(zip(numbers, map(_with_state, tables, states), strict=True))
         calls = [
             self._held[width].scatter_async(torch.cat([done[number] for number in own]).numpy(), named)
             for width, (own, named) in self._of_width(rows, numbers).items()
@@ -187,3 +180,8 @@ class ShardedEmbeddingBags(torch.nn.Module):
 
     def __exit__(self, *raised: object) -> None:
         self.close()
+
+
+def _with_state(table: Tensor, state: Tensor | None) -> Tensor:
+    """Rows, each with its state behind it."""
+    return table if state is None else torch.cat([table, state.view(len(table), -1)], 1)

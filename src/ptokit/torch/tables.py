@@ -15,9 +15,9 @@ from ptokit.brief import brief
 from ptokit.engine.bags import BagPlaces, BagSizes, BagsKind, TableBags
 from ptokit.engine.runnable import Unsupported
 from ptokit.engines import ENGINES, chosen, table_bags
-from ptokit.lang.arguments import is_integer
 from ptokit.lang.faults import public
 from ptokit.lang.gpu import new_tensor
+from ptokit.lang.tensor import is_integer
 from ptokit.torch.bag_gradients import gradients, in_stream, of_mean
 from ptokit.torch.bag_kernel import COMBINES, INDEX_TYPES, KINDS, PICKS, check_bounds, check_mode, packed
 from ptokit.torch.bags import BAG, IN_WEIGHT, as_numbers
@@ -122,7 +122,8 @@ class EmbeddingBags(torch.nn.Module):
         tables = list(self.weights)
         is_followed = needs_grad(*tables) if is_plain(*tables) else self._are_updated(tables)
         if not is_plain(values, offsets, per_sample_weights):
-            return tuple(called_by("EmbeddingBags", _one, batch, tables, number) for number in range(len(tables)))
+            numbers = range(len(tables))
+            return tuple(called_by("EmbeddingBags", _one, batch, tables, number)[0] for number in numbers)
         if self.sparse and is_followed:
             for each in tables:
                 keep_coalesced(each)
@@ -256,18 +257,14 @@ def _read(batch: Batch, tables: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], l
         return found
     made, winners = list[Tensor](), list[Tensor | None]()
     for number, mode in enumerate(batch.modes):
-        out, lanes = called_by("EmbeddingBags", _one_tracked, batch, tables, number)
+        out, lanes = called_by("EmbeddingBags", _one, batch, tables, number)
         made.append(out)
         first = batch.cuts[number]
         winners.append(torch.where(lanes < 0, lanes, lanes + first) if mode in PICKS else None)
     return tuple(made), winners
 
 
-def _one(batch: Batch, tables: Sequence[Tensor], number: int) -> Tensor:
-    return _one_tracked(batch, tables, number)[0]
-
-
-def _one_tracked(batch: Batch, tables: Sequence[Tensor], number: int) -> tuple[Tensor, Tensor]:
+def _one(batch: Batch, tables: Sequence[Tensor], number: int) -> tuple[Tensor, Tensor]:
     """The bags of one table."""
     lanes, bounds, weights = batch.part(number)
     first, last = batch.cuts[number : number + 2]

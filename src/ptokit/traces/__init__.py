@@ -1,6 +1,6 @@
 """Index traces: which entries of which tables a program reads and writes, in order.
 
-- `calls.py`, `cells.py`: calls of a trace; what policies make of indices
+- `calls.py`: calls of a trace; what policies make of indices
 - `trace.py`, `file.py`: `IndexTrace`, and how its tables are used; traces as files
 - `recording.py`, `recorder.py`, `hooks.py`: `pto.record_indices`; limits; the calls of ptokit and of torch that it sees
 - `described.py`, `tables.py`: such calls as a trace has them; which of them are on the same table

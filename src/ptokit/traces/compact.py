@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ptokit.traces.calls import Array, LookupKind, TracedCall
-from ptokit.traces.cells import NOWHERE, cells_of
+from ptokit.traces.calls import NOWHERE, Array, LookupKind, TracedCall, cells_of
 
 SEGMENT = 128
 """Bytes of the largest unit in which memory is accessed."""

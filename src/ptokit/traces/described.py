@@ -103,38 +103,26 @@ def operator(func: Any, args: Sequence[Any]) -> Callable[..., Described] | None:
     return IN_TORCH.get(name.removeprefix(OPERATORS).partition(".")[0])
 
 
-def _ptokit_gather(table: Any, indices: Any, unit: str = "row", oob: str = "undefined", *_: Any) -> Described:
+def _gather(table: Any, indices: Any, unit: str = "row", oob: str = "undefined", *_: Any) -> Described:
     return _lookup("gather", table, indices, unit=unit, oob=oob)
 
 
-def _ptokit_scatter(
+def _scatter(
     table: Any, _src: Any, indices: Any, unit: str = "row", oob: str = "undefined", atomic: str = "none", *_: Any
 ) -> Described:
     return _lookup("scatter", table, indices, unit=unit, oob=oob, atomic=atomic)
 
 
-def _ptokit_bag(table: Any, indices: Any, *_: Any) -> Described:
-    return _lookup("embedding_bag", table, indices)
-
-
 IN_TORCH = {
-    "gather": _ptokit_gather,
-    "bag": _ptokit_bag,
-    **dict.fromkeys(("scatter", "scatter_", "scatter_reduce", "scatter_reduce_"), _ptokit_scatter),
+    "gather": _gather,
+    "bag": lambda table, indices, *_: _lookup("embedding_bag", table, indices),
+    **dict.fromkeys(("scatter", "scatter_", "scatter_reduce", "scatter_reduce_"), _scatter),
 }
 """The operators of `ptokit.torch` that are recorded."""
 
 
-def _embedding(input: Any, weight: Any, *_: Any, **__: Any) -> Described:
-    return _lookup("embedding", weight, input)
-
-
 def _embedding_bag(input: Any, weight: Any, *_: Any, **__: Any) -> Described:
     return _lookup("embedding_bag", *((input, weight) if input.dtype.is_floating_point else (weight, input)))
-
-
-def _plain_embedding(weight: Any, indices: Any, *_: Any, **__: Any) -> Described:
-    return _lookup("embedding", weight, indices)
 
 
 def _index_select(input: Any, dim: int, index: Any, **_: Any) -> Described:
@@ -153,9 +141,9 @@ def functions(torch: Any) -> dict[Any, Callable[..., Described]]:
     """The functions of torch that are recorded."""
     functional = torch.nn.functional
     return {
-        functional.embedding: _embedding,
+        functional.embedding: lambda input, weight, *_, **__: _lookup("embedding", weight, input),
         functional.embedding_bag: _embedding_bag,
-        torch.embedding: _plain_embedding,
+        torch.embedding: lambda weight, indices, *_, **__: _lookup("embedding", weight, indices),
         torch.index_select: _index_select,
         torch.Tensor.index_select: _index_select,
     }

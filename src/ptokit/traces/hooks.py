@@ -47,7 +47,7 @@ class _ThreadMode:
         if self.is_seen and self._mode is None:
             self._mode = torch_mode(torch, self)
             self._mode.__enter__()
-        elif self._mode is not None and not self.is_seen and _current_mode(torch) is self._mode:
+        elif self._mode is not None and not self.is_seen and torch.overrides._get_current_function_mode() is self._mode:
             self._mode.__exit__(None, None, None)
             self._mode = None
 
@@ -177,10 +177,6 @@ class _TorchFinder(MetaPathFinder):
 
             loader.exec_module = execute_and_settle
         return spec
-
-
-def _current_mode(torch: Any) -> Any:
-    return torch.overrides._get_current_function_mode()
 
 
 def torch_mode(torch: Any, thread: _ThreadMode) -> Any:

@@ -19,8 +19,7 @@ import numpy as np
 from ptokit.finding import OutOfBoundsError, VerifyError
 from ptokit.isa.dtype import dtype
 from ptokit.ops import gather, scatter
-from ptokit.traces.calls import Array, LookupKind, TracedCall
-from ptokit.traces.cells import NOWHERE
+from ptokit.traces.calls import NOWHERE, Array, LookupKind, TracedCall
 from ptokit.traces.compact import CompactTable, compacted, group_size
 from ptokit.traces.replay import ReplaySettings, Row, each_table, first_cells, refused
 from ptokit.traces.trace import IndexTrace

@@ -14,9 +14,8 @@ from ptokit.finding import Finding, VerifyError, summary
 from ptokit.isa.dtype import dtype
 from ptokit.lang.faults import user_place, warn_of
 from ptokit.lang.launcher import quiet_report
-from ptokit.machine.options import MachineOptions
 from ptokit.machine.outcomes import Outcome
-from ptokit.machine.report import MachineReport
+from ptokit.machine.report import MachineOptions, MachineReport
 from ptokit.target import profile
 from ptokit.traces.calls import Array, LookupKind, TracedCall
 from ptokit.traces.compact import CompactTable, compacted

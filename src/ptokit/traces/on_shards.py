@@ -14,8 +14,7 @@ from ptokit.finding import VerifyError
 from ptokit.sharded import ray_owners
 from ptokit.sharded.errors import ShardedError
 from ptokit.sharded.table import ShardedTable
-from ptokit.traces.calls import Array, LookupKind
-from ptokit.traces.cells import NOWHERE
+from ptokit.traces.calls import NOWHERE, Array, LookupKind
 from ptokit.traces.compact import CompactTable
 from ptokit.traces.on_host import compact, memory_of, why_not
 from ptokit.traces.replay import ReplaySettings, Row, each_table, first_cells, refused

@@ -12,8 +12,7 @@ import numpy as np
 from ptokit.finding import counted
 from ptokit.lang.faults import public
 from ptokit.markup import Displayed, box, clipped, dim, table
-from ptokit.traces.calls import LookupKind, TracedCall
-from ptokit.traces.cells import NOWHERE, cells_of
+from ptokit.traces.calls import NOWHERE, LookupKind, TracedCall, cells_of
 from ptokit.traces.file import STATED, read_file, write_trace
 
 HOT = 100

@@ -10,8 +10,8 @@ import pytest
 
 import ptokit as pto
 from ptokit.engine.cuda import executable, stage
+from ptokit.lang.check import LaunchWatcher, WatchedLaunch, copied
 from ptokit.lang.launch import CachedLaunch
-from ptokit.lang.watch import LaunchWatcher, WatchedLaunch, copied
 from tests.engine.cuda import emulated as emulated_module
 from tests.engine.cuda.emulated import LIVE, EmulatedDevice
 from tests.engine.cuda.fakes import Described, FakeArray, FakeGpus, FakeTensor, Lent

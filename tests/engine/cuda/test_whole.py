@@ -24,7 +24,7 @@ from ptokit.engine import whole as reference
 from ptokit.engine.cuda.device import DeviceBuffer, DeviceModule
 from ptokit.engine.cuda.resident import resident
 from ptokit.engine.cuda.stage import GPU
-from ptokit.engine.cuda.whole import calls, check, grouping, kept, kernels, kinds
+from ptokit.engine.cuda.whole import calls, check, grouping, kernels, kinds
 from ptokit.engine.cuda.whole.combining import REDUCTIONS
 from ptokit.engine.faults import IndexFault
 from ptokit.engine.llvm.compiled import IrSource
@@ -38,6 +38,7 @@ from tests.engine.cuda.emulated import ON_GPU, PATTERN, EmulatedBuffer, Emulated
 from tests.engine.cuda.test_ptx import assembled
 from tests.engine.cuda.threads import THREADED, ThreadedDevice
 from tests.engine.native.test_whole_native import elements, values
+from tests.loops import all_pairs
 from tests.property.strategies import fuzz
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -167,11 +168,17 @@ def test_arithmetic_is_that_of_the_reference(kind: DType, combine: Combine) -> N
         case.check()
 
 
-@pytest.mark.parametrize("kind", [each for each in TYPES if computes(each)], ids=str)
+FEW = (90, 8, Remap.REFUSE), (41, 5, Remap.SKIP), (1, 3, Remap.CLAMP), (2, 16, Remap.WRAP)
+"""Lanes, elements of a row, and what becomes of bad indices."""
+COMPUTING = [each for each in TYPES if computes(each)]
+FEW_OF_ALL = all_pairs(COMPUTING, [*ARITHMETIC, Combine.MUL], FEW, one_in=2)
+
+
+@pytest.mark.parametrize("kind", COMPUTING, ids=str)
 @pytest.mark.parametrize("combine", [*ARITHMETIC, Combine.MUL])
 def test_a_few_lanes_are_combined_by_one_kernel(kind: DType, combine: Combine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "BRIEF", 90)
-    for count, width, remap in ((90, 8, Remap.REFUSE), (41, 5, Remap.SKIP), (1, 3, Remap.CLAMP), (2, 16, Remap.WRAP)):
+    for count, width, remap in (few for *case, few in FEW_OF_ALL if case == [kind, combine]):
         lanes = named(count, 30)
         lanes[: count // 4] += 0 if remap is Remap.REFUSE else 30
         case = Case(kind, values(kind, (30, width)), values(kind, (count, width), 1), lanes, remap, combine=combine)
@@ -717,14 +724,14 @@ def _interrupted(_device: Any) -> NoReturn:
 
 
 def test_scratch_memory_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken = kept.Scratch.take(device, 4096, 1024)
+    taken = check.Scratch.take(device, 4096, 1024)
     taken.keep()
-    assert kept.Scratch.take(device, 2048, 512) is taken
+    assert check.Scratch.take(device, 2048, 512) is taken
     taken.keep()
-    monkeypatch.setattr(kept, "MOST_SCRATCH", 4095)
-    assert kept.Scratch.take(device, 4096, 1024) is taken
+    monkeypatch.setattr(check, "MOST_SCRATCH", 4095)
+    assert check.Scratch.take(device, 4096, 1024) is taken
     taken.keep()
-    assert kept.Scratch.take(device, 4096, 1024) is not taken
+    assert check.Scratch.take(device, 4096, 1024) is not taken
 
 
 @pytest.mark.skipif(ON_GPU, reason="records an emulated device")

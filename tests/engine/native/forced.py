@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ptokit.engine.native import openmp
-from ptokit.engine.native.whole import calls, private, split, strategies
+from ptokit.engine.native.whole import calls, private, strategies
 from ptokit.engine.whole import Whole
 from ptokit.isa.move import Combine, Remap
 
@@ -27,7 +27,6 @@ OPEN: dict[str, Callable[[calls._Call, Array], bool]] = {
     "lanes": _are_distinct,
     "buckets": lambda scatter, _: scatter.width == 1 and strategies.can_bucket(scatter.rows, scatter.capacity),
     "merged": lambda scatter, _: private.can_merge(scatter.rows),
-    "divided": lambda scatter, _: split.can_split(scatter.rows, scatter.capacity),
 }
 
 

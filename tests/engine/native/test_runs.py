@@ -19,6 +19,7 @@ from ptokit.engine.native.whole import regular, runs, strategies
 from ptokit.isa.dtype import dtype
 from ptokit.isa.move import Combine, Remap, Side
 from tests.engine.native.test_whole_native import PROCESSOR, Array, Case, misaligned, values
+from tests.loops import FULL
 
 ROWS = 3000
 COUNT = 1003
@@ -86,8 +87,16 @@ REPEATED: dict[str, Callable[[], Array]] = {
 }
 
 
-@pytest.mark.parametrize("pattern", [*DISTINCT, *BROKEN, *REPEATED])
-@pytest.mark.parametrize("kind", ["int16", "uint32", "int64"])
+KINDS = "int16", "uint32", "int64"
+EVERY = [
+    (pattern, kind)
+    for number, pattern in enumerate((*DISTINCT, *BROKEN, *REPEATED))
+    for kind in (KINDS if FULL else [KINDS[number % len(KINDS)]])
+]
+"""Every pattern in indices of one type, in `make fuzz` of all; random progressions are of any."""
+
+
+@pytest.mark.parametrize(("pattern", "kind"), EVERY)
 def test_progressions(pattern: str, kind: str, moved: list[list[regular.LaneRun]]) -> None:
     indices, f8 = {**DISTINCT, **BROKEN, **REPEATED}[pattern]().astype(kind), dtype("float64")
     table, other = values(f8, (ROWS, 1)), values(f8, (COUNT, 1), 1)

@@ -20,7 +20,7 @@ from ptokit.engine.faults import IndexFault
 from ptokit.engine.llvm.resolve import PADDING
 from ptokit.engine.native import host, openmp
 from ptokit.engine.native.whole import calls as native
-from ptokit.engine.native.whole import split, strategies
+from ptokit.engine.native.whole import strategies
 from ptokit.isa.dtype import dtype
 from ptokit.isa.move import Combine, Remap, Side
 from tests.engine.native.forced import scatter_of
@@ -62,9 +62,7 @@ class Guarded:
 
 @pytest.mark.parametrize("capacity", [1, 7, 64, 5003, (1 << 14) + 1, (1 << 15) + 1, (1 << 17) + 1])
 @pytest.mark.parametrize("kind", ["int8", "int32", "float64"])
-@pytest.mark.parametrize(
-    ("way", "width"), [("winners", 1), ("winners", 5), ("buckets", 1), ("merged", 1), ("divided", 1)]
-)
+@pytest.mark.parametrize(("way", "width"), [("winners", 1), ("winners", 5), ("buckets", 1), ("merged", 1)])
 def test_a_way_stays_inside_its_memory(
     way: str, kind: str, width: int, capacity: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,11 +95,10 @@ def test_a_way_stays_inside_its_memory(
                 "winners": 4 * capacity,
                 "buckets": 16 * 3001 + threads * 258 * (192 + 5 * 8 + 16) + 4096,
                 "merged": threads * (capacity + 64) * max(4, made.size) + 128,
-                "divided": 2 * (2048 + 8) * 8 + 4096 + threads * 2 * 16,
             }
             copied = 4 * (3001 + 64)  # lanes
             assert 0 < sum(nbytes for _, nbytes in guarded.given) <= most[way] + copied + 32 * threads
-    assert done or (way, kind) == ("divided", "float64")
+    assert done
 
 
 @pytest.mark.parametrize("combine", [Combine.STORE, Combine.ADD])
@@ -207,11 +204,10 @@ def test_indices_that_change_during_a_call_harm_nothing(
     thread.join()
 
 
-@pytest.mark.parametrize("way", ["merged", "divided"])
 @pytest.mark.parametrize("combine", [Combine.STORE, Combine.ADD])
 @pytest.mark.parametrize(("phase", "is_late"), [(0, False), (0, True), (1, False), (1, True)])
 def test_an_interrupted_call_has_written_nothing_or_whole_cells(
-    way: str, combine: Combine, phase: int, is_late: bool, monkeypatch: pytest.MonkeyPatch
+    combine: Combine, phase: int, is_late: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C in the first or the second phase, before any of its work or after all of it."""
     case = case_of(Remap.REFUSE, named(6000, 3000), combine)
@@ -233,10 +229,10 @@ def test_an_interrupted_call_has_written_nothing_or_whole_cells(
     with monkeypatch.context() as patch:
         patch.setattr(strategies.Team, "do", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            native.run(case.whole, memories, 2, way)
+            native.run(case.whole, memories, 2, "merged")
     assert kept.tobytes() == (wanted if phase and is_late else before)
     kept[...] = case.arrays["table"]
-    native.run(case.whole, memories, 2, way)
+    native.run(case.whole, memories, 2, "merged")
     assert kept.tobytes() == wanted
 
 
@@ -337,12 +333,6 @@ def test_threads_have_cells_of_their_own_if_lanes_name_few(
     assert not is_merged or is_sum or all(nbytes <= most for _, nbytes in guarded.given)
 
 
-def test_lanes_are_divided_if_a_pair_holds_the_row_and_the_element() -> None:
-    rows = scatter_of(case_of(Remap.REFUSE, np.zeros(1, np.int64)).whole).rows
-    assert split.can_split(rows, (1 << 32) - 1) and not split.can_split(rows, 1 << 32)
-    assert not split.can_split(replace(rows, size=8), 1000) and not split.can_split(replace(rows, width=2), 1000)
-
-
 @pytest.mark.parametrize("parts", [2, 4])
 def test_cells_are_merged_if_they_fit_and_threads_have_many_lanes_for_each(
     parts: int, monkeypatch: pytest.MonkeyPatch
@@ -361,33 +351,6 @@ def test_cells_are_merged_if_they_fit_and_threads_have_many_lanes_for_each(
 
     assert merges()
     assert not (merges(count - 1) or merges(near=own - 1) or merges(most=parts * own - 1) or merges(wake=count // 4))
-
-
-@pytest.mark.parametrize("kind", ["int8", "float16", "float32"])
-@pytest.mark.parametrize("combine", [Combine.STORE, Combine.ADD, Combine.MAX])
-@pytest.mark.parametrize(
-    ("remap", "stray"), [(Remap.REFUSE, 0), (Remap.SKIP, 1), (Remap.SKIP, 4000), (Remap.REFUSE, -1)]
-)
-def test_lanes_are_divided_among_parts_of_the_table(
-    kind: str, combine: Combine, remap: Remap, stray: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A lane outside is skipped, or all are refused before anything is written."""
-    monkeypatch.setattr(host, "HOST", replace(host.HOST, packs=True, wake=SHARED))
-    monkeypatch.setattr(native, "CHUNK", 4096)
-    found, divided = list[bool](), strategies.divided
-    monkeypatch.setattr(strategies, "divided", lambda *given: (found.append(divided(*given)), found[-1])[1])
-    made, indices = dtype(kind), named(4000, 4000)
-    indices[1777] = stray
-    case = Case(made, values(made, (4000, 1)), values(made, (4000, 1), 1), indices, remap, combine=combine)
-    if stray < 0:
-        with pytest.raises(IndexFault):
-            case.run(native, 2)
-    else:
-        wanted = case.run(reference).tobytes()
-        assert case.run(native, 2).tobytes() == wanted
-        monkeypatch.setattr(native, "CHUNK", 1024)
-        assert case.run(native, 5).tobytes() == wanted
-    assert found == ([False] if stray < 0 else [True] * 5)
 
 
 @pytest.mark.parametrize("width", [512, 1024])

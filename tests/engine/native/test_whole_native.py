@@ -443,7 +443,7 @@ def test_a_forced_strategy_gives_the_bits_of_a_loop(way: str, seed: int, monkeyp
         remap = (Remap.REFUSE, Remap.CLAMP, Remap.WRAP, Remap.SKIP)[int(rng.integers(4))]
         combine = Combine.STORE if way == "winners" else tuple(Combine)[int(rng.integers(5))]
         capacity, count = int(rng.choice([1, 17, 700, 5000, 9000])), int(rng.choice([1, 30, 2049, 6000]))
-        width = 1 if way in ("merged", "divided", "buckets") else int(rng.choice([1, 3, 16, 33]))
+        width = 1 if way in ("merged", "buckets") else int(rng.choice([1, 3, 16, 33]))
         low = int(rng.integers(0, capacity))
         indices = rng.integers(low, min(capacity, low + int(rng.choice([300, 9000]))), (count, 1))
         if way == "lanes":

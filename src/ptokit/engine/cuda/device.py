@@ -132,7 +132,7 @@ def _switched(cuda: Any, number: int, streams: list[int | None]) -> Generator[No
     with cuda.Device(number):
         here = cuda.get_current_stream()
         named = dict.fromkeys(here.ptr if stream is None else stream for stream in streams)
-        own, *others = (here if stream == here.ptr else _stream(cuda, stream, number) for stream in named)
+        own, *others = (here if stream == here.ptr else _stream(cuda, stream) for stream in named)
         with own:
             for other in others:
                 own.wait_event(other.record())
@@ -143,11 +143,9 @@ def _switched(cuda: Any, number: int, streams: list[int | None]) -> Generator[No
                     other.wait_event(own.record())
 
 
-def _stream(cuda: Any, handle: int, number: int) -> Any:
+def _stream(cuda: Any, handle: int) -> Any:
     """CuPy's object for the stream of another library."""
-    if hasattr(cuda.Stream, "from_external"):
-        return cuda.Stream.from_external(_ForeignStream(handle))
-    return cuda.ExternalStream(handle, number)  # CuPy before version 14
+    return cuda.Stream.from_external(_ForeignStream(handle))
 
 
 class _ForeignStream:

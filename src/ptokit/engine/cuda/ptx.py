@@ -10,7 +10,7 @@ from typing import Any
 
 from llvmlite import binding
 
-from ptokit.engine.llvm.compiled import BUILDING, explained
+from ptokit.engine.llvm.compiled import BUILDING, optimized
 
 TRIPLE = "nvptx64-nvidia-cuda"
 FEATURES = {80: "+ptx70", 90: "+ptx82"}
@@ -57,22 +57,7 @@ def _known(capability: int) -> int:
 def compiled(text: str, capability: int = 90) -> str:
     """The PTX of a text, for GPUs of a compute capability and later ones."""
     machine = _machine(capability)
-    with (
-        BUILDING,
-        explained(),
-        binding.create_context() as context,
-        binding.parse_assembly(text, context) as module,
-    ):
-        module.triple, module.data_layout = TRIPLE, str(machine.target_data)
-        module.verify()
-        with (
-            binding.create_pipeline_tuning_options(speed_level=1) as options,
-            binding.create_pass_builder(machine, options) as builder,
-            binding.create_new_module_pass_manager() as passes,
-        ):
-            for name in PASSES:
-                getattr(passes, f"add_{name}_pass")()
-            passes.run(module, builder)
+    with BUILDING, optimized(text, TRIPLE, machine, PASSES) as module:
         return machine.emit_assembly(module)
 
 

@@ -9,7 +9,7 @@ import json
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -46,6 +46,23 @@ def explained(symbol: str = "") -> Generator[None]:
         message = "\n".join(line[:300] for line in str(problem).strip().splitlines()[:LINES])
         what = f"has no usable {symbol} in" if symbol else "refuses"
         raise JitError(f"LLVM {what} code that ptokit generated; this is a fault of ptokit:\n{message}") from problem
+
+
+@contextmanager
+def optimized(text: str, triple: str, machine: Any, passes: Sequence[str]) -> Generator[Any]:
+    """A text as a module of LLVM for a machine, behind some passes; errors of LLVM in the block are explained."""
+    with explained(), binding.create_context() as context, binding.parse_assembly(text, context) as module:
+        module.triple, module.data_layout = triple, str(machine.target_data)
+        module.verify()
+        with (
+            binding.create_pipeline_tuning_options(speed_level=1) as options,
+            binding.create_pass_builder(machine, options) as builder,
+            binding.create_new_module_pass_manager() as manager,
+        ):
+            for name in passes:
+                getattr(manager, f"add_{name}_pass")()
+            manager.run(module, builder)
+        yield module
 
 
 @dataclass(frozen=True)

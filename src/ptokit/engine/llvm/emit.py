@@ -348,6 +348,29 @@ class IrBuilder:
             with self.loop(start, stop, step) as k:
                 yield k, step
 
+    def leave_if(self, condition: IrValue, label: str) -> None:
+        """Jump to a label if a condition holds."""
+        go_on = self.new_label("go")
+        self.split(condition, label, go_on)
+        self.begin(go_on)
+
+    def leave_unless(self, condition: IrValue, label: str) -> None:
+        """Jump to a label unless a condition holds."""
+        go_on = self.new_label("go")
+        self.split(condition, go_on, label)
+        self.begin(go_on)
+
+    @contextmanager
+    def repeat(self, condition: Callable[[], IrValue]) -> Generator[None]:
+        """As long as a condition holds."""
+        head, body, done = (self.new_label(hint) for hint in ("while", "do", "end"))
+        self.begin(head)
+        self.split(condition(), body, done)
+        self.begin(body)
+        yield
+        self.jump(head)
+        self.begin(done)
+
     @contextmanager
     def until(self) -> Generator[str]:
         """Code that may be left early: yields the label to jump to."""

@@ -17,8 +17,7 @@ second half of the 16 sums to the first, then those of the 8, 4 and 2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from struct import pack, unpack
 from typing import Any
@@ -80,18 +79,6 @@ def words_of_job(job: RowUpdate, owners: int = 0, start: int = 0) -> tuple[Any, 
 def of_job(code: IrBuilder, job: IrValue, name: str, kind: str = I64) -> IrValue:
     """A word of a job."""
     return code.load(kind, code.at(job, 8 * JOB.index(name)))
-
-
-@contextmanager
-def repeat(code: IrBuilder, condition: Callable[[], IrValue]) -> Generator[None]:
-    """As long as a condition holds."""
-    head, body, done = (code.new_label(hint) for hint in ("while", "do", "end"))
-    code.begin(head)
-    code.split(condition(), body, done)
-    code.begin(body)
-    yield
-    code.jump(head)
-    code.begin(done)
 
 
 Column = Callable[[IrValue, int], None]

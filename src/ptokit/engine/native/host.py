@@ -41,7 +41,8 @@ class Host:
     stream_from: int = NEVER
     """Bytes of a result from which on it is written past the caches."""
     sorts: tuple[str, ...] = ("store", "add", "pick")
-    """Kinds of scatters for which elements are sorted by their destination first, if that is far away."""
+    """Kinds of scatters for which elements of eight bytes are sorted by their destination first, if that is far away;
+    shorter ones always are."""
     wake: int = 60_000
     """Nanoseconds of work for which a second thread does not pay."""
 

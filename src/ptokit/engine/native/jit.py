@@ -17,7 +17,7 @@ from typing import Any
 
 from llvmlite import binding
 
-from ptokit.engine.llvm.compiled import BUILDING, CodeCache, IrSource, JitError, explained
+from ptokit.engine.llvm.compiled import BUILDING, CodeCache, IrSource, JitError, explained, optimized
 from ptokit.engine.llvm.store import Entry
 
 _numbers = count()
@@ -63,18 +63,7 @@ def _compiled(text: str) -> bytes:
     if "\0" in text:
         raise JitError("there is a zero byte in the code that ptokit generated")
     machine = _machine()
-    with explained(), binding.create_context() as context, binding.parse_assembly(text, context) as module:
-        module.triple, module.data_layout = machine.triple, str(machine.target_data)
-        module.verify()
-        with (
-            binding.create_pipeline_tuning_options(speed_level=1) as options,
-            binding.create_pass_builder(machine, options) as builder,
-            binding.create_new_module_pass_manager() as passes,
-        ):
-            passes.add_always_inliner_pass()
-            passes.add_sroa_pass()
-            passes.add_simplify_cfg_pass()
-            passes.run(module, builder)
+    with optimized(text, machine.triple, machine, ("always_inliner", "sroa", "simplify_cfg")) as module:
         return machine.emit_object(module)
 
 

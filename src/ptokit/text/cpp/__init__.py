@@ -2,14 +2,13 @@
 
 | file | what it knows |
 |---|---|
-| `source.py` | the file: head, kernel, launch |
-| `ready.py` | preparation: verification, addresses, flags |
+| `source.py` | preparation (verification, addresses, flags), and the file: head, kernel, launch |
 | `headers.py` | what the vendor's headers reject, and what they compute differently |
 | `barriers.py` | barriers between vector instructions that may overlap |
 | `scatter.py` | scatters by row as scatters by offset, which is what the headers do |
 | `body.py` | the kernel, statement by statement |
 | `types.py` | tiles and tensors as types; calls |
-| `expr.py`, `names.py` | expressions; safe names |
+| `expr.py` | expressions; safe names |
 """
 
 from ptokit.text.cpp.source import emit

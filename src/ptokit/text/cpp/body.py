@@ -21,9 +21,7 @@ from ptokit.program.cores import StatementCores
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, GUARDS, Expr, Op, Var, apply, parts, variables
 from ptokit.target import Profile
 from ptokit.target.profile import VECTOR_CORE
-from ptokit.text.cpp.expr import Expressions
-from ptokit.text.cpp.names import Identifiers, pipe, place_text
-from ptokit.text.cpp.ready import Ready
+from ptokit.text.cpp.expr import Expressions, Identifiers, pipe, place_text
 from ptokit.text.cpp.types import (
     GlobalBlock,
     call_text,
@@ -45,6 +43,16 @@ BIND = ASSIGN.spellings["C++"][0].partition("(")[0]
 FLAGS = {"set": "set_flag", "wait": "wait_flag"}
 LARGEST = 2**31
 """Extents from here on do not fit a template argument."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A program with addresses and flags that the headers accept, and what its launch needs."""
+
+    program: ir.Program
+    workspace: int
+    """The address in UB of the workspace that instructions without one use."""
+    dyn_ub: int
 
 
 @dataclass(frozen=True)
@@ -193,8 +201,8 @@ class KernelBody:
         self._define(flag.event)
         event = flag.event
         text = f"EVENT_ID{event}" if isinstance(event, int) else f"static_cast<event_t>({self.text(event)})"
-        given = f"({pipe(flag.src)}, {pipe(flag.dst)}, {text})"
-        self._write(f"{FLAGS[flag.action]}{given};", None if flag.auto else flag.where, self._core_of(flag))
+        arguments = f"({pipe(flag.src)}, {pipe(flag.dst)}, {text})"
+        self._write(f"{FLAGS[flag.action]}{arguments};", None if flag.auto else flag.where, self._core_of(flag))
 
     def cross_flag_statement(self, flag: ir.CrossFlag) -> None:
         calls = self.profile.headers.cross if self.profile.headers else None
@@ -274,9 +282,9 @@ class KernelBody:
 
     def _tile(self, key: _TileKey, where: Where | None = None) -> str:
         """The C++ object of a tile, declared if it is not yet visible."""
-        found = self._find(key)
-        if found is not None:
-            return found
+        known = self._find(key)
+        if known is not None:
+            return known
         spec = tile_spec(self.program.tiles[key.tile].spec, key.use).unsliced
         valid = key.valid
         if key.as_row:
@@ -317,9 +325,9 @@ class KernelBody:
 
     def _tensor(self, tensor: GlobalBlock) -> str:
         """The C++ object of a block of memory, declared if it is not yet visible."""
-        found = self._find(tensor)
-        if found is not None:
-            return found
+        known = self._find(tensor)
+        if known is not None:
+            return known
         argument = tensor.argument
         self._define(tensor.offset, *tensor.shape, *tensor.stride)
         name = self.identifiers.fresh(f"{argument.name}_view")
@@ -361,24 +369,24 @@ class KernelBody:
     def instruction_statement(self, instr: ir.Instr) -> None:
         call = header_call(self.program, instr, self.profile)
         operands = named_operands(instr)
-        given = {name: self._operand(call, instr, name) for name in operands}
+        texts = {name: self._operand(call, instr, name) for name in operands}
         scratch = call.workspace
         if scratch and instr.workspace is not None:
-            given["tmp"] = self._tile(_TileKey.of(instr.workspace))
+            texts["tmp"] = self._tile(_TileKey.of(instr.workspace))
         elif scratch:
             like = operands.get(call.instruction.workspace.like) if call.instruction.workspace else None
             valid: tuple[Expr, Expr] = like.valid if isinstance(like, ir.TileUse) else scratch.valid
-            given["tmp"] = self.identifiers.fresh("tmp")
-            self._object(given["tmp"], scratch, valid, self.ready.workspace, core=self._core_of(instr))
+            texts["tmp"] = self.identifiers.fresh("tmp")
+            self._object(texts["tmp"], scratch, valid, self.ready.workspace, core=self._core_of(instr))
         for kind, name in call.instruction.cpp.objects:
-            given[name] = self.identifiers.fresh(name)
-            self._write(f"{kind} {given[name]};", core=self._core_of(instr))
+            texts[name] = self.identifiers.fresh(name)
+            self._write(f"{kind} {texts[name]};", core=self._core_of(instr))
         core, calls = self._core_of(instr), self.profile.headers.cross if self.profile.headers else None
         guarded = core == VECTOR_CORE.name and calls is not None and calls.both_vectors
         guard = f"if ({self.first_vector}) " if guarded else ""
         chosen = ", ".join(f"{key} = {value}" for key, value in instr.attributes).replace("*/", "* /")
         more = f" /* {chosen} */" if chosen else ""
-        self._write(f"{guard}{call_text(call, given)}{more};", instr.where, core)
+        self._write(f"{guard}{call_text(call, texts)}{more};", instr.where, core)
 
     def _operand(self, call: Call, instr: ir.Instr, name: str) -> str:
         operand = named_operands(instr)[name]
@@ -458,12 +466,12 @@ def _placed_once(block: ir.Block, times: Mapping[str, int]) -> Iterator[str]:
 
 def _first_uses(program: ir.Program, profile: Profile) -> dict[str, _TileKey]:
     """The first use of each tile."""
-    found: dict[str, _TileKey] = {}
+    first: dict[str, _TileKey] = {}
     for instr in ir.instructions(program.body):
         call = header_call(program, instr, profile)
         for name, operand in named_operands(instr).items():
             if isinstance(operand, ir.TileUse):
-                found.setdefault(operand.tile, _TileKey.of(operand, becomes_row(call, name)))
+                first.setdefault(operand.tile, _TileKey.of(operand, becomes_row(call, name)))
         if instr.workspace is not None:
-            found.setdefault(instr.workspace.tile, _TileKey.of(instr.workspace))
-    return found
+            first.setdefault(instr.workspace.tile, _TileKey.of(instr.workspace))
+    return first

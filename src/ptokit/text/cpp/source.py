@@ -1,21 +1,85 @@
-"""A program as one C++ source for the vendor's toolchain: A2/A3, A5, or the CPU simulator."""
+"""A program as one C++ source for the vendor's toolchain: A2/A3, A5, or the CPU simulator.
+
+It is verified for the target and its headers first; an auto program gets addresses and flags.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import cached_property
 
+from ptokit.finding import Finding, VerifyError
+from ptokit.isa.policy import TileType
+from ptokit.program.budget import Use, has_simt, memory_findings
+from ptokit.program.calls import call_of
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM
-from ptokit.program.ir import Argument, CrossFlag, Float, Integer, Program, walk
-from ptokit.program.verify_call import Options
+from ptokit.program.ir import Argument, CrossFlag, Float, Integer, Program, instructions, walk
+from ptokit.program.order import order, order_events
+from ptokit.program.place import BLOCK, footprint, place
+from ptokit.program.verify import verify
+from ptokit.program.verify_call import Options, header_findings
 from ptokit.target import PROFILES, Profile
 from ptokit.target.profile import VECTOR_CORE
-from ptokit.text.cpp.body import INDENT, KernelBody, kind_of
-from ptokit.text.cpp.expr import HELPERS
-from ptokit.text.cpp.headers import cores
-from ptokit.text.cpp.names import comment, place_text
-from ptokit.text.cpp.ready import Ready, prepare
-from ptokit.text.cpp.types import pointer_of
+from ptokit.text.cpp.barriers import with_barriers
+from ptokit.text.cpp.body import INDENT, KernelBody, Ready, kind_of
+from ptokit.text.cpp.expr import HELPERS, comment, place_text
+from ptokit.text.cpp.headers import cores, crossing_findings, program_findings, value_findings
+from ptokit.text.cpp.scatter import flatten
+from ptokit.text.cpp.types import header_call, pointer_of
+
+
+def prepare(program: Program, profile: Profile, options: Options, dyn_ub: int | None) -> Ready:
+    """Verify a program for a target and its headers; an auto program gets addresses and flags.
+
+    In C++ every tile is bound to an address, so nothing is allocated at compile time (MG-BUDG-08).
+    """
+    tiles, simt = _end_of_tiles(program, profile, dyn_ub), has_simt(program, profile)
+    asked = _dynamic(profile, tiles) if dyn_ub is None else dyn_ub
+    _raise_errors(verify(program, profile, replace(options, dyn_ub=asked, bound=True)))
+    _raise_errors([*_header_findings(program, profile), *value_findings(program, profile)])
+    placed = flatten(place(program, profile, dyn_ub, bound=True).program, profile, tiles)
+    workspace = _end_of_tiles(placed, profile, dyn_ub)
+    used = workspace + _workspace_size(placed, profile)
+    asked = _dynamic(profile, used) if dyn_ub is None else dyn_ub
+    title = program.name if used == tiles else f"{program.name} with the workspaces of its instructions"
+    _raise_errors([
+        *memory_findings(title, {TileType.Vec: Use(used)}, profile, asked, simt=simt),
+        *program_findings(placed, profile, used, has_workspace=used > tiles),
+    ])  # fmt: skip
+    flagged = order_events(with_barriers(order(placed, profile), profile, workspace), profile)
+    _raise_errors(crossing_findings(flagged, profile))
+    return Ready(flagged, workspace, asked)
+
+
+def _end_of_tiles(program: Program, profile: Profile, dyn_ub: int | None) -> int:
+    """The first free address of UB behind the tiles."""
+    return -(-footprint(program, profile, dyn_ub, bound=True).get(TileType.Vec, Use(0)).end // BLOCK) * BLOCK
+
+
+def _raise_errors(findings: Iterable[Finding]) -> None:
+    if errors := [finding for finding in dict.fromkeys(findings) if finding.level == "error"]:
+        raise VerifyError(errors)
+
+
+def _workspace_size(program: Program, profile: Profile) -> int:
+    """Bytes of the largest workspace; vector instructions run one after the other and share it."""
+    needing = (instr for instr in instructions(program.body) if instr.workspace is None)
+    workspaces = (header_call(program, instr, profile).workspace for instr in needing)
+    return max((scratch.nbytes for scratch in workspaces if scratch), default=0)
+
+
+def _dynamic(profile: Profile, used: int) -> int:
+    """The dynamic UB that a launch requests: none while that is safe."""
+    ub = profile.ub
+    return used if ub and ub.has_dynamic and used > (ub.safe or 0) else 0
+
+
+def _header_findings(program: Program, profile: Profile) -> Iterator[Finding]:
+    for instr in instructions(program.body):
+        for finding in header_findings(call_of(program, instr, profile), "error"):
+            yield finding.at(instr.where)
+
 
 BLOCKS = {BLOCK_IDX: "get_block_idx", BLOCK_NUM: "get_block_num"}
 

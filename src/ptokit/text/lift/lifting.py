@@ -21,12 +21,11 @@ from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import PtoEnum, TileType
 from ptokit.isa.unknown import is_unknown
 from ptokit.program import ir
-from ptokit.program.addresses import footprint
 from ptokit.program.budget import Use
 from ptokit.program.calls import call_of, chosen_modifiers
 from ptokit.program.cores import stated_core
 from ptokit.program.expr import Expr, Var, apply, truth
-from ptokit.program.place import BLOCK
+from ptokit.program.place import BLOCK, footprint
 from ptokit.target import flag_memory_archs, left_layouts
 from ptokit.target.cpu import CPU
 from ptokit.text.lift.writing import NAME, OperandParts, Writing, WrittenScope
@@ -142,12 +141,12 @@ class _Lift(Writing):
 
     @cached_property
     def _first_uses(self) -> dict[str, tuple[Expr, Expr]]:
-        found: dict[str, tuple[Expr, Expr]] = {}
+        extents: dict[str, tuple[Expr, Expr]] = {}
         for instr in ir.instructions(self.program.body):
             for use in instr.tiles:
                 if use.window is None:
-                    found.setdefault(use.tile, use.valid)
-        return found
+                    extents.setdefault(use.tile, use.valid)
+        return extents
 
     def assign(self, stmt: ir.Assign) -> None:
         """A change of a tile's address."""

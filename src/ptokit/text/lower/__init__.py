@@ -3,10 +3,9 @@
 | file | what it knows |
 |---|---|
 | `program.py` | the program of a text: its function, and the last steps |
-| `lowering.py` | the state of a lowering: values, names, bodies |
+| `lowering.py` | the state of a lowering: values and their meaning, names, bodies |
 | `statements.py`, `control.py`, `arithmetic.py`, `instructions.py` | the operations, by kind |
 | `opaque.py` | operations that programs have by their effects only |
-| `operands.py` | the meaning of a value, and operands made from it |
 """
 
 from ptokit.text.lower.program import lower, mode_of

@@ -5,8 +5,7 @@ from __future__ import annotations
 from ptokit.isa.dtype import dtype
 from ptokit.program.expr import Expr, Op, Var, apply
 from ptokit.program.ir import Constant
-from ptokit.text.lower.lowering import Lowering
-from ptokit.text.lower.operands import Meaning, Rounded
+from ptokit.text.lower.lowering import Lowering, Meaning, Rounded
 from ptokit.text.numbers import INDEX_BITS, UNSIGNED, bounded, combined, compared, predicate_word, selected, wrapped
 from ptokit.text.tree import Opaque, Operation, Type
 
@@ -68,9 +67,9 @@ def _cast(low: Lowering, name: str, operation: Operation) -> Meaning | None:
     return _in_type(low, number, target) if name == "trunci" else number
 
 
-def _in_type(low: Lowering, number: Expr, kind: Type) -> Expr:
+def _in_type(low: Lowering, number: Expr, type_: Type) -> Expr:
     """A number wrapped to a type: signed, but one bit is 0 or 1."""
-    return wrapped(number, _width(kind), signed=kind != "i1", limits=low.limits)
+    return wrapped(number, _width(type_), signed=type_ != "i1", limits=low.limits)
 
 
 def _literal(value: object) -> Meaning | None:
@@ -79,6 +78,6 @@ def _literal(value: object) -> Meaning | None:
     return bounded(int(value)) if isinstance(value, int) else None
 
 
-def _width(kind: Type) -> int:
-    digits = str(kind).lstrip("siu")
+def _width(type_: Type) -> int:
+    digits = str(type_).lstrip("siu")
     return int(digits) if digits.isdigit() else INDEX_BITS

@@ -6,8 +6,7 @@ from ptokit.isa.opaque import NONE
 from ptokit.program.expr import GUARDS, Expr, Op, Var, apply, difference, parts, total, truth, variables
 from ptokit.program.ir import Branch, Instr, Loop
 from ptokit.text.lower.arithmetic import computed
-from ptokit.text.lower.lowering import YIELDING, Handler, Lowering, OpenScope
-from ptokit.text.lower.operands import Meaning, TileName
+from ptokit.text.lower.lowering import YIELDING, Handler, Lowering, Meaning, OpenScope, TileName
 from ptokit.text.numbers import bounded, selected
 from ptokit.text.spelling import SECTIONS, kind_core
 from ptokit.text.tree import Body, Operation, Value, walk
@@ -152,9 +151,9 @@ def _carried(low: Lowering, body: Body, carried: list[Value], initial: list[Mean
     if len(yielded) != len(carried):
         low.missing(f"the loop carries {len(carried)} values and yields {len(yielded)}")
     steps: list[Expr] = []
-    for value, first, given in zip(carried, initial, yielded, strict=True):
-        found = known.get(given) if isinstance(first, int | Var | Op) else marks[value] if given is value else None
-        terms = difference(found, marks[value]) if found is not None else None
+    for value, first, result in zip(carried, initial, yielded, strict=True):
+        number = known.get(result) if isinstance(first, int | Var | Op) else marks[value] if result is value else None
+        terms = difference(number, marks[value]) if number is not None else None
         if terms is None or any(inside & variables(term) for term in terms):
             low.missing(f"%{value.name}, which the loop carries, has no lowering", CARRIED)
         steps.append(total(terms))
@@ -171,9 +170,9 @@ def _numbers(low: Lowering, body: Body, known: dict[Value, Expr]) -> dict[Value,
         inputs = {value: known.get(value, kept.get(value)) for value in operation.ins}
         if operation.name.startswith("arith.") and all(isinstance(n, int | Var | Op) for n in inputs.values()):
             low.values = inputs  # type: ignore[assignment]
-            found = computed(low, operation)
-            if isinstance(found, int | Var | Op):
-                known[operation.results[0]] = found
+            number = computed(low, operation)
+            if isinstance(number, int | Var | Op):
+                known[operation.results[0]] = number
     low.values = kept
     return known
 

@@ -2,32 +2,139 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
-from ptokit.isa.instruction import Instruction, Param
+from ptokit.isa.dtype import INT32, DType
+from ptokit.isa.instruction import Instruction, Modifier, Param
 from ptokit.isa.operand import TileSpec
-from ptokit.isa.policy import TileType
+from ptokit.isa.policy import PtoEnum, TileType
+from ptokit.isa.spelling import Attribute
 from ptokit.isa.unknown import is_unknown
-from ptokit.program.expr import Expr
-from ptokit.program.ir import Instr, Operand, TileUse, View
-from ptokit.text.lower.lowering import Lowering
-from ptokit.text.lower.operands import (
-    NUMBERS,
+from ptokit.program.expr import Expr, Op, Var
+from ptokit.program.ir import Constant, Given, Instr, Number, Operand, TileUse, View
+from ptokit.text.errors import guess
+from ptokit.text.lower.lowering import (
+    WITHOUT_EFFECT,
+    Lowering,
+    Meaning,
     OtherForm,
     Refusal,
+    Rounded,
     TileName,
-    kind_of,
-    modifiers_of,
-    named_sources,
-    number_operand,
-    order_of,
+    refuse_unknown,
     tile_use,
-    workspace_of,
 )
 from ptokit.text.memories import ElementPointer
-from ptokit.text.results import result_type
-from ptokit.text.spelling import instruction_of, variant_for
+from ptokit.text.spelling import instruction_of, member_of, result_type, variant_for
 from ptokit.text.tree import Operation, Tensor, Value, items_of
+
+
+def order_of(operation: Operation, instruction: Instruction) -> PtoEnum | None:
+    """The member of the modifier that the order of the sources states: reversed sources do not begin with the tile."""
+    modifier = instruction.order
+    if modifier is None or modifier.text is None:
+        return None
+    is_default = operation.ins and isinstance(operation.ins[0].type, TileSpec)
+    return modifier.fixed_default if is_default else modifier.text.reverses
+
+
+def named_sources(operation: Operation, instruction: Instruction, order: PtoEnum | None) -> dict[str, Value]:
+    """The operands that an instruction reads, by its own names for them, without the workspace."""
+    values, names = list(operation.ins), instruction.sources(order)
+    if workspace_of(operation, instruction) is not None and instruction.workspace:
+        del values[instruction.workspace.position]
+    least = sum(not param.optional for param in instruction.operands[1:])
+    if not least <= len(values) <= len(names):
+        most = f" to {len(names)}" if len(names) > least else ""
+        plural = "" if len(names) == 1 else "s"
+        message = f"{operation.name} takes {least}{most} operand{plural} ({', '.join(names)})"
+        raise OtherForm(f"{message}, found {len(values)}; other forms have no lowering")
+    return dict(zip(names, values, strict=False))
+
+
+def workspace_of(operation: Operation, instruction: Instruction) -> Value | None:
+    """The operand that is the workspace, if there is one."""
+    is_given = instruction.workspace and len(operation.ins) == len(instruction.operands)
+    return operation.ins[instruction.workspace.position] if instruction.workspace and is_given else None
+
+
+def modifiers_of(operation: Operation, instruction: Instruction, order: PtoEnum | None) -> tuple[PtoEnum | None, ...]:
+    """The modifiers that an operation's attributes, or the order of its sources, choose."""
+    texts = {modifier.name: text for modifier, text in instruction.attributes}
+    for key in CHANGING.keys() & operation.attributes.keys() - {text.key for text in texts.values()}:
+        if operation.attributes[key] not in CHANGING[key]:
+            raise OtherForm(f"{operation.name}: `{key}` has no lowering", key)
+    refuse_unknown(operation, (*(text.key for text in texts.values()), *ELSEWHERE))
+    return tuple(
+        order if modifier is instruction.order else _modifier(operation, modifier, texts[modifier.name])
+        for modifier in instruction.modifiers
+    )
+
+
+CHANGING: Mapping[str, tuple[Any, ...]] = {
+    **WITHOUT_EFFECT,
+    **dict.fromkeys(("layout", "sat_mode", "maskPattern", "accToVecMode", "cmpMode", "accPhase", "offset"), ()),
+}  # fmt: skip
+"""Attributes of instructions that only the public dialect has, and the values that have no effect. With another one, an
+instruction is known by its effects only."""
+ELSEWHERE = ("tile", "event", "waits")
+"""Attributes of instructions that are no modifiers."""
+
+
+def _modifier(operation: Operation, modifier: Modifier, text: Attribute) -> PtoEnum | None:
+    if text.key not in operation.attributes:
+        return None
+    word = operation.attributes[text.key]
+    member = member_of(modifier, text, word)
+    if member is None:
+        words = [str(text.written(member)) for member in modifier.enum]
+        message = f"`{text.key}` is one of {', '.join(words)}; found {word}{guess(str(word), words)}"
+        raise Refusal(f"{operation.name}: {message}", text.key)
+    return member
+
+
+def kind_of(instruction: Instruction, param: Param) -> tuple[str, tuple[type, ...]]:
+    """The required kind of an operand. The rules of instructions that take a table distinguish tiles and memory."""
+    return KINDS["tile or memory" if instruction.takes_table and param.kind not in NUMBERS else param.kind]
+
+
+NUMBERS = ("number", "position")
+KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
+    **dict.fromkeys(NUMBERS, ("a number", (int, Var, Op, Constant, Given, Rounded))),
+    "memory": ("a block of memory", (View,)),
+    "tile or memory": ("a tile or memory", (View, TileName)),
+    "tile": ("a tile", (TileName,)),
+}
+"""Kinds of operands: the words of messages, and the meanings."""
+
+
+def number_operand(instruction: Instruction, param: Param, meaning: Meaning, dtype: DType | None) -> Operand:
+    """A number as an operand of an instruction that works in an element type."""
+    what = f"{instruction.name}: {param.name}"
+    if param.kind == "position":
+        if not isinstance(meaning, int | Var | Op):
+            raise Refusal(f"{what} must be a whole number")
+        return Number(INT32, meaning, is_position=True)
+    if dtype is None:
+        raise Refusal(f"{what} is a number, and no tile determines its type")
+    if isinstance(meaning, int | Var | Op):
+        if not dtype.is_integer:
+            raise Refusal(f"{what} must be a number of type {dtype.mlir}; found a whole number")
+        return _integer(meaning, dtype, what) if isinstance(meaning, int) else Number(dtype, meaning)
+    assert isinstance(meaning, Constant | Given | Rounded)
+    if meaning.dtype is not dtype:
+        raise Refusal(f"{what} must be a number of type {dtype.mlir}; found {meaning.dtype.mlir}")
+    return Number(dtype, meaning.value) if isinstance(meaning, Rounded) else meaning
+
+
+def _integer(value: int, dtype: DType, what: str) -> Constant:
+    """A whole number as bits. Text may write an unsigned number as a signed one of the same width."""
+    width = 8 * dtype.size
+    if not -(1 << (width - 1)) <= value < 1 << width:
+        raise Refusal(f"{what}: {value} does not fit {dtype.mlir}")
+    return Constant(dtype, value & ((1 << width) - 1))
 
 
 def read_instruction(low: Lowering, operation: Operation) -> None:
@@ -35,14 +142,14 @@ def read_instruction(low: Lowering, operation: Operation) -> None:
     instruction, operation = _variant(_with_destination(operation))
     if instruction.cpp.objects:  # counts, which programs do not have
         operation = replace(operation, parts={**operation.parts, "outs": operation.outs[:1]})
-    for part in operation.parts.keys() - {"ins", "outs"}:
-        raise OtherForm(f"{operation.name}: `{part}` has no lowering")
+    if other := next((part for part in operation.parts if part not in ("ins", "outs")), ""):
+        raise OtherForm(f"{operation.name}: `{other}` has no lowering")
     order = order_of(operation, instruction)
     modifiers = modifiers_of(operation, instruction, order)
     named = named_sources(operation, instruction, order)
     named = {instruction.operands[0].name: _destination(low, operation, named), **named}
-    given = [param for param in instruction.operands if param.name in named]
-    operands = tuple(_operand(low, instruction, param, named) for param in given)
+    params = [param for param in instruction.operands if param.name in named]
+    operands = tuple(_operand(low, instruction, param, named) for param in params)
     event, waits = operation.attributes.get("event"), items_of(operation.attributes.get("waits", ()))
     if waits is None or any(type(n) is not int or n < 0 for n in (*waits, 0 if event is None else event)):
         raise Refusal(f"{operation.name}: `event` is a number from 0 up, `waits` a list of them")
@@ -97,13 +204,13 @@ def _result(low: Lowering, result: Value, operation: Operation, named: dict[str,
         if isinstance(result.type, TileSpec) and not _is_like(low.tiles[name], result.type):
             raise Refusal(f"{operation.name}: the type of %{result.name} is not that of the tile it goes into")
         return low.named(name)
-    kind = result.type
-    if not isinstance(kind, TileSpec):
-        kind = result_type(operation.name, [_type(low, value) for value in named.values()], operation.attributes)
-    if kind is None:
+    type_ = result.type
+    if not isinstance(type_, TileSpec):
+        type_ = result_type(operation.name, [_type(low, value) for value in named.values()], operation.attributes)
+    if type_ is None:
         message = f"{operation.name}: the type of %{result.name} is not known"
         raise Refusal(f"{message}; write it at the end, as in `-> !pto.tile<16x32xf32>`")
-    return low.declare(result, kind, _open_extents(low, kind, named))
+    return low.declare(result, type_, _open_extents(low, type_, named))
 
 
 def _type(low: Lowering, value: Value) -> object:

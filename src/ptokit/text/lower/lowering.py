@@ -1,4 +1,4 @@
-"""The state of a lowering: the meaning of values, the statements so far, names and tiles."""
+"""The state of a lowering: values and their meaning, the statements so far, names and tiles."""
 
 from __future__ import annotations
 
@@ -8,24 +8,91 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ptokit.finding import Where
+from ptokit.isa.dtype import DType
 from ptokit.isa.opaque import opaque_ops, row_of_op
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.unknown import is_unknown
 from ptokit.program.calls import known
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, ExpressionError, Op, Var, apply
-from ptokit.program.ir import Stmt, TileDecl, Window
+from ptokit.program.ir import Constant, Given, Stmt, TileDecl, TileUse, View, Window
 from ptokit.text.errors import MOST_ERRORS, TextError, choices, guess
 from ptokit.text.limits import most_characters
-from ptokit.text.lower.operands import Meaning, NotKnown, OtherForm, Refusal, TileName, refuse_unknown
 from ptokit.text.memories import ElementPointer, Memories
 from ptokit.text.numbers import Limits, TooLong, bounded, selected
 from ptokit.text.ops import attribute_kinds, keyed_operands
 from ptokit.text.spelling import FORM, instruction_of, instructions
 from ptokit.text.tiles import ScopedExtents, merge_extents, part_extents, part_type
 from ptokit.text.tree import UNREAD, Body, Function, Opaque, Operation, Type, Unit, Value, walk
+
+
+@dataclass(frozen=True)
+class TileName:
+    """A tile of the program, or a slice of one."""
+
+    name: str
+    """Its name; a slice has its own."""
+    tile: str = ""
+    """The tile that a slice is of."""
+    window: Window | None = None
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """A whole number that is used as a floating-point one."""
+
+    value: Expr
+    dtype: DType
+
+
+Meaning = Expr | ElementPointer | View | TileName | Constant | Given | Rounded
+"""The meaning of a value."""
+
+WITHOUT_EFFECT: Mapping[str, tuple[Any, ...]] = {
+    "stPhase": ("unspecified",), "reluPreMode": ("no_relu",), "padMode": ("PadNull",), "initOutBuffer": (False,),
+}  # fmt: skip
+NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+    **WITHOUT_EFFECT,
+    **dict.fromkeys(("operandSegmentSizes", "isBinary", "overflowFlags", "fastmath"), ()),
+}  # fmt: skip
+"""Attributes that have no effect with these values; without values, with any."""
+
+
+class Refusal(ValueError):
+    """An operation that a program cannot express; `attribute` is the one at fault."""
+
+    def __init__(self, message: str, attribute: str = "") -> None:
+        super().__init__(message)
+        self.attribute = attribute
+
+
+class OtherForm(Refusal):
+    """A form of an instruction that programs cannot execute."""
+
+
+class NotKnown(Refusal):
+    """An operation whose operand lacks something that an earlier operation would have set."""
+
+
+def refuse_unknown(operation: Operation, known: tuple[str, ...], operands: tuple[str, ...] = ()) -> None:
+    """Refuse an attribute that is not known, unless it has no effect or belongs to another dialect."""
+    for key, value in operation.attributes.items():
+        if key in known or "." in key or (key in NEUTRAL and (not NEUTRAL[key] or value in NEUTRAL[key])):
+            continue
+        hint = f"; it is an operand: `{key} = %x`" if key in operands else guess(key, (*known, *operands))
+        raise Refusal(f"{operation.name}: `{key} = {value}` has no lowering{hint}", key)
+
+
+def tile_use(meaning: Meaning, valid: Mapping[str, tuple[Expr, Expr] | None], name: str) -> TileUse:
+    """A tile as an operand, with its current valid extents."""
+    assert isinstance(meaning, TileName)
+    extents = valid[meaning.name]
+    if extents is None:
+        raise NotKnown(f"{name}: the valid extents of %{meaning.name} are not known here; set_validshape sets them")
+    return TileUse(meaning.tile or meaning.name, extents, meaning.window)
+
 
 MOST_STATEMENTS = 250_000
 """Operations of one program; inlined calls count each time."""
@@ -300,17 +367,17 @@ class Lowering:
         hint = f"it is defined later, on line {later.line}" if later else ""
         self.missing(f"%{value.name} is used before its definition", hint, self._place_of(f"%{value.name}"))
 
-    def refuse_type(self, message: str, kind: Type) -> NoReturn:
+    def refuse_type(self, message: str, type_: Type) -> NoReturn:
         """Refuse the current operation for a type."""
-        name = kind.text.partition("<")[0] if isinstance(kind, Opaque) else str(kind)
+        name = type_.text.partition("<")[0] if isinstance(type_, Opaque) else str(type_)
         self.refuse(message + ("" if name in TYPES else guess(name, TYPES)), where=self._place_of(name))
 
     def _place_of(self, word: str) -> Where | None:
         """Where a word stands in the current operation."""
         source = self.unit.source
         start = source.offset(self.where) if self.where else len(source.text)
-        found = re.compile(rf"{re.escape(word)}(?![\w$.-])").search(source.text, start)
-        return source.where(found.start()) if found else None
+        match = re.compile(rf"{re.escape(word)}(?![\w$.-])").search(source.text, start)
+        return source.where(match.start()) if match else None
 
     def define(self, operation: Operation, meaning: Meaning) -> None:
         """Give the result of an operation its meaning."""

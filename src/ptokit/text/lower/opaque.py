@@ -11,25 +11,11 @@ from ptokit.isa.opaque import OpaqueForm, OpaqueKind, OpaqueRow, form_for, form_
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import TileType
 from ptokit.isa.unknown import is_unknown
+from ptokit.program import ir
 from ptokit.program.calls import named_operands
 from ptokit.program.expr import Expr, Op, Var
-from ptokit.program.ir import (
-    Block,
-    Constant,
-    Given,
-    Instr,
-    Number,
-    Operand,
-    Stmt,
-    TileDecl,
-    TileUse,
-    View,
-    instructions,
-    transform,
-    walk,
-)
-from ptokit.text.lower.lowering import Handler, Lowering
-from ptokit.text.lower.operands import Meaning, Refusal, Rounded, TileName, tile_use
+from ptokit.text.lower.arithmetic import FLOATS
+from ptokit.text.lower.lowering import Handler, Lowering, Meaning, Refusal, Rounded, TileName, tile_use
 from ptokit.text.lower.statements import MOST_BYTES
 from ptokit.text.spelling import FORM
 from ptokit.text.tiles import spellings
@@ -39,7 +25,6 @@ INDEX = dtype("int64")
 """The type of whole numbers."""
 SKIPPED = ("operandSegmentSizes", "tile", "event", "waits", FORM)
 """Attributes that do not belong to the operation itself."""
-FLOATS = ("f16", "bf16", "f32", "f64")
 
 
 def read_opaque(low: Lowering, operation: Operation) -> None:
@@ -47,9 +32,9 @@ def read_opaque(low: Lowering, operation: Operation) -> None:
     if operation.name in ALIASES and _alias(low, operation):
         return
     row = row_of_op(operation.name)
-    given = [(part, v) for part, values in operation.parts.items() for v in values if _is_kept(low, v)]
-    outs = [v for part, v in given if part == "outs" and _kind(low.meaning(v)) != "number"]
-    ins = [v for part, v in given if part != "outs" or _kind(low.meaning(v)) == "number"]
+    pairs = [(part, v) for part, values in operation.parts.items() for v in values if _is_kept(low, v)]
+    outs = [v for part, v in pairs if part == "outs" and _kind(low.meaning(v)) != "number"]
+    ins = [v for part, v in pairs if part != "outs" or _kind(low.meaning(v)) == "number"]
     outs += [result for result in operation.results if _take_result(low, operation, result)]
     if operation.results and not outs and row and all(form.outs for form in row.forms):
         low.refuse_type(f"{operation.name} gives a tile", operation.results[0].type)
@@ -64,23 +49,23 @@ ALIASES = ("treshape", "bitcast")
 
 def _alias(low: Lowering, op: Operation) -> bool:
     """Declare a tile of another type at the address of a tile, if that has one and nothing else is said."""
-    given, kinds = op.part("tile"), [result.type for result in op.results]
-    source = low.meaning(given[0]) if len(given) == len(kinds) == 1 and not op.attributes else None
+    tiles, types = op.part("tile"), [result.type for result in op.results]
+    source = low.meaning(tiles[0]) if len(tiles) == len(types) == 1 and not op.attributes else None
     if not isinstance(source, TileName) or source.window is not None or source.name not in low.placed:
         return False
-    own, kind = low.tiles[source.name], kinds[0]
-    if not isinstance(kind, TileSpec) or is_unknown(*kind.valid):
+    own, type_ = low.tiles[source.name], types[0]
+    if not isinstance(type_, TileSpec) or is_unknown(*type_.valid):
         return False
-    if (own.loc, own.nbytes) != (kind.loc, kind.nbytes):
+    if (own.loc, own.nbytes) != (type_.loc, type_.nbytes):
         low.refuse(f"{op.name}: both types must be in one memory and have as many bytes")
-    low.values[op.results[0]] = low.declare(op.results[0], kind, None, low.placed[source.name])
+    low.values[op.results[0]] = low.declare(op.results[0], type_, None, low.placed[source.name])
     return True
 
 
 def _emit(
-    low: Lowering, name: str, operands: tuple[Operand, ...], form: str, attributes: Iterable[tuple[str, Any]]
+    low: Lowering, name: str, operands: tuple[ir.Operand, ...], form: str, attributes: Iterable[tuple[str, Any]]
 ) -> None:
-    low.emit(Instr(name, operands, form=form, attributes=tuple(attributes), where=low.where))
+    low.emit(ir.Instr(name, operands, form=form, attributes=tuple(attributes), where=low.where))
 
 
 def _ordered(
@@ -103,46 +88,46 @@ def _ordered(
 
 def _is_kept(low: Lowering, value: Value) -> bool:
     """Whether a value is an operand in programs: not the handle of a pipe or an event."""
-    return isinstance(low.meaning(value), TileName | View | int | Var | Op | Constant | Given | Rounded) and (
+    return isinstance(low.meaning(value), TileName | ir.View | int | Var | Op | ir.Constant | ir.Given | Rounded) and (
         value not in low.handles
     )
 
 
 def _kind(meaning: Meaning) -> OpaqueKind:
-    return "tile" if isinstance(meaning, TileName) else "memory" if isinstance(meaning, View) else "number"
+    return "tile" if isinstance(meaning, TileName) else "memory" if isinstance(meaning, ir.View) else "number"
 
 
-def _operand(low: Lowering, operation: Operation, value: Value) -> Operand:
+def _operand(low: Lowering, operation: Operation, value: Value) -> ir.Operand:
     meaning = low.meaning(value)
     if isinstance(meaning, TileName):
         return _use(low, operation, meaning)
     if isinstance(meaning, Rounded):
-        return Number(meaning.dtype, meaning.value)
-    if isinstance(meaning, View | Constant | Given):
+        return ir.Number(meaning.dtype, meaning.value)
+    if isinstance(meaning, ir.View | ir.Constant | ir.Given):
         return meaning
     assert isinstance(meaning, int | Var | Op)
-    return Number(INDEX, meaning)
+    return ir.Number(INDEX, meaning)
 
 
-def _use(low: Lowering, operation: Operation, meaning: TileName) -> TileUse:
+def _use(low: Lowering, operation: Operation, meaning: TileName) -> ir.TileUse:
     """A tile as an operand; all of it if its valid extents are not known."""
     valid = low.scopes[-1].valid
     if valid[meaning.name] is None and meaning.window is None:
         spec = low.tiles[meaning.name]
-        return TileUse(meaning.tile or meaning.name, (spec.rows, spec.cols))
+        return ir.TileUse(meaning.tile or meaning.name, (spec.rows, spec.cols))
     return tile_use(meaning, valid, operation.name)
 
 
 def _take_result(low: Lowering, operation: Operation, result: Value) -> bool:
     """Define a result; whether it is a tile. A number is unspecified, and counts as 0."""
-    kind = result.type
-    if isinstance(kind, TileSpec):
+    type_ = result.type
+    if isinstance(type_, TileSpec):
         named = low.tile_names[-1].get(str(operation.attributes.get("tile", "")), "")
         known = named in low.scopes[-1].valid
-        low.values[result] = low.named(named) if known else low.declare(result, kind)
+        low.values[result] = low.named(named) if known else low.declare(result, type_)
         return True
-    low.values[result] = Constant(dtype(str(kind)), 0) if kind in FLOATS else 0
-    if not isinstance(kind, str):
+    low.values[result] = ir.Constant(dtype(str(type_)), 0) if type_ in FLOATS else 0
+    if not isinstance(type_, str):
         low.handles.add(result)
     return False
 
@@ -156,7 +141,7 @@ def _plain(value: object) -> Any:
     """An attribute's value as plain data that can be compared."""
     if isinstance(value, list | tuple):
         return tuple(map(_plain, cast("Sequence[object]", value)))
-    return value if isinstance(value, bool | int | float | str | Constant) else str(value)
+    return value if isinstance(value, bool | int | float | str | ir.Constant) else str(value)
 
 
 # --- operations with a meaning besides
@@ -235,30 +220,30 @@ def _alloc_memory(low: Lowering, op: Operation) -> None:
     low.values[result] = low.declare(result, result.type)
 
 
-def with_scales(block: Block) -> Block:
+def with_scales(block: ir.Block) -> ir.Block:
     """The block with the scales of cube operands in memories of their own: text has one word for all scales."""
-    tiles = {stmt.name: stmt.spec.loc for stmt in walk(block) if isinstance(stmt, TileDecl)}
+    tiles = {stmt.name: stmt.spec.loc for stmt in ir.walk(block) if isinstance(stmt, ir.TileDecl)}
     if TileType.Scaling not in tiles.values():
         return block
     moved: dict[str, TileType] = {}
-    for instr in instructions(block):
+    for instr in ir.instructions(block):
         for name, use in named_operands(instr).items():
             place = SCALES.get(name) or (SCALES.get(_beside(instr, tiles)) if instr.form else None)
-            if isinstance(use, TileUse) and place is not None and tiles[use.tile] is TileType.Scaling:
+            if isinstance(use, ir.TileUse) and place is not None and tiles[use.tile] is TileType.Scaling:
                 moved[use.tile] = place
 
-    def changed(stmt: Stmt) -> Stmt:
-        if not isinstance(stmt, TileDecl) or stmt.name not in moved:
+    def changed(stmt: ir.Stmt) -> ir.Stmt:
+        if not isinstance(stmt, ir.TileDecl) or stmt.name not in moved:
             return stmt
         return replace(stmt, spec=replace(stmt.spec, loc=moved[stmt.name]))
 
-    return transform(block, changed) if moved else block
+    return ir.transform(block, changed) if moved else block
 
 
-def _beside(instr: Instr, tiles: Mapping[str, TileType]) -> str:
+def _beside(instr: ir.Instr, tiles: Mapping[str, TileType]) -> str:
     """The operand whose scales an instruction finds the address of."""
     source = named_operands(instr).get("scaled")
-    place = tiles[source.tile] if isinstance(source, TileUse) else None
+    place = tiles[source.tile] if isinstance(source, ir.TileUse) else None
     return f"{place.text}_scale" if place is not None else ""
 
 

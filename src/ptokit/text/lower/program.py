@@ -31,28 +31,28 @@ INTEGER = re.compile(r"index|[su]?i[0-9]+")
 
 def take_argument(low: Lowering, value: Value) -> Callable[[], tuple[Argument | Integer | Float, ...]]:
     """Define an argument. The result returns the program's arguments for it, once all statements are read."""
-    kind, where = value.type, low.where
-    if isinstance(kind, TileSpec):
-        low.values[value] = low.declare(value, kind)
+    type_, where = value.type, low.where
+    if isinstance(type_, TileSpec):
+        low.values[value] = low.declare(value, type_)
         return tuple
     name = low.unique(value.name)
-    if isinstance(kind, Pointer):
-        low.values[value] = low.memories.add(name, kind.dtype, where)
+    if isinstance(type_, Pointer):
+        low.values[value] = low.memories.add(name, type_.dtype, where)
         return lambda: low.memories.arguments(name)
-    if isinstance(kind, Tensor) and 1 <= len(kind.dims) <= 5:
-        low.values[value], numbers = _whole(low, name, kind, where)
+    if isinstance(type_, Tensor) and 1 <= len(type_.dims) <= 5:
+        low.values[value], numbers = _whole(low, name, type_, where)
         return lambda: (*low.memories.arguments(name), *numbers)
-    if kind in FLOATS:
-        element = dtype(str(kind))
+    if type_ in FLOATS:
+        element = dtype(str(type_))
         low.values[value] = Given(name, element)
         return lambda: (Float(name, element, where=where),)
-    if isinstance(kind, str) and INTEGER.fullmatch(kind):
+    if isinstance(type_, str) and INTEGER.fullmatch(type_):
         var = Var(name)
-        low.values[value] = truth(var) if kind == "i1" else var
+        low.values[value] = truth(var) if type_ == "i1" else var
         low.steady.add(var)
         return lambda: (Integer(name, where=where),)
-    shown = kind if isinstance(kind, str) else getattr(kind, "text", "view without dims")
-    low.refuse_type(f"%{value.name}: an argument of type {shown} has no lowering", kind)
+    shown = type_ if isinstance(type_, str) else getattr(type_, "text", "view without dims")
+    low.refuse_type(f"%{value.name}: an argument of type {shown} has no lowering", type_)
 
 
 def _whole(low: Lowering, name: str, kind: Tensor, where: Where | None) -> tuple[View, tuple[Integer, ...]]:
@@ -96,11 +96,11 @@ def _entry(unit: Unit, name: str | None) -> Function:
     """The named function; by default the one marked as entry, or the only one that is not called."""
     whole = [function for function in unit.functions if not function.is_declared]
     if name is not None:
-        found = next((function for function in whole if function.name == name), None)
-        if found is None:
+        chosen = next((function for function in whole if function.name == name), None)
+        if chosen is None:
             known = ", ".join(function.name for function in whole) or "none"
             raise unit.source.error(f"there is no function {name}; the text has {known}", None)
-        return found
+        return chosen
     marked = [function for function in whole if "pto.entry" in function.attributes]
     called = {op.attributes.get("callee") for function in whole for op in walk(function.body)}
     free = marked or [function for function in whole if function.name not in called]

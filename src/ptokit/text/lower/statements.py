@@ -14,8 +14,7 @@ from ptokit.program.cores import owners, stated_core
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Expr, Op, Var, apply
 from ptokit.program.ir import Assign, Barrier, CrossFlag, Flag, LoadScalar, View, Window
 from ptokit.target.profile import CROSS_IDS, PIPES
-from ptokit.text.lower.lowering import Handler, Lowering
-from ptokit.text.lower.operands import TileName
+from ptokit.text.lower.lowering import Handler, Lowering, TileName
 from ptokit.text.memories import ElementPointer, all_of
 from ptokit.text.numbers import bounded
 from ptokit.text.spelling import ASSIGN
@@ -63,10 +62,10 @@ def _part(low: Lowering, op: Operation) -> None:
     if len(offsets) != len(view.starts) or len(sizes) != len(view.starts):
         low.refuse(f"a block of {len(view.starts)} dims has as many offsets and sizes")
     starts = tuple(bounded(apply("add", start, offset)) for start, offset in zip(view.starts, offsets, strict=True))
-    kind = op.results[0].type
+    type_ = op.results[0].type
     _check_type(low, op.results[0], sizes, None)
-    if isinstance(kind, Tensor):
-        for dim, (extent, size) in enumerate(zip(kind.dims, sizes, strict=False)):
+    if isinstance(type_, Tensor):
+        for dim, (extent, size) in enumerate(zip(type_.dims, sizes, strict=False)):
             if extent is None and isinstance(size, int):
                 low.memories.mark(view.argument, dim)
     low.define(op, View(view.argument, starts, sizes))
@@ -74,16 +73,16 @@ def _part(low: Lowering, op: Operation) -> None:
 
 def _check_type(low: Lowering, result: Value, extents: tuple[Expr, ...], element: DType | None) -> None:
     """Refuse a view whose type contradicts its operands."""
-    kind = result.type
-    if not isinstance(kind, Tensor):
+    type_ = result.type
+    if not isinstance(type_, Tensor):
         return
-    if len(kind.dims) != len(extents):
-        low.refuse(f"%{result.name} has {len(extents)} dims, and its type {len(kind.dims)}")
-    for dim, extent in zip(kind.dims, extents, strict=True):
+    if len(type_.dims) != len(extents):
+        low.refuse(f"%{result.name} has {len(extents)} dims, and its type {len(type_.dims)}")
+    for dim, extent in zip(type_.dims, extents, strict=True):
         if dim is not None and isinstance(extent, int) and dim != extent:
             low.refuse(f"%{result.name}: its type says {dim}, and its operands {extent}")
-    if element is not None and kind.dtype is not element:
-        low.refuse(f"%{result.name}: its type says {kind.dtype.mlir}, and the pointer {element.mlir}")
+    if element is not None and type_.dtype is not element:
+        low.refuse(f"%{result.name}: its type says {type_.dtype.mlir}, and the pointer {element.mlir}")
 
 
 def _dim(low: Lowering, op: Operation) -> None:
@@ -108,8 +107,8 @@ def _alloc(low: Lowering, op: Operation) -> None:
     if spec.nbytes > MOST_BYTES:
         low.refuse(f"a tile of more than {MOST_BYTES >> 20} MB")
     for axis, part in enumerate(("valid_row", "valid_col")):
-        if given := op.part(part):
-            extents[axis] = low.number(given[0])
+        if values := op.part(part):
+            extents[axis] = low.number(values[0])
             if not spec.dynamic[axis] and extents[axis] != spec.valid[axis]:
                 low.refuse(f"{part} is for an extent that the type leaves open (`?`)")
     addresses = [low.number(value) for value in op.part("addr")]
@@ -126,8 +125,7 @@ def _set_valid(low: Lowering, op: Operation) -> None:
 def _subset(low: Lowering, op: Operation) -> None:
     """A slice of a tile, or of a slice."""
     (value,), (result,) = op.part("tile"), op.results
-    starts, given = tuple(map(low.number, op.part("offsets"))), op.attributes.get("sizes")
-    sizes = tuple(cast("list[object]", given)) if isinstance(given, list | tuple) else ()
+    starts, sizes = tuple(map(low.number, op.part("offsets"))), items_of(op.attributes.get("sizes")) or ()
     if len(starts) != 2 or len(sizes) != 2 or not all(type(size) is int and size > 0 for size in sizes):
         low.refuse("subset takes two offsets and two sizes from 1 up, as in `%t[%i, %j] sizes [16, 16]`")
     name = low.tile_name(value).name
@@ -172,8 +170,8 @@ def _flag(low: Lowering, op: Operation) -> None:
         src, dst = (_pipe_of_kind(low, op.attributes.get(end)) for end in ("src_op", "dst_op"))
     else:
         src, dst = (_pipe(low, op.attributes.get(end)) for end in ("src_pipe", "dst_pipe"))
-    given = op.part("event_id")
-    event = low.number(given[0]) if given else _event(low, op.attributes.get("event_id"))
+    ids = op.part("event_id")
+    event = low.number(ids[0]) if ids else _event(low, op.attributes.get("event_id"))
     action = "wait" if action == "wait" else "set"
     low.emit(Flag(action, src, dst, event, core=stated_core(low.core, src, dst), where=low.where))
 
@@ -194,8 +192,8 @@ def _sync(low: Lowering, op: Operation) -> None:
         low.refuse(f"{low.core} has no pipe {pipe}", "a section has the work of one core")
     if len(cores) > 1:
         low.refuse(f"both cores have the pipe {pipe}", "put it into pto.section.cube or pto.section.vector")
-    given = op.part("event_id")
-    event = low.number(given[0]) if given else op.attributes.get("event_id")
+    ids = op.part("event_id")
+    event = low.number(ids[0]) if ids else op.attributes.get("event_id")
     if isinstance(event, int) and not 0 <= event < CROSS_IDS:
         low.refuse(f"flags between cores have ids 0 to {CROSS_IDS - 1}; found {event}", "a block has one vector core")
     if not isinstance(event, int | Var | Op):

@@ -2,18 +2,17 @@
 
 | file | what it knows |
 |---|---|
-| `module.py` | a whole text: reading and printing |
+| `module.py` | a whole text: reading, and printing for versions of the grammar |
 | `ir.py` | operations as their text says them |
-| `names.py`, `parser.py` | names of values; regions and blocks, over the tokens of `text/cursor.py` |
+| `parser.py` | names of values, regions and blocks, over the tokens of `text/cursor.py` |
 | `reader.py` | text to operations; how reading continues after errors |
 | `writer.py`, `comments.py` | operations to text, comments included |
 | `builtin.py` | ops of MLIR itself |
 | `verbatim.py` | ops with unknown syntax |
-| `dialect.py`, `shapes.py` | the ops of `pto` as a table, each by the shape of its text |
-| `pieces.py`, `destinations.py` | what the shapes of `text/ops.py` are made of: pieces, `ins(...) outs(...)` |
+| `dialect.py`, `shapes.py` | the ops of `pto` as a table, by the shapes of their text; `ins(...) outs(...)` |
+| `pieces.py` | what the shapes of `text/ops.py` are made of |
 | `types.py`, `attributes.py`, `floats.py` | types, attributes, numbers bit for bit |
-| `versions.py` | versions of the grammar |
-| `to_tree.py`, `plain_types.py`, `from_tree.py` | operations and types as a tree, a tree as operations |
+| `to_tree.py`, `from_tree.py` | operations and types as a tree, a tree as operations |
 """
 
 from ptokit.text.limits import MAX_BYTES as MAX_BYTES

@@ -119,19 +119,19 @@ def optional_attribute(c: Cursor) -> MlirAttribute | None:
         found = read(c)
         c.spend(len(found.text))
         return found
-    kind = c.optional_type()
-    if kind is None:
+    type_ = c.optional_type()
+    if type_ is None:
         return None
-    return MlirAttribute(kind.text, kind.data if isinstance(kind.data, Signature) else None)
+    return MlirAttribute(type_.text, type_.data if isinstance(type_.data, Signature) else None)
 
 
 def _number(c: Cursor) -> MlirAttribute:
     at, text = c.start, _literal(c)
-    kind_at, kind = c.start, None
+    kind_at, type_ = c.start, None
     if c.accept(":"):
         kind_at = c.start
-        kind = c.type()
-    return or_error(c, lambda: number_attribute(text, kind), kind_at if "." in text else at)
+        type_ = c.type()
+    return or_error(c, lambda: number_attribute(text, type_), kind_at if "." in text else at)
 
 
 def _literal(c: Cursor, others: tuple[str, ...] = ()) -> str:
@@ -221,19 +221,19 @@ def _angled(c: Cursor, kind: str) -> MlirAttribute:
 
 def _config(c: Cursor) -> MlirAttribute:
     """`#pto.tile_buf_config<blayout=..., ...>`: keys in any order, printed in one."""
-    found: dict[str, MlirAttribute] = {}
+    values: dict[str, MlirAttribute] = {}
 
     def entry() -> None:
         at, key = c.start, c.name("a key of tile_buf_config")
         if key not in CONFIG:
             c.fail_word(f"tile_buf_config has no key `{key}`", key, tuple(CONFIG), at)
-        if key in found:
+        if key in values:
             c.fail("tile_buf_config names a key twice", at)
         c.expect("=")
-        found[key] = read_attribute(c, CONFIG[key])
+        values[key] = read_attribute(c, CONFIG[key])
 
     c.listed("<", entry)
-    inner = ", ".join(f"{key}={plain_text(found[key])}" for key in CONFIG if key in found)
+    inner = ", ".join(f"{key}={plain_text(values[key])}" for key in CONFIG if key in values)
     return MlirAttribute(f"#pto.tile_buf_config<{inner}>")
 
 
@@ -244,7 +244,7 @@ _BLANKS = re.compile(r'("(?:[^"\\\n]|\\.)*+"?)|\s+', re.ASCII)
 
 def one_line(text: str) -> str:
     """A text with single blanks, apart from strings."""
-    return _BLANKS.sub(lambda found: found[1] or " ", text).strip()
+    return _BLANKS.sub(lambda match: match[1] or " ", text).strip()
 
 
 def _verbatim(c: Cursor) -> MlirAttribute:
@@ -253,8 +253,8 @@ def _verbatim(c: Cursor) -> MlirAttribute:
     body = one_line(c.body())
     if name in TYPED:
         c.expect(":")
-        kind = c.type()
-        return MlirAttribute(f"{name}<{body}> : {kind.text}", type=kind)
+        type_ = c.type()
+        return MlirAttribute(f"{name}<{body}> : {type_.text}", type=type_)
     if len(body) > MAX_AFFINE:
         c.fail(f"`{name}` of more than {MAX_AFFINE} characters", at)
     if name == "strided":
@@ -266,18 +266,18 @@ def _array(c: Cursor) -> MlirAttribute:
     """`array<i32: 1, 2>`."""
     c.advance()
     c.expect("<")
-    kind = c.type()
-    items = c.separated(lambda: _element(c, kind)) if c.accept(":") else []
+    type_ = c.type()
+    items = c.separated(lambda: _element(c, type_)) if c.accept(":") else []
     c.expect(">")
     inner = ", ".join(item.text.partition(" : ")[0] for item in items)
-    return MlirAttribute(f"array<{kind.text}{f': {inner}' if items else ''}>", tuple(item.plain for item in items))
+    return MlirAttribute(f"array<{type_.text}{f': {inner}' if items else ''}>", tuple(item.plain for item in items))
 
 
-def _element(c: Cursor, kind: Type) -> MlirAttribute:
+def _element(c: Cursor, type_: Type) -> MlirAttribute:
     if c.word in ("true", "false"):
         return truth(c.advance() == "true")
     at, text = c.start, _literal(c)
-    return or_error(c, lambda: number_attribute(text, kind), at)
+    return or_error(c, lambda: number_attribute(text, type_), at)
 
 
 def _dense(c: Cursor) -> MlirAttribute:
@@ -290,8 +290,8 @@ def _dense(c: Cursor) -> MlirAttribute:
     start, end = at + 1, c.start
     c.expect(">")
     c.expect(":")
-    kind_at, kind = c.start, c.type()
-    data = kind.data
+    kind_at, type_ = c.start, c.type()
+    data = type_.data
     if not isinstance(data, Ranked) or None in data.dims:
         c.fail("a dense value has a type with static extents", kind_at)
     dims = tuple(dim for dim in data.dims if dim is not None)
@@ -299,30 +299,30 @@ def _dense(c: Cursor) -> MlirAttribute:
         c.fail(f"a dense value of more than {MAX_DENSE} elements", kind_at)
     is_splat = not shape and len(literals) == 1
     if not is_splat and tuple(shape or [0]) != dims and not (not literals and math.prod(dims) == 0):
-        c.fail(f"a dense value of shape {shape} is not of type {kind.text}", at)
+        c.fail(f"a dense value of shape {shape} is not of type {type_.text}", at)
     verbatim = one_line(c.text[start:end])
 
     def make() -> MlirAttribute:
         text = dense_text(literals, dims, data.element) if literals else ""
-        return MlirAttribute(f"dense<{verbatim if text is None else text}> : {kind.text}", type=kind)
+        return MlirAttribute(f"dense<{verbatim if text is None else text}> : {type_.text}", type=type_)
 
     return or_error(c, make, at)
 
 
-def _literals(c: Cursor, found: list[str]) -> list[int]:
+def _literals(c: Cursor, literals: list[str]) -> list[int]:
     """Elements of a dense value, as they are written. Gives their shape: nothing for one element."""
     if c.word == "[":
         at = c.start
-        shapes = c.listed("[", lambda: _literals(c, found))
+        shapes = c.listed("[", lambda: _literals(c, literals))
         if any(shape != shapes[0] for shape in shapes):
             c.fail("the rows of a dense value are not of one length", at)
         return [len(shapes), *(shapes[0] if shapes else [])]
     if c.word == "(":
         at = c.start
         c.listed("(", lambda: _literals(c, []))
-        found.append(c.text[at : c.behind])
+        literals.append(c.text[at : c.behind])
         return []
-    found.append(c.advance() if c.kind == "string" else _literal(c, ("true", "false")))
+    literals.append(c.advance() if c.kind == "string" else _literal(c, ("true", "false")))
     return []
 
 

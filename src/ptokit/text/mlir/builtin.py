@@ -135,8 +135,8 @@ class Func:
 
     def _typed(self, c: Parser) -> tuple[Type, str]:
         """`T {...}`."""
-        kind, attributes = c.type(), c.dictionary()
-        return kind, f" {braced(attributes)}" if attributes else ""
+        type_, attributes = c.type(), c.dictionary()
+        return type_, f" {braced(attributes)}" if attributes else ""
 
     def write(self, w: Writer, op: MlirOp) -> None:
         properties, blocks = op.properties, op.regions[0].blocks
@@ -167,10 +167,10 @@ def _note(properties: Attributes, name: str, texts: list[str]) -> None:
         properties[name] = MlirAttribute(repr(texts), texts)
 
 
-def _noted(op: MlirOp, name: str, kinds: tuple[Type, ...]) -> list[str]:
+def _noted(op: MlirOp, name: str, types: tuple[Type, ...]) -> list[str]:
     """Types, with the texts behind them."""
-    texts = op.properties[name].value if name in op.properties else [""] * len(kinds)
-    return [f"{kind.text}{text}" for kind, text in zip(kinds, texts, strict=True)]
+    texts = op.properties[name].value if name in op.properties else [""] * len(types)
+    return [f"{type_.text}{text}" for type_, text in zip(types, texts, strict=True)]
 
 
 def keyword_attributes(c: Parser) -> Attributes:
@@ -193,10 +193,10 @@ class For:
             c.expect(word)
             uses.append(c.operand())
         carried, kinds = _carried(c) if c.accept("iter_args") else ([], [])
-        kind = c.type() if c.accept(":") else INDEX
-        bounds = [c.resolve(use, kind) for use in uses]
+        type_ = c.type() if c.accept(":") else INDEX
+        bounds = [c.resolve(use, type_) for use in uses]
         initial = [c.resolve(use, of) for (_, use), of in zip(carried, kinds, strict=True)]
-        arguments = [(variable, kind, ""), *((own, of, "") for (own, _), of in zip(carried, kinds, strict=True))]
+        arguments = [(variable, type_, ""), *((own, of, "") for (own, _), of in zip(carried, kinds, strict=True))]
         region = c.region(arguments, name, implied="" if kinds else "scf.yield")
         results = [SsaValue(of) for of in kinds]
         return MlirOp(name, self, {"ins": bounds + initial}, results, c.dictionary(), {}, [region])
@@ -218,10 +218,10 @@ def _carried(c: Parser) -> tuple[list[tuple[OperandUse, OperandUse]], list[Type]
     at = c.start
     carried = c.listed("(", lambda: _pair(c))
     c.expect("->")
-    kinds = type_list(c)
-    if len(kinds) != len(carried):
-        c.fail(f"the loop carries {len(carried)} values, and has {len(kinds)} types for them", at)
-    return carried, kinds
+    types = type_list(c)
+    if len(types) != len(carried):
+        c.fail(f"the loop carries {len(carried)} values, and has {len(types)} types for them", at)
+    return carried, types
 
 
 def _pair(c: Parser) -> tuple[OperandUse, OperandUse]:
@@ -239,17 +239,17 @@ class If:
 
     def read(self, c: Parser, name: str) -> MlirOp:
         condition = c.resolve(c.operand(), I1)
-        kinds = type_list(c) if c.accept("->") else []
-        implied = "" if kinds else "scf.yield"
+        types = type_list(c) if c.accept("->") else []
+        implied = "" if types else "scf.yield"
         regions = [c.region([], name, implied=implied)]
         if c.word == "else":
             c.advance()
             regions.append(c.region([], name, implied=implied))
-        elif kinds:
+        elif types:
             c.expected("`else`: the branch has results")
         else:
             regions.append(MlirRegion())
-        return MlirOp(name, self, {"ins": [condition]}, [SsaValue(k) for k in kinds], c.dictionary(), {}, regions)
+        return MlirOp(name, self, {"ins": [condition]}, [SsaValue(k) for k in types], c.dictionary(), {}, regions)
 
     def write(self, w: Writer, op: MlirOp) -> None:
         w.add(f" {w.value(op.part('ins')[0])} ")
@@ -272,12 +272,12 @@ class While:
         if len(signature.inputs) != len(carried):
             count = len(signature.inputs)
             c.fail(f"expected {count} arguments before the type, as in `(%a = %b)`; found {len(carried)}", at)
-        initial = [c.resolve(use, kind) for (_, use), kind in zip(carried, signature.inputs, strict=True)]
-        arguments = [(own, kind, "") for (own, _), kind in zip(carried, signature.inputs, strict=True)]
+        initial = [c.resolve(use, type_) for (_, use), type_ in zip(carried, signature.inputs, strict=True)]
+        arguments = [(own, type_, "") for (own, _), type_ in zip(carried, signature.inputs, strict=True)]
         before = c.region(arguments, name)
         c.expect("do")
         after = c.region(None, name)
-        results = [SsaValue(kind) for kind in signature.outputs]
+        results = [SsaValue(type_) for type_ in signature.outputs]
         return MlirOp(name, self, {"ins": initial}, results, keyword_attributes(c), {}, [before, after])
 
     def write(self, w: Writer, op: MlirOp) -> None:
@@ -326,8 +326,8 @@ def settle_builtin(op: MlirOp) -> None:
 def _is_arithmetic(op: MlirOp, row: Row) -> bool:
     """Whether an op is arithmetic on operands of one type, without attributes, so that its own form says all of it."""
     is_plain = op.name.startswith("arith.") and not op.attributes and not any(attribute_pieces(row.pieces))
-    kinds = {value.type for value in (*op.operands[-2:], *op.results)}
-    return is_plain and len(op.results) == 1 and (len(kinds) == 1 or "to R" in BUILTIN_SHAPES[op.name])
+    types = {value.type for value in (*op.operands[-2:], *op.results)}
+    return is_plain and len(op.results) == 1 and (len(types) == 1 or "to R" in BUILTIN_SHAPES[op.name])
 
 
 def _is_function(op: MlirOp) -> bool:

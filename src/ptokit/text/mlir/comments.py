@@ -32,22 +32,22 @@ def find_remarks(text: str) -> tuple[str, list[Remark]]:
     remarks: list[Remark] = []
     pieces: list[str] = []
     done = 0
-    for found in _REMARK.finditer(text):
-        kind = found.lastgroup or ""
-        start, end = found.span(kind)
+    for match in _REMARK.finditer(text):
+        kind = match.lastgroup or ""
+        start, end = match.span(kind)
         if kind == "string":
             continue
         if kind == "blank":
             remarks.append(Remark(start, end, "", True))
             continue
         if kind == "lines":
-            lines = found[kind].split("\n")
+            lines = match[kind].split("\n")
             remarks.append(Remark(start, end, "\n".join([line.strip() for line in lines[1:]]), True))
             pieces += text[done:start], "\n".join([" " * len(line) for line in lines])
             done = end
             continue
         line = text.rfind("\n", 0, start) + 1
-        remarks.append(Remark(start, end, found[kind].rstrip(), line == start or text[line:start].isspace()))
+        remarks.append(Remark(start, end, match[kind].rstrip(), line == start or text[line:start].isspace()))
         pieces += text[done:start], " " * (end - start)
         done = end
     return "".join([*pieces, text[done:]]), remarks

@@ -8,16 +8,15 @@ from dataclasses import replace
 from ptokit.isa.catalog import derived
 from ptokit.isa.instruction import Instruction
 from ptokit.text.errors import Problem
-from ptokit.text.mlir.destinations import Destinations
 from ptokit.text.mlir.ir import UNKNOWN, Attributes, MlirOp, OpForm, SsaValue, Type
 from ptokit.text.mlir.parser import Parser
 from ptokit.text.mlir.pieces import OpDraft, shape
-from ptokit.text.mlir.shapes import Row
+from ptokit.text.mlir.shapes import Destinations, Row
 from ptokit.text.mlir.types import I64, INDEX, TileBuf, element_of, ptr_type, with_tile
 from ptokit.text.mlir.verbatim import VERBATIM, ends_op
 from ptokit.text.ops import PTO_SHAPES, RESULT_TYPES
 from ptokit.text.spelling import attributes_of, instruction_of, instructions
-from ptokit.text.tiles import Extent
+from ptokit.text.tiles import part_extent
 
 VARIANTS = {"tgatherb": Destinations(one_type=True)}
 """Ops of the general shape that differ from it in something, and are no instructions."""
@@ -34,15 +33,15 @@ PLAIN = """
 def subset_type(parts: dict[str, list[SsaValue]], attributes: Attributes) -> Type:
     """The type of a window of a tile: its sizes, and what of it is valid."""
     (tile,) = parts["tile"]
-    kind, sizes = tile.type, attributes["sizes"].value
-    if not isinstance(kind.data, TileBuf):
-        return kind
-    whole, offsets = kind.data, parts.get("offsets", [])
+    type_, sizes = tile.type, attributes["sizes"].value
+    if not isinstance(type_.data, TileBuf):
+        return type_
+    whole, offsets = type_.data, parts.get("offsets", [])
     if len(sizes) != 2 or len(offsets) != 2:
         raise ValueError("subset takes two offsets and two sizes, as in `%t[%i, %j] sizes [16, 16]`")
     (rows, cols), (row, col) = sizes, map(_constant, offsets)
-    v_row, v_col = _window(rows, whole.v_row, row), _window(cols, whole.v_col, col)
-    return with_tile(kind, replace(whole, rows=rows, cols=cols, v_row=v_row, v_col=v_col))
+    v_row, v_col = part_extent(rows, whole.v_row, row), part_extent(cols, whole.v_col, col)
+    return with_tile(type_, replace(whole, rows=rows, cols=cols, v_row=v_row, v_col=v_col))
 
 
 def _constant(value: SsaValue) -> int | None:
@@ -50,13 +49,6 @@ def _constant(value: SsaValue) -> int | None:
         return None
     number = value.op.properties.get("value")
     return int(number.value) if number is not None and isinstance(number.value, int) else None
-
-
-def _window(size: int, extent: Extent, offset: int | None) -> Extent:
-    """How much of a window is valid, in one direction."""
-    if extent is None or offset is None:
-        return None
-    return min(size, extent - offset % extent) if extent else 0
 
 
 RESULTS = {**{name: Type(kind) for name, kind in RESULT_TYPES.items()}, "subset": subset_type}

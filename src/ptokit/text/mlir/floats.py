@@ -26,9 +26,9 @@ FORMATS: dict[str, np.dtype[Any]] = {
 _BITS = {name: int(name.partition("E")[0].lstrip("bf")) for name in FORMATS}
 
 
-def is_float(kind: Type) -> bool:
+def is_float(type_: Type) -> bool:
     """Whether numbers of a type have a fraction."""
-    return kind.text in FLOATS
+    return type_.text in FLOATS
 
 
 def is_hexadecimal(text: str) -> bool:
@@ -55,127 +55,127 @@ def truth(value: bool) -> MlirAttribute:
     return MlirAttribute(str(value).lower(), value, type=Type("i1"))
 
 
-def in_range(number: int, kind: Type) -> int:
+def in_range(number: int, type_: Type) -> int:
     """A whole number as a type holds it."""
-    digits = kind.text.lstrip("sui")
-    if kind.text == "index":
+    digits = type_.text.lstrip("sui")
+    if type_.text == "index":
         return number
     if not digits.isdigit():
-        raise ValueError(f"a number cannot be of type {kind.text[:80]}")
-    width, sign = int(digits), kind.text[0]
+        raise ValueError(f"a number cannot be of type {type_.text[:80]}")
+    width, sign = int(digits), type_.text[0]
     low = 0 if sign == "u" else -(1 << width - 1)
     high = 1 << (width - 1 if sign == "s" else width)
     if not low <= number < high:
         values = f"lie in [{low}, {high})" if width <= MAX_DENSE_WIDTH else f"have {width} bits"
-        raise ValueError(f"{number} is out of range for type {kind.text}, whose values {values}")
+        raise ValueError(f"{number} is out of range for type {type_.text}, whose values {values}")
     return number - (1 << width) if sign == "i" and number >= 1 << width - 1 else number
 
 
-def _float_attribute(text: str, kind: Type) -> MlirAttribute:
-    if kind.text not in FORMATS:
+def _float_attribute(text: str, type_: Type) -> MlirAttribute:
+    if type_.text not in FORMATS:
         if is_hexadecimal(text):
-            bits = bits_of(text, kind)
-            text = f"0x{bits:0{-(-WIDE.get(kind.text, 8) // 4)}x}"
-        return MlirAttribute(f"{text} : {kind.text}", type=kind)
-    bits = bits_of(text, kind) if is_hexadecimal(text) else rounded(text, kind)
-    text = f"{float_text(bits, kind)} : {kind.text}"
+            bits = bits_of(text, type_)
+            text = f"0x{bits:0{-(-WIDE.get(type_.text, 8) // 4)}x}"
+        return MlirAttribute(f"{text} : {type_.text}", type=type_)
+    bits = bits_of(text, type_) if is_hexadecimal(text) else rounded(text, type_)
+    text = f"{float_text(bits, type_)} : {type_.text}"
     try:
-        element = dtype(kind.text)
+        element = dtype(type_.text)
     except TypeError:
-        return MlirAttribute(text, type=kind)
-    return MlirAttribute(text, Constant(element, bits) if element.mlir == kind.text else None, type=kind)
+        return MlirAttribute(text, type=type_)
+    return MlirAttribute(text, Constant(element, bits) if element.mlir == type_.text else None, type=type_)
 
 
 def float_attribute(value: Constant) -> MlirAttribute:
     """A number by its bits."""
-    kind = Type(value.dtype.mlir)
-    return MlirAttribute(f"{float_text(value.bits, kind)} : {kind.text}", value, type=kind)
+    type_ = Type(value.dtype.mlir)
+    return MlirAttribute(f"{float_text(value.bits, type_)} : {type_.text}", value, type=type_)
 
 
-def rounded(text: str, kind: Type) -> int:
+def rounded(text: str, type_: Type) -> int:
     """The bits of a number as a type holds it: one that is too large is infinite."""
     with np.errstate(all="ignore"):
-        return _bits(np.array(float(text)).astype(FORMATS[kind.text]))
+        return _bits(np.array(float(text)).astype(FORMATS[type_.text]))
 
 
 def _bits(number: np.ndarray[Any, Any]) -> int:
     return int(number.view(f"u{number.dtype.itemsize}"))
 
 
-def bits_of(text: str, kind: Type) -> int:
+def bits_of(text: str, type_: Type) -> int:
     """The bits that a hexadecimal literal says."""
     if text.startswith("-"):
         raise ValueError("bits have no sign: `0x...` says all of them, with that of the number")
     bits = int(text, 16)
-    if bits >> (WIDE.get(kind.text) or _BITS.get(kind.text, 8)):
-        raise ValueError(f"`{text[:40]}` has more bits than {kind.text}")
+    if bits >> (WIDE.get(type_.text) or _BITS.get(type_.text, 8)):
+        raise ValueError(f"`{text[:40]}` has more bits than {type_.text}")
     return bits
 
 
-def _number(bits: int, kind: Type) -> float:
-    form = FORMATS[kind.text]
+def _number(bits: int, type_: Type) -> float:
+    form = FORMATS[type_.text]
     return float(np.array([bits], f"u{form.itemsize}").view(form)[0])
 
 
-def float_text(bits: int, kind: Type) -> str:
+def float_text(bits: int, type_: Type) -> str:
     """A number as MLIR prints it: in decimal where that loses nothing."""
-    number = _number(bits, kind)
-    hexadecimal = f"0x{bits:0{-(-_BITS[kind.text] // 4)}x}"
+    number = _number(bits, type_)
+    hexadecimal = f"0x{bits:0{-(-_BITS[type_.text] // 4)}x}"
     if not np.isfinite(number):
         return hexadecimal
     mantissa, _, exponent = f"{number:.5e}".partition("e")
     short = f"{mantissa}0e{exponent}"
-    if rounded(short, kind) == bits:
+    if rounded(short, type_) == bits:
         return short
-    digits = {"f32": 9, "f64": 17}.get(kind.text)
+    digits = {"f32": 9, "f64": 17}.get(type_.text)
     text = f"{number:.{digits}g}" if digits else repr(number)
     return text if "." in text else f"0x{bits:X}"
 
 
-def dense_text(literals: Sequence[str], shape: tuple[int, ...], kind: Type) -> str | None:
+def dense_text(literals: Sequence[str], shape: tuple[int, ...], type_: Type) -> str | None:
     """The elements of a dense value of numbers, in one spelling; None if its element type is unknown.
 
     A value that is the same everywhere has one literal. What is no number is written as bytes, unless it is the
     default one among numbers.
     """
-    size = _element_bytes(kind)
+    size = _element_bytes(type_)
     if size is None:
         return None
     if len(literals) == 1 and literals[0].startswith('"'):
         bits = _unpacked(literals[0], size, shape)
     else:
-        bits = [_element_bits(text, kind, size) for text in literals]
+        bits = [_element_bits(text, type_, size) for text in literals]
     if len(bits) > 1 and len(set(bits)) == 1:
         bits = bits[:1]
-    if kind.text in FORMATS and _needs_bytes(bits, kind):
+    if type_.text in FORMATS and _needs_bytes(bits, type_):
         return f'"0x{b"".join(number.to_bytes(size, "little") for number in bits).hex().upper()}"'
-    texts = [_element_text(number, kind, size) for number in bits]
+    texts = [_element_text(number, type_, size) for number in bits]
     return texts[0] if len(texts) == 1 and shape else _nested(texts, shape)
 
 
-def _element_bytes(kind: Type) -> int | None:
-    if kind.text in FORMATS:
-        return FORMATS[kind.text].itemsize
-    digits = "64" if kind.text == "index" else kind.text.lstrip("sui")
-    is_read = digits.isdigit() and kind.text[0] in "siu" and int(digits) <= MAX_DENSE_WIDTH
+def _element_bytes(type_: Type) -> int | None:
+    if type_.text in FORMATS:
+        return FORMATS[type_.text].itemsize
+    digits = "64" if type_.text == "index" else type_.text.lstrip("sui")
+    is_read = digits.isdigit() and type_.text[0] in "siu" and int(digits) <= MAX_DENSE_WIDTH
     return -(-int(digits) // 8) if is_read else None
 
 
-def _element_bits(text: str, kind: Type, size: int) -> int:
-    if kind.text in FORMATS:
-        return bits_of(text, kind) if is_hexadecimal(text) else rounded(text, kind)
+def _element_bits(text: str, type_: Type, size: int) -> int:
+    if type_.text in FORMATS:
+        return bits_of(text, type_) if is_hexadecimal(text) else rounded(text, type_)
     if text in ("true", "false"):
         return int(text == "true")
-    number = number_attribute(text, kind).value
+    number = number_attribute(text, type_).value
     return int(number) & ((1 << 8 * size) - 1)
 
 
-def _element_text(bits: int, kind: Type, size: int) -> str:
-    if kind.text in FORMATS:
-        return float_text(bits, kind)
-    if kind.text == "i1":
+def _element_text(bits: int, type_: Type, size: int) -> str:
+    if type_.text in FORMATS:
+        return float_text(bits, type_)
+    if type_.text == "i1":
         return str(bool(bits)).lower()
-    is_negative = kind.text[0] != "u" and bits >> (8 * size - 1)
+    is_negative = type_.text[0] != "u" and bits >> (8 * size - 1)
     return str(bits - (1 << 8 * size) if is_negative else bits)
 
 
@@ -190,12 +190,12 @@ def _unpacked(quoted: str, size: int, shape: tuple[int, ...]) -> list[int]:
     return [int.from_bytes(data[start : start + size], "little") for start in range(0, len(data), size)]
 
 
-def _needs_bytes(bits: Sequence[int], kind: Type) -> bool:
+def _needs_bytes(bits: Sequence[int], type_: Type) -> bool:
     """Whether elements are no numbers, other than the default one among numbers."""
-    nans = {number for number in bits if np.isnan(_number(number, kind))}
+    nans = {number for number in bits if np.isnan(_number(number, type_))}
     if not nans:
         return False
-    default = _bits(np.array(np.nan).astype(FORMATS[kind.text]))
+    default = _bits(np.array(np.nan).astype(FORMATS[type_.text]))
     return nans != {default} or len(bits) == 1
 
 

@@ -10,13 +10,12 @@ from ptokit.program.ir import Constant
 from ptokit.text import tree
 from ptokit.text.mlir.attributes import WORDS, array_attribute, integer, keyword, string_attribute
 from ptokit.text.mlir.builtin import FORMS
-from ptokit.text.mlir.destinations import Destinations, inside_attribute
 from ptokit.text.mlir.dialect import form_of
 from ptokit.text.mlir.floats import float_attribute, number_attribute, truth
 from ptokit.text.mlir.ir import Attributes, Block, MlirAttribute, MlirOp, MlirRegion, SsaValue, Type
 from ptokit.text.mlir.module import Module
 from ptokit.text.mlir.pieces import INSIDE, Attr, operand_names, operand_parts
-from ptokit.text.mlir.shapes import Row
+from ptokit.text.mlir.shapes import Destinations, Row, inside_attribute
 from ptokit.text.mlir.types import (
     DIALECT_TYPES,
     Signature,
@@ -52,10 +51,10 @@ class _TreeWriter:
         return Module(op, unit.source.file, unit.source.text)
 
     def _function(self, function: tree.Function) -> MlirOp:
-        kinds = tuple(self.type(value.type) for value in function.arguments)
+        types = tuple(self.type(value.type) for value in function.arguments)
         properties = {
             "sym_name": string_attribute(function.name),
-            "function_type": MlirAttribute(signature_text(kinds, ()), Signature(kinds, ())),
+            "function_type": MlirAttribute(signature_text(types, ()), Signature(types, ())),
         }
         attributes = {key: plain_attribute(value) for key, value in function.attributes.items()}
         regions = [self._region(function.body)]
@@ -73,16 +72,16 @@ class _TreeWriter:
             self._values[value] = SsaValue(self.type(value.type), value.name)
         return self._values[value]
 
-    def type(self, kind: tree.Type) -> Type:
+    def type(self, type_: tree.Type) -> Type:
         """A type as MLIR writes it."""
-        if isinstance(kind, tree.Pointer):
-            return ptr_type(element_type(kind.dtype.mlir))
-        if isinstance(kind, tree.Tensor):
-            name = "partition_tensor_view" if kind.is_part else "tensor_view"
-            return ranked_type(name, kind.dims, element_type(kind.dtype.mlir))
-        if isinstance(kind, TileSpec):
-            return self._tile(_buffer(kind))
-        return Type(kind if isinstance(kind, str) else kind.text)
+        if isinstance(type_, tree.Pointer):
+            return ptr_type(element_type(type_.dtype.mlir))
+        if isinstance(type_, tree.Tensor):
+            name = "partition_tensor_view" if type_.is_part else "tensor_view"
+            return ranked_type(name, type_.dims, element_type(type_.dtype.mlir))
+        if isinstance(type_, TileSpec):
+            return self._tile(_buffer(type_))
+        return Type(type_ if isinstance(type_, str) else type_.text)
 
     def _op(self, operation: tree.Operation) -> MlirOp:
         name = operation.name
@@ -154,9 +153,9 @@ def plain_attribute(value: Any) -> MlirAttribute:
     return value if isinstance(value, MlirAttribute) else string_attribute(str(value))
 
 
-def _constant(given: MlirAttribute, operation: tree.Operation, kind: Type) -> MlirAttribute:
+def _constant(given: MlirAttribute, operation: tree.Operation, type_: Type) -> MlirAttribute:
     value = operation.attributes["value"]
-    return given if isinstance(value, Constant) else number_attribute(str(int(value)), kind)
+    return given if isinstance(value, Constant) else number_attribute(str(int(value)), type_)
 
 
 def element_type(name: str) -> Type:

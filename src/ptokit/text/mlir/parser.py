@@ -1,17 +1,24 @@
-"""Regions and blocks of a text, which the forms of ops take off it."""
+"""Names, regions and blocks of a text, which the forms of ops take off it."""
 
 from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 
+from ptokit.finding import near
 from ptokit.text.brackets import unclosed, unclosed_message
-from ptokit.text.cursor import OperandUse
-from ptokit.text.errors import Problem
+from ptokit.text.cursor import Cursor, OperandUse
+from ptokit.text.errors import MOST_ERRORS, MOST_SHOWN, Problem, redefined
 from ptokit.text.mlir.attributes import optional_location
-from ptokit.text.mlir.ir import Block, MlirRegion, SsaValue, Type
-from ptokit.text.mlir.names import NameCursor
+from ptokit.text.mlir.ir import ANY, UNKNOWN, Block, MlirRegion, SsaValue, Type
+from ptokit.text.mlir.types import unknown_hint
+
+
+class StopReading(Exception):
+    """Too many errors."""
+
 
 Argument = tuple[OperandUse, Type, str]
 """An argument of a block: its name, its type and its location."""
@@ -32,8 +39,8 @@ _PART = re.compile(r"\w+\s*%", re.ASCII)
 """A keyword before an operand."""
 
 
-class Parser(NameCursor):
-    """A cursor that takes regions and blocks off a text."""
+class Parser(Cursor):
+    """A cursor that knows values by their names, notes problems, and takes regions and blocks off a text."""
 
     bound = 0
     """How many results the op has that is read."""
@@ -41,6 +48,14 @@ class Parser(NameCursor):
     """A list of values that are no results: it is looked through once, however many lines it has."""
 
     def __init__(self, text: str, arch: str) -> None:
+        self.problems: list[Problem] = []
+        self.scope: dict[str, tuple[SsaValue, ...]] = {}
+        """Values by name. Names are only ever added, and taken back at the end of a region."""
+        self.forward: dict[str, dict[int, SsaValue]] = {}
+        """Values that are used and not defined yet, by name and number. An attempt to read may change them."""
+        self._defined: set[str] = set()
+        """Every name of the function."""
+        self._in_function = False
         self._labels: dict[str, Block] = {}
         self._label_uses: dict[str, int] = {}
         self._is_guessing = self._is_cut = False
@@ -50,6 +65,87 @@ class Parser(NameCursor):
         self._surplus: int | None = None
         """A closing brace that is probably one too many: it is indented more than the line of its opening one."""
         super().__init__(text, arch)
+
+    # --- Names -----------------------------------------------------------------------------------------------
+
+    def _note(self, problem: Problem) -> None:
+        self.problems.append(problem)
+        if len(self.problems) >= MOST_ERRORS or self.spent > self.most:
+            raise StopReading
+
+    @contextmanager
+    def isolated(self, name: str = "func.func") -> Generator[None]:
+        """A body that sees no values from outside."""
+        outer = self.scope, self.forward, self._defined, self._in_function
+        self.scope, self.forward, self._defined = {}, {}, set()
+        self._in_function = name == "func.func"
+        try:
+            yield
+            self._check_names()
+        finally:
+            self.scope, self.forward, self._defined, self._in_function = outer
+
+    def lookup(self, use: OperandUse) -> SsaValue | None:
+        """The value that a name stands for, if it is defined above."""
+        values = self.scope.get(use.name)
+        return values[use.index] if values is not None and use.index < len(values) else None
+
+    def resolve(self, use: OperandUse, type_: Type) -> SsaValue:
+        """The value that a name stands for, in a type. A value whose type nothing has said so far gets it here."""
+        values = self.scope.get(use.name)
+        if values is None:
+            value = self.forward.setdefault(use.name, {}).setdefault(use.index, SsaValue(type_, offset=use.offset))
+        elif use.index >= len(values):
+            self.fail(f"`%{use.name}` has {len(values)} results; found `#{use.index}`", use.offset)
+        else:
+            value = values[use.index]
+        self._agree(value, type_, use.name, use.offset)
+        return value
+
+    def _agree(self, value: SsaValue, type_: Type, name: str, at: int) -> None:
+        """Refuse a type that is not that of a value."""
+        if value.type == type_ or type_ in (UNKNOWN, ANY) or value.type == ANY:
+            return
+        if value.type == UNKNOWN:
+            value.type = type_
+            return
+        self.fail(f"`%{name}` is of type {value.type}, but used with {type_}", at, unknown_hint(type_))
+
+    def define(self, name: str, values: list[SsaValue], at: int) -> list[SsaValue]:
+        """Let a name stand for values. One that was used before its definition is the value itself."""
+        if name in self.scope:
+            first = self.scope[name][0].offset if self.scope[name] else 0
+            self.fail(redefined(f"%{name}", self.text.count("\n", 0, first) + 1), at)
+        for index, used in self.forward.pop(name, {}).items():
+            if index >= len(values):
+                self.fail(f"`%{name}` has {len(values)} results; found `#{index}`", used.offset)
+            first = used.offset
+            self._agree(used, values[index].type, name, first)
+            used.op = values[index].op
+            values[index] = used
+        for number, value in enumerate(values):
+            value.name, value.offset = name if len(values) == 1 else f"{name}#{number}", at
+        self.scope[name] = tuple(values)
+        self._defined.add(name)
+        return values
+
+    def _check_names(self) -> None:
+        """Note every name that is used and never defined."""
+        for name, uses in self.forward.items():
+            at = min(value.offset for value in uses.values())
+            is_shown = len(self.problems) < MOST_SHOWN
+            close = near(f"%{name}", [f"%{other}" for other in self._defined]) if is_shown else ""
+            hint = f"did you mean `{close}`?" if close else ""
+            self._note(Problem(f"use of undeclared SSA value name `%{name}`", at, hint))
+        self.forward = {}
+
+    def _poison_name(self, name: str, at: int) -> None:
+        if name not in self.scope:
+            self.forward.pop(name, None)
+            self.scope[name] = (SsaValue(ANY, name, offset=at),) * 16
+            self._defined.add(name)
+
+    # --- Regions and blocks ----------------------------------------------------------------------------------
 
     @abstractmethod
     def read_block(self, block: Block) -> None:
@@ -153,11 +249,11 @@ class Parser(NameCursor):
     def _block_argument(self) -> SsaValue:
         use = self.operand("a name, as in `%x`")
         self.expect(":", " behind the name of an argument")
-        kind = self.type()
-        return self._argument(use, kind, optional_location(self))
+        type_ = self.type()
+        return self._argument(use, type_, optional_location(self))
 
-    def _argument(self, use: OperandUse, kind: Type, location: str) -> SsaValue:
-        return self.define(use.name, [SsaValue(kind, location=location)], use.offset)[0]
+    def _argument(self, use: OperandUse, type_: Type, location: str) -> SsaValue:
+        return self.define(use.name, [SsaValue(type_, location=location)], use.offset)[0]
 
     def successor(self) -> Block:
         """Take a block that an op goes to."""

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from ptokit.text.cursor import OperandUse, bare_or_quoted
+from ptokit.text.cursor import OperandUse, entry_text
 from ptokit.text.mlir.attributes import (
     array_attribute,
     integer,
@@ -81,10 +81,10 @@ def typed_text(w: Writer, values: list[SsaValue]) -> str:
 
 def results_text(op: MlirOp, *, always: bool = False) -> str:
     """` -> T`, or ` -> (T, U)`."""
-    kinds = [value.type for value in op.results]
-    if UNKNOWN in kinds or (not kinds and not always):
+    types = [value.type for value in op.results]
+    if UNKNOWN in types or (not types and not always):
         return ""
-    return f" -> {kinds[0].text if len(kinds) == 1 else outputs_text(kinds)}"
+    return f" -> {types[0].text if len(types) == 1 else outputs_text(types)}"
 
 
 @dataclass
@@ -133,8 +133,8 @@ class TypeOf(Piece):
     stripped: bool = False
 
     def read(self, c: Parser, draft: OpDraft) -> None:
-        kind = read_pointer(c) if self.stripped and c.word == "<" else c.type()
-        (draft.results if self.name == "R" else draft.types.setdefault(self.name, [])).append(kind)
+        type_ = read_pointer(c) if self.stripped and c.word == "<" else c.type()
+        (draft.results if self.name == "R" else draft.types.setdefault(self.name, [])).append(type_)
 
     def write(self, w: Writer, op: MlirOp, remaining: Attributes) -> None:
         text = (op.results[0] if self.name == "R" else op.part(self.name)[0]).type.text
@@ -150,31 +150,27 @@ class OneType(Piece):
     """What the type of the result is: `same`, one that is shaped like the operands', or nothing."""
 
     def read(self, c: Parser, draft: OpDraft) -> None:
-        kind = c.type()
+        type_ = c.type()
         for part in self.parts:
-            draft.types[part] = [kind] * len(draft.operands.get(part, ()))
+            draft.types[part] = [type_] * len(draft.operands.get(part, ()))
         if self.gives:
-            draft.results.append(kind if isinstance(self.gives, str) else shaped_like(kind, self.gives))
+            draft.results.append(type_ if isinstance(self.gives, str) else shaped_like(type_, self.gives))
 
     def write(self, w: Writer, op: MlirOp, remaining: Attributes) -> None:
         w.add(op.part(self.parts[0])[0].type.text)
 
 
 @dataclass
-class Typed(Piece):
+class Typed(Operand):
     """Operands with their types behind a colon, or nothing: `%a, %b : T, U`."""
 
-    name: str
-    text = "%"
+    many: bool = True
     may_be_empty = True
-
-    def present(self, op: MlirOp, remaining: Attributes) -> bool:
-        return bool(op.part(self.name))
 
     def read(self, c: Parser, draft: OpDraft) -> None:
         if c.kind != "value" or c.starts_results():
             return
-        Operand(self.name, many=True).read(c, draft)
+        super().read(c, draft)
         c.expect(":")
         draft.types[self.name] = c.separated(c.type)
 
@@ -280,12 +276,8 @@ class Dictionary(Piece):
             draft.attributes |= c.listed("{", lambda: _entry(c))
 
     def write(self, w: Writer, op: MlirOp, remaining: Attributes) -> None:
-        w.add(f"{{{', '.join(self._entry(*item) for item in remaining.items())}}}")
-
-    def _entry(self, name: str, value: MlirAttribute) -> str:
-        if value.text == "unit":
-            return bare_or_quoted(name)
-        return f"{bare_or_quoted(name)} = {plain_text(value, stripped=True) if self.literal else value.text}"
+        texts = {k: plain_text(value, stripped=True) if self.literal else value.text for k, value in remaining.items()}
+        w.add(f"{{{', '.join(entry_text(*item) for item in texts.items())}}}")
 
 
 KINDS = {"location": "address_space", "pad_mode": "padmode", "maskPattern": "mask_pattern"}
@@ -334,9 +326,9 @@ class Flags(Piece):
 
     def read(self, c: Parser, draft: OpDraft) -> None:
         flags: list[str] = []
-        while (found := _FLAG.match(c.text, c.start)) is not None:
-            flags.append("".join(found[0].split()))
-            c.jump(found.end())
+        while (match := _FLAG.match(c.text, c.start)) is not None:
+            flags.append("".join(match[0].split()))
+            c.jump(match.end())
         if flags:
             draft.properties[FLAGS] = MlirAttribute(" ".join(flags))
 
@@ -440,7 +432,7 @@ def operand_names(pieces: Iterable[Piece]) -> Iterator[str]:
     for piece in pieces:
         if isinstance(piece, Maybe):
             yield from operand_names(piece.pieces)
-        elif isinstance(piece, Operand | Either | Typed):
+        elif isinstance(piece, Operand | Either):
             yield piece.operand.name if isinstance(piece, Either) else piece.name
 
 

@@ -15,8 +15,7 @@ from ptokit.text.mlir.builtin import FORMS, KNOWN, OP_NAMES, TERMINATORS, settle
 from ptokit.text.mlir.comments import attach, find_remarks
 from ptokit.text.mlir.dialect import form_of, rows, settle_pto, usage
 from ptokit.text.mlir.ir import ANY, SHORT, UNIT, UNKNOWN, Block, MlirAttribute, MlirOp, MlirRegion, SsaValue, Type
-from ptokit.text.mlir.names import StopReading
-from ptokit.text.mlir.parser import RESULTS, RESUMES, Parser
+from ptokit.text.mlir.parser import RESULTS, RESUMES, Parser, StopReading
 from ptokit.text.mlir.types import Signature, function_type, optional_type, read_type
 from ptokit.text.mlir.verbatim import VERBATIM
 from ptokit.text.tree import UNREAD
@@ -115,13 +114,13 @@ class Reader(Parser):
 
     def _read_resources(self) -> None:
         """Resources are kept as they are written."""
-        found = _RESOURCES.match(self.text, self.start)
-        if found is None:
+        match = _RESOURCES.match(self.text, self.start)
+        if match is None:
             self._note(Problem("expected `#-}` at the end of the resources", self.start))
             self.jump(len(self.text))
             return
-        self.jump(found.end())
-        lines = (line.rstrip() for line in found[0].splitlines())
+        self.jump(match.end())
+        lines = (line.rstrip() for line in match[0].splitlines())
         self.resources.append("\n".join(line for line in lines if line))
 
     # --- Operations ------------------------------------------------------------------------------------------
@@ -250,8 +249,8 @@ class Reader(Parser):
         at, signature = self.start, function_type(self).data
         if len(signature.inputs) != len(uses):
             self.fail(f"the op has {len(uses)} operands and {len(signature.inputs)} types", at)
-        operands = [self.resolve(use, kind) for use, kind in zip(uses, signature.inputs, strict=True)]
-        results = [SsaValue(kind) for kind in signature.outputs]
+        operands = [self.resolve(use, type_) for use, type_ in zip(uses, signature.inputs, strict=True)]
+        results = [SsaValue(type_) for type_ in signature.outputs]
         parts = {"operands": operands} if operands else {}
         op = MlirOp(name, None, parts, results, attributes, properties, regions, successors)
         op.offset = self._statement
@@ -293,7 +292,7 @@ class Reader(Parser):
                 elif op.name in ("func.return", "scf.yield") and (wanted := _returned(parent)) is not None:
                     found = [value.type for value in op.operands]
                     if not (len(found) == len(wanted) and all(map(_is_like, found, wanted))):
-                        kinds = [", ".join(kind.text for kind in each) or "none" for each in (found, wanted)]
+                        kinds = [", ".join(kind.text for kind in types) or "none" for types in (found, wanted)]
                         message = f"`{op.name}` has operands of types: {kinds[0]}; the results of `{parent.name}`"
                         self._note(Problem(f"{message} have: {kinds[1]}", op.offset))
 
@@ -310,12 +309,12 @@ class Reader(Parser):
             return
         while at - start < MAX_SKIPPED:
             end = self._line_end(at)
-            for found in _BRACE.finditer(self.text, scanned, end):
-                if found[0] == "{":
-                    opened.append(found.start())
-                elif found[0] == "}":
+            for match in _BRACE.finditer(self.text, scanned, end):
+                if match[0] == "{":
+                    opened.append(match.start())
+                elif match[0] == "}":
                     if not opened:
-                        self.jump(found.start())
+                        self.jump(match.start())
                         return
                     opened.pop()
             scanned = end
@@ -339,8 +338,8 @@ class Reader(Parser):
         """Read the body of a statement whose head could not be read. Gives where it ends; `known` names stay."""
         self._is_guessing, outside = True, self._in_function
         self._in_function = self._in_function or "func" in self.text[start : start + 40]
-        for found in _NAME.finditer(self.text, start, brace):
-            self._poison_name(found[1], start)
+        for match in _NAME.finditer(self.text, start, brace):
+            self._poison_name(match[1], start)
         self.jump(brace + 1)
         labels, uses, self._labels, self._label_uses = self._labels, self._label_uses, {}, {}
         region = MlirRegion([Block()])
@@ -358,11 +357,11 @@ class Reader(Parser):
     def _poison(self, start: int) -> int:
         """Define what a statement defines that could not be read. Gives the number of names, its results included."""
         results, line = RESULTS.match(self.text, start), self.text[start : self._line_end(start)]
-        for found in _NAME.finditer(results[0] if results else ""):
-            self._poison_name(found[1], start)
+        for match in _NAME.finditer(results[0] if results else ""):
+            self._poison_name(match[1], start)
         known = len(self.scope)
-        for found in _DEFINED.finditer(line[:1000]):
-            self._poison_name(found[1], start)
+        for match in _DEFINED.finditer(line[:1000]):
+            self._poison_name(match[1], start)
         return known
 
     def errors(self, file: str) -> tuple[TextError, ...]:
@@ -404,8 +403,8 @@ def _returned(parent: MlirOp) -> Sequence[Type] | None:
     return [value.type for value in parent.results] if parent.name in ("scf.for", "scf.if") else None
 
 
-def _is_like(kind: Type, other: Type) -> bool:
-    return kind == other or not {kind, other}.isdisjoint((UNKNOWN, ANY))
+def _is_like(type_: Type, other: Type) -> bool:
+    return type_ == other or not {type_, other}.isdisjoint((UNKNOWN, ANY))
 
 
 def _ending(owner: str, block: Block, following: Block | None) -> str:

@@ -1,4 +1,4 @@
-"""Operations of MLIR as a tree: the same things, in plain data."""
+"""Operations and types of MLIR as a tree: the same things, in plain data."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from ptokit.text import tree
 from ptokit.text.errors import TextError, redefined
-from ptokit.text.mlir.destinations import inside_of
 from ptokit.text.mlir.dialect import rows
 from ptokit.text.mlir.ir import MlirOp, MlirRegion, SsaValue, Type
 from ptokit.text.mlir.pieces import operand_names
-from ptokit.text.mlir.plain_types import type_of
+from ptokit.text.mlir.shapes import inside_of
 from ptokit.text.spelling import instruction_of
 
 if TYPE_CHECKING:
     from ptokit.text.mlir.module import Module
+
+
+from ptokit.text.mlir.types import type_of
 
 
 def unit_of(module: Module) -> tree.Unit:
@@ -74,13 +76,13 @@ class _Translation:
 
     def value(self, value: SsaValue) -> tree.Value:
         """A value, under the name that it has in the text."""
-        found = self.values.get(value)
-        if found is None:
-            name, kind = value.name or str(len(self.values)), self._types.get(value.type)
-            if kind is None:
-                kind = self._types[value.type] = type_of(value.type)
-            found = self.values[value] = tree.Value(name.replace("#", "_"), kind)
-        return found
+        translated = self.values.get(value)
+        if translated is None:
+            name, type_ = value.name or str(len(self.values)), self._types.get(value.type)
+            if type_ is None:
+                type_ = self._types[value.type] = type_of(value.type)
+            translated = self.values[value] = tree.Value(name.replace("#", "_"), type_)
+        return translated
 
     def operation(self, op: MlirOp) -> tree.Operation:
         parts = self._parts(op)
@@ -101,9 +103,9 @@ class _Translation:
         operands = op.operands
         if not op.is_pto or not operands:
             return {"ins": tuple(map(self.value, operands))}
-        given = _generic_parts(op, operands) if op.form is None else op.parts
+        named = _generic_parts(op, operands) if op.form is None else op.parts
         parts: dict[str, tuple[tree.Value, ...]] = {}
-        for part, values in given.items():
+        for part, values in named.items():
             name = "ins" if part == "args" else part
             parts[name] = parts.get(name, ()) + tuple(map(self.value, values))
         return parts if sum(map(len, parts.values())) == len(operands) else None
@@ -129,5 +131,5 @@ def _generic_parts(op: MlirOp, operands: list[SsaValue]) -> dict[str, list[SsaVa
 
 
 def _attributes(op: MlirOp) -> dict[str, Any]:
-    found = {**op.properties, **op.attributes, **inside_of(op.properties)}
-    return {name: value.plain for name, value in found.items() if not name.startswith("$")}
+    attributes = {**op.properties, **op.attributes, **inside_of(op.properties)}
+    return {name: value.plain for name, value in attributes.items() if not name.startswith("$")}

@@ -9,13 +9,18 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 from ptokit.finding import near
+from ptokit.isa.dtype import DType, dtype
+from ptokit.isa.operand import TileSpec
 from ptokit.target import left_layouts, memory_names
 from ptokit.text.cursor import Cursor
 from ptokit.text.mlir.ir import MlirAttribute, Type
-from ptokit.text.tiles import FRACTALS, PADS, PLACES, WORDED, Extent, shape_text, spellings, valid_text
+from ptokit.text.tiles import FRACTALS, PADS, PLACES, WORDED, Extent, shape_text, spellings, tile_spec, valid_text
+from ptokit.text.tree import Opaque, Pointer, Tensor
+from ptokit.text.tree import Type as TreeType
 
 """The layout that a tile in `left` has on an architecture, whatever its text says."""
 OTHER_PLACES = {name.lower(): place.text for name, place in memory_names().items()}
@@ -189,14 +194,14 @@ def type_list(c: Cursor) -> list[Type]:
 
 def signature_text(inputs: list[Type] | tuple[Type, ...], outputs: list[Type] | tuple[Type, ...]) -> str:
     """`(T, U) -> V`."""
-    return f"({', '.join(kind.text for kind in inputs)}) -> {outputs_text(outputs)}"
+    return f"({', '.join(type_.text for type_ in inputs)}) -> {outputs_text(outputs)}"
 
 
 def outputs_text(outputs: list[Type] | tuple[Type, ...]) -> str:
     """`T`, or `(T, U)`."""
     if len(outputs) == 1 and not outputs[0].text.startswith("("):
         return outputs[0].text
-    return f"({', '.join(kind.text for kind in outputs)})"
+    return f"({', '.join(type_.text for type_ in outputs)})"
 
 
 # --- Types of MLIR itself ------------------------------------------------------------------------------------------
@@ -206,10 +211,10 @@ def read_dims(c: Cursor) -> list[str]:
     """Extents, each with its `x`, as they are written."""
     dims: list[str] = []
     at = c.start
-    while (found := _DIM.match(c.text, at)) is not None:
-        dims.append(found[1])
-        at = found.end()
-        if len(dims) > MAX_RANK or len(found[1]) > 20:
+    while (match := _DIM.match(c.text, at)) is not None:
+        dims.append(match[1])
+        at = match.end()
+        if len(dims) > MAX_RANK or len(match[1]) > 20:
             c.fail(f"a type of more than {MAX_RANK} extents, or of larger ones than any memory")
     if dims:
         c.jump(at)
@@ -241,7 +246,7 @@ def _shaped(c: Cursor, name: str) -> Type:
 
 
 def _complex(c: Cursor, name: str) -> Type:
-    return Type(f"{name}<{', '.join(kind.text for kind in c.listed('<', c.type))}>")
+    return Type(f"{name}<{', '.join(type_.text for type_ in c.listed('<', c.type))}>")
 
 
 BUILTIN: dict[str, Callable[[Cursor, str], Type]] = {
@@ -283,9 +288,9 @@ def tile_type(tile: TileBuf) -> Type:
     return Type(f"!pto.tile<{', '.join(map(str, items))}>", tile)
 
 
-def with_tile(kind: Type, tile: TileBuf) -> Type:
+def with_tile(type_: Type, tile: TileBuf) -> Type:
     """A type like another one, of another tile."""
-    return buffer_type(tile) if kind.text.startswith("!pto.tile_buf") else tile_type(tile)
+    return buffer_type(tile) if type_.text.startswith("!pto.tile_buf") else tile_type(tile)
 
 
 def read_pointer(c: Cursor, _name: str = "ptr") -> Type:
@@ -416,18 +421,18 @@ def _positional(c: Cursor, loc: str) -> TileBuf:
     c.expect(",")
     element = c.type()
     rows, cols = _number(c), _number(c)
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     fields = iter(POSITIONAL)
     while c.accept(","):
         if c.accept("valid"):
             c.expect("=")
-            found["valid"] = _value(c, "valid")
+            values["valid"] = _value(c, "valid")
             break
         if (field := next(fields, None)) is None:
             c.fail(f"expected no more than: loc dtype rows cols {' '.join(POSITIONAL)} valid=RxC")
-        found[field] = _spelled(c, field)
-    v_row, v_col = found.pop("valid", (rows, cols))
-    return TileBuf(loc, rows, cols, element, v_row, v_col, **found)
+        values[field] = _spelled(c, field)
+    v_row, v_col = values.pop("valid", (rows, cols))
+    return TileBuf(loc, rows, cols, element, v_row, v_col, **values)
 
 
 def _spelled(c: Cursor, field: str) -> Any:
@@ -439,15 +444,15 @@ def _spelled(c: Cursor, field: str) -> Any:
 
 def _keyed(c: Cursor, loc: str) -> TileBuf:
     """The keyed spelling, behind the place."""
-    found: dict[str, Any] = {"loc": loc}
+    fields: dict[str, Any] = {"loc": loc}
     for key in KEYED[1:]:
         if key == "compact" and c.word != ",":
             break
         c.expect(",", f" before `{key}` in a keyed tile_buf, whose order is: {' '.join(KEYED)}", expects="token")
         c.expect(key, f" in a keyed tile_buf, whose order is: {' '.join(KEYED)}", expects="token")
         c.expect("=")
-        found[key] = _value(c, key)
-    return TileBuf(**found)
+        fields[key] = _value(c, key)
+    return TileBuf(**fields)
 
 
 _EQUALS = re.compile(r"\s*=")
@@ -466,18 +471,18 @@ def _compact(c: Cursor, loc: str) -> TileBuf:
     element = c.type()
     if len(dims) != 2 or None in dims:
         c.fail("a tile_buf has two static extents, as in `vec, 16x32xf32`", at)
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     while c.accept(","):
         at, known = c.start, ("valid", *OPTIONS)
         key = c.name(f"a key of a tile_buf, one of {' '.join(known)}")
-        if key in found:
+        if key in fields:
             c.fail(f"`{key}` is given twice", at)
         if key not in known:
             c.fail_word(f"`{key}` is no key of a tile_buf", key, known, at)
         c.expect("=")
-        found[key] = _value(c, key)
-    v_row, v_col = found.pop("valid", dims)
-    return TileBuf(loc, *dims, element, v_row, v_col, **found)  # type: ignore[arg-type]
+        fields[key] = _value(c, key)
+    v_row, v_col = fields.pop("valid", dims)
+    return TileBuf(loc, *dims, element, v_row, v_col, **fields)  # type: ignore[arg-type]
 
 
 _VALID = re.compile(r"(\d+|\?)(?:x(\d+|\?))*", re.ASCII)
@@ -505,11 +510,11 @@ def _value(c: Cursor, key: str) -> Any:
 
 
 def _valid(c: Cursor) -> tuple[Extent, ...]:
-    found = _VALID.match(c.text, c.start)
-    dims = found[0].split("x") if found is not None else []
-    if found is None or len(dims) != 2 or any(len(dim) > 20 for dim in dims):
+    match = _VALID.match(c.text, c.start)
+    dims = match[0].split("x") if match is not None else []
+    if match is None or len(dims) != 2 or any(len(dim) > 20 for dim in dims):
         c.fail("expected two valid extents, as in `valid=16x?`")
-    c.jump(found.end())
+    c.jump(match.end())
     return _extents(dims)
 
 
@@ -526,15 +531,80 @@ PTO_TYPES: dict[str, Callable[[Cursor, str], Type]] = {
 """The types of the dialect that are known, and what reads each."""
 
 
-def element_of(kind: Type) -> Type | None:
+def element_of(type_: Type) -> Type | None:
     """The element type of a view."""
-    return kind.data.element if isinstance(kind.data, Ranked) else None
+    return type_.data.element if isinstance(type_.data, Ranked) else None
 
 
-def shaped_like(kind: Type, element: Type) -> Type:
+def shaped_like(type_: Type, element: Type) -> Type:
     """The type with another element: that of a vector or a tensor, else the element itself."""
-    data = kind.data
-    return Type(kind.text.replace(data.element.text, element.text)) if isinstance(data, Ranked) else element
+    data = type_.data
+    return Type(type_.text.replace(data.element.text, element.text)) if isinstance(data, Ranked) else element
+
+
+# --- Types of programs ----------------------------------------------------------------------------------------------
+
+
+def type_of(type_: Type) -> TreeType:
+    """A type as plain data; one that no program has is kept as text."""
+    try:
+        return _type_of(type_)
+    except (TypeError, ValueError):
+        return Opaque(type_.text)
+
+
+def _type_of(type_: Type) -> TreeType:
+    data, text = type_.data, type_.text
+    if isinstance(data, Ptr):
+        return Pointer(_element(data.element))
+    if isinstance(data, TileBuf):
+        return _tile_spec(data)
+    if isinstance(data, Ranked):
+        return _ranked(type_, data)
+    return text if text == "index" or (text[:1] in "iuflb" and text) else Opaque(text)
+
+
+def _ranked(type_: Type, data: Ranked) -> TreeType:
+    """A view, a short tile, or a packed block of global memory."""
+    if data.name == "tile":
+        return _short_tile(data)
+    if data.name == "memref":
+        is_global = not data.rest or (len(data.rest) == 1 and data.rest[0].text == "#pto.address_space<gm>")
+        return Tensor(data.dims, _element(data.element)) if is_global else _memory_tile(data)
+    if data.name in ("tensor", "vector"):
+        return Opaque(type_.text)
+    return Tensor(data.dims, _element(data.element), data.name != "tensor_view")
+
+
+def _memory_tile(data: Ranked) -> TileSpec:
+    """A packed block of on-chip memory: `memref<16x16xf32, #pto.address_space<vec>>`."""
+    (space,) = data.rest
+    word = space.text.removeprefix("#pto.address_space<").removesuffix(">")
+    *outer, cols = (dim for dim in data.dims if dim is not None)
+    if len(outer) + 1 != len(data.dims) or word not in spellings("loc"):
+        raise ValueError("no program has such a tile")
+    rows = prod(outer)
+    return tile_spec(_element(data.element), rows, cols, (rows, cols), loc=spellings("loc")[word])
+
+
+def _element(type_: Type) -> DType:
+    return dtype(type_.text)
+
+
+def _tile_spec(buf: TileBuf) -> TileSpec:
+    if buf.compact:
+        raise ValueError("no program has compact tiles")
+    words = {key: spellings(key)[getattr(buf, key)] for key in ("loc", "blayout", "slayout")}
+    valid = buf.v_row, buf.v_col
+    return tile_spec(_element(buf.dtype), buf.rows, buf.cols, valid, **words, fractal=buf.fractal, pad=PADS[buf.pad])
+
+
+def _short_tile(data: Ranked) -> TreeType:
+    """`!pto.tile<16x32xf32>`: a plain tile in UB."""
+    rows, cols = data.dims if len(data.dims) == 2 else (1, *data.dims)
+    if rows is None or cols is None:
+        raise ValueError("a tile has static extents")
+    return tile_spec(_element(data.element), rows, cols, (rows, cols))
 
 
 # --- Suggestions ---------------------------------------------------------------------------------------------------
@@ -552,8 +622,8 @@ _WORD = re.compile(r"x*([A-Za-z_][\w.]*)", re.ASCII)
 
 def type_hint(c: Cursor) -> str:
     """What may have been meant where a type should stand."""
-    found = _WORD.match(c.text, c.start)
-    word = found[1] if found is not None else ""
+    match = _WORD.match(c.text, c.start)
+    word = match[1] if match is not None else ""
     meant = SLIPS.get(word) or (word if word in SIMPLE or _INTEGER.fullmatch(word) else "")
     if not meant and len(word) > 2:
         known = near(word.removeprefix("pto."), (*PTO_TYPES, *SLIPS, *SIMPLE, *BUILTIN))
@@ -561,9 +631,9 @@ def type_hint(c: Cursor) -> str:
     return f"did you mean `{meant}`?" if meant else ""
 
 
-def unknown_hint(kind: Type) -> str:
+def unknown_hint(type_: Type) -> str:
     """What an unknown type of `pto` may have been meant to be."""
-    name = kind.text.partition("<")[0]
+    name = type_.text.partition("<")[0]
     if not name.startswith("!pto.") or name[5:] in PTO_TYPES:
         return ""
     meant = near(name, [f"!pto.{known}" for known in PTO_TYPES])

@@ -164,15 +164,15 @@ class _VerbatimReader:
             c.jump(at)
             kinds = c.separated(c.optional_type)
             if len(kinds) == len(numbers):
-                for use, kind in zip((self.uses[number] for number in numbers), kinds, strict=True):
-                    if kind is not None and c.lookup(use) is not None:
-                        c.resolve(use, kind)
+                for use, type_ in zip((self.uses[number] for number in numbers), kinds, strict=True):
+                    if type_ is not None and c.lookup(use) is not None:
+                        c.resolve(use, type_)
         c.jump(following)
         c.behind = behind
 
     def _flush(self, end: int) -> None:
         """Keep the text up to here."""
-        self.pieces.append(_BLANKS.sub(lambda found: found[1] or " ", self.c.text[self.done : end]))
+        self.pieces.append(_BLANKS.sub(lambda match: match[1] or " ", self.c.text[self.done : end]))
 
     def _operand(self) -> None:
         c = self.c

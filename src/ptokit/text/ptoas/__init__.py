@@ -8,8 +8,8 @@ The grammar is in docs/ptoas.md. A text that cannot be read raises a TextError.
 
 | file | what it knows |
 |---|---|
-| `tokens.py`, `statement.py` | text to tokens, by the cursor of MLIR; tokens to statements |
-| `types.py`, `literals.py` | types and numbers, in all spellings of the documents |
+| `statement.py` | text to tokens, by the cursor of MLIR; tokens to statements |
+| `types.py` | types, numbers and words, in all spellings of the documents |
 | `shapes.py` | opcodes, operand orders, suffixes and keys, as tables |
 | `reader.py`, `builder.py` | statements to operations |
 | `scope.py` | values, and the inference of those that are not declared |

@@ -26,8 +26,7 @@ from ptokit.text.ptoas.shapes import (
 )
 from ptokit.text.ptoas.statement import WORDLIKE, Draft, RawItem, TypeAt
 from ptokit.text.ptoas.types import Placeholder
-from ptokit.text.results import result_type
-from ptokit.text.spelling import EVENTS, PIPES, instruction_of, modes
+from ptokit.text.spelling import EVENTS, PIPES, instruction_of, modes, result_type
 from ptokit.text.tree import Body, Opaque, Operation, Pointer, Tensor, Type, Value
 
 LONGEST = 100
@@ -184,10 +183,10 @@ class Builder(KernelScope):
             for at, item in enumerate(items)
         ]
         operand = written.type if written else values[-1].type if values else "index"
-        kinds = (*(given.type for given in (draft.given or ())[:1]), result or operand, "index")
+        types = (*(given.type for given in (draft.given or ())[:1]), result or operand, "index")
         draft.given = None
-        kind = next(kind for kind in kinds if not isinstance(kind, Placeholder))
-        return self.emit(name, {"ins": tuple(values)}, self._results(draft, [kind]), attributes)
+        type_ = next(type_ for type_ in types if not isinstance(type_, Placeholder))
+        return self.emit(name, {"ins": tuple(values)}, self._results(draft, [type_]), attributes)
 
     def _arith_constant(self, draft: Draft) -> Operation:
         if len(draft.operands) != 1 or len(draft.results) != 1:
@@ -207,8 +206,8 @@ class Builder(KernelScope):
         operation = self.emit(name, {"ins": values}, results, attributes)
         operation.bodies = (Body(), Body()) if name == "scf.if" else (Body(),)
         self.frames.append(OpenBody(operation.bodies[0], {}, operation))
-        kinds = [value.type for value in (*values[:1], *values[3:])] if draft.arguments else []
-        arguments = zip(draft.arguments, kinds, strict=True)
+        types = [value.type for value in (*values[:1], *values[3:])] if draft.arguments else []
+        arguments = zip(draft.arguments, types, strict=True)
         operation.bodies[0].arguments = tuple(self.define(item, kind) for item, kind in arguments)
         return operation
 
@@ -218,8 +217,8 @@ class Builder(KernelScope):
         """Whether an operation between cores has an instruction's name: its first operand is a group."""
         named = draft.operands and draft.operands[0].kind == "value"
         first = self.lookup(draft.operands[0].name) if named else None
-        kind = first.type if first is not None else draft.types[0].type if draft.types else None
-        return isinstance(kind, Opaque) and kind.text.startswith("!pto.group")
+        type_ = first.type if first is not None else draft.types[0].type if draft.types else None
+        return isinstance(type_, Opaque) and type_.text.startswith("!pto.group")
 
     def _general(
         self, draft: Draft, name: str, instruction: Instruction | None, attributes: dict[str, Any]
@@ -375,7 +374,7 @@ class Builder(KernelScope):
             self._untyped(draft)
         if len(kinds) != len(draft.results):
             self.fail(f"{len(draft.results)} results and {len(kinds)} types of results", draft.results[0].start)
-        return tuple(self.define(item, kind) for item, kind in zip(draft.results, kinds, strict=True))
+        return tuple(self.define(item, type_) for item, type_ in zip(draft.results, kinds, strict=True))
 
     def _blocks(self, draft: Draft, name: str, values: list[Value], tile: Value | None) -> tuple[Value, ...]:
         """The operands, with a block of a view for each that has indices."""

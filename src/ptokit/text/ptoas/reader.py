@@ -12,8 +12,7 @@ from ptokit.text.errors import MOST_ERRORS, TextError, guess, joined, redefined
 from ptokit.text.ptoas.builder import Builder
 from ptokit.text.ptoas.scope import OpenBody
 from ptokit.text.ptoas.shapes import BLOCKS, SHORT, TERMINATORS
-from ptokit.text.ptoas.statement import Draft, Grammar
-from ptokit.text.ptoas.tokens import MAX_STATEMENTS, STATEMENT
+from ptokit.text.ptoas.statement import MAX_STATEMENTS, STATEMENT, Draft, Grammar
 from ptokit.text.tree import UNREAD, Body, Function, Operation, Unit, Value
 
 DIRECTIVES = {".arch": "_architecture", ".kernel": "_kernel", ".arg": "_arg", ".const": "_const"}

@@ -13,10 +13,9 @@ from typing import Any, NoReturn
 from ptokit.isa.operand import TileSpec
 from ptokit.program.ir import Constant
 from ptokit.text.errors import guess, redefined
-from ptokit.text.ptoas.literals import constant
 from ptokit.text.ptoas.shapes import KnownExtents
 from ptokit.text.ptoas.statement import Grammar, RawItem, TypeAt
-from ptokit.text.ptoas.types import Placeholder, agree, type_text
+from ptokit.text.ptoas.types import Placeholder, agree, constant, type_text
 from ptokit.text.tiles import PLACES
 from ptokit.text.tree import Body, Opaque, Operation, Type, Value
 
@@ -75,25 +74,25 @@ class KernelScope:
                 return frame.names[name]
         return None
 
-    def define(self, item: RawItem, kind: Type) -> Value:
+    def define(self, item: RawItem, type_: Type) -> Value:
         """A new value; its name must not be in use."""
         if (known := self.lookup(item.name)) is not None:
             self.fail(redefined(item.text, self.source.where(self._starts[known]).line), item.start)
-        value = Value(item.name, kind)
+        value = Value(item.name, type_)
         self.frames[-1].names[item.name] = value
         self._starts[value] = item.start
         return value
 
     def constant(self, number: RawItem, written: TypeAt, item: RawItem | None) -> Operation:
         """A number as an operation; one without a name is printed at its use."""
-        kind = self.known_type(number.text, written)
-        value = self.number(number, kind)
-        result = self.define(item, kind) if item is not None else Value("", kind)
+        type_ = self.known_type(number.text, written)
+        value = self.number(number, type_)
+        result = self.define(item, type_) if item is not None else Value("", type_)
         return self.emit("arith.constant", {}, (result,), {"value": value})
 
-    def number(self, number: RawItem, kind: Type) -> int | Constant:
+    def number(self, number: RawItem, type_: Type) -> int | Constant:
         """A number of a type."""
-        return self.tokens.read(constant, number.text, kind, start=number.start)
+        return self.tokens.read(constant, number.text, type_, start=number.start)
 
     def index(self, number: int) -> Value:
         """An index constant without a name."""
@@ -154,14 +153,14 @@ class KernelScope:
 
     def agree(self, value: Value, written: TypeAt) -> None:
         """Check the type at a use against that of the value, which takes it if it has none."""
-        kind = written.type
-        if isinstance(kind, Placeholder):
+        type_ = written.type
+        if isinstance(type_, Placeholder):
             self._placeholders.setdefault(value, written)
         elif value.type is PENDING:
-            value.type = kind
-        elif not agree(value.type, kind):
+            value.type = type_
+        elif not agree(value.type, type_):
             line = self.source.where(self._starts[value]).line if value in self._starts else 1
-            message = f"%{value.name} is {type_text(value.type)} (line {line}), and not {type_text(kind)}"
+            message = f"%{value.name} is {type_text(value.type)} (line {line}), and not {type_text(type_)}"
             self.fail(message, written.start)
 
     def _check_loc(self, item: RawItem, value: Value) -> None:
@@ -178,26 +177,26 @@ class KernelScope:
 
     def known_type(self, name: str, written: TypeAt) -> Type:
         """The type of a value that is not known otherwise. A placeholder is refused."""
-        kind = written.type
-        if isinstance(kind, Placeholder):
-            message = f"`<{kind.text}>` is a placeholder, and the type of {name} is not known"
-            self.fail(f"{message}; {kind.advice}", written.start)
-        return kind
+        type_ = written.type
+        if isinstance(type_, Placeholder):
+            message = f"`<{type_.text}>` is a placeholder, and the type of {name} is not known"
+            self.fail(f"{message}; {type_.advice}", written.start)
+        return type_
 
     def finish(self) -> None:
         """Declare the values that are used and not declared, and set the arguments of the body."""
         tiles: dict[int, list[Operation]] = {}
         for value, position in self._implicit.items():
-            kind, start = value.type, self._starts[value]
-            if kind is PENDING and value in self._placeholders:
+            type_, start = value.type, self._starts[value]
+            if type_ is PENDING and value in self._placeholders:
                 self.known_type(f"%{value.name}", self._placeholders[value])
-            if isinstance(kind, TileSpec):
-                if any(kind.dynamic):
+            if isinstance(type_, TileSpec):
+                if any(type_.dynamic):
                     example = f"%{value.name} = alloc_tile valid_row = %rows valid_col = %cols : ..."
                     self.fail(f"the valid extents of %{value.name} are open; declare it first: `{example}`", start)
                 declared = Operation("alloc_tile", {}, (value,), {}, where=self.source.where(start))
                 tiles.setdefault(position, []).append(declared)
-            elif self.headed or kind is PENDING:
+            elif self.headed or type_ is PENDING:
                 self._undefined(value.name, start)
             else:
                 self.arguments.append(value)

@@ -1,4 +1,4 @@
-"""Types of PTO-AS: every spelling of the documents is read, one is written.
+"""Types, numbers and words of PTO-AS: every spelling of the documents is read, one is written.
 
 A tile is written short, `!pto.tile<16x32xf32>`, if it lies in `vec`, is row-major, has no boxes, fractals of 512
 bytes and no padding value; else with all its fields, `!pto.tile<mat, f16, 16, 32, col_major, row_major, 512, null>`.
@@ -8,19 +8,24 @@ A valid region that is not the whole tile follows: `valid=8x?`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from ptokit.brief import named
+from ptokit.engine.number import float_bits
 from ptokit.finding import near
-from ptokit.isa.dtype import BASE, FLOAT8, FLOAT8_E8M0, HIFLOAT8, HOST_ONLY, DType
+from ptokit.isa.dtype import BASE, FLOAT8, FLOAT8_E8M0, HIFLOAT8, HOST_ONLY, DType, dtype
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import BLayout, Pad, SLayout, TileType
+from ptokit.program.ir import Constant
+from ptokit.text.cursor import bare_or_quoted, escaped
 from ptokit.text.errors import Problem, choices, guess
 from ptokit.text.tiles import FRACTALS, PLACES, WORDED, shape_text, spellings, tile_spec, valid_extents, valid_text
-from ptokit.text.tree import Opaque, Pointer, Tensor, Type
+from ptokit.text.tree import Opaque, Pointer, Tensor, Type, items_of
 
 MOST = 1 << 31
 """The limit of an extent."""
@@ -74,11 +79,11 @@ class _Item:
 
     def shape(self) -> tuple[tuple[int | None, ...], DType] | None:
         """Extents and the element type of `4x?xf32`, if it is that."""
-        found = _SHAPE.fullmatch(self.text)
-        if found is None:
+        match = _SHAPE.fullmatch(self.text)
+        if match is None:
             return None
-        start = found.start("element")
-        return self.extents(found.end("dims")), _Item(found["element"], self.offset + start).dtype()
+        start = match.start("element")
+        return self.extents(match.end("dims")), _Item(match["element"], self.offset + start).dtype()
 
     def dtype(self) -> DType:
         found = _element(self.text.removeprefix("!").removeprefix("pto."))
@@ -112,16 +117,16 @@ def read_type(text: str) -> Type | Placeholder:
 
 @lru_cache(maxsize=4096)
 def _read_type(text: str) -> Type | Placeholder:
-    found = _HEAD.fullmatch(text)
-    if found is None:
+    match = _HEAD.fullmatch(text)
+    if match is None:
         raise Problem("expected a type")
-    name, body = found[1], found[2]
+    name, body = match[1], match[2]
     if body is None:
         return _number_type(name, text)
     reader = _READERS.get(name)
     if reader is None:
         return Opaque(_marked(" ".join(text.split())))
-    return reader(name, body, found.start(2))
+    return reader(name, body, match.start(2))
 
 
 def _number_type(name: str, text: str) -> Type | Placeholder:
@@ -188,19 +193,19 @@ def _tile(_name: str, body: str, offset: int) -> TileSpec | Placeholder:
     items = _items(body, offset)
     if _is_placeholder(items):
         return Placeholder("tile", body)
-    found: dict[str, Any] = {}
+    given_fields: dict[str, Any] = {}
     for item in items:
-        fields = _fields(item, found)
-        if twice := next((key for key in fields if key in found), ""):
+        fields = _fields(item, given_fields)
+        if twice := next((key for key in fields if key in given_fields), ""):
             raise item.problem(f"the type has `{twice}` twice")
-        found |= fields
-    missing = [key for key in ("dtype", "rows", "cols") if key not in found]
+        given_fields |= fields
+    missing = [key for key in ("dtype", "rows", "cols") if key not in given_fields]
     if missing:
         raise Problem(f"a tile needs {' and '.join(missing)}, as in `{EXAMPLES['tile']}`", offset)
-    return _spec(found, items[-1])
+    return _spec(given_fields, items[-1])
 
 
-def _fields(item: _Item, found: dict[str, Any]) -> dict[str, Any]:
+def _fields(item: _Item, known: dict[str, Any]) -> dict[str, Any]:
     """The fields that an item gives. Without a key its form identifies it; the order distinguishes rows and columns."""
     key = item.key
     if key and key not in FIELDS:
@@ -219,22 +224,22 @@ def _fields(item: _Item, found: dict[str, Any]) -> dict[str, Any]:
             fits = ["rows", "cols", "fractal", "pad"]
         else:
             fits = [key for key, words in _WORDS.items() if item.text.lower() in words and key != "compact"]
-        key = next((key for key in fits if key not in found), fits[-1] if fits else "dtype")
+        key = next((key for key in fits if key not in known), fits[-1] if fits else "dtype")
     return {key: _value(key, item)}
 
 
-def _spec(found: dict[str, Any], last: _Item) -> TileSpec:
-    whole = found.pop("rows"), found.pop("cols")
-    valid = found.pop("v_row", whole[0]), found.pop("v_col", whole[1])
-    found.pop("compact", None)
-    if isinstance(found.get("fractal"), tuple):
-        blayout, slayout = found.pop("fractal")
-        if found.get("slayout", SLayout.NoneBox) is SLayout.NoneBox:
-            found |= {"blayout": blayout, "slayout": slayout}
+def _spec(fields: dict[str, Any], last: _Item) -> TileSpec:
+    whole = fields.pop("rows"), fields.pop("cols")
+    valid = fields.pop("v_row", whole[0]), fields.pop("v_col", whole[1])
+    fields.pop("compact", None)
+    if isinstance(fields.get("fractal"), tuple):
+        blayout, slayout = fields.pop("fractal")
+        if fields.get("slayout", SLayout.NoneBox) is SLayout.NoneBox:
+            fields |= {"blayout": blayout, "slayout": slayout}
     for extent, most, what in zip(valid, whole, ("rows", "columns"), strict=True):
         if extent is not None and extent > most:
             raise last.problem(f"{extent} valid {what} are more than the {most} {what} of the tile")
-    return tile_spec(found.pop("dtype"), *whole, valid, **found)
+    return tile_spec(fields.pop("dtype"), *whole, valid, **fields)
 
 
 # --- Fields ------------------------------------------------------------------------------------------------------
@@ -243,10 +248,10 @@ def _spec(found: dict[str, Any], last: _Item) -> TileSpec:
 def _items(body: str, offset: int) -> list[_Item]:
     """The items between commas, with keys and values separated."""
     items: list[_Item] = []
-    for found in _ITEM.finditer(body):
-        keyed = _KEYED.match(found[0])
-        text = found[0][keyed.end() :] if keyed else found[0]
-        start = found.end() - len(text.lstrip())
+    for match in _ITEM.finditer(body):
+        keyed = _KEYED.match(match[0])
+        text = match[0][keyed.end() :] if keyed else match[0]
+        start = match.end() - len(text.lstrip())
         items.append(_Item(text.strip().strip('"'), offset + start, keyed[1] if keyed else ""))
     if not items or any(not item.text for item in items):
         raise Problem("an item of the type is empty", offset)
@@ -261,8 +266,8 @@ def _is_placeholder(items: list[_Item]) -> bool:
 def _is_symbolic(text: str) -> bool:
     if text in FIELDS:
         return True
-    found = _SHAPE.fullmatch(text)
-    if found is None:
+    match = _SHAPE.fullmatch(text)
+    if match is None:
         return False
     *dims, element = _DIM.split(text)
     return element in ("T", "dtype") or any(dim.isalpha() for dim in dims)
@@ -292,10 +297,10 @@ def _value(key: str, item: _Item) -> Any:
         return item.extent()
     if key not in _WORDS:
         return item.number("the rows" if key == "rows" else "the columns")
-    found = _WORDS[key].get(item.text.lower())
-    if found is None:
+    member = _WORDS[key].get(item.text.lower())
+    if member is None:
         raise item.problem(f"`{named(item.text)}` is no {_WHAT[key]}, {_expected(key, item.text)}")
-    return found
+    return member
 
 
 def _expected(key: str, word: str) -> str:
@@ -316,18 +321,18 @@ _READERS: dict[str, Callable[[str, str, int], Type | Placeholder]] = {
 
 
 @lru_cache(maxsize=4096)
-def type_text(kind: Type) -> str:
+def type_text(type_: Type) -> str:
     """A type as PTO-AS writes it."""
-    match kind:
+    match type_:
         case str():
-            return kind
+            return type_
         case Pointer(element):
             return f"!pto.ptr<{element.mlir}>"
         case Tensor(dims, element, is_part):
             name = "partition_tensor_view" if is_part else "memref"
             return f"!pto.{name}<{shape_text(dims, element.mlir)}>"
         case TileSpec():
-            return f"!pto.tile<{', '.join(_tile_fields(kind))}>"
+            return f"!pto.tile<{', '.join(_tile_fields(type_))}>"
         case Opaque(text):
             return text
 
@@ -359,3 +364,104 @@ def agree(known: Type, written: Type) -> bool:
 
 def _layout(spec: TileSpec) -> tuple[object, ...]:
     return spec.loc, spec.blayout, spec.slayout, spec.fractal, spec.pad
+
+
+DIGITS = 40
+"""The longest number."""
+_KEYWORD = re.compile(r"#\w+(?:\.(\w+))?\s*<\s*(?:(\w+)\s+)?(\w+)\s*>|#([\w.]+)|<\s*(\w+)\s*>")
+
+
+def plain_number(text: str) -> int | float:
+    """A Python number."""
+    if len(text) > DIGITS:
+        raise ValueError(f"`{named(text)}` has too many digits")
+    if "x" in text.lower():
+        return int(text, 16)
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    raise ValueError(f"expected a number, found `{text}`")
+
+
+def constant(text: str, type_: Type) -> int | Constant:
+    """A number of a type: an integer, or the bits of a float, which hexadecimal digits give directly."""
+    if not isinstance(type_, str):
+        raise ValueError("a number stands here, and its type is not that of a number")
+    number = {"true": 1, "false": 0}.get(text)
+    number = plain_number(text) if number is None else number
+    if type_ == "index" or not dtype(type_).is_float:
+        return _whole(number, type_)
+    element = dtype(type_)
+    if isinstance(number, int) and "x" in text.lower():
+        if not 0 <= number < 1 << (8 * element.size):
+            raise ValueError(f"{text} has more bits than {type_}")
+        return Constant(element, number)
+    try:
+        return Constant(element, int(float_bits(np.asarray(float(number)), element, type_)[0]))
+    except OverflowError:
+        raise ValueError(f"{named(text)} is not representable in {type_}") from None
+
+
+def _whole(number: int | float, kind: str) -> int:
+    if not isinstance(number, int):
+        raise ValueError(f"expected a whole number for {kind}, found {number}")
+    width = 64 if kind == "index" else 1 if kind == "i1" else 8 * dtype(kind).size
+    if not -(1 << (width - 1)) <= number < 1 << width:
+        raise ValueError(f"{number} does not fit {kind}")
+    return number
+
+
+def constant_text(value: int | Constant, type_: Type) -> str:
+    """The text of a number, which reads back as the same number."""
+    if isinstance(value, Constant):
+        return _bits_text(value.dtype, value.bits)
+    return ("true" if value else "false") if type_ == "i1" else str(int(value))
+
+
+def _bits_text(element: DType, bits: int) -> str:
+    if not element.is_float:
+        return str(bits)
+    number = np.array([bits], element.bits).view(element.numpy)[0]
+    for text in (str(number), repr(float(number))):
+        if np.isfinite(float(number)) and constant(text, element.mlir) == Constant(element, bits):
+            return text if "." in text or "e" in text else f"{text}.0"
+    return f"0x{bits:0{2 * element.size}X}"
+
+
+def keyword(text: str) -> tuple[str, str]:
+    """The name and the word of `#pto.pipe<PIPE_V>`, `#pto<pipe PIPE_V>`, `<PIPE_V>` or `#word`."""
+    match = _KEYWORD.fullmatch(text)
+    if match is None:
+        raise ValueError(f"`{named(text)}` is not a keyword, expected one as in #pto.pipe<PIPE_V>")
+    name, spaced, *word = match.groups("")
+    return name or spaced, "".join(word)
+
+
+def attributes_text(attributes: Mapping[str, Any]) -> str:
+    """`{key = value, ...}`."""
+    return "{" + ", ".join(f"{_word_text(key)} = {value_text(value)}" for key, value in attributes.items()) + "}"
+
+
+def value_text(value: object) -> str:
+    """The value of an attribute."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return str(value)
+        case Constant(element, bits):
+            return f"{_bits_text(element, bits)} : {element.mlir}"
+        case str():
+            return _word_text(value)
+        case None:
+            return "true"
+        case _ if (items := items_of(value)) is not None:
+            return f"[{', '.join(map(value_text, items))}]"
+        case _:
+            raise ValueError(f"an attribute that is {type(value).__name__} has no spelling")
+
+
+def _word_text(word: str) -> str:
+    return escaped(word) if word in ("true", "false") else bare_or_quoted(word)

@@ -12,7 +12,6 @@ from ptokit.isa.instruction import Instruction
 from ptokit.isa.operand import TileSpec
 from ptokit.text.errors import TextError
 from ptokit.text.numbers import predicate_word
-from ptokit.text.ptoas.literals import attributes_text, constant_text, value_text
 from ptokit.text.ptoas.shapes import (
     BLOCKS,
     DEFAULT_TYPES,
@@ -26,9 +25,8 @@ from ptokit.text.ptoas.shapes import (
     moves_memory,
     suffixes,
 )
-from ptokit.text.ptoas.types import type_text
-from ptokit.text.results import default_of
-from ptokit.text.spelling import FORM, instruction_of, modes
+from ptokit.text.ptoas.types import attributes_text, constant_text, type_text, value_text
+from ptokit.text.spelling import FORM, default_of, instruction_of, modes
 from ptokit.text.tree import Body, Function, Operation, Tensor, Unit, Value, walk
 
 Notes = Mapping[object, Sequence[str]]
@@ -149,15 +147,15 @@ class _FunctionWriter:
         return bool(results) and (results[0] in self.literals or results[0] in self.blocks)
 
     def _head(self, operation: Operation, body: Body) -> str:
-        kinds = f" -> ({self._types(operation.results)})" if operation.results else ""
+        types = f" -> ({self._types(operation.results)})" if operation.results else ""
         if operation.name == "scf.if":
-            return f"if {self._use(operation.ins[0])}{kinds}"
+            return f"if {self._use(operation.ins[0])}{types}"
         if operation.name != "scf.for":
             return operation.name
         start, stop, step, *initial = map(self._use, operation.ins)
         index, *carried = map(self._define, body.arguments)
         pairs = ", ".join(f"{name} = {value}" for name, value in zip(carried, initial, strict=True))
-        return f"for {index} = {start} to {stop} step {step}" + (f" iter_args({pairs}){kinds}" if pairs else "")
+        return f"for {index} = {start} to {stop} step {step}" + (f" iter_args({pairs}){types}" if pairs else "")
 
     # --- Names -------------------------------------------------------------------------------------------------
 
@@ -265,9 +263,9 @@ class _FunctionWriter:
 
     def _signature(self, values: Iterable[Value], results: tuple[Value, ...]) -> str:
         """` : (T, T) -> T`."""
-        kinds, given = self._types(values), self._types(results)
+        types, given = self._types(values), self._types(results)
         arrow = f" -> {given if len(results) == 1 else f'({given})'}" if results else ""
-        return f" : ({kinds}){arrow}" if kinds or arrow else ""
+        return f" : ({types}){arrow}" if types or arrow else ""
 
     def _types(self, values: Iterable[Value]) -> str:
         """The types of values; a block has that of its view."""

@@ -3,11 +3,10 @@
 | file | contents |
 |---|---|
 | `calls.py` | a call, prepared once for each kind: which kernels, in which order |
-| `check.py` | the check of indices, and how the host learns of its result |
-| `kept.py` | what the next call of a thread and stream uses again: checks, scratch memory |
+| `check.py` | the check of indices, and how the host learns of its result; scratch memory for later calls |
 | `kernels.py` | the kernels by name, and their text |
 | `kinds.py`, `site.py` | what their code depends on; a kernel that is being written |
-| `indices.py`, `direct.py` | kernels of indices; of rows, each by itself |
+| `direct.py` | kernels of rows, each by itself; of indices |
 | `grouping.py` | lanes by rows: memory, and kernels that bring them together |
 | `segments.py` | kernels that combine rows with their lanes: few of a row; many |
 | `bags.py` | bags of gathered rows, reduced, of one table or many |

@@ -29,8 +29,7 @@ import numpy as np
 from ptokit.engine.cuda.device import Device, DeviceBuffer, DeviceKernel, cuda, current
 from ptokit.engine.cuda.resident import resident
 from ptokit.engine.cuda.whole import grouping, kernels, kinds
-from ptokit.engine.cuda.whole.check import IndexCheck, take
-from ptokit.engine.cuda.whole.kept import Scratch
+from ptokit.engine.cuda.whole.check import IndexCheck, Scratch, take
 from ptokit.engine.cuda.whole.kinds import BagSource, Kind
 from ptokit.engine.cuda.whole.pieces import PIECE, alignment, form, in_bytes, numbers
 from ptokit.engine.cuda.whole.segments import TAKEN, brief_shared

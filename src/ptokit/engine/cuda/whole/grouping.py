@@ -512,14 +512,10 @@ def _list_own(groups: Groups, first: IrValue, low: IrValue, bitmap: IrValue, cou
     at = code.variable(I64, code.load(I64, code.at(counts, (lane + code.chip.lanes) * 8)))
     with code.loop(0, words) as k:
         rest = code.variable(I32, code.load(I32, code.at(bitmap, (lane * words + k) * 4)))
-        with code.until() as done:
-            code.begin(again := code.new_label("bit"))
-            code.split(rest.get().compare("ne", 0), more := code.new_label("more"), done)
-            code.begin(more)
+        with code.repeat(lambda: rest.get().compare("ne", 0)):
             bit = code.call(I32, find, rest.get(), "i1 true").to("zext", I64)
             groups.put(groups.order, first + at.get(), low + (lane * words + k) * WORD + bit)
             rest.set(rest.get() & (rest.get() - 1))
             at.set(at.get() + 1)
-            code.jump(again)
     with code.when(lane.compare("eq", code.chip.lanes - 1)):
         code.store(at.get(), code.shared)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ptokit.engine.cuda.whole.bag_source import BagSite
-from ptokit.engine.cuda.whole.direct import checked_gather, commit, gather, private, scatter
+from ptokit.engine.cuda.whole.direct import check, checked_gather, clear, commit, gather, keys, mark, private, scatter
 from ptokit.engine.cuda.whole.grouping import arrange, entries_of, insert, place, spot, start
-from ptokit.engine.cuda.whole.indices import check, clear, keys, mark
 from ptokit.engine.cuda.whole.kinds import Kind, Tuning
 from ptokit.engine.cuda.whole.segments import alone, brief, fold, settle
 from ptokit.engine.cuda.whole.site import KernelSite

@@ -249,10 +249,7 @@ class BriefRows:
         at, bit = in_words(i)
         found = code.load(I32, code.at(self.bitmap(k), word * 4))
         rest = code.variable(I32, code.select(at.compare("eq", word * 4), found & (bit ^ -1), found))
-        with code.until() as done:
-            code.begin(again := code.new_label("bit"))
-            code.split(rest.get().compare("ne", 0), more := code.new_label("more"), done)
-            code.begin(more)
+        with code.repeat(lambda: rest.get().compare("ne", 0)):
             lanes: list[tuple[IrValue, IrValue]] = []
             for _ in range(site.tuning.ahead):
                 bits = rest.get()
@@ -262,7 +259,6 @@ class BriefRows:
             values = [site.source(code.select(has, lane, i), j) for has, lane in lanes]
             for (has, _), value in zip(lanes, values, strict=True):
                 total.set(code.select(has, sums.add(total.get(), value), total.get()))
-            code.jump(again)
 
 
 def _only(site: KernelSite, needed: Sequence[IrValue], numbers: Sequence[IrValue]) -> list[IrValue]:

@@ -26,7 +26,7 @@ from ptokit.engine.llvm.bags import in_columns
 from ptokit.engine.llvm.chip import Chip
 from ptokit.engine.llvm.compiled import IrSource
 from ptokit.engine.llvm.emit import I32, I64, PTR, IrBuilder, IrModule, IrValue
-from ptokit.engine.llvm.updates import JOB, RowCode, UpdateKind, of_job, repeat, words_of_job
+from ptokit.engine.llvm.updates import JOB, RowCode, UpdateKind, of_job, words_of_job
 from ptokit.engine.runnable import Unsupported
 
 POINTERS = ("jobs", "keys", "owners", "marks", "ends")
@@ -188,7 +188,7 @@ class _SortedRow(RowCode):
         """The sum of some columns, in the order of the keys."""
         code, site, total = self.code, self.site, self.none(count)
         place, goes_on = code.variable(I64, self.place), code.variable("i1", code.constant("i1", 1))
-        with repeat(code, goes_on.get):
+        with code.repeat(goes_on.get):
             found = [self._lane(place.get() + k) for k in range(AT_ONCE)]
             given = [self.given(lane, self.owner(lane), column, count) for lane, _ in found]
             for bits, (_, is_own) in zip(given, found, strict=True):

@@ -73,9 +73,7 @@ def _refuse_zeroes(task: ComputeTask) -> None:
 
         RegionWalk(task.writer, task.work.inputs[1].shape, None, (divisor,)).vectorised(most).apply(most, check)
 
-    fine = code.new_label("fine")
-    code.split(code.any(find), task.refused, fine)
-    code.begin(fine)
+    code.leave_if(code.any(find), task.refused)
 
 
 def _copy(task: ComputeTask) -> None:

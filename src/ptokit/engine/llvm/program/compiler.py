@@ -22,8 +22,7 @@ from ptokit.engine.storage import Storage
 from ptokit.isa.dtype import DType
 from ptokit.program.expr import BLOCK_NUM, ExtentVar, Op, Var
 from ptokit.program.ir import Instr, LoadScalar, Program
-from ptokit.program.meetings import meetings
-from ptokit.program.streams import Streams, crosses
+from ptokit.program.streams import Streams, crosses, meetings
 from ptokit.program.verify_call import Options
 from ptokit.target import Profile, identity
 

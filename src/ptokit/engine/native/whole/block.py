@@ -28,7 +28,7 @@ WORDS = (
     "stop", "lanes", "whole", "shards", "scratch", "first",
     "writers", "pairs", "counts", "segments", "shift", "buckets", "workers", "totals", "marks", "range",
     "room", "named",
-    "repeats", "low", "missed", "private", "parts", "groups",
+    "repeats", "low", "missed", "private",
     "runs", "run_limit", "run_count", "extent", "by_row",
     "bounds", "weights", "winners", "padding", "total",
     "low_shard", "high_shard",
@@ -155,9 +155,7 @@ def note(code: IrBuilder, name: str, value: IrValue) -> None:
 def poll(code: IrBuilder, done: str) -> None:
     """Jump to `done` if the launch was stopped."""
     flag = code.write(I32, f"load volatile i32, {word(code, 'stop', PTR)!r}, align 4")
-    go_on = code.new_label("go")
-    code.split(flag.compare("ne", 0), done, go_on)
-    code.begin(go_on)
+    code.leave_if(flag.compare("ne", 0), done)
 
 
 @contextmanager
@@ -181,9 +179,7 @@ def pieces(code: IrBuilder, total: str = "count", *, single: bool = False) -> Ge
 @contextmanager
 def blocks(code: IrBuilder, first: IrValue, last: IrValue, step: int) -> Generator[tuple[IrValue, IrValue]]:
     """A range in blocks, with a check of the stop flag before each; yields where a block begins and its length."""
-    done = code.new_label("stopped")
-    with code.loop(first, last, step) as begin:
+    with code.until() as done, code.loop(first, last, step) as begin:
         poll(code, done)
         left = last - begin
         yield begin, code.select(left.compare("slt", step), left, step)
-    code.begin(done)

@@ -3,8 +3,8 @@
 A kind of move is prepared once; addresses and sizes are arguments of a call. Its code depends on little more: whether
 rows are of a common length and lie side by side, and whether the table fits the caches. Under `REFUSE` all indices are
 checked before anything is written: while they are compared with few runs, or copied, if the copy is small; in a
-read-only pass, and then an index that another thread makes bad afterwards is skipped; or by merged and divided
-scatters, which write to memory of their own first. A gather into a new array checks while it moves, if indices are not
+read-only pass, and then an index that another thread makes bad afterwards is skipped; or by merged scatters, which
+write to memory of their own first. A gather into a new array checks while it moves, if indices are not
 copied.
 """
 
@@ -329,59 +329,29 @@ class _GatherCall(_Call):
 class _ScatterCall(_Call):
     """A scatter."""
 
-    def __init__(self, code: Any, sizes: MoveSizes) -> None:
-        super().__init__(code, sizes)
-        self.sums: bool = code.sums
-
     def move(self, team: Team, block: ArgumentBlock, strategy: str | None) -> None:
-        if strategy is None and not self.sums and self.runs(team, block):
+        if self.code.sums or strategy in strategies.STRATEGIES:
+            self._chunks(team, block, strategy, None)
             return
-        resolved = strategy if strategy in strategies.STRATEGIES else None
-        spread = None
-        if not (resolved or self.sums):
-            spread = strategies.sampled(self.raw(block.get("index")), self.capacity, team.parts)
-        if spread is None or not self._unresolved(team, block, spread, strategy):
-            self._chunks(team, block, resolved, spread if self.refuses else None)
-
-    def _unresolved(self, team: Team, block: ArgumentBlock, spread: Spread, strategy: str | None) -> bool:
-        """Scatter without a copy of the lanes, if that takes less time or is forced; whether that was done."""
-        given = self.rows, self.count, self.capacity, self.width, team.parts, spread
-        taken = (strategy,) if strategy else strategies.unresolved(*given)
-        return any(UNRESOLVED[each](self, team, block, spread) for each in taken)
-
-    def runs(self, team: Team, block: ArgumentBlock, _spread: Spread | None = None) -> bool:
-        """Lanes in few arithmetic progressions; False if they are not, or if two may name one row."""
-        return self.width == 1 and regular.scatter(block, self.rows, self.indices, team)
-
-    def merged(self, team: Team, block: ArgumentBlock, spread: Spread) -> bool:
-        """Slices of the lanes to memory of each thread's own, merged; False if the sample misses some."""
-        return strategies.merged(block, self.rows, self.indices, team, spread)
-
-    def divided(self, team: Team, block: ArgumentBlock, spread: Spread) -> bool:
-        """Chunks of lanes, each divided among parts of the table first."""
-        indices, other = self.indices, block.get("other")
-        if self.refuses and self.count > CHUNK:
-            self.resolve(team, block, keep=False, indices=indices)
-            self.check(block)
-            indices = replace(indices, remap=Remap.SKIP)
-        for start in range(0, self.count, CHUNK):
-            there = other + start * self.other_row
-            block.set(first=start, other=there, count=min(CHUNK, self.count - start), greatest=0)
-            if not strategies.divided(block, self.rows, indices, team, spread):
-                raise _Refused
-        return True
+        if strategy != "merged" and self.width == 1 and regular.scatter(block, self.rows, self.indices, team):
+            return
+        spread = strategies.sampled(self.raw(block.get("index")), self.capacity, team.parts)
+        given = self.rows, self.count, self.capacity, team.parts, spread
+        merges = strategy == "merged" or (strategy is None and strategies.merges(*given))
+        if not (merges and strategies.merged(block, self.rows, self.indices, team, spread)):
+            self._chunks(team, block, None, spread if self.refuses else None)
 
     def _chunks(self, team: Team, block: ArgumentBlock, strategy: str | None, spread: Spread | None) -> None:
         """Chunks of lanes, one after the other; all of them are read first where they must be checked and fit."""
         each, refuses = size_of(self.lane), self.refuses
         fits = (self.count + PADDING) * each <= MOST_COPIED
-        at_once = self.count if fits and (refuses or self.sums) else min(CHUNK, self.count)
+        at_once = self.count if fits and (refuses or self.code.sums) else min(CHUNK, self.count)
         indices = self.indices
         if refuses and at_once < self.count:
             self.resolve(team, block, keep=False, indices=indices)
             self.check(block)
             indices = replace(indices, remap=Remap.SKIP)
-        if self.sums and at_once < self.count:
+        if self.code.sums and at_once < self.count:
             strategies.sum_up(block, replace(self.rows, lane=indices.lane), team, indices)
             return
         memory = pool.acquire((at_once + PADDING) * each)
@@ -392,7 +362,7 @@ class _ScatterCall(_Call):
             self.resolve(team, block, keep=True, indices=indices)
             if indices.remap is Remap.REFUSE:
                 self.check(block)
-            if self.sums:
+            if self.code.sums:
                 strategies.sum_up(block, self.rows, team, None)
                 found = 0
             for part in range(0, found, CHUNK):
@@ -405,9 +375,5 @@ class _ScatterCall(_Call):
         pool.release(memory)
 
 
-UNRESOLVED = {
-    "runs": _ScatterCall.runs,
-    "merged": _ScatterCall.merged,
-    "divided": _ScatterCall.divided,
-}
+UNRESOLVED = ("runs", "merged")
 """Strategies that read the indices themselves, beside `strategies.STRATEGIES`."""

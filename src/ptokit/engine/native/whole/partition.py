@@ -59,8 +59,7 @@ def settle_buckets(code: IrBuilder, rows: Rows) -> None:
     pair, segments, workers = pair_of(size), word(code, "segments", PTR), word(code, "workers")
     with pieces(code, "buckets", single=True) as bucket:
         base = code.at(mover.table, (bucket << word(code, "shift")) * mover.table_row)
-        done = code.new_label("stopped")
-        with code.loop(bucket * workers, (bucket + 1) * workers) as number:
+        with code.until() as done, code.loop(bucket * workers, (bucket + 1) * workers) as number:
             begin, end = (code.load(I64, code.at(segments, number * 16 + 8 * k)) for k in range(2))
             with code.loop(begin, end, LANES_AT_ONCE) as first:
                 poll(code, done)
@@ -73,7 +72,6 @@ def settle_buckets(code: IrBuilder, rows: Rows) -> None:
                     return code.at(base, local * mover.table_row), code.at(here, k * pair + (8 if size == 8 else 0))
 
                 mover.store_each(count, pair_at)
-        code.begin(done)
 
 
 def _lane(code: IrBuilder, rows: Rows, lanes: IrValue, k: IrValue) -> IrValue:

@@ -383,14 +383,9 @@ def store_winners(code: IrBuilder, rows: Rows) -> None:
 
 def find_repeats(code: IrBuilder, rows: Rows) -> None:
     """Whether two lanes name one row, by a bit for each row; ends at the first block of lanes with a repeat."""
-    lanes, marks, own, capacity = (
-        word(code, "lanes", PTR),
-        word(code, "marks", PTR),
-        scratch(code),
-        word(code, "capacity"),
-    )
-    done = code.new_label("found")
-    with blocks(code, code.i64(0), word(code, "count"), LANES_AT_ONCE) as (first, count):
+    (lanes, marks), own = (word(code, name, PTR) for name in ("lanes", "marks")), scratch(code)
+    capacity = word(code, "capacity")
+    with code.until() as done, blocks(code, code.i64(0), word(code, "count"), LANES_AT_ONCE) as (first, count):
         here, seen = code.at(lanes, first * size_of(rows.lane)), code.variable(I64, code.i64(0))
         with code.loop(0, count) as k:
             lane = code.load(rows.lane, code.at(here, k * size_of(rows.lane))).to("zext", I64)
@@ -400,10 +395,7 @@ def find_repeats(code: IrBuilder, rows: Rows) -> None:
             code.store(old | bit, at)
             seen.set(seen.get() | code.select(is_inside, old & bit, 0))
         code.store(seen.get(), place(code, "repeats"))
-        go_on = code.new_label("go")
-        code.split(seen.get().compare("ne", 0), done, go_on)
-        code.begin(go_on)
-    code.begin(done)
+        code.leave_if(seen.get().compare("ne", 0), done)
 
 
 def store_lanes(code: IrBuilder, rows: Rows) -> None:

@@ -51,7 +51,7 @@ def find(code: IrBuilder, indices: Indices) -> None:
         with code.loop(0, limit) as nth:
             start = at.get()
             missed = code.write(I64, f"load atomic i64, {place(code, 'missed')!r} monotonic, align 8")
-            go_on(code, start.compare("slt", last) & missed.compare("eq", 0), done)
+            code.leave_unless(start.compare("slt", last) & missed.compare("eq", 0), done)
             value, step, apart = reader.step(start)
             end = reader.end(start, value, step)
             row, length, run = value.to("zext", I64), end - start, code.at(runs, nth * 8 * RUN)
@@ -59,18 +59,11 @@ def find(code: IrBuilder, indices: Indices) -> None:
                 code.store(what, code.at(run, 8 * each))
             beside, final = code.select(length.compare("eq", 1), row, row + apart), row + apart * (length - 1)
             is_row, is_beside, is_final = (each.compare("ult", capacity) for each in (row, beside, final))
-            go_on(code, is_row & is_beside & is_final, done)
+            code.leave_unless(is_row & is_beside & is_final, done)
             at.set(end)
             code.store(nth + 1, found)
     with code.when(at.get().compare("slt", last)):
         note(code, "missed", code.i64(1))
-
-
-def go_on(code: IrBuilder, holds: IrValue, otherwise: str) -> None:
-    """Jump to a label unless a condition holds."""
-    after = code.new_label("go")
-    code.split(holds, after, otherwise)
-    code.begin(after)
 
 
 class _RunReader:
@@ -105,12 +98,12 @@ class _RunReader:
                 for more in range(wide, COMPARED, wide):
                     wanted = wanted + further
                     differs = differs | (self.read(k + more, wide) ^ wanted)
-                go_on(code, code.reduce("or", differs).compare("eq", 0), ended)
+                code.leave_unless(code.reduce("or", differs).compare("eq", 0), ended)
                 end.set(k + COMPARED)
         with code.until() as ended, code.loop(end.get(), self.last) as k:
             if not self.indices.dense:
                 poll(code, self.done)
-            go_on(code, self.read(k, 1).compare("eq", value_at(k)), ended)
+            code.leave_unless(self.read(k, 1).compare("eq", value_at(k)), ended)
             end.set(k + 1)
         return end.get()
 

@@ -11,7 +11,7 @@ more.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from ctypes import CFUNCTYPE, c_int64, c_uint8, c_void_p
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -24,7 +24,7 @@ from ptokit.engine.llvm.emit import size_of
 from ptokit.engine.llvm.move import LINE
 from ptokit.engine.native import host, openmp, workers
 from ptokit.engine.native.jit import IrSource, library
-from ptokit.engine.native.whole import bags, partition, phases, private, runs, split, sums, units, updates
+from ptokit.engine.native.whole import bags, partition, phases, private, runs, sums, units, updates
 from ptokit.engine.native.whole.block import LANES_AT_ONCE, ArgumentBlock, function
 from ptokit.engine.native.whole.mover import Rows
 from ptokit.engine.native.workers import Stop
@@ -55,8 +55,6 @@ LANES_A_CELL = 4
 """The least lanes of a thread for each of a range of cells, for which merging what all threads have for it pays."""
 PAGE = 2 << 20
 """Bytes of a large page, which NumPy asks the system for in arrays of two of them: random accesses need few pages."""
-SPLIT_AT_ONCE = 1 << 15
-"""Lanes that a thread divides at a time."""
 DISTINCT_PIECE = 1 << 18
 """Bytes of lanes that a thread takes at a time."""
 RANGES = 4
@@ -82,8 +80,6 @@ PHASES: dict[str, Callable[..., None]] = {
     "glance": runs.glance,
     "find": runs.find,
     "move": runs.move,
-    "split": split.split,
-    "apply": split.apply,
     "total": sums.total,
     "bags": bags.reduce,
     "each": units.each,
@@ -298,7 +294,7 @@ def choose(rows: Rows, count: int, capacity: int, width: int, parts: int, spread
     is_balanced = parts > 1 and spread.share <= MOST_SHARE
     if width == 1 and nbytes <= 8:
         is_far = rows.far and spread.reach * nbytes > host.HOST.near
-        pays = SCATTERS.get(rows.combine, "pick") in host.HOST.sorts or not is_balanced
+        pays = nbytes < 8 or SCATTERS.get(rows.combine, "pick") in host.HOST.sorts or not is_balanced
         if parts > 1 and is_far and not spread.local and pays and can_bucket(rows, capacity):
             return "buckets"
         return "destinations" if is_balanced and (is_far or spread.local or host.HOST.packs) else "direct"
@@ -314,9 +310,9 @@ def merges(rows: Rows, count: int, capacity: int, parts: int, spread: Spread) ->
     """Whether elements for few cells are taken to memory of each thread's own first."""
     low, high = _merged_range(spread, capacity)
     own = private.memory_for(rows, high - low)
-    picks = rows.combine in (Combine.MAX, Combine.MIN) and divides(rows, capacity, parts, spread)
-    near = host.HOST.near // 4 if picks else host.HOST.near  # above that, dividing takes about half the time
-    fits = own <= near and parts * own <= MOST_EXTRA and (high - low) * parts * LANES_A_CELL <= count < 1 << 32
+    fits = (
+        own <= host.HOST.near and parts * own <= MOST_EXTRA and (high - low) * parts * LANES_A_CELL <= count < 1 << 32
+    )
     pays = parts > 1 and count * NEAR_GAIN > host.HOST.wake and not (spread.same or spread.local)
     return fits and pays and private.can_merge(rows)
 
@@ -343,40 +339,6 @@ def merged(block: ArgumentBlock, rows: Rows, indices: phases.Indices, team: Team
         team.do(native("merge", rows), block)
     pool.release(memory)
     return is_inside
-
-
-def divides(rows: Rows, capacity: int, parts: int, spread: Spread) -> bool:
-    """Whether lanes are divided among parts of the table first, if threads share them."""
-    is_balanced = parts > 1 and spread.share <= MOST_SHARE and not (spread.local or spread.same)
-    return host.HOST.packs and is_balanced and split.can_split(rows, capacity)
-
-
-def divided(block: ArgumentBlock, rows: Rows, indices: phases.Indices, team: Team, spread: Spread) -> bool:
-    """Put the lanes of each part of the table side by side, and scatter them part by part, unless they are refused.
-
-    Returns whether they were scattered.
-    """
-    count, parts = block.get("count"), team.parts
-    groups = -(-count // LANES_AT_ONCE)
-    _shards(block, pairwise(spread.bounds))
-    pairs, segments = pool.acquire(groups * split.ROOM * split.PAIR + 4096), np.empty((parts, groups, 2), np.int64)
-    block.set(pairs=address_of(pairs), segments=address_of(segments), parts=parts, groups=groups, piece=SPLIT_AT_ONCE)
-    refuses = indices.remap is phases.Remap.REFUSE
-    rows = scattering(replace(rows, lane=rows.lane if refuses else indices.lane), 1, spread)
-    team.do(native("split", rows, indices), block)
-    is_done = block.is_whole or not refuses
-    if is_done:
-        team.do(native("apply", rows), block)
-    pool.release(pairs)
-    return is_done
-
-
-def unresolved(rows: Rows, count: int, capacity: int, width: int, parts: int, spread: Spread) -> Iterator[str]:
-    """The strategies that read indices themselves, if they pay: each is to be tried if the one before was in vain."""
-    if merges(rows, count, capacity, parts, spread):
-        yield "merged"
-    if choose(rows, count, capacity, width, parts, spread) != "direct" and divides(rows, capacity, parts, spread):
-        yield "divided"
 
 
 def _shards(block: ArgumentBlock, shards: Iterable[tuple[int, int]]) -> None:

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from ptokit.engine.llvm.bags import in_columns
 from ptokit.engine.llvm.emit import I32, I64, PTR, IrBuilder, IrValue
 from ptokit.engine.llvm.move import LINE
-from ptokit.engine.llvm.updates import RowCode, UpdateKind, of_job, repeat
+from ptokit.engine.llvm.updates import RowCode, UpdateKind, of_job
 from ptokit.engine.native.whole.units import of_unit, put_unit
 from ptokit.isa.dtype import DType
 
@@ -115,14 +115,14 @@ def apply(code: IrBuilder, kind: UpdateKind) -> None:
     rows = _Rows(code, kind)
     q, out = code.variable(I64, code.i64(0)), code.variable(I64, of_unit(code, "out"))
     count = of_unit(code, "count")
-    with repeat(code, lambda: q.get().compare("slt", count)):
+    with code.repeat(lambda: q.get().compare("slt", count)):
         first = q.get()
         key = rows.key(first)
         if kind.rule != "store":
             ahead = first + AHEAD
             rows.prefetch(rows.row_of(rows.key(code.select(ahead.compare("slt", count), ahead, first))))
         q.set(first + 1)
-        with repeat(code, lambda: rows.is_more(q.get(), count, key)):
+        with code.repeat(lambda: rows.is_more(q.get(), count, key)):
             q.set(q.get() + 1)
         rows.finish_keys(rows.row_of(key), out.get(), first, q.get())
         out.set(out.get() + 1)
