@@ -318,7 +318,7 @@ def test_random_programs_are_repaired(seed: int) -> None:
     for proposed in found:
         verdict = judged(replace(of, program=changed(replay, proposed.edits)))
         faults = verdict.races, verdict.backward, verdict.is_stuck, verdict.sets_twice, verdict.leaves_set
-        assert not any(faults), f"{of}\n{repair}"
+        assert not any(faults), f"{of}\n{proposed}"
 
 
 @pytest.mark.parametrize("seed", range(0, 60, 6))
