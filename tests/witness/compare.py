@@ -22,7 +22,7 @@ class Assumed:
     name: str
     pipes: frozenset[str]
     touches: list[tuple[str, str, str, Ranges]]
-    """Access, memory, operand, bytes."""
+    """ByteAccess, memory, operand, bytes."""
 
     def bytes_of(self, how: str) -> dict[str, Ranges]:
         found: dict[str, list[Ranges]] = {}

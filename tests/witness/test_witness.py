@@ -10,12 +10,12 @@ import pytest
 
 from ptokit.cxx.compile import CompileError
 from ptokit.cxx.record import ArrayArgument, ScalarArgument
-from ptokit.witness.effects import Observed, Place
+from ptokit.witness.effects import Observed, ObservedMemory
 from ptokit.witness.headers import Checkout, HeadersError
 from ptokit.witness.record import Witness
 
 HERE = Path(__file__).parent
-VEC = Place("vec")
+VEC = ObservedMemory("vec")
 
 
 @pytest.fixture(scope="module")
@@ -34,14 +34,14 @@ def calls(witness: Witness) -> dict[str, Observed]:
     return {call.name: call for call in block.calls}
 
 
-def bytes_of(call: Observed, how: str) -> dict[Place, list[list[int]]]:
+def bytes_of(call: Observed, how: str) -> dict[ObservedMemory, list[list[int]]]:
     return {place: ranges.tolist() for place, ranges in call.bytes_of(how).items()}
 
 
 def test_a_load_reads_its_argument_and_writes_its_tile(calls: dict[str, Observed]) -> None:
     load = calls["TLOAD"]
     assert load.pipes == {"MTE2"}
-    assert bytes_of(load, "read") == {Place("global", 1): [[256, 256 + 512]]}
+    assert bytes_of(load, "read") == {ObservedMemory("global", 1): [[256, 256 + 512]]}
     assert bytes_of(load, "write") == {VEC: [[0x1000, 0x1200]]}
 
 

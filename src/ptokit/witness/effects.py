@@ -17,7 +17,7 @@ from ptokit.cxx.recording import (
     RecordedText,
     Recording,
 )
-from ptokit.witness.extents import NOTHING, Access, Issued, Machine, Ranges, merged, without
+from ptokit.witness.extents import NOTHING, ByteAccess, CoreRegisters, Issued, Ranges, merged, without
 from ptokit.witness.intrinsics import TABLE
 
 PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "ALL", "MTE4", "MTE5", "V2", "FIX")
@@ -26,7 +26,7 @@ SIGNED = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
 
 @dataclass(frozen=True)
-class Place:
+class ObservedMemory:
     """A memory: an on-chip one by its name, or an argument of the launch by its number."""
 
     memory: str
@@ -34,21 +34,21 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Touch:
+class ObservedAccess:
     """Bytes of a memory that an intrinsic read or wrote."""
 
     how: str
-    place: Place
+    place: ObservedMemory
     ranges: Ranges
 
 
 @dataclass(frozen=True)
-class Event:
+class ObservedIntrinsic:
     """One intrinsic, or a load or store of scalar code."""
 
     name: str
     pipe: str
-    touches: tuple[Touch, ...] = ()
+    touches: tuple[ObservedAccess, ...] = ()
     flag: tuple[str, ...] = ()
     """Pipes and event id of a flag; the pipe of a barrier."""
 
@@ -59,17 +59,17 @@ class Observed:
 
     name: str
     """In capitals."""
-    events: list[Event] = field(default_factory=list)
+    events: list[ObservedIntrinsic] = field(default_factory=list)
 
     @property
     def pipes(self) -> frozenset[str]:
         """The pipes that move or compute data."""
         return frozenset(event.pipe for event in self.events if event.touches)
 
-    def bytes_of(self, how: str) -> dict[Place, Ranges]:
+    def bytes_of(self, how: str) -> dict[ObservedMemory, Ranges]:
         """All that was written; or read, but for what the instruction itself had written before."""
-        found: dict[Place, list[Ranges]] = {}
-        written: dict[Place, Ranges] = {}
+        found: dict[ObservedMemory, list[Ranges]] = {}
+        written: dict[ObservedMemory, Ranges] = {}
         for touch in (touch for event in self.events for touch in event.touches):
             seen = written.get(touch.place, NOTHING)
             if touch.how == how:
@@ -88,14 +88,14 @@ def _union(rows: Sequence[Ranges]) -> Ranges:
 
 def observed(recording: Recording, block: RecordedBlock) -> list[Observed]:
     """The public instructions of a block, in order. What is outside of them is a call without a name."""
-    return list(_Reader(recording).read(block))
+    return list(_BlockReader(recording).read(block))
 
 
-class _Reader:
+class _BlockReader:
     """The calls of a block, one after the other."""
 
     def __init__(self, recording: Recording) -> None:
-        self.recording, self.machine = recording, Machine()
+        self.recording, self.core = recording, CoreRegisters()
         self.bases: list[int] = []
         self.known: dict[int, tuple[list[int], list[int]]] = {}
 
@@ -121,21 +121,23 @@ class _Reader:
         if now.events:
             yield now
 
-    def event(self, number: int, call: RecordedCall) -> Event:
+    def event(self, number: int, call: RecordedCall) -> ObservedIntrinsic:
         """An intrinsic: what it reads and writes depends on the registers that are set before."""
         if call.name in ("load", "store"):
             (at, size), _ = self.addresses(call)
-            access = Access("read" if call.name == "load" else "write", merged([at], size))
-            return Event(call.name, "S", tuple(self._apart(access)))
+            access = ByteAccess("read" if call.name == "load" else "write", merged([at], size))
+            return ObservedIntrinsic(call.name, "S", tuple(self._apart(access)))
         row = TABLE[call.name]
         if call.name in ("set_flag", "wait_flag", "pipe_barrier"):
             given = [_number(each) for each in call.operands]
-            return Event(call.name, row.pipe, flag=(*(PIPES[each] for each in given[:2]), *map(str, given[2:])))
+            return ObservedIntrinsic(
+                call.name, row.pipe, flag=(*(PIPES[each] for each in given[:2]), *map(str, given[2:]))
+            )
         given, sizes = self.addresses(call)
         touches = tuple(
-            touch for access in row.extent(Issued(self.machine, given, sizes)) for touch in self._apart(access)
+            touch for access in row.extent(Issued(self.core, given, sizes)) for touch in self._apart(access)
         )
-        return Event(call.name, row.pipe, touches)
+        return ObservedIntrinsic(call.name, row.pipe, touches)
 
     def addresses(self, call: RecordedCall) -> tuple[list[int], list[int]]:
         """Arguments as numbers: those into arrays are numbered far away from those into on-chip memories."""
@@ -143,20 +145,22 @@ class _Reader:
         count = len(call.operands)
         return [_number(each) for each in call.operands], [int(sizes) >> 4 * place & 15 for place in range(count)]
 
-    def _apart(self, access: Access) -> Iterator[Touch]:
+    def _apart(self, access: ByteAccess) -> Iterator[ObservedAccess]:
         """An access by its memory."""
         if not len(access.ranges):
             return
         first = int(access.ranges[0, 0])
         if first >= ARRAYS:
             argument = (first - ARRAYS) // ARRAY
-            yield Touch(access.how, Place("global", argument), access.ranges - ARRAYS - argument * ARRAY)
+            yield ObservedAccess(
+                access.how, ObservedMemory("global", argument), access.ranges - ARRAYS - argument * ARRAY
+            )
             return
         for memory, base in zip(MEMORIES, self.bases, strict=False):
             if base <= first < base + MEMORY:
-                yield Touch(access.how, Place(memory), access.ranges - base)
+                yield ObservedAccess(access.how, ObservedMemory(memory), access.ranges - base)
                 return
-        yield Touch(access.how, Place("unknown"), access.ranges)
+        yield ObservedAccess(access.how, ObservedMemory("unknown"), access.ranges)
 
 
 ARRAYS, ARRAY = 1 << 56, 1 << 44

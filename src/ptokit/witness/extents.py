@@ -18,7 +18,7 @@ FRACTAL = 512
 
 
 @dataclass(frozen=True)
-class Access:
+class ByteAccess:
     """Bytes that a call reads or writes."""
 
     how: How
@@ -26,7 +26,7 @@ class Access:
 
 
 @dataclass
-class Machine:
+class CoreRegisters:
     """The registers of a core that decide what the vector unit accesses."""
 
     counts: bool = False
@@ -62,13 +62,13 @@ NOTHING: Ranges = np.empty((0, 2), np.int64)
 class Issued:
     """A call of an intrinsic."""
 
-    machine: Machine
+    core: CoreRegisters
     given: Arguments
     sizes: Arguments
     """The bytes of what pointers among the arguments point to; 0 for other arguments."""
 
 
-Extent = Callable[[Issued], Iterator[Access]]
+Extent = Callable[[Issued], Iterator[ByteAccess]]
 """The accesses of a call."""
 
 
@@ -112,112 +112,114 @@ def lanes(sources: int, *, scalar: bool = False, also_reads: bool = False, strid
     """An instruction over lanes: the destination, `sources`, a scalar, the number of steps, and the strides of blocks
     and steps, one of each for an operand. `also_reads`: of the destination."""
 
-    def accesses(call: Issued) -> Iterator[Access]:
+    def accesses(call: Issued) -> Iterator[ByteAccess]:
         operands, first = 1 + sources, 1 + sources + scalar
         number = strides or operands
         blocks, steps_between = call.given[first + 1 :][:number], call.given[first + 1 + number :][:number]
         width = REPEAT // max(call.sizes[:operands])
-        steps, active = call.machine.elements(width, call.given[first])
+        steps, active = call.core.elements(width, call.given[first])
         touched = [
             _of_lanes(call.given[place], call.sizes[place], steps, active, blocks[place], steps_between[place])
             for place in range(operands)
         ]
         for ranges in touched[0 if also_reads else 1 :]:
-            yield Access("read", ranges)
-        yield Access("write", touched[0])
+            yield ByteAccess("read", ranges)
+        yield ByteAccess("write", touched[0])
 
     return accesses
 
 
-def select(call: Issued) -> Iterator[Access]:
+def select(call: Issued) -> Iterator[ByteAccess]:
     """The comparison mask chooses between two sources; in the third mode it is an address of masks, and the second
     source may be a scalar."""
     mode = call.given[10] if len(call.given) > 10 else 0
-    if mode and call.machine.compared:
+    if mode and call.core.compared:
         width = REPEAT // max(call.sizes[:3])
-        count = call.machine.mask[1] if call.machine.counts else call.given[3] * width
-        yield Access("read", merged([call.machine.compared], -(-count // 8)))
+        count = call.core.mask[1] if call.core.counts else call.given[3] * width
+        yield ByteAccess("read", merged([call.core.compared], -(-count // 8)))
     yield from lanes(2)(call)
 
 
 def compare(sources: int) -> Extent:
     """A comparison writes a bit for each lane, step after step; all lanes take part."""
 
-    def accesses(call: Issued) -> Iterator[Access]:
+    def accesses(call: Issued) -> Iterator[ByteAccess]:
         width = REPEAT // call.sizes[1]
         repeats = call.given[3]
         blocks, steps_between = call.given[4:][: 1 + sources], call.given[5 + sources :][: 1 + sources]
         steps, active = (each.ravel() for each in np.meshgrid(np.arange(repeats), np.arange(width), indexing="ij"))
-        if call.machine.counts:
-            steps, active = call.machine.elements(width, repeats)
-            repeats = -(-call.machine.mask[1] // width)
+        if call.core.counts:
+            steps, active = call.core.elements(width, repeats)
+            repeats = -(-call.core.mask[1] // width)
         for place in range(1, 1 + sources):
             at = _of_lanes(call.given[place], call.sizes[place], steps, active, blocks[place], steps_between[place])
-            yield Access("read", at)
-        yield Access("write", merged([call.given[0]], repeats * width // 8))
+            yield ByteAccess("read", at)
+        yield ByteAccess("write", merged([call.given[0]], repeats * width // 8))
 
     return accesses
 
 
-def compare_mask(call: Issued) -> Iterator[Access]:
+def compare_mask(call: Issued) -> Iterator[ByteAccess]:
     """A comparison of one step, into the comparison mask: both pointers are sources."""
-    steps, active = call.machine.elements(REPEAT // call.sizes[0], 1)
+    steps, active = call.core.elements(REPEAT // call.sizes[0], 1)
     for place in range(2):
-        yield Access("read", _of_lanes(call.given[place], call.sizes[place], steps, active, call.given[4 + place], 0))
+        yield ByteAccess(
+            "read", _of_lanes(call.given[place], call.sizes[place], steps, active, call.given[4 + place], 0)
+        )
 
 
-def mask_register(call: Issued) -> Iterator[Access]:
+def mask_register(call: Issued) -> Iterator[ByteAccess]:
     """The comparison mask is read from memory."""
-    call.machine.compared = call.given[0]
-    yield Access("read", merged([call.given[0]], 16))
+    call.core.compared = call.given[0]
+    yield ByteAccess("read", merged([call.given[0]], 16))
 
 
-def whole_reduction(call: Issued) -> Iterator[Access]:
+def whole_reduction(call: Issued) -> Iterator[ByteAccess]:
     """A result for each step; two with the position."""
     size = call.sizes[0]
     width = REPEAT // size
-    steps, active = call.machine.elements(width, call.given[2])
-    repeats = -(-call.machine.mask[1] // width) if call.machine.counts else call.given[2]
-    yield Access("read", _of_lanes(call.given[1], call.sizes[1], steps, active, call.given[4], call.given[5]))
-    yield Access("write", rows(call.given[0], repeats, size, call.given[3] * size))
+    steps, active = call.core.elements(width, call.given[2])
+    repeats = -(-call.core.mask[1] // width) if call.core.counts else call.given[2]
+    yield ByteAccess("read", _of_lanes(call.given[1], call.sizes[1], steps, active, call.given[4], call.given[5]))
+    yield ByteAccess("write", rows(call.given[0], repeats, size, call.given[3] * size))
 
 
-def block_reduction(call: Issued) -> Iterator[Access]:
+def block_reduction(call: Issued) -> Iterator[ByteAccess]:
     """A result for each block: eight in a step, one after the other."""
     size = call.sizes[0]
     width = REPEAT // size
-    steps, active = call.machine.elements(width, call.given[2])
-    yield Access("read", _of_lanes(call.given[1], size, steps, active, call.given[4], call.given[5]))
+    steps, active = call.core.elements(width, call.given[2])
+    yield ByteAccess("read", _of_lanes(call.given[1], size, steps, active, call.given[4], call.given[5]))
     blocks = active * size // BLOCK
-    yield Access("write", merged(call.given[0] + (steps * call.given[3] * 8 + blocks) * size, size))
+    yield ByteAccess("write", merged(call.given[0] + (steps * call.given[3] * 8 + blocks) * size, size))
 
 
-def pair_reduction(call: Issued) -> Iterator[Access]:
+def pair_reduction(call: Issued) -> Iterator[ByteAccess]:
     """A result for each pair of lanes."""
     size = call.sizes[0]
-    steps, active = call.machine.elements(REPEAT // size, call.given[2])
-    yield Access("read", _of_lanes(call.given[1], size, steps, active, call.given[4], call.given[5]))
-    yield Access("write", merged(call.given[0] + steps * call.given[3] * REPEAT // 2 + active // 2 * size, size))
+    steps, active = call.core.elements(REPEAT // size, call.given[2])
+    yield ByteAccess("read", _of_lanes(call.given[1], size, steps, active, call.given[4], call.given[5]))
+    yield ByteAccess("write", merged(call.given[0] + steps * call.given[3] * REPEAT // 2 + active // 2 * size, size))
 
 
-def broadcast_blocks(call: Issued) -> Iterator[Access]:
+def broadcast_blocks(call: Issued) -> Iterator[ByteAccess]:
     """Eight elements of a step, each to a block."""
     target, source, block, repeat, repeats = call.given[:5]
     steps, blocks = np.meshgrid(np.arange(repeats), np.arange(8), indexing="ij")
-    yield Access("read", merged([source], 8 * repeats * call.sizes[1]))
-    yield Access("write", merged(target + (steps * repeat + blocks * block) * BLOCK, BLOCK))
+    yield ByteAccess("read", merged([source], 8 * repeats * call.sizes[1]))
+    yield ByteAccess("write", merged(target + (steps * repeat + blocks * block) * BLOCK, BLOCK))
 
 
-def compress(call: Issued) -> Iterator[Access]:
+def compress(call: Issued) -> Iterator[ByteAccess]:
     """Elements that a pattern names move together: how many is not known, at most all."""
     target, source, pattern, repeats, block, mode, repeat, pattern_repeat = call.given[:8]
     size = call.sizes[1]
     width = REPEAT // size
-    steps, active = call.machine.elements(width, repeats) if call.machine.counts else _full(width, repeats)
-    yield Access("read", _of_lanes(source, size, steps, active, block, repeat))
+    steps, active = call.core.elements(width, repeats) if call.core.counts else _full(width, repeats)
+    yield ByteAccess("read", _of_lanes(source, size, steps, active, block, repeat))
     if mode == 0:
-        yield Access("read", rows(pattern, repeats, width // 8, pattern_repeat * BLOCK))
-    yield Access("write", merged([target], len(steps) * size))
+        yield ByteAccess("read", rows(pattern, repeats, width // 8, pattern_repeat * BLOCK))
+    yield ByteAccess("write", merged([target], len(steps) * size))
 
 
 def _full(width: int, repeats: int) -> tuple[Ranges, Ranges]:
@@ -225,165 +227,165 @@ def _full(width: int, repeats: int) -> tuple[Ranges, Ranges]:
     return steps.ravel(), active.ravel()
 
 
-def gather(call: Issued) -> Iterator[Access]:
+def gather(call: Issued) -> Iterator[ByteAccess]:
     """Elements at offsets: which ones depends on data."""
     target, offsets, _, repeat, repeats = call.given[:5]
     width = REPEAT // call.sizes[0]
-    steps, active = call.machine.elements(width, repeats)
-    yield Access("read", merged(offsets + (steps * width + active) * call.sizes[1], call.sizes[1]))
-    yield Access("write", _of_lanes(target, call.sizes[0], steps, active, 1, repeat))
+    steps, active = call.core.elements(width, repeats)
+    yield ByteAccess("read", merged(offsets + (steps * width + active) * call.sizes[1], call.sizes[1]))
+    yield ByteAccess("write", _of_lanes(target, call.sizes[0], steps, active, 1, repeat))
 
 
-def gather_blocks(call: Issued) -> Iterator[Access]:
+def gather_blocks(call: Issued) -> Iterator[ByteAccess]:
     """Blocks at offsets: eight in a step."""
     target, offsets, _, repeat, block, repeats = call.given[:6]
     steps, blocks = np.meshgrid(np.arange(repeats), np.arange(8), indexing="ij")
-    yield Access("read", merged([offsets], 32 * repeats))
-    yield Access("write", merged(target + (steps * repeat + blocks * block) * BLOCK, BLOCK))
+    yield ByteAccess("read", merged([offsets], 32 * repeats))
+    yield ByteAccess("write", merged(target + (steps * repeat + blocks * block) * BLOCK, BLOCK))
 
 
-def sort_blocks(call: Issued) -> Iterator[Access]:
+def sort_blocks(call: Issued) -> Iterator[ByteAccess]:
     """Sorts 32 scores with their indices into 32 structures of eight bytes."""
     target, scores, indices, repeats = call.given[:4]
-    yield Access("read", merged([scores], 32 * repeats * call.sizes[1]))
-    yield Access("read", merged([indices], 32 * repeats * 4))
-    yield Access("write", merged([target], 32 * repeats * 8))
+    yield ByteAccess("read", merged([scores], 32 * repeats * call.sizes[1]))
+    yield ByteAccess("read", merged([indices], 32 * repeats * 4))
+    yield ByteAccess("write", merged([target], 32 * repeats * 8))
 
 
-def merge_sorted(call: Issued) -> Iterator[Access]:
+def merge_sorted(call: Issued) -> Iterator[ByteAccess]:
     """Merges up to four lists of structures of eight bytes; of several repeats, each has four lists that follow one
     another."""
     lengths, config = call.given[5], call.given[6]
     counts = [lengths >> 16 * number & 0xFFFF for number in range(4) if config >> 8 + number & 1]
     repeats = max(config & 0xFF, 1)
     if repeats > 1:
-        yield Access("read", merged([call.given[1]], repeats * sum(counts) * 8))
+        yield ByteAccess("read", merged([call.given[1]], repeats * sum(counts) * 8))
     else:
         for place, count in enumerate(counts, 1):
-            yield Access("read", merged([call.given[place]], count * 8))
-    yield Access("write", merged([call.given[0]], repeats * sum(counts) * 8))
+            yield ByteAccess("read", merged([call.given[place]], count * 8))
+    yield ByteAccess("write", merged([call.given[0]], repeats * sum(counts) * 8))
 
 
-def transpose(call: Issued) -> Iterator[Access]:
+def transpose(call: Issued) -> Iterator[ByteAccess]:
     """Transposes blocks of sixteen rows, whose addresses are in two registers each; of bytes, a half of each block."""
     target, source, repeats, target_stride, source_stride = call.given[:5]
     halves = call.given[5:7] or (0, 0)
     size = BLOCK // 2 if len(call.given) > 5 else BLOCK
 
     def blocks(first: int, stride: int, half: int) -> Ranges:
-        at = np.array([*call.machine.rows.get(first, ()), *call.machine.rows.get(first + 1, ())], np.int64)
+        at = np.array([*call.core.rows.get(first, ()), *call.core.rows.get(first + 1, ())], np.int64)
         return merged(at + np.arange(repeats)[:, None] * (stride if repeats > 1 else 0) * BLOCK + size * half, size)
 
-    yield Access("read", blocks(source, source_stride, halves[1]))
-    yield Access("write", blocks(target, target_stride, halves[0]))
+    yield ByteAccess("read", blocks(source, source_stride, halves[1]))
+    yield ByteAccess("write", blocks(target, target_stride, halves[0]))
 
 
 def bursts(first: int, unit: int = BLOCK) -> Extent:
     """A copy: number and length of bursts in units, and the gaps between them, from the argument `first` on."""
 
-    def accesses(call: Issued) -> Iterator[Access]:
+    def accesses(call: Issued) -> Iterator[ByteAccess]:
         count, length, source_gap, target_gap = call.given[first:][:4]
-        yield Access("read", rows(call.given[1], count, length * unit, (length + source_gap) * unit))
-        yield Access("write", rows(call.given[0], count, length * unit, (length + target_gap) * unit))
+        yield ByteAccess("read", rows(call.given[1], count, length * unit, (length + source_gap) * unit))
+        yield ByteAccess("write", rows(call.given[0], count, length * unit, (length + target_gap) * unit))
 
     return accesses
 
 
-def loaded_bursts(call: Issued) -> Iterator[Access]:
+def loaded_bursts(call: Issued) -> Iterator[ByteAccess]:
     """Bursts from global memory to UB: lengths and the gap there in bytes, rows in UB in whole blocks and padded by
     elements on the left and right."""
     target, source, _, count, length, left, right, source_gap, target_gap = call.given[:9]
     whole = length + (left + right) * call.sizes[0]
-    yield Access("read", rows(source, count, length, length + source_gap))
-    yield Access("write", rows(target, count, whole, -(-whole // BLOCK) * BLOCK + target_gap * BLOCK))
+    yield ByteAccess("read", rows(source, count, length, length + source_gap))
+    yield ByteAccess("write", rows(target, count, whole, -(-whole // BLOCK) * BLOCK + target_gap * BLOCK))
 
 
-def stored_bursts(call: Issued) -> Iterator[Access]:
+def stored_bursts(call: Issued) -> Iterator[ByteAccess]:
     """The same from UB to global memory."""
     target, source, _, count, length, left, right, source_gap, target_gap = call.given[:9]
     stride = -(-(length + (left + right) * call.sizes[1]) // BLOCK) * BLOCK
-    yield Access("read", rows(source, count, length, stride + source_gap * BLOCK))
-    yield Access("write", rows(target, count, length, length + target_gap))
+    yield ByteAccess("read", rows(source, count, length, stride + source_gap * BLOCK))
+    yield ByteAccess("write", rows(target, count, length, length + target_gap))
 
 
-def nd2nz(call: Issued) -> Iterator[Access]:
+def nd2nz(call: Issued) -> Iterator[ByteAccess]:
     """Matrices of rows in global memory into fractals of L1: rows of 32 bytes, the rest of the last column is zero."""
     target, source, _, matrices, height, width, matrix_stride, row_stride, column, row, matrix = call.given[:11]
     size = call.sizes[0]
     n, i = (each.ravel() for each in np.meshgrid(np.arange(matrices), np.arange(height), indexing="ij"))
-    yield Access("read", merged(source + (n * matrix_stride + i * row_stride) * size, width * size))
+    yield ByteAccess("read", merged(source + (n * matrix_stride + i * row_stride) * size, width * size))
     columns = np.arange(-(-width * size // BLOCK))[:, None]
     at = target + (columns * column + i * row) * BLOCK + n * matrix * size
-    yield Access("write", merged(at, BLOCK))
+    yield ByteAccess("write", merged(at, BLOCK))
 
 
-def fill(call: Issued) -> Iterator[Access]:
+def fill(call: Issued) -> Iterator[ByteAccess]:
     """Writes one value: repeats, blocks of 32 bytes, and the gap between repeats, packed into a word."""
     packed = call.given[1]
     count, blocks, gap = packed & 0x7FFF, packed >> 16 & 0x7FFF, packed >> 32 & 0x7FFF
-    yield Access("write", rows(call.given[0], count, blocks * BLOCK, (blocks + gap) * BLOCK))
+    yield ByteAccess("write", rows(call.given[0], count, blocks * BLOCK, (blocks + gap) * BLOCK))
 
 
-def fractals(call: Issued) -> Iterator[Access]:
+def fractals(call: Issued) -> Iterator[ByteAccess]:
     """Fractals of 512 bytes from L1."""
     target, source, start, repeats, source_stride, target_gap = call.given[:6]
     places = np.arange(repeats)
-    yield Access("read", merged(source + (start + places * source_stride) * FRACTAL, FRACTAL))
-    yield Access("write", merged(target + places * (1 + target_gap) * FRACTAL, FRACTAL))
+    yield ByteAccess("read", merged(source + (start + places * source_stride) * FRACTAL, FRACTAL))
+    yield ByteAccess("write", merged(target + places * (1 + target_gap) * FRACTAL, FRACTAL))
 
 
-def accumulator(call: Issued) -> Iterator[Access]:
+def accumulator(call: Issued) -> Iterator[ByteAccess]:
     """Results of the cube core: extents and strides are packed in two words, those of matrices in a register."""
     target, source, first, second = call.given[:4]
     width, height, stride = first >> 4 & 0xFFF, first >> 16 & 0xFFFF, first >> 32
     source_stride, is_plain = second & 0xFFFF, second >> 43 & 1
-    matrices = call.machine.matrices & 0xFFFF if is_plain else 1
+    matrices = call.core.matrices & 0xFFFF if is_plain else 1
     steps = np.arange(max(matrices, 1))[:, None, None]
     columns, lines = np.arange(-(-width // 16))[:, None], np.arange(height)
-    source_step = (call.machine.matrices >> 16 & 0xFFFF) * FRACTAL * 2
+    source_step = (call.core.matrices >> 16 & 0xFFFF) * FRACTAL * 2
     read = source + steps * source_step + columns * source_stride * 16 * call.sizes[1] + lines * 16 * call.sizes[1]
-    yield Access("read", merged(read, 16 * call.sizes[1]))
+    yield ByteAccess("read", merged(read, 16 * call.sizes[1]))
     if is_plain:
-        target_step = call.machine.matrices >> 32 & 0xFFFF
-        yield Access(
+        target_step = call.core.matrices >> 32 & 0xFFFF
+        yield ByteAccess(
             "write", merged(target + (steps * target_step + lines * stride) * call.sizes[0], width * call.sizes[0])
         )
     else:
         unit = 16 * call.sizes[0]
-        yield Access("write", merged(target + columns * stride * BLOCK + lines * unit, unit))
+        yield ByteAccess("write", merged(target + columns * stride * BLOCK + lines * unit, unit))
 
 
-def product(call: Issued) -> Iterator[Access]:
+def product(call: Issued) -> Iterator[ByteAccess]:
     """A matrix product: rows, depth and columns are padded to fractals."""
     target, left, right, m, k, n = call.given[:6]
     unit = BLOCK // call.sizes[1]
     m, n, k = -(-m // 16) * 16, -(-n // 16) * 16, -(-k // unit) * unit
-    yield Access("read", merged([left], m * k * call.sizes[1]))
-    yield Access("read", merged([right], k * n * call.sizes[2]))
+    yield ByteAccess("read", merged([left], m * k * call.sizes[1]))
+    yield ByteAccess("read", merged([right], k * n * call.sizes[2]))
     if not call.given[-1]:
-        yield Access("read", merged([target], m * n * call.sizes[0]))
-    yield Access("write", merged([target], m * n * call.sizes[0]))
+        yield ByteAccess("read", merged([target], m * n * call.sizes[0]))
+    yield ByteAccess("write", merged([target], m * n * call.sizes[0]))
 
 
-def store_atomic(call: Issued) -> Iterator[Access]:
+def store_atomic(call: Issued) -> Iterator[ByteAccess]:
     """A value added to a word of global memory."""
     place = next(number for number, size in enumerate(call.sizes) if size)
     for how in ("read", "write"):
-        yield Access(how, merged([call.given[place]], call.sizes[place]))
+        yield ByteAccess(how, merged([call.given[place]], call.sizes[place]))
 
 
-def address_register(call: Issued) -> Iterator[Access]:
+def address_register(call: Issued) -> Iterator[ByteAccess]:
     """Eight addresses for transposes."""
-    call.machine.rows[call.given[0]] = list(call.given[1:9])
+    call.core.rows[call.given[0]] = list(call.given[1:9])
     yield from ()
 
 
 def register(name: str, value: object = None) -> Extent:
     """A register of the core is set: to a value, else to what the call states."""
 
-    def accesses(call: Issued) -> Iterator[Access]:
+    def accesses(call: Issued) -> Iterator[ByteAccess]:
         setattr(
-            call.machine,
+            call.core,
             name,
             value if value is not None else tuple(call.given) if len(call.given) > 1 else call.given[0],
         )
@@ -392,6 +394,6 @@ def register(name: str, value: object = None) -> Extent:
     return accesses
 
 
-def nothing(_: Issued) -> Iterator[Access]:
+def nothing(_: Issued) -> Iterator[ByteAccess]:
     """No data is moved."""
     yield from ()
