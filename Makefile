@@ -24,7 +24,7 @@ EXTRAS   := dev$(if $(COMPILER),,$(comma)cxx)$(if $(CHROMIUM),$(comma)browser)
 # Bytecode is kept, whatever the environment says: tests start ptokit in some hundred processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check generated test-pythons test-extras test-ptx test-gpu sanitize-gpu lint types fuzz fuzz-ray mutants bench bench-gpu bench-torch bench-sharded docs pictures screenshots clean
+.PHONY: demo test check generated test-pythons test-extras test-ptx test-gpu sanitize-gpu lint types fuzz fuzz-ray mutants witness bench bench-gpu bench-torch bench-sharded docs pictures screenshots clean
 
 demo: $(READY)
 	$(BIN)/ptokit demo
@@ -115,6 +115,12 @@ MUTANTS ?= -j 2 --count 240
 
 mutants: $(READY)
 	$(BIN)/python tests/mutation $(MUTANTS)
+
+# The tables of instructions beside the vendor's headers: `make witness PTO_ISA=a-checkout`.
+WITNESS ?=
+
+witness: $(READY)
+	PYTHONPATH=. $(BIN)/python -m tests.witness $(PTO_ISA) $(WITNESS)
 
 # The last six compare figures with requirements: all run, and each can fail.
 bench: $(PEERS)

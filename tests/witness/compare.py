@@ -1,34 +1,47 @@
-"""What the machine assumes of instructions, beside what the headers do."""
+"""What the machine assumes of instructions, beside what the headers of a checkout do."""
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ptokit.cxx.compile import CompileError
+from ptokit.cxx.record import ArrayArgument, ScalarArgument
+from ptokit.finding import VerifyError
+from ptokit.lang.recorded import CppKernel, load_entries
 from ptokit.machine.access_checks import AccessChecks
-from ptokit.witness.extents import Ranges, merged
+from ptokit.witness.effects import Observed
+from ptokit.witness.extents import NOTHING, Ranges, merged, without
+from ptokit.witness.record import Witness
 
 MEMORIES = {"UB": "vec", "L1": "mat", "L0A": "left", "L0B": "right", "L0C": "acc", "BT": "bias", "FB": "scaling"}
+"""The machine's names of on-chip memories, and those of recordings."""
+ARRAY, NUMBER = 1 << 20, 64
+"""Bytes of each array, and the value of each number, that an entry is run with."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Assumed:
     """One execution of an instruction on the machine."""
 
     name: str
     pipes: frozenset[str]
-    touches: list[tuple[str, str, str, Ranges]]
-    """ByteAccess, memory, operand, bytes."""
+    touches: tuple[tuple[str, str, Ranges], ...]
+    """Access, memory, bytes."""
 
     def bytes_of(self, how: str) -> dict[str, Ranges]:
+        """All that it reads or writes, by memory."""
         found: dict[str, list[Ranges]] = {}
-        for each, memory, _, ranges in self.touches:
-            if each == how:
-                found.setdefault(memory, []).append(ranges)
+        for each, memory, ranges in self.touches:
+            if each == how and memory in MEMORIES:
+                found.setdefault(MEMORIES[memory], []).append(ranges)
         joined = {memory: np.concatenate(rows) for memory, rows in found.items()}
         return {memory: merged(rows[:, 0], rows[:, 1] - rows[:, 0]) for memory, rows in joined.items()}
 
@@ -40,17 +53,108 @@ def watched() -> Iterator[list[Assumed]]:
     original = AccessChecks.check_bursts
 
     def check(self: Any, executed: Any, site: Any, touches: Sequence[Any]) -> None:
-        rows: list[tuple[str, str, str, Ranges]] = []
+        rows: list[tuple[str, str, Ranges]] = []
         for touch in touches:
             unit = touch.place.shadow.unit
-            at = touch.extent.positions(touch.place.start).ravel() * unit
-            rows.append((touch.how, touch.place.name, touch.operand, merged(at, unit)))
-        pipes = frozenset(step.pipe for step in executed.steps if type(step).__name__ == "Work")
-        found.append(Assumed(executed.instr.name, pipes or frozenset(str(s) for s in executed.steps), rows))
+            rows.append((touch.how, touch.place.name, merged(touch.extent.positions(touch.place.start) * unit, unit)))
+        pipes = frozenset(step.pipe.rpartition(".")[2] for step in executed.steps if hasattr(step, "pipe"))
+        found.append(Assumed(executed.instr.name, pipes, tuple(rows)))
         original(self, executed, site, touches)
 
-    AccessChecks.check_bursts = check
+    AccessChecks.check_bursts = check  # pyright: ignore[reportAttributeAccessIssue]
     try:
         yield found
     finally:
-        AccessChecks.check_bursts = original
+        AccessChecks.check_bursts = original  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def differences(observed: Observed, assumed: Assumed) -> list[str]:
+    """How two views of one call differ: pipes, and bytes of on-chip memories."""
+    found: list[str] = []
+    if observed.pipes != assumed.pipes:
+        found.append(f"pipes {sorted(observed.pipes)}, not {sorted(assumed.pipes)}")
+    for how in ("read", "write"):
+        seen = {place.memory: rows for place, rows in observed.bytes_of(how).items() if place.argument is None}
+        said = assumed.bytes_of(how)
+        for memory in sorted({*seen, *said}):
+            more = without(seen.get(memory, NOTHING), said.get(memory, NOTHING))
+            less = without(said.get(memory, NOTHING), seen.get(memory, NOTHING))
+            if len(more) or len(less):
+                found.append(f"{how} {memory}: {_size(more)} bytes more, {_size(less)} less")
+    return found
+
+
+def _size(ranges: Ranges) -> int:
+    return int((ranges[:, 1] - ranges[:, 0]).sum())
+
+
+@dataclass
+class Comparison:
+    """Counts of calls, and examples of differences, by instruction."""
+
+    calls: Counter[str] = field(default_factory=Counter[str])
+    differ: Counter[str] = field(default_factory=Counter[str])
+    examples: dict[str, list[str]] = field(default_factory=dict[str, "list[str]"])
+    files: Counter[str] = field(default_factory=Counter[str])
+    """How many were `compiled`, `refused` by the compiler, `unlike` in their calls."""
+    problems: list[str] = field(default_factory=list[str])
+
+    def add(self, where: str, observed: Observed, assumed: Assumed) -> None:
+        """Compare one call."""
+        self.calls[assumed.name] += 1
+        if found := differences(observed, assumed):
+            self.differ[assumed.name] += 1
+            examples = self.examples.setdefault(assumed.name, [])
+            if len(examples) < 3:
+                examples.append(f"{where}: {'; '.join(found)}")
+
+
+def compare(witness: Witness, source: Path, target: str, most: int, into: Comparison) -> None:
+    """Run up to `most` entries of a source with the headers and on the machine, and compare their calls in order."""
+    try:
+        kernels = load_entries(str(source), target)[:most]
+        build = witness.compile(source, target)
+    except (CompileError, VerifyError) as problem:
+        into.files["refused"] += 1
+        into.problems.append(f"{source.name}: {str(problem)[:300]}")
+        return
+    into.files["compiled"] += 1
+    with build:
+        for kernel in kernels:
+            observed, assumed = _observed(witness, build, kernel), _assumed(kernel, target)
+            names = [call.name.lower() for call in observed], [call.name for call in assumed]
+            if names[0] != names[1]:
+                into.files["unlike"] += 1
+                into.problems.append(f"{source.name} {kernel.entry.name}: {names[0][:6]} and {names[1][:6]}")
+            for seen, said in zip(observed, assumed, strict=False):
+                if seen.name.lower() != said.name:
+                    break
+                into.add(kernel.entry.name, seen, said)
+
+
+def _observed(witness: Witness, build: Any, kernel: CppKernel) -> list[Observed]:
+    arguments: list[ArrayArgument | ScalarArgument] = []
+    for parameter in kernel.entry.parameters:
+        kind = kernel.parameters.get(parameter.name)
+        if kind == "array":
+            arguments.append(ArrayArgument(parameter.name, np.zeros(ARRAY, "uint8")))
+        else:
+            value = {"integer": NUMBER, "float": 1.0}.get(kind or "")
+            arguments.append(ScalarArgument(parameter.name, "float32" if kind == "float" else "int64", value))
+    blocks, _ = witness.run(build, kernel.entry.name, arguments)
+    calls = (call for block in blocks for call in block.calls if call.name)
+    return [call for call in calls if any(event.touches for event in call.events)]
+
+
+def _assumed(kernel: CppKernel, target: str) -> list[Assumed]:
+    values: dict[str, Any] = {}
+    for name, kind in kernel.parameters.items():
+        if kind == "array":
+            element = kernel.dtype(name)
+            values[name] = np.zeros(ARRAY, "uint8").view(element.numpy if element else "uint8")
+        elif kind != "null":
+            values[name] = NUMBER if kind == "integer" else 1.0
+    with watched() as found, warnings.catch_warnings(), suppress(VerifyError):  # what ran before is compared
+        warnings.simplefilter("ignore")
+        kernel[1](**values, target=target, engine="machine")
+    return found
