@@ -51,7 +51,11 @@ EXTRA_TESTS := tests/torch tests/sharded tests/test_torch_and_friends.py tests/t
   tests/test_ops.py::test_torch_tensors tests/test_ops_along.py::test_the_node_tests_of_onnx \
   tests/test_ops_forms.py::test_advice_is_in_the_callers_own_library \
   tests/test_ops_forms.py::test_torch_tensors_take_all_forms \
-  tests/lang/test_kernel.py::test_arrays_of_every_kind_are_worked_on_in_place tests/traces/test_torch_lookups.py
+  tests/lang/test_kernel.py::test_arrays_of_every_kind_are_worked_on_in_place tests/traces/test_torch_lookups.py \
+  tests/traces/test_overlapping.py tests/traces/test_tables.py tests/lang/test_reads.py::test_what_torch_reads_is_refused \
+  tests/test_messages.py::test_errors_of_torch_operators_are_bounded tests/test_short_path.py::test_torch_operators \
+  tests/test_benchmarks.py::test_calls_of_one_size_do_the_work_of_calls_of_many \
+  tests/test_benchmarks.py::test_a_row_of_operators_is_met_only_if_its_results_are_right
 
 test-extras: $(EXTRA)
 	$(BIN)/pytest -n auto --dist loadfile $(EXTRA_TESTS)
