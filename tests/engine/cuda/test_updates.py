@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,16 @@ def test_what_has_no_code_is_refused_first(jobs: list[RowUpdate], monkeypatch: p
     monkeypatch.setattr(update_calls, "current", EmulatedDevice)
     with pytest.raises(Unsupported):
         update_calls.run(jobs)
+
+
+@pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
+def test_columns_of_a_thread_are_aligned_in_all_memories(kind: str) -> None:
+    size = dtype(kind).size
+    places = [64, 64 + size, 64 + 2 * size, 64 + 3 * size]
+    for table, grad, winner, state, width in product(places, places, (0, 64, 68, 72), (0, 64, 72), (1, 2, 6, 8)):
+        job = JOB._replace(
+            dtype=dtype(kind), width=width, grad=grad, table=table, winners=winner, state=state, grad_row=width * size
+        )
+        columns = update_calls._key(job)[0]
+        assert not any(place % (columns * size) for place in (table, grad, width * size)), job
+        assert not winner // 4 % columns and not state % (columns * max(4, size)), job

@@ -21,6 +21,8 @@ from ptokit.engine.llvm.resolve import PADDING
 from ptokit.engine.native import host, openmp
 from ptokit.engine.native.whole import calls as native
 from ptokit.engine.native.whole import strategies
+from ptokit.engine.native.whole.block import SCRATCH, WORDS, ArgumentBlock
+from ptokit.engine.native.workers import Stop
 from ptokit.isa.dtype import dtype
 from ptokit.isa.move import Combine, Remap, Side
 from tests.engine.native.forced import scatter_of
@@ -362,3 +364,10 @@ def test_long_rows_are_written_past_the_caches_several_at_a_time(width: int, mon
     case = Case(made, table, np.zeros((11, width), "u4"), named(11, 20), side=Side.SRC)
     for threads in (1, 2):
         assert (case.run(native, threads).reshape(11, width) == table[named(11, 20)]).all()
+
+
+@pytest.mark.parametrize("lanes", [0, 1, 100])
+def test_a_block_has_room_behind_its_lanes(lanes: int) -> None:
+    block = ArgumentBlock(3, Stop(), lanes)
+    begin = block.words[WORDS.index("lanes")] - block.words[WORDS.index("scratch")]
+    assert begin == 3 * SCRATCH and block.memory.nbytes - begin >= 8 * (lanes + PADDING)
