@@ -146,7 +146,9 @@ def test_the_pipe_is_between_the_memories(dst: OperandSpec, src: OperandSpec, pi
 @pytest.mark.parametrize(
     ("name", "form", "place", "pipe"),
     [("tload", "w", "Vec", "MTE2"), ("tload", "w", "Mat", "MTE2"), ("tstore", "r", "Vec", "MTE3"),
-     ("tstore", "r", "Acc", "FIX")],
+     ("tstore", "r", "Acc", "FIX"), ("an_unknown_call", "w", "Left", "MTE1"),
+     ("an_unknown_call", "w", "Right", "MTE1"), ("an_unknown_call", "w", "Bias", "MTE1"),
+     ("an_unknown_call", "w", "ScaleLeft", "MTE1"), ("an_unknown_call", "w", "ScaleRight", "MTE1")],
 )  # fmt: skip
 def test_a_transfer_whose_memory_is_not_known_is_on_its_pipe(name: str, form: str, place: str, pipe: str) -> None:
     definition = opaque(name, form)

@@ -64,8 +64,9 @@ def test_what_has_no_code_is_refused_first(jobs: list[RowUpdate], monkeypatch: p
 @pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
 def test_columns_of_a_thread_are_aligned_in_all_memories(kind: str) -> None:
     size = dtype(kind).size
-    places = [64, 64 + size, 64 + 2 * size, 64 + 3 * size]
-    for table, grad, winner, state, width in product(places, places, (0, 64, 68, 72), (0, 64, 72), (1, 2, 6, 8)):
+    places = [64, 64 + size, 64 + 2 * size, 64 + 4 * size]
+    others = (0, *range(64, 128, 4))
+    for table, grad, winner, state, width in product(places, places, others, (0, 64, 72), (1, 2, 8)):
         job = JOB._replace(
             dtype=dtype(kind), width=width, grad=grad, table=table, winners=winner, state=state, grad_row=width * size
         )
