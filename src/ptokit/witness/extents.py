@@ -15,6 +15,8 @@ Arguments = Sequence[int]
 BLOCK, REPEAT = 32, 256
 """Bytes of a block, and of a step of the vector unit."""
 FRACTAL = 512
+PAIRED = (0, 1)
+"""The orders of `order_t` in which a reduction writes a value and its position."""
 
 
 @dataclass(frozen=True)
@@ -175,13 +177,23 @@ def mask_register(call: Issued) -> Iterator[ByteAccess]:
 
 
 def whole_reduction(call: Issued) -> Iterator[ByteAccess]:
-    """A result for each step; two with the position."""
+    """A result for each step."""
+    yield from _reduced(call, 1)
+
+
+def position_reduction(call: Issued) -> Iterator[ByteAccess]:
+    """A value and its position for each step, or one of them: the last argument says which."""
+    yield from _reduced(call, 2 if call.given[6] in PAIRED else 1)
+
+
+def _reduced(call: Issued, results: int) -> Iterator[ByteAccess]:
+    """`results` elements for each step; steps are that many times a stride apart."""
     size = call.sizes[0]
     width = REPEAT // size
     steps, active = call.core.elements(width, call.given[2])
     repeats = -(-call.core.mask[1] // width) if call.core.counts else call.given[2]
     yield ByteAccess("read", _of_lanes(call.given[1], call.sizes[1], steps, active, call.given[4], call.given[5]))
-    yield ByteAccess("write", rows(call.given[0], repeats, size, call.given[3] * size))
+    yield ByteAccess("write", rows(call.given[0], repeats, results * size, call.given[3] * results * size))
 
 
 def block_reduction(call: Issued) -> Iterator[ByteAccess]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ptokit.cxx.compile import Build, CompileOptions, compile_source
+from ptokit.cxx.compile import Build, CompileOptions, compile_source, temporary_prefix
 from ptokit.cxx.names import INCLUDE
 from ptokit.cxx.record import ArrayArgument, ScalarArgument, record
 from ptokit.cxx.recording import CoreName, RecordingProblem
@@ -36,7 +36,7 @@ class Witness:
     """The headers of a checkout, ready for a host compiler. Its files are removed at the end of a `with`."""
 
     def __init__(self, checkout: Checkout) -> None:
-        self.checkout, self.folder = checkout, Path(tempfile.mkdtemp(prefix="ptokit-witness-"))
+        self.checkout, self.folder = checkout, Path(tempfile.mkdtemp(prefix=temporary_prefix()))
         checkout.write(self.folder)
         for name, text in prelude().items():
             file = self.folder / "ptokit" / name

@@ -1,25 +1,15 @@
-// Launches: `kernel<<<blocks, memory, stream>>>(arguments)` is rewritten to a call of `chevron`.
+// Launches of a source that is compiled with the recording headers.
 #pragma once
 
 #include <ptokit/event.hpp>
 
-// Code as text, after macros in it have been replaced: a launch inside a macro has the name of the kernel it launches.
-#define PTOKIT_TEXT(...) PTOKIT_TEXT_OF(__VA_ARGS__)
-#define PTOKIT_TEXT_OF(...) #__VA_ARGS__
-
 namespace ptokit {
 
-template <typename Body, typename Grid, typename... Rest>
-void chevron(const char* name, Body&& body, Grid grid, Rest&&...) {
-  using Plain = std::remove_reference_t<Body>;
-  launch(
-      name, static_cast<std::uint64_t>(grid),
-      [](void* context) {
-        ++block_serial;
-        control = 0;
-        (*static_cast<Plain*>(context))();
-      },
-      const_cast<void*>(static_cast<const void*>(&body)));
+inline void begin_block() {
+  ++block_serial;
+  control = 0;
 }
 
 }  // namespace ptokit
+
+#include <ptokit/chevron.hpp>

@@ -1,23 +1,13 @@
-// Launches of a source that is compiled with the vendor's headers.
+// Launches of a source that is compiled with the vendor's headers: a block first says where its memories are.
 #pragma once
-
-
-#define PTOKIT_TEXT(...) PTOKIT_TEXT_OF(__VA_ARGS__)
-#define PTOKIT_TEXT_OF(...) #__VA_ARGS__
 
 namespace ptokit {
 
-template <typename Body, typename Grid, typename... Rest>
-void chevron(const char* name, Body&& body, Grid grid, Rest&&...) {
-  using Plain = std::remove_reference_t<Body>;
-  launch(
-      name, static_cast<std::uint64_t>(grid),
-      [](void* context) {
-        control = 0;
-        for (int memory = 0; memory < 10; ++memory) witness("memory", base_of(memory));
-        (*static_cast<Plain*>(context))();
-      },
-      const_cast<void*>(static_cast<const void*>(&body)));
+inline void begin_block() {
+  control = 0;
+  for (int memory = 0; memory < 10; ++memory) witness("memory", base_of(memory));
 }
 
 }  // namespace ptokit
+
+#include <ptokit/chevron.hpp>
