@@ -1,0 +1,108 @@
+"""Extents of intrinsics against loops over steps, blocks and lanes."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from ptokit.witness.extents import CoreRegisters, Issued, without
+from ptokit.witness.intrinsics import TABLE
+
+UB = 1 << 20
+
+
+def touched(name: str, given: list[int], sizes: list[int], core: CoreRegisters | None = None) -> dict[str, set[int]]:
+    """The bytes that a call reads and writes."""
+    found: dict[str, set[int]] = {"read": set(), "write": set()}
+    sizes += [0] * (len(given) - len(sizes))
+    for access in TABLE[name].extent(Issued(core or CoreRegisters(), given, sizes)):
+        assert np.all(access.ranges[1:, 0] > access.ranges[:-1, 1]), "ranges are sorted and apart"
+        found[access.how] |= {byte for start, end in access.ranges for byte in range(start, end)}
+    return found
+
+
+def of_lanes(at: int, size: int, lanes: list[tuple[int, int]], block: int, repeat: int) -> set[int]:
+    """The bytes of lanes of steps, one after the other."""
+    found: set[int] = set()
+    for step, lane in lanes:
+        start = at + step * repeat * 32 + lane * size // 32 * block * 32 + lane * size % 32
+        found |= {*range(start, start + size)}
+    return found
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_two_sources_and_a_destination(seed: int) -> None:
+    rng = random.Random(seed)
+    size, repeats = rng.choice([2, 4]), rng.randint(0, 4)
+    width = 256 // size
+    core = CoreRegisters(mask=(rng.getrandbits(64), rng.getrandbits(64)))
+    strides = [rng.randint(0, 3) for _ in range(3)], [rng.randint(0, 9) for _ in range(3)]
+    bits = core.mask[0] << 64 | core.mask[1]
+    lanes = [(step, lane) for step in range(repeats) for lane in range(width) if bits >> lane & 1]
+    if core_counts := rng.random() < 0.5:
+        core.counts, core.mask = core_counts, (0, rng.randint(0, 300))
+        lanes = [(number // width, number % width) for number in range(core.mask[1])]
+    places = [UB, 2 * UB, 3 * UB]
+    found = touched("vadd", [*places, repeats, *strides[0], *strides[1]], [size] * 3, core)
+    parts = [of_lanes(places[k], size, lanes, strides[0][k], strides[1][k]) for k in range(3)]
+    assert found == {"write": parts[0], "read": parts[1] | parts[2]}
+
+
+def test_a_conversion_walks_by_the_wider_type() -> None:
+    found = touched("vconv_f322f16", [0, UB, 2, 1, 1, 4, 8], [2, 4])
+    assert found == {"write": {*range(256)}, "read": {*range(UB, UB + 512)}}
+
+
+def test_accumulation_reads_its_destination() -> None:
+    found = touched("vmla", [0, UB, 2 * UB, 1, 1, 1, 1, 8, 8, 8], [4, 4, 4])
+    assert {*range(256)} == found["write"] < found["read"]
+
+
+@pytest.mark.parametrize(("order", "values"), [(0, 2), (1, 2), (2, 1), (3, 1)])
+def test_a_maximum_with_its_position_takes_two_places(order: int, values: int) -> None:
+    found = touched("vcmax", [0, UB, 3, 4, 1, 8, order], [4, 4])
+    assert found["write"] == {16 * values * step + byte for step in range(3) for byte in range(4 * values)}
+    assert found["read"] == {*range(UB, UB + 768)}
+
+
+def test_a_sum_of_each_step() -> None:
+    assert touched("vcadd", [0, UB, 3, 1, 1, 8, 0], [2, 2])["write"] == {*range(6)}
+
+
+def test_a_result_for_each_block() -> None:
+    found = touched("vcgadd", [0, UB, 2, 1, 1, 8], [4, 4])
+    assert found["write"] == {*range(64)} and found["read"] == {*range(UB, UB + 512)}
+
+
+def test_bursts_in_blocks() -> None:
+    found = touched("copy_ubuf_to_ubuf", [0, UB, 0, 3, 2, 1, 4], [4, 4])
+    assert found["read"] == {UB + 96 * row + byte for row in range(3) for byte in range(64)}
+    assert found["write"] == {192 * row + byte for row in range(3) for byte in range(64)}
+
+
+def test_a_load_has_rows_in_whole_blocks() -> None:
+    found = touched("copy_gm_to_ubuf_align_b16", [0, UB, 0, 3, 40, 0, 12, 8, 1], [2, 2])
+    assert found["read"] == {UB + 48 * row + byte for row in range(3) for byte in range(40)}
+    assert found["write"] == {96 * row + byte for row in range(3) for byte in range(64)}
+
+
+def test_a_store_has_gaps_in_bytes_there_and_in_blocks_here() -> None:
+    found = touched("copy_ubuf_to_gm_align_b32", [0, UB, 0, 3, 40, 0, 0, 1, 8], [4, 4])
+    assert found["read"] == {UB + 96 * row + byte for row in range(3) for byte in range(40)}
+    assert found["write"] == {48 * row + byte for row in range(3) for byte in range(40)}
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_what_is_left_of_ranges(seed: int) -> None:
+    rng = random.Random(seed)
+
+    def ranges() -> np.ndarray:
+        places = sorted(rng.sample(range(60), 2 * rng.randint(0, 6)))
+        return np.array(places, np.int64).reshape(-1, 2)
+
+    some, others = ranges(), ranges()
+    left = {byte for start, end in without(some, others) for byte in range(start, end)}
+    bytes_of = [{byte for start, end in each for byte in range(start, end)} for each in (some, others)]
+    assert left == bytes_of[0] - bytes_of[1]
