@@ -22,7 +22,6 @@ from ptokit.witness.intrinsics import TABLE
 
 PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "ALL", "MTE4", "MTE5", "V2", "FIX")
 """In the order of `pipe_t`."""
-SIGNED = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
 
 @dataclass(frozen=True)

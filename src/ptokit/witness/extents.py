@@ -48,13 +48,17 @@ class CoreRegisters:
         bits = high << 64 | low
         return np.flatnonzero([bits >> lane & 1 for lane in range(width)])
 
-    def elements(self, width: int, repeats: int) -> tuple[Ranges, Ranges]:
+    def elements(self, width: int, repeats: int) -> tuple[Ranges, ...]:
         """Steps and lanes that are active, as columns that broadcast to each other, or of one length."""
         if self.counts:
             every = np.arange(self.mask[1])
             return every // width, every % width
-        steps, lanes = np.meshgrid(np.arange(repeats), self.lanes(width), indexing="ij")
-        return steps.ravel(), lanes.ravel()
+        return pairs(np.arange(repeats), self.lanes(width))
+
+
+def pairs(*axes: Ranges) -> tuple[Ranges, ...]:
+    """Every combination of an element of each axis."""
+    return tuple(axis.ravel() for axis in np.meshgrid(*axes, indexing="ij"))
 
 
 NOTHING: Ranges = np.empty((0, 2), np.int64)
@@ -149,7 +153,7 @@ def compare(sources: int) -> Extent:
         width = REPEAT // call.sizes[1]
         repeats = call.given[3]
         blocks, steps_between = call.given[4:][: 1 + sources], call.given[5 + sources :][: 1 + sources]
-        steps, active = (each.ravel() for each in np.meshgrid(np.arange(repeats), np.arange(width), indexing="ij"))
+        steps, active = pairs(np.arange(repeats), np.arange(width))
         if call.core.counts:
             steps, active = call.core.elements(width, repeats)
             repeats = -(-call.core.mask[1] // width)
@@ -164,10 +168,8 @@ def compare(sources: int) -> Extent:
 def compare_mask(call: Issued) -> Iterator[ByteAccess]:
     """A comparison of one step, into the comparison mask: both pointers are sources."""
     steps, active = call.core.elements(REPEAT // call.sizes[0], 1)
-    for place in range(2):
-        yield ByteAccess(
-            "read", _of_lanes(call.given[place], call.sizes[place], steps, active, call.given[4 + place], 0)
-        )
+    for place, block in enumerate(call.given[4:6]):
+        yield ByteAccess("read", _of_lanes(call.given[place], call.sizes[place], steps, active, block, 0))
 
 
 def mask_register(call: Issued) -> Iterator[ByteAccess]:
@@ -217,7 +219,7 @@ def pair_reduction(call: Issued) -> Iterator[ByteAccess]:
 def broadcast_blocks(call: Issued) -> Iterator[ByteAccess]:
     """Eight elements of a step, each to a block."""
     target, source, block, repeat, repeats = call.given[:5]
-    steps, blocks = np.meshgrid(np.arange(repeats), np.arange(8), indexing="ij")
+    steps, blocks = pairs(np.arange(repeats), np.arange(8))
     yield ByteAccess("read", merged([source], 8 * repeats * call.sizes[1]))
     yield ByteAccess("write", merged(target + (steps * repeat + blocks * block) * BLOCK, BLOCK))
 
@@ -227,16 +229,13 @@ def compress(call: Issued) -> Iterator[ByteAccess]:
     target, source, pattern, repeats, block, mode, repeat, pattern_repeat = call.given[:8]
     size = call.sizes[1]
     width = REPEAT // size
-    steps, active = call.core.elements(width, repeats) if call.core.counts else _full(width, repeats)
+    steps, active = (
+        call.core.elements(width, repeats) if call.core.counts else pairs(np.arange(repeats), np.arange(width))
+    )
     yield ByteAccess("read", _of_lanes(source, size, steps, active, block, repeat))
     if mode == 0:
         yield ByteAccess("read", rows(pattern, repeats, width // 8, pattern_repeat * BLOCK))
     yield ByteAccess("write", merged([target], len(steps) * size))
-
-
-def _full(width: int, repeats: int) -> tuple[Ranges, Ranges]:
-    steps, active = np.meshgrid(np.arange(repeats), np.arange(width), indexing="ij")
-    return steps.ravel(), active.ravel()
 
 
 def gather(call: Issued) -> Iterator[ByteAccess]:
@@ -251,7 +250,7 @@ def gather(call: Issued) -> Iterator[ByteAccess]:
 def gather_blocks(call: Issued) -> Iterator[ByteAccess]:
     """Blocks at offsets: eight in a step."""
     target, offsets, _, repeat, block, repeats = call.given[:6]
-    steps, blocks = np.meshgrid(np.arange(repeats), np.arange(8), indexing="ij")
+    steps, blocks = pairs(np.arange(repeats), np.arange(8))
     yield ByteAccess("read", merged([offsets], 32 * repeats))
     yield ByteAccess("write", merged(target + (steps * repeat + blocks * block) * BLOCK, BLOCK))
 
@@ -324,7 +323,7 @@ def nd2nz(call: Issued) -> Iterator[ByteAccess]:
     """Matrices of rows in global memory into fractals of L1: rows of 32 bytes, the rest of the last column is zero."""
     target, source, _, matrices, height, width, matrix_stride, row_stride, column, row, matrix = call.given[:11]
     size = call.sizes[0]
-    n, i = (each.ravel() for each in np.meshgrid(np.arange(matrices), np.arange(height), indexing="ij"))
+    n, i = pairs(np.arange(matrices), np.arange(height))
     yield ByteAccess("read", merged(source + (n * matrix_stride + i * row_stride) * size, width * size))
     columns = np.arange(-(-width * size // BLOCK))[:, None]
     at = target + (columns * column + i * row) * BLOCK + n * matrix * size
@@ -396,11 +395,8 @@ def register(name: str, value: object = None) -> Extent:
     """A register of the core is set: to a value, else to what the call states."""
 
     def accesses(call: Issued) -> Iterator[ByteAccess]:
-        setattr(
-            call.core,
-            name,
-            value if value is not None else tuple(call.given) if len(call.given) > 1 else call.given[0],
-        )
+        stated = call.given[0] if len(call.given) == 1 else tuple(call.given)
+        setattr(call.core, name, stated if value is None else value)
         yield from ()
 
     return accesses
