@@ -366,22 +366,3 @@ def test_windows_of_one_signature_do_not_mix() -> None:
         for col in range(9):
             pto.textract(dst, src, row, col)
             assert dst.read()[0, 0] == 16 * row + col
-
-
-def test_pipes() -> None:
-    from ptokit.isa.catalog import COMPUTE
-
-    pipe = {"tci": {"a2a3": "S", "a5": "V"}, "texpands.mat": "MTE2", "tfillpad.mat": "MTE2",
-            "textract.mat.left": "MTE1", "textract.mat.right": "MTE1", "textract.mat.scale_left": "MTE1",
-            "textract.mat.scale_right": "MTE1", "textract.acc.mat": "FIX",
-            "textract.acc.vec": "FIX", "textract.vec.mat": "MTE3", "tinsert.acc.mat": "FIX", "tinsert.acc.vec": "FIX",
-            "tinsert.vec.mat": "MTE3"}  # fmt: skip
-    kept = {"taxpy", "tinsert", "tinsert_fp"}
-    for instruction in COMPUTE:
-        for family, kernels in instruction.kernels.items():
-            for route, kernel in kernels.items():
-                effects = kernel.effects
-                known = pipe.get(route.replace("_fp.", "."), "M" if route.startswith(("tmatmul", "tgemv")) else "V")
-                assert {e.pipe for e in effects} == {known if isinstance(known, str) else known[family]}, route
-                written = [(e.operand, e.access) for e in effects if e.access != "read"]
-                assert written == [("dst", "update" if instruction.name in kept else "write")], route

@@ -559,11 +559,19 @@ def tscatter(target: str, dst: Tile, src: Tile, idx: Tile, *, reading: str) -> O
 # --- TLOAD, TSTORE, TMOV ---------------------------------------------------------------------------------------
 
 
-def tload(dst: Tile, src: Tensor) -> Outcome:
-    """TL-03: the valid region moves; padding keeps its content unless the tile has a pad value."""
-    if dst.pad != "null":
-        for k in range(dst.rows * dst.cols):
-            dst.store(k, pad_bits(dst.dtype, dst.pad))
+def tload(dst: Tile, src: Tensor, *, has_cores: bool) -> Outcome:
+    """TL-03: the valid region moves; padding keeps its content unless the tile has a pad value. That fills the tile;
+    with cores, the last block of 32 bytes of each row that is loaded, or of each column of a ColMajor tile."""
+    padded = range(dst.rows * dst.cols) if dst.pad != "null" else ()
+    if has_cores and dst.pad != "null":
+        rows, cols = dst.valid_rows, dst.valid_cols
+        while dst.form == "dn" and rows % dst.c0 and rows < dst.rows:
+            rows += 1
+        while dst.form != "dn" and cols % dst.c0 and cols < dst.cols:
+            cols += 1
+        padded = [dst.offset(i, j) for i in range(rows) for j in range(cols)]
+    for k in padded:
+        dst.store(k, pad_bits(dst.dtype, dst.pad))
     for i, j in dst.valid():
         dst.store(dst.offset(i, j), src.load(src.offset(i, j)))
     return Outcome()

@@ -130,7 +130,7 @@ def expect(case: Case, world: World) -> naive.Outcome:
     if case.op == "tscatter":
         return naive.tscatter(case.family, p["dst"], p["src"], p["idx"], reading=case.mode)
     if case.op == "tload":
-        return naive.tload(p["dst"], p["src"])
+        return naive.tload(p["dst"], p["src"], has_cores=case.family in ("a2a3", "a5"))
     if case.op == "tstore":
         return naive.tstore(p["dst"], p["src"], atomic=words.get("atomic", "none"))
     return naive.tmov(p["dst"], p["src"])

@@ -6,13 +6,14 @@ python -m tests.witness PATH [--target a2a3] [--only tadd,tci] [--entries 3]
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from ptokit.witness.headers import Checkout
-from ptokit.witness.record import Witness
-from tests.witness.compare import Comparison, compare
+from tests.witness.compare import Comparison, compare_file
 
 
 def main() -> int:
@@ -25,14 +26,16 @@ def main() -> int:
     checkout, found, start = Checkout.at(asked.path), Comparison(), time.monotonic()
     folder = checkout.path / "tests" / "npu" / asked.target / "src" / "st" / "testcase"
     names = asked.only.split(",") if asked.only else sorted(path.name for path in folder.iterdir() if path.is_dir())
-    with Witness(checkout) as witness:
-        for name in names:
-            for file in sorted((folder / name).glob("*kernel*.cpp")):
-                compare(witness, file, asked.target, asked.entries, found)
+    files = [file for name in names for file in sorted((folder / name).glob("*kernel*.cpp"))]
+    one = partial(compare_file, checkout.path, asked.target, asked.entries)
+    with multiprocessing.get_context("spawn").Pool(maxtasksperchild=4) as pool:
+        for result in pool.imap_unordered(one, files):
+            print(f"{result.seconds}: {result.summary}, {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
+            found.merge(result)
     print(*found.problems, sep="\n")
     for name, count in sorted(found.calls.items()):
         print(f"{name}: {count} calls, {found.differ[name]} differ", *found.examples.get(name, ()), sep="\n    ")
-    print(f"{dict(found.files)}, {found.calls.total()} calls, {found.differ.total()} differ")
+    print(found.summary)
     print(f"{time.monotonic() - start:.0f} s")
     return int(bool(found.differ))
 

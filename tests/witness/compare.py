@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,7 @@ from ptokit.lang.recorded import CppKernel, load_entries
 from ptokit.machine.access_checks import AccessChecks
 from ptokit.witness.effects import Observed
 from ptokit.witness.extents import NOTHING, Ranges, merged, without
+from ptokit.witness.headers import Checkout
 from ptokit.witness.record import Witness
 
 MEMORIES = {"UB": "vec", "L1": "mat", "L0A": "left", "L0B": "right", "L0C": "acc", "BT": "bias", "FB": "scaling"}
@@ -88,6 +90,10 @@ def _size(ranges: Ranges) -> int:
     return int((ranges[:, 1] - ranges[:, 0]).sum())
 
 
+EXAMPLES = 3
+"""How many are kept of each instruction."""
+
+
 @dataclass
 class Comparison:
     """Counts of calls, and examples of differences, by instruction."""
@@ -98,6 +104,30 @@ class Comparison:
     files: Counter[str] = field(default_factory=Counter[str])
     """How many were `compiled`, `refused` by the compiler, `unlike` in their calls."""
     problems: list[str] = field(default_factory=list[str])
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+    """How long each file took."""
+
+    @property
+    def counts(self) -> tuple[Counter[str], ...]:
+        """All counts."""
+        return self.calls, self.differ, self.files
+
+    @property
+    def summary(self) -> str:
+        """The counts."""
+        return f"{dict(self.files)}, {self.calls.total()} calls, {self.differ.total()} differ"
+
+    def merge(self, other: Comparison) -> None:
+        """Add what another comparison found."""
+        for counts, more in zip(
+            (self.calls, self.differ, self.files), (other.calls, other.differ, other.files), strict=True
+        ):
+            counts.update(more)
+        self.problems += other.problems
+        self.seconds.update(other.seconds)
+        for name, examples in other.examples.items():
+            kept = self.examples.setdefault(name, [])
+            kept += examples[: EXAMPLES - len(kept)]
 
     def add(self, where: str, observed: Observed, assumed: Assumed) -> None:
         """Compare one call."""
@@ -105,8 +135,21 @@ class Comparison:
         if found := differences(observed, assumed):
             self.differ[assumed.name] += 1
             examples = self.examples.setdefault(assumed.name, [])
-            if len(examples) < 3:
+            if len(examples) < EXAMPLES:
                 examples.append(f"{where}: {'; '.join(found)}")
+
+
+def compare_file(root: Path, target: str, entries: int, file: Path) -> Comparison:
+    """One source, in a process that ends: launches keep memory."""
+    start, found = time.monotonic(), Comparison()
+    with Witness(Checkout.at(root)) as witness:
+        try:
+            compare(witness, file, target, entries, found)
+        except Exception as problem:  # of this file only
+            found.problems.append(f"{file.name}: {problem!r}")
+            found.files["stopped"] += 1
+    found.seconds[file.name] = time.monotonic() - start
+    return found
 
 
 def compare(witness: Witness, source: Path, target: str, most: int, into: Comparison) -> None:

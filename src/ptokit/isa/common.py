@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from math import prod
 
 from ptokit.finding import Fix
 from ptokit.isa.dtype import BASE, FLOAT8, FLOAT8_E8M0, HIFLOAT8, INT32, INT64, PTO_TYPES, UINT32, UINT64, DType, dtype
 from ptokit.isa.fixes import CONVERT, PACKED, PLAIN_TILE, VALID, cast_of
 from ptokit.isa.instruction import *
-from ptokit.isa.kernel import REDUCING, SLOW, Cost, Effect, RouteKernel
+from ptokit.isa.kernel import REDUCING, SLOW, Cost, Effect, Handshake, RouteKernel
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Compute, Input, Move, Remap
 from ptokit.isa.operand import ScalarSpec, TensorSpec, TileSpec, show_extents
@@ -384,6 +385,37 @@ def pipes(params: Iterable[Param], pipe: str) -> tuple[Effect, ...]:
     return tuple(Effect(param.name, param.access, pipe) for param in params if param.kind not in ("number", "position"))
 
 
+BY_SCALAR = Handshake(before=(("V", "S"),), body=("S",), after=(("S", "V"),))
+"""A scalar loop that waits for the vector pipe, and that this pipe waits for."""
+
+
+@dataclass(frozen=True)
+class SpecialRoute:
+    """How some calls are carried out: the route has the instruction's name and a suffix."""
+
+    suffix: str
+    """Empty if all calls of a target are."""
+    when: Table[Callable[[Call], bool]]
+    """By target that has it: the calls."""
+    kernel: RouteKernel
+
+
+def scalar_loop(params: Iterable[Param], accesses: int) -> RouteKernel:
+    """A loop over the elements, with some accesses to UB each."""
+    cost = {"S": Cost("scalar loop", accesses=accesses)}
+    return RouteKernel(pipes(params, "S"), handshake=BY_SCALAR, cost=cost, uses_workspace=False)
+
+
+def of_integers(call: Call) -> bool:
+    """Calls on integers."""
+    return call.dst.dtype.is_integer
+
+
+def never(_: Call) -> bool:
+    """No call."""
+    return False
+
+
 COSTS = {
     **dict.fromkeys(("div", "exp", "log", "sqrt", "recip", "rsqrt", "rem", "fmod", "pow"), SLOW),
     **{axis + op: REDUCING for axis in ("row", "col") for op in ("sum", "max", "min", "prod", "argmax", "argmin")},
@@ -457,14 +489,25 @@ def build(
     text: Text | None = None,
     workspace: Workspace | None = None,
     form: Form = GENERAL,
+    special: tuple[SpecialRoute, ...] = (),
 ) -> Instruction:
-    """An instruction with one route, which has its name, on one pipe; `cost` is by pipe."""
+    """An instruction on one pipe, with a route that has its name, and special ones; `cost` is by pipe."""
     first, *sources = (param.name for param in params)
     on = dict.fromkeys(NPU, pipe) if isinstance(pipe, str) else pipe
     costs = cost or ({"V": COSTS[row.op]} if row.op in COSTS else {})
 
     def kernel(pipe: str) -> RouteKernel:
         return RouteKernel(pipes(params, pipe), cost={pipe: costs[pipe]} if pipe in costs else {})
+
+    def routes(family: str) -> dict[str, RouteKernel]:
+        others = {
+            ".".join(filter(None, (row.name, each.suffix))): each.kernel for each in special if each.when.get(family)
+        }
+        return {row.name: kernel(on[family]), **others}
+
+    def route(call: Call) -> str:
+        chosen = (each.suffix for each in special if each.suffix and call.here(each.when, never)(call))
+        return ".".join((row.name, *islice(chosen, 1)))
 
     return Instruction(
         name=row.name,
@@ -474,9 +517,9 @@ def build(
         modifiers=modifiers,
         rules=(*rules, *row.rules),
         lower=lower,
-        route=lambda _: row.name,
+        route=route,
         operation=row.op,
-        kernels={family: {row.name: kernel(on[family])} for family in NPU},
+        kernels={family: routes(family) for family in NPU},
         faults=row.faults,
         spellings={
             "C++": (cpp or f"{row.name.upper()}({', '.join((first, *sources))})",),

@@ -139,17 +139,24 @@ OPTIONAL = {"trsqrt": Workspace(1)}
 """By instruction: the workspace that they may leave out."""
 
 
+INTEGERS = Table({"a2a3": of_integers})
+SCALAR_LOOPS = {"tshl": "", "tshr": "", "tpow": "integers", "tpows": "integers"}
+"""By instruction: the calls that the headers of A2/A3 carry out element by element, all or those of integers
+(TShl.hpp:29, TShr.hpp:29, TPow.hpp:208)."""
+
+
 def arithmetic(row: OpRow, params: tuple[Param, ...], rules: tuple[Rule, ...]) -> Instruction:
     """An operation on the sources, with its workspace."""
     sources, workspace = tuple(param.name for param in params[1:]), WORKSPACES.get(row.name)
-    lower = apply(row.op, *sources)
+    lower, loops = apply(row.op, *sources), SCALAR_LOOPS.get(row.name)
+    special = () if loops is None else (SpecialRoute(loops, INTEGERS, scalar_loop(params, accesses=3)),)
     if workspace is None:
         optional = OPTIONAL.get(row.name)
         form = Form(reordered=True) if optional else GENERAL
-        return build(row, params, rules, lower, workspace=optional, form=form)
+        return build(row, params, rules, lower, workspace=optional, form=form, special=special)
     names = (*sources, TMP)
     cpp = f"{row.name.upper()}(dst, {', '.join(names)})"
-    return build(row, params, rules, lower, cpp=cpp, text=Text(names), workspace=workspace)
+    return build(row, params, rules, lower, cpp=cpp, text=Text(names), workspace=workspace, special=special)
 
 
 def binary(row: OpRow) -> Instruction:
@@ -195,6 +202,7 @@ TDIVS = build(
                         text=Attribute(reverses=Dividend.Scalar), sources=("dividend", "divisor")),),
     cpp="TDIVS(dst, src, scalar) or TDIVS(dst, scalar, src)",
     text=Text(("src", "scalar"), orders=(("scalar", "src"),)),
+    special=(SpecialRoute("integers", INTEGERS, scalar_loop((DST, SRC, SCALAR), accesses=2)),),  # TDivS.hpp:170
 )  # fmt: skip
 
 EXPANDS_TYPES = by_target(a2a3=UP_TO_32, a5=ALL)
@@ -245,6 +253,12 @@ TEXPANDS = replace(
 DESCENDING = Attribute("descending", words=((IotaOrder.Ascending, False), (IotaOrder.Descending, True)), inside=True)
 CI_TYPES = by_target(a2a3=SHORT | F3, a5=SHORT)
 
+
+def with_workspace(call: Call) -> bool:
+    """Calls with a workspace are vector code on A2/A3 (TCI.hpp:58)."""
+    return call.operands.get(TMP) is not None
+
+
 CI_CPP = Cpp(
     call="TCI(dst, start)",
     template=lambda c: (
@@ -269,6 +283,7 @@ TCI = build(
     cost={"S": Cost("scalar loop", accesses=1)},
     cpp="TCI<Tile, T, descending>(dst, start)",
     workspace=Workspace(1),
+    special=(SpecialRoute("vector", Table({"a2a3": with_workspace}), RouteKernel((Effect("dst", "write", "V"),))),),
 )  # fmt: skip
 
 

@@ -87,7 +87,9 @@ class Call:
     def uses_workspace(self) -> bool:
         """Whether a workspace is given and the target's kernel writes it; other targets ignore it."""
         workspace = self.instruction.workspace
-        return workspace is not None and self.operands.get(TMP) is not None and bool(self.here(workspace.used))
+        if workspace is None or self.operands.get(TMP) is None:
+            return False
+        return bool(self.here(workspace.used)) and self.kernel.uses_workspace
 
     @property
     def destination(self) -> Any:

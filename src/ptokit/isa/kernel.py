@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ptokit.isa.table import lookup, revision_of
 
 Pair = tuple[str, str]
 """A producer pipe and the consumer pipe that waits for it."""
+
+
+class ByteRows(NamedTuple):
+    """Rows of bytes, `pitch` apart, from the first element of an operand on."""
+
+    rows: int
+    length: int
+    pitch: int = 0
 
 
 @dataclass(frozen=True)
@@ -19,6 +27,9 @@ class Effect:
     operand: str
     access: str
     pipe: str
+    extent: Callable[[Any], ByteRows] | None = None
+    """What of the operand, where the headers touch more than the elements that the instruction is about, or of a
+    workspace less than all of it; of the call. What is written so is unspecified afterwards."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +154,8 @@ class RouteKernel:
     """The call that moves that many rows of so many elements of a packed table instead, if there is one."""
     by_element: bool = False
     """Whether each index moves a single element to or from global memory."""
+    uses_workspace: bool = True
+    """Whether it touches the workspace, if the instruction has one."""
     index_note: str = ""
     """The hazard to note if the caller does not order the load of the index, although the kernel waits for it."""
 

@@ -144,6 +144,22 @@ def pad_bits(dtype: DType, pad: Pad) -> int:
     return int.from_bytes(value.tobytes(), sys.byteorder)
 
 
+PADS_BLOCKS = Table({"a2a3": True, "a5": True})
+"""Targets whose load pads what it loads to whole blocks of 32 bytes; others fill the tile (tload_common.hpp:62)."""
+
+
+def padded(call: Call) -> tuple[tuple[int, int], Access]:
+    """What gets the pad value before the data arrive."""
+    dst, (rows, cols) = call.dst, call.dst.valid
+    if not call.here(PADS_BLOCKS):
+        return (1, dst.elements), Access("dst", flat())
+    if dst.blayout is BLayout.ColMajor and is_unboxed(dst):
+        rows = min(-(-rows // dst.dtype.c0) * dst.dtype.c0, dst.rows)
+    else:
+        cols = min(-(-cols // dst.dtype.c0) * dst.dtype.c0, dst.cols)
+    return (rows, cols), Access("dst", dst.layout)
+
+
 def lower(call: Call) -> tuple[Move, ...]:
     """Copy the valid region; padding keeps its content unless the tile has a pad value (TL-03)."""
     dst = call.dst
@@ -153,7 +169,8 @@ def lower(call: Call) -> tuple[Move, ...]:
         move = Move((1, run_length(dst)), Access("dst", flat()), Access("src", flat()))
     if dst.pad is Pad.Null:
         return (move,)
-    return (Move((1, dst.elements), Access("dst", flat()), Fill(pad_bits(dst.dtype, dst.pad))), move)
+    shape, access = padded(call)
+    return (Move(shape, access, Fill(pad_bits(dst.dtype, dst.pad))), move)
 
 
 def kernel(path: str) -> RouteKernel:

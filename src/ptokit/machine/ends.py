@@ -100,6 +100,8 @@ class MemoryAccess(NamedTuple):
     is_index: bool = False
     tile: str = ""
     """The tile; empty for global memory."""
+    is_lost: bool = False
+    """Whether what is written there is unspecified: a workspace, or bytes beside the result."""
 
 
 class Meeting(NamedTuple):

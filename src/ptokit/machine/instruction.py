@@ -17,6 +17,7 @@ from ptokit.engine.prepared import Prepared
 from ptokit.engine.reference import IndexedStep, Lanes, Plan, PlanStep, Touched
 from ptokit.engine.storage import Array, Storage, region
 from ptokit.finding import ConflictAccess, Finding, OutOfBoundsError, VerifyError, at_line
+from ptokit.isa.kernel import ByteRows
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import TileType
 from ptokit.isa.spelling import TMP
@@ -30,7 +31,7 @@ from ptokit.machine.session import Session
 from ptokit.machine.shadow import DATA, FILLED, READ, UNDEFINED, WRITE, Extent, extent_of, listed
 from ptokit.machine.site import Executed, Site, lenient, site
 from ptokit.program.budget import uses_hidden
-from ptokit.program.calls import access_of, named_operands, offset_in, with_tiles
+from ptokit.program.calls import access_of, effects, named_operands, offset_in, with_tiles
 from ptokit.program.cores import Sync, in_use
 from ptokit.program.expr import Var, compiled
 from ptokit.program.ir import Instr, Stmt, TileDecl, TileUse, View
@@ -289,23 +290,38 @@ class CheckedExecution:
                 found.append(MemoryAccess(names[slot], each.how, place, extent, each.is_index, tile))
             elif others and others[0].operand == names[slot]:
                 found.append(others.pop(0))
-        return [*found, *self._workspace_accesses(), *self._header_accesses()]
+        besides = list(self._accesses_besides(storages))
+        written = {access.operand for access in found if access.how != READ}
+        return [
+            *(access for access in besides if access.operand in written),  # its result is written last
+            *found,
+            *(access for access in besides if access.operand not in written),
+            *self._header_accesses(),
+        ]
 
-    def _workspace_accesses(self) -> Iterator[MemoryAccess]:
-        """All of the workspace, which is written."""
-        storage = self.step.workspace(self.frame, self.here)
-        if storage is not None and self.instr.workspace is not None:
-            tile = self.instr.workspace.tile
+    def _accesses_besides(self, storages: Sequence[Storage]) -> Iterator[MemoryAccess]:
+        """What its kernel touches besides the elements that the instruction is about: the workspace, and more of its
+        operands."""
+        tiles = dict(zip(self.here.prepared.names, zip(self.step.shown, storages, strict=False), strict=False))
+        workspace = self.step.workspace(self.frame, self.here)
+        if workspace is not None and self.instr.workspace is not None:
+            tiles[TMP] = self.instr.workspace.tile, workspace
+        for effect in effects(self.here.call):
+            tile, storage = tiles.get(effect.operand, ("", None))
+            if storage is None or not tile or (effect.extent is None and effect.operand != TMP):
+                continue
             place = self._place(tile, storage)
-            whole = Extent(1, self.here.tiles[TMP].nbytes // place.shadow.unit, 0)
-            yield MemoryAccess(TMP, WRITE, place, whole, tile=tile)
+            whole = ByteRows(1, self.here.tiles[effect.operand].nbytes)
+            rows = effect.extent(self.here.call) if effect.extent else whole
+            extent = Extent(rows.rows, *(size // place.shadow.unit for size in rows[1:]))
+            yield MemoryAccess(effect.operand, effect.access, place, extent, tile=tile, is_lost=effect.access != READ)
 
     def _header_accesses(self) -> Iterator[MemoryAccess]:
         """The part of UB that the headers use by themselves, as far as there are tiles."""
         hidden = self.session.memory.hidden
         is_used = uses_hidden(self.instr)
         if is_used and hidden is not None and (above := self.session.memory.chip.above(TileType.Vec, hidden)):
-            yield MemoryAccess(HEADERS, WRITE, above[0], Extent(1, above[1], 0), tile=HEADERS)
+            yield MemoryAccess(HEADERS, WRITE, above[0], Extent(1, above[1], 0), tile=HEADERS, is_lost=True)
 
     def _place(self, tile: str, storage: Storage) -> MemoryLocation:
         """The location of a tile, or of a part of it."""
@@ -368,12 +384,15 @@ class CheckedExecution:
             shadow, extent, start = access.place.shadow, access.extent, access.place.start
             if self.session.memory.owners.is_needed and not access.place.is_apart:
                 self._check_owner(access)
+            if access.operand == TMP and access.how == READ:
+                continue  # what it has written there itself
             if access.how == READ:
                 self._check_defined(access)
                 if state == FILLED and not shadow.is_filled(extent, start):
                     state = DATA
-            elif access.operand in (TMP, HEADERS):
-                shadow.undefine(extent, start, f"{self.step.line} has used them as its workspace", fills=True)
+            elif access.is_lost:
+                use = "used them as its workspace" if access.operand in (TMP, HEADERS) else "overwritten them"
+                shadow.undefine(extent, start, f"{self.step.line} has {use}", fills=True)
             else:
                 if is_loaded and access.operand == dst:
                     is_loaded = False

@@ -249,7 +249,7 @@ def effects(call: Call) -> tuple[Effect, ...]:
     """Which pipe touches which operand; empty if the target has no pipes."""
     kernel = call.kernel
     touched = (*kernel.effects, *kernel.besides(call)) if kernel.besides else kernel.effects
-    if not call.uses_workspace:
+    if not call.uses_workspace or any(effect.operand == TMP for effect in touched):
         return touched
     first = next((param.name for param in call.instruction.operands), "")
     writers = dict.fromkeys(effect.pipe for effect in touched if effect.operand == first and effect.access != "read")

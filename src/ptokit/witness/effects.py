@@ -62,8 +62,25 @@ class Observed:
 
     @property
     def pipes(self) -> frozenset[str]:
-        """The pipes that move or compute data."""
-        return frozenset(event.pipe for event in self.events if event.touches)
+        """The pipes that move or compute data, as others see them: what the scalar pipe does between flags from another
+        pipe and back to it counts as done by that pipe."""
+        before = dict[str, str]()
+        behind = [event.flag[1] for event in reversed(self.events) if event.name == "set_flag" and event.flag[0] == "S"]
+        found = set[str]()
+        for event in self.events:
+            if event.name == "wait_flag" and event.flag[1] == "S":
+                before[event.flag[0]] = "S"
+            elif event.name == "set_flag" and event.flag[0] == "S":
+                behind.pop()
+            elif event.touches:
+                hidden = [pipe for pipe in behind[-1:] if pipe in before] if event.pipe == "S" else []
+                found.update(hidden or [event.pipe])
+        return frozenset(found)
+
+    @property
+    def flags(self) -> frozenset[tuple[str, ...]]:
+        """Pipes and event ids of the flags that it sets and waits for by itself."""
+        return frozenset(event.flag for event in self.events if event.name == "wait_flag")
 
     def bytes_of(self, how: str) -> dict[ObservedMemory, Ranges]:
         """All that was written; or read, but for what the instruction itself had written before."""

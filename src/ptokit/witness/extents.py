@@ -15,6 +15,10 @@ Arguments = Sequence[int]
 BLOCK, REPEAT = 32, 256
 """Bytes of a block, and of a step of the vector unit."""
 FRACTAL = 512
+MOST_REPEATS = 255
+"""The number of repeats is a byte: larger numbers wrap."""
+MOST_ELEMENTS = 1 << 20
+"""No memory of the chip has more: what a wrapped count names after that is left out."""
 PAIRED = (0, 1)
 """The orders of `order_t` in which a reduction writes a value and its position."""
 
@@ -51,9 +55,9 @@ class CoreRegisters:
     def elements(self, width: int, repeats: int) -> tuple[Ranges, ...]:
         """Steps and lanes that are active, as columns that broadcast to each other, or of one length."""
         if self.counts:
-            every = np.arange(self.mask[1])
+            every = np.arange(min(self.mask[1], MOST_ELEMENTS))
             return every // width, every % width
-        return pairs(np.arange(repeats), self.lanes(width))
+        return pairs(np.arange(repeats & MOST_REPEATS), self.lanes(width))
 
 
 def pairs(*axes: Ranges) -> tuple[Ranges, ...]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from ptokit.isa.dtype import DType, dtype
 from ptokit.isa.instruction import Call, FlatIndex, Modifiers
-from ptokit.isa.kernel import kernels_of
+from ptokit.isa.kernel import NO_KERNEL, kernels_of
 from ptokit.isa.operand import TileSpec, row_of
 from ptokit.isa.policy import BLayout
 from ptokit.program.calls import call_of
@@ -196,9 +196,10 @@ class _Flattener:
             yield Barrier("ALL", auto=True)
 
     def _is_scalar(self, instr: Instr) -> bool:
-        """Whether an instruction runs on the scalar pipe; the others here run on the vector pipe."""
-        kernels = kernels_of(instr.definition, self.profile.name).values()
-        return {effect.pipe for kernel in kernels for effect in kernel.effects} == {SCALAR}
+        """Whether an instruction runs on the scalar pipe; the others here run on the vector pipe. None here has a
+        workspace or another special route: the first one is taken."""
+        kernel = next(iter(kernels_of(instr.definition, self.profile.name).values()), NO_KERNEL)
+        return {effect.pipe for effect in kernel.effects} == {SCALAR}
 
 
 def _uses(instr: Instr) -> tuple[TileUse, TileUse, TileUse]:
