@@ -31,6 +31,8 @@ def main() -> int:
     with multiprocessing.get_context("spawn").Pool(maxtasksperchild=4) as pool:
         for result in pool.imap_unordered(one, files):
             print(f"{result.seconds}: {result.summary}, {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
+            for name, examples in result.examples.items():
+                print(f"{name}:", *examples, sep="\n    ", file=sys.stderr, flush=True)
             found.merge(result)
     print(*found.problems, sep="\n")
     for name, count in sorted(found.calls.items()):

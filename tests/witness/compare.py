@@ -184,7 +184,8 @@ def _observed(witness: Witness, build: Any, kernel: CppKernel) -> list[Observed]
         else:
             value = {"integer": NUMBER, "float": 1.0}.get(kind or "")
             arguments.append(ScalarArgument(parameter.name, "float32" if kind == "float" else "int64", value))
-    blocks, _ = witness.run(build, kernel.entry.name, arguments)
+    grid = 1 if kernel.entry.kind == "kernel" else None
+    blocks, _ = witness.run(build, kernel.entry.name, arguments, grid)
     calls = (call for block in blocks for call in block.calls if call.name)
     return [call for call in calls if any(event.touches for event in call.events)]
 

@@ -89,7 +89,10 @@ def repetition(row: OpRow, *, by_row: bool) -> Instruction:
         return (Compute("copy", call.dst.valid, Access("dst", call.dst.layout), (source,)),)
 
     about = "a Vec tile; its column 0 is repeated" if by_row else "a plain Vec tile; its row 0 is repeated"
-    return build(row, (DST, Param("src", "read", about)), rules, lower)
+    params = (DST, Param("src", "read", about))
+    blocks = on_a2a3(RouteKernel((*pipes(params, "V"), Effect("dst", "write", "V", in_ub("dst", 32)))))
+    """Rows are copied in whole blocks (TColExpand.hpp:24)."""
+    return build(row, params, rules, lower, special=() if by_row else (blocks,))
 
 
 def spread_operand(call: Call) -> str:

@@ -12,7 +12,7 @@ from ptokit.finding import Fix
 from ptokit.isa.dtype import BASE, FLOAT8, FLOAT8_E8M0, HIFLOAT8, INT32, INT64, PTO_TYPES, UINT32, UINT64, DType, dtype
 from ptokit.isa.fixes import CONVERT, PACKED, PLAIN_TILE, VALID, cast_of
 from ptokit.isa.instruction import *
-from ptokit.isa.kernel import REDUCING, SLOW, Cost, Effect, Handshake, RouteKernel
+from ptokit.isa.kernel import REDUCING, SLOW, ByteRows, Cost, Effect, Handshake, RouteKernel
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Compute, Input, Move, Remap
 from ptokit.isa.operand import ScalarSpec, TensorSpec, TileSpec, show_extents
@@ -404,6 +404,27 @@ def scalar_loop(params: Iterable[Param], accesses: int) -> RouteKernel:
     """A loop over the elements, with some accesses to UB each."""
     cost = {"S": Cost("scalar loop", accesses=accesses)}
     return RouteKernel(pipes(params, "S"), handshake=BY_SCALAR, cost=cost, uses_workspace=False)
+
+
+def in_ub(name: str, unit: int = 1) -> Callable[[Call], ByteRows]:
+    """The valid rows of a row-major operand, each to a multiple of `unit` bytes."""
+
+    def rows(call: Call) -> ByteRows:
+        tile: TileSpec = call.values[name]
+        size = tile.dtype.size
+        return ByteRows(tile.valid_rows, -(-tile.valid_cols * size // unit) * unit, tile.stride * size)
+
+    return rows
+
+
+def ahead(count: Callable[[Call], int]) -> Callable[[Call], ByteRows]:
+    """The first bytes of an operand."""
+    return lambda call: ByteRows(1, count(call))
+
+
+def on_a2a3(kernel: RouteKernel) -> SpecialRoute:
+    """The kernel that A2/A3 has, and other targets do not."""
+    return SpecialRoute("", Table({"a2a3": never}), kernel)
 
 
 def of_integers(call: Call) -> bool:

@@ -145,11 +145,21 @@ SCALAR_LOOPS = {"tshl": "", "tshr": "", "tpow": "integers", "tpows": "integers"}
 (TShl.hpp:29, TShr.hpp:29, TPow.hpp:208)."""
 
 
+BYTES = Table({"a2a3": lambda c: c.dst.dtype.size == 1})
+IN_PAIRS = frozenset(("tand", "tor", "txor", "tnot"))
+"""Instructions that A2/A3 carries out on pairs of bytes: the neighbour of an odd last column is written too
+(TOr.hpp:39)."""
+
+
 def arithmetic(row: OpRow, params: tuple[Param, ...], rules: tuple[Rule, ...]) -> Instruction:
     """An operation on the sources, with its workspace."""
     sources, workspace = tuple(param.name for param in params[1:]), WORKSPACES.get(row.name)
-    lower, loops = apply(row.op, *sources), SCALAR_LOOPS.get(row.name)
-    special = () if loops is None else (SpecialRoute(loops, INTEGERS, scalar_loop(params, accesses=3)),)
+    lower, loops, special = apply(row.op, *sources), SCALAR_LOOPS.get(row.name), tuple[SpecialRoute, ...]()
+    if loops is not None:
+        special = (SpecialRoute(loops, INTEGERS, scalar_loop(params, accesses=3)),)
+    elif row.name in IN_PAIRS:
+        paired = Effect("dst", "write", "V", in_ub("dst", 2))
+        special = (SpecialRoute("bytes", BYTES, RouteKernel((*pipes(params, "V"), paired))),)
     if workspace is None:
         optional = OPTIONAL.get(row.name)
         form = Form(reordered=True) if optional else GENERAL

@@ -103,8 +103,8 @@ class Work:
 
 Formula = Literal[
     "row loop", "row transfers", "fractal row transfers", "element gather", "element gather to scratch",
-    "element scatter", "SIMT", "SIMT to scratch", "scratch to L1", "block", "fill", "scalar loop", "vector", "cube",
-    "copy", "estimate",
+    "element scatter", "SIMT", "SIMT to scratch", "scratch to L1", "block", "fill", "scalar loop", "scalar accesses",
+    "vector", "cube", "copy", "estimate",
 ]  # fmt: skip
 """The cost formulas of `machine/formulas.py`."""
 

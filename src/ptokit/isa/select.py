@@ -122,24 +122,48 @@ TCMPS = compare(
     Param("scalar", "read", "a number, held in the source's type", kind="number", typed_as="src"),
     others=("scalar",),
 )  # fmt: skip
+
+
+def one_mask(call: Call) -> int:
+    """Bytes of the workspace that keep the address of a row's mask (TSel.hpp:51)."""
+    return 16 if call.dst.dtype.size == 2 else 8
+
+
+SEL_PARAMS = (DST, MASK, Param("src0", "read", SRC.about), Param("src1", "read", SRC.about))
+SELS_PARAMS = (DST, MASK, SRC, SCALAR)
+SELECTS = on_a2a3(RouteKernel((*pipes(SEL_PARAMS, "V"), Effect(TMP, "write", "V", ahead(one_mask)))))
+SELECTS_SCALAR = on_a2a3(
+    RouteKernel(
+        (
+            Effect(TMP, "write", "S", ahead(lambda c: c.src.dtype.size)),
+            *pipes(SELS_PARAMS, "V"),
+            Effect(TMP, "read", "V", ahead(lambda _: 16)),
+        ),
+        handshake=Handshake(body=("S", "V"), between=(("S", "V"),)),
+        cost={"S": Cost("scalar accesses", accesses=1)},
+    )
+)
+"""The scalar pipe writes the scalar before any flag (TSels.hpp:35)."""
 TSEL = build(
     OpRow("tsel", "Select between two tiles by a mask.", "dst = src0 where the mask's bit is 1, else src1",
         cpp=SEL_CPP),
-    (DST, MASK, Param("src0", "read", SRC.about), Param("src1", "read", SRC.about)),
+    SEL_PARAMS,
     masked("CP-SEL", "mask", ("dst", "src0", "src1"), SEL_TYPES),
     apply("sel", "mask", "src0", "src1"),
     cpp="TSEL(dst, mask, src0, src1, tmp)",
     text=Text(("mask", "src0", "src1", "tmp")),
     workspace=Workspace(3, lambda _: row_of(dtype("uint32"), 16)),
+    special=(SELECTS,),
 )  # fmt: skip
 TSELS = build(
     OpRow("tsels", "Select between a tile and a scalar by a mask.", "dst = src where the mask's bit is 1, else scalar"),
-    (DST, MASK, SRC, SCALAR),
+    SELS_PARAMS,
     masked("CP-SEL", "mask", ("dst", "src"), SELS_TYPES),
     apply("sel", "mask", "src", "scalar"),
     cpp="TSELS(dst, mask, src, tmp, scalar)",
     text=Text(("mask", "src", "tmp", "scalar")),
     workspace=Workspace(2, lambda c: row_of(c.src.dtype, 32 // c.src.dtype.size)),
+    special=(SELECTS_SCALAR,),
 )  # fmt: skip
 
 PAIRS_A2A3 = {

@@ -33,12 +33,18 @@ def quantisation(row: OpRow, kind: PtoEnum, table: Table[Types], *factors: str) 
         *(typed("CP-QNT-02", name, FLOAT, f"make {name} of float32") for name in factors),
     )  # fmt: skip
     given = ", ".join(("dst", "src", "scale", "tmp", *(f"&{name}" for name in factors[1:])))
+    params = (
+        DST,
+        Param("src", "read", "a plain Vec tile of float32, of the destination's valid region"),
+        *(Param(name, "read", f"a Vec tile of one column: the {name} of each row") for name in factors),
+    )
+    scaled = Effect("src", "write", "V", in_ub("src"))
+    """A2/A3 scales the source in its place (TQuant.hpp:45)."""
     spelt = Attribute("quant_type", "quant_type", upper=True, always=True, example=kind)
     return build(
         replace(row, in_place=(), cpp=Cpp(
             call=f"TQUANT({given})", template=lambda _: ((f"QuantType::{kind.name}", None),))),
-        (DST, Param("src", "read", "a plain Vec tile of float32, of the destination's valid region"),
-         *(Param(name, "read", f"a Vec tile of one column: the {name} of each row") for name in factors)),
+        params,
         rules,
         apply("quant", "src", *factors),
         modifiers=(Modifier("quant", type(kind), always(kind), "the kind of quantisation", text=spelt),),
@@ -46,6 +52,7 @@ def quantisation(row: OpRow, kind: PtoEnum, table: Table[Types], *factors: str) 
         cpp=f"TQUANT<QuantType::{kind.name}>({given})",
         text=Text(("src", *factors), "tquant"),
         workspace=Workspace(1 + len(factors), rounded),
+        special=(on_a2a3(RouteKernel((*pipes(params, "V"), scaled), cost={"V": SLOW})),),
     )  # fmt: skip
 
 

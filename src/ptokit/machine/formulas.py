@@ -315,6 +315,11 @@ def _scalar_loop(task: PipeTask) -> float:
     return rows * cols * each + _zeroing(task)
 
 
+def _scalar_accesses(task: PipeTask) -> float:
+    """Some accesses to UB, however large the tiles are."""
+    return task.cost.accesses * task.costs["scalar UB cycles"]
+
+
 def _estimate(task: PipeTask) -> float:
     """An instruction that is known by its effects only: as one of its pipe that takes each byte once."""
     costs, given = task.costs, task.call.operands.values()
@@ -346,6 +351,7 @@ FORMULAS: dict[Formula, Callable[[PipeTask], float]] = {
     "block": _block,
     "fill": _fill,
     "scalar loop": _scalar_loop,
+    "scalar accesses": _scalar_accesses,
     "vector": _vector,
     "cube": _cube,
     "copy": _copy,

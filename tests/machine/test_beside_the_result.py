@@ -1,0 +1,193 @@
+"""What the headers of A2/A3 touch beside the result: overwritten sources, whole blocks, workspaces, scalar work.
+
+The facts are those of the public headers, which `make witness` shows; each test fails with the plain tables.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ptokit as pto
+
+FLOATS, BYTES = np.ones((8, 64), "float32"), np.ones((8, 64), "int8")
+Body = Callable[..., None]
+
+
+def run(body: Body, *arrays: Any, target: str = "a2a3", mode: str = "auto") -> Any:
+    """The report of a launch."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pto.kernel(mode=mode)(body)[1](*arrays, target=target, engine="machine")
+
+
+def faults(report: Any) -> list[str]:
+    """The messages that say that something is wrong."""
+    return [each.message for each in report.findings if each.level in ("error", "hazard")]
+
+
+def hand(src: str, dst: str) -> None:
+    pto.set_flag(src, dst, 0)
+    pto.wait_flag(src, dst, 0)
+
+
+# --- sources
+
+
+def quantised(x: Any, scale: Any, out: Any, again: Any) -> None:
+    source, factor = pto.Tile("vec", "float32", 8, 64), pto.Tile("vec", "float32", 8, 1, blayout="col_major")
+    result, tmp = pto.Tile("vec", "int8", 8, 64), pto.Tile("vec", "float32", 8, 64)
+    pto.tload(source, x)
+    pto.tload(factor, scale)
+    pto.tquant(result, source, factor, tmp=tmp)
+    pto.tstore(out, result)
+    pto.tstore(again, source)
+
+
+@pytest.mark.parametrize(("target", "lost"), [("a2a3", True), ("a5", False)])
+def test_the_source_of_a_quantisation_is_gone(target: str, lost: bool) -> None:
+    arrays = FLOATS, np.ones((8, 1), "float32"), np.zeros((8, 64), "int8"), np.zeros((8, 64), "float32")
+    found = faults(run(quantised, *arrays, target=target))
+    assert len(found) == lost and all("tquant" in each and "overwritten" in each for each in found)
+
+
+def stored_before_it_is_quantised(x: Any, out: Any) -> None:
+    source, factor = (
+        pto.Tile("vec", "float32", 8, 64, addr=0),
+        pto.Tile("vec", "float32", 8, 1, blayout="col_major", addr=2048),
+    )
+    result, tmp = pto.Tile("vec", "int8", 8, 64, addr=4096), pto.Tile("vec", "float32", 8, 64, addr=8192)
+    pto.texpands(factor, 1.0)
+    pto.tload(source, x)
+    hand("MTE2", "V")
+    hand("MTE2", "MTE3")
+    pto.tstore(out, source)
+    pto.barrier("V")
+    pto.tquant(result, source, factor, tmp=tmp)
+
+
+@pytest.mark.parametrize(("target", "races"), [("a2a3", 1), ("a5", 0)])
+def test_a_store_of_the_source_must_end_before_it_is_quantised(target: str, races: int) -> None:
+    found = run(stored_before_it_is_quantised, FLOATS, np.zeros((8, 64), "float32"), target=target, mode="manual")
+    assert len([each for each in found.findings if each.level == "error"]) == races
+
+
+# --- workspaces
+
+
+def selected(first: str) -> Body:
+    def body(out: Any, kept: Any) -> None:
+        mask, data = pto.Tile("vec", "uint8", 8, 32, addr=0), pto.Tile("vec", "float32", 8, 64, addr=1024)
+        result, tmp = pto.Tile("vec", "float32", 8, 64, addr=4096), pto.Tile("vec", "float32", 1, 8, addr=8192)
+        pto.texpands(mask, 0)
+        pto.texpands(data, 1.0)
+        pto.texpands(tmp, 2.0)
+        hand("V", "MTE3")
+        pto.tstore(kept, tmp)
+        hand("MTE3", first)
+        pto.barrier("V")
+        pto.tsels(result, mask, data, 3.0, tmp=tmp)
+        hand("V", "MTE3")
+        pto.tstore(out, result)
+
+    return body
+
+
+@pytest.mark.parametrize(("first", "races"), [("S", 0), ("V", 1)])
+def test_the_scalar_pipe_writes_the_workspace_of_a_selection_first(first: str, races: int) -> None:
+    arrays = np.zeros((8, 64), "float32"), np.zeros((1, 8), "float32")
+    found = run(selected(first), *arrays, mode="manual")
+    raced = [each for each in found.findings if each.level == "error"]
+    assert len(raced) == races and all("tmp" in str(each) for each in raced)
+
+
+def counted(*, with_workspace: bool) -> Body:
+    def body(out: Any) -> None:
+        numbers, tmp = pto.Tile("vec", "int32", 1, 64, addr=0), pto.Tile("vec", "float32", 1, 256, addr=1024)
+        pto.tci(numbers, 0, **({"tmp": tmp} if with_workspace else {}))
+        hand("V" if with_workspace else "S", "MTE3")
+        pto.tstore(out, numbers)
+
+    return body
+
+
+@pytest.mark.parametrize("with_workspace", [True, False])
+def test_a_sequence_is_vector_code_with_a_workspace_and_scalar_code_without(with_workspace: bool) -> None:
+    found = run(counted(with_workspace=with_workspace), np.zeros((1, 64), "int32"), mode="manual")
+    assert [each for each in found.findings if each.level == "error"] == []
+
+
+# --- whole blocks
+
+
+def in_a_slice(width: int, spread: Body, kind: str) -> Body:
+    """Fills a tile, computes its first columns, and stores all of it."""
+
+    def body(out: Any) -> None:
+        all_of_it, row = pto.Tile("vec", kind, 8, 64), pto.Tile("vec", kind, 8, 64)
+        pto.texpands(all_of_it, 1)
+        pto.texpands(row, 2)
+        spread(all_of_it[:, 0:width], row, width)
+        pto.tstore(out, all_of_it)
+
+    return body
+
+
+def expand(part: Any, row: Any, width: int) -> None:
+    pto.tcolexpand(part, row[0:1, 0:width])
+
+
+def combine(part: Any, other: Any, width: int) -> None:
+    pto.tor(part, other[:, 0:width], other[:, 0:width])
+
+
+@pytest.mark.parametrize(
+    ("spread", "kind", "width", "lost"),
+    [
+        (expand, "float32", 5, True),
+        (expand, "float32", 8, False),
+        (combine, "int8", 33, True),
+        (combine, "int8", 34, False),
+    ],
+)
+def test_the_neighbour_of_an_odd_last_column_is_overwritten(spread: Body, kind: str, width: int, lost: bool) -> None:
+    body, out = in_a_slice(width, spread, kind), np.zeros((8, 64), kind)
+    assert len([each for each in faults(run(body, out)) if "overwritten" in each]) == lost
+    assert [each for each in faults(run(body, out, target="a5")) if "overwritten" in each] == []
+
+
+# --- scalar work between flags
+
+
+@pytest.mark.parametrize("op", [pto.tshl, pto.tshr])
+def test_shifts_by_a_tile_are_scalar_loops_that_wait_by_themselves(op: Any) -> None:
+    def body(out: Any) -> None:
+        tile = pto.Tile("vec", "int32", 8, 64, addr=0)
+        pto.texpands(tile, 1)
+        op(tile, tile, tile)
+        hand("V", "MTE3")
+        pto.tstore(out, tile)
+
+    found = {target: run(body, np.zeros((8, 64), "int32"), target=target, mode="manual") for target in ("a2a3", "a5")}
+    assert [each.level for report in found.values() for each in report.findings if each.level == "error"] == []
+    assert found["a2a3"].timeline.busy["AIV.S"] > 0.9 > 0.5 > found["a5"].timeline.busy["AIV.S"]
+
+
+# --- padding
+
+
+def test_the_last_block_of_a_loaded_row_is_padded_and_no_other_row() -> None:
+    def body(x: Any, out: Any) -> None:
+        tile = pto.Tile("vec", "int16", 3, 16, addr=0, valid=(2, 3), pad="zero")
+        whole = pto.Tile("vec", "int16", 3, 16, addr=0)
+        pto.tload(tile, x)
+        hand("MTE2", "MTE3")
+        pto.tstore(out, whole)
+
+    given = np.arange(1, 7, dtype="int16").reshape(2, 3), np.zeros((3, 16), "int16")
+    found = faults(run(body, *given, mode="manual"))
+    assert [each for each in found if "32 of 96 bytes hold no data" in each] == found != []

@@ -1,0 +1,115 @@
+"""C++ kernels of one call each, for the comparison with headers: vector instructions by element type and shape.
+
+The vendor's tests do not call every overload. These kernels do; none of them loads or stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+
+from ptokit.isa.catalog import COMPUTE, INSTRUCTIONS
+from ptokit.isa.dtype import dtype
+from ptokit.isa.instruction import Instruction
+from ptokit.isa.spelling import TMP
+from tests.compute.tables import TYPES, types
+
+ROWS = 8
+SHAPES = ((64, 64), (64, 61), (160, 150), (32, 3))
+"""Columns of the tiles, and those that are valid; the last two have more than a step of the vector unit, and an odd end
+in the first block."""
+APART = 0x4000
+"""Bytes between tiles."""
+WORKSPACE = 3
+
+
+@dataclass(frozen=True)
+class TileText:
+    """A tile of a kernel."""
+
+    kind: str
+    rows: int
+    cols: int
+    valid: tuple[int, int]
+    by_col: bool = False
+
+    def declared(self, name: str, address: int) -> str:
+        layout = "ColMajor" if self.by_col else "RowMajor"
+        extents = f"{self.rows}, {self.cols}, BLayout::{layout}, {self.valid[0]}, {self.valid[1]}"
+        cpp = dtype(self.kind).cpp
+        return f"  Tile<TileType::Vec, {cpp}, {extents}> {name};\n  TASSIGN({name}, {address:#x});\n"
+
+
+def tiles_of(name: str, kind: str, cols: int, valid: int) -> dict[str, TileText]:
+    """The tiles that are unlike the destination."""
+    block = 32 // dtype(kind).size
+    plain = TileText(kind, ROWS, cols, (ROWS, valid))
+    mask = TileText("uint8", ROWS, 32, (ROWS, 32))
+    column = TileText(kind, ROWS, 1, (ROWS, 1), by_col=True)
+    row = TileText(kind, 1, cols, (1, valid))
+    numbers = "int32"
+    if name.startswith("trowarg"):
+        return {"dst": TileText(numbers, ROWS, 8, (ROWS, 1)), "src": plain, TMP: plain}
+    if name.startswith("tcolarg"):
+        return {"dst": replace(row, kind=numbers), "src": plain, TMP: plain}
+    if name.startswith(("trowexpand", "tcolexpand")):
+        spread = column if name.startswith("trow") else row
+        return {"src": replace(column, by_col=False, cols=block) if name == "trowexpand" else row, "src1": spread}
+    if name in ("trowsum", "trowprod", "trowmax", "trowmin"):
+        return {"dst": TileText(kind, ROWS, block, (ROWS, 1)), "src": plain, TMP: plain}
+    if name in ("tcolsum", "tcolprod", "tcolmax", "tcolmin"):
+        return {"dst": row, "src": plain}
+    special = {
+        "tcmp": {"dst": mask, "src0": plain, "src1": plain},
+        "tcmps": {"dst": mask, "src": plain},
+        "tsel": {"mask": mask, TMP: TileText("uint32", 1, 16, (1, 16))},
+        "tsels": {"mask": mask, TMP: TileText(kind, 1, block, (1, block))},
+        "tprelu": {TMP: TileText("uint8", ROWS + 1, 32, (ROWS + 1, 32))},
+        "trem": {TMP: TileText(kind, WORKSPACE, cols, (WORKSPACE, cols))},
+        "trems": {TMP: TileText(kind, WORKSPACE, cols, (WORKSPACE, cols))},
+        "ttrans": {
+            "dst": TileText(kind, cols, 32, (valid, ROWS)), "src": plain, TMP: TileText(kind, cols, 32, (cols, 32)),
+        },
+        "tgather": {"idx": replace(plain, kind="int32"), TMP: replace(plain, kind="int32")},
+        "tci": {"dst": row},
+    }  # fmt: skip
+    return special.get(name, {})
+
+
+ARGUMENTS = {"mode": "CmpMode::GT", "scalar": "scalar", "start": "scalar"}
+LEFT_OUT = {"tcvt", "tinsert", "tinsert_fp", "textract", "textract_fp", "tgather_mask", "ttri"}
+"""Instructions whose calls are no list of operands: the vendor's tests have them."""
+
+
+def call_of(instruction: Instruction) -> tuple[str, list[str]]:
+    """The function and its arguments, from how C++ writes it."""
+    text = instruction.spellings["C++"][0].partition(" or ")[0]
+    function, _, given = text.removesuffix(")").partition("(")
+    return function, given.split(", ")
+
+
+def kernels(name: str, target: str) -> Iterator[str]:
+    """A kernel for each element type and shape."""
+    function, given = call_of(INSTRUCTIONS[name])
+    for kind, (cols, valid) in product(types(name, target), SHAPES):
+        if name == "tci":
+            function = f"TCI<decltype(dst), {dtype(kind).cpp}, 0>"
+        default = TileText(kind, ROWS, cols, (ROWS, valid))
+        special = tiles_of(name, kind, cols, valid)
+        places = [each for each in given if each not in ARGUMENTS]
+        body = "".join(special.get(each, default).declared(each, APART * number) for number, each in enumerate(places))
+        body += f"  {dtype(kind).cpp} scalar = 3;\n" if "scalar" in given or "start" in given else ""
+        arguments = ", ".join(ARGUMENTS.get(each, each) for each in given)
+        yield f"__global__ AICORE void {name}_{kind}_{cols}_{valid}() {{\n{body}  {function}({arguments});\n}}\n"
+
+
+def names(target: str) -> list[str]:
+    """The instructions that have kernels here."""
+    known = {each.name for each in COMPUTE} - LEFT_OUT
+    return [name for name in TYPES if name in known and types(name, target)]
+
+
+def source(name: str, target: str) -> str:
+    """A C++ source with the kernels of an instruction."""
+    return "#include <pto/pto-inst.hpp>\nusing namespace pto;\n\n" + "\n".join(kernels(name, target))
