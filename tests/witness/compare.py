@@ -16,12 +16,15 @@ import numpy as np
 from ptokit.cxx.compile import CompileError
 from ptokit.cxx.record import ArrayArgument, ScalarArgument
 from ptokit.finding import VerifyError
+from ptokit.isa.spelling import TMP
 from ptokit.lang.recorded import CppKernel, load_entries
 from ptokit.machine.access_checks import AccessChecks
+from ptokit.program.cores import PipeWork, own_pairs
 from ptokit.witness.effects import Observed
-from ptokit.witness.extents import NOTHING, Ranges, merged, without
+from ptokit.witness.extents import BLOCK, NOTHING, REPEAT, Ranges, merged, without
 from ptokit.witness.headers import Checkout
 from ptokit.witness.record import Witness
+from tests.witness.accepted import reason
 
 MEMORIES = {"UB": "vec", "L1": "mat", "L0A": "left", "L0B": "right", "L0C": "acc", "BT": "bias", "FB": "scaling"}
 """The machine's names of on-chip memories, and those of recordings."""
@@ -35,17 +38,44 @@ class Assumed:
 
     name: str
     pipes: frozenset[str]
-    touches: tuple[tuple[str, str, Ranges], ...]
-    """Access, memory, bytes."""
+    """As others see them."""
+    flags: frozenset[tuple[str, str]]
+    touches: tuple[Touch, ...]
 
     def bytes_of(self, how: str) -> dict[str, Ranges]:
-        """All that it reads or writes, by memory."""
-        found: dict[str, list[Ranges]] = {}
-        for each, memory, ranges in self.touches:
-            if each == how and memory in MEMORIES:
-                found.setdefault(MEMORIES[memory], []).append(ranges)
-        joined = {memory: np.concatenate(rows) for memory, rows in found.items()}
-        return {memory: merged(rows[:, 0], rows[:, 1] - rows[:, 0]) for memory, rows in joined.items()}
+        """All that it writes, by memory; or reads, but for what it has written before."""
+        found: dict[str, Ranges] = {}
+        written: dict[str, Ranges] = {}
+        for touch in (touch for touch in self.touches if touch.memory in MEMORIES):
+            memory, done = MEMORIES[touch.memory], written.get(MEMORIES[touch.memory], NOTHING)
+            if touch.how == how:
+                seen = touch.ranges if how == "write" else without(touch.ranges, done)
+                found[memory] = union(found.get(memory, NOTHING), seen)
+            if touch.how == "write" and not touch.is_lost:
+                written[memory] = union(done, touch.ranges)
+        return found
+
+    @property
+    def workspace(self) -> Ranges:
+        """What the documents let it use as it likes (CP-TMP-01)."""
+        return union(*(touch.ranges for touch in self.touches if touch.operand == TMP))
+
+
+@dataclass(frozen=True)
+class Touch:
+    """One access of the machine."""
+
+    operand: str
+    how: str
+    memory: str
+    ranges: Ranges
+    is_lost: bool
+
+
+def union(*parts: Ranges) -> Ranges:
+    """All of these bytes."""
+    rows = np.concatenate([NOTHING, *parts])
+    return merged(rows[:, 0], rows[:, 1] - rows[:, 0])
 
 
 @contextmanager
@@ -55,12 +85,17 @@ def watched() -> Iterator[list[Assumed]]:
     original = AccessChecks.check_bursts
 
     def check(self: Any, executed: Any, site: Any, touches: Sequence[Any]) -> None:
-        rows: list[tuple[str, str, Ranges]] = []
+        rows: list[Touch] = []
         for touch in touches:
             unit = touch.place.shadow.unit
-            rows.append((touch.how, touch.place.name, merged(touch.extent.positions(touch.place.start) * unit, unit)))
-        pipes = frozenset(step.pipe.rpartition(".")[2] for step in executed.steps if hasattr(step, "pipe"))
-        found.append(Assumed(executed.instr.name, pipes, tuple(rows)))
+            ranges = merged(touch.extent.positions(touch.place.start) * unit, unit)
+            rows.append(Touch(touch.operand, touch.how, touch.place.name, ranges, touch.is_lost))
+        own = executed.call.kernel.handshake
+        hidden = {dst: src for src, dst in own.before if (dst, src) in own.after}
+        hidden |= {src: dst for src, dst in own.after if (dst, src) in own.between}
+        pipes = [step.pipe.rpartition(".")[2] for step in executed.steps if isinstance(step, PipeWork)]
+        seen = frozenset(hidden.get(pipe, pipe) for pipe in pipes)
+        found.append(Assumed(executed.instr.name, seen, frozenset(own_pairs(executed.call)), tuple(rows)))
         original(self, executed, site, touches)
 
     AccessChecks.check_bursts = check  # pyright: ignore[reportAttributeAccessIssue]
@@ -70,24 +105,32 @@ def watched() -> Iterator[list[Assumed]]:
         AccessChecks.check_bursts = original  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def differences(observed: Observed, assumed: Assumed) -> list[str]:
-    """How two views of one call differ: pipes, and bytes of on-chip memories."""
-    found: list[str] = []
+Difference = tuple[str, str]
+"""What differs: `pipes`, `flags`, `read more`, `write less` and so on; and how."""
+
+
+def differences(observed: Observed, assumed: Assumed) -> list[Difference]:
+    """How two views of one call differ: pipes, inner flags, and bytes of on-chip memories."""
+    found: list[Difference] = []
     if observed.pipes != assumed.pipes:
-        found.append(f"pipes {sorted(observed.pipes)}, not {sorted(assumed.pipes)}")
+        found.append(("pipes", f"{sorted(observed.pipes)}, not {sorted(assumed.pipes)}"))
+    flags = frozenset(flag[:2] for flag in observed.flags)
+    if flags != assumed.flags or {flag[2] for flag in observed.flags} - {"0"}:
+        found.append(("flags", f"{sorted(observed.flags)}, not {sorted(assumed.flags)}"))
     for how in ("read", "write"):
         seen = {place.memory: rows for place, rows in observed.bytes_of(how).items() if place.argument is None}
         said = assumed.bytes_of(how)
         for memory in sorted({*seen, *said}):
-            more = without(seen.get(memory, NOTHING), said.get(memory, NOTHING))
-            less = without(said.get(memory, NOTHING), seen.get(memory, NOTHING))
-            if len(more) or len(less):
-                found.append(f"{how} {memory}: {_size(more)} bytes more, {_size(less)} less")
+            mine, theirs = said.get(memory, NOTHING), seen.get(memory, NOTHING)
+            known = union(mine, assumed.workspace) if how == "write" else union(_to_steps(mine), assumed.workspace)
+            parts = {"more": without(theirs, known), "less": without(without(mine, theirs), assumed.workspace)}
+            found += [(f"{how} {word}", f"{memory} {part.tolist()[:3]}") for word, part in parts.items() if len(part)]
     return found
 
 
-def _size(ranges: Ranges) -> int:
-    return int((ranges[:, 1] - ranges[:, 0]).sum())
+def _to_steps(ranges: Ranges) -> Ranges:
+    """Runs with what a step of the vector unit reads behind them, which is not used."""
+    return merged(ranges[:, 0], ranges[:, 1] - ranges[:, 0] + REPEAT - BLOCK)
 
 
 EXAMPLES = 3
@@ -100,6 +143,8 @@ class Comparison:
 
     calls: Counter[str] = field(default_factory=Counter[str])
     differ: Counter[str] = field(default_factory=Counter[str])
+    accepted: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    """By instruction and reason: the calls with a difference that has a reason."""
     examples: dict[str, list[str]] = field(default_factory=dict[str, "list[str]"])
     files: Counter[str] = field(default_factory=Counter[str])
     """How many were `compiled`, `refused` by the compiler, `unlike` in their calls."""
@@ -108,14 +153,15 @@ class Comparison:
     """How long each file took."""
 
     @property
-    def counts(self) -> tuple[Counter[str], ...]:
+    def counts(self) -> tuple[Counter[Any], ...]:
         """All counts."""
-        return self.calls, self.differ, self.files
+        return self.calls, self.differ, self.files, self.accepted
 
     @property
     def summary(self) -> str:
         """The counts."""
-        return f"{dict(self.files)}, {self.calls.total()} calls, {self.differ.total()} differ"
+        known, others = self.accepted.total(), self.differ.total()
+        return f"{dict(self.files)}, {self.calls.total()} calls, {known} differ with a reason, {others} without"
 
     def merge(self, other: Comparison) -> None:
         """Add what another comparison found."""
@@ -132,7 +178,10 @@ class Comparison:
     def add(self, where: str, observed: Observed, assumed: Assumed) -> None:
         """Compare one call."""
         self.calls[assumed.name] += 1
-        if found := differences(observed, assumed):
+        all_found = differences(observed, assumed)
+        reasons = [reason(assumed.name, kind) for kind, _ in all_found]
+        self.accepted.update({(assumed.name, each) for each in reasons if each})
+        if found := [f"{kind} {how}" for (kind, how), known in zip(all_found, reasons, strict=True) if not known]:
             self.differ[assumed.name] += 1
             examples = self.examples.setdefault(assumed.name, [])
             if len(examples) < EXAMPLES:

@@ -67,6 +67,14 @@ UNBOXED = Rule("CP-BRD-01", "src", "RowMajor or ColMajor without boxes", lambda 
                on=error(*DEVICES), fix=Fix("make the tile without ", SLAYOUT))  # fmt: skip
 
 
+def is_no_block(call: Call) -> bool:
+    """Calls that do not spread a packed column over one block a row (TRowExpand.hpp:111)."""
+    dst, src, block = call.dst, call.src, call.dst.dtype.c0
+    packed = src.rows == 1 and src.cols == dst.rows if src.form == "nd" else src.cols == 1 and src.rows == dst.rows
+    is_static = all(tile.valid == (tile.rows, tile.cols) and not any(tile.dynamic) for tile in (dst, src))
+    return dst.dtype.size == 1 or not (is_static and packed and dst.cols == block)
+
+
 def repetition(row: OpRow, *, by_row: bool) -> Instruction:
     """One column for all columns, or one row for all rows."""
     extent, noun = ("valid_rows", "rows") if by_row else ("valid_cols", "columns")
@@ -92,7 +100,10 @@ def repetition(row: OpRow, *, by_row: bool) -> Instruction:
     params = (DST, Param("src", "read", about))
     blocks = on_a2a3(RouteKernel((*pipes(params, "V"), Effect("dst", "write", "V", in_ub("dst", 32)))))
     """Rows are copied in whole blocks (TColExpand.hpp:24)."""
-    return build(row, params, rules, lower, special=() if by_row else (blocks,))
+    rows = RouteKernel(pipes(params, "V"), handshake=WITH_SCALAR_ROWS)
+    """Each row begins with a number that the scalar pipe reads (TRowExpand.hpp:38)."""
+    special = (SpecialRoute("rows", Table({"a2a3": is_no_block}), rows),) if by_row else (blocks,)
+    return build(row, params, rules, lower, special=special)
 
 
 def spread_operand(call: Call) -> str:

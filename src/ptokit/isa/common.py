@@ -389,6 +389,12 @@ BY_SCALAR = Handshake(before=(("V", "S"),), body=("S",), after=(("S", "V"),))
 """A scalar loop that waits for the vector pipe, and that this pipe waits for."""
 
 
+WITH_SCALAR_ROWS = Handshake(body=("V",), each_row=(("V", "S"), ("S", "V")))
+"""Vector code in which the scalar pipe takes part at every row, between flags: from outside, work of V."""
+SCALAR_LAST = Handshake(body=("V", "S"), between=(("V", "S"),), after=(("S", "V"),))
+"""Vector code, then a scalar loop that this pipe waits for."""
+
+
 @dataclass(frozen=True)
 class SpecialRoute:
     """How some calls are carried out: the route has the instruction's name and a suffix."""

@@ -151,12 +151,21 @@ IN_PAIRS = frozenset(("tand", "tor", "txor", "tnot"))
 (TOr.hpp:39)."""
 
 
+def corrected(row: OpRow, params: tuple[Param, ...]) -> tuple[SpecialRoute, ...]:
+    """Powers of floats, which A2/A3 corrects element by element (TPow.hpp:170)."""
+    if row.op != "pow":
+        return ()
+    cost = {"V": SLOW, "S": Cost("scalar loop", accesses=4)}
+    effects = (*pipes(params, "V"), Effect(TMP, "write", "V"), *pipes(params, "S"), Effect(TMP, "read", "S"))
+    return (on_a2a3(RouteKernel(effects, handshake=SCALAR_LAST, cost=cost)),)
+
+
 def arithmetic(row: OpRow, params: tuple[Param, ...], rules: tuple[Rule, ...]) -> Instruction:
     """An operation on the sources, with its workspace."""
     sources, workspace = tuple(param.name for param in params[1:]), WORKSPACES.get(row.name)
     lower, loops, special = apply(row.op, *sources), SCALAR_LOOPS.get(row.name), tuple[SpecialRoute, ...]()
     if loops is not None:
-        special = (SpecialRoute(loops, INTEGERS, scalar_loop(params, accesses=3)),)
+        special = (SpecialRoute(loops, INTEGERS, scalar_loop(params, accesses=3)), *corrected(row, params))
     elif row.name in IN_PAIRS:
         paired = Effect("dst", "write", "V", in_ub("dst", 2))
         special = (SpecialRoute("bytes", BYTES, RouteKernel((*pipes(params, "V"), paired))),)

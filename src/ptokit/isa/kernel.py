@@ -41,7 +41,7 @@ class Handshake:
     """The pipes that do the work."""
     after: tuple[Pair, ...] = ()
     each_row: tuple[Pair, ...] = ()
-    """Inside the loop of a plain store, once per row."""
+    """Inside the loop of a plain store or of vector code, once per row."""
     between: tuple[Pair, ...] = ()
     """Between filling the scratch and copying it (MG-L1-14); a core before the pipe means a flag across cores."""
     cross_ids: tuple[int, ...] = ()

@@ -148,7 +148,8 @@ def _modelled(names: str, *forms: str, pipe: str | None = None) -> Iterator[Opaq
     for name in names.split():
         definitions = variants(name)
         own = [_own_form(each, has_work) for has_work in (False, True) for each in definitions]
-        kernels = (kernel for each in definitions for table in each.kernels.values() for kernel in table.values())
+        tables = (table for each in definitions for table in each.kernels.values())
+        kernels = (kernel for table in tables for route, kernel in table.items() if "." not in route)
         pipes = {effect.pipe for kernel in kernels for effect in kernel.effects}
         own_pipe = pipes.pop() if len(pipes) == 1 else BY_MEMORY
         known = dict.fromkeys((*filter(None, own), *map(_form, forms)))

@@ -60,6 +60,32 @@ def column_form(clause: str) -> Rule:
                 fix=AS_COLUMN)  # fmt: skip
 
 
+def exceeds_a_step(call: Call) -> bool:
+    """Rows that are longer than a step of the vector unit."""
+    return call.src.valid_cols * call.src.dtype.size > 256
+
+
+WHOLE_STEPS = Table({"a2a3": exceeds_a_step})
+IN_ONE_STEP = Table({"a2a3": lambda call: not exceeds_a_step(call)})
+
+
+def _by_rows(row: OpRow, params: tuple[Param, ...]) -> tuple[SpecialRoute, ...]:
+    """How A2/A3 reduces rows: products and integers end in scalar code for each row (TRowProd.hpp:55, TRowSum.hpp:88,
+    TRowMax.hpp:46), column numbers of long rows in a scalar loop (TRowReduceIdxOps.hpp:159); others do without the
+    workspace if a row is one step (TRowReduceOps.hpp:281)."""
+    cost, own = {"V": COSTS[row.op]}, pipes(params, "V")
+    alone = SpecialRoute("step", IN_ONE_STEP, RouteKernel(own, cost=cost, uses_workspace=False))
+    if row.op.startswith("rowarg"):
+        scalar = (Effect("dst", "write", "S"), Effect(TMP, "read", "S"))
+        effects = (Effect("src", "read", "V"), Effect(TMP, "write", "V"), *scalar)
+        cost = {**cost, "S": Cost("scalar loop", accesses=4)}
+        return (SpecialRoute("steps", WHOLE_STEPS, RouteKernel(effects, handshake=SCALAR_LAST, cost=cost)), alone)
+    by_row = RouteKernel((*own, Effect(TMP, "write", "V", ahead(lambda _: 32))), handshake=WITH_SCALAR_ROWS, cost=cost)
+    if row.op == "rowprod":
+        return (on_a2a3(by_row),)
+    return (SpecialRoute("integers", Table({"a2a3": of_integers}), by_row), alone)
+
+
 def reduction(row: OpRow, *, by_row: bool, group: str = "", numbers: Table[Types] | None = None) -> Instruction:
     """Each row to an element of column 0 of the destination, or each column to one of row 0. The results are numbers
     of elements, of the types `numbers`, or else elements."""
@@ -87,8 +113,9 @@ def reduction(row: OpRow, *, by_row: bool, group: str = "", numbers: Table[Types
     about = "a Vec tile, N x 1 or wider; column 0 is written" if by_row else ONE_ROW
     params = (Param("dst", "write", f"destination: {about}"), Param("src", "read", "a plain Vec tile"))
     if by_row or numbers:
+        special = _by_rows(row, params) if by_row else ()
         return build(row, params, rules, lower, cpp=f"{row.name.upper()}(dst, src, tmp)", text=Text(("src", "tmp")),
-                     workspace=Workspace(1, same_as("src")))  # fmt: skip
+                     workspace=Workspace(1, same_as("src")), special=special)  # fmt: skip
     has_workspace = row.op == "colsum"
     return build(row, params, rules, lower, text=Text(("src",)), workspace=BY_HALVES if has_workspace else None,
                  form=Form(inside=("isBinary",)) if has_workspace else GENERAL)  # fmt: skip

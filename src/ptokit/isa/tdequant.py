@@ -24,12 +24,16 @@ def lower(call: Call) -> tuple[Move | Compute, ...]:
     )
 
 
+PARAMS = (
+    DST,
+    Param("src", "read", "a plain Vec tile of integers, of the destination's valid region"),
+    *(Param(name, "read", f"a Vec tile of one column: the {name} of each row") for name in FACTORS),
+)
 TDEQUANT = build(
     OpRow("tdequant", "Convert integers to floats by a scale and an offset for each row.",
         "dst[i, j] = (src[i, j] - offset[i]) * scale[i]    in float32: the difference is rounded, then the product",
         in_place=()),
-    (DST, Param("src", "read", "a plain Vec tile of integers, of the destination's valid region"),
-     *(Param(name, "read", f"a Vec tile of one column: the {name} of each row") for name in FACTORS)),
+    PARAMS,
     (
         *vec_tiles("CP-DEQ-01", ("dst", "src", *FACTORS), plains=()),
         *(plain("CP-DEQ-01", name) for name in ("dst", "src")),
@@ -44,4 +48,5 @@ TDEQUANT = build(
         *(typed("CP-DEQ-02", name, FLOAT, f"make {name} of float32") for name in FACTORS),
     ),
     lower,
+    special=(on_a2a3(RouteKernel(pipes(PARAMS, "V"), handshake=WITH_SCALAR_ROWS)),),  # TDequant.hpp:75
 )  # fmt: skip

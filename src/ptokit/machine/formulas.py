@@ -294,7 +294,8 @@ def _repeats(tile: TileSpec) -> int:
 
 def _vector(task: PipeTask) -> float:
     tiles = [spec for spec in task.call.operands.values() if isinstance(spec, TileSpec)]
-    return task.costs["vector start cycles"] + max(map(_repeats, tiles)) * task.costs[task.cost.rate]
+    flags = len(task.call.kernel.handshake.each_row) * task.call.destination.valid_rows * task.costs["flag cycles"]
+    return task.costs["vector start cycles"] + max(map(_repeats, tiles)) * task.costs[task.cost.rate] + flags
 
 
 def _cube(task: PipeTask) -> float:

@@ -140,14 +140,19 @@ def lanes(sources: int, *, scalar: bool = False, also_reads: bool = False, strid
 
 
 def select(call: Issued) -> Iterator[ByteAccess]:
-    """The comparison mask chooses between two sources; in the third mode it is an address of masks, and the second
-    source may be a scalar."""
+    """The comparison mask chooses between two sources; in the third mode it is an address of masks. In the second mode
+    it has a scalar, and the second source is masks (TSels.hpp:42)."""
     mode = call.given[10] if len(call.given) > 10 else 0
+    width = REPEAT // max(call.sizes[:2])
+    bits = -(-(call.core.mask[1] if call.core.counts else call.given[3] * width) // 8)
     if mode and call.core.compared:
-        width = REPEAT // max(call.sizes[:3])
-        count = call.core.mask[1] if call.core.counts else call.given[3] * width
-        yield ByteAccess("read", merged([call.core.compared], -(-count // 8)))
-    yield from lanes(2)(call)
+        yield ByteAccess("read", merged([call.core.compared], bits if mode == 2 else 16))
+    touched = list(lanes(2)(call))
+    yield from (
+        touched[0],
+        *([ByteAccess("read", merged([call.given[2]], bits))] if mode == 1 else touched[1:2]),
+        touched[2],
+    )
 
 
 def compare(sources: int) -> Extent:

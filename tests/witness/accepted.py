@@ -1,0 +1,21 @@
+"""Differences between the tables and the headers that stay, each with its reason."""
+
+from __future__ import annotations
+
+import re
+
+DATA = "which bytes are read depends on data that the witness does not compute"
+MASK_ROWS = "the documents give every row of a mask its value (CP-CMP-01); the header writes the bits that it computes"
+ACCEPTED: tuple[tuple[str, str, str], ...] = (
+    ("tsel|tprelu|trem|trems", "read (more|less)", "the mask is read through an address that lies in the workspace"),
+    ("tgather|tgatherb|tscatter", "read (more|less)", DATA),
+    ("tcmps?", "write less", MASK_ROWS),
+    ("tsels?", "read less", "the documents give every row of a mask its value (CP-SEL-01); the header reads its bits"),
+)
+"""Instructions and kinds of difference, as patterns, and the reason."""
+
+
+def reason(name: str, kind: str) -> str:
+    """Why a difference stays; empty if it must not."""
+    found = (why for names, kinds, why in ACCEPTED if re.fullmatch(names, name) and re.fullmatch(kinds, kind))
+    return next(found, "")
