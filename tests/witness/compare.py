@@ -21,7 +21,7 @@ from ptokit.lang.recorded import CppKernel, load_entries
 from ptokit.machine.access_checks import AccessChecks
 from ptokit.program.cores import PipeWork, own_pairs
 from ptokit.witness.effects import Observed
-from ptokit.witness.extents import BLOCK, NOTHING, REPEAT, Ranges, merged, without
+from ptokit.witness.extents import NOTHING, REPEAT, Ranges, merged, without
 from ptokit.witness.headers import Checkout
 from ptokit.witness.record import Witness
 from tests.witness.accepted import reason
@@ -130,7 +130,7 @@ def differences(observed: Observed, assumed: Assumed) -> list[Difference]:
 
 def _to_steps(ranges: Ranges) -> Ranges:
     """Runs with what a step of the vector unit reads behind them, which is not used."""
-    return merged(ranges[:, 0], ranges[:, 1] - ranges[:, 0] + REPEAT - BLOCK)
+    return merged(ranges[:, 0], ranges[:, 1] - ranges[:, 0] + REPEAT)
 
 
 EXAMPLES = 3

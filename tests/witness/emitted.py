@@ -15,11 +15,11 @@ from ptokit.isa.instruction import Instruction
 from ptokit.isa.spelling import TMP
 from tests.compute.tables import TYPES, types
 
-ROWS = 8
+ROWS = 16
 SHAPES = ((64, 64), (64, 61), (160, 150), (32, 3))
 """Columns of the tiles, and those that are valid; the last two have more than a step of the vector unit, and an odd end
 in the first block."""
-APART = 0x4000
+APART = 0x8000
 """Bytes between tiles."""
 WORKSPACE = 3
 
@@ -78,8 +78,11 @@ def tiles_of(name: str, kind: str, cols: int, valid: int) -> dict[str, TileText]
 
 
 ARGUMENTS = {"mode": "CmpMode::GT", "scalar": "scalar", "start": "scalar"}
-LEFT_OUT = {"tcvt", "tinsert", "tinsert_fp", "textract", "textract_fp", "tgather_mask", "ttri"}
-"""Instructions whose calls are no list of operands: the vendor's tests have them."""
+LEFT_OUT = {
+    "tcvt", "tinsert", "tinsert_fp", "textract", "textract_fp", "tgather_mask", "ttri", "tfillpad", "tfillpad_inplace",
+    "tfillpad_expand",
+}  # fmt: skip
+"""Instructions whose calls are no list of operands, or whose tiles have a pad value: the vendor's tests have them."""
 
 
 def call_of(instruction: Instruction) -> tuple[str, list[str]]:

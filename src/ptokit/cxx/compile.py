@@ -44,7 +44,7 @@ OF_MESSAGES = {"gcc": ("-fno-diagnostics-show-caret", "-fdiagnostics-column-unit
 LINK = ("-shared", "-g1", "-Wl,-z,lazy", UNCHECKED)
 """A function that no source defines matters only when it is called: some compilers bind all at once unless told so."""
 RUNTIME = OWN / "ptokit" / "runtime.cpp"
-FORMAT = 4
+FORMAT = 5
 """Of kept libraries; it grows when a library is made in another way."""
 NOT_INSTALLED = "is not installed"
 UNSEEN = re.compile("No such file or directory|file not found|Permission denied|cannot open")

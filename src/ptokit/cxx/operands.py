@@ -156,7 +156,9 @@ def tile_slot(tile: RecordedTile) -> tuple[TileSlot, Indices]:
         pad = Pad.parse(tile.pad) if tile.pad != "custom" else Pad.Null
     except (ValueError, TypeError) as problem:
         raise Unexpressible(str(problem)) from problem
-    spec = TileSpec(kind, loc, tile.rows, tile.cols, tile.rows, tile.cols, blayout, slayout, tile.fractal, pad)
+    spec = TileSpec(
+        kind, loc, tile.rows, tile.cols, tile.rows, tile.cols, blayout, slayout, tile.fractal, pad, dynamic=tile.dynamic
+    )
     valid = tile.valid_rows, tile.valid_cols
     if tile.address is None:
         return TileSlot(spec, tile.object, tile.view or 0), valid

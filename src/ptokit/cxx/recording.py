@@ -67,6 +67,8 @@ class RecordedTile:
     pad: str
     pad_bits: int = 0
     compact: int = 0
+    dynamic: tuple[bool, bool] = (False, False)
+    """Whether the C++ type leaves the valid rows and columns to run time."""
     view: int | None = None
     """For a view of a tile without an address: bytes from the start of that tile, which is the `object`."""
 

@@ -377,14 +377,27 @@ class TraceReader:
         return RecordedText(self._texts[words[0] >> 32])
 
     def _tile(self, words: tuple[int, ...]) -> Maker:
-        rows, cols, valid_rows, valid_cols, dtype, memory, blayout, slayout, pad, assigned, compact, fractal, bits = (
-            _TILE.unpack(struct.pack("<4Q", *words[2:]))
-        )
+        (
+            rows,
+            cols,
+            valid_rows,
+            valid_cols,
+            dtype,
+            memory,
+            blayout,
+            slayout,
+            pad,
+            assigned,
+            compact,
+            dynamic,
+            fractal,
+            bits,
+        ) = _TILE.unpack(struct.pack("<4Q", *words[2:]))
         number = self._objects.setdefault(words[1], self.next_object)
         rest: Any = (
             MEMORIES[memory], DTYPES[dtype], rows, cols, valid_rows, valid_cols,
             _named(BLAYOUTS, blayout, "layout"), _named(SLAYOUTS, slayout, "layout"), fractal, _named(PADS, pad, "pad"),
-            bits, compact,
+            bits, compact, (bool(dynamic & 1), bool(dynamic & 2)),
         )  # fmt: skip
         if assigned == VIEW:
             return lambda offset: RecordedTile(number, None, *rest, view=offset)
@@ -469,7 +482,7 @@ class TraceReader:
         return RecordedLaunch(call.name, launch.grid, arguments, made, call.operands, launch.complete)
 
 
-_TILE = struct.Struct("<4i7BxH2xI")
+_TILE = struct.Struct("<4i8BH2xI")
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,7 +100,8 @@ def repetition(row: OpRow, *, by_row: bool) -> Instruction:
     params = (DST, Param("src", "read", about))
     blocks = on_a2a3(RouteKernel((*pipes(params, "V"), Effect("dst", "write", "V", in_ub("dst", 32)))))
     """Rows are copied in whole blocks (TColExpand.hpp:24)."""
-    rows = RouteKernel(pipes(params, "V"), handshake=WITH_SCALAR_ROWS)
+    by_pairs = Effect("dst", "write", "V", lambda c: in_ub("dst", 2 if c.dst.dtype.size == 1 else 1)(c))
+    rows = RouteKernel((*pipes(params, "V"), by_pairs), handshake=WITH_SCALAR_ROWS)
     """Each row begins with a number that the scalar pipe reads (TRowExpand.hpp:38)."""
     special = (SpecialRoute("rows", Table({"a2a3": is_no_block}), rows),) if by_row else (blocks,)
     return build(row, params, rules, lower, special=special)

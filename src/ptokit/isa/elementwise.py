@@ -68,6 +68,25 @@ ROWS_AGAINST_COLS = Rule(
     lambda c: c.dst.valid_rows == c.src.valid_cols, on=note("a2a3"),
 )  # fmt: skip
 
+
+def is_filled_in_place(call: Call) -> bool:
+    """Whether the A2/A3 headers fill the valid elements: rows that are valid in part, by extents that the tile's type
+    states, are taken for rows that follow each other (TExpandS.hpp:61)."""
+    tile: TileSpec = call.dst
+    (rows, cols), axis = tile.valid, int(tile.blayout is BLayout.RowMajor)
+    count, across, pitch = (rows, cols, tile.cols) if axis else (cols, rows, tile.rows)
+    return tile.loc is not TileType.Vec or count == 1 or across == pitch or tile.dynamic[axis]
+
+
+FILLED_ELSEWHERE = Rule(
+    "CP-HDR-01", "dst", "valid over whole rows, or of extents that are known at run time only: the headers fill the "
+    "first elements of the tile instead, as if its rows had no padding", is_filled_in_place, on=hazard("a2a3"),
+    found=lambda c: f"valid {show_extents(c.dst.valid)} of {c.dst.rows} x {c.dst.cols}",
+    fix="give the tile dynamic valid extents, or rows that are valid as a whole",
+)  # fmt: skip
+BY_FILLING = Cpp(written=(FILLED_ELSEWHERE,))
+"""Instructions that fill the destination with the scalar first (TBitwiseSOp.hpp:106)."""
+
 SCALARS = (
     OpRow("tadds", "Add a scalar to a tile.", "dst = src + scalar    integers wrap", ADD_TYPES, "add"),
     OpRow("tsubs", "Subtract a scalar from a tile.", "dst = src - scalar    integers wrap", ADD_TYPES, "sub"),
@@ -83,10 +102,12 @@ SCALARS = (
         "pow", in_place=NOT_A2A3),
     OpRow("tmaxs", "The larger of tile and scalar.", "dst = scalar if scalar > src else src", ADD_TYPES, "max"),
     OpRow("tmins", "The smaller of tile and scalar.", "dst = scalar if scalar < src else src", ADD_TYPES, "min"),
-    OpRow("tands", "Bitwise and with a scalar.", "dst = src & scalar", SCALAR_BIT_TYPES, "and", in_place=NOT_A2A3),
-    OpRow("tors", "Bitwise or with a scalar.", "dst = src | scalar", SCALAR_BIT_TYPES, "or", in_place=NOT_A2A3),
+    OpRow("tands", "Bitwise and with a scalar.", "dst = src & scalar", SCALAR_BIT_TYPES, "and", in_place=NOT_A2A3,
+        cpp=BY_FILLING),
+    OpRow("tors", "Bitwise or with a scalar.", "dst = src | scalar", SCALAR_BIT_TYPES, "or", in_place=NOT_A2A3,
+        cpp=BY_FILLING),
     OpRow("txors", "Bitwise exclusive or with a scalar.", "dst = src ^ scalar", SCALAR_BIT_TYPES, "xor",
-        in_place=NOT_A2A3),
+        in_place=NOT_A2A3, cpp=BY_FILLING),
     OpRow("tlrelu", "Multiply negative numbers by a scalar.", "dst = src if src > 0 else src * scalar", FLOAT_TYPES,
         "prelu"),
     OpRow("tshls", "Shift left by a scalar.", "dst = src << scalar    0 for counts of the width and more",
@@ -166,6 +187,10 @@ def arithmetic(row: OpRow, params: tuple[Param, ...], rules: tuple[Rule, ...]) -
     lower, loops, special = apply(row.op, *sources), SCALAR_LOOPS.get(row.name), tuple[SpecialRoute, ...]()
     if loops is not None:
         special = (SpecialRoute(loops, INTEGERS, scalar_loop(params, accesses=3)), *corrected(row, params))
+    elif row.op == "rem":  # integers become floats where they are (TRem.hpp:73)
+        lost = (Effect(name, "write", "V", in_ub(name)) for name in sources if name != "scalar")
+        effects = (*pipes(params, "V"), *lost)
+        special = (SpecialRoute("integers", INTEGERS, RouteKernel(effects, cost={"V": SLOW})),)
     elif row.name in IN_PAIRS:
         paired = Effect("dst", "write", "V", in_ub("dst", 2))
         special = (SpecialRoute("bytes", BYTES, RouteKernel((*pipes(params, "V"), paired))),)
@@ -248,7 +273,8 @@ def lower_expands(call: Call) -> tuple[Move | Compute, ...]:
 
 TEXPANDS = replace(
     build(
-        OpRow("texpands", "Fill a tile with a scalar.", "dst = scalar    the valid region; all of a Mat tile"),
+        OpRow("texpands", "Fill a tile with a scalar.", "dst = scalar    the valid region; all of a Mat tile",
+            cpp=BY_FILLING),
         EXPANDS_PARAMS,
         (
             located("CP-EXP-01", "dst", TileType.Vec, TileType.Mat),

@@ -561,6 +561,9 @@ class Cpp:
     values, where ptokit follows the instruction's meaning (CP-HDR-01). They see `Call.in_headers`."""
     slices: tuple[Rule, ...] = ()
     """The same for operands that are slices."""
+    written: tuple[Rule, ...] = ()
+    """What goes wrong in C++ as its author writes it: emitted C++ gives the destination's tile dynamic valid extents,
+    where the headers compute as documented."""
     is_transfer: bool = False
     """Whether it moves a block of GM of exactly a tile's valid region."""
     clears: Table[bool] = field(default_factory=lambda: Table({}))

@@ -116,9 +116,11 @@ def reduction(row: OpRow, *, by_row: bool, group: str = "", numbers: Table[Types
         special = _by_rows(row, params) if by_row else ()
         return build(row, params, rules, lower, cpp=f"{row.name.upper()}(dst, src, tmp)", text=Text(("src", "tmp")),
                      workspace=Workspace(1, same_as("src")), special=special)  # fmt: skip
-    has_workspace = row.op == "colsum"
+    has_workspace, blocks = row.op == "colsum", Effect("dst", "write", "V", in_ub("dst", 32))
+    copied = RouteKernel((*pipes(params, "V"), blocks), cost={"V": COSTS[row.op]})
     return build(row, params, rules, lower, text=Text(("src",)), workspace=BY_HALVES if has_workspace else None,
-                 form=Form(inside=("isBinary",)) if has_workspace else GENERAL)  # fmt: skip
+                 form=Form(inside=("isBinary",)) if has_workspace else GENERAL,
+                 special=(on_a2a3(copied),))  # fmt: skip
 
 
 POSITION_TYPES = by_target(a2a3=F2, a5=F2)
@@ -247,6 +249,21 @@ def transposed(call: Call) -> Input:
     return Input("src", Layout(layout.cols, layout.rows), (call.src.valid_cols, call.src.valid_rows))
 
 
+TRANS_PARAMS = (DST, Param("src", "read", "a plain Vec tile of the destination's type"))
+
+
+def is_no_square(call: Call) -> bool:
+    """Rows of the destination that are no whole squares: A2/A3 moves elements one by one (TTrans.hpp:239)."""
+    return call.dst.cols % (32 if call.dst.dtype.size == 1 else 16) != 0
+
+
+SQUARES = on_a2a3(
+    RouteKernel((*pipes(TRANS_PARAMS, "V"), Effect("dst", "write", "V", in_ub("dst", 32))), cost={"V": INDEXED})
+)
+"""Whole blocks are copied from the workspace (TTrans.hpp:272)."""
+ONE_BY_ONE = SpecialRoute("elements", Table({"a2a3": is_no_square}), scalar_loop(TRANS_PARAMS, accesses=2))
+
+
 def transposed_workspace(call: Call) -> TileSpec:
     """The source transposed, its rows padded."""
     src = call.src
@@ -257,7 +274,7 @@ def transposed_workspace(call: Call) -> TileSpec:
 
 TTRANS = build(
     OpRow("ttrans", "Transpose a tile.", "dst[j, i] = src[i, j]    over the source's valid region", in_place=()),
-    (DST, Param("src", "read", "a plain Vec tile of the destination's type")),
+    TRANS_PARAMS,
     (
         *vec_tiles("CP-TRN-01", ("dst", "src"), nonempty="src", plains=("src", "dst")),
         Rule("CP-TRN-01", "dst", lambda c: f"valid {show_extents(tuple(c.src.valid)[::-1])}, as src transposed",
@@ -275,6 +292,7 @@ TTRANS = build(
     cpp="TTRANS(dst, src, tmp)",
     text=Text(("src", "tmp")),
     workspace=Workspace(1, transposed_workspace),
+    special=(SQUARES, ONE_BY_ONE),
 )  # fmt: skip
 
 TGATHER_TYPES = by_target(a2a3=SHORT | types("f16 bf16 f32"), a5=ALL | BYTE_FLOATS, cpu=ALL | BYTE_FLOATS)

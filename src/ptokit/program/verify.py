@@ -21,7 +21,7 @@ from ptokit.program.place import check_addresses, check_memory, check_overlaps
 from ptokit.program.show import described
 from ptokit.program.streams import crosses
 from ptokit.program.symbolic import Lengths
-from ptokit.program.verify_call import Options, judged, verify_call
+from ptokit.program.verify_call import Options, judged, verify_call, written_findings
 from ptokit.target import SCALAR, Profile
 
 
@@ -63,6 +63,7 @@ def _instructions(
         if key not in known:
             call, types = calls.call_of(program, stmt, profile, resolve), not program.form.startswith(ir.CPP)
             known[key] = verify_call(call, profile, options, alone=False, types=types)
+            known[key] += [] if types else judged(written_findings(call), options)
         for finding in known[key]:
             yield described(calls.with_tiles(finding, stmt).at(stmt.where), program, stmt)
 

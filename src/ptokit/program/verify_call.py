@@ -209,7 +209,7 @@ def workspaces(call: Call, _profile: Profile, _options: Options) -> Iterable[Fin
 def _needed(call: Call) -> int:
     """Bytes of the workspace that the kernel of a call needs; 0 if it ignores the workspace."""
     workspace, given = call.instruction.workspace, call.instruction.operands
-    if not workspace or not call.here(workspace.used):
+    if not workspace or not call.uses_workspace:
         return 0
     if not all(is_tile(call.operands[param.name]) for param in given if param.kind == "tile"):
         return 0
@@ -278,6 +278,11 @@ def header_findings(call: Call, at_level: Level | None = None, *, types: bool = 
         yield from check_rules(cpp.slices, call, header=False, at_level=at_level)
     if types:
         yield from _tile_types(call.in_headers, at_level or "hazard")
+
+
+def written_findings(call: Call) -> list[Finding]:
+    """What the headers do otherwise with C++ as it is written, and not with what ptokit emits."""
+    return check_rules(call.instruction.cpp.written, call.in_headers, header=False)
 
 
 def _tile_types(call: Call, level: Level) -> Iterator[Finding]:

@@ -162,21 +162,22 @@ class _BlockReader:
         return [_number(each) for each in call.operands], [int(sizes) >> 4 * place & 15 for place in range(count)]
 
     def _apart(self, access: ByteAccess) -> Iterator[ObservedAccess]:
-        """An access by its memory."""
-        if not len(access.ranges):
-            return
-        first = int(access.ranges[0, 0])
-        if first >= ARRAYS:
-            argument = (first - ARRAYS) // ARRAY
-            yield ObservedAccess(
-                access.how, ObservedMemory("global", argument), access.ranges - ARRAYS - argument * ARRAY
-            )
-            return
-        for memory, base in zip(MEMORIES, self.bases, strict=False):
-            if base <= first < base + MEMORY:
-                yield ObservedAccess(access.how, ObservedMemory(memory), access.ranges - base)
-                return
-        yield ObservedAccess(access.how, ObservedMemory("unknown"), access.ranges)
+        """The parts of an access, by memory. Numbers below every memory are addresses in UB that stay as they are."""
+        ranges = access.ranges
+        while len(ranges):
+            place, base, size = self._place(int(ranges[0, 0]))
+            is_here = ranges[:, 0] < base + size
+            yield ObservedAccess(access.how, place, ranges[is_here] - base)
+            ranges = ranges[~is_here]
+
+    def _place(self, address: int) -> tuple[ObservedMemory, int, int]:
+        """The memory of an address, where it begins, and its bytes."""
+        if address >= ARRAYS:
+            argument = (address - ARRAYS) // ARRAY
+            return ObservedMemory("global", argument), ARRAYS + argument * ARRAY, ARRAY
+        known = ((name, base) for name, base in zip(MEMORIES, self.bases, strict=False) if 0 <= address - base < MEMORY)
+        memory, base = next(known, ("raw" if address < MEMORY else "unknown", 0))
+        return ObservedMemory(memory), base, ARRAYS if memory == "unknown" else MEMORY
 
 
 ARRAYS, ARRAY = 1 << 56, 1 << 44

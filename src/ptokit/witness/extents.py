@@ -21,6 +21,8 @@ MOST_ELEMENTS = 1 << 20
 """No memory of the chip has more: what a wrapped count names after that is left out."""
 PAIRED = (0, 1)
 """The orders of `order_t` in which a reduction writes a value and its position."""
+POSITION = 3
+"""The one in which it writes the position only."""
 
 
 @dataclass(frozen=True)
@@ -193,14 +195,16 @@ def whole_reduction(call: Issued) -> Iterator[ByteAccess]:
 
 
 def position_reduction(call: Issued) -> Iterator[ByteAccess]:
-    """A value and its position for each step, or one of them: the last argument says which."""
-    yield from _reduced(call, 2 if call.given[6] in PAIRED else 1)
+    """A value and its position for each step, or one of them: the last argument says which. A position alone has four
+    bytes."""
+    order = call.given[6]
+    yield from _reduced(call, 2 if order in PAIRED else 1, 4 if order == POSITION else call.sizes[0])
 
 
-def _reduced(call: Issued, results: int) -> Iterator[ByteAccess]:
-    """`results` elements for each step; steps are that many times a stride apart."""
-    size = call.sizes[0]
-    width = REPEAT // size
+def _reduced(call: Issued, results: int, size: int = 0) -> Iterator[ByteAccess]:
+    """`results` numbers for each step, of some bytes; steps are that many times a stride apart."""
+    size = size or call.sizes[0]
+    width = REPEAT // call.sizes[1]
     steps, active = call.core.elements(width, call.given[2])
     repeats = -(-call.core.mask[1] // width) if call.core.counts else call.given[2]
     yield ByteAccess("read", _of_lanes(call.given[1], call.sizes[1], steps, active, call.given[4], call.given[5]))

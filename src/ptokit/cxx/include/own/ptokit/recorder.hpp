@@ -34,9 +34,9 @@ struct TileInfo {
   std::uint8_t pad = 0;       // 0 null, 1 zero, 2 max, 3 min, 4 custom
   std::uint8_t assigned = 0;  // 1 if `address` is known, 2 for a view of a tile without an address
   std::uint8_t compact = 0;   // the public CompactMode, or `convolution`
-  std::uint8_t reserved = 0;
+  std::uint8_t dynamic = 0;   // bits 0 and 1: valid rows and columns that are -1 in the type
   std::uint16_t fractal = 0;  // bytes of a fractal
-  std::uint16_t reserved2 = 0;
+  std::uint16_t reserved = 0;
   std::uint32_t pad_bits = 0;  // the bits of a custom pad value
 };
 static_assert(sizeof(TileInfo) == 48);

@@ -446,6 +446,7 @@ struct Tile {
     info.slayout = static_cast<std::uint8_t>(SFractal_);
     info.fractal = SFractalSize_;
     info.compact = static_cast<std::uint8_t>(Compact_);
+    info.dynamic = static_cast<std::uint8_t>((ValidRow == -1) | (ValidCol == -1) << 1);
     constexpr auto pad = static_cast<std::uint64_t>(PadVal_);
     info.pad = pad < 4 ? static_cast<std::uint8_t>(pad) : 4;
     info.pad_bits = pad < 4 ? 0 : static_cast<std::uint32_t>(pad);

@@ -1,0 +1,64 @@
+"""C++ that the headers take otherwise than its author means, and how emitted C++ avoids it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ptokit as pto
+from ptokit.lang.recorded import load_entries
+from ptokit.program.verify_call import Options
+from ptokit.target import profile
+from ptokit.text.cpp.source import emit
+from tests.text.test_cpp import program_of
+
+KERNEL = """
+#include <pto/pto-inst.hpp>
+using namespace pto;
+__global__ AICORE void fill(__gm__ float* out) {{
+  Tile<TileType::Vec, float, 8, 64, BLayout::RowMajor, {types}> tile{given};
+  TASSIGN(tile, 0);
+  TEXPANDS(tile, 1.0f);
+  set_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+  wait_flag(PIPE_V, PIPE_MTE3, EVENT_ID0);
+  GlobalTensor<float, Shape<1, 1, 1, 8, {cols}>, Stride<512, 512, 512, 64, 1>> all(out);
+  TSTORE(all, tile);
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("types", "given", "cols", "target", "wrong"),
+    [
+        ("8, 61", "", 61, "a2a3", True),
+        ("8, 61", "", 61, "a5", False),
+        ("8, 64", "", 64, "a2a3", False),
+        ("1, 61", "", 61, "a2a3", False),
+        ("8, -1", "(61)", 61, "a2a3", False),
+    ],
+)
+def test_rows_that_are_valid_in_part_are_not_filled_on_a2a3(
+    tmp_path: Path, types: str, given: str, cols: int, target: str, wrong: bool
+) -> None:
+    """TExpandS.hpp:61 of the public headers compares the valid columns with themselves."""
+    (tmp_path / "k.cpp").write_text(KERNEL.format(types=types, given=given, cols=cols))
+    (kernel,) = load_entries(str(tmp_path / "k.cpp"), target)
+    found = pto.check(kernel, np.zeros((8, 64), "float32"), grid=1, target=target)
+    assert [(each.level, each.operand) for each in found.findings if each.rule == "CP-HDR-01"] == [
+        ("hazard", "dst")
+    ] * wrong
+
+
+def filled(out: object) -> None:
+    tile = pto.Tile("vec", "float32", 8, 64, valid=(8, 61))
+    pto.texpands(tile, 1)
+    pto.tstore(out, tile)
+
+
+@pytest.mark.parametrize(("target", "extents"), [("a2a3", "-1, -1"), ("a5", "8, 61")])
+def test_emitted_tiles_of_such_fills_have_dynamic_extents(target: str, extents: str) -> None:
+    program = program_of(pto.kernel(filled), target, out=np.zeros((8, 61), "float32"))
+    text = emit(program, profile(target), Options())
+    assert f"Tile<TileType::Vec, float, 8, 64, BLayout::RowMajor, {extents}>" in text
