@@ -1,6 +1,6 @@
-"""Compares the tables of instructions with the headers of a checkout, by the kernels of its tests.
+"""Compares the tables of instructions with the headers of a checkout, by the kernels of its tests and by our own.
 
-python -m tests.witness PATH [--target a2a3] [--only tadd,tci] [--entries 3]
+python -m tests.witness PATH [--target a2a3] [--only tadd,tci] [--entries 2] [--page docs/witness]
 """
 
 from __future__ import annotations
@@ -8,28 +8,33 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 from ptokit.witness.headers import Checkout
+from tests.witness import emitted
 from tests.witness.compare import Comparison, compare_file
+from tests.witness.page import written
+
+OWN_ENTRIES = 100
+"""At most, of a source of our own: all."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path", type=Path)
     parser.add_argument("--target", default="a2a3")
-    parser.add_argument("--only", default="", help="folders of tests, with commas")
-    parser.add_argument("--entries", type=int, default=3, help="entries of each file")
+    parser.add_argument("--only", default="", help="folders of tests and names of instructions, with commas")
+    parser.add_argument("--entries", type=int, default=2, help="entries of each file of the vendor's")
+    parser.add_argument("--page", type=Path, help="a folder for a page with the result")
     asked = parser.parse_args()
     checkout, found, start = Checkout.at(asked.path), Comparison(), time.monotonic()
-    folder = checkout.path / "tests" / "npu" / asked.target / "src" / "st" / "testcase"
-    names = asked.only.split(",") if asked.only else sorted(path.name for path in folder.iterdir() if path.is_dir())
-    files = [file for name in names for file in sorted((folder / name).glob("*kernel*.cpp"))]
-    one = partial(compare_file, checkout.path, asked.target, asked.entries)
-    with multiprocessing.get_context("spawn").Pool(maxtasksperchild=4) as pool:
-        for result in pool.imap_unordered(one, files):
+    with tempfile.TemporaryDirectory() as folder, multiprocessing.get_context("spawn").Pool(maxtasksperchild=4) as pool:
+        files = [*sources(checkout, asked), *own_sources(Path(folder), asked)]
+        for result in pool.imap_unordered(partial(compare_file, checkout.path, asked.target), files):
             print(f"{result.seconds}: {result.summary}, {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
             for name, examples in result.examples.items():
                 print(f"{name}:", *examples, sep="\n    ", file=sys.stderr, flush=True)
@@ -39,7 +44,26 @@ def main() -> int:
         print(f"{name}: {count} calls, {found.differ[name]} differ", *found.examples.get(name, ()), sep="\n    ")
     print(found.summary)
     print(f"{time.monotonic() - start:.0f} s")
+    if asked.page:
+        written(asked.page / f"{asked.target}.md", found, asked.target, time.monotonic() - start)
     return int(bool(found.differ))
+
+
+def sources(checkout: Checkout, asked: argparse.Namespace) -> Iterator[tuple[Path, int]]:
+    """The kernels of the vendor's tests, and how many entries of each."""
+    folder = checkout.path / "tests" / "npu" / asked.target / "src" / "st" / "testcase"
+    known = sorted(path.name for path in folder.iterdir() if path.is_dir())
+    names = [name for name in known if not asked.only or name in asked.only.split(",")]
+    return ((file, asked.entries) for name in names for file in sorted((folder / name).glob("*kernel*.cpp")))
+
+
+def own_sources(folder: Path, asked: argparse.Namespace) -> Iterator[tuple[Path, int]]:
+    """Our own kernels, written to a folder."""
+    for name in emitted.names(asked.target):
+        if not asked.only or name in asked.only.split(","):
+            file = folder / f"own_{name}.cpp"
+            file.write_text(emitted.source(name, asked.target))
+            yield file, OWN_ENTRIES
 
 
 if __name__ == "__main__":

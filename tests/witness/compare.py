@@ -188,9 +188,9 @@ class Comparison:
                 examples.append(f"{where}: {'; '.join(found)}")
 
 
-def compare_file(root: Path, target: str, entries: int, file: Path) -> Comparison:
+def compare_file(root: Path, target: str, source: tuple[Path, int]) -> Comparison:
     """One source, in a process that ends: launches keep memory."""
-    start, found = time.monotonic(), Comparison()
+    (file, entries), start, found = source, time.monotonic(), Comparison()
     with Witness(Checkout.at(root)) as witness:
         try:
             compare(witness, file, target, entries, found)
