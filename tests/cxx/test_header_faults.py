@@ -62,3 +62,40 @@ def test_emitted_tiles_of_such_fills_have_dynamic_extents(target: str, extents: 
     program = program_of(pto.kernel(filled), target, out=np.zeros((8, 61), "float32"))
     text = emit(program, profile(target), Options())
     assert f"Tile<TileType::Vec, float, 8, 64, BLayout::RowMajor, {extents}>" in text
+
+
+MOVES = """
+#include <pto/pto-inst.hpp>
+using namespace pto;
+__global__ AICORE void copy(__gm__ float* x, __gm__ float* out) {{
+  Tile<TileType::Vec, float, 8, 64, BLayout::RowMajor, -1, -1> tile({valid});
+  TASSIGN(tile, 0);
+  using Extents = Shape<1, 1, 1, -1, -1>;
+  GlobalTensor<float, Extents, Stride<4096, 4096, 4096, 64, 1>> all(x, Extents({shape})), to(out, Extents({valid}));
+  TLOAD(tile, all);
+  set_flag(PIPE_MTE2, PIPE_MTE3, EVENT_ID0);
+  wait_flag(PIPE_MTE2, PIPE_MTE3, EVENT_ID0);
+  TSTORE(to, tile);
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("shape", "valid", "levels"),
+    [
+        ("5, 64", "5, 64", {"a2a3": [], "a5": []}),
+        ("8, 64", "5, 64", {"a2a3": ["hazard"], "a5": ["hazard"]}),
+        ("9, 64", "5, 64", {"a2a3": ["error"], "a5": ["error"]}),
+        ("5, 64", "5, 56", {"a2a3": ["error"], "a5": []}),
+        ("1, 64", "1, 56", {"a2a3": [], "a5": []}),
+    ],
+)
+def test_a_load_moves_all_rows_of_the_tensor(
+    tmp_path: Path, shape: str, valid: str, levels: dict[str, list[str]]
+) -> None:
+    """TL-03: the valid region limits the columns only, and A2/A3 finds the next row by them."""
+    (tmp_path / "k.cpp").write_text(MOVES.format(shape=shape, valid=valid))
+    for target, expected in levels.items():
+        (kernel,) = load_entries(str(tmp_path / "k.cpp"), target)
+        found = pto.check(kernel, np.zeros(4096, "float32"), np.zeros(4096, "float32"), grid=1, target=target)
+        assert [each.level for each in found.findings if each.rule == "TL-03"] == expected

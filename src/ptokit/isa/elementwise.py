@@ -84,7 +84,7 @@ FILLED_ELSEWHERE = Rule(
     found=lambda c: f"valid {show_extents(c.dst.valid)} of {c.dst.rows} x {c.dst.cols}",
     fix="give the tile dynamic valid extents, or rows that are valid as a whole",
 )  # fmt: skip
-BY_FILLING = Cpp(written=(FILLED_ELSEWHERE,))
+BY_FILLING = Cpp(dynamic=(FILLED_ELSEWHERE,))
 """Instructions that fill the destination with the scalar first (TBitwiseSOp.hpp:106)."""
 
 SCALARS = (

@@ -562,8 +562,10 @@ class Cpp:
     slices: tuple[Rule, ...] = ()
     """The same for operands that are slices."""
     written: tuple[Rule, ...] = ()
-    """What goes wrong in C++ as its author writes it: emitted C++ gives the destination's tile dynamic valid extents,
-    where the headers compute as documented."""
+    """What goes wrong in C++ as its author writes it, and not in what ptokit emits."""
+    dynamic: tuple[Rule, ...] = ()
+    """The same, where it does not if the destination's valid extents are known at run time only: emitted C++ has such
+    tiles."""
     is_transfer: bool = False
     """Whether it moves a block of GM of exactly a tile's valid region."""
     clears: Table[bool] = field(default_factory=lambda: Table({}))

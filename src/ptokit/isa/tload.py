@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from numpy import array, iinfo, inf, isinf
 
-from ptokit.isa.headers import CLAUSE, EIGHT_TO_64, typed_in_headers, whole_block
+from ptokit.isa.headers import CLAUSE, EIGHT_TO_64, moved_in_cpp, typed_in_headers, whole_block
 from ptokit.isa.vocabulary import *
 
 Pairs = Mapping[TileType, frozenset[tuple[str, str]]]
@@ -195,6 +195,7 @@ CPP = Cpp(
         Rule(CLAUSE, "dst", f"of at most {MOST_ROWS} rows for the C++ headers", lambda c: c.dst.rows <= MOST_ROWS,
              on=hazard("a2a3"), when=plain_in_ub, found=lambda c: f"{c.dst.rows} rows", fix="load in two steps"),
     ),
+    written=moved_in_cpp("TL-03", "src", "dst", lambda c: c.src),
     slices=(
         Rule("TL-03", "dst", "a tile, or whole rows that are valid: the load clears what lies beside a slice, too",
              lambda c: not c.dst.pitch and certain(lambda: c.dst.valid == (c.dst.rows, c.dst.cols)),

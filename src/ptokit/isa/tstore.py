@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ptokit.isa.casts import *
-from ptokit.isa.headers import EIGHT_TO_64, typed_in_headers, whole_block
+from ptokit.isa.headers import EIGHT_TO_64, moved_in_cpp, typed_in_headers, whole_block
 from ptokit.isa.tload import VEC_PAIRS, fits, has_fractal_dims, in_ub_unboxed, is_pair, plain_if_wide
 from ptokit.isa.vocabulary import *
 
@@ -155,6 +155,7 @@ TSTORE = Instruction(
         "TSTORE(dst, src, scale)",
         template,
         (typed_in_headers("src", {"a2a3": EIGHT_TO_64}), WHOLE),
+        written=moved_in_cpp("TT-01", "dst", "src", memory),
         is_transfer=True,
         without_pipe=Table({"a2a3": "mat"}),
     ),

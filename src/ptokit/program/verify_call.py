@@ -282,7 +282,8 @@ def header_findings(call: Call, at_level: Level | None = None, *, types: bool = 
 
 def written_findings(call: Call) -> list[Finding]:
     """What the headers do otherwise with C++ as it is written, and not with what ptokit emits."""
-    return check_rules(call.instruction.cpp.written, call.in_headers, header=False)
+    cpp = call.instruction.cpp
+    return check_rules((*cpp.written, *cpp.dynamic), call.in_headers, header=False)
 
 
 def _tile_types(call: Call, level: Level) -> Iterator[Finding]:

@@ -29,7 +29,7 @@ from ptokit.program.ir import (
 from ptokit.program.order import order, order_events
 from ptokit.program.place import BLOCK, footprint, place
 from ptokit.program.verify import verify
-from ptokit.program.verify_call import Options, header_findings, written_findings
+from ptokit.program.verify_call import Options, check_rules, header_findings
 from ptokit.target import PROFILES, Profile
 from ptokit.target.profile import VECTOR_CORE
 from ptokit.text.cpp.barriers import with_barriers
@@ -69,7 +69,7 @@ def _with_dynamic_extents(program: Program, profile: Profile) -> Program:
     found = {
         instr.tiles[0].tile
         for instr in instructions(program.body)
-        if instr.tiles and written_findings(call_of(program, instr, profile))
+        if check_rules(instr.definition.cpp.dynamic, call_of(program, instr, profile).in_headers, header=False)
     }
 
     def change(stmt: Stmt) -> Stmt:
