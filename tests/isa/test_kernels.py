@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ast
+import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import ptokit
+import ptokit as pto
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.dtype import dtype
 from ptokit.isa.instruction import Call
@@ -129,3 +133,34 @@ def test_a_call_without_a_route_has_an_empty_kernel(name: str) -> None:
         call = Call(instruction, specs, (None,) * len(instruction.modifiers), target)
         kernel, touched = call.kernel, effects(call)
         assert call.has_route or (kernel is NO_KERNEL and not touched)
+
+
+def tile_of(kind: str, rows: int, cols: int, **options: Any) -> pto.Tile:
+    return pto.Tile("vec", kind, rows, cols, **options).write(1)
+
+
+ROUTES: tuple[tuple[str, str, Callable[[], Any]], ...] = (
+    ("trowsum.integers", "trowsum", lambda: pto.trowsum(tile_of("int32", 8, 8), tile_of("int32", 8, 8))),
+    ("trowmax.step", "trowmax", lambda: pto.trowmax(tile_of("float32", 8, 8), tile_of("float32", 8, 64))),
+    ("trowmax", "trowmax", lambda: pto.trowmax(tile_of("float32", 8, 8), tile_of("float32", 8, 72))),
+    ("trowargmin.step", "trowargmin", lambda: pto.trowargmin(tile_of("int32", 8, 8), tile_of("float32", 8, 64))),
+    ("trowargmin.steps", "trowargmin", lambda: pto.trowargmin(tile_of("int32", 8, 8), tile_of("float32", 8, 72))),
+    ("tpows.integers", "tpows", lambda: pto.tpows(tile_of("int16", 8, 16), tile_of("int16", 8, 16), 2)),
+    ("tpows", "tpows", lambda: pto.tpows(tile_of("float32", 8, 8), tile_of("float32", 8, 8), 2)),
+    ("tdivs.integers", "tdivs", lambda: pto.tdivs(tile_of("int16", 8, 16), tile_of("int16", 8, 16), 2)),
+    ("ttrans", "ttrans", lambda: pto.ttrans(tile_of("float32", 8, 16), tile_of("float32", 16, 8))),
+    ("ttrans.elements", "ttrans", lambda: pto.ttrans(tile_of("float32", 8, 8), tile_of("float32", 8, 8))),
+    ("trowexpand.rows", "trowexpand", lambda: pto.trowexpand(tile_of("float32", 8, 8), tile_of("float32", 8, 8, valid=(8, 1)))),
+    ("trowexpand", "trowexpand",
+     lambda: pto.trowexpand(tile_of("float32", 8, 8), tile_of("float32", 8, 1, blayout="col_major"))),
+    ("tor.bytes", "tor", lambda: pto.tor(*(tile_of("int8", 8, 32) for _ in range(3)))),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("on_a2a3", "on_a5", "call"), ROUTES, ids=[row[0] for row in ROUTES])
+def test_a_call_takes_the_way_of_its_headers(on_a2a3: str, on_a5: str, call: Callable[[], Any]) -> None:
+    """As the witness shows it (docs/witness.md)."""
+    for target, route in (("a2a3", on_a2a3), ("a5", on_a5)):
+        with pto.target(target), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert call().route == route

@@ -191,3 +191,39 @@ def test_the_last_block_of_a_loaded_row_is_padded_and_no_other_row() -> None:
     given = np.arange(1, 7, dtype="int16").reshape(2, 3), np.zeros((3, 16), "int16")
     found = faults(run(body, *given, mode="manual"))
     assert [each for each in found if "32 of 96 bytes hold no data" in each] == found != []
+
+
+# --- more sources and blocks
+
+
+def remainder(x: Any, y: Any, out: Any, again: Any) -> None:
+    left, right, result = (pto.Tile("vec", "int32", 8, 64) for _ in range(3))
+    pto.tload(left, x)
+    pto.tload(right, y)
+    pto.trem(result, left, right, tmp=pto.Tile("vec", "int32", 3, 64))
+    pto.tstore(out, result)
+    pto.tstore(again, right)
+
+
+@pytest.mark.parametrize(("target", "lost"), [("a2a3", 1), ("a5", 0)])
+def test_the_divisor_of_integers_is_gone(target: str, lost: int) -> None:
+    arrays = [np.ones((8, 64), "int32") for _ in range(4)]
+    found = faults(run(remainder, *arrays, target=target))
+    assert len([each for each in found if "trem" in each and "overwritten" in each]) == lost
+
+
+def reduced(op: Any) -> Body:
+    def body(out: Any) -> None:
+        row, data = pto.Tile("vec", "float32", 1, 64), pto.Tile("vec", "float32", 8, 64)
+        pto.texpands(row, 1)
+        pto.texpands(data, 1)
+        op(row[:, 0:5], data[:, 0:5])
+        pto.tstore(out, row)
+
+    return body
+
+
+@pytest.mark.parametrize("op", [pto.tcolsum, pto.tcolprod, pto.tcolmax, pto.tcolmin])
+def test_column_reductions_write_a_whole_block(op: Any) -> None:
+    found = {target: faults(run(reduced(op), np.zeros((1, 64), "float32"), target=target)) for target in ("a2a3", "a5")}
+    assert [len([each for each in found[target] if "12 of 256 bytes" in each]) for target in found] == [1, 0]

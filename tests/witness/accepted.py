@@ -7,12 +7,14 @@ import re
 DATA = "which bytes are read depends on data that the witness does not compute"
 MASK_ROWS = "the documents give every row of a mask its value (CP-CMP-01); the header writes the bits that it computes"
 FILLED = "rows that are valid in part are filled as if they followed each other (TExpandS.hpp:61): reported (CP-HDR-01)"
+HIDDEN = "the headers' own workspace, from 184 KB on, which the machine knows"
 RAW = "addresses that the header does not set: what is read there is not used"
 ACCEPTED: tuple[tuple[str, str, str], ...] = (
     ("tsel|tprelu|trem|trems", "read (more|less)", "the mask is read through an address that lies in the workspace"),
     ("tgather|tgatherb|tscatter", "read (more|less)", DATA),
     ("tcmps?", "write less", MASK_ROWS),
     ("ttrans", "read more", RAW),
+    ("trowexpand\\w+", "write more", HIDDEN),
     ("texpands|tands|tors|txors", "(read|write) (more|less)", FILLED),
     ("tsels?", "read less", "the documents give every row of a mask its value (CP-SEL-01); the header reads its bits"),
 )
