@@ -18,7 +18,6 @@ from ptokit.isa.kernel import Handshake, LaunchShape, kernels_of
 from ptokit.isa.mgather import MGATHER
 from ptokit.isa.mscatter import MSCATTER
 from ptokit.isa.policy import TileType
-from ptokit.isa.tscatter import TSCATTER
 from ptokit.target import PROFILES, profile
 from ptokit.target.profile import Profile
 
