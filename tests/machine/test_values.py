@@ -18,9 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ptokit as pto
-from ptokit import spec
 from ptokit.machine import instruction
-from tests.conformance.harness import check_example
+from tests.conformance.harness import check_example, telling_examples
 from tests.engine.native.test_calls import CASES, Strategy
 from tests.examples.test_gallery import BAD, CASTING, GALLERY, Entry, cells, every_launch, launched, rng, spoilt
 from tests.lang.random_kernels import random_kernel
@@ -32,8 +31,6 @@ from tests.property.strategies import fuzz
 
 CHUNKS = 7 if FULL else 4
 """The number of portions of the examples, so that processes can share them."""
-EXAMPLES = sorted(spec.examples())[:: 1 if FULL else 2]
-"""Those of neighbours are about one instruction."""
 GRIDS = (1, 2, 5)
 TARGETS = ("cpu", "a2a3", "a5")
 
@@ -52,7 +49,7 @@ def tally() -> Iterator[Tally]:
 def test_examples(chunk: int) -> None:
     differing: dict[str, Mismatch] = {}
     with on_the_machine() as tally:
-        for name in EXAMPLES[chunk::CHUNKS]:
+        for name in telling_examples()[chunk::CHUNKS]:
             try:
                 check_example(name, refusals=chunk % 3 == 0 or FULL, full=FULL)
             except Mismatch as problem:
