@@ -6,8 +6,9 @@ no internal table of the package themselves.
 
 from __future__ import annotations
 
+import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -29,6 +30,7 @@ from ptokit.machine.report import MachineReport
 from ptokit.program import verify, verify_call
 from ptokit.target.profile import CUBE_CORE
 from tests import snippet
+from tests.loops import FULL
 
 
 class Reported(Exception):
@@ -52,6 +54,8 @@ def targets_of(name: str) -> tuple[str, ...]:
 
 
 NUMBERS = count()
+Run = Callable[[str, str, str], None]
+"""Runs code on a target, with an instruction where it is about several."""
 
 
 @cache
@@ -75,6 +79,22 @@ def run(code: str, target: str, op: str = "") -> None:
     report = names.get("report")
     if isinstance(report, MachineReport) and not report.ok:
         raise Reported(report)
+
+
+@cache
+def _ending(code: str, target: str, op: str) -> Exception | None:
+    try:
+        run(code, target, op)
+    except Exception as problem:
+        return problem.with_traceback(None)
+    return None
+
+
+def run_once(code: str, target: str, op: str = "") -> None:
+    """The same; code that has run in this process is not run again. For tests that change nothing of the package."""
+    problem = _ending(code, target, op)
+    if problem is not None:
+        raise problem.with_traceback(None)
 
 
 def findings_on(code: str, target: str, op: str = "", **options: Any) -> list[pto.Finding]:
@@ -114,7 +134,7 @@ def _expected(name: str, target: str) -> set[str]:
     return {clause for rule in rules for clause in clauses_on(rule, target)}
 
 
-def check_breaks(name: str, code: str, target: str, op: str = "") -> None:
+def check_breaks(name: str, code: str, target: str, op: str = "", run: Run = run) -> None:
     """Breaking code must be stopped by a finding of the clause that it breaks, or by the words that the example has."""
     example, clause = spec.examples()[name], spec.clauses().get(name)
     if example.message:
@@ -128,7 +148,7 @@ def check_breaks(name: str, code: str, target: str, op: str = "") -> None:
     assert clause is None or clause.kind != "reject" or found[0].level == "error"
 
 
-def check_example(name: str, *, refusals: bool = True, full: bool = True) -> None:
+def check_example(name: str, *, refusals: bool = True, full: bool = True, run: Run = run) -> None:
     """Run all code of one example on all its targets; without `refusals`, only code that an engine gets to run. Unless
     `full`, on one of its targets: which one depends on the example, and on the instruction if it is about several."""
     example, clause = spec.examples()[name], spec.clauses().get(name)
@@ -141,7 +161,25 @@ def check_example(name: str, *, refusals: bool = True, full: bool = True) -> Non
         if example.meets:
             run(example.meets, target, op)
         for code in example.breaks if refusals or not is_refused else ():
-            check_breaks(name, code, target, op)
+            check_breaks(name, code, target, op, run)
+
+
+CALLED = re.compile(r"pto\.(\w+)")
+WORDED = re.compile(r"\w+=(?!\d)['\"]?[\w.-]+|'[a-z]\w*'")
+
+
+def telling_examples(full: bool = FULL) -> list[str]:
+    """The examples in which a function of the API gets a word that it gets in none before; all of them if `full`."""
+    kept, seen = list[str](), set[Any]()
+    for name, example in sorted(spec.examples().items()):
+        lines = "\n".join((example.meets or "", *example.breaks)).splitlines()
+        forms: set[Any] = {*(example.each or ())}
+        for line in lines:
+            called, words = CALLED.findall(line) or [""], WORDED.findall(line)
+            forms |= {*called, *product(called, words)}
+        kept += [name] if full or forms - seen else []
+        seen |= forms
+    return kept
 
 
 # --- The tables of rules -------------------------------------------------------------------------------------

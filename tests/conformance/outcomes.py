@@ -15,7 +15,7 @@ import json
 
 import ptokit as pto
 from ptokit import spec
-from tests.conformance.harness import Reported, findings_of, run, targets_of
+from tests.conformance.harness import Reported, findings_of, run_once, targets_of
 
 FILE = Path(spec.__file__).resolve().parent / "outcomes" / "outcomes.toml"
 SAID = {
@@ -29,7 +29,7 @@ SAID = {
 def outcome(code: str, target: str, op: str = "") -> str:
     """What the run of some code shows."""
     try:
-        run(code, target, op)
+        run_once(code, target, op)
     except Exception as stop:
         found = [finding for finding in findings_of(stop) if finding.level != "note"]
         for kind, text in SAID.items():

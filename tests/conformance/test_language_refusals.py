@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from textwrap import dedent, indent
 from typing import Any
 
@@ -74,16 +75,17 @@ func.func @k(%mem: !pto.ptr<i32>) {
 """
 
 
-CPP = "#include <pto/pto-inst.hpp>\n__global__ AICORE void k(__gm__ float* x, int n) {}\n"
+CPP = Path(__file__).with_name("refused.cpp")
 
 
-def loaded(launch: str, text: str = TEXT, grid: int = 1) -> str:
-    """A kernel from text or C++, and its launch."""
-    name = "k.cpp" if text == CPP else "k.pto"
+def loaded(launch: str, text: str | Path = TEXT, grid: int = 1) -> str:
+    """A kernel from text or C++, and its launch. C++ is a file, which is compiled once."""
+    if isinstance(text, Path):
+        return f"pto.load({str(text)!r})[{grid}]({launch})\n"
     return (
         "import pathlib, tempfile\n"
         "with tempfile.TemporaryDirectory() as folder:\n"
-        f"    file = pathlib.Path(folder, '{name}')\n"
+        f"    file = pathlib.Path(folder, 'k.pto')\n"
         f"    file.write_text({text!r})\n"
         f"    pto.load(file)[{grid}]({launch})\n"
     )

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from tempfile import mkdtemp
+from types import SimpleNamespace
 
-from ptokit.cxx.compile import UNCHECKED, NoCompilerError, find_compiler
+from ptokit.cxx.compile import UNCHECKED, NoCompilerError, compile_source, find_compiler
 from ptokit.cxx.names import INCLUDE, OWN
 from ptokit.cxx.names_in_source import SourceTexts
+from ptokit.lang.cpp_entries import LIBRARIES
 
 
 def _compiler() -> list[str]:
@@ -94,6 +96,23 @@ def runtime() -> Path:
     made = folder() / "runtime.o"
     compile_with(*COMMON, "-O2", "-c", OWN / "ptokit" / "runtime.cpp", "-o", made)
     return made
+
+
+@lru_cache
+def _kept() -> dict[str, bytes]:
+    """The recorder and the library of an empty source, by their keys."""
+    kept: dict[str, bytes] = {}
+    source = folder() / "empty.cpp"
+    source.write_text("")
+    store = SimpleNamespace(load=kept.get, save=kept.__setitem__)
+    compile_source(source, kept=store).close()
+    return kept
+
+
+def keep_recorder() -> None:
+    """Put the recorder into the cache that is used now, as if another source had been compiled before."""
+    for key, code in _kept().items() if COMPILER else ():
+        LIBRARIES.save(key, code)
 
 
 @lru_cache

@@ -215,7 +215,7 @@ def test_a_compiler_that_waits_for_a_pipe_is_stopped(tmp_path: Path, text: str) 
     """However the source names it."""
     (tmp_path / ".git").mkdir()
     os.mkfifo(tmp_path / "pipe")
-    options = CompileOptions(limits=CompileLimits(still=1))
+    options = CompileOptions(limits=CompileLimits(still=0.3))
     with pytest.raises(CompileError, match="pipe"):
         compile_source(written(tmp_path, EMPTY + text), options=options)
 

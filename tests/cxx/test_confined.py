@@ -36,7 +36,7 @@ from ptokit.cxx.record import ArrayArgument, record
 from ptokit.cxx.repository import folders_of, repository_of
 from ptokit.engine.llvm import store
 from ptokit.lang.cpp_entries import LIBRARIES
-from tests.cxx.building import COMPILER, compile_with, library
+from tests.cxx.building import COMPILER, compile_with, keep_recorder, library
 
 needs_compiler = pytest.mark.skipif(not COMPILER, reason="needs a C++ compiler")
 LANDLOCK = confine.landlock() > 0
@@ -69,6 +69,7 @@ LIMITS = CompileLimits(seconds=60)
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository with a source, in a folder that other users may write to, and a cache of its own."""
     monkeypatch.setenv(store.VARIABLE, str(tmp_path / "cache"))
+    keep_recorder()
     root = tmp_path / "shared" / "repository"
     (root / ".git").mkdir(parents=True)
     (root / "scale.hpp").write_text("#define SCALE 2.0f\n")
@@ -142,6 +143,7 @@ def test_the_recorder_does_not_depend_on_options(repository: Path, monkeypatch: 
         return run(given, *args, **options)
 
     monkeypatch.setattr(compiling, "run", noted)
+    store.clear()
     monkeypatch.setattr(compiling, "RECORDERS", {})
     options = CompileOptions(("-DFRAMES=0", "-include", str(repository / "scale.hpp")))
     compile_source(repository / "scaled.cpp", "a5", options, kept=LIBRARIES).close()
@@ -162,7 +164,7 @@ def test_a_compiler_does_not_see_files_outside(repository: Path, tmp_path: Path,
     text = text.replace("SECRET", str(secret)) + "\n#define SCALE 2.0f"
     (repository / "scaled.cpp").write_text(SCALED.replace("INCLUDE", text))
     with pytest.raises(CompileError) as caught:
-        compile_source(repository / "scaled.cpp", "a5")
+        compile_source(repository / "scaled.cpp", "a5", kept=LIBRARIES)
     assert "hidden" not in str(caught.value)
     assert f"files outside of {repository} are read from folders that -I names" in caught.value.fix
 
@@ -174,10 +176,10 @@ def test_a_link_of_the_repository_leads_nowhere(repository: Path, tmp_path: Path
     (repository / "scale.hpp").symlink_to(tmp_path / "secret.hpp")
     if LANDLOCK:
         with pytest.raises(CompileError) as caught:
-            compile_source(repository / "scaled.cpp", "a5")
+            compile_source(repository / "scaled.cpp", "a5", kept=LIBRARIES)
         assert "folders that -I names" in caught.value.fix
     options = CompileOptions(("-I", str(tmp_path)))
-    compile_source(repository / "scaled.cpp", "a5", options).close()
+    compile_source(repository / "scaled.cpp", "a5", options, kept=LIBRARIES).close()
 
 
 @needs_landlock

@@ -24,7 +24,7 @@ from ptokit.cxx.compile import CompileError, CompileOptions, compile_source, run
 from ptokit.engine.llvm import store
 from ptokit.lang.cpp_entries import LIBRARIES
 from ptokit.lang.recorded import CppKernel
-from tests.cxx.building import COMPILER
+from tests.cxx.building import COMPILER, keep_recorder
 
 pytestmark = pytest.mark.skipif(not COMPILER, reason="needs a C++ compiler")
 SOURCE = """\
@@ -50,13 +50,14 @@ extern "C" void launch(float* x, float* out, void* stream) { scaled<<<1, nullptr
 @pytest.fixture
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An own folder for temporary files and one for the cache, and a source."""
+    monkeypatch.setenv(store.VARIABLE, str(tmp_path / "cache"))
+    keep_recorder()
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     (tmp_path / "scaled.cpp").write_text(SOURCE)
     (tmp_path / "scale.hpp").write_text("#define SCALE 2.0f\n")
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
     monkeypatch.setenv("TMPDIR", str(temporary))
-    monkeypatch.setenv(store.VARIABLE, str(tmp_path / "cache"))
     yield tmp_path
     gc.collect()
     assert [*temporary.iterdir()] == []
@@ -83,6 +84,7 @@ def launched(folder: Path) -> list[float]:
 
 def test_a_library_is_compiled_once(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = compiled_files(monkeypatch)
+    store.clear()
     assert launched(folders) == [2.0]
     assert launched(folders) == [2.0]
     assert runs == [["any.cpp", "runtime.cpp"]]

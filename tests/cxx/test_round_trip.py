@@ -17,6 +17,7 @@ import pytest
 from ptokit.cxx.compile import compile_source
 from ptokit.cxx.program import programs
 from ptokit.cxx.record import ArrayArgument, ScalarArgument, record
+from ptokit.lang.cpp_entries import LIBRARIES
 from ptokit.lang.launch import mode_of
 from ptokit.program.ir import Program
 from ptokit.program.verify_call import Options
@@ -103,7 +104,7 @@ def test_cpp_that_ptokit_writes_is_recorded_as_its_program(target: str, tmp_path
     written = [*kernels(target)]
     file = tmp_path / "kernels.cpp"
     file.write_text(source_of(written, target))
-    with compile_source(file, target) as build:
+    with compile_source(file, target, kept=LIBRARIES) as build:
         found = {entry.name.partition("::")[0]: entry.name for entry in build.entries if entry.kind == "kernel"}
         for number, each in enumerate(written):
             recording = record(build, found[f"k{number}"], [*each.arguments()], each.grid)

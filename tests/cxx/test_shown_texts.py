@@ -53,7 +53,6 @@ def kernel(*named: str) -> str:
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository, and a secret outside of it."""
-    monkeypatch.setenv("PTOKIT_CACHE_DIR", str(tmp_path / "cache"))
     root = tmp_path / "repository"
     (root / ".git").mkdir(parents=True)
     (tmp_path / "secret").write_text(f"{SECRET}\n" * 9)

@@ -27,6 +27,7 @@ from ptokit.program.symbolic import Lengths
 from tests import snippet
 from tests.examples.test_gallery import GALLERY
 from tests.lang.random_kernels import random_kernel
+from tests.loops import FULL
 
 TIMES = int(os.environ.get("PTOKIT_FUZZ", "1"))
 ENGINES = ("reference", "native")
@@ -121,7 +122,7 @@ def test_new_lengths_are_neither_traced_nor_compiled(engine: str) -> None:
     for count in (128, 200, 333, 64, 1000, 32, 31, 33, 65):
         kernel[1](**lookup_case(count), target="a5", engine=engine)
     with counted() as counts:
-        for count in lengths(rng, 30, most=60_000):
+        for count in lengths(rng, 12, most=60_000):
             given = lookup_case(count)
             kernel[1](**given, target="a5", engine=engine)
             assert np.array_equal(given["out"], looked_up(given))
@@ -164,7 +165,7 @@ def test_the_gallery_is_traced_twice(entry: Any) -> None:
 def test_lookups_of_many_lengths(engine: str, target: str) -> None:
     rng, random = np.random.default_rng(3), Random(3)
     launches = []
-    for count in [0, 1, 31, 32, 33, 64, *lengths(rng, 12 * TIMES, least=1, most=300)]:
+    for count in [0, 1, 31, 32, 33, 64, *lengths(rng, 12 * TIMES if FULL else 4, least=1, most=300)]:
         short = random.choice((0, 0, 0, 1, 40)) if count > 40 else 0
         given = lookup_case(count, random.choice((100, 100, 100, 50)), random.choice((16, 16, 8)), short)
         options = random.choice(({}, {}, {"strict": True}, {"header": True}, {"rows": 16}))
@@ -334,7 +335,7 @@ FUNCTIONS = (
 @pytest.mark.parametrize("entry", GALLERY, ids=lambda entry: entry.name)
 def test_the_gallery(entry: Any, engine: str) -> None:
     random, launches = Random(entry.name), []
-    for _ in range(6 * TIMES):
+    for _ in range(6 * TIMES if FULL else 3):
         given = gallery_case(entry, random.choice((1, 2, 16, 30, 40, 64, 100, random.randint(1, 150))))
         options = {"target": random.choice(entry.targets), "strict": random.random() < 0.3, "engine": engine}
         launches.append((given, random.choice((1, 2, 3, 7)), options))
@@ -354,9 +355,9 @@ def test_kernels_that_use_lengths(function: Any, engine: str) -> None:
     random = Random(function.__name__)
     kernel = pto.kernel(function, mode="manual") if function is by_hand else pto.kernel(function)
     launches = []
-    for nth in range(10 * TIMES):
+    for nth in range(10 * TIMES if FULL else 6):
         count = random.choice((16, 17, 20, 32, 36, 37, 48, 63, 64, random.randint(0, 90)))
-        rows = count if function is scattered else 64 if nth < 5 else random.choice((64, 64, 7, 100, 20))
+        rows = count if function is scattered else 64 if nth < 3 else random.choice((64, 64, 7, 100, 20))
         out = random.choice((count, count, count, 16, count + 5))
         given = {
             "table": np.arange(rows * 16, dtype="float32").reshape(rows, 16),
@@ -434,7 +435,7 @@ def test_random_kernels(seed: int, engine: str) -> None:
     source = varied(random_kernel(seed)[seed % 4 == 3], random)
     exec(snippet.compiled(source, f"varied {seed}"), names)
     rng, launches = np.random.default_rng(seed), []
-    for _ in range(7):
+    for _ in range(7 if FULL else 4):
         rows = [random.choice((64, 64, 65, 70, 96, 40)) for _ in range(3)]
         given = {
             "x": rng.integers(-9, 9, (rows[0], 8)).astype("float32"),

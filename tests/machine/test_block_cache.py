@@ -26,7 +26,7 @@ from tests.property.strategies import FUZZ
 GRID = 7
 PROGRAMS = 40 if FUZZ else 24
 """Random programs of one portion."""
-CHUNKS = 8 if FUZZ else 4
+CHUNKS = 8 if FUZZ else 2
 """Portions of the random programs and of the corpus, so that processes can share them."""
 CORPUS = CASES if FUZZ else [*{(case.kind, case.target, case.bad): case for case in CASES}.values()]
 """One case that has a hazard on a target and one twin; in `make fuzz`, all."""

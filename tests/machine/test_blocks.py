@@ -91,7 +91,7 @@ def sample(seed: int) -> tuple[tuple[Step, ...], np.ndarray, int]:
 @pytest.mark.parametrize("chunk", range(6))
 def test_blocks_conflict_exactly_where_their_rows_say_so(chunk: int, target: str) -> None:
     seen = set()
-    for seed in range(chunk, 240 if FULL else 120, 6):
+    for seed in range(chunk, 240 if FULL else 60, 6):
         steps, ids, grid = sample(seed)
         expected = conflicts([touched(steps, ids, block) for block in range(grid)])
         options = pto.MachineOptions(checks=("blocks",))

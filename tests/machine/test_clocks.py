@@ -11,6 +11,7 @@ from ptokit.machine.clocks import Clock, Clocks, merge
 from ptokit.machine.pipes import Stuck
 from ptokit.program.cores import core_of
 from ptokit.target import profile
+from tests.loops import FULL
 from tests.machine.manual_programs import sample, touched
 from tests.machine.schedules import Entry, Search, entries_of
 
@@ -621,7 +622,7 @@ class Watched:
 
 @pytest.mark.parametrize("chunk", range(10))
 def test_clocks_find_what_some_schedule_shows(chunk: int) -> None:
-    for seed in range(chunk, 1000, 10):
+    for seed in range(chunk, 1000 if FULL else 500, 10):
         of = sample(seed)
         entries = entries_of(of.program, profile(of.target), touched(of))
         found, all_of_it = Watched(entries), Search(entries).verdict()

@@ -20,13 +20,15 @@ from ptokit.program.repair import AFTER, BEFORE, INSERT, Edit, Edited, in_order
 from tests.corpus.hazards import order
 from tests.corpus.hazards.case import Case
 from tests.corpus.hazards.everything import few
-from tests.loops import all_pairs
+from tests.loops import FULL
 from tests.machine.manual_programs import Sample, repeat, sample
 from tests.machine.test_ground_truth import judged
 from tests.property.strategies import FUZZ
 
 BAD = [case for case in order.CASES if case.bad]
 CLEAN = [case for case in order.CASES if not case.bad]
+BY_TURNS = slice(None, None, 1 if FULL else 2)
+"""Of cases that two tests need, each takes every second one."""
 REDUNDANT = {"H-26 after a copy a5 twin"}
 """Clean programs with a flag that nothing needs: MTE2 to MTE3 and MTE3 to V make V wait for MTE2."""
 ORDER_ONLY = pto.MachineOptions(checks=("order",), poison=False)
@@ -53,7 +55,7 @@ def flags(program: ir.Program) -> int:
     return sum(isinstance(stmt, Flags) for stmt in ir.walk(program.body))
 
 
-@pytest.mark.parametrize("case", few(BAD), ids=lambda case: case.id)
+@pytest.mark.parametrize("case", few(BAD)[BY_TURNS], ids=lambda case: case.id)
 def test_the_repair_is_clean_and_minimal(case: Case) -> None:
     report = case.launch()
     replay = replay_of(report)
@@ -66,13 +68,12 @@ def test_the_repair_is_clean_and_minimal(case: Case) -> None:
             assert not is_clean(replay, changed(replay, kept)), kept
 
 
-@pytest.mark.parametrize("case", few(BAD, turn=1), ids=lambda case: case.id)
+@pytest.mark.parametrize("case", few(BAD, turn=1)[not FULL :][BY_TURNS], ids=lambda case: case.id)
 def test_the_patch_of_the_source_gives_a_clean_launch(case: Case) -> None:
     """The kernel of the changed file is traced and launched like any other, under other schedules too."""
-    report, given = case.launch(), dict[str, Any]()
-    (repair,) = report.repairs
+    given = dict[str, Any]()
+    (repair,) = case.launch(given=given).repairs
     assert repair.diff, repair.patch.refusal
-    case.launch(given=given)
     for seed in (None, 0, 1) if FUZZ else (None, 0):
         fresh = {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in given.items()}
         again = repair.patch.kernel[1](
@@ -112,7 +113,7 @@ def with_redundant(program: ir.Program, dice: Random) -> ir.Program:
 
 
 @pytest.mark.parametrize("seed", range(2 if FUZZ else 1))
-@pytest.mark.parametrize("case", few(CLEAN), ids=lambda case: case.id)
+@pytest.mark.parametrize("case", few(CLEAN)[BY_TURNS], ids=lambda case: case.id)
 def test_what_was_added_is_found(case: Case, seed: int) -> None:
     """After the proposed removals the program is clean, and has no more flags than before the addition."""
     report, dice = case.launch(), Random(f"{case.id} {seed}")
@@ -282,7 +283,15 @@ FAULTS = {
 """Faults, and how many statements for each buffer their repair takes at most; in the loop it is one for all."""
 
 
-@pytest.mark.parametrize(("fault", "buffers", "target"), all_pairs(FAULTS, [1, 2, 3], ["a2a3", "a5"], one_in=2))
+IN_LOOPS = [
+    (fault, buffers, target)
+    for nth, fault in enumerate(FAULTS) for buffers in (1, 2, 3) for number, target in enumerate(("a2a3", "a5"))
+    if FULL or buffers == 1 + (nth + number) % 3
+]  # fmt: skip
+"""Each fault on each target, with as many buffers by turns."""
+
+
+@pytest.mark.parametrize(("fault", "buffers", "target"), IN_LOOPS)
 def test_loops_are_repaired_as_they_were_meant(fault: str, buffers: int, target: str) -> None:
     """No more statements than were left out, no deadlock, and no time lost against the kernel without the fault."""
     report = in_loop[1](**arrays(), fault=fault, buffers=buffers, target=target, engine="machine")

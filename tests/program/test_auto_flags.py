@@ -29,6 +29,7 @@ from ptokit.program.ir import (
 from ptokit.program.order import order
 from ptokit.program.place import place
 from ptokit.target import Profile, profile
+from tests.loops import FULL
 from tests.program.judge import (
     assert_complete,
     assert_keeps_values,
@@ -313,8 +314,16 @@ def test_chosen_programs_are_complete(program: Program, name: str) -> None:
     assert_completed(program, TARGETS[name])
 
 
-@ON_BOTH
-@chosen
+MINIMAL = [
+    pytest.param(program, target, id=f"{name}-{target}")
+    for nth, (name, program) in enumerate(CHOSEN.items())
+    for number, target in enumerate(TARGETS)
+    if FULL or (nth + number) % len(TARGETS) == 0
+]
+"""Each on one target, by turns: on both they are complete."""
+
+
+@pytest.mark.parametrize(("program", "name"), MINIMAL)
 def test_chosen_programs_are_minimal(program: Program, name: str) -> None:
     assert_minimal(auto(program, TARGETS[name]), TARGETS[name])
 

@@ -145,7 +145,7 @@ def test_calls_under_kills_give_the_bits_of_one_process(
 
 def test_many_kills_of_processes_without_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     killer = Killer(0, is_running, tuple(delay / 10 for delay in DELAYS))
-    under_kills(killer, KILLS, tmp_path, monkeypatch, _owners=Forked(), threads=1)
+    under_kills(killer, KILLS if FUZZ else 6, tmp_path, monkeypatch, _owners=Forked(), threads=1)
 
 
 def test_a_kill_is_a_finding_and_no_part_of_the_result(ray: Any) -> None:

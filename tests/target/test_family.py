@@ -260,6 +260,8 @@ def _family_names(file: Path) -> set[str]:
     text = file.read_text("utf-8")
     if file.suffix != ".py":
         return set(FAMILY.findall(re.sub(r"//.*", "", text)))
+    if not FAMILY.search(text):
+        return set()
     tree = ast.parse(text)
     documents = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
     words = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and id(n) not in documents]

@@ -33,9 +33,9 @@ CORPUS = ROOT / "tests" / "corpus"
 BLOCK = re.compile(rb"^```(mlir|ptoas)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 """A text in a page of the documentation."""
 FUZZ = os.environ.get("PTOKIT_FUZZ")
-CHUNKS = 12 if FUZZ else 2
+CHUNKS = 12 if FUZZ else 1
 """Parts in which the texts are tried, so that workers can share them; each takes the start of a process."""
-LONGEST = 10_000_000 if FUZZ else 1_000_000
+LONGEST = 10_000_000 if FUZZ else 300_000
 """Bytes of the longest lines."""
 SECONDS = 20
 """What one input may take, at the very most."""
@@ -77,7 +77,7 @@ class Entry:
 
     call: Callable[[bytes], object]
     inputs: int
-    """How many mutated texts are tried; a plain run tries the first sixth of them."""
+    """How many mutated texts are tried; a plain run tries the first twentieth of them."""
     files: str = "*.pto"
     """The texts that are mutated: files of the corpus, or `mlir` and `ptoas` of `pages`."""
 
@@ -146,7 +146,7 @@ def in_worker(statement: str) -> None:
 @pytest.mark.parametrize("name", ENTRIES)
 def test_mutated_texts(name: str, chunk: int) -> None:
     entry = ENTRIES[name]
-    count = -(-entry.inputs // (CHUNKS if FUZZ else 10 * CHUNKS))
+    count = -(-entry.inputs // (CHUNKS if FUZZ else 20))
     in_worker(f"fuzz.work({name!r}, fuzz.inputs({chunk * count}, {count}, {entry.files!r}))")
 
 

@@ -21,7 +21,7 @@ from ptokit.text.ptoas import format_ptoas
 from tests.text.hostile import hostile, plain
 from tests.text.test_fuzz import FUZZ, attempt, in_worker
 
-CHUNKS = 4
+CHUNKS = 4 if FUZZ else 2
 SIZES = (2_000, 24_000) if FUZZ else (2_000,)
 SHARE = 16
 """By how much less there is for every text than the limits say, whatever its length: this makes the tests short."""

@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ptokit as pto
-from ptokit import spec
 from ptokit.isa.catalog import INSTRUCTIONS
-from tests.conformance.harness import check_example
+from tests.conformance.harness import check_example, telling_examples
 from tests.engine.native.calls import Ways, both_engines
 from tests.engine.native.test_native_compute import INTERPRETED
 from tests.loops import FULL
@@ -24,7 +23,7 @@ from tests.property import strategies as calls
 from tests.property.runner import run
 from tests.property.strategies import SMALL_FLOATS, TARGETS, fuzz
 
-CHUNKS = 12
+CHUNKS = 12 if FULL else 5
 """The number of portions of the examples, so that processes can share them."""
 NATIVE = 0.8
 """The least part of the calls without fault that runs as machine code."""
@@ -55,7 +54,7 @@ def judge(ways: Ways) -> None:
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_examples(chunk: int) -> None:
     with both_engines() as ways:
-        for name in sorted(spec.examples())[chunk::CHUNKS]:
+        for name in telling_examples()[chunk::CHUNKS]:
             try:
                 check_example(name, refusals=False, full=FULL)
             except BaseException as problem:

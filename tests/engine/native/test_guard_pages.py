@@ -16,7 +16,7 @@ pytest.importorskip("llvmlite")
 guard = pytest.importorskip("tests.engine.native.guard", exc_type=ImportError)
 
 FUZZ = os.environ.get("PTOKIT_FUZZ")
-RUNS = 8 if FUZZ else 2
+RUNS = 8 if FUZZ else 1
 LAUNCHES = 6250 if FUZZ else 200
 """Of each run: 50,000 in all when fuzzing."""
 SHAPES = 150 if FUZZ else 30

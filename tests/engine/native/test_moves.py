@@ -172,11 +172,12 @@ OUTSIDE = [(Side.SRC, Remap.ZERO), (Side.DST, Remap.SKIP)]
 INSIDE = [(Side.SRC, Remap.CLAMP), (Side.DST, Remap.WRAP)]
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(("side", "remap"), OUTSIDE + INSIDE)
-@pytest.mark.parametrize(("lane", "far"), [(I32, True), (I64, False)])
-def test_rows_that_indices_name(form: str, side: Side, remap: Remap, lane: str, far: bool) -> None:
+@pytest.mark.parametrize(
+    ("form", "way", "read"), all_pairs(FORMS, OUTSIDE + INSIDE, [(I32, True), (I64, False)], one_in=2)
+)
+def test_rows_that_indices_name(form: str, way: tuple[Side, Remap], read: tuple[str, bool]) -> None:
     """Rows outside are zero or stay as they are, in whatever way their elements lie."""
+    (side, remap), (lane, far) = way, read
     lanes = [4, 0, 2, 2, 1, 0]
     if (side, remap) in OUTSIDE:
         lanes[1] = lanes[4] = SENTINEL
@@ -187,16 +188,18 @@ def test_rows_that_indices_name(form: str, side: Side, remap: Remap, lane: str, 
     judge(moves, "int16", lanes, lane, far=far)
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(("side", "remap"), OUTSIDE + INSIDE)
-@pytest.mark.parametrize(
-    ("unit", "width", "most", "lane"),
-    [(IndexUnit.ROW, 0, 6, I64), (IndexUnit.ELEMENT, 0, 16, I32), (IndexUnit.ELEMENT, 16, 96, I32),
-     (IndexUnit.ELEMENT, 4, 24, I64)],
-)  # fmt: skip
+UNITS = [
+    (IndexUnit.ROW, 0, 6, I64), (IndexUnit.ELEMENT, 0, 16, I32), (IndexUnit.ELEMENT, 16, 96, I32),
+    (IndexUnit.ELEMENT, 4, 24, I64),
+]  # fmt: skip
+"""What an index counts, in rows of so many elements; the most that there is, and its type."""
+
+
+@pytest.mark.parametrize(("form", "way", "counted"), all_pairs(FORMS, OUTSIDE + INSIDE, UNITS, one_in=2))
 def test_elements_that_indices_name(
-    form: str, side: Side, remap: Remap, unit: IndexUnit, width: int, most: int, lane: str
+    form: str, way: tuple[Side, Remap], counted: tuple[IndexUnit, int, int, str]
 ) -> None:
+    (side, remap), (unit, width, most, lane) = way, counted
     lanes = np.random.default_rng(most).integers(0, most, ROWS * COLS)
     if (side, remap) in OUTSIDE:
         lanes[::3] = SENTINEL

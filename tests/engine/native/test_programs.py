@@ -113,7 +113,7 @@ SIZES = [(grid, size) for grid in (1, 7, 64) for size in ((0, None) if FULL else
 @every_launch
 @pytest.mark.parametrize(("grid", "_size"), SIZES, indirect=["_size"], ids=str)
 def test_the_gallery(entry: Entry, target: str, grid: int) -> None:
-    for sizes in entry.sizes:
+    for sizes in entry.sizes if FULL else entry.sizes[grid == 7 :][:1]:
         bound = near(entry, entry.make(rng(), **sizes))
         found = same(entry.kernel, grid, lambda: entry.make(rng(), **sizes), near=bound, target=target)  # noqa: B023
         assert not found.ending
@@ -122,7 +122,8 @@ def test_the_gallery(entry: Entry, target: str, grid: int) -> None:
 @every_launch
 def test_the_gallery_with_bad_indices(entry: Entry, target: str) -> None:
     extra = (-1, -100) if entry.kernel is cells.histogram else BAD
-    for oob in (*entry.policies, "undefined"):
+    turn = (entry.targets.index(target) + len(entry.name) + (executable.SMALL > 0)) % 2
+    for oob in (*(entry.policies if FULL else entry.policies[turn::2]), "undefined"):
         good = expected(entry, spoilt(entry, *extra), "clamp" if oob == "undefined" else oob)
         same(entry.kernel, 7, lambda: copied(spoilt(entry, *extra)), near=near(entry, good), target=target, oob=oob)
 

@@ -109,7 +109,7 @@ def test_progressions(pattern: str, kind: str, moved: list[list[regular.LaneRun]
 
 
 @pytest.mark.parametrize("facts", [FAR, replace(FAR, near=1 << 40), PROCESSOR], ids=["far", "near", "elsewhere"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(6 if FULL else 3))
 def test_random_progressions(facts: host.Host, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of any steps, types and strides; some leave the table."""
     monkeypatch.setattr(host, "HOST", facts)

@@ -62,13 +62,18 @@ class Guarded:
             assert (room[:GUARD] == 0xA5).all() and (room[GUARD + nbytes :] == 0xA5).all()
 
 
-@pytest.mark.parametrize("capacity", [1, 7, 64, 5003, (1 << 14) + 1, (1 << 15) + 1, (1 << 17) + 1])
-@pytest.mark.parametrize("kind", ["int8", "int32", "float64"])
-@pytest.mark.parametrize(("way", "width"), [("winners", 1), ("winners", 5), ("buckets", 1), ("merged", 1)])
+CAPACITIES = [1, 7, 64, 5003, (1 << 14) + 1, (1 << 15) + 1, (1 << 17) + 1]
+ON_WIDTHS = [("winners", 1), ("winners", 5), ("buckets", 1), ("merged", 1)]
+
+
+@pytest.mark.parametrize(
+    ("on_width", "kind", "capacity"), all_pairs(ON_WIDTHS, ["int8", "int32", "float64"], CAPACITIES, one_in=3), ids=str
+)
 def test_a_way_stays_inside_its_memory(
-    way: str, kind: str, width: int, capacity: int, monkeypatch: pytest.MonkeyPatch
+    on_width: tuple[str, int], kind: str, capacity: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the indices are, and with no more memory than is said."""
+    way, width = on_width
     monkeypatch.setattr(host, "HOST", replace(host.HOST, wake=SHARED))
     monkeypatch.setattr(strategies, "MOST_MARKED", 0)
     monkeypatch.setattr(strategies, "PAGE", 64)
