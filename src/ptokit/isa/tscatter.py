@@ -109,7 +109,7 @@ RULES = (
          fix="hold the indices in an integer tile", elsewhere=CPU),
     same_type("TS-TYPE-04", "src", "dst", kind="H-08", fix="give both one type", blocks="execution",
               elsewhere=CPU),
-    index_width("A-72", 8),
+    replace(index_width("A-72", 8), on=error("a5")),
     index_width("TS-TYPE-05", 4),
     index_width("TS-TYPE-06", 2),
     index_width("TS-TYPE-07", 1),
