@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -13,7 +15,11 @@ import pytest
 
 import ptokit as pto
 from ptokit.isa.table import Difference, Revision
+from ptokit.lang.launch import mode_of
 from ptokit.target import profile, register, unregister
+from ptokit.text.cpp import emit
+from ptokit.text.forms import print_program, read_program
+from tests.cli.shell import fine, ptokit_
 
 A2A3, A5 = "a2a3@2026.08", "a5@2026.08"
 ROWS = [(name, row) for name in (A2A3, A5) for row in profile(name).revision.rows]
@@ -333,3 +339,88 @@ def nz_scattered(out, given, ids, mode: pto.const, oob: pto.const, atomic: pto.c
         idx = pto.Tile("vec", "int32", 16, width, valid=(rows, width))
     pto.tload(idx, ids)
     pto.mscatter(out, src, idx, coalesce=mode, oob=oob, atomic=atomic)
+
+
+# --- Every surface: text, C++ in and out, pages
+
+CPP = """
+#include <pto/pto-inst.hpp>
+using namespace pto;
+template <typename T, int R, int C> using Matrix = GlobalTensor<T, Shape<1, 1, 1, R, C>, Stride<1, 1, 1, C, 1>>;
+__global__ AICORE void k(__gm__ float *out, __gm__ float *given, __gm__ int32_t *ids)
+{
+    Tile<TileType::Vec, float, 8, 8> src;
+    Tile<TileType::Vec, int32_t, 1, 8> idx;
+    TASSIGN(src, 0x0);
+    TASSIGN(idx, 0x200);
+    Matrix<float, 64, 8> into(out);
+    Matrix<float, 8, 8> from(given);
+    Matrix<int32_t, 1, 8> numbers(ids);
+    TLOAD(src, from);
+    TLOAD(idx, numbers);
+    set_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+    wait_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
+    MSCATTER<Coalesce::Row, ATOMIC>(into, src, idx);
+}
+extern "C" void launch_k(float *out, float *given, int32_t *ids, void *stream)
+{
+    k<<<1, nullptr, stream>>>(out, given, ids);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("atomic", "accepting"),
+    [("None", {"a2a3", "a5", A2A3, A5}), ("Max", {"a5", A5}), ("Add", {"a2a3", "a5", A2A3, A5})],
+)
+def test_cpp_is_checked(tmp_path: Path, atomic: str, accepting: set[str]) -> None:
+    source = tmp_path / "k.cpp"
+    source.write_text(CPP.replace("ATOMIC", f"ScatterAtomicOp::{atomic}"), encoding="utf-8")
+    found = {}
+    for target in ("a2a3", "a5", A2A3, A5):
+        result = ptokit_("check", source, "--target", target)
+        found[target] = result.exit_code
+        assert f"{target}: {'accepted' if target in accepting else 'refused'}" in result.stdout or result.exit_code == 1
+    assert {target for target, code in found.items() if code == 0} == accepting, found
+
+
+def program_of(kernel: Any, target: str) -> Any:
+    given = (np.zeros((64, 8), "float32"), np.zeros((1, 8), "int32"))
+    return kernel.trace(kernel.bind(given, {}), mode_of(target)).program
+
+
+@pto.kernel
+def undecided(out, ids):
+    src, idx = pto.Tile("vec", "float32", 8, 8), pto.Tile("vec", "int32", 1, 8)
+    pto.texpands(src, 1)
+    pto.tload(idx, ids)
+    pto.mscatter(out, src, idx, coalesce="row", conflict="default")
+
+
+def test_cpp_states_what_is_not_the_default_of_the_headers() -> None:
+    """The default of A5's header is Last; A2/A3 has no such parameter."""
+    written = {target: emit(program_of(repeated, target), profile(target)) for target in ("a5", A5, A2A3)}
+    assert "ScatterConflict::Default>(" in written["a5"]
+    assert "MSCATTER<Coalesce::Row>(" in written[A5] and "MSCATTER<Coalesce::Row>(" in written[A2A3]
+    assert "ScatterConflict::Default>(" in emit(program_of(undecided, A5), profile(A5))
+
+
+def test_what_is_stated_stays_in_text() -> None:
+    """An argument that is no revision's default is written, though it is the default of the plain targets, and read."""
+    for kernel, words in ((repeated, 0), (undecided, 1)):
+        text = print_program(program_of(kernel, A5), "l2")
+        assert text.count("scatter_conflict default") == words
+        again = emit(read_program(text), profile(A5))
+        assert ("ScatterConflict::Default>(" in again) == bool(words)
+
+
+def test_pages_and_targets() -> None:
+    shown = " ".join(fine("targets").split())
+    assert "2026-08-21" in shown and "3186c381" in shown
+    for target, row in ROWS:
+        page = " ".join(fine("explain", row.instruction, "--target", target).split())
+        assert f"Differences from {profile(target).family}" in page
+    found = json.loads(fine("explain", "mscatter", "--target", A5, "--json"))["differences"]
+    rows = profile(A5).revision.rows
+    assert found == {A5: [{"text": r.text, "source": r.source} for r in rows if r.instruction == "mscatter"]}
+    assert "Differences" not in fine("explain", "mscatter", "--target", "a5")
