@@ -55,6 +55,13 @@ def hazards() -> Texts:
         yield FOLDER / f"{kind}.md", partial(page, kind)
 
 
+def revisions() -> Texts:
+    """docs/revisions.md, from the rows of the revisions."""
+    from tests.revision_page import FILE, page
+
+    yield FILE, page
+
+
 def pictures() -> Texts:
     """docs/pictures, drawn by ptokit."""
     from tests.pictures import FOLDER, PICTURES
@@ -64,7 +71,8 @@ def pictures() -> Texts:
 
 
 GENERATORS: dict[str, Callable[[], Texts]] = {
-    "stubs": stubs, "headers": headers, "outcomes": outcomes, "lists": lists, "hazards": hazards, "pictures": pictures,
+    "stubs": stubs, "headers": headers, "outcomes": outcomes, "lists": lists, "hazards": hazards,
+    "revisions": revisions, "pictures": pictures,
 }  # fmt: skip
 """By name, in the order in which they are written."""
 FOLDERS = {"hazards": ("docs/hazards", "*-*.md")}

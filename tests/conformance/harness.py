@@ -201,7 +201,8 @@ def forget() -> None:
 
 
 def _fewer(rules: tuple[Rule, ...], k: int, target: str) -> tuple[Rule, ...]:
-    on = {name: level for name, level in rules[k].on.items() if name != target}
+    on: dict[str, Any] = {name: level for name, level in rules[k].on.items() if name != target}
+    on |= {target: None} if target != spec.family_of(target) else {}  # a revision has the levels of its family
     return (*rules[:k], replace(rules[k], on=on), *rules[k + 1 :])
 
 

@@ -89,7 +89,7 @@ def test_every_hazard_and_rule_of_an_instruction_is_on_its_page(name: str, targe
         else:
             assert hazard.id not in rows
     for rule in INSTRUCTIONS[name].rules:
-        if target in rule.on or family in rule.on:
+        if rule.level_on(target):
             assert {rule.clause(target), *rule.kinds} <= ids(text), rule.id
     for fault in INSTRUCTIONS[name].faults.values():
         assert {fault.clause(target), *filter(None, [fault.kind])} <= ids(text)

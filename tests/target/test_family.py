@@ -201,7 +201,9 @@ def test_a_family_has_revisions() -> None:
     next_one = replace(A6, name="a6@next", revision=Revision(added=frozenset({"MG-SHAPE-05"})))
     register(next_one)
     try:
-        assert list(PROFILES) == ["cpu", "cpu@aicore", "a2a3", "a5", "a6", "a6@next", "host"]
+        assert list(PROFILES) == [
+            "cpu", "cpu@aicore", "a2a3", "a2a3@2026.08", "a5", "a5@2026.08", "a6", "a6@next", "host",
+        ]  # fmt: skip
         report = pto.check(narrow, *rows(), target="a6@next")
         assert [each.rule for each in report.findings if each.level == "error"] == ["MG-SHAPE-05"]
         tile = pto.Tile("vec", "int64", 1, 8).write(1)

@@ -16,7 +16,7 @@ from ptokit.isa.move import Combine, Compute, Index, Move
 from ptokit.isa.operand import OperandSpec, TensorSpec, TileSpec
 from ptokit.isa.policy import PtoEnum, TileType
 from ptokit.isa.spelling import GENERAL, TMP, Attribute, Form, Workspace
-from ptokit.isa.table import Table, lookup, revision_of
+from ptokit.isa.table import REVISIONS, Table, lookup, revision_of
 from ptokit.isa.unknown import Undecided, certain
 from ptokit.spec import FAMILIES, OURS, WITH_PIPES, is_one_of
 
@@ -49,8 +49,8 @@ class Call:
         for modifier, value in zip(instruction.modifiers, modifiers, strict=True):
             self.values[modifier.name] = value
         for modifier in instruction.modifiers:
-            if self.values[modifier.name] is None and modifier.default is not None:
-                self.values[modifier.name] = modifier.default(self)
+            if self.values[modifier.name] is None:
+                self.values[modifier.name] = modifier.default_for(self)
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -131,6 +131,12 @@ class Call:
     def kernel(self) -> RouteKernel:
         """How the target executes that route; an empty one if there is none."""
         return kernel_of(self.instruction, self.target, self.route) if self.has_route else NO_KERNEL
+
+    @property
+    def launched(self) -> tuple[int, int]:
+        """The rows and columns that the threads of its kernel cover: a tile's valid extents, or a table."""
+        spec = self.values[self.kernel.launched or self.instruction.operands[0].name]
+        return spec.extents if isinstance(spec, TensorSpec) else spec.valid
 
     @cached_property
     def has_slices(self) -> bool:
@@ -448,6 +454,18 @@ class Modifier:
     """Whether Python takes it by position, too."""
     sources: tuple[str, ...] = ()
     """If the order of the sources states it: their names in Python; those of the operands if empty."""
+    by_target: Table[PtoEnum] | None = None
+    """Targets with another default, if there can be any."""
+
+    def default_for(self, call: Call) -> PtoEnum | None:
+        """What a call without the argument means; None if nothing determines it."""
+        other: PtoEnum | None = None if self.by_target is None else call.here(self.by_target)
+        return other or (self.default(call) if self.default is not None else None)
+
+    def is_default_of_revisions(self, member: PtoEnum | None) -> bool:
+        """Whether no revision has another default."""
+        table = self.by_target
+        return table is None or all(each.tables.get(table, member) is member for each in REVISIONS.values())
 
     @property
     def choices(self) -> str:
@@ -456,20 +474,24 @@ class Modifier:
 
     @property
     def default_name(self) -> str:
-        default = self.constant_default
+        default = self._usual_default
         return self.default_text or (default.text if default else "none")
 
     @property
-    def constant_default(self) -> PtoEnum | None:
-        """The default of the argument in Python; None if a call without the argument determines it."""
+    def _usual_default(self) -> PtoEnum | None:
         return None if self.default_text or self.default is None else self.default(None)  # type: ignore[arg-type]
+
+    @property
+    def constant_default(self) -> PtoEnum | None:
+        """The default of the argument in Python; None if a call without the argument determines it, or its target."""
+        return None if self.by_target is not None else self._usual_default
 
     @property
     def fixed_default(self) -> PtoEnum | None:
         """The default, if it does not depend on the rest of a call."""
         if self.default_text:
             return next((member for member in self.enum if member.text == self.default_text), None)
-        return self.constant_default
+        return self._usual_default
 
     @property
     def example(self) -> str:

@@ -85,6 +85,11 @@ def padded_launch(rows: int, cols: int) -> LaunchShape | None:
     return LaunchShape(32, min(-(-rows * cols // 32), 32))
 
 
+def slot_launch(rows: int, _cols: int) -> LaunchShape | None:
+    """One lane a row of the table."""
+    return padded_launch(rows, 1)
+
+
 def full_launch(_rows: int, _cols: int) -> LaunchShape | None:
     """Always 1024 threads (MS-SIMT-01)."""
     return LaunchShape(32, 32)
@@ -141,7 +146,7 @@ class RouteKernel:
     launch: Launch | None = None
     """The shape of its SIMT launch by rows and columns."""
     launched: str = ""
-    """The tile whose valid extents the launch covers; the destination if empty."""
+    """The operand that the launch covers, a tile with its valid extents; the destination if empty."""
     work: Callable[[int, int, int], Work] | None = None
     """Operations issued for (rows, cols, batches)."""
     cost: Mapping[str, Cost] = field(default_factory=dict[str, Cost])
@@ -169,10 +174,17 @@ NO_KERNEL = RouteKernel()
 
 
 def kernels_of(instruction: Any, target: str) -> Mapping[str, RouteKernel]:
-    """The kernels of an instruction on a target by route: those of its family, unless a revision replaces them."""
+    """The kernels of an instruction on a target by route: those of its family, unless a revision replaces them, and
+    those of routes that only the revision has."""
     kernels: Mapping[str, RouteKernel] = lookup(instruction.kernels, target, {})
     replaced = revision_of(target).kernels
-    return {route: replaced.get(route, kernel) for route, kernel in kernels.items()} if replaced else kernels
+    own = {route: kernel for route, kernel in replaced.items() if is_route_of(instruction, route)}
+    return {**kernels, **own} if own else kernels
+
+
+def is_route_of(instruction: Any, route: str) -> bool:
+    """Whether a route is one of the instruction: `mscatter.row` of `mscatter`."""
+    return route.partition(".")[0] == instruction.name
 
 
 def kernel_of(instruction: Any, target: str, route: str) -> RouteKernel:

@@ -3,12 +3,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 
+from ptokit.isa.mgather import consecutive
 from ptokit.isa.vocabulary import *
 
 # --- Mode: the index shape decides (MS-MODE-01) --------------------------------------------------------------
+
+
+def line(count: int) -> tuple[int, int]:
+    """A row index as a row."""
+    return 1, count
+
+
+def column(count: int) -> tuple[int, int]:
+    """A row index as a column."""
+    return count, 1
+
+
+MODES: Table[Coalesce] = Table({})
+"""Targets with a default that does not depend on the index shape (A-72)."""
+ROW_INDEX: Table[tuple[Callable[[int], tuple[int, int]], ...]] = Table({})
+"""Targets where the index shape does not decide, and the forms of a row index there (A-72)."""
+is_stated = Case("mode stated", lambda c: bool(c.here(ROW_INDEX)))
+
+
+def row_index_forms(call: Call) -> tuple[tuple[int, int], ...]:
+    """The valid extents that a row index may have."""
+    return tuple(form(call.src.valid_rows) for form in call.here(ROW_INDEX, (column,)))
 
 
 def mode_by_shape(call: Call) -> Coalesce | None:
@@ -45,8 +69,8 @@ def mode_agrees(call: Call) -> bool:
 
 # --- Constraints ---------------------------------------------------------------------------------------------
 
-ADD_TYPES = ("int32", "uint32", "float32", "float16")
-ORDER_TYPES = ("int32", "float32")
+ADD_TYPES = Table(dict.fromkeys(DEVICES, ("int32", "uint32", "float32", "float16")))
+ORDER_TYPES = Table(dict.fromkeys(DEVICES, ("int32", "float32")))
 
 
 OTHER_TYPE = "scatter as one of these types, or combine without "
@@ -59,12 +83,15 @@ WIDEN = Fix(
 )
 
 
-def atomic(rule: str, op: ScatterAtomicOp, types: tuple[str, ...]) -> Rule:
+def atomic(rule: str, op: ScatterAtomicOp, types: Table[tuple[str, ...]]) -> Rule:
     """An atomic operation is allowed for these element types only."""
     return Rule(
-        rule, "src", f"{', '.join(types)} for atomic {op.text}", lambda c: c.src.dtype.name in types,
+        rule, "src",
+        lambda c: f"{', '.join(c.here(types)) or 'of no type: the target has none'} for atomic {op.text}",
+        lambda c: c.src.dtype.name in c.here(types),
         when=Case(f"atomic {op.text}", lambda c: c.atomic is op), found=lambda c: str(c.src.dtype),
-        fix=lambda c: WIDEN if c.src.dtype.name == "bfloat16" else Fix(OTHER_TYPE, option("atomic", op)),
+        fix=lambda c: PLAIN_STORE if not c.here(types) else
+        WIDEN if c.src.dtype.name == "bfloat16" else Fix(OTHER_TYPE, option("atomic", op)),
     )  # fmt: skip
 
 
@@ -113,14 +140,47 @@ TYPES = (
          fix=PLAIN_STORE),
 )  # fmt: skip
 
+TILE_FORMS: Table[tuple[tuple[str, ...], tuple[str, ...]]] = Table({})
+"""Targets with other layouts of source and index: their forms (A-72)."""
+FORM_TEXTS = {("nd",): "row-major", ("nd", "dn"): "without boxes", (): "row-major, or one ColMajor column"}
+PLAIN_FORMS: tuple[tuple[str, ...], tuple[str, ...]] = (("nd",), ())
+NZ_TABLES = Table({"host": False})
+"""Targets that scatter NZ tiles into NZ tables (A-72)."""
+into_nz = Case("NZ table", lambda c: bool(c.here(NZ_TABLES)) and c.table.layout_kind is GlobalLayout.NZ)
+
+
+def form_text(number: int) -> Callable[[Call], str]:
+    """The layouts of source or index."""
+    return lambda call: FORM_TEXTS[call.here(TILE_FORMS, PLAIN_FORMS)[number]]
+
+
+def is_index_form(call: Call) -> bool:
+    """Whether the index has a layout of the target."""
+    forms = call.here(TILE_FORMS, PLAIN_FORMS)[1]
+    return call.idx.form in forms if forms else is_nd_tile(call.idx) or (call.idx.form == "dn" and call.idx.cols == 1)
+
+
 LAYOUTS = (
-    Rule("MS-LAY-01", "src", "row-major", lambda c: is_nd_tile(c.src), kind="H-09", fix=PLAIN_TILE),
-    Rule("MS-LAY-01", "idx", "row-major, or one ColMajor column",
-         lambda c: is_nd_tile(c.idx) or (c.idx.form == "dn" and c.idx.cols == 1), kind="H-09", fix=PLAIN_TILE),
+    Rule("MS-LAY-01", "src", form_text(0), lambda c: c.src.form in c.here(TILE_FORMS, PLAIN_FORMS)[0], when=~into_nz,
+         kind="H-09", fix=PLAIN_TILE),
+    Rule("MS-LAY-01", "idx", form_text(1), is_index_form, kind="H-09", fix=PLAIN_TILE),
+    Rule("A-72", "idx", "consecutive in memory: the kernel reads idx[row] linearly", lambda c: consecutive(c.idx),
+         on=error("a5"), when=is_row & is_stated, kind="H-09", fix="use [1, R] RowMajor or [R, 1] ColMajor"),
+    Rule("A-72", "src", "ColMajor + RowMajor boxes of 512 bytes for an NZ table", lambda c: c.src.is_nz,
+         on=error("a2a3"), when=into_nz, kind="H-09", fix=NZ_TILE),
+    Rule("A-72", "src", lambda c: f"of Cols a multiple of {c.src.dtype.c0} and Rows a multiple of 16",
+         lambda c: c.src.cols % c.src.dtype.c0 == 0 and c.src.rows % FRACTAL_ROWS == 0, on=error("a2a3"), when=into_nz,
+         kind="H-09", fix=NZ_PAD),
+    Rule("A-72", "table", lambda c: f"of Shape[3] == 16 and Shape[4] == {c.src.dtype.c0}",
+         lambda c: c.table.shape[3:] == (FRACTAL_ROWS, c.src.dtype.c0), on=error("a2a3"), when=into_nz,
+         kind=ByExtent("H-09"), fix=NZ_SHAPE),
+    Rule("A-72", "src", lambda c: f"of at least {c.table.extents[1]} Cols: a row transfer reads them all",
+         lambda c: c.src.cols >= c.table.extents[1], on=error("a2a3"), when=into_nz & is_row, kind="H-09",
+         fix="widen the tile to the table's logical columns"),
     Rule("CO-LAY-06", "idx", "a ColMajor column holds the same bytes as a row-major one",
          lambda c: c.idx.blayout is BLayout.RowMajor, on=note(*DEVICES), kind="H-29"),
     Rule("MS-LAY-02", "table", "Layout::ND", lambda c: c.table.layout_kind is GlobalLayout.ND, on=error(*EVERYWHERE),
-         kind="H-09", fix=ND_TABLE),
+         when=~into_nz, kind="H-09", fix=ND_TABLE),
 )  # fmt: skip
 
 SHAPES = (
@@ -131,8 +191,9 @@ SHAPES = (
          lambda c: c.idx.valid == c.src.valid, on=error(*EVERYWHERE), when=is_elem,
          found=lambda c: f"valid {show_extents(c.idx.valid)}", kind=ByExtent("H-09"),
          fix=lambda c: ASK_FOR_ROWS if asks_for_rows(c) else "give the index tile the source's valid shape"),
-    Rule("A-22", "idx", lambda c: f"valid [{c.src.valid_rows}, 1]: one index for each source row",
-         lambda c: c.idx.valid == (c.src.valid_rows, 1), on=error(*EVERYWHERE), when=is_row & ~is_flat_row_index,
+    Rule("A-22", "idx",
+         lambda c: f"valid {' or '.join(map(show_extents, row_index_forms(c)))}: one index for each source row",
+         lambda c: c.idx.valid in row_index_forms(c), on=error(*EVERYWHERE), when=is_row & ~is_flat_row_index,
          found=lambda c: f"valid {show_extents(c.idx.valid)}", kind=ByExtent("H-09"),
          fix="give the index tile one valid entry for each source row"),
     extents_positive("A-55", "src", *EVERYWHERE),
@@ -142,12 +203,17 @@ SHAPES = (
          lambda c: c.src.valid_cols == c.table.shape[4], on=error(*EVERYWHERE), when=is_row,
          found=lambda c: f"{c.src.valid_cols} valid columns", kind=ByExtent("H-09"),
          fix="scatter whole rows: valid columns equal to the table's width"),
+    Rule("A-57", "src", lambda c: f"at most {c.table.extents[1]} valid columns, the width of the table",
+         lambda c: c.src.valid_cols <= c.table.extents[1], on=error("a2a3"), when=is_row & is_stated, kind="H-07",
+         found=lambda c: f"{c.src.valid_cols} valid columns",
+         fix=Fix("shrink ", VALID, " to the width of the table")),
     unit_columns(is_row),
     even_rows(is_row, "host"),
+    even_rows(is_row & is_stated & ~into_nz, "a2a3"),
     packed_a5_rows(is_row),
     Rule("A-10", "table", "packed: elements are counted through the gaps", lambda c: c.table.is_packed,
-         on=error(*EVERYWHERE), when=is_elem, kind="H-06", blocks="execution", fix=PACKED),
-    burst_multiple("MS-ALIGN-01", "src", *DEVICES),
+         on=error(*EVERYWHERE), when=is_elem & ~into_nz, kind="H-06", blocks="execution", fix=PACKED),
+    burst_multiple("MS-ALIGN-01", "src", *DEVICES, when=~into_nz),
 )  # fmt: skip
 
 REMARKS = (
@@ -163,6 +229,21 @@ REMARKS = (
 
 # --- What moves ----------------------------------------------------------------------------------------------
 
+IN_ORDER = Table({"host": False})
+"""Targets whose kernel writes one lane after the other, so that the last writer wins (A-72)."""
+CONFLICTS: Table[ScatterConflict] = Table({})
+"""Targets with another default of `conflict`."""
+
+
+def inner_rows(table: TensorSpec) -> int:
+    """The rows of Shape[3]."""
+    return table.shape[3]
+
+
+TABLE_ROWS: Table[Callable[[TensorSpec], int]] = Table({})
+"""Targets that do not count the rows of all outer dims."""
+SUFFIXES: Table[Callable[[Call], str]] = Table({})
+"""Targets with more kernels: the ends of their routes."""
 PACKED_ROWS = Table({"a5": True})
 """Targets that write packed rows; elsewhere a row starts at idx * Stride[3]."""
 
@@ -178,12 +259,35 @@ def lower(call: Call) -> tuple[Move, ...]:
     """Row: table[idx[i], j] = src[i, j] (MS-SEM-03). Elem: mem[idx[i, j]] = src[i, j] (MS-SEM-02)."""
     if is_row(call):
         stride = call.table.shape[4] if call.here(PACKED_ROWS) else call.table.stride[3]
-        target, lanes, unit, capacity = Layout.plain(stride, 1), row_lanes(call.idx), IndexUnit.ROW, rows_of(call.table)
+        capacity = call.here(TABLE_ROWS, rows_of)(call.table)
+        target, lanes, unit = Layout.plain(stride, 1), row_lanes(call.idx), IndexUnit.ROW
     else:
         target, lanes, unit, capacity = flat(), call.idx.layout, IndexUnit.ELEMENT, prod(call.table.shape)
     index = Index(Access("idx", lanes), Side.DST, unit, capacity, REMAPS[call.oob], cast=is_cast(call))
     source = Access("src", call.src.layout)
     return (Move(call.src.valid, Access("table", target), source, index, COMBINES[call.atomic]),)
+
+
+def lower_nz(call: Call) -> tuple[Move, ...]:
+    """As `lower` for an NZ table: a row transfer moves every logical column, elements go block column by block column
+    (`MScatterRowNzImpl` and `MScatterElemNzImpl` of pto/npu/a2a3/MScatter.hpp)."""
+    (rows, cols), by_row = call.table.extents, is_row(call)
+    lanes, unit = (row_lanes(call.idx), IndexUnit.ROW) if by_row else (call.idx.layout, IndexUnit.ELEMENT)
+    capacity, width = (rows, 0) if by_row else (rows * cols, cols)
+    index = Index(Access("idx", lanes), Side.DST, unit, capacity, REMAPS[call.oob], width, is_cast(call))
+    shape = (call.src.valid_rows, cols) if by_row else call.src.valid
+    dst, src = Access("table", call.table.layout), Access("src", call.src.layout)
+    return (Move(shape, dst, src, index, COMBINES[call.atomic], 0 if by_row else call.src.dtype.c0),)
+
+
+def lowered(call: Call) -> tuple[Move, ...]:
+    """The moves of the kernel."""
+    return (call.kernel.lower or lower)(call)
+
+
+def no_suffix(_call: Call) -> str:
+    """The kernel of a mode."""
+    return ""
 
 
 def touches(idx: str, src: str, table: str) -> tuple[Effect, ...]:
@@ -227,7 +331,8 @@ BELOW_CAPACITY = Fix(BELOW, SCATTER_POLICIES)
 
 def instead_of_repeats(call: Call) -> tuple[Fix, ...]:
     """Modifiers that define the result of repeated destinations."""
-    added = Fix("combine with ", option("atomic", ScatterAtomicOp.Add)) if call.src.dtype.name in ADD_TYPES else None
+    types = call.here(ADD_TYPES, ())
+    added = Fix("combine with ", option("atomic", ScatterAtomicOp.Add)) if call.src.dtype.name in types else None
     last = Fix("ask for the last writer with ", option("conflict", ScatterConflict.Last))
     return (added, last) if added else (last,)
 
@@ -238,15 +343,16 @@ DEFAULT_CONFLICT = Table({"cpu": ScatterConflict.Default, "a5": ScatterConflict.
 """The default of the headers; A2/A3 has no such parameter."""
 
 
-HEADER_ADD_TYPES = ("int32", "float32", "float16")
+HEADER_ADD_TYPES = Table({"a2a3": ("int32", "float32", "float16")})
 """The types that the documents and pto/npu/a2a3/MScatter.hpp both add (`static_assert` of line 447: no max and min)."""
 A5_ONLY = "documented for A5 only (A-18), and the shipping header refuses it"
 ATOMICS_OF_A2A3 = (
-    Rule("MS-ATOM-05", "src", f"{', '.join(HEADER_ADD_TYPES)} for atomic add: it is {A5_ONLY} for others",
-         lambda c: c.src.dtype.name in HEADER_ADD_TYPES, on=hazard("a2a3"), when=adds,
+    Rule("MS-ATOM-05", "src",
+         lambda c: f"{', '.join(c.here(HEADER_ADD_TYPES))} for atomic add: it is {A5_ONLY} for others",
+         lambda c: c.src.dtype.name in c.here(HEADER_ADD_TYPES), on=hazard("a2a3"), when=adds,
          found=lambda c: str(c.src.dtype), fix="scatter one of these types"),
     *(Rule(clause, "atomic", f"none or add: {op.text} is {A5_ONLY}", lambda c, op=op: c.atomic is not op,
-           on=hazard("a2a3"), found=op.text,
+           on=hazard("a2a3"), when=~is_stated, found=op.text,
            fix=Fix("combine the values in a tile first: ", OpName("tmax"), ", ", OpName("tmin")))
       for clause, op in (("MS-ATOM-06", ScatterAtomicOp.Max), ("MS-ATOM-07", ScatterAtomicOp.Min))),
 )  # fmt: skip
@@ -277,13 +383,13 @@ CPP = Cpp(
 
 MODIFIERS = (
     Modifier("coalesce", Coalesce, mode_by_shape, "what one index places", "from the index shape",
-             Attribute("coalesce", "coalesce", suffix=True, newer=True)),
+             Attribute("coalesce", "coalesce", suffix=True, newer=True), by_target=MODES),
     Modifier("atomic", ScatterAtomicOp, always(ScatterAtomicOp.NONE), "how an element is combined with the cell",
              text=Attribute("scatterAtomicOp", "scatter_atomic_op", suffix=True, prefix="atomic_")),
     Modifier("oob", ScatterOOB, always(ScatterOOB.Undefined), "what an index outside the table does",
              text=Attribute("scatterOob", "scatter_oob", suffix=True)),
     Modifier("conflict", ScatterConflict, always(ScatterConflict.Default), "which write to a repeated cell remains",
-             text=Attribute("scatterConflict", "scatter_conflict", suffix=True, newer=True)),
+             text=Attribute("scatterConflict", "scatter_conflict", suffix=True, newer=True), by_target=CONFLICTS),
 )  # fmt: skip
 ATTRIBUTES = attributes(MODIFIERS)
 INDEX = Param("idx", "read", "int32 or uint32 Vec tile: [N, 1] for rows, [N, M] for elements",
@@ -306,8 +412,8 @@ MSCATTER = Instruction(
     documents=("CO", "MS"),
     types=SCATTER_TYPES,
     rules=(*OPERANDS, *TYPES, *LAYOUTS, *SHAPES, *REMARKS),
-    lower=lower,
-    route=lambda call: f"mscatter.{call.coalesce.text}",
+    lower=lowered,
+    route=lambda call: f"mscatter.{call.coalesce.text}{call.here(SUFFIXES, no_suffix)(call)}",
     kernels={"a2a3": A2A3, "a5": {"mscatter.row": SIMT, "mscatter.elem": replace(SIMT, by_element=True)}},
     cpp=CPP,
     repeats=Repeats(
@@ -315,7 +421,7 @@ MSCATTER = Instruction(
         same="H-14",
         folded="H-15",
         targets="cpu keeps the last writer in row-major order; on a2a3 and a5 the final value is undefined",
-        defined=lambda call: call.conflict is ScatterConflict.Last,
+        defined=lambda call: call.conflict is ScatterConflict.Last or bool(call.here(IN_ORDER)),
         fixes=instead_of_repeats,
     ),
     conflicts=(OrderHazard("H-24", "UB", "MTE2", "second", "idx", "read", "write"), OrderHazard("H-16", "GM", "MTE3")),

@@ -149,6 +149,8 @@ def expands(**types: str) -> Cpp:
 EXPAND_CPP = expands(cpu=SIMULATED)
 A5_TYPES = B4 | types("u16 u32 bf16 i8 u8")
 ROW_EXPAND_TYPES = by_target(a2a3=B4, a5=A5_TYPES)
+ROW_SUB_TYPES = by_target(a2a3=B4, a5=B4 | types("u16 u32 bf16"))
+ROW_DIV_TYPES = by_target(a2a3=DIV_TYPES["a2a3"], a5=DIV_TYPES["a5"] - LONG)
 NO_ZERO = {"zero": Fault("CP-DIV-01", None, "keep zeroes out of an integer divisor")}
 
 EXPANSIONS = (
@@ -163,10 +165,10 @@ EXPANSIONS = (
     OpRow("trowexpandmul", "Multiply rows by a number each.", "dst[i, j] = src0[i, j] * src1[i]    integers wrap",
         ROW_EXPAND_TYPES, "mul", cpp=expands(cpu=f"{SIMULATED} u8")),
     OpRow("trowexpandsub", "Subtract a number from each row.", "dst[i, j] = src0[i, j] - src1[i]    integers wrap",
-        by_target(a2a3=B4, a5=B4 | types("u16 u32 bf16")), "sub", cpp=EXPAND_CPP),
+        ROW_SUB_TYPES, "sub", cpp=EXPAND_CPP),
     OpRow("trowexpanddiv", "Divide rows by a number each.",
         "dst[i, j] = src0[i, j] / src1[i]    floats by IEEE, integers towards zero",
-        by_target(a2a3=DIV_TYPES["a2a3"], a5=DIV_TYPES["a5"] - LONG), "div", cpp=EXPAND_CPP, faults=NO_ZERO),
+        ROW_DIV_TYPES, "div", cpp=EXPAND_CPP, faults=NO_ZERO),
 )  # fmt: skip
 
 

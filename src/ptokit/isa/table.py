@@ -47,7 +47,19 @@ class Revision:
     added: frozenset[str] = frozenset()
     """The ids of rules that refuse here, although they do not there."""
     kernels: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """By route: the kernels (`isa.kernel.RouteKernel`) that replace those of there."""
+    """By route: the kernels (`isa.kernel.RouteKernel`) that replace those of there, or are only here."""
+    rows: tuple[Difference, ...] = ()
+    """The same differences one by one, if each has its reason."""
+    state: str = ""
+    """The date and the commit of the public repository that it describes."""
+
+    @staticmethod
+    def of(state: str, *rows: Difference) -> Revision:
+        """All differences of a list together."""
+        whole = Revision(rows=rows, state=state)
+        for row in rows:
+            whole = row.changes.on(whole)
+        return whole
 
     def on(self, other: Revision) -> Revision:
         """The same differences from what `other` differs from."""
@@ -56,7 +68,20 @@ class Revision:
             (other.dropped - self.added) | self.dropped,
             (other.added - self.dropped) | self.added,
             {**other.kernels, **self.kernels},
+            (*other.rows, *self.rows),
+            self.state or other.state,
         )
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One row of a revision: how an instruction differs, and the header or page that shows it."""
+
+    instruction: str
+    text: str
+    source: str
+    """`include/pto/npu/a5/MScatter.hpp:35`, or a page."""
+    changes: Revision
 
 
 PLAIN = Revision()

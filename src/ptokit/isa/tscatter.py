@@ -8,8 +8,11 @@ from dataclasses import replace
 from ptokit.isa.vocabulary import *
 
 TSCATTER_INDICES = tuple(dtype(name) for name in ("int16", "int32", "uint16", "uint32"))
-INDEX_WIDTH = {4: 4, 2: 2, 1: 2}
+INDEX_WIDTH = {8: 4, 4: 4, 2: 2, 1: 2}
 """Bytes of an index, by bytes of the data (TS-TYPE-05, -06, -07)."""
+TYPES = Table(dict.fromkeys(DEVICES, frozenset(BASE)))
+READINGS: Table[ScatterIndex] = Table({})
+"""Targets where the index is always read as this (A-72)."""
 
 CPU = ("A-52",)
 """The decision by which the simulator has the rules of A2/A3 and A5."""
@@ -27,9 +30,13 @@ def by_row(call: Call) -> bool:
 def index_width(rule: str, data: int) -> Rule:
     """The index has the width of the data, but at least two bytes."""
     width = INDEX_WIDTH[data]
+
+    def has_size(call: Call) -> bool:
+        return call.dst.dtype.size == data and (data < 8 or call.dst.dtype in call.here(TYPES))
+
     return Rule(
         rule, "idx", f"of {width} bytes for {data}-byte data", lambda c: c.idx.dtype.size == width,
-        when=Case(f"{data}-byte data", lambda c: c.dst.dtype.size == data),
+        when=Case(f"{data}-byte data", has_size),
         found=lambda c: f"{c.idx.dtype} for {c.dst.dtype}", fix=f"use int{8 * width} or uint{8 * width} indices",
         elsewhere=CPU,
     )  # fmt: skip
@@ -70,6 +77,9 @@ EXPAND = Fix(
 FLAT = option("index", ScatterIndex.Flat)
 
 
+only_flat = Case("flat only", lambda c: c.here(READINGS) is ScatterIndex.Flat)
+
+
 def is_one_a_row(call: Call) -> bool:
     """Whether an index has one number for each row of the source."""
     return call.src.valid_cols > 1 and call.idx.valid in ((call.src.valid_rows, 1), (1, call.src.valid_rows))
@@ -86,9 +96,9 @@ RULES = (
     vec_tile("dst"),
     vec_tile("src"),
     vec_tile("idx"),
-    data_type("dst"),
-    Rule("TS-TYPE-01", "dst", f"one of {names(BASE)}", lambda c: c.dst.dtype in BASE, found=lambda c: str(c.dst.dtype),
-         fix="convert the data, or run on the host profile", elsewhere=CPU),
+    data_type("dst", TYPES),
+    Rule("TS-TYPE-01", "dst", lambda c: f"one of {names(c.here(TYPES))}", lambda c: c.dst.dtype in c.here(TYPES),
+         found=lambda c: str(c.dst.dtype), fix="convert the data, or run on the host profile", elsewhere=CPU),
     Rule("TS-TYPE-02", "dst", "of another type than an 8-bit float", lambda c: c.dst.dtype not in (*FLOAT8, HIFLOAT8),
          kind="H-44", found=lambda c: str(c.dst.dtype), fix="scatter the bytes as uint8", elsewhere=CPU),
     Rule("TS-TYPE-03", "idx", f"one of {names(TSCATTER_INDICES)}", lambda c: c.idx.dtype in TSCATTER_INDICES,
@@ -99,6 +109,7 @@ RULES = (
          fix="hold the indices in an integer tile", elsewhere=CPU),
     same_type("TS-TYPE-04", "src", "dst", kind="H-08", fix="give both one type", blocks="execution",
               elsewhere=CPU),
+    replace(index_width("A-72", 8), on=error("a5")),
     index_width("TS-TYPE-05", 4),
     index_width("TS-TYPE-06", 2),
     index_width("TS-TYPE-07", 1),
@@ -117,7 +128,9 @@ RULES = (
          found=lambda c: f"{c.src.valid_cols} valid columns", kind=ByExtent("H-09"),
          fix="widen the destination's valid region, or shrink the source's"),
     Rule("TS-SEM-01", "idx", "shipping headers take the index as a flat offset and clear the destination first",
-         lambda c: not by_row(c), on=note(*NPU), fix=Fix(FLAT, " follows the headers")),
+         lambda c: not by_row(c), on=note(*NPU), when=~only_flat, fix=Fix(FLAT, " follows the headers")),
+    Rule("A-72", "index", "flat, or left out: the headers have no other reading", lambda c: not by_row(c),
+         on=error(*NPU), when=only_flat, found="row", fix=Fix("write flat offsets, with ", FLAT)),
 )  # fmt: skip
 
 
@@ -151,7 +164,7 @@ def kernel(pipe: str, cost: Cost, handshake: Handshake) -> RouteKernel:
 
 
 INDEX = Modifier("index", ScatterIndex, always(ScatterIndex.Row), "what the index counts",
-                 text=Attribute("index", suffix=True))  # fmt: skip
+                 text=Attribute("index", suffix=True), by_target=READINGS)  # fmt: skip
 
 ROW_LOOP = Cost("scalar loop", accesses=3)
 FLAT_LOOP = Cost("scalar loop", accesses=3, zeroed=lambda call, _outside: call.dst.nbytes)

@@ -195,7 +195,7 @@ def mscatter(
     coalesce: str | Coalesce | None = None,
     atomic: str | ScatterAtomicOp = ScatterAtomicOp.NONE,
     oob: str | ScatterOOB = ScatterOOB.Undefined,
-    conflict: str | ScatterConflict = ScatterConflict.Default,
+    conflict: str | ScatterConflict | None = None,
     wait: Wait = None,
 ) -> Event:
     """Scatter rows or elements of a tile into a GM table, through an index.
@@ -1590,14 +1590,7 @@ def trsqrt(dst: Tile, src: Tile, *, tmp: Tile | None = None, wait: Wait = None) 
         wait: events that earlier calls returned, to wait for
     """
 
-def tscatter(
-    dst: Tile,
-    src: Tile,
-    idx: Tile,
-    *,
-    index: str | ScatterIndex = ScatterIndex.Row,
-    wait: Wait = None,
-) -> Event:
+def tscatter(dst: Tile, src: Tile, idx: Tile, *, index: str | ScatterIndex | None = None, wait: Wait = None) -> Event:
     """Scatter elements of a tile into another tile, each to the row its index names.
 
         row:  dst[idx[i, j], j] = src[i, j]         elements that no index names keep their content

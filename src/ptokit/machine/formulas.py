@@ -209,7 +209,7 @@ def _simt(task: PipeTask) -> float:
 def _launched(
     costs: Costs, call: Call, shape: tuple[int, int], accesses: int, transactions: int, is_read: bool
 ) -> float:
-    launch = call.kernel.launch and call.kernel.launch(*shape)
+    launch = call.kernel.launch and call.kernel.launch(*(call.launched if call.kernel.launched else shape))
     assert launch is not None
     per_access = INSTRUCTIONS + _policy_steps(call)
     issuing = accesses * per_access * costs["SIMT instruction cycles"]

@@ -470,5 +470,6 @@ def _launch(executed: Executed) -> LaunchShape | None:
         return None
     step = next(step for step in executed.plan.steps if isinstance(step, IndexedStep))
     tile = call.destination
-    rows, cols = step.shape if call.of_role("scratch") is None else (tile.rows, tile.cols)
+    covered = call.launched if call.kernel.launched else step.shape
+    rows, cols = covered if call.of_role("scratch") is None else (tile.rows, tile.cols)
     return launch(rows, cols) if rows and cols else None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from ptokit.finding import Finding, Fix, Wording
 from ptokit.isa.instruction import Call, Instruction
 from ptokit.isa.kernel import Launch, LaunchShape, RouteKernel, kernels_of
-from ptokit.isa.operand import TileSpec
+from ptokit.isa.operand import TensorSpec, TileSpec
 from ptokit.isa.policy import TileType
 from ptokit.isa.unknown import certain, is_unknown
 from ptokit.program.calls import call_of
@@ -57,16 +57,16 @@ def _launching(instruction: Instruction, target: str) -> list[RouteKernel]:
     return [kernel for kernel in kernels_of(instruction, target).values() if kernel.launch]
 
 
-def _launch(call: Call) -> tuple[Launch, TileSpec] | None:
-    """The formula of the SIMT launch that a call makes, and the tile whose valid extents it takes."""
+def _launch(call: Call) -> tuple[Launch, tuple[int, int]] | None:
+    """The formula of the SIMT launch that a call makes, and the extents that it takes."""
     first = next((param.name for param in call.instruction.operands), "")
     launched = {kernel.launched or first for kernel in _launching(call.instruction, call.target)}
-    if not launched or not all(isinstance(call.values.get(name), TileSpec) for name in launched):
+    if not launched or not all(isinstance(call.values.get(name), TileSpec | TensorSpec) for name in launched):
         return None
     if any(call.values[each.name] is None for each in call.instruction.modifiers if each.default):  # it has no route
         return None
     kernel = call.kernel
-    return (kernel.launch, call.values[kernel.launched or first]) if kernel.launch else None
+    return (kernel.launch, call.launched) if kernel.launch else None
 
 
 def simt_launch(call: Call) -> LaunchShape | None:
@@ -74,13 +74,13 @@ def simt_launch(call: Call) -> LaunchShape | None:
     found = _launch(call)
     if found is None:
         return None
-    return found[0](*(MANY if is_unknown(extent) or extent <= 0 else extent for extent in found[1].valid))
+    return found[0](*(MANY if is_unknown(extent) or extent <= 0 else extent for extent in found[1]))
 
 
 def starts_threads(call: Call) -> bool:
     """Whether a call starts threads."""
     found = _launch(call)
-    return found is not None and not any(certain(lambda n=extent: n == 0) for extent in found[1].valid)
+    return found is not None and not any(certain(lambda n=extent: n == 0) for extent in found[1])
 
 
 def has_simt(program: Program, profile: Profile) -> bool:

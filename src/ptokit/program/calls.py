@@ -180,11 +180,15 @@ def written_arguments(program: Program) -> frozenset[str]:
 
 
 def chosen_modifiers(program: Program, instr: Instr, resolve: Resolve = known) -> Modifiers:
-    """The modifiers that differ from their defaults; None in the place of the others."""
+    """The modifiers that differ from their defaults on some target; None in the place of the others."""
     if not any(instr.modifiers):
         return instr.modifiers
     defaults = call_of(program, replace(instr, modifiers=(None,) * len(instr.modifiers)), CPU, resolve).modifiers
-    return tuple(None if value is default else value for value, default in zip(instr.modifiers, defaults, strict=True))
+    rows = zip(instr.definition.modifiers, instr.modifiers, defaults, strict=True)
+    return tuple(
+        None if value is default and modifier.is_default_of_revisions(value) else value
+        for modifier, value, default in rows
+    )
 
 
 def without_defaults(program: Program, resolve: Resolve = known) -> Program:

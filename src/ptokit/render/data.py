@@ -25,6 +25,7 @@ def _profile(profile: Profile) -> dict[str, Any]:
     return {
         "title": profile.title,
         "family": profile.family,
+        "revision": profile.revision.state,
         "memories": {name: profile.memories[loc].size for name, loc in pages.MEMORIES.items()},
         "ub_for_tiles": budget.limit if budget else None,
         "ub_without_dyn_ub": budget.available if budget else None,
@@ -73,6 +74,10 @@ def _instruction(instruction: Instruction, target: str | None) -> dict[str, Any]
             {"name": each.name, "about": each.about, "choices": each.choices, "default": each.default_name}
             for each in instruction.modifiers
         ],
+        "differences": {
+            profile.name: [{"text": row.text, "source": row.source} for row in pages.differences(instruction, profile)]
+            for profile in profiles
+        },
         "rules": {profile.name: [*_rules(instruction, profile)] for profile in profiles},
         "spellings": {form: [*lines] for form, lines in instruction.spellings.items()},
         "clauses": {

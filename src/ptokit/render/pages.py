@@ -14,7 +14,7 @@ from ptokit.isa.instruction import Instruction, Rule, hazard_text
 from ptokit.isa.kernel import RouteKernel, kernels_of
 from ptokit.isa.opaque import BY_MEMORY, OpaqueForm, opaque_rows
 from ptokit.isa.policy import PtoEnum
-from ptokit.isa.table import Table, lookup
+from ptokit.isa.table import Difference, Table, lookup
 from ptokit.isa.table import Table as ByTarget
 from ptokit.program.budget import MANY
 from ptokit.program.verify_call import CHECKS, CallCheck
@@ -407,6 +407,11 @@ def _parameters(instruction: Instruction) -> TableRows:
 
 def _contract(instruction: Instruction, profile: Profile) -> Iterator[PagePart]:
     yield Title(f"On {profile.name}", profile.title, level=2)
+    yield from _section(
+        f"Differences from {profile.origin}",
+        "what differs, source",
+        ((row.text, row.source) for row in differences(instruction, profile)),
+    )
     yield from (Items((fact,)) for fact in lookup(instruction.facts, profile.name, ()))
     for level, title in TITLES.items():
         rules = [rule for rule in instruction.rules if rule.level_on(profile.name) == level]
@@ -424,6 +429,11 @@ def _contract(instruction: Instruction, profile: Profile) -> Iterator[PagePart]:
     )
     yield from _section("Hazards", "hazard, level, first seen, situation, clauses", _hazards(instruction, profile))
     yield from _machine(instruction, profile)
+
+
+def differences(instruction: Instruction, profile: Profile) -> tuple[Difference, ...]:
+    """The differences of a revision in one instruction."""
+    return tuple(row for row in profile.revision.rows if row.instruction == instruction.name)
 
 
 RULE = "clause, operand, case, what must hold, hazard"
@@ -533,6 +543,7 @@ MEMORIES = {
 """The on-chip memories by name, and the location of their tiles."""
 FACTS = {
     "machine": lambda p: p.title,
+    "revision": lambda p: p.revision.state or "none",
     **{name: lambda p, loc=loc: _kb(p.memories[loc].size) for name, loc in MEMORIES.items()},
     "UB for tiles": lambda p: _budget(p, "limit"),
     "UB without dyn_ub": lambda p: _budget(p, "available"),

@@ -1,6 +1,9 @@
 """A2/A3: one scalar thread issues everything; row gathers are DMA transfers, element gathers scalar copies."""
 # ruff: noqa: F403, F405
 
+from dataclasses import replace
+
+from ptokit.isa import public
 from ptokit.isa.policy import TileType
 from ptokit.target.profile import *
 
@@ -76,3 +79,10 @@ A2A3 = Profile(
         compiler=DeviceCompiler(220, 2201, ("MEMORY_BASE", "PTO_NPU_ARCH_A2A3")),
     ),
 )  # fmt: skip
+
+A2A3_2026_08 = replace(
+    A2A3,
+    name="a2a3@2026.08",
+    title="Ascend A2/A3, public headers",
+    revision=Revision.of(public.STATE_2026_08, *public.A2A3_2026_08),
+)

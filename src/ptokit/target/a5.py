@@ -1,6 +1,9 @@
 """A5: SIMT launches on the vector pipe, separate cube and vector cores, a UB shared with the data cache."""
 # ruff: noqa: F403, F405
 
+from dataclasses import replace
+
+from ptokit.isa import public
 from ptokit.isa.policy import TileType
 from ptokit.target.a2a3 import CONFIG, PUBLIC
 from ptokit.target.a2a3 import COSTS as A2A3_COSTS
@@ -60,3 +63,10 @@ A5 = Profile(
         compiler=DeviceCompiler(310, 3510, ("REGISTER_BASE", "PTO_NPU_ARCH_A5")),
     ),
 )  # fmt: skip
+
+A5_2026_08 = replace(
+    A5,
+    name="a5@2026.08",
+    title="Ascend A5, public headers",
+    revision=Revision.of(public.STATE_2026_08, *public.A5_2026_08),
+)

@@ -11,7 +11,7 @@ from ptokit.finding import Level
 from ptokit.isa.catalog import INSTRUCTIONS, derived
 from ptokit.isa.kernel import NO_KERNEL, Handshake, LaunchShape, RouteKernel, Work, kernels_of
 from ptokit.isa.policy import TileType
-from ptokit.isa.table import Revision
+from ptokit.isa.table import REVISIONS, Revision
 from ptokit.isa.tmatmul import LEFT_FORMS
 from ptokit.spec import family_of
 
@@ -141,10 +141,15 @@ def sources(stated: Stated) -> dict[str, str]:
 
 
 @derived
-def routes() -> frozenset[str]:
-    """Every route that some target has."""
+def family_routes() -> frozenset[str]:
+    """Every route that some family has."""
     tables = (table for instruction in INSTRUCTIONS.values() for table in instruction.kernels.values())
     return frozenset(route for table in tables for route in table)
+
+
+def routes() -> frozenset[str]:
+    """Every route that some target has."""
+    return family_routes().union(*(revision.kernels for revision in REVISIONS.values()))
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,16 +9,16 @@ from uuid import uuid4
 from ptokit.brief import brief
 from ptokit.finding import suggestion
 from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.isa.kernel import kernels_of, without_cost
+from ptokit.isa.kernel import is_route_of, kernels_of, without_cost
 from ptokit.isa.operand import FORMS
 from ptokit.isa.policy import BLayout, TileType
 from ptokit.isa.table import REVISIONS, revision_of
 from ptokit.spec import LIKE, OURS, lineage
-from ptokit.target.a2a3 import A2A3
-from ptokit.target.a5 import A5
+from ptokit.target.a2a3 import A2A3, A2A3_2026_08
+from ptokit.target.a5 import A5, A5_2026_08
 from ptokit.target.cpu import CPU, CPU_AICORE
 from ptokit.target.host import HOST
-from ptokit.target.profile import DeviceCompiler, Profile
+from ptokit.target.profile import DeviceCompiler, Profile, family_routes
 
 PROFILES = {profile.name: profile for profile in (CPU, A2A3, A5, HOST)}
 """Every target by its name; the revisions of a family follow it, and families that are like others the documents'."""
@@ -38,6 +38,11 @@ def register(profile: Profile) -> Profile:
     if problems := list(_problems(profile)):
         raise ValueError(f"{profile.name} cannot be registered: {'; '.join(problems)}")
     _REGISTERED[profile.name] = uuid4().hex
+    _add(profile)
+    return profile
+
+
+def _add(profile: Profile) -> None:
     REVISIONS[profile.name] = profile.revision.on(revision_of(profile.origin))
     if profile.is_family:
         LIKE[profile.name] = profile.like
@@ -46,7 +51,6 @@ def register(profile: Profile) -> Profile:
     PROFILES.clear()
     PROFILES.update((each.name, each) for each in sorted(known, key=lambda each: families.index(each.family)))
     _clear_caches()
-    return profile
 
 
 def unregister(name: str) -> None:
@@ -120,8 +124,8 @@ def _revision_problems(profile: Profile) -> Iterator[str]:
     if unknown := sorted((profile.revision.dropped | profile.revision.added) - rules):
         yield f"no rule has the id {_listed(unknown)}"
     for route, kernel in profile.revision.kernels.items():
-        owner = next((each for each in INSTRUCTIONS.values() if route in kernels_of(each, profile.origin)), None)
-        if owner is None:
+        owner = next((each for each in INSTRUCTIONS.values() if is_route_of(each, route)), None)
+        if owner is None or (route in family_routes() and route not in kernels_of(owner, profile.origin)):
             yield f"{profile.origin} has no route {route}"
         elif unknown := [
             each.operand for each in kernel.effects if each.operand not in [p.name for p in owner.operands]
@@ -157,8 +161,8 @@ def flag_memory_archs() -> set[str]:
     return {arch for arch, known in headers if known and known.cross and known.cross.base}
 
 
-register(CPU_AICORE)
-_REGISTERED.clear()
+for _each in (CPU_AICORE, A2A3_2026_08, A5_2026_08):
+    _add(_each)
 
 
 def profile(name: str) -> Profile:
