@@ -254,8 +254,11 @@ def op_pipes() -> dict[str, str]:
     stated = {name: pipe for pipe, names in OP_PIPES.items() for name in names.split()}
     for name in instructions():
         definition, row = INSTRUCTIONS.get(name.lower()), opaque_rows().get(name.lower())
-        kernels = kernels_of(definition, families_in_cpp()[0]).values() if definition else ()
-        pipes = {effect.pipe for kernel in kernels for effect in kernel.effects} or {row.pipe if row else ""}
+        kernels = kernels_of(definition, families_in_cpp()[0]) if definition else {}
+        plain = [kernels[name.lower()]] if name.lower() in kernels else kernels.values()
+        names = [param.name for param in definition.operands] if definition else []
+        found = {pipe for kernel in plain for each in names for pipe in kernel.pipes_of(each)}
+        pipes = found or {row.pipe if row else ""}
         if len(pipes) == 1 and pipes <= set(CORE_PIPES):
             stated.setdefault(name, *pipes)
     return stated

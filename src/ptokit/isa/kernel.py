@@ -164,6 +164,13 @@ class RouteKernel:
     index_note: str = ""
     """The hazard to note if the caller does not order the load of the index, although the kernel waits for it."""
 
+    def pipes_of(self, operand: str) -> frozenset[str]:
+        """The pipes that touch an operand, as others see them: what a pipe does between flags from another one and back
+        to it counts as work of that one."""
+        waits = (*self.handshake.before, *self.handshake.between)
+        seen = {dst: src for src, dst in waits if (dst, src) in self.handshake.after}
+        return frozenset(seen.get(each.pipe, each.pipe) for each in self.effects if each.operand == operand)
+
     def cost_on(self, pipe: str) -> Cost:
         """The cost of a pipe's part."""
         return self.cost.get(pipe) or DEFAULT_COSTS[pipe]

@@ -819,6 +819,7 @@ enum class Op : uint16_t {
   TAND,
   TANDS,
   TAXPY,
+  TCI,
   TCMP,
   TCMPS,
   TCOLARGMAX,
@@ -840,6 +841,7 @@ enum class Op : uint16_t {
   TDEINTERLEAVE,
   TDEQUANT,
   TDIV,
+  TDIVS,
   TEXP,
   TEXTRACT_FP,
   TFILLPAD_EXPAND,
@@ -890,6 +892,8 @@ enum class Op : uint16_t {
   TPARTMAX,
   TPARTMIN,
   TPARTMUL,
+  TPOW,
+  TPOWS,
   TPREFETCH,
   TPRELU,
   TPRINT,
@@ -899,6 +903,8 @@ enum class Op : uint16_t {
   TRELU,
   TREM,
   TREMS,
+  TROWARGMAX,
+  TROWARGMIN,
   TROWEXPAND,
   TROWEXPANDADD,
   TROWEXPANDDIV,
@@ -913,6 +919,7 @@ enum class Op : uint16_t {
   TROWSUM,
   TRSQRT,
   TSEL,
+  TSELS,
   TSHL,
   TSHLS,
   TSHR,
@@ -926,6 +933,7 @@ enum class Op : uint16_t {
   TSUBRELUCONV,
   TSUBS,
   TSUBSC,
+  TTRANS,
   TTRI,
   TXOR,
   TXORS,
@@ -970,9 +978,8 @@ constexpr pipe_t pipe_of(Op op) {
     case Op::SET_IMG2COL_PADDING:
     case Op::SET_IMG2COL_RPT:
     case Op::SET_QUANT_SCALAR:
+    case Op::TCI:
     case Op::TPRINT:
-    case Op::TSHL:
-    case Op::TSHR:
       return PIPE_S;
     case Op::VECTOR:
     case Op::TMOV_V2V:
@@ -1013,6 +1020,7 @@ constexpr pipe_t pipe_of(Op op) {
     case Op::TDEINTERLEAVE:
     case Op::TDEQUANT:
     case Op::TDIV:
+    case Op::TDIVS:
     case Op::TEXP:
     case Op::TFILLPAD_EXPAND:
     case Op::TFILLPAD_INPLACE:
@@ -1046,6 +1054,8 @@ constexpr pipe_t pipe_of(Op op) {
     case Op::TPARTMAX:
     case Op::TPARTMIN:
     case Op::TPARTMUL:
+    case Op::TPOW:
+    case Op::TPOWS:
     case Op::TPRELU:
     case Op::TQUANT:
     case Op::TRANDOM:
@@ -1053,6 +1063,8 @@ constexpr pipe_t pipe_of(Op op) {
     case Op::TRELU:
     case Op::TREM:
     case Op::TREMS:
+    case Op::TROWARGMAX:
+    case Op::TROWARGMIN:
     case Op::TROWEXPAND:
     case Op::TROWEXPANDADD:
     case Op::TROWEXPANDDIV:
@@ -1067,7 +1079,10 @@ constexpr pipe_t pipe_of(Op op) {
     case Op::TROWSUM:
     case Op::TRSQRT:
     case Op::TSEL:
+    case Op::TSELS:
+    case Op::TSHL:
     case Op::TSHLS:
+    case Op::TSHR:
     case Op::TSHRS:
     case Op::TSORT32:
     case Op::TSQRT:
@@ -1077,6 +1092,7 @@ constexpr pipe_t pipe_of(Op op) {
     case Op::TSUBRELUCONV:
     case Op::TSUBS:
     case Op::TSUBSC:
+    case Op::TTRANS:
     case Op::TTRI:
     case Op::TXOR:
     case Op::TXORS:
