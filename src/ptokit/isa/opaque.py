@@ -150,7 +150,7 @@ def _modelled(names: str, *forms: str, pipe: str | None = None) -> Iterator[Opaq
         own = [_own_form(each, has_work) for has_work in (False, True) for each in definitions]
         tables = (table for each in definitions for table in each.kernels.values())
         kernels = (kernel for table in tables for route, kernel in table.items() if "." not in route)
-        pipes = {effect.pipe for kernel in kernels for effect in kernel.effects}
+        pipes = {pipe for kernel in kernels for each in kernel.effects for pipe in kernel.pipes_of(each.operand)}
         own_pipe = pipes.pop() if len(pipes) == 1 else BY_MEMORY
         known = dict.fromkeys((*filter(None, own), *map(_form, forms)))
         yield OpaqueRow(name, own_pipe if pipe is None else pipe, tuple(known))
