@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -99,3 +100,42 @@ def test_a_load_moves_all_rows_of_the_tensor(
         (kernel,) = load_entries(str(tmp_path / "k.cpp"), target)
         found = pto.check(kernel, np.zeros(4096, "float32"), np.zeros(4096, "float32"), grid=1, target=target)
         assert [each.level for each in found.findings if each.rule == "TL-03"] == expected
+
+
+def a_slice(out: object) -> None:
+    tile = pto.Tile("vec", "float32", 8, 64)
+    pto.texpands(tile, 1)
+    pto.texpands(tile[:, 0:32], 2)
+    pto.tstore(out, tile)
+
+
+def chosen(out: object) -> None:
+    mask = pto.Tile("vec", "uint8", 8, 32)
+    one, two, result = (pto.Tile("vec", "float32", 8, 64, valid=(8, 61)) for _ in range(3))
+    pto.texpands(mask, 0)
+    pto.texpands(one, 1)
+    pto.tadds(two, one, 1)
+    pto.tsel(result, mask, one, two)
+    pto.tstore(out, result)
+
+
+def mixed(out: object) -> None:
+    one, two, work = (pto.Tile("vec", "int32", 8, 64, valid=(8, 61)) for _ in range(3))
+    pto.texpands(one, 1)
+    pto.txors(two, one, 3, tmp=work)
+    pto.tstore(out, two)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "cols"),
+    [(filled, "float32", 61), (a_slice, "float32", 64), (chosen, "float32", 61), (mixed, "int32", 61)],
+)
+def test_emitted_cpp_has_no_such_fault(tmp_path: Path, body: Callable[..., None], kind: str, cols: int) -> None:
+    """What is emitted is judged as an author's own source."""
+    program = program_of(pto.kernel(body), "a2a3", out=np.zeros((8, cols), kind))
+    (tmp_path / "k.cpp").write_text(emit(program, profile("a2a3"), Options()))
+    for kernel in load_entries(str(tmp_path / "k.cpp"), "a2a3")[:1]:
+        given = {name: np.zeros((8, cols), kind) for name in kernel.parameters if kernel.parameters[name] == "array"}
+        others = {name: 1 for name, what in kernel.parameters.items() if what == "integer"}
+        found = pto.check(kernel, **given, **others, grid=1, target="a2a3")
+        assert [each for each in found.findings if each.level != "note"] == []

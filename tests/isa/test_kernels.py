@@ -154,7 +154,7 @@ ROUTES: tuple[tuple[str, str, Callable[[], Any]], ...] = (
      lambda: pto.trowexpand(tile_of("float32", 8, 8), tile_of("float32", 8, 8, valid=(8, 1)))),
     ("trowexpand", "trowexpand",
      lambda: pto.trowexpand(tile_of("float32", 8, 8), tile_of("float32", 8, 1, blayout="col_major"))),
-    ("tor.bytes", "tor", lambda: pto.tor(*(tile_of("int8", 8, 32) for _ in range(3)))),
+    ("tor", "tor", lambda: pto.tor(*(tile_of("int8", 8, 32) for _ in range(3)))),
 )  # fmt: skip
 
 

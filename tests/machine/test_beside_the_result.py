@@ -227,3 +227,48 @@ def reduced(op: Any) -> Body:
 def test_column_reductions_write_a_whole_block(op: Any) -> None:
     found = {target: faults(run(reduced(op), np.zeros((1, 64), "float32"), target=target)) for target in ("a2a3", "a5")}
     assert [len([each for each in found[target] if "12 of 256 bytes" in each]) for target in found] == [1, 0]
+
+
+# --- what is left alone
+
+
+def in_place(out: Any) -> None:
+    tile = pto.Tile("vec", "int8", 8, 64)
+    pto.texpands(tile, 1)
+    pto.tnot(tile, tile)
+    pto.tstore(out, tile)
+
+
+def into_a_row(x: Any, out: Any) -> None:
+    rows, data = pto.Tile("vec", "float32", 4, 16), pto.Tile("vec", "float32", 8, 16)
+    pto.tload(rows, x)
+    pto.texpands(data, 1)
+    pto.tcolsum(rows, data)
+    pto.tstore(out, rows)
+
+
+def dividend(x: Any, y: Any, out: Any, again: Any) -> None:
+    left, right, result = (pto.Tile("vec", "int32", 8, 64) for _ in range(3))
+    pto.tload(left, x)
+    pto.tload(right, y)
+    pto.trem(result, left, right, tmp=pto.Tile("vec", "int32", 3, 64))
+    pto.tstore(out, result)
+    pto.tstore(again, left)
+
+
+SQUARE = np.ones((4, 16), "float32")
+
+
+@pytest.mark.parametrize(
+    ("body", "arrays"),
+    [(in_place, (BYTES,)), (into_a_row, (SQUARE, SQUARE)), (dividend, [np.ones((8, 64), "int32") for _ in range(4)])],
+)
+def test_data_that_the_headers_keep_may_be_read(body: Body, arrays: Any) -> None:
+    assert faults(run(body, *(each.copy() for each in arrays))) == []
+
+
+def test_a_transpose_into_a_slice_goes_by_the_rows_of_its_tile() -> None:
+    """The header takes the stride: squares are moved by vector code, whose results a store waits for on V."""
+    whole, source = pto.Tile("vec", "float32", 16, 16).write(0), pto.Tile("vec", "float32", 8, 16).write(1)
+    with pto.target("a2a3"):
+        assert pto.ttrans(whole[:, 0:8], source).route == "ttrans"

@@ -559,17 +559,19 @@ def tscatter(target: str, dst: Tile, src: Tile, idx: Tile, *, reading: str) -> O
 # --- TLOAD, TSTORE, TMOV ---------------------------------------------------------------------------------------
 
 
-def tload(dst: Tile, src: Tensor, *, has_cores: bool) -> Outcome:
-    """TL-03: the valid region moves; padding keeps its content unless the tile has a pad value. That fills the tile;
-    with cores, the last block of 32 bytes of each row that is loaded, or of each column of a ColMajor tile."""
+def tload(dst: Tile, src: Tensor, *, memories: tuple[str, ...]) -> Outcome:
+    """TL-03: the valid region moves; padding keeps its content unless the tile has a pad value. That fills the tile,
+    or in some memories the last block of 32 bytes of each row that is loaded (of a ColMajor tile: column), not of
+    fractals in UB."""
     padded = range(dst.rows * dst.cols) if dst.pad != "null" else ()
-    if has_cores and dst.pad != "null":
+    if memories and dst.pad != "null":
         rows, cols = dst.valid_rows, dst.valid_cols
         while dst.form == "dn" and rows % dst.c0 and rows < dst.rows:
             rows += 1
         while dst.form != "dn" and cols % dst.c0 and cols < dst.cols:
             cols += 1
-        padded = [dst.offset(i, j) for i in range(rows) for j in range(cols)]
+        is_padded = dst.loc in memories and (dst.loc != "vec" or dst.form in ("nd", "dn"))
+        padded = [dst.offset(i, j) for i in range(rows) for j in range(cols)] if is_padded else ()
     for k in padded:
         dst.store(k, pad_bits(dst.dtype, dst.pad))
     for i, j in dst.valid():

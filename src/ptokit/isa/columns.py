@@ -68,11 +68,11 @@ UNBOXED = Rule("CP-BRD-01", "src", "RowMajor or ColMajor without boxes", lambda 
 
 
 def is_no_block(call: Call) -> bool:
-    """Calls that do not spread a packed column over one block a row (TRowExpand.hpp:111)."""
-    dst, src, block = call.dst, call.src, call.dst.dtype.c0
+    """Calls that do not spread a packed column over one block a row (TRowExpand.hpp:119)."""
+    dst, src, block = call.dst, call.src, call.dst.dtype.c0  # of a slice, the columns of its tile
     packed = src.rows == 1 and src.cols == dst.rows if src.form == "nd" else src.cols == 1 and src.rows == dst.rows
     is_static = all(tile.valid == (tile.rows, tile.cols) and not any(tile.dynamic) for tile in (dst, src))
-    return dst.dtype.size == 1 or not (is_static and packed and dst.cols == block)
+    return dst.dtype.size == 1 or not (is_static and packed and dst.stride == block)
 
 
 def repetition(row: OpRow, *, by_row: bool) -> Instruction:
@@ -99,9 +99,8 @@ def repetition(row: OpRow, *, by_row: bool) -> Instruction:
     about = "a Vec tile; its column 0 is repeated" if by_row else "a plain Vec tile; its row 0 is repeated"
     params = (DST, Param("src", "read", about))
     blocks = on_a2a3(RouteKernel((*pipes(params, "V"), Effect("dst", "write", "V", in_ub("dst", 32)))))
-    """Rows are copied in whole blocks (TColExpand.hpp:24)."""
-    by_pairs = Effect("dst", "write", "V", lambda c: in_ub("dst", 2 if c.dst.dtype.size == 1 else 1)(c))
-    rows = RouteKernel((*pipes(params, "V"), by_pairs), handshake=WITH_SCALAR_ROWS)
+    """Rows are copied in whole blocks (TColExpand.hpp:25)."""
+    rows = RouteKernel(pipes(params, "V"), handshake=WITH_SCALAR_ROWS, besides=by_pairs)
     """Each row begins with a number that the scalar pipe reads (TRowExpand.hpp:38)."""
     special = (SpecialRoute("rows", Table({"a2a3": is_no_block}), rows),) if by_row else (blocks,)
     return build(row, params, rules, lower, special=special)

@@ -402,7 +402,7 @@ class SpecialRoute:
     suffix: str
     """Empty if all calls of a target are."""
     when: Table[Callable[[Call], bool]]
-    """By target that has it: the calls."""
+    """By target that has it: the calls, if not all."""
     kernel: RouteKernel
 
 
@@ -431,6 +431,15 @@ def ahead(count: Callable[[Call], int]) -> Callable[[Call], ByteRows]:
 def on_a2a3(kernel: RouteKernel) -> SpecialRoute:
     """The kernel that A2/A3 has, and other targets do not."""
     return SpecialRoute("", Table({"a2a3": never}), kernel)
+
+
+PAIRED = Table({"a2a3": True})
+
+
+def by_pairs(call: Call) -> tuple[Effect, ...]:
+    """A2/A3 writes bytes in pairs: the neighbour of an odd last column, too (`TransSize` in utils.hpp:104)."""
+    is_paired = call.dst.dtype.size == 1 and call.dst.form == "nd" and call.here(PAIRED, False)
+    return (Effect("dst", "write", "V", in_ub("dst", 2)),) if is_paired else ()
 
 
 def of_integers(call: Call) -> bool:

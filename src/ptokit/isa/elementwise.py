@@ -69,23 +69,29 @@ ROWS_AGAINST_COLS = Rule(
 )  # fmt: skip
 
 
-def is_filled_in_place(call: Call) -> bool:
-    """Whether the A2/A3 headers fill the valid elements: rows that are valid in part, by extents that the tile's type
-    states, are taken for rows that follow each other (TExpandS.hpp:61)."""
-    tile: TileSpec = call.dst
+def is_filled_in_place(tile: TileSpec) -> bool:
+    """Whether the A2/A3 headers fill the valid elements of a tile: rows that are valid in part, by extents that the
+    tile's type states, are taken for rows that follow each other (TExpandS.hpp:61)."""
     (rows, cols), axis = tile.valid, int(tile.blayout is BLayout.RowMajor)
     count, across, pitch = (rows, cols, tile.cols) if axis else (cols, rows, tile.rows)
     return tile.loc is not TileType.Vec or count == 1 or across == pitch or tile.dynamic[axis]
 
 
-FILLED_ELSEWHERE = Rule(
-    "CP-HDR-01", "dst", "valid over whole rows, or of extents that are known at run time only: the headers fill the "
-    "first elements of the tile instead, as if its rows had no padding", is_filled_in_place, on=hazard("a2a3"),
-    found=lambda c: f"valid {show_extents(c.dst.valid)} of {c.dst.rows} x {c.dst.cols}",
-    fix="give the tile dynamic valid extents, or rows that are valid as a whole",
-)  # fmt: skip
-BY_FILLING = Cpp(dynamic=(FILLED_ELSEWHERE,))
-"""Instructions that fill the destination with the scalar first (TBitwiseSOp.hpp:106)."""
+def filled_elsewhere(name: str) -> Rule:
+    """A tile that the headers fill with the scalar first."""
+    return Rule(
+        "CP-HDR-01", name, "valid over whole rows, or of extents that are known at run time only: the headers fill "
+        "the first elements of the tile instead, as if its rows had no padding",
+        lambda c: c.operands.get(name) is None or is_filled_in_place(c.operands[name]), on=hazard("a2a3"),
+        found=lambda c: f"valid {show_extents(c.operands[name].valid)} of {c.operands[name].rows} x "
+        f"{c.operands[name].cols}", fix="give the tile dynamic valid extents, or rows that are valid as a whole",
+    )  # fmt: skip
+
+
+BY_FILLING = Cpp(dynamic=(filled_elsewhere("dst"),))
+"""Instructions that fill the destination with the scalar first (TBitwiseSOp.hpp:105)."""
+BY_FILLING_BOTH = Cpp(dynamic=(filled_elsewhere("dst"), filled_elsewhere(TMP)))
+"""The same, and the workspace."""
 
 SCALARS = (
     OpRow("tadds", "Add a scalar to a tile.", "dst = src + scalar    integers wrap", ADD_TYPES, "add"),
@@ -107,7 +113,7 @@ SCALARS = (
     OpRow("tors", "Bitwise or with a scalar.", "dst = src | scalar", SCALAR_BIT_TYPES, "or", in_place=NOT_A2A3,
         cpp=BY_FILLING),
     OpRow("txors", "Bitwise exclusive or with a scalar.", "dst = src ^ scalar", SCALAR_BIT_TYPES, "xor",
-        in_place=NOT_A2A3, cpp=BY_FILLING),
+        in_place=NOT_A2A3, cpp=BY_FILLING_BOTH),
     OpRow("tlrelu", "Multiply negative numbers by a scalar.", "dst = src if src > 0 else src * scalar", FLOAT_TYPES,
         "prelu"),
     OpRow("tshls", "Shift left by a scalar.", "dst = src << scalar    0 for counts of the width and more",
@@ -166,10 +172,8 @@ SCALAR_LOOPS = {"tshl": "", "tshr": "", "tpow": "integers", "tpows": "integers"}
 (TShl.hpp:29, TShr.hpp:29, TPow.hpp:208)."""
 
 
-BYTES = Table({"a2a3": lambda c: c.dst.dtype.size == 1})
 IN_PAIRS = frozenset(("tand", "tor", "txor", "tnot"))
-"""Instructions that A2/A3 carries out on pairs of bytes: the neighbour of an odd last column is written too
-(TOr.hpp:39)."""
+"""Instructions that A2/A3 carries out on pairs of bytes (TOr.hpp:42)."""
 
 
 def corrected(row: OpRow, params: tuple[Param, ...]) -> tuple[SpecialRoute, ...]:
@@ -187,13 +191,12 @@ def arithmetic(row: OpRow, params: tuple[Param, ...], rules: tuple[Rule, ...]) -
     lower, loops, special = apply(row.op, *sources), SCALAR_LOOPS.get(row.name), tuple[SpecialRoute, ...]()
     if loops is not None:
         special = (SpecialRoute(loops, INTEGERS, scalar_loop(params, accesses=3)), *corrected(row, params))
-    elif row.op == "rem":  # integers become floats where they are (TRem.hpp:73)
-        lost = (Effect(name, "write", "V", in_ub(name)) for name in sources if name != "scalar")
-        effects = (*pipes(params, "V"), *lost)
+    elif row.op == "rem":  # integers become floats where they are, and only the dividend is turned back (TRem.hpp:81)
+        tiles = [name for name in sources if name != "scalar"]
+        effects = (*pipes(params, "V"), *(Effect(each, "write", "V", in_ub(each), each == "src1") for each in tiles))
         special = (SpecialRoute("integers", INTEGERS, RouteKernel(effects, cost={"V": SLOW})),)
     elif row.name in IN_PAIRS:
-        paired = Effect("dst", "write", "V", in_ub("dst", 2))
-        special = (SpecialRoute("bytes", BYTES, RouteKernel((*pipes(params, "V"), paired))),)
+        special = (on_a2a3(RouteKernel(pipes(params, "V"), besides=by_pairs)),)
     if workspace is None:
         optional = OPTIONAL.get(row.name)
         form = Form(reordered=True) if optional else GENERAL
@@ -288,7 +291,7 @@ TEXPANDS = replace(
     route=expands_route,
     kernels={
         family: {
-            "texpands.vec": RouteKernel(pipes(EXPANDS_PARAMS, "V")),
+            "texpands.vec": RouteKernel(pipes(EXPANDS_PARAMS, "V"), besides=by_pairs),
             "texpands.mat": RouteKernel(pipes(EXPANDS_PARAMS, "MTE2"), cost={"MTE2": Cost("fill")}),
         }
         for family in NPU
@@ -300,7 +303,7 @@ CI_TYPES = by_target(a2a3=SHORT | F3, a5=SHORT)
 
 
 def with_workspace(call: Call) -> bool:
-    """Calls with a workspace are vector code on A2/A3 (TCI.hpp:58)."""
+    """Calls with a workspace are vector code on A2/A3 (TCI.hpp:54)."""
     return call.operands.get(TMP) is not None
 
 

@@ -105,15 +105,15 @@ IN_UB = between((TileType.Vec, TileType.Vec))
 
 
 def moved_in_cpp(clause: str, tensor: str, tile: str, memory: Callable[[Call], TensorSpec]) -> tuple[Rule, ...]:
-    """C++ moves all rows of the tensor, whatever is valid of the tile (TL-03; tload_common.hpp:53,
+    """C++ moves all rows of the tensor, whatever is valid of the tile (TL-03; tload_common.hpp:54,
     tstore_common.hpp:367, a5/TLoad.hpp:44). A2/A3 finds the next row by the valid columns, which must be those of the
     tensor. Of a ColMajor tile, columns are rows here."""
 
-    def along(call: Call) -> tuple[int, int, int, int, int]:
-        """Rows of the tensor, valid ones, those of the tile; columns of the tensor, valid ones."""
-        spec, axis = call.values[tile], int(call.values[tile].form == "dn")
-        extents, valid, size = memory(call).extents, spec.valid, (spec.rows, spec.cols)
-        return extents[axis], valid[axis], size[axis], extents[1 - axis], valid[1 - axis]
+    def along(call: Call) -> tuple[int, int, int, int, int, int]:
+        """Rows: of the tensor, valid ones, of the tile; columns: of the tensor, valid ones; rows of one transfer."""
+        spec, axis, block = call.values[tile], int(call.values[tile].form == "dn"), memory(call)
+        extents, valid, size = block.extents, spec.valid, (spec.rows, spec.cols)
+        return extents[axis], valid[axis], size[axis], extents[1 - axis], valid[1 - axis], block.shape[3 + axis]
 
     def is_plain(call: Call) -> bool:
         spec = call.values[tile]
@@ -133,5 +133,5 @@ def moved_in_cpp(clause: str, tensor: str, tile: str, memory: Callable[[Call], T
         rule("of as many rows as are valid: C++ moves all of them",
              lambda rows, valid, size, *_: rows <= valid or rows > size, hazard(*DEVICES)),
         rule("of as many columns as are valid: C++ takes the next row from another place",
-             lambda rows, _valid, _size, cols, valid: rows <= 1 or cols == valid, error("a2a3")),
+             lambda _rows, _valid, _size, cols, valid, burst: burst <= 1 or cols <= valid, error("a2a3")),
     )  # fmt: skip

@@ -29,7 +29,9 @@ class Effect:
     pipe: str
     extent: Callable[[Any], ByteRows] | None = None
     """What of the operand, where the headers touch more than the elements that the instruction is about, or of a
-    workspace less than all of it; of the call. What is written so is unspecified afterwards."""
+    workspace less than all of it; of the call."""
+    lost: bool = True
+    """Whether what is written so is unspecified afterwards; else it is as before."""
 
 
 @dataclass(frozen=True)

@@ -70,9 +70,9 @@ IN_ONE_STEP = Table({"a2a3": lambda call: not exceeds_a_step(call)})
 
 
 def _by_rows(row: OpRow, params: tuple[Param, ...]) -> tuple[SpecialRoute, ...]:
-    """How A2/A3 reduces rows: products and integers end in scalar code for each row (TRowProd.hpp:55, TRowSum.hpp:88,
+    """How A2/A3 reduces rows: products and integers end in scalar code for each row (TRowProd.hpp:55, TRowSum.hpp:92,
     TRowMax.hpp:46), column numbers of long rows in a scalar loop (TRowReduceIdxOps.hpp:159); others do without the
-    workspace if a row is one step (TRowReduceOps.hpp:281)."""
+    workspace if a row is one step (TRowReduceOps.hpp:287)."""
     cost, own = {"V": COSTS[row.op]}, pipes(params, "V")
     alone = SpecialRoute("step", IN_ONE_STEP, RouteKernel(own, cost=cost, uses_workspace=False))
     if row.op.startswith("rowarg"):
@@ -116,7 +116,8 @@ def reduction(row: OpRow, *, by_row: bool, group: str = "", numbers: Table[Types
         special = _by_rows(row, params) if by_row else ()
         return build(row, params, rules, lower, cpp=f"{row.name.upper()}(dst, src, tmp)", text=Text(("src", "tmp")),
                      workspace=Workspace(1, same_as("src")), special=special)  # fmt: skip
-    has_workspace, blocks = row.op == "colsum", Effect("dst", "write", "V", in_ub("dst", 32))
+    has_workspace = row.op == "colsum"
+    blocks = Effect("dst", "write", "V", ahead(lambda c: -(-c.dst.valid_cols * c.dst.dtype.size // BLOCK) * BLOCK))
     copied = RouteKernel((*pipes(params, "V"), blocks), cost={"V": COSTS[row.op]})
     return build(row, params, rules, lower, text=Text(("src",)), workspace=BY_HALVES if has_workspace else None,
                  form=Form(inside=("isBinary",)) if has_workspace else GENERAL,
@@ -256,7 +257,7 @@ TRANS_PARAMS = (DST, Param("src", "read", "a plain Vec tile of the destination's
 
 def is_no_square(call: Call) -> bool:
     """Rows of the destination that are no whole squares: A2/A3 moves elements one by one (TTrans.hpp:239)."""
-    return call.dst.cols % (32 if call.dst.dtype.size == 1 else 16) != 0
+    return call.dst.stride % (32 if call.dst.dtype.size == 1 else 16) != 0
 
 
 SQUARES = on_a2a3(

@@ -144,15 +144,18 @@ def pad_bits(dtype: DType, pad: Pad) -> int:
     return int.from_bytes(value.tobytes(), sys.byteorder)
 
 
-PADS_BLOCKS = Table({"a2a3": True, "a5": True})
-"""Targets whose load pads what it loads to whole blocks of 32 bytes; others fill the tile (tload_common.hpp:62)."""
+PADS_BLOCKS = Table({"a2a3": (TileType.Vec,), "a5": (TileType.Vec, TileType.Mat)})
+"""Targets whose load pads what it loads to whole blocks of 32 bytes, in these memories; others fill the tile
+(tload_common.hpp:62, a5/TLoad.hpp:437)."""
 
 
-def padded(call: Call) -> tuple[tuple[int, int], Access]:
-    """What gets the pad value before the data arrive."""
+def padded(call: Call) -> tuple[tuple[int, int], Access] | None:
+    """What gets the pad value before the data arrive; None if nothing does: A2/A3 in L1, and fractals in UB."""
     dst, (rows, cols) = call.dst, call.dst.valid
-    if not call.here(PADS_BLOCKS):
+    if (memories := call.here(PADS_BLOCKS)) is None:
         return (1, dst.elements), Access("dst", flat())
+    if dst.loc not in memories or (dst.loc is TileType.Vec and not is_unboxed(dst)):
+        return None
     if dst.blayout is BLayout.ColMajor and is_unboxed(dst):
         rows = min(-(-rows // dst.dtype.c0) * dst.dtype.c0, dst.rows)
     else:
@@ -167,10 +170,9 @@ def lower(call: Call) -> tuple[Move, ...]:
         move = Move(dst.valid, Access("dst", dst.layout), Access("src", call.src.layout))
     else:
         move = Move((1, run_length(dst)), Access("dst", flat()), Access("src", flat()))
-    if dst.pad is Pad.Null:
+    if dst.pad is Pad.Null or (place := padded(call)) is None:
         return (move,)
-    shape, access = padded(call)
-    return (Move(shape, access, Fill(pad_bits(dst.dtype, dst.pad))), move)
+    return (Move(*place, Fill(pad_bits(dst.dtype, dst.pad))), move)
 
 
 def kernel(path: str) -> RouteKernel:

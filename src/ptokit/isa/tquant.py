@@ -17,6 +17,12 @@ def rounded(call: Call) -> TileSpec | None:
     return same_as("src")(call) if call.here(USES_WORKSPACE) else None
 
 
+def halves(call: Call) -> ByteRows:
+    """The source's elements as float16, their rows padded to a block."""
+    src = call.src
+    return ByteRows(src.valid_rows, 2 * src.valid_cols, 2 * -(-src.stride // 16) * 16)
+
+
 def quantisation(row: OpRow, kind: PtoEnum, table: Table[Types], *factors: str) -> Instruction:
     """A product, perhaps a sum, and a conversion."""
     rules = (
@@ -38,8 +44,8 @@ def quantisation(row: OpRow, kind: PtoEnum, table: Table[Types], *factors: str) 
         Param("src", "read", "a plain Vec tile of float32, of the destination's valid region"),
         *(Param(name, "read", f"a Vec tile of one column: the {name} of each row") for name in factors),
     )
-    scaled = Effect("src", "write", "V", in_ub("src"))
-    """A2/A3 scales the source in its place (TQuant.hpp:45)."""
+    lost = (Effect("src", "write", "V", in_ub("src")), Effect("src", "write", "V", halves))
+    """A2/A3 scales the source in its place, and keeps float16 numbers there (TQuant.hpp:42, 59)."""
     spelt = Attribute("quant_type", "quant_type", upper=True, always=True, example=kind)
     return build(
         replace(row, in_place=(), cpp=Cpp(
@@ -52,7 +58,7 @@ def quantisation(row: OpRow, kind: PtoEnum, table: Table[Types], *factors: str) 
         cpp=f"TQUANT<QuantType::{kind.name}>({given})",
         text=Text(("src", *factors), "tquant"),
         workspace=Workspace(1 + len(factors), rounded),
-        special=(on_a2a3(RouteKernel((*pipes(params, "V"), scaled), cost={"V": SLOW})),),
+        special=(on_a2a3(RouteKernel((*pipes(params, "V"), *lost), cost={"V": SLOW})),),
     )  # fmt: skip
 
 

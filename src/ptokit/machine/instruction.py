@@ -291,13 +291,8 @@ class CheckedExecution:
             elif others and others[0].operand == names[slot]:
                 found.append(others.pop(0))
         besides = list(self._accesses_besides(storages))
-        written = {access.operand for access in found if access.how != READ}
-        return [
-            *(access for access in besides if access.operand in written),  # its result is written last
-            *found,
-            *(access for access in besides if access.operand not in written),
-            *self._header_accesses(),
-        ]
+        first = next((k for k, access in enumerate(found) if access.how != READ), len(found))
+        return [*found[:first], *besides, *found[first:], *self._header_accesses()]
 
     def _accesses_besides(self, storages: Sequence[Storage]) -> Iterator[MemoryAccess]:
         """What its kernel touches besides the elements that the instruction is about: the workspace, and more of its
@@ -314,7 +309,9 @@ class CheckedExecution:
             whole = ByteRows(1, self.here.tiles[effect.operand].nbytes)
             rows = effect.extent(self.here.call) if effect.extent else whole
             extent = Extent(rows.rows, *(size // place.shadow.unit for size in rows[1:]))
-            yield MemoryAccess(effect.operand, effect.access, place, extent, tile=tile, is_lost=effect.access != READ)
+            yield MemoryAccess(
+                effect.operand, effect.access, place, extent, tile=tile, is_lost=effect.access != READ and effect.lost
+            )
 
     def _header_accesses(self) -> Iterator[MemoryAccess]:
         """The part of UB that the headers use by themselves, as far as there are tiles."""

@@ -280,6 +280,11 @@ def header_findings(call: Call, at_level: Level | None = None, *, types: bool = 
         yield from _tile_types(call.in_headers, at_level or "hazard")
 
 
+def dynamic_operands(call: Call) -> frozenset[str]:
+    """The operands whose C++ types must leave the valid extents to run time."""
+    return frozenset(each.operand for each in check_rules(call.instruction.cpp.dynamic, call.in_headers, header=False))
+
+
 def written_findings(call: Call) -> list[Finding]:
     """What the headers do otherwise with C++ as it is written, and not with what ptokit emits."""
     cpp = call.instruction.cpp

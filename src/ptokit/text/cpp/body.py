@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
@@ -15,10 +15,12 @@ from ptokit.isa.headers import as_row, becomes_row
 from ptokit.isa.instruction import Call
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import enumerator
+from ptokit.isa.spelling import TMP
 from ptokit.program import ir
 from ptokit.program.calls import named_operands, offset_in, tile_spec
 from ptokit.program.cores import StatementCores
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, GUARDS, Expr, Op, Var, apply, parts, variables
+from ptokit.program.verify_call import dynamic_operands
 from ptokit.target import Profile
 from ptokit.target.profile import VECTOR_CORE
 from ptokit.text.cpp.expr import Expressions, Identifiers, pipe, place_text
@@ -64,11 +66,13 @@ class _TileKey:
     as_row: bool = False
     window: ir.Window | None = None
     """The slice; None for the whole tile."""
+    dynamic: bool = False
+    """Whether its type leaves the valid extents to run time, whatever the tile says."""
 
     @classmethod
-    def of(cls, use: ir.TileUse, as_row: bool = False) -> _TileKey:
+    def of(cls, use: ir.TileUse, as_row: bool = False, dynamic: bool = False) -> _TileKey:
         """The object of a tile as an operand."""
-        return cls(use.tile, use.valid, as_row, use.window)
+        return cls(use.tile, use.valid, as_row, use.window, dynamic)
 
     @property
     def use(self) -> ir.TileUse:
@@ -289,6 +293,8 @@ class KernelBody:
         valid = key.valid
         if key.as_row:
             spec, valid = as_row(spec), (1, key.valid[0])
+        if key.dynamic:
+            spec = replace(spec, dynamic=(True, True))
         name = self.identifiers.of(key.tile, "tile")
         if key.window is not None or key.tile in self.named:
             kind = "slice" if key.window is not None else "row" if key.as_row else "part"
@@ -372,7 +378,7 @@ class KernelBody:
         texts = {name: self._operand(call, instr, name) for name in operands}
         scratch = call.workspace
         if scratch and instr.workspace is not None:
-            texts["tmp"] = self._tile(_TileKey.of(instr.workspace))
+            texts["tmp"] = self._tile(_TileKey.of(instr.workspace, dynamic=TMP in dynamic_operands(call)))
         elif scratch:
             like = operands.get(call.instruction.workspace.like) if call.instruction.workspace else None
             valid: tuple[Expr, Expr] = like.valid if isinstance(like, ir.TileUse) else scratch.valid
@@ -391,7 +397,7 @@ class KernelBody:
     def _operand(self, call: Call, instr: ir.Instr, name: str) -> str:
         operand = named_operands(instr)[name]
         if isinstance(operand, ir.TileUse):
-            return self._tile(_TileKey.of(operand, becomes_row(call, name)))
+            return self._tile(_TileKey.of(operand, becomes_row(call, name), name in dynamic_operands(call)))
         if isinstance(operand, ir.View):
             if call.instruction.cpp.is_transfer:
                 return self._tensor(transfer(self.program, instr, call)[0])
@@ -471,7 +477,9 @@ def _first_uses(program: ir.Program, profile: Profile) -> dict[str, _TileKey]:
         call = header_call(program, instr, profile)
         for name, operand in named_operands(instr).items():
             if isinstance(operand, ir.TileUse):
-                first.setdefault(operand.tile, _TileKey.of(operand, becomes_row(call, name)))
+                key = _TileKey.of(operand, becomes_row(call, name), name in dynamic_operands(call))
+                first.setdefault(operand.tile, key)
         if instr.workspace is not None:
-            first.setdefault(instr.workspace.tile, _TileKey.of(instr.workspace))
+            key = _TileKey.of(instr.workspace, dynamic=TMP in dynamic_operands(call))
+            first.setdefault(instr.workspace.tile, key)
     return first

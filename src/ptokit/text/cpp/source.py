@@ -14,22 +14,11 @@ from ptokit.isa.policy import TileType
 from ptokit.program.budget import Use, has_simt, memory_findings
 from ptokit.program.calls import call_of
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM
-from ptokit.program.ir import (
-    Argument,
-    CrossFlag,
-    Float,
-    Integer,
-    Program,
-    Stmt,
-    TileDecl,
-    instructions,
-    transform,
-    walk,
-)
+from ptokit.program.ir import Argument, CrossFlag, Float, Integer, Program, instructions, walk
 from ptokit.program.order import order, order_events
 from ptokit.program.place import BLOCK, footprint, place
 from ptokit.program.verify import verify
-from ptokit.program.verify_call import Options, check_rules, header_findings
+from ptokit.program.verify_call import Options, header_findings
 from ptokit.target import PROFILES, Profile
 from ptokit.target.profile import VECTOR_CORE
 from ptokit.text.cpp.barriers import with_barriers
@@ -49,7 +38,6 @@ def prepare(program: Program, profile: Profile, options: Options, dyn_ub: int | 
     asked = _dynamic(profile, tiles) if dyn_ub is None else dyn_ub
     _raise_errors(verify(program, profile, replace(options, dyn_ub=asked, bound=True)))
     _raise_errors([*_header_findings(program, profile), *value_findings(program, profile)])
-    program = _with_dynamic_extents(program, profile)
     placed = flatten(place(program, profile, dyn_ub, bound=True).program, profile, tiles)
     workspace = _end_of_tiles(placed, profile, dyn_ub)
     used = workspace + _workspace_size(placed, profile)
@@ -62,21 +50,6 @@ def prepare(program: Program, profile: Profile, options: Options, dyn_ub: int | 
     flagged = order_events(with_barriers(order(placed, profile), profile, workspace), profile)
     _raise_errors(crossing_findings(flagged, profile))
     return Ready(flagged, workspace, asked)
-
-
-def _with_dynamic_extents(program: Program, profile: Profile) -> Program:
-    """Tiles that the headers take wrongly if their types state valid extents get dynamic ones."""
-    found = {
-        instr.tiles[0].tile
-        for instr in instructions(program.body)
-        if check_rules(instr.definition.cpp.dynamic, call_of(program, instr, profile).in_headers, header=False)
-    }
-
-    def change(stmt: Stmt) -> Stmt:
-        is_wrong = isinstance(stmt, TileDecl) and stmt.name in found
-        return replace(stmt, spec=replace(stmt.spec, dynamic=(True, True))) if is_wrong else stmt
-
-    return replace(program, body=transform(program.body, change)) if found else program
 
 
 def _end_of_tiles(program: Program, profile: Profile, dyn_ub: int | None) -> int:
