@@ -1,0 +1,420 @@
+"""The cases as tables: operand forms, policies, element types and indices, and the programs that they make.
+
+Nothing is drawn at random by a library: every byte comes from a hash of the case's name, on every machine the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import shake_256
+from itertools import count, product
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ptokit.conformance.forms import KernelText, TileForm, ViewForm, view_of
+from ptokit.isa.dtype import BASE, FLOAT8, INT32, UINT32, DType, dtype
+
+Bits = np.ndarray[Any, np.dtype[Any]]
+Data = dict[str, Bits]
+"""The elements of each argument as unsigned numbers, in the order of memory."""
+Forms = Callable[[int], tuple[TileForm | ViewForm, ...]]
+"""The operand forms for the elements of a 32-byte block."""
+T, V = TileForm, ViewForm
+
+
+class DataSet(NamedTuple):
+    """Inputs of a program, and the clauses that they are about."""
+
+    clauses: str
+    data: Data
+
+
+@dataclass(frozen=True)
+class CaseProgram:
+    """A program with its inputs."""
+
+    name: str
+    text: str
+    clauses: str
+    arrays: Mapping[str, tuple[DType, int]]
+    sets: Sequence[DataSet]
+    grid: int = 1
+    turned: Callable[[Data], Data] | None = None
+    """Where several lanes may name one place: the inputs with their lanes in the opposite order."""
+    masks: Mapping[str, Bits] = field(default_factory=dict[str, Bits])
+    """Of outputs that have unspecified elements: what is compared, by family of targets and array."""
+
+
+class Row(NamedTuple):
+    """Operand forms that an instruction is tested with. The first row of a mode gets every type with every policy."""
+
+    name: str
+    mode: str
+    clauses: str
+    forms: Forms
+    data: str = ""
+    """The only element type, and of the index in `indexed`; empty: all in turn."""
+    indexed: str = ""
+    table: str = ""
+    """The element type of the second operand, if it is not that of the first."""
+
+
+GATHERS = (
+    Row("plain", "row", "MG-SEM-01 MG-SEM-02 MG-MODE-01 CO-LAY-04", lambda c: (T(4, c), T(1, 8, (1, 4)), V((7, c)))),
+    Row("plain", "elem", "MG-SEM-01 MG-SEM-03 MG-MODE-01", lambda c: (T(3, c), T(3, c), V((5, c)))),
+    Row("one", "row", "MG-MODE-08", lambda c: (T(1, c), T(1, 8, (1, 1)), V((5, c)))),
+    Row("padded", "row", "CO-ALIGN-02 CO-ALIGN-04 MG-ALIGN-10 MG-SHAPE-12",
+        lambda c: (T(5, 2 * c, (3, c + 1)), T(1, 8, (1, 3)), V((7, c + 1)))),
+    Row("column", "row", "MG-LAY-13 MG-EX-05 CO-LAY-06",
+        lambda c: (T(8, c, (6, c)), T(8, 1, (6, 1), "dn"), V((7, c)))),
+    Row("standing", "row", "MG-LAY-04", lambda c: (T(6, c), T(6, 1), V((7, c)))),
+    Row("narrow", "row", "MG-SEM-07", lambda c: (T(4, c, (4, c - 1)), T(1, 8, (1, 4)), V((7, c)))),
+    Row("strided", "row", "MG-SEM-08 MG-LAY-10", lambda c: (T(4, c), T(1, 8, (1, 4)), V((7, c), (c + 3, 1)))),
+    Row("outer", "row", "MG-SEM-08 MG-SEM-09 MG-HAZ-09", lambda c: (T(4, c), T(1, 8, (1, 4)), V((2, 1, 3, 2, c)))),
+    Row("wide", "row", "", lambda c: (T(4, c), T(1, 8, (1, 4)), V((7, c - 2)))),
+    Row("column_major", "row", "MG-LAY-11 CO-LAY-05", lambda c: (T(c, 3, (4, 3), "dn"), T(1, 8, (1, 4)), V((7, 3)))),
+    Row("fractal", "row", "MG-LAY-08 MG-NZ-02 MG-NZ-03 MG-NZ-04 MG-NZ-08 MG-NZ-09 MG-NZ-11 MG-SHAPE-11",
+        lambda c: (T(16, 4 * c, (13, 4 * c), "nz"), T(1, 16, (1, 13)), V((2, 2, 2, 16, c), (), "nz"))),
+    Row("fractal_gaps", "row", "MG-NZ-06 MG-NZ-11",
+        lambda c: (T(16, 2 * c, None, "nz"), T(1, 16), V((1, 2, 2, 16, c), (99 * c, 40 * c, 16 * c, c, 1), "nz"))),
+    Row("mixed", "row", "", lambda c: (T(16, 2 * c, (13, 2 * c), "nz"), T(1, 16, (1, 13)), V((7, 2 * c)))),
+    Row("square_index", "row", "MG-EX-01", lambda c: (T(4, c), T(4, 8), V((7, c)))),
+    Row("short_index", "row", "", lambda c: (T(4, c), T(1, 8, (1, 3)), V((7, c)))),
+    Row("unaligned", "row", "", lambda c: (T(4, c - 1), T(1, 8, (1, 4)), V((7, c - 1)))),
+    Row("cube_tile", "row", "", lambda c: (T(16, c, None, "nz", "mat"), T(1, 16), V((7, c)))),
+    Row("short_type", "row", "", lambda c: (T(4, c), T(1, 16, (1, 4)), V((7, c))), indexed="int16"),
+    Row("other_type", "row", "", lambda c: (T(4, c), T(1, 8, (1, 4)), V((7, c))), data="float32", table="int32"),
+    Row("one", "elem", "MG-MODE-09 MG-EX-07", lambda c: (T(1, c, (1, 1)), T(1, 8, (1, 1)), V((1, 32)))),
+    Row("padded", "elem", "MG-MODE-04 MG-MODE-07 MG-SEM-12 MG-SEM-13 MG-SEM-14 MG-SHAPE-13 MG-SHAPE-06",
+        lambda c: (T(4, 2 * c, (3, c - 1)), T(6, 3 * c, (3, c - 1)), V((2, 3 * c)))),
+    Row("outer", "elem", "MG-SEM-10 MG-SHAPE-13", lambda c: (T(3, c), T(3, c), V((2, 3, 1, 2, c)))),
+    Row("gaps", "elem", "MG-SEM-11", lambda c: (T(3, c), T(3, c), V((5, c), (c + 2, 1)))),
+    Row("fractal", "elem", "MG-NZ-04 MG-NZ-07 MG-NZ-08 MG-NZ-09 MG-NZ-12",
+        lambda c: (T(16, 2 * c, (5, 2 * c), "nz"), T(5, 2 * c), V((1, 2, 2, 16, c), (), "nz"))),
+    Row("column_index", "elem", "MG-LAY-14", lambda c: (T(3, c), T(8, c, (3, c), "dn"), V((5, c)))),
+    Row("column_major", "elem", "MG-LAY-11", lambda c: (T(c, 8, (3, 8), "dn"), T(3, 8), V((5, c)))),
+    Row("short_index", "elem", "MG-HAZ-13", lambda c: (T(3, c), T(3, c, (2, c)), V((5, c)))),
+    Row("short_type", "elem", "", lambda c: (T(3, c), T(3, c), V((5, c))), data="int16", indexed="int16"),
+    Row("columns", "elem", "", lambda c: (T(3, c), T(3, c), V((5, c), (), "dn"))),
+)  # fmt: skip
+"""Destination, index and table of MGATHER."""
+SCATTERS = (
+    Row("plain", "row", "MS-SEM-01 MS-SEM-03 MS-SEM-04 MS-SEM-07", lambda c: (T(4, c), T(1, 8, (1, 4)), V((7, c)))),
+    Row("plain", "elem", "MS-SEM-01 MS-SEM-02 MS-SEM-04 MS-SEM-05 MS-SEM-08", lambda c: (T(2, c), T(2, c), V((5, c)))),
+    Row("column", "row", "MS-MODE-01 MS-MODE-02 MS-SHAPE-03 CO-LAY-06",
+        lambda c: (T(8, c, (6, c)), T(8, 1, (6, 1), "dn"), V((9, c)))),
+    Row("standing", "row", "MS-MODE-01 MS-SEM-05 MS-HAZ-05", lambda c: (T(6, c), T(6, 1), V((9, c)))),
+    Row("padded", "row", "CO-ALIGN-02 CO-ALIGN-04",
+        lambda c: (T(5, 2 * c, (3, c + 1)), T(1, 8, (1, 3)), V((7, c + 1)))),
+    Row("strided", "row", "", lambda c: (T(4, c), T(1, 8, (1, 4)), V((7, c), (c + 3, 1)))),
+    Row("narrow", "row", "", lambda c: (T(4, c, (4, c - 1)), T(1, 8, (1, 4)), V((7, c)))),
+    Row("outer", "row", "", lambda c: (T(4, c), T(1, 8, (1, 4)), V((2, 1, 3, 2, c)))),
+    Row("column_major", "row", "", lambda c: (T(c, 3, (4, 3), "dn"), T(1, 8, (1, 4)), V((7, 3)))),
+    Row("cube_tile", "row", "", lambda c: (T(16, c, None, "nz", "mat"), T(1, 16), V((17, c)))),
+    Row("unaligned", "row", "", lambda c: (T(4, c - 1), T(1, 8, (1, 4)), V((7, c - 1)))),
+    Row("fractal", "row", "", lambda c: (T(4, c), T(1, 8, (1, 4)), V((1, 1, 1, 16, c), (), "nz"))),
+    Row("short_type", "row", "", lambda c: (T(4, c), T(1, 16, (1, 4)), V((7, c))), indexed="int16"),
+    Row("other_type", "row", "", lambda c: (T(4, c), T(1, 8, (1, 4)), V((7, c))), data="float32", table="int32"),
+    Row("raw_type", "row", "", lambda c: (T(4, c), T(1, 8, (1, 4)), V((7, c))), data="hifloat8"),
+    Row("padded", "elem", "MS-SEM-02 CO-ALIGN-02",
+        lambda c: (T(4, 2 * c, (3, c - 1)), T(4, 2 * c, (3, c - 1)), V((5, c)))),
+    Row("gaps", "elem", "MS-SEM-05", lambda c: (T(2, c), T(2, c), V((5, c), (c + 2, 1)))),
+    Row("short_index", "elem", "", lambda c: (T(3, c), T(3, c, (2, c)), V((5, c)))),
+    Row("other_rows", "elem", "", lambda c: (T(3, c), T(4, c, (3, c)), V((5, c)))),
+    Row("outer", "elem", "", lambda c: (T(2, c), T(2, c), V((2, 1, 3, 2, c)))),
+)  # fmt: skip
+"""Source, index and table of MSCATTER."""
+PLACES = (
+    Row("plain", "row", "TS-SEM-01 TS-SEM-02 TS-SEM-03", lambda c: (T(4, c), T(4, c), T(4, c))),
+    Row("plain", "flat", "TS-SEM-02 TS-SEM-03", lambda c: (T(4, c), T(4, c), T(4, c))),
+    Row("tall", "row", "TS-SEM-01 TS-SEM-03", lambda c: (T(3, c), T(3, c), T(9, c))),
+    Row("padded", "row", "TS-SEM-01 TS-SEM-03 CO-ALIGN-02",
+        lambda c: (T(4, 2 * c, (3, c + 1)), T(5, 2 * c, (3, c + 1)), T(6, 3 * c, (6, c + 2)))),
+    Row("wide", "row", "", lambda c: (T(3, 2 * c), T(3, 2 * c), T(9, c))),
+    Row("short_index", "row", "", lambda c: (T(4, c), T(4, c, (3, c)), T(4, c))),
+    Row("cube_tile", "row", "", lambda c: (T(4, c), T(4, c), T(16, c, None, "nz", "mat"))),
+    Row("column_major", "row", "", lambda c: (T(4, c), T(4, c), T(c, c, (4, c), "dn"))),
+    Row("other_type", "row", "", lambda c: (T(4, c), T(4, c), T(4, c)), data="float32", indexed="int32", table="int32"),
+    Row("wide", "flat", "", lambda c: (T(3, c), T(3, c), T(5, 2 * c))),
+)  # fmt: skip
+"""Source, index and destination of TSCATTER."""
+TRANSFERS = (
+    Row("rows", "nd", "TL-01 TL-02 TT-01", lambda c: (T(4, c), V((4, c)))),
+    Row("padded", "nd", "TL-02 TL-03 TT-01 CO-ALIGN-02", lambda c: (T(5, 2 * c, (3, c + 1)), V((3, c + 1)))),
+    Row("strided", "nd", "TL-02 TT-01", lambda c: (T(4, c), V((4, c), (c + 5, 1)))),
+    Row("folded", "nd", "TL-02 TT-01", lambda c: (T(6, c), V((1, 1, 3, 2, c), (0, 0, 5 * c, 2 * c, 1)))),
+    Row("columns", "dn", "TL-01 TL-02 TT-01", lambda c: (T(c, 3, (c - 1, 3), "dn"), V((c - 1, 3), (), "dn"))),
+    Row("blocks", "nz", "TL-01 TL-02 TT-01", lambda c: (T(16, 2 * c, None, "nz"), V((1, 2, 1, 16, c), (), "nz"))),
+    Row("burst", "nd", "TT-01", lambda c: (T(1, 2 * c), V((1, 2 * c)))),
+    Row("mixed", "nd", "", lambda c: (T(16, 2 * c, None, "nz"), V((16, 2 * c)))),
+    Row("unaligned", "nd", "", lambda c: (T(4, c - 1), V((4, c - 1)))),
+    Row("other_type", "nd", "", lambda c: (T(4, c), V((4, c))), data="float32", table="int32"),
+)  # fmt: skip
+"""Tile and memory of TLOAD and TSTORE."""
+
+GATHER_OOB = {"": "MG-OOB-02", "clamp": "MG-OOB-05", "wrap": "MG-OOB-06", "zero": "MG-OOB-07 MG-OOB-13"}
+SCATTER_OOB = {"": "MS-OOB-02", "clamp": "MS-OOB-04", "wrap": "MS-OOB-05", "skip": "MS-OOB-03"}
+"""The policies by suffix, and their clauses."""
+WRITES = {
+    "": "MS-ATOM-04", "last": "MS-ATOM-04", "atomic_add": "MS-ATOM-02 MS-ATOM-05",
+    "atomic_max": "MS-ATOM-03 MS-ATOM-06", "atomic_min": "MS-ATOM-03 MS-ATOM-07",
+}  # fmt: skip
+TYPES = (*BASE, *FLOAT8)
+TYPE_CLAUSES = {
+    "mgather": "MG-TYPE-01 MG-TYPE-02 MG-TYPE-04", "mscatter": "MS-TYPE-01 MS-TYPE-02 MS-TYPE-03",
+    "tscatter": "TS-TYPE-01 TS-TYPE-08",
+}  # fmt: skip
+INDEX_TYPES = (INT32, UINT32)
+
+
+# --- data
+
+
+def noise(name: str, elements: int, kind: DType) -> Bits:
+    """Any bits: numbers, infinities, NaNs."""
+    return np.frombuffer(shake_256(name.encode()).digest(elements * kind.size), f"<u{kind.size}").copy()
+
+
+def numbers(name: str, elements: int, kind: DType) -> Bits:
+    """Small whole numbers without zero: sums are exact in every order, and there is one largest one."""
+    small = noise(name, elements, BASE[1]) % 7 + 1
+    signs = np.where((small % 3 == 0) & (kind.family != "uint"), -1, 1)
+    return (small * signs).astype(kind.numpy).view(f"<u{kind.size}")
+
+
+def indices(kind: DType, lanes: int, capacity: int, start: int, bad: Sequence[int], every: int) -> Bits:
+    """Indices three apart, different ones as far as the capacity allows; each `every`-th one is a bad one instead."""
+    step = next(step for step in (3, 4, 5, 7, 1) if step == 1 or np.gcd(step, capacity) == 1)
+    found = [(start + step * lane) % capacity for lane in range(lanes)]
+    for k, lane in enumerate(range(start % every, lanes, every) if bad else ()):
+        found[lane] = bad[(start + k) % len(bad)]
+    return np.array([value % (1 << 8 * kind.size) for value in found], f"<u{kind.size}")
+
+
+def outside(kind: DType, capacity: int) -> dict[str, Sequence[int]]:
+    """Indices outside a table, by the clauses that they are about."""
+    signed = kind.family == "int"
+    far = (-1, -2, -capacity, -capacity - 1, -(1 << 31)) if signed else ((1 << 32) - 1, (1 << 31) + capacity, 1 << 31)
+    near = (capacity, capacity + 1, 2 * capacity - 1, 2 * capacity, 7 * capacity + 3)
+    return {
+        "OOB-03": near,
+        "OOB-08 OOB-16 HAZ-12" if signed else "OOB-03 OOB-16": far,
+        "OOB-03 OOB-09": ((1 << 31) - 1, capacity),
+    }
+
+
+# --- programs
+
+
+def programs() -> Iterator[CaseProgram]:
+    """All programs of the kit."""
+    yield from _gathers()
+    yield from _scatters()
+    yield from _tile_scatters()
+    yield from _transfers()
+    yield from _paddings()
+
+
+def _kinds(table: Sequence[Row], types: Sequence[DType], index_types: Sequence[DType]) -> Iterator[tuple[Any, ...]]:
+    """The rows of a table with the types that each is tested with, and whether it is for all policies."""
+    turn = count()
+    for row in table:
+        pairs = [(kind, index) for kind in types for index in index_types]
+        if row.name != "plain":
+            k = next(turn)
+            pairs = [pairs[(5 * k + j) % len(pairs)] for j in range(2 if row.clauses else 1)]
+        for kind, index in pairs:
+            yield row, dtype(row.data or kind.name), dtype(row.indexed or index.name)
+
+
+def _arrays(kernel: KernelText, name: str, make: Callable[[str, int, DType], Bits] = noise, **known: Bits) -> Data:
+    """Inputs of a kernel: those that are known, and others that `make` makes."""
+    return {
+        array: known[array] if array in known else make(f"{name} {array}", elements, kind)
+        for array, (kind, elements) in kernel.arrays.items()
+    }
+
+
+def _joined(by: str, *words: str) -> str:
+    return by.join(word for word in words if word)
+
+
+def _capacity(table: ViewForm, mode: str) -> int:
+    """An estimate from below that is exact for ordinary tables: indices below it are inside on every target."""
+    if table.layout == "nz":
+        rows = table.shape[2] * 16
+        return rows if mode == "row" else rows * table.shape[0] * table.shape[1] * table.shape[4]
+    return (1, *table.shape)[-2] if mode == "row" else prod(table.shape)
+
+
+def _index_sets(kind: DType, lanes: int, capacity: int, every: int, prefix: str) -> Iterator[tuple[str, Bits]]:
+    """Indices with lanes outside, each with its clauses."""
+    for words, bad in outside(kind, capacity).items():
+        clauses = " ".join(f"{prefix}-{word}" for word in words.split())
+        for start in (0, 1):
+            yield clauses, indices(kind, lanes, capacity, start, bad, every)
+
+
+def _gathers() -> Iterator[CaseProgram]:
+    for row, kind, index in _kinds(GATHERS, TYPES, INDEX_TYPES):
+        dst, idx, table = row.forms(kind.c0)
+        lanes, capacity = prod(idx.extents), _capacity(table, row.mode)
+        for oob, about in GATHER_OOB.items() if row.clauses else (("clamp", ""),):
+            kernel = KernelText(_joined("_", "gather", row.mode, row.name, oob or "undefined", kind.mlir, index.mlir))
+            kernel.view("table", dtype(row.table or kind.name), table)
+            kernel.view("indices", index, view_of(idx, index.c0))
+            kernel.view("out", kind, view_of(dst, kind.c0))
+            kernel.tile("idx", index, idx)
+            kernel.tile("dst", kind, dst)
+            kernel.do("tload", "idx", "indices")
+            kernel.do(_joined(".", "mgather", row.mode, oob), "dst", "table", "idx")
+            kernel.do("tstore", "dst", "out")
+            inside = [("MG-OOB-03", indices(index, lanes, capacity, start, (), 1)) for start in (0, 1)]
+            same = ("MG-SEM-04", indices(index, lanes, capacity, 0, (capacity - 1,), 1))
+            wild = _index_sets(index, lanes, capacity, 2, "MG") if oob else ()
+            sets = [
+                DataSet(words, _arrays(kernel, f"{kernel.name} {k}", indices=found))
+                for k, (words, found) in enumerate((*inside, same, *wild))
+            ]
+            clauses = f"{row.clauses} {about} MG-OOB-14 MG-TYPE-05 {TYPE_CLAUSES['mgather']}"
+            yield CaseProgram(kernel.name, str(kernel), clauses, kernel.arrays, sets)
+
+
+def _scatters() -> Iterator[CaseProgram]:
+    for (row, kind, index), write in product(_kinds(SCATTERS, (*TYPES,), INDEX_TYPES), WRITES):
+        is_plain = row.name == "plain"
+        if is_plain and (index is UINT32) != (TYPES.index(kind) % 2 == 1):
+            continue  # the types of data and index in turn
+        if (write and not is_plain) or (write == "last" and kind.size < 4):
+            continue
+        src, idx, table = row.forms(kind.c0)
+        lanes, capacity = prod(idx.extents), _capacity(table, row.mode)
+        sums = write.startswith("atomic")
+        for oob, about in SCATTER_OOB.items() if row.clauses else (("skip", ""),):
+            kernel = KernelText(
+                _joined("_", "scatter", row.mode, row.name, write, oob or "undefined", kind.mlir, index.mlir)
+            )
+            kernel.view("table", dtype(row.table or kind.name), table)
+            kernel.view("source", kind, view_of(src, kind.c0))
+            kernel.view("indices", index, view_of(idx, index.c0))
+            kernel.tile("src", kind, src)
+            kernel.tile("idx", index, idx)
+            kernel.do("tload", "src", "source")
+            kernel.do("tload", "idx", "indices")
+            kernel.do(_joined(".", "mscatter", row.mode, write, oob), "table", "src", "idx")
+            found = [("", indices(index, lanes, capacity, start, (), 1)) for start in (0, 1)]
+            found += _index_sets(index, lanes, capacity, lanes, "MS") if oob else ()
+            twice = indices(index, lanes, capacity, 2, (), 1)
+            twice[1:2] = twice[:1]
+            found.append(("MS-ATOM-08" if sums else "MS-CONF-01 MS-CONF-02 MS-CONF-03", twice))
+            if sums:
+                found.append(("MS-ATOM-08", indices(index, lanes, capacity, 1, (capacity - 1, 0), 1)))
+            sets = [
+                DataSet(words, _arrays(kernel, f"{kernel.name} {k}", numbers if sums else noise, indices=each))
+                for k, (words, each) in enumerate(found)
+            ]
+            clauses = f"{row.clauses} {about} {WRITES[write]} MS-TYPE-05 {TYPE_CLAUSES['mscatter']}"
+            rows = src.extents[0] if row.mode == "row" else lanes
+            turned = None if sums or write else _turned(rows, "source", "indices")
+            yield CaseProgram(kernel.name, str(kernel), clauses, kernel.arrays, sets, turned=turned)
+
+
+def _turned(rows: int, *names: str) -> Callable[[Data], Data]:
+    """A function that turns the order of rows of some inputs."""
+
+    def turn(data: Data) -> Data:
+        return {**data, **{name: data[name].reshape(rows, -1)[::-1].reshape(-1) for name in names}}
+
+    return turn
+
+
+def _tile_scatters() -> Iterator[CaseProgram]:
+    for row, kind, index in _kinds(PLACES, TYPES, tuple(map(dtype, ("int16", "uint16", "int32", "uint32")))):
+        if row.mode == "flat" and index.size != (4 if kind.size == 4 else 2):
+            continue
+        src, idx, dst = row.forms(kind.c0)
+        kernel = KernelText(_joined("_", "place", row.mode, row.name, kind.mlir, index.mlir))
+        other = dtype(row.table or kind.name)
+        for name, each, form in (("source", kind, src), ("indices", index, idx), ("out", other, dst)):
+            kernel.view(name, each, view_of(form, each.c0))
+        for name, each, form in (("src", kind, src), ("idx", index, idx), ("dst", other, dst)):
+            kernel.tile(name, each, form)
+        for tile, array in (("dst", "out"), ("src", "source"), ("idx", "indices")):
+            kernel.do("tload", tile, array)
+        kernel.do("tscatter.flat" if row.mode == "flat" else "tscatter", "dst", "src", "idx")
+        kernel.do("tstore", "dst", "out")
+        (lines, columns), places = idx.extents, dst.extents[0]
+        i, j = np.indices((lines, columns))
+        flat = indices(index, lines * columns, dst.rows * dst.cols, 1, (), 1)
+        found = [("", (i + j + k) % places) for k in range(3)] if row.mode == "row" else [("", flat), ("", flat[::-1])]
+        pairs = (i // 2 + j) % places if row.mode == "row" else flat[np.arange(flat.size) // 2]
+        sets = [
+            DataSet(words, _arrays(kernel, f"{kernel.name} {k}", indices=each.astype(f"<u{index.size}").reshape(-1)))
+            for k, (words, each) in enumerate((*found, ("TS-CONF-01", pairs)))
+        ]
+        turned = _turned(lines if row.mode == "row" else lines * columns, "source", "indices")
+        clauses = f"{row.clauses} {TYPE_CLAUSES['tscatter']}"
+        yield CaseProgram(kernel.name, str(kernel), clauses, kernel.arrays, sets, turned=turned)
+
+
+def _transfers() -> Iterator[CaseProgram]:
+    plain = [row._replace(name="plain") for row in TRANSFERS[:1]]
+    for (row, kind, _), add in product(_kinds((*plain, *TRANSFERS[1:]), TYPES, INDEX_TYPES[:1]), ("", " #atomic=add")):
+        tile, memory = row.forms(kind.c0)
+        if add and not row.clauses:
+            continue
+        kernel = KernelText(_joined("_", "copy", row.mode, row.name, add and "add", kind.mlir))
+        kernel.view("source", dtype(row.table or kind.name), memory)
+        kernel.view("out", kind, memory if 0 not in memory.steps else view_of(tile, kind.c0))
+        kernel.tile("t", kind, tile)
+        kernel.do("tload", "t", "source")
+        kernel.do("tstore", "t", "out", attributes=add)
+        sets = [DataSet("", _arrays(kernel, f"{kernel.name} {k}", numbers if add else noise)) for k in range(3)]
+        yield CaseProgram(kernel.name, str(kernel), row.clauses, kernel.arrays, sets)
+
+
+def _paddings() -> Iterator[CaseProgram]:
+    """Loads and gathers into a part of a tile, and then all of it is stored."""
+    for kind, pad in product(BASE, ("null", "zero", "max", "min")):
+        kernel = _over_all(f"pad_{pad}_{kind.mlir}", kind, T(5, 2 * kind.c0, (3, kind.c0 + 1), pad=pad))
+        kernel.view("source", kind, V((3, kind.c0 + 1)))
+        kernel.do("tload", "part", "source")
+        _end(kernel)
+        yield CaseProgram(kernel.name, str(kernel), "TL-03", kernel.arrays, [DataSet("", _arrays(kernel, kernel.name))])
+    for kind, mode, oob in product(BASE, ("row", "elem"), ("undefined", "zero")):
+        part = T(5, 2 * kind.c0, (3, kind.c0 + 1))
+        kernel = _over_all(f"keep_{mode}_{oob}_{kind.mlir}", kind, part)
+        idx = T(1, 8, (1, 3)) if mode == "row" else part
+        kernel.view("table", kind, V((6, kind.c0 + 1)))
+        kernel.view("indices", INT32, view_of(idx, 8))
+        kernel.tile("idx", INT32, idx, 0x4000)
+        kernel.do("tload", "idx", "indices")
+        kernel.line("barrier PIPE_ALL")
+        kernel.do(f"mgather.{mode}{'' if oob == 'undefined' else '.zero'}", "part", "table", "idx")
+        _end(kernel)
+        bad = (1 << 20,) if oob == "zero" else ()
+        found = indices(INT32, prod(idx.extents), 6 if mode == "row" else 6 * kind.c0 + 6, 0, bad, 2)
+        tail = np.ones((5, 2 * kind.c0), bool)  # A-67: a transfer of a row writes whole blocks
+        tail[:3, kind.c0 + 1 :] = False
+        masks = {"a2a3": tail.reshape(-1)} if mode == "row" else {}
+        sets = [DataSet("", _arrays(kernel, kernel.name, indices=found))]
+        yield CaseProgram(kernel.name, str(kernel), "MG-SEM-05 CO-ALIGN-05", kernel.arrays, sets, masks=masks)
+
+
+def _over_all(name: str, kind: DType, part: TileForm) -> KernelText:
+    """A manual kernel with a tile twice: a part of it, and all of it, which has the content of `out`."""
+    kernel = KernelText(name)
+    kernel.view("out", kind, V((part.rows, part.cols)))
+    kernel.tile("all", kind, T(part.rows, part.cols), 0)
+    kernel.tile("part", kind, part, 0)
+    kernel.do("tload", "all", "out")
+    kernel.line("barrier PIPE_ALL")
+    return kernel
+
+
+def _end(kernel: KernelText) -> None:
+    kernel.line("barrier PIPE_ALL")
+    kernel.do("tstore", "all", "out")
