@@ -15,7 +15,7 @@ from ptokit.finding import OutOfBoundsError, VerifyError
 from ptokit.isa.dtype import dtype
 from ptokit.lang.loaded import TextKernel, load
 
-_load = lru_cache(maxsize=256)(load)
+_load = lru_cache(maxsize=2)(load)
 
 
 def answer(case: Path, out: Path, engine: str) -> int:

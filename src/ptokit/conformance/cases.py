@@ -164,9 +164,10 @@ WRITES = {
 }  # fmt: skip
 TYPES = (*BASE, *FLOAT8)
 TYPE_CLAUSES = {
-    "mgather": "MG-TYPE-01 MG-TYPE-02 MG-TYPE-04", "mscatter": "MS-TYPE-01 MS-TYPE-02 MS-TYPE-03",
-    "tscatter": "TS-TYPE-01 TS-TYPE-08",
+    "mgather": ("MG-TYPE-01", "MG-TYPE-02 MG-TYPE-04"), "mscatter": ("MS-TYPE-01", "MS-TYPE-02 MS-TYPE-03"),
+    "tscatter": ("TS-TYPE-01 TS-TYPE-08", ""),
 }  # fmt: skip
+"""The clauses of the nine base types, and of others."""
 INDEX_TYPES = (INT32, UINT32)
 
 
@@ -216,6 +217,8 @@ def programs() -> Iterator[CaseProgram]:
     yield from _tile_scatters()
     yield from _transfers()
     yield from _paddings()
+    yield from _cube_gathers()
+    yield from _in_blocks()
 
 
 def _kinds(table: Sequence[Row], types: Sequence[DType], index_types: Sequence[DType]) -> Iterator[tuple[Any, ...]]:
@@ -279,7 +282,7 @@ def _gathers() -> Iterator[CaseProgram]:
                 DataSet(words, _arrays(kernel, f"{kernel.name} {k}", indices=found))
                 for k, (words, found) in enumerate((*inside, same, *wild))
             ]
-            clauses = f"{row.clauses} {about} MG-OOB-14 MG-TYPE-05 {TYPE_CLAUSES['mgather']}"
+            clauses = f"{row.clauses} {about} MG-OOB-14 MG-TYPE-05 {TYPE_CLAUSES['mgather'][kind not in BASE]}"
             yield CaseProgram(kernel.name, str(kernel), clauses, kernel.arrays, sets)
 
 
@@ -316,7 +319,7 @@ def _scatters() -> Iterator[CaseProgram]:
                 DataSet(words, _arrays(kernel, f"{kernel.name} {k}", numbers if sums else noise, indices=each))
                 for k, (words, each) in enumerate(found)
             ]
-            clauses = f"{row.clauses} {about} {WRITES[write]} MS-TYPE-05 {TYPE_CLAUSES['mscatter']}"
+            clauses = f"{row.clauses} {about} {WRITES[write]} MS-TYPE-05 {TYPE_CLAUSES['mscatter'][kind not in BASE]}"
             rows = src.extents[0] if row.mode == "row" else lanes
             turned = None if sums or write else _turned(rows, "source", "indices")
             yield CaseProgram(kernel.name, str(kernel), clauses, kernel.arrays, sets, turned=turned)
@@ -356,7 +359,7 @@ def _tile_scatters() -> Iterator[CaseProgram]:
             for k, (words, each) in enumerate((*found, ("TS-CONF-01", pairs)))
         ]
         turned = _turned(lines if row.mode == "row" else lines * columns, "source", "indices")
-        clauses = f"{row.clauses} {TYPE_CLAUSES['tscatter']}"
+        clauses = f"{row.clauses} {TYPE_CLAUSES['tscatter'][kind not in BASE]}"
         yield CaseProgram(kernel.name, str(kernel), clauses, kernel.arrays, sets, turned=turned)
 
 
@@ -418,3 +421,64 @@ def _over_all(name: str, kind: DType, part: TileForm) -> KernelText:
 def _end(kernel: KernelText) -> None:
     kernel.line("barrier PIPE_ALL")
     kernel.do("tstore", "all", "out")
+
+
+def _cube_gathers() -> Iterator[CaseProgram]:
+    """Gathers into L1, multiplied by the identity: the products are the gathered numbers, in every order of the sums."""
+    float32 = dtype("float32")
+    modes = (("row", "MG-L1-09 MG-L1-24"), ("elem", "MG-L1-12 MG-L1-25 MG-L1-26"), ("elem.simt", "MG-SIMT-20 MG-SIMT-23"))
+    for (mode, about), oob, kind in product(modes, GATHER_OOB, (dtype("float16"), dtype("bfloat16"))):
+        is_row, wide = mode == "row", T(16, 16, None, "nz", "mat")
+        part = wide._replace(valid=(13, 16))
+        kernel = KernelText(_joined("_", "cube", mode.replace(".", "_"), oob or "undefined", kind.mlir))
+        lanes, capacity = (13, 20) if is_row else (13 * 16, 20 * 16)
+        views = {"table": V((20, 16)), "indices": V((1 if is_row else 13, lanes if is_row else 16)), "identity": V((16, 16))}
+        for name, form in views.items():
+            kernel.view(name, INT32 if name == "indices" else kind, form)
+        kernel.view("out", float32, V((13, 16)))
+        if not is_row:
+            kernel.view("scratch", kind, V((1, 256)))
+        for name, form in (("a1", part), ("b1", wide), ("a0", part._replace(form="zz", loc="left")),
+                           ("b0", wide._replace(form="zn", loc="right"))):  # fmt: skip
+            kernel.tile(name, kind, form)
+        kernel.tile("acc", float32, part._replace(loc="acc", fractal=1024))
+        opcode = _joined(".", "mgather", mode.partition(".")[0], oob, mode.partition(".")[2])
+        kernel.do(opcode, "a1", "table", "indices", *(() if is_row else ("scratch",)))
+        for op, *names in (("tload", "b1", "identity"), ("tmov", "a0", "a1"), ("tmov", "b0", "b1"),
+                           ("tmatmul", "acc", "a0", "b0"), ("tstore", "acc", "out")):  # fmt: skip
+            kernel.do(op, *names)
+        identity = np.eye(16).astype(kind.numpy).view(kind.bits).reshape(-1)
+        found = [("", indices(INT32, lanes, capacity, start, (), 1)) for start in (0, 1)]
+        found += _index_sets(INT32, lanes, capacity, 2, "MG") if oob else ()
+        sets = [
+            DataSet(words, _arrays(kernel, f"{kernel.name} {k}", numbers, indices=each, identity=identity))
+            for k, (words, each) in enumerate(found)
+        ]
+        clauses = f"{about} MG-L1-01 MG-L1-02 {GATHER_OOB[oob].split()[0]} {'MG-L1-11' if oob == 'zero' and is_row else ''}"
+        yield CaseProgram(kernel.name, str(kernel), clauses, kernel.arrays, sets)
+
+
+def _in_blocks() -> Iterator[CaseProgram]:
+    """Three blocks gather rows and add them to another table, in which they meet."""
+    for kind in (dtype("float32"), INT32, dtype("float16")):
+        kernel, row = KernelText(f"blocks_{kind.mlir}"), T(1, 8, (1, 4))
+        for name, form in (("table", V((9, kind.c0))), ("sums", V((5, kind.c0)))):
+            kernel.view(name, kind, form)
+        for name in ("sources", "places"):
+            kernel.view(name, INT32, V((1, 12)))
+            kernel.tile(f"{name}_idx", INT32, row)
+        kernel.tile("rows", kind, T(4, kind.c0))
+        kernel.line("%block = get_block_idx")
+        kernel.line("%number = arith.index_cast %block : i64 to index")
+        kernel.line("%first = arith.muli %number, 4 : index")
+        for name in ("sources", "places"):
+            kernel.line(f"tload %{name}_idx, %{name}_view[0, %first] : ({row.text(INT32)}, !pto.memref<1x12xi32>)")
+        kernel.do("mgather.row.clamp", "rows", "table", "sources_idx")
+        kernel.do("mscatter.row.atomic_add.skip", "sums", "rows", "places_idx")
+        sets = [
+            DataSet("MG-OOB-05 MS-OOB-03 MS-ATOM-02 MS-ATOM-08", _arrays(
+                kernel, f"{kernel.name} {k}", numbers, sources=indices(INT32, 12, 9, k, (9, 77), 5),
+                places=indices(INT32, 12, 5, k, (5, -1), 4),
+            )) for k in range(4)
+        ]  # fmt: skip
+        yield CaseProgram(kernel.name, str(kernel), "MG-SEM-02", kernel.arrays, sets, grid=3)

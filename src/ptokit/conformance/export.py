@@ -126,7 +126,7 @@ def _write(program: CaseProgram, names: Iterable[str], folder: Path) -> tuple[di
         entry["expected"][target] = same
         stored |= {f"{same}/{name}": each for name, each in found.items()}
         for k, each in enumerate(program.sets):
-            clauses = [id for id in f"{program.clauses} {each.clauses}".split() if spec.holds(id, target)]
+            clauses = [id for id in f"{each.clauses} {program.clauses}".split() if spec.holds(id, target)]
             cases.append({**_case(program, k, target, dict.fromkeys(clauses)), "expect": {"kind": "bytes"}})
     content = io.BytesIO()
     np.savez(content, allow_pickle=False, **stored)  # type: ignore[arg-type]  (the names are no options)
@@ -137,7 +137,7 @@ def _write(program: CaseProgram, names: Iterable[str], folder: Path) -> tuple[di
 def _case(program: CaseProgram, k: int, target: str, clauses: Iterable[str]) -> dict[str, Any]:
     return {
         "id": f"{program.name}.{k}@{target}", "program": program.name, "set": k, "target": target,
-        "clauses": sorted(clauses),
+        "clauses": [*clauses],
     }  # fmt: skip
 
 

@@ -20,6 +20,7 @@ class TileForm(NamedTuple):
     form: str = "nd"
     loc: str = "vec"
     pad: str = "null"
+    fractal: int = 512
 
     @property
     def extents(self) -> tuple[int, int]:
@@ -27,7 +28,7 @@ class TileForm(NamedTuple):
 
     def text(self, dtype: DType) -> str:
         """Its type in PTO-AS."""
-        words = (self.loc, dtype.mlir, self.rows, self.cols, *LAYOUTS[self.form], 512, self.pad)
+        words = (self.loc, dtype.mlir, self.rows, self.cols, *LAYOUTS[self.form], self.fractal, self.pad)
         return f"!pto.tile<{', '.join(map(str, words))}, valid={self.extents[0]}x{self.extents[1]}>"
 
 
