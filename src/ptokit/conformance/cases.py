@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ptokit import spec
 from ptokit.conformance.forms import KernelText, TileForm, ViewForm, view_of
 from ptokit.isa.dtype import BASE, FLOAT8, INT32, UINT32, DType, dtype
 
@@ -45,7 +46,9 @@ class CaseProgram:
     turned: Callable[[Data], Data] | None = None
     """Where several lanes may name one place: the inputs with their lanes in the opposite order."""
     masks: Mapping[str, Bits] = field(default_factory=dict[str, Bits])
-    """Of outputs that have unspecified elements: what is compared, by family of targets and array."""
+    """Of outputs that have unspecified elements: what is compared, by family of targets."""
+    families: tuple[str, ...] = spec.FAMILIES
+    """Where it is tested."""
 
 
 class Row(NamedTuple):
@@ -426,19 +429,29 @@ def _end(kernel: KernelText) -> None:
 def _cube_gathers() -> Iterator[CaseProgram]:
     """Gathers into L1, multiplied by the identity: the products are the gathered numbers, in every order of the sums."""
     float32 = dtype("float32")
-    modes = (("row", "MG-L1-09 MG-L1-24"), ("elem", "MG-L1-12 MG-L1-25 MG-L1-26"), ("elem.simt", "MG-SIMT-20 MG-SIMT-23"))
-    for (mode, about), oob, kind in product(modes, GATHER_OOB, (dtype("float16"), dtype("bfloat16"))):
+    modes = (
+        ("row", "MG-L1-09 MG-L1-24"),
+        ("elem", "MG-L1-12 MG-L1-25 MG-L1-26"),
+        ("elem.simt", "MG-SIMT-20 MG-SIMT-23"),
+    )
+    lefts = (("zz", ("cpu", "a2a3")), ("nz", ("a5",)))
+    halves = dtype("float16"), dtype("bfloat16")
+    for (mode, about), oob, kind, (left, families) in product(modes, GATHER_OOB, halves, lefts):
         is_row, wide = mode == "row", T(16, 16, None, "nz", "mat")
         part = wide._replace(valid=(13, 16))
-        kernel = KernelText(_joined("_", "cube", mode.replace(".", "_"), oob or "undefined", kind.mlir))
+        kernel = KernelText(_joined("_", "cube", left, mode.replace(".", "_"), oob or "undefined", kind.mlir))
         lanes, capacity = (13, 20) if is_row else (13 * 16, 20 * 16)
-        views = {"table": V((20, 16)), "indices": V((1 if is_row else 13, lanes if is_row else 16)), "identity": V((16, 16))}
+        views = {
+            "table": V((20, 16)),
+            "indices": V((1 if is_row else 13, lanes if is_row else 16)),
+            "identity": V((16, 16)),
+        }
         for name, form in views.items():
             kernel.view(name, INT32 if name == "indices" else kind, form)
         kernel.view("out", float32, V((13, 16)))
         if not is_row:
             kernel.view("scratch", kind, V((1, 256)))
-        for name, form in (("a1", part), ("b1", wide), ("a0", part._replace(form="zz", loc="left")),
+        for name, form in (("a1", part), ("b1", wide), ("a0", part._replace(form=left, loc="left")),
                            ("b0", wide._replace(form="zn", loc="right"))):  # fmt: skip
             kernel.tile(name, kind, form)
         kernel.tile("acc", float32, part._replace(loc="acc", fractal=1024))
@@ -454,8 +467,10 @@ def _cube_gathers() -> Iterator[CaseProgram]:
             DataSet(words, _arrays(kernel, f"{kernel.name} {k}", numbers, indices=each, identity=identity))
             for k, (words, each) in enumerate(found)
         ]
-        clauses = f"{about} MG-L1-01 MG-L1-02 {GATHER_OOB[oob].split()[0]} {'MG-L1-11' if oob == 'zero' and is_row else ''}"
-        yield CaseProgram(kernel.name, str(kernel), clauses, kernel.arrays, sets)
+        clauses = (
+            f"{about} MG-L1-01 MG-L1-02 {GATHER_OOB[oob].split()[0]} {'MG-L1-11' if oob == 'zero' and is_row else ''}"
+        )
+        yield CaseProgram(kernel.name, str(kernel), clauses, kernel.arrays, sets, families=families)
 
 
 def _in_blocks() -> Iterator[CaseProgram]:

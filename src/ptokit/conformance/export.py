@@ -111,7 +111,7 @@ def _write(program: CaseProgram, names: Iterable[str], folder: Path) -> tuple[di
     }  # fmt: skip
     cases: list[dict[str, Any]] = []
     results: dict[str, Data] = {}
-    for target in names:
+    for target in (name for name in names if spec.is_one_of(name, program.families)):
         machine = profile(target)
         cpp = _cpp(kernel, machine)
         entry["cpp"][target] = cpp and f"{target}.cpp"
