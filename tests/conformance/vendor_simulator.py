@@ -4,8 +4,8 @@
     ptokit conformance run EXPORT --target cpu --batch 100 \
         --command "python -m tests.conformance.vendor_simulator answer BUILD {case} {out}"
 
-`build` compiles the programs of an export against the headers of a checkout, many in one executable. A program that does
-not compile is refused by the simulator. So is one that ends in an assertion.
+`build` compiles the programs of an export against the headers of a checkout, many in one executable. A program that
+does not compile is refused by the simulator. So is one that ends in an assertion.
 """
 
 from __future__ import annotations

@@ -162,9 +162,13 @@ GATHER_OOB = {"": "MG-OOB-02", "clamp": "MG-OOB-05", "wrap": "MG-OOB-06", "zero"
 SCATTER_OOB = {"": "MS-OOB-02", "clamp": "MS-OOB-04", "wrap": "MS-OOB-05", "skip": "MS-OOB-03"}
 """The policies by suffix, and their clauses."""
 WRITES = {
-    "": "MS-ATOM-04", "last": "MS-ATOM-04", "atomic_add": "MS-ATOM-02 MS-ATOM-05",
-    "atomic_max": "MS-ATOM-03 MS-ATOM-06", "atomic_min": "MS-ATOM-03 MS-ATOM-07",
-}  # fmt: skip
+    "": ("MS-ATOM-04", ""),
+    "last": ("MS-ATOM-04", "int32 uint32 float32"),
+    "atomic_add": ("MS-ATOM-02 MS-ATOM-05", "int32 uint32 float32 float16"),
+    "atomic_max": ("MS-ATOM-03 MS-ATOM-06", "int32 float32"),
+    "atomic_min": ("MS-ATOM-03 MS-ATOM-07", "int32 float32"),
+}
+"""What a scatter does with a cell, by suffix: its clauses, and the types that are tested with every policy."""
 TYPES = (*BASE, *FLOAT8)
 TYPE_CLAUSES = {
     "mgather": ("MG-TYPE-01", "MG-TYPE-02 MG-TYPE-04"), "mscatter": ("MS-TYPE-01", "MS-TYPE-02 MS-TYPE-03"),
@@ -199,14 +203,14 @@ def indices(kind: DType, lanes: int, capacity: int, start: int, bad: Sequence[in
 
 
 def outside(kind: DType, capacity: int) -> dict[str, Sequence[int]]:
-    """Indices outside a table, by the clauses that they are about."""
+    """Indices outside a table, by the clauses of MGATHER that they are about."""
     signed = kind.family == "int"
     far = (-1, -2, -capacity, -capacity - 1, -(1 << 31)) if signed else ((1 << 32) - 1, (1 << 31) + capacity, 1 << 31)
     near = (capacity, capacity + 1, 2 * capacity - 1, 2 * capacity, 7 * capacity + 3)
     return {
-        "OOB-03": near,
-        "OOB-08 OOB-16 HAZ-12" if signed else "OOB-03 OOB-16": far,
-        "OOB-03 OOB-09": ((1 << 31) - 1, capacity),
+        "MG-OOB-03": near,
+        "MG-OOB-08 MG-OOB-16 MG-HAZ-12" if signed else "MG-OOB-03 MG-OOB-16": far,
+        "MG-OOB-03 MG-OOB-09": ((1 << 31) - 1, capacity),
     }
 
 
@@ -256,12 +260,11 @@ def _capacity(table: ViewForm, mode: str) -> int:
     return (1, *table.shape)[-2] if mode == "row" else prod(table.shape)
 
 
-def _index_sets(kind: DType, lanes: int, capacity: int, every: int, prefix: str) -> Iterator[tuple[str, Bits]]:
+def _index_sets(kind: DType, lanes: int, capacity: int, every: int, about: str = "") -> Iterator[tuple[str, Bits]]:
     """Indices with lanes outside, each with its clauses."""
-    for words, bad in outside(kind, capacity).items():
-        clauses = " ".join(f"{prefix}-{word}" for word in words.split())
+    for clauses, bad in outside(kind, capacity).items():
         for start in (0, 1):
-            yield clauses, indices(kind, lanes, capacity, start, bad, every)
+            yield about or clauses, indices(kind, lanes, capacity, start, bad, every)
 
 
 def _gathers() -> Iterator[CaseProgram]:
@@ -280,7 +283,7 @@ def _gathers() -> Iterator[CaseProgram]:
             kernel.do("tstore", "dst", "out")
             inside = [("MG-OOB-03", indices(index, lanes, capacity, start, (), 1)) for start in (0, 1)]
             same = ("MG-SEM-04", indices(index, lanes, capacity, 0, (capacity - 1,), 1))
-            wild = _index_sets(index, lanes, capacity, 2, "MG") if oob else ()
+            wild = _index_sets(index, lanes, capacity, 2) if oob else ()
             sets = [
                 DataSet(words, _arrays(kernel, f"{kernel.name} {k}", indices=found))
                 for k, (words, found) in enumerate((*inside, same, *wild))
@@ -290,16 +293,17 @@ def _gathers() -> Iterator[CaseProgram]:
 
 
 def _scatters() -> Iterator[CaseProgram]:
-    for (row, kind, index), write in product(_kinds(SCATTERS, (*TYPES,), INDEX_TYPES), WRITES):
+    for (row, kind, index), (write, (written, legal)) in product(_kinds(SCATTERS, TYPES, INDEX_TYPES), WRITES.items()):
         is_plain = row.name == "plain"
         if is_plain and (index is UINT32) != (TYPES.index(kind) % 2 == 1):
             continue  # the types of data and index in turn
-        if (write and not is_plain) or (write == "last" and kind.size < 4):
+        if write and not is_plain:
             continue
         src, idx, table = row.forms(kind.c0)
         lanes, capacity = prod(idx.extents), _capacity(table, row.mode)
         sums = write.startswith("atomic")
-        for oob, about in SCATTER_OOB.items() if row.clauses else (("skip", ""),):
+        is_legal = not legal or kind.name in legal.split()
+        for oob, about in SCATTER_OOB.items() if row.clauses and is_legal else (("skip", ""),):
             kernel = KernelText(
                 _joined("_", "scatter", row.mode, row.name, write, oob or "undefined", kind.mlir, index.mlir)
             )
@@ -312,7 +316,7 @@ def _scatters() -> Iterator[CaseProgram]:
             kernel.do("tload", "idx", "indices")
             kernel.do(_joined(".", "mscatter", row.mode, write, oob), "table", "src", "idx")
             found = [("", indices(index, lanes, capacity, start, (), 1)) for start in (0, 1)]
-            found += _index_sets(index, lanes, capacity, lanes, "MS") if oob else ()
+            found += _index_sets(index, lanes, capacity, lanes, "MS-OOB-07") if oob else ()
             twice = indices(index, lanes, capacity, 2, (), 1)
             twice[1:2] = twice[:1]
             found.append(("MS-ATOM-08" if sums else "MS-CONF-01 MS-CONF-02 MS-CONF-03", twice))
@@ -322,7 +326,7 @@ def _scatters() -> Iterator[CaseProgram]:
                 DataSet(words, _arrays(kernel, f"{kernel.name} {k}", numbers if sums else noise, indices=each))
                 for k, (words, each) in enumerate(found)
             ]
-            clauses = f"{row.clauses} {about} {WRITES[write]} MS-TYPE-05 {TYPE_CLAUSES['mscatter'][kind not in BASE]}"
+            clauses = f"{row.clauses} {about} {written} MS-TYPE-05 {TYPE_CLAUSES['mscatter'][kind not in BASE]}"
             rows = src.extents[0] if row.mode == "row" else lanes
             turned = None if sums or write else _turned(rows, "source", "indices")
             yield CaseProgram(kernel.name, str(kernel), clauses, kernel.arrays, sets, turned=turned)
@@ -427,7 +431,7 @@ def _end(kernel: KernelText) -> None:
 
 
 def _cube_gathers() -> Iterator[CaseProgram]:
-    """Gathers into L1, multiplied by the identity: the products are the gathered numbers, in every order of the sums."""
+    """Gathers into L1, multiplied by the identity: the products are the gathered numbers in any order of the sums."""
     float32 = dtype("float32")
     modes = (
         ("row", "MG-L1-09 MG-L1-24"),
@@ -462,7 +466,7 @@ def _cube_gathers() -> Iterator[CaseProgram]:
             kernel.do(op, *names)
         identity = np.eye(16).astype(kind.numpy).view(kind.bits).reshape(-1)
         found = [("", indices(INT32, lanes, capacity, start, (), 1)) for start in (0, 1)]
-        found += _index_sets(INT32, lanes, capacity, 2, "MG") if oob else ()
+        found += _index_sets(INT32, lanes, capacity, 2) if oob else ()
         sets = [
             DataSet(words, _arrays(kernel, f"{kernel.name} {k}", numbers, indices=each, identity=identity))
             for k, (words, each) in enumerate(found)
