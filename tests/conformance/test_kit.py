@@ -184,7 +184,7 @@ def test_only_an_older_export_is_replaced(tmp_path: Path) -> None:
 def test_an_index_that_is_none_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / INDEX).write_text(content)
     (tmp_path / PROGRAMS).mkdir()
-    with pytest.raises(ValueError, match="no export|nested|Expecting"):
+    with pytest.raises(ValueError, match=r"no export|nested|Expecting"):
         read_index(tmp_path)
     with pytest.raises(Unwritable):
         export(tmp_path, ("cpu",), "pad_zero_i8")
