@@ -67,7 +67,7 @@ class Row(NamedTuple):
 
 GATHERS = (
     Row("plain", "row", "MG-SEM-01 MG-SEM-02 MG-MODE-01 CO-LAY-04", lambda c: (T(4, c), T(1, 8, (1, 4)), V((7, c)))),
-    Row("plain", "elem", "MG-SEM-01 MG-SEM-03 MG-MODE-01", lambda c: (T(3, c), T(3, c), V((5, c)))),
+    Row("plain", "elem", "MG-SEM-01 MG-SEM-03 MG-MODE-01", lambda c: (T(3, c), T(3, c), V((7, c)))),
     Row("one", "row", "MG-MODE-08", lambda c: (T(1, c), T(1, 8, (1, 1)), V((5, c)))),
     Row("padded", "row", "CO-ALIGN-02 CO-ALIGN-04 MG-ALIGN-10 MG-SHAPE-12",
         lambda c: (T(5, 2 * c, (3, c + 1)), T(1, 8, (1, 3)), V((7, c + 1)))),
@@ -106,7 +106,7 @@ GATHERS = (
 """Destination, index and table of MGATHER."""
 SCATTERS = (
     Row("plain", "row", "MS-SEM-01 MS-SEM-03 MS-SEM-04 MS-SEM-07", lambda c: (T(4, c), T(1, 8, (1, 4)), V((7, c)))),
-    Row("plain", "elem", "MS-SEM-01 MS-SEM-02 MS-SEM-04 MS-SEM-05 MS-SEM-08", lambda c: (T(2, c), T(2, c), V((5, c)))),
+    Row("plain", "elem", "MS-SEM-01 MS-SEM-02 MS-SEM-04 MS-SEM-05 MS-SEM-08", lambda c: (T(2, c), T(2, c), V((7, c)))),
     Row("column", "row", "MS-MODE-01 MS-MODE-02 MS-SHAPE-03 CO-LAY-06",
         lambda c: (T(8, c, (6, c)), T(8, 1, (6, 1), "dn"), V((9, c)))),
     Row("standing", "row", "MS-MODE-01 MS-SEM-05 MS-HAZ-05", lambda c: (T(6, c), T(6, 1), V((9, c)))),
