@@ -16,7 +16,7 @@ from ptokit import spec
 from ptokit.conformance import export as exports
 from ptokit.conformance.cases import programs
 from ptokit.conformance.export import INDEX, PROGRAMS, Unwritable, export, read_index
-from ptokit.conformance.judge import Judge, Judged, by_clause
+from ptokit.conformance.judge import CaseVerdict, Judge, by_clause
 from tests.cli.shell import process
 
 CASES = "gather_row_padded"
@@ -79,7 +79,7 @@ def command(folder: Path, code: str) -> str:
     return f"{shlex.quote(sys.executable)} {shlex.quote(str(script))} {{case}} {{out}} -"
 
 
-def judged(kit: Path, tmp_path: Path, code: str, **how: Any) -> list[Judged]:
+def judged(kit: Path, tmp_path: Path, code: str, **how: Any) -> list[CaseVerdict]:
     return Judge(kit, command(tmp_path, code), **how).judge(["cpu"], ["MG-OOB-05"])
 
 
@@ -283,5 +283,5 @@ def test_misuse_has_a_status(kit: Path, tmp_path: Path) -> None:
 
 
 def test_the_table_counts_every_clause_of_a_case() -> None:
-    found = [Judged("a", ("A", "B"), "passed"), Judged("b", ("B",), "failed", "x")]
+    found = [CaseVerdict("a", ("A", "B"), "passed"), CaseVerdict("b", ("B",), "failed", "x")]
     assert by_clause(found) == {"A": Counter(passed=1), "B": Counter(passed=1, failed=1)}

@@ -13,7 +13,7 @@ from ptokit.cli.programs import library_call
 from ptokit.cli.report import print_answer, print_json
 from ptokit.conformance.answer import answer as answer_cases
 from ptokit.conformance.export import Unwritable, export
-from ptokit.conformance.judge import VERDICTS, Judge, Judged, by_clause
+from ptokit.conformance.judge import VERDICTS, CaseVerdict, Judge, by_clause
 from ptokit.finding import counted
 
 MOST_SHOWN = 20
@@ -62,7 +62,7 @@ def run_cases(
     return FOUND if totals["failed"] or totals["refused"] else UNMODELLED if totals["unsupported"] else FINE
 
 
-def _lines(found: Sequence[Judged], totals: Counter[str]) -> list[str]:
+def _lines(found: Sequence[CaseVerdict], totals: Counter[str]) -> list[str]:
     """The table, and the first cases that are not passed."""
     table = by_clause(found)
     wide = max(map(len, (*table, "all cases")))

@@ -26,7 +26,7 @@ Forms = Callable[[int], tuple[TileForm | ViewForm, ...]]
 T, V = TileForm, ViewForm
 
 
-class DataSet(NamedTuple):
+class CaseInputs(NamedTuple):
     """Inputs of a program, and the clauses that they are about."""
 
     clauses: str
@@ -41,7 +41,7 @@ class CaseProgram:
     text: str
     clauses: str
     arrays: Mapping[str, tuple[DType, int]]
-    sets: Sequence[DataSet]
+    sets: Sequence[CaseInputs]
     grid: int = 1
     turned: Callable[[Data], Data] | None = None
     """Where several lanes may name one place: the inputs with their lanes in the opposite order."""
@@ -51,7 +51,7 @@ class CaseProgram:
     """Where it is tested."""
 
 
-class Row(NamedTuple):
+class FormRow(NamedTuple):
     """Operand forms that an instruction is tested with. The first row of a mode gets every type with every policy."""
 
     name: str
@@ -66,95 +66,99 @@ class Row(NamedTuple):
 
 
 GATHERS = (
-    Row("plain", "row", "MG-SEM-01 MG-SEM-02 MG-MODE-01 CO-LAY-04", lambda c: (T(4, c), T(1, 8, (1, 4)), V((7, c)))),
-    Row("plain", "elem", "MG-SEM-01 MG-SEM-03 MG-MODE-01", lambda c: (T(3, c), T(3, c), V((7, c)))),
-    Row("one", "row", "MG-MODE-08", lambda c: (T(1, c), T(1, 8, (1, 1)), V((5, c)))),
-    Row("padded", "row", "CO-ALIGN-02 CO-ALIGN-04 MG-ALIGN-10 MG-SHAPE-12",
+    FormRow("plain", "row", "MG-SEM-01 MG-SEM-02 MG-MODE-01 CO-LAY-04",
+        lambda c: (T(4, c), T(1, 8, (1, 4)), V((7, c)))),
+    FormRow("plain", "elem", "MG-SEM-01 MG-SEM-03 MG-MODE-01", lambda c: (T(3, c), T(3, c), V((7, c)))),
+    FormRow("one", "row", "MG-MODE-08", lambda c: (T(1, c), T(1, 8, (1, 1)), V((5, c)))),
+    FormRow("padded", "row", "CO-ALIGN-02 CO-ALIGN-04 MG-ALIGN-10 MG-SHAPE-12",
         lambda c: (T(5, 2 * c, (3, c + 1)), T(1, 8, (1, 3)), V((7, c + 1)))),
-    Row("column", "row", "MG-LAY-13 MG-EX-05 CO-LAY-06",
+    FormRow("column", "row", "MG-LAY-13 MG-EX-05 CO-LAY-06",
         lambda c: (T(8, c, (6, c)), T(8, 1, (6, 1), "dn"), V((7, c)))),
-    Row("standing", "row", "MG-LAY-04", lambda c: (T(6, c), T(6, 1), V((7, c)))),
-    Row("narrow", "row", "MG-SEM-07", lambda c: (T(4, c, (4, c - 1)), T(1, 8, (1, 4)), V((7, c)))),
-    Row("strided", "row", "MG-SEM-08 MG-LAY-10", lambda c: (T(4, c), T(1, 8, (1, 4)), V((7, c), (c + 3, 1)))),
-    Row("outer", "row", "MG-SEM-08 MG-SEM-09 MG-HAZ-09", lambda c: (T(4, c), T(1, 8, (1, 4)), V((2, 1, 3, 2, c)))),
-    Row("wide", "row", "", lambda c: (T(4, c), T(1, 8, (1, 4)), V((7, c - 2)))),
-    Row("column_major", "row", "MG-LAY-11 CO-LAY-05", lambda c: (T(c, 3, (4, 3), "dn"), T(1, 8, (1, 4)), V((7, 3)))),
-    Row("fractal", "row", "MG-LAY-08 MG-NZ-02 MG-NZ-03 MG-NZ-04 MG-NZ-08 MG-NZ-09 MG-NZ-11 MG-SHAPE-11",
+    FormRow("standing", "row", "MG-LAY-04", lambda c: (T(6, c), T(6, 1), V((7, c)))),
+    FormRow("narrow", "row", "MG-SEM-07", lambda c: (T(4, c, (4, c - 1)), T(1, 8, (1, 4)), V((7, c)))),
+    FormRow("strided", "row", "MG-SEM-08 MG-LAY-10", lambda c: (T(4, c), T(1, 8, (1, 4)), V((7, c), (c + 3, 1)))),
+    FormRow("outer", "row", "MG-SEM-08 MG-SEM-09 MG-HAZ-09", lambda c: (T(4, c), T(1, 8, (1, 4)), V((2, 1, 3, 2, c)))),
+    FormRow("wide", "row", "", lambda c: (T(4, c), T(1, 8, (1, 4)), V((7, c - 2)))),
+    FormRow("column_major", "row", "MG-LAY-11 CO-LAY-05",
+        lambda c: (T(c, 3, (4, 3), "dn"), T(1, 8, (1, 4)), V((7, 3)))),
+    FormRow("fractal", "row", "MG-LAY-08 MG-NZ-02 MG-NZ-03 MG-NZ-04 MG-NZ-08 MG-NZ-09 MG-NZ-11 MG-SHAPE-11",
         lambda c: (T(16, 4 * c, (13, 4 * c), "nz"), T(1, 16, (1, 13)), V((2, 2, 2, 16, c), (), "nz"))),
-    Row("fractal_gaps", "row", "MG-NZ-06 MG-NZ-11",
+    FormRow("fractal_gaps", "row", "MG-NZ-06 MG-NZ-11",
         lambda c: (T(16, 2 * c, None, "nz"), T(1, 16), V((1, 2, 2, 16, c), (99 * c, 40 * c, 16 * c, c, 1), "nz"))),
-    Row("mixed", "row", "", lambda c: (T(16, 2 * c, (13, 2 * c), "nz"), T(1, 16, (1, 13)), V((7, 2 * c)))),
-    Row("square_index", "row", "MG-EX-01", lambda c: (T(4, c), T(4, 8), V((7, c)))),
-    Row("short_index", "row", "", lambda c: (T(4, c), T(1, 8, (1, 3)), V((7, c)))),
-    Row("unaligned", "row", "", lambda c: (T(4, c - 1), T(1, 8, (1, 4)), V((7, c - 1)))),
-    Row("cube_tile", "row", "", lambda c: (T(16, c, None, "nz", "mat"), T(1, 16), V((7, c)))),
-    Row("short_type", "row", "", lambda c: (T(4, c), T(1, 16, (1, 4)), V((7, c))), indexed="int16"),
-    Row("other_type", "row", "", lambda c: (T(4, c), T(1, 8, (1, 4)), V((7, c))), data="float32", table="int32"),
-    Row("one", "elem", "MG-MODE-09 MG-EX-07", lambda c: (T(1, c, (1, 1)), T(1, 8, (1, 1)), V((1, 32)))),
-    Row("padded", "elem", "MG-MODE-04 MG-MODE-07 MG-SEM-12 MG-SEM-13 MG-SEM-14 MG-SHAPE-13 MG-SHAPE-06",
+    FormRow("mixed", "row", "", lambda c: (T(16, 2 * c, (13, 2 * c), "nz"), T(1, 16, (1, 13)), V((7, 2 * c)))),
+    FormRow("square_index", "row", "MG-EX-01", lambda c: (T(4, c), T(4, 8), V((7, c)))),
+    FormRow("short_index", "row", "", lambda c: (T(4, c), T(1, 8, (1, 3)), V((7, c)))),
+    FormRow("unaligned", "row", "", lambda c: (T(4, c - 1), T(1, 8, (1, 4)), V((7, c - 1)))),
+    FormRow("cube_tile", "row", "", lambda c: (T(16, c, None, "nz", "mat"), T(1, 16), V((7, c)))),
+    FormRow("short_type", "row", "", lambda c: (T(4, c), T(1, 16, (1, 4)), V((7, c))), indexed="int16"),
+    FormRow("other_type", "row", "", lambda c: (T(4, c), T(1, 8, (1, 4)), V((7, c))), data="float32", table="int32"),
+    FormRow("one", "elem", "MG-MODE-09 MG-EX-07", lambda c: (T(1, c, (1, 1)), T(1, 8, (1, 1)), V((1, 32)))),
+    FormRow("padded", "elem", "MG-MODE-04 MG-MODE-07 MG-SEM-12 MG-SEM-13 MG-SEM-14 MG-SHAPE-13 MG-SHAPE-06",
         lambda c: (T(4, 2 * c, (3, c - 1)), T(6, 3 * c, (3, c - 1)), V((2, 3 * c)))),
-    Row("outer", "elem", "MG-SEM-10 MG-SHAPE-13", lambda c: (T(3, c), T(3, c), V((2, 3, 1, 2, c)))),
-    Row("gaps", "elem", "MG-SEM-11", lambda c: (T(3, c), T(3, c), V((5, c), (c + 2, 1)))),
-    Row("fractal", "elem", "MG-NZ-04 MG-NZ-07 MG-NZ-08 MG-NZ-09 MG-NZ-12",
+    FormRow("outer", "elem", "MG-SEM-10 MG-SHAPE-13", lambda c: (T(3, c), T(3, c), V((2, 3, 1, 2, c)))),
+    FormRow("gaps", "elem", "MG-SEM-11", lambda c: (T(3, c), T(3, c), V((5, c), (c + 2, 1)))),
+    FormRow("fractal", "elem", "MG-NZ-04 MG-NZ-07 MG-NZ-08 MG-NZ-09 MG-NZ-12",
         lambda c: (T(16, 2 * c, (5, 2 * c), "nz"), T(5, 2 * c), V((1, 2, 2, 16, c), (), "nz"))),
-    Row("column_index", "elem", "MG-LAY-14", lambda c: (T(3, c), T(8, c, (3, c), "dn"), V((5, c)))),
-    Row("column_major", "elem", "MG-LAY-11", lambda c: (T(c, 8, (3, 8), "dn"), T(3, 8), V((5, c)))),
-    Row("short_index", "elem", "MG-HAZ-13", lambda c: (T(3, c), T(3, c, (2, c)), V((5, c)))),
-    Row("short_type", "elem", "", lambda c: (T(3, c), T(3, c), V((5, c))), data="int16", indexed="int16"),
-    Row("columns", "elem", "", lambda c: (T(3, c), T(3, c), V((5, c), (), "dn"))),
+    FormRow("column_index", "elem", "MG-LAY-14", lambda c: (T(3, c), T(8, c, (3, c), "dn"), V((5, c)))),
+    FormRow("column_major", "elem", "MG-LAY-11", lambda c: (T(c, 8, (3, 8), "dn"), T(3, 8), V((5, c)))),
+    FormRow("short_index", "elem", "MG-HAZ-13", lambda c: (T(3, c), T(3, c, (2, c)), V((5, c)))),
+    FormRow("short_type", "elem", "", lambda c: (T(3, c), T(3, c), V((5, c))), data="int16", indexed="int16"),
+    FormRow("columns", "elem", "", lambda c: (T(3, c), T(3, c), V((5, c), (), "dn"))),
 )  # fmt: skip
 """Destination, index and table of MGATHER."""
 SCATTERS = (
-    Row("plain", "row", "MS-SEM-01 MS-SEM-03 MS-SEM-04 MS-SEM-07", lambda c: (T(4, c), T(1, 8, (1, 4)), V((7, c)))),
-    Row("plain", "elem", "MS-SEM-01 MS-SEM-02 MS-SEM-04 MS-SEM-05 MS-SEM-08", lambda c: (T(2, c), T(2, c), V((7, c)))),
-    Row("column", "row", "MS-MODE-01 MS-MODE-02 MS-SHAPE-03 CO-LAY-06",
+    FormRow("plain", "row", "MS-SEM-01 MS-SEM-03 MS-SEM-04 MS-SEM-07", lambda c: (T(4, c), T(1, 8, (1, 4)), V((7, c)))),
+    FormRow("plain", "elem", "MS-SEM-01 MS-SEM-02 MS-SEM-04 MS-SEM-05 MS-SEM-08",
+        lambda c: (T(2, c), T(2, c), V((7, c)))),
+    FormRow("column", "row", "MS-MODE-01 MS-MODE-02 MS-SHAPE-03 CO-LAY-06",
         lambda c: (T(8, c, (6, c)), T(8, 1, (6, 1), "dn"), V((9, c)))),
-    Row("standing", "row", "MS-MODE-01 MS-SEM-05 MS-HAZ-05", lambda c: (T(6, c), T(6, 1), V((9, c)))),
-    Row("padded", "row", "CO-ALIGN-02 CO-ALIGN-04",
+    FormRow("standing", "row", "MS-MODE-01 MS-SEM-05 MS-HAZ-05", lambda c: (T(6, c), T(6, 1), V((9, c)))),
+    FormRow("padded", "row", "CO-ALIGN-02 CO-ALIGN-04",
         lambda c: (T(5, 2 * c, (3, c + 1)), T(1, 8, (1, 3)), V((7, c + 1)))),
-    Row("strided", "row", "", lambda c: (T(4, c), T(1, 8, (1, 4)), V((7, c), (c + 3, 1)))),
-    Row("narrow", "row", "", lambda c: (T(4, c, (4, c - 1)), T(1, 8, (1, 4)), V((7, c)))),
-    Row("outer", "row", "", lambda c: (T(4, c), T(1, 8, (1, 4)), V((2, 1, 3, 2, c)))),
-    Row("column_major", "row", "", lambda c: (T(c, 3, (4, 3), "dn"), T(1, 8, (1, 4)), V((7, 3)))),
-    Row("cube_tile", "row", "", lambda c: (T(16, c, None, "nz", "mat"), T(1, 16), V((17, c)))),
-    Row("unaligned", "row", "", lambda c: (T(4, c - 1), T(1, 8, (1, 4)), V((7, c - 1)))),
-    Row("fractal", "row", "", lambda c: (T(4, c), T(1, 8, (1, 4)), V((1, 1, 1, 16, c), (), "nz"))),
-    Row("short_type", "row", "", lambda c: (T(4, c), T(1, 16, (1, 4)), V((7, c))), indexed="int16"),
-    Row("other_type", "row", "", lambda c: (T(4, c), T(1, 8, (1, 4)), V((7, c))), data="float32", table="int32"),
-    Row("raw_type", "row", "", lambda c: (T(4, c), T(1, 8, (1, 4)), V((7, c))), data="hifloat8"),
-    Row("padded", "elem", "MS-SEM-02 CO-ALIGN-02",
+    FormRow("strided", "row", "", lambda c: (T(4, c), T(1, 8, (1, 4)), V((7, c), (c + 3, 1)))),
+    FormRow("narrow", "row", "", lambda c: (T(4, c, (4, c - 1)), T(1, 8, (1, 4)), V((7, c)))),
+    FormRow("outer", "row", "", lambda c: (T(4, c), T(1, 8, (1, 4)), V((2, 1, 3, 2, c)))),
+    FormRow("column_major", "row", "", lambda c: (T(c, 3, (4, 3), "dn"), T(1, 8, (1, 4)), V((7, 3)))),
+    FormRow("cube_tile", "row", "", lambda c: (T(16, c, None, "nz", "mat"), T(1, 16), V((17, c)))),
+    FormRow("unaligned", "row", "", lambda c: (T(4, c - 1), T(1, 8, (1, 4)), V((7, c - 1)))),
+    FormRow("fractal", "row", "", lambda c: (T(4, c), T(1, 8, (1, 4)), V((1, 1, 1, 16, c), (), "nz"))),
+    FormRow("short_type", "row", "", lambda c: (T(4, c), T(1, 16, (1, 4)), V((7, c))), indexed="int16"),
+    FormRow("other_type", "row", "", lambda c: (T(4, c), T(1, 8, (1, 4)), V((7, c))), data="float32", table="int32"),
+    FormRow("raw_type", "row", "", lambda c: (T(4, c), T(1, 8, (1, 4)), V((7, c))), data="hifloat8"),
+    FormRow("padded", "elem", "MS-SEM-02 CO-ALIGN-02",
         lambda c: (T(4, 2 * c, (3, c - 1)), T(4, 2 * c, (3, c - 1)), V((5, c)))),
-    Row("gaps", "elem", "MS-SEM-05", lambda c: (T(2, c), T(2, c), V((5, c), (c + 2, 1)))),
-    Row("short_index", "elem", "", lambda c: (T(3, c), T(3, c, (2, c)), V((5, c)))),
-    Row("other_rows", "elem", "", lambda c: (T(3, c), T(4, c, (3, c)), V((5, c)))),
-    Row("outer", "elem", "", lambda c: (T(2, c), T(2, c), V((2, 1, 3, 2, c)))),
+    FormRow("gaps", "elem", "MS-SEM-05", lambda c: (T(2, c), T(2, c), V((5, c), (c + 2, 1)))),
+    FormRow("short_index", "elem", "", lambda c: (T(3, c), T(3, c, (2, c)), V((5, c)))),
+    FormRow("other_rows", "elem", "", lambda c: (T(3, c), T(4, c, (3, c)), V((5, c)))),
+    FormRow("outer", "elem", "", lambda c: (T(2, c), T(2, c), V((2, 1, 3, 2, c)))),
 )  # fmt: skip
 """Source, index and table of MSCATTER."""
 PLACES = (
-    Row("plain", "row", "TS-SEM-01 TS-SEM-02 TS-SEM-03", lambda c: (T(4, c), T(4, c), T(4, c))),
-    Row("plain", "flat", "TS-SEM-02 TS-SEM-03", lambda c: (T(4, c), T(4, c), T(4, c))),
-    Row("tall", "row", "TS-SEM-01 TS-SEM-03", lambda c: (T(3, c), T(3, c), T(9, c))),
-    Row("padded", "row", "TS-SEM-01 TS-SEM-03 CO-ALIGN-02",
+    FormRow("plain", "row", "TS-SEM-01 TS-SEM-02 TS-SEM-03", lambda c: (T(4, c), T(4, c), T(4, c))),
+    FormRow("plain", "flat", "TS-SEM-02 TS-SEM-03", lambda c: (T(4, c), T(4, c), T(4, c))),
+    FormRow("tall", "row", "TS-SEM-01 TS-SEM-03", lambda c: (T(3, c), T(3, c), T(9, c))),
+    FormRow("padded", "row", "TS-SEM-01 TS-SEM-03 CO-ALIGN-02",
         lambda c: (T(4, 2 * c, (3, c + 1)), T(5, 2 * c, (3, c + 1)), T(6, 3 * c, (6, c + 2)))),
-    Row("wide", "row", "", lambda c: (T(3, 2 * c), T(3, 2 * c), T(9, c))),
-    Row("short_index", "row", "", lambda c: (T(4, c), T(4, c, (3, c)), T(4, c))),
-    Row("cube_tile", "row", "", lambda c: (T(4, c), T(4, c), T(16, c, None, "nz", "mat"))),
-    Row("column_major", "row", "", lambda c: (T(4, c), T(4, c), T(c, c, (4, c), "dn"))),
-    Row("other_type", "row", "", lambda c: (T(4, c), T(4, c), T(4, c)), data="float32", indexed="int32", table="int32"),
-    Row("wide", "flat", "", lambda c: (T(3, c), T(3, c), T(5, 2 * c))),
+    FormRow("wide", "row", "", lambda c: (T(3, 2 * c), T(3, 2 * c), T(9, c))),
+    FormRow("short_index", "row", "", lambda c: (T(4, c), T(4, c, (3, c)), T(4, c))),
+    FormRow("cube_tile", "row", "", lambda c: (T(4, c), T(4, c), T(16, c, None, "nz", "mat"))),
+    FormRow("column_major", "row", "", lambda c: (T(4, c), T(4, c), T(c, c, (4, c), "dn"))),
+    FormRow("other_type", "row", "",
+        lambda c: (T(4, c), T(4, c), T(4, c)), data="float32", indexed="int32", table="int32"),
+    FormRow("wide", "flat", "", lambda c: (T(3, c), T(3, c), T(5, 2 * c))),
 )  # fmt: skip
 """Source, index and destination of TSCATTER."""
 TRANSFERS = (
-    Row("rows", "nd", "TL-01 TL-02 TT-01", lambda c: (T(4, c), V((4, c)))),
-    Row("padded", "nd", "TL-02 TL-03 TT-01 CO-ALIGN-02", lambda c: (T(5, 2 * c, (3, c + 1)), V((3, c + 1)))),
-    Row("strided", "nd", "TL-02 TT-01", lambda c: (T(4, c), V((4, c), (c + 5, 1)))),
-    Row("folded", "nd", "TL-02 TT-01", lambda c: (T(6, c), V((1, 1, 3, 2, c), (0, 0, 5 * c, 2 * c, 1)))),
-    Row("columns", "dn", "TL-01 TL-02 TT-01", lambda c: (T(c, 3, (c - 1, 3), "dn"), V((c - 1, 3), (), "dn"))),
-    Row("blocks", "nz", "TL-01 TL-02 TT-01", lambda c: (T(16, 2 * c, None, "nz"), V((1, 2, 1, 16, c), (), "nz"))),
-    Row("burst", "nd", "TT-01", lambda c: (T(1, 2 * c), V((1, 2 * c)))),
-    Row("mixed", "nd", "", lambda c: (T(16, 2 * c, None, "nz"), V((16, 2 * c)))),
-    Row("unaligned", "nd", "", lambda c: (T(4, c - 1), V((4, c - 1)))),
-    Row("other_type", "nd", "", lambda c: (T(4, c), V((4, c))), data="float32", table="int32"),
+    FormRow("rows", "nd", "TL-01 TL-02 TT-01", lambda c: (T(4, c), V((4, c)))),
+    FormRow("padded", "nd", "TL-02 TL-03 TT-01 CO-ALIGN-02", lambda c: (T(5, 2 * c, (3, c + 1)), V((3, c + 1)))),
+    FormRow("strided", "nd", "TL-02 TT-01", lambda c: (T(4, c), V((4, c), (c + 5, 1)))),
+    FormRow("folded", "nd", "TL-02 TT-01", lambda c: (T(6, c), V((1, 1, 3, 2, c), (0, 0, 5 * c, 2 * c, 1)))),
+    FormRow("columns", "dn", "TL-01 TL-02 TT-01", lambda c: (T(c, 3, (c - 1, 3), "dn"), V((c - 1, 3), (), "dn"))),
+    FormRow("blocks", "nz", "TL-01 TL-02 TT-01", lambda c: (T(16, 2 * c, None, "nz"), V((1, 2, 1, 16, c), (), "nz"))),
+    FormRow("burst", "nd", "TT-01", lambda c: (T(1, 2 * c), V((1, 2 * c)))),
+    FormRow("mixed", "nd", "", lambda c: (T(16, 2 * c, None, "nz"), V((16, 2 * c)))),
+    FormRow("unaligned", "nd", "", lambda c: (T(4, c - 1), V((4, c - 1)))),
+    FormRow("other_type", "nd", "", lambda c: (T(4, c), V((4, c))), data="float32", table="int32"),
 )  # fmt: skip
 """Tile and memory of TLOAD and TSTORE."""
 
@@ -228,7 +232,7 @@ def programs() -> Iterator[CaseProgram]:
     yield from _in_blocks()
 
 
-def _kinds(table: Sequence[Row], types: Sequence[DType], index_types: Sequence[DType]) -> Iterator[tuple[Any, ...]]:
+def _kinds(table: Sequence[FormRow], types: Sequence[DType], index_types: Sequence[DType]) -> Iterator[tuple[Any, ...]]:
     """The rows of a table with the types that each is tested with, and whether it is for all policies."""
     turn = count()
     for row in table:
@@ -285,7 +289,7 @@ def _gathers() -> Iterator[CaseProgram]:
             same = ("MG-SEM-04", indices(index, lanes, capacity, 0, (capacity - 1,), 1))
             wild = _index_sets(index, lanes, capacity, 2) if oob else ()
             sets = [
-                DataSet(words, _arrays(kernel, f"{kernel.name} {k}", indices=found))
+                CaseInputs(words, _arrays(kernel, f"{kernel.name} {k}", indices=found))
                 for k, (words, found) in enumerate((*inside, same, *wild))
             ]
             clauses = f"{row.clauses} {about} MG-OOB-14 MG-TYPE-05 {TYPE_CLAUSES['mgather'][kind not in BASE]}"
@@ -323,7 +327,7 @@ def _scatters() -> Iterator[CaseProgram]:
             if sums:
                 found.append(("MS-ATOM-08", indices(index, lanes, capacity, 1, (capacity - 1, 0), 1)))
             sets = [
-                DataSet(words, _arrays(kernel, f"{kernel.name} {k}", numbers if sums else noise, indices=each))
+                CaseInputs(words, _arrays(kernel, f"{kernel.name} {k}", numbers if sums else noise, indices=each))
                 for k, (words, each) in enumerate(found)
             ]
             clauses = f"{row.clauses} {about} {written} MS-TYPE-05 {TYPE_CLAUSES['mscatter'][kind not in BASE]}"
@@ -362,7 +366,7 @@ def _tile_scatters() -> Iterator[CaseProgram]:
         found = [("", (i + j + k) % places) for k in range(3)] if row.mode == "row" else [("", flat), ("", flat[::-1])]
         pairs = (i // 2 + j) % places if row.mode == "row" else flat[np.arange(flat.size) // 2]
         sets = [
-            DataSet(words, _arrays(kernel, f"{kernel.name} {k}", indices=each.astype(f"<u{index.size}").reshape(-1)))
+            CaseInputs(words, _arrays(kernel, f"{kernel.name} {k}", indices=each.astype(f"<u{index.size}").reshape(-1)))
             for k, (words, each) in enumerate((*found, ("TS-CONF-01", pairs)))
         ]
         turned = _turned(lines if row.mode == "row" else lines * columns, "source", "indices")
@@ -382,7 +386,7 @@ def _transfers() -> Iterator[CaseProgram]:
         kernel.tile("t", kind, tile)
         kernel.do("tload", "t", "source")
         kernel.do("tstore", "t", "out", attributes=add)
-        sets = [DataSet("", _arrays(kernel, f"{kernel.name} {k}", numbers if add else noise)) for k in range(3)]
+        sets = [CaseInputs("", _arrays(kernel, f"{kernel.name} {k}", numbers if add else noise)) for k in range(3)]
         yield CaseProgram(kernel.name, str(kernel), row.clauses, kernel.arrays, sets)
 
 
@@ -393,7 +397,9 @@ def _paddings() -> Iterator[CaseProgram]:
         kernel.view("source", kind, V((3, kind.c0 + 1)))
         kernel.do("tload", "part", "source")
         _end(kernel)
-        yield CaseProgram(kernel.name, str(kernel), "TL-03", kernel.arrays, [DataSet("", _arrays(kernel, kernel.name))])
+        yield CaseProgram(
+            kernel.name, str(kernel), "TL-03", kernel.arrays, [CaseInputs("", _arrays(kernel, kernel.name))]
+        )
     for kind, mode, oob in product(BASE, ("row", "elem"), ("undefined", "zero")):
         part = T(5, 2 * kind.c0, (3, kind.c0 + 1))
         kernel = _over_all(f"keep_{mode}_{oob}_{kind.mlir}", kind, part)
@@ -410,7 +416,7 @@ def _paddings() -> Iterator[CaseProgram]:
         tail = np.ones((5, 2 * kind.c0), bool)  # A-67: a transfer of a row writes whole blocks
         tail[:3, kind.c0 + 1 :] = False
         masks = {"a2a3": tail.reshape(-1)} if mode == "row" else {}
-        sets = [DataSet("", _arrays(kernel, kernel.name, indices=found))]
+        sets = [CaseInputs("", _arrays(kernel, kernel.name, indices=found))]
         yield CaseProgram(kernel.name, str(kernel), "MG-SEM-05 CO-ALIGN-05", kernel.arrays, sets, masks=masks)
 
 
@@ -468,7 +474,7 @@ def _cube_gathers() -> Iterator[CaseProgram]:
         found = [("", indices(INT32, lanes, capacity, start, (), 1)) for start in (0, 1)]
         found += _index_sets(INT32, lanes, capacity, 2) if oob else ()
         sets = [
-            DataSet(words, _arrays(kernel, f"{kernel.name} {k}", numbers, indices=each, identity=identity))
+            CaseInputs(words, _arrays(kernel, f"{kernel.name} {k}", numbers, indices=each, identity=identity))
             for k, (words, each) in enumerate(found)
         ]
         clauses = (
@@ -495,7 +501,7 @@ def _in_blocks() -> Iterator[CaseProgram]:
         kernel.do("mgather.row.clamp", "rows", "table", "sources_idx")
         kernel.do("mscatter.row.atomic_add.skip", "sums", "rows", "places_idx")
         sets = [
-            DataSet("MG-OOB-05 MS-OOB-03 MS-ATOM-02 MS-ATOM-08", _arrays(
+            CaseInputs("MG-OOB-05 MS-OOB-03 MS-ATOM-02 MS-ATOM-08", _arrays(
                 kernel, f"{kernel.name} {k}", numbers, sources=indices(INT32, 12, 9, k, (9, 77), 5),
                 places=indices(INT32, 12, 5, k, (5, -1), 4),
             )) for k in range(4)

@@ -40,7 +40,7 @@ SHOWN = 300
 
 
 @dataclass(frozen=True)
-class Judged:
+class CaseVerdict:
     """The verdict on a case: passed, failed, refused although it is legal, or not supported."""
 
     id: str
@@ -68,20 +68,20 @@ class Judge:
         if missing := [place for place in PLACES if not any(place in word for word in words)]:
             raise ValueError(f"the command lacks {' and '.join(missing)}, as in: ./simulator {{case}} {{out}}")
 
-    def judge(self, targets: Sequence[str] = (), only: Sequence[str] = ()) -> list[Judged]:
+    def judge(self, targets: Sequence[str] = (), only: Sequence[str] = ()) -> list[CaseVerdict]:
         """The verdicts on the cases of some targets, and of some clauses or groups of clauses."""
         index = read_index(self.folder)
         entries = {entry["name"]: entry for entry in index["programs"]}
         cases = [case for case in index["cases"] if is_chosen(case, targets, only)]
         batches = [cases[k : k + self.batch] for k in range(0, len(cases), self.batch)]
         with task("judge cases:", len(cases), "cases") as work, ThreadPoolExecutor(self.jobs) as pool:
-            found: list[Judged] = []
+            found: list[CaseVerdict] = []
             for some in pool.map(lambda batch: [*self._batch(batch, entries)], batches):
                 found += some
                 work.done = len(found)
         return found
 
-    def _batch(self, cases: Sequence[Any], entries: Mapping[str, Any]) -> Iterator[Judged]:
+    def _batch(self, cases: Sequence[Any], entries: Mapping[str, Any]) -> Iterator[CaseVerdict]:
         """Run some cases with one command; those without an answer once more, each by itself."""
         with tempfile.TemporaryDirectory(prefix="ptokit-conformance-") as temporary:
             work = Path(temporary)
@@ -153,7 +153,7 @@ def is_chosen(case: Mapping[str, Any], targets: Sequence[str], only: Sequence[st
     return (not targets or case["target"] in targets) and (not only or named)
 
 
-def by_clause(found: Iterable[Judged]) -> dict[str, Counter[str]]:
+def by_clause(found: Iterable[CaseVerdict]) -> dict[str, Counter[str]]:
     """How often each verdict was given, by clause."""
     table: dict[str, Counter[str]] = {}
     for each in found:
@@ -175,7 +175,7 @@ def _has_outputs(entry: Mapping[str, Any], out: Path) -> bool:
 
 def _verdict(
     folder: Path, case: Mapping[str, Any], entry: Mapping[str, Any], status: int, reason: str, out: Path
-) -> Judged:
+) -> CaseVerdict:
     """What is to be said of a case."""
     is_legal = case["expect"]["kind"] == "bytes"
     if status == UNSUPPORTED:
@@ -189,7 +189,7 @@ def _verdict(
     else:
         reason = _difference(_data(folder / entry["folder"]), case, entry, out)
         verdict = "failed" if reason else "passed"
-    return Judged(case["id"], tuple(case["clauses"]), verdict, reason)
+    return CaseVerdict(case["id"], tuple(case["clauses"]), verdict, reason)
 
 
 def _difference(data: Mapping[str, Bits], case: Mapping[str, Any], entry: Mapping[str, Any], out: Path) -> str:
