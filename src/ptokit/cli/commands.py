@@ -21,6 +21,7 @@ from ptokit.cli.completion import programs, whole_words
 from ptokit.cli.problems import FINE, FOUND, INTERRUPTED, MISUSED, Misuse, described, print_error, status_of
 from ptokit.cli.request import (
     ABOUT,
+    ALL,
     Command,
     Costs,
     Group,
@@ -526,6 +527,74 @@ def cache_clear(as_json: Json = False) -> int:
     return print_answer("cache clear", as_json, f"{counted(removed, 'file')} removed", removed=removed)
 
 
+# --- test vectors
+
+
+Chosen = Annotated[
+    str | None,
+    typer.Option(
+        "--target", metavar="NAME,...", callback=known_targets, autocompletion=target_names, help="Only these targets."
+    ),
+]
+
+
+def conformance_export(
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="A new folder, or one with an older export.")],
+    target: Chosen = None,
+    program: Annotated[
+        str, typer.Option(metavar="PREFIX", help="Only programs whose names begin so, such as gather_row.")
+    ] = "",
+    as_json: Json = False,
+) -> int:
+    """Write test vectors: programs as text and C++, inputs, and the expected bytes or refusal, for each target."""
+    from ptokit.cli.conformance import export_cases
+
+    return export_cases(folder, _names(target), program, as_json)
+
+
+def conformance_run(
+    command: Annotated[
+        str, typer.Option(metavar="COMMAND", help='How a case is run, such as "./simulator {case} {out}".')
+    ],
+    folder: Annotated[
+        str | None, typer.Argument(metavar="DIR", help="An export; without it, the cases are made for this run.")
+    ] = None,
+    target: Chosen = None,
+    only: Annotated[
+        Words, typer.Option(metavar="CLAUSE", help="Only cases of this clause (MG-OOB-05) or group (MG-OOB).")
+    ] = None,
+    jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, max=256, metavar="N", help="Commands at a time.")] = 1,
+    batch: Annotated[int, typer.Option(min=1, metavar="N", help="Cases that one command gets, as a list.")] = 1,
+    seconds: Annotated[float, typer.Option(min=0.01, metavar="N", help="Seconds for one case.")] = 10.0,
+    memory: Annotated[int, typer.Option(min=1, metavar="MIB", help="Memory of one command.")] = 4096,
+    as_json: Json = False,
+) -> int:
+    """Judge another implementation by test vectors, and print a table by clause.
+
+    The command exits with 0 if it ran the case and wrote its arrays, with 3 if it refuses the program, with 4 if it
+    does not support it.
+    """
+    from ptokit.cli.conformance import run_cases
+
+    how = {"jobs": jobs, "batch": batch, "seconds": seconds, "memory": memory << 20}
+    return run_cases(folder, command, _names(target), only or (), as_json, **how)
+
+
+def conformance_answer(
+    case: Annotated[str, typer.Argument(metavar="CASE", help="The description of a case, or of a list of cases.")],
+    out: Annotated[str, typer.Argument(metavar="OUT", help="The folder for its arrays.")],
+    engine: Annotated[str, typer.Option(autocompletion=engines, help="reference or native.")] = "reference",
+) -> int:
+    """Run a case with ptokit itself: the command of an implementation that can be judged."""
+    from ptokit.cli.conformance import answer
+
+    return answer(case, out, engine)
+
+
+def _names(words: str | None) -> tuple[str, ...]:
+    return tuple(words.split(",")) if words and words != ALL else ()
+
+
 # --- the application
 
 
@@ -555,6 +624,10 @@ GROUPS: dict[str, tuple[str, dict[str, Callable[..., int]]]] = {
     "cache": (
         "Show or clear the compiled code in the cache on disk.",
         {"show": cache_show, "clear": cache_clear},
+    ),
+    "conformance": (
+        "Test other implementations.",
+        {"export": conformance_export, "run": conformance_run, "answer": conformance_answer},
     ),
     "view": (
         "Draw layouts, tiles and access patterns in the terminal.",

@@ -83,10 +83,10 @@ def run(
             [stack.enter_context(tempfile.TemporaryFile()) for _ in commands] for _ in ("printed", "errors")
         )
         running: list[subprocess.Popen[bytes]] = []
-        environment, limited = _environment(folder), [_limited(command, limits) for command in commands]
+        environment, wrapped = _environment(folder), [limited(command, limits) for command in commands]
 
         def start() -> None:
-            for command, output, error in zip(limited, outputs, errors, strict=True):
+            for command, output, error in zip(wrapped, outputs, errors, strict=True):
                 running.append(_start(command, environment, output if keep else subprocess.DEVNULL, error))
 
         try:
@@ -96,7 +96,7 @@ def run(
             raise CompileError(f"{commands[0][0]} cannot be started: {problem}") from None
         finally:
             for process in running:
-                _end(process)
+                end(process)
         for process, command, file in zip(running, commands, errors, strict=True):
             if process.returncode != 0:
                 message = _message(process.returncode, _text(file, 1 << 20), limits)
@@ -137,7 +137,7 @@ def _call_confined(
         raise problems[0]
 
 
-def _limited(command: Sequence[str], limits: CompileLimits) -> list[str]:
+def limited(command: Sequence[str], limits: CompileLimits) -> list[str]:
     """A command behind the shell, which lowers limits: those of a process, unlike its view, hold for all threads."""
     values = {"c": 0, "t": int(limits.seconds) + 1, "f": limits.output}
     if sys.platform == "linux":
@@ -218,7 +218,7 @@ def _ticks(sessions: set[int]) -> int | None:
     return found
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def end(process: subprocess.Popen[bytes]) -> None:
     """End what the compiler left running."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)

@@ -11,6 +11,6 @@
 | `expr.py` | expressions; safe names |
 """
 
-from ptokit.text.cpp.source import emit
+from ptokit.text.cpp.source import emit, emit_unchecked
 
-__all__ = ["emit"]
+__all__ = ["emit", "emit_unchecked"]

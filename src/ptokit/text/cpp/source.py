@@ -47,9 +47,14 @@ def prepare(program: Program, profile: Profile, options: Options, dyn_ub: int | 
         *memory_findings(title, {TileType.Vec: Use(used)}, profile, asked, simt=simt),
         *program_findings(placed, profile, used, has_workspace=used > tiles),
     ])  # fmt: skip
-    flagged = order_events(with_barriers(order(placed, profile), profile, workspace), profile)
+    flagged = _flagged(placed, profile, workspace)
     _raise_errors(crossing_findings(flagged, profile))
     return Ready(flagged, workspace, asked)
+
+
+def _flagged(placed: Program, profile: Profile, workspace: int) -> Program:
+    """A program with addresses, with the flags and barriers of auto mode."""
+    return order_events(with_barriers(order(placed, profile), profile, workspace), profile)
 
 
 def _end_of_tiles(program: Program, profile: Profile, dyn_ub: int | None) -> int:
@@ -82,6 +87,13 @@ def _header_findings(program: Program, profile: Profile) -> Iterator[Finding]:
 
 
 BLOCKS = {BLOCK_IDX: "get_block_idx", BLOCK_NUM: "get_block_num"}
+
+
+def emit_unchecked(program: Program, profile: Profile) -> str:
+    """The program as C++, word for word, whatever a target and its headers make of it."""
+    end = _end_of_tiles(program, profile, None)
+    ready = Ready(_flagged(place(program, profile, bound=True).program, profile, end), end, 0)
+    return "\n".join(_File(ready, profile).lines()) + "\n"
 
 
 def emit(program: Program, profile: Profile, options: Options | None = None, *, dyn_ub: int | None = None) -> str:
