@@ -136,8 +136,8 @@ class Unroller:
         text = call_text(call, {name: f"@{name}" for name in given})
         words = [word.strip() for word in re.sub(r"^\w+(<.*>)?\(", "", text).removesuffix(")").split(",")]
         operands = [given[word[1:]] if word[0] == "@" else RecordedText(word) for word in words]
-        modifiers = tuple((m.name, call.values[m.name].text) for m in call.instruction.modifiers
-                          if call.values[m.name] is not None)  # fmt: skip
+        stated = (m for m in call.instruction.modifiers if m.name != "conflict" or "ScatterConflict" in text)
+        modifiers = tuple((m.name, call.values[m.name].text) for m in stated if call.values[m.name] is not None)
         self.call(instr.name, path, *operands, modifiers=modifiers)
 
     def operand(self, instr: ir.Instr, name: str, call: Any) -> RecordedOperand:
@@ -178,7 +178,7 @@ class Unroller:
 def recorded_tile(spec: TileSpec) -> RecordedTile:
     return RecordedTile(
         0, spec.addr, spec.loc.text, spec.dtype.name, spec.rows, spec.cols, *spec.valid, spec.blayout.text,
-        spec.slayout.text, spec.fractal, spec.pad.text,
+        spec.slayout.text, spec.fractal, spec.pad.text, dynamic=spec.dynamic,
     )  # fmt: skip
 
 
@@ -208,7 +208,7 @@ def canonical(program: ir.Program) -> ir.Program:
     def rename(stmt: ir.Stmt) -> ir.Stmt:
         match stmt:
             case ir.TileDecl():
-                return replace(stmt, name=tiles[stmt.name])
+                return replace(stmt, name=tiles[stmt.name], spec=replace(stmt.spec, dynamic=(False, False)))
             case ir.Instr():
                 return replace(stmt, operands=tuple(map(use, stmt.operands)), workspace=use(stmt.workspace))
             case ir.Loop():

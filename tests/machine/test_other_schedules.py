@@ -260,11 +260,11 @@ def kept_over_a_sum(x, out, sums, addr: pto.const = 0x2000):
 
 @pto.kernel(mode="manual")
 def kept_over_a_sum_of_rows(x, out, sums, addr: pto.const = 0x2000):
-    """The same with a sum of rows, whose workspace A5 ignores."""
-    a = pto.Tile("vec", "float32", 16, 16, addr=0)
-    col = pto.Tile("vec", "float32", 16, 1, blayout="col_major", addr=0x1000)
-    keep = pto.Tile("vec", "float32", 16, 16, addr=0x2000)
-    work = pto.Tile("vec", "float32", 16, 16, addr=addr)
+    """The same with a sum of rows of integers, whose workspace A5 ignores."""
+    a = pto.Tile("vec", "int32", 16, 16, addr=0)
+    col = pto.Tile("vec", "int32", 16, 1, blayout="col_major", addr=0x1000)
+    keep = pto.Tile("vec", "int32", 16, 16, addr=0x2000)
+    work = pto.Tile("vec", "int32", 16, 16, addr=addr)
     pto.tload(a, x)
     pto.tload(keep, x)
     pto.barrier("ALL")
@@ -283,8 +283,8 @@ def test_a_workspace_holds_nothing_that_was_there_before(
     kernel: Any, axis: int, target: str, is_used: bool, addr: int, is_apart: bool
 ) -> None:
     """Unless the target ignores it."""
-    x = np.arange(256, dtype="float32").reshape(16, 16)
-    expected = x.sum(axis=axis, keepdims=True)
+    x = np.arange(256, dtype="int32" if axis else "float32").reshape(16, 16)
+    expected = x.sum(axis=axis, keepdims=True, dtype=x.dtype)
     out, sums = np.zeros_like(x), np.zeros_like(expected)
     options = pto.MachineOptions(seed=0)
     kernel[1](x, out, sums, addr=addr, target=target, engine="machine", options=options)
