@@ -10,7 +10,8 @@ import numpy as np
 
 Ranges = np.ndarray[Any, np.dtype[np.int64]]
 """Rows of start and end, in bytes; sorted, apart from each other."""
-How = Literal["read", "write"]
+How = Literal["read", "write", "load", "gather", "scatter"]
+"""A load may read more than is used; of a gather and a scatter only the memory is known."""
 Arguments = Sequence[int]
 BLOCK, REPEAT = 32, 256
 """Bytes of a block, and of a step of the vector unit."""
@@ -41,6 +42,12 @@ class CoreRegisters:
     """Number and strides of the matrices that the cube core stores."""
     rows: dict[int, list[int]] = field(default_factory=dict)
     """Addresses in address registers, which transposes read."""
+    words: dict[str, int] = field(default_factory=dict)
+    """Other registers."""
+    masks: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Masks of vector registers by their numbers: the lanes that may be active, and those that are."""
+    bases: list[int] = field(default_factory=list)
+    """Where memories begin."""
 
     def lanes(self, width: int) -> np.ndarray[Any, np.dtype[np.int64]]:
         """The active lanes of one step of the vector unit over `width` elements."""

@@ -95,6 +95,10 @@ template <typename T>
 inline T ld_dev(const T* address, std::int64_t offset = 0) {
   return *reinterpret_cast<const T*>(reinterpret_cast<const char*>(address) + offset);
 }
+template <typename T, typename U>
+inline void st_dev(T value, U* address, std::int64_t offset = 0) {
+  *reinterpret_cast<U*>(reinterpret_cast<char*>(address) + offset) = static_cast<U>(value);
+}
 
 // Lists of addresses are recorded as the addresses in them.
 inline void set_va_reg_sb(ub_addr8_t number, const std::uint64_t* rows) {
@@ -109,6 +113,9 @@ inline void vmrgsort4(T* target, U* const (&lists)[LISTS], std::uint64_t lengths
 using std::max;
 using std::min;
 
+#ifdef PTOKIT_REGISTER_BASE
+#include <ptokit/registers.hpp>
+#endif
 #include <ptokit/intrinsics.hpp>
 
 #include <ptokit/launch.hpp>
