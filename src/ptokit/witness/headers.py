@@ -9,8 +9,11 @@ from functools import cached_property, reduce
 from pathlib import Path
 
 SUFFIXES = frozenset((".hpp", ".h", ".inl"))
-INSTRUCTION = re.compile(r"\bPTO_INST\b(?P<result>[^;{}()]*?)\b(?P<name>[A-Z][A-Z0-9_]+)\s*\([^{};]*\)\s*\{")
-"""The definition of a public instruction, up to its body."""
+INSTRUCTION = re.compile(
+    r"\b(?:PTO_INST\b[^;{}()]*?\b(?P<name>[A-Z][A-Z0-9_]+)|PTO_INTERNAL void (?P<own>[A-Z][A-Z0-9_]+)_IMPL)"
+    r"\s*\([^{};]*\)\s*\{"
+)
+"""The definition of a public instruction, or of its own function that sources call, too; up to its body."""
 MOST_BYTES = 16 << 20
 
 
@@ -53,7 +56,8 @@ def _with_mapped_addresses(text: str) -> str:
 
 def _with_scopes(text: str) -> str:
     """A public instruction says where it begins and ends."""
-    return INSTRUCTION.sub(lambda match: f'{match[0]} const ptokit::Scope ptokit_scope("{match["name"]}");', text)
+    scope = '{} const ptokit::Scope ptokit_scope("{}");'
+    return INSTRUCTION.sub(lambda match: scope.format(match[0], match["name"] or match["own"]), text)
 
 
 CHANGES: dict[str, Callable[[str], str]] = {
