@@ -32,7 +32,9 @@ def main() -> int:
     print(*found.problems, sep="\n")
     for name, count in sorted(found.calls.items()):
         print(f"{name}: {count} calls, {found.differ[name]} differ", *found.examples.get(name, ()), sep="\n    ")
-    print(f"{dict(found.files)}, {found.calls.total()} calls, {found.differ.total()} differ")
+    print(
+        f"{dict(found.files)}, {found.calls.total()} calls, {found.differ.total()} differ, {found.unmatched} unmatched"
+    )
     print(f"{time.monotonic() - start:.0f} s")
     return int(bool(found.differ))
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,8 @@ class Comparison:
     files: Counter[str] = field(default_factory=Counter[str])
     """How many were `compiled`, `refused` by the compiler, `unlike` in their calls."""
     problems: list[str] = field(default_factory=list[str])
+    unmatched: int = 0
+    """How many calls have no call of that name in the same place on the other side."""
 
     def add(self, where: str, observed: Observed, assumed: Assumed) -> None:
         """Compare one call."""
@@ -132,10 +135,11 @@ def compare(witness: Witness, source: Path, target: str, most: int, into: Compar
             if names[0] != names[1]:
                 into.files["unlike"] += 1
                 into.problems.append(f"{source.name} {kernel.entry.name}: {names[0][:6]} and {names[1][:6]}")
-            for seen, said in zip(observed, assumed, strict=False):
-                if seen.name.lower() != said.name:
-                    break
-                into.add(kernel.entry.name, seen, said)
+            alike = SequenceMatcher(None, *names, autojunk=False).get_matching_blocks()
+            into.unmatched += max(map(len, names)) - sum(block.size for block in alike)
+            for at in alike:
+                for seen, said in zip(observed[at.a :][: at.size], assumed[at.b :][: at.size], strict=True):
+                    into.add(kernel.entry.name, seen, said)
 
 
 def _observed(witness: Witness, build: Any, kernel: CppKernel) -> list[Observed]:

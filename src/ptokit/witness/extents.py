@@ -380,9 +380,22 @@ def product(call: Issued) -> Iterator[ByteAccess]:
     m, n, k = -(-m // 16) * 16, -(-n // 16) * 16, -(-k // unit) * unit
     yield ByteAccess("read", merged([left], m * k * call.sizes[1]))
     yield ByteAccess("read", merged([right], k * n * call.sizes[2]))
+    yield from bias(call, n)
     if not call.given[-1]:
         yield ByteAccess("read", merged([target], m * n * call.sizes[0]))
     yield ByteAccess("write", merged([target], m * n * call.sizes[0]))
+
+
+def bias_address(call: Issued) -> Iterator[ByteAccess]:
+    """The next product adds a bias."""
+    call.core.words["bias"] = call.given[0]
+    yield from ()
+
+
+def bias(call: Issued, n: int) -> Iterator[ByteAccess]:
+    """The bias of a product: a word for each column."""
+    if "bias" in call.core.words:
+        yield ByteAccess("read", merged([call.core.words.pop("bias")], n * 4))
 
 
 def store_atomic(call: Issued) -> Iterator[ByteAccess]:

@@ -54,6 +54,12 @@ def _with_mapped_addresses(text: str) -> str:
     )
 
 
+def _with_bias(text: str) -> str:
+    """The addresses of an accumulator and a bias have no place in one word of the host."""
+    packed = r"uint64_t xd = \(\(uint64_t\)c\) & 0xffffffffULL \| \((.*) & 0xffffffffULL\) << 32\);"
+    return re.sub(packed, r"uint64_t xd = ptokit::with_bias(c, \1);", text)
+
+
 def _with_scopes(text: str) -> str:
     """A public instruction says where it begins and ends."""
     scope = '{} const ptokit::Scope ptokit_scope("{}");'
@@ -67,6 +73,7 @@ CHANGES: dict[str, Callable[[str], str]] = {
     "declarations": _without_declarations,
     "four-bit integers": _with_one_int4,
     "addresses of tiles": _with_mapped_addresses,
+    "bias": _with_bias,
     "scopes": _with_scopes,
 }
 """What is changed in copies of headers."""

@@ -89,6 +89,7 @@ TABLE: dict[str, Intrinsic] = {
         *_rows("FIX", x.bursts(2, unit=128), "copy_cbuf_to_fbuf"),
         *_rows("FIX", x.accumulator, "copy_matrix_cc_to_gm copy_matrix_cc_to_cbuf copy_matrix_cc_to_ub"),
         *_rows("M", x.product, "mad"),
+        *_rows("M", x.bias_address, "bias_address"),
         *_rows("S", x.nothing, REGISTERS),
         *_rows("S", x.address_register, "set_va_reg_sb"),
         *_rows("S", x.register("counts", False), "set_mask_norm"),

@@ -21,7 +21,7 @@ LOOPS = [f"set_loop{n}_stride_{way}" for n in (1, 2) for way in ("outtoub", "ubt
 KEPT = """
     copy_ubuf_to_gm copy_gm_to_ubuf create_cbuf_matrix create_cbuf_matrix_bf16 set_l1_2d copy_gm_to_cbuf copy_cbuf_to_gm
     copy_ubuf_to_cbuf vbitsort vmrgsort4 set_va_reg_sb set_mask_norm set_mask_count set_vector_mask set_flag wait_flag
-    pipe_barrier wait_flag_dev ffts_cross_core_sync st_atomic"""
+    pipe_barrier wait_flag_dev ffts_cross_core_sync st_atomic bias_address"""
 """Functions that are the same on cores without vector registers."""
 SILENT = """
     set_intra_block wait_intra_block set_cross_core set_l3d_rpt_b set_padding_b set_pad_val_outtoub set_pad_val_outtol1

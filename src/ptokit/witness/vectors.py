@@ -13,7 +13,7 @@ from functools import cache
 
 import numpy as np
 
-from ptokit.witness.extents import BLOCK, FRACTAL, REPEAT, ByteAccess, Extent, How, Issued, Ranges, merged, pairs
+from ptokit.witness.extents import BLOCK, FRACTAL, REPEAT, ByteAccess, Extent, How, Issued, Ranges, bias, merged, pairs
 
 STORED = """
     NORM_B8 NORM_B16 NORM_B32 ONEPT_B8 ONEPT_B16 ONEPT_B32 PK_B16 PK_B32 INTLV_B8 INTLV_B16 PK_B64 INTLV_B32 PK4_B32
@@ -480,6 +480,7 @@ def product(call: Issued) -> Iterator[ByteAccess]:
     for place, at, lines in ((1, left, m), (2, right, n)):
         unit = 64 if call.sizes[place] == IS_PAIR else BLOCK // size(call, place)
         yield ByteAccess("read", merged([at], -(-k // unit) * BLOCK * lines))
+    yield from bias(call, n)
     if not call.given[-1]:
         yield ByteAccess("read", merged([target], m * n * size(call, 0)))
     yield ByteAccess("write", merged([target], m * n * size(call, 0)))
