@@ -18,12 +18,13 @@ from ptokit.cxx.record import ArrayArgument, ScalarArgument
 from ptokit.finding import VerifyError
 from ptokit.lang.recorded import CppKernel, load_entries
 from ptokit.machine.access_checks import AccessChecks
+from ptokit.target import PROFILES
 from ptokit.witness.effects import Observed
 from ptokit.witness.extents import NOTHING, Ranges, merged, without
 from ptokit.witness.prelude import table_of
 from ptokit.witness.record import Witness
 
-MEMORIES = {"UB": "vec", "L1": "mat", "L0A": "left", "L0B": "right", "L0C": "acc", "BT": "bias", "FB": "scaling"}
+MEMORIES = {memory.name: place.text for each in PROFILES.values() for place, memory in each.memories.items()}
 """The machine's names of on-chip memories, and those of recordings."""
 ARRAY, NUMBER = 1 << 20, 64
 """Bytes of each array, and the value of each number, that an entry is run with."""

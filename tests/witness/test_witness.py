@@ -111,6 +111,27 @@ def test_threads_are_run_one_after_the_other(registers: dict[str, Observed]) -> 
     assert bytes_of(gather, "read") == {ObservedMemory("global", 1): [[0, 160]], VEC: [[0x20A0, 0x20A4]]}
 
 
+def test_a_function_that_a_source_calls_instead_of_an_instruction_has_its_name(registers: dict[str, Observed]) -> None:
+    assert bytes_of(registers["TZERO"], "write") == {VEC: [[0x1000, 0x1004]]}
+
+
+def test_a_product_reads_its_bias_and_the_scales_of_its_operands(registers: dict[str, Observed]) -> None:
+    product = registers["TMATMUL_MX"]
+    assert product.pipes == {"M"}
+    assert bytes_of(product, "write") == {ObservedMemory("acc"): [[0, 1024]]}
+    assert bytes_of(product, "read") == {
+        ObservedMemory("scale_left"): [[0x20, 0x40]],
+        ObservedMemory("scale_right"): [[0, 32]],
+        ObservedMemory("left"): [[0x200, 0x600]],
+        ObservedMemory("right"): [[0, 1024]],
+        ObservedMemory("bias"): [[64, 128]],
+    }
+
+
+def test_the_address_of_scales_is_one_on_the_chip(registers: dict[str, Observed]) -> None:
+    assert bytes_of(registers["TCOPY_SCALES"], "write")[VEC][0] == [0x20, 0x24]
+
+
 def test_a_folder_without_headers_is_refused(tmp_path: Path) -> None:
     with pytest.raises(HeadersError, match=r"has no include/pto/pto-inst\.hpp"):
         Checkout.at(tmp_path)

@@ -56,8 +56,13 @@ def _with_mapped_addresses(text: str) -> str:
 
 def _with_bias(text: str) -> str:
     """The addresses of an accumulator and a bias have no place in one word of the host."""
-    packed = r"uint64_t xd = \(\(uint64_t\)c\) & 0xffffffffULL \| \((.*) & 0xffffffffULL\) << 32\);"
+    packed = r"uint64_t xd = \(\(uint64_t\)c\) & 0xffffffffULL \| \(\((.*) & 0xffffffffULL\) << 32\);"
     return re.sub(packed, r"uint64_t xd = ptokit::with_bias(c, \1);", text)
+
+
+def _with_scales(text: str) -> str:
+    """Scales lie at a sixteenth of an address on the chip."""
+    return text.replace("return addr >> SHIFT_MX_ADDR;", "return ptokit::scale_address(addr);")
 
 
 def _with_scopes(text: str) -> str:
@@ -74,6 +79,7 @@ CHANGES: dict[str, Callable[[str], str]] = {
     "four-bit integers": _with_one_int4,
     "addresses of tiles": _with_mapped_addresses,
     "bias": _with_bias,
+    "addresses of scales": _with_scales,
     "scopes": _with_scopes,
 }
 """What is changed in copies of headers."""

@@ -23,6 +23,13 @@ PTO_INST void TCOPY(Tile& dst, Tile& src, unsigned columns)
     }
 }
 
+// The same under another name.
+template <typename Tile>
+PTO_INST void TCOPY_SCALES(Tile& dst, Tile& src)
+{
+    TCOPY(dst, src, 1);
+}
+
 // Narrow elements, and then bytes that begin anywhere; the rest of the destination is what the mask has not.
 template <typename To, typename From>
 PTO_INST void TPACK(To& dst, From& src)
@@ -50,6 +57,30 @@ template <typename Tile, typename T>
 PTO_INST void MGATHER(Tile& dst, __gm__ T* src, unsigned count)
 {
     cce::async_invoke<copy_by_threads<T>>(cce::dim3{32, 2}, dst.data(), src, count);
+}
+
+constexpr int SHIFT_MX_ADDR = 4;
+template <typename T>
+PTO_INTERNAL uint64_t GetScaleAddr(T* operand)
+{
+    uintptr_t addr = reinterpret_cast<uintptr_t>(operand);
+    return addr >> SHIFT_MX_ADDR;
+}
+
+// A product with scales and a bias: the addresses of the accumulator and the bias are packed into a word.
+template <typename T, typename Left, typename Right>
+PTO_INST void TMATMUL_MX(T* c, Left* a, Right* b, uint64_t bias)
+{
+    uint64_t xd = ((uint64_t)c) & 0xffffffffULL | ((bias & 0xffffffffULL) << 32);
+    mad_mx((T*)xd, a, b, 16, 64, 16, 0, 0, 0, 1);
+}
+
+// What sources call instead of an instruction is one, too.
+template <typename Tile>
+PTO_INTERNAL void TZERO_IMPL(Tile& dst)
+{
+    vector_f32 zero;
+    vsts(zero, dst.data(), 0, NORM_B32, pset_b32(PAT_VL1));
 }
 
 }  // namespace pto

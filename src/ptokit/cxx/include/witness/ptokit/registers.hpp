@@ -61,6 +61,13 @@ namespace ptokit {
 
 inline std::uint64_t masks_made = 0;
 
+// The address of the scales of an operand of the cube core, in their memory: a sixteenth of the operand's.
+inline std::uint64_t scale_address(std::uintptr_t address) {
+  for (const Memory memory : {Memory::left, Memory::right})
+    if (address - base_of(memory) < PTOKIT_L0A_BYTES) return (address - base_of(memory)) >> 4;
+  return address >> 4;
+}
+
 template <typename T>
 constexpr int lane_code = -1;
 template <typename T>
