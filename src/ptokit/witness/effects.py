@@ -106,7 +106,7 @@ class _BlockReader:
         self.recording, self.core, self.table = recording, CoreRegisters(), table
         self.bases = self.core.bases
         self.scalar_pipe = "S"
-        """The pipe of scalar code, or of threads."""
+        """The pipe of scalar code; the vector unit runs some of it."""
 
     def read(self, block: RecordedBlock) -> Iterator[Observed]:
         open_ones, now = list[str](), Observed("")
@@ -125,8 +125,8 @@ class _BlockReader:
                 if not open_ones:
                     yield now
                     now = Observed("")
-            elif call.name in ("threads", "joined"):
-                self.scalar_pipe = "V" if call.name == "threads" else "S"
+            elif call.name in ("vector_begin", "vector_end"):
+                self.scalar_pipe = "V" if call.name == "vector_begin" else "S"
             elif "TSYNC" not in open_ones[1:]:
                 now.events.append(self.event(int(number), call))
         if now.events:

@@ -5,7 +5,8 @@
 
 namespace pto {
 
-// Rows of a tile whose last register has a tail: pointers move, and the store of the tail has a mask.
+// Rows of a tile whose last register has a tail: pointers move, and the store of the tail has a mask. The scalar that is
+// added to the count is loaded by the vector unit.
 template <typename Tile>
 PTO_INST void TCOPY(Tile& dst, Tile& src, unsigned columns)
 {
@@ -13,7 +14,7 @@ PTO_INST void TCOPY(Tile& dst, Tile& src, unsigned columns)
     {
         vector_f32 loaded, doubled;
         __ubuf__ float *from = src.data(), *to = dst.data();
-        uint32_t left = columns;
+        uint32_t left = columns + (unsigned)from[0];
         for (unsigned done = 0; done < columns; done += ELE_CNT_B32) {
             vector_bool lanes = plt_b32(left, POST_UPDATE);
             vlds(loaded, from, ELE_CNT_B32, NORM, POST_UPDATE);

@@ -38,7 +38,7 @@ enum class Spr : int { AR = 74 };
 inline constexpr std::integral_constant<Spr, Spr::AR> SPR_AR{};
 struct ptokit_post {};
 inline constexpr ptokit_post POST_UPDATE{};
-#define __VEC_SCOPE__
+#define __VEC_SCOPE__ if (const ptokit::VectorScope ptokit_vector_scope{}; true)
 
 namespace __cce_simd {
 struct RoundRType {};
@@ -58,6 +58,12 @@ inline constexpr __cce_simd::RoundOType ROUND_O{};
 inline constexpr __cce_simd::RoundHType ROUND_H{};
 
 namespace ptokit {
+
+// Code that the vector unit runs: its scalar accesses, too, are of that pipe.
+struct VectorScope {
+  VectorScope() { call("vector_begin", nullptr, 0); }
+  ~VectorScope() { call("vector_end", nullptr, 0); }
+};
 
 inline std::uint64_t masks_made = 0;
 
@@ -186,11 +192,10 @@ namespace cce {
 using ::dim3;
 template <auto FUNCTION, typename... A>
 inline void async_invoke(dim3 threads, A... arguments) {
-  ptokit::call("threads", nullptr, 0);
+  const ptokit::VectorScope scope;
   blockDim = threads;
   for (threadIdx.z = 0; threadIdx.z < threads.z; ++threadIdx.z)
     for (threadIdx.y = 0; threadIdx.y < threads.y; ++threadIdx.y)
       for (threadIdx.x = 0; threadIdx.x < threads.x; ++threadIdx.x) FUNCTION(arguments...);
-  ptokit::call("joined", nullptr, 0);
 }
 }  // namespace cce
