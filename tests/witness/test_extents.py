@@ -118,3 +118,9 @@ def test_a_product_reads_its_bias_once(biased: bool) -> None:
     parts = {*range(2 * UB, 2 * UB + 512), *range(3 * UB, 3 * UB + 1024)}
     assert touched("mad", given, [4, 2, 2], core) == {"read": parts | bias, "write": {*range(UB, UB + 2048)}}
     assert touched("mad", given, [4, 2, 2], core)["read"] == parts
+
+
+@pytest.mark.parametrize(("source", "zero"), [(0, 0), (1, 0), (0, 1)])
+def test_a_product_reads_its_accumulator_if_nothing_takes_its_place(source: int, zero: int) -> None:
+    found = touched("mad", [UB, 2 * UB, 3 * UB, 16, 16, 16, 0, 0, source, zero], [4, 2, 2])
+    assert (UB in found["read"]) == (not source and not zero)

@@ -374,14 +374,15 @@ def accumulator(call: Issued) -> Iterator[ByteAccess]:
 
 
 def product(call: Issued) -> Iterator[ByteAccess]:
-    """A matrix product: rows, depth and columns are padded to fractals."""
+    """A matrix product: rows, depth and columns are padded to fractals. The last two arguments say that a bias comes
+    instead of the accumulator, or zero."""
     target, left, right, m, k, n = call.given[:6]
     unit = BLOCK // call.sizes[1]
     m, n, k = -(-m // 16) * 16, -(-n // 16) * 16, -(-k // unit) * unit
     yield ByteAccess("read", merged([left], m * k * call.sizes[1]))
     yield ByteAccess("read", merged([right], k * n * call.sizes[2]))
     yield from bias(call, n)
-    if not call.given[-1]:
+    if not any(call.given[-2:]):
         yield ByteAccess("read", merged([target], m * n * call.sizes[0]))
     yield ByteAccess("write", merged([target], m * n * call.sizes[0]))
 

@@ -474,13 +474,14 @@ LEFT, RIGHT, SCALES = 2, 3, 5
 
 
 def product(call: Issued) -> Iterator[ByteAccess]:
-    """A matrix product: rows, depth and columns are padded to fractals."""
+    """A matrix product: rows, depth and columns are padded to fractals. The last two arguments say that a bias comes
+    instead of the accumulator, or zero."""
     target, left, right, m, k, n = call.given[:6]
     m, n = -(-m // 16) * 16, -(-n // 16) * 16
     for place, at, lines in ((1, left, m), (2, right, n)):
         unit = 64 if call.sizes[place] == IS_PAIR else BLOCK // size(call, place)
         yield ByteAccess("read", merged([at], -(-k // unit) * BLOCK * lines))
     yield from bias(call, n)
-    if not call.given[-1]:
+    if not any(call.given[-2:]):
         yield ByteAccess("read", merged([target], m * n * size(call, 0)))
     yield ByteAccess("write", merged([target], m * n * size(call, 0)))
