@@ -16,6 +16,7 @@ import numpy as np
 from ptokit.cxx.compile import CompileError
 from ptokit.cxx.record import ArrayArgument, ScalarArgument
 from ptokit.finding import VerifyError
+from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.lang.recorded import CppKernel, load_entries
 from ptokit.machine.access_checks import AccessChecks
 from ptokit.target import PROFILES
@@ -66,7 +67,9 @@ def watched() -> Iterator[list[Assumed]]:
             rows.append((touch.how, touch.place.name, merged(touch.extent.positions(touch.place.start) * unit, unit)))
         pipes = frozenset(step.pipe.rpartition(".")[2] for step in executed.steps if hasattr(step, "pipe"))
         core = next((step.pipe.rpartition(".")[0] for step in executed.steps if hasattr(step, "pipe")), "")
-        found.append(Assumed(executed.instr.name, pipes, tuple(rows), core))
+        known = INSTRUCTIONS.get(executed.instr.name)
+        name = (known.variant_of if known else "") or executed.instr.name
+        found.append(Assumed(name, pipes, tuple(rows), core))
         original(self, executed, site, touches)
 
     AccessChecks.check_bursts = check  # pyright: ignore[reportAttributeAccessIssue]
