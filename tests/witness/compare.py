@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +17,27 @@ import numpy as np
 from ptokit.cxx.compile import CompileError
 from ptokit.cxx.record import ArrayArgument, ScalarArgument
 from ptokit.finding import VerifyError
+from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.spelling import TMP
 from ptokit.lang.recorded import CppKernel, load_entries
 from ptokit.machine.access_checks import AccessChecks
 from ptokit.program.cores import PipeWork, own_pairs
+from ptokit.target import PROFILES
 from ptokit.witness.effects import Observed
 from ptokit.witness.extents import NOTHING, REPEAT, Ranges, merged, without
 from ptokit.witness.headers import Checkout
+from ptokit.witness.prelude import table_of
 from ptokit.witness.record import Witness
 from tests.witness.accepted import reason
 
-MEMORIES = {"UB": "vec", "L1": "mat", "L0A": "left", "L0B": "right", "L0C": "acc", "BT": "bias", "FB": "scaling"}
+MEMORIES = {memory.name: place.text for each in PROFILES.values() for place, memory in each.memories.items()}
 """The machine's names of on-chip memories, and those of recordings."""
 ARRAY, NUMBER = 1 << 20, 64
 """Bytes of each array, and the value of each number, that an entry is run with."""
+OWN = ("getvalue", "setvalue", "second_vector_core")
+"""What the machine executes and no instruction of the headers is."""
+SOMEWHERE = {"read": "gather", "write": "scatter"}
+"""Accesses to places that depend on data: somewhere in a memory."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +49,8 @@ class Assumed:
     """As others see them."""
     flags: frozenset[tuple[str, str]]
     touches: tuple[Touch, ...]
+    core: str = ""
+    """`AIC` or `AIV`."""
 
     def bytes_of(self, how: str) -> dict[str, Ranges]:
         """All that it writes, by memory; or reads, but for what it has written before."""
@@ -93,9 +103,12 @@ def watched() -> Iterator[list[Assumed]]:
         own = executed.call.kernel.handshake
         hidden = {dst: src for src, dst in own.before if (dst, src) in own.after}
         hidden |= {src: dst for src, dst in own.after if (dst, src) in own.between}
-        pipes = [step.pipe.rpartition(".")[2] for step in executed.steps if isinstance(step, PipeWork)]
-        seen = frozenset(hidden.get(pipe, pipe) for pipe in pipes)
-        found.append(Assumed(executed.instr.name, seen, frozenset(own_pairs(executed.call)), tuple(rows)))
+        pipes = [step.pipe.rpartition(".") for step in executed.steps if isinstance(step, PipeWork)]
+        seen = frozenset(hidden.get(pipe, pipe) for _, _, pipe in pipes)
+        known = INSTRUCTIONS.get(executed.instr.name)
+        name = (known.variant_of if known else "") or executed.instr.name
+        core = next((core for core, _, _ in pipes), "")
+        found.append(Assumed(name, seen, frozenset(own_pairs(executed.call)), tuple(rows), core))
         original(self, executed, site, touches)
 
     AccessChecks.check_bursts = check  # pyright: ignore[reportAttributeAccessIssue]
@@ -119,10 +132,13 @@ def differences(observed: Observed, assumed: Assumed) -> list[Difference]:
         found.append(("flags", f"{sorted(observed.flags)}, not {sorted(assumed.flags)}"))
     for how in ("read", "write"):
         seen = {place.memory: rows for place, rows in observed.bytes_of(how).items() if place.argument is None}
-        said = assumed.bytes_of(how)
+        said, hidden = assumed.bytes_of(how), {place.memory for place in observed.bytes_of(SOMEWHERE[how])}
         for memory in sorted({*seen, *said}):
-            mine, theirs = said.get(memory, NOTHING), seen.get(memory, NOTHING)
-            known = union(mine, assumed.workspace) if how == "write" else union(_to_steps(mine), assumed.workspace)
+            mine = said.get(memory, NOTHING)
+            theirs = union(seen.get(memory, NOTHING), mine if memory in hidden else NOTHING)
+            known = union(mine, assumed.workspace)
+            if how == "read":
+                known = union(_to_steps(mine), assumed.workspace, observed.beside(memory, mine))
             parts = {"more": without(theirs, known), "less": without(without(mine, theirs), assumed.workspace)}
             found += [(f"{how} {word}", f"{memory} {part.tolist()[:3]}") for word, part in parts.items() if len(part)]
     return found
@@ -149,6 +165,8 @@ class Comparison:
     files: Counter[str] = field(default_factory=Counter[str])
     """How many were `compiled`, `refused` by the compiler, `unlike` in their calls."""
     problems: list[str] = field(default_factory=list[str])
+    unmatched: int = 0
+    """How many calls have no call of that name in the same place on the other side."""
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     """How long each file took."""
 
@@ -161,14 +179,14 @@ class Comparison:
     def summary(self) -> str:
         """The counts."""
         known, others = self.accepted.total(), self.differ.total()
-        return f"{dict(self.files)}, {self.calls.total()} calls, {known} differ with a reason, {others} without"
+        counted = f"{self.calls.total()} calls, {known} differ with a reason, {others} without"
+        return f"{dict(self.files)}, {counted}, {self.unmatched} without a partner"
 
     def merge(self, other: Comparison) -> None:
         """Add what another comparison found."""
-        for counts, more in zip(
-            (self.calls, self.differ, self.files), (other.calls, other.differ, other.files), strict=True
-        ):
+        for counts, more in zip(self.counts, other.counts, strict=True):
             counts.update(more)
+        self.unmatched += other.unmatched
         self.problems += other.problems
         self.seconds.update(other.seconds)
         for name, examples in other.examples.items():
@@ -213,18 +231,25 @@ def compare(witness: Witness, source: Path, target: str, most: int, into: Compar
     into.files["compiled"] += 1
     with build:
         for kernel in kernels:
-            observed, assumed = _observed(witness, build, kernel), _assumed(kernel, target)
+            observed = _observed(witness, build, kernel)
+            assumed = [each for each in _assumed(kernel, target) if each.name not in {*table_of(target), *OWN}]
+            if len({core for core, _ in observed}) > 1:  # blocks of two cores come in any order
+                observed.sort(key=lambda pair: pair[0])
+                assumed.sort(key=lambda each: each.core)
+            observed = [call for _, call in observed]
             names = [call.name.lower() for call in observed], [call.name for call in assumed]
             if names[0] != names[1]:
                 into.files["unlike"] += 1
                 into.problems.append(f"{source.name} {kernel.entry.name}: {names[0][:6]} and {names[1][:6]}")
-            for seen, said in zip(observed, assumed, strict=False):
-                if seen.name.lower() != said.name:
-                    break
-                into.add(kernel.entry.name, seen, said)
+            alike = SequenceMatcher(None, *names, autojunk=False).get_matching_blocks()
+            into.unmatched += max(map(len, names)) - sum(block.size for block in alike)
+            for at in alike:
+                for seen, said in zip(observed[at.a :][: at.size], assumed[at.b :][: at.size], strict=True):
+                    into.add(kernel.entry.name, seen, said)
 
 
-def _observed(witness: Witness, build: Any, kernel: CppKernel) -> list[Observed]:
+def _observed(witness: Witness, build: Any, kernel: CppKernel) -> list[tuple[str, Observed]]:
+    """The calls of all blocks that touch something, with their cores: `cube` or `vector`."""
     arguments: list[ArrayArgument | ScalarArgument] = []
     for parameter in kernel.entry.parameters:
         kind = kernel.parameters.get(parameter.name)
@@ -235,8 +260,8 @@ def _observed(witness: Witness, build: Any, kernel: CppKernel) -> list[Observed]
             arguments.append(ScalarArgument(parameter.name, "float32" if kind == "float" else "int64", value))
     grid = 1 if kernel.entry.kind == "kernel" else None
     blocks, _ = witness.run(build, kernel.entry.name, arguments, grid)
-    calls = (call for block in blocks for call in block.calls if call.name)
-    return [call for call in calls if any(event.touches for event in call.events)]
+    calls = ((block.core, call) for block in blocks for call in block.calls if call.name)
+    return [(core, call) for core, call in calls if any(event.touches for event in call.events)]
 
 
 def _assumed(kernel: CppKernel, target: str) -> list[Assumed]:

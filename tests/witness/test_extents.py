@@ -106,3 +106,21 @@ def test_what_is_left_of_ranges(seed: int) -> None:
     left = {byte for start, end in without(some, others) for byte in range(start, end)}
     bytes_of = [{byte for start, end in each for byte in range(start, end)} for each in (some, others)]
     assert left == bytes_of[0] - bytes_of[1]
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_a_product_reads_its_bias_once(biased: bool) -> None:
+    core = CoreRegisters()
+    if biased:
+        touched("bias_address", [7 * UB], [], core)
+    given = [UB, 2 * UB, 3 * UB, 16, 16, 20, 0, 0, 0, 1]
+    bias = {*range(7 * UB, 7 * UB + 32 * 4)} if biased else set()
+    parts = {*range(2 * UB, 2 * UB + 512), *range(3 * UB, 3 * UB + 1024)}
+    assert touched("mad", given, [4, 2, 2], core) == {"read": parts | bias, "write": {*range(UB, UB + 2048)}}
+    assert touched("mad", given, [4, 2, 2], core)["read"] == parts
+
+
+@pytest.mark.parametrize(("source", "zero"), [(0, 0), (1, 0), (0, 1)])
+def test_a_product_reads_its_accumulator_if_nothing_takes_its_place(source: int, zero: int) -> None:
+    found = touched("mad", [UB, 2 * UB, 3 * UB, 16, 16, 16, 0, 0, source, zero], [4, 2, 2])
+    assert (UB in found["read"]) == (not source and not zero)

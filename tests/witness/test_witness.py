@@ -24,14 +24,24 @@ def witness() -> Iterator[Witness]:
         yield witness
 
 
-@pytest.fixture(scope="module")
-def calls(witness: Witness) -> dict[str, Observed]:
-    with witness.compile(HERE / "kernel.cpp", "a2a3") as build:
+def run(witness: Witness, source: str, target: str) -> dict[str, Observed]:
+    """The calls of a launch."""
+    with witness.compile(HERE / source, target) as build:
         memory = np.zeros(256, "float32")
         arguments = [ArrayArgument("out", memory), ArrayArgument("x", memory), ScalarArgument("stream", "int64", None)]
         (block,), problems = witness.run(build, "launch", arguments)
     assert not problems
     return {call.name: call for call in block.calls}
+
+
+@pytest.fixture(scope="module")
+def calls(witness: Witness) -> dict[str, Observed]:
+    return run(witness, "kernel.cpp", "a2a3")
+
+
+@pytest.fixture(scope="module")
+def registers(witness: Witness) -> dict[str, Observed]:
+    return run(witness, "registers.cpp", "a5")
 
 
 def bytes_of(call: Observed, how: str) -> dict[ObservedMemory, list[list[int]]]:
@@ -78,6 +88,48 @@ def test_a_function_that_the_table_does_not_know_is_an_error_with_its_name(witne
     file.write_text(text)
     with pytest.raises(CompileError, match="vbrandnew"):
         witness.compile(file, "a2a3")
+
+
+def test_registers_are_stored_by_mask_and_loaded_whole(registers: dict[str, Observed]) -> None:
+    copy = registers["TCOPY"]
+    assert copy.pipes == {"V"}
+    assert bytes_of(copy, "write") == {VEC: [[0x2000, 0x2000 + 400]]}
+    assert bytes_of(copy, "read") == {VEC: [[0x1000, 0x1000 + 512]]}
+    used = np.array([[0x1000, 0x1000 + 400]])
+    assert copy.beside("vec", used).tolist() == [[0x1000 + 400, 0x1000 + 512]]
+    assert not len(copy.beside("vec", used - 0x1000)), "a load that is not near is not beside"
+
+
+def test_masks_and_unaligned_stores_say_which_bytes_they_write(registers: dict[str, Observed]) -> None:
+    assert bytes_of(registers["TPACK"], "write") == {VEC: [[0x1020, 0x1040], [0x1065, 0x1074]]}
+
+
+def test_threads_are_run_one_after_the_other(registers: dict[str, Observed]) -> None:
+    gather = registers["MGATHER"]
+    assert gather.pipes == {"V"}
+    assert bytes_of(gather, "write") == {VEC: [[0x2000, 0x2000 + 164]]}
+    assert bytes_of(gather, "read") == {ObservedMemory("global", 1): [[0, 160]], VEC: [[0x20A0, 0x20A4]]}
+
+
+def test_a_function_that_a_source_calls_instead_of_an_instruction_has_its_name(registers: dict[str, Observed]) -> None:
+    assert bytes_of(registers["TZERO"], "write") == {VEC: [[0x1000, 0x1004]]}
+
+
+def test_a_product_reads_its_bias_and_the_scales_of_its_operands(registers: dict[str, Observed]) -> None:
+    product = registers["TMATMUL_MX"]
+    assert product.pipes == {"M"}
+    assert bytes_of(product, "write") == {ObservedMemory("acc"): [[0, 1024]]}
+    assert bytes_of(product, "read") == {
+        ObservedMemory("scale_left"): [[0x20, 0x40]],
+        ObservedMemory("scale_right"): [[0, 32]],
+        ObservedMemory("left"): [[0x200, 0x600]],
+        ObservedMemory("right"): [[0, 1024]],
+        ObservedMemory("bias"): [[64, 128]],
+    }
+
+
+def test_the_address_of_scales_is_one_on_the_chip(registers: dict[str, Observed]) -> None:
+    assert bytes_of(registers["TCOPY_SCALES"], "write")[VEC][0] == [0x20, 0x24]
 
 
 def test_a_folder_without_headers_is_refused(tmp_path: Path) -> None:

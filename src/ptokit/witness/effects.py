@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,7 +18,7 @@ from ptokit.cxx.recording import (
     Recording,
 )
 from ptokit.witness.extents import NOTHING, ByteAccess, CoreRegisters, Issued, Ranges, merged, without
-from ptokit.witness.intrinsics import TABLE
+from ptokit.witness.intrinsics import Intrinsic
 
 PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "ALL", "MTE4", "MTE5", "V2", "FIX")
 """In the order of `pipe_t`."""
@@ -83,18 +83,27 @@ class Observed:
         return frozenset(event.flag for event in self.events if event.name == "wait_flag")
 
     def bytes_of(self, how: str) -> dict[ObservedMemory, Ranges]:
-        """All that was written; or read, but for what the instruction itself had written before."""
+        """All that was written; or read (loads too), but for what the instruction itself had written before."""
+        kinds = ("read", "load") if how == "read" else (how,)
         found: dict[ObservedMemory, list[Ranges]] = {}
         written: dict[ObservedMemory, Ranges] = {}
         for touch in (touch for event in self.events for touch in event.touches):
             seen = written.get(touch.place, NOTHING)
-            if touch.how == how:
-                found.setdefault(touch.place, []).append(
-                    touch.ranges if how == "write" else without(touch.ranges, seen)
-                )
+            if touch.how in kinds:
+                found.setdefault(touch.place, []).append(touch.ranges if how != "read" else without(touch.ranges, seen))
             if touch.how == "write":
                 written[touch.place] = _union((seen, touch.ranges))
         return {place: ranges for place, rows in found.items() if len(ranges := _union(rows))}
+
+    def beside(self, memory: str, ranges: Ranges) -> Ranges:
+        """What loads of whole registers read besides some bytes that they are said to read: no result depends on it."""
+        loads = (touch for event in self.events for touch in event.touches if touch.how == "load")
+        near = [
+            touch.ranges
+            for touch in loads
+            if touch.place.memory == memory and not np.array_equal(without(touch.ranges, ranges), touch.ranges)
+        ]
+        return without(_union(near), ranges) if near else NOTHING
 
 
 def _union(rows: Sequence[Ranges]) -> Ranges:
@@ -102,18 +111,19 @@ def _union(rows: Sequence[Ranges]) -> Ranges:
     return merged(both[:, 0], both[:, 1] - both[:, 0])
 
 
-def observed(recording: Recording, block: RecordedBlock) -> list[Observed]:
+def observed(recording: Recording, block: RecordedBlock, table: Mapping[str, Intrinsic]) -> list[Observed]:
     """The public instructions of a block, in order. What is outside of them is a call without a name."""
-    return list(_BlockReader(recording).read(block))
+    return list(_BlockReader(recording, table).read(block))
 
 
 class _BlockReader:
     """The calls of a block, one after the other."""
 
-    def __init__(self, recording: Recording) -> None:
-        self.recording, self.core = recording, CoreRegisters()
-        self.bases: list[int] = []
-        self.known: dict[int, tuple[list[int], list[int]]] = {}
+    def __init__(self, recording: Recording, table: Mapping[str, Intrinsic]) -> None:
+        self.recording, self.core, self.table = recording, CoreRegisters(), table
+        self.bases = self.core.bases
+        self.scalar_pipe = "S"
+        """The pipe of scalar code; the vector unit runs some of it."""
 
     def read(self, block: RecordedBlock) -> Iterator[Observed]:
         open_ones, now = list[str](), Observed("")
@@ -132,6 +142,8 @@ class _BlockReader:
                 if not open_ones:
                     yield now
                     now = Observed("")
+            elif call.name in ("vector_begin", "vector_end"):
+                self.scalar_pipe = "V" if call.name == "vector_begin" else "S"
             elif "TSYNC" not in open_ones[1:]:
                 now.events.append(self.event(int(number), call))
         if now.events:
@@ -142,8 +154,8 @@ class _BlockReader:
         if call.name in ("load", "store"):
             (at, size), _ = self.addresses(call)
             access = ByteAccess("read" if call.name == "load" else "write", merged([at], size))
-            return ObservedIntrinsic(call.name, "S", tuple(self._apart(access)))
-        row = TABLE[call.name]
+            return ObservedIntrinsic(call.name, self.scalar_pipe, tuple(self._apart(access)))
+        row = self.table[call.name]
         if call.name in ("set_flag", "wait_flag", "pipe_barrier"):
             given = [_number(each) for each in call.operands]
             return ObservedIntrinsic(

@@ -10,7 +10,8 @@ import numpy as np
 
 Ranges = np.ndarray[Any, np.dtype[np.int64]]
 """Rows of start and end, in bytes; sorted, apart from each other."""
-How = Literal["read", "write"]
+How = Literal["read", "write", "load", "gather", "scatter"]
+"""A load may read more than is used; of a gather and a scatter only the memory is known."""
 Arguments = Sequence[int]
 BLOCK, REPEAT = 32, 256
 """Bytes of a block, and of a step of the vector unit."""
@@ -47,6 +48,12 @@ class CoreRegisters:
     """Number and strides of the matrices that the cube core stores."""
     rows: dict[int, list[int]] = field(default_factory=dict)
     """Addresses in address registers, which transposes read."""
+    words: dict[str, int] = field(default_factory=dict)
+    """Other registers."""
+    masks: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Masks of vector registers by their numbers: the lanes that may be active, and those that are."""
+    bases: list[int] = field(default_factory=list)
+    """Where memories begin."""
 
     def lanes(self, width: int) -> np.ndarray[Any, np.dtype[np.int64]]:
         """The active lanes of one step of the vector unit over `width` elements."""
@@ -380,15 +387,29 @@ def accumulator(call: Issued) -> Iterator[ByteAccess]:
 
 
 def product(call: Issued) -> Iterator[ByteAccess]:
-    """A matrix product: rows, depth and columns are padded to fractals."""
+    """A matrix product: rows, depth and columns are padded to fractals. The last two arguments say that a bias comes
+    instead of the accumulator, or zero."""
     target, left, right, m, k, n = call.given[:6]
     unit = BLOCK // call.sizes[1]
     m, n, k = -(-m // 16) * 16, -(-n // 16) * 16, -(-k // unit) * unit
     yield ByteAccess("read", merged([left], m * k * call.sizes[1]))
     yield ByteAccess("read", merged([right], k * n * call.sizes[2]))
-    if not call.given[-1]:
+    yield from bias(call, n)
+    if not any(call.given[-2:]):
         yield ByteAccess("read", merged([target], m * n * call.sizes[0]))
     yield ByteAccess("write", merged([target], m * n * call.sizes[0]))
+
+
+def bias_address(call: Issued) -> Iterator[ByteAccess]:
+    """The next product adds a bias."""
+    call.core.words["bias"] = call.given[0]
+    yield from ()
+
+
+def bias(call: Issued, n: int) -> Iterator[ByteAccess]:
+    """The bias of a product: a word for each column."""
+    if "bias" in call.core.words:
+        yield ByteAccess("read", merged([call.core.words.pop("bias")], n * 4))
 
 
 def store_atomic(call: Issued) -> Iterator[ByteAccess]:

@@ -9,8 +9,11 @@ from functools import cached_property, reduce
 from pathlib import Path
 
 SUFFIXES = frozenset((".hpp", ".h", ".inl"))
-INSTRUCTION = re.compile(r"\bPTO_INST\b(?P<result>[^;{}()]*?)\b(?P<name>[A-Z][A-Z0-9_]+)\s*\([^{};]*\)\s*\{")
-"""The definition of a public instruction, up to its body."""
+INSTRUCTION = re.compile(
+    r"\b(?:PTO_INST\b[^;{}()]*?\b(?P<name>[A-Z][A-Z0-9_]+)|PTO_INTERNAL void (?P<own>[A-Z][A-Z0-9_]+)_IMPL)"
+    r"\s*\([^{};]*\)\s*\{"
+)
+"""The definition of a public instruction, or of its own function that sources call, too; up to its body."""
 MOST_BYTES = 16 << 20
 
 
@@ -51,9 +54,21 @@ def _with_mapped_addresses(text: str) -> str:
     )
 
 
+def _with_bias(text: str) -> str:
+    """The addresses of an accumulator and a bias have no place in one word of the host."""
+    packed = r"uint64_t xd = \(\(uint64_t\)c\) & 0xffffffffULL \| \(\((.*) & 0xffffffffULL\) << 32\);"
+    return re.sub(packed, r"uint64_t xd = ptokit::with_bias(c, \1);", text)
+
+
+def _with_scales(text: str) -> str:
+    """Scales lie at a sixteenth of an address on the chip."""
+    return text.replace("return addr >> SHIFT_MX_ADDR;", "return ptokit::scale_address(addr);")
+
+
 def _with_scopes(text: str) -> str:
     """A public instruction says where it begins and ends."""
-    return INSTRUCTION.sub(lambda match: f'{match[0]} const ptokit::Scope ptokit_scope("{match["name"]}");', text)
+    scope = '{} const ptokit::Scope ptokit_scope("{}");'
+    return INSTRUCTION.sub(lambda match: scope.format(match[0], match["name"] or match["own"]), text)
 
 
 CHANGES: dict[str, Callable[[str], str]] = {
@@ -63,6 +78,8 @@ CHANGES: dict[str, Callable[[str], str]] = {
     "declarations": _without_declarations,
     "four-bit integers": _with_one_int4,
     "addresses of tiles": _with_mapped_addresses,
+    "bias": _with_bias,
+    "addresses of scales": _with_scales,
     "scopes": _with_scopes,
 }
 """What is changed in copies of headers."""

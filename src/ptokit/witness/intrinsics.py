@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ptokit.cxx.names import ENUMS, declared
 from ptokit.witness import extents as x
 from ptokit.witness.extents import Extent
 
@@ -90,6 +89,7 @@ TABLE: dict[str, Intrinsic] = {
         *_rows("FIX", x.bursts(2, unit=128), "copy_cbuf_to_fbuf"),
         *_rows("FIX", x.accumulator, "copy_matrix_cc_to_gm copy_matrix_cc_to_cbuf copy_matrix_cc_to_ub"),
         *_rows("M", x.product, "mad"),
+        *_rows("M", x.bias_address, "bias_address"),
         *_rows("S", x.nothing, REGISTERS),
         *_rows("S", x.address_register, "set_va_reg_sb"),
         *_rows("S", x.register("counts", False), "set_mask_norm"),
@@ -100,29 +100,3 @@ TABLE: dict[str, Intrinsic] = {
         *_rows("S", x.store_atomic, "st_atomic"),
     )
 }
-
-WITH_LISTS = frozenset(("set_va_reg_sb", "vmrgsort4"))
-"""Functions that take arrays of addresses; `builtins.hpp` has them."""
-CONSTANTS = """
-enum ub_addr8_t : uint8_t { VA0, VA1, VA2, VA3, VA4, VA5, VA6, VA7 };
-enum pad_t : uint8_t { PAD_NONE };
-enum atomic_type_t : uint8_t { ATOMIC_NONE, ATOMIC_F32, ATOMIC_F16, ATOMIC_S16, ATOMIC_S32, ATOMIC_S8, ATOMIC_BF16 };
-enum atomic_op_t : uint8_t { ATOMIC_SUM };
-enum order_t : uint8_t { VALUE_INDEX, INDEX_VALUE, ONLY_VALUE, ONLY_INDEX };
-namespace __cce_scalar { enum addr_cal_mode_t : uint8_t { inc, dec }; }
-"""
-"""Enums that headers name and kernels do not."""
-
-
-def prelude() -> dict[str, str]:
-    """Headers that a source is compiled with: enums of the device compiler, and a template for each intrinsic."""
-    enums = "\n".join(declared(row) for row in ENUMS if not row.space)
-    stubs = "".join(
-        f'template <typename... A> inline ptokit::Zero {name}(A... a) {{ return ptokit::witness("{name}", a...); }}\n'
-        for name in TABLE
-        if name not in WITH_LISTS
-    )
-    return {
-        "device_enums.hpp": f"#pragma once\n#include <cstdint>\n{enums}{CONSTANTS}",
-        "intrinsics.hpp": f"#pragma once\n{stubs}",
-    }

@@ -16,7 +16,7 @@ from ptokit.cxx.record import ArrayArgument, ScalarArgument, record
 from ptokit.cxx.recording import CoreName, RecordingProblem
 from ptokit.witness.effects import Observed, observed
 from ptokit.witness.headers import Checkout
-from ptokit.witness.intrinsics import prelude
+from ptokit.witness.prelude import prelude, table_of
 
 FLAGS = ("-fsanitize=thread", "-fpermissive")
 """Compilers announce loads and stores of scalar code; headers convert types that a host compiler keeps apart."""
@@ -62,9 +62,9 @@ class Witness:
         self, build: Build, entry: str, arguments: Sequence[ArrayArgument | ScalarArgument], grid: int | None = None
     ) -> tuple[list[ObservedBlock], Sequence[RecordingProblem]]:
         """Run an entry: the blocks of its launches, and what stopped it."""
-        recording = record(build, entry, arguments, grid)
+        recording, table = record(build, entry, arguments, grid), table_of(build.target)
         blocks = [
-            ObservedBlock(block.index, block.core, block.subblock, tuple(observed(recording, block)))
+            ObservedBlock(block.index, block.core, block.subblock, tuple(observed(recording, block, table)))
             for launch in recording.launches
             for block in launch.blocks
         ]

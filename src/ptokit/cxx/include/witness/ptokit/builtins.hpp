@@ -60,6 +60,16 @@ Zero witness(const char* name, const A&... arguments) {
   return {};
 }
 
+// Code of a source's own for vector registers has been taken out: it belongs to no public instruction.
+inline void record(const char*) {}
+
+// The address of an accumulator for a product with a bias, whose address is recorded instead of packed beside it.
+template <typename Pointer, typename Bias>
+std::uint64_t with_bias(Pointer accumulator, Bias bias) {
+  witness("bias_address", bias);
+  return reinterpret_cast<std::uint64_t>(accumulator);
+}
+
 // A public instruction: what is recorded until its end belongs to it.
 struct Scope {
   const char* name;
@@ -95,6 +105,10 @@ template <typename T>
 inline T ld_dev(const T* address, std::int64_t offset = 0) {
   return *reinterpret_cast<const T*>(reinterpret_cast<const char*>(address) + offset);
 }
+template <typename T, typename U>
+inline void st_dev(T value, U* address, std::int64_t offset = 0) {
+  *reinterpret_cast<U*>(reinterpret_cast<char*>(address) + offset) = static_cast<U>(value);
+}
 
 // Lists of addresses are recorded as the addresses in them.
 inline void set_va_reg_sb(ub_addr8_t number, const std::uint64_t* rows) {
@@ -109,6 +123,9 @@ inline void vmrgsort4(T* target, U* const (&lists)[LISTS], std::uint64_t lengths
 using std::max;
 using std::min;
 
+#ifdef PTOKIT_REGISTER_BASE
+#include <ptokit/registers.hpp>
+#endif
 #include <ptokit/intrinsics.hpp>
 
 #include <ptokit/launch.hpp>
