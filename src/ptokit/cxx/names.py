@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ptokit.isa import policy
 from ptokit.isa.catalog import INSTRUCTIONS, variants
-from ptokit.isa.kernel import kernels_of
+from ptokit.isa.kernel import RouteKernel, kernels_of
 from ptokit.isa.opaque import PIPES as CORE_PIPES
 from ptokit.isa.opaque import ROWS, SCALAR, opaque_rows
 from ptokit.isa.policy import PtoEnum, TileType, enumerator
@@ -254,8 +254,8 @@ def op_pipes() -> dict[str, str]:
     stated = {name: pipe for pipe, names in OP_PIPES.items() for name in names.split()}
     for name in instructions():
         definition, row = INSTRUCTIONS.get(name.lower()), opaque_rows().get(name.lower())
-        kernels = kernels_of(definition, families_in_cpp()[0]) if definition else {}
-        plain = [kernels[name.lower()]] if name.lower() in kernels else kernels.values()
+        kernels: Mapping[str, RouteKernel] = kernels_of(definition, families_in_cpp()[0]) if definition else {}
+        plain = [kernels[name.lower()]] if name.lower() in kernels else [*kernels.values()]
         names = [param.name for param in definition.operands] if definition else []
         found = {pipe for kernel in plain for each in names for pipe in kernel.pipes_of(each)}
         pipes = found or {row.pipe if row else ""}

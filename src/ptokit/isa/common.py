@@ -529,7 +529,7 @@ def build(
 ) -> Instruction:
     """An instruction on one pipe, with a route that has its name, and special ones; `cost` is by pipe."""
     first, *sources = (param.name for param in params)
-    on = dict.fromkeys(NPU, pipe) if isinstance(pipe, str) else pipe
+    on: Mapping[str, str] = dict.fromkeys(NPU, pipe) if isinstance(pipe, str) else pipe
     costs = cost or ({"V": COSTS[row.op]} if row.op in COSTS else {})
 
     def kernel(pipe: str) -> RouteKernel:

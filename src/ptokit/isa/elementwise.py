@@ -82,9 +82,10 @@ def filled_elsewhere(name: str) -> Rule:
     return Rule(
         "CP-HDR-01", name, "valid over whole rows, or of extents that are known at run time only: the headers fill "
         "the first elements of the tile instead, as if its rows had no padding",
-        lambda c: c.operands.get(name) is None or is_filled_in_place(c.operands[name]), on=hazard("a2a3"),
-        found=lambda c: f"valid {show_extents(c.operands[name].valid)} of {c.operands[name].rows} x "
-        f"{c.operands[name].cols}", fix="give the tile dynamic valid extents, or rows that are valid as a whole",
+        lambda c: not isinstance(c.operands.get(name), TileSpec) or is_filled_in_place(c.values[name]),
+        on=hazard("a2a3"), found=lambda c: f"valid {show_extents(c.values[name].valid)} of "
+        f"{c.values[name].rows} x {c.values[name].cols}",
+        fix="give the tile dynamic valid extents, or rows that are valid as a whole",
     )  # fmt: skip
 
 

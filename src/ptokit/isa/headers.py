@@ -8,6 +8,7 @@ refused for both.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from ptokit.isa.vocabulary import *
 
@@ -104,24 +105,34 @@ def between(*pairs: tuple[TileType, TileType]) -> Case:
 IN_UB = between((TileType.Vec, TileType.Vec))
 
 
+class _Rows(NamedTuple):
+    """Rows of a tensor, valid ones of a tile, all of it; columns of the tensor, valid ones; rows of one transfer."""
+
+    rows: int
+    valid: int
+    size: int
+    cols: int
+    valid_cols: int
+    burst: int
+
+
 def moved_in_cpp(clause: str, tensor: str, tile: str, memory: Callable[[Call], TensorSpec]) -> tuple[Rule, ...]:
     """C++ moves all rows of the tensor, whatever is valid of the tile (TL-03; tload_common.hpp:54,
     tstore_common.hpp:367, a5/TLoad.hpp:44). A2/A3 finds the next row by the valid columns, which must be those of the
     tensor. Of a ColMajor tile, columns are rows here."""
 
-    def along(call: Call) -> tuple[int, int, int, int, int, int]:
-        """Rows: of the tensor, valid ones, of the tile; columns: of the tensor, valid ones; rows of one transfer."""
+    def along(call: Call) -> _Rows:
         spec, axis, block = call.values[tile], int(call.values[tile].form == "dn"), memory(call)
         extents, valid, size = block.extents, spec.valid, (spec.rows, spec.cols)
-        return extents[axis], valid[axis], size[axis], extents[1 - axis], valid[1 - axis], block.shape[3 + axis]
+        return _Rows(extents[axis], valid[axis], size[axis], extents[1 - axis], valid[1 - axis], block.shape[3 + axis])
 
     def is_plain(call: Call) -> bool:
         spec = call.values[tile]
         return spec.loc is TileType.Vec and spec.form in ("nd", "dn") and spec.form == memory(call).layout_kind.text
 
-    def rule(wanted: str, holds: Callable[..., bool], level: Mapping[str, Level]) -> Rule:
+    def rule(wanted: str, holds: Callable[[_Rows], bool], level: Mapping[str, Level]) -> Rule:
         return Rule(
-            clause, tensor, wanted, lambda c: holds(*along(c)), on=level, when=plain, kind=ByExtent(),
+            clause, tensor, wanted, lambda c: holds(along(c)), on=level, when=plain, kind=ByExtent(),
             found=lambda c: f"{show_extents(memory(c).extents)} for {show_extents(c.values[tile].valid)}",
             fix="give the tensor the shape of the valid region",
         )  # fmt: skip
@@ -129,9 +140,9 @@ def moved_in_cpp(clause: str, tensor: str, tile: str, memory: Callable[[Call], T
     plain = Case("a plain tile in UB", is_plain)
     return (
         rule("of no more rows than the tile: C++ moves all of them, and goes on behind the tile",
-             lambda rows, _valid, size, *_: rows <= size, error(*DEVICES)),
+             lambda r: r.rows <= r.size, error(*DEVICES)),
         rule("of as many rows as are valid: C++ moves all of them",
-             lambda rows, valid, size, *_: rows <= valid or rows > size, hazard(*DEVICES)),
+             lambda r: r.rows <= r.valid or r.rows > r.size, hazard(*DEVICES)),
         rule("of as many columns as are valid: C++ takes the next row from another place",
-             lambda _rows, _valid, _size, cols, valid, burst: burst <= 1 or cols <= valid, error("a2a3")),
+             lambda r: r.burst <= 1 or r.cols <= r.valid_cols, error("a2a3")),
     )  # fmt: skip

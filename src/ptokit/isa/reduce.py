@@ -65,8 +65,13 @@ def exceeds_a_step(call: Call) -> bool:
     return call.src.valid_cols * call.src.dtype.size > 256
 
 
+def is_one_step(call: Call) -> bool:
+    """Other rows."""
+    return not exceeds_a_step(call)
+
+
 WHOLE_STEPS = Table({"a2a3": exceeds_a_step})
-IN_ONE_STEP = Table({"a2a3": lambda call: not exceeds_a_step(call)})
+IN_ONE_STEP = Table({"a2a3": is_one_step})
 
 
 def _by_rows(row: OpRow, params: tuple[Param, ...]) -> tuple[SpecialRoute, ...]:

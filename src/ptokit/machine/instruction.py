@@ -308,7 +308,7 @@ class CheckedExecution:
             place = self._place(tile, storage)
             whole = ByteRows(1, self.here.tiles[effect.operand].nbytes)
             rows = effect.extent(self.here.call) if effect.extent else whole
-            extent = Extent(rows.rows, *(size // place.shadow.unit for size in rows[1:]))
+            extent = Extent(rows.rows, rows.length // place.shadow.unit, rows.pitch // place.shadow.unit)
             yield MemoryAccess(
                 effect.operand, effect.access, place, extent, tile=tile, is_lost=effect.access != READ and effect.lost
             )
