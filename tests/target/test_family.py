@@ -249,6 +249,7 @@ LEFT = {
     "cli/request.py": "says what that default is",
     "render/pages.py": "titles of source documents",
     "lang/context.py": "an example in the fix of a message",
+    "conformance/cases.py": "a table of the kit: what a target leaves open, and its layouts of left tiles",
     "cxx/compile.py": "the default target of a function that only tests call without one",
     "cxx/names.py": "paths of the vendor's public headers",
     "cxx/include/own/ptokit/grid.hpp": "a public name of the vendor",

@@ -583,7 +583,7 @@ def conformance_run(
 def conformance_answer(
     case: Annotated[str, typer.Argument(metavar="CASE", help="The description of a case, or of a list of cases.")],
     out: Annotated[str, typer.Argument(metavar="OUT", help="The folder for its arrays.")],
-    engine: Annotated[str, typer.Option(autocompletion=engines, help="reference or native.")] = "reference",
+    engine: Annotated[str, typer.Option(autocompletion=engines, help="By default the reference engine.")] = "",
 ) -> int:
     """Run a case with ptokit itself: the command of an implementation that can be judged."""
     from ptokit.cli.conformance import answer

@@ -14,6 +14,7 @@ from ptokit.cli.report import print_answer, print_json
 from ptokit.conformance.answer import answer as answer_cases
 from ptokit.conformance.export import Unwritable, export
 from ptokit.conformance.judge import VERDICTS, CaseVerdict, Judge, by_clause
+from ptokit.engine.runnable import REFERENCE
 from ptokit.finding import counted
 
 MOST_SHOWN = 20
@@ -80,6 +81,6 @@ def answer(case: str, out: str, engine: str) -> int:
     """Run a case, as an implementation does."""
     with library_call():
         try:
-            return answer_cases(Path(case), Path(out), engine)
+            return answer_cases(Path(case), Path(out), engine or REFERENCE)
         except (OSError, KeyError) as problem:
             raise Misuse(f"{case} is no case: {described(problem)}") from problem

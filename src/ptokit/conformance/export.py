@@ -16,6 +16,7 @@ import numpy as np
 from ptokit import spec
 from ptokit._version import __version__
 from ptokit.conformance.cases import Bits, CaseProgram, Data, programs
+from ptokit.engine.runnable import REFERENCE
 from ptokit.finding import HazardWarning, VerifyError
 from ptokit.lang.check import check
 from ptokit.lang.loaded import TextKernel, from_text
@@ -178,7 +179,7 @@ def _results(program: CaseProgram, kernel: TextKernel, machine: Profile, outs: S
 
 
 def launch(
-    kernel: TextKernel, arrays: Iterable[str], data: Data, grid: int, target: str, engine: str = "reference"
+    kernel: TextKernel, arrays: Iterable[str], data: Data, grid: int, target: str, engine: str = REFERENCE
 ) -> Data:
     """The arrays after a launch. Raises what the launch does."""
     copies = {name: data[name].copy() for name in arrays}

@@ -105,7 +105,7 @@ def between(*pairs: tuple[TileType, TileType]) -> Case:
 IN_UB = between((TileType.Vec, TileType.Vec))
 
 
-class _Rows(NamedTuple):
+class _MovedRows(NamedTuple):
     """Rows of a tensor, valid ones of a tile, all of it; columns of the tensor, valid ones; rows of one transfer."""
 
     rows: int
@@ -121,16 +121,18 @@ def moved_in_cpp(clause: str, tensor: str, tile: str, memory: Callable[[Call], T
     tstore_common.hpp:367, a5/TLoad.hpp:44). A2/A3 finds the next row by the valid columns, which must be those of the
     tensor. Of a ColMajor tile, columns are rows here."""
 
-    def along(call: Call) -> _Rows:
+    def along(call: Call) -> _MovedRows:
         spec, axis, block = call.values[tile], int(call.values[tile].form == "dn"), memory(call)
         extents, valid, size = block.extents, spec.valid, (spec.rows, spec.cols)
-        return _Rows(extents[axis], valid[axis], size[axis], extents[1 - axis], valid[1 - axis], block.shape[3 + axis])
+        return _MovedRows(
+            extents[axis], valid[axis], size[axis], extents[1 - axis], valid[1 - axis], block.shape[3 + axis]
+        )
 
     def is_plain(call: Call) -> bool:
         spec = call.values[tile]
         return spec.loc is TileType.Vec and spec.form in ("nd", "dn") and spec.form == memory(call).layout_kind.text
 
-    def rule(wanted: str, holds: Callable[[_Rows], bool], level: Mapping[str, Level]) -> Rule:
+    def rule(wanted: str, holds: Callable[[_MovedRows], bool], level: Mapping[str, Level]) -> Rule:
         return Rule(
             clause, tensor, wanted, lambda c: holds(along(c)), on=level, when=plain, kind=ByExtent(),
             found=lambda c: f"{show_extents(memory(c).extents)} for {show_extents(c.values[tile].valid)}",

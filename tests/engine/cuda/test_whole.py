@@ -377,7 +377,7 @@ def test_threads_combine_by_atomic_instructions(name: str, combine: Combine, mon
     monkeypatch.setitem(globals(), "device", threaded)
     kind, rng = dtype(name), np.random.default_rng(2)
     is_sum = combine is Combine.ADD and kind.is_float
-    for rows, columns, count in ((40, 1, 70), (3, 1, 200), *[(9, 4, 40), (9, 2, 40)] * is_sum):
+    for rows, columns, count in ((40, 1, 70), (3, 1, 400), *[(9, 4, 40), (9, 2, 40)] * is_sum):
         table, other = (rng.integers(0, 5, (n, columns)).astype(kind.numpy).view(kind.bits) if kind.is_float
                         else values(kind, (n, columns), n) for n in (rows, count))  # fmt: skip
         case = Case(kind, table, other, named(count, rows), Remap.SKIP, combine=combine, ordered=False)

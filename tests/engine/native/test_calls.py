@@ -68,8 +68,9 @@ def test_calls_with_a_workspace(target: str) -> None:
     """Only A2/A3 uses the workspace of a sum of rows: elsewhere it may be of any size, and over an operand."""
     is_used = target == "a2a3"
     with both_engines() as ways, pto.target(target):
-        src, dst, small = (pto.Tile("vec", "float32", rows, 16).write(1) for rows in (16, 16, 1))
-        found = [pto.trowsum(dst, src, tmp=tmp).findings for tmp in (pto.Tile("vec", "float32", 16, 16), small)]
+        dst, small = (pto.Tile("vec", "float32", rows, 16).write(1) for rows in (16, 1))
+        src = pto.Tile("vec", "float32", 16, 72).write(1)  # rows of more than a step
+        found = [pto.trowsum(dst, src, tmp=tmp).findings for tmp in (pto.Tile("vec", "float32", 16, 72), small)]
         with pytest.raises(pto.VerifyError, match="A-38") if is_used else nullcontext():
             found.append(pto.trowsum(dst, src, tmp=src).findings)
     assert [finding.rule for finding in found[1]] == ["CP-TMP-01"] * is_used
