@@ -1,6 +1,6 @@
 """Compares the tables of instructions with the headers of a checkout, by the kernels of its tests and by our own.
 
-python -m tests.witness PATH [--target a2a3] [--only tadd,tci] [--entries 2] [--page docs/witness]
+python -m tests.witness PATH [--target a2a3] [--only tadd,tci] [--entries 2] [--page docs]
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main() -> int:
     print(found.summary)
     print(f"{time.monotonic() - start:.0f} s")
     if asked.page:
-        written(asked.page / f"{asked.target}.md", found, asked.target, time.monotonic() - start)
+        written(asked.page / f"witness-{asked.target}.md", found, asked.target, time.monotonic() - start)
     return int(bool(found.differ))
 
 

@@ -101,8 +101,8 @@ def watched() -> Iterator[list[Assumed]]:
             ranges = merged(touch.extent.positions(touch.place.start) * unit, unit)
             rows.append(Touch(touch.operand, touch.how, touch.place.name, ranges, touch.is_lost))
         own = executed.call.kernel.handshake
-        hidden = {dst: src for src, dst in own.before if (dst, src) in own.after}
-        hidden |= {src: dst for src, dst in own.after if (dst, src) in own.between}
+        around = {(dst, src) for src, dst in (*own.before, *own.between)} & {*own.after}
+        hidden = dict(around) if len(around) == 1 else {}  # S between flags from one other pipe and back to it
         pipes = [step.pipe.rpartition(".") for step in executed.steps if isinstance(step, PipeWork)]
         seen = frozenset(hidden.get(pipe, pipe) for _, _, pipe in pipes)
         known = INSTRUCTIONS.get(executed.instr.name)
