@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ptokit.witness import extents as x
 from ptokit.witness.extents import Extent
+from ptokit.witness.vectors import image_load
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,7 @@ TABLE: dict[str, Intrinsic] = {
         *_rows("MTE3", x.bursts(3), "copy_cbuf_to_gm copy_ubuf_to_cbuf copy_ubuf_to_gm"),
         *_rows("MTE1", x.fractals, "load_cbuf_to_ca load_cbuf_to_cb"),
         *_rows("MTE1", x.fractals, "load_cbuf_to_ca_transpose load_cbuf_to_cb_transpose"),
+        *_rows("MTE1", image_load, "img2colv2_cbuf_to_ca img2colv2_cbuf_to_cb"),
         *_rows("MTE1", x.bursts(3, unit=64), "copy_cbuf_to_bt"),
         *_rows("FIX", x.bursts(2, unit=128), "copy_cbuf_to_fbuf"),
         *_rows("FIX", x.accumulator, "copy_matrix_cc_to_gm copy_matrix_cc_to_cbuf copy_matrix_cc_to_ub"),
