@@ -100,9 +100,7 @@ def watched() -> Iterator[list[Assumed]]:
             unit = touch.place.shadow.unit
             ranges = merged(touch.extent.positions(touch.place.start) * unit, unit)
             rows.append(Touch(touch.operand, touch.how, touch.place.name, ranges, touch.is_lost))
-        own = executed.call.kernel.handshake
-        around = {(dst, src) for src, dst in (*own.before, *own.between)} & {*own.after}
-        hidden = dict(around) if len(around) == 1 else {}  # S between flags from one other pipe and back to it
+        hidden = executed.call.kernel.handshake.seen_as
         pipes = [step.pipe.rpartition(".") for step in executed.steps if isinstance(step, PipeWork)]
         seen = frozenset(hidden.get(pipe, pipe) for _, _, pipe in pipes)
         known = INSTRUCTIONS.get(executed.instr.name)

@@ -400,9 +400,9 @@ class SpecialRoute:
     """How some calls are carried out: the route has the instruction's name and a suffix."""
 
     suffix: str
-    """Empty if all calls of a target are."""
-    when: Table[Callable[[Call], bool]]
-    """By target that has it: the calls, if not all."""
+    """Empty if the kernel replaces the plain one."""
+    on: Table[Callable[[Call], bool] | None]
+    """By target that has it: the calls; None for all."""
     kernel: RouteKernel
 
 
@@ -430,7 +430,7 @@ def ahead(count: Callable[[Call], int]) -> Callable[[Call], ByteRows]:
 
 def on_a2a3(kernel: RouteKernel) -> SpecialRoute:
     """The kernel that A2/A3 has, and other targets do not."""
-    return SpecialRoute("", Table({"a2a3": never}), kernel)
+    return SpecialRoute("", Table({"a2a3": None}), kernel)
 
 
 PAIRED = Table({"a2a3": True})
@@ -537,12 +537,12 @@ def build(
 
     def routes(family: str) -> dict[str, RouteKernel]:
         others = {
-            ".".join(filter(None, (row.name, each.suffix))): each.kernel for each in special if each.when.get(family)
+            ".".join(filter(None, (row.name, each.suffix))): each.kernel for each in special if family in each.on.rows
         }
         return {row.name: kernel(on[family]), **others}
 
     def route(call: Call) -> str:
-        chosen = (each.suffix for each in special if each.suffix and call.here(each.when, never)(call))
+        chosen = (each.suffix for each in special if each.suffix and (call.here(each.on) or never)(call))
         return ".".join((row.name, *islice(chosen, 1)))
 
     return Instruction(

@@ -168,36 +168,37 @@ OPTIONAL = {"trsqrt": Workspace(1)}
 
 
 INTEGERS = Table({"a2a3": of_integers})
-SCALAR_LOOPS = {"tshl": "", "tshr": "", "tpow": "integers", "tpows": "integers"}
-"""By instruction: the calls that the headers of A2/A3 carry out element by element, all or those of integers
-(TShl.hpp:29, TShr.hpp:29, TPow.hpp:208)."""
+SCALAR_LOOPS = frozenset(("tshl", "tshr"))
+"""Instructions that A2/A3 carries out element by element (TShl.hpp:29, TShr.hpp:29)."""
 
 
 IN_PAIRS = frozenset(("tand", "tor", "txor", "tnot"))
 """Instructions that A2/A3 carries out on pairs of bytes (TOr.hpp:42)."""
 
 
-def corrected(row: OpRow, params: tuple[Param, ...]) -> tuple[SpecialRoute, ...]:
-    """Powers of floats, which A2/A3 corrects element by element (TPow.hpp:170)."""
-    if row.op != "pow":
-        return ()
-    cost = {"V": SLOW, "S": Cost("scalar loop", accesses=4)}
-    effects = (*pipes(params, "V"), Effect(TMP, "write", "V"), *pipes(params, "S"), Effect(TMP, "read", "S"))
-    return (on_a2a3(RouteKernel(effects, handshake=SCALAR_LAST, cost=cost)),)
+def special_routes(row: OpRow, params: tuple[Param, ...]) -> tuple[SpecialRoute, ...]:
+    """What A2/A3's headers do otherwise than one vector instruction a step does."""
+    own = pipes(params, "V")
+    if row.name in SCALAR_LOOPS:
+        return (on_a2a3(scalar_loop(params, accesses=3)),)
+    if row.name in IN_PAIRS:
+        return (on_a2a3(RouteKernel(own, besides=by_pairs)),)
+    if row.op == "pow":  # a loop for integers; floats are corrected one by one (TPow.hpp:208, 170)
+        cost = {"V": SLOW, "S": Cost("scalar loop", accesses=4)}
+        effects = (*own, Effect(TMP, "write", "V"), *pipes(params, "S"), Effect(TMP, "read", "S"))
+        floats = on_a2a3(RouteKernel(effects, handshake=SCALAR_LAST, cost=cost))
+        return (SpecialRoute("integers", INTEGERS, scalar_loop(params, accesses=3)), floats)
+    if row.op == "rem":  # integers become floats where they are, and only the dividend is turned back (TRem.hpp:81)
+        sources = [param.name for param in params[1:] if param.kind != "number"]
+        kept = (Effect(name, "write", "V", in_ub(name), name == "src1") for name in sources)
+        return (SpecialRoute("integers", INTEGERS, RouteKernel((*own, *kept), cost={"V": SLOW})),)
+    return ()
 
 
 def arithmetic(row: OpRow, params: tuple[Param, ...], rules: tuple[Rule, ...]) -> Instruction:
     """An operation on the sources, with its workspace."""
     sources, workspace = tuple(param.name for param in params[1:]), WORKSPACES.get(row.name)
-    lower, loops, special = apply(row.op, *sources), SCALAR_LOOPS.get(row.name), tuple[SpecialRoute, ...]()
-    if loops is not None:
-        special = (SpecialRoute(loops, INTEGERS, scalar_loop(params, accesses=3)), *corrected(row, params))
-    elif row.op == "rem":  # integers become floats where they are, and only the dividend is turned back (TRem.hpp:81)
-        tiles = [name for name in sources if name != "scalar"]
-        effects = (*pipes(params, "V"), *(Effect(each, "write", "V", in_ub(each), each == "src1") for each in tiles))
-        special = (SpecialRoute("integers", INTEGERS, RouteKernel(effects, cost={"V": SLOW})),)
-    elif row.name in IN_PAIRS:
-        special = (on_a2a3(RouteKernel(pipes(params, "V"), besides=by_pairs)),)
+    lower, special = apply(row.op, *sources), special_routes(row, params)
     if workspace is None:
         optional = OPTIONAL.get(row.name)
         form = Form(reordered=True) if optional else GENERAL

@@ -51,6 +51,12 @@ class Handshake:
     after_fill: tuple[Pair, ...] = ()
     """Between zeroing the tile and the transfers into it, if indices outside store zero (A-37)."""
 
+    @property
+    def seen_as(self) -> dict[str, str]:
+        """A pipe that works only between flags from another one and back to it: from outside, that one works."""
+        around = {(dst, src) for src, dst in (*self.before, *self.between)} & {*self.after}
+        return dict(around) if len(around) == 1 else {}
+
 
 ON_V = Handshake(body=("V",))
 """A SIMT launch hides its accesses and counts as a vector-pipe producer (MG-SYNC-13, MG-SYNC-15)."""
@@ -167,10 +173,8 @@ class RouteKernel:
     """The hazard to note if the caller does not order the load of the index, although the kernel waits for it."""
 
     def pipes_of(self, operand: str) -> frozenset[str]:
-        """The pipes that touch an operand, as others see them: what a pipe does between flags from another one and back
-        to it counts as work of that one."""
-        waits = (*self.handshake.before, *self.handshake.between)
-        seen = {dst: src for src, dst in waits if (dst, src) in self.handshake.after}
+        """The pipes that touch an operand, as others see them."""
+        seen = self.handshake.seen_as
         return frozenset(seen.get(each.pipe, each.pipe) for each in self.effects if each.operand == operand)
 
     def cost_on(self, pipe: str) -> Cost:
