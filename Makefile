@@ -41,7 +41,7 @@ CHECK ?=
 check: $(READY)
 	$(BIN)/python tests/check $(CHECK)
 
-# Everything that is generated from definitions: stubs, headers, outcomes, lists, pages of hazards, pictures.
+# Everything that is generated from definitions: stubs, outcomes, lists, pages of hazards, pictures.
 generated: $(READY)
 	$(BIN)/python tests/generated.py
 

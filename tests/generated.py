@@ -25,14 +25,6 @@ def stubs() -> Texts:
     yield FILE, stub
 
 
-def headers() -> Texts:
-    """The headers that C++ kernels are compiled against."""
-    from ptokit.cxx.names import INCLUDE, files
-
-    for path, text in files().items():
-        yield INCLUDE / path, partial(str, text)
-
-
 def outcomes() -> Texts:
     """What code that breaks a clause leads to."""
     from tests.conformance.outcomes import FILE, written
@@ -71,7 +63,7 @@ def pictures() -> Texts:
 
 
 GENERATORS: dict[str, Callable[[], Texts]] = {
-    "stubs": stubs, "headers": headers, "outcomes": outcomes, "lists": lists, "hazards": hazards,
+    "stubs": stubs, "outcomes": outcomes, "lists": lists, "hazards": hazards,
     "revisions": revisions, "pictures": pictures,
 }  # fmt: skip
 """By name, in the order in which they are written."""

@@ -45,4 +45,4 @@ def test_stale_files_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_unknown_names_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["stub"]) == 2 and "known: stubs, headers" in capsys.readouterr().err
+    assert main(["stub"]) == 2 and "known: stubs, outcomes" in capsys.readouterr().err

@@ -12,7 +12,8 @@ from tempfile import mkdtemp
 from types import SimpleNamespace
 
 from ptokit.cxx.compile import UNCHECKED, NoCompilerError, compile_source, find_compiler
-from ptokit.cxx.names import INCLUDE, OWN
+from ptokit.cxx.folders import generated_headers
+from ptokit.cxx.names import OWN
 from ptokit.cxx.names_in_source import SourceTexts
 from ptokit.lang.cpp_entries import LIBRARIES
 
@@ -37,7 +38,8 @@ COMMON = (
     "-Wextra",
     UNCHECKED,
     f"-I{OWN}",
-    f"-I{INCLUDE}",
+    f"-I{generated_headers() / 'own'}",
+    f"-I{generated_headers()}",
 )
 KERNEL = ("-O1", "-fno-inline", "-fno-optimize-sibling-calls")
 

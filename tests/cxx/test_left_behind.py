@@ -17,10 +17,13 @@ import pytest
 from typer.testing import CliRunner
 
 import ptokit as pto
+from ptokit.cache import VARIABLE
 from ptokit.cli.commands import app
 from ptokit.cxx import compile as compiling
+from ptokit.cxx import folders as temporary
 from ptokit.cxx import processes
 from ptokit.cxx.compile import CompileError, CompileOptions, compile_source, run
+from ptokit.cxx.names import files
 from ptokit.engine.llvm import store
 from ptokit.lang.cpp_entries import LIBRARIES
 from ptokit.lang.recorded import CppKernel
@@ -172,13 +175,13 @@ def test_folders_of_killed_processes_are_removed_by_a_later_run(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    here = compiling._namespace()
+    here = temporary._namespace()
     kept = {
-        "of a running process": f"{compiling.PREFIX}{os.getpid()}-{here}-x",
-        "of another namespace": f"{compiling.PREFIX}{ended.pid}-{here + 1}-x",
-        "of an earlier version": f"{compiling.PREFIX}abcd",
-        "a link": f"{compiling.PREFIX}{ended.pid}-{here}-link",
-        "a file": f"{compiling.PREFIX}{ended.pid}-{here}-file",
+        "of a running process": f"{temporary.PREFIX}{os.getpid()}-{here}-x",
+        "of another namespace": f"{temporary.PREFIX}{ended.pid}-{here + 1}-x",
+        "of an earlier version": f"{temporary.PREFIX}abcd",
+        "a link": f"{temporary.PREFIX}{ended.pid}-{here}-link",
+        "a file": f"{temporary.PREFIX}{ended.pid}-{here}-file",
         "of others": f"other-{ended.pid}-{here}-x",
     }
     target = tmp_path / "target"
@@ -190,15 +193,15 @@ def test_folders_of_killed_processes_are_removed_by_a_later_run(
         else:
             (tmp_path / name).mkdir()
             (tmp_path / name / "file").touch()
-    left = tmp_path / f"{compiling.PREFIX}{ended.pid}-{here}-x"
+    left = tmp_path / f"{temporary.PREFIX}{ended.pid}-{here}-x"
     left.mkdir()
     (left / "any.so").touch()
-    compiling.remove_abandoned.__wrapped__()
+    temporary.remove_abandoned.__wrapped__()
     assert {path.name for path in tmp_path.iterdir()} == {target.name, *kept.values()}
     assert (target / "file").exists()
     monkeypatch.setattr(os, "getuid", lambda: -1)
     left.mkdir()
-    compiling.remove_abandoned.__wrapped__()
+    temporary.remove_abandoned.__wrapped__()
     assert left.exists()  # of another user
 
 
@@ -210,5 +213,24 @@ def test_a_source_of_standard_input_is_removed_by_a_later_run(tmp_path: Path, mo
     )  # fmt: skip
     assert run.returncode == -signal.SIGKILL and Path(run.stdout.decode().strip()).exists()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    compiling.remove_abandoned.__wrapped__()
+    temporary.remove_abandoned.__wrapped__()
     assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("cache", ["", "kept"])
+def test_generated_headers_are_whole_whatever_was_there(
+    cache: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path / cache) if cache else "off")
+    folder = temporary.generated_headers()
+    assert folder.is_relative_to(tmp_path) is bool(cache)
+    (folder / "pto" / "pto-inst.hpp").write_text("#error of somebody else\n")
+    (folder / "own" / "ptokit" / "enums.hpp").unlink()
+    assert temporary.generated_headers() == folder
+    assert {path: (folder / path).read_text() for path in files()} == files()
+
+
+def test_a_cache_that_others_may_write_has_no_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    tmp_path.chmod(0o777)
+    assert not temporary.generated_headers().is_relative_to(tmp_path)

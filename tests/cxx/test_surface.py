@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from ptokit.cxx.compile import DEBUG, PLAIN, Build, CompileError, compile_source, find_compiler
-from ptokit.cxx.names import INCLUDE, OWN, macros_of
+from ptokit.cxx.folders import generated_headers
+from ptokit.cxx.names import OWN, macros_of
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.opaque import ROWS
 
@@ -47,7 +48,9 @@ def program(build: Build) -> Path:
         "-I",
         str(OWN),
         "-I",
-        str(INCLUDE),
+        str(generated_headers()),
+        "-I",
+        str(generated_headers() / "own"),
         "-shared",
         "-o",
         str(path),

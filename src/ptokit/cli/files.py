@@ -50,7 +50,7 @@ def on_disk(word: str) -> str:
         return word  # whoever reads it says why
     if not INCLUDE_LINE.search(first[:PEEKED]):
         return word
-    from ptokit.cxx.compile import temporary_prefix
+    from ptokit.cxx.folders import temporary_prefix
 
     folder = tempfile.TemporaryDirectory(prefix=temporary_prefix())
     atexit.register(folder.cleanup)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
 import re
@@ -22,8 +21,9 @@ from typing import Protocol, Self
 from ptokit.brief import brief
 from ptokit.cxx.database import MOST_CHARACTERS, PATH_OPTIONS, DatabaseEntry, find_database, is_passable, options_of
 from ptokit.cxx.entries import GLOBAL, CppEntry, TooManyTokensError, find_entries
+from ptokit.cxx.folders import generated_headers, remove_abandoned, temporary_prefix
 from ptokit.cxx.includes import SourceFiles, SpecialFileError, read_files, write_rewritten
-from ptokit.cxx.names import INCLUDE, OWN, macros_of
+from ptokit.cxx.names import INCLUDE, OWN, files, macros_of
 from ptokit.cxx.names_in_source import SourceTexts
 from ptokit.cxx.processes import CompileError, CompileLimits, run
 from ptokit.cxx.repository import GRANTED, folders_of, is_within, repository_of, system_folders
@@ -51,8 +51,6 @@ UNSEEN = re.compile("No such file or directory|file not found|Permission denied|
 """What compilers say of a file that they do not find, or may not read."""
 UNQUOTABLE = re.compile(r'["\\\x00-\x1f\x7f\ud800-\udfff]')
 """Characters of a file's name that an #include cannot state, or that compilers write in another way."""
-PREFIX = "ptokit-cxx-"
-"""What the names of temporary folders begin with; the process and its namespace follow."""
 OLDEST = {"gcc": 11, "clang": 15}
 """The oldest versions whose C++20 suffices."""
 PATIENCE = 8
@@ -242,48 +240,6 @@ def _fix(source: Path, options: CompileOptions, message: str) -> str:
     return f"name the header's folder: -I DIR{beside}"
 
 
-@cache
-def _namespace() -> int:
-    """The namespace of this process's number: that of a container is none of another one."""
-    try:
-        return os.stat("/proc/self/ns/pid").st_ino
-    except OSError:
-        return 0
-
-
-def temporary_prefix() -> str:
-    """What the name of a temporary folder of this process begins with: a later one removes it if this one is killed."""
-    return f"{PREFIX}{os.getpid()}-{_namespace()}-"
-
-
-@cache
-def remove_abandoned() -> None:
-    """Remove, once, the folders of processes of this user that were killed."""
-    name = re.compile(rf"{PREFIX}([1-9]\d{{0,9}})-{_namespace()}-\w+")
-    with contextlib.suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
-        for entry in entries:
-            match = name.fullmatch(entry.name)
-            if match and not _runs(int(match[1])) and _is_own_folder(entry):
-                shutil.rmtree(entry.path, ignore_errors=True)
-
-
-def _is_own_folder(entry: os.DirEntry[str]) -> bool:
-    with contextlib.suppress(OSError):
-        return entry.is_dir(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_uid == os.getuid()
-    return False
-
-
-def _runs(process: int) -> bool:
-    """Whether a process exists."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
 class _Compilation:
     """One source on its way to its libraries."""
 
@@ -307,6 +263,7 @@ class _Compilation:
         self.compiler, self.folder, self.kept = compiler, folder, kept
         self.preprocessed: dict[str, str] = {}
         """The text of the source for each core."""
+        self.generated = generated_headers()
         self.readable = _readable(self.source, options)
         self.files = source_files(self.source, options)
 
@@ -343,7 +300,7 @@ class _Compilation:
         commands = [[*self.command(core), f"-D__global__={GLOBAL}", "-E", str(self.source)] for core in cores]
         texts = self._run(commands, keep=True)
         self.preprocessed = dict(zip(cores, texts, strict=True))
-        included = [path for path in self.files.texts if INCLUDE not in path.parents]
+        included = [path for path in self.files.texts if not is_within(path, (INCLUDE, self.generated))]
         try:
             found = {core: find_entries(text, included) for core, text in self.preprocessed.items()}
         except TooManyTokensError as problem:
@@ -360,7 +317,7 @@ class _Compilation:
         macros = [f"-D{name}" for name in macros_of(self.target, *CORE_MACROS[core])]
         return [
             *self._own_command(_standard(self.options), *macros), "-include", str(self._builtins()),
-            *(_without_precompiled(flags) if self.compiler.family == "clang" else flags), "-I", str(INCLUDE),
+            *(_without_precompiled(flags) if self.compiler.family == "clang" else flags), "-I", str(self.generated),
             "-iquote", str(self.source.parent),
         ]  # fmt: skip
 
@@ -368,7 +325,8 @@ class _Compilation:
         """The compiler without options of the user's. What it includes first has declarations: GCC then takes no
         precompiled header, whatever lies beside one that is included later."""
         messages = OF_MESSAGES[self.compiler.family]
-        folders = chain.from_iterable(("-I", str(folder)) for folder in (*self.options.headers, OWN))
+        headers = *self.options.headers, OWN, self.generated / "own"
+        folders = chain.from_iterable(("-I", str(folder)) for folder in headers)
         return [*self.compiler.command, f"-std={standard}", *DEBUG, *PLAIN, *messages, *macros, *folders]
 
     def _builtins(self) -> Path:
@@ -396,7 +354,7 @@ class _Compilation:
         """What a library depends on: texts, options, the recorder and the compiler, without the names of copies."""
         texts = sorted((str(path), text) for path, text in self.files.texts.items())
         parts = [
-            str(FORMAT), *self.command(core), *self._identity(), os.getcwd(), _own_headers(),
+            str(FORMAT), *self.command(core), *self._identity(), os.getcwd(), _own_headers(), *files().values(),
             self.preprocessed[core], main.read_text().partition("\n")[2],
             *(part for pair in texts for part in pair),
         ]  # fmt: skip
@@ -474,7 +432,7 @@ def _digest(parts: Iterable[str]) -> str:
 
 @cache
 def _own_headers() -> str:
-    """The recorder and all headers of it, as a digest."""
+    """The recorder and the headers that are written by hand, as a digest."""
     files = sorted(path for path in INCLUDE.rglob("*") if path.is_file())
     return _digest(part for path in files for part in (str(path.relative_to(INCLUDE)), path.read_text()))
 
@@ -500,7 +458,7 @@ def _files_of(flags: Sequence[str]) -> Iterable[Path]:
 def _readable(source: Path, options: CompileOptions) -> list[str]:
     """The files and folders that belong to a source, and may be read besides those of the system."""
     named = (*include_folders(options.flags), *_files_of(options.flags))
-    return [str(path) for path in (repository_of(source), INCLUDE, *options.headers, *named)]
+    return [str(path) for path in (repository_of(source), INCLUDE, generated_headers(), *options.headers, *named)]
 
 
 def shown_texts(source: Path, options: CompileOptions) -> SourceTexts:

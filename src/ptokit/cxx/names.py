@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from ptokit.isa import policy
@@ -15,9 +16,9 @@ from ptokit.isa.policy import PtoEnum, TileType, enumerator
 from ptokit.target import DEFAULT_ARCH, PROFILES, compiler_of, families_in_cpp, left_layouts, profile
 
 INCLUDE = Path(__file__).parent / "include"
+"""The folder of headers that are written by hand."""
 OWN = INCLUDE / "own"
 """The folder of ptokit's own headers. It is searched before all others."""
-"""The folder that compilers get as an include path."""
 HEAD = "// Written by ptokit.cxx.names; edit its tables.\n#pragma once\n"
 
 
@@ -264,6 +265,7 @@ def op_pipes() -> dict[str, str]:
     return stated
 
 
+@cache
 def files() -> dict[str, str]:
     """The generated headers: path under the include folder, and text."""
     forward = f"{HEAD}#include <ptokit/pto.hpp>\n"
@@ -280,14 +282,6 @@ def files() -> dict[str, str]:
             for path in paths.split()
         },
     }
-
-
-def write(folder: Path = INCLUDE) -> None:
-    """Write the generated headers."""
-    for path, text in files().items():
-        file = folder / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
 
 
 def _enums() -> Iterator[str]:
@@ -344,7 +338,3 @@ def _instructions() -> Iterator[str]:
     )
     yield from ("}  // namespace comm", "}  // namespace pto", "")
     yield from (f'PTOKIT_INTRINSIC({name}, "{name}")' for name in INTRINSICS.split())
-
-
-if __name__ == "__main__":
-    write()

@@ -18,6 +18,7 @@ import numpy as np
 from ptokit.cxx.child import Child, RecordLimits
 from ptokit.cxx.compile import Build
 from ptokit.cxx.confine import DONE, OPEN, OPENAT
+from ptokit.cxx.folders import generated_headers
 from ptokit.cxx.lines import Elf, SourcePlaces, shown_function
 from ptokit.cxx.names import INCLUDE
 from ptokit.cxx.recording import (
@@ -319,7 +320,7 @@ class _RecordingRun:
 
     def _frames(self, addresses: tuple[int, ...]) -> Frames:
         if self._source is None:
-            self._source = SourcePlaces(self._elf, (str(INCLUDE),), self._texts)
+            self._source = SourcePlaces(self._elf, (str(INCLUDE), str(generated_headers())), self._texts)
         return self._source.frames(addresses)
 
     def _problem(

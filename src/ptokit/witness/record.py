@@ -10,7 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ptokit.cxx.compile import Build, CompileOptions, compile_source, temporary_prefix
+from ptokit.cxx.compile import Build, CompileOptions, compile_source
+from ptokit.cxx.folders import temporary_prefix
 from ptokit.cxx.names import INCLUDE
 from ptokit.cxx.record import ArrayArgument, ScalarArgument, record
 from ptokit.cxx.recording import CoreName, RecordingProblem

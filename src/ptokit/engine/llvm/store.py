@@ -12,7 +12,6 @@ import re
 import secrets
 import stat
 import struct
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,9 +19,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-VARIABLE = "PTOKIT_CACHE"
-"""The environment variable that names another folder, or switches the cache off."""
-OFF = ("", "0", "off")
+from ptokit.cache import VARIABLE, base, distrust
+
 FORMAT = 1
 """The version of the files; it grows when they change."""
 LARGEST = 32 << 20
@@ -62,22 +60,8 @@ class Size:
 
 def folder() -> Path | None:
     """Where the files are, or would be; None where the cache is switched off or the user has no place for it."""
-    asked = os.environ.get(VARIABLE)
-    if asked is not None and asked.strip().lower() in OFF:
-        return None
-    base = Path(os.path.expanduser(asked)) if asked is not None else _user_folder()
-    return base / f"v{FORMAT}" if base else None
-
-
-def _user_folder() -> Path | None:
-    variable, default = {
-        "win32": ("LOCALAPPDATA", "~/AppData/Local"),
-        "darwin": ("", "~/Library/Caches"),
-    }.get(sys.platform, ("XDG_CACHE_HOME", "~/.cache"))
-    for place in (os.environ.get(variable, ""), os.path.expanduser(default)):
-        if os.path.isabs(place):
-            return Path(place, "ptokit")
-    return None
+    place = base()
+    return place / f"v{FORMAT}" if place else None
 
 
 def refusal() -> str:
@@ -91,7 +75,7 @@ def refusal() -> str:
         return ""
     except (OSError, ValueError) as problem:
         return str(getattr(problem, "strerror", None) or problem)
-    return _distrust(about) if stat.S_ISDIR(about.st_mode) else "it is no directory"
+    return distrust(about) if stat.S_ISDIR(about.st_mode) else "it is no directory"
 
 
 def unwritable() -> str:
@@ -107,15 +91,6 @@ def unwritable() -> str:
     except (OSError, ValueError) as problem:
         return str(getattr(problem, "strerror", None) or problem)
     return ""
-
-
-def _distrust(about: os.stat_result) -> str:
-    """Why code from a file or folder could be somebody else's; empty when it could not."""
-    if sys.platform == "win32":
-        return ""  # the folder is in the user's profile, and modes say nothing
-    if about.st_uid != os.geteuid():
-        return "it belongs to another user"
-    return "others can write to it" if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH) else ""
 
 
 def _usable() -> Path:
@@ -137,7 +112,7 @@ def load(key: str) -> Entry | None:
 def _read(path: Path) -> bytes:
     with open(os.open(path, _READ), "rb") as stream:
         about = os.fstat(stream.fileno())
-        if not stat.S_ISREG(about.st_mode) or _distrust(about) or about.st_size > LARGEST:
+        if not stat.S_ISREG(about.st_mode) or distrust(about) or about.st_size > LARGEST:
             raise PermissionError(path)
         return stream.read(LARGEST)
 

@@ -1,3 +1,0 @@
-// Written by ptokit.cxx.names; edit its tables.
-#pragma once
-#include <ptokit/pto.hpp>
