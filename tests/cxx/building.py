@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 from ptokit.cxx.compile import UNCHECKED, NoCompilerError, compile_source, find_compiler
 from ptokit.cxx.folders import generated_headers
-from ptokit.cxx.names import OWN
+from ptokit.cxx.names import INCLUDE, OWN
 from ptokit.cxx.names_in_source import SourceTexts
 from ptokit.lang.cpp_entries import LIBRARIES
 
@@ -60,6 +60,7 @@ class Built:
     source: Path
     target: str = "a2a3"
     texts: SourceTexts = field(default_factory=lambda: SourceTexts([SOURCES]))
+    own: tuple[str, ...] = (str(INCLUDE), str(generated_headers()))
 
     @property
     def path(self) -> Path:

@@ -247,6 +247,14 @@ class CxxRequest:
         str | None,
         typer.Option(metavar="FILE", help="C++: a compile database, if it is not beside or above the source."),
     ] = None
+    headers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            envvar="PTOKIT_PTO_ISA",
+            help="C++: a checkout of the public headers; they say what instructions do that ptokit does not know.",
+        ),
+    ] = None
     limit: Annotated[
         Words,
         typer.Option(

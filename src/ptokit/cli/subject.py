@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ptokit.cxx.compile import Build
     from ptokit.cxx.database import DatabaseEntry
     from ptokit.lang.cpp_entries import CppSource
+    from ptokit.witness.unknown import UnknownInstructions
 
 LIMIT = re.compile(r"(?P<name>seconds|memory|calls)=(?P<number>[1-9]\d{0,14}(?:\.\d+)?(?:e\d{1,2})?)(?P<unit>[KMG]?)")
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -62,7 +63,19 @@ def _source(file: str, _state: tuple[int, int], request: CxxRequest) -> CppSourc
 
     flags = *(f"-I{folder}" for folder in request.include or ()), *(f"-D{macro}" for macro in request.define or ())
     own = CompileOptions(flags, request.std or "")
-    return CppSource(file, own.with_stated(_stated(file, request.database)), _limits(request.limit or ()))
+    options = own.with_stated(_stated(file, request.database))
+    return CppSource(file, options, _limits(request.limit or ()), _unknown(request.headers))
+
+
+def _unknown(headers: str | None) -> UnknownInstructions | None:
+    """The instructions of a checkout that no table has."""
+    if headers is None:
+        return None
+    from ptokit.witness.headers import Checkout, HeadersError
+    from ptokit.witness.unknown import UnknownInstructions
+
+    with misused(HeadersError, OSError):
+        return UnknownInstructions(Checkout.at(Path(headers)))
 
 
 def forget() -> None:

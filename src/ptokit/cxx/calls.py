@@ -39,7 +39,7 @@ from ptokit.cxx.recording import (
 from ptokit.isa.catalog import INSTRUCTIONS, derived, variants
 from ptokit.isa.dtype import INT32, DType, dtype
 from ptokit.isa.instruction import Cpp, Instruction, Modifier, Modifiers, Param
-from ptokit.isa.opaque import EXACT, NONE, OWN_KINDS, OpaqueKind, form_for
+from ptokit.isa.opaque import EXACT, NONE, OWN_KINDS, OpaqueKind, form_for, recorded_form
 from ptokit.isa.policy import PtoEnum, TileType
 from ptokit.isa.spelling import TMP
 from ptokit.program.ir import Constant
@@ -168,8 +168,13 @@ def _opaque(call: RecordedCall, arrays: Arrays) -> tuple[InstrShape, Indices]:
     """A call by its effects. Operands that a program cannot have are left out."""
     unused = _unused(call)
     operands = [(k, operand) for k, operand in enumerate(call.operands) if type(operand) in LOOSE and k not in unused]
-    letters = _letters(call) or form_for(call.name, [_kind_of(call, place) for place, _ in operands])
-    slots, numbers, words, form = list[Slot](), list[int](), list[int](), ""
+    stated, _, flags = str(dict(call.modifiers).get(EFFECTS, "")).partition(";")
+    letters = (
+        stated.split(",")
+        if stated
+        else _letters(call) or form_for(call.name, [_kind_of(call, place) for place, _ in operands])
+    )
+    slots, numbers, words, form = list[Slot](), list[int](), list[int](), list[str]()
     for (place, operand), letter in zip(operands, letters, strict=False):
         try:
             slot, own = _slot(operand, None, arrays)
@@ -180,9 +185,10 @@ def _opaque(call: RecordedCall, arrays: Arrays) -> tuple[InstrShape, Indices]:
         slots.append(slot)
         numbers += own
         words.append(place)
-        form += letter
-    form = form or NONE
-    shape = InstrShape(call.name, tuple(slots), (), None, tuple(words), call.site, form, call.modifiers)
+        form.append(letter)
+    key = (recorded_form(form, flags.split(",") if flags else ()) if stated else "".join(form)) or NONE
+    modifiers = tuple(pair for pair in call.modifiers if pair[0] != EFFECTS)
+    shape = InstrShape(call.name, tuple(slots), (), None, tuple(words), call.site, key, modifiers)
     return shape, tuple(numbers)
 
 
@@ -223,6 +229,8 @@ def _letters(call: RecordedCall) -> str:
     return "".join(access.get(word, "s" if word == TMP else "n") for word in words.values())
 
 
+EFFECTS = "effects"
+"""The modifier that states what headers did in a call, as a form."""
 LOOSE = (RecordedTile, RecordedArray, RecordedScalar)
 """What operands of a call by its effects are."""
 

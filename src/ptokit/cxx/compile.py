@@ -118,6 +118,8 @@ class Build:
     texts: SourceTexts = field(default_factory=SourceTexts, repr=False)
     copies: dict[Path, Path] = field(default_factory=dict, repr=False)
     """Files that were rewritten before they were compiled; debug information names the originals."""
+    own: tuple[str, ...] = ()
+    """Folders of headers that are not the user's."""
     changeable: frozenset[Path] = frozenset()
     """The source and what it includes of its repository, without what is behind links: files that repairs may write."""
 
@@ -282,11 +284,12 @@ class _Compilation:
         for library in missing if self.kept else ():
             self._save(library, keys[library])
         every = {entry.name: entry for found in entries.values() for entry in found}
-        own = [repository_of(self.source)]
-        changeable = frozenset(path for path in self.files.texts if is_within(path, own)) - self.files.linked
+        repository = [repository_of(self.source)]
+        changeable = frozenset(path for path in self.files.texts if is_within(path, repository)) - self.files.linked
         texts = shown_texts(self.source, self.options)
         built = tuple(mains), tuple(every.values())
-        return Build(self.source, self.target, *built, self.folder, texts, copies, changeable)
+        own = tuple(map(str, (INCLUDE, self.generated, *self.options.headers)))
+        return Build(self.source, self.target, *built, self.folder, texts, copies, own, changeable)
 
     def cores(self) -> tuple[str, ...]:
         """The cores that the source is compiled for."""

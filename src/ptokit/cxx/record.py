@@ -18,9 +18,7 @@ import numpy as np
 from ptokit.cxx.child import Child, RecordLimits
 from ptokit.cxx.compile import Build
 from ptokit.cxx.confine import DONE, OPEN, OPENAT
-from ptokit.cxx.folders import generated_headers
 from ptokit.cxx.lines import Elf, SourcePlaces, shown_function
-from ptokit.cxx.names import INCLUDE
 from ptokit.cxx.recording import (
     CoreName,
     Frames,
@@ -147,7 +145,7 @@ class _RecordingRun:
         part: int,
     ) -> None:
         self._library, self._target, self._entry, self._grid = library, build.target, entry, grid
-        self._texts = build.texts
+        self._texts, self._own = build.texts, build.own
         self._elf = Elf.read(library)
         self._before, self._part = before, part
         self._limits, self._inform = limits, inform
@@ -320,7 +318,7 @@ class _RecordingRun:
 
     def _frames(self, addresses: tuple[int, ...]) -> Frames:
         if self._source is None:
-            self._source = SourcePlaces(self._elf, (str(INCLUDE), str(generated_headers())), self._texts)
+            self._source = SourcePlaces(self._elf, self._own, self._texts)
         return self._source.frames(addresses)
 
     def _problem(

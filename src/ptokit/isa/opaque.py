@@ -12,10 +12,14 @@ of a program has the name and the form of one: a letter for each operand, in the
 | `n` | is a number |
 
 A form without operands is `-`. What is written gets unspecified values (`Compute` with the operation `UNSPECIFIED`).
+
+A call that was recorded with headers states more, `w@S[16x128/256],r@S[1x64/64],n;V-S,S,S-V`: the pipe of each operand,
+the bytes that it accesses (rows, their length, and how far they are apart), and the order of work and flags.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -24,7 +28,7 @@ from typing import Literal
 from ptokit.brief import brief
 from ptokit.isa.catalog import variants
 from ptokit.isa.instruction import EVERYWHERE, NPU, Call, Cpp, Instruction, Param
-from ptokit.isa.kernel import Cost, Effect, Handshake, RouteKernel
+from ptokit.isa.kernel import ByteRows, Cost, Effect, Handshake, Pair, RouteKernel
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import NOTHING, UNSPECIFIED, Access, Compute, Input
 from ptokit.isa.operand import ScalarSpec, TensorSpec, TileSpec
@@ -62,6 +66,50 @@ ALL_PIPES = "ALL"
 """The pipe of an instruction that all pipes wait for."""
 ACCESS = {"w": "write", "u": "update", "s": "write", "r": "read", "n": "read"}
 LETTERS = {"write": "w", "update": "u", "read": "r"}
+_STATED = r"[wursn](?:@(?:S|V|M|MTE1|MTE2|MTE3|FIX)\[\d{1,9}x\d{1,9}/\d{1,9}\])?"
+_STEP = r"[A-Z0-9]{1,4}(?:-[A-Z0-9]{1,4})?"
+RECORDED = re.compile(rf"{_STATED}(?:,{_STATED})*(?:;{_STEP}(?:,{_STEP}){{,15}})?")
+"""The form of a call that was recorded with headers."""
+
+
+@dataclass(frozen=True)
+class RecordedAccess:
+    """What a recorded call did with an operand."""
+
+    letter: str
+    pipe: str = ""
+    rows: ByteRows | None = None
+
+    def __str__(self) -> str:
+        if self.rows is None:
+            return self.letter
+        return f"{self.letter}@{self.pipe}[{self.rows.rows}x{self.rows.length}/{self.rows.pitch}]"
+
+    @classmethod
+    def parse(cls, word: str) -> RecordedAccess:
+        """The inverse of `str`."""
+        letter, _, rest = word.partition("@")
+        pipe, _, numbers = rest.partition("[")
+        return cls(letter, pipe, ByteRows(*map(int, re.findall(r"\d+", numbers))) if rest else None)
+
+
+def recorded_form(accesses: Sequence[str], steps: Sequence[str] = ()) -> str:
+    """The form that states accesses, and pipes that work and flags between two of them in order."""
+    return ",".join(accesses) + (f";{','.join(steps)}" if steps else "")
+
+
+def _split(form: str) -> tuple[tuple[RecordedAccess, ...], tuple[str, ...]]:
+    """The accesses and steps of a form that states them; none for other forms."""
+    if "@" not in form:
+        return (), ()
+    accesses, _, steps = form.partition(";")
+    return tuple(map(RecordedAccess.parse, accesses.split(","))), tuple(steps.split(",")) if steps else ()
+
+
+def letters_of(form: str) -> str:
+    """The letters of a form."""
+    accesses, _ = _split(form)
+    return "".join(access.letter for access in accesses) if accesses else "" if form == NONE else form
 
 
 @dataclass(frozen=True)
@@ -70,6 +118,8 @@ class OpaqueForm:
 
     names: tuple[str, ...]
     letters: str
+    recorded: str = ""
+    """The same with what headers did."""
 
     def __post_init__(self) -> None:
         distinct = {name for name in self.names if name.isidentifier()}
@@ -79,7 +129,7 @@ class OpaqueForm:
     @property
     def key(self) -> str:
         """The form as programs have it."""
-        return self.letters or NONE
+        return self.recorded or self.letters or NONE
 
     @property
     def outs(self) -> tuple[int, ...]:
@@ -325,8 +375,8 @@ def form_in_text(row: OpaqueRow | None, outs: Sequence[OpaqueKind], ins: Sequenc
 
 def spelt_form(key: str) -> OpaqueForm:
     """The form that a text states."""
-    letters = "" if key == NONE else key
-    return OpaqueForm(_generic(letters), letters)
+    letters = letters_of(key)
+    return OpaqueForm(_generic(letters), letters, key if "@" in key else "")
 
 
 def _guessed(kinds: Sequence[OpaqueKind]) -> str:
@@ -338,20 +388,23 @@ def _guessed(kinds: Sequence[OpaqueKind]) -> str:
 
 def is_form(text: object) -> bool:
     """Whether a text is a form."""
-    if not isinstance(text, str) or not 0 < len(text) <= MOST_OPERANDS:
+    if not isinstance(text, str) or not 0 < len(text) <= MOST_OPERANDS * (64 if "@" in text else 1):
         return False
-    return text == NONE or set(text) <= set(ACCESS)
+    return text == NONE or set(text) <= set(ACCESS) or ("@" in text and RECORDED.fullmatch(text) is not None)
 
 
 @lru_cache(maxsize=MOST_FORMS)
 def opaque(name: str, form: str) -> Instruction:
     """The definition of an instruction in one form. The name need not be in the table."""
-    letters = "" if form == NONE else form
-    row = opaque_rows().get(name)
+    letters, row = letters_of(form), opaque_rows().get(name)
+    accesses, steps = _split(form)
     known = next((each.names for each in row.forms if each.letters == letters), None) if row else None
     names = known or _generic(letters)
     params = tuple(_param(*each) for each in zip(names, letters, strict=True))
-    pipe = row.pipe if row else BY_MEMORY
+    pipe = next((each.pipe for each in accesses if each.pipe), row.pipe if row else BY_MEMORY)
+    kernels = dict(_kernels(name, pipe, params))
+    if accesses:
+        kernels = {f"{name}.{pipe}": _recorded_kernel(params, accesses, steps)}
     is_exact = EXACT.get(name) == form
     return Instruction(
         name=name,
@@ -360,9 +413,9 @@ def opaque(name: str, form: str) -> Instruction:
         operands=params,
         modifiers=(),
         rules=(),
-        lower=_store_element if is_exact and name == "setvalue" else _lowering(params),
-        route=lambda call: f"{name}.{pipe_of(call) if pipe == BY_MEMORY else pipe}",
-        kernels={family: dict(_kernels(name, pipe, params)) for family in NPU},
+        lower=_store_element if is_exact and name == "setvalue" else _lowering(params, accesses),
+        route=lambda call: f"{name}.{pipe or pipe_of(call)}",
+        kernels=dict.fromkeys(NPU, kernels),
         cpp=Cpp(call=f"{name.upper()}({', '.join(names)})"),
         in_place=Table(dict.fromkeys(EVERYWHERE, True)),
         text_name=row.op if row else name,
@@ -390,16 +443,17 @@ def _param(name: str, letter: str) -> Param:
 # --- what it does
 
 
-def _lowering(params: tuple[Param, ...]) -> Callable[[Call], tuple[Compute, ...]]:
+def _lowering(params: tuple[Param, ...], accesses: tuple[RecordedAccess, ...]) -> Callable[[Call], tuple[Compute, ...]]:
     reads = tuple(param.name for param in params if param.access != "write" and param.kind != "number")
     writes = tuple(param.name for param in params if param.access != "read")
+    rows = {param.name: access.rows for param, access in zip(params, accesses, strict=bool(accesses))}
 
     def lower(call: Call) -> tuple[Compute, ...]:
         inputs = tuple(_input(call, name) for name in reads)
         if not writes and reads:  # nothing is written, and the reads count
             nothing = Access(reads[0], Layout.plain(0, 0))
             return (Compute(UNSPECIFIED, NOTHING, nothing, inputs),)
-        return tuple(_output(call, name, () if k else inputs) for k, name in enumerate(writes))
+        return tuple(_output(call, name, rows.get(name), () if k else inputs) for k, name in enumerate(writes))
 
     return lower
 
@@ -416,15 +470,41 @@ def _input(call: Call, name: str) -> Input:
     return Input(name, spec.layout, spec.valid if isinstance(spec, TileSpec) else spec.extents)
 
 
-def _output(call: Call, name: str, inputs: tuple[Input, ...]) -> Compute:
-    """All of a tile is written: how much the instruction writes is not known."""
+def _output(call: Call, name: str, rows: ByteRows | None, inputs: tuple[Input, ...]) -> Compute:
+    """What is written: all of a tile, unless it was recorded how much is. What is behind a tile is an effect."""
     spec = call.values[name]
+    if isinstance(spec, TileSpec) and rows is not None and 0 < rows.length <= spec.nbytes:
+        size, pitch = spec.dtype.size, max(rows.pitch, 1)
+        count = min(rows.rows, (spec.nbytes - rows.length) // pitch + 1)
+        if not (rows.length % size or pitch % size):
+            return Compute(
+                UNSPECIFIED, (count, rows.length // size), Access(name, Layout.plain(pitch // size, 1)), inputs
+            )
     shape = (spec.rows, spec.cols) if isinstance(spec, TileSpec) else spec.extents
     return Compute(UNSPECIFIED, shape, Access(name, spec.layout), inputs)
 
 
 ESTIMATE = Cost("estimate")
 FROM_L1 = frozenset({TileType.Left, TileType.Right, TileType.Bias, TileType.ScaleLeft, TileType.ScaleRight})
+
+
+def _recorded_kernel(
+    params: tuple[Param, ...], accesses: tuple[RecordedAccess, ...], steps: tuple[str, ...]
+) -> RouteKernel:
+    """The kernel of a call that was recorded with headers."""
+    done = [(param, each, each.rows) for param, each in zip(params, accesses, strict=True) if each.rows is not None]
+    effects = (Effect(param.name, param.access, each.pipe, lambda _, rows=rows: rows) for param, each, rows in done)
+    pipes = tuple(dict.fromkeys([*(step for step in steps if "-" not in step), *(each.pipe for _, each, _ in done)]))
+    work = [k for k, step in enumerate(steps) if "-" not in step] or [0]
+    before, between, after = map(_flags, (steps[: work[0]], steps[work[0] : work[-1]], steps[work[-1] :]))
+    handshake = Handshake(before, pipes, after, between=between)
+    return RouteKernel(tuple(effects), handshake=handshake, cost=dict.fromkeys(pipes, ESTIMATE))
+
+
+def _flags(steps: Sequence[str]) -> tuple[Pair, ...]:
+    """The flags among steps."""
+    pairs = (step.partition("-") for step in steps if "-" in step)
+    return tuple((src, dst) for src, _, dst in pairs)
 
 
 def _kernels(name: str, pipe: str, params: tuple[Param, ...]) -> Iterator[tuple[str, RouteKernel]]:

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ptokit.cxx.child import RecordLimits
 from ptokit.cxx.compile import (
@@ -26,6 +27,9 @@ from ptokit.engine.llvm import store
 from ptokit.finding import Finding, VerifyError, Where, suggestion
 from ptokit.isa.dtype import DType, dtype
 from ptokit.target import families_in_cpp
+
+if TYPE_CHECKING:
+    from ptokit.witness.unknown import UnknownInstructions
 
 ANY = ("void", "uint8_t", "unsigned char", "char", "int8_t", "GM_ADDR")
 """Types of pointers to elements of any type."""
@@ -171,16 +175,24 @@ LIBRARIES = LibrariesOnDisk()
 class CppSource:
     """A C++ source with its builds, one for each target."""
 
-    def __init__(self, file: str, options: CompileOptions, limits: RecordLimits | None = None) -> None:
-        self.file, self.options, self.limits = file, options, limits or RecordLimits()
+    def __init__(
+        self,
+        file: str,
+        options: CompileOptions,
+        limits: RecordLimits | None = None,
+        unknown: UnknownInstructions | None = None,
+    ) -> None:
+        """`unknown`: the instructions of the user's checkout of the public headers that no table has."""
+        self.file, self.options, self.limits, self.unknown = file, options, limits or RecordLimits(), unknown
         self._builds: dict[str, Build] = {}
         self.texts = shown_texts(Path(file), options)
 
     def build(self, target: str) -> Build:
         """The source compiled for a target. Raises VerifyError; ImportError if there is no compiler."""
         if target not in self._builds:
+            options = self.unknown.options(self.options) if self.unknown else self.options
             try:
-                self._builds[target] = build = compile_source(Path(self.file), target, self.options, kept=LIBRARIES)
+                self._builds[target] = build = compile_source(Path(self.file), target, options, kept=LIBRARIES)
             except NoCompilerError as error:
                 raise ImportError(str(error)) from None
             except CompileError as error:
@@ -206,7 +218,9 @@ class CppSource:
     def changed(self, texts: Mapping[str, str]) -> CppSource:
         """The source with other texts in some of its files."""
         merged = {**dict(self.options.texts), **texts}
-        return CppSource(self.file, replace(self.options, texts=tuple(sorted(merged.items()))), self.limits)
+        return CppSource(
+            self.file, replace(self.options, texts=tuple(sorted(merged.items()))), self.limits, self.unknown
+        )
 
 
 def source_of(

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ptokit.cxx.compile import CompileOptions
+from ptokit.cxx.compile import CompileError, CompileOptions
 from ptokit.cxx.entries import CppEntry, Parameter
 from ptokit.cxx.lines import ElfError
 from ptokit.cxx.problems import OWN_CODE, problem_findings
@@ -28,7 +28,16 @@ from ptokit.finding import OPAQUE, Finding, VerifyError
 from ptokit.isa.dtype import DType, dtype
 from ptokit.lang.context import Mode
 from ptokit.lang.cpp_edits import edited_texts
-from ptokit.lang.cpp_entries import CppSource, chosen_entry, element_of, entries_of, kind_of, scalar_of, source_of
+from ptokit.lang.cpp_entries import (
+    CppSource,
+    chosen_entry,
+    compile_findings,
+    element_of,
+    entries_of,
+    kind_of,
+    scalar_of,
+    source_of,
+)
 from ptokit.lang.faults import public, refuse
 from ptokit.lang.launch import Traced, grid_of, machine_options, mode_of
 from ptokit.lang.launcher import (
@@ -198,7 +207,12 @@ class CppKernel(ForeignKernel):
         grid = self.grid if self.entry.kind == "kernel" else None
         passed = [*self._passed(arguments)]
         try:
-            return record(build, self.entry.name, passed, grid, self.source.limits, inform=Informer(target).inform)
+            found = record(build, self.entry.name, passed, grid, self.source.limits, inform=Informer(target).inform)
+            if self.source.unknown is None:
+                return found
+            return self.source.unknown.judged(found, build.source, self.source.options, self.entry.name, passed, grid)
+        except CompileError as error:
+            raise VerifyError(compile_findings(error, target, self.source.texts)) from error
         except ElfError as error:
             raise VerifyError([Finding("error", OWN_CODE, str(error), target=target)]) from error
 

@@ -109,6 +109,12 @@ class Checkout:
         """The headers by their include path."""
         return {file.relative_to(self.include).as_posix(): file.read_text("utf-8", "replace") for file in self._files()}
 
+    @cached_property
+    def instructions(self) -> frozenset[str]:
+        """The names of the public instructions, in capitals."""
+        found = (match["name"] for text in self.texts.values() for match in INSTRUCTION.finditer(text))
+        return frozenset(name.removesuffix("_IMPL") for name in found if name)
+
     def _files(self) -> Iterator[Path]:
         left = MOST_BYTES
         for file in sorted((self.include / "pto").rglob("*")):

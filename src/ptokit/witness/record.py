@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,10 +35,11 @@ class ObservedBlock:
 
 
 class Witness:
-    """The headers of a checkout, ready for a host compiler. Its files are removed at the end of a `with`."""
+    """The headers of a checkout, ready for a host compiler, until `close` or the end of a `with` removes the files."""
 
     def __init__(self, checkout: Checkout) -> None:
         self.checkout, self.folder = checkout, Path(tempfile.mkdtemp(prefix=temporary_prefix()))
+        self.close = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
         checkout.write(self.folder)
         for name, text in prelude().items():
             file = self.folder / "ptokit" / name
@@ -50,7 +52,7 @@ class Witness:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.close()
 
     def compile(self, source: Path, target: str, options: CompileOptions | None = None) -> Build:
         """Compile a source with these headers. Raises `CompileError`, which names what the headers call and the table

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from ptokit.finding import Where
 from ptokit.isa.dtype import DType
-from ptokit.isa.opaque import opaque_ops, row_of_op
+from ptokit.isa.opaque import is_form, opaque_ops, row_of_op
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.unknown import is_unknown
 from ptokit.program.calls import known
@@ -301,7 +301,8 @@ class Lowering:
             return False
         if operation.name not in self._is_misspelt:
             self._is_misspelt[operation.name] = bool(guess(f"pto.{operation.name}", self._names))
-        return row_of_op(operation.name) is not None or not self._is_misspelt[operation.name]
+        is_known = row_of_op(operation.name) is not None or is_form(operation.attributes.get(FORM))
+        return is_known or not self._is_misspelt[operation.name]
 
     def _is_own(self, operation: Operation) -> bool:
         """Whether an operation belongs to the dialect `pto`."""

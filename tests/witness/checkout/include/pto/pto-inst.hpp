@@ -91,6 +91,48 @@ PTO_INST void TNEW(Tile& dst)
     vbrandnew(dst.data(), 1);
 }
 
+// Tensors, and what moves them.
+template <int... N>
+struct Shape {};
+template <int... N>
+struct Stride {};
+template <typename T, typename Shape_, typename Stride_>
+struct GlobalTensor {
+  __gm__ T* pointer;
+  explicit GlobalTensor(__gm__ T* start) : pointer(start) {}
+};
+
+template <typename Tile, typename T, typename... Rest>
+PTO_INST void TLOAD(Tile& dst, GlobalTensor<T, Rest...>& src)
+{
+    copy_gm_to_ubuf_align_b32(dst.data(), src.pointer, 0, Tile::Rows, Tile::Cols * sizeof(T), 0, 0, 0, 0);
+}
+
+template <typename Tile, typename T, typename... Rest>
+PTO_INST void TSTORE(GlobalTensor<T, Rest...>& dst, Tile& src)
+{
+    copy_ubuf_to_gm_align_b32(dst.pointer, src.data(), 0, Tile::Rows, Tile::Cols * sizeof(T), 0, 0, 0, 0);
+}
+
+// An instruction of tomorrow: the scalar pipe writes the workspace, the source is changed in its place, and the result
+// has rows of half a tile.
+template <typename Tile, typename Workspace>
+PTO_INST void TTOMORROW(Tile& dst, Tile& src, Workspace& tmp, float scale)
+{
+    tmp.data()[0] = 3;
+    set_flag(PIPE_S, PIPE_V, EVENT_ID0);
+    wait_flag(PIPE_S, PIPE_V, EVENT_ID0);
+    vmuls(src.data(), src.data(), scale, (uint8_t)Tile::Rows, 1, 1, 8, 8);
+    pipe_barrier(PIPE_V);
+    set_mask_count();
+    set_vector_mask(0, 32);
+    for (int row = 0; row < Tile::Rows; row++) {
+        vmuls(dst.data() + row * Tile::Cols, src.data(), scale, 1, 1, 1, 8, 8);
+    }
+    set_mask_norm();
+    set_vector_mask(-1, -1);
+}
+
 // One public instruction inside another, and a flag of an event beside it.
 PTO_INST void TSYNC() { wait_flag(PIPE_MTE2, PIPE_V, EVENT_ID1); }
 
