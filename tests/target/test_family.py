@@ -254,7 +254,6 @@ LEFT = {
     "cxx/names.py": "paths of the vendor's public headers",
     "cxx/include/own/ptokit/grid.hpp": "a public name of the vendor",
     "engine/llvm/compute/units.py": "the names of variables of a product",
-    "cxx/include/own/ptokit/target.hpp": "written from the default profile",
 }
 """Where else a family is named, and why."""
 
@@ -277,5 +276,4 @@ def test_families_are_named_in_definitions_only() -> None:
     files = [file for end in ("py", "hpp", "cpp") for file in home.rglob(f"*.{end}")]
     places = {file.relative_to(home): file for file in files if file.relative_to(home).parts[0] not in DEFINITIONS}
     named = {path.as_posix() for path, file in places.items() if _family_names(file)}
-    forwards = {path for path in named if path.startswith("cxx/include/pto/")}
-    assert named - forwards == set(LEFT)
+    assert named == set(LEFT)

@@ -112,6 +112,21 @@ def policies(out, ids):
     pto.mscatter(out, src, idx, coalesce="row", oob="skip")
 
 
+@pto.kernel
+def counted(out):
+    plain, other, work = (pto.Tile("vec", "int32", 1, 64) for _ in range(3))
+    pto.tci(plain, 0)
+    pto.tci(other, 0, tmp=work)
+    pto.tadd(plain, plain, other)
+    pto.tstore(out, plain)
+
+
+def counting_pipes(target: str) -> tuple[str, ...]:
+    """The pipes that count, without a workspace and with it."""
+    report: Any = counted[1](np.zeros((1, 64), "int32"), target=target, engine="machine")
+    return tuple(work.pipe for work in report.timeline.works if work.what == "tci")
+
+
 def warps(target: str) -> Any:
     (work,) = [work for work in on_machine(target, ids=range(8)).traffic if work.instruction == "mscatter"]
     return work.launch.warps
@@ -180,6 +195,7 @@ SEEN: dict[tuple[str, str], tuple[Callable[[str], Any], Any]] = {
     (A5, "the index is a flat offset"): (flat, [8, 7, 6, 5, 0, 0, 0, 0]),
     (A5, "int64 and uint64"): (
         both(*(accepted(wide(kind)) for kind in ("int64", "uint64"))), (True, True)),
+    (A5, "without a workspace"): (counting_pipes, ("AIV.S", "AIV.V")),
     (A5, "into L1"): (kind_of_refusal, {"H-09"}),
     (A5, "int8 and uint8, too"): (
         both(*(accepted(by_row("trowexpandsub", kind)) for kind in ("int8", "uint8"))), (True, True)),

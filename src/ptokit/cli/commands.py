@@ -473,6 +473,25 @@ def targets(as_json: Json = False) -> int:
     return FINE
 
 
+def headers(
+    path: Annotated[
+        str, typer.Argument(metavar="PATH", envvar="PTOKIT_PTO_ISA", help="A checkout of the public headers.")
+    ],
+    jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, max=256, metavar="N", help="Kernels at a time.")] = 2,
+    texts: Annotated[bool, typer.Option("--texts", help="Only compare texts: run no kernels.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Print how a checkout of the public headers differs from the newest revision that ptokit knows.
+
+    Instructions, their forms, assertions, and headers are compared as texts. The test kernels of the checkout whose
+    instructions are made of other headers are compiled for this machine and run, and what their calls do is compared:
+    pipes, flags, and bytes that are read and written. Exit status 1 if something differs.
+    """
+    from ptokit.cli.headers import compare_headers
+
+    return compare_headers(path, as_json, jobs, texts)
+
+
 def demo() -> int:
     """Show what ptokit does."""
     from ptokit import demo as acts
@@ -616,7 +635,7 @@ app = typer.Typer(
 
 COMMANDS: tuple[Callable[..., int], ...] = (
     check, run, fmt, convert, show, report, trace, sweep, trace_indices, replay,
-    explain, calibrate, targets, demo,
+    explain, calibrate, targets, headers, demo,
 )  # fmt: skip
 """Functions that return the exit status; a command has the name of its function."""
 

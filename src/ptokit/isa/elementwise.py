@@ -305,10 +305,11 @@ CI_TYPES = by_target(a2a3=SHORT | F3, a5=SHORT)
 
 
 def with_workspace(call: Call) -> bool:
-    """Calls with a workspace are vector code on A2/A3 (TCI.hpp:54)."""
+    """Calls with a workspace are vector code (a2a3/TCI.hpp:54, a5/Tci.hpp:62)."""
     return call.operands.get(TMP) is not None
 
 
+WITH_WORKSPACE = Table(dict.fromkeys(NPU, with_workspace))
 CI_CPP = Cpp(
     call="TCI(dst, start)",
     template=lambda c: (
@@ -333,7 +334,7 @@ TCI = build(
     cost={"S": Cost("scalar loop", accesses=1)},
     cpp="TCI<Tile, T, descending>(dst, start)",
     workspace=Workspace(1),
-    special=(SpecialRoute("vector", Table({"a2a3": with_workspace}), RouteKernel((Effect("dst", "write", "V"),))),),
+    special=(SpecialRoute("vector", WITH_WORKSPACE, RouteKernel((Effect("dst", "write", "V"),))),),
 )  # fmt: skip
 
 

@@ -19,11 +19,13 @@ the bytes that it accesses (rows, their length, and how far they are apart), and
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from ptokit.brief import brief
 from ptokit.isa.catalog import variants
@@ -393,6 +395,26 @@ def is_form(text: object) -> bool:
     return text == NONE or set(text) <= set(ACCESS) or ("@" in text and RECORDED.fullmatch(text) is not None)
 
 
+EXTENTS = ("none", "valid", "blocks", "tile")
+"""How much of a tile a call writes: nothing, the valid region, that in whole blocks of 32 bytes, all or not known."""
+RECORDED_EFFECTS = Path(__file__).parent / "effects.json"
+"""What the witness saw written in calls of each form, by family; `python -m tests.witness.opaque` writes it."""
+
+
+@cache
+def recorded_effects() -> dict[str, dict[str, Any]]:
+    """For each family: the revision of the public headers, and the extents of each form's operands."""
+    return json.loads(RECORDED_EFFECTS.read_text(encoding="utf-8"))
+
+
+def written_extent(call: Call, name: str) -> str:
+    """How much of an operand a call writes, as far as its family's headers showed."""
+    names = [param.name for param in call.instruction.operands]
+    effects = call.here({family: table["effects"] for family, table in recorded_effects().items()}, {})
+    known = effects.get(f"{call.instruction.name} {call.instruction.form_key}", "").split()
+    return known[names.index(name)] if len(known) == len(names) else "tile"
+
+
 @lru_cache(maxsize=MOST_FORMS)
 def opaque(name: str, form: str) -> Instruction:
     """The definition of an instruction in one form. The name need not be in the table."""
@@ -480,7 +502,12 @@ def _output(call: Call, name: str, rows: ByteRows | None, inputs: tuple[Input, .
             return Compute(
                 UNSPECIFIED, (count, rows.length // size), Access(name, Layout.plain(pitch // size, 1)), inputs
             )
-    shape = (spec.rows, spec.cols) if isinstance(spec, TileSpec) else spec.extents
+    if not isinstance(spec, TileSpec):
+        shape = spec.extents
+    elif written_extent(call, name) == "valid":
+        shape = spec.valid
+    else:
+        shape = spec.rows, spec.cols
     return Compute(UNSPECIFIED, shape, Access(name, spec.layout), inputs)
 
 

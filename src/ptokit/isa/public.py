@@ -10,6 +10,7 @@ from typing import Any
 from ptokit.isa import mscatter, reduce, tscatter
 from ptokit.isa.common import LONG, SCATTER_TYPES, is_elem, types
 from ptokit.isa.dtype import HIFLOAT8
+from ptokit.isa.elementwise import TCI
 from ptokit.isa.instruction import Call
 from ptokit.isa.kernel import Cost, RouteKernel, elem_launch, padded_launch, row_launch, slot_launch
 from ptokit.isa.mgather import ONE_FLAGS, TAKES_ANY_LAYOUT
@@ -109,6 +110,8 @@ A5_2026_08 = (
     differs("tscatter", FLAT, f"{A5}/TScatter.hpp:75", {tscatter.READINGS: ScatterIndex.Flat}),
     differs("tscatter", "int64 and uint64, too, with an index of 4 bytes", f"{A5}/TScatter.hpp:87, 95",
             {tscatter.TYPES: tscatter.TYPES["a5"] | LONG}),
+    differs("tci", "without a workspace, a loop of the scalar pipe", f"{A5}/Tci.hpp:41",
+            kernels={"tci": TCI.kernels["a2a3"]["tci"]}),
     differs("mgather", "into L1: the header, too, refuses tables that are not Layout::ND", f"{A5}/MGather.hpp:461",
             {TAKES_ANY_LAYOUT: False}),
     differs("trowexpandsub", "int8 and uint8, too", f"{A5}/TRowExpandSub.hpp:72; {PAGES}/TROWEXPANDSUB.md:82",

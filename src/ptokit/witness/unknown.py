@@ -101,7 +101,7 @@ def form_of(call: RecordedCall, observed: Observed) -> str:
     operands = [operand for operand in call.operands if type(operand) in LOOSE]
     if any(isinstance(operand, RecordedTile) and operand.address is None for operand in operands):
         return ""
-    places = [_place(operand) for operand in operands]
+    places = [place_of(operand) for operand in operands]
     accesses = [_access(k, places, observed) for k in range(len(operands))]
     steps = [*dict.fromkeys(step for event in observed.events if (step := _step(event)))]
     letters = (
@@ -123,7 +123,8 @@ Place = tuple[ObservedMemory, int]
 """A memory, and where an operand begins there."""
 
 
-def _place(operand: RecordedOperand) -> Place:
+def place_of(operand: RecordedOperand) -> Place:
+    """Where an operand begins; a number is nowhere."""
     if isinstance(operand, RecordedTile):
         return ObservedMemory(operand.memory), operand.address or 0
     if isinstance(operand, RecordedArray):
@@ -136,7 +137,7 @@ def _access(number: int, places: Sequence[Place], observed: Observed) -> Recorde
     memory, start = places[number]
     later = [other for place, other in places if place == memory and other > start]
     end = min(later, default=1 << 62)
-    read, written = (_within(observed.bytes_of(how).get(memory), start, end) for how in ("read", "write"))
+    read, written = (within(observed.bytes_of(how).get(memory), start, end) for how in ("read", "write"))
     used = [each for each in (read, written) if each is not None]
     if not used:
         return RecordedAccess("r", _pipe(observed, memory, start, end) or "S", ByteRows(0, 0, 0))
@@ -145,7 +146,7 @@ def _access(number: int, places: Sequence[Place], observed: Observed) -> Recorde
     return RecordedAccess(letter, _pipe(observed, memory, start, end), rows)
 
 
-def _within(ranges: Ranges | None, start: int, end: int) -> Ranges | None:
+def within(ranges: Ranges | None, start: int, end: int) -> Ranges | None:
     """The part of ranges from the start of an operand to that of the next."""
     if ranges is None:
         return None
@@ -168,4 +169,4 @@ def _rows(ranges: Ranges) -> ByteRows:
 def _pipe(observed: Observed, memory: ObservedMemory, start: int, end: int) -> str:
     """The first pipe that touches an operand."""
     touches = ((event, touch) for event in observed.events for touch in event.touches if touch.place == memory)
-    return next((event.pipe for event, touch in touches if _within(touch.ranges, start, end) is not None), "")
+    return next((event.pipe for event, touch in touches if within(touch.ranges, start, end) is not None), "")
