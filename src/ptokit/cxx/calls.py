@@ -39,7 +39,7 @@ from ptokit.cxx.recording import (
 from ptokit.isa.catalog import INSTRUCTIONS, derived, variants
 from ptokit.isa.dtype import INT32, DType, dtype
 from ptokit.isa.instruction import Cpp, Instruction, Modifier, Modifiers, Param
-from ptokit.isa.opaque import EXACT, NONE, OWN_KINDS, OpaqueKind, form_for, recorded_form
+from ptokit.isa.opaque import ADDRESSES, EXACT, NONE, OWN_KINDS, OpaqueKind, form_for, recorded_form, unused
 from ptokit.isa.policy import PtoEnum, TileType
 from ptokit.isa.spelling import TMP
 from ptokit.program.ir import Constant
@@ -65,10 +65,6 @@ class InstrShape:
     """Of an instruction that is known by its effects only."""
     attributes: tuple[tuple[str, str | int], ...] = ()
     """Of such an instruction: its template arguments."""
-
-
-VIEWS = frozenset(("tget_scale_addr",))
-"""Calls that make a tile lie where another does. They are recorded only if that has no address."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +98,7 @@ def instr_shape(call: RecordedCall, arrays: Arrays, target: str = "") -> tuple[I
     source = call.operands[1] if len(call.operands) > 1 else None
     if isinstance(source, RecordedTile) and _cpp(call).without_pipe.get(target) == source.memory:
         return InstrShape(call.name, (), (), None, (), call.site, NONE), ()
-    if call.name in VIEWS:
+    if call.name in ADDRESSES:
         raise Unexpressible(
             f"{call.name.upper()} of a tile without an address is not modelled; give it one with TASSIGN"
         )
@@ -193,12 +189,9 @@ def _opaque(call: RecordedCall, arrays: Arrays) -> tuple[InstrShape, Indices]:
 
 
 def _unused(call: RecordedCall) -> tuple[int, ...]:
-    """The places of operands that a call does not read: a histogram of the highest bytes filters by no others."""
-    if call.name != "thistogram" or len(call.operands) < 3:
-        return ()
-    source = call.operands[1]
-    highest = element_type(source.dtype).size - 1 if isinstance(source, RecordedTile) else None
-    return (2,) if ("byte", f"byte_{highest}") in call.modifiers else ()
+    """The places of operands that a call does not read."""
+    source = call.operands[1] if len(call.operands) > 2 else None
+    return unused(call.name, element_type(source.dtype), call.modifiers) if isinstance(source, RecordedTile) else ()
 
 
 LETTERS = {"write": "w", "update": "u", "read": "r"}

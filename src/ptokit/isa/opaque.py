@@ -29,6 +29,7 @@ from typing import Any, Literal
 
 from ptokit.brief import brief
 from ptokit.isa.catalog import variants
+from ptokit.isa.dtype import DType
 from ptokit.isa.instruction import EVERYWHERE, NPU, Call, Cpp, Instruction, Param
 from ptokit.isa.kernel import ByteRows, Cost, Effect, Handshake, Pair, RouteKernel
 from ptokit.isa.layout import Layout
@@ -55,6 +56,10 @@ MOST_FORMS = 4096
 """Forms that are kept."""
 EXACT = {"getvalue": "r", "setvalue": "wn"}
 """Accesses of the scalar unit to one element of a tile: forms that are modelled. The operand is that element."""
+ALIASES = ("treshape", "bitcast")
+"""Instructions whose result is a tile of another type on the same bytes."""
+ADDRESSES = frozenset(("tget_scale_addr",))
+"""Instructions that make a tile lie where another does. C++ records them only if that has no address."""
 GRID_BARRIERS = frozenset(("syncall",))
 """Instructions that end, on every core, after all blocks have come to them."""
 PLAIN = frozenset(("tile", "memory", "number"))
@@ -379,6 +384,11 @@ def spelt_form(key: str) -> OpaqueForm:
     """The form that a text states."""
     letters = letters_of(key)
     return OpaqueForm(_generic(letters), letters, key if "@" in key else "")
+
+
+def unused(name: str, source: DType, attributes: Sequence[tuple[str, str | int]]) -> tuple[int, ...]:
+    """The places of operands that a call does not read: a histogram of the highest bytes filters by no others."""
+    return (2,) if name == "thistogram" and ("byte", f"byte_{source.size - 1}") in attributes else ()
 
 
 def _guessed(kinds: Sequence[OpaqueKind]) -> str:

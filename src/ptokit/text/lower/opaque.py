@@ -7,7 +7,17 @@ from dataclasses import replace
 from typing import Any, cast
 
 from ptokit.isa.dtype import dtype
-from ptokit.isa.opaque import OpaqueForm, OpaqueKind, OpaqueRow, form_for, form_in_text, is_form, row_of_op, spelt_form
+from ptokit.isa.opaque import (
+    ALIASES,
+    OpaqueForm,
+    OpaqueKind,
+    OpaqueRow,
+    form_for,
+    form_in_text,
+    is_form,
+    row_of_op,
+    spelt_form,
+)
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import TileType
 from ptokit.isa.unknown import is_unknown
@@ -41,10 +51,6 @@ def read_opaque(low: Lowering, operation: Operation) -> None:
     form, values = _ordered(low, operation, row, outs, ins)
     operands = tuple(_operand(low, operation, value) for value in values)
     _emit(low, row.name if row else operation.name.replace(".", "_"), operands, form, _attributes(operation))
-
-
-ALIASES = ("treshape", "bitcast")
-"""Operations whose result is a tile of another type on the same bytes."""
 
 
 def _alias(low: Lowering, op: Operation) -> bool:
