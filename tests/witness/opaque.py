@@ -22,7 +22,7 @@ from ptokit.cxx.operands import Arrays, Unexpressible, tile_slot
 from ptokit.cxx.record import record
 from ptokit.cxx.recording import RecordedCall, RecordedLaunch, RecordedTile
 from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.isa.opaque import EXTENTS, RECORDED_EFFECTS, ROWS
+from ptokit.isa.opaque import ALL_PIPES, EXTENTS, RECORDED_EFFECTS, ROWS
 from ptokit.lang.cpp_entries import entries_of
 from ptokit.target import families_in_cpp
 from ptokit.witness.effects import Observed
@@ -30,7 +30,7 @@ from ptokit.witness.headers import Checkout
 from ptokit.witness.record import Witness
 from ptokit.witness.unknown import place_of, within
 
-ENTRIES = 3
+ENTRIES = 2
 """Entries of each file that are run."""
 FORMS_OF_MODELLED = ("tconcat", "tquant", "tinsert", "textract", "tgather", "tcvt", "tmov_vect", "tfillpad")
 """Folders of tests that call forms of modelled instructions."""
@@ -39,7 +39,8 @@ Found = dict[str, list[tuple[str, ...]]]
 
 def folders(root: Path, family: str) -> list[Path]:
     """The folders whose kernels call opaque instructions."""
-    names = tuple(row.name for row in ROWS if row.in_cpp and row.name not in INSTRUCTIONS)
+    rows = (row for row in ROWS if row.in_cpp and row.name not in INSTRUCTIONS and row.pipe not in ("S", ALL_PIPES))
+    names = tuple(row.name for row in rows)
     of_tests = sorted(each for each in (root / TESTS.format(family)).iterdir() if each.is_dir())
     return [each for each in of_tests if each.name.startswith((*names, *FORMS_OF_MODELLED))]
 

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from ptokit.witness.extents import CoreRegisters, Issued, without
+from ptokit.witness.extents import CoreRegisters, Issued, in_order, without
 from ptokit.witness.intrinsics import TABLE
 
 UB = 1 << 20
@@ -124,3 +124,17 @@ def test_a_product_reads_its_bias_once(biased: bool) -> None:
 def test_a_product_reads_its_accumulator_if_nothing_takes_its_place(source: int, zero: int) -> None:
     found = touched("mad", [UB, 2 * UB, 3 * UB, 16, 16, 16, 0, 0, source, zero], [4, 2, 2])
     assert (UB in found["read"]) == (not source and not zero)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_loads_and_stores_in_order(seed: int) -> None:
+    rng = random.Random(seed)
+    accesses = [(rng.random() < 0.4, rng.randint(0, 60), rng.choice([1, 2, 4, 8])) for _ in range(rng.randint(1, 30))]
+    loaded, stored = set[int](), set[int]()
+    for is_store, at, size in accesses:
+        if is_store:
+            stored |= {*range(at, at + size)}
+        else:
+            loaded |= {*range(at, at + size)} - stored
+    found = [{byte for start, end in ranges for byte in range(start, end)} for ranges in in_order(accesses)]
+    assert found == [loaded, stored]

@@ -17,7 +17,7 @@ from ptokit.cxx.recording import (
     RecordedText,
     Recording,
 )
-from ptokit.witness.extents import NOTHING, ByteAccess, CoreRegisters, Issued, Ranges, merged, without
+from ptokit.witness.extents import NOTHING, ByteAccess, CoreRegisters, Issued, Ranges, in_order, merged, without
 from ptokit.witness.intrinsics import Intrinsic
 
 PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "ALL", "MTE4", "MTE5", "V2", "FIX")
@@ -124,6 +124,8 @@ class _BlockReader:
         self.bases = self.core.bases
         self.scalar_pipe = "S"
         """The pipe of scalar code; the vector unit runs some of it."""
+        self.scalar: list[tuple[bool, int, int]] = []
+        """Loads and stores of scalar code since the last intrinsic: whether it stores, the address, the bytes."""
 
     def read(self, block: RecordedBlock) -> Iterator[Observed]:
         open_ones, now = list[str](), Observed("")
@@ -131,7 +133,14 @@ class _BlockReader:
             call = self.recording.calls[int(number)]
             if call.name == "memory":
                 self.bases.append(_number(call.operands[0]))
-            elif call.name == "begin":
+                continue
+            if call.name in SCALAR:
+                if "TSYNC" not in open_ones[1:]:
+                    at, size = map(_number, call.operands)
+                    self.scalar.append((call.name == "store", at, size))
+                continue
+            now.events += self.scalar_events()
+            if call.name == "begin":
                 open_ones.append(_text(call))
                 if len(open_ones) == 1:
                     if now.events:
@@ -145,16 +154,23 @@ class _BlockReader:
             elif call.name in ("vector_begin", "vector_end"):
                 self.scalar_pipe = "V" if call.name == "vector_begin" else "S"
             elif "TSYNC" not in open_ones[1:]:
-                now.events.append(self.event(int(number), call))
+                now.events.append(self.event(call))
+        now.events += self.scalar_events()
         if now.events:
             yield now
 
-    def event(self, number: int, call: RecordedCall) -> ObservedIntrinsic:
+    def scalar_events(self) -> Iterator[ObservedIntrinsic]:
+        """What scalar code has loaded that it had not stored before, and what it has stored."""
+        if not self.scalar:
+            return
+        loaded, stored = in_order(self.scalar)
+        self.scalar = []
+        for name, access in zip(SCALAR, (ByteAccess("read", loaded), ByteAccess("write", stored)), strict=True):
+            if touches := tuple(self._apart(access)):
+                yield ObservedIntrinsic(name, self.scalar_pipe, touches)
+
+    def event(self, call: RecordedCall) -> ObservedIntrinsic:
         """An intrinsic: what it reads and writes depends on the registers that are set before."""
-        if call.name in ("load", "store"):
-            (at, size), _ = self.addresses(call)
-            access = ByteAccess("read" if call.name == "load" else "write", merged([at], size))
-            return ObservedIntrinsic(call.name, self.scalar_pipe, tuple(self._apart(access)))
         row = self.table[call.name]
         if call.name in ("set_flag", "wait_flag", "pipe_barrier"):
             given = [_number(each) for each in call.operands]
@@ -196,6 +212,8 @@ ARRAYS, ARRAY = 1 << 56, 1 << 44
 """Where the numbers of addresses in arrays begin, and how far they are apart."""
 MEMORY = 1 << 20
 """Bytes between on-chip memories."""
+SCALAR = ("load", "store")
+"""What scalar code does."""
 
 
 def _number(operand: RecordedOperand) -> int:

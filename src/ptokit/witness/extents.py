@@ -116,6 +116,22 @@ def without(ranges: Ranges, others: Ranges) -> Ranges:
     return merged(starts[wanted], ends[wanted] - starts[wanted])
 
 
+def in_order(accesses: Sequence[tuple[bool, int, int]]) -> tuple[Ranges, Ranges]:
+    """The bytes that are loaded and were not stored before, and those that are stored, by accesses in order: whether
+    one stores, its address, its bytes."""
+    stores, starts, sizes = np.array(accesses, np.int64).T
+    turn = np.repeat(np.arange(len(sizes)), sizes)
+    places = np.arange(len(turn)) + (starts + sizes - np.cumsum(sizes))[turn]
+    is_store = stores[turn] == 1
+    stored, first = np.unique(places[is_store], return_index=True)
+    loaded: Ranges = places[~is_store]
+    when = turn[~is_store]
+    if len(stored):
+        at = np.minimum(np.searchsorted(stored, loaded), len(stored) - 1)
+        loaded = loaded[(stored[at] != loaded) | (turn[is_store][first][at] > when)]
+    return merged(loaded, 1), merged(stored, 1)
+
+
 def rows(start: int, count: int, size: int, stride: int) -> Ranges:
     """`count` rows of `size` bytes."""
     return merged(start + stride * np.arange(count), size) if size else merged([], 0)
