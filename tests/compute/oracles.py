@@ -360,9 +360,12 @@ def gathered(name: str) -> Pairs:
 @oracle("tgather_mask")
 def masked(name: str) -> Pairs:
     for pattern, first, step in (("p1010", 1, 2), ("p0101", 0, 2), ("p0100", 2, 4)):
-        dst = empty("float32", ROWS, COLS // step)
+        dst = empty("float32", ROWS, COLS)
         call(name, dst, vec("float32", A), pattern=pattern)
-        yield listed(dst), [row[first::step] for row in A]
+        kept = [value for row in A for value in row[first::step]]
+        found = [value for row in listed(dst) for value in row]
+        yield found[: len(kept)], kept
+        yield found[len(kept) :], [99.0] * (ROWS * COLS - len(kept))
 
 
 Pair = tuple[float, int]

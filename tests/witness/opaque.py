@@ -34,6 +34,8 @@ ENTRIES = 2
 """Entries of each file that are run."""
 FORMS_OF_MODELLED = ("tconcat", "tquant", "tinsert", "textract", "tgather", "tcvt", "tmov_vect", "tfillpad")
 """Folders of tests that call forms of modelled instructions."""
+WRITTEN = set("wus")
+"""Letters of operands that are written."""
 Found = dict[str, list[tuple[str, ...]]]
 
 
@@ -84,8 +86,10 @@ def _pair(
                 shape, _ = instr_shape(call, Arrays(launch.arguments, ()), family)
             except (Unexpressible, KeyError):
                 continue
-            if shape.form:
-                found[f"{call.name} {shape.form}"].append((_pipe(observed), *_classes(call, observed)))
+            if set(shape.form) & WRITTEN and observed.pipes:
+                classes = zip(shape.form, _classes(call, observed), strict=True)
+                row = (each if letter in WRITTEN else "none" for letter, each in classes)
+                found[f"{call.name} {shape.form}"].append((_pipe(observed), *row))
 
 
 def _pipe(observed: Observed) -> str:
@@ -113,6 +117,8 @@ def _class(tile: RecordedTile, ranges: np.ndarray | None) -> str:
     size = spec.dtype.size
     offsets = np.array([[spec.layout.offset(i, j) for j in range(tile.valid_cols)] for i in range(tile.valid_rows)])
     valid = np.zeros(spec.nbytes, bool)
+    if offsets.size and (offsets.max() + 1) * size > spec.nbytes:
+        return "tile"
     valid[(offsets.reshape(-1, 1) * size + np.arange(size)).reshape(-1)] = True
     blocks = np.repeat(np.pad(valid, (0, -len(valid) % 32)).reshape(-1, 32).any(1), 32)
     for name, mask in (("valid", valid), ("blocks", blocks)):

@@ -15,13 +15,23 @@ def selected(call: Call, cols: int) -> int:
     return -(-(cols - call.pattern.first) // call.pattern.step)
 
 
+def kept(call: Call) -> int:
+    """How many elements a pattern keeps of the valid region."""
+    return call.src.valid_rows * selected(call, call.src.valid_cols)
+
+
+def is_dense(call: Call) -> bool:
+    """Whether the rows of the destination follow without a gap."""
+    return call.dst.layout.strides == (call.dst.cols, 1)
+
+
 def lower_mask(call: Call) -> tuple[Move | Compute, ...]:
-    """Columns at a fixed distance; bits are kept."""
-    layout = call.src.layout
+    """Columns at a fixed distance, row after row without a gap; bits are kept."""
+    layout, count = call.src.layout, selected(call, call.src.valid_cols)
     columns = tuple(replace(term, stride=call.pattern.step * term.stride) for term in layout.cols)
     source = replace(layout, cols=columns, start=layout.offset(0, call.pattern.first))
-    shape = call.src.valid_rows, selected(call, call.src.valid_cols)
-    return (Move(shape, Access("dst", call.dst.layout), Access("src", source)),)
+    shape = call.src.valid_rows, count
+    return (Move(shape, Access("dst", Layout.plain(count, 1)), Access("src", source)),)
 
 
 PATTERN = Modifier(
@@ -31,7 +41,7 @@ PATTERN = Modifier(
 TGATHER_MASK = replace(
     build(
         OpRow("tgather_mask", "Gather every second or fourth column of a tile.",
-            "dst[i, j] = src[i, first + step * j]    P1010: every second column, from column 1 on; bits are kept",
+            "dst[i * n + j] = src[i, first + step * j]    n are kept of a row; P1010: every second, from column 1 on",
             in_place=(), cpp=Cpp(
                 call="TGATHER(dst, src)",
                 template=lambda c: (("decltype({dst})", None), ("decltype({src})", None),
@@ -42,14 +52,16 @@ TGATHER_MASK = replace(
             Rule("CP-GTM-01", "src", "of a column that the pattern keeps",
                  lambda c: c.src.valid_cols > c.pattern.first, on=error(*EVERYWHERE), blocks="execution",
                  found=lambda c: f"valid {show_extents(c.src.valid)}", kind=ByExtent(), fix="choose another pattern"),
-            Rule("CP-GTM-01", "dst", lambda c: f"of {c.src.valid_rows} valid rows, as src",
-                 lambda c: c.dst.valid_rows == c.src.valid_rows, on=error(*EVERYWHERE), blocks="execution",
+            Rule("CP-GTM-01", "dst", lambda c: f"of {c.dst.cols} valid columns, as it has: rows follow without a gap",
+                 lambda c: c.src.valid_rows == 1 or (c.dst.valid_cols == c.dst.cols and is_dense(c)),
+                 on=error(*EVERYWHERE), blocks="execution",
                  found=lambda c: f"valid {show_extents(c.dst.valid)}", kind=ByExtent(),
-                 fix="give both tiles the same valid rows"),
-            Rule("CP-GTM-01", "dst", "of a valid column for each that the pattern keeps",
-                 lambda c: c.dst.valid_cols >= selected(c, c.src.valid_cols), on=error(*EVERYWHERE),
-                 blocks="execution", found=lambda c: f"valid {show_extents(c.dst.valid)}", kind=ByExtent(),
-                 fix="give dst a column for each that the pattern keeps"),
+                 fix="give dst as many columns as are valid"),
+            Rule("CP-GTM-01", "dst", "of an element for each that the pattern keeps",
+                 lambda c: c.dst.cols * (c.dst.rows if is_dense(c) else 1) >= kept(c), on=error(*EVERYWHERE),
+                 blocks="execution",
+                 found=lambda c: f"{show_extents((c.dst.rows, c.dst.cols))}, not {kept(c)} elements",
+                 fix="give dst an element for each that the pattern keeps"),
             typed("CP-GTM-02", "dst", TGATHER_TYPES),
             typed("CP-GTM-02", "src", TGATHER_TYPES),
             Rule("CP-GTM-02", "src", lambda c: f"of elements of {c.dst.dtype.size} bytes, as dst",
@@ -64,4 +76,5 @@ TGATHER_MASK = replace(
         form=Form(listed=True),
     ),
     variant_of="tgather",
+    writes_padding=True,
 )  # fmt: skip
