@@ -223,6 +223,29 @@ def reduced(op: Any) -> Body:
     return body
 
 
+@pytest.mark.parametrize(("kind", "width"), [("float32", 128), ("float32", 64), ("float16", 128)])
+@pytest.mark.parametrize("is_free", [False, True])
+def test_positions_in_columns_need_more_than_a_row(kind: str, width: int, is_free: bool) -> None:
+    size = np.dtype(kind).itemsize
+    regions = 3 if size == 2 else 2
+
+    def body(x: Any, out: Any, kept: Any) -> None:
+        source, rows = pto.Tile("vec", kind, 8, width, addr=0), pto.Tile("vec", "int32", 1, width, addr=0x4000)
+        behind = pto.Tile("vec", kind, 8, width, addr=0x8000 + 256 * (regions - 1 + is_free))
+        tmp = pto.Tile("vec", kind, 1, 256 // size, addr=0x8000)
+        pto.tload(source, x)
+        pto.tload(behind, x)
+        hand("MTE2", "V")
+        pto.tcolargmax(rows, source, tmp=tmp)
+        hand("V", "MTE3")
+        pto.tstore(out, rows)
+        pto.tstore(kept, behind)
+
+    x = np.ones((8, width), kind)
+    found = faults(run(body, x, np.zeros((1, width), "int32"), np.zeros((8, width), kind), mode="manual"))
+    assert any("workspace" in each for each in found) == (not is_free), found
+
+
 @pytest.mark.parametrize("op", [pto.tcolsum, pto.tcolprod, pto.tcolmax, pto.tcolmin])
 def test_column_reductions_write_a_whole_block(op: Any) -> None:
     found = {target: faults(run(reduced(op), np.zeros((1, 64), "float32"), target=target)) for target in ("a2a3", "a5")}

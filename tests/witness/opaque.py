@@ -22,7 +22,7 @@ from ptokit.cxx.operands import Arrays, Unexpressible, tile_slot
 from ptokit.cxx.record import record
 from ptokit.cxx.recording import RecordedCall, RecordedLaunch, RecordedTile
 from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.isa.opaque import ALL_PIPES, EXTENTS, RECORDED_EFFECTS, ROWS
+from ptokit.isa.opaque import ALL_PIPES, EXTENTS, RECORDED_EFFECTS, ROWS, opaque_rows
 from ptokit.lang.cpp_entries import entries_of
 from ptokit.target import families_in_cpp
 from ptokit.witness.effects import Observed
@@ -86,10 +86,14 @@ def _pair(
                 shape, _ = instr_shape(call, Arrays(launch.arguments, ()), family)
             except (Unexpressible, KeyError):
                 continue
-            if set(shape.form) & WRITTEN and observed.pipes:
-                classes = zip(shape.form, _classes(call, observed), strict=True)
-                row = (each if letter in WRITTEN else "none" for letter, each in classes)
-                found[f"{call.name} {shape.form}"].append((_pipe(observed), *row))
+            classes = _classes(call, observed)
+            row = opaque_rows().get(call.name)
+            known = row is not None and shape.form in {form.letters for form in row.forms}
+            if known and set(shape.form) & WRITTEN and observed.pipes and len(classes) == len(shape.form):
+                extents = (
+                    each if letter in WRITTEN else "none" for letter, each in zip(shape.form, classes, strict=True)
+                )
+                found[f"{call.name} {shape.form}"].append((_pipe(observed), *extents))
 
 
 def _pipe(observed: Observed) -> str:
@@ -133,9 +137,11 @@ def main() -> int:
     for name in ("name", "commit", "date"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--only", default="")
+    parser.add_argument("--target", default="", help="one family; the table of others stays")
     asked = parser.parse_args()
-    root, tables = Checkout.at(asked.path).path, {}
-    for family in families_in_cpp():
+    root = Checkout.at(asked.path).path
+    tables = json.loads(RECORDED_EFFECTS.read_text(encoding="utf-8")) if asked.target else {}
+    for family in (asked.target,) if asked.target else families_in_cpp():
         files = [file for each in folders(root, family) for file in sorted(each.glob("*kernel*.cpp"))]
         files = [file for file in files if not asked.only or file.parent.name in asked.only.split(",")]
         seen: Found = defaultdict(list)

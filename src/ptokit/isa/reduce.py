@@ -74,7 +74,7 @@ WHOLE_STEPS = Table({"a2a3": exceeds_a_step})
 IN_ONE_STEP = Table({"a2a3": is_one_step})
 
 
-def _by_rows(row: OpRow, params: tuple[Param, ...]) -> tuple[SpecialRoute, ...]:
+def _by_rows(row: OpRow, params: tuple[Param, ...]) -> tuple[Workspace | SpecialRoute, ...]:
     """How A2/A3 reduces rows: products and integers end in scalar code for each row (TRowProd.hpp:55, TRowSum.hpp:92,
     TRowMax.hpp:46), column numbers of long rows in a scalar loop (TRowReduceIdxOps.hpp:159); others do without the
     workspace if a row is one step (TRowReduceOps.hpp:287)."""
@@ -89,6 +89,22 @@ def _by_rows(row: OpRow, params: tuple[Param, ...]) -> tuple[SpecialRoute, ...]:
     if row.op == "rowprod":
         return (on_a2a3(by_row),)
     return (SpecialRoute("integers", Table({"a2a3": of_integers}), by_row), alone)
+
+
+def _positions_workspace(call: Call) -> TileSpec:
+    """On A2/A3: the row, the largest elements so far and, of 2-byte types, their rows, each of one step of the vector
+    unit (TColReduceIdx.hpp:116). The page names two of these for 2-byte types only."""
+    size = call.src.dtype.size
+    step = -(-min(call.src.valid_cols * size, 256) // BLOCK) * BLOCK // size
+    cols = step * (3 if size == 2 else 2)
+    return replace(call.src, rows=1, cols=cols, valid_rows=1, valid_cols=cols, dynamic=(False, False), addr=None)
+
+
+def _by_columns(row: OpRow, params: tuple[Param, ...]) -> tuple[Workspace, SpecialRoute]:
+    """How A2/A3 finds positions in columns: the workspace may be written beyond its tile."""
+    beyond = Effect(TMP, "write", "V", ahead(lambda call: _positions_workspace(call).nbytes))
+    kernel = RouteKernel((*pipes(params, "V"), beyond), cost={"V": COSTS[row.op]})
+    return Workspace(1, _positions_workspace), on_a2a3(kernel)
 
 
 def reduction(row: OpRow, *, by_row: bool, group: str = "", numbers: Table[Types] | None = None) -> Instruction:
@@ -118,9 +134,11 @@ def reduction(row: OpRow, *, by_row: bool, group: str = "", numbers: Table[Types
     about = "a Vec tile, N x 1 or wider; column 0 is written" if by_row else ONE_ROW
     params = (Param("dst", "write", f"destination: {about}"), Param("src", "read", "a plain Vec tile"))
     if by_row or numbers:
-        special = _by_rows(row, params) if by_row else ()
+        workspace, *special = (
+            (Workspace(1, same_as("src")), *_by_rows(row, params)) if by_row else _by_columns(row, params)
+        )
         return build(row, params, rules, lower, cpp=f"{row.name.upper()}(dst, src, tmp)", text=Text(("src", "tmp")),
-                     workspace=Workspace(1, same_as("src")), special=special)  # fmt: skip
+                     workspace=workspace, special=tuple(special))  # fmt: skip
     has_workspace = row.op == "colsum"
     blocks = Effect("dst", "write", "V", ahead(lambda c: -(-c.dst.valid_cols * c.dst.dtype.size // BLOCK) * BLOCK))
     copied = RouteKernel((*pipes(params, "V"), blocks), cost={"V": COSTS[row.op]})
