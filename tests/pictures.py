@@ -19,9 +19,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import ptokit as pto
 from ptokit.machine.report import MachineReport
 from ptokit.report.access import access_maps
-from ptokit.report.svg import access_svg, lanes_svg, stacked, tile_svg, timeline_svg
+from ptokit.report.svg import tile_svg
 from tests.examples.test_gallery import GALLERY, Entry, rng
-from tests.figures import bars_svg
+from tests.figures import access_svg, bars_svg, lanes_svg, stacked, timeline_svg
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs/pictures"

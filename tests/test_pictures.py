@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-from ptokit.report.svg import access_svg, lanes_svg, tile_svg, timeline_svg
+from ptokit.report.svg import tile_svg
+from tests.figures import access_svg, lanes_svg, timeline_svg
 from tests.pictures import FOLDER, PICTURES, ROOT, access_of, machine, pick
 from tests.report.launches import clean
 
