@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from itertools import islice
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ptokit.finding import Finding, Fix, Where, Wording, minimum, when_holds
+from ptokit.finding import Finding, Fix, Wording, minimum, when_holds
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.policy import BLayout, SLayout, TileType
 from ptokit.program import ir
@@ -298,17 +298,13 @@ def reaches(
 
 def check_bounds(program: ir.Program, grid: int | None) -> Iterator[Finding]:
     """Slices outside their argument, valid regions outside their tile, event ids out of range."""
-    reported: set[ir.Operand] = set()
+    reported: set[object] = set()
     for stmt, reach in reaches(program, grid):
-        if isinstance(stmt, ir.LoadScalar):
-            yield from _check_view(program, stmt.source, reach, stmt.where, index_finding)
-        elif isinstance(stmt, ir.Flag | ir.CrossFlag):
-            yield from _check_event(stmt, reach)
-        for operand in all_operands(stmt).values() if isinstance(stmt, ir.Instr) else ():
-            found = [] if operand in reported else list(_check_operand(program, operand, reach, stmt.where))
-            if found:
-                reported.add(operand)
-                yield from found
+        for limit in _limits(program, stmt):
+            when = _broken(reach, *limit.range)
+            if when and limit.owner not in reported:
+                reported.add(limit.owner)
+                yield limit.describe(*when.numbers, when.text).at(stmt.where)
 
 
 class BoundsProof:
@@ -322,7 +318,7 @@ class BoundsProof:
         for stmt in statements:
             if isinstance(stmt, ir.LoadScalar):
                 self._given[stmt.result] = _loaded(program, stmt)
-        limits = dict.fromkeys(limit for stmt in statements for limit in _limits(program, stmt))
+        limits = dict.fromkeys(limit.range for stmt in statements for limit in _limits(program, stmt))
         ends = [(subtract(0, first), subtract(0, size), subtract(apply("add", first, size), most))
                 for first, size, most in limits]  # fmt: skip
         sums = [_upper_sums(end) for end in dict.fromkeys(each for three in ends for each in three)]
@@ -352,64 +348,54 @@ def _operations(terms: Iterable[Expr]) -> int:
     return sum(term.size for term in terms if isinstance(term, Op))
 
 
-def _limits(program: ir.Program, stmt: ir.Stmt) -> Iterator[tuple[Expr, Expr, Expr]]:
-    """What `check_bounds` checks of a statement: a start, a size, and what they must lie within."""
-    operands: Iterable[ir.Operand] = [stmt.source] if isinstance(stmt, ir.LoadScalar) else []
-    for operand in all_operands(stmt).values() if isinstance(stmt, ir.Instr) else operands:
-        if isinstance(operand, ir.View):
-            yield from zip(operand.starts, operand.sizes, program.tensors[operand.argument].shape, strict=True)
-        elif isinstance(operand, ir.TileUse):
-            tile = program.tiles[operand.tile]
-            yield from ((0, extent, most) for extent, most in zip(operand.valid, available(tile, operand), strict=True))
-            yield from edges(tile, operand)
-    if isinstance(stmt, ir.Flag | ir.CrossFlag):
-        yield stmt.event, 1, ids_of(stmt)
-
-
-def _check_operand(program: ir.Program, operand: ir.Operand, reach: Reach, where: Where | None) -> Iterator[Finding]:
-    if isinstance(operand, ir.View):
-        yield from _check_view(program, operand, reach, where, slice_finding)
-    elif isinstance(operand, ir.TileUse):
-        yield from _check_valid(program.tiles[operand.tile], operand, reach, where)
-
-
 Describe = Callable[[str, int, int, int, int, str], Finding]
 """Makes a finding from an argument's name, a dim, a start, a size, the limit, and the block and iteration as text."""
 
 
-def _check_view(
-    program: ir.Program, view: ir.View, reach: Reach, where: Where | None, describe: Describe
-) -> Iterator[Finding]:
+class _Limit(NamedTuple):
+    """A start, a size, and what they must lie within."""
+
+    owner: object
+    """What only one finding is made of."""
+    range: tuple[Expr, Expr, Expr]
+    describe: Callable[[int, int, int, str], Finding]
+    """Makes a finding from the numbers, and the block and iteration as text."""
+
+
+def _limits(program: ir.Program, stmt: ir.Stmt) -> Iterator[_Limit]:
+    """What `check_bounds` checks of a statement."""
+    if isinstance(stmt, ir.LoadScalar):
+        yield from _of_view(program, id(stmt), stmt.source, index_finding)
+    elif isinstance(stmt, ir.Flag | ir.CrossFlag):
+        yield _Limit(id(stmt), (stmt.event, 1, ids_of(stmt)), _of_event)
+    for operand in all_operands(stmt).values() if isinstance(stmt, ir.Instr) else ():
+        if isinstance(operand, ir.View):
+            yield from _of_view(program, operand, operand, slice_finding)
+        elif isinstance(operand, ir.TileUse):
+            tile = program.tiles[operand.tile]
+            for axis, (extent, most) in enumerate(zip(operand.valid, available(tile, operand), strict=True)):
+                yield _Limit(operand, (0, extent, most), partial(_of_extent, tile, operand, axis))
+            for axis, edge in enumerate(edges(tile, operand)):
+                yield _Limit(operand, edge, partial(part_finding, tile.name, axis))
+
+
+def _of_view(program: ir.Program, owner: object, view: ir.View, describe: Describe) -> Iterator[_Limit]:
     argument = program.tensors[view.argument]
-    for dim, (first, size, most) in enumerate(zip(view.starts, view.sizes, argument.shape, strict=True)):
-        when = _broken(reach, first, size, most)
-        if when:
-            yield describe(argument.name, dim, *when.numbers, when.text).at(where)
-            return
+    for dim, limits in enumerate(zip(view.starts, view.sizes, argument.shape, strict=True)):
+        yield _Limit(owner, limits, partial(describe, argument.name, dim))
 
 
-def _check_event(flag: ir.Flag | ir.CrossFlag, reach: Reach) -> Iterator[Finding]:
-    when = _broken(reach, flag.event, 1, ids_of(flag))
-    if when:
-        yield event_finding(when.numbers[0], ids_of(flag), when.text).at(flag.where)
+def _of_event(event: int, _one: int, ids: int, when: str) -> Finding:
+    return event_finding(event, ids, when)
+
+
+def _of_extent(tile: ir.TileDecl, use: ir.TileUse, axis: int, _: int, extent: int, _most: int, when: str) -> Finding:
+    return valid_finding(tile, use, axis, extent, when)
 
 
 def ids_of(flag: ir.Flag | ir.CrossFlag) -> int:
     """How many ids there are for a flag."""
     return EVENT_IDS if isinstance(flag, ir.Flag) else CROSS_IDS
-
-
-def _check_valid(tile: ir.TileDecl, use: ir.TileUse, reach: Reach, where: Where | None) -> Iterator[Finding]:
-    for axis, (extent, most) in enumerate(zip(use.valid, available(tile, use), strict=True)):
-        when = _broken(reach, 0, extent, most)
-        if when:
-            yield valid_finding(tile, use, axis, when.numbers[1], when.text).at(where)
-            return
-    for axis, (start, size, most) in enumerate(edges(tile, use)):
-        when = _broken(reach, start, size, most)
-        if when:
-            yield part_finding(tile.name, axis, when.numbers[0], size, most, when.text).at(where)
-            return
 
 
 def available(tile: ir.TileDecl, use: ir.TileUse) -> tuple[int, int]:

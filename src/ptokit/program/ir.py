@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from ptokit.finding import NAME, Where, counted
 from ptokit.isa.catalog import INSTRUCTIONS
@@ -370,76 +370,50 @@ def definitions(block: Block) -> Iterator[Var]:
             yield stmt.var if isinstance(stmt, Loop) else stmt.result
 
 
-def expressions(stmt: Stmt) -> Iterator[Expr]:
-    """The expressions of a statement, without those of the blocks inside."""
-    match stmt:
-        case Loop():
-            yield from (stmt.start, stmt.stop)
-        case Branch():
-            yield stmt.condition
-        case TileDecl():
-            yield from stmt.addresses
-        case Assign():
-            yield stmt.address
-        case Flag() | CrossFlag():
-            yield stmt.event
-        case LoadScalar():
-            yield from stmt.source.starts
-        case Instr():
-            for operand in (*stmt.operands, stmt.workspace):
-                yield from _parts_of(operand)
-        case Barrier():
-            pass
+EXPRESSIONS: dict[type, tuple[str, ...]] = {
+    Loop: ("start", "stop"),
+    Branch: ("condition",),
+    TileDecl: ("addresses",),
+    Assign: ("address",),
+    **dict.fromkeys((Flag, CrossFlag), ("event",)),
+    LoadScalar: ("source",),
+    Instr: ("operands", "workspace"),
+    TileUse: ("valid", "window"),
+    Window: ("start",),
+    View: ("starts", "sizes"),
+    Number: ("value",),
+}
+"""The fields of statements and operands that have expressions, or parts with expressions."""
 
 
-def _parts_of(operand: Operand | None) -> tuple[Expr, ...]:
-    if isinstance(operand, TileUse):
-        return (*operand.valid, *operand.start)
-    if isinstance(operand, View):
-        return (*operand.starts, *operand.sizes)
-    return (operand.value,) if isinstance(operand, Number) else ()
+def expressions(part: object) -> Iterator[Expr]:
+    """The expressions of a statement, an operand or several, without those of the blocks inside."""
+    if isinstance(part, Expr):
+        yield part
+        return
+    names = EXPRESSIONS.get(type(part), ())
+    is_several = isinstance(part, tuple)
+    for each in cast("tuple[object, ...]", part) if is_several else [getattr(part, name) for name in names]:
+        yield from expressions(each)
+
+
+def _changed(part: object, change: Callable[[Expr], Expr]) -> Any:
+    """A statement, an operand or several with other expressions."""
+    if isinstance(part, Expr):
+        return change(part)
+    if names := EXPRESSIONS.get(type(part)):
+        return replace(cast("Any", part), **{name: _changed(getattr(part, name), change) for name in names})
+    return (
+        tuple([_changed(each, change) for each in cast("tuple[object, ...]", part)])
+        if isinstance(part, tuple)
+        else part
+    )
 
 
 def with_expressions(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
     """The statement with other expressions, in the blocks inside, too."""
-
-    def view(each: View) -> View:
-        return View(each.argument, tuple(map(change, each.starts)), tuple(map(change, each.sizes)))
-
-    def operand(each: Operand) -> Operand:
-        match each:
-            case TileUse():
-                (row, col), window = each.valid, each.window
-                moved = window and Window((change(window.start[0]), change(window.start[1])), window.size)
-                return TileUse(each.tile, (change(row), change(col)), moved)
-            case View():
-                return view(each)
-            case Number():
-                return replace(each, value=change(each.value))
-            case _:
-                return each
-
-    match stmt:
-        case Loop():
-            changed: Stmt = replace(stmt, start=change(stmt.start), stop=change(stmt.stop))
-        case Branch():
-            changed = replace(stmt, condition=change(stmt.condition))
-        case TileDecl():
-            changed = replace(stmt, addresses=tuple(map(change, stmt.addresses)))
-        case Assign():
-            changed = replace(stmt, address=change(stmt.address))
-        case Flag() | CrossFlag():
-            changed = replace(stmt, event=change(stmt.event))
-        case LoadScalar():
-            changed = replace(stmt, source=view(stmt.source))
-        case Instr():
-            workspace = operand(stmt.workspace) if stmt.workspace is not None else None
-            assert workspace is None or isinstance(workspace, TileUse)
-            changed = replace(stmt, operands=tuple(map(operand, stmt.operands)), workspace=workspace)
-        case Barrier():
-            changed = stmt
     blocks = [tuple(with_expressions(inner, change) for inner in block) for block in children(stmt)]
-    return with_blocks(changed, blocks)
+    return with_blocks(_changed(stmt, change), blocks)
 
 
 def with_blocks(stmt: Stmt, blocks: Iterable[Block]) -> Stmt:

@@ -329,11 +329,10 @@ class OverlapAnalysis:
         for placed in self.placed:
             self.by_stmt.setdefault(id(placed.stmt), []).append(placed)
         self.buffers, self.buffer_of = _buffers(self.placed)
-        self.pieces = Pieces(self.buffers, _cuts(program))
-        used = _used(program)
+        cuts, used, widths = _measures(program)
+        self.pieces = Pieces(self.buffers, cuts)
         self.used = [max(used[name] for name in buffer.names) for buffer in self.buffers]
         """By buffer: the bytes from its start that are accessed."""
-        widths = _widths(program)
         self.widths = [max(widths[name] for name in buffer.names) for buffer in self.buffers]
         """By buffer: the elements of its rows that are accessed."""
         self.all = [self.pieces.of(buffer, range(self.used[buffer.number])) for buffer in self.buffers]
@@ -552,34 +551,19 @@ def _writes_all(program: Program, instr: Instr, use: TileUse) -> bool:
     return instr.definition.writes_padding or program.tiles[use.tile].spec.pad is not Pad.Null
 
 
-def _cuts(program: Program) -> dict[str, set[int]]:
-    """Where accesses of each tile start and end, in bytes from its start."""
-    found = {name: {0, tile.spec.nbytes} for name, tile in program.tiles.items()}
+def _measures(program: Program) -> tuple[dict[str, set[int]], dict[str, int], dict[str, int]]:
+    """By tile: where accesses start and end, in bytes from its start; how many bytes from its start are accessed; how
+    many elements of its rows."""
+    cuts = {name: {0, tile.spec.nbytes} for name, tile in program.tiles.items()}
+    used, widths = dict.fromkeys(program.tiles, 0), dict.fromkeys(program.tiles, 0)
     for instr in program.instructions:
         for use in instr.tiles:
-            for span in (_span(program, use), _span(program, use, is_whole=True)):
-                found[use.tile] |= {span.start, span.stop}
-    return found
-
-
-def _used(program: Program) -> dict[str, int]:
-    """How many bytes of each tile are accessed, from its start."""
-    found = dict.fromkeys(program.tiles, 0)
-    for instr in program.instructions:
-        for use in instr.tiles:
-            is_whole = _writes_all(program, instr, use)
-            found[use.tile] = max(found[use.tile], _span(program, use, is_whole=is_whole).stop)
-    return found
-
-
-def _widths(program: Program) -> dict[str, int]:
-    """How many elements of the rows of each tile are accessed."""
-    found = dict.fromkeys(program.tiles, 0)
-    for instr in program.instructions:
-        for use in instr.tiles:
-            spec = program.tiles[use.tile].spec
-            found[use.tile] = max(found[use.tile], spec.stride if use.window else width_of(spec, *use.valid))
-    return found
+            name, spec = use.tile, program.tiles[use.tile].spec
+            part, whole = (_span(program, use, is_whole=is_whole) for is_whole in (False, True))
+            cuts[name] |= {part.start, part.stop, whole.start, whole.stop}
+            used[name] = max(used[name], (whole if _writes_all(program, instr, use) else part).stop)
+            widths[name] = max(widths[name], spec.stride if use.window else width_of(spec, *use.valid))
+    return cuts, used, widths
 
 
 def _line(instr: Instr) -> str:

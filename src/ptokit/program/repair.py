@@ -234,6 +234,10 @@ class Edited:
             return Edit(INSERT, behind, stmt, AFTER, rank, self._before[behind])
         return Edit(INSERT, ahead, stmt, BEFORE, rank, self._before[ahead])
 
+    def added(self, block: Path, *ends: tuple[int, int, Sync]) -> Unit:
+        """Insertions into a block: each at a slot, as one end of a flag, with its statement."""
+        return tuple(self.inserted(order.Insertion(block, *end)) for end in ends)
+
     def removed(self, path: Path) -> Edit | None:
         """The removal of a statement; None for one that was inserted."""
         origin, stmt = self.origin(path), self.statements[path]
@@ -377,8 +381,7 @@ def _unpaired(
     for loop in _loops_around(edited, fault.path, [*same]):
         *block, number = loop
         at, rank = (number, order.PRIME) if is_wait else (number + 1, order.DRAIN)
-        flags = [replace(others[0], event=event) for event in fault.events]
-        yield tuple(edited.inserted(order.Insertion(tuple(block), at, rank, flag)) for flag in flags)
+        yield edited.added(tuple(block), *((at, rank, replace(others[0], event=event)) for event in fault.events))
     yield (edited.removed(fault.path),)
     for race in _either_way(known) if isinstance(stmt, ir.CrossFlag) else known:
         if _orders(stmt, race):
@@ -388,11 +391,11 @@ def _unpaired(
             follows = theirs < mine if is_wait else mine < theirs
             if fits and (follows or isinstance(stmt, ir.CrossFlag) or edited.outline.around(block)):
                 at, rank = (theirs + 1, order.SET) if is_wait else (theirs, order.WAIT)
-                yield (edited.inserted(order.Insertion(block, at, rank, _other_end(stmt, unit_of(pipe)))),)
+                yield edited.added(block, (at, rank, _other_end(stmt, unit_of(pipe))))
     *block, number = fault.path
     at, rank = (number, order.WAIT) if is_wait else (number + 1, order.SET)
     for other in others:
-        yield (edited.inserted(order.Insertion(tuple(block), at, rank, other)),)
+        yield edited.added(tuple(block), (at, rank, other))
 
 
 def _either_way(known: Iterable[Race]) -> Iterator[Race]:
@@ -454,11 +457,7 @@ def _paired(edited: Edited, profile: Profile, fault: FlagFault, stmt: AnyFlag, p
         if fault.earlier is not None and fault.earlier != fault.path:
             yield (edited.removed(fault.earlier),)
         if isinstance(stmt, ir.Flag):
-            yield (
-                edited.inserted(
-                    order.Insertion(block, number, order.REPLY_WAIT, replace(stmt, action="wait", where=None))
-                ),
-            )
+            yield edited.added(block, (number, order.REPLY_WAIT, replace(stmt, action="wait", where=None)))
         yield from _renamed(edited, profile, fault, stmt, pairs)
     earlier = edited.statements[fault.earlier] if fault.earlier else None
     if isinstance(stmt, ir.CrossFlag) and isinstance(earlier, ir.CrossFlag) and stmt.pipe != earlier.pipe:
@@ -468,7 +467,7 @@ def _paired(edited: Edited, profile: Profile, fault: FlagFault, stmt: AnyFlag, p
         yield from _answered(edited, profile, fault, stmt, wait)
     if isinstance(stmt, ir.Flag):
         barrier = ir.Barrier("ALL", core=_core_of(stmt, edited.program))
-        yield (edited.inserted(order.Insertion(block, number, order.REPLY_WAIT, barrier)),)
+        yield edited.added(block, (number, order.REPLY_WAIT, barrier))
 
 
 def _core_of(flag: ir.Flag, program: ir.Program) -> str:
@@ -499,10 +498,8 @@ def _linked(edited: Edited, profile: Profile, pipes: Pair, core: str, first: Pat
     block, one, other = meeting_block(first, then)
     for wait_at in dict.fromkeys((other, one + 1)) if free and one < other else ():
         ends = (one + 1, order.SET, "set"), (wait_at, order.WAIT, "wait")
-        flags = [
-            order.Insertion(block, at, rank, ir.Flag(action, *pipes, free[0], core=core)) for at, rank, action in ends
-        ]
-        yield tuple(map(edited.inserted, flags))
+        flags = ((at, rank, ir.Flag(action, *pipes, free[0], core=core)) for at, rank, action in ends)
+        yield edited.added(block, *flags)
 
 
 def _answered(edited: Edited, profile: Profile, fault: FlagFault, stmt: AnyFlag, wait: Path) -> Iterator[Maybe]:
@@ -521,20 +518,13 @@ def _answered(edited: Edited, profile: Profile, fault: FlagFault, stmt: AnyFlag,
     sets, waits = (replace(ends[action], event=free[0]) for action in ("set", "wait"))
     block, one, other = meeting_block(wait, fault.path)
     if isinstance(stmt, ir.CrossFlag):
-        answer = order.Insertion(block, one + 1, order.SET, sets), order.Insertion(block, one + 1, order.WAIT, waits)
-        yield tuple(map(edited.inserted, answer))
-    around = [
-        order.Insertion(block, one + 1, order.REPLY_SET, sets),
-        order.Insertion(block, other, order.REPLY_WAIT, waits),
-    ]
+        yield edited.added(block, (one + 1, order.SET, sets), (one + 1, order.WAIT, waits))
+    around = edited.added(block, (one + 1, order.REPLY_SET, sets), (other, order.REPLY_WAIT, waits))
     loops = edited.outline.around(block)
     if other <= one and loops:
         *outer, at, _ = loops[0]
-        around += [
-            order.Insertion(tuple(outer), at, order.PRIME, sets),
-            order.Insertion(tuple(outer), at + 1, order.DRAIN, waits),
-        ]
-    yield tuple(map(edited.inserted, around))
+        around += edited.added(tuple(outer), (at, order.PRIME, sets), (at + 1, order.DRAIN, waits))
+    yield around
 
 
 def component(path: Path, pairs: Pairs) -> list[Path]:

@@ -457,19 +457,18 @@ class _Follower:
     def holds(self, branch: ir.Branch, stream: CoreStream) -> bool:
         return bool(evaluate(branch.condition, stream.values))
 
-    def execute(self, node: Node, stream: CoreStream) -> None:
-        self._count()
-
     def _count(self) -> None:
         self._left -= 1
         if not self._left:
             raise Unfollowed
 
+    def execute(self, node: Node, stream: CoreStream, state: object = None) -> None:
+        self._count()
+
+    execute_later = execute
+
     def state(self, stream: CoreStream) -> object:
         return self
-
-    def execute_later(self, node: Node, stream: CoreStream, state: object) -> None:
-        self._count()
 
     def stuck(self, waits: list[Wait]) -> None:
         self.stuck_at = waits

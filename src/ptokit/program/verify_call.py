@@ -62,11 +62,9 @@ def _subject(call: Call) -> str:
     return f"{call.instruction.name} on {call.target}"
 
 
-def _finding(
-    rule: str, kind: str | None, operand: str, subject: str, expected: str, found: str, fix: str, target: str
-) -> Finding:
-    message = f"{subject}: {operand} must be {expected}; found {found}"
-    return Finding("error", rule, message, kind, operand, expected, found, fix, target=target)
+def _finding(call: Call, rule: str, kind: str | None, operand: str, expected: str, found: str, fix: str) -> Finding:
+    message = f"{_subject(call)}: {operand} must be {expected}; found {found}"
+    return Finding("error", rule, message, kind, operand, expected, found, fix, target=call.target)
 
 
 def valid_extents(call: Call, _profile: Profile, _options: Options) -> Iterable[Finding]:
@@ -74,8 +72,7 @@ def valid_extents(call: Call, _profile: Profile, _options: Options) -> Iterable[
     for name, tile in tiles(call).items():
         if certain(lambda tile=tile: tile.valid_rows > tile.rows or tile.valid_cols > tile.cols):
             expected = f"valid within {tile.rows}x{tile.cols}"
-            fix = SHRINK
-            yield _finding("CO-SHAPE-02", None, name, _subject(call), expected, str(tile), fix, call.target)
+            yield _finding(call, "CO-SHAPE-02", None, name, expected, str(tile), SHRINK)
 
 
 def distinct_cells(call: Call, _profile: Profile, _options: Options) -> Iterable[Finding]:
@@ -85,7 +82,7 @@ def distinct_cells(call: Call, _profile: Profile, _options: Options) -> Iterable
         if isinstance(tensor, TensorSpec) and certain(lambda tensor=tensor: tensor.overlaps_itself):
             found = f"{tensor} with Stride<{', '.join(map(str, tensor.stride))}>"
             expected, fix = "a tensor whose elements lie apart", "copy the array first"
-            yield _finding("CO-SEM-01", None, name, _subject(call), expected, found, fix, call.target)
+            yield _finding(call, "CO-SEM-01", None, name, expected, found, fix)
 
 
 def overlaps(call: Call, _profile: Profile, _options: Options) -> Iterable[Finding]:
@@ -110,7 +107,7 @@ def overlaps(call: Call, _profile: Profile, _options: Options) -> Iterable[Findi
         if certain(partial(meet, tile, first.start, against, second.start)):
             found = f"{show_addresses(first)}, over {other} at {show_addresses(second)}"
             expected, fix = f"apart from {other}", "move one of the tiles"
-            finding = _finding("A-38", "H-38", name, _subject(call), expected, found, fix, call.target)
+            finding = _finding(call, "A-38", "H-38", name, expected, found, fix)
             finding = replace(finding, tiles=frozenset((name, other)))
             by_effects = bool(call.instruction.form_key) and tile.addr == against.addr  # it may work in place
             is_note = is_ignored or by_effects or (not is_written and tile.dtype is against.dtype)
@@ -138,9 +135,7 @@ def _repeated(call: Call) -> Iterable[Finding]:
         if name == TMP or set(earlier) <= written(call):
             shown = ", ".join(earlier) or "another operand"
             expected, fix = f"another tile than {shown}", "give the result a tile of its own"
-            yield _finding(
-                "A-38", "H-38", name, _subject(call), expected, f"the same tile as {shown}", fix, call.target
-            )
+            yield _finding(call, "A-38", "H-38", name, expected, f"the same tile as {shown}", fix)
 
 
 def _storage(tile: TileSpec) -> TileSpec:
@@ -164,11 +159,11 @@ def aligned_slices(call: Call, profile: Profile, _options: Options) -> Iterable[
         length = (tile.cols if along == "columns" else tile.rows) * tile.dtype.size
         if length % BLOCK and name in written(call):
             expected = f"a slice of a multiple of {BLOCK} bytes along its {along}, as it is written in blocks"
-            yield _finding("SL-02", None, name, _subject(call), expected, f"{length} bytes", fix, call.target)
+            yield _finding(call, "SL-02", None, name, expected, f"{length} bytes", fix)
         if certain(lambda tile=tile: tile.skew != 0):
             expected = f"a slice that begins at a multiple of {BLOCK} bytes"
             found = f"a start {tile.skew} bytes after one"
-            yield _finding("SL-02", None, name, _subject(call), expected, found, fix, call.target)
+            yield _finding(call, "SL-02", None, name, expected, found, fix)
 
 
 def gapless_slices(call: Call, _profile: Profile, _options: Options) -> Iterable[Finding]:
@@ -179,8 +174,7 @@ def gapless_slices(call: Call, _profile: Profile, _options: Options) -> Iterable
         column = kind == "column" and certain(lambda tile=tile: tile.valid_cols == 1)
         if tile.pitch and (kind == "always" or column):
             expected = "a tile, or a slice of whole rows"
-            fix = COPY_SLICE
-            yield _finding("SL-04", None, name, _subject(call), expected, str(tile), fix, call.target)
+            yield _finding(call, "SL-04", None, name, expected, str(tile), COPY_SLICE)
 
 
 def apart_slices(call: Call, _profile: Profile, _options: Options) -> Iterable[Finding]:
@@ -189,7 +183,7 @@ def apart_slices(call: Call, _profile: Profile, _options: Options) -> Iterable[F
         if {name, other} & written(call):
             expected, found = f"apart from {other}, or the same slice", "slices of one tile that overlap"
             fix = "use slices that lie apart, or copy one into a tile of its own first"
-            yield _finding("SL-05", "H-38", name, _subject(call), expected, found, fix, call.target)
+            yield _finding(call, "SL-05", "H-38", name, expected, found, fix)
 
 
 def workspaces(call: Call, _profile: Profile, _options: Options) -> Iterable[Finding]:
@@ -197,13 +191,13 @@ def workspaces(call: Call, _profile: Profile, _options: Options) -> Iterable[Fin
     tmp = call.operands.get(TMP)
     if tmp is None:
         return
-    rule, subject, target = "CP-TMP-01", _subject(call), call.target
+    rule = "CP-TMP-01"
     if not is_tile(tmp, TileType.Vec):
         fix = Fix("compute in a Vec tile, or leave ", Wording("tmp=", "tmp", "tmp"), " out")
-        yield _finding(rule, None, TMP, subject, "a Vec tile", str(tmp), fix, target)
+        yield _finding(call, rule, None, TMP, "a Vec tile", str(tmp), fix)
     elif isinstance(tmp, TileSpec) and (needed := _needed(call)) > tmp.nbytes:
-        message = f"{subject}: headers compute in up to {needed} bytes of tmp; found {tmp.nbytes}"
-        yield Finding("note", rule, message, None, TMP, f"at least {needed} bytes", str(tmp), target=target)
+        message = f"{_subject(call)}: headers compute in up to {needed} bytes of tmp; found {tmp.nbytes}"
+        yield Finding("note", rule, message, None, TMP, f"at least {needed} bytes", str(tmp), target=call.target)
 
 
 def _needed(call: Call) -> int:
@@ -297,9 +291,8 @@ def _tile_types(call: Call, level: Level) -> Iterator[Finding]:
         problem = whole_boxes(as_row(spec) if becomes_row(call, name) else spec)
         if problem is not None:
             expected, found = f"{problem[0]} for the C++ tile type", problem[1]
-            rule, fix = clauses.first(("CO-ALIGN-01", "CP-HDR-01"), call.target), PAD_TILE
-            finding = _finding(rule, None, name, _subject(call), expected, found, fix, call.target)
-            yield replace(finding, level=level)
+            rule = clauses.first(("CO-ALIGN-01", "CP-HDR-01"), call.target)
+            yield replace(_finding(call, rule, None, name, expected, found, PAD_TILE), level=level)
 
 
 def unmodelled(call: Call) -> Finding:
