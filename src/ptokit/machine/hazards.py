@@ -22,9 +22,9 @@ from ptokit.program.cores import core_of, ends_of, is_crossing, unit_of
 from ptokit.program.expr import interval
 from ptokit.program.handover import endless_finding, expected_hand_over, first_in_source, free_cross_ids, sync_name
 from ptokit.program.ir import Barrier, Branch, CrossFlag, Flag, Loop, Program, Stmt, walk
-from ptokit.program.memory import Outline, Path, meeting_block, statements
+from ptokit.program.memory import Path, meeting_block
 from ptokit.program.order import free_ids
-from ptokit.program.repair import SyncCode
+from ptokit.program.repair import Edited, SyncCode
 from ptokit.target import GM_ACCESS, LOAD, VECTOR, Profile
 from ptokit.target.profile import CROSS_MOST
 
@@ -62,21 +62,13 @@ class Fixes:
     # --- where it is written
 
     @cached_property
-    def _statements(self) -> list[tuple[Path, Stmt]]:
-        return list(statements(self.program.body))
-
-    @cached_property
-    def _by_path(self) -> dict[Path, Stmt]:
-        return dict(self._statements)
-
-    @cached_property
-    def _outline(self) -> Outline:
-        return Outline(self.program)
+    def _source(self) -> Edited:
+        return Edited(self.program, ())
 
     def _loop(self, block: Path) -> Loop | None:
         """The outermost loop around a block."""
-        around = self._outline.around(block)
-        return self._outline.loops[around[0]] if around else None
+        around = self._source.outline.around(block)
+        return self._source.outline.loops[around[0]] if around else None
 
     def order(self, first: ConflictAccess, then: ConflictAccess) -> str:
         """Make the second access wait for the first."""
@@ -99,8 +91,8 @@ class Fixes:
 
     def _between(self, first: ConflictAccess, then: ConflictAccess) -> tuple[str, str, Loop | None]:
         """After and before which lines two accesses are ordered; and the loop that carries the first to the second."""
-        block, one, other = meeting_block(self._statements[first.statement][0], self._statements[then.statement][0])
-        after, before = _lines(self._by_path[*block, one], self._by_path[*block, other])
+        block, one, other = meeting_block(*(self._source.paths[each.statement] for each in (first, then)))
+        after, before = _lines(*(self._source.statements[*block, number] for number in (one, other)))
         return after, before, None if one < other else self._loop(block)
 
     def _placed(self, first: ConflictAccess, then: ConflictAccess, give: CodePart, take: CodePart) -> Fix:
@@ -122,7 +114,7 @@ class Fixes:
 
     def missing_wait(self, then: ConflictAccess, flag: FlagKey) -> Fix:
         """Wait for a flag that is set, before the access that needs it."""
-        where = self._statements[then.statement][1].where
+        where = self._source.statements[self._source.paths[then.statement]].where
         is_inside = len(flag) == 3
         wait = _flag("wait", *flag[:2], self._event(flag)) if is_inside else _across("wait", then.gate, flag[1])
         return Fix(wait, f" before {_line(where and where.path[-1])}")
@@ -130,7 +122,7 @@ class Fixes:
     def _event(self, flag: FlagKey) -> object:
         """The event id of a flag, as it is computed in Python where it is set."""
         pair = unit_of(flag[0]), unit_of(flag[1])
-        sets = [stmt for _, stmt in self._statements
+        sets = [stmt for stmt in self._source.statements.values()
                 if isinstance(stmt, Flag) and stmt.action == "set" and (stmt.src, stmt.dst) == pair]  # fmt: skip
         own = next((stmt for stmt in sets if stmt.event == flag[2]), None)
         if self.program.form or not sets:
@@ -143,10 +135,10 @@ class Fixes:
     def missing_set(self, wait: Stmt, src: str, dst: str, event: object, *, is_again: bool) -> Fix:
         """Set a flag that nothing sets before a wait: once, if later iterations of the loop around the wait set it; at
         the end of an iteration, if an earlier wait (`is_again`) has ended."""
-        path = next(path for path, stmt in self._statements if stmt is wait)
+        path = next(path for path, stmt in self._source.statements.items() if stmt is wait)
         loop, give = self._loop(path[:-1]), _flag("set", src, dst, event)
-        if is_again and (around := self._outline.around(path)):
-            last = self._outline.loops[around[-1]].body[-1]
+        if is_again and (around := self._source.outline.around(path)):
+            last = self._source.outline.loops[around[-1]].body[-1]
             return Fix(give, f" after {_lines(last, last)[0]}")
         pair = "set", unit_of(src), unit_of(dst)
         inside = walk(loop.body) if loop else ()
@@ -170,7 +162,7 @@ class Fixes:
     def _occurs(self, action: str, flag: FlagKey) -> bool:
         """Whether a statement may set a flag, or wait for it."""
         ends = [unit_of(end) for end in flag[:-1]]
-        for _, stmt in self._statements:
+        for stmt in self._source.statements.values():
             if isinstance(stmt, Flag | CrossFlag) and stmt.action == action:
                 low, high = interval(stmt.event, {})
                 own = [stmt.src, stmt.dst] if isinstance(stmt, Flag) else [ends_of(stmt)[0]]
@@ -309,12 +301,7 @@ def shared_line(first: ConflictAccess, then: ConflictAccess, start: int, profile
 
 
 STALE: tuple[tuple[str, Level, str, str], ...] = (
-    (
-        "H-47",
-        "error",
-        "which DMA wrote before: the cache may hold the old data",
-        Fix(BY_DMA, f", or {LATER}"),
-    ),
+    ("H-47", "error", "which DMA wrote before: the cache may hold the old data", Fix(BY_DMA, f", or {LATER}")),
     ("H-48", "hazard", "which was written through the cache: DMA may read the old data", LATER),
 )
 
@@ -424,14 +411,8 @@ def dispatch(site: Site) -> Iterator[Finding]:
     if shape is not None:
         started = f"{call.instruction.name} on {call.target} starts {shape.threads} threads"
         message = f"{started}, and the kernel was dispatched through a function pointer: it hangs"
-        yield _finding(
-            "error",
-            "H-23",
-            call.target,
-            message,
-            "launch",
-            Fix("launch the standard way", Wording(' (launch="standard")', "", "")),
-        )
+        fix = Fix("launch the standard way", Wording(' (launch="standard")', "", ""))
+        yield _finding("error", "H-23", call.target, message, "launch", fix)
 
 
 BURST = "CO-ALIGN-01"

@@ -62,22 +62,22 @@ class ChipMemory:
             return MemoryLocation(self._own(storage), 0, self.names[loc], is_apart=True)
         known = self._places.get((loc, address))
         if known is None:
-            shadow = self._shadows.get(loc)
-            if shadow is None:
-                shadow = self._shadows[loc] = self._new(self._sizes[loc], self._units[loc])
+            shadow = self._shadow(loc)
             known = self._places[loc, address] = MemoryLocation(shadow, address // shadow.unit, self.names[loc])
         return known
 
     def above(self, loc: TileType, address: int) -> tuple[MemoryLocation, int] | None:
         """The location of an address, and how many units tiles have from there on; None if they have none."""
-        size = self._sizes.get(loc, 0)
-        if size <= address:
+        if self._sizes.get(loc, 0) <= address:
             return None
-        unit = self._units[loc]
-        shadow = self._shadows.get(loc)
-        if shadow is None:
-            shadow = self._shadows[loc] = self._new(size, unit)
-        return MemoryLocation(shadow, address // unit, self.names[loc]), shadow.size - address // unit
+        shadow = self._shadow(loc)
+        start = address // shadow.unit
+        return MemoryLocation(shadow, start, self.names[loc]), shadow.size - start
+
+    def _shadow(self, loc: TileType) -> Shadow:
+        if loc not in self._shadows:
+            self._shadows[loc] = self._new(self._sizes[loc], self._units[loc])
+        return self._shadows[loc]
 
     def _own(self, storage: Storage) -> Shadow:
         shadow = self._apart.get(storage.address)

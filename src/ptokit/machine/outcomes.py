@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -107,20 +107,14 @@ class LaneOutcomes:
     def as_dict(self) -> dict[str, Any]:
         """All of it as plain data; outcomes and fates by name."""
         return {
-            "number": self.number,
-            "block": self.block,
-            "instruction": self.instruction,
+            **{name: getattr(self, name) for name in ("number", "block", "instruction")},
             "where": None if self.where is None else str(self.where),
             "counts": self.counts(),
             "code": np.array([kind.text for kind in Outcome])[self.code].tolist(),
             "fate": np.array([kind.text for kind in Fate])[self.fate].tolist(),
-            "index": self.index.tolist(),
-            "cell": self.cell.tolist(),
-            "overwritten_by": self.overwritten_by.tolist(),
+            **{name: getattr(self, name).tolist() for name in ("index", "cell", "overwritten_by")},
             "array": self.table,
-            "unit": self.unit,
-            "cells": self.cells,
-            "lane_bytes": self.lane_bytes,
+            **{name: getattr(self, name) for name in ("unit", "cells", "lane_bytes")},
         }
 
     def __str__(self) -> str:
@@ -177,19 +171,8 @@ def outcomes(executed: Executed) -> Iterator[LaneOutcomes]:
         )
 
 
-class IndexedTable(NamedTuple):
+def _table(executed: Executed, step: IndexedStep, lanes: Lanes) -> tuple[str, str, int, int, int, Array, int]:
     """What an index addresses: the fields of `LaneOutcomes` after those of the lanes."""
-
-    name: str
-    unit: str
-    cells: int
-    lane_bytes: int
-    capacity: int
-    lines: Array
-    table_lines: int
-
-
-def _table(executed: Executed, step: IndexedStep, lanes: Lanes) -> IndexedTable:
     operand, names = step.indexed.operand, [param.name for param in executed.call.instruction.operands]
     used = next((use for name, use in zip(names, executed.instr.operands, strict=False) if name == operand), None)
     name = used.argument if isinstance(used, View) else used.tile if isinstance(used, TileUse) else operand
@@ -199,7 +182,7 @@ def _table(executed: Executed, step: IndexedStep, lanes: Lanes) -> IndexedTable:
     lines, table_lines = _lines(executed, step, lanes, size) if isinstance(used, View) else (NO_LINES, 0)
     capacity = step.index.capacity
     cells = capacity if by_number else step.available
-    return IndexedTable(name, "row" if step.by_row else "element", cells, elements * size, capacity, lines, table_lines)
+    return name, "row" if step.by_row else "element", cells, elements * size, capacity, lines, table_lines
 
 
 def _lines(executed: Executed, step: IndexedStep, lanes: Lanes, size: int) -> tuple[Array, int]:

@@ -56,7 +56,7 @@ class Critical:
     """Cycles before it in which its pipe was idle."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class FlagArrow:
     """One pipe waits for another: from the set to the end of the wait, in cycles of their block."""
 
@@ -74,37 +74,9 @@ class FlagArrow:
     """Whether the waiting pipe had to wait."""
     after: int
     """The statement whose work comes before the set; -1 for none."""
-    before: int
-    """The statement whose work comes after the wait; -1 for none."""
-    block: int
-
-
-class Arrival:
-    """A wait that has ended. What the pipe does next is not known yet."""
-
-    __slots__ = ("after", "before", "end", "flag", "is_held", "kind", "setter", "start", "waiter")
-
-    def __init__(
-        self, kind: str, flag: Hashable, setter: str, start: float, waiter: str, end: float, is_held: bool, after: int
-    ) -> None:
-        self.kind, self.flag, self.setter, self.start, self.waiter, self.end = kind, flag, setter, start, waiter, end
-        self.is_held, self.after, self.before = is_held, after, NOTHING
-
-    def arrow(self, block: int) -> FlagArrow:
-        """The same for the result."""
-        name = str(self.flag[-1]) if isinstance(self.flag, tuple) else ""
-        return FlagArrow(
-            self.kind,
-            self.setter,
-            self.start,
-            self.waiter,
-            self.end,
-            name,
-            self.is_held,
-            self.after,
-            self.before,
-            block,
-        )
+    before: int = NOTHING
+    """The statement whose work comes after the wait; -1 for none, or if it is not known yet."""
+    block: int = NOTHING
 
 
 class Scheduled:
@@ -143,7 +115,7 @@ class CyclePipe(Pipe):
         super().__init__(name, number, scalar)
         self.waits: list[tuple[str, float]] = []
         """Which pipes it has waited for since its last work, and how long."""
-        self.arrived: list[Arrival] = []
+        self.arrived: list[FlagArrow] = []
         """The waits since then that are kept."""
         self.time = self.freed = self.busy = 0.0
         """When its next item can start; when its last work ended; how long it has issued items."""
@@ -195,7 +167,7 @@ class Schedule(PipeEngine[CyclePipe, Stamp, PipeJob]):
         """The first of it."""
         self.placed: list[tuple[int, str, int]] = []
         """Tiles that get an address: how much work was kept before, the tile, the address."""
-        self.arrivals: list[Arrival] = []
+        self.arrivals: list[FlagArrow] = []
         """The first waits."""
         self._awaited: tuple[str, Hashable] = HANDSHAKE
         """What a pipe is waiting for: the kind, and the key of a flag."""
@@ -312,7 +284,8 @@ class Schedule(PipeEngine[CyclePipe, Stamp, PipeJob]):
         kind, flag = self._awaited
         after = stamp.last.number if stamp.last else NOTHING
         start, end = max(0.0, stamp.time - self._flag_cycles), max(pipe.time, stamp.time)
-        arrival = Arrival(kind, flag, stamp.src, start, pipe.name, end, stamp.time > pipe.time, after)
+        name = str(flag[-1]) if isinstance(flag, tuple) else ""
+        arrival = FlagArrow(kind, stamp.src, start, pipe.name, end, name, stamp.time > pipe.time, after)
         self.arrivals.append(arrival)
         pipe.arrived.append(arrival)
 

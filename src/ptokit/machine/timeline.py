@@ -122,6 +122,10 @@ class StatementBusy:
     cycles: float
 
 
+NUMBERS = ("cycles", "microseconds", "total", "blocks", "longest", "longest_cycles", "cores", "waves")
+"""Of a launch."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Timeline(Displayed):
     """When pipes were busy."""
@@ -198,14 +202,7 @@ class Timeline(Displayed):
     def as_dict(self) -> dict[str, Any]:
         """The timeline as plain data."""
         return {
-            "cycles": self.cycles,
-            "microseconds": self.microseconds,
-            "total": self.total,
-            "blocks": self.blocks,
-            "longest": self.longest,
-            "longest_cycles": self.longest_cycles,
-            "cores": self.cores,
-            "waves": self.waves,
+            **{name: getattr(self, name) for name in NUMBERS},
             "busy": dict(self.busy),
             "works": list(map(_plain, self.works)),
             "dropped": self.dropped,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -166,7 +167,7 @@ class Timer:
         names = sorted(self._busy, key=lambda pipe: (core_of(pipe), PIPES.index(unit_of(pipe))))
         one_core = len({core_of(pipe) for pipe in names}) <= 1
         kept = tuple(works[: self.keep])
-        arrows = (arrival.arrow(number) for number, _, each in shown for arrival in each.arrivals)
+        arrows = (replace(arrival, block=number) for number, _, each in shown for arrival in each.arrivals)
         path = _path(block.last, longest)[-self.keep :]
         blocks = tuple(self._known) if self._is_whole else ()
         return Timeline(
