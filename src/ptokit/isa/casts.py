@@ -38,10 +38,9 @@ WORD = dtype("uint64")
 
 def cast_type(rule: str, operand: str, other: str, allowed: Callable[[Call], Casts]) -> Rule:
     """Two operands have one element type, or the path between them converts it; `operand` is named in findings."""
-    return Rule(
+    return needed(
         rule, operand, lambda c: f"of {other}'s element type, {c.values[other].dtype}{_listed(allowed(c))}",
-        lambda c: c.src.dtype is c.dst.dtype or is_allowed(c, allowed), on=error(*EVERYWHERE), blocks="execution",
-        when=~SCALED, found=lambda c: str(c.values[operand].dtype),
+        lambda c: c.src.dtype is c.dst.dtype or is_allowed(c, allowed), when=~SCALED, found=type_of(operand),
         fix=Fix("give both one type, or convert with ", OpName("tcvt")),
     )  # fmt: skip
 
@@ -101,12 +100,11 @@ SCALED_MEANING = "from Acc with scale or fp: quantised by a factor; with relu: z
 def fix_rules(table: Table[Casts]) -> tuple[Rule, ...]:
     """Rules of factors and rectifiers; the operands are known to be where the instruction wants them."""
     return (
-        Rule("CP-FIX-01", "src", "an Acc tile, for a factor or relu", lambda c: c.src.loc is TileType.Acc,
-             on=error(*EVERYWHERE), blocks="execution", when=FROM_ACC,
-             fix=Fix("use ", OpName("tmuls"), ", ", OpName("trelu"), " and ", OpName("tcvt"))),
-        Rule("CP-FIX-02", "dst", lambda c: f"of a type that a factor leads to: {_pairs(c.here(table, frozenset()))}",
-             lambda c: is_allowed(c, lambda c: c.here(table, frozenset())), on=error(*EVERYWHERE), blocks="execution",
-             when=SCALED, found=lambda c: f"{c.dst.dtype} of {c.src.dtype}", fix="give dst one of these types"),
+        needed("CP-FIX-01", "src", "an Acc tile, for a factor or relu", lambda c: c.src.loc is TileType.Acc,
+               when=FROM_ACC, fix=Fix("use ", OpName("tmuls"), ", ", OpName("trelu"), " and ", OpName("tcvt"))),
+        needed("CP-FIX-02", "dst", lambda c: f"of a type that a factor leads to: {_pairs(c.here(table, frozenset()))}",
+               lambda c: is_allowed(c, lambda c: c.here(table, frozenset())), when=SCALED,
+               found=lambda c: f"{c.dst.dtype} of {c.src.dtype}", fix="give dst one of these types"),
     )  # fmt: skip
 
 
@@ -114,26 +112,25 @@ def _pairs(casts: Casts) -> str:
     return ", ".join(f"{dst} of {src}" for src, dst in sorted(casts))
 
 
-FP_PLACE = Rule(
-    "CP-FIX-01", "fp", "a Scaling tile", lambda c: is_tile(c.fp, TileType.Scaling), on=error(*EVERYWHERE),
-    blocks="route", fix=Fix(OpName("tmov"), " brings factors from L1: ", called("tmov", "scaling", "mat")),
+FP_PLACE = routing(
+    "CP-FIX-01", "fp", "a Scaling tile", lambda c: is_tile(c.fp, TileType.Scaling),
+    fix=Fix(OpName("tmov"), " brings factors from L1: ", called("tmov", "scaling", "mat")),
 )  # fmt: skip
-SRC_PLACE = Rule(
-    "CP-FIX-01", "src", "an Acc tile", lambda c: is_tile(c.src, TileType.Acc), on=error(*EVERYWHERE),
-    blocks="route", fix="factors are for accumulators",
+SRC_PLACE = routing(
+    "CP-FIX-01", "src", "an Acc tile", lambda c: is_tile(c.src, TileType.Acc), fix="factors are for accumulators",
 )  # fmt: skip
-FP_TYPE = Rule(
-    "CP-FIX-02", "fp", "of int64 or uint64", lambda c: c.fp.dtype.name in ("int64", "uint64"), on=error(*EVERYWHERE),
-    blocks="execution", found=lambda c: str(c.fp.dtype), fix="pack the factors into 64 bits",
+FP_TYPE = needed(
+    "CP-FIX-02", "fp", "of int64 or uint64", lambda c: c.fp.dtype.name in ("int64", "uint64"), found=type_of("fp"),
+    fix="pack the factors into 64 bits",
 )  # fmt: skip
 
 
 def one_each(columns: Callable[[Call], int]) -> Rule:
     """There is a factor for each column."""
-    return Rule(
+    return sized(
         "CP-FIX-01", "fp", lambda c: f"of one valid row and at least {columns(c)} valid columns",
-        lambda c: c.fp.valid_rows == 1 and c.fp.valid_cols >= columns(c), on=error(*EVERYWHERE), blocks="execution",
-        kind=ByExtent(), found=lambda c: f"valid {show_extents(c.fp.valid)}", fix="give every column a factor",
+        lambda c: c.fp.valid_rows == 1 and c.fp.valid_cols >= columns(c), found=valid_of("fp"),
+        fix="give every column a factor",
     )  # fmt: skip
 
 
@@ -199,9 +196,9 @@ def with_factors(
 
 
 def _taking(base: Instruction, holds: Callable[[Call], bool]) -> Rule:
-    return Rule(
+    return needed(
         "CP-FIX-01", "dst", f"a destination that {base.name} takes from an accumulator, and large enough", holds,
-        on=error(*EVERYWHERE), blocks="execution", fix=f"use a destination as of {base.name}",
+        fix=f"use a destination as of {base.name}",
     )  # fmt: skip
 
 

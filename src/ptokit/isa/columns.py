@@ -20,7 +20,7 @@ SAME_COLS = Rule(
 )  # fmt: skip
 ONE_ROUNDING = Rule(
     CLAUSE, "src", "float32: the simulator's header rounds other sums at every row",
-    lambda c: c.src.dtype.name == "float32", on=note("cpu"), found=lambda c: str(c.src.dtype),
+    lambda c: c.src.dtype.name == "float32", on=note("cpu"), found=type_of("src"),
     fix=Fix(OpName("tcvt"), " to float32, sum, and ", OpName("tcvt"), " back"),
 )  # fmt: skip
 
@@ -59,8 +59,8 @@ TROWEXPAND = OpRow("trowexpand", "Repeat a column.", "dst[i, j] = src[i, 0]", EX
 TCOLEXPAND = OpRow("tcolexpand", "Repeat a row.", "dst[i, j] = src[0, j]", EXPAND_TYPES, in_place=())
 
 ONE_COLUMN = Rule(
-    "CP-BRD-01", "src", "of one valid column", lambda c: c.src.valid_cols == 1, on=error("a5"),
-    kind=ByExtent(), found=lambda c: f"valid {show_extents(c.src.valid)}",
+    "CP-BRD-01", "src", "of one valid column", lambda c: c.src.valid_cols == 1, on=error("a5"), kind=ByExtent(),
+    found=valid_of("src"),
     fix=Fix("give it ", Wording("valid=(rows, 1), or take the column: src[:, 0:1]", *["one valid column"] * 2)),
 )  # fmt: skip
 UNBOXED = Rule("CP-BRD-01", "src", "RowMajor or ColMajor without boxes", lambda c: c.src.form in ("nd", "dn"),
@@ -83,10 +83,9 @@ def repetition(row: OpRow, *, by_row: bool) -> Instruction:
         filled("CP-BRD-01", "src"),
         plain("CP-BRD-01", "dst"),
         UNBOXED if by_row else plain("CP-BRD-01", "src"),
-        Rule("CP-BRD-01", "src", lambda c: f"of {getattr(c.dst, extent)} valid {noun}, as dst",
-             lambda c: getattr(c.src, extent) == getattr(c.dst, extent), on=error(*EVERYWHERE), blocks="execution",
-             found=lambda c: f"valid {show_extents(c.src.valid)}", kind=ByExtent(),
-             fix=f"give both tiles the same valid {noun}"),
+        sized("CP-BRD-01", "src", lambda c: f"of {getattr(c.dst, extent)} valid {noun}, as dst",
+              lambda c: getattr(c.src, extent) == getattr(c.dst, extent), found=valid_of("src"),
+              fix=f"give both tiles the same valid {noun}"),
         *([ONE_COLUMN] if by_row else []),
         *types_alike("CP-BRD", ("src",), row.types),
     )  # fmt: skip
@@ -159,18 +158,16 @@ def expansion(row: OpRow, lower: Lower | None = None) -> Instruction:
     """One source has the destination's shape, the other a number for each column, in either order."""
     rules = (
         *vec_tiles("CP-CXP-01", ("dst", *SOURCES), plains=("dst", *SOURCES)),
-        Rule("CP-CXP-01", "src0", "of dst's valid region, unless src1 is", blocks="execution", on=error(*EVERYWHERE),
-             holds=lambda c: c.dst.valid in (c.src0.valid, c.src1.valid), kind=ByExtent(),
-             fix="give one source the destination's valid region"),
-        *(Rule("CP-CXP-01", name, lambda c: f"of {c.dst.valid_cols} valid columns, as dst, and a valid row",
-               lambda c, name=name: c.values[name].valid_cols == c.dst.valid_cols and c.values[name].valid_rows >= 1,
-               on=error(*EVERYWHERE), blocks="execution", kind=ByExtent(),
-               found=lambda c, name=name: f"valid {show_extents(c.values[name].valid)}",
-               fix="the numbers of the columns are a tile of one row: 1 x N")
+        sized("CP-CXP-01", "src0", "of dst's valid region, unless src1 is",
+              holds=lambda c: c.dst.valid in (c.src0.valid, c.src1.valid),
+              fix="give one source the destination's valid region"),
+        *(sized("CP-CXP-01", name, lambda c: f"of {c.dst.valid_cols} valid columns, as dst, and a valid row",
+                lambda c, name=name: c.values[name].valid_cols == c.dst.valid_cols and c.values[name].valid_rows >= 1,
+                found=valid_of(name), fix="the numbers of the columns are a tile of one row: 1 x N")
           for name in SOURCES),
-        Rule("CP-CXP-01", "src1", "another tile than the other operands, where it has several rows: row 0 is used",
-             lambda c: "src1" not in c.repeats or spread_operand(c) != "src1" or c.src1.valid_rows == 1,
-             on=error(*EVERYWHERE), kind=ByExtent(), fix="take the row from a tile of its own"),
+        anywhere("CP-CXP-01", "src1", "another tile than the other operands, where it has several rows: row 0 is used",
+                 lambda c: "src1" not in c.repeats or spread_operand(c) != "src1" or c.src1.valid_rows == 1,
+                 kind=ByExtent(), fix="take the row from a tile of its own"),
         *(Rule("CP-CXP-03", name, "only row 0 is used, and the tile has several valid rows",
                lambda c, name=name: name != spread_operand(c) or c.values[name].valid_rows == 1, on=note(*EVERYWHERE),
                kind=ByExtent(), fix=f"take the row: {name}[0:1]")

@@ -3,6 +3,7 @@
 # ruff: noqa: F403, F405
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -38,6 +39,26 @@ INDEX_TYPES = Table({"host": ("int32", "uint32", "int64")})
 
 WIDE_INDEX = Table({"host": True})
 """Targets that do not cast 64-bit indices to uint32."""
+
+
+anywhere = functools.partial(Rule, on=error(*EVERYWHERE))
+"""A rule of every target."""
+routing = functools.partial(anywhere, blocks="route")
+"""Without it there is no route."""
+needed = functools.partial(anywhere, blocks="execution")
+"""Without it nothing is executed."""
+sized = functools.partial(needed, kind=ByExtent())
+"""Of extents."""
+
+
+def type_of(operand: str) -> CallText:
+    """The element type of an operand, as found."""
+    return lambda call: str(call.values[operand].dtype)
+
+
+def valid_of(operand: str) -> CallText:
+    """The valid region of an operand, as found."""
+    return lambda call: f"valid {show_extents(call.values[operand].valid)}"
 
 
 def names(types: Iterable[DType]) -> str:
@@ -82,16 +103,16 @@ def data_type(operand: str, more: Table[frozenset[DType]] = NO_TYPES) -> Rule:
     return Rule(
         "CO-TYPE-03", operand,
         lambda c: ", ".join(("of a PTO element type (1, 2 or 4 bytes)", *sorted(map(str, added(c))))),
-        lambda c: c.values[operand].dtype in PTO_TYPES or c.values[operand].dtype in added(c),
-        found=lambda c: str(c.values[operand].dtype), fix="convert the data, or run on the host profile",
+        lambda c: c.values[operand].dtype in PTO_TYPES or c.values[operand].dtype in added(c), found=type_of(operand),
+        fix="convert the data, or run on the host profile",
     )  # fmt: skip
 
 
 def index_type(rule: str) -> Rule:
     """The index type is int32 or uint32."""
-    return Rule(
+    return anywhere(
         rule, "idx", lambda c: " or ".join(c.here(INDEX_TYPES, ("int32", "uint32"))),
-        lambda c: is_index_type(c, c.idx.dtype), on=error(*EVERYWHERE), found=lambda c: str(c.idx.dtype), kind="H-08",
+        lambda c: is_index_type(c, c.idx.dtype), found=type_of("idx"), kind="H-08",
         fix=Fix("hold the indices as int32 or uint32", cast_of("indices", INT32)),
     )  # fmt: skip
 
@@ -110,8 +131,8 @@ def same_type(
     """Two operands have the same element type, on every target by default."""
     return Rule(
         rule, a, lambda c: f"of {b}'s element type, {c.values[b].dtype}",
-        lambda c: c.values[a].dtype is c.values[b].dtype, on=error(*targets or EVERYWHERE), when=when,
-        found=lambda c: str(c.values[a].dtype), kind=kind, blocks=blocks, elsewhere=elsewhere,
+        lambda c: c.values[a].dtype is c.values[b].dtype, on=error(*targets or EVERYWHERE), when=when, found=type_of(a),
+        kind=kind, blocks=blocks, elsewhere=elsewhere,
         fix=fix or (lambda c: Fix("convert the data", cast_of("array", c.values[b].dtype))),
     )  # fmt: skip
 
@@ -132,16 +153,16 @@ def extents_positive(rule: str, operand: str, *targets: str) -> Rule:
     """The valid region is not empty (MG-SHAPE-04, A-55)."""
     return Rule(
         rule, operand, "of at least one valid row and column", lambda c: min(c.values[operand].valid) >= 1,
-        on=error(*targets), found=lambda c: f"valid {show_extents(c.values[operand].valid)}", kind="H-43",
-        blocks="execution", fix="skip the instruction when there is nothing to move",
+        on=error(*targets), found=valid_of(operand), kind="H-43", blocks="execution",
+        fix="skip the instruction when there is nothing to move",
     )  # fmt: skip
 
 
 def table_not_empty() -> Rule:
     """A-13: a table without entries cannot be indexed."""
-    return Rule(
-        "A-13", "table", "of at least one entry", lambda c: prod(c.table.shape) >= 1, on=error(*EVERYWHERE),
-        kind="H-43", blocks="later rules", fix="skip the instruction when the table is empty",
+    return anywhere(
+        "A-13", "table", "of at least one entry", lambda c: prod(c.table.shape) >= 1, kind="H-43", blocks="later rules",
+        fix="skip the instruction when the table is empty",
     )  # fmt: skip
 
 
@@ -212,10 +233,9 @@ def even_rows(when: Case, *targets: str) -> Rule:
 
 def unit_columns(when: Case) -> Rule:
     """A-57: a row is contiguous."""
-    return Rule(
+    return anywhere(
         "A-57", "table", "one with Stride[4] == 1", lambda c: c.table.stride[4] == 1 or c.table.shape[4] == 1,
-        on=error(*EVERYWHERE), when=when, found=lambda c: f"Stride[4] = {c.table.stride[4]}", kind="H-07",
-        fix=PACKED,
+        when=when, found=lambda c: f"Stride[4] = {c.table.stride[4]}", kind="H-07", fix=PACKED,
     )  # fmt: skip
 
 
@@ -278,8 +298,8 @@ def everywhere(kinds: Types, **others: Types) -> Table[Types]:
 def located(clause: str, operand: str, *locs: TileType) -> Rule:
     """The operand is a tile in one of these memories."""
     where = " or ".join(loc.name for loc in locs)
-    return Rule(clause, operand, f"a {where} tile", lambda c: is_tile(c.values[operand], *locs), on=error(*EVERYWHERE),
-                blocks="route", fix=f"move the data into a {where} tile first")  # fmt: skip
+    return routing(clause, operand, f"a {where} tile", lambda c: is_tile(c.values[operand], *locs),
+                   fix=f"move the data into a {where} tile first")  # fmt: skip
 
 
 def vec(clause: str, operand: str) -> Rule:
@@ -295,9 +315,8 @@ def plain(clause: str, operand: str) -> Rule:
 
 def typed(clause: str, operand: str, table: Table[Types], fix: str = CONVERT) -> Rule:
     """The element type is one that the target computes with."""
-    return Rule(clause, operand, lambda c: f"one of {names(c.here(table))}",
-                lambda c: c.values[operand].dtype in c.here(table), on=error(*EVERYWHERE), blocks="execution",
-                found=lambda c: str(c.values[operand].dtype), fix=fix)  # fmt: skip
+    return needed(clause, operand, lambda c: f"one of {names(c.here(table))}",
+                  lambda c: c.values[operand].dtype in c.here(table), found=type_of(operand), fix=fix)  # fmt: skip
 
 
 SAME_REGION = "give both tiles the same valid region"
@@ -310,10 +329,9 @@ def alike(clause: str, operand: str, other: str = "dst") -> Rule:
 
 def shaped(clause: str, operand: str, other: str = "dst", fix: CallText = SAME_REGION) -> Rule:
     """Two operands have one valid region."""
-    return Rule(clause, operand, lambda c: f"valid {show_extents(c.values[other].valid)}, as {other}",
-                lambda c: c.values[operand].valid == c.values[other].valid, on=error(*EVERYWHERE), blocks="execution",
-                found=lambda c: f"valid {show_extents(c.values[operand].valid)}", kind=ByExtent(),
-                fix=fix)  # fmt: skip
+    return sized(clause, operand, lambda c: f"valid {show_extents(c.values[other].valid)}, as {other}",
+                 lambda c: c.values[operand].valid == c.values[other].valid, found=valid_of(operand),
+                 fix=fix)  # fmt: skip
 
 
 def filled(clause: str, operand: str = "dst") -> Rule:

@@ -237,7 +237,7 @@ DIVS_CPP = Cpp(
     headers=(
         Rule("CP-HDR-01", "src", "float: shipping headers divide integers through float, exact to 2^24 (int32) or "
              "2^11 (int16), and destroy src", lambda c: not c.src.dtype.is_integer, on=note("a2a3"),
-             found=lambda c: str(c.src.dtype), fix=Fix(OpName("tcvt"), " to float32 first")),
+             found=type_of("src"), fix=Fix(OpName("tcvt"), " to float32 first")),
     ),
 )  # fmt: skip
 TDIVS = build(
@@ -324,8 +324,7 @@ TCI = build(
     (
         vec("CP-CI-01", "dst"),
         filled("CP-CI-01"),
-        Rule("CP-CI-01", "dst", "a tile of one row", lambda c: c.dst.rows == 1, on=error(*EVERYWHERE),
-             blocks="execution", fix="make the tile 1 x N"),
+        needed("CP-CI-01", "dst", "a tile of one row", lambda c: c.dst.rows == 1, fix="make the tile 1 x N"),
         typed("CP-CI-02", "dst", CI_TYPES),
     ),
     apply("iota", "start", order="order"),

@@ -25,8 +25,8 @@ def typed_in_headers(operand: str, table: Mapping[str, str], when: Case = ALWAYS
     allowed = Table({target: types(listed) for target, listed in table.items()})
     return Rule(
         CLAUSE, operand, lambda c: f"one of {names(c.here(allowed))} for the C++ headers",
-        lambda c: c.values[operand].dtype in c.here(allowed), on=hazard(*table), when=when,
-        found=lambda c: str(c.values[operand].dtype), fix=CONVERT,
+        lambda c: c.values[operand].dtype in c.here(allowed), on=hazard(*table), when=when, found=type_of(operand),
+        fix=CONVERT,
     )  # fmt: skip
 
 

@@ -89,11 +89,6 @@ def capacity(call: Call) -> int:
 # --- Constraints ---------------------------------------------------------------------------------------------
 
 
-def idx_valid(call: Call) -> str:
-    """The index's valid extents, as found."""
-    return f"valid {show_extents(call.idx.valid)}"
-
-
 @case("2-D index")
 def elem_meant(call: Call) -> bool:
     """Row, probably by mistake: the index has two dimensions."""
@@ -133,7 +128,7 @@ def row_or_column(call: Call) -> str:
 
 ROW_INDEX = Rule(
     "MG-MODE-03", "idx", lambda c: f"valid [1, {c.dst.valid_rows}]: one index for each destination row",
-    lambda c: c.idx.valid == (1, c.dst.valid_rows), on=error("a2a3"), found=idx_valid,
+    lambda c: c.idx.valid == (1, c.dst.valid_rows), on=error("a2a3"), found=valid_of("idx"),
     kind=ByCase(elem_meant, "H-40", ByExtent("H-09")), when=into_ub & is_row,
     fix=lambda c: (
         Fix("did you mean ", option("coalesce", Coalesce.Elem), "?")
@@ -144,7 +139,7 @@ ROW_INDEX = Rule(
 COLUMN_INDEX = replace(ROW_INDEX, expect=row_or_column, holds=one_or_other)
 ELEM_INDEX = Rule(
     "MG-MODE-04", "idx", lambda c: f"valid {show_extents(c.dst.valid)}, as the destination",
-    lambda c: c.idx.valid == c.dst.valid, on=error(*NPU), found=idx_valid, kind="H-45", when=into_ub & is_elem,
+    lambda c: c.idx.valid == c.dst.valid, on=error(*NPU), found=valid_of("idx"), kind="H-45", when=into_ub & is_elem,
     fix="give the index tile the destination's valid shape",
 )  # fmt: skip
 
@@ -171,28 +166,24 @@ one_stride = Case("outer dims counted as rows", lambda c: row_kernel(c).capacity
 
 
 OPERANDS = (
-    Rule("MG-LOC-03", "table", "a GlobalTensor in GM", lambda c: is_tensor(c.table), on=error(*EVERYWHERE), kind="H-09",
-         blocks="route", fix=WRAP),
-    Rule("MG-LOC-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), kind="H-09", blocks="route",
-         fix=Fix("gather into a tile, then ", OpName("tstore"), " it")),
-    Rule("MG-LOC-01", "dst", "a Vec tile (or, on a2a3 and a5, a Mat tile)",
-         lambda c: c.dst.loc in (TileType.Vec, TileType.Mat), on=error(*EVERYWHERE), kind="H-09",
-         fix="gather into a Vec tile"),
+    routing("MG-LOC-03", "table", "a GlobalTensor in GM", lambda c: is_tensor(c.table), kind="H-09", fix=WRAP),
+    routing("MG-LOC-01", "dst", "a tile", lambda c: is_tile(c.dst), kind="H-09",
+            fix=Fix("gather into a tile, then ", OpName("tstore"), " it")),
+    anywhere("MG-LOC-01", "dst", "a Vec tile (or, on a2a3 and a5, a Mat tile)",
+             lambda c: c.dst.loc in (TileType.Vec, TileType.Mat), kind="H-09", fix="gather into a Vec tile"),
     Rule("MG-LOC-04", "dst", "a Vec tile; a Mat destination needs a2a3 or a5", lambda c: c.dst.loc is not TileType.Mat,
          on=error("cpu", "host"), kind="H-09", blocks="route", fix='run on "a2a3" or "a5", or gather into a Vec tile'),
-    Rule("MG-LOC-02", "idx", "a tile", lambda c: is_tile(c.idx), on=error(*EVERYWHERE), when=into_ub, kind="H-09",
-         blocks="route", fix=LOAD_INDEX_FIRST),
-    Rule("MG-LOC-02", "idx", "in a Vec tile", lambda c: c.idx.loc is TileType.Vec, on=error(*EVERYWHERE), when=into_ub,
-         kind="H-09", fix=LOAD_INDEX),
+    routing("MG-LOC-02", "idx", "a tile", lambda c: is_tile(c.idx), when=into_ub, kind="H-09", fix=LOAD_INDEX_FIRST),
+    anywhere("MG-LOC-02", "idx", "in a Vec tile", lambda c: c.idx.loc is TileType.Vec, when=into_ub, kind="H-09",
+             fix=LOAD_INDEX),
     Rule("MG-L1-03", "idx", "a GlobalTensor of int32 or uint32: the cube core cannot read UB",
          lambda c: is_tensor(c.idx) and is_index_type(c, c.idx.dtype), on=error(*NPU), when=into_l1,
          kind=ByCase(Case("a tensor", lambda c: is_tensor(c.idx)), "H-08", "H-09"), blocks="route",
          fix=Fix("pass the index as ", tensor_of("array.astype('int32')", "int32"))),
-    Rule("A-42", "scratch", "given for a Mat destination in elem mode, and only there",
-         lambda c: (c.scratch is not None) == (into_l1(c) and is_elem(c)), on=error(*EVERYWHERE), blocks="route",
-         fix=lambda c: Fix(
-             "only an elem gather into L1 takes ", Wording("scratch=", "scratch", "scratch"),
-             f": {c.dst.rows * c.dst.cols} {c.dst.dtype} in GM")),
+    routing("A-42", "scratch", "given for a Mat destination in elem mode, and only there",
+            lambda c: (c.scratch is not None) == (into_l1(c) and is_elem(c)), fix=lambda c: Fix(
+                "only an elem gather into L1 takes ", Wording("scratch=", "scratch", "scratch"),
+                f": {c.dst.rows * c.dst.cols} {c.dst.dtype} in GM")),
     Rule("MG-L1-07", "scratch", lambda c: f"a GlobalTensor of {c.dst.dtype}",
          lambda c: is_tensor(c.scratch) and c.scratch.dtype is c.dst.dtype, on=error(*NPU), when=has_scratch,
          blocks="route", fix=OWN_TYPE),
@@ -201,9 +192,9 @@ OPERANDS = (
     Rule("MG-SIMT-16", "executor", "left out in row mode: Simt collects single elements",
          lambda c: not (is_row(c) and c.executor is GatherExec.Simt), on=error("a5"), found="simt", blocks="route",
          fix=NO_EXECUTOR),
-    Rule("A-42", "executor", "given only with a Mat destination in elem mode",
-         lambda c: c.executor is None or (into_l1(c) and is_elem(c)), on=error(*EVERYWHERE),
-         found=lambda c: c.executor.text, blocks="route", fix=NO_EXECUTOR),
+    routing("A-42", "executor", "given only with a Mat destination in elem mode",
+            lambda c: c.executor is None or (into_l1(c) and is_elem(c)), found=lambda c: c.executor.text,
+            fix=NO_EXECUTOR),
 )  # fmt: skip
 
 TAKES_ANY_LAYOUT = Table({"a5": True})
@@ -214,12 +205,12 @@ TYPES = (
     data_type("dst", GATHER_TYPES),
     Rule("MG-TYPE-02", "dst", lambda c: f"one of {names(c.here(GATHER_TYPES))} (float8 needs the AICORE build)",
          lambda c: c.dst.dtype in c.here(GATHER_TYPES), on=error("cpu"), kind="H-44", when=known_type,
-         found=lambda c: str(c.dst.dtype), fix=AICORE),
+         found=type_of("dst"), fix=AICORE),
     Rule("MG-TYPE-03", "dst", "of another type than an 8-bit float: the A2/A3 vector core has none",
          lambda c: c.dst.dtype in c.here(GATHER_TYPES), on=error("a2a3"), when=into_ub & known_type, kind="H-44",
-         found=lambda c: str(c.dst.dtype), fix="move the bytes as uint8"),
+         found=type_of("dst"), fix="move the bytes as uint8"),
     Rule("MG-L1-17", "dst", f"one of {names(BASE)}", lambda c: c.dst.dtype in BASE, on=error("a2a3"), when=into_l1,
-         kind="H-44", found=lambda c: str(c.dst.dtype), fix="move the bytes as uint8"),
+         kind="H-44", found=type_of("dst"), fix="move the bytes as uint8"),
     Rule("MG-L1-19", "dst", "at most 4 bytes an element: the nd2nz engine moves b8, b16 and b32",
          lambda c: c.dst.dtype.size <= 4, on=error(*NPU), when=into_l1 & is_row,
          found=lambda c: f"{c.dst.dtype.size} bytes", fix="gather in elem mode, or as a narrower type"),
@@ -302,10 +293,10 @@ SHAPES = (
          lambda c: c.table.shape[4] == c.dst.valid_cols, on=error("a5"), when=into_ub & is_row,
          found=lambda c: f"Shape[4] = {c.table.shape[4]}", kind="H-03",
          fix="gather whole rows: valid columns equal to the table's width"),
-    Rule("A-57", "dst", lambda c: f"at most {c.table.extents[1]} valid columns, the width of the table",
-         lambda c: c.dst.valid_cols <= c.table.extents[1], on=error(*EVERYWHERE), when=is_row, kind="H-07",
-         found=lambda c: f"{c.dst.valid_cols} valid columns",
-         fix=Fix("shrink ", VALID, " to the width of the table")),
+    anywhere("A-57", "dst", lambda c: f"at most {c.table.extents[1]} valid columns, the width of the table",
+             lambda c: c.dst.valid_cols <= c.table.extents[1], when=is_row, kind="H-07",
+             found=lambda c: f"{c.dst.valid_cols} valid columns",
+             fix=Fix("shrink ", VALID, " to the width of the table")),
     unit_columns(is_row),
     even_rows(is_row & ~is_fractal & one_stride, "a2a3", "a5", "host"),
     Rule("MG-HAZ-08", "table", "packed, Stride[3] == Shape[4]: the target's kernel does not look at Stride[3]",

@@ -86,11 +86,9 @@ WIDEN = Fix(
 def atomic(rule: str, op: ScatterAtomicOp, types: Table[tuple[str, ...]]) -> Rule:
     """An atomic operation is allowed for these element types only."""
     return Rule(
-        rule, "src",
-        lambda c: f"{', '.join(c.here(types)) or 'of no type: the target has none'} for atomic {op.text}",
-        lambda c: c.src.dtype.name in c.here(types),
-        when=Case(f"atomic {op.text}", lambda c: c.atomic is op), found=lambda c: str(c.src.dtype),
-        fix=lambda c: PLAIN_STORE if not c.here(types) else
+        rule, "src", lambda c: f"{', '.join(c.here(types)) or 'of no type: the target has none'} for atomic {op.text}",
+        lambda c: c.src.dtype.name in c.here(types), when=Case(f"atomic {op.text}", lambda c: c.atomic is op),
+        found=type_of("src"), fix=lambda c: PLAIN_STORE if not c.here(types) else
         WIDEN if c.src.dtype.name == "bfloat16" else Fix(OTHER_TYPE, option("atomic", op)),
     )  # fmt: skip
 
@@ -100,23 +98,18 @@ orders = Case("atomic max or min", lambda c: c.atomic in (ScatterAtomicOp.Max, S
 listed_type = Case("a PTO type", lambda c: c.src.dtype in PTO_TYPES and c.src.dtype is not HIFLOAT8)
 
 OPERANDS = (
-    Rule("MS-LOC-03", "table", "a GlobalTensor in GM", lambda c: is_tensor(c.table), on=error(*EVERYWHERE), kind="H-09",
-         blocks="route", fix=WRAP),
-    Rule("MS-LOC-01", "src", "a tile", lambda c: is_tile(c.src), on=error(*EVERYWHERE), kind="H-09", blocks="route",
-         fix=Fix(OpName("tload"), " the data into a Vec tile first")),
-    Rule("MS-LOC-01", "src", "in a Vec tile", lambda c: c.src.loc is TileType.Vec, on=error(*EVERYWHERE), kind="H-09",
-         fix="scatter from a Vec tile"),
-    Rule("MS-LOC-02", "idx", "a tile", lambda c: is_tile(c.idx), on=error(*EVERYWHERE), kind="H-09", blocks="route",
-         fix=LOAD_INDEX_FIRST),
-    Rule("MS-LOC-02", "idx", "in a Vec tile", lambda c: c.idx.loc is TileType.Vec, on=error(*EVERYWHERE), kind="H-09",
-         fix=LOAD_INDEX),
-    Rule("MS-MODE-04", "idx", lambda c: f"of 1 column (row scatter) or {c.src.cols} (element scatter)",
-         lambda c: c.coalesce is not None, on=error(*EVERYWHERE), blocks="route",
-         found=lambda c: f"{c.idx.cols} columns", kind="H-09",
-         fix=Fix("give the index tile one column, or ", option("coalesce", Coalesce.Row), " and a [1, N] index")),
-    Rule("A-05", "coalesce", "what the index shape says, or left out", mode_agrees, on=error(*EVERYWHERE),
-         found=lambda c: f"{c.coalesce.text} with {c.idx}", blocks="route",
-         fix="leave coalesce out, or change the index shape"),
+    routing("MS-LOC-03", "table", "a GlobalTensor in GM", lambda c: is_tensor(c.table), kind="H-09", fix=WRAP),
+    routing("MS-LOC-01", "src", "a tile", lambda c: is_tile(c.src), kind="H-09",
+            fix=Fix(OpName("tload"), " the data into a Vec tile first")),
+    anywhere("MS-LOC-01", "src", "in a Vec tile", lambda c: c.src.loc is TileType.Vec, kind="H-09",
+             fix="scatter from a Vec tile"),
+    routing("MS-LOC-02", "idx", "a tile", lambda c: is_tile(c.idx), kind="H-09", fix=LOAD_INDEX_FIRST),
+    anywhere("MS-LOC-02", "idx", "in a Vec tile", lambda c: c.idx.loc is TileType.Vec, kind="H-09", fix=LOAD_INDEX),
+    routing("MS-MODE-04", "idx", lambda c: f"of 1 column (row scatter) or {c.src.cols} (element scatter)",
+            lambda c: c.coalesce is not None, found=lambda c: f"{c.idx.cols} columns", kind="H-09",
+            fix=Fix("give the index tile one column, or ", option("coalesce", Coalesce.Row), " and a [1, N] index")),
+    routing("A-05", "coalesce", "what the index shape says, or left out", mode_agrees,
+            found=lambda c: f"{c.coalesce.text} with {c.idx}", fix="leave coalesce out, or change the index shape"),
 )  # fmt: skip
 
 TYPES = (
@@ -126,18 +119,17 @@ TYPES = (
          found="hifloat8", fix="scatter the bytes as uint8"),
     Rule("A-20", "src", lambda c: f"one of {names(c.here(SCATTER_TYPES))}",
          lambda c: c.src.dtype in c.here(SCATTER_TYPES), on=error("cpu", "a2a3"), when=listed_type, kind="H-44",
-         found=lambda c: str(c.src.dtype), fix="scatter the bytes as uint8"),
+         found=type_of("src"), fix="scatter the bytes as uint8"),
     index_type("MS-TYPE-05"),
     same_type("MS-TYPE-06", "table", "src", kind="H-08"),
     header_sizes("src", "table", "a2a3", "a5"),
     atomic("MS-ATOM-05", ScatterAtomicOp.Add, ADD_TYPES),
     atomic("MS-ATOM-06", ScatterAtomicOp.Max, ORDER_TYPES),
     atomic("MS-ATOM-07", ScatterAtomicOp.Min, ORDER_TYPES),
-    Rule("A-16", "src", "of a type that can be added", lambda c: c.src.dtype.is_number, on=error(*EVERYWHERE),
-         when=adds, found=lambda c: str(c.src.dtype), blocks="execution", fix=PLAIN_STORE),
+    needed("A-16", "src", "of a type that can be added", lambda c: c.src.dtype.is_number, when=adds,
+           found=type_of("src"), fix=PLAIN_STORE),
     Rule("A-16", "src", "of a type that can be ordered", lambda c: c.src.dtype.is_integer or c.src.dtype.is_float,
-         on=error("host"), when=orders, found=lambda c: str(c.src.dtype), blocks="execution",
-         fix=PLAIN_STORE),
+         on=error("host"), when=orders, found=type_of("src"), blocks="execution", fix=PLAIN_STORE),
 )  # fmt: skip
 
 TILE_FORMS: Table[tuple[tuple[str, ...], tuple[str, ...]]] = Table({})
@@ -179,30 +171,28 @@ LAYOUTS = (
          fix="widen the tile to the table's logical columns"),
     Rule("CO-LAY-06", "idx", "a ColMajor column holds the same bytes as a row-major one",
          lambda c: c.idx.blayout is BLayout.RowMajor, on=note(*DEVICES), kind="H-29"),
-    Rule("MS-LAY-02", "table", "Layout::ND", lambda c: c.table.layout_kind is GlobalLayout.ND, on=error(*EVERYWHERE),
-         when=~into_nz, kind="H-09", fix=ND_TABLE),
+    anywhere("MS-LAY-02", "table", "Layout::ND", lambda c: c.table.layout_kind is GlobalLayout.ND, when=~into_nz,
+             kind="H-09", fix=ND_TABLE),
 )  # fmt: skip
 
 SHAPES = (
     Rule("MS-SHAPE-01", "idx", lambda c: f"of {c.src.rows} rows, as the source", lambda c: c.idx.rows == c.src.rows,
          when=~is_flat_row_index, found=lambda c: f"{c.idx.rows} rows", kind="H-09",
          fix=lambda c: ASK_FOR_ROWS if asks_for_rows(c) else "give index and source tiles the same number of rows"),
-    Rule("A-22", "idx", lambda c: f"valid {show_extents(c.src.valid)}, as the source",
-         lambda c: c.idx.valid == c.src.valid, on=error(*EVERYWHERE), when=is_elem,
-         found=lambda c: f"valid {show_extents(c.idx.valid)}", kind=ByExtent("H-09"),
-         fix=lambda c: ASK_FOR_ROWS if asks_for_rows(c) else "give the index tile the source's valid shape"),
-    Rule("A-22", "idx",
-         lambda c: f"valid {' or '.join(map(show_extents, row_index_forms(c)))}: one index for each source row",
-         lambda c: c.idx.valid in row_index_forms(c), on=error(*EVERYWHERE), when=is_row & ~is_flat_row_index,
-         found=lambda c: f"valid {show_extents(c.idx.valid)}", kind=ByExtent("H-09"),
-         fix="give the index tile one valid entry for each source row"),
+    anywhere("A-22", "idx", lambda c: f"valid {show_extents(c.src.valid)}, as the source",
+             lambda c: c.idx.valid == c.src.valid, when=is_elem, found=valid_of("idx"), kind=ByExtent("H-09"),
+             fix=lambda c: ASK_FOR_ROWS if asks_for_rows(c) else "give the index tile the source's valid shape"),
+    anywhere("A-22", "idx",
+             lambda c: f"valid {' or '.join(map(show_extents, row_index_forms(c)))}: one index for each source row",
+             lambda c: c.idx.valid in row_index_forms(c), when=is_row & ~is_flat_row_index, found=valid_of("idx"),
+             kind=ByExtent("H-09"), fix="give the index tile one valid entry for each source row"),
     extents_positive("A-55", "src", *EVERYWHERE),
     Rule("MS-SHAPE-02", "table", "of Shape<1, 1, 1, TableRows, RowWidth>",
          lambda c: rows_of(c.table) == c.table.shape[3], kind=ByExtent("H-09"), fix=FLATTEN),
-    Rule("A-19", "src", lambda c: f"of {c.table.shape[4]} valid columns, the width of a table row",
-         lambda c: c.src.valid_cols == c.table.shape[4], on=error(*EVERYWHERE), when=is_row,
-         found=lambda c: f"{c.src.valid_cols} valid columns", kind=ByExtent("H-09"),
-         fix="scatter whole rows: valid columns equal to the table's width"),
+    anywhere("A-19", "src", lambda c: f"of {c.table.shape[4]} valid columns, the width of a table row",
+             lambda c: c.src.valid_cols == c.table.shape[4], when=is_row,
+             found=lambda c: f"{c.src.valid_cols} valid columns", kind=ByExtent("H-09"),
+             fix="scatter whole rows: valid columns equal to the table's width"),
     Rule("A-57", "src", lambda c: f"at most {c.table.extents[1]} valid columns, the width of the table",
          lambda c: c.src.valid_cols <= c.table.extents[1], on=error("a2a3"), when=is_row & is_stated, kind="H-07",
          found=lambda c: f"{c.src.valid_cols} valid columns",
@@ -211,8 +201,8 @@ SHAPES = (
     even_rows(is_row, "host"),
     even_rows(is_row & is_stated & ~into_nz, "a2a3"),
     packed_a5_rows(is_row),
-    Rule("A-10", "table", "packed: elements are counted through the gaps", lambda c: c.table.is_packed,
-         on=error(*EVERYWHERE), when=is_elem & ~into_nz, kind="H-06", blocks="execution", fix=PACKED),
+    needed("A-10", "table", "packed: elements are counted through the gaps", lambda c: c.table.is_packed,
+           when=is_elem & ~into_nz, kind="H-06", fix=PACKED),
     burst_multiple("MS-ALIGN-01", "src", *DEVICES, when=~into_nz),
 )  # fmt: skip
 
@@ -349,8 +339,8 @@ A5_ONLY = "documented for A5 only (A-18), and the shipping header refuses it"
 ATOMICS_OF_A2A3 = (
     Rule("MS-ATOM-05", "src",
          lambda c: f"{', '.join(c.here(HEADER_ADD_TYPES))} for atomic add: it is {A5_ONLY} for others",
-         lambda c: c.src.dtype.name in c.here(HEADER_ADD_TYPES), on=hazard("a2a3"), when=adds,
-         found=lambda c: str(c.src.dtype), fix="scatter one of these types"),
+         lambda c: c.src.dtype.name in c.here(HEADER_ADD_TYPES), on=hazard("a2a3"), when=adds, found=type_of("src"),
+         fix="scatter one of these types"),
     *(Rule(clause, "atomic", f"none or add: {op.text} is {A5_ONLY}", lambda c, op=op: c.atomic is not op,
            on=hazard("a2a3"), when=~is_stated, found=op.text,
            fix=Fix("combine the values in a tile first: ", OpName("tmax"), ", ", OpName("tmin")))

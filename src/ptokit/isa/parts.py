@@ -40,13 +40,11 @@ def partial(row: OpRow) -> Instruction:
     """One source has the destination's valid region, the other at most that."""
     rules = (
         *vec_tiles("CP-PRT-01", ("dst", *SOURCES), plains=("dst", *SOURCES)),
-        Rule("CP-PRT-01", "src0", "of dst's valid region, unless src1 is", blocks="execution", on=error(*EVERYWHERE),
-             holds=lambda c: c.dst.valid in (c.src0.valid, c.src1.valid), kind=ByExtent(),
-             fix="give one source the destination's valid region"),
-        *(Rule("CP-PRT-01", name, lambda c: f"at most valid {show_extents(c.dst.valid)}, as dst",
-               lambda c, name=name: within(c, name), on=error(*EVERYWHERE), blocks="execution", kind=ByExtent(),
-               found=lambda c, name=name: f"valid {show_extents(c.values[name].valid)}",
-               fix="shrink its valid region")
+        sized("CP-PRT-01", "src0", "of dst's valid region, unless src1 is",
+              holds=lambda c: c.dst.valid in (c.src0.valid, c.src1.valid),
+              fix="give one source the destination's valid region"),
+        *(sized("CP-PRT-01", name, lambda c: f"at most valid {show_extents(c.dst.valid)}, as dst",
+                lambda c, name=name: within(c, name), found=valid_of(name), fix="shrink its valid region")
           for name in SOURCES),
         *types_alike("CP-PRT", SOURCES, row.types),
     )  # fmt: skip
@@ -91,10 +89,9 @@ TAXPY = build(
         *vec_tiles("CP-AXP-01", ("dst", "src"), plains=("dst", "src")),
         shaped("CP-AXP-01", "src"),
         typed("CP-AXP-02", "dst", AXPY_TYPES),
-        Rule("CP-AXP-02", "src", lambda c: f"of dst's element type, {c.dst.dtype}, or float16 for float32",
-             lambda c: c.src.dtype is c.dst.dtype or (c.src.dtype.name, c.dst.dtype.name) in WIDENS,
-             on=error(*EVERYWHERE), blocks="execution", found=lambda c: str(c.src.dtype),
-             fix=CONVERT),
+        needed("CP-AXP-02", "src", lambda c: f"of dst's element type, {c.dst.dtype}, or float16 for float32",
+               lambda c: c.src.dtype is c.dst.dtype or (c.src.dtype.name, c.dst.dtype.name) in WIDENS,
+               found=type_of("src"), fix=CONVERT),
     ),
     lower_axpy,
 )  # fmt: skip
@@ -139,32 +136,27 @@ def lower_insert(call: Call) -> tuple[Move | Compute, ...]:
 
 
 INSERT_RULES = (
-    Rule("CP-INS-01", "src", "a tile", lambda c: is_tile(c.src), on=error(*EVERYWHERE), blocks="route",
-         fix=BRING),
-    Rule("CP-INS-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), blocks="route",
-         fix=TAKE),
-    Rule("CP-INS-01", "dst",
-         lambda c: "reached by one of " + ", ".join(f"{a.text} to {b.text}" for a, b in c.here(INSERT_PATHS)),
-         lambda c: (c.src.loc, c.dst.loc) in c.here(INSERT_PATHS), on=error(*EVERYWHERE), blocks="execution",
-         found=lambda c: f"{c.src.loc.text} to {c.dst.loc.text}", fix="move it through another memory"),
+    routing("CP-INS-01", "src", "a tile", lambda c: is_tile(c.src), fix=BRING),
+    routing("CP-INS-01", "dst", "a tile", lambda c: is_tile(c.dst), fix=TAKE),
+    needed("CP-INS-01", "dst",
+           lambda c: "reached by one of " + ", ".join(f"{a.text} to {b.text}" for a, b in c.here(INSERT_PATHS)),
+           lambda c: (c.src.loc, c.dst.loc) in c.here(INSERT_PATHS),
+           found=lambda c: f"{c.src.loc.text} to {c.dst.loc.text}", fix="move it through another memory"),
     filled("CP-INS-01", "src"),
-    Rule("CP-INS-01", "dst", "large enough: the window lies in it", fits_into, on=error(*EVERYWHERE),
-         blocks="execution", kind=ByExtent(),
-         found=lambda c: f"{show_extents(room(c))} for {show_extents(c.src.valid)} at ({c.row.value}, {c.col.value})",
-         fix="shrink src's valid region or move the window"),
-    Rule("CP-INS-01", "dst", "cut at a box", lambda c: begins_at_box(c.dst, c.row.value, c.col.value),
-         on=error(*EVERYWHERE), blocks="execution",
-         when=Case("a destination with boxes", lambda c: c.dst.form not in ("nd", "dn")),
-         found=lambda c: f"a window at ({c.row.value}, {c.col.value})", fix="move the window to a whole box"),
-    Rule("CP-INS-02", "src", "a number type of at most 4 bytes",
-         lambda c: c.src.dtype.size <= 4
-         and (c.src.dtype.is_integer or c.src.dtype.is_float or c.src.dtype in c.here(INSERTED, ())),
-         on=error(*EVERYWHERE), blocks="execution", found=lambda c: str(c.src.dtype), fix="view the bytes as uint8"),
-    Rule("CP-INS-02", "src", lambda c: f"of dst's element type, {c.dst.dtype}; from Acc float32 for 16-bit floats, too",
-         lambda c: c.src.dtype is c.dst.dtype
-         or (c.src.loc is ACC and (c.src.dtype.name, c.dst.dtype.name) in NARROWED),
-         on=error(*EVERYWHERE), blocks="execution", when=~SCALED, found=lambda c: str(c.src.dtype),
-         fix=CONVERT),
+    sized("CP-INS-01", "dst", "large enough: the window lies in it", fits_into,
+          found=lambda c: f"{show_extents(room(c))} for {show_extents(c.src.valid)} at ({c.row.value}, {c.col.value})",
+          fix="shrink src's valid region or move the window"),
+    needed("CP-INS-01", "dst", "cut at a box", lambda c: begins_at_box(c.dst, c.row.value, c.col.value),
+           when=Case("a destination with boxes", lambda c: c.dst.form not in ("nd", "dn")),
+           found=lambda c: f"a window at ({c.row.value}, {c.col.value})", fix="move the window to a whole box"),
+    needed("CP-INS-02", "src", "a number type of at most 4 bytes", lambda c: c.src.dtype.size <= 4
+           and (c.src.dtype.is_integer or c.src.dtype.is_float or c.src.dtype in c.here(INSERTED, ())),
+           found=type_of("src"), fix="view the bytes as uint8"),
+    needed("CP-INS-02", "src",
+           lambda c: f"of dst's element type, {c.dst.dtype}; from Acc float32 for 16-bit floats, too",
+           lambda c: c.src.dtype is c.dst.dtype
+           or (c.src.loc is ACC and (c.src.dtype.name, c.dst.dtype.name) in NARROWED), when=~SCALED,
+           found=type_of("src"), fix=CONVERT),
     *fix_rules(SCALED_TO_TILES),
 )  # fmt: skip
 INSERT_PARAMS = (
@@ -222,15 +214,13 @@ TCONCAT = build(
     (
         *vec_tiles("CP-CAT-01", ("dst", *SOURCES), plains=("dst", *SOURCES)),
         *(filled("CP-CAT-01", name) for name in SOURCES),
-        *(Rule("CP-CAT-01", name, lambda c: f"of {c.dst.valid_rows} valid rows, as dst",
-               lambda c, name=name: c.values[name].valid_rows == c.dst.valid_rows, on=error(*EVERYWHERE),
-               blocks="execution", found=lambda c, name=name: f"valid {show_extents(c.values[name].valid)}",
-               kind=ByExtent(), fix="give all tiles the same valid rows")
+        *(sized("CP-CAT-01", name, lambda c: f"of {c.dst.valid_rows} valid rows, as dst",
+                lambda c, name=name: c.values[name].valid_rows == c.dst.valid_rows, found=valid_of(name),
+                fix="give all tiles the same valid rows")
           for name in SOURCES),
-        Rule("CP-CAT-01", "dst", lambda c: f"of {c.src0.valid_cols} + {c.src1.valid_cols} valid columns",
-             lambda c: c.dst.valid_cols == c.src0.valid_cols + c.src1.valid_cols, on=error(*EVERYWHERE),
-             blocks="execution", found=lambda c: f"valid {show_extents(c.dst.valid)}", kind=ByExtent(),
-             fix="give dst the valid columns of both sources"),
+        sized("CP-CAT-01", "dst", lambda c: f"of {c.src0.valid_cols} + {c.src1.valid_cols} valid columns",
+              lambda c: c.dst.valid_cols == c.src0.valid_cols + c.src1.valid_cols, found=valid_of("dst"),
+              fix="give dst the valid columns of both sources"),
         *types_alike("CP-CAT", SOURCES, CONCAT_TYPES),
     ),
     lower_concat,
@@ -270,37 +260,32 @@ def padding(row: OpRow, *, mat: bool = False, expands: bool = False, in_place: b
     memories = (VEC, MAT) if mat else (VEC,)
     where = " or ".join(loc.name for loc in memories)
     extents = (
-        Rule("CP-PAD-01", "dst", lambda c: f"at least {c.src.rows} x {c.src.cols}, as src",
-             lambda c: c.dst.rows >= c.src.rows and c.dst.cols >= c.src.cols, on=error(*EVERYWHERE),
-             blocks="execution", found=lambda c: f"{c.dst.rows} x {c.dst.cols}", fix="make dst larger")
+        needed("CP-PAD-01", "dst", lambda c: f"at least {c.src.rows} x {c.src.cols}, as src",
+               lambda c: c.dst.rows >= c.src.rows and c.dst.cols >= c.src.cols,
+               found=lambda c: f"{c.dst.rows} x {c.dst.cols}", fix="make dst larger")
         if expands else
-        Rule("CP-PAD-01", "dst", lambda c: f"{c.src.rows} x {c.src.cols}, as src",
-             lambda c: (c.dst.rows, c.dst.cols) == (c.src.rows, c.src.cols), on=error(*EVERYWHERE),
-             blocks="execution", found=lambda c: f"{c.dst.rows} x {c.dst.cols}",
-             fix="give both tiles the same rows and columns")
+        needed("CP-PAD-01", "dst", lambda c: f"{c.src.rows} x {c.src.cols}, as src",
+               lambda c: (c.dst.rows, c.dst.cols) == (c.src.rows, c.src.cols),
+               found=lambda c: f"{c.dst.rows} x {c.dst.cols}", fix="give both tiles the same rows and columns")
     )  # fmt: skip
     rules = (
-        *(Rule("CP-PAD-01", name, f"a {where} tile", lambda c, name=name: is_tile(c.values[name], *memories),
-               on=error(*EVERYWHERE), blocks="route", fix=f"move the data into a {where} tile first")
+        *(routing("CP-PAD-01", name, f"a {where} tile", lambda c, name=name: is_tile(c.values[name], *memories),
+                  fix=f"move the data into a {where} tile first")
           for name in ("dst", "src")),
-        *([Rule("CP-PAD-01", "src", "in dst's memory", lambda c: c.src.loc is c.dst.loc, on=error(*EVERYWHERE),
-                blocks="execution", fix=Fix(OpName("tmov"), " moves between memories"))] if mat else []),
+        *([needed("CP-PAD-01", "src", "in dst's memory", lambda c: c.src.loc is c.dst.loc,
+                  fix=Fix(OpName("tmov"), " moves between memories"))] if mat else []),
         filled("CP-PAD-01", "src"),
-        *(Rule("CP-PAD-01", name, "RowMajor + NoneBox in UB, NZ in L1",
-               lambda c, name=name: c.values[name].form == ("nz" if c.dst.loc is MAT else "nd"),
-               on=error(*EVERYWHERE), blocks="execution",
-               fix=Fix("leave ", BLAYOUT, " and ", SLAYOUT, " out, but for L1"))
+        *(needed("CP-PAD-01", name, "RowMajor + NoneBox in UB, NZ in L1",
+                 lambda c, name=name: c.values[name].form == ("nz" if c.dst.loc is MAT else "nd"),
+                 fix=Fix("leave ", BLAYOUT, " and ", SLAYOUT, " out, but for L1"))
           for name in ("dst", "src")),
         extents,
-        Rule("CP-PAD-01", "src", lambda c: f"at most valid {show_extents(c.dst.valid)}, as dst",
-             lambda c: within(c, "src"), on=error(*EVERYWHERE), blocks="execution", kind=ByExtent(),
-             found=lambda c: f"valid {show_extents(c.src.valid)}", fix="give dst a larger valid region"),
-        Rule("CP-PAD-02", "dst", "of a pad value", lambda c: c.dst.pad is not Pad.Null, on=error(*EVERYWHERE),
-             blocks="execution", when=~IN_L1,
-             fix=Fix("make the tile with ", option("pad", Pad.Zero, Pad.Max, Pad.Min))),
-        *([Rule("CP-PAD-02", "dst", "padded with zeroes in L1", lambda c: c.dst.pad in (Pad.Null, Pad.Zero),
-                on=error(*EVERYWHERE), blocks="execution", when=IN_L1,
-                fix=Fix("leave ", Option("pad", Pad), " out"))] if mat else []),
+        sized("CP-PAD-01", "src", lambda c: f"at most valid {show_extents(c.dst.valid)}, as dst",
+              lambda c: within(c, "src"), found=valid_of("src"), fix="give dst a larger valid region"),
+        needed("CP-PAD-02", "dst", "of a pad value", lambda c: c.dst.pad is not Pad.Null, when=~IN_L1,
+               fix=Fix("make the tile with ", option("pad", Pad.Zero, Pad.Max, Pad.Min))),
+        *([needed("CP-PAD-02", "dst", "padded with zeroes in L1", lambda c: c.dst.pad in (Pad.Null, Pad.Zero),
+                  when=IN_L1, fix=Fix("leave ", Option("pad", Pad), " out"))] if mat else []),
         *types_alike("CP-PAD", ("src",), FILL_TYPES),
     )  # fmt: skip
     params = (

@@ -123,10 +123,9 @@ def reduction(row: OpRow, *, by_row: bool, group: str = "", numbers: Table[Types
     rules = (
         *vec_tiles(f"{group}-01", ("dst", "src"), nonempty="src", plains=("src",)),
         column_form(f"{group}-01") if by_row else plain(f"{group}-01", "dst"),
-        Rule(f"{group}-01", "dst", lambda c: f"of {extents(c.src)[0]} valid {kept}s and a valid {lost}",
-             lambda c: extents(c.dst)[0] == extents(c.src)[0] and extents(c.dst)[1] >= 1, on=error(*EVERYWHERE),
-             blocks="execution", found=lambda c: f"valid {show_extents(c.dst.valid)}", kind=ByExtent(),
-             fix=f"give dst as many valid {kept}s as src"),
+        sized(f"{group}-01", "dst", lambda c: f"of {extents(c.src)[0]} valid {kept}s and a valid {lost}",
+              lambda c: extents(c.dst)[0] == extents(c.src)[0] and extents(c.dst)[1] >= 1, found=valid_of("dst"),
+              fix=f"give dst as many valid {kept}s as src"),
         typed(f"{group}-02", "src", row.types, THROUGH_FLOAT),
         typed(f"{group}-02", "dst", numbers, "make dst of int32 or uint32") if numbers
         else alike(f"{group}-02", "dst", "src"),
@@ -232,14 +231,13 @@ def spread(call: Call, name: str) -> Input:
 
 SOURCES = ("src0", "src1")
 PER_ROW = tuple(
-    Rule("CP-RXP-01", name, "of dst's valid region, or a ColMajor column, or a row-major 32-byte block a row",
-         lambda c, name=name: is_full(c, name) or is_per_row(c, name), on=error(*EVERYWHERE), blocks="execution",
-         kind=ByExtent(), fix=Fix("a column is N x 1 with ", COL_MAJOR))
+    sized("CP-RXP-01", name, "of dst's valid region, or a ColMajor column, or a row-major 32-byte block a row",
+          lambda c, name=name: is_full(c, name) or is_per_row(c, name), fix=Fix("a column is N x 1 with ", COL_MAJOR))
     for name in SOURCES
 )  # fmt: skip
-ONE_FULL = Rule(
-    "CP-RXP-01", "src0", "of dst's valid region, unless src1 is", blocks="execution", on=error(*EVERYWHERE),
-    holds=lambda c: is_full(c, "src0") or is_full(c, "src1"), kind=ByExtent(),
+ONE_FULL = sized(
+    "CP-RXP-01", "src0", "of dst's valid region, unless src1 is",
+    holds=lambda c: is_full(c, "src0") or is_full(c, "src1"),
     fix="give one source the destination's valid region, row-major",
 )  # fmt: skip
 
@@ -303,10 +301,9 @@ TTRANS = build(
     TRANS_PARAMS,
     (
         *vec_tiles("CP-TRN-01", ("dst", "src"), nonempty="src", plains=("src", "dst")),
-        Rule("CP-TRN-01", "dst", lambda c: f"valid {show_extents(tuple(c.src.valid)[::-1])}, as src transposed",
-             lambda c: c.dst.valid == c.src.valid[::-1], on=error(*EVERYWHERE), blocks="execution",
-             found=lambda c: f"valid {show_extents(c.dst.valid)}", kind=ByExtent(),
-             fix="give dst as many valid rows as src has valid columns, and the reverse"),
+        sized("CP-TRN-01", "dst", lambda c: f"valid {show_extents(tuple(c.src.valid)[::-1])}, as src transposed",
+              lambda c: c.dst.valid == c.src.valid[::-1], found=valid_of("dst"),
+              fix="give dst as many valid rows as src has valid columns, and the reverse"),
         *(Rule("CP-TRN-01", name, "of rows that are a multiple of 32 bytes",
                lambda c, name=name: c.values[name].burst_bytes % 32 == 0, on=error("a5"),
                found=lambda c, name=name: f"{c.values[name].burst_bytes} bytes", fix=PAD_TILE)
@@ -364,7 +361,7 @@ TGATHER = build(
         *types_alike("CP-GAT", ("src",), TGATHER_TYPES),
         typed("CP-GAT-02", "idx", TGATHER_INDICES),
         Rule("CP-GAT-02", "idx", "of 4 bytes for 8-byte data", lambda c: c.idx.dtype.size == 4, on=error("a5"),
-             when=Case("8-byte data", lambda c: c.dst.dtype.size == 8), found=lambda c: str(c.idx.dtype),
+             when=Case("8-byte data", lambda c: c.dst.dtype.size == 8), found=type_of("idx"),
              fix="use int32 or uint32 indices"),
     ),
     lower_gather,

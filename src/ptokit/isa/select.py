@@ -26,11 +26,10 @@ def bits(mask: TileSpec) -> int:
 
 def mask_fits(group: str, mask: str, data: str) -> Rule:
     """A row of bits for every row of data, wide enough."""
-    return Rule(f"{group}-01", mask, lambda c: f"of {c.values[data].valid_rows} rows, a bit for each column of {data}",
-                lambda c: (c.values[mask].valid_rows == c.values[data].valid_rows
-                           and bits(c.values[mask]) >= c.values[data].valid_cols),
-                on=error(*EVERYWHERE), blocks="execution", kind=ByExtent(),
-                fix="one uint8 holds 8 columns, one uint16 16, one uint32 32")  # fmt: skip
+    return sized(f"{group}-01", mask, lambda c: f"of {c.values[data].valid_rows} rows, a bit for each column of {data}",
+                 lambda c: (c.values[mask].valid_rows == c.values[data].valid_rows
+                            and bits(c.values[mask]) >= c.values[data].valid_cols),
+                 fix="one uint8 holds 8 columns, one uint16 16, one uint32 32")  # fmt: skip
 
 
 def masked(group: str, mask: str, data: Names, table: Table[Types]) -> tuple[Rule, ...]:
@@ -63,12 +62,11 @@ ONE_RUN = Rule(
 )  # fmt: skip
 BYTE_MASK = Rule(
     CLAUSE, "mask", "of uint8: the simulator reads 8 bits of each element", lambda c: c.mask.dtype.size == 1,
-    on=note("cpu"), found=lambda c: str(c.mask.dtype), fix="use a uint8 mask",
+    on=note("cpu"), found=type_of("mask"), fix="use a uint8 mask",
 )  # fmt: skip
 OTHER_TYPE = Rule(
     CLAUSE, "dst", "of another type than src: the simulator copies floats of one type and rounds none",
-    lambda c: c.dst.dtype != c.src.dtype, on=note("cpu"), found=lambda c: str(c.dst.dtype),
-    fix="convert to int32 and back",
+    lambda c: c.dst.dtype != c.src.dtype, on=note("cpu"), found=type_of("dst"), fix="convert to int32 and back",
 )  # fmt: skip
 NOT_ODD = Rule(
     CLAUSE, "round", "another mode than odd: the simulator rounds to odd only where a value is a tie",
@@ -239,11 +237,10 @@ TCVT = build(
     (
         *vec_tiles("CP-CVT-01", ("dst", "src"), plains=("dst", "src")),
         shaped("CP-CVT-01", "src"),
-        Rule("CP-CVT-02", "dst",
-             lambda c: "of a type that src converts to: "
-             + ", ".join(f"{a} to {b}" for a, b in sorted(c.here(CVT_PAIRS))),
-             lambda c: pair(c) in c.here(CVT_PAIRS), on=error(*EVERYWHERE), blocks="execution",
-             found=lambda c: f"{c.src.dtype} to {c.dst.dtype}", fix="convert through float32 or float16"),
+        needed("CP-CVT-02", "dst", lambda c: "of a type that src converts to: "
+               + ", ".join(f"{a} to {b}" for a, b in sorted(c.here(CVT_PAIRS))),
+               lambda c: pair(c) in c.here(CVT_PAIRS), found=lambda c: f"{c.src.dtype} to {c.dst.dtype}",
+               fix="convert through float32 or float16"),
         Rule("CP-CVT-02", "saturation", "on for this pair: A2/A3 saturates it whatever is asked",
              lambda c: c.saturation is Saturation.On or pair(c) in WRAPS, on=error("a2a3"),
              found=lambda c: str(c.saturation),

@@ -6,12 +6,10 @@ from __future__ import annotations
 from ptokit.isa.vocabulary import *
 
 RULES = (
-    Rule("CO-API-05", "tile", "a tile", lambda c: is_tile(c.tile), on=error(*EVERYWHERE), blocks="route",
-         fix="only tiles have addresses"),
-    Rule("CO-API-05", "tile", lambda c: f"at a byte address that is a multiple of {c.tile.dtype.size}, from 0 up",
-         lambda c: c.tile.addr is None or (c.tile.addr >= 0 and c.tile.addr % c.tile.dtype.size == 0),
-         on=error(*EVERYWHERE), blocks="execution", found=lambda c: hex(c.tile.addr),
-         fix=lambda c: f"use {max(0, c.tile.addr // BLOCK * BLOCK):#x}"),
+    routing("CO-API-05", "tile", "a tile", lambda c: is_tile(c.tile), fix="only tiles have addresses"),
+    needed("CO-API-05", "tile", lambda c: f"at a byte address that is a multiple of {c.tile.dtype.size}, from 0 up",
+           lambda c: c.tile.addr is None or (c.tile.addr >= 0 and c.tile.addr % c.tile.dtype.size == 0),
+           found=lambda c: hex(c.tile.addr), fix=lambda c: f"use {max(0, c.tile.addr // BLOCK * BLOCK):#x}"),
 )  # fmt: skip
 
 TASSIGN = Instruction(

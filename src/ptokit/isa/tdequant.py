@@ -38,10 +38,8 @@ TDEQUANT = build(
         *vec_tiles("CP-DEQ-01", ("dst", "src", *FACTORS), plains=()),
         *(plain("CP-DEQ-01", name) for name in ("dst", "src")),
         shaped("CP-DEQ-01", "src"),
-        *(Rule("CP-DEQ-01", name, lambda c: f"of {c.dst.valid_rows} valid rows, as dst, and one valid column",
-               lambda c, name=name: c.values[name].valid == (c.dst.valid_rows, 1), on=error(*EVERYWHERE),
-               blocks="execution", found=lambda c, name=name: f"valid {show_extents(c.values[name].valid)}",
-               kind=ByExtent(), fix=AS_COLUMN)
+        *(sized("CP-DEQ-01", name, lambda c: f"of {c.dst.valid_rows} valid rows, as dst, and one valid column",
+                lambda c, name=name: c.values[name].valid == (c.dst.valid_rows, 1), found=valid_of(name), fix=AS_COLUMN)
           for name in FACTORS),
         typed("CP-DEQ-02", "dst", FLOAT, "make dst of float32"),
         typed("CP-DEQ-02", "src", QUANTISED, "make src of int8 or int16"),

@@ -38,16 +38,14 @@ def groups(k: int) -> int:
 
 def form(operand: str, forms: Table[tuple[str, ...]], fractal: int) -> Rule:
     """A cube tile has the layout of its memory."""
-    return Rule("CP-MM-01", operand, lambda c: f"{' or '.join(c.here(forms))} with {fractal}-byte fractals",
-                lambda c: c.values[operand].form in c.here(forms) and c.values[operand].fractal == fractal,
-                on=error(*EVERYWHERE),
-                fix=Fix("leave ", BLAYOUT, ", ", SLAYOUT, " and ", FRACTAL, " to the tile's location"))  # fmt: skip
+    return anywhere("CP-MM-01", operand, lambda c: f"{' or '.join(c.here(forms))} with {fractal}-byte fractals",
+                    lambda c: c.values[operand].form in c.here(forms) and c.values[operand].fractal == fractal,
+                    fix=Fix("leave ", BLAYOUT, ", ", SLAYOUT, " and ", FRACTAL, " to the tile's location"))  # fmt: skip
 
 
 def extents(operand: str, text: str, holds: Test) -> Rule:
     """The extents of an operand follow from the others'."""
-    return Rule("CP-MM-02", operand, text, holds, on=error(*EVERYWHERE), blocks="execution", kind=ByExtent(),
-                fix="a is m x k, b is k x n, dst is m x n")  # fmt: skip
+    return sized("CP-MM-02", operand, text, holds, fix="a is m x k, b is k x n, dst is m x n")  # fmt: skip
 
 
 RIGHT_FORMS = Table(dict.fromkeys(EVERYWHERE, ("zn",)))
@@ -71,13 +69,12 @@ LIMITS = (
     extents("a", f"of at most {LONGEST} valid rows and columns", lambda c: max(c.a.valid) <= LONGEST),
     extents("b", f"of at most {LONGEST} valid columns", lambda c: c.b.valid_cols <= LONGEST),
     typed("CP-MM-03", "a", MATMUL_TYPES),
-    Rule("CP-MM-03", "b", lambda c: f"of a's element type, {c.a.dtype}, or an 8-bit float as it is",
-         lambda c: c.b.dtype is c.a.dtype or {c.a.dtype, c.b.dtype} <= types(BYTES), on=error(*EVERYWHERE),
-         blocks="execution", found=lambda c: str(c.b.dtype), fix=CONVERT),
-    Rule("CP-MM-03", "dst", lambda c: f"of the type that sums of {c.a.dtype} products have",
-         lambda c: c.dst.dtype.name == ACC_OF[c.a.dtype.name], on=error(*EVERYWHERE), blocks="execution",
-         when=Case("a known input type", lambda c: c.a.dtype.name in ACC_OF),
-         found=lambda c: str(c.dst.dtype), fix="int32 for int8, float32 for the floats"),
+    needed("CP-MM-03", "b", lambda c: f"of a's element type, {c.a.dtype}, or an 8-bit float as it is",
+           lambda c: c.b.dtype is c.a.dtype or {c.a.dtype, c.b.dtype} <= types(BYTES), found=type_of("b"), fix=CONVERT),
+    needed("CP-MM-03", "dst", lambda c: f"of the type that sums of {c.a.dtype} products have",
+           lambda c: c.dst.dtype.name == ACC_OF[c.a.dtype.name],
+           when=Case("a known input type", lambda c: c.a.dtype.name in ACC_OF), found=type_of("dst"),
+           fix="int32 for int8, float32 for the floats"),
 )  # fmt: skip
 SIXTEEN_ROWS = Rule(
     "CP-HDR-01", "a", "shipping headers compute 16 rows for m == 1, so 16 rows of dst are written",
@@ -93,8 +90,8 @@ ACC_RULES = (
 )  # fmt: skip
 BIAS_RULES = (
     located("CP-MM-01", "bias", TileType.Bias),
-    Rule("CP-MM-01", "bias", "RowMajor + NoneBox", lambda c: c.bias.form == "nd", on=error(*EVERYWHERE),
-         fix=Fix("make the tile without ", BLAYOUT, " and ", SLAYOUT)),
+    anywhere("CP-MM-01", "bias", "RowMajor + NoneBox", lambda c: c.bias.form == "nd",
+             fix=Fix("make the tile without ", BLAYOUT, " and ", SLAYOUT)),
     extents("bias", "one row of at least b's valid columns",
             lambda c: (c.bias.rows, c.bias.valid_rows) == (1, 1) and c.bias.valid_cols >= c.b.valid_cols),
     alike("CP-MM-03", "bias"),
@@ -150,14 +147,13 @@ TMATMUL_BIAS = product(
 
 
 ONE_ROW = (
-    Rule("CP-MM-05", "a", "of one row, which is valid", lambda c: (c.a.rows, c.a.valid_rows) == (1, 1),
-         on=error(*EVERYWHERE), blocks="execution", kind=ByExtent(),
-         found=lambda c: f"{c.a.rows} rows, {c.a.valid_rows} valid",
-         fix=Fix("use ", OpName("tmatmul"), " for several rows")),
-    Rule("CP-MM-05", "b", "of as many valid rows as a has valid columns", lambda c: c.b.valid_rows == c.a.valid_cols,
-         on=error(*EVERYWHERE), blocks="execution", kind=ByExtent(), fix="a is 1 x k, b is k x n"),
-    Rule("CP-MM-05", "dst", "of one valid row and b's valid columns", lambda c: c.dst.valid == (1, c.b.valid_cols),
-         on=error(*EVERYWHERE), blocks="execution", kind=ByExtent(), fix="a is 1 x k, b is k x n, dst is 1 x n"),
+    sized("CP-MM-05", "a", "of one row, which is valid", lambda c: (c.a.rows, c.a.valid_rows) == (1, 1),
+          found=lambda c: f"{c.a.rows} rows, {c.a.valid_rows} valid",
+          fix=Fix("use ", OpName("tmatmul"), " for several rows")),
+    sized("CP-MM-05", "b", "of as many valid rows as a has valid columns", lambda c: c.b.valid_rows == c.a.valid_cols,
+          fix="a is 1 x k, b is k x n"),
+    sized("CP-MM-05", "dst", "of one valid row and b's valid columns", lambda c: c.dst.valid == (1, c.b.valid_cols),
+          fix="a is 1 x k, b is k x n, dst is 1 x n"),
 )  # fmt: skip
 """Of a product with a row; the tiles may be padded to any size."""
 
@@ -209,7 +205,7 @@ B_SCALE = Param(
 def agree(operand: str, text: str, holds: Test, fix: str = "a is m x k, b is k x n, dst is m x n") -> Rule:
     """The valid extents of an operand follow from the others'."""
     return Rule("CP-MX-02", operand, text, holds, on=error(*MX), blocks="execution", kind=ByExtent(), fix=fix,
-                found=lambda c: f"valid {show_extents(c.values[operand].valid)}")  # fmt: skip
+                found=valid_of(operand))  # fmt: skip
 
 
 def of_mx(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
@@ -334,29 +330,25 @@ def lower_extract(call: Call) -> tuple[Move | Compute, ...]:
 
 
 EXTRACT_RULES = (
-    Rule("CP-EXT-01", "src", "a tile", lambda c: is_tile(c.src), on=error(*EVERYWHERE), blocks="route",
-         fix=BRING),
-    Rule("CP-EXT-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), blocks="route",
-         fix=TAKE),
-    Rule("CP-EXT-01", "dst",
-         lambda c: "reached by one of " + ", ".join(f"{a.text} to {b.text}" for a, b in c.here(PATHS)),
-         lambda c: (c.src.loc, c.dst.loc) in c.here(PATHS), on=error(*EVERYWHERE), blocks="execution",
-         found=lambda c: f"{c.src.loc.text} to {c.dst.loc.text}", fix="move it through another memory"),
+    routing("CP-EXT-01", "src", "a tile", lambda c: is_tile(c.src), fix=BRING),
+    routing("CP-EXT-01", "dst", "a tile", lambda c: is_tile(c.dst), fix=TAKE),
+    needed("CP-EXT-01", "dst",
+           lambda c: "reached by one of " + ", ".join(f"{a.text} to {b.text}" for a, b in c.here(PATHS)),
+           lambda c: (c.src.loc, c.dst.loc) in c.here(PATHS), found=lambda c: f"{c.src.loc.text} to {c.dst.loc.text}",
+           fix="move it through another memory"),
     filled("CP-EXT-01"),
-    Rule("CP-EXT-01", "src", "large enough for the window", inside, on=error(*EVERYWHERE),
-         blocks="execution", kind=ByExtent(),
-         found=lambda c: f"valid {show_extents(c.src.valid)} for {show_extents(c.dst.valid)} at "
-                         f"({c.row.value}, {c.col.value})",
-         fix="shrink dst's valid region or move the window"),
+    sized("CP-EXT-01", "src", "large enough for the window", inside,
+          found=lambda c: f"valid {show_extents(c.src.valid)} for {show_extents(c.dst.valid)} at "
+                          f"({c.row.value}, {c.col.value})",
+          fix="shrink dst's valid region or move the window"),
     Rule("CP-EXT-01", "src", "cut at a 32-byte block of a row, or at a fractal", aligned, on=error(*NPU),
          found=lambda c: f"a window at ({c.row.value}, {c.col.value})",
          fix="move the window to a whole block"),
-    Rule("CP-EXT-02", "src", lambda c: f"one of {names(c.here(cube_types(c)))} on its way to the cube",
-         lambda c: c.src.dtype in c.here(cube_types(c)), on=error(*EVERYWHERE),
-         when=Case("from Mat", lambda c: c.src.loc is MAT), found=lambda c: str(c.src.dtype),
-         fix=CONVERT),
-    Rule("CP-EXT-02", "src", "a number type", lambda c: c.src.dtype.family in ("int", "uint", "float", "raw"),
-         on=error(*EVERYWHERE), blocks="execution", found=lambda c: str(c.src.dtype), fix="view the bytes as uint8"),
+    anywhere("CP-EXT-02", "src", lambda c: f"one of {names(c.here(cube_types(c)))} on its way to the cube",
+             lambda c: c.src.dtype in c.here(cube_types(c)), when=Case("from Mat", lambda c: c.src.loc is MAT),
+             found=type_of("src"), fix=CONVERT),
+    needed("CP-EXT-02", "src", "a number type", lambda c: c.src.dtype.family in ("int", "uint", "float", "raw"),
+           found=type_of("src"), fix="view the bytes as uint8"),
     cast_type("CP-EXT-02", "src", "dst", lambda c: NARROWED if c.src.loc is ACC else frozenset()),
     *fix_rules(SCALED_TO_TILES),
 )  # fmt: skip

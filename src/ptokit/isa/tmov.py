@@ -69,22 +69,19 @@ REACHED = Rule(
 """A path that the target has. The header of cpu asserts none."""
 
 RULES = (
-    Rule("TV-01", "src", "a tile", lambda c: is_tile(c.src), on=error(*EVERYWHERE), blocks="route",
-         fix=BRING),
-    Rule("TV-01", "dst", "a tile", lambda c: is_tile(c.dst), on=error(*EVERYWHERE), blocks="route",
-         fix=TAKE),
+    routing("TV-01", "src", "a tile", lambda c: is_tile(c.src), fix=BRING),
+    routing("TV-01", "dst", "a tile", lambda c: is_tile(c.dst), fix=TAKE),
     REACHED,
     replace(REACHED, on=error("cpu"), blocks="nothing", asserted=()),
     data_type("dst", WIDE_TYPES),
     cast_type("TV-01", "src", "dst", by_path(CASTS)),
     *fix_rules(SCALED_TO_TILES),
-    Rule("TV-01", "dst", "of int64 or uint64: the fixpipe buffer holds 64-bit factors",
-         lambda c: c.dst.dtype.name in ("int64", "uint64"), on=error(*EVERYWHERE),
-         when=Case("into Scaling", lambda c: c.dst.loc is SCALING), found=lambda c: str(c.dst.dtype),
-         fix="pack the factors into 64 bits"),
-    Rule("TV-01", "src", lambda c: f"valid {show_extents(c.dst.valid)}, as the destination", holds_region,
-         on=error(*EVERYWHERE), blocks="execution", found=lambda c: f"valid {show_extents(c.src.valid)}",
-         kind=ByExtent(), fix="give both tiles the same valid region"),
+    anywhere("TV-01", "dst", "of int64 or uint64: the fixpipe buffer holds 64-bit factors",
+             lambda c: c.dst.dtype.name in ("int64", "uint64"),
+             when=Case("into Scaling", lambda c: c.dst.loc is SCALING), found=type_of("dst"),
+             fix="pack the factors into 64 bits"),
+    sized("TV-01", "src", lambda c: f"valid {show_extents(c.dst.valid)}, as the destination", holds_region,
+          found=valid_of("src"), fix="give both tiles the same valid region"),
     extents_positive("A-55", "dst", *EVERYWHERE),
 )  # fmt: skip
 

@@ -28,18 +28,17 @@ def pair_cols(tile: TileSpec) -> int:
 def one_row(names: Names) -> Iterator[Rule]:
     """Tiles of one row."""
     for name in names:
-        yield Rule("CP-MRG-01", name, "a tile of one row", lambda c, name=name: c.values[name].rows == 1,
-                   on=error(*EVERYWHERE), blocks="execution", fix="make the tile 1 x N")  # fmt: skip
+        yield needed("CP-MRG-01", name, "a tile of one row", lambda c, name=name: c.values[name].rows == 1,
+                     fix="make the tile 1 x N")  # fmt: skip
 
 
 def whole_pairs(names: Names) -> Iterator[Rule]:
     """Tiles whose valid columns are pairs."""
     for name in names:
-        yield Rule("CP-MRG-01", name, "of whole pairs of 8 bytes in its valid columns",
-                   lambda c, name=name: c.values[name].valid_cols % pair_cols(c.values[name]) == 0,
-                   on=error(*EVERYWHERE), blocks="execution", kind=ByExtent(),
-                   found=lambda c, name=name: f"valid {show_extents(c.values[name].valid)}",
-                   fix="a pair takes 8 bytes: two columns of float32, four of float16")  # fmt: skip
+        yield sized("CP-MRG-01", name, "of whole pairs of 8 bytes in its valid columns",
+                    lambda c, name=name: c.values[name].valid_cols % pair_cols(c.values[name]) == 0,
+                    found=valid_of(name),
+                    fix="a pair takes 8 bytes: two columns of float32, four of float16")  # fmt: skip
 
 
 def pair_types(sources: Names) -> tuple[Rule, ...]:
@@ -73,17 +72,15 @@ TMRGSORT = build(
         *vec_tiles("CP-MRG-01", ("dst", "src"), nonempty="src", plains=("dst", "src")),
         *one_row(("dst", "src")),
         *whole_pairs(("dst",)),
-        Rule("CP-MRG-01", "length", f"a multiple of {BLOCK_COLS}, above 0",
-             lambda c: c.length.value > 0 and c.length.value % BLOCK_COLS == 0, on=error(*EVERYWHERE),
-             blocks="later rules", found=lambda c: str(c.length.value), fix="sort blocks of 64 columns or more first"),
-        Rule("CP-MRG-01", "src", "of 1 to 255 times four blocks of valid columns",
-             lambda c: c.src.valid_cols % (LISTS * c.length.value) == 0
-             and c.src.valid_cols <= MOST_MERGES * LISTS * c.length.value, on=error(*EVERYWHERE), blocks="execution",
-             found=lambda c: f"valid {show_extents(c.src.valid)}", kind=ByExtent(),
-             fix=Fix("merge the rest with ", MORE_LISTS)),
-        Rule("CP-MRG-01", "dst", lambda c: f"of at least {c.src.valid_cols} valid columns, as src",
-             lambda c: c.dst.valid_cols >= c.src.valid_cols, on=error(*EVERYWHERE), blocks="execution",
-             found=lambda c: f"valid {show_extents(c.dst.valid)}", kind=ByExtent(), fix="give dst the columns of src"),
+        anywhere("CP-MRG-01", "length", f"a multiple of {BLOCK_COLS}, above 0",
+                 lambda c: c.length.value > 0 and c.length.value % BLOCK_COLS == 0, blocks="later rules",
+                 found=lambda c: str(c.length.value), fix="sort blocks of 64 columns or more first"),
+        sized("CP-MRG-01", "src", "of 1 to 255 times four blocks of valid columns",
+              lambda c: c.src.valid_cols % (LISTS * c.length.value) == 0
+              and c.src.valid_cols <= MOST_MERGES * LISTS * c.length.value, found=valid_of("src"),
+              fix=Fix("merge the rest with ", MORE_LISTS)),
+        sized("CP-MRG-01", "dst", lambda c: f"of at least {c.src.valid_cols} valid columns, as src",
+              lambda c: c.dst.valid_cols >= c.src.valid_cols, found=valid_of("dst"), fix="give dst the columns of src"),
         *pair_types(("src",)),
     ),
     lower_blocks,
@@ -128,10 +125,9 @@ def lists(count: int) -> Instruction:
                 *vec_tiles("CP-MRG-01", ("dst", *sources), plains=("dst", *sources)),
                 *one_row(("dst", *sources)),
                 *whole_pairs(("dst", *sources)),
-                Rule("CP-MRG-01", "dst", "of at most the valid columns of all lists",
-                     lambda c: c.dst.valid_cols <= merged_cols(c, sources), on=error(*EVERYWHERE), blocks="execution",
-                     found=lambda c: f"valid {show_extents(c.dst.valid)}", kind=ByExtent(),
-                     fix="shrink dst's valid region: there are no more pairs"),
+                sized("CP-MRG-01", "dst", "of at most the valid columns of all lists",
+                      lambda c: c.dst.valid_cols <= merged_cols(c, sources), found=valid_of("dst"),
+                      fix="shrink dst's valid region: there are no more pairs"),
                 *pair_types(sources),
             ),
             lower,

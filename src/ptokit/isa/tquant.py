@@ -29,10 +29,8 @@ def quantisation(row: OpRow, kind: PtoEnum, table: Table[Types], *factors: str) 
         *vec_tiles("CP-QNT-01", ("dst", "src", *factors), plains=()),
         *(plain("CP-QNT-01", name) for name in ("dst", "src")),
         shaped("CP-QNT-01", "src"),
-        *(Rule("CP-QNT-01", name, lambda c: f"of {c.dst.valid_rows} valid rows, as dst, and one valid column",
-               lambda c, name=name: c.values[name].valid == (c.dst.valid_rows, 1), on=error(*EVERYWHERE),
-               blocks="execution", found=lambda c, name=name: f"valid {show_extents(c.values[name].valid)}",
-               kind=ByExtent(), fix=AS_COLUMN)
+        *(sized("CP-QNT-01", name, lambda c: f"of {c.dst.valid_rows} valid rows, as dst, and one valid column",
+                lambda c, name=name: c.values[name].valid == (c.dst.valid_rows, 1), found=valid_of(name), fix=AS_COLUMN)
           for name in factors),
         typed("CP-QNT-02", "dst", table, f"make dst of {', '.join(map(str, table['host']))}"),
         typed("CP-QNT-02", "src", FLOAT, "make src of float32"),

@@ -44,21 +44,18 @@ def index_width(rule: str, data: int) -> Rule:
 
 def vec_tile(operand: str) -> Rule:
     """TS-LOC-01 for one operand."""
-    return Rule(
-        "TS-LOC-01", operand, "a Vec tile", lambda c: is_tile(c.values[operand], TileType.Vec), on=error(*EVERYWHERE),
-        kind="H-09", blocks="route", elsewhere=CPU,
-        fix=Fix(OpName("tload"), " or ", OpName("tmov"), " the data into a Vec tile first"),
+    return routing(
+        "TS-LOC-01", operand, "a Vec tile", lambda c: is_tile(c.values[operand], TileType.Vec), kind="H-09",
+        elsewhere=CPU, fix=Fix(OpName("tload"), " or ", OpName("tmov"), " the data into a Vec tile first"),
     )  # fmt: skip
 
 
 def valid_inside(operand: str) -> Rule:
     """TS-SHAPE-01 for one operand."""
-    return Rule(
+    return sized(
         "TS-SHAPE-01", operand, "valid within its padded extents",
         lambda c: (c.values[operand].valid_rows <= c.values[operand].rows
-                   and c.values[operand].valid_cols <= c.values[operand].cols),
-        on=error(*EVERYWHERE), kind=ByExtent(), blocks="execution",
-        fix=SHRINK, elsewhere=CPU,
+                   and c.values[operand].valid_cols <= c.values[operand].cols), fix=SHRINK, elsewhere=CPU,
     )  # fmt: skip
 
 
@@ -98,15 +95,13 @@ RULES = (
     vec_tile("idx"),
     data_type("dst", TYPES),
     Rule("TS-TYPE-01", "dst", lambda c: f"one of {names(c.here(TYPES))}", lambda c: c.dst.dtype in c.here(TYPES),
-         found=lambda c: str(c.dst.dtype), fix="convert the data, or run on the host profile", elsewhere=CPU),
+         found=type_of("dst"), fix="convert the data, or run on the host profile", elsewhere=CPU),
     Rule("TS-TYPE-02", "dst", "of another type than an 8-bit float", lambda c: c.dst.dtype not in (*FLOAT8, HIFLOAT8),
-         kind="H-44", found=lambda c: str(c.dst.dtype), fix="scatter the bytes as uint8", elsewhere=CPU),
+         kind="H-44", found=type_of("dst"), fix="scatter the bytes as uint8", elsewhere=CPU),
     Rule("TS-TYPE-03", "idx", f"one of {names(TSCATTER_INDICES)}", lambda c: c.idx.dtype in TSCATTER_INDICES,
-         kind="H-08", found=lambda c: str(c.idx.dtype), fix="hold the indices in a 16-bit or 32-bit integer tile",
-         elsewhere=CPU),
+         kind="H-08", found=type_of("idx"), fix="hold the indices in a 16-bit or 32-bit integer tile", elsewhere=CPU),
     Rule("TS-TYPE-03", "idx", "an integer type", lambda c: c.idx.dtype.is_integer, on=error("host"), kind="H-08",
-         found=lambda c: str(c.idx.dtype), blocks="execution",
-         fix="hold the indices in an integer tile", elsewhere=CPU),
+         found=type_of("idx"), blocks="execution", fix="hold the indices in an integer tile", elsewhere=CPU),
     same_type("TS-TYPE-04", "src", "dst", kind="H-08", fix="give both one type", blocks="execution",
               elsewhere=CPU),
     replace(index_width("A-72", 8), on=error("a5")),
@@ -120,13 +115,13 @@ RULES = (
     unboxed("dst"),
     unboxed("src"),
     unboxed("idx"),
-    Rule("A-52", "idx", lambda c: f"valid {show_extents(c.src.valid)}, as the source", is_covered,
-         on=error(*EVERYWHERE), found=lambda c: f"valid {show_extents(c.idx.valid)}", kind=ByExtent("H-09"),
-         fix=lambda c: EXPAND if is_one_a_row(c) else "give the index tile the source's valid shape"),
-    Rule("A-52", "src", lambda c: f"at most {c.dst.valid_cols} valid columns, as the destination",
-         lambda c: c.src.valid_cols <= c.dst.valid_cols, on=error(*EVERYWHERE), when=by_row,
-         found=lambda c: f"{c.src.valid_cols} valid columns", kind=ByExtent("H-09"),
-         fix="widen the destination's valid region, or shrink the source's"),
+    anywhere("A-52", "idx", lambda c: f"valid {show_extents(c.src.valid)}, as the source", is_covered,
+             found=valid_of("idx"), kind=ByExtent("H-09"),
+             fix=lambda c: EXPAND if is_one_a_row(c) else "give the index tile the source's valid shape"),
+    anywhere("A-52", "src", lambda c: f"at most {c.dst.valid_cols} valid columns, as the destination",
+             lambda c: c.src.valid_cols <= c.dst.valid_cols, when=by_row,
+             found=lambda c: f"{c.src.valid_cols} valid columns", kind=ByExtent("H-09"),
+             fix="widen the destination's valid region, or shrink the source's"),
     Rule("TS-SEM-01", "idx", "shipping headers take the index as a flat offset and clear the destination first",
          lambda c: not by_row(c), on=note(*NPU), when=~only_flat, fix=Fix(FLAT, " follows the headers")),
     Rule("A-72", "index", "flat, or left out: the headers have no other reading", lambda c: not by_row(c),
