@@ -75,12 +75,6 @@ AXPY_PARAMS = (
 )
 
 
-def lower_axpy(call: Call) -> tuple[Move | Compute, ...]:
-    """The destination is read, too."""
-    inputs = tuple(whole(call, name) for name in ("dst", "src", "scalar"))
-    return (Compute("axpy", call.dst.valid, Access("dst", call.dst.layout), inputs),)
-
-
 TAXPY = build(
     OpRow("taxpy", "Add a multiple of a tile.", "dst = dst + src * scalar    in dst's type: the product is rounded, "
         "then the sum", in_place=()),
@@ -93,7 +87,7 @@ TAXPY = build(
                lambda c: c.src.dtype is c.dst.dtype or (c.src.dtype.name, c.dst.dtype.name) in WIDENS,
                found=type_of("src"), fix=CONVERT),
     ),
-    lower_axpy,
+    apply("axpy", "dst", "src", "scalar"),
 )  # fmt: skip
 
 # --- Tiles put into tiles ------------------------------------------------------------------------------------
@@ -340,13 +334,6 @@ TRI_CPP = Cpp(
     template=lambda c: (("decltype({dst})", None), (str(c.half.value), None)),
 )
 
-
-def lower_triangle(call: Call) -> tuple[Move | Compute, ...]:
-    """Ones and zeroes."""
-    diagonal = (whole(call, "diagonal"),)
-    return (Compute("tri", call.dst.valid, Access("dst", call.dst.layout), diagonal, (("half", call.half),)),)
-
-
 TTRI = build(
     OpRow("ttri", "Ones on one side of a diagonal, zeroes on the other.",
         "dst[i, j] = j <= i + diagonal, or for the upper half j >= i + diagonal", cpp=TRI_CPP),
@@ -357,7 +344,7 @@ TTRI = build(
         plain("CP-TRI-01", "dst"),
         typed("CP-TRI-02", "dst", TRI_TYPES),
     ),
-    lower_triangle,
+    apply("tri", "diagonal", half="half"),
     modifiers=(Modifier("half", Triangle, always(Triangle.Lower), "the half that is filled with ones", text=HALF),),
     cpp="TTRI<Tile, upper>(dst, diagonal)",
 )  # fmt: skip

@@ -105,10 +105,6 @@ def lists(count: int) -> Instruction:
     sources = tuple(f"src{k}" for k in range(count))
     name = f"tmrgsort{count}"
 
-    def lower(call: Call) -> tuple[Move | Compute, ...]:
-        inputs = tuple(Input(each, call.values[each].layout, call.values[each].valid) for each in sources)
-        return (Compute("merge", call.dst.valid, Access("dst", call.dst.layout), inputs, (("end", call.end),)),)
-
     def staging(call: Call) -> TileSpec:
         return row_of(call.dst.dtype, sum(call.values[each].cols for each in sources))
 
@@ -130,7 +126,7 @@ def lists(count: int) -> Instruction:
                       fix="shrink dst's valid region: there are no more pairs"),
                 *pair_types(sources),
             ),
-            lower,
+            apply("merge", *sources, end="end"),
             modifiers=(END,),
             cost={"V": INDEXED},
             cpp=f"TMRGSORT<..., exhausted>({arguments})",
