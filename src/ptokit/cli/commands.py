@@ -15,6 +15,7 @@ from functools import partial, wraps
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 import ptokit
 from ptokit.cli.completion import programs, whole_words
@@ -37,15 +38,12 @@ from ptokit.cli.request import (
     explained,
     generators,
     greeting,
-    known_targets,
     layouts,
-    one_target,
+    naming_targets,
     output,
     replay_engines,
     takes,
-    targets_or_all,
 )
-from ptokit.cli.request import targets as target_names
 from ptokit.finding import OutOfBoundsError, VerifyError, counted
 from ptokit.lang.faults import TRACEBACK
 from ptokit.text.errors import TextError
@@ -100,15 +98,12 @@ def _silence() -> None:
 # --- checks and runs
 
 
-# --- checks and runs
-
-
 @takes(
     "word rest module target grid arg function strict header dyn_ub run fix diff needless blocks costs",
     target=Targets,
     word=Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="FILE|MODULE:KERNEL",
             autocompletion=programs,
             help="A text, `-`, a kernel of a module, or a Python file whose launches are checked.",
@@ -119,10 +114,10 @@ def check(
     program: ProgramRequest,
     rest: Rest = None,
     module: Module = False,
-    run: Annotated[bool, typer.Option("--run", help="Also run it on the machine; needs the arrays.")] = False,
-    fix: Annotated[bool, typer.Option("--fix", help="Repair its flags in its source; implies --run.")] = False,
-    diff: Annotated[bool, typer.Option("--diff", help="With --fix: print the change, and write nothing.")] = False,
-    needless: Annotated[bool, typer.Option("--needless", help="With --fix: remove flags that nothing needs.")] = False,
+    run: Annotated[bool, Option("--run", help="Also run it on the machine; needs the arrays.")] = False,
+    fix: Annotated[bool, Option("--fix", help="Repair its flags in its source; implies --run.")] = False,
+    diff: Annotated[bool, Option("--diff", help="With --fix: print the change, and write nothing.")] = False,
+    needless: Annotated[bool, Option("--needless", help="With --fix: remove flags that nothing needs.")] = False,
     as_json: Json = False,
 ) -> int:
     """Report what targets refuse in a program, and why.
@@ -154,17 +149,15 @@ def check(
 @takes(
     "word arg out grid target engine threads function strict header dyn_ub launch seed blocks lanes timeline notes "
     "costs cores",
-    cores=Annotated[int | None, typer.Option(min=1, help="Machine: how many blocks run at a time.")],
+    cores=Annotated[int | None, Option(min=1, help="Machine: how many blocks run at a time.")],
 )
 def run(
     program: ProgramRequest,
     out: Annotated[
-        Words, typer.Option("--out", metavar="NAME=FILE.npy", help="Write an array after the run, once for each.")
+        Words, Option("--out", metavar="NAME=FILE.npy", help="Write an array after the run, once for each.")
     ] = None,
-    engine: Annotated[
-        str, typer.Option(autocompletion=engines, help="auto, reference, native, cuda or machine.")
-    ] = "auto",
-    threads: Annotated[int | None, typer.Option(metavar="N", help="Threads that may be used.")] = None,
+    engine: Annotated[str, Option(autocompletion=engines, help="auto, reference, native, cuda or machine.")] = "auto",
+    threads: Annotated[int | None, Option(metavar="N", help="Threads that may be used.")] = None,
     as_json: Json = False,
 ) -> int:
     """Run a program on NumPy files. Files are written only when it runs to the end; inputs are never changed."""
@@ -193,8 +186,8 @@ class PtoVersion(StrEnum):
 
 
 def fmt(
-    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Texts; `-` prints on standard output.")],
-    check: Annotated[bool, typer.Option("--check", help="Only name the files that would change.")] = False,
+    files: Annotated[list[str], Argument(metavar="FILE", help="Texts; `-` prints on standard output.")],
+    check: Annotated[bool, Option("--check", help="Only name the files that would change.")] = False,
 ) -> int:
     """Rewrite texts in canonical form, in place. What cannot be read stays as it is."""
     from ptokit.cli.programs import format_files
@@ -205,9 +198,9 @@ def fmt(
 @takes("word to target pto_version out arg grid function dyn_ub")
 def convert(
     program: ProgramRequest,
-    to: Annotated[TextForm, typer.Option(help="MLIR with values (l1) or destinations (l2), PTO-AS, or C++.")],
-    pto_version: Annotated[PtoVersion | None, typer.Option(help="The MLIR grammar to write.")] = None,
-    out: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="Where to write; `-` prints.")] = "-",
+    to: Annotated[TextForm, Option(help="MLIR with values (l1) or destinations (l2), PTO-AS, or C++.")],
+    pto_version: Annotated[PtoVersion | None, Option(help="The MLIR grammar to write.")] = None,
+    out: Annotated[str, Option("-o", "--output", metavar="FILE", help="Where to write; `-` prints.")] = "-",
 ) -> int:
     """Print a program in another form."""
     from ptokit.cli.programs import convert_program
@@ -231,7 +224,7 @@ def show(program: ProgramRequest) -> int:
     target=Targets,
     word=Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="FILE|MODULE:KERNEL",
             help="A text, `-`, a kernel of a module, or a Python file whose launches are shown.",
         ),
@@ -257,13 +250,7 @@ def report(
 @takes(
     "word out target arg grid function strict header dyn_ub blocks costs cores",
     target=Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            callback=one_target,
-            autocompletion=target_names,
-            help="The target; by default the first with pipes that accepts the program.",
-        ),
+        str | None, naming_targets("NAME", "The target; by default the first with pipes that accepts the program.")
     ],
 )
 def trace(
@@ -282,18 +269,10 @@ def trace(
 
 @takes(
     "word param target arg grid out function strict header dyn_ub blocks costs cores on_ray",
-    target=Annotated[
-        str | None,
-        typer.Option(
-            metavar="all|NAME,...",
-            callback=known_targets,
-            autocompletion=targets_or_all,
-            help="The targets; by default those with pipes.",
-        ),
-    ],
+    target=Annotated[str | None, naming_targets("all|NAME,...", "The targets; by default those with pipes.")],
     arg=Annotated[
         Words,
-        typer.Option(
+        Option(
             "--arg",
             metavar="NAME=VALUE",
             help="An argument, as of `run`. {rows} stands for the value of a parameter, {1024/rows*2} for a product; / "
@@ -305,20 +284,20 @@ def sweep(
     program: ProgramRequest,
     param: Annotated[
         Words,
-        typer.Option(
+        Option(
             "--param",
             metavar="NAME=VALUE,...",
             help="Values of a constant or a whole number of the kernel, once for each. C++: of a macro, if none of its "
             "parameters has the name.",
         ),
     ] = None,
-    grid: Annotated[str, typer.Option(metavar="N", help="Number of blocks, such as 4 or {1024/rows}.")] = "1",
+    grid: Annotated[str, Option(metavar="N", help="Number of blocks, such as 4 or {1024/rows}.")] = "1",
     out: Annotated[
         str | None,
-        typer.Option("-o", "--output", metavar="FILE.svg|.png|.csv|.json", help="Where to write the points."),
+        Option("-o", "--output", metavar="FILE.svg|.png|.csv|.json", help="Where to write the points."),
     ] = None,
     on_ray: Annotated[
-        bool, typer.Option("--ray", help="Run the points as Ray tasks; RAY_ADDRESS names the cluster.")
+        bool, Option("--ray", help="Run the points as Ray tasks; RAY_ADDRESS names the cluster.")
     ] = False,
     as_json: Json = False,
 ) -> int:
@@ -333,11 +312,11 @@ def sweep(
 
 
 def view_layout(
-    form: Annotated[str, typer.Argument(metavar="LAYOUT", autocompletion=layouts, help="nd, dn, nz, zn, zz or nn.")],
-    shape: Annotated[str, typer.Argument(metavar="ROWSxCOLS", help="The extents, such as 16x32.")],
-    element: Annotated[str, typer.Argument(metavar="TYPE", help="The element type, such as float16.")] = "float16",
-    valid: Annotated[str | None, typer.Option(metavar="ROWSxCOLS", help="The valid region.")] = None,
-    fractal: Annotated[int, typer.Option(metavar="BYTES", help="Bytes of a box: 512, 1024 or 32.")] = 512,
+    form: Annotated[str, Argument(metavar="LAYOUT", autocompletion=layouts, help="nd, dn, nz, zn, zz or nn.")],
+    shape: Annotated[str, Argument(metavar="ROWSxCOLS", help="The extents, such as 16x32.")],
+    element: Annotated[str, Argument(metavar="TYPE", help="The element type, such as float16.")] = "float16",
+    valid: Annotated[str | None, Option(metavar="ROWSxCOLS", help="The valid region.")] = None,
+    fractal: Annotated[int, Option(metavar="BYTES", help="Bytes of a box: 512, 1024 or 32.")] = 512,
     offsets: Offsets = False,
     as_json: Json = False,
 ) -> int:
@@ -350,7 +329,7 @@ def view_layout(
 @takes("word tile target arg grid function dyn_ub offsets")
 def view_tile(
     program: ProgramRequest,
-    tile: Annotated[str | None, typer.Argument(metavar="TILE", help="Its name; without one, tiles are listed.")] = None,
+    tile: Annotated[str | None, Argument(metavar="TILE", help="Its name; without one, tiles are listed.")] = None,
     offsets: Offsets = False,
     as_json: Json = False,
 ) -> int:
@@ -378,21 +357,21 @@ def view_gather(program: ProgramRequest, as_json: Json = False) -> int:
 def trace_indices(
     words: Annotated[
         Words,
-        typer.Argument(metavar="-- FILE.py ARG", help="A Python file, or a module with -m, and its arguments."),
+        Argument(metavar="-- FILE.py ARG", help="A Python file, or a module with -m, and its arguments."),
     ] = None,
     module: Module = False,
     out: Annotated[str | None, output("trace.npz")] = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Indices that are recorded, at most: 10,000,000.")
+        int | None, Option(min=1, metavar="N", help="Indices that are recorded, at most: 10,000,000.")
     ] = None,
     sample: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Record N calls, drawn at random from all; without it the first calls."),
+        Option(min=1, metavar="N", help="Record N calls, drawn at random from all; without it the first calls."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Draws another sample.")] = 0,
+    seed: Annotated[int, Option(min=0, metavar="N", help="Draws another sample.")] = 0,
     generate: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="NAME:PARAMETER=VALUE,...",
             autocompletion=generators,
             help="Make up a trace instead: zipf, moe_routing or paged_kv.",
@@ -413,18 +392,13 @@ def trace_indices(
 
 
 def replay(
-    file: Annotated[str, typer.Argument(metavar="TRACE.npz", help="A trace that `trace-indices` wrote.")],
-    target: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME,...", callback=known_targets, autocompletion=target_names, help="Machine: the targets."
-        ),
-    ] = "a2a3,a5",
-    engine: Annotated[str, typer.Option(autocompletion=replay_engines, help="machine, native or sharded.")] = "machine",
+    file: Annotated[str, Argument(metavar="TRACE.npz", help="A trace that `trace-indices` wrote.")],
+    target: Annotated[str, naming_targets("NAME,...", "Machine: the targets.")] = "a2a3,a5",
+    engine: Annotated[str, Option(autocompletion=replay_engines, help="machine, native or sharded.")] = "machine",
     lanes: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Indices of each table that are replayed, the first ones.")
+        int | None, Option(min=1, metavar="N", help="Indices of each table that are replayed, the first ones.")
     ] = None,
-    shards: Annotated[int, typer.Option(min=1, metavar="N", help="Sharded: the number of owners.")] = 2,
+    shards: Annotated[int, Option(min=1, metavar="N", help="Sharded: the number of owners.")] = 2,
     as_json: Json = False,
 ) -> int:
     """Move the rows of a recorded trace once more, and show what they cost.
@@ -443,7 +417,7 @@ def replay(
 def explain(
     name: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             autocompletion=explained,
             help="A clause (MG-OOB-08), decision (A-05), hazard (H-24), instruction, or group (MG-OOB, A, H).",
         ),
@@ -474,11 +448,9 @@ def targets(as_json: Json = False) -> int:
 
 
 def headers(
-    path: Annotated[
-        str, typer.Argument(metavar="PATH", envvar="PTOKIT_PTO_ISA", help="A checkout of the public headers.")
-    ],
-    jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, max=256, metavar="N", help="Kernels at a time.")] = 2,
-    texts: Annotated[bool, typer.Option("--texts", help="Only compare texts: run no kernels.")] = False,
+    path: Annotated[str, Argument(metavar="PATH", envvar="PTOKIT_PTO_ISA", help="A checkout of the public headers.")],
+    jobs: Annotated[int, Option("-j", "--jobs", min=1, max=256, metavar="N", help="Kernels at a time.")] = 2,
+    texts: Annotated[bool, Option("--texts", help="Only compare texts: run no kernels.")] = False,
     as_json: Json = False,
 ) -> int:
     """Print how a checkout of the public headers differs from the newest revision that ptokit knows.
@@ -504,10 +476,10 @@ def demo() -> int:
 
 
 def calibrate(
-    trace: Annotated[str, typer.Argument(metavar="TRACE", help="Measured times: JSON, or a CSV file of msprof.")],
+    trace: Annotated[str, Argument(metavar="TRACE", help="Measured times: JSON, or a CSV file of msprof.")],
     kernel: Annotated[
         Words,
-        typer.Option("--kernel", metavar="FILE|MODULE:KERNEL", help="A kernel that the trace names, once for each."),
+        Option("--kernel", metavar="FILE|MODULE:KERNEL", help="A kernel that the trace names, once for each."),
     ] = None,
     target: Target = None,
     costs: Costs = None,
@@ -549,19 +521,14 @@ def cache_clear(as_json: Json = False) -> int:
 # --- test vectors
 
 
-Chosen = Annotated[
-    str | None,
-    typer.Option(
-        "--target", metavar="NAME,...", callback=known_targets, autocompletion=target_names, help="Only these targets."
-    ),
-]
+Chosen = Annotated[str | None, naming_targets("NAME,...", "Only these targets.")]
 
 
 def conformance_export(
-    folder: Annotated[str, typer.Argument(metavar="DIR", help="A new folder, or one with an older export.")],
+    folder: Annotated[str, Argument(metavar="DIR", help="A new folder, or one with an older export.")],
     target: Chosen = None,
     program: Annotated[
-        str, typer.Option(metavar="PREFIX", help="Only programs whose names begin so, such as gather_row.")
+        str, Option(metavar="PREFIX", help="Only programs whose names begin so, such as gather_row.")
     ] = "",
     as_json: Json = False,
 ) -> int:
@@ -572,20 +539,18 @@ def conformance_export(
 
 
 def conformance_run(
-    command: Annotated[
-        str, typer.Option(metavar="COMMAND", help='How a case is run, such as "./simulator {case} {out}".')
-    ],
+    command: Annotated[str, Option(metavar="COMMAND", help='How a case is run, such as "./simulator {case} {out}".')],
     folder: Annotated[
-        str | None, typer.Argument(metavar="DIR", help="An export; without it, the cases are made for this run.")
+        str | None, Argument(metavar="DIR", help="An export; without it, the cases are made for this run.")
     ] = None,
     target: Chosen = None,
     only: Annotated[
-        Words, typer.Option(metavar="CLAUSE", help="Only cases of this clause (MG-OOB-05) or group (MG-OOB).")
+        Words, Option(metavar="CLAUSE", help="Only cases of this clause (MG-OOB-05) or group (MG-OOB).")
     ] = None,
-    jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, max=256, metavar="N", help="Commands at a time.")] = 1,
-    batch: Annotated[int, typer.Option(min=1, metavar="N", help="Cases that one command gets, as a list.")] = 1,
-    seconds: Annotated[float, typer.Option(min=0.01, metavar="N", help="Seconds for one case.")] = 10.0,
-    memory: Annotated[int, typer.Option(min=1, metavar="MIB", help="Memory of one command.")] = 4096,
+    jobs: Annotated[int, Option("-j", "--jobs", min=1, max=256, metavar="N", help="Commands at a time.")] = 1,
+    batch: Annotated[int, Option(min=1, metavar="N", help="Cases that one command gets, as a list.")] = 1,
+    seconds: Annotated[float, Option(min=0.01, metavar="N", help="Seconds for one case.")] = 10.0,
+    memory: Annotated[int, Option(min=1, metavar="MIB", help="Memory of one command.")] = 4096,
     as_json: Json = False,
 ) -> int:
     """Judge another implementation by test vectors, and print a table by clause.
@@ -600,9 +565,9 @@ def conformance_run(
 
 
 def conformance_answer(
-    case: Annotated[str, typer.Argument(metavar="CASE", help="The description of a case, or of a list of cases.")],
-    out: Annotated[str, typer.Argument(metavar="OUT", help="The folder for its arrays.")],
-    engine: Annotated[str, typer.Option(autocompletion=engines, help="By default the reference engine.")] = "",
+    case: Annotated[str, Argument(metavar="CASE", help="The description of a case, or of a list of cases.")],
+    out: Annotated[str, Argument(metavar="OUT", help="The folder for its arrays.")],
+    engine: Annotated[str, Option(autocompletion=engines, help="By default the reference engine.")] = "",
 ) -> int:
     """Run a case with ptokit itself: the command of an implementation that can be judged."""
     from ptokit.cli.conformance import answer
@@ -699,7 +664,7 @@ def _begin(
     ctx: typer.Context,
     version: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--version", callback=_version, is_eager=True, help="Show the version, and what confines C++ sources here."
         ),
     ] = False,

@@ -18,6 +18,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
+from typer import Argument, Option
 from typer.core import TyperCommand, TyperGroup
 
 import ptokit
@@ -206,27 +207,29 @@ if TYPE_CHECKING:
     from ptokit.machine.report import MachineOptions
 
 Words = list[str] | None
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Target = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", callback=one_target, autocompletion=targets, help="The target."),
-]
-Targets = Annotated[
-    str | None,
-    typer.Option(
-        metavar="all|NAME", callback=known_target, autocompletion=targets_or_all, help="One target, or all devices."
-    ),
-]
-Costs = Annotated[str | None, typer.Option(metavar="FILE.json", help="Machine: a cost table that `calibrate` wrote.")]
-Rest = Annotated[Words, typer.Argument(metavar="-- ARG", help="Arguments of a Python file that is run.")]
-Module = Annotated[bool, typer.Option("-m", "--module", help="Run a module by its name, as `python -m` does.")]
-Offsets = Annotated[bool, typer.Option("--offsets", help="Offsets of elements in memory instead of letters.")]
+Json = Annotated[bool, Option("--json", help="Print one JSON object.")]
+
+
+def naming_targets(metavar: str, about: str) -> Any:
+    """The option `--target`: one name, or several if commas may follow it; `all` if it may be that."""
+    has_all = metavar.startswith(ALL)
+    known = known_targets if "," in metavar else known_target if has_all else one_target
+    completion = targets_or_all if has_all else targets
+    return Option("--target", metavar=metavar, callback=known, autocompletion=completion, help=about)
+
+
+Target = Annotated[str | None, naming_targets("NAME", "The target.")]
+Targets = Annotated[str | None, naming_targets("all|NAME", "One target, or all devices.")]
+Costs = Annotated[str | None, Option(metavar="FILE.json", help="Machine: a cost table that `calibrate` wrote.")]
+Rest = Annotated[Words, Argument(metavar="-- ARG", help="Arguments of a Python file that is run.")]
+Module = Annotated[bool, Option("-m", "--module", help="Run a module by its name, as `python -m` does.")]
+Offsets = Annotated[bool, Option("--offsets", help="Offsets of elements in memory instead of letters.")]
 
 
 def output(default: str) -> Any:
     """The option `-o` of a command that writes a file without it, too."""
     metavar = f"FILE.{default.rpartition('.')[2]}"
-    return typer.Option("-o", "--output", metavar=metavar, help="Where to write.", show_default=default)
+    return Option("-o", "--output", metavar=metavar, help="Where to write.", show_default=default)
 
 
 class Launch(StrEnum):
@@ -240,16 +243,16 @@ class Launch(StrEnum):
 class CxxRequest:
     """How a C++ source is compiled and recorded."""
 
-    include: Annotated[Words, typer.Option("-I", metavar="DIR", help="C++: a folder of headers.")] = None
-    define: Annotated[Words, typer.Option("-D", metavar="NAME[=VALUE]", help="C++: a macro.")] = None
-    std: Annotated[str | None, typer.Option("--std", metavar="STANDARD", help="C++: c++20 or later.")] = None
+    include: Annotated[Words, Option("-I", metavar="DIR", help="C++: a folder of headers.")] = None
+    define: Annotated[Words, Option("-D", metavar="NAME[=VALUE]", help="C++: a macro.")] = None
+    std: Annotated[str | None, Option("--std", metavar="STANDARD", help="C++: c++20 or later.")] = None
     database: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="C++: a compile database, if it is not beside or above the source."),
+        Option(metavar="FILE", help="C++: a compile database, if it is not beside or above the source."),
     ] = None
     headers: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="PATH",
             envvar="PTOKIT_PTO_ISA",
             help="C++: a checkout of the public headers; they say what instructions do that ptokit does not know.",
@@ -257,9 +260,7 @@ class CxxRequest:
     ] = None
     limit: Annotated[
         Words,
-        typer.Option(
-            "--limit", metavar="NAME=VALUE", help="C++: a bound on recording: seconds=60, memory=8G, calls=1e6."
-        ),
+        Option("--limit", metavar="NAME=VALUE", help="C++: a bound on recording: seconds=60, memory=8G, calls=1e6."),
     ] = None
 
 
@@ -267,16 +268,16 @@ class CxxRequest:
 class MachineRequest:
     """What only the machine takes."""
 
-    seed: Annotated[int | None, typer.Option(min=0, help="Machine: another legal schedule.")] = None
-    lanes: Annotated[bool, typer.Option("--lanes", help="Machine: the outcome of every lane.")] = False
+    seed: Annotated[int | None, Option(min=0, help="Machine: another legal schedule.")] = None
+    lanes: Annotated[bool, Option("--lanes", help="Machine: the outcome of every lane.")] = False
     timeline: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Machine: write the timeline, as `ptokit trace` does.")
+        str | None, Option(metavar="FILE", help="Machine: write the timeline, as `ptokit trace` does.")
     ] = None
-    notes: Annotated[bool, typer.Option("--notes", help="Machine: show notes, too.")] = False
+    notes: Annotated[bool, Option("--notes", help="Machine: show notes, too.")] = False
     costs: Costs = None
-    cores: Annotated[int | None, typer.Option(min=1, help="How many blocks run at a time.")] = None
+    cores: Annotated[int | None, Option(min=1, help="How many blocks run at a time.")] = None
     blocks: Annotated[
-        str | None, typer.Option(metavar="first,last,random:N", help="Machine: only these blocks of the grid.")
+        str | None, Option(metavar="first,last,random:N", help="Machine: only these blocks of the grid.")
     ] = None
 
     def __post_init__(self) -> None:
@@ -305,24 +306,22 @@ class ProgramRequest:
 
     word: Annotated[
         str,
-        typer.Argument(
-            metavar="FILE|MODULE:KERNEL", autocompletion=programs, help="A text, `-`, or a kernel of a module."
-        ),
+        Argument(metavar="FILE|MODULE:KERNEL", autocompletion=programs, help="A text, `-`, or a kernel of a module."),
     ]
     target: Target = None
     arg: Annotated[
         Words,
-        typer.Option(
+        Option(
             "--arg",
             metavar="NAME=VALUE",
             help="An argument, once for each: a number, an .npy file, zeros such as f32[1000,64], or a kernel's "
             "constant.",
         ),
     ] = None
-    grid: Annotated[int, typer.Option(min=0, help="Number of blocks.")] = 1
+    grid: Annotated[int, Option(min=0, help="Number of blocks.")] = 1
     function: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--function",
             "--entry",
             metavar="NAME",
@@ -330,12 +329,10 @@ class ProgramRequest:
             help="The function of a text or a source that has several.",
         ),
     ] = None
-    strict: Annotated[bool, typer.Option("--strict", help="Hazards are errors.")] = False
-    header: Annotated[bool, typer.Option("--header", help="Refuse only what the target's real headers refuse.")] = False
-    dyn_ub: Annotated[int | None, typer.Option(min=0, metavar="BYTES", help="Dynamic UB that the launch asks for.")] = (
-        None
-    )
-    launch: Annotated[Launch, typer.Option(help="How the kernel is started.")] = Launch.standard
+    strict: Annotated[bool, Option("--strict", help="Hazards are errors.")] = False
+    header: Annotated[bool, Option("--header", help="Refuse only what the target's real headers refuse.")] = False
+    dyn_ub: Annotated[int | None, Option(min=0, metavar="BYTES", help="Dynamic UB that the launch asks for.")] = None
+    launch: Annotated[Launch, Option(help="How the kernel is started.")] = Launch.standard
     machine: MachineRequest = field(default_factory=MachineRequest)
     cxx: CxxRequest = field(default_factory=CxxRequest)
 
