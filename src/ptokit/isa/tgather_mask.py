@@ -49,7 +49,7 @@ TGATHER_MASK = replace(
         (DST, Param("src", "read", "a plain Vec tile of elements of the destination's size")),
         (
             *vec_tiles("CP-GTM-01", ("dst", "src"), plains=("dst", "src")),
-sized("CP-GTM-01", "src", "of a column that the pattern keeps",
+            sized("CP-GTM-01", "src", "of a column that the pattern keeps",
                   lambda c: c.src.valid_cols > c.pattern.first, found=valid_of("src"), fix="choose another pattern"),
             sized("CP-GTM-01", "dst", lambda c: f"of {c.dst.cols} valid columns, as it has: rows follow without a gap",
                   lambda c: c.src.valid_rows == 1 or (c.dst.valid_cols == c.dst.cols and is_dense(c)),
