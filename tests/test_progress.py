@@ -19,6 +19,7 @@ import ptokit as pto
 from ptokit import progress
 from ptokit.machine.session import Session
 from ptokit.progress import BAR, ERASE, PATIENCE, ProgressLine, Task, hidden, is_wanted, shown, task, tick
+from tests import forked
 from tests.bar import Bar
 
 SOURCE = str(Path(pto.__file__).parent.parent)
@@ -359,7 +360,7 @@ def on_terminal(folder: Path, *words: str, stdout: int | None = None, **more: st
     (folder / "launches.py").write_text(LAUNCHES, encoding="utf-8")
     parent, child = pty.openpty()
     settings = {**SETTINGS, "TERM": "xterm", "PYTHONPATH": SOURCE, **more}
-    command = [sys.executable, "-c", SCRIPT, *words]
+    command = [forked.python(), "-c", SCRIPT, *words]
     running = subprocess.Popen(command, stdout=stdout or child, stderr=child, env=settings, cwd=folder)
     os.close(child)
     found = b""
@@ -401,7 +402,7 @@ def test_settings_of_a_process_switch_the_bar_off(settings: dict[str, str], tmp_
 
 def test_a_pipe_gets_no_bar(tmp_path: Path) -> None:
     (tmp_path / "launches.py").write_text(LAUNCHES, encoding="utf-8")
-    command = [sys.executable, "-c", SCRIPT, "check", "launches.py:copy", *ARRAYS, "--run"]
+    command = [forked.python(), "-c", SCRIPT, "check", "launches.py:copy", *ARRAYS, "--run"]
     settings = {**SETTINGS, "TERM": "xterm", "PYTHONPATH": SOURCE}
     done = subprocess.run(command, env=settings, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stderr == "" and done.stdout.startswith("copy over 4 blocks\n")

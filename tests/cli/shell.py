@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 
 import ptokit
 from ptokit.cli import app
+from tests import forked
 
 KERNELS = '''\
 import numpy as np
@@ -103,9 +104,9 @@ def misuse(*words: object, given: str | bytes | None = None) -> str:
     return " ".join(result.stderr.split())
 
 
-def process(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """A command in a separate process."""
-    command = [sys.executable, "-m", "ptokit", *words]
+def process(*words: str, starting: bool = False, **options: Any) -> subprocess.CompletedProcess[str]:
+    """A command in a separate process; `starting`: one that Python starts and ends, where that matters."""
+    command = [sys.executable if starting else forked.python(), "-m", "ptokit", *words]
     settings = {"env": ENVIRONMENT, "capture_output": True, "text": True, "timeout": 60, **options}
     return subprocess.run(command, check=False, **settings)
 

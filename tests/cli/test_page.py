@@ -7,13 +7,13 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import forked
 from tests.cli.shell import ENVIRONMENT, ptokit_
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs/cli.md"
@@ -43,7 +43,7 @@ def write_commands(folder: Path) -> None:
     (folder / "bin").mkdir()
     for name, words in (("ptokit", "-m ptokit"), ("python", "")):
         script = folder / "bin" / name
-        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n', encoding="utf-8")
+        script.write_text(f'#!/bin/sh\nexec "{forked.python()}" {words} "$@"\n', encoding="utf-8")
         script.chmod(0o755)
 
 
@@ -168,7 +168,7 @@ def test_json_of_check_of_a_file_is_as_documented() -> None:
 )
 def test_json_of_run_is_as_documented(file: str, tokens: str, folder: Path) -> None:
     (folder / "broken.pto").write_text("func.func @f( {", encoding="utf-8")
-    subprocess.run([sys.executable, "arrays.py"], check=True)
+    subprocess.run([forked.python(), "arrays.py"], check=True)
     arguments = ("--arg", "table=table.npy", "--arg", f"tokens={tokens}.npy", "--arg", "n=32", "--grid", "2")
     report = printed("run", file, *arguments, "--out", "out=y.npy")
     assert_as_documented(report, "`run`")

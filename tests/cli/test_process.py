@@ -17,6 +17,7 @@ import ptokit
 from ptokit.cli import app
 from ptokit.cli.completion import functions, programs, whole_words
 from ptokit.cxx.confine import summary
+from tests import forked
 from tests.cli.shell import ENVIRONMENT, process, ptokit_
 
 COLOUR = re.compile(r"\x1b\[[\d;]*3\d[\d;]*m")
@@ -27,7 +28,7 @@ COLUMN = ("kernels:column", "--arg", "table=f32[9,16]", "--arg", "ids=i32[8,1]",
 def test_the_module_is_the_same_program() -> None:
     script = [sys.executable, "-c", "from ptokit.cli import main; main()", "--help"]
     entry = subprocess.run(script, env=ENVIRONMENT, capture_output=True, text=True, check=True)
-    assert process("--help").stdout == entry.stdout != ""
+    assert process("--help", starting=True).stdout == entry.stdout != ""
     assert process("--version").stdout == f"ptokit {ptokit.__version__}\nC++ sources: {summary()}\n"
 
 
@@ -39,7 +40,7 @@ def test_the_module_is_the_same_program() -> None:
     ],
 )
 def test_the_exit_status_of_a_process(words: tuple[str, ...], status: int) -> None:
-    assert process(*words).returncode == status
+    assert process(*words, starting=True).returncode == status
 
 
 @pytest.mark.parametrize("words", [("--help",), ("check", *COLUMN)])
@@ -47,7 +48,7 @@ def test_a_closed_pipe_ends_quietly(words: tuple[str, ...]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        done = process(*words, capture_output=False, stdout=writer, stderr=subprocess.PIPE)
+        done = process(*words, starting=True, capture_output=False, stdout=writer, stderr=subprocess.PIPE)
     finally:
         os.close(writer)
     assert done.stderr == ""
@@ -55,7 +56,8 @@ def test_a_closed_pipe_ends_quietly(words: tuple[str, ...]) -> None:
 
 def test_a_full_disk_is_said_in_a_line() -> None:
     with open("/dev/full", "w") as full:
-        done = process("check", "kernels:double", *SHAPES, capture_output=False, stdout=full, stderr=subprocess.PIPE)
+        given = {"capture_output": False, "stdout": full, "stderr": subprocess.PIPE}
+        done = process("check", "kernels:double", *SHAPES, starting=True, **given)
     assert (done.returncode, done.stderr) == (2, "ptokit: cannot write the output: No space left on device\n")
 
 
@@ -68,7 +70,7 @@ def test_results_may_be_thrown_away() -> None:
 def terminal(words: tuple[str, ...], **environment: str) -> str:
     """What a command shows on a terminal."""
     parent, child = pty.openpty()
-    command = [sys.executable, "-m", "ptokit", *words]
+    command = [forked.python(), "-m", "ptokit", *words]
     settings = {**ENVIRONMENT, "TERM": "xterm-256color", **environment}
     running = subprocess.Popen(command, stdout=child, stderr=child, env=settings)
     os.close(child)
@@ -186,7 +188,7 @@ words=(ptokit run kernels.py:dou); CURRENT=3; _ptokit_completion""",
 def test_completion_in_a_real_shell(shell: str, folder: Path) -> None:
     if not shutil.which(shell):
         pytest.skip(f"{shell} is not installed")
-    (folder / "ptokit").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ptokit "$@"\n', encoding="utf-8")
+    (folder / "ptokit").write_text(f'#!/bin/sh\nexec "{forked.python()}" -m ptokit "$@"\n', encoding="utf-8")
     (folder / "ptokit").chmod(0o755)
     own = {**ENVIRONMENT, "HOME": str(folder), "PATH": f"{folder}:{os.environ['PATH']}"}
     script = process(env={**own, "_PTOKIT_COMPLETE": f"source_{shell}"}).stdout

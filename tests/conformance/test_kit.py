@@ -17,6 +17,7 @@ from ptokit.conformance import export as exports
 from ptokit.conformance.cases import programs
 from ptokit.conformance.export import INDEX, PROGRAMS, Unwritable, export, read_index
 from ptokit.conformance.judge import CaseVerdict, Judge, by_clause
+from tests import forked
 from tests.cli.shell import process
 
 CASES = "gather_row_padded"
@@ -76,7 +77,7 @@ def command(folder: Path, code: str) -> str:
     """An implementation that knows the answers, and what it does with them."""
     script = folder / "other.py"
     script.write_text(OTHERS + code, encoding="utf-8")
-    return f"{shlex.quote(sys.executable)} {shlex.quote(str(script))} {{case}} {{out}} -"
+    return f"{shlex.quote(forked.python())} {shlex.quote(str(script))} {{case}} {{out}} -"
 
 
 def judged(kit: Path, tmp_path: Path, code: str, **how: Any) -> list[CaseVerdict]:
@@ -241,7 +242,7 @@ def test_no_shell_reads_the_command(kit: Path, tmp_path: Path) -> None:
 def test_ptokit_passes_on_both_engines_and_a_wrong_policy_is_named(kit: Path, tmp_path: Path) -> None:
     """An implementation that clamps where it must wrap fails at the clause of Wrap, and at no other policy's."""
     for engine in ("reference", "native"):
-        ours = f"{sys.executable} -m ptokit conformance answer {{case}} {{out}} --engine {engine}"
+        ours = f"{forked.python()} -m ptokit conformance answer {{case}} {{out}} --engine {engine}"
         done = process("conformance", "run", str(kit), "--command", ours, "--batch", "500", "--json", cwd=tmp_path)
         told = json.loads(done.stdout)
         assert done.returncode == 0 and {*told["totals"]} == {"passed"} and told["totals"]["passed"] > 50, done.stderr
@@ -254,7 +255,7 @@ def test_ptokit_passes_on_both_engines_and_a_wrong_policy_is_named(kit: Path, tm
         "    text = Path(case['program']).read_text().replace('gather_oob wrap', 'gather_oob clamp')\n"
         "    Path(file.parent, 'wrong.pto').write_text(text); case['program'] = str(file.parent / 'wrong.pto')\n"
         "    file.write_text(json.dumps(case))\n"
-        "sys.exit(subprocess.call([sys.executable, '-m', 'ptokit', 'conformance', 'answer', *sys.argv[1:3]]))\n",
+        "sys.exit(subprocess.call([sys.argv[3], '-m', 'ptokit', 'conformance', 'answer', *sys.argv[1:3]]))\n",
         encoding="utf-8",
     )
     words = (
@@ -262,7 +263,7 @@ def test_ptokit_passes_on_both_engines_and_a_wrong_policy_is_named(kit: Path, tm
         "run",
         str(kit),
         "--command",
-        f"{sys.executable} {wrong} {{case}} {{out}}",
+        f"{forked.python()} {wrong} {{case}} {{out}} {forked.python()}",
         "--batch",
         "500",
     )
