@@ -45,6 +45,13 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """What a file leaves lives to the end: a test that collects garbage does not look through the caches of others."""
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect(1)
+        gc.freeze()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     """A test fails if one of its findings has a rule that does not apply to its target."""

@@ -157,8 +157,8 @@ def _become(library: list[str], words: list[str], folder: str, environment: dict
         status = end.code if isinstance(end.code, int) else int(end.code is not None)
         if isinstance(end.code, str):
             print(end.code, file=sys.stderr)
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
+    except BaseException as problem:
+        sys.excepthook(type(problem), problem, problem.__traceback__)
         status = 1
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

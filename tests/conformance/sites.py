@@ -105,8 +105,8 @@ class _Dropped(ast.NodeTransformer):
 @contextmanager
 def without(site: Site) -> Iterator[None]:
     """Within, the package does not have a statement."""
-    tree = ast.parse(Path(site.path).read_text(encoding="utf-8"), site.path)
-    module = compile(ast.fix_missing_locations(_Dropped(site).visit(tree)), site.path, "exec")
+    tree = ast.fix_missing_locations(_Dropped(site).visit(ast.parse(_alone(site))))
+    module = compile(tree, site.path, "exec", annotations.compiler_flag)
     changed = {_key(code): code for code in _codes(module) if site.start <= code.co_firstlineno <= site.last}
     functions = [function for function in _living(site.path) if _key(function.__code__) in changed]
     kept = [function.__code__ for function in functions]
@@ -117,6 +117,22 @@ def without(site: Site) -> Iterator[None]:
     finally:
         for function, before in zip(functions, kept, strict=True):
             function.__code__ = before
+
+
+def _alone(site: Site) -> str:
+    """The statement of the module that holds a site, on its lines: to compile it takes less than the whole module."""
+    lines, bounds = _statements(site.path)
+    first, last = next((first, last) for first, last in bounds if first <= site.line <= last)
+    return "\n" * (first - 1) + "".join(lines[first - 1 : last])
+
+
+@cache
+def _statements(path: str) -> tuple[list[str], list[tuple[int, int]]]:
+    """The lines of a file, and the first and the last line of each of its statements."""
+    text = Path(path).read_text(encoding="utf-8")
+    rows = [(node, getattr(node, "decorator_list", [])) for node in ast.parse(text).body]
+    bounds = [(min(each.lineno for each in (node, *above)), node.end_lineno or node.lineno) for node, above in rows]
+    return text.splitlines(keepends=True), bounds
 
 
 def _key(code: CodeType) -> tuple[int, str]:
