@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import ptokit as pto
-from ptokit.lang.recorded import load_entries
+from ptokit.lang.recorded import CppKernel, load_entries
 from ptokit.program.verify_call import Options
 from ptokit.target import profile
 from ptokit.text.cpp.source import emit
 from tests.text.test_cpp import program_of
 
+HEAD = "#include <pto/pto-inst.hpp>\nusing namespace pto;\n"
 KERNEL = """
-#include <pto/pto-inst.hpp>
-using namespace pto;
-__global__ AICORE void fill(__gm__ float* out) {{
+extern "C" __global__ AICORE void fill{number}(__gm__ float* out) {{
   Tile<TileType::Vec, float, 8, 64, BLayout::RowMajor, {types}> tile{given};
   TASSIGN(tile, 0);
   TEXPANDS(tile, 1.0f);
@@ -30,26 +29,29 @@ __global__ AICORE void fill(__gm__ float* out) {{
 """
 
 
+def kernels_of(folder: Path, target: str, texts: Iterable[str]) -> Iterator[CppKernel]:
+    """The kernels of some texts in one file, which is compiled once."""
+    (folder / "k.cpp").write_text(HEAD + "".join(texts))
+    kernels = {kernel.name: kernel for kernel in load_entries(str(folder / "k.cpp"), target)}
+    return (kernels[name] for name in sorted(kernels))
+
+
 @pytest.mark.parametrize(
-    ("types", "given", "cols", "target", "wrong"),
+    ("target", "cases"),
     [
-        ("8, 61", "", 61, "a2a3", True),
-        ("8, 61", "", 61, "a5", False),
-        ("8, 64", "", 64, "a2a3", False),
-        ("1, 61", "", 61, "a2a3", False),
-        ("8, -1", "(61)", 61, "a2a3", False),
+        ("a2a3", [("8, 61", "", 61, 1), ("8, 64", "", 64, 0), ("1, 61", "", 61, 0), ("8, -1", "(61)", 61, 0)]),
+        ("a5", [("8, 61", "", 61, 0)]),
     ],
 )
 def test_rows_that_are_valid_in_part_are_not_filled_on_a2a3(
-    tmp_path: Path, types: str, given: str, cols: int, target: str, wrong: bool
+    tmp_path: Path, target: str, cases: list[tuple[str, str, int, int]]
 ) -> None:
     """TExpandS.hpp:61 of the public headers compares the valid columns with themselves."""
-    (tmp_path / "k.cpp").write_text(KERNEL.format(types=types, given=given, cols=cols))
-    (kernel,) = load_entries(str(tmp_path / "k.cpp"), target)
-    found = pto.check(kernel, np.zeros((8, 64), "float32"), grid=1, target=target)
-    assert [(each.level, each.operand) for each in found.findings if each.rule == "CP-HDR-01"] == [
-        ("hazard", "dst")
-    ] * wrong
+    texts = (KERNEL.format(number=k, types=row[0], given=row[1], cols=row[2]) for k, row in enumerate(cases))
+    for kernel, row in zip(kernels_of(tmp_path, target, texts), cases, strict=True):
+        found = pto.check(kernel, np.zeros((8, 64), "float32"), grid=1, target=target)
+        told = [(each.level, each.operand) for each in found.findings if each.rule == "CP-HDR-01"]
+        assert told == [("hazard", "dst")] * row[3], row
 
 
 def filled(out: object) -> None:
@@ -66,9 +68,7 @@ def test_emitted_tiles_of_such_fills_have_dynamic_extents(target: str, extents: 
 
 
 MOVES = """
-#include <pto/pto-inst.hpp>
-using namespace pto;
-__global__ AICORE void copy(__gm__ float* x, __gm__ float* out) {{
+extern "C" __global__ AICORE void copy{number}(__gm__ float* x, __gm__ float* out) {{
   Tile<TileType::Vec, float, 8, 64, BLayout::RowMajor, -1, -1> tile({valid});
   TASSIGN(tile, 0);
   using Extents = Shape<1, 1, 1, -1, -1>;
@@ -81,25 +81,23 @@ __global__ AICORE void copy(__gm__ float* x, __gm__ float* out) {{
 """
 
 
-@pytest.mark.parametrize(
-    ("shape", "valid", "levels"),
-    [
-        ("5, 64", "5, 64", {"a2a3": [], "a5": []}),
-        ("8, 64", "5, 64", {"a2a3": ["hazard"], "a5": ["hazard"]}),
-        ("9, 64", "5, 64", {"a2a3": ["error"], "a5": ["error"]}),
-        ("5, 64", "5, 56", {"a2a3": ["error"], "a5": []}),
-        ("1, 64", "1, 56", {"a2a3": [], "a5": []}),
-    ],
-)
-def test_a_load_moves_all_rows_of_the_tensor(
-    tmp_path: Path, shape: str, valid: str, levels: dict[str, list[str]]
-) -> None:
+LOADS = [
+    ("5, 64", "5, 64", {"a2a3": [], "a5": []}),
+    ("8, 64", "5, 64", {"a2a3": ["hazard"], "a5": ["hazard"]}),
+    ("9, 64", "5, 64", {"a2a3": ["error"], "a5": ["error"]}),
+    ("5, 64", "5, 56", {"a2a3": ["error"], "a5": []}),
+    ("1, 64", "1, 56", {"a2a3": [], "a5": []}),
+]
+"""The rows and columns of a tensor, those that are valid in the tile, and the levels of what is found."""
+
+
+@pytest.mark.parametrize("target", ["a2a3", "a5"])
+def test_a_load_moves_all_rows_of_the_tensor(tmp_path: Path, target: str) -> None:
     """TL-03: the valid region limits the columns only, and A2/A3 finds the next row by them."""
-    (tmp_path / "k.cpp").write_text(MOVES.format(shape=shape, valid=valid))
-    for target, expected in levels.items():
-        (kernel,) = load_entries(str(tmp_path / "k.cpp"), target)
+    texts = (MOVES.format(number=k, shape=shape, valid=valid) for k, (shape, valid, _) in enumerate(LOADS))
+    for kernel, (shape, valid, levels) in zip(kernels_of(tmp_path, target, texts), LOADS, strict=True):
         found = pto.check(kernel, np.zeros(4096, "float32"), np.zeros(4096, "float32"), grid=1, target=target)
-        assert [each.level for each in found.findings if each.rule == "TL-03"] == expected
+        assert [each.level for each in found.findings if each.rule == "TL-03"] == levels[target], (shape, valid)
 
 
 def a_slice(out: object) -> None:

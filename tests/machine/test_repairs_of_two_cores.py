@@ -26,8 +26,8 @@ IDS = ("a reserved id", "the last reserved id", "id 2 of the gather")
 BAD = [case for case in cores.CASES if case.bad and not case.kind and not case.name.endswith(IDS)]
 CLEAN = [case for case in cores.CASES if not case.bad and not case.kind and "FIX to V" not in case.name]
 """Without those whose flags are of one core."""
-BY_TURNS = slice(None, None, 1 if FULL else 2)
-"""Of cases that two tests need, each takes every second one."""
+BY_TURNS = slice(None, None, 1 if FULL else 3)
+"""Of cases that several tests need, each takes every third one."""
 MOST = {"no buffer is handed back": 6, "one buffer too few": 4}
 """The edits of repairs that take more than 2: a flag with its priming and draining."""
 
@@ -76,7 +76,7 @@ def test_the_patch_of_the_source_gives_a_clean_launch(case: Case) -> None:
         assert again.ok, again
 
 
-@pytest.mark.parametrize("case", few(CLEAN), ids=lambda case: case.id)
+@pytest.mark.parametrize("case", few(CLEAN)[BY_TURNS], ids=lambda case: case.id)
 def test_what_was_removed_is_found(case: Case) -> None:
     """Without one of its flags between the cores, a clean program takes one edit: the flag, or the removal of the other
     end."""
