@@ -7,6 +7,7 @@ import contextlib
 import os
 import re
 import shutil
+import stat
 import tempfile
 from functools import cache
 from hashlib import sha256
@@ -18,6 +19,8 @@ from ptokit.cxx.names import files
 
 PREFIX = "ptokit-cxx-"
 """What the names of temporary folders begin with; the process and its namespace follow."""
+CURRENT: dict[tuple[Path, str], tuple[int, ...]] = {}
+"""The state of generated files that were found to have their text."""
 
 
 @cache
@@ -86,7 +89,22 @@ def _own_folder() -> Path:
 def _written(folder: Path, texts: dict[str, str]) -> Path:
     for path, text in texts.items():
         file = folder / path
-        if not file.is_file() or file.read_text(encoding="utf-8") != text:
+        if not _is_current(file, text):
             os.makedirs(file.parent, 0o700, exist_ok=True)
             write_file(file, text.encode())
     return folder
+
+
+def _is_current(file: Path, text: str) -> bool:
+    """Whether a file has a text. It is read again only if it has changed since."""
+    try:
+        about = os.stat(file)
+        state = about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
+        if CURRENT.get((file, text)) == state:
+            return True
+        is_same = stat.S_ISREG(about.st_mode) and file.read_text(encoding="utf-8") == text
+    except OSError:
+        return False
+    if is_same:
+        CURRENT[file, text] = state
+    return is_same

@@ -11,6 +11,7 @@ from array import array
 from bisect import bisect_right
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -119,12 +120,16 @@ MOST_CHARACTERS = 32 << 20
 """Of all paths together, and of all names of functions."""
 LONGEST_PATH = 4096
 """Characters of the name of a file or folder."""
+MOST_KEPT, MOST_KEPT_ROWS = 4, 100_000
+"""Tables that are kept for the next recording, and rows of each."""
 LOOK_BACK = 16
 """Rows before one without a line: code that a compiler made belongs to the line before it."""
 COPY, ADVANCE_PC, ADVANCE_LINE, SET_FILE, SET_COLUMN = 1, 2, 3, 4, 5
 CONST_ADD_PC, FIXED_ADVANCE = 8, 9
 END_SEQUENCE, SET_ADDRESS = 1, 2
 ADDRESSES = 1 << 64
+LINE_TABLES: dict[tuple[bytes, str], LineTable] = {}
+"""By the digest of their section, and the folder where the compiler was run."""
 
 
 class _Cursor:
@@ -229,6 +234,9 @@ class LineTable:
         self._addresses = array("Q", [row[0] for row in self._rows])
         self.paths = list(self._paths)
 
+    def __len__(self) -> int:
+        return len(self._rows)
+
     def find(self, address: int) -> tuple[str, int, int] | None:
         """File, line and column of an address; the file may be empty."""
         k = bisect_right(self._addresses, address) - 1
@@ -292,11 +300,24 @@ class LineTable:
         return self._paths.setdefault(os.path.normpath(whole) if whole and self._left > 0 else "", len(self._paths))
 
 
+def line_table(elf: Elf, folder: str) -> LineTable:
+    """The table of a library, made once: several entries of it are recorded one after the other."""
+    key = sha256(elf.section(".debug_line")).digest(), folder
+    if key not in LINE_TABLES:
+        table = LineTable(elf, folder)
+        if len(table) > MOST_KEPT_ROWS:
+            return table
+        if len(LINE_TABLES) == MOST_KEPT:
+            del LINE_TABLES[next(iter(LINE_TABLES))]
+        LINE_TABLES[key] = table
+    return LINE_TABLES[key]
+
+
 class SourcePlaces:
     """Return addresses of a library as frames; each address is looked up once."""
 
     def __init__(self, elf: Elf, own: tuple[str, ...], texts: SourceTexts) -> None:
-        self._lines = LineTable(elf, texts.here)
+        self._lines = line_table(elf, texts.here)
         self._functions = FunctionTable(elf)
         self._own, self._texts = own, texts
         self._frames: dict[int, RecordedFrame | None] = {}
