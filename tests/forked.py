@@ -59,8 +59,8 @@ def run(file: str, folder: Path, environment: Mapping[str, str], warned: str = "
 
 
 @cache
-def python() -> str:
-    """The program that runs others in copies of a process."""
+def python(*loaded: str) -> str:
+    """The program that runs others in copies of a process, which has loaded some modules."""
     folder = tempfile.mkdtemp(prefix="ptokit-tests-")
     client, program, place = (Path(folder, name) for name in ("client.py", "python", "socket"))
     client.write_text(CLIENT, encoding="utf-8")
@@ -68,7 +68,7 @@ def python() -> str:
     program.write_text(f'#!/bin/sh\nexec {start} "$@"\n', encoding="utf-8")
     program.chmod(0o755)
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    command = [sys.executable, "-m", "tests.forked", str(place)]
+    command = [sys.executable, "-m", "tests.forked", str(place), *(loaded or LOADED)]
     server = subprocess.Popen(command, stdin=-1, stdout=-1, env={**os.environ, "PYTHONPATH": path})
     assert server.stdout is not None and server.stdout.readline() == b"listening\n"
     atexit.register(server.communicate)
@@ -78,11 +78,11 @@ def python() -> str:
 # --- The process -----------------------------------------------------------------------------------------------
 
 
-def serve(place: str) -> None:
+def serve(place: str, *loaded: str) -> None:
     """Answer requests until standard input ends; then remove the folder of the program."""
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     library = [each for each in sys.path if each not in given]
-    for name in LOADED:
+    for name in loaded:
         import_module(name)
     running = 0
     with socket.socket(socket.AF_UNIX) as server:
@@ -180,4 +180,4 @@ def _run(kind: str, words: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    serve(*sys.argv[1:])

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import ast
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-import ptokit
+from tests import forked
+from tests.sources import SOURCE, parsed
 
-SOURCE = Path(ptokit.__file__).parent
 TEXT = """\
 module {
   func.func @copy(%x: !pto.ptr<f32>) {
@@ -95,7 +94,8 @@ except SystemExit as end: assert not end.code""",
 def test_a_use_needs_no_other_import(use: str, tmp_path: Path) -> None:
     (tmp_path / "k.pto").write_text(TEXT, encoding="utf-8")
     (tmp_path / "use.py").write_text(USES[use], encoding="utf-8")
-    done = subprocess.run([sys.executable, "use.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    command = [forked.python("numpy", "ml_dtypes"), "use.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -122,9 +122,8 @@ def root(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def fills(text: str) -> list[str]:
+def fills(tree: ast.Module) -> list[str]:
     """Names that a module imports from ptokit and changes while it is imported."""
-    tree = ast.parse(text)
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom | ast.Import)]
     own = {
         (alias.asname or alias.name).partition(".")[0]
@@ -139,8 +138,8 @@ def fills(text: str) -> list[str]:
     "text", ["ir.LISTINGS.append(show)", "ir.LISTINGS += [show]", "ir.TABLE['show'] = show", "ir.show = show"]
 )
 def test_what_fills_a_table_of_another_module_is_seen(text: str) -> None:
-    assert fills(f"from ptokit.program import ir\n{text}") == ["ir"]
+    assert fills(ast.parse(f"from ptokit.program import ir\n{text}")) == ["ir"]
 
 
 def test_no_module_fills_a_table_of_another() -> None:
-    assert {path: found for path in SOURCE.rglob("*.py") if (found := fills(path.read_text(encoding="utf-8")))} == {}
+    assert {path: found for path in SOURCE.rglob("*.py") if (found := fills(parsed(path)))} == {}

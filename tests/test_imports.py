@@ -7,14 +7,13 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 import ptokit
+from tests.sources import SOURCE, parsed
 
-SOURCE = Path(ptokit.__file__).parent
 LAYERS = {
     "_version": 0, "atomic": 0, "brief": 0, "cache": 0, "finding": 0, "garbage": 0, "lines": 0, "markup": 0,
     "progress": 0,
@@ -40,12 +39,6 @@ def imported(path: Path) -> set[str]:
             names = re.findall(r"ptokit\.[\w.]+(?=:\w)", node.value)
         found |= {name.removeprefix("ptokit.").split(".")[0] for name in names if name.split(".")[0] == "ptokit"}
     return found
-
-
-@cache
-def parsed(path: Path) -> ast.Module:
-    """A file of the package; several tests look at all of them."""
-    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def package_of(path: Path) -> str:

@@ -27,6 +27,7 @@ from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.machine.report import MachineOptions
 from ptokit.traces import generate, moe_routing, paged_kv, replay, zipf
 from tests.cli.shell import ptokit_
+from tests.sources import SOURCE, parsed
 
 BOUND = 2 * LONGEST + 100
 """Characters of an error: a message, its fix, and a place."""
@@ -186,11 +187,10 @@ IR = ("engine/llvm", "engine/cuda", "engine/native")
 
 
 def test_messages_show_values_by_one_function() -> None:
-    source = Path(pto.__file__).parent
-    for path in source.rglob("*.py"):
-        if path.relative_to(source).as_posix().startswith(IR):
+    for path in SOURCE.rglob("*.py"):
+        if path.relative_to(SOURCE).as_posix().startswith(IR):
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.FormattedValue) and node.conversion == ord("r"):
                 assert ast.unparse(node.value) in QUOTED, f"{path.name}: write brief({ast.unparse(node.value)})"
 

@@ -10,6 +10,7 @@ import pytest
 
 import ptokit as pto
 from ptokit.engine.native.program.executable import NativeExecutable
+from tests.engine.native.sparse import zeros
 
 
 @pytest.fixture
@@ -137,7 +138,7 @@ def test_turns_count_as_work() -> None:
 
 
 def test_lanes_that_are_skipped_stay_out_of_the_last_bucket() -> None:
-    room = np.zeros(2**32, "i1")
+    room = zeros(2**32, "i1")
     table, beyond = room[: 2**32 - 100], room[2**32 - 100 :]
     indices = np.random.default_rng(0).integers(0, table.size, 60_000)
     indices[7] = -5

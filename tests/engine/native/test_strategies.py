@@ -26,6 +26,7 @@ from ptokit.engine.native.workers import Stop
 from ptokit.isa.dtype import dtype
 from ptokit.isa.move import Combine, Remap, Side
 from tests.engine.native.forced import scatter_of
+from tests.engine.native.sparse import zeros
 from tests.engine.native.test_whole_native import HOSTILE, PROCESSOR, SHARED, WAYS, Array, Case, named, storage, values
 from tests.loops import all_pairs
 
@@ -149,7 +150,7 @@ def test_sums_stay_inside_their_memory(width: int, most: int, monkeypatch: pytes
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_sums_of_a_table_with_more_rows_than_32_bit_indices_name(threads: int) -> None:
-    table = np.zeros((1 << 32) + 1000, np.float16)  # of which few pages are touched
+    table = zeros((1 << 32) + 1000, np.float16)  # of which few pages are touched
     indices = np.array([5, 7, 5, 100, (1 << 32) - 1], np.uint32)
     options: dict[str, Any] = {"coalesce": "elem", "atomic": "add", "accumulate": "float32", "oob": "skip"}
     pto.scatter(table, np.ones(5, np.float16), indices, engine="native", threads=threads, **options)
