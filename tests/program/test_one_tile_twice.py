@@ -30,6 +30,16 @@ def test_a2a3_takes_no_bitwise_scalar_of_the_tile_that_it_writes(call: str) -> N
     assert findings(call, "a5") == findings(call, "cpu") == []
 
 
+def test_a2a3_divides_a_scalar_by_another_tile_than_it_writes() -> None:
+    """It spreads the scalar over the destination first (`pto_instr.hpp:537`, `TDivS.hpp:67`)."""
+    for call in ("pto.trecip(t, t)", "pto.tdivs(t, 1, t)"):
+        assert findings(call, "a2a3", "float32") == [("A-38", "H-38", "src")]
+        assert findings(call, "a5", "float32") == findings(call, "cpu", "float32") == []
+    assert findings("pto.tdivs(t, t, 2)", "a2a3", "float32") == findings("pto.tdivs(t, 1, t)", "a2a3", "int32") == []
+    other = "u = pto.Tile('vec', 'float32', 32, 32)\npto.tload(u, x)\npto.tdivs(t, 1, u)"
+    assert findings(other, "a2a3", "float32") == []
+
+
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("call", ["pto.ttrans(t, t)", "pto.trowsum(t, t)", "pto.trowmax(t, t)", "pto.trowmin(t, t)"])
 def test_what_moves_elements_takes_no_tile_twice(call: str, target: str) -> None:

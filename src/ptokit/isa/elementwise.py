@@ -131,7 +131,8 @@ UNARY = (
     OpRow("texp", "The exponential function.", "dst = e ** src    within 2 ulp", FLOAT_TYPES, "exp"),
     OpRow("tlog", "The natural logarithm.", "dst = ln(src)    within 2 ulp", FLOAT_TYPES, "log"),
     OpRow("tsqrt", "The square root.", "dst = sqrt(src)    correctly rounded", FLOAT_TYPES, "sqrt"),
-    OpRow("trecip", "The reciprocal.", "dst = 1 / src    correctly rounded, by IEEE", FLOAT_TYPES, "recip"),
+    OpRow("trecip", "The reciprocal.", "dst = 1 / src    correctly rounded, by IEEE", FLOAT_TYPES, "recip",
+        in_place=NOT_A2A3),
     OpRow("trsqrt", "The reciprocal of the square root.", "dst = 1 / sqrt(src)    within 1 ulp, by IEEE", ROOT_TYPES,
         "rsqrt"),
     OpRow("trelu", "Replace negative numbers by zero.", "dst = 0 if src < 0 else src    so a NaN stays", RELU_TYPES,
@@ -232,6 +233,12 @@ def lower_divide(call: Call) -> tuple[Move | Compute, ...]:
     return apply("div", *(("src", "scalar") if call.dividend is Dividend.Tile else ("scalar", "src")))(call)
 
 
+def may_replace_divided(call: Call) -> bool:
+    """Floats that divide a scalar may not be replaced on A2/A3, which fills the destination with the scalar first
+    (TDivS.hpp:67)."""
+    return call.dividend is Dividend.Tile or call.src.dtype.is_integer
+
+
 DIVS_CPP = Cpp(
     call=lambda c: "TDIVS(dst, src, scalar)" if c.dividend is Dividend.Tile else "TDIVS(dst, scalar, src)",
     headers=(
@@ -240,7 +247,7 @@ DIVS_CPP = Cpp(
              found=type_of("src"), fix=Fix(OpName("tcvt"), " to float32 first")),
     ),
 )  # fmt: skip
-TDIVS = build(
+TDIVS = replace(build(
     OpRow("tdivs", "Divide a tile by a scalar, or a scalar by a tile.",
         "dst = src / scalar, or scalar / src    floats by IEEE, integers towards zero", op="div",
         faults=BY_ZERO, cpp=DIVS_CPP),
@@ -252,7 +259,8 @@ TDIVS = build(
     cpp="TDIVS(dst, src, scalar) or TDIVS(dst, scalar, src)",
     text=Text(("src", "scalar"), orders=(("scalar", "src"),)),
     special=(SpecialRoute("integers", INTEGERS, scalar_loop((DST, SRC, SCALAR), accesses=2)),),  # TDivS.hpp:170
-)  # fmt: skip
+), in_place=Table({**dict.fromkeys(EVERYWHERE, True), "a2a3": may_replace_divided}),
+   checks_aliases=True)  # fmt: skip
 
 EXPANDS_TYPES = by_target(a2a3=UP_TO_32, a5=ALL)
 EXPANDS_PARAMS = (replace(DST, about="destination: a Vec tile, or a Mat tile, which is filled whole"), SCALAR)

@@ -103,7 +103,8 @@ class Call:
     @property
     def is_in_place(self) -> bool:
         """Whether the destination may be one of the sources on this target."""
-        return bool(self.here(self.instruction.in_place))
+        found = self.here(self.instruction.in_place)
+        return bool(found(self) if callable(found) else found)
 
     @property
     def workspace(self) -> TileSpec | None:
@@ -632,8 +633,8 @@ class Instruction:
     """Per text form: how the instruction is written."""
     cpp: Cpp = field(default_factory=Cpp)
     """How C++ calls it."""
-    in_place: Table[bool] = field(default_factory=lambda: Table({}))
-    """Where the destination may be one of the sources."""
+    in_place: Table[bool | Callable[[Any], bool]] = field(default_factory=lambda: Table({}))
+    """Where the destination may be one of the sources; perhaps of some calls only."""
     checks_aliases: bool = False
     """Whether a rule checks operands that alias another one, although the destination may be a source."""
     facts: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
