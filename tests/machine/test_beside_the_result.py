@@ -252,6 +252,76 @@ def test_column_reductions_write_a_whole_block(op: Any) -> None:
     assert [len([each for each in found[target] if "12 of 256 bytes" in each]) for target in found] == [1, 0]
 
 
+def beside(op: Callable[..., None], cols: int) -> Body:
+    """An operation into the first columns of a tile that is stored whole."""
+
+    def body(x: Any, numbers: Any, out: Any) -> None:
+        whole, data = pto.Tile("vec", "float32", 8, 64, addr=0), pto.Tile("vec", "float32", 8, 64, addr=0x1000)
+        part, idx = (
+            pto.Tile("vec", "float32", 8, 64, addr=0, valid=(8, cols)),
+            pto.Tile("vec", "uint32", 8, 64, addr=0x2000),
+        )
+        pto.tload(whole, x)
+        pto.tload(data, x)
+        pto.tload(idx, numbers)
+        hand("MTE2", "V")
+        op(part, data, idx)
+        hand("V", "MTE3")
+        hand("S", "MTE3")
+        pto.tstore(out, whole)
+
+    return body
+
+
+def moved(part: Any, data: Any, _: Any) -> None:
+    pto.tmov(part, data[:, 0:5])
+
+
+def joined(part: Any, data: Any, _: Any) -> None:
+    pto.tconcat(part, data[:, 0:3], data[:, 8:10])
+
+
+def joined_by_blocks(part: Any, data: Any, _: Any) -> None:
+    pto.tconcat(part, data[:, 0:8], data[:, 8:10])
+
+
+def sorted_rows(part: Any, data: Any, idx: Any) -> None:
+    pto.tsort32(part, data[:, 0:30], idx[:, 0:30], tmp=pto.Tile("vec", "float32", 1, 32, addr=0x3000))
+
+
+WHOLE = np.ones((8, 64), "float32"), np.zeros((8, 64), "uint32"), np.zeros((8, 64), "float32")
+
+
+@pytest.mark.parametrize(
+    ("op", "cols", "lost"), [(moved, 5, 3), (joined, 5, 3), (joined_by_blocks, 10, 6), (sorted_rows, 60, 4)]
+)
+def test_copies_and_sorts_write_whole_blocks(op: Callable[..., None], cols: int, lost: int) -> None:
+    found = {name: faults(run(beside(op, cols), *WHOLE, target=name, mode="manual")) for name in ("a2a3", "a5")}
+    expected = f"{8 * 4 * lost} of 2048 bytes"
+    assert [len([each for each in found[name] if expected in each]) for name in found] == [1, 0], found
+
+
+# --- scalar work
+
+
+def stored_after_a_concatenation(x: Any, out: Any) -> None:
+    data = pto.Tile("vec", "float32", 8, 32, addr=0x1000)
+    part = pto.Tile("vec", "float32", 8, 64, addr=0, valid=(8, 62))
+    pto.tload(data, x)
+    hand("MTE2", "V")
+    pto.tconcat(part, data[:, 0:31], data[:, 0:31])
+    hand("V", "MTE3")
+    pto.tstore(out, part)
+
+
+def test_a_concatenation_inside_a_block_is_scalar_work() -> None:
+    arrays = np.ones((8, 32), "float32"), np.zeros((8, 62), "float32")
+    found = {
+        name: faults(run(stored_after_a_concatenation, *arrays, target=name, mode="manual")) for name in ("a2a3", "a5")
+    }
+    assert [bool(found[name]) for name in found] == [True, False], found
+
+
 # --- what is left alone
 
 

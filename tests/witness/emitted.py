@@ -33,12 +33,17 @@ class TileText:
     cols: int
     valid: tuple[int, int]
     by_col: bool = False
+    more: str = ""
+    """More arguments of the template."""
+    is_dynamic: bool = False
+    """Whether the valid region is no part of the type."""
 
     def declared(self, name: str, address: int) -> str:
-        layout = "ColMajor" if self.by_col else "RowMajor"
-        extents = f"{self.rows}, {self.cols}, BLayout::{layout}, {self.valid[0]}, {self.valid[1]}"
+        layout, valid = "ColMajor" if self.by_col else "RowMajor", f"{self.valid[0]}, {self.valid[1]}"
+        static, given = ("-1, -1", f"({valid})") if self.is_dynamic else (valid, "")
+        extents = f"{self.rows}, {self.cols}, BLayout::{layout}, {static}{self.more}"
         cpp = dtype(self.kind).cpp
-        return f"  Tile<TileType::Vec, {cpp}, {extents}> {name};\n  TASSIGN({name}, {address:#x});\n"
+        return f"  Tile<TileType::Vec, {cpp}, {extents}> {name}{given};\n  TASSIGN({name}, {address:#x});\n"
 
 
 def tiles_of(name: str, kind: str, cols: int, valid: int) -> dict[str, TileText]:
@@ -73,6 +78,7 @@ def tiles_of(name: str, kind: str, cols: int, valid: int) -> dict[str, TileText]
         },
         "tgather": {"idx": replace(plain, kind="int32"), TMP: replace(plain, kind="int32")},
         "tci": {"dst": row},
+        "tconcat": {"dst": TileText(kind, ROWS, 2 * cols, (ROWS, 2 * valid))},
     }  # fmt: skip
     return special.get(name, {})
 

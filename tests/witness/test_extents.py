@@ -55,6 +55,15 @@ def test_a_conversion_walks_by_the_wider_type() -> None:
     assert found == {"write": {*range(256)}, "read": {*range(UB, UB + 512)}}
 
 
+@pytest.mark.parametrize("counts", [False, True])
+def test_a_counter_is_that_of_each_step_of_a_copy(counts: bool) -> None:
+    core = CoreRegisters(counts=counts, mask=(0, 100))
+    bits = [lane for lane in range(64) if 100 >> lane & 1]
+    lanes = [(step, lane) for step in range(3) for lane in (range(100) if counts else bits)]
+    found = touched("vcopy", [0, UB, 3, 1, 2, 20, 30], [4, 4], core)
+    assert found == {"write": of_lanes(0, 4, lanes, 1, 20), "read": of_lanes(UB, 4, lanes, 2, 30)}
+
+
 def test_accumulation_reads_its_destination() -> None:
     found = touched("vmla", [0, UB, 2 * UB, 1, 1, 1, 1, 8, 8, 8], [4, 4, 4])
     assert {*range(256)} == found["write"] < found["read"]

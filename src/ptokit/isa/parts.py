@@ -201,10 +201,37 @@ def lower_concat(call: Call) -> tuple[Move | Compute, ...]:
     return Move(call.src0.valid, Access("dst", call.dst.layout), first), Move(call.src1.valid, beside, second)
 
 
+def joined_blocks(call: Call) -> tuple[Effect, ...]:
+    """A2/A3 copies a source in whole blocks of 32 bytes: the last one that it copies (TConcat.hpp:40, 48)."""
+    size, first = call.dst.dtype.size, call.src0.valid_cols
+    is_whole = first * size % 32 == 0
+    end = first * size + -(-call.src1.valid_cols * size // 32) * 32 if is_whole else -(-first * size // 32) * 32
+    rows = ByteRows(call.dst.valid_rows, end, call.dst.stride * size)
+    return (Effect("dst", "write", "V", lambda _: rows),) if end > call.dst.valid_cols * size else ()
+
+
+def is_joined_inside_a_block(call: Call) -> bool:
+    """The second source begins inside a block of the destination."""
+    return call.src0.valid_cols * call.dst.dtype.size % 32 != 0
+
+
+CONCAT_PARAMS = (DST, *(Param(name, "read", "a plain Vec tile of dst's type and valid rows") for name in SOURCES))
+BY_ELEMENT = RouteKernel(
+    (
+        Effect("src0", "read", "V"),
+        Effect("dst", "write", "V"),
+        Effect("src1", "read", "S"),
+        Effect("dst", "write", "S"),
+    ),
+    besides=joined_blocks,
+    handshake=Handshake(body=("V", "S"), between=(("V", "S"), ("MTE2", "S"))),
+    cost={"S": Cost("scalar loop", accesses=2)},
+)
+"""A scalar loop takes the second source element by element, and no pipe waits for it (TConcat.hpp:52)."""
 TCONCAT = build(
     OpRow("tconcat", "Put two tiles side by side.",
         "dst[i, j] = src0[i, j]; dst[i, src0's columns + j] = src1[i, j]    over their valid regions", in_place=()),
-    (DST, *(Param(name, "read", "a plain Vec tile of dst's type and valid rows") for name in SOURCES)),
+    CONCAT_PARAMS,
     (
         *vec_tiles("CP-CAT-01", ("dst", *SOURCES), plains=("dst", *SOURCES)),
         *(filled("CP-CAT-01", name) for name in SOURCES),
@@ -218,6 +245,10 @@ TCONCAT = build(
         *types_alike("CP-CAT", SOURCES, CONCAT_TYPES),
     ),
     lower_concat,
+    special=(
+        SpecialRoute("elements", Table({"a2a3": is_joined_inside_a_block}), BY_ELEMENT),
+        on_a2a3(RouteKernel(pipes(CONCAT_PARAMS, "V"), besides=joined_blocks)),
+    ),
 )  # fmt: skip
 
 # --- Padding -------------------------------------------------------------------------------------------------

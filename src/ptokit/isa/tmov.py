@@ -107,6 +107,16 @@ def lower(call: Call) -> tuple[Move | Compute, ...]:
     return (copied(call, moved_region(call), call.dst.layout, call.src.layout),)
 
 
+def whole_blocks(call: Call) -> tuple[Effect, ...]:
+    """A2/A3 copies rows in UB as blocks of 32 bytes (TMov.hpp:97)."""
+    rows, cols = moved_region(call)
+    size = call.dst.dtype.size
+    blocks = ByteRows(rows, -(-cols * size // 32) * 32, call.dst.stride * size)
+    return (Effect("dst", "write", "V", lambda _: blocks),) if call.dst.form == "nd" else ()
+
+
+BESIDE = {("a2a3", TileType.Vec, TileType.Vec): whole_blocks}
+"""What is written beside the destination's elements, by target and path."""
 TO_CUBE = between((MAT, LEFT), (MAT, RIGHT))
 
 
@@ -136,7 +146,9 @@ TMOV = Instruction(
     route=lambda call: f"tmov.{call.src.loc.text}.{call.dst.loc.text}",
     kernels={
         family: {
-            f"tmov.{a.text}.{b.text}": RouteKernel((Effect("src", "read", pipe), Effect("dst", "write", pipe)))
+            f"tmov.{a.text}.{b.text}": RouteKernel(
+                (Effect("src", "read", pipe), Effect("dst", "write", pipe)), besides=BESIDE.get((family, a, b))
+            )
             for (a, b), pipe in PATHS[family].items()
         }
         for family in NPU

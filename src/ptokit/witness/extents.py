@@ -164,6 +164,16 @@ def lanes(sources: int, *, scalar: bool = False, also_reads: bool = False, strid
     return accesses
 
 
+def copied_lanes(call: Issued) -> Iterator[ByteAccess]:
+    """A copy of lanes: a counter is that of each step, and does not replace their number (TFillPad.hpp:187)."""
+    operands = list(zip(call.given[:2], call.given[3:5], call.given[5:7], strict=True))
+    width, repeats = REPEAT // max(call.sizes[:2]), call.given[2] & MOST_REPEATS
+    active = np.arange(min(call.core.mask[1], MOST_ELEMENTS)) if call.core.counts else call.core.lanes(width)
+    steps, lane = pairs(np.arange(repeats), active)
+    for how, (at, block, repeat) in zip(("write", "read"), operands, strict=True):
+        yield ByteAccess(how, _of_lanes(at, call.sizes[0], steps, lane, block, repeat))
+
+
 def select(call: Issued) -> Iterator[ByteAccess]:
     """The comparison mask chooses between two sources; in the third mode it is an address of masks. In the second mode
     it has a scalar, and the second source is masks (TSels.hpp:42)."""
