@@ -129,7 +129,7 @@ class _BlockReader:
 
     def read(self, block: RecordedBlock) -> Iterator[Observed]:
         open_ones, now = list[str](), Observed("")
-        for number in block.calls:
+        for number in block.calls[:MOST_CALLS]:
             call = self.recording.calls[int(number)]
             if call.name == "memory":
                 self.bases.append(_number(call.operands[0]))
@@ -212,6 +212,8 @@ ARRAYS, ARRAY = 1 << 56, 1 << 44
 """Where the numbers of addresses in arrays begin, and how far they are apart."""
 MEMORY = 1 << 20
 """Bytes between on-chip memories."""
+MOST_CALLS = 100_000
+"""Of a block that are looked at: loops that wait for another core load one address without an end."""
 SCALAR = ("load", "store")
 """What scalar code does."""
 
