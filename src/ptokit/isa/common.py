@@ -398,6 +398,11 @@ def apply(op: str, *operands: str, read: Callable[[Call, str], Input] = whole, *
     )
 
 
+def by_memory(name: str, *operands: str) -> Callable[[Call], str]:
+    """A route for the memories of operands: `textract.mat.left`."""
+    return lambda call: ".".join((name, *(call.values[each].loc.text for each in operands)))
+
+
 def pipes(params: Iterable[Param], pipe: str) -> tuple[Effect, ...]:
     """One pipe reads and writes every operand; numbers are part of the instruction."""
     return tuple(Effect(param.name, param.access, pipe) for param in params if param.kind not in ("number", "position"))

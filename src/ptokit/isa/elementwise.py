@@ -223,11 +223,6 @@ def with_scalar(row: OpRow) -> Instruction:
     )
 
 
-def unary(row: OpRow) -> Instruction:
-    """One tile."""
-    return arithmetic(row, (DST, SRC), tiles_alike("CP-UNA", ("src",), row.types))
-
-
 def lower_divide(call: Call) -> tuple[Move | Compute, ...]:
     """Either operand may be the dividend."""
     return apply("div", *(("src", "scalar") if call.dividend is Dividend.Tile else ("scalar", "src")))(call)
@@ -271,11 +266,6 @@ def in_mat(call: Call) -> bool:
     return call.dst.loc is TileType.Mat
 
 
-def expands_route(call: Call) -> str:
-    """`texpands.vec` or `texpands.mat`."""
-    return f"texpands.{call.dst.loc.text}"
-
-
 def lower_expands(call: Call) -> tuple[Move | Compute, ...]:
     """The valid region of a Vec tile, all of a Mat tile."""
     dst, shape = Access("dst", call.dst.layout), call.dst.valid
@@ -298,7 +288,7 @@ TEXPANDS = replace(
         ),
         lower_expands,
     ),
-    route=expands_route,
+    route=by_memory("texpands", "dst"),
     kernels={
         family: {
             "texpands.vec": RouteKernel(pipes(EXPANDS_PARAMS, "V"), besides=by_pairs),
@@ -350,5 +340,6 @@ def of_first_tile(call: Call) -> TileSpec | None:
     return next((spec for spec in call.operands.values() if isinstance(spec, TileSpec)), None)
 
 
-BUILT = (*map(binary, BINARY), *map(with_scalar, SCALARS), TDIVS, *map(unary, UNARY), TEXPANDS, TCI)
+ON_ONE_TILE = (arithmetic(row, (DST, SRC), tiles_alike("CP-UNA", ("src",), row.types)) for row in UNARY)
+BUILT = (*map(binary, BINARY), *map(with_scalar, SCALARS), TDIVS, *ON_ONE_TILE, TEXPANDS, TCI)
 ELEMENTWISE = tuple(replace(instruction, result=of_first_tile) for instruction in BUILT)

@@ -119,11 +119,6 @@ def fits_into(call: Call) -> bool:
     return row + call.src.valid_rows <= rows and col + call.src.valid_cols <= cols
 
 
-def insert_route(call: Call) -> str:
-    """`tinsert.acc.mat`, and so on."""
-    return f"tinsert.{call.src.loc.text}.{call.dst.loc.text}"
-
-
 def lower_insert(call: Call) -> tuple[Move | Compute, ...]:
     """Copy the source into a window of the destination, or convert it on its way."""
     return (copied(call, call.src.valid, call.dst.layout.cut(call.row.value, call.col.value), call.src.layout),)
@@ -167,7 +162,7 @@ TINSERT = replace(
                       unmodelled=SHORT_ACCUMULATORS)),
           INSERT_PARAMS, INSERT_RULES, lower_insert, modifiers=(RELU,),
           text=Text(("src", "row", "col"), orders=(("src", "row", "col", "scale"),))),
-    route=insert_route,
+    route=by_memory("tinsert", "src", "dst"),
     kernels={
         family: {
             f"tinsert.{a.text}.{b.text}": RouteKernel(pipes(INSERT_PARAMS, pipe))
@@ -319,13 +314,10 @@ def padding(row: OpRow, *, mat: bool = False, expands: bool = False, in_place: b
     )
     made = build(row, params, rules, lower_fill)
 
-    def route(call: Call) -> str:
-        return f"{row.name}.{call.dst.loc.text}"
-
     pipe_of = {VEC: "V", MAT: "MTE2"}
     return replace(
         made,
-        route=route,
+        route=by_memory(row.name, "dst"),
         kernels={
             family: {
                 f"{row.name}.{loc.text}": RouteKernel(

@@ -122,14 +122,11 @@ TCMPS = compare(
 )  # fmt: skip
 
 
-def one_mask(call: Call) -> int:
-    """Bytes of the workspace that keep the address of a row's mask (TSel.hpp:51)."""
-    return 16 if call.dst.dtype.size == 2 else 8
-
-
 SEL_PARAMS = (DST, MASK, Param("src0", "read", SRC.about), Param("src1", "read", SRC.about))
 SELS_PARAMS = (DST, MASK, SRC, SCALAR)
-SELECTS = on_a2a3(RouteKernel((*pipes(SEL_PARAMS, "V"), Effect(TMP, "write", "V", ahead(one_mask)))))
+ONE_MASK = ahead(lambda call: 16 if call.dst.dtype.size == 2 else 8)
+"""Bytes of the workspace that keep the address of a row's mask (TSel.hpp:51)."""
+SELECTS = on_a2a3(RouteKernel((*pipes(SEL_PARAMS, "V"), Effect(TMP, "write", "V", ONE_MASK))))
 SELECTS_SCALAR = on_a2a3(
     RouteKernel(
         (

@@ -313,11 +313,6 @@ def cube_types(call: Call) -> Table[Types]:
     return SCALE_TYPES if call.dst.loc in SCALES else MATMUL_TYPES
 
 
-def extract_route(call: Call) -> str:
-    """`textract.mat.left`, and so on."""
-    return f"textract.{call.src.loc.text}.{call.dst.loc.text}"
-
-
 def lower_extract(call: Call) -> tuple[Move | Compute, ...]:
     """Copy a window of the source; one of an accumulator may be converted."""
     if call.src.loc is ACC and (CONVERTS(call) or FROM_ACC(call)):
@@ -381,7 +376,7 @@ TEXTRACT = replace(
     build(OpRow("textract", "Copy a window of a tile.", "dst[i, j] = src[row + i, col + j]    over dst's valid region",
               in_place=(), cpp=EXTRACT_CPP), EXTRACT_PARAMS, EXTRACT_RULES, lower_extract, modifiers=(RELU,),
           text=Text(("src", "row", "col"), orders=(("src", "row", "col", "scale"),))),
-    route=extract_route,
+    route=by_memory("textract", "src", "dst"),
     kernels=EXTRACT_KERNELS,
 )  # fmt: skip
 TEXTRACT_FP = with_factors(

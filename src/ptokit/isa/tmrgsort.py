@@ -95,18 +95,10 @@ EXHAUSTED = Attribute("exhausted", words=((MergeEnd.Merged, False), (MergeEnd.Ex
 END = Modifier("end", MergeEnd, always(MergeEnd.Merged), "when the merge ends", text=EXHAUSTED)
 
 
-def merged_cols(call: Call, sources: Names) -> int:
-    """The columns of all lists."""
-    return sum(call.values[name].valid_cols for name in sources)
-
-
 def lists(count: int) -> Instruction:
     """A merge of so many tiles."""
     sources = tuple(f"src{k}" for k in range(count))
     name = f"tmrgsort{count}"
-
-    def staging(call: Call) -> TileSpec:
-        return row_of(call.dst.dtype, sum(call.values[each].cols for each in sources))
 
     arguments = f"dst, executed, tmp, {', '.join(sources)}"
     return replace(
@@ -122,8 +114,8 @@ def lists(count: int) -> Instruction:
                 *one_row(("dst", *sources)),
                 *whole_pairs(("dst", *sources)),
                 sized("CP-MRG-01", "dst", "of at most the valid columns of all lists",
-                      lambda c: c.dst.valid_cols <= merged_cols(c, sources), found=valid_of("dst"),
-                      fix="shrink dst's valid region: there are no more pairs"),
+                      lambda c: c.dst.valid_cols <= sum(c.values[each].valid_cols for each in sources),
+                      found=valid_of("dst"), fix="shrink dst's valid region: there are no more pairs"),
                 *pair_types(sources),
             ),
             apply("merge", *sources, end="end"),
@@ -131,7 +123,7 @@ def lists(count: int) -> Instruction:
             cost={"V": INDEXED},
             cpp=f"TMRGSORT<..., exhausted>({arguments})",
             text=Text((*sources, "tmp"), "tmrgsort"),
-            workspace=Workspace(count, staging),
+            workspace=Workspace(count, lambda c: row_of(c.dst.dtype, sum(c.values[each].cols for each in sources))),
             form=TMRGSORT.form,
         ),
         variant_of="tmrgsort",

@@ -30,13 +30,10 @@ def by_row(call: Call) -> bool:
 def index_width(rule: str, data: int) -> Rule:
     """The index has the width of the data, but at least two bytes."""
     width = INDEX_WIDTH[data]
-
-    def has_size(call: Call) -> bool:
-        return call.dst.dtype.size == data and (data < 8 or call.dst.dtype in call.here(TYPES))
-
     return Rule(
         rule, "idx", f"of {width} bytes for {data}-byte data", lambda c: c.idx.dtype.size == width,
-        when=Case(f"{data}-byte data", has_size),
+        when=Case(f"{data}-byte data",
+                  lambda c: c.dst.dtype.size == data and (data < 8 or c.dst.dtype in c.here(TYPES))),
         found=lambda c: f"{c.idx.dtype} for {c.dst.dtype}", fix=f"use int{8 * width} or uint{8 * width} indices",
         elsewhere=CPU,
     )  # fmt: skip
