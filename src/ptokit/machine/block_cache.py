@@ -12,15 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from operator import add, sub
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from ptokit.machine.clocks import Clock, Clocks
 from ptokit.machine.ends import Issued, MemoryAccess, Moment, RunningBlock
 from ptokit.program.cores import PipeWork
 from ptokit.program.ir import Stmt
-
-if TYPE_CHECKING:
-    from ptokit.machine.access_checks import AccessChecks, FlagChecks
 
 MOST_CACHED_ITEMS = 1 << 18
 """Items of all kept blocks together, of about 1 KB each."""
@@ -67,11 +64,31 @@ class CachedItem:
         """Of the last item: how far each pipe has come, counted from the start of the block."""
 
 
+class AccessChecker(Protocol):
+    """Checks accesses to global memory."""
+
+    def races(self, work: IssuedWork, given: Touches, clock: Clock) -> bool:
+        """Whether nothing orders an access to global memory after an earlier one."""
+        ...
+
+    def check_work(self, work: IssuedWork, given: Touches, moment: Moment, clock: Clock, time: int) -> None:
+        """Check the accesses of a pipe, and record them."""
+
+
+class FlagChecker(Protocol):
+    """Checks flags as they are set."""
+
+    clocks: Clocks
+
+    def check_destinations(self, src: str, dst: str, event: int, flag: Stmt) -> None:
+        """Check a set against flags of other destinations."""
+
+
 class BlockCache:
     """The kept blocks as a tree, and the running block."""
 
     def __init__(
-        self, clocks: Clocks, block: RunningBlock, checks: AccessChecks, forget_block: Callable[[], None]
+        self, clocks: Clocks, block: RunningBlock, checks: AccessChecker, forget_block: Callable[[], None]
     ) -> None:
         """`forget_block` forgets what the running block has done to on-chip memory."""
         self._clocks, self._block, self._checks, self._forget_block = clocks, block, checks, forget_block
@@ -192,7 +209,7 @@ class BlockCache:
 class WatchedClocks:
     """The clocks, as flags and barriers reach them: only in a block that repeats no cached one."""
 
-    def __init__(self, checks: FlagChecks, block: RunningBlock, cache: BlockCache) -> None:
+    def __init__(self, checks: FlagChecker, block: RunningBlock, cache: BlockCache) -> None:
         self._checks, self._clocks, self._block, self._cache = checks, checks.clocks, block, cache
 
     def set(self, src: str, flag: tuple[str, str, int], what: Issued) -> None:
