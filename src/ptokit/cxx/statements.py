@@ -129,16 +129,12 @@ def without_groups(call: RecordedCall, groups: Mapping[int, int]) -> RecordedCal
     return RecordedCall("syncall", (), site=call.site) if mode == ALL_BLOCKS else None
 
 
-def _cross_wait(call: RecordedCall, core: str) -> Made:
-    return CrossShape("wait", core, "S", call.site), (_number(call.operands[0]),)
-
-
 SYNCS: dict[str, Callable[[RecordedCall, str], Made]] = {
     "set_flag": partial(_flag, "set"),
     "wait_flag": partial(_flag, "wait"),
     "pipe_barrier": _barrier,
     CROSS_SET: _cross_set,
-    CROSS_WAIT: _cross_wait,
+    CROSS_WAIT: lambda call, core: (CrossShape("wait", core, "S", call.site), (_number(call.operands[0]),)),
     "set_intra_block": partial(_of_pipe, CrossShape, "set"),
     "wait_intra_block": partial(_of_pipe, CrossShape, "wait"),
     "get_buf": partial(_of_pipe, TokenShape, "wait"),

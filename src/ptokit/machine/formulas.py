@@ -112,10 +112,6 @@ def _row_issue(costs: Costs, call: Call) -> float:
     return _index_read(costs, call) + _policy(costs, call) + issued
 
 
-def _row_loop(task: PipeTask) -> float:
-    return task.tally.lanes * _row_issue(task.costs, task.call) + _zeroing(task)
-
-
 def _zeroing(task: PipeTask) -> float:
     """Cycles to zero bytes first: the scalar pipe stores to UB, MTE2 fills L1."""
     zeroed = task.cost.zeroed
@@ -316,11 +312,6 @@ def _scalar_loop(task: PipeTask) -> float:
     return rows * cols * each + _zeroing(task)
 
 
-def _scalar_accesses(task: PipeTask) -> float:
-    """Some accesses to UB, however large the tiles are."""
-    return task.cost.accesses * task.costs["scalar UB cycles"]
-
-
 def _estimate(task: PipeTask) -> float:
     """An instruction that is known by its effects only: as one of its pipe that takes each byte once."""
     costs, given = task.costs, task.call.operands.values()
@@ -340,7 +331,7 @@ def _estimate(task: PipeTask) -> float:
 QUEUED: frozenset[Formula] = frozenset({"row transfers", "fractal row transfers", "scratch to L1", "block"})
 """Transfers of a DMA pipe, which wait for memory in parallel."""
 FORMULAS: dict[Formula, Callable[[PipeTask], float]] = {
-    "row loop": _row_loop,
+    "row loop": lambda task: task.tally.lanes * _row_issue(task.costs, task.call) + _zeroing(task),
     "row transfers": _row_transfers,
     "fractal row transfers": _row_transfers,
     "element gather": _element_gather,
@@ -352,7 +343,7 @@ FORMULAS: dict[Formula, Callable[[PipeTask], float]] = {
     "block": _block,
     "fill": _fill,
     "scalar loop": _scalar_loop,
-    "scalar accesses": _scalar_accesses,
+    "scalar accesses": lambda task: task.cost.accesses * task.costs["scalar UB cycles"],
     "vector": _vector,
     "cube": _cube,
     "copy": _copy,

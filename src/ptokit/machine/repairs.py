@@ -223,11 +223,10 @@ class Search:
     def _offer_whole(self, units: Units) -> None:
         """Keep what is clean, if it is better than the best so far, and means the same."""
         edits = repair.in_order(edit for unit in units for edit in unit)
-        if repair.cost(units) < self._limit and edits not in self.refused and self._keeps_flows(units):
+        if repair.cost(units) >= self._limit or edits in self.refused:
+            return
+        if keeps_flows(repair.Edited(self.program, ()), repair.Edited(self.program, units)):
             self._best, self._limit = units, repair.cost(units)
-
-    def _keeps_flows(self, units: Units) -> bool:
-        return keeps_flows(repair.Edited(self.program, ()), repair.Edited(self.program, units))
 
     # --- needless flags
 
@@ -258,11 +257,7 @@ class Search:
                 found += [search] if search.faults(()).error is None else []
         return found
 
-    def is_not_worse(self, units: Units) -> bool:
-        """Whether edits add no fault."""
-        return self._identified(units) <= self._identified(())
-
-    def _identified(self, units: Units) -> set[object]:
+    def identified(self, units: Units) -> set[object]:
         """The faults with edits, by the statements before."""
         origin, found = repair.Edited(self.program, units).origin, self.faults(units)
         races = {(origin(race.first), origin(race.then), race.src, race.dst) for race in found.races}
@@ -282,7 +277,7 @@ class Search:
         for _, _, unit in sorted(gains, key=lambda gain: gain[:2]):
             without = (*gone, unit)
             found = self.faults(without, timed=True)
-            is_clean = found.is_clean and all(other.is_not_worse(without) for other in others)
+            is_clean = found.is_clean and all(other.identified(without) <= other.identified(()) for other in others)
             if is_clean and self._is_unneeded(without, base):
                 kept.append((unit, found.cycles - cycles))
                 gone, cycles = (*gone, unit), found.cycles

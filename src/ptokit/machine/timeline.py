@@ -187,7 +187,8 @@ class Timeline(Displayed):
 
     def to_perfetto(self) -> dict[str, Any]:
         """A trace for Perfetto and chrome://tracing, as JSON."""
-        return {"traceEvents": trace_events(self), "displayTimeUnit": "ns"}
+        events = [*_names(self), _launch(self), *_slices(self), *_flows(self), *_counters(self)]
+        return {"traceEvents": events, "displayTimeUnit": "ns"}
 
     @property
     def microseconds(self) -> float | None:
@@ -341,11 +342,6 @@ THREADS = 1000
 def grains(time: float) -> int:
     """A time of an event in the smallest parts."""
     return round(time * GRAIN)
-
-
-def trace_events(line: Timeline) -> list[dict[str, Any]]:
-    """All events, names first."""
-    return [*_names(line), _launch(line), *_slices(line), *_flows(line), *_counters(line)]
 
 
 def _time(line: Timeline, cycles: float) -> float:

@@ -174,7 +174,8 @@ class Streams:
 
     def goes_past(self, wait: Wait) -> bool:
         """Whether a core goes on behind a wait, because it holds one pipe."""
-        return not self._profile.cross_wait and pipe_of_wait(wait) != SCALAR
+        pipe = wait.pipe if isinstance(wait, ir.CrossFlag) else wait.dst
+        return not self._profile.cross_wait and pipe != SCALAR
 
     def pipes(self, stmt: ir.Stmt, core: str) -> tuple[str, ...]:
         """The pipes of a core that run a statement."""
@@ -208,11 +209,6 @@ def crosses(program: ir.Program) -> bool:
 def is_wait(stmt: ir.Stmt) -> TypeGuard[Wait]:
     """Whether a statement waits for a flag."""
     return isinstance(stmt, ir.Flag | ir.CrossFlag) and stmt.action == "wait"
-
-
-def pipe_of_wait(wait: Wait) -> str:
-    """The pipe that a wait holds."""
-    return wait.pipe if isinstance(wait, ir.CrossFlag) else wait.dst
 
 
 def _may_be(stmt: ir.Stmt, key: Key) -> bool:
