@@ -6,7 +6,7 @@ The program that is expected is made without C++: the blocks are run on paper, a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,14 +88,14 @@ def expected(each: Written, target: str) -> Program:
     return program
 
 
-def source_of(written: list[Written], target: str) -> str:
-    """All kernels as one source, each in a namespace of its own."""
+def source_of(written: Iterable[tuple[str, Program]], target: str) -> str:
+    """All programs as one source, each in a namespace."""
     heads, parts = dict[str, None](), list[str]()
-    for number, each in enumerate(written):
-        lines = emit(each.program, profile(target)).splitlines()
+    for name, program in written:
+        lines = emit(program, profile(target)).splitlines()
         heads.update(dict.fromkeys(line for line in lines if re.match(r"#include|using namespace", line)))
         rest = [line for line in lines if line not in heads]
-        parts.append("\n".join((f"namespace k{number} {{", *rest, "}")))
+        parts.append("\n".join((f"namespace {name} {{", *rest, "}")))
     return "\n".join((*heads, *parts)) + "\n"
 
 
@@ -103,7 +103,7 @@ def source_of(written: list[Written], target: str) -> str:
 def test_cpp_that_ptokit_writes_is_recorded_as_its_program(target: str, tmp_path: Path) -> None:
     written = [*kernels(target)]
     file = tmp_path / "kernels.cpp"
-    file.write_text(source_of(written, target))
+    file.write_text(source_of(((f"k{number}", each.program) for number, each in enumerate(written)), target))
     with compile_source(file, target, kept=LIBRARIES) as build:
         found = {entry.name.partition("::")[0]: entry.name for entry in build.entries if entry.kind == "kernel"}
         for number, each in enumerate(written):

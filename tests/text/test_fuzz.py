@@ -23,6 +23,7 @@ from ptokit.text.errors import MOST_SHOWN, TextError
 from ptokit.text.forms import FORMS, print_program, read_program
 from ptokit.text.mlir import print_module, read_module
 from ptokit.text.ptoas import format_ptoas
+from tests import forked
 from tests.text.comparing import facts
 from tests.text.hostile import hostile
 from tests.text.mutations import monsters as monsters
@@ -138,7 +139,8 @@ def in_worker(statement: str) -> None:
     """Run a statement in a separate process, which must not crash."""
     code = f"import tests.text.test_fuzz as fuzz; {statement}"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    command = [forked.python("tests.text.test_fuzz"), "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-6000:]
 
 
