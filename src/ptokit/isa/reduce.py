@@ -74,7 +74,7 @@ WHOLE_STEPS = Table({"a2a3": exceeds_a_step})
 IN_ONE_STEP = Table({"a2a3": is_one_step})
 
 
-def _by_rows(row: OpRow, params: tuple[Param, ...]) -> tuple[Workspace | SpecialRoute, ...]:
+def _by_rows(row: OpRow, params: tuple[Param, ...]) -> tuple[SpecialRoute, ...]:
     """How A2/A3 reduces rows: products and integers end in scalar code for each row (TRowProd.hpp:55, TRowSum.hpp:92,
     TRowMax.hpp:46), column numbers of long rows in a scalar loop (TRowReduceIdxOps.hpp:159); others do without the
     workspace if a row is one step (TRowReduceOps.hpp:287)."""
@@ -100,11 +100,11 @@ def _positions_workspace(call: Call) -> TileSpec:
     return replace(call.src, rows=1, cols=cols, valid_rows=1, valid_cols=cols, dynamic=(False, False), addr=None)
 
 
-def _by_columns(row: OpRow, params: tuple[Param, ...]) -> tuple[Workspace, SpecialRoute]:
+def _by_columns(row: OpRow, params: tuple[Param, ...]) -> tuple[SpecialRoute, ...]:
     """How A2/A3 finds positions in columns: the workspace may be written beyond its tile."""
     beyond = Effect(TMP, "write", "V", ahead(lambda call: _positions_workspace(call).nbytes))
     kernel = RouteKernel((*pipes(params, "V"), beyond), cost={"V": COSTS[row.op]})
-    return Workspace(1, _positions_workspace), on_a2a3(kernel)
+    return (on_a2a3(kernel),)
 
 
 def reduction(row: OpRow, *, by_row: bool, group: str = "", numbers: Table[Types] | None = None) -> Instruction:
@@ -137,7 +137,7 @@ def reduction(row: OpRow, *, by_row: bool, group: str = "", numbers: Table[Types
             (Workspace(1, same_as("src")), *_by_rows(row, params)) if by_row else _by_columns(row, params)
         )
         return build(row, params, rules, lower, cpp=f"{row.name.upper()}(dst, src, tmp)", text=Text(("src", "tmp")),
-                     workspace=workspace, special=tuple(special))  # fmt: skip
+                     workspace=workspace, special=special)  # fmt: skip
     has_workspace = row.op == "colsum"
     blocks = Effect("dst", "write", "V", ahead(lambda c: -(-c.dst.valid_cols * c.dst.dtype.size // BLOCK) * BLOCK))
     copied = RouteKernel((*pipes(params, "V"), blocks), cost={"V": COSTS[row.op]})
