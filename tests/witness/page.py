@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ptokit.atomic import write_file
 from tests.witness.accepted import ACCEPTED
+from tests.witness.accepted_values import ACCEPTED as ACCEPTED_VALUES
 from tests.witness.compare import Comparison
+from tests.witness.judged import Judged
+from tests.witness.values import executed
 
 
 def written(path: Path, found: Comparison, target: str, seconds: float) -> None:
@@ -49,3 +53,52 @@ def _lines(found: Comparison, target: str, seconds: float) -> list[str]:
 
 def _escaped() -> list[tuple[str, ...]]:
     return [tuple(part.replace("|", r"\|") for part in row) for row in ACCEPTED]
+
+
+def values_lines(found: Judged, names: Sequence[str]) -> Iterator[str]:
+    """A line for each instruction, its reasons and examples, and the counts."""
+    for name in names:
+        calls, equal, known, differ = found.counts_of(name)
+        types = ", ".join(sorted(found.kinds.get(name, ())))
+        yield f"{name} ({types}): {calls} calls, {equal} equal, {known} with a reason, {differ} differ"
+        yield from (f"    {why}: {count}" for (each, why), count in found.accepted.items() if each == name)
+        yield from (f"    {example}" for example in found.examples.get(name, ()))
+        yield from (f"    refused: {refused}" for refused in sorted(found.refused.get(name, ()))[:3])
+        yield from (f"    not covered: {reason}" for reason in sorted(found.uncovered.get(name, ())))
+    yield summary(found, names)
+
+
+def summary(found: Judged, names: Sequence[str]) -> str:
+    """The counts, and the share of the instructions that are covered."""
+    covered = sum(bool(found.calls[name]) for name in names)
+    known = found.calls.total() - found.equal.total() - found.differ.total()
+    return (
+        f"{len(executed())} functions are executed; {covered} of {len(names)} vector instructions are compared "
+        f"({100 * covered // max(len(names), 1)} %); of {found.calls.total()} calls, {found.equal.total()} are equal, "
+        f"{known} differ with a reason, {found.differ.total()} without"
+    )
+
+
+def written_values(path: Path, found: Judged, names: Sequence[str], seconds: float) -> None:
+    """Write the page of values."""
+    write_file(path, ("\n".join(_values_page(found, names, seconds)) + "\n").encode())
+
+
+def _values_page(found: Judged, names: Sequence[str], seconds: float) -> Iterator[str]:
+    yield "# Values of the headers of a2a3 beside those of ptokit"
+    yield f"\nWritten by `make witness` with `--values`. {summary(found, names)}; {seconds:.0f} s."
+    yield "\n| instruction | types | calls | equal | differ with a reason | without |\n|---|---|---|---|---|---|"
+    for name in names:
+        calls, equal, known, differ = found.counts_of(name)
+        types = ", ".join(sorted(found.kinds.get(name, ())))
+        absent = f"not covered: {'; '.join(sorted(found.uncovered.get(name, ())))}"
+        yield f"| `{name}` | {types or absent} | {calls} | {equal} | {known or ''} | {differ or ''} |"
+    yield "\n## Reasons\n\n| instructions | kernels | difference | why it stays | calls |\n|---|---|---|---|---|"
+    for row in ACCEPTED_VALUES:
+        count = sum(number for (_, why), number in found.accepted.items() if why == row[3])
+        instructions, types, kinds, why = (part.replace("|", "\\|") for part in row)
+        yield f"| `{instructions}` | `{types}` | {kinds} | {why} | {count} |"
+    yield "\n## Open\n"
+    yield from (f"- `{name}` {line}" for name, lines in sorted(found.examples.items()) for line in lines)
+    if not found.examples:
+        yield "- nothing"

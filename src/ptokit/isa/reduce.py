@@ -133,9 +133,8 @@ def reduction(row: OpRow, *, by_row: bool, group: str = "", numbers: Table[Types
     about = "a Vec tile, N x 1 or wider; column 0 is written" if by_row else ONE_ROW
     params = (Param("dst", "write", f"destination: {about}"), Param("src", "read", "a plain Vec tile"))
     if by_row or numbers:
-        workspace, *special = (
-            (Workspace(1, same_as("src")), *_by_rows(row, params)) if by_row else _by_columns(row, params)
-        )
+        workspace = Workspace(1, same_as("src") if by_row else _positions_workspace)
+        special = (_by_rows if by_row else _by_columns)(row, params)
         return build(row, params, rules, lower, cpp=f"{row.name.upper()}(dst, src, tmp)", text=Text(("src", "tmp")),
                      workspace=workspace, special=special)  # fmt: skip
     has_workspace = row.op == "colsum"
