@@ -72,6 +72,7 @@ PRODUCTS = [f"{name}{more}" for name in ("tmatmul", "tgemv") for more in ("", "_
 BITS, WORDS = "'uint8', 8, 32, valid=(8, 8)", "'uint32', 8, 32, valid=(8, 2)"
 COLUMNS = [name for name in INSTRUCTIONS if name.startswith("tcolexpand") and name != "tcolexpand"]
 ROWS = [name for name in INSTRUCTIONS if name.startswith("trowexpand") and name != "trowexpand"]
+POSITIONS = ("tcolargmax", "tcolargmin")
 SHORT_INDEX = {"t": "'int16', 8, 64", "w": "'int16', {}, 64", "i": "'int16', {}, 64, valid=(8, 64)"}
 
 
@@ -134,7 +135,9 @@ KERNELS: dict[str, list[str]] = {
     "tcmps": [
         vectors("tcmps(m, a, 1, 'lt')", a="'int32', 8, 64", m=BITS),
         vectors("tcmps(m, a, 1.0)", a="'float32', 8, 64", m=BITS),
+        vectors("tcmps(m, a, 1)", a="'int16', 8, 64", m=BITS),
     ],
+    **{name: [vectors(f"{name}(i, a)", a="'uint32', 8, 64", i="'int32', 1, 64")] for name in POSITIONS},
     "tsel": [
         elements("tcmp(m, a, b)\npto.tsel(c, m, a, b)", "float32", m="'uint8', 8, 32, valid=(8, 32)"),
         vectors("tsel(c, m, a, a)", a="'float32', 1, 32", c="'float32', 1, 32", m="'uint32', 1, 8, valid=(1, 1)"),
@@ -146,6 +149,7 @@ KERNELS: dict[str, list[str]] = {
     "tcvt": [
         elements("tcvt(c, a, 'floor')", "float32"),
         vectors("tcvt(i, a, 'odd')", a="'float32', 8, 64", i="'int32', 8, 64"),
+        vectors("tcvt(h, a, 'floor')", a="'float32', 8, 64", h="'float16', 8, 64"),
     ],
     "tcolsum": [
         vectors("tcolsum(c, a)", a="'int32', 8, 64", c="'int32', 1, 64"),

@@ -44,13 +44,17 @@ REDUCTIONS = (
 
 POSITION_TYPES = by_target(a2a3=types("u16 u32 f16 f32"), a5=ALL - types("i64 u64 bf16"))
 
+AS_FLOATS = Cpp(headers=(Rule(
+    CLAUSE, "src", "of floats: shipping headers compare the bits of unsigned integers as floats",
+    lambda c: c.src.dtype.is_float, on=note("a2a3"), found=type_of("src"),
+),))  # fmt: skip
 POSITIONS = (
     OpRow("tcolargmax", "The row of the largest element of every column.",
         "dst[0, j] = the first i of the largest src[i, j]    a leading NaN stays, a later one loses",
-        POSITION_TYPES, "colargmax", in_place=()),
+        POSITION_TYPES, "colargmax", in_place=(), cpp=AS_FLOATS),
     OpRow("tcolargmin", "The row of the smallest element of every column.",
         "dst[0, j] = the first i of the smallest src[i, j]    a leading NaN stays, a later one loses",
-        POSITION_TYPES, "colargmin", in_place=()),
+        POSITION_TYPES, "colargmin", in_place=(), cpp=AS_FLOATS),
 )  # fmt: skip
 
 EXPAND_TYPES = by_target(a2a3=UP_TO_32, a5=ALL)

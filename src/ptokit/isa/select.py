@@ -50,6 +50,17 @@ EQUAL_ONLY = Rule(
     lambda c: c.mode is CmpMode.EQ or c.values[c.instruction.operands[1].name].dtype.name != "int32", on=note("a2a3"),
     found=lambda c: c.mode.text, fix=Fix("compare as float32: ", OpName("tcvt"), " converts"),
 )  # fmt: skip
+AS_HALVES = Rule(
+    CLAUSE, "src", "of no 16-bit integers: shipping headers compare them as float16",
+    lambda c: c.src.dtype.name not in ("int16", "uint16"), on=note("a2a3"), found=type_of("src"),
+    fix=Fix("compare as float32: ", OpName("tcvt"), " converts"),
+)  # fmt: skip
+BY_MODE = Rule(
+    CLAUSE, "round", "rint to a narrower float: shipping headers round by the mode",
+    lambda c: not c.dst.dtype.is_float or c.round in (RoundMode.NONE, RoundMode.Rint)
+    or c.dst.dtype == c.src.dtype or c.dst.dtype.size > c.src.dtype.size,
+    on=note("a2a3"), found=lambda c: c.round.text,
+)  # fmt: skip
 PACKS_ROWS = Rule(
     CLAUSE, "dst", "of rows without padding, a bit for every column of src: the simulator packs whole rows of src",
     lambda c: (c.dst.valid_rows == 1 or c.dst.valid_cols == c.dst.cols) and c.src.cols <= bits(c.dst),
@@ -84,11 +95,11 @@ CMP_CPP = Cpp(
     )
 )
 CMPS_CPP = Cpp(
-    headers=(EQUAL_ONLY, PACKS_ROWS),
+    headers=(EQUAL_ONLY, AS_HALVES, PACKS_ROWS),
     finite=Case("eq or ne", lambda c: c.here(BY_DIFFERENCE) and c.mode in (CmpMode.EQ, CmpMode.NE)),
 )
 SEL_CPP = Cpp(headers=(ONE_RUN, BYTE_MASK, one_type("dst", "src0", "src1", on=DEVICES)))
-CVT_CPP = Cpp(call="TCVT(dst, src, tmp, round, saturation)", headers=(OTHER_TYPE, NOT_ODD))
+CVT_CPP = Cpp(call="TCVT(dst, src, tmp, round, saturation)", headers=(OTHER_TYPE, NOT_ODD, BY_MODE))
 
 MASK_DST = Param("dst", "write", f"destination: {MASK.about}")
 DATA = Param("src0", "read", "a Vec tile to compare")
