@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-from ptokit.ops import lanes as lanes_module
-from ptokit.ops.synonyms import MODES, REDUCES
+from ptokit.ops import reductions as lanes_module
+from ptokit.ops.call import MODES, REDUCES
 from tests import naive_forms as naive
 from tests.property.naive_whole import ENGINES
 

@@ -36,8 +36,8 @@ from ptokit.cxx.shared import ITEMS, SharedBuffer, Sizes
 from ptokit.cxx.trace import Places, TraceError, TraceReader
 from ptokit.finding import VerifyError
 from ptokit.machine.costs import read_costs
-from ptokit.sharded.errors import ShardedError
 from ptokit.sharded.files import Checkpoint, load_ranges, read_manifest, save_array, write_manifest
+from ptokit.sharded.messages import ShardedError
 from ptokit.sharded.placement import PlacedRange, TablePlacement
 from tests.cxx.building import COMPILER, library
 from tests.traces.test_trace_files import small

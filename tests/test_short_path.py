@@ -68,7 +68,7 @@ def test_new_sizes_take_no_more_functions_than_known_ones() -> None:
 def test_calls_on_the_reference_engine_are_not_planned_anew() -> None:
     _, modules = passed(lambda: pto.gather(TABLE, INDICES, engine="reference"))
     assert "ptokit.ops.direct" in modules
-    assert not modules & {"ptokit.ops.plans", "ptokit.ops.execute"}
+    assert not modules & {"ptokit.ops.execute"}
 
 
 def test_torch_operators() -> None:

@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from ptokit.lang.loaded import TextKernel, load
     from ptokit.machine.report import MachineOptions
     from ptokit.ops import gather, gather_along, gather_nd, scatter, scatter_along, scatter_nd
-    from ptokit.sharded.errors import ShardedError
+    from ptokit.sharded.messages import ShardedError
     from ptokit.sharded.table import ShardedTable
     from ptokit.sweeps.run import sweep
     from ptokit import traces as traces  # isort: skip
+    from ptokit.traces.file import IndexTrace
     from ptokit.traces.recording import record_indices
-    from ptokit.traces.trace import IndexTrace
 
 __all__ = [
     "BLayout", "DType", "Event", "Finding", "GlobalTensor", "HazardWarning", "IndexTrace", "Kernel", "Layout",
@@ -68,11 +68,11 @@ LATER = {
     "lang.loaded": ("TextKernel", "load"),
     "lang.check": ("Report", "TargetReport", "check", "show"),
     "ops": ("gather", "gather_along", "gather_nd", "scatter", "scatter_along", "scatter_nd"),
-    "sharded.errors": ("ShardedError",),
+    "sharded.messages": ("ShardedError",),
     "sharded.table": ("ShardedTable",),
     "sweeps.run": ("sweep",),
+    "traces.file": ("IndexTrace",),
     "traces.recording": ("record_indices",),
-    "traces.trace": ("IndexTrace",),
 }  # fmt: skip
 """Names that are loaded when they are first used, by module; the others of `__all__` are instructions and enums."""
 

@@ -6,8 +6,7 @@ import multiprocessing
 from multiprocessing.connection import Connection
 from typing import Any
 
-from ptokit.sharded.errors import OwnerLost
-from ptokit.sharded.messages import Message
+from ptokit.sharded.messages import Message, OwnerLost
 from ptokit.sharded.owner import Owner
 
 CONTEXT = multiprocessing.get_context("forkserver")

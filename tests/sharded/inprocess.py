@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 import ptokit as pto
-from ptokit.sharded.errors import OwnerLost
-from ptokit.sharded.messages import Message
+from ptokit.sharded.messages import Message, OwnerLost
 from ptokit.sharded.owner import Owner
 
 PIDS = count(1_000_000)

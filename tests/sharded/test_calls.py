@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from ptokit.sharded import calls as table_calls
+from ptokit.sharded import table as table_calls
 from tests.property.strategies import FUZZ
 from tests.sharded import calls
 from tests.sharded.inprocess import InProcess, table

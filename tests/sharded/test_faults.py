@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import ptokit as pto
-from ptokit.sharded import files, log, segments, shard
+from ptokit.sharded import files, segments, shard
 from ptokit.sharded.messages import Message, checksum, packed, unpacked
 from tests.sharded.inprocess import InProcess, same, table
 
@@ -363,7 +363,7 @@ def test_sources_and_indices_may_change_while_a_call_is_under_way() -> None:
 
 
 def test_the_log_is_no_larger_than_what_it_holds(tmp_path: Path) -> None:
-    kept = log.CallLog(str(tmp_path / "log"), 100)
+    kept = shard.CallLog(str(tmp_path / "log"), 100)
     for seq in range(5):
         kept.append(seq, Message({"seq": seq}, (np.full(10, seq),)))
     kept.drop_last(4)
@@ -443,7 +443,7 @@ def test_an_owner_that_cannot_open_the_memory_returns_the_values(monkeypatch: py
 
 
 def test_a_source_that_an_owner_cannot_open_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ptokit.sharded.calls.LEAST_SHARED", 0)
+    monkeypatch.setattr("ptokit.sharded.table.LEAST_SHARED", 0)
     made = table(ARRAY, 2)
 
     def refused(*_: object) -> None:
@@ -457,7 +457,7 @@ def test_a_source_that_an_owner_cannot_open_is_sent_again(monkeypatch: pytest.Mo
 
 
 def test_memory_of_sources_is_used_again_when_the_log_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ptokit.sharded.calls.LEAST_SHARED", 0)
+    monkeypatch.setattr("ptokit.sharded.table.LEAST_SHARED", 0)
     made = table(ARRAY, 1, log_bytes=3 * (ARRAY.nbytes + ALL.nbytes))
     for step in range(9):
         made.scatter(ARRAY + step, ALL)

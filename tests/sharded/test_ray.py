@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 import ptokit as pto
-from ptokit.sharded import calls as table_calls
+from ptokit.sharded import table as table_calls
 from ptokit.sharded.ray_owners import is_worker
 from tests.property.strategies import FUZZ
 from tests.sharded import calls

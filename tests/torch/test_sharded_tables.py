@@ -16,7 +16,7 @@ pytest.importorskip("llvmlite")
 
 import ptokit.torch as pt
 from ptokit.finding import OutOfBoundsError
-from ptokit.sharded.errors import ShardedError
+from ptokit.sharded.messages import ShardedError
 from tests.sharded.forked import Forked
 from tests.sharded.inprocess import InProcess
 from tests.torch.naive import bits

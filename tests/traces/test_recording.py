@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ptokit as pto
-from ptokit.ops.synonyms import MODES, REDUCES
+from ptokit.ops.call import MODES, REDUCES
 from ptokit.traces import recording
 from ptokit.traces.calls import NOWHERE, LookupKind, TracedCall, cells_of
 from ptokit.traces.recorder import IndexRecorder

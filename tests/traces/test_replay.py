@@ -16,8 +16,7 @@ import ptokit as pto
 from ptokit.machine import MACHINE
 from ptokit.sharded import ray_owners
 from ptokit.traces import on_host, on_shards
-from ptokit.traces.calls import LookupKind, TracedCall
-from ptokit.traces.compact import compacted
+from ptokit.traces.calls import LookupKind, TracedCall, compacted
 from ptokit.traces.kernels import gather
 from ptokit.traces.on_machine import tile_shape
 

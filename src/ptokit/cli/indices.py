@@ -14,10 +14,10 @@ from ptokit.cli.files import check_destination
 from ptokit.cli.problems import FINE, FOUND, INTERRUPTED, Misuse, described, misused, print_error
 from ptokit.cli.programs import library_call
 from ptokit.cli.report import print_answer
+from ptokit.traces.file import IndexTrace
 from ptokit.traces.generate import generate
 from ptokit.traces.recording import limits_of
 from ptokit.traces.replay import replay
-from ptokit.traces.trace import IndexTrace
 
 RECORDER = "ptokit.traces.program"
 """The module that runs a program and records its indices."""

@@ -23,7 +23,7 @@ from ptokit.finding import VerifyError, suggestion
 from ptokit.lang.launcher import Launchable
 from ptokit.machine.report import MachineReport, aligned
 from ptokit.render.tables import folded
-from ptokit.sharded.errors import ShardedError
+from ptokit.sharded.messages import ShardedError
 from ptokit.sweeps.best import SweepPoint
 from ptokit.sweeps.plot import METADATA, missing, picture
 from ptokit.sweeps.result import LONGEST, SweepResult

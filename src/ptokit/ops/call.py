@@ -1,5 +1,6 @@
 # pyright: strict
-"""The calls by name: their instruction, their clauses, and findings at the user's line."""
+"""The calls by name: their instruction, their clauses, findings at the user's line; words of other libraries for
+policies."""
 
 from __future__ import annotations
 
@@ -10,12 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from ptokit.brief import brief
 from ptokit.engine.faults import IndexReport
-from ptokit.finding import Finding, Level, OutOfBoundsError, VerifyError
+from ptokit.finding import Finding, Level, OutOfBoundsError, VerifyError, suggestion
+from ptokit.isa.common import REMAPS
 from ptokit.isa.instruction import Instruction
 from ptokit.isa.mgather import GATHER_POLICIES, MGATHER
-from ptokit.isa.mscatter import MSCATTER, SCATTER_POLICIES
-from ptokit.isa.policy import E
+from ptokit.isa.move import Combine, Remap
+from ptokit.isa.mscatter import COMBINES, MSCATTER, SCATTER_POLICIES
+from ptokit.isa.policy import E, GatherOOB, PtoEnum, ScatterAtomicOp, ScatterOOB
 from ptokit.lang.faults import user_frame, user_place, warn
 from ptokit.lang.gpu import is_cupy, is_torch
 
@@ -129,3 +133,102 @@ _READS: tuple[Any, ...] = (MGATHER, "MG-TYPE-05", "MG-TYPE-06", "MG-SHAPE-03", "
 _WRITES: tuple[Any, ...] = (MSCATTER, "MS-TYPE-05", "MS-TYPE-06", "MS-SHAPE-02", "A-22", SCATTER_POLICIES)
 GATHER, GATHER_ALONG, GATHER_ND = (ArrayCall(name, *_READS) for name in ("gather", "gather_along", "gather_nd"))
 SCATTER, SCATTER_ALONG, SCATTER_ND = (ArrayCall(name, *_WRITES) for name in ("scatter", "scatter_along", "scatter_nd"))
+
+
+# --- words of other libraries for policies ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OutsidePolicy:
+    """What happens to indices outside, and whether they have a sign."""
+
+    remap: Remap
+    signed: bool = False
+    """Whether a negative int32 stays negative; an `oob` takes it for an uint32."""
+    from_end: bool = False
+    """Whether an index of -n to -1 counts from the end first."""
+
+
+MODES = {
+    "raise": (GatherOOB.Undefined, ScatterOOB.Undefined),
+    "wrap": (GatherOOB.Wrap, ScatterOOB.Wrap),
+    "clip": (GatherOOB.Clamp, ScatterOOB.Clamp),
+    "fill": (GatherOOB.Zero, ScatterOOB.Skip),
+    "drop": (GatherOOB.Zero, ScatterOOB.Skip),
+    "negative": (GatherOOB.Undefined, ScatterOOB.Undefined),
+}
+"""The `oob` of each `mode`, in a gather and in a scatter."""
+FROM_END = "negative"
+"""The mode in which indices count from the end."""
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """How values are combined into a cell; a mean is a sum that is divided in the end."""
+
+    combine: Combine
+    is_mean: bool = False
+
+    @property
+    def text(self) -> str:
+        """The word for it: that of `atomic`, `mul` or `mean`."""
+        return "mean" if self.is_mean else NAMES[self.combine]
+
+
+NAMES = {combine: atomic.text for atomic, combine in COMBINES.items()} | {Combine.MUL: "mul"}
+
+
+REDUCES = {
+    **dict.fromkeys(("none", "set", "replace"), Reduction(Combine.STORE)),
+    **dict.fromkeys(("add", "sum"), Reduction(Combine.ADD)),
+    **dict.fromkeys(("mul", "multiply", "prod"), Reduction(Combine.MUL)),
+    **dict.fromkeys(("max", "amax"), Reduction(Combine.MAX)),
+    **dict.fromkeys(("min", "amin"), Reduction(Combine.MIN)),
+    "mean": Reduction(Combine.ADD, is_mean=True),
+}
+
+
+def outside_policy(call: ArrayCall, side: type[GatherOOB | ScatterOOB], oob: object, mode: object) -> OutsidePolicy:
+    """The policy that `oob` or `mode` selects; refuses both at a time."""
+    parsed = call.policy(side, "oob", oob)
+    if mode is None:
+        return OutsidePolicy(REMAPS[parsed])
+    if parsed is not side.Undefined:
+        raise _both(call, "oob", oob, "mode", mode)
+    if not isinstance(mode, str) or mode not in MODES:
+        raise _unknown(call, "mode", mode, tuple(MODES))
+    return OutsidePolicy(REMAPS[MODES[mode][side is ScatterOOB]], signed=True, from_end=mode == FROM_END)
+
+
+def reduction(call: ArrayCall, atomic: object, reduce: object) -> Reduction:
+    """The reduction that `atomic` or `reduce` selects; refuses both at a time."""
+    parsed = atomic_of(call, atomic)
+    if reduce is None:
+        return Reduction(COMBINES[parsed])
+    if parsed is not ScatterAtomicOp.NONE:
+        raise _both(call, "atomic", atomic, "reduce", reduce)
+    if not isinstance(reduce, str) or reduce not in REDUCES:
+        raise _unknown(call, "reduce", reduce, tuple(REDUCES))
+    return REDUCES[reduce]
+
+
+def atomic_of(call: ArrayCall, given: object) -> ScatterAtomicOp:
+    """The atomic that an argument is or spells."""
+    fix = f'pass reduce="{given}" instead' if isinstance(given, str) and given in REDUCES else ""
+    return call.policy(ScatterAtomicOp, "atomic", given, fix)
+
+
+def _both(call: ArrayCall, name: str, given: object, other: str, also: object) -> Exception:
+    message = f"{name}={_word(given)} and {other}={_word(also)} are two words for one policy"
+    return call.refused("CO-SEM-01", message, f"pass {name} or {other}", other)
+
+
+def _word(given: object) -> str:
+    return brief(str(given) if isinstance(given, PtoEnum) else given)
+
+
+def _unknown(call: ArrayCall, name: str, given: object, known: tuple[str, ...]) -> Exception:
+    rule, kind = ("CO-SEM-01", None) if isinstance(given, str) else ("A-30", "H-39")
+    hint = suggestion(given, known) if isinstance(given, str) else ""
+    choices = "expected one of " + ", ".join(map(repr, known))
+    return call.refused(rule, f"{name}: unknown value {brief(given)}; {choices}{hint}", choices, name, kind)

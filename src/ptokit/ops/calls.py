@@ -45,21 +45,20 @@ def gather(
         refuse_inside(GATHER.name, GATHER.instead)
         if threads is not None:
             threads = check_threads(threads)
-        if mode is not None or axis is not FIRST:
-            return gather_form(table, indices, coalesce, oob, out, engine, threads, axis, mode)
-        lanes = listed_indices(GATHER, indices, table)
-        how = GATHER.name, coalesce, oob, engine
-        made = direct_gather(table, lanes, out, how, threads)
-        if made is not None:
-            return made
-        source, numbers = array_of(GATHER, "table", table), array_of(GATHER, "indices", lanes)
-        given = None if out is None else array_of(GATHER, "out", out, written=True)
-        if numbers.dtype in OTHERS:
-            return gather_form(table, indices, coalesce, oob, out, engine, threads, axis, mode)
-        call = GATHER.of(table=table, indices=indices, out=out)
-        notified = None if given is out else writing((out,))
-        operands, arrays = (table, lanes, out), (source, numbers, given)
-        return gather_by_plan(call, (coalesce, oob), engine, threads, operands, arrays, notified)
+        if mode is None and axis is FIRST:
+            lanes = listed_indices(GATHER, indices, table)
+            how = GATHER.name, coalesce, oob, engine
+            made = direct_gather(table, lanes, out, how, threads)
+            if made is not None:
+                return made
+            source, numbers = array_of(GATHER, "table", table), array_of(GATHER, "indices", lanes)
+            given = None if out is None else array_of(GATHER, "out", out, written=True)
+            if numbers.dtype not in OTHERS:
+                call = GATHER.of(table=table, indices=indices, out=out)
+                notified = None if given is out else writing((out,))
+                arrays = source, numbers, given
+                return gather_by_plan(call, how, threads, (table, lanes, out), arrays, notified)
+        return gather_form(table, indices, coalesce, oob, out, axis, mode, (engine, threads))
     except Exception as problem:
         trim(problem)
         raise
@@ -97,23 +96,20 @@ def scatter(
         refuse_inside(SCATTER.name, SCATTER.instead)
         if threads is not None:
             threads = check_threads(threads)
-        policies = (coalesce, oob, atomic, conflict, accumulate)
-        if mode is not None or axis is not FIRST or reduce is not None or include_self is not True:
-            scatter_form(table, src, indices, policies, engine, threads, axis, mode, reduce, include_self)
-            return table
-        lanes, source = listed_indices(SCATTER, indices, table), listed_source(SCATTER, src, table)
-        how = SCATTER.name, *policies, engine
-        if direct_scatter(table, source, lanes, how, threads):
-            return table
-        target = array_of(SCATTER, "table", table, written=True)
-        values, numbers = array_of(SCATTER, "src", source), array_of(SCATTER, "indices", lanes)
-        if numbers.dtype in OTHERS:
-            scatter_form(table, src, indices, policies, engine, threads, axis, mode, reduce, include_self)
-            return table
-        call = SCATTER.of(table=table, src=src, indices=indices)
-        notified = None if target is table else writing((table,))
-        operands, arrays = (table, lanes, source), (target, numbers, values)
-        scatter_by_plan(call, policies, engine, threads, operands, arrays, notified)
+        if mode is None and axis is FIRST and reduce is None and include_self is True:
+            lanes, source = listed_indices(SCATTER, indices, table), listed_source(SCATTER, src, table)
+            how = SCATTER.name, coalesce, oob, atomic, conflict, accumulate, engine
+            if direct_scatter(table, source, lanes, how, threads):
+                return table
+            target = array_of(SCATTER, "table", table, written=True)
+            values, numbers = array_of(SCATTER, "src", source), array_of(SCATTER, "indices", lanes)
+            if numbers.dtype not in OTHERS:
+                call = SCATTER.of(table=table, src=src, indices=indices)
+                notified = None if target is table else writing((table,))
+                scatter_by_plan(call, how, threads, (table, lanes, source), (target, numbers, values), notified)
+                return table
+        policies = oob, atomic, conflict, accumulate, mode, reduce, include_self
+        scatter_form(table, src, indices, coalesce, axis, policies, (engine, threads))
         return table
     except Exception as problem:
         trim(problem)

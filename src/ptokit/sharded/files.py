@@ -20,8 +20,7 @@ from ptokit._version import __version__
 from ptokit.atomic import write_file, write_files
 from ptokit.brief import brief
 from ptokit.isa.dtype import dtype
-from ptokit.sharded.errors import ShardedError
-from ptokit.sharded.messages import Array, type_name, type_of
+from ptokit.sharded.messages import Array, ShardedError, type_name, type_of
 from ptokit.sharded.placement import PlacedRange, TableGrid, TablePlacement
 
 FORMAT = 1

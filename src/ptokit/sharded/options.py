@@ -9,7 +9,7 @@ from numbers import Real
 from typing import Any
 
 from ptokit.brief import brief
-from ptokit.sharded.errors import ShardedError
+from ptokit.sharded.messages import ShardedError
 from ptokit.sharded.ray_owners import RayOwners
 
 MOST_SHARDS = 1024

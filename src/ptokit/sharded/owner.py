@@ -15,11 +15,9 @@ from ptokit.engines import AUTO
 from ptokit.isa.move import Remap
 from ptokit.ops import gather, scatter
 from ptokit.ops.call import GATHER
-from ptokit.ops.execute import move_gather
-from ptokit.ops.plans import Leading
-from ptokit.sharded.errors import ShardedError
+from ptokit.ops.execute import Leading, move_gather
 from ptokit.sharded.files import FileRange, SavedFile, check_file, load_ranges, save_array
-from ptokit.sharded.messages import Array, Header, Message, type_of
+from ptokit.sharded.messages import Array, Header, Message, ShardedError, type_of
 from ptokit.sharded.segments import OpenedSegments
 
 PROTOCOL = 1
@@ -131,5 +129,5 @@ class Owner:
         else:
             lanes = np.full(len(out), NO_ENTRY)
             lanes[at] = index
-            how = Leading(1 if coalesce == "row" else part.ndim), Remap.SKIP
-            move_gather(GATHER, part, lanes, out, how, AUTO, self.threads)
+            how = GATHER.name, Leading(1 if coalesce == "row" else part.ndim), Remap.SKIP, AUTO
+            move_gather(GATHER, part, lanes, out, how, self.threads)

@@ -14,8 +14,7 @@ from functools import wraps
 from importlib import import_module
 from typing import Any, TypeVar
 
-from ptokit.sharded.errors import OwnerLost, ShardedError
-from ptokit.sharded.messages import Message
+from ptokit.sharded.messages import Message, OwnerLost, ShardedError
 from ptokit.sharded.owner import Owner
 
 LOOPBACK = ("127.0.0.1", "::1")

@@ -16,11 +16,10 @@ from ptokit.engine.gpu import on_gpu
 from ptokit.isa.policy import Coalesce, GatherOOB, ScatterOOB
 from ptokit.lang.arrays import host_array
 from ptokit.ops import gather, scatter
-from ptokit.ops.call import SCATTER, ArrayCall
+from ptokit.ops.call import SCATTER, ArrayCall, outside_policy
 from ptokit.ops.forms import axis_of
-from ptokit.ops.lanes import resolve
 from ptokit.ops.operands import LISTS, Array, index_type, indices_of, source_of
-from ptokit.ops.synonyms import outside_policy
+from ptokit.ops.reductions import resolve
 from ptokit.sharded.route import Resolved
 
 Options = dict[str, Any]

@@ -2,16 +2,13 @@
 
 | file | contents |
 |---|---|
-| `indexed.py` | `gather`, `scatter`, `scatter_` |
-| `operators.py` | their operators: schemas, kernels, shapes, gradients, batches; sums in a fixed order |
-| `forms.py` | axes, modes, words for reductions, as tensor code around the operators |
-| `reductions.py` | operators of products and means, and of scatters without the values that cells had |
+| `indexed.py` | `gather`, `scatter`, `scatter_`; axes, modes, words for reductions around the operators |
+| `operators.py` | their operators: schemas, kernels, shapes, gradients, batches; reductions; sums in a fixed order |
 | `remap.py` | policies for indices outside of the table, as tensor code |
 | `bag_kernel.py` | bags of rows: on an engine, in one pass if it can |
 | `bag_gradients.py` | the gradient of their table in one call, on an engine that has it, or part by part |
 | `updates.py` | sparse gradients of tables, and optimizers that update their rows in backward |
-| `bags.py` | the operator of bags with its gradient, `embedding_bag` |
-| `segments.py` | `segment_reduce`, `segment_sum`, … |
+| `bags.py` | the operator of bags with its gradient, `embedding_bag`; `segment_reduce`, `segment_sum`, … |
 | `modules.py` | `Embedding`, `EmbeddingBag`, `embedding` |
 | `tables.py` | `EmbeddingBags`: many tables in one call |
 | `sharded_tables.py` | `ShardedEmbeddingBags`: tables of other processes |
@@ -29,10 +26,9 @@ except ImportError as _problem:
 
 from ptokit.brief import brief
 from ptokit.finding import suggestion as _suggestion
-from ptokit.torch.bags import embedding_bag
+from ptokit.torch.bags import embedding_bag, segment_max, segment_mean, segment_min, segment_reduce, segment_sum
 from ptokit.torch.indexed import gather, scatter, scatter_
 from ptokit.torch.modules import Embedding, EmbeddingBag, embedding
-from ptokit.torch.segments import segment_max, segment_mean, segment_min, segment_reduce, segment_sum
 from ptokit.torch.sharded_tables import ShardedEmbeddingBags
 from ptokit.torch.tables import EmbeddingBags
 

@@ -12,7 +12,7 @@ import numpy as np
 from ptokit.engine.gpu import on_gpu
 from ptokit.engines import download
 from ptokit.lang.arrays import as_array, is_foreign
-from ptokit.ops.synonyms import FROM_END, MODES, REDUCES
+from ptokit.ops.call import FROM_END, MODES, REDUCES
 from ptokit.traces.calls import Array, LookupKind
 from ptokit.traces.tables import TableMemory
 

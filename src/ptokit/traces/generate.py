@@ -16,7 +16,7 @@ from ptokit.isa.dtype import dtype as element_type
 from ptokit.lang.faults import public
 from ptokit.traces.calls import Array, LookupKind, TracedCall
 from ptokit.traces.draws import Draws, zipf_ends
-from ptokit.traces.trace import IndexTrace
+from ptokit.traces.file import IndexTrace
 
 MODELS = {
     "mixtral": {"experts": 8, "top_k": 2, "hidden": 4096},

@@ -18,8 +18,8 @@ import numpy as np
 
 from ptokit.traces.calls import CHOICES, INDEX_TYPES, Array, LookupKind, TracedCall
 from ptokit.traces.draws import Draws
+from ptokit.traces.file import IndexTrace
 from ptokit.traces.tables import TableNumbers
-from ptokit.traces.trace import IndexTrace
 
 
 @dataclass(eq=False, slots=True)

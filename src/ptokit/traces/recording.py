@@ -8,9 +8,8 @@ from operator import index as whole
 from typing import Any
 
 from ptokit.brief import brief
-from ptokit.traces.file import LARGEST, MOST_CALLS, MOST_KINDS
+from ptokit.traces.file import LARGEST, MOST_CALLS, MOST_KINDS, IndexTrace
 from ptokit.traces.recorder import IndexRecorder
-from ptokit.traces.trace import IndexTrace
 
 LIMIT = 10_000_000
 """Indices that are recorded by default."""

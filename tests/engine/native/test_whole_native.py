@@ -26,8 +26,7 @@ from ptokit.engine.whole import Whole, layout_of
 from ptokit.isa.dtype import BASE, FLOAT8, HIFLOAT8, HOST_ONLY, DType, dtype
 from ptokit.isa.move import Access, Combine, Index, IndexUnit, Move, Remap, Side
 from ptokit.ops.call import GATHER
-from ptokit.ops.execute import move_gather
-from ptokit.ops.plans import Leading
+from ptokit.ops.execute import Leading, move_gather
 from tests.engine.native.forced import STRATEGIES as WAYS
 from tests.engine.native.forced import is_open, scatter_of, waiting_threads
 from tests.loops import FULL, all_pairs
@@ -521,7 +520,7 @@ def test_results_that_go_past_the_caches(width: int, remap: Remap, monkeypatch: 
         first = -room.ctypes.data % 64 // 4 + shift
         out = room[first : first + 5000 * width].reshape(5000, width)
         out[:] = 7
-        move_gather(GATHER, table, indices, out, (Leading(1), remap), "native", 2)
+        move_gather(GATHER, table, indices, out, (GATHER.name, Leading(1), remap, "native"), 2)
         kept, outside = table[np.minimum(indices, 299)], {Remap.ZERO: 0, Remap.SKIP: 7}
         expected = np.where((indices < 300)[:, None], kept, outside[remap]) if remap in outside else kept
         assert (out == expected).all() and not room[:first].any() and not room[first + 5000 * width :].any()
