@@ -385,7 +385,7 @@ def test_code_that_two_instructions_share_is_made_for_new_numbers(monkeypatch: p
     kernel = fresh(lookup)
     for count in (128, 200, 33, 65):
         kernel[1](**lookup_case(count), target="a5", engine="native")
-    monkeypatch.setattr("ptokit.engine.native.program.launching.Thread.run", None)  # nothing goes to Python
+    monkeypatch.setattr("ptokit.engine.native.program.executable.Thread.run", None)  # nothing goes to Python
     for count in (97, 1025, 1, 129):
         given = lookup_case(count)
         kernel[1](**given, target="a5", engine="native")

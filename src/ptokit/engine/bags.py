@@ -36,6 +36,12 @@ class BagsKind(NamedTuple):
     """Whether the bounds have the end of the last bag; if not, that is the number of lanes."""
     followed: bool = False
     """Whether the caller has more work for a GPU: a call should return as soon as the indices are checked."""
+    far: int | None = None
+    """Of an engine, as the next two: the locality of LLVM's prefetches of rows; None if they are not prefetched."""
+    host: bool = False
+    """Whether the code is for a CPU."""
+    at_once: int = 1
+    """Lanes whose rows are loaded before the first of them is reduced."""
 
 
 class BagSizes(NamedTuple):

@@ -12,8 +12,7 @@ from typing import Literal, NamedTuple, Self
 
 import numpy as np
 
-from ptokit.engine.combine import accumulate
-from ptokit.engine.compute import OPS, ZeroDivisor
+from ptokit.engine.compute import OPS, ZeroDivisor, accumulate
 from ptokit.engine.faults import IndexFault, IndexReport, SpanFault, ZeroFault
 from ptokit.engine.storage import Array, Region, Storage, region
 from ptokit.isa.dtype import DType

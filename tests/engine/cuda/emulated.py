@@ -21,8 +21,8 @@ from llvmlite import binding
 
 from ptokit.engine.cuda import device as devices
 from ptokit.engine.cuda.device import Bytes, Device, DeviceBuffer, DeviceEvent, DeviceKernel, DeviceModule
-from ptokit.engine.llvm.chip import Chip
 from ptokit.engine.llvm.compiled import CodeCache, explained
+from ptokit.engine.llvm.emit import Chip
 from ptokit.engine.native import jit
 from tests.engine.native.guard import guarded
 

@@ -17,7 +17,6 @@ pytest.importorskip("llvmlite")
 from ptokit.engine.bags import BagPlaces, BagSizes, BagsKind, PreparedBags
 from ptokit.engine.cuda.stage import GPU
 from ptokit.engine.cuda.whole import bags as cuda
-from ptokit.engine.llvm.bags import BagKind
 from ptokit.engine.native.whole import bag_calls, block
 from ptokit.engine.runnable import Unsupported
 from ptokit.isa.dtype import dtype
@@ -320,10 +319,10 @@ def test_bytes_of_floats_are_left_to_others(engine: Engine) -> None:
 
 @pytest.mark.parametrize("capability", [80, 90])
 def test_products_and_sums_stay_apart_in_ptx(capability: int, tmp_path: Path) -> None:
-    kind = BagKind(dtype("float32"), dtype("int64"), True, False, Combine.ADD, 64, at_once=cuda.AT_ONCE)
+    kind = BagsKind(dtype("float32"), dtype("int64"), Combine.ADD, 64, True, at_once=cuda.AT_ONCE)
     made = assembled(cuda.text(GPU, kind, 4), capability, tmp_path, "bags")
     assert "mul.rn.f32" in made and "add.rn.f32" in made
     assert not re.search(r"\bfma\b", made)
-    mean = BagKind(dtype("bfloat16"), dtype("int64"), False, True, Combine.ADD, 64, mean=True, at_once=cuda.AT_ONCE)
+    mean = BagsKind(dtype("bfloat16"), dtype("int64"), Combine.ADD, 64, False, True, mean=True, at_once=cuda.AT_ONCE)
     made = assembled(cuda.text(GPU, mean, 8), capability, tmp_path, "bags")
     assert "div.rn.f32" in made and not re.search(r"\bdiv\.(approx|full)", made)

@@ -19,7 +19,7 @@ pytest.importorskip("llvmlite")
 import ptokit as pto
 from ptokit import spec
 from ptokit.engine.cuda import deferred, executable, ptx
-from ptokit.engine.cuda import launch as launching
+from ptokit.engine.cuda import executable as launching
 from ptokit.engine.cuda import stage as stages
 from ptokit.engine.cuda.deferred import DeferredScatters
 from ptokit.engine.native.program.executable import NativeExecutable

@@ -17,8 +17,7 @@ import pytest
 pytest.importorskip("llvmlite")
 
 from ptokit.engine.llvm.address import WHOLE, MemoryView, run_length
-from ptokit.engine.llvm.chip import Chip
-from ptokit.engine.llvm.emit import PTR, IrModule, IrValue
+from ptokit.engine.llvm.emit import PTR, Chip, IrModule, IrValue
 from ptokit.engine.llvm.move import CodeWriter
 from ptokit.engine.llvm.resolve import SENTINEL, IndexValues
 from ptokit.engine.llvm.shared_move import SharedMove

@@ -24,7 +24,7 @@ from ptokit.engine import whole as reference
 from ptokit.engine.cuda.device import DeviceBuffer, DeviceModule
 from ptokit.engine.cuda.resident import resident
 from ptokit.engine.cuda.stage import GPU
-from ptokit.engine.cuda.whole import calls, check, grouping, kernels, kinds
+from ptokit.engine.cuda.whole import calls, check, grouping, kinds
 from ptokit.engine.cuda.whole.combining import REDUCTIONS
 from ptokit.engine.faults import IndexFault
 from ptokit.engine.llvm.compiled import IrSource
@@ -1015,7 +1015,7 @@ def test_additions_of_several_elements_are_one_instruction(capability: int, tmp_
         kind = dtype(name)
         table, other = values(kind, (9, 32)), values(kind, (40, 32), 1)
         case = Case(kind, table, other, named(40, 9), combine=Combine.ADD, ordered=False)
-        text = kernels.text(chip, "scatter", kind_of(case, count * kind.size))
+        text = calls.kernel_text(chip, "scatter", kind_of(case, count * kind.size))
         made = assembled(text, capability, tmp_path, "scatter")
         words = count * kind.size // 4
         form, given = ADDED[name][0] % (f".v{words}" if words > 1 else ""), [r"(%r\d+)"] * words
@@ -1025,17 +1025,17 @@ def test_additions_of_several_elements_are_one_instruction(capability: int, tmp_
 
 
 @pytest.mark.parametrize("capability", [80, 90])
-@pytest.mark.parametrize("name", kernels.KERNELS)
+@pytest.mark.parametrize("name", calls.KERNELS)
 def test_kernels_are_assembled(name: str, capability: int, tmp_path: Path) -> None:
     chip = replace(GPU, reductions=REDUCTIONS[capability])
-    adds = (*GROUPED, *kernels.GROUPING, "fold", "brief", "scatter", "private", "commit")
+    adds = (*GROUPED, *calls.GROUPING, "fold", "brief", "scatter", "private", "commit")
     combine = Combine.ADD if name in adds else Combine.STORE
     columns = 1 if name in ("private", "commit") else 32
     table, other = values(FLOAT32, (9, columns)), values(FLOAT32, (40, columns), 1)
     case = Case(FLOAT32, table, other, named(40, 9), combine=combine)
     kind = kind_of(case, 16 if columns > 1 else 4)
-    kind = replace(kind.of_indices if name in kernels.OF_INDICES else kind, tuning=kinds.Tuning())
-    made = assembled(kernels.text(chip, name, kind), capability, tmp_path, name)
+    kind = replace(kind.of_indices if name in calls.OF_INDICES else kind, tuning=kinds.Tuning())
+    made = assembled(calls.kernel_text(chip, name, kind), capability, tmp_path, name)
     if name.endswith("gather"):
         assert made.count("ld.global.v4") == made.count("st.global.v4") == kind.tuning.depth
     if name == "scatter":

@@ -17,7 +17,7 @@ import ml_dtypes
 import numpy as np
 
 from ptokit.engine.cuda.device import DeviceKernel, DeviceModule
-from ptokit.engine.llvm.chip import Chip
+from ptokit.engine.llvm.emit import Chip
 from ptokit.engine.native import jit
 from tests.engine.cuda.emulated import ALIGNED_SHARED, EmulatedBuffer, EmulatedDevice, check_margins, library
 

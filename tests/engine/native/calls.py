@@ -23,10 +23,9 @@ from ptokit.engine.llvm.program.fallback import Fallback
 from ptokit.engine.llvm.program.instruction import is_supported
 from ptokit.engine.llvm.program.slots import Slots
 from ptokit.engine.llvm.program.stage import ENTRY, Stage
-from ptokit.engine.llvm.program.variant import trace
+from ptokit.engine.llvm.program.tiles import trace
 from ptokit.engine.native import jit
-from ptokit.engine.native.program.executable import NativeExecutable
-from ptokit.engine.native.program.launching import Thread
+from ptokit.engine.native.program.executable import NativeExecutable, Thread
 from ptokit.engine.prepared import Prepared, Write
 from ptokit.engine.runnable import Listener
 from ptokit.engine.storage import ADDRESS_SPACE, Storage

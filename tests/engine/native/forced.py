@@ -10,36 +10,35 @@ import numpy as np
 
 from ptokit.engine.native import openmp
 from ptokit.engine.native.whole import calls, private, strategies
-from ptokit.engine.whole import Whole
+from ptokit.engine.whole import MoveSizes, Whole
 from ptokit.isa.move import Combine, Remap
 
 Array = np.ndarray[Any, np.dtype[Any]]
-STRATEGIES = (*strategies.STRATEGIES, *calls.UNRESOLVED)
+STRATEGIES = (*strategies.STRATEGIES, "runs", "merged")
 
 
-def _are_distinct(scatter: calls._Call, indices: Array) -> bool:
+def _are_distinct(scatter: calls._Code, _sizes: MoveSizes, indices: Array) -> bool:
     """Whether no two lanes have one row."""
     return scatter.indices.remap in (Remap.REFUSE, Remap.SKIP) and len(np.unique(indices)) == len(indices)
 
 
-OPEN: dict[str, Callable[[calls._Call, Array], bool]] = {
-    "winners": lambda scatter, _: scatter.rows.combine is Combine.STORE and scatter.capacity < 1 << 32,
+OPEN: dict[str, Callable[[calls._Code, MoveSizes, Array], bool]] = {
+    "winners": lambda scatter, sizes, _: scatter.rows.combine is Combine.STORE and sizes.capacity < 1 << 32,
     "lanes": _are_distinct,
-    "buckets": lambda scatter, _: scatter.width == 1 and strategies.can_bucket(scatter.rows, scatter.capacity),
-    "merged": lambda scatter, _: private.can_merge(scatter.rows),
+    "buckets": lambda scatter, sizes, _: sizes.width == 1 and strategies.can_bucket(scatter.rows, sizes.capacity),
+    "merged": lambda scatter, *_: private.can_merge(scatter.rows),
 }
 
 
-def scatter_of(whole: Whole) -> calls._Call:
-    """The call of a scatter."""
+def scatter_of(whole: Whole) -> calls._Code:
+    """The code of a scatter."""
     assert whole.sizes is not None
-    code = calls.prepare(whole.kind).code(whole.sizes)
-    return code.call(code, whole.sizes)
+    return calls.prepare(whole.kind).code(whole.sizes)
 
 
-def is_open(strategy: str, scatter: calls._Call, indices: Array) -> bool:
+def is_open(strategy: str, scatter: calls._Code, sizes: MoveSizes, indices: Array) -> bool:
     """Whether a scatter can be forced to take a strategy."""
-    return strategy not in OPEN or OPEN[strategy](scatter, indices)
+    return strategy not in OPEN or OPEN[strategy](scatter, sizes, indices)
 
 
 @openmp.FORK

@@ -251,8 +251,8 @@ def force(strategy: str | None) -> None:
         move: calls.NativeMove, table: int, indices: int, other: int, sizes: Any, threads: int | None, _: Any = None
     ) -> bool:
         code = move.code(sizes)
-        call = code.call(code, sizes)
-        open_to = not move.kind.gathers and strategy is not None and is_open(strategy, call, call.raw(indices))
+        named = code.raw(sizes, indices)
+        open_to = not move.kind.gathers and strategy is not None and is_open(strategy, code, sizes, named)
         return MOVE(move, table, indices, other, sizes, threads, strategy if open_to else None)
 
     calls.NativeMove.__call__ = run  # type: ignore[method-assign]

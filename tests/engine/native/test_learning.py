@@ -105,7 +105,7 @@ def test_tiles_at_addresses_run_as_machine_code(monkeypatch: pytest.MonkeyPatch)
     x, out = np.arange(128, dtype="f4").reshape(8, 16), np.zeros((8, 16), "f4")
     at_addresses[1](x, out, target="a5", engine="native")
     assert (out == x + 1).all()
-    monkeypatch.setattr("ptokit.engine.native.program.launching.Thread.run", None)  # nothing goes to Python
+    monkeypatch.setattr("ptokit.engine.native.program.executable.Thread.run", None)  # nothing goes to Python
     out[:] = 0
     at_addresses[1](x, out, target="a5", engine="native")
     assert (out == x + 1).all()

@@ -11,8 +11,8 @@ import pytest
 pytest.importorskip("llvmlite")
 
 from ptokit.engine.compute import OPS
-from ptokit.engine.llvm.chip import CPU
 from ptokit.engine.llvm.compute import operations as compute
+from ptokit.engine.llvm.emit import CPU
 from ptokit.isa.dtype import dtype
 from ptokit.isa.layout import Layout, Term
 from ptokit.isa.move import Access, Compute, Input

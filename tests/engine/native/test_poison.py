@@ -11,8 +11,7 @@ pytest.importorskip("llvmlite")
 
 import ptokit as pto
 from ptokit.engine.llvm.program import fallback
-from ptokit.engine.llvm.program.tiles import needs_poison
-from ptokit.engine.llvm.program.variant import trace
+from ptokit.engine.llvm.program.tiles import needs_poison, trace
 from ptokit.engine.native.program import executable
 from ptokit.lang.launch import mode_of
 from ptokit.program.expr import BLOCK_IDX, BLOCK_NUM, Var

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import ptokit as pto
-from ptokit.engine.native.program import executable, launching
+from ptokit.engine.native.program import executable
 
 ROWS = 32
 ATOMICS = ("none", "add", "max")
@@ -71,13 +71,13 @@ def store_rows(src, out):
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many threads each native launch runs on."""
     found: list[int] = []
-    run = launching.ProgramCode.run
+    run = executable.ProgramCode.run
 
     def counting(self: Any, team: Any, *rest: Any) -> Any:
         found.append(len(team))
         return run(self, team, *rest)
 
-    monkeypatch.setattr(launching.ProgramCode, "run", counting)
+    monkeypatch.setattr(executable.ProgramCode, "run", counting)
     monkeypatch.setattr(executable, "SMALL", 0)
     return found
 

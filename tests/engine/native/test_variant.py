@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ptokit as pto
-from ptokit.engine.llvm.program.variant import _stays_inside, trace
+from ptokit.engine.llvm.program.tiles import _stays_inside, trace
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Access, Index, IndexUnit, Move, Remap, Side
 from ptokit.lang.launch import mode_of

@@ -137,7 +137,8 @@ class Case:
 
     def is_open(self, way: str) -> bool:
         """Whether a way can be forced."""
-        return is_open(way, scatter_of(self.whole), self.arrays["indices"])
+        assert self.whole.sizes is not None
+        return is_open(way, scatter_of(self.whole), self.whole.sizes, self.arrays["indices"])
 
 
 def named(count: int, capacity: int, kind: str = "int64", seed: int = 0) -> Array:

@@ -5,8 +5,7 @@
 | `ptx.py`, `device.py` | LLVM text to PTX; a GPU: kernels, memory, copies, streams |
 | `stage.py` | a program as a kernel: a block of the program is a block of threads |
 | `resident.py` | arrays of the host on a device, and of a device on the host |
-| `launch.py` | a launch, and the statements that kernels leave to Python |
 | `deferred.py` | scatters that blocks record, and that take effect afterwards |
-| `executable.py` | a program made ready: compiled, launched |
+| `executable.py` | a program made ready: compiled, launched; the statements that kernels leave to Python |
 | `whole/` | gathers and scatters over whole arrays |
 """

@@ -18,8 +18,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from ptokit.engine.llvm.address import MemoryView
-from ptokit.engine.llvm.chip import Chip
-from ptokit.engine.llvm.emit import I1, I64, INVARIANT, PTR, IrBuilder, IrModule, IrValue, Variable, vector
+from ptokit.engine.llvm.emit import I1, I64, INVARIANT, PTR, Chip, IrBuilder, IrModule, IrValue, Variable, vector
 from ptokit.engine.llvm.move import CodeWriter
 from ptokit.engine.llvm.program.independent import CAPACITY, COUNT, Page
 from ptokit.engine.llvm.program.instruction import store_held

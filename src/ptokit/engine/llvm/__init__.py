@@ -3,7 +3,7 @@
 | file or folder | contents |
 |---|---|
 | `compiled.py`, `store.py` | code that LLVM makes of text: in memory, on disk |
-| `chip.py`, `emit.py` | what code depends on of a processor; LLVM text with operators, in phases that lanes share |
+| `emit.py` | what code depends on of a processor; LLVM text with operators, in phases that lanes share |
 | `numbers.py`, `address.py` | arithmetic on elements; layouts as address arithmetic |
 | `resolve.py` | the index stage: values read once, checked, remapped |
 | `move.py`, `shared_move.py` | moves of one thread; moves that lanes share |

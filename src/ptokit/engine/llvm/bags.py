@@ -20,7 +20,7 @@ from ptokit.engine.llvm.compute.elements import from_single, single
 from ptokit.engine.llvm.emit import I32, I64, PTR, IrBuilder, IrValue, Variable, element_of, lanes_of, vector
 from ptokit.engine.llvm.move import LINE
 from ptokit.engine.llvm.numbers import bits_of, combined, computes, intrinsic, is_byte_float, narrow, widen
-from ptokit.isa.dtype import DType
+from ptokit.engine.runnable import Unsupported
 from ptokit.isa.move import Combine
 
 QUICK = {Combine.MAX: "maximumnum", Combine.MIN: "minimumnum"}
@@ -29,52 +29,12 @@ AHEAD = 12
 """Lanes after which a row is needed that is prefetched now."""
 
 
-@dataclass(frozen=True)
-class BagKind:
-    """What the code of bags depends on."""
-
-    dtype: DType
-    index: DType | None
-    """None where lane k names row k."""
-    weighted: bool
-    padded: bool
-    """Whether lanes of one index do not count."""
-    combine: Combine
-    width: int
-    """Elements of a row."""
-    tracked: bool = False
-    """Whether the lanes of the greatest and least are wanted."""
-    mean: bool = False
-    """Whether sums are divided by the number of lanes that count."""
-    closed: bool = True
-    """Whether the bounds have the end of the last bag."""
-    far: int | None = None
-    """How rows are prefetched: the locality of LLVM's instruction; None if they are not."""
-    host: bool = False
-    """Whether it is for a CPU."""
-    at_once: int = 1
-    """Lanes whose rows are loaded before the first of them is reduced."""
-
-    @classmethod
-    def of(cls, bags: BagsKind, **more: Any) -> Self:
-        """That of some bags, with what an engine adds."""
-        facts = bags.weighted, bags.padded, bags.combine, bags.width, bags.tracked, bags.mean, bags.closed
-        return cls(bags.dtype, bags.index_type, *facts, **more)
-
-    @property
-    def is_quick(self) -> bool:
-        """Whether LLVM's own instructions find the greatest and least."""
-        return self.host and not self.tracked and self.dtype.name in ("float32", "float64") and self.combine in QUICK
-
-    @property
-    def key(self) -> str:
-        return repr(self)
-
-    @property
-    def is_supported(self) -> bool:
-        """Whether there is code for it."""
-        kind = self.dtype
-        return computes(kind) and not is_byte_float(kind) and (kind.is_float or not (self.weighted or self.mean))
+def supported(kind: BagsKind, **of_engine: Any) -> BagsKind:
+    """What the code of bags depends on, with what an engine adds. Raises `Unsupported`."""
+    dtype = kind.dtype
+    if not computes(dtype) or is_byte_float(dtype) or not (dtype.is_float or not (kind.weighted or kind.mean)):
+        raise Unsupported(f"bags of {dtype}")
+    return kind._replace(followed=False, **of_engine)
 
 
 @dataclass(frozen=True)
@@ -105,7 +65,7 @@ class BagCode:
     """Code that reduces columns of a bag."""
 
     def __init__(
-        self, code: IrBuilder, kind: BagKind, given: BagArguments, outside: Callable[[IrValue], None] | None
+        self, code: IrBuilder, kind: BagsKind, given: BagArguments, outside: Callable[[IrValue], None] | None
     ) -> None:
         """`outside` is told of every index that is read."""
         self.code, self.kind, self.given, self.outside = code, kind, given, outside
@@ -113,6 +73,10 @@ class BagCode:
         self.is_sum = kind.combine is Combine.ADD
         self.is_float = self.is_sum and dtype.is_float
         """Whether sums are kept as floats, and not as bits."""
+        self.is_quick = (
+            kind.host and not kind.tracked and dtype.name in ("float32", "float64") and kind.combine in QUICK
+        )
+        """Whether LLVM's own instructions find the greatest and least."""
         self.counted: Variable | None = None
         """Lanes of a mean that count, where some may not."""
 
@@ -133,7 +97,7 @@ class BagCode:
                 found = self._mean(found, length if self.counted is None else self.counted.get())
             code.store(self._end(found), code.at(given.out, at * size), self._aligned(size, count))
             return
-        if self.kind.is_quick:
+        if self.is_quick:
             found = narrow(code, self.kind.dtype, widen(code, self.kind.dtype, found))  # of NaNs, the quiet one
         is_empty = lane.compare("eq", none)  # untracked lanes are one number: the last lane that counts
         found = code.select(is_empty, code.constant(found.type, 0), found)
@@ -198,14 +162,14 @@ class BagCode:
         rows: list[IrValue] = []
         for name in names:
             row = name
-            if kind.index is not None:
+            if kind.index_type is not None:
                 row = code.select(name.compare("ult", given.capacity), name, 0)
                 if self.outside is not None:
                     self.outside(name)
             place = code.at(given.table, row * given.row + column * size)
             rows.append(code.load(bits_of(kind.dtype, count), place, self._aligned(size, count)))
         if kind.far is not None:
-            self._prefetch(numbers[-1] + AHEAD, column, count)
+            self._prefetch(numbers[-1] + AHEAD, column, count, kind.far)
         weights = [self._weight(k, count) for k in numbers] if kind.weighted else [None] * step
         for k, name, row, weight in zip(numbers, names, rows, weights, strict=True):
             held = name.compare("ne", given.padding) if kind.padded else None
@@ -222,7 +186,7 @@ class BagCode:
         """Keep the greatest or least, and its lane."""
         code, kind = self.code, self.kind
         old, lane = total.get(), lanes.get()
-        if kind.is_quick:
+        if self.is_quick:
             values = widen(code, kind.dtype, old), widen(code, kind.dtype, row)
             new = intrinsic(code, QUICK[kind.combine], *values).bits(old.type)
         else:
@@ -236,21 +200,20 @@ class BagCode:
 
     def _index(self, k: IrValue) -> IrValue:
         """The row that a lane names."""
-        kind = self.kind.index
+        kind = self.kind.index_type
         if kind is None:
             return k
         found = self.code.load(f"i{8 * kind.size}", self.code.at(self.given.index, k * kind.size))
         return found if kind.size == 8 else found.to("zext", I64)
 
-    def _prefetch(self, k: IrValue, column: IrValue, count: int) -> None:
+    def _prefetch(self, k: IrValue, column: IrValue, count: int, locality: int) -> None:
         code, given, size = self.code, self.given, self.kind.dtype.size
         last = given.total - 1
         name = self._index(code.select(k.compare("slt", last), k, last))
         row = code.select(name.compare("ult", given.capacity), name, 0)
         place = code.at(given.table, row * given.row + column * size)
         for line in range(0, count * size, LINE):
-            name = code.module.declare("llvm.prefetch.p0", "void (ptr, i32, i32, i32)")
-            code.call("void", name, code.at(place, line), "i32 0", f"i32 {self.kind.far}", "i32 1")
+            code.prefetch(code.at(place, line), locality=locality)
 
     def _value(self, bits: IrValue) -> IrValue:
         """Elements as they are summed."""

@@ -1,13 +1,63 @@
-"""Writes LLVM IR as text: typed values with operators, loops and branches. Knows nothing of tiles or moves."""
+"""Writes LLVM IR as text: typed values with operators, loops and branches. Knows nothing of tiles or moves.
+
+What code depends on of the processor that runs it is a `Chip`; all else about moves and computations is the same.
+"""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from ptokit.engine.llvm.chip import CPU, Chip
+
+@dataclass(frozen=True)
+class Chip:
+    """How the work of a block is shared, and how wide one lane moves data.
+
+    A block is executed by `lanes` threads together. Code outside a phase is executed by all of them with the same
+    numbers; in a phase each takes its part, and at its end all have written. Without `lane`, the lanes of a phase are
+    iterations of a loop: one thread executes the code of many.
+    """
+
+    lanes: int = 1
+    program_lanes: int = 0
+    """Those of a block that executes a program, if they are more."""
+    lane: str = ""
+    """The intrinsic that reads the number of a thread in its block."""
+    barrier: str = ""
+    """The intrinsic that waits for all threads of a block."""
+    any: str = ""
+    """The intrinsic that waits too, and says whether any of them has a bit set."""
+    piece: int = 64
+    """Bytes that a lane moves at a time, at most."""
+    depth: int = 4
+    """Pieces that a lane loads before it stores the first of them."""
+    units: tuple[tuple[str, tuple[str, str]], ...] = ()
+    """The intrinsics of matrix units by the type that is multiplied, and the type of their operands."""
+    wide_units: tuple[str, ...] = ()
+    """Types that 128 lanes multiply together, of tiles in shared memory, while they go on with other work."""
+    has_ptx: bool = False
+    """Whether it takes instructions of PTX as they are; others call functions in their place."""
+    unrolled: bool = True
+    """Whether loops may be unrolled: on a GPU that takes longer to assemble than it saves."""
+    outlined: str = "noinline nounwind"
+    """The attributes of functions that code is divided into."""
+    kernel: str = "void"
+    """The result and the calling convention of a kernel: a function that every block of a grid executes."""
+    block: str = ""
+    """The intrinsic that reads the number of a block in its grid; without it, kernels take that as an argument."""
+    blocks: str = ""
+    """The same for the number of blocks."""
+    by_value: str = ""
+    """The attribute of a pointer of a kernel whose memory is copied when it is launched."""
+    reductions: tuple[tuple[tuple[str, int], str], ...] = ()
+    """Additions to global memory by many lanes at once: for so many elements of a type, the instruction over an address
+    and words of 32 bits. Others are made of atomic instructions of LLVM."""
+
+
+CPU = Chip()
+
 
 I1, I8, I32, I64, PTR = "i1", "i8", "i32", "i64", "ptr"
 METADATA = """!0 = !{!"branch_weights", i32 2000, i32 1}
@@ -20,6 +70,10 @@ METADATA = """!0 = !{!"branch_weights", i32 2000, i32 1}
 bypasses the caches. `!invariant.load !2` after a load: nobody writes there as long as the code runs. `!llvm.loop !3`
 after the last branch of a loop: it is not unrolled."""
 STREAMING, INVARIANT = ", !nontemporal !1", ", !invariant.load !2"
+OUTLINED = "outlined"
+"""How the names of functions begin that code is divided into."""
+CHIPS = "llvm.nvvm."
+"""How the names of intrinsics of chips begin: LLVM knows those that it has now, not those of earlier versions."""
 FLOATS = {"half": 2, "float": 4, "double": 8}
 
 
@@ -221,8 +275,11 @@ class IrBuilder:
         return self.write(a.type, f"select {condition!r}, {a!r}, {self.same(a, b)!r}")
 
     def call(self, kind: str, name: str, *values: IrValue | str) -> IrValue:
-        """Call a function; immediate operands are given as text."""
+        """Call a function, which is declared unless it is written here; immediate operands are given as text."""
         listed = ", ".join(value if isinstance(value, str) else repr(value) for value in values)
+        if not name.startswith(("llvm.", OUTLINED)) or name.startswith(CHIPS):
+            types = (value.partition(" ")[0] if isinstance(value, str) else value.type for value in values)
+            self.module.outside(name, f"declare {kind} @{name}({', '.join(types)})")
         if kind == "void":
             self.line(f"  call void @{name}({listed})")
             return IrValue(self, kind, "")
@@ -231,7 +288,7 @@ class IrBuilder:
     def ptx(self, kind: str, name: str, text: str, constraints: str, *values: IrValue) -> IrValue:
         """An instruction of PTX; on a chip without them, a call of the function `name`."""
         if not self.chip.has_ptx:
-            return self.call(kind, self.module.declare(name, f"{kind} ({', '.join(v.type for v in values)})"), *values)
+            return self.call(kind, name, *values)
         asm = f'asm sideeffect "{text}", "{constraints}"({", ".join(map(repr, values))})'
         if kind != "void":
             return self.write(kind, f"call {kind} {asm}")
@@ -246,8 +303,7 @@ class IrBuilder:
     def reduce(self, name: str, value: IrValue) -> IrValue:
         """All lanes of a vector of integers combined: `or`, `umax`, …"""
         element = element_of(value.type)
-        full = f"llvm.vector.reduce.{name}.v{lanes_of(value.type)}{element}"
-        return self.call(element, self.module.declare(full, f"{element} ({value.type})"), value)
+        return self.call(element, f"llvm.vector.reduce.{name}.v{lanes_of(value.type)}{element}", value)
 
     def splat(self, value: IrValue, count: int) -> IrValue:
         """The same scalar in every lane."""
@@ -278,9 +334,12 @@ class IrBuilder:
 
     def fill_bytes(self, pointer: IrValue, byte: IrValue | int, nbytes: IrValue) -> None:
         """Write one byte again and again."""
-        name = self.module.declare("llvm.memset.p0.i64", "void (ptr, i8, i64, i1)")
         value = byte if isinstance(byte, IrValue) else self.constant(I8, byte)
-        self.call("void", name, pointer, value, nbytes, "i1 false")
+        self.call("void", "llvm.memset.p0.i64", pointer, value, nbytes, "i1 false")
+
+    def prefetch(self, pointer: IrValue, *, to_write: bool = False, locality: int = 2) -> None:
+        """Fetch a line that will be needed soon."""
+        self.call("void", "llvm.prefetch.p0", pointer, f"i32 {int(to_write)}", f"i32 {locality}", "i32 1")
 
     def memory(self, nbytes: int) -> IrValue:
         """Memory of the function's own, as long as it runs."""
@@ -417,14 +476,14 @@ class IrBuilder:
             self._lane = self._own_lane()
             yield
             if waits:
-                self.call("void", self.module.declare(chip.barrier, "void ()"))
+                self.call("void", chip.barrier)
         else:
             with self.loop(0, chip.lanes) as self._lane:
                 yield
         self._lane = None
 
     def _own_lane(self) -> IrValue:
-        return self.call(I32, self.module.declare(self.chip.lane, "i32 ()")).to("zext", I64)
+        return self.call(I32, self.chip.lane).to("zext", I64)
 
     def share(self, start: Operand, stop: Operand, step: int = 1) -> AbstractContextManager[IrValue]:
         """The iterations of a loop that fall to a lane, in a phase."""
@@ -462,7 +521,7 @@ class IrBuilder:
         self._lane = self._own_lane()
         find(found)
         self._lane = None
-        return self.call(I1, self.module.declare(self.chip.any, "i1 (i32, i1)"), "i32 0", found.get())
+        return self.call(I1, self.chip.any, "i32 0", found.get())
 
     def poison(self, pointer: IrValue, nbytes: IrValue) -> None:
         """Fill memory with ones, in a phase of its own."""
@@ -497,15 +556,15 @@ class IrBuilder:
     def _of_grid(self, intrinsic: str, argument: int) -> IrValue:
         if not intrinsic:
             return self.arguments[argument]
-        return self.call(I32, self.module.declare(intrinsic, "i32 ()")).to("zext", I64)
+        return self.call(I32, intrinsic).to("zext", I64)
 
     @property
     def shared(self) -> IrValue:
         """Memory that the lanes of a block share; a launch says how much there is."""
         if not self.chip.block:
             return self.arguments[-1]
-        name = self.module.outside("shared", "external addrspace(3) global [0 x i8], align 1024")
-        return self.write(PTR, f"addrspacecast ptr addrspace(3) @{name} to ptr")
+        self.module.outside("shared", "@shared = external addrspace(3) global [0 x i8], align 1024")
+        return self.write(PTR, "addrspacecast ptr addrspace(3) @shared to ptr")
 
     def spread(self, start: Operand, stop: Operand) -> AbstractContextManager[IrValue]:
         """The iterations of a loop that fall to a block."""
@@ -558,7 +617,7 @@ class IrModule:
     def outlined(self, kind: str, given: Sequence[IrValue], write: Callable[[IrBuilder, list[IrValue]], None]) -> str:
         """A function of its own that takes values of these types; one that was written before is not written again."""
         parameters = [(value.type, f"p{place}") for place, value in enumerate(given)]
-        name, result = f"outlined{len(self._outlined)}", f"internal {kind}"
+        name, result = f"{OUTLINED}{len(self._outlined)}", f"internal {kind}"
         code = IrBuilder(self, name, result, parameters, self.chip.outlined)
         write(code, code.arguments)
         name = self._outlined.setdefault(code.text.partition("(")[2], code.name)
@@ -566,16 +625,9 @@ class IrModule:
             self.functions.append(code)
         return name
 
-    def declare(self, name: str, signature: str) -> str:
-        """Declare an outside function or an intrinsic: `result (parameters)`; returns its name."""
-        result, _, parameters = signature.partition(" (")
-        self._parts.setdefault(name, f"declare {result} @{name}({parameters}")
-        return name
-
-    def outside(self, name: str, text: str) -> str:
-        """Declare memory that is defined elsewhere; returns its name."""
-        self._parts.setdefault(name, f"@{name} = {text}")
-        return name
+    def outside(self, name: str, text: str) -> None:
+        """Declare a function or memory that is defined elsewhere."""
+        self._parts.setdefault(name, text)
 
     def table(self, name: str, data: bytes) -> str:
         """Bytes that code reads, 64-byte aligned; returns the global's name."""

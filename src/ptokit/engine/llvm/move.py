@@ -73,8 +73,7 @@ class CodeWriter:
         """Copy bytes, with prefetches between the steps."""
         code = self.code
         if isinstance(nbytes, IrValue):
-            name = code.module.declare("llvm.memmove.p0.p0.i64", "void (ptr, ptr, i64, i1)")
-            code.call("void", name, dst, src, nbytes, "i1 false")
+            code.call("void", "llvm.memmove.p0.p0.i64", dst, src, nbytes, "i1 false")
             return
         first = nbytes % MOST_UNROLLED or min(nbytes, MOST_UNROLLED)
         self._copy_pieces(dst, src, first, coming)
@@ -100,11 +99,6 @@ class CodeWriter:
         with code.loop(0, self.value_of(count)) as k:
             code.store(bits, code.at(dst, k * size))
 
-    def prefetch(self, address: IrValue, *, to_write: bool = False) -> None:
-        """Fetch a line that will be needed soon."""
-        name = self.code.module.declare("llvm.prefetch.p0", "void (ptr, i32, i32, i32)")
-        self.code.call("void", name, address, f"i32 {int(to_write)}", "i32 2", "i32 1")
-
 
 class Prefetch:
     """A row that is needed soon. Its lines are prefetched one by one between other steps: all at once they would delay
@@ -126,7 +120,7 @@ class Prefetch:
 
     def fetch(self, at: int | IrValue) -> None:
         """Fetch the line that is `at` bytes into the row."""
-        self.writer.prefetch(self.writer.code.at(self.address, at), to_write=self.to_write)
+        self.writer.code.prefetch(self.writer.code.at(self.address, at), to_write=self.to_write)
 
 
 def pieces(nbytes: int) -> list[tuple[int, int]]:
@@ -327,7 +321,7 @@ class ThreadMove(MoveTask):
                 rows, lines = ahead(self.writer.length(self.move.cols, self.dtype.size))
                 coming = self.row(indexed, self._lane_at(i + rows).to("zext", I64))
                 for line in range(lines):
-                    self.writer.prefetch(code.at(coming, line * LINE), to_write=not self.is_gather)
+                    code.prefetch(code.at(coming, line * LINE), to_write=not self.is_gather)
             lane = self._lane_at(i)
 
             def move_row(lane: IrValue = lane, i: IrValue = i) -> None:
@@ -355,7 +349,7 @@ class ThreadMove(MoveTask):
         code, size, remap, (indexed, _) = self.code, self.dtype.size, self.index.remap, self._ends
         if indexed.far:
             coming = self.named(indexed, self._lane_at(at + ELEMENTS_AHEAD), j)
-            self.writer.prefetch(coming, to_write=not self.is_gather)
+            code.prefetch(coming, to_write=not self.is_gather)
         lane = self._lane_at(at)
         if self.is_gather and remap is Remap.ZERO:
             outside = lane.compare("eq", SENTINEL)

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ptokit.engine.combine import accumulate
+from ptokit.engine.compute import accumulate
 from ptokit.engine.llvm.emit import IrBuilder, IrValue, element_of, lanes_of, like
 from ptokit.isa.dtype import DType
 from ptokit.isa.move import Combine

@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 from ptokit.engine.cuda.whole.grouping import Groups, bit_length
 from ptokit.engine.cuda.whole.kinds import BagSource, Kind
 from ptokit.engine.cuda.whole.site import KernelSite, Place, both
-from ptokit.engine.llvm.chip import Chip
 from ptokit.engine.llvm.compute.elements import from_single, single
-from ptokit.engine.llvm.emit import I32, I64, IrValue, element_of, lanes_of, vector
+from ptokit.engine.llvm.emit import I32, I64, Chip, IrValue, element_of, lanes_of, vector
 from ptokit.engine.llvm.numbers import bits_of
 
 NO_BAG = 0xFFFFFFFF

@@ -16,12 +16,10 @@ from ptokit.engine.bags import BagPlaces, BagSizes, BagsKind, TableBags
 from ptokit.engine.cuda.device import Device, DeviceBuffer, DeviceKernel, cuda, current
 from ptokit.engine.cuda.whole.calls import FEW, checking
 from ptokit.engine.cuda.whole.check import note_refused, take
-from ptokit.engine.cuda.whole.pieces import PIECE
-from ptokit.engine.llvm.bags import BagArguments, BagCode, BagKind
-from ptokit.engine.llvm.chip import Chip
+from ptokit.engine.cuda.whole.kinds import PIECE
+from ptokit.engine.llvm.bags import BagArguments, BagCode, supported
 from ptokit.engine.llvm.compiled import IrSource
-from ptokit.engine.llvm.emit import I64, PTR, IrBuilder, IrModule, IrValue
-from ptokit.engine.runnable import Unsupported
+from ptokit.engine.llvm.emit import I64, PTR, Chip, IrBuilder, IrModule, IrValue
 
 POINTERS = ("table", "index", "bounds", "weights", "out", "winners", "flag")
 NUMBERS = ("total", "capacity", "row", "padding", "bags")
@@ -33,7 +31,7 @@ MOST_GRID = (1 << 31) - 1
 WORDS = len(fields(BagArguments))
 
 
-def text(chip: Chip, kind: BagKind, columns: int, checks: bool = True) -> str:
+def text(chip: Chip, kind: BagsKind, columns: int, checks: bool = True) -> str:
     """The LLVM text of a kernel that takes some columns at a time."""
     module = IrModule(chip)
     code = module.kernel("bags", [*((PTR, name) for name in POINTERS), *((I64, name) for name in NUMBERS)])
@@ -60,14 +58,14 @@ def noting(code: IrBuilder, flag: IrValue, capacity: IrValue) -> Callable[[IrVal
     return read
 
 
-def columns_of(kind: BagsKind | BagKind, places: BagPlaces) -> int:
+def columns_of(kind: BagsKind, places: BagPlaces) -> int:
     """Columns that a thread takes: as many as a load has, from rows at some addresses."""
     size = kind.dtype.size
     every = places.table | places.out | places.winners // 4 * size | kind.width * size | PIECE
     return max(1, (every & -every) // size)
 
 
-def table_text(chip: Chip, kind: BagKind, columns: int) -> str:
+def table_text(chip: Chip, kind: BagsKind, columns: int) -> str:
     """The same for bags of many tables; jobs are the words of `TableBags`."""
     module = IrModule(chip)
     code = module.kernel("table_bags", [(PTR, "jobs"), (PTR, "flag"), (I64, "tables"), (I64, "bags")])
@@ -88,18 +86,10 @@ TEXTS: dict[str, Callable[..., str]] = {"bags": text, "table_bags": table_text}
 
 
 @lru_cache(maxsize=2048)
-def _kernel(device: Device, name: str, kind: BagKind, *given: Any) -> DeviceKernel:
+def _kernel(device: Device, name: str, kind: BagsKind, *given: Any) -> DeviceKernel:
     chip = replace(device.chip, lanes=lanes_of(device))
     key = f"{chip} {name} {kind} {given}"
     return device.module(key, lambda: IrSource(TEXTS[name](chip, kind, *given), {"lanes": chip.lanes})).kernel(name)
-
-
-def _kind(bags: BagsKind) -> BagKind:
-    """What the code depends on. Raises `Unsupported`."""
-    kind = BagKind.of(bags, at_once=AT_ONCE)
-    if not kind.is_supported:
-        raise Unsupported(f"bags of {bags.dtype}")
-    return kind
 
 
 def lanes_of(device: Device) -> int:
@@ -111,21 +101,21 @@ class CudaBags:
     """Bags of a kind, ready for calls of all sizes on a device."""
 
     def __init__(self, device: Device, bags: BagsKind) -> None:
-        self._device, self._kind, self._followed = device, _kind(bags), bags.followed
+        self._device, self._kind, self._followed = device, supported(bags, at_once=AT_ONCE), bags.followed
         self._row = bags.width * bags.dtype.size
         self._check = None if bags.index_type is None else checking(device, bags.index_type)
 
     def __call__(self, places: BagPlaces, sizes: BagSizes, _threads: int | None = None) -> bool:
         """Reduce bags; False if an index is outside of the table."""
         capacity, bags, lanes, padding = sizes
-        has_outside = self._kind.index is not None and (self._kind.index.size == 8 or capacity < 1 << 32)
+        has_outside = self._kind.index_type is not None and (self._kind.index_type.size == 8 or capacity < 1 << 32)
         check_early = self._check if self._followed and lanes > FEW and has_outside else None
         """A kernel before that of the bags, which need not be waited for then."""
         columns = columns_of(self._kind, places)
         kernel = _kernel(self._device, "bags", self._kind, columns, check_early is None)
         grid = min(MOST_GRID, -(-bags * (self._kind.width // columns) // lanes_of(self._device)))
         numbers = lanes, capacity, self._row, padding, bags
-        if self._kind.index is None:
+        if self._kind.index_type is None:
             kernel(grid, (*places, 0, *numbers))
             return True
         check = take(self._device)
@@ -156,7 +146,7 @@ def run_tables(given: Sequence[TableBags], _threads: int | None = None) -> bool:
     device, groups = current(), dict[tuple[BagsKind, int, int], list[TableBags]]()
     for each in given:
         groups.setdefault((each.kind, columns_of(each.kind, each.places), each.sizes.bags), []).append(each)
-    kernels = [_kernel(device, "table_bags", _kind(kind), columns) for kind, columns, _ in groups]
+    kernels = [_kernel(device, "table_bags", supported(kind, at_once=AT_ONCE), columns) for kind, columns, _ in groups]
     jobs = uploaded(device, [each.words for own in groups.values() for each in own])
     check, first = take(device), jobs.address
     try:

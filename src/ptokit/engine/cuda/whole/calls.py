@@ -28,15 +28,16 @@ import numpy as np
 
 from ptokit.engine.cuda.device import Device, DeviceBuffer, DeviceKernel, cuda, current
 from ptokit.engine.cuda.resident import resident
-from ptokit.engine.cuda.whole import grouping, kernels, kinds
+from ptokit.engine.cuda.whole import direct, grouping, kinds, segments
+from ptokit.engine.cuda.whole.bag_source import BagSite
 from ptokit.engine.cuda.whole.check import IndexCheck, Scratch, take
-from ptokit.engine.cuda.whole.kinds import BagSource, Kind
-from ptokit.engine.cuda.whole.pieces import PIECE, alignment, form, in_bytes, numbers
+from ptokit.engine.cuda.whole.kinds import PIECE, BagSource, Kind, Tuning, alignment, form, in_bytes, numbers
 from ptokit.engine.cuda.whole.segments import TAKEN, brief_shared
+from ptokit.engine.cuda.whole.site import KernelSite
 from ptokit.engine.faults import IndexFault
 from ptokit.engine.kept import remember
 from ptokit.engine.llvm.compiled import IrSource
-from ptokit.engine.llvm.emit import I32
+from ptokit.engine.llvm.emit import I32, Chip
 from ptokit.engine.llvm.numbers import computes, is_byte_float
 from ptokit.engine.runnable import Unsupported
 from ptokit.engine.storage import Storage
@@ -45,6 +46,38 @@ from ptokit.isa.dtype import DType
 from ptokit.isa.dtype import dtype as element_type
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Combine, Remap
+
+LANES = {"gather": 2.0, "checked_gather": 2.0, "arrange": 2.0, "fold": 0.5}
+"""Threads of a block, for each of the chip's; 1 for other kernels."""
+OF_INDICES = ("check", "keys", "mark", "clear", "spot", "insert", "start", "place", "arrange")
+"""The kernels that read indices only."""
+GROUPING = "insert", "start", "place", "arrange"
+"""The kernels that bring the lanes of each row together, after `spot` and before `fold`."""
+SHARED: dict[str, Callable[[int, Tuning], int]] = {
+    "insert": lambda lanes, tuning: 16 * grouping.entries_of(lanes, tuning.joined) + 8 * lanes * tuning.joined,
+    "start": lambda lanes, _: 16 + 8 * lanes,
+    "arrange": lambda lanes, tuning: 8 + lanes * (16 + 4 * tuning.words),
+}
+"""Bytes of shared memory that kernels need, by threads of a block."""
+MODULES = {
+    direct: ("check", "keys", "mark", "clear", "gather", "checked_gather", "scatter", "private", "commit"),
+    segments: ("settle", "brief", "alone", "fold"),
+    grouping: ("spot", *GROUPING),
+}
+KERNELS: dict[str, Callable[[KernelSite], None]] = {
+    name: getattr(module, name) for module, names in MODULES.items() for name in names
+}
+
+
+def kernel_text(chip: Chip, name: str, kind: Kind) -> str:
+    """The LLVM text of a kernel."""
+    site = (KernelSite if kind.source is None else BagSite)(chip, kind, name)
+    KERNELS[name](site)
+    return site.text
+
+
+# --- calls -----------------------------------------------------------------------------------------------------------
+
 
 MOST_OWNERS = 1 << 32
 """Bytes of the owners of rows, at most; for more rows, lanes are sorted."""
@@ -430,13 +463,13 @@ class CudaCall:
         if first == "spot" and initial is None:
             launch("spot")
             with self._beside(lambda: launch("alone")):
-                launch(*kernels.GROUPING, "fold")
+                launch(*GROUPING, "fold")
         elif first == "spot":
             with self._beside(lambda: self._initialise(table, initial)):
-                launch("spot", *kernels.GROUPING)
+                launch("spot", *GROUPING)
             launch("alone", "fold")
         else:
-            reads_only = first in kernels.OF_INDICES
+            reads_only = first in OF_INDICES
             if not reads_only:
                 self._initialise(table, initial)
             launch(first)
@@ -506,7 +539,7 @@ class CudaCall:
         found = move.codes.get(key)
         if found is None:
             kind = self._kind(piece, forms)
-            names = *self._active, *((*kernels.GROUPING, "fold") if "spot" in self._active else ())
+            names = *self._active, *((*GROUPING, "fold") if "spot" in self._active else ())
             blank = replace(kind, blank=is_blank)
             made = {name: self._code(name, blank if name in BLANK else kind) for name in names}
             found = remember(move.codes, key, made, MOST_PREPARED)
@@ -534,21 +567,21 @@ class CudaCall:
 
     def _code(self, name: str, kind: Kind) -> KernelCode:
         device = self.device
-        lanes = int(device.chip.lanes * kernels.LANES.get(name, 1))
-        chip, kind = replace(device.chip, lanes=lanes), kind.of_indices if name in kernels.OF_INDICES else kind
+        lanes = int(device.chip.lanes * LANES.get(name, 1))
+        chip, kind = replace(device.chip, lanes=lanes), kind.of_indices if name in OF_INDICES else kind
         facts = {"lanes": lanes}
-        module = device.module(f"{chip} {name} {kind}", lambda: IrSource(kernels.text(chip, name, kind), facts))
+        module = device.module(f"{chip} {name} {kind}", lambda: IrSource(kernel_text(chip, name, kind), facts))
         return KernelCode(module.kernel(name), kind, lanes, kind.arguments)
 
     def _launch(self, name: str, code: KernelCode, across: int) -> KernelLaunch:
         """A kernel, with what its grid follows from."""
         kernel, kind, lanes, arguments = code
         tuning, pieces, each, most, shared = kind.tuning, across, lanes * kind.tuning.depth, MOST_GRID, 0
-        if name in kernels.OF_INDICES:
+        if name in OF_INDICES:
             few = {"spot": tuning.joined, "insert": tuning.joined, "start": tuning.firsts, "place": tuning.firsts}
             few |= {"check": tuning.pieces * PIECE // self.move.index_type.size, "arrange": 1}
             pieces, each = 1, lanes * few.get(name, tuning.indices)
-            shared = kernels.SHARED[name](lanes, tuning) if name in kernels.SHARED else 0
+            shared = SHARED[name](lanes, tuning) if name in SHARED else 0
         elif name in ("private", "commit"):
             most, shared = self._most_copies, self.capacity * self.element.size
         elif name == "brief":

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ptokit.engine.cuda.whole.combining import atomically
-from ptokit.engine.cuda.whole.pieces import PIECE
+from ptokit.engine.cuda.whole.kinds import PIECE
 from ptokit.engine.cuda.whole.site import KernelSite, Place, both, held, where
 from ptokit.engine.llvm.emit import I32, I64, IrValue
 from ptokit.engine.llvm.resolve import SENTINEL

@@ -129,8 +129,7 @@ def in_words(bit: IrValue) -> tuple[IrValue, IrValue]:
 
 def bit_length(number: IrValue) -> IrValue:
     """Bits of a number."""
-    name = number.code.module.declare("llvm.ctlz.i64", "i64 (i64, i1)")
-    return number.code.i64(64) - number.code.call(I64, name, number, "i1 false")
+    return number.code.i64(64) - number.code.call(I64, "llvm.ctlz.i64", number, "i1 false")
 
 
 def lower(word: IrValue) -> IrValue:
@@ -484,11 +483,10 @@ def _set_bit(groups: Groups, bitmap: IrValue, bit: IrValue) -> None:
 def _count_own(site: KernelSite, bitmap: IrValue, counts: IrValue) -> None:
     """Count the bits of the words of a thread."""
     code, words = site.code, site.tuning.words
-    count = code.module.declare("llvm.ctpop.i32", "i32 (i32)")
     total = code.variable(I32, code.constant(I32, 0))
     with code.loop(0, words) as k:
         word = code.load(I32, code.at(bitmap, (site.code.lane * words + k) * 4))
-        total.set(total.get() + code.call(I32, count, word))
+        total.set(total.get() + code.call(I32, "llvm.ctpop.i32", word))
     code.store(total.get().to("zext", I64), code.at(counts, site.code.lane * 8))
 
 
@@ -508,12 +506,11 @@ def _list_own(groups: Groups, first: IrValue, low: IrValue, bitmap: IrValue, cou
     """List the lanes of a thread's bits; the last thread says where those of the next bitmap begin."""
     code, site = groups.code, groups.site
     words, lane = site.tuning.words, code.lane
-    find = code.module.declare("llvm.cttz.i32", "i32 (i32, i1)")
     at = code.variable(I64, code.load(I64, code.at(counts, (lane + code.chip.lanes) * 8)))
     with code.loop(0, words) as k:
         rest = code.variable(I32, code.load(I32, code.at(bitmap, (lane * words + k) * 4)))
         with code.repeat(lambda: rest.get().compare("ne", 0)):
-            bit = code.call(I32, find, rest.get(), "i1 true").to("zext", I64)
+            bit = code.call(I32, "llvm.cttz.i32", rest.get(), "i1 true").to("zext", I64)
             groups.put(groups.order, first + at.get(), low + (lane * words + k) * WORD + bit)
             rest.set(rest.get() & (rest.get() - 1))
             at.set(at.get() + 1)

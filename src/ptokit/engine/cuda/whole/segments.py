@@ -245,7 +245,6 @@ class BriefRows:
     def _take_along(self, sums: Sum, total: Variable, own: tuple[IrValue, IrValue, IrValue], word: IrValue) -> None:
         """Add the lanes of a word of a bitmap that are behind the own one; some are loaded at a time."""
         site, code, (k, i, j) = self.site, self.code, own
-        find = code.module.declare("llvm.cttz.i32", "i32 (i32, i1)")
         at, bit = in_words(i)
         found = code.load(I32, code.at(self.bitmap(k), word * 4))
         rest = code.variable(I32, code.select(at.compare("eq", word * 4), found & (bit ^ -1), found))
@@ -253,7 +252,7 @@ class BriefRows:
             lanes: list[tuple[IrValue, IrValue]] = []
             for _ in range(site.tuning.ahead):
                 bits = rest.get()
-                some = code.call(I32, find, bits, "i1 false").to("zext", I64)
+                some = code.call(I32, "llvm.cttz.i32", bits, "i1 false").to("zext", I64)
                 lanes.append((bits.compare("ne", 0), word * WORD + some))
                 rest.set(bits & (bits - 1))
             values = [site.source(code.select(has, lane, i), j) for has, lane in lanes]

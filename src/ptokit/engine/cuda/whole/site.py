@@ -11,10 +11,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 from ptokit.engine.cuda.whole.check import note_refused
-from ptokit.engine.cuda.whole.kinds import BAG_ARGUMENTS, POINTERS, WORDS, Kind
-from ptokit.engine.cuda.whole.pieces import view
-from ptokit.engine.llvm.chip import Chip
-from ptokit.engine.llvm.emit import I64, PTR, STREAMING, IrModule, IrValue, Variable, size_of, vector
+from ptokit.engine.cuda.whole.kinds import BAG_ARGUMENTS, POINTERS, WORDS, Kind, view
+from ptokit.engine.llvm.emit import I64, PTR, STREAMING, Chip, IrModule, IrValue, Variable, size_of, vector
 from ptokit.engine.llvm.resolve import REMAPS, SENTINEL, lane_of, taken
 from ptokit.isa.move import Access, Combine, Index, IndexUnit, Remap, Side
 

@@ -21,11 +21,10 @@ from ptokit.engine.bags import RowUpdate
 from ptokit.engine.cuda.device import Device, DeviceKernel, current
 from ptokit.engine.cuda.whole.bags import MOST_GRID, lanes_of, uploaded
 from ptokit.engine.cuda.whole.grouping import bit_length
-from ptokit.engine.cuda.whole.pieces import PIECE
+from ptokit.engine.cuda.whole.kinds import PIECE
 from ptokit.engine.llvm.bags import in_columns
-from ptokit.engine.llvm.chip import Chip
 from ptokit.engine.llvm.compiled import IrSource
-from ptokit.engine.llvm.emit import I32, I64, PTR, IrBuilder, IrModule, IrValue
+from ptokit.engine.llvm.emit import I32, I64, PTR, Chip, IrBuilder, IrModule, IrValue
 from ptokit.engine.llvm.updates import JOB, RowCode, UpdateKind, of_job, words_of_job
 from ptokit.engine.runnable import Unsupported
 

@@ -154,7 +154,7 @@ def _library(
     code, value = site.code, double(site.code, site.dtype, bits)
     if site.dtype.name != "float64":
         return from_double(code, site.dtype, approximate(code, value))
-    return narrow(code, site.dtype, code.call("double", code.module.declare(name, "double (double)"), value))
+    return narrow(code, site.dtype, code.call("double", name, value))
 
 
 def holds(site: ElementSite, how: str, a: IrValue, b: IrValue) -> IrValue:

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from ptokit.engine.llvm.address import MemoryView, is_number
-from ptokit.engine.llvm.chip import Chip
 from ptokit.engine.llvm.compute import convert, cube, elements, masks, rows
 from ptokit.engine.llvm.compute.elements import ElementSite, is_float, lanes_for, operations
 from ptokit.engine.llvm.compute.walk import RegionView, RegionWalk, side
-from ptokit.engine.llvm.emit import I64, IrValue, Variable
+from ptokit.engine.llvm.emit import I64, Chip, IrValue, Variable
 from ptokit.engine.llvm.move import CodeWriter
 from ptokit.engine.llvm.numbers import BYTE_FORMATS
 from ptokit.isa.dtype import DType

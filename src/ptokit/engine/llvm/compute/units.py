@@ -14,9 +14,8 @@ from math import prod
 from typing import Any
 
 from ptokit.engine.llvm.address import run_length
-from ptokit.engine.llvm.chip import Chip
 from ptokit.engine.llvm.compute.walk import RegionRow, RegionView
-from ptokit.engine.llvm.emit import I32, I64, IrBuilder, IrValue, Variable, vector
+from ptokit.engine.llvm.emit import I32, I64, Chip, IrBuilder, IrValue, Variable, vector
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Term
 
@@ -162,8 +161,7 @@ class UnitProduct:
         code, (name, kind) = self.code, dict(self.code.chip.units)[self.given.name]
         of = cells[0].kind
         result = "{" + ", ".join([of] * 4) + "}"
-        full = code.module.declare(name, f"{result} ({', '.join([kind] * 6 + [of] * 4)})")
-        made = code.call(result, full, *(each.bits(kind) for each in parts), *(cell.get() for cell in cells))
+        made = code.call(result, name, *(each.bits(kind) for each in parts), *(cell.get() for cell in cells))
         for place, cell in enumerate(cells):
             cell.set(code.write(of, f"extractvalue {made!r}, {place}"))
 

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from itertools import chain
 from math import gcd
 
-from ptokit.engine.llvm.chip import Chip
 from ptokit.engine.llvm.compute.units import COLS, GroupSums
-from ptokit.engine.llvm.emit import I32, I64, IrBuilder, IrValue, Variable
+from ptokit.engine.llvm.emit import I32, I64, Chip, IrBuilder, IrValue, Variable
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout, Term
 

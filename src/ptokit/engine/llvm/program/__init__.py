@@ -3,10 +3,9 @@
 | file | contents |
 |---|---|
 | `sample.py` | sample values for the numbers of a launch |
-| `variant.py` | an instruction lowered at sample values, and the conditions under which that is valid |
 | `slots.py`, `stage.py`, `expressions.py` | the memory of a block, how code addresses it, whole numbers in code |
 | `instruction.py`, `emitter.py` | one instruction; all statements, as one function over blocks |
-| `tiles.py` | tiles without memory, tiles in registers, tiles that must be poisoned |
+| `tiles.py` | instructions lowered at sample values; tiles without memory, in registers, that must be poisoned |
 | `pipelines.py` | loops of products whose loads run ahead |
 | `independent.py` | which blocks may run in parallel; scatters that may be deferred |
 | `compiler.py` | a program, and the numbers that its code is made for |

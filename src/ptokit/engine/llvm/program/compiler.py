@@ -16,7 +16,7 @@ from ptokit.engine.llvm.program.instruction import is_supported
 from ptokit.engine.llvm.program.sample import sample
 from ptokit.engine.llvm.program.slots import Slots, address_of
 from ptokit.engine.llvm.program.stage import MOST_GIVEN, Stage
-from ptokit.engine.llvm.program.variant import Variant, joined, trace
+from ptokit.engine.llvm.program.tiles import Variant, joined, trace
 from ptokit.engine.runnable import Unsupported
 from ptokit.engine.storage import Storage
 from ptokit.isa.dtype import DType

@@ -20,8 +20,7 @@ from ptokit.engine.llvm.program.instruction import Execution
 from ptokit.engine.llvm.program.pipelines import PipelinedLoop, one_product, pipelines, reserve
 from ptokit.engine.llvm.program.slots import Reason, StateSlot
 from ptokit.engine.llvm.program.stage import Stage
-from ptokit.engine.llvm.program.tiles import Forwarded, forwarded, held_tiles, needs_poison
-from ptokit.engine.llvm.program.variant import Variant
+from ptokit.engine.llvm.program.tiles import Forwarded, Variant, forwarded, held_tiles, needs_poison
 from ptokit.engine.storage import ADDRESS_SPACE
 from ptokit.isa.move import Fill
 from ptokit.program.bounds import ids_of

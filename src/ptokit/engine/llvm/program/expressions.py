@@ -91,8 +91,7 @@ class Evaluator:
         return low > -SAFE and high < SAFE
 
     def _checked(self, name: str, a: IrValue, b: IrValue) -> IrValue:
-        intrinsic = self.code.module.declare(f"llvm.{name}.with.overflow.i64", "{i64,i1} (i64, i64)")
-        pair = self.code.write("{i64, i1}", f"call {{i64, i1}} @{intrinsic}({a!r}, {b!r})")
+        pair = self.code.call("{i64, i1}", f"llvm.{name}.with.overflow.i64", a, b)
         self._invalid.append(self.code.write(I1, f"extractvalue {pair!r}, 1"))
         return self.code.write(I64, f"extractvalue {pair!r}, 0")
 

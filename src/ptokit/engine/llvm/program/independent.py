@@ -21,8 +21,7 @@ import numpy as np
 from ptokit.engine.interpreter import only_orders
 from ptokit.engine.llvm.address import are_known
 from ptokit.engine.llvm.program.slots import Slots
-from ptokit.engine.llvm.program.tiles import Variants
-from ptokit.engine.llvm.program.variant import Variant
+from ptokit.engine.llvm.program.tiles import Variant, Variants
 from ptokit.engine.llvm.resolve import lane_of
 from ptokit.isa.dtype import dtype
 from ptokit.isa.move import Combine, Fill, IndexUnit, Move, Side

@@ -19,8 +19,7 @@ from ptokit.engine.llvm.program.expressions import Evaluator
 from ptokit.engine.llvm.program.independent import CAPACITY, COUNT, LANES, ROWS, Page
 from ptokit.engine.llvm.program.slots import ALIGNMENT, Reason
 from ptokit.engine.llvm.program.stage import Stage
-from ptokit.engine.llvm.program.tiles import HeldTile
-from ptokit.engine.llvm.program.variant import Variant
+from ptokit.engine.llvm.program.tiles import HeldTile, Variant
 from ptokit.engine.llvm.resolve import IndexValues, emit_resolve, lane_of
 from ptokit.engine.llvm.shared_move import SharedMove, known_lanes
 from ptokit.engine.reference import NEGATIVE

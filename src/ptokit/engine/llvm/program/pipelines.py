@@ -15,16 +15,14 @@ from math import prod
 
 from ptokit.engine.interpreter import only_orders
 from ptokit.engine.llvm.address import are_known
-from ptokit.engine.llvm.chip import Chip
 from ptokit.engine.llvm.compute import wide
 from ptokit.engine.llvm.compute.wide import Panels
-from ptokit.engine.llvm.emit import I1, I64, IrValue, Variable
+from ptokit.engine.llvm.emit import I1, I64, Chip, IrValue, Variable
 from ptokit.engine.llvm.program.expressions import Evaluator
 from ptokit.engine.llvm.program.instruction import Execution
 from ptokit.engine.llvm.program.slots import Reason
 from ptokit.engine.llvm.program.stage import Stage
-from ptokit.engine.llvm.program.tiles import HeldTile, Variants, held_tiles
-from ptokit.engine.llvm.program.variant import Variant
+from ptokit.engine.llvm.program.tiles import HeldTile, Variant, Variants, held_tiles
 from ptokit.isa.move import Combine, Compute, Fill, Move, Remap, Side
 from ptokit.program.calls import named_operands
 from ptokit.program.expr import variables

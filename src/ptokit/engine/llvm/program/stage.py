@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 
-from ptokit.engine.llvm.chip import CPU, Chip
 from ptokit.engine.llvm.compute.units import GroupSums
 from ptokit.engine.llvm.compute.wide import Panels
-from ptokit.engine.llvm.emit import I32, I64, PTR, IrBuilder, IrModule, IrValue, Variable
+from ptokit.engine.llvm.emit import CPU, I32, I64, PTR, Chip, IrBuilder, IrModule, IrValue, Variable
 from ptokit.engine.llvm.numbers import from_integer, is_byte_float
 from ptokit.engine.llvm.program.expressions import Evaluator
 from ptokit.engine.llvm.program.independent import Page

@@ -1,54 +1,149 @@
-"""Tiles that need no memory, or not all of it: those that only pass data on, those in registers, and those that must be
-poisoned at their declaration, as they may be read before they are written.
+"""Instructions, verified and lowered once for all numbers of the run that lead to the same decisions.
+
+Then tiles that need no memory, or not all of it: those that only pass data on, those in registers, and those that must
+be poisoned at their declaration, as they may be read before they are written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import reduce
 from math import prod
+from typing import Any, cast
 
 from ptokit.engine.llvm.address import are_known, numbers_in
-from ptokit.engine.llvm.chip import Chip
 from ptokit.engine.llvm.compute import units
-from ptokit.engine.llvm.program.variant import Variant
+from ptokit.engine.llvm.emit import Chip
+from ptokit.engine.prepared import memory_of
 from ptokit.isa.dtype import DType
 from ptokit.isa.layout import Layout
 from ptokit.isa.move import Combine, Compute, Fill, Move, Remap, Side
-from ptokit.program.calls import named_operands
-from ptokit.program.expr import Expr
-from ptokit.program.ir import (
-    Barrier,
-    Block,
-    CrossFlag,
-    Flag,
-    Instr,
-    Operand,
-    Program,
-    Stmt,
-    TileDecl,
-    TileUse,
-    View,
-    children,
-    mentioned,
-    walk,
-)
-from ptokit.program.symbolic import expr_of
+from ptokit.isa.operand import TensorSpec
+from ptokit.program import ir
+from ptokit.program.calls import Sharing, call_of, named_operands, sharing
+from ptokit.program.expr import Expr, ExpressionError, Var, apply, evaluate
+from ptokit.program.ir import Instr, Program
+from ptokit.program.symbolic import Conditions, SymbolicNumber, expr_of
+from ptokit.program.verify_call import Options, verify_call
+from ptokit.target import Profile
 
-Variants = Callable[[Instr], Sequence[Variant]]
+Steps = tuple[Move | Compute, ...]
 
 
-def users(program: Program, tile: str) -> list[Instr]:
+@dataclass(frozen=True)
+class Variant:
+    """An instruction, verified and lowered, for all numbers that meet the conditions."""
+
+    steps: Steps
+    types: Mapping[str, DType]
+    conditions: tuple[Expr, ...]
+    spans: Mapping[str, int]
+    """Elements of each view, from its first to its last."""
+    remarked: bool
+    """Whether verification made a finding."""
+    shared: Sharing
+    """Which operands share memory because they are of one tile."""
+
+    def holds(self, values: Mapping[Var, int]) -> bool:
+        """Whether it is valid for these numbers."""
+        return all(evaluate(condition, values) for condition in self.conditions)
+
+    @property
+    def code(self) -> Hashable:
+        """All that its code is made from, but for the conditions."""
+        return _content((self.steps, tuple(self.types.items()), tuple(self.spans.items()), self.shared))
+
+
+def joined(variants: Iterable[Variant]) -> list[Variant]:
+    """Variants of an instruction; those with the same code, and no findings, as one."""
+    found: dict[Hashable, Variant] = {}
+    for nth, each in enumerate(variants):
+        key = nth if each.remarked else each.code
+        found[key] = _either(found[key], each) if key in found else each
+    return [*found.values()]
+
+
+def _either(one: Variant, other: Variant) -> Variant:
+    first, second = (reduce(lambda a, b: apply("and", a, b), each.conditions or (1,)) for each in (one, other))
+    return replace(one, conditions=(apply("or", first, second),))
+
+
+def _content(value: Any) -> Hashable:
+    """Plain data, with run-time numbers as expressions."""
+    if isinstance(value, SymbolicNumber):
+        return value.expr
+    if isinstance(value, tuple):
+        return tuple(map(_content, cast("tuple[Any, ...]", value)))
+    if is_dataclass(value) and not isinstance(value, DType):
+        return type(value), *(_content(getattr(value, each.name)) for each in fields(value))
+    return value
+
+
+def trace(
+    program: Program,
+    instr: Instr,
+    profile: Profile,
+    options: Options,
+    values: Mapping[Var, int],
+    addresses: Mapping[str, Expr],
+) -> Variant | None:
+    """The variant that holds at `values`; None if the instruction is refused there, or could leave its operands.
+
+    `addresses` are those of placed tiles.
+    """
+    conditions = Conditions()
+
+    def resolve(expr: Expr) -> int:
+        if isinstance(expr, int):
+            return expr
+        return SymbolicNumber(expr, evaluate(expr, values), conditions)  # type: ignore[return-value]
+
+    try:
+        call = call_of(program, instr, profile, resolve, addresses)
+        findings = verify_call(call, profile, options)
+        if any(finding.level == "error" for finding in findings):
+            return None
+        steps = call.instruction.lower(call)
+        types, sizes = memory_of(call)
+        if not all(_stays_inside(step, sizes) for step in steps):
+            return None
+    except (ExpressionError, KeyError):
+        return None
+    spans = {name: spec.span for name, spec in call.operands.items() if isinstance(spec, TensorSpec)}
+    return Variant(steps, types, conditions.found, spans, bool(findings), sharing(instr, resolve))
+
+
+def _stays_inside(step: Move | Compute, sizes: Mapping[str, int]) -> bool:
+    """Whether every address lies within its operand, whatever the index values are."""
+    if any(needed > sizes[operand] for operand, needed in step.spans):
+        return False
+    if isinstance(step, Compute) or step.index is None:
+        return True
+    index, indexed = step.index, step.indexed
+    assert indexed is not None
+    if index.capacity <= 0 or (index.cast and index.capacity > 0xFFFFFFFF):
+        return False
+    return indexed.layout.span(*index.reach(step.cols)) <= sizes[indexed.operand]
+
+
+# --- tiles -----------------------------------------------------------------------------------------------------------
+
+
+Variants = Callable[[ir.Instr], Sequence[Variant]]
+
+
+def users(program: ir.Program, tile: str) -> list[ir.Instr]:
     """The instructions that use a tile."""
-    return [s for s in walk(program.body) if isinstance(s, Instr) and any(use.tile == tile for use in s.tiles)]
+    return [s for s in ir.walk(program.body) if isinstance(s, ir.Instr) and any(use.tile == tile for use in s.tiles)]
 
 
 @dataclass(frozen=True)
 class Forwarded:
     """Two instructions that become one move."""
 
-    load: Instr
-    store: Instr
+    load: ir.Instr
+    store: ir.Instr
     first: Variant
     second: Variant
 
@@ -63,7 +158,7 @@ class Forwarded:
     def tile(self) -> str:
         """The tile between them."""
         through = named_operands(self.load)[self.moves[0].dst.operand]
-        assert isinstance(through, TileUse)
+        assert isinstance(through, ir.TileUse)
         return through.tile
 
     @property
@@ -74,19 +169,19 @@ class Forwarded:
 
 
 def forwarded(
-    stmt: Stmt, rest: Sequence[Stmt], program: Program, placed: Collection[str], variants: Variants
+    stmt: ir.Stmt, rest: Sequence[ir.Stmt], program: ir.Program, placed: Collection[str], variants: Variants
 ) -> Forwarded | None:
     """The statement together with the one that empties its tile, if they are such a pair."""
-    if not isinstance(stmt, Instr):
+    if not isinstance(stmt, ir.Instr):
         return None
-    store = next((s for s in rest if not isinstance(s, TileDecl | Flag | CrossFlag | Barrier)), None)
-    if not isinstance(store, Instr) or len(variants(stmt)) != 1 or len(variants(store)) != 1:
+    store = next((s for s in rest if not isinstance(s, ir.TileDecl | ir.Flag | ir.CrossFlag | ir.Barrier)), None)
+    if not isinstance(store, ir.Instr) or len(variants(stmt)) != 1 or len(variants(store)) != 1:
         return None
     pair = Forwarded(stmt, store, variants(stmt)[0], variants(store)[0])
     return pair if _passes_on(pair, program, placed) else None
 
 
-def _passes_on(pair: Forwarded, program: Program, placed: Collection[str]) -> bool:
+def _passes_on(pair: Forwarded, program: ir.Program, placed: Collection[str]) -> bool:
     if not all(len(v.steps) == 1 and isinstance(v.steps[0], Move) for v in (pair.first, pair.second)):
         return False
     first, second = pair.moves
@@ -96,8 +191,8 @@ def _passes_on(pair: Forwarded, program: Program, placed: Collection[str]) -> bo
     through, emptied = loaded[first.dst.operand], stored[second.src.operand]
     ends = loaded[first.src.operand], stored[second.dst.operand]
     return (
-        isinstance(through, TileUse)
-        and isinstance(emptied, TileUse)
+        isinstance(through, ir.TileUse)
+        and isinstance(emptied, ir.TileUse)
         and through.tile == emptied.tile
         and through.window == emptied.window
         and _lie_apart(*ends)
@@ -108,9 +203,9 @@ def _passes_on(pair: Forwarded, program: Program, placed: Collection[str]) -> bo
     )
 
 
-def _lie_apart(one: Operand, other: Operand) -> bool:
+def _lie_apart(one: ir.Operand, other: ir.Operand) -> bool:
     """Whether the ends are blocks of two arrays: within one, what is stored could be what is still to be loaded."""
-    return isinstance(one, View) and isinstance(other, View) and one.argument != other.argument
+    return isinstance(one, ir.View) and isinstance(other, ir.View) and one.argument != other.argument
 
 
 def _has_one_index(first: Move, second: Move) -> bool:
@@ -140,13 +235,13 @@ class HeldTile:
     parts: tuple[int, int]
 
 
-def held_tiles(program: Program, placed: Collection[str], variants: Variants, chip: Chip) -> dict[str, HeldTile]:
+def held_tiles(program: ir.Program, placed: Collection[str], variants: Variants, chip: Chip) -> dict[str, HeldTile]:
     """All such tiles, on a chip that has matrix units."""
     found = {name: _held(program, name, variants, chip) for name in program.tiles if chip.units and name not in placed}
     return {name: held for name, held in found.items() if held is not None}
 
 
-def _held(program: Program, name: str, variants: Variants, chip: Chip) -> HeldTile | None:
+def _held(program: ir.Program, name: str, variants: Variants, chip: Chip) -> HeldTile | None:
     """How a tile is kept; None if its uses do not agree on that."""
     uses = users(program, name)
     regions = [region for instr in uses if (region := _held_region(instr, name, variants(instr), chip))]
@@ -164,17 +259,17 @@ HeldRegion = tuple[tuple[int, int], Layout, DType | None]
 """Extents, layout, and the type that is multiplied, if it is."""
 
 
-def _held_region(instr: Instr, name: str, variants: Sequence[Variant], chip: Chip) -> HeldRegion | None:
+def _held_region(instr: ir.Instr, name: str, variants: Sequence[Variant], chip: Chip) -> HeldRegion | None:
     """The region that an instruction uses, and what it multiplies; None if the tile has to lie in memory."""
     if len(variants) != 1 or len(variants[0].steps) != 1 or not are_known(variants[0].steps[0].shape):
         return None
     step, operands = variants[0].steps[0], named_operands(instr)
-    mine = {key for key, given in operands.items() if isinstance(given, TileUse) and given.tile == name}
+    mine = {key for key, given in operands.items() if isinstance(given, ir.TileUse) and given.tile == name}
     if isinstance(step, Compute):
         return _of_product(step, variants[0], mine, chip)
     if isinstance(step.src, Fill) or step.index is not None or step.combine is not Combine.STORE:
         return None
-    is_stored = step.src.operand in mine and isinstance(operands[step.dst.operand], View)
+    is_stored = step.src.operand in mine and isinstance(operands[step.dst.operand], ir.View)
     return (step.shape, step.src.layout, None) if is_stored else None
 
 
@@ -192,7 +287,7 @@ def _of_product(work: Compute, variant: Variant, mine: Collection[str], chip: Ch
 Region = tuple[tuple[Expr, ...], Layout]
 
 
-def needs_poison(program: Program, tile: TileDecl, variants: Variants) -> bool:
+def needs_poison(program: ir.Program, tile: ir.TileDecl, variants: Variants) -> bool:
     """False if the first use of the tile writes all of its elements, or all that are ever read."""
     uses = users(program, tile.name)
     if not uses:
@@ -215,13 +310,13 @@ def needs_poison(program: Program, tile: TileDecl, variants: Variants) -> bool:
     return not read <= written
 
 
-def _first_use(block: Block, tile: TileDecl) -> Instr | None:
+def _first_use(block: ir.Block, tile: ir.TileDecl) -> ir.Instr | None:
     """The instruction that uses the tile first, if it is in the block of the declaration."""
     if tile in block:
         later = block[block.index(tile) + 1 :]
-        found = next((stmt for stmt in later if tile.name in mentioned(stmt)), None)
-        return found if isinstance(found, Instr) else None
-    inner = [_first_use(each, tile) for stmt in block for each in children(stmt)]
+        found = next((stmt for stmt in later if tile.name in ir.mentioned(stmt)), None)
+        return found if isinstance(found, ir.Instr) else None
+    inner = [_first_use(each, tile) for stmt in block for each in ir.children(stmt)]
     return next((found for found in inner if found is not None), None)
 
 
@@ -234,12 +329,12 @@ def _region(shape: Sequence[int], layout: Layout) -> Region:
     return (tuple(map(expr_of, shape)), layout) if known else ANYWHERE
 
 
-def _is_tile(instr: Instr, operand: str, tile: str) -> bool:
+def _is_tile(instr: ir.Instr, operand: str, tile: str) -> bool:
     given = named_operands(instr).get(operand)
-    return isinstance(given, TileUse) and given.tile == tile
+    return isinstance(given, ir.TileUse) and given.tile == tile
 
 
-def _fills(instr: Instr, variant: Variant, tile: str) -> Iterator[Region]:
+def _fills(instr: ir.Instr, variant: Variant, tile: str) -> Iterator[Region]:
     for step in variant.steps:
         if not _is_tile(instr, step.dst.operand, tile):
             continue
@@ -254,7 +349,7 @@ def _is_whole(move: Move) -> bool:
     return index is None or (index.side is Side.SRC and index.remap is not Remap.SKIP)
 
 
-def _reads(instr: Instr, variant: Variant, tile: str) -> Iterator[Region]:
+def _reads(instr: ir.Instr, variant: Variant, tile: str) -> Iterator[Region]:
     """Regions of the tile that are read, or written in part."""
     if instr.workspace is not None and instr.workspace.tile == tile:
         return

@@ -2,6 +2,5 @@
 
 | file | contents |
 |---|---|
-| `launching.py` | threads that run blocks: their callback to Python, how blocks are divided |
-| `executable.py` | a program compiled, recompiled for numbers that had no code, launched |
+| `executable.py` | threads that run blocks; a program compiled, recompiled for numbers that had no code, launched |
 """

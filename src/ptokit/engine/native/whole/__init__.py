@@ -8,8 +8,7 @@
 | `phases.py`, `partition.py`, `private.py`, `runs.py`, `sums.py` | the native functions of the strategies |
 | `bags.py`, `bag_calls.py` | bags of gathered rows, reduced: the native function, and its call |
 | `updates.py`, `update_calls.py` | gradients summed by row, stored or applied: the native functions, and their call |
-| `units.py` | units of work that one launch does, whatever the function of each |
 | `tables.py` | bags of many tables in one launch |
 | `short.py` | little work in one call from Python, through no ctypes |
-| `mover.py`, `block.py` | the rows that those move, and their arguments |
+| `mover.py`, `block.py` | the rows that those move; their arguments, and units of work that one launch does |
 """

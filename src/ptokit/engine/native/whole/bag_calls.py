@@ -7,14 +7,13 @@ from struct import Struct
 
 from ptokit.engine.bags import BagPlaces, BagSizes, BagsKind
 from ptokit.engine.kept import remember
-from ptokit.engine.llvm.bags import BagKind
+from ptokit.engine.llvm.bags import supported
 from ptokit.engine.native import host
 from ptokit.engine.native.whole import strategies
 from ptokit.engine.native.whole.block import WORDS, put_back, take_block
 from ptokit.engine.native.whole.short import ShortCall
 from ptokit.engine.native.whole.strategies import LONG, Team
 from ptokit.engine.native.workers import Stop, thread_count
-from ptokit.engine.runnable import Unsupported
 
 LEAST_PIECE, MOST_PIECE = 1 << 14, 1 << 20
 """Bytes of the rows of a piece, at least and at most."""
@@ -40,9 +39,7 @@ class NativeBags:
     """Bags of a kind."""
 
     def __init__(self, kind: BagsKind) -> None:
-        self.kind, self.row = kind, kind.width * kind.dtype.size
-        if not BagKind.of(kind).is_supported:
-            raise Unsupported(f"bags of {kind.dtype}")
+        self.kind, self.row = supported(kind, host=True), kind.width * kind.dtype.size
         self.codes: dict[int | None, ShortCall] = {}
         """By how far a table is."""
 
@@ -75,5 +72,5 @@ class NativeBags:
 
     def _code(self, far: int | None) -> ShortCall:
         """The code for tables that are near, or so far."""
-        code = strategies.native("bags", BagKind.of(self.kind, far=far, host=True))
+        code = strategies.native("bags", self.kind._replace(far=far))
         return remember(self.codes, far, ShortCall([(name, 1) for name in CALL_WORDS], "total", code, refuses=True))

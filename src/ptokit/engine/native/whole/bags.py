@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ptokit.engine.llvm.bags import BagArguments, BagCode, BagKind, in_columns
+from ptokit.engine.bags import BagsKind
+from ptokit.engine.llvm.bags import BagArguments, BagCode, in_columns
 from ptokit.engine.llvm.emit import I64, PTR, IrBuilder, IrValue, Variable
-from ptokit.engine.native.whole.block import note, pieces, word
-from ptokit.engine.native.whole.units import of_unit, put_unit
+from ptokit.engine.native.whole.block import note, of_unit, pieces, put_unit, word
 
 COLUMNS = 256
 """Bytes of a row that are reduced at a time: what registers hold."""
@@ -16,7 +16,7 @@ REFUSED = -1
 """Stands for an index that is outside of every table, where bounds are not in order."""
 
 
-def reduce(code: IrBuilder, kind: BagKind) -> None:
+def reduce(code: IrBuilder, kind: BagsKind) -> None:
     """Pieces of the bags."""
     names = ("table", "index", "bounds", "weights", "other", "winners")
     addresses = [word(code, name, PTR) for name in names]
@@ -34,7 +34,7 @@ def reduce(code: IrBuilder, kind: BagKind) -> None:
     note(code, "greatest", greatest.get())
 
 
-def reduce_range(code: IrBuilder, kind: BagKind) -> None:
+def reduce_range(code: IrBuilder, kind: BagsKind) -> None:
     """The bags of a unit, whose job has `BagArguments`; it keeps the greatest index."""
     given = BagArguments.of_job(code, of_unit(code, "job", PTR))
     greatest, read = _greatest(code)
@@ -55,6 +55,6 @@ def _greatest(code: IrBuilder) -> tuple[Variable, Callable[[IrValue], None]]:
     return greatest, read
 
 
-def _wide(kind: BagKind) -> int:
+def _wide(kind: BagsKind) -> int:
     """Columns that registers hold; lanes need registers, too."""
     return (COLUMNS // 2 if kind.tracked else COLUMNS) // kind.dtype.size

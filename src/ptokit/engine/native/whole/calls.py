@@ -136,7 +136,7 @@ class NativeMove:
         )  # fmt: skip
         team_size = 1 if threads == 1 else thread_count(threads)
         team = Team(team_size if cost > here.wake * code.wakes or strategy else 0, Stop(), is_long=cost > LONG)
-        return code.call(code, sizes).run(words, team, strategy)
+        return code.run(sizes, words, team, strategy)
 
     def code(self, sizes: MoveSizes, short_key: tuple[Any, ...] | None = None) -> _Code:
         """The code for moves of such sizes; all is chosen anew if the facts on the processor have changed."""
@@ -175,7 +175,6 @@ def _known_step(step: int, nbytes: int) -> int | None:
 class _Code:
     """The code for a kind of rows and of indices."""
 
-    call: type[_Call]
     divides = False
     """Whether threads can share little work."""
     most_bytes = host.NEVER
@@ -195,6 +194,41 @@ class _Code:
         words = [(name, factors.get(name, 1)) for name in ("table", "index", "other", *SIZES)]
         self.short = ShortCall(words, "count", begin, write, refuses=self.refuses)
 
+    def run(self, sizes: MoveSizes, words: tuple[int, ...], team: Team, strategy: str | None) -> bool:
+        """Execute a call with more work; False if an index must be refused."""
+        block = take_block(team.parts, team.stop)
+        block.set(first=0)
+        CALL.pack_into(block.words, 0, *words)
+        try:
+            self.move(sizes, team, block, strategy)
+        except _Refused:
+            return False
+        finally:
+            put_back(block)
+        return True
+
+    def move(self, sizes: MoveSizes, team: Team, block: ArgumentBlock, strategy: str | None) -> None:
+        """Execute the move that a block describes. Raises `_Refused`."""
+        raise NotImplementedError
+
+    def check(self, block: ArgumentBlock) -> None:
+        """Raise `_Refused` if an index was outside that must not be."""
+        if self.refuses and not block.is_whole:
+            raise _Refused
+
+    def raw(self, sizes: MoveSizes, address: int) -> Array:
+        """The index values at an address, as an array."""
+        kind, step = self.indices.dtype, sizes.index_step * self.indices.dtype.size
+        memory: Any = (c_uint8 * ((sizes.lanes - 1) * step + kind.size)).from_address(address)
+        return np.ndarray((sizes.lanes,), kind.bits, memory, 0, (step,))
+
+    def resolve(self, team: Team, block: ArgumentBlock, *, keep: bool, indices: Indices) -> None:
+        """Read the block's lanes from the indices."""
+        is_narrow = self.rows.lane == I32 and indices.lane != I32
+        block.set(piece=READ_AT_ONCE)
+        is_short = block.get("count") <= READ_AT_ONCE
+        team.do(native("resolve", indices, is_narrow, keep), block, is_short=is_short)
+
 
 class _GatherCode(_Code):
     """The code of gathers."""
@@ -205,7 +239,6 @@ class _GatherCode(_Code):
         is_element = rows.width == 1 and rows.size in (4, 8)
         is_even = is_element and rows.table_step == rows.other_step == rows.size
         super().__init__(kind, replace(rows, together=is_even and host.HOST.gathers), indices)
-        self.call = _GatherCall
         self.skips = indices.remap is Remap.SKIP
         self.straight = replace(self.rows, lane=indices.lane)
         self.late = replace(indices, remap=Remap.ZERO, noted=True) if self.refuses else indices
@@ -222,6 +255,42 @@ class _GatherCode(_Code):
         self.codes: dict[tuple[Indices, bool, bool], Native] = {}
         """By the indices, whether rows are far from each other, and whether they are written past the caches."""
 
+    def move(self, sizes: MoveSizes, team: Team, block: ArgumentBlock, strategy: str | None) -> None:
+        copied = (sizes.lanes + PADDING) * size_of(self.rows.lane)
+        if sizes.width == 1 and not self.skips and regular.gather(block, self.straight, self.indices, team):
+            return
+        if self.refuses and host.HOST.copies and copied <= MOST_COPIED:
+            self._copied(sizes, team, block, copied)
+        elif self.refuses and not self.kind.fresh:
+            self.resolve(team, block, keep=False, indices=self.indices)
+            self.check(block)
+            self._straight(sizes, team, block, replace(self.late, noted=False))
+        else:
+            self._straight(sizes, team, block, self.late)
+            self.check(block)
+
+    def _straight(self, sizes: MoveSizes, team: Team, block: ArgumentBlock, indices: Indices) -> None:
+        """Gather without a copy of the lanes."""
+        nbytes = sizes.width * self.rows.size
+        block.set(piece=piece_of(sizes.lanes, nbytes, team.parts))
+        far = self.rows.far and not (team.threads and strategies.is_near(self.raw(sizes, block.get("index")), nbytes))
+        streams = strategies.streams(block, self.rows)
+        code = self.codes.get((indices, far, streams))
+        if code is None:
+            rows = strategies.gathering(block, replace(self.straight, far=far))
+            code = self.codes[indices, far, streams] = native("gather", rows, indices)
+        team.do(code, block)
+
+    def _copied(self, sizes: MoveSizes, team: Team, block: ArgumentBlock, nbytes: int) -> None:
+        """Gather from a copy of the indices, which were checked when they were copied."""
+        lanes = pool.acquire(nbytes)
+        block.set(lanes=address_of(lanes))
+        self.resolve(team, block, keep=True, indices=self.indices)
+        self.check(block)
+        block.set(piece=piece_of(sizes.lanes, sizes.width * self.rows.size, team.parts))
+        strategies.gather(block, self.rows, team)
+        pool.release(lanes)
+
 
 class _ScatterCode(_Code):
     """The code of scatters."""
@@ -232,148 +301,51 @@ class _ScatterCode(_Code):
         if kind.combine is not Combine.STORE:
             rows = replace(rows, combine=kind.combine, dtype=kind.dtype)
         super().__init__(kind, rows, indices)
-        self.call = _ScatterCall
         self.sums = kind.accumulate is not None
         write = native("scatter", replace(rows, far=rows.far and strategies.fetches(rows)))
         self.shorten(native("resolve", indices, rows.lane != indices.lane, True), write)
 
-
-class _Call:
-    """A call with more work."""
-
-    def __init__(self, code: Any, sizes: MoveSizes) -> None:
-        self.code, self.rows, self.indices, self.refuses = code, code.rows, code.indices, code.refuses
-        self.count, self.width, self.capacity = sizes.lanes, sizes.width, sizes.capacity
-        self.lane: str = code.rows.lane
-        self.size: int = code.rows.size
-        self.other_row, self.index_step = sizes.other_row * self.size, sizes.index_step * code.kind.index_type.size
-
-    def run(self, words: tuple[int, ...], team: Team, strategy: str | None) -> bool:
-        """Execute it; False if an index must be refused."""
-        block = take_block(team.parts, team.stop)
-        block.set(first=0)
-        CALL.pack_into(block.words, 0, *words)
-        try:
-            self.move(team, block, strategy)
-        except _Refused:
-            return False
-        finally:
-            put_back(block)
-        return True
-
-    def move(self, team: Team, block: ArgumentBlock, strategy: str | None) -> None:
-        """Execute the move that a block describes. Raises `_Refused`."""
-        raise NotImplementedError
-
-    def check(self, block: ArgumentBlock) -> None:
-        """Raise `_Refused` if an index was outside that must not be."""
-        if self.refuses and not block.is_whole:
-            raise _Refused
-
-    def raw(self, address: int) -> Array:
-        """The index values at an address, as an array."""
-        kind, step = self.indices.dtype, self.index_step
-        memory: Any = (c_uint8 * ((self.count - 1) * step + kind.size)).from_address(address)
-        return np.ndarray((self.count,), kind.bits, memory, 0, (step,))
-
-    def resolve(self, team: Team, block: ArgumentBlock, *, keep: bool, indices: Indices) -> None:
-        """Read the block's lanes from the indices."""
-        is_narrow = self.lane == I32 and indices.lane != I32
-        block.set(piece=READ_AT_ONCE)
-        is_short = block.get("count") <= READ_AT_ONCE
-        team.do(native("resolve", indices, is_narrow, keep), block, is_short=is_short)
-
-
-class _GatherCall(_Call):
-    """A gather."""
-
-    def move(self, team: Team, block: ArgumentBlock, strategy: str | None) -> None:
-        code = self.code
-        copied = (self.count + PADDING) * size_of(self.lane)
-        if self.width == 1 and not code.skips and regular.gather(block, code.straight, self.indices, team):
+    def move(self, sizes: MoveSizes, team: Team, block: ArgumentBlock, strategy: str | None) -> None:
+        rows, count = self.rows, sizes.lanes
+        if self.sums or strategy in strategies.STRATEGIES:
+            self._chunks(count, team, block, strategy, None)
             return
-        if self.refuses and host.HOST.copies and copied <= MOST_COPIED:
-            self._copied(team, block, copied)
-        elif self.refuses and not code.kind.fresh:
-            self.resolve(team, block, keep=False, indices=self.indices)
-            self.check(block)
-            self._straight(team, block, replace(code.late, noted=False))
-        else:
-            self._straight(team, block, code.late)
-            self.check(block)
-
-    def _straight(self, team: Team, block: ArgumentBlock, indices: Indices) -> None:
-        """Gather without a copy of the lanes."""
-        block.set(piece=piece_of(self.count, self.width * self.size, team.parts))
-        far = self.rows.far and not (
-            team.threads and strategies.is_near(self.raw(block.get("index")), self.width * self.size)
-        )
-        streams = strategies.streams(block, self.rows)
-        code = self.code.codes.get((indices, far, streams))
-        if code is None:
-            rows = strategies.gathering(block, replace(self.code.straight, far=far))
-            code = self.code.codes[indices, far, streams] = native("gather", rows, indices)
-        team.do(code, block)
-
-    def _copied(self, team: Team, block: ArgumentBlock, nbytes: int) -> None:
-        """Gather from a copy of the indices, which were checked when they were copied."""
-        lanes = pool.acquire(nbytes)
-        block.set(lanes=address_of(lanes))
-        self.resolve(team, block, keep=True, indices=self.indices)
-        self.check(block)
-        block.set(piece=piece_of(self.count, self.width * self.size, team.parts))
-        strategies.gather(block, self.rows, team)
-        pool.release(lanes)
-
-
-class _ScatterCall(_Call):
-    """A scatter."""
-
-    def move(self, team: Team, block: ArgumentBlock, strategy: str | None) -> None:
-        if self.code.sums or strategy in strategies.STRATEGIES:
-            self._chunks(team, block, strategy, None)
+        if strategy != "merged" and sizes.width == 1 and regular.scatter(block, rows, self.indices, team):
             return
-        if strategy != "merged" and self.width == 1 and regular.scatter(block, self.rows, self.indices, team):
-            return
-        spread = strategies.sampled(self.raw(block.get("index")), self.capacity, team.parts)
-        given = self.rows, self.count, self.capacity, team.parts, spread
+        spread = strategies.sampled(self.raw(sizes, block.get("index")), sizes.capacity, team.parts)
+        given = rows, count, sizes.capacity, team.parts, spread
         merges = strategy == "merged" or (strategy is None and strategies.merges(*given))
-        if not (merges and strategies.merged(block, self.rows, self.indices, team, spread)):
-            self._chunks(team, block, None, spread if self.refuses else None)
+        if not (merges and strategies.merged(block, rows, self.indices, team, spread)):
+            self._chunks(count, team, block, None, spread if self.refuses else None)
 
-    def _chunks(self, team: Team, block: ArgumentBlock, strategy: str | None, spread: Spread | None) -> None:
+    def _chunks(
+        self, count: int, team: Team, block: ArgumentBlock, strategy: str | None, spread: Spread | None
+    ) -> None:
         """Chunks of lanes, one after the other; all of them are read first where they must be checked and fit."""
-        each, refuses = size_of(self.lane), self.refuses
-        fits = (self.count + PADDING) * each <= MOST_COPIED
-        at_once = self.count if fits and (refuses or self.code.sums) else min(CHUNK, self.count)
+        each, refuses = size_of(self.rows.lane), self.refuses
+        fits = (count + PADDING) * each <= MOST_COPIED
+        at_once = count if fits and (refuses or self.sums) else min(CHUNK, count)
         indices = self.indices
-        if refuses and at_once < self.count:
+        if refuses and at_once < count:
             self.resolve(team, block, keep=False, indices=indices)
             self.check(block)
             indices = replace(indices, remap=Remap.SKIP)
-        if self.code.sums and at_once < self.count:
+        if self.sums and at_once < count:
             strategies.sum_up(block, replace(self.rows, lane=indices.lane), team, indices)
             return
         memory = pool.acquire((at_once + PADDING) * each)
-        other = block.get("other")
-        for start in range(0, self.count, at_once):
-            found = min(at_once, self.count - start)
+        other, other_row = block.get("other"), block.get("other_row")
+        for start in range(0, count, at_once):
+            found = min(at_once, count - start)
             block.set(lanes=address_of(memory), first=start, count=found, greatest=0)
             self.resolve(team, block, keep=True, indices=indices)
             if indices.remap is Remap.REFUSE:
                 self.check(block)
-            if self.code.sums:
+            if self.sums:
                 strategies.sum_up(block, self.rows, team, None)
                 found = 0
             for part in range(0, found, CHUNK):
-                block.set(
-                    lanes=address_of(memory) + part * each,
-                    other=other + (start + part) * self.other_row,
-                    count=min(CHUNK, found - part),
-                )
+                there, lanes = other + (start + part) * other_row, address_of(memory) + part * each
+                block.set(lanes=lanes, other=there, count=min(CHUNK, found - part))
                 strategies.scatter(block, self.rows, team, strategy, spread)
         pool.release(memory)
-
-
-UNRESOLVED = ("runs", "merged")
-"""Strategies that read the indices themselves, beside `strategies.STRATEGIES`."""

@@ -155,7 +155,6 @@ class Mover:
         code, size, kind = self.code, self.rows.size, f"i{8 * self.rows.size}"
         many, places, mask = (vector(each, ELEMENTS_AT_ONCE) for each in (kind, PTR, I1))
         name = f"llvm.masked.gather.v{ELEMENTS_AT_ONCE}{kind}.v{ELEMENTS_AT_ONCE}p0"
-        code.module.declare(name, f"{many} ({places}, i32, {mask}, {many})")
         for k, step in code.strips(count, ELEMENTS_AT_ONCE):
             lane, there = lanes(k, step).to("zext", vector(I64, step)), code.at(base, k * size)
             inside = code.constant(mask, 1) if capacity is None else lane.compare("ult", code.splat(capacity, step))
@@ -292,8 +291,7 @@ class Mover:
             code.store(code.load(kind, code.at(src, at), 1), code.at(dst, at), 1)
 
         def short() -> None:
-            name = code.module.declare("llvm.memcpy.p0.p0.i64", "void (ptr, ptr, i64, i1)")
-            code.call("void", name, dst, src, nbytes, "i1 false")
+            code.call("void", "llvm.memcpy.p0.p0.i64", dst, src, nbytes, "i1 false")
 
         with code.when((nbytes & (LINE - 1)).compare("ne", 0)):
             code.choose(nbytes.compare("ult", LINE), short, last_line)

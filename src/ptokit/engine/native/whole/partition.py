@@ -47,7 +47,7 @@ def spread_lanes(code: IrBuilder, rows: Rows, marked: bool) -> None:
         lane = _lane(code, rows, lanes, k)
         value = code.load(f"i{8 * size}", mover.item(k), 1)
         there = code.at(pairs, cursors.next(lane) * pair_of(size))
-        mover.writer.prefetch(code.at(there, LINE), to_write=True)  # where the bucket goes on
+        code.prefetch(code.at(there, LINE), to_write=True)  # where the bucket goes on
         _pack(code, lane & mask, value, there)
 
     _over_slice(code, spread_lane)

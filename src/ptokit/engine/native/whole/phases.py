@@ -325,10 +325,9 @@ def packed(code: IrBuilder, values: IrValue, keep: IrValue, place: IrValue) -> I
         return keep.to("zext", I64)
     bits = f"i{step}"
     name = f"llvm.experimental.vector.compress.v{step}{element_of(many)}"
-    code.module.declare(name, f"{many} ({many}, {keep.type}, {many})")
     code.store(code.call(many, name, values, keep, f"{many} poison"), place)
     mask = code.write(bits, f"bitcast {keep!r} to {bits}")
-    found = code.call(bits, code.module.declare(f"llvm.ctpop.{bits}", f"{bits} ({bits})"), mask)
+    found = code.call(bits, f"llvm.ctpop.{bits}", mask)
     return found.to("zext", I64)
 
 

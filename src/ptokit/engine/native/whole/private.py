@@ -110,7 +110,7 @@ def _store_last(code: IrBuilder, rows: Rows, mover: Mover, start: IrValue, total
             found = code.load(I32, code.at(_cells(code, rows, worker), (start + k) * 4))
             last.set(code.select(found.compare("ne", 0), found, last.get()))
         code.store(last.get(), code.at(own, k * 4))
-        mover.writer.prefetch(mover.item(last.get().to("zext", I64) - 1))
+        code.prefetch(mover.item(last.get().to("zext", I64) - 1))
     with code.loop(0, total) as k:
         found = code.load(I32, code.at(own, k * 4)).to("zext", I64)
         with code.when(found.compare("ne", 0)):
@@ -132,6 +132,4 @@ def _combine(code: IrBuilder, rows: Rows, at: IrValue, cell: IrValue, count: int
         with code.when(changes):
             code.store(value, cell, 1)
         return
-    name = f"llvm.masked.store.v{count}i{8 * rows.size}.p0"
-    code.module.declare(name, f"void ({kind}, ptr, i32, {changes.type})")
-    code.call("void", name, value, cell, "i32 1", changes)
+    code.call("void", f"llvm.masked.store.v{count}i{8 * rows.size}.p0", value, cell, "i32 1", changes)

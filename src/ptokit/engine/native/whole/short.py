@@ -124,8 +124,7 @@ def _write(code: IrBuilder) -> None:
     capacity, width = code.load(I64, word("capacity")), code.load(I64, word("width"))
     thread = code.variable(I64, code.i64(0))
     with code.when((code.load(I64, code.at(block, lanes)) * width).compare("ugt", MOST_HELD)):
-        declared = code.module.declare("PyEval_SaveThread", "ptr ()")
-        thread.set(code.call(PTR, declared).to("ptrtoint", I64))
+        thread.set(code.call(PTR, "PyEval_SaveThread").to("ptrtoint", I64))
     _run(code, begin, block)
     is_whole = code.load(I64, word("greatest")).compare("ult", capacity)
     code.store(is_whole.to("zext", I64), word("whole"))
@@ -134,15 +133,13 @@ def _write(code: IrBuilder) -> None:
         code.store(capacity, word("high_shard"))
         _run(code, write, block)
     with code.when(thread.get().compare("ne", 0)):
-        name = code.module.declare("PyEval_RestoreThread", "void (ptr)")
-        code.call("void", name, thread.get().to("inttoptr", PTR))
-    name = code.module.declare("PyBool_FromLong", "ptr (i64)")
-    code.ret(code.call(PTR, name, is_done.to("zext", I64)))
+        code.call("void", "PyEval_RestoreThread", thread.get().to("inttoptr", PTR))
+    code.ret(code.call(PTR, "PyBool_FromLong", is_done.to("zext", I64)))
 
 
 def _number(code: IrBuilder, given: IrValue) -> IrValue:
     """A whole number of Python's."""
-    return code.call(I64, code.module.declare("PyLong_AsLongLong", "i64 (ptr)"), given)
+    return code.call(I64, "PyLong_AsLongLong", given)
 
 
 def _run(code: IrBuilder, address: IrValue, block: IrValue) -> None:

@@ -24,7 +24,7 @@ from ptokit.engine.llvm.emit import size_of
 from ptokit.engine.llvm.move import LINE
 from ptokit.engine.native import host, openmp, workers
 from ptokit.engine.native.jit import IrSource, library
-from ptokit.engine.native.whole import bags, partition, phases, private, runs, sums, units, updates
+from ptokit.engine.native.whole import bags, block, partition, phases, private, runs, sums, updates
 from ptokit.engine.native.whole.block import LANES_AT_ONCE, ArgumentBlock, function
 from ptokit.engine.native.whole.mover import Rows
 from ptokit.engine.native.workers import Stop
@@ -82,7 +82,7 @@ PHASES: dict[str, Callable[..., None]] = {
     "move": runs.move,
     "total": sums.total,
     "bags": bags.reduce,
-    "each": units.each,
+    "each": block.each,
     "table_bags": bags.reduce_range,
     "own": updates.own,
     "group": updates.group,

@@ -59,7 +59,7 @@ class _Sums:
         kept = compacted(code, picks, length, is_inside, AT_ONCE[self.rows.lane])
         with code.loop(0, kept) as q:
             if self.rows.far:
-                mover.writer.prefetch(mover.cell(self._lane(lanes, picked(code, picks, q + AHEAD))))
+                code.prefetch(mover.cell(self._lane(lanes, picked(code, picks, q + AHEAD))))
             k = picked(code, picks, q)
             lane = self._lane(lanes, k)
             self._add(lane - low, mover.cell(lane), mover.item(first + k))

@@ -7,12 +7,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from ptokit.engine.bags import TableBags
-from ptokit.engine.llvm.bags import BagKind
+from ptokit.engine.bags import BagsKind, TableBags
+from ptokit.engine.llvm.bags import supported
 from ptokit.engine.native import host
 from ptokit.engine.native.whole.strategies import native
 from ptokit.engine.native.whole.update_calls import COUNT, WorkUnit, even, launch, team_of, words_of
-from ptokit.engine.runnable import Unsupported
 
 PIECE = 1 << 18
 """Bytes of the rows of a range."""
@@ -39,9 +38,6 @@ def run(given: Sequence[TableBags], threads: int | None) -> bool:
     )
 
 
-def _kind(bags: TableBags) -> BagKind:
+def _kind(bags: TableBags) -> BagsKind:
     is_far = bags.sizes.capacity * bags.kind.width * bags.kind.dtype.size > host.HOST.near
-    kind = BagKind.of(bags.kind, far=host.HOST.locality if is_far else None, host=True)
-    if not kind.is_supported:
-        raise Unsupported(f"bags of {kind.dtype}")
-    return kind
+    return supported(bags.kind, far=host.HOST.locality if is_far else None, host=True)

@@ -12,9 +12,8 @@ import numpy as np
 
 from ptokit.engine.bags import RowUpdate
 from ptokit.engine.llvm.updates import JOB, UpdateKind, words_of_job
-from ptokit.engine.native.whole.block import ArgumentBlock
+from ptokit.engine.native.whole.block import UNIT, ArgumentBlock
 from ptokit.engine.native.whole.strategies import LONG, Team, native, pool, sampled
-from ptokit.engine.native.whole.units import UNIT
 from ptokit.engine.native.whole.updates import DIGIT
 from ptokit.engine.native.workers import Stop, thread_count
 from ptokit.engine.runnable import Unsupported

@@ -14,7 +14,7 @@ from ptokit.engine.llvm.bags import in_columns
 from ptokit.engine.llvm.emit import I32, I64, PTR, IrBuilder, IrValue
 from ptokit.engine.llvm.move import LINE
 from ptokit.engine.llvm.updates import RowCode, UpdateKind, of_job
-from ptokit.engine.native.whole.units import of_unit, put_unit
+from ptokit.engine.native.whole.block import of_unit, put_unit
 from ptokit.isa.dtype import DType
 
 DIGIT = 11
@@ -150,14 +150,13 @@ class _Rows(RowCode):
     def prefetch(self, row: IrValue) -> None:
         """Let the caches take a row that is to be written."""
         code = self.code
-        name = code.module.declare("llvm.prefetch.p0", "void (ptr, i32, i32, i32)")
         areas = [(self.table, self.kind.width * self.size)]
         if self.kind.rule in ("adagrad", "rowwise_adagrad"):
             areas.append((self.state, self.sum_size * (1 if self.by_row else self.kind.width)))
         for start, nbytes in areas:
             place = code.at(start, row * nbytes)
             for line in range(0, min(nbytes, 8 * LINE), LINE):
-                code.call("void", name, code.at(place, line), "i32 1", "i32 3", "i32 1")
+                code.prefetch(code.at(place, line), to_write=True, locality=3)
 
     def finish_keys(self, row: IrValue, out: IrValue, first: IrValue, last: IrValue) -> None:
         """Sum a row of keys from the first to the last, and do what the rule says."""
