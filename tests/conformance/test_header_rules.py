@@ -72,6 +72,7 @@ PRODUCTS = [f"{name}{more}" for name in ("tmatmul", "tgemv") for more in ("", "_
 BITS, WORDS = "'uint8', 8, 32, valid=(8, 8)", "'uint32', 8, 32, valid=(8, 2)"
 COLUMNS = [name for name in INSTRUCTIONS if name.startswith("tcolexpand") and name != "tcolexpand"]
 ROWS = [name for name in INSTRUCTIONS if name.startswith("trowexpand") and name != "trowexpand"]
+LONGS, LONG_BITS = "'int64', 8, 128", "'uint32', 8, 32, valid=(8, 4)"
 POSITIONS = ("tcolargmax", "tcolargmin")
 SHORT_INDEX = {"t": "'int16', 8, 64", "w": "'int16', {}, 64", "i": "'int16', {}, 64, valid=(8, 64)"}
 
@@ -130,12 +131,15 @@ KERNELS: dict[str, list[str]] = {
         elements("tcmp(m, a, b, 'lt')", "int32", m=BITS),
         elements("tcmp(m, a, b)", "int16", m=BITS),
         elements("tcmp(m, a, b)", "int64", m=WORDS),
+        vectors("tcmp(m, a, b)", a=LONGS, b=LONGS, m=LONG_BITS),
+        vectors("tcmp(m, a, b)", a="'float32', 8, 64", b="'float32', 8, 128, valid=(8, 64)", m=WORDS),
         elements("tcmp(m, a, b)", "float32", m="'uint16', 8, 32, valid=(8, 4)"),
     ],
     "tcmps": [
         vectors("tcmps(m, a, 1, 'lt')", a="'int32', 8, 64", m=BITS),
         vectors("tcmps(m, a, 1.0)", a="'float32', 8, 64", m=BITS),
         vectors("tcmps(m, a, 1)", a="'int16', 8, 64", m=BITS),
+        vectors("tcmps(m, a, 1)", a=LONGS, m=LONG_BITS),
     ],
     **{name: [vectors(f"{name}(i, a)", a="'uint32', 8, 64", i="'int32', 1, 64")] for name in POSITIONS},
     "tsel": [

@@ -1,6 +1,6 @@
 """Compares the tables of instructions with the headers of a checkout, by the kernels of its tests and by our own.
 
-python -m tests.witness PATH [--target a2a3] [--only tadd,tci] [--entries 2] [--page docs]
+python -m tests.witness PATH [--target a2a3@2026.08] [--only tadd,tci] [--entries 2] [--page docs]
 python -m tests.witness PATH --values [--only tadd,tci] [--page docs]
 """
 
@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from ptokit.target import profile
 from ptokit.witness.headers import Checkout
 from tests.witness import emitted
 from tests.witness.compare import Comparison, compare_file
@@ -29,13 +30,18 @@ OWN_ENTRIES = 100
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path", type=Path)
-    parser.add_argument("--target", default="a2a3")
+    parser.add_argument("--target", default="a2a3@2026.08", help="a revision, or a plain target")
     parser.add_argument("--only", default="", help="folders of tests and names of instructions, with commas")
     parser.add_argument("--entries", type=int, default=2, help="entries of each file of the vendor's")
     parser.add_argument("--values", action="store_true", help="compare results instead, on A2/A3")
     parser.add_argument("--page", type=Path, help="a folder for a page with the result")
     asked = parser.parse_args()
     return of_values(asked) if asked.values else of_effects(asked)
+
+
+def family(asked: argparse.Namespace) -> str:
+    """Whose headers these are."""
+    return profile(asked.target).family
 
 
 def of_effects(asked: argparse.Namespace) -> int:
@@ -54,7 +60,7 @@ def of_effects(asked: argparse.Namespace) -> int:
     print(found.summary)
     print(f"{time.monotonic() - start:.0f} s")
     if asked.page:
-        written(asked.page / f"witness-{asked.target}.md", found, asked.target, time.monotonic() - start)
+        written(asked.page / f"witness-{family(asked)}.md", found, asked.target, time.monotonic() - start)
     return int(bool(found.differ))
 
 
@@ -79,7 +85,7 @@ def of_values(asked: argparse.Namespace) -> int:
 
 def sources(checkout: Checkout, asked: argparse.Namespace) -> Iterator[tuple[Path, int]]:
     """The kernels of the vendor's tests, and how many entries of each."""
-    folder = checkout.path / "tests" / "npu" / asked.target / "src" / "st" / "testcase"
+    folder = checkout.path / "tests" / "npu" / family(asked) / "src" / "st" / "testcase"
     known = sorted(path.name for path in folder.iterdir() if path.is_dir())
     names = [name for name in known if not asked.only or name in asked.only.split(",")]
     return ((file, asked.entries) for name in names for file in sorted((folder / name).glob("*kernel*.cpp")))
@@ -87,10 +93,10 @@ def sources(checkout: Checkout, asked: argparse.Namespace) -> Iterator[tuple[Pat
 
 def own_sources(folder: Path, asked: argparse.Namespace) -> Iterator[tuple[Path, int]]:
     """Our own kernels, written to a folder."""
-    for name in emitted.names(asked.target):
+    for name in emitted.names(family(asked)):
         if not asked.only or name in asked.only.split(","):
             file = folder / f"own_{name}.cpp"
-            file.write_text(emitted.source(name, asked.target))
+            file.write_text(emitted.source(name, family(asked)))
             yield file, OWN_ENTRIES
 
 

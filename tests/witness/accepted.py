@@ -9,19 +9,24 @@ MASK_ROWS = "the documents give every row of a mask its value (CP-CMP-01); the h
 FILLED = "rows that are valid in part are filled as if they followed each other (TExpandS.hpp:61): reported (CP-HDR-01)"
 HIDDEN = "the headers' own workspace, from 184 KB on, which the machine knows"
 RAW = "addresses that the header does not set: what is read there is not used"
+PAIRS = "registers are loaded in pairs (TCmp.hpp:122): no result depends on a second one behind the columns"
+UNUSED = "an index that the page calls unused is loaded (THistogram.hpp:64): no result depends on it"
 ACCEPTED: tuple[tuple[str, str, str], ...] = (
     ("tsel|tprelu|trem|trems", "read (more|less)", "the mask is read through an address that lies in the workspace"),
     ("tgather|tgatherb|tscatter", "read (more|less)", DATA),
     ("tcmps?", "write less", MASK_ROWS),
+    ("a5:tcmps?", "read more", PAIRS),
+    ("a5:thistogram", "read more", UNUSED),
     ("ttrans", "read more", RAW),
     ("trowexpand\\w+", "write more", HIDDEN),
     ("texpands|tands|tors|txors", "(read|write) (more|less)", FILLED),
     ("tsels?", "read less", "the documents give every row of a mask its value (CP-SEL-01); the header reads its bits"),
 )
-"""Instructions and kinds of difference, as patterns, and the reason."""
+"""Instructions, of all families or one, and kinds of difference, as patterns, and the reason."""
 
 
-def reason(name: str, kind: str) -> str:
+def reason(family: str, name: str, kind: str) -> str:
     """Why a difference stays; empty if it must not."""
-    found = (why for names, kinds, why in ACCEPTED if re.fullmatch(names, name) and re.fullmatch(kinds, kind))
-    return next(found, "")
+    both = name, f"{family}:{name}"
+    known = ((kinds, why) for names, kinds, why in ACCEPTED if any(re.fullmatch(names, each) for each in both))
+    return next((why for kinds, why in known if re.fullmatch(kinds, kind)), "")

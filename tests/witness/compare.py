@@ -22,7 +22,7 @@ from ptokit.isa.spelling import TMP
 from ptokit.lang.recorded import CppKernel, load_entries
 from ptokit.machine.access_checks import AccessChecks
 from ptokit.program.cores import PipeWork, own_pairs
-from ptokit.target import PROFILES
+from ptokit.target import PROFILES, profile
 from ptokit.witness.effects import Observed
 from ptokit.witness.extents import NOTHING, REPEAT, Ranges, merged, without
 from ptokit.witness.headers import Checkout
@@ -155,6 +155,7 @@ EXAMPLES = 3
 class Comparison:
     """Counts of calls, and examples of differences, by instruction."""
 
+    family: str = ""
     calls: Counter[str] = field(default_factory=Counter[str])
     differ: Counter[str] = field(default_factory=Counter[str])
     accepted: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
@@ -195,7 +196,7 @@ class Comparison:
         """Compare one call."""
         self.calls[assumed.name] += 1
         all_found = differences(observed, assumed)
-        reasons = [reason(assumed.name, kind) for kind, _ in all_found]
+        reasons = [reason(self.family, assumed.name, kind) for kind, _ in all_found]
         self.accepted.update({(assumed.name, each) for each in reasons if each})
         if found := [f"{kind} {how}" for (kind, how), known in zip(all_found, reasons, strict=True) if not known]:
             self.differ[assumed.name] += 1
@@ -206,7 +207,7 @@ class Comparison:
 
 def compare_file(root: Path, target: str, source: tuple[Path, int]) -> Comparison:
     """One source, in a process that ends: launches keep memory."""
-    (file, entries), start, found = source, time.monotonic(), Comparison()
+    (file, entries), start, found = source, time.monotonic(), Comparison(profile(target).family)
     with Witness(Checkout.at(root)) as witness:
         try:
             compare(witness, file, target, entries, found)
@@ -219,9 +220,10 @@ def compare_file(root: Path, target: str, source: tuple[Path, int]) -> Compariso
 
 def compare(witness: Witness, source: Path, target: str, most: int, into: Comparison) -> None:
     """Run up to `most` entries of a source with the headers and on the machine, and compare their calls in order."""
+    family = profile(target).family
     try:
-        kernels = load_entries(str(source), target)[:most]
-        build = witness.compile(source, target)
+        kernels = load_entries(str(source), family)[:most]
+        build = witness.compile(source, family)
     except (CompileError, VerifyError) as problem:
         into.files["refused"] += 1
         into.problems.append(f"{source.name}: {str(problem)[:300]}")
@@ -230,7 +232,7 @@ def compare(witness: Witness, source: Path, target: str, most: int, into: Compar
     with build:
         for kernel in kernels:
             observed = _observed(witness, build, kernel)
-            assumed = [each for each in _assumed(kernel, target) if each.name not in {*table_of(target), *OWN}]
+            assumed = [each for each in _assumed(kernel, target) if each.name not in {*table_of(family), *OWN}]
             if len({core for core, _ in observed}) > 1:  # blocks of two cores come in any order
                 observed.sort(key=lambda pair: pair[0])
                 assumed.sort(key=lambda each: each.core)

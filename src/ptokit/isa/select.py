@@ -61,6 +61,16 @@ BY_MODE = Rule(
     or c.dst.dtype == c.src.dtype or c.dst.dtype.size > c.src.dtype.size,
     on=note("a2a3"), found=lambda c: c.round.text,
 )  # fmt: skip
+FIRST_64 = Rule(
+    CLAUSE, "dst", "of at most 64 columns of 8 bytes: shipping headers compare the first 64 of a row only",
+    lambda c: (data := c.values[c.instruction.operands[1].name]).dtype.size < 8 or data.valid_cols <= 64,
+    on=note("a5"), fix="compare slices of 64 columns",
+)  # fmt: skip
+ONE_STRIDE = Rule(
+    CLAUSE, "src1", "of the columns of src0, or of one row: shipping headers mix the strides of 4-byte types",
+    lambda c: c.src0.dtype.size != 4 or c.src0.stride == c.src1.stride or c.src0.valid_rows == 1,
+    on=note("a5"), found=lambda c: f"{c.src1.stride}, not {c.src0.stride}", fix="give both tiles one shape",
+)  # fmt: skip
 PACKS_ROWS = Rule(
     CLAUSE, "dst", "of rows without padding, a bit for every column of src: the simulator packs whole rows of src",
     lambda c: (c.dst.valid_rows == 1 or c.dst.valid_cols == c.dst.cols) and c.src.cols <= bits(c.dst),
@@ -89,13 +99,15 @@ BY_DIFFERENCE = Table({"cpu": True})
 CMP_CPP = Cpp(
     headers=(
         EQUAL_ONLY,
+        FIRST_64,
+        ONE_STRIDE,
         typed_in_headers("src0", {"cpu": "i32 f16 f32"}, Case("a uint8 mask", lambda c: c.dst.dtype.size == 1)),
         typed_in_headers("src0", {"cpu": EIGHT_TO_32}, Case("a uint32 mask", lambda c: c.dst.dtype.size == 4)),
         typed_in_headers("dst", {"cpu": "u8 u32"}),
     )
 )
 CMPS_CPP = Cpp(
-    headers=(EQUAL_ONLY, AS_HALVES, PACKS_ROWS),
+    headers=(EQUAL_ONLY, AS_HALVES, FIRST_64, PACKS_ROWS),
     finite=Case("eq or ne", lambda c: c.here(BY_DIFFERENCE) and c.mode in (CmpMode.EQ, CmpMode.NE)),
 )
 SEL_CPP = Cpp(headers=(ONE_RUN, BYTE_MASK, one_type("dst", "src0", "src1", on=DEVICES)))
@@ -108,12 +120,22 @@ MODE = Modifier("mode", CmpMode, always(CmpMode.EQ), "how elements are compared"
                 text=Attribute("cmpMode", "cmp", inside=True, brief="cmp", example=CmpMode.LT))  # fmt: skip
 
 
+def mask_rows(call: Call) -> ByteRows:
+    """What A5 stores: the bits of a step of the vector unit, of 4-byte types those of two (TCmp.hpp:84, 132), of 8-byte
+    types a whole register (Int64Binary.hpp:115)."""
+    data: TileSpec = call.values[call.instruction.operands[1].name]
+    lanes = {1: 256, 2: 128, 4: 128, 8: 256}[data.dtype.size]
+    return ByteRows(data.valid_rows, -(-data.valid_cols // lanes) * lanes // 8, call.dst.stride * call.dst.dtype.size)
+
+
 def compare(row: OpRow, *data: Param, others: tuple[str, ...]) -> Instruction:
     """One bit per column."""
     names = tuple(param.name for param in data)
     tiles = tuple(name for name in names if name not in others)
-    rules = masked("CP-CMP", "dst", tiles, row.types)
-    return build(row, (MASK_DST, *data), rules, apply("cmp", *names, mode="mode"), modifiers=(MODE,),
+    rules, params = masked("CP-CMP", "dst", tiles, row.types), (MASK_DST, *data)
+    stored = RouteKernel((*pipes(params, "V"), Effect("dst", "write", "V", mask_rows)))
+    return build(row, params, rules, apply("cmp", *names, mode="mode"), modifiers=(MODE,),
+                 special=(SpecialRoute("", Table({"a5": None}), stored),),
                  cpp=f"{row.name.upper()}(dst, {', '.join(names)}, mode)")  # fmt: skip
 
 
