@@ -206,6 +206,11 @@ SIMULATOR = "the simulator's header computes something else: "
 NOTED = {
     ("a2a3", "tcmp tcmps", "mode"): "the headers compare int32 for equality, whatever is asked",
     ("a2a3", "tdivs", "src"): "the headers divide integers through float",
+    ("a2a3", "tcmps", "src"): "the headers compare 16-bit integers as float16",
+    ("a2a3", "tcolargmax tcolargmin", "src"): "the headers compare unsigned integers as floats",
+    ("a2a3", "tcvt", "round"): "the headers round to narrower floats by the mode",
+    ("a5", "tcmp tcmps", "dst"): "the headers compare 64 columns of 8-byte types",
+    ("a5", "tcmp", "src1"): "the headers mix the strides of 4-byte types",
     ("cpu a2a3 a5", "tscatter", "dst"): BY_OFFSET,
     ("cpu a2a3 a5", "tscatter", "idx"): BY_OFFSET,
     ("cpu a2a3 a5", "tload", "src"): WHOLE,

@@ -365,3 +365,46 @@ def test_a_transpose_into_a_slice_goes_by_the_rows_of_its_tile() -> None:
     whole, source = pto.Tile("vec", "float32", 16, 16).write(0), pto.Tile("vec", "float32", 8, 16).write(1)
     with pto.target("a2a3"):
         assert pto.ttrans(whole[:, 0:8], source).route == "ttrans"
+
+
+# --- extents that are known at run time only
+
+
+def joined(x: Any, out: Any, n: int) -> None:
+    left, right = (pto.Tile("vec", "int32", 8, 32, valid=(8, n)) for _ in range(2))
+    both = pto.Tile("vec", "int32", 8, 64, valid=(8, n + n))
+    pto.tload(left, x[:, 0:n])
+    pto.tload(right, x[:, 0:n])
+    pto.tconcat(both, left, right)
+    pto.tstore(out[:, 0 : n + n], both)
+
+
+def moved(x: Any, out: Any, n: int) -> None:
+    source, copy = (pto.Tile("vec", "int32", 8, 32, valid=(8, n)) for _ in range(2))
+    pto.tload(source, x[:, 0:n])
+    pto.tmov(copy, source)
+    pto.tstore(out[:, 0:n], copy)
+
+
+def positions(x: Any, out: Any, n: int) -> None:
+    source, rows = pto.Tile("vec", "float32", 8, 64, valid=(8, n)), pto.Tile("vec", "int32", 8, 8, valid=(8, 1))
+    pto.tload(source, x[:, 0:n])
+    pto.trowargmax(rows, source)
+    pto.tstore(out[:, 0:1], rows)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "wanted"),
+    [
+        (joined, "int32", lambda x, n: np.concatenate([x[:, :n], x[:, :n]], axis=1)),
+        (moved, "int32", lambda x, n: x[:, :n]),
+        (positions, "float32", lambda x, n: x[:, :n].argmax(axis=1)[:, None]),
+    ],
+)
+@pytest.mark.parametrize("n", [8, 24])
+def test_routes_of_extents_that_are_known_at_run_time(body: Body, kind: str, wanted: Any, n: int) -> None:
+    x, out = np.random.default_rng(0).permutation(8 * 64).reshape(8, 64).astype(kind), np.zeros((8, 64), "int32")
+    expected = wanted(x, n)
+    report = run(body, x, out, n)
+    assert report.ok, faults(report)
+    assert (out[:, : expected.shape[1]] == expected).all()

@@ -497,7 +497,7 @@ def test_flags_pair_two_pipes_of_the_target(name: str) -> None:
 def test_every_kernel_of_the_target_has_its_chain(name: str) -> None:
     indexed = {*kernels_of(MGATHER, name), *kernels_of(MSCATTER, name)}
     by_scalar = {"tscatter", "tshl", "tshr", "tpow", "tpows", "tdivs", "tsels", "tdequant", "trowexpand", "ttrans"}
-    by_scalar |= {f"trow{op}" for op in ("sum", "max", "min", "prod", "argmax", "argmin")}
+    by_scalar |= {"tconcat"} | {f"trow{op}" for op in ("sum", "max", "min", "prod", "argmax", "argmin")}
     others = {route for route in profile(name).handshakes if route not in indexed}
     assert {route.partition(".")[0] for route in others} == (by_scalar if name == "a2a3" else set())
     for route, kernel in profile(name).kernels.items():

@@ -20,6 +20,7 @@ from ptokit.isa.operand import ScalarSpec, TensorSpec, TileSpec, show_extents
 from ptokit.isa.policy import Coalesce, GatherOOB, GlobalLayout, PtoEnum, ScatterOOB, TileType
 from ptokit.isa.spelling import GENERAL, Form, Workspace
 from ptokit.isa.table import Table
+from ptokit.isa.unknown import certain
 
 REMAPS: dict[PtoEnum, Remap] = {
     GatherOOB.Undefined: Remap.REFUSE,
@@ -428,6 +429,11 @@ class SpecialRoute:
     """By target that has it: the calls; None for all."""
     kernel: RouteKernel
 
+    def holds(self, call: Call) -> bool:
+        """Whether a call takes it, whatever the extents are that are known at run time only."""
+        test = call.here(self.on)
+        return test is not None and certain(lambda: test(call))
+
 
 def scalar_loop(params: Iterable[Param], accesses: int) -> RouteKernel:
     """A loop over the elements, with some accesses to UB each."""
@@ -468,11 +474,6 @@ def by_pairs(call: Call) -> tuple[Effect, ...]:
 def of_integers(call: Call) -> bool:
     """Calls on integers."""
     return call.dst.dtype.is_integer
-
-
-def never(_: Call) -> bool:
-    """No call."""
-    return False
 
 
 COSTS = {
@@ -565,7 +566,7 @@ def build(
         return {row.name: kernel(on[family]), **others}
 
     def route(call: Call) -> str:
-        chosen = (each.suffix for each in special if each.suffix and (call.here(each.on) or never)(call))
+        chosen = (each.suffix for each in special if each.suffix and each.holds(call))
         return ".".join((row.name, *islice(chosen, 1)))
 
     return Instruction(

@@ -196,13 +196,12 @@ def lower_concat(call: Call) -> tuple[Move | Compute, ...]:
     return Move(call.src0.valid, Access("dst", call.dst.layout), first), Move(call.src1.valid, beside, second)
 
 
-def joined_blocks(call: Call) -> tuple[Effect, ...]:
+def joined_blocks(call: Call) -> ByteRows:
     """A2/A3 copies a source in whole blocks of 32 bytes: the last one that it copies (TConcat.hpp:40, 48)."""
     size, first = call.dst.dtype.size, call.src0.valid_cols
     is_whole = first * size % 32 == 0
     end = first * size + -(-call.src1.valid_cols * size // 32) * 32 if is_whole else -(-first * size // 32) * 32
-    rows = ByteRows(call.dst.valid_rows, end, call.dst.stride * size)
-    return (Effect("dst", "write", "V", lambda _: rows),) if end > call.dst.valid_cols * size else ()
+    return ByteRows(call.dst.valid_rows, end, call.dst.stride * size)
 
 
 def is_joined_inside_a_block(call: Call) -> bool:
@@ -217,8 +216,8 @@ BY_ELEMENT = RouteKernel(
         Effect("dst", "write", "V"),
         Effect("src1", "read", "S"),
         Effect("dst", "write", "S"),
+        Effect("dst", "write", "V", joined_blocks),
     ),
-    besides=joined_blocks,
     handshake=Handshake(body=("V", "S"), between=(("V", "S"), ("MTE2", "S"))),
     cost={"S": Cost("scalar loop", accesses=2)},
 )
@@ -242,7 +241,7 @@ TCONCAT = build(
     lower_concat,
     special=(
         SpecialRoute("elements", Table({"a2a3": is_joined_inside_a_block}), BY_ELEMENT),
-        on_a2a3(RouteKernel(pipes(CONCAT_PARAMS, "V"), besides=joined_blocks)),
+        on_a2a3(RouteKernel((*pipes(CONCAT_PARAMS, "V"), Effect("dst", "write", "V", joined_blocks)))),
     ),
 )  # fmt: skip
 

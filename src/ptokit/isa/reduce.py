@@ -84,7 +84,8 @@ def _by_rows(row: OpRow, params: tuple[Param, ...]) -> tuple[SpecialRoute, ...]:
         scalar = (Effect("dst", "write", "S"), Effect(TMP, "read", "S"))
         effects = (Effect("src", "read", "V"), Effect(TMP, "write", "V"), *scalar)
         cost = {**cost, "S": Cost("scalar loop", accesses=4)}
-        return (SpecialRoute("steps", WHOLE_STEPS, RouteKernel(effects, handshake=SCALAR_LAST, cost=cost)), alone)
+        steps = RouteKernel(effects, handshake=SCALAR_LAST, cost=cost)
+        return (SpecialRoute("steps", WHOLE_STEPS, steps), alone)
     by_row = RouteKernel((*own, Effect(TMP, "write", "V", ahead(lambda _: 32))), handshake=WITH_SCALAR_ROWS, cost=cost)
     if row.op == "rowprod":
         return (on_a2a3(by_row),)

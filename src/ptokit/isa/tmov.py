@@ -107,15 +107,19 @@ def lower(call: Call) -> tuple[Move | Compute, ...]:
     return (copied(call, moved_region(call), call.dst.layout, call.src.layout),)
 
 
-def whole_blocks(call: Call) -> tuple[Effect, ...]:
+def whole_blocks(call: Call) -> ByteRows:
     """A2/A3 copies rows in UB as blocks of 32 bytes (TMov.hpp:97)."""
     rows, cols = moved_region(call)
     size = call.dst.dtype.size
-    blocks = ByteRows(rows, -(-cols * size // 32) * 32, call.dst.stride * size)
-    return (Effect("dst", "write", "V", lambda _: blocks),) if call.dst.form == "nd" else ()
+    return ByteRows(rows, -(-cols * size // 32) * 32, call.dst.stride * size)
 
 
-BESIDE = {("a2a3", TileType.Vec, TileType.Vec): whole_blocks}
+def beside(call: Call) -> tuple[Effect, ...]:
+    """What is written beside the elements of row-major tiles."""
+    return (Effect("dst", "write", "V", whole_blocks),) if call.dst.form == "nd" else ()
+
+
+BESIDE = {("a2a3", TileType.Vec, TileType.Vec): beside}
 """What is written beside the destination's elements, by target and path."""
 TO_CUBE = between((MAT, LEFT), (MAT, RIGHT))
 

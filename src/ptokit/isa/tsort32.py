@@ -36,11 +36,10 @@ def lower(call: Call) -> tuple[Compute, ...]:
     return (Compute("sort32", (call.src.valid_rows, width(call)), Access("dst", call.dst.layout), inputs),)
 
 
-def whole_blocks(call: Call) -> tuple[Effect, ...]:
+def whole_blocks(call: Call) -> ByteRows:
     """A2/A3 writes the pairs of a row's last block whole, with those of its padding (TSort32.hpp:137)."""
     size, cols = call.dst.dtype.size, -(-call.src.valid_cols // SORTED) * SORTED
-    rows = ByteRows(call.src.valid_rows, cols * PAIR, call.dst.stride * size)
-    return () if cols == call.src.valid_cols else (Effect("dst", "write", "V", lambda _: rows),)
+    return ByteRows(call.src.valid_rows, cols * PAIR, call.dst.stride * size)
 
 
 PARAMS = (
@@ -48,6 +47,7 @@ PARAMS = (
     Param("src", "read", "a plain Vec tile of the destination's type"),
     Param("idx", "read", "a plain Vec tile of numbers, one for each element of src"),
 )
+BLOCKS = Effect("dst", "write", "V", whole_blocks)
 TSORT32 = build(
     OpRow("tsort32", "Sort every 32 columns of a tile in descending order, with their numbers.",
         "dst = pairs (src[i, j], idx[i, j])    32 at a time: the larger value first, of equal ones the smaller number",
@@ -70,6 +70,6 @@ TSORT32 = build(
     lower,
     cost={"V": INDEXED},
     workspace=Workspace(2, padded_row),
-    special=(on_a2a3(RouteKernel(pipes(PARAMS, "V"), besides=whole_blocks, cost={"V": INDEXED})),),
+    special=(on_a2a3(RouteKernel((*pipes(PARAMS, "V"), BLOCKS), cost={"V": INDEXED})),),
     form=Form(reordered=True),
 )  # fmt: skip
