@@ -203,13 +203,16 @@ def sliced(program: Program, name: str, spec: TileSpec) -> Iterator[Program]:
 BY_OFFSET = "the headers take flat offsets, and C++ converts row numbers for whole tiles that lie apart only"
 WHOLE = "C++ moves whole fractals and outer dims, where a larger block means its first rows and columns (TL-03)"
 SIMULATOR = "the simulator's header computes something else: "
+ONE_REGISTER = "the headers take 64 columns of 8-byte types"
 NOTED = {
     ("a2a3", "tcmp tcmps", "mode"): "the headers compare int32 for equality, whatever is asked",
     ("a2a3", "tdivs", "src"): "the headers divide integers through float",
     ("a2a3", "tcmps", "src"): "the headers compare 16-bit integers as float16",
     ("a2a3", "tcolargmax tcolargmin", "src"): "the headers compare unsigned integers as floats",
     ("a2a3", "tcvt", "round"): "the headers round to narrower floats by the mode",
-    ("a5", "tcmp tcmps", "dst"): "the headers compare 64 columns of 8-byte types",
+    ("a5", "tcmp", "src0"): ONE_REGISTER,
+    ("a5", "tcmps", "src"): ONE_REGISTER,
+    ("a5", "tadds tsubs tmuls tmaxs tmins tshls tshrs tsel tsels", "dst"): ONE_REGISTER,
     ("a5", "tcmp", "src1"): "the headers mix the strides of 4-byte types",
     ("cpu a2a3 a5", "tscatter", "dst"): BY_OFFSET,
     ("cpu a2a3 a5", "tscatter", "idx"): BY_OFFSET,

@@ -73,6 +73,7 @@ BITS, WORDS = "'uint8', 8, 32, valid=(8, 8)", "'uint32', 8, 32, valid=(8, 2)"
 COLUMNS = [name for name in INSTRUCTIONS if name.startswith("tcolexpand") and name != "tcolexpand"]
 ROWS = [name for name in INSTRUCTIONS if name.startswith("trowexpand") and name != "trowexpand"]
 LONGS, LONG_BITS = "'int64', 8, 128", "'uint32', 8, 32, valid=(8, 4)"
+LONG_SCALARS = ["tadds", "tsubs", "tmuls", "tmaxs", "tmins", "tshls", "tshrs"]
 POSITIONS = ("tcolargmax", "tcolargmin")
 SHORT_INDEX = {"t": "'int16', 8, 64", "w": "'int16', {}, 64", "i": "'int16', {}, 64, valid=(8, 64)"}
 
@@ -141,14 +142,19 @@ KERNELS: dict[str, list[str]] = {
         vectors("tcmps(m, a, 1)", a="'int16', 8, 64", m=BITS),
         vectors("tcmps(m, a, 1)", a=LONGS, m=LONG_BITS),
     ],
+    **{name: [vectors(f"{name}(c, a, 1)", a=LONGS, c=LONGS)] for name in LONG_SCALARS},
     **{name: [vectors(f"{name}(i, a)", a="'uint32', 8, 64", i="'int32', 1, 64")] for name in POSITIONS},
     "tsel": [
         elements("tcmp(m, a, b)\npto.tsel(c, m, a, b)", "float32", m="'uint8', 8, 32, valid=(8, 32)"),
         vectors("tsel(c, m, a, a)", a="'float32', 1, 32", c="'float32', 1, 32", m="'uint32', 1, 8, valid=(1, 1)"),
         vectors("tsel(c, m, a, c)", a="'float32', 8, 128, valid=(8, 64)", c="'float32', 8, 64", m=BITS),
         vectors("tsel(c, m, a, c)", a="'float32', 8, 128, valid=(8, 64)", c="'float32', 8, 64", m=WORDS),
+        vectors("tsel(c, m, a, a)", a=LONGS, c=LONGS, m=LONG_BITS),
     ],
-    "tsels": [elements("tsels(c, m, a, 1)", "bfloat16", m=WORDS)],
+    "tsels": [
+        elements("tsels(c, m, a, 1)", "bfloat16", m=WORDS),
+        vectors("tsels(c, m, a, 1)", a=LONGS, c=LONGS, m=LONG_BITS),
+    ],
     "tdivs": [vectors("tdivs(c, a, 3)", a="'int32', 8, 64", c="'int32', 8, 64")],
     "tcvt": [
         elements("tcvt(c, a, 'floor')", "float32"),

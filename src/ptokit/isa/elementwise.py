@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ptokit.isa.headers import one_type
+from ptokit.isa.headers import first_64, one_type
 from ptokit.isa.vocabulary import *
 
 DST = Param("dst", "write", "destination: a plain Vec tile; its valid region is computed")
@@ -94,10 +94,14 @@ BY_FILLING = Cpp(dynamic=(filled_elsewhere("dst"),))
 BY_FILLING_BOTH = Cpp(dynamic=(filled_elsewhere("dst"), filled_elsewhere(TMP)))
 """The same, and the workspace."""
 
+ONE_REGISTER = Cpp(headers=(first_64("dst"),))
 SCALARS = (
-    OpRow("tadds", "Add a scalar to a tile.", "dst = src + scalar    integers wrap", ADD_TYPES, "add"),
-    OpRow("tsubs", "Subtract a scalar from a tile.", "dst = src - scalar    integers wrap", ADD_TYPES, "sub"),
-    OpRow("tmuls", "Multiply a tile by a scalar.", "dst = src * scalar    integers wrap", MUL_TYPES, "mul"),
+    OpRow("tadds", "Add a scalar to a tile.", "dst = src + scalar    integers wrap", ADD_TYPES, "add",
+        cpp=ONE_REGISTER),
+    OpRow("tsubs", "Subtract a scalar from a tile.", "dst = src - scalar    integers wrap", ADD_TYPES, "sub",
+        cpp=ONE_REGISTER),
+    OpRow("tmuls", "Multiply a tile by a scalar.", "dst = src * scalar    integers wrap", MUL_TYPES, "mul",
+        cpp=ONE_REGISTER),
     OpRow("trems", "The remainder by a scalar, with the scalar's sign.",
         "dst = src - floor(src / scalar) * scalar    0 or of scalar's sign", REM_TYPES, "rem", faults=BY_ZERO,
         in_place=NOT_A2A3),
@@ -107,8 +111,10 @@ SCALARS = (
     OpRow("tpows", "Raise a tile to a power.",
         "dst = src ** scalar    floats within 2 ulp; integers wrap, and below the exponent 0 are truncated", POW_TYPES,
         "pow", in_place=NOT_A2A3),
-    OpRow("tmaxs", "The larger of tile and scalar.", "dst = scalar if scalar > src else src", ADD_TYPES, "max"),
-    OpRow("tmins", "The smaller of tile and scalar.", "dst = scalar if scalar < src else src", ADD_TYPES, "min"),
+    OpRow("tmaxs", "The larger of tile and scalar.", "dst = scalar if scalar > src else src", ADD_TYPES, "max",
+        cpp=ONE_REGISTER),
+    OpRow("tmins", "The smaller of tile and scalar.", "dst = scalar if scalar < src else src", ADD_TYPES, "min",
+        cpp=ONE_REGISTER),
     OpRow("tands", "Bitwise and with a scalar.", "dst = src & scalar", SCALAR_BIT_TYPES, "and", in_place=NOT_A2A3,
         cpp=BY_FILLING),
     OpRow("tors", "Bitwise or with a scalar.", "dst = src | scalar", SCALAR_BIT_TYPES, "or", in_place=NOT_A2A3,
@@ -118,10 +124,10 @@ SCALARS = (
     OpRow("tlrelu", "Multiply negative numbers by a scalar.", "dst = src if src > 0 else src * scalar", FLOAT_TYPES,
         "prelu"),
     OpRow("tshls", "Shift left by a scalar.", "dst = src << scalar    0 for counts of the width and more",
-        SCALAR_SHIFT_TYPES, "shl", (ROWS_AGAINST_COLS,)),
+        SCALAR_SHIFT_TYPES, "shl", (ROWS_AGAINST_COLS,), cpp=ONE_REGISTER),
     OpRow("tshrs", "Shift right by a scalar.",
         "dst = src >> scalar    the sign (0 if unsigned) for counts of the width and more", SCALAR_SHIFT_TYPES, "shr",
-        (ROWS_AGAINST_COLS,)),
+        (ROWS_AGAINST_COLS,), cpp=ONE_REGISTER),
 )  # fmt: skip
 
 UNARY = (

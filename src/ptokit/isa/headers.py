@@ -30,6 +30,15 @@ def typed_in_headers(operand: str, table: Mapping[str, str], when: Case = ALWAYS
     )  # fmt: skip
 
 
+def first_64(operand: str) -> Rule:
+    """A5 takes one register of a row (Int64Binary.hpp:103, 292, 328, 350)."""
+    return Rule(
+        CLAUSE, operand, "of at most 64 columns of 8 bytes: shipping headers take the first 64 of a row only",
+        lambda c: c.values[operand].dtype.size < 8 or c.values[operand].valid_cols <= 64,
+        on=note("a5"), fix="take slices of 64 columns",
+    )  # fmt: skip
+
+
 def _typed_extents(tile: TileSpec) -> tuple[int | None, ...]:
     """The valid extents that are part of the type."""
     return tuple(None if dynamic else extent for extent, dynamic in zip(tile.valid, tile.dynamic, strict=True))

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ptokit.isa.elementwise import DST, SCALAR, SRC
-from ptokit.isa.headers import CLAUSE, EIGHT_TO_32, one_type, typed_in_headers
+from ptokit.isa.headers import CLAUSE, EIGHT_TO_32, first_64, one_type, typed_in_headers
 from ptokit.isa.vocabulary import *
 
 MASK_TYPES = everywhere(types("u8 u16 u32"))
@@ -61,11 +61,6 @@ BY_MODE = Rule(
     or c.dst.dtype == c.src.dtype or c.dst.dtype.size > c.src.dtype.size,
     on=note("a2a3"), found=lambda c: c.round.text,
 )  # fmt: skip
-FIRST_64 = Rule(
-    CLAUSE, "dst", "of at most 64 columns of 8 bytes: shipping headers compare the first 64 of a row only",
-    lambda c: (data := c.values[c.instruction.operands[1].name]).dtype.size < 8 or data.valid_cols <= 64,
-    on=note("a5"), fix="compare slices of 64 columns",
-)  # fmt: skip
 ONE_STRIDE = Rule(
     CLAUSE, "src1", "of the columns of src0, or of one row: shipping headers mix the strides of 4-byte types",
     lambda c: c.src0.dtype.size != 4 or c.src0.stride == c.src1.stride or c.src0.valid_rows == 1,
@@ -99,7 +94,7 @@ BY_DIFFERENCE = Table({"cpu": True})
 CMP_CPP = Cpp(
     headers=(
         EQUAL_ONLY,
-        FIRST_64,
+        first_64("src0"),
         ONE_STRIDE,
         typed_in_headers("src0", {"cpu": "i32 f16 f32"}, Case("a uint8 mask", lambda c: c.dst.dtype.size == 1)),
         typed_in_headers("src0", {"cpu": EIGHT_TO_32}, Case("a uint32 mask", lambda c: c.dst.dtype.size == 4)),
@@ -107,10 +102,10 @@ CMP_CPP = Cpp(
     )
 )
 CMPS_CPP = Cpp(
-    headers=(EQUAL_ONLY, AS_HALVES, FIRST_64, PACKS_ROWS),
+    headers=(EQUAL_ONLY, AS_HALVES, first_64("src"), PACKS_ROWS),
     finite=Case("eq or ne", lambda c: c.here(BY_DIFFERENCE) and c.mode in (CmpMode.EQ, CmpMode.NE)),
 )
-SEL_CPP = Cpp(headers=(ONE_RUN, BYTE_MASK, one_type("dst", "src0", "src1", on=DEVICES)))
+SEL_CPP = Cpp(headers=(ONE_RUN, BYTE_MASK, first_64("dst"), one_type("dst", "src0", "src1", on=DEVICES)))
 CVT_CPP = Cpp(call="TCVT(dst, src, tmp, round, saturation)", headers=(OTHER_TYPE, NOT_ODD, BY_MODE))
 
 MASK_DST = Param("dst", "write", f"destination: {MASK.about}")
@@ -184,7 +179,8 @@ TSEL = build(
     special=(SELECTS,),
 )  # fmt: skip
 TSELS = build(
-    OpRow("tsels", "Select between a tile and a scalar by a mask.", "dst = src where the mask's bit is 1, else scalar"),
+    OpRow("tsels", "Select between a tile and a scalar by a mask.", "dst = src where the mask's bit is 1, else scalar",
+        cpp=Cpp(headers=(first_64("dst"),))),
     SELS_PARAMS,
     masked("CP-SEL", "mask", ("dst", "src"), SELS_TYPES),
     apply("sel", "mask", "src", "scalar"),
