@@ -31,7 +31,7 @@ def typed_in_headers(operand: str, table: Mapping[str, str], when: Case = ALWAYS
 
 
 def first_64(operand: str) -> Rule:
-    """A5 takes one register of a row (Int64Binary.hpp:103, 292, 328, 350)."""
+    """A5 takes one register of a row (Int64Binary.hpp:109, 136, 292, 332, 358)."""
     return Rule(
         CLAUSE, operand, "of at most 64 columns of 8 bytes: shipping headers take the first 64 of a row only",
         lambda c: c.values[operand].dtype.size < 8 or c.values[operand].valid_cols <= 64,

@@ -94,7 +94,7 @@ def _by_rows(row: OpRow, params: tuple[Param, ...]) -> tuple[SpecialRoute, ...]:
 
 def _positions_workspace(call: Call) -> TileSpec:
     """On A2/A3: the row, the largest elements so far and, of 2-byte types, their rows, each of one step of the vector
-    unit (TColReduceIdx.hpp:116). The page names two of these for 2-byte types only."""
+    unit (TColReduceIdx.hpp:129). The page names two of these for 2-byte types only."""
     size = call.src.dtype.size
     step = -(-min(call.src.valid_cols * size, 256) // BLOCK) * BLOCK // size
     cols = step * (3 if size == 2 else 2)

@@ -116,7 +116,7 @@ MODE = Modifier("mode", CmpMode, always(CmpMode.EQ), "how elements are compared"
 
 
 def mask_rows(call: Call) -> ByteRows:
-    """What A5 stores: the bits of a step of the vector unit, of 4-byte types those of two (TCmp.hpp:84, 132), of 8-byte
+    """What A5 stores: the bits of a step of the vector unit, of 4-byte types those of two (TCmp.hpp:83, 128), of 8-byte
     types a whole register (Int64Binary.hpp:115)."""
     data: TileSpec = call.values[call.instruction.operands[1].name]
     lanes = {1: 256, 2: 128, 4: 128, 8: 256}[data.dtype.size]
