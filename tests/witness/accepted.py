@@ -17,7 +17,7 @@ ACCEPTED: tuple[tuple[str, str, str], ...] = (
     ("tsel|tprelu|trem|trems", "read (more|less)", "the mask is read through an address that lies in the workspace"),
     ("tgather|tgatherb|tscatter", "read (more|less)", DATA),
     ("tcmps?", "write less", MASK_ROWS),
-    ("a5:tconcat", "(read|write) less", DATA),
+    ("tconcat", "(read|write) less", DATA),
     ("a5:mscatter", "read less", DATA),
     ("syncall", "flags", ALL_AT_ONCE),
     ("a5:(tmov|tmatmul(_acc|_bias)?)", "(read|write) more", FRACTALS),
