@@ -408,3 +408,19 @@ def test_routes_of_extents_that_are_known_at_run_time(body: Body, kind: str, wan
     report = run(body, x, out, n)
     assert report.ok, faults(report)
     assert (out[:, : expected.shape[1]] == expected).all()
+
+
+@pytest.mark.parametrize("op", [pto.tcolargmax, pto.tcolargmin])
+@pytest.mark.parametrize("n", [3, 64])
+def test_a_workspace_of_positions_whose_columns_are_known_at_run_time(op: Any, n: int) -> None:
+    def body(x: Any, out: Any, n: int) -> None:
+        source, rows = pto.Tile("vec", "float32", 8, 64, valid=(8, n)), pto.Tile("vec", "int32", 1, 64, valid=(1, n))
+        tmp = pto.Tile("vec", "float32", 2, 64)
+        pto.tload(source, x[:, 0:n])
+        op(rows, source, tmp=tmp)
+        pto.tstore(out[:, 0:n], rows)
+
+    x, out = np.random.default_rng(0).permutation(8 * 64).reshape(8, 64).astype("float32"), np.zeros((1, 64), "int32")
+    report = run(body, x, out, n)
+    assert report.ok, faults(report)
+    assert (out[0, :n] == (x.argmax(axis=0) if op is pto.tcolargmax else x.argmin(axis=0))[:n]).all()

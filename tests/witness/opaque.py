@@ -36,6 +36,8 @@ FORMS_OF_MODELLED = ("tconcat", "tquant", "tinsert", "textract", "tgather", "tcv
 """Folders of tests that call forms of modelled instructions."""
 WRITTEN = set("wus")
 """Letters of operands that are written."""
+OF_WRITTEN = {"none": "tile"}
+"""A call that writes nothing of them leaves out what depends on data: that is not known."""
 Found = dict[str, list[tuple[str, ...]]]
 
 

@@ -47,6 +47,7 @@ POSITION_TYPES = by_target(a2a3=types("u16 u32 f16 f32"), a5=ALL - types("i64 u6
 AS_FLOATS = Cpp(headers=(Rule(
     CLAUSE, "src", "of floats: shipping headers compare the bits of unsigned integers as floats",
     lambda c: c.src.dtype.is_float, on=note("a2a3"), found=type_of("src"),
+    fix="keep values below 2^31 - 2^23, or 2^15 - 2^10 of 2-byte types: their bits are finite floats",
 ),))  # fmt: skip
 POSITIONS = (
     OpRow("tcolargmax", "The row of the largest element of every column.",

@@ -9,6 +9,7 @@ from dataclasses import replace
 from ptokit.finding import Fix, OpName, called
 from ptokit.isa.elementwise import DIV_TYPES, DST
 from ptokit.isa.headers import CLAUSE, SIMULATED, typed_in_headers
+from ptokit.isa.unknown import is_unknown
 from ptokit.isa.vocabulary import *
 
 SUM_TYPES = by_target(a2a3=B4, a5=B4 | LONG)
@@ -95,8 +96,9 @@ def _by_rows(row: OpRow, params: tuple[Param, ...]) -> tuple[SpecialRoute, ...]:
 def _positions_workspace(call: Call) -> TileSpec:
     """On A2/A3: the row, the largest elements so far and, of 2-byte types, their rows, each of one step of the vector
     unit (TColReduceIdx.hpp:129). The page names two of these for 2-byte types only."""
-    size = call.src.dtype.size
-    step = -(-min(call.src.valid_cols * size, 256) // BLOCK) * BLOCK // size
+    size, valid = call.src.dtype.size, call.src.valid_cols
+    longest = call.src.cols if is_unknown(valid) else valid
+    step = -(-min(longest * size, 256) // BLOCK) * BLOCK // size
     cols = step * (3 if size == 2 else 2)
     return replace(call.src, rows=1, cols=cols, valid_rows=1, valid_cols=cols, dynamic=(False, False), addr=None)
 

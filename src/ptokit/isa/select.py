@@ -56,13 +56,13 @@ AS_HALVES = Rule(
     fix=Fix("compare as float32: ", OpName("tcvt"), " converts"),
 )  # fmt: skip
 BY_MODE = Rule(
-    CLAUSE, "round", "rint to a narrower float: shipping headers round by the mode",
+    CLAUSE, "round", "rint to a float of at most the same size: shipping headers round by the mode",
     lambda c: not c.dst.dtype.is_float or c.round in (RoundMode.NONE, RoundMode.Rint)
     or c.dst.dtype == c.src.dtype or c.dst.dtype.size > c.src.dtype.size,
-    on=note("a2a3"), found=lambda c: c.round.text,
+    on=note("a2a3"), found=lambda c: c.round.text, fix="leave the mode out",
 )  # fmt: skip
 ONE_STRIDE = Rule(
-    CLAUSE, "src1", "of the columns of src0, or of one row: shipping headers mix the strides of 4-byte types",
+    CLAUSE, "src1", "of the row stride of src0, or of one row: shipping headers mix the strides of 4-byte types",
     lambda c: c.src0.dtype.size != 4 or c.src0.stride == c.src1.stride or c.src0.valid_rows == 1,
     on=note("a5"), found=lambda c: f"{c.src1.stride}, not {c.src0.stride}", fix="give both tiles one shape",
 )  # fmt: skip

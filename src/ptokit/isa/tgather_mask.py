@@ -41,7 +41,7 @@ PATTERN = Modifier(
 TGATHER_MASK = replace(
     build(
         OpRow("tgather_mask", "Gather every second or fourth column of a tile.",
-            "dst[i * n + j] = src[i, first + step * j]    n are kept of a row; P1010: every second, from column 1 on",
+            "element i * n + j of dst = src[i, first + step * j]    n of a row; P1010: every second, from column 1 on",
             in_place=(), cpp=Cpp(
                 call="TGATHER(dst, src)",
                 template=lambda c: (("decltype({dst})", None), ("decltype({src})", None),
@@ -52,10 +52,13 @@ TGATHER_MASK = replace(
             sized("CP-GTM-01", "src", "of a column that the pattern keeps",
                   lambda c: c.src.valid_cols > c.pattern.first, found=valid_of("src"), fix="choose another pattern"),
             sized("CP-GTM-01", "dst", lambda c: f"of {c.dst.cols} valid columns, as it has: rows follow without a gap",
-                  lambda c: c.src.valid_rows == 1 or (c.dst.valid_cols == c.dst.cols and is_dense(c)),
+                  lambda c: c.src.valid_rows == 1 or c.dst.valid_cols == c.dst.cols,
                   found=valid_of("dst"), fix="give dst as many columns as are valid"),
+            needed("CP-GTM-01", "dst", "of rows that follow each other without a gap",
+                   lambda c: c.src.valid_rows == 1 or is_dense(c), found=lambda c: f"rows {c.dst.stride} columns apart",
+                   fix="take a tile, or whole rows of one"),
             needed("CP-GTM-01", "dst", "of an element for each that the pattern keeps",
-                   lambda c: c.dst.cols * (c.dst.rows if is_dense(c) else 1) >= kept(c),
+                   lambda c: c.dst.cols * (c.dst.rows if is_dense(c) or c.src.valid_rows > 1 else 1) >= kept(c),
                    found=lambda c: f"{show_extents((c.dst.rows, c.dst.cols))}, not {kept(c)} elements",
                    fix="give dst an element for each that the pattern keeps"),
             typed("CP-GTM-02", "dst", TGATHER_TYPES),

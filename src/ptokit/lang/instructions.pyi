@@ -707,7 +707,7 @@ def tgather(dst: Tile, src: Tile, idx: Tile, *, tmp: Tile | None = None, wait: W
 def tgather_mask(dst: Tile, src: Tile, *, pattern: str | MaskPattern = MaskPattern.P1111, wait: Wait = None) -> Event:
     """Gather every second or fourth column of a tile.
 
-        dst[i * n + j] = src[i, first + step * j]    n are kept of a row; P1010: every second, from column 1 on
+        element i * n + j of dst = src[i, first + step * j]    n of a row; P1010: every second, from column 1 on
 
     Args:
         dst: destination: a plain Vec tile; its valid region is computed
