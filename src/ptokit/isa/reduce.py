@@ -9,7 +9,6 @@ from dataclasses import replace
 from ptokit.finding import Fix, OpName, called
 from ptokit.isa.elementwise import DIV_TYPES, DST
 from ptokit.isa.headers import CLAUSE, SIMULATED, typed_in_headers
-from ptokit.isa.unknown import is_unknown
 from ptokit.isa.vocabulary import *
 
 SUM_TYPES = by_target(a2a3=B4, a5=B4 | LONG)
