@@ -87,7 +87,7 @@ ON_ONE = {
     "a2a3": {
         "S": "mgather.elem mgather.elem.nz mscatter.elem tscatter.row tscatter.flat tci tshl tshr tpow.integers "
              "tpows.integers tdivs.integers ttrans.elements",
-        "S V": "tsels tpow tpows trowargmax.steps trowargmin.steps tconcat.elements",
+        "S V": "tsels tpow tpows trowargmax.steps trowargmin.steps tconcat.elements tconcat.either",
         "S MTE2": "mgather.row mgather.row.nz mgather.l1.row mgather.l1.elem", "S MTE3": "mscatter.row",
     },
     "a5": {

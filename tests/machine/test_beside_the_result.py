@@ -401,7 +401,7 @@ def positions(x: Any, out: Any, n: int) -> None:
         (positions, "float32", lambda x, n: x[:, :n].argmax(axis=1)[:, None]),
     ],
 )
-@pytest.mark.parametrize("n", [8, 24])
+@pytest.mark.parametrize("n", [3, 8, 24])
 def test_routes_of_extents_that_are_known_at_run_time(body: Body, kind: str, wanted: Any, n: int) -> None:
     x, out = np.random.default_rng(0).permutation(8 * 64).reshape(8, 64).astype(kind), np.zeros((8, 64), "int32")
     expected = wanted(x, n)

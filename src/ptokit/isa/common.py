@@ -435,6 +435,11 @@ class SpecialRoute:
         return test is not None and certain(lambda: test(call))
 
 
+def undecided(test: Callable[[Call], bool]) -> Callable[[Call], bool]:
+    """Calls of which numbers that are known at run time only decide whether they pass a test."""
+    return lambda call: not certain(lambda: test(call)) and not certain(lambda: not test(call))
+
+
 def scalar_loop(params: Iterable[Param], accesses: int) -> RouteKernel:
     """A loop over the elements, with some accesses to UB each."""
     cost = {"S": Cost("scalar loop", accesses=accesses)}

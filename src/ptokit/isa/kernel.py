@@ -50,6 +50,8 @@ class Handshake:
     """The flags between the cores that it uses."""
     after_fill: tuple[Pair, ...] = ()
     """Between zeroing the tile and the transfers into it, if indices outside store zero (A-37)."""
+    is_ordered: bool = True
+    """Whether each pipe of the body waits for the one before; else some calls use only a part of them."""
 
     @property
     def seen_as(self) -> dict[str, str]:

@@ -210,6 +210,7 @@ def is_joined_inside_a_block(call: Call) -> bool:
 
 
 CONCAT_PARAMS = (DST, *(Param(name, "read", "a plain Vec tile of dst's type and valid rows") for name in SOURCES))
+BY_BLOCKS = RouteKernel((*pipes(CONCAT_PARAMS, "V"), Effect("dst", "write", "V", joined_blocks)))
 BY_ELEMENT = RouteKernel(
     (
         Effect("src0", "read", "V"),
@@ -222,6 +223,12 @@ BY_ELEMENT = RouteKernel(
     cost={"S": Cost("scalar loop", accesses=2)},
 )
 """A scalar loop takes the second source element by element, and no pipe waits for it (TConcat.hpp:52)."""
+BY_EITHER = replace(
+    BY_ELEMENT,
+    effects=(*BY_ELEMENT.effects, Effect("src1", "read", "V")),
+    handshake=replace(BY_ELEMENT.handshake, is_ordered=False),
+)
+"""Columns that are known at run time only decide which of the two it is."""
 TCONCAT = build(
     OpRow("tconcat", "Put two tiles side by side.",
         "dst[i, j] = src0[i, j]; dst[i, src0's columns + j] = src1[i, j]    over their valid regions", in_place=()),
@@ -241,7 +248,8 @@ TCONCAT = build(
     lower_concat,
     special=(
         SpecialRoute("elements", Table({"a2a3": is_joined_inside_a_block}), BY_ELEMENT),
-        on_a2a3(RouteKernel((*pipes(CONCAT_PARAMS, "V"), Effect("dst", "write", "V", joined_blocks)))),
+        SpecialRoute("either", Table({"a2a3": undecided(is_joined_inside_a_block)}), BY_EITHER),
+        on_a2a3(BY_BLOCKS),
     ),
 )  # fmt: skip
 

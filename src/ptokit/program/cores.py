@@ -247,12 +247,13 @@ def steps(call: Call, profile: Profile) -> tuple[Step, ...]:
     """The steps of an instruction in order; none if the target has no pipes.
 
     The flags inside an instruction (for each row, between its stages) order its own work only. They appear here as each
-    pipe of its body waiting for the one before.
+    pipe of its body waiting for the one before, unless the pipes are those of several routes.
     """
     own, touched = call.kernel.handshake, effects(call)
     pipes = tuple(dict.fromkeys((*own.body, *(effect.pipe for effect in touched)))) if profile.pipes else ()
     work: list[Step] = [_touch(pipe, touched) for pipe in pipes]
-    for k, (first, then) in reversed(list(enumerate(pairwise(pipes), 1))):
+    ordered = pairwise(pipes) if own.is_ordered else ()
+    for k, (first, then) in reversed(list(enumerate(ordered, 1))):
         work.insert(k, Sync(first, then))
     return (*_syncs(own.before), *work, *_syncs(own.after))
 
