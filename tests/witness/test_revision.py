@@ -134,6 +134,9 @@ def test_what_differs_is_listed(
     }
 
 
+STOPPED = "the kernel accesses memory that it does not have (address 0x0)"
+
+
 def test_other_bytes_and_refused_kernels_are_listed(first: Path, revision: RecordedRevision, tmp_path: Path) -> None:
     checkout = changed(first, tmp_path / "bytes", "npu/a2a3/TFlip.hpp", ("(uint8_t)Tile::Rows", "1"))
     changes = HeaderChanges.between(revision, facts := HeaderFacts(checkout))
@@ -142,6 +145,10 @@ def test_other_bytes_and_refused_kernels_are_listed(first: Path, revision: Recor
     assert command.differences(own, revision.effects["a2a3"]) == [
         "TFLIP: other bytes are read or written (tflip/tflip_kernel.cpp)"
     ]
+    crash = ("    vmuls(", "    *(volatile int*)0 = 0; vmuls(")
+    stops = changed(first, tmp_path / "stops", "npu/a2a3/TFlip.hpp", crash)
+    stopped, (problem,) = command.run_kernels(stops, "a2a3", command.kernels(stops, "a2a3", affected, revision), 1)
+    assert (stopped, problem.partition(": ")[::2]) == ({}, ("tflip/tflip_kernel.cpp", STOPPED))
     unknown = changed(first, tmp_path / "unknown", "npu/a2a3/TFlip.hpp", ("vmuls(", "vmulsnew("))
     files = command.kernels(unknown, "a2a3", affected, revision)
     _, (problem,) = command.run_kernels(unknown, "a2a3", files, 1)

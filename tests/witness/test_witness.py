@@ -44,6 +44,12 @@ def registers(witness: Witness) -> dict[str, Observed]:
     return run(witness, "registers.cpp", "a5")
 
 
+def test_a_block_that_is_not_read_to_its_end_is_named(witness: Witness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ptokit.witness.record.MOST_CALLS", 3)
+    with pytest.raises(AssertionError, match=r"a block calls \d+ intrinsics, of which 3 are read"):
+        run(witness, "kernel.cpp", "a2a3")
+
+
 def bytes_of(call: Observed, how: str) -> dict[ObservedMemory, list[list[int]]]:
     return {place: ranges.tolist() for place, ranges in call.bytes_of(how).items()}
 

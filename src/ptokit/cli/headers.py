@@ -85,7 +85,7 @@ def kernels(
 
 
 def run_kernels(checkout: Checkout, family: str, files: list[Path], jobs: int) -> tuple[Effects, list[str]]:
-    """What calls do in the first entry of each kernel, and what could not be compiled."""
+    """What calls do in the first entry of each kernel, and what could not be compiled or run."""
     effects: Effects = {}
     problems: list[str] = []
     if not files:
@@ -111,7 +111,9 @@ def _run(root: Path, family: str, file: Path) -> tuple[str, dict[str, str] | str
             if not (entries := entries_of(build)):
                 return name, "it has no entry"
             entry, grid = entries[0], 1 if entries[0].kind == "kernel" else None
-            blocks, _ = witness.run(build, entry.name, [*map(argument, entry.parameters)], grid)
+            blocks, stopped = witness.run(build, entry.name, [*map(argument, entry.parameters)], grid)
+            if stopped:
+                return name, stopped[0].message
     except CompileError as problem:
         return name, str(problem).strip().splitlines()[0][:200]
     return name, effects_of(call for block in blocks for call in block.calls if call.name and call.pipes)

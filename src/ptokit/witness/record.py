@@ -16,7 +16,7 @@ from ptokit.cxx.folders import temporary_prefix
 from ptokit.cxx.names import INCLUDE
 from ptokit.cxx.record import ArrayArgument, ScalarArgument, record
 from ptokit.cxx.recording import CoreName, RecordingProblem
-from ptokit.witness.effects import Observed, observed
+from ptokit.witness.effects import MOST_CALLS, Observed, observed
 from ptokit.witness.headers import Checkout
 from ptokit.witness.prelude import prelude, table_of
 
@@ -66,9 +66,11 @@ class Witness:
     ) -> tuple[list[ObservedBlock], Sequence[RecordingProblem]]:
         """Run an entry: the blocks of its launches, and what stopped it."""
         recording, table = record(build, entry, arguments, grid), table_of(build.target)
+        recorded = [block for launch in recording.launches for block in launch.blocks]
         blocks = [
             ObservedBlock(block.index, block.core, block.subblock, tuple(observed(recording, block, table)))
-            for launch in recording.launches
-            for block in launch.blocks
+            for block in recorded
         ]
-        return blocks, recording.problems
+        most = max((len(block.calls) for block in recorded), default=0)
+        cut = [RecordingProblem("limit", f"a block calls {most} intrinsics, of which {MOST_CALLS} are read")]
+        return blocks, (*recording.problems, *(cut if most > MOST_CALLS else ()))
