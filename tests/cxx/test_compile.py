@@ -69,6 +69,17 @@ def test_a_source_with_cores_is_compiled_for_each(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
+def test_a_source_that_asks_for_its_core_and_is_alike_for_both_is_compiled_once(tmp_path: Path) -> None:
+    kernel = 'extern "C" __global__ AICORE void either(__gm__ float* p) { LOOPS }'
+    asked = "defined(__DAV_C220_CUBE__) || defined(__DAV_C220_VEC__)"
+    for more, cores in (("", ["any"]), ("#ifdef __DAV_C220_VEC__\nint vector;\n#endif\n", ["vector", "cube"])):
+        text = (
+            f"{EMPTY}{more}#if {asked}\n#define LOOPS pipe_barrier(PIPE_ALL);\n#else\n#define LOOPS\n#endif\n{kernel}\n"
+        )
+        with compile_source(written(tmp_path, text), "a2a3") as build:
+            assert [library.core for library in build.libraries] == cores
+
+
 def test_errors_name_the_users_line(tmp_path: Path) -> None:
     text = EMPTY + "void f(void* stream) { k<<<1, nullptr, stream>>>(); }\n\nint x = ;\n"
     with pytest.raises(CompileError) as found:

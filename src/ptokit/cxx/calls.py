@@ -173,7 +173,7 @@ def _opaque(call: RecordedCall, arrays: Arrays) -> tuple[InstrShape, Indices]:
     slots, numbers, words, form = list[Slot](), list[int](), list[int](), list[str]()
     for (place, operand), letter in zip(operands, letters, strict=False):
         try:
-            slot, own = _slot(operand, None, arrays)
+            slot, own = _slot(_as_workspace(operand) if letter == "s" else operand, None, arrays)
         except Unexpressible:
             if isinstance(operand, RecordedArray) and operand.argument is not None:
                 raise  # the pointer is not aligned: without it, the call would look as if it moved nothing
@@ -186,6 +186,14 @@ def _opaque(call: RecordedCall, arrays: Arrays) -> tuple[InstrShape, Indices]:
     modifiers = tuple(pair for pair in call.modifiers if pair[0] != EFFECTS)
     shape = InstrShape(call.name, tuple(slots), (), None, tuple(words), call.site, key, modifiers)
     return shape, tuple(numbers)
+
+
+def _as_workspace(operand: RecordedOperand) -> RecordedOperand:
+    """Headers take the address of a workspace, not its valid region, which may be larger than the tile."""
+    if not isinstance(operand, RecordedTile):
+        return operand
+    rows, cols = min(operand.valid_rows, operand.rows), min(operand.valid_cols, operand.cols)
+    return replace(operand, valid_rows=rows, valid_cols=cols)
 
 
 def _unused(call: RecordedCall) -> tuple[int, ...]:
@@ -306,7 +314,7 @@ def _as_form(definition: Instruction, call: RecordedCall, arrays: Arrays) -> tup
             raise Unexpressible(f"{call.name.upper()} without its {param.name} is not modelled")
     workspace = None
     if TMP in places and TMP not in params:
-        operand = call.operands[places[TMP]]
+        operand = _as_workspace(call.operands[places[TMP]])
         assert isinstance(operand, RecordedTile)
         workspace, own = tile_slot(operand)
         numbers += own

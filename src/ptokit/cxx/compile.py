@@ -49,6 +49,8 @@ FORMAT = 5
 NOT_INSTALLED = "is not installed"
 UNSEEN = re.compile("No such file or directory|file not found|Permission denied|cannot open")
 """What compilers say of a file that they do not find, or may not read."""
+OF_CORE = re.compile(r"\binline constexpr bool compiles_(cube|vector) = (true|false);")
+"""What `pipe.hpp` says of the core that it is compiled for."""
 UNQUOTABLE = re.compile(r'["\\\x00-\x1f\x7f\ud800-\udfff]')
 """Characters of a file's name that an #include cannot state, or that compilers write in another way."""
 OLDEST = {"gcc": 11, "clang": 15}
@@ -302,6 +304,8 @@ class _Compilation:
         cores = self.cores()
         commands = [[*self.command(core), f"-D__global__={GLOBAL}", "-E", str(self.source)] for core in cores]
         texts = self._run(commands, keep=True)
+        if len(cores) > 1 and _without_core(texts[0]) == _without_core(texts[1]):  # it asks, and does not care
+            cores, texts = ("any",), texts[:1]
         self.preprocessed = dict(zip(cores, texts, strict=True))
         included = [path for path in self.files.texts if not is_within(path, (INCLUDE, self.generated))]
         try:
@@ -483,6 +487,11 @@ def _without_precompiled(flags: Sequence[str]) -> Iterator[str]:
     """Options for Clang, whose driver takes a precompiled header beside a file of `-include`, but not its compiler."""
     for option, value in options_of(flags):
         yield from ("-Xclang", option, "-Xclang", value) if option == "-include" else (option + value,)
+
+
+def _without_core(text: str) -> list[str]:
+    """The words of a preprocessed text without what ptokit's own headers say of the core."""
+    return OF_CORE.sub("", text).split()
 
 
 def _standard(options: CompileOptions) -> str:

@@ -163,7 +163,7 @@ INTRINSICS = """
     set_vector_mask set_mask_norm set_mask_count set_nd_para set_loop_size_outtoub set_loop_size_ubtoout
     set_loop1_stride_outtoub set_loop2_stride_outtoub set_loop1_stride_ubtoout set_loop2_stride_ubtoout set_atomic_add
     set_atomic_none set_atomic_f32 set_atomic_f16 set_atomic_s32 set_atomic_s16 set_atomic_s8 set_atomic_bf16
-    set_quant_pre set_fpc set_padding set_fmatrix set_fmatrix_b mem_bar preload icache_preload set_mov_pad_val
+    set_quant_pre set_fpc set_padding set_fmatrix set_fmatrix_b mem_bar set_mov_pad_val
     pto_copy_gm_to_ubuf_align_v2 pto_copy_ubuf_to_gm_align_v2"""
 """Functions of the device compiler that are recorded with their arguments as they are."""
 

@@ -133,7 +133,7 @@ def access_of(instr: Instr) -> dict[str, str]:
     return {**given, TMP: "write"} if definition.workspace else given
 
 
-NO_WRITES = ("set_", "preload", "icache_preload", "async_wait", "mem_bar")
+NO_WRITES = ("set_", "async_wait", "mem_bar")
 """How the names of calls begin that write no on-chip memory."""
 DESTINATIONS = {
     "_to_gm": frozenset[TileType](),

@@ -82,6 +82,11 @@ template <typename... Options>
 inline void dmb(Options...) {}
 template <typename... Options>
 inline void dc_preload(Options...) {}
+// Fetches code: no instruction waits for it.
+template <typename... Options>
+inline void preload(Options...) {}
+template <typename... Options>
+inline void icache_preload(Options...) {}
 
 template <typename T>
 inline T ld_dev(const T* address, std::int64_t offset = 0) {
