@@ -60,6 +60,18 @@ def test_hazards_are_no_refusal_but_status_1() -> None:
     assert strict.exit_code == 1 and "error [MG-HAZ-11, H-28]" in strict.stdout and "a5: refused; " in strict.stdout
 
 
+def test_the_level_of_status_1_can_be_moved() -> None:
+    words = ("check", "kernels:column", *PICK, "--arg", "ids=i32[8,1]", "--target", "a5", "--header")
+    given = {level: ptokit_(*words, "--fail-on", level) for level in ("error", "hazard", "note")}
+    assert {level: result.exit_code for level, result in given.items()} == {"error": 0, "hazard": 1, "note": 1}
+    assert not any("a5: accepted" in result.stdout for result in given.values())
+    noted = ("check", "kernels:column", *PICK, "--arg", "ids=i32[8,1]", "--target", "cpu")
+    assert "cpu: accepted" in fine(*noted)
+    result = ptokit_(*noted, "--fail-on", "note")
+    assert result.exit_code == 1 and "cpu: not accepted" in result.stdout
+    assert "cpu: accepted" in fine(*noted)
+
+
 def test_json_of_a_check_says_all_that_is_known() -> None:
     result = ptokit_("check", "kernels:column", *PICK, "--arg", "ids=i32[8,1]", "--json")
     report = json.loads(result.stdout)

@@ -10,6 +10,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from contextvars import copy_context
 from enum import StrEnum
 from functools import partial, wraps
 from typing import Annotated, Any
@@ -19,7 +20,7 @@ from typer import Argument, Option
 
 import ptokit
 from ptokit.cli.completion import programs, whole_words
-from ptokit.cli.problems import FINE, FOUND, INTERRUPTED, MISUSED, Misuse, described, print_error, status_of
+from ptokit.cli.problems import FAIL_ON, FINE, FOUND, INTERRUPTED, MISUSED, Misuse, described, print_error, status_of
 from ptokit.cli.request import (
     ABOUT,
     ALL,
@@ -52,7 +53,7 @@ from ptokit.text.errors import TextError
 def run_guarded(work: Callable[[], int]) -> int:
     """Run a command and return its exit status. Only a closed pipe raises."""
     try:
-        status = work()
+        status = copy_context().run(work)
         if sys.stdout is not None:
             sys.stdout.flush()
         return status
@@ -98,8 +99,16 @@ def _silence() -> None:
 # --- checks and runs
 
 
+class FailOn(StrEnum):
+    """The mildest level of a finding that makes the exit status 1."""
+
+    error = "error"
+    hazard = "hazard"
+    note = "note"
+
+
 @takes(
-    "word rest module target grid arg function strict header dyn_ub run fix diff needless blocks costs",
+    "word rest module target grid arg function strict header dyn_ub fail_on run fix diff needless blocks costs",
     target=Targets,
     word=Annotated[
         str,
@@ -118,6 +127,7 @@ def check(
     fix: Annotated[bool, Option("--fix", help="Repair its flags in its source; implies --run.")] = False,
     diff: Annotated[bool, Option("--diff", help="With --fix: print the change, and write nothing.")] = False,
     needless: Annotated[bool, Option("--needless", help="With --fix: remove flags that nothing needs.")] = False,
+    fail_on: Annotated[FailOn, Option("--fail-on", help="The mildest finding with status 1.")] = FailOn.hazard,
     as_json: Json = False,
 ) -> int:
     """Report what targets refuse in a program, and why.
@@ -129,6 +139,7 @@ def check(
     from ptokit.cli.problems import Misuse
     from ptokit.cli.programs import check_program
 
+    FAIL_ON.set(FailOn(fail_on).value)
     is_script = module or is_python(program.word)
     if rest and not is_script:
         raise Misuse(f"{program.word} takes no arguments of its own: {' '.join(rest)}")

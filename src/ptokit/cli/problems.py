@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from ptokit.brief import elided
-from ptokit.finding import Finding, is_modelled
+from ptokit.finding import LEVELS, Finding, Level, is_modelled
 from ptokit.markup import printable as without_controls
 
 FINE, FOUND, MISUSED, UNMODELLED, INTERRUPTED = 0, 1, 2, 3, 130
@@ -26,10 +26,15 @@ SHOWN: dict[str, str] = {}
 """What is shown for the names of files: `<stdin>` for a file that standard input was put into."""
 
 
+FAIL_ON: ContextVar[Level] = ContextVar("ptokit_fail_on", default="hazard")
+"""The mildest level of a finding that is no success."""
+
+
 def status_of(findings: Iterable[Finding]) -> int:
-    """The exit status for findings: notes alone are success, errors and hazards are not."""
+    """The exit status for findings: by default, notes alone are success, errors and hazards are not."""
     found = tuple(findings)
-    if any(each.is_fault for each in found):
+    failing = LEVELS[: LEVELS.index(FAIL_ON.get()) + 1]
+    if any(each.level in failing and each.level != "unmodelled" for each in found):
         return FOUND
     return FINE if is_modelled(found) else UNMODELLED
 

@@ -27,6 +27,7 @@ from ptokit.cli.files import (
 )
 from ptokit.cli.problems import FINE, FOUND, MISUSED, WORDS, Misuse, described, print_error, printable, status_of
 from ptokit.cli.report import (
+    Entries,
     check_data,
     joined,
     machine_data,
@@ -74,7 +75,10 @@ def check_program(request: ProgramRequest, as_json: bool, run: bool = False) -> 
     except VerifyError as error:
         found = [_refused(request, as_json, error)]
     else:
-        found = [_check_program(each, as_json, run or is_source(request.word)) for each in requests]
+        entries = Entries()
+        found = [_check_program(each, as_json, run or is_source(request.word), entries) for each in requests]
+        if not as_json:
+            entries.show()
     if as_json:
         listed = [data for _, data in found]
         print_json("check", **(listed[0] if len(listed) == 1 else {"entries": listed}))
@@ -95,7 +99,7 @@ def each_entry(request: ProgramRequest) -> Iterator[ProgramRequest]:
 
 def status_of_check(request: ProgramRequest) -> int:
     """The exit status of a check; nothing is printed."""
-    return _check_program(request, as_json=True, run=False)[0]
+    return _check_program(request, as_json=True, run=False, entries=Entries())[0]
 
 
 def _refused(
@@ -114,7 +118,7 @@ def _refused(
     return status, {}
 
 
-def _check_program(request: ProgramRequest, as_json: bool, run: bool) -> tuple[int, dict[str, Any]]:
+def _check_program(request: ProgramRequest, as_json: bool, run: bool, entries: Entries) -> tuple[int, dict[str, Any]]:
     """The status, and the data of the JSON if that is asked for; else the report is printed."""
     try:
         kernel = find(request)
@@ -132,7 +136,7 @@ def _check_program(request: ProgramRequest, as_json: bool, run: bool) -> tuple[i
     except (TextError, VerifyError, OutOfBoundsError) as error:
         return _refused(request, as_json, error)
     if not as_json:
-        show_report(report)
+        show_report(report, entries)
     return status_of(report.findings), check_data(report.grid, report) if as_json else {}
 
 

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ptokit.cli.arguments import Array
 from ptokit.cli.files import Write, print_text
-from ptokit.cli.problems import FINE, Misuse, misused, printable, with_shown_names
+from ptokit.cli.problems import FINE, Misuse, misused, printable, status_of, with_shown_names
 from ptokit.engine.runnable import Run
 from ptokit.finding import (
     ConflictAccess,
@@ -45,13 +45,52 @@ FIELDS = ("level", "rule", "kind", "message", "operand", "expected", "found", "f
 """The fields of a finding in the JSON, besides its place."""
 
 
-def show_report(report: Report) -> None:
-    """All findings of all targets, and a line for each target."""
+class Entries:
+    """The entries of a source that have a finding: one of a place, a rule and an operand, whatever its numbers are."""
+
+    def __init__(self) -> None:
+        self._found: dict[Finding, dict[str, None]] = {}
+
+    def new(self, findings: Iterable[Finding], entry: str) -> list[Finding]:
+        """Those that no earlier entry has."""
+        keys = {each: _without_numbers(each) for each in findings}
+        new = [each for each, key in keys.items() if not self._found.get(key, {}).keys() - {entry}]
+        for key in keys.values():
+            self._found.setdefault(key, {})[entry] = None
+        return new
+
+    def show(self) -> None:
+        """The findings of several entries that have a place, and these."""
+        lines = dict.fromkeys(
+            _shared(key, [*entries]) for key, entries in self._found.items() if len(entries) > 1 and key.where
+        )
+        if lines:
+            print_text(printable("\n".join(["findings of several entries, each shown once:", *lines, ""])))
+
+
+def _shared(finding: Finding, entries: list[str]) -> str:
+    more = [f"and {len(entries) - MOST_ENTRIES} more"] * (len(entries) > MOST_ENTRIES)
+    names = ", ".join([*entries[:MOST_ENTRIES], *more])
+    return f"  {place_of(finding.where)}: {finding.level} [{finding.rule}] in {len(entries)} entries: {names}"
+
+
+def _without_numbers(finding: Finding) -> Finding:
+    place = finding.where and Where(finding.where.file, finding.where.line, finding.where.column)
+    return replace(finding, message="", expected="", found="", fix="", where=place)
+
+
+MOST_ENTRIES = 4
+"""Entries of a finding that are named."""
+
+
+def show_report(report: Report, entries: Entries) -> None:
+    """All findings of all targets that no other entry has, and a line for each target."""
     console = new_console(soft_wrap=True, highlight=False)
     console.print(Text(printable(f"{report.kernel} over {counted(report.grid, 'block')}")))
     for target in report.targets.values():
-        show_findings(target.findings, console)
-        console.print(summary_of(target))
+        new = entries.new(target.findings, report.kernel)
+        show_findings(new, console)
+        console.print(summary_of(target) + ("" if len(new) == len(target.findings) else "; findings as above"))
 
 
 def terminal_width() -> int | None:
@@ -76,7 +115,8 @@ def summary_of(report: TargetReport) -> Text:
     """The last line of a target: whether it accepts, and what it uses."""
     counts = by_level(report.findings)
     memory = [f"{name} {_bytes(used, size)}" for name, (used, size) in report.memory.items()]
-    verdict = (report.verdict, "bold green" if report.accepted else "bold red")
+    word = "not accepted" if report.accepted and status_of(report.findings) else report.verdict
+    verdict = (word, "bold green" if word == "accepted" else "bold red")
     rest = "; ".join(part for part in (", ".join(counts), ", ".join(memory)) if part)
     return Text.assemble(f"{report.target}: ", verdict, f"; {rest}" if rest else "")
 
@@ -157,7 +197,7 @@ def print_run(
 def target_data(report: TargetReport) -> dict[str, Any]:
     """The result of a target as plain data."""
     return {
-        "accepted": report.accepted,
+        "accepted": report.accepted and not status_of(report.findings),
         "refused": report.refused,
         "ok": report.ok,
         "modelled": report.modelled,
