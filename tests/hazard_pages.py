@@ -25,7 +25,7 @@ from ptokit.cli import app
 ROOT = Path(__file__).resolve().parent.parent
 CLAUSES = {
     "KN-13": ("Two accesses of one core on different pipes that nothing orders", "race", "error on a2a3 and a5"),
-    "KN-16": ("Two accesses on different cores that nothing hands over", "race", "error on a5; hazard on a2a3"),
+    "KN-16": ("Two accesses on different cores that nothing hands over", "race", "error on a2a3 and a5"),
     "CO-SEM-02": ("Two blocks write one place, or one reads what the other writes", "race", "error on a2a3 and a5"),
 }
 """What the machine reports under a clause, without the number of a hazard: the situation, what happens, its level."""

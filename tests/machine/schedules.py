@@ -14,6 +14,8 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
+from ptokit.finding import Finding
+from ptokit.machine.report import MachineReport
 from ptokit.program.calls import call_of
 from ptokit.program.cores import PipeWork, Sync, steps
 from ptokit.program.ir import Barrier, Flag, Instr, LoadScalar, Program, Stmt
@@ -303,6 +305,12 @@ def _quiet(entries: Sequence[Entry], conflicts: Mapping[int, list[int]]) -> froz
         for k, entry in enumerate(entries)
     ]
     return frozenset(k for k, is_quiet in enumerate(quiet) if is_quiet)
+
+
+def faults_in(report: MachineReport) -> list[Finding]:
+    """The errors and hazards of a report, and what is a note because public sources differ on it: a flag that is set
+    while the wait for an earlier set may not be over."""
+    return [finding for finding in report.findings if finding.is_fault or "may not be over" in finding.message]
 
 
 def verdict(program: Program, profile: Profile, touched: Touched) -> Verdict:

@@ -19,7 +19,7 @@ from ptokit.program.calls import access_of, named_operands
 from ptokit.program.ir import Instr, LoadScalar, Program, Stmt, TileUse, View, walk
 from ptokit.target import profile
 from tests.machine.manual_programs import CELL, UB, WIDTH, Sample, repeat, results, sample, touched, with_workspace
-from tests.machine.schedules import Access, Entry, Search, Verdict, entries_of, verdict
+from tests.machine.schedules import Access, Entry, Search, Verdict, entries_of, faults_in, verdict
 from tests.program.happens_before import check
 
 ALL = 2000
@@ -220,11 +220,12 @@ class Found:
 
 
 def found_by_machine(of: Sample, arrays: dict[str, Any]) -> Found:
-    """Launch on the machine; notes, and findings on indices and addresses, do not count here."""
+    """Launch on the machine; other notes, and findings on indices and addresses, do not count here."""
     report = TextKernel(of.program)[1](**arrays, target=of.target, engine="machine", options=ORDER)
     assert isinstance(report, MachineReport)
-    flags = [finding for finding in report.hazards if finding.rule == "KN-13" and finding.operand in FLAGS]
-    races = [finding for finding in report.hazards if finding.rule in RACES and finding not in flags]
+    faults = faults_in(report)
+    flags = [finding for finding in faults if finding.rule == "KN-13" and finding.operand in FLAGS]
+    races = [finding for finding in faults if finding.rule in RACES and finding not in flags]
     return Found(
         frozenset(finding.where.line for finding in races if finding.where),
         tuple(finding for finding in flags if "is still set" not in finding.message),

@@ -294,7 +294,7 @@ Report = Callable[..., None]
 
 TWICE: dict[bool, tuple[Level, str]] = {
     True: ("error", "again, and nothing has waited for it in between"),
-    False: ("hazard", "while the wait for an earlier set may not be over"),
+    False: ("note", "while the wait for an earlier set may not be over: public sources differ on whether that counts"),
 }
 """A flag that is set early: whether two sets follow each other in the order of issue."""
 
@@ -327,18 +327,6 @@ class FlagChecks:
                 message = f"the flag {_named(flag)} is still set when a block ends"
                 fix = Fix(self.fixes.last_wait(flag), " at the end: the next kernel would find it set")
                 self.report([Finding("hazard", "KN-13", message, None, "flag", fix=fix)], *setter, flag=flag)
-
-    def check_destinations(self, src: str, dst: str, event: int, flag: Stmt) -> None:
-        """A set while another destination has not yet waited for the same source pipe and event."""
-        others = [key for key in self.clocks.pending if isinstance(key, tuple) and key[::2] == (src, event)]
-        for other in others if self.orders else ():
-            if other[1] != dst:
-                message = (
-                    f"the flag {_named((src, dst, event))} is set while {_named(other)} is: hardware may not tell "
-                    "destinations of one source pipe and event apart"
-                )
-                fix = f"use another event for {unit_of(dst)}"
-                self.report([Finding("note", "KN-13", message, None, "flag", fix=fix)], flag)
 
     def set_twice(self, flag: Hashable, what: object, before: object, is_doubled: bool) -> None:
         if isinstance(what, tuple) and self.orders:

@@ -17,7 +17,6 @@ from typing import NamedTuple, Protocol
 from ptokit.machine.clocks import Clock, Clocks
 from ptokit.machine.ends import Issued, MemoryAccess, Moment, RunningBlock
 from ptokit.program.cores import PipeWork
-from ptokit.program.ir import Stmt
 
 MOST_CACHED_ITEMS = 1 << 18
 """Items of all kept blocks together, of about 1 KB each."""
@@ -73,15 +72,6 @@ class AccessChecker(Protocol):
 
     def check_work(self, work: IssuedWork, given: Touches, moment: Moment, clock: Clock, time: int) -> None:
         """Check the accesses of a pipe, and record them."""
-
-
-class FlagChecker(Protocol):
-    """Checks flags as they are set."""
-
-    clocks: Clocks
-
-    def check_destinations(self, src: str, dst: str, event: int, flag: Stmt) -> None:
-        """Check a set against flags of other destinations."""
 
 
 class BlockCache:
@@ -209,15 +199,11 @@ class BlockCache:
 class WatchedClocks:
     """The clocks, as flags and barriers reach them: only in a block that repeats no cached one."""
 
-    def __init__(self, checks: FlagChecker, block: RunningBlock, cache: BlockCache) -> None:
-        self._checks, self._clocks, self._block, self._cache = checks, checks.clocks, block, cache
+    def __init__(self, clocks: Clocks, block: RunningBlock, cache: BlockCache) -> None:
+        self._clocks, self._block, self._cache = clocks, block, cache
 
-    def set(self, src: str, flag: tuple[str, str, int], what: Issued) -> None:
-        self._pass(("set", src, flag, id(what[0])), partial(self._set, src, flag, what[0]))
-
-    def _set(self, src: str, flag: tuple[str, str, int], stmt: Stmt) -> None:
-        self._checks.check_destinations(*flag, stmt)
-        self._clocks.set(src, flag, (stmt, self._block.moment))
+    def set(self, src: str, flag: Hashable, what: Issued) -> None:
+        self._issue(self._clocks.set, "set", src, flag, what)
 
     def wait(self, dst: str, flag: Hashable, what: Issued) -> None:
         self._issue(self._clocks.wait, "wait", dst, flag, what)

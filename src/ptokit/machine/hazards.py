@@ -363,8 +363,9 @@ def not_handed_over(fixes: Fixes, first: ConflictAccess, then: ConflictAccess, p
     cores = core_of(first.pipe), core_of(then.pipe)
     message = f"{then.on_core}; nothing orders this {then.how} after {first.noun_on_core}"
     fix = fixes.hand_over(first, then)
-    level, expected = profile.mixed_cores or "error", expected_hand_over(cores)
-    return Finding(level, "KN-16", message, None, then.operand, expected, fix=fix, target=profile.name)
+    return Finding(
+        "error", "KN-16", message, None, then.operand, expected_hand_over(cores), fix=fix, target=profile.name
+    )
 
 
 def _waits(found: Stuck) -> list[Flag | CrossFlag]:

@@ -84,6 +84,8 @@ class Search:
         """Repairs that are not wanted."""
         self.blocks: Sequence[int] = range(replay.grid)
         self._known: dict[repair.Unit, Faults] = {}
+        self._early: dict[tuple[int, ...], int] = {}
+        """Flags that the program sets early, in some blocks."""
         self._runs = 0
         self._best: Units | None = None
         self._limit = float("inf")
@@ -94,8 +96,17 @@ class Search:
         key = repair.in_order(edit for unit in units for edit in unit)
         if timed or key not in self._known:
             self._runs += 1
-            self._known[key] = self.replay.faults(repair.Edited(self.program, units), self.blocks, timed=timed)
+            self._known[key] = self._run(repair.Edited(self.program, units), self.blocks, timed=timed)
         return self._known[key]
+
+    def _run(self, edited: repair.Edited, blocks: Sequence[int], *, timed: bool = False) -> Faults:
+        """The faults of an edited program. Flags that are set early count if there are more of them than before."""
+        found, key = self.replay.faults(edited, blocks, timed=timed), tuple(blocks)
+        if found.early and key not in self._early:
+            self._early[key] = len(self.replay.faults(repair.Edited(self.program, ()), blocks).early)
+        if len(found.early) > self._early.get(key, 0):
+            found.flags += found.early
+        return found
 
     def _choose(self, blocks: Iterable[int]) -> None:
         """Search in some blocks, with the first and the last."""
@@ -108,7 +119,7 @@ class Search:
         """Whether all blocks are clean; if not, the search goes on with those that are not."""
         if len(self.blocks) == self.replay.grid:
             return True
-        found = self.replay.faults(repair.Edited(self.program, units), range(self.replay.grid))
+        found = self._run(repair.Edited(self.program, units), range(self.replay.grid))
         if not found.is_clean:
             self.blocks = sorted({*self.blocks, *found.blocks[:MOST_BLOCKS]})
             self._known.clear()
@@ -122,11 +133,11 @@ class Search:
         if found.form.startswith(CPP):  # a recording of changed code may be divided into other loops
             return self._executed(found) == self._executed(expected)
         is_alike = _without_flags(found) == _without_flags(expected) and _flags(found) <= _flags(expected)
-        return is_alike and self.replay.faults(repair.Edited(found, ()), range(self.replay.grid)).is_clean
+        return is_alike and self._run(repair.Edited(found, ()), range(self.replay.grid)).is_clean
 
     def _executed(self, program: Program) -> Counter[str] | None:
         """How often a program that is clean executes each kind of instruction; None for one that is not clean."""
-        faults = self.replay.faults(repair.Edited(program, ()), range(self.replay.grid))
+        faults = self._run(repair.Edited(program, ()), range(self.replay.grid))
         count = Counter[str]()
         for path, stmt in statements(program.body):
             count[stmt.name if isinstance(stmt, Instr) else ""] += faults.executed[path]

@@ -115,7 +115,7 @@ class Session:
         at_once = options.cores or self.costs.cores(self.cores.names)
         is_timed = profile.pipes and options.enables("time")
         self.timer = Timer(self.costs, options.timeline, at_once) if is_timed else None
-        order = WatchedClocks(self.flags, self.running, self.cache)
+        order = WatchedClocks(self.flags.clocks, self.running, self.cache)
         self.engines = () if not profile.pipes else (order, self.timer) if self.timer else (order,)
         """The engines that flags, events and barriers go to."""
         is_counted = options.enables("traffic") or self.timer is not None

@@ -22,7 +22,7 @@ from ptokit.program.calls import written_arguments
 from ptokit.program.expr import BLOCK_NUM, Var
 from ptokit.program.ir import Program
 from ptokit.program.memory import Path
-from ptokit.program.repair import DOUBLED, LEFT, OPEN, OVERFLOW, STUCK, Edited, FlagFault, Pairs, Race
+from ptokit.program.repair import DOUBLED, EARLY, LEFT, OPEN, OVERFLOW, STUCK, Edited, FlagFault, Pairs, Race
 from ptokit.target import Profile
 
 ALIGNMENT = 64
@@ -36,6 +36,8 @@ class Faults:
     flags: list[FlagFault] = field(default_factory=list)
     """Those that may be the cause of others first: waits that never end, sets that nothing waits for."""
     races: list[Race] = field(default_factory=list)
+    early: list[FlagFault] = field(default_factory=list)
+    """Flags that are set while the wait for an earlier set may not be over. This is no fault, but of an edit."""
     blocks: list[int] = field(default_factory=list)
     """The blocks that have one."""
     pairs: Pairs = field(default_factory=set)
@@ -238,8 +240,9 @@ class TrialFlagChecks(FlagChecks):
     def set_twice(self, flag: Any, what: Any, before: Any, is_doubled: bool) -> None:
         if isinstance(what, tuple):
             self.seen.mark()
+            kind = DOUBLED if is_doubled else EARLY
             earlier = self.seen.number(before) if isinstance(before, tuple) else None
-            self.seen.wrong[DOUBLED, self.seen.number(what), earlier, flag[-1]] = None
+            self.seen.wrong[kind, self.seen.number(what), earlier, flag[-1]] = None
         super().set_twice(flag, what, before, is_doubled)
 
     def unpaired(self, flag: Any, what: Any, before: Any) -> None:
@@ -318,11 +321,12 @@ class TrialSession(Session):
         wrong: dict[tuple[str, int, int | None], list[int]] = defaultdict(list)
         for kind, number, earlier, event in self.seen.wrong:
             wrong[kind, number, earlier].append(event)
+        early = list[FlagFault]()
         for (kind, number, earlier), events in wrong.items():
             before = None if earlier is None else paths[earlier]
-            flags.append(FlagFault(kind, paths[number], tuple(events), before))
+            (early if kind == EARLY else flags).append(FlagFault(kind, paths[number], tuple(events), before))
         races = [Race(paths[first], paths[then], src, dst) for first, then, src, dst in self.seen.raced]
         pairs = {(paths[first], paths[then]) for first, then in log.pairs}
         ran = Counter({paths[number]: count for number, count in self._most.items()})
         cycles = self.timer.result().cycles if self.timer else 0.0
-        return Faults(flags, races, sorted(self.seen.blocks), pairs, ran, cycles=cycles)
+        return Faults(flags, races, early, sorted(self.seen.blocks), pairs, ran, cycles=cycles)

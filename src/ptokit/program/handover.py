@@ -25,9 +25,9 @@ Direction = tuple[str, str]
 
 def check_cores(program: Program, profile: Profile, options: Options, grid: int | None) -> Iterable[Finding]:
     """What one core writes and the other reads is handed over; a kernel for both cores hands something over."""
-    level = "hazard" if options.header and profile.mixed_cores else profile.mixed_cores
-    if level is None:
+    if not profile.cores:
         return
+    level = "hazard" if options.header else "error"
     by_core, moves = _first_tiles(program, profile)
     if len(by_core) < 2:
         return
@@ -51,7 +51,7 @@ def check_cores(program: Program, profile: Profile, options: Options, grid: int 
 def are_cores_joined(program: Program, profile: Profile) -> bool:
     """Whether all tiles are of one core, or an instruction has tiles of both: `check_cores` finds nothing in auto mode,
     wherever blocks of arguments lie."""
-    if profile.mixed_cores is None:
+    if not profile.cores:
         return True
     by_core, moves = _first_tiles(program, profile)
     return moves or len(by_core) < 2

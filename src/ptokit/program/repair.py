@@ -310,7 +310,7 @@ class Race:
     dst: str
 
 
-STUCK, LEFT, DOUBLED, OPEN, OVERFLOW = "stuck", "left", "doubled", "open", "overflow"
+STUCK, LEFT, DOUBLED, EARLY, OPEN, OVERFLOW = "stuck", "left", "doubled", "early", "open", "overflow"
 
 
 @dataclass(frozen=True)
@@ -318,9 +318,9 @@ class FlagFault:
     """A set or a wait that does not fit the others of its flag, in a run."""
 
     kind: str
-    """`stuck`: a wait that never ends. `left`: a set that nothing waits for. `doubled`: a set while the wait for the
-    one before may not be over. Between the cores, `open`: the end of a flag in no order with the one before;
-    `overflow`: one set too many ahead of the waits."""
+    """`stuck`: a wait that never ends. `left`: a set that nothing waits for. `doubled`: a set without a wait since the
+    one before. `early`: one while that wait may not be over. Between the cores, `open`:
+    the end of a flag in no order with the one before; `overflow`: one set too many ahead of the waits."""
     path: Path
     events: tuple[int, ...]
     """The event ids that it concerns, each as often as it is missing."""

@@ -67,7 +67,6 @@ A2A3 = Profile(
     drops_unaligned_loads=True,  # MG-HAZ-01
     store_line=64,  # a line that two blocks have in their caches is written back by both
     cross_wait=SCALAR,  # wait_flag_dev stops the scalar unit
-    mixed_cores="hazard",
     arch="a3",
     headers=Headers(
         hidden=184 * KB,

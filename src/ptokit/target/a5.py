@@ -56,7 +56,6 @@ A5 = Profile(
     ),
     burst=32,  # CO-ALIGN-01
     no_cross=("M",),
-    mixed_cores="error",
     arch="a5",
     headers=Headers(
         cross=CrossCalls("set_intra_block({pipe}, {id})", "wait_intra_block({pipe}, {id})"),

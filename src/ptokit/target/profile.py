@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ptokit.brief import brief
-from ptokit.finding import Level
 from ptokit.isa.catalog import INSTRUCTIONS, derived
 from ptokit.isa.kernel import NO_KERNEL, Handshake, LaunchShape, RouteKernel, Work, kernels_of
 from ptokit.isa.policy import TileType
@@ -180,8 +179,6 @@ class Profile:
     """The pipe that waits for the other core, whatever pipe a program names; the named one if empty."""
     no_cross: tuple[str, ...] = ()
     """Pipes that neither set flags for the other core nor wait for them."""
-    mixed_cores: Level | None = None
-    """The level of a finding on a kernel that uses tiles of both cores without a transfer between them."""
     arch: str = ""
     """The architecture in text (`pto.target_arch`), if text has one for it."""
     headers: Headers | None = None

@@ -12,7 +12,6 @@ NZ = {"blayout": "col_major", "slayout": "row_major"}
 NPU = ("a2a3", "a5")
 IDS = (0, 1, 3, 5, 10)
 """Of flags between the cores."""
-LEVELS = {"a2a3": "hazard", "a5": "error"}
 """Of data that nothing hands over."""
 HALF, WHOLE = counted(16, 16, dtype="float16"), zeros(16, 16)
 SPACE = zeros(16, 16, dtype="float16")
@@ -367,14 +366,13 @@ CACHES = Hazard(
 
 
 def _crossings(target: str) -> list[Case]:
-    level = LEVELS[target]
-    cases = [TO_CUBE.bad(way, target, way=way, level=level) for way in FAULTS]
-    cases.append(TO_CUBE.bad("flag and sync of another pipe", target, way="flag and sync of another pipe", level=level))
+    cases = [TO_CUBE.bad(way, target, way=way) for way in FAULTS]
+    cases.append(TO_CUBE.bad("flag and sync of another pipe", target, way="flag and sync of another pipe"))
     rights = ("sync", "by way of S", "by way of V", "barrier and sync")
     cases += [TO_CUBE.twin(way, target, way=way) for way in rights]
     cases += [TO_CUBE.twin(f"id {event}", target, event=event) for event in (1, 5, 10)]
     wrong = ("none", "barrier", "flag of the cube core", "the wrong pipe")
-    cases += [TO_VECTOR.bad(f"to vector, {way}", target, way=way, level=level) for way in wrong]
+    cases += [TO_VECTOR.bad(f"to vector, {way}", target, way=way) for way in wrong]
     cases += [TO_VECTOR.twin(f"to vector, {way}", target, way=way) for way in ("sync", "by way of S", "FIX to V")]
     cases += [CIRCULAR.bad(f"id {event}, circular", target, order="circular", event=event) for event in IDS]
     cases += [CIRCULAR.twin(f"both ways, id {event}", target, event=event) for event in IDS]
