@@ -147,12 +147,21 @@ def test_a_store_writes_active_lanes(word: str, width: int, kept: int) -> None:
     assert found["write"] == wanted
 
 
-def test_stores_that_take_no_mask() -> None:
+def test_a_store_of_one_lane_takes_no_mask() -> None:
     core = CoreRegisters(masks={1: known(0)})
     one = touched("vsts", [0, UB, 1, WORDS.index("ONEPT_B16"), 1], [10, 2, 0, 0, IS_MASK], core)
     assert one["write"] == {UB + 2, UB + 3}
-    two = touched("vsts", [0, 0, UB, 0, WORDS.index("INTLV_B32"), 1], [B32, B32, 4, 0, 0, IS_MASK], core)
-    assert two["write"] == {*range(UB, UB + 512)}
+
+
+@pytest.mark.parametrize("width", [1, 2, 4])
+def test_a_store_by_turns_writes_the_active_lanes_of_both_registers(width: int) -> None:
+    bits = random.Random(width).getrandbits(256)
+    core = CoreRegisters(masks={1: (bits, 0)})
+    given = [0, 0, UB, 3, WORDS.index(f"INTLV_B{8 * width}"), 1]
+    two = touched("vsts", given, [B32, B32, width, 0, 0, IS_MASK], core)
+    lanes = lanes_of(bits, width)
+    wanted = {UB + 3 * width + (2 * lane + k) * width + byte for lane in lanes for k in (0, 1) for byte in range(width)}
+    assert two["write"] == wanted
 
 
 def test_unaligned_accesses() -> None:

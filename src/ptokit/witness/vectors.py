@@ -94,17 +94,19 @@ def prepare_unaligned(call: Issued) -> Iterator[ByteAccess]:
 
 
 def store(call: Issued) -> Iterator[ByteAccess]:
-    """The active lanes, the first lane, or both of two registers: the distribution says which and how far apart."""
+    """The active lanes, the first lane, or pairs of lanes of two registers: the distribution says which and how far
+    apart. The mask holds for pairs, too: the page of the dual store (docs/isa/vector/ops/vector-load-store/vstsx2.md
+    of the headers' repository) says that it gates the elements that take part, and the headers' rows of 8-byte types
+    rest on it (Int64Div.hpp:306 reads what the row before would have overwritten). The page of `asc_storealign` says
+    the opposite."""
     place = _pointer(call)
     (kind, _, bits), start = WORDS[call.given[place + 2]].partition("_B"), _start(call, place)
     width = int(bits) // 8
     if kind == "ONEPT":
         yield ByteAccess("write", merged([start], width))
-    elif kind == "INTLV":
-        yield ByteAccess("write", merged([start], 2 * REPEAT))
     else:
-        kept = width // {"NORM": 1, "PK": 2, "PK4": 4}[kind]
-        yield ByteAccess("write", merged(start + active(_masks(call)[-1][0], width) * kept, kept))
+        lanes, kept = active(_masks(call)[-1][0], width), width * 2 // {"INTLV": 1, "NORM": 2, "PK": 4, "PK4": 8}[kind]
+        yield ByteAccess("write", merged(start + lanes * kept, kept))
 
 
 def store_unaligned(call: Issued) -> Iterator[ByteAccess]:
