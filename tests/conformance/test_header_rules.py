@@ -73,7 +73,9 @@ BITS, WORDS = "'uint8', 8, 32, valid=(8, 8)", "'uint32', 8, 32, valid=(8, 2)"
 COLUMNS = [name for name in INSTRUCTIONS if name.startswith("tcolexpand") and name != "tcolexpand"]
 ROWS = [name for name in INSTRUCTIONS if name.startswith("trowexpand") and name != "trowexpand"]
 LONGS, LONG_BITS = "'int64', 8, 128", "'uint32', 8, 32, valid=(8, 4)"
-LONG_SCALARS = ["tadds", "tsubs", "tmuls", "tmaxs", "tmins", "tshls", "tshrs"]
+LONG_SCALARS = ["tadds", "tsubs", "tmuls", "tmaxs", "tmins", "tshls", "tshrs", "trems"]
+LONG_PAIRS = ["tdiv", "trem", "tpartadd", "tpartmax", "tpartmin"]
+LONG_ROW, LONG_COLUMN = "'int64', 1, 128", "'int64', 8, 4, valid=(8, 1)"
 POSITIONS = ("tcolargmax", "tcolargmin")
 SHORT_INDEX = {"t": "'int16', 8, 64", "w": "'int16', {}, 64", "i": "'int16', {}, 64, valid=(8, 64)"}
 
@@ -122,11 +124,16 @@ KERNELS: dict[str, list[str]] = {
     ],
     "tabs": [vectors("tabs(c, a)", a="'float32', 8, 128, valid=(8, 64)", c="'float32', 8, 64")],
     "tadd": [vectors("tadd(c, a, a)", a="'float32', 8, 64", c="'float32', 16, 64, valid=(8, 64)")],
-    "tgather": [elements("tgather(c, a, i)", "float32", i="'int16', 8, 64")],
+    "tgather": [
+        elements("tgather(c, a, i)", "float32", i="'int16', 8, 64"),
+        vectors("tgather(c, a, i)", a=LONGS, c=LONGS, i="'int32', 8, 128"),
+        elements("tgather(c, a, i)", "int8", i="'int32', 8, 64"),
+    ],
     "trowsum": [
         vectors("trowsum(c, a)", a="'uint32', 8, 64", _c="'uint32', 8, 8, valid=(8, 1)"),
         vectors("trowsum(c, a)", a="'float32', 16, 64, valid=(8, 64)", _c="'float32', 8, 8, valid=(8, 1)"),
         vectors("trowsum(c, a)", a="'uint8', 8, 64", _c="'uint8', 8, 32, valid=(8, 1)"),
+        vectors("trowsum(c, a)", a=LONGS, _c=LONG_COLUMN),
     ],
     "tcmp": [
         elements("tcmp(m, a, b, 'lt')", "int32", m=BITS),
@@ -143,6 +150,14 @@ KERNELS: dict[str, list[str]] = {
         vectors("tcmps(m, a, 1)", a=LONGS, m=LONG_BITS),
     ],
     **{name: [vectors(f"{name}(c, a, 1)", a=LONGS, c=LONGS)] for name in LONG_SCALARS},
+    **{name: [vectors(f"{name}(c, a, a)", a=LONGS, c=LONGS)] for name in LONG_PAIRS},
+    "tneg": [vectors("tneg(c, a)", a=LONGS, c=LONGS)],
+    "texpands": [vectors("texpands(c, 1)", c=LONGS)],
+    "ttri": [vectors("ttri(c, 0)", c=LONGS)],
+    **{name: [vectors(f"{name}(c, a)", a=LONGS, _c=LONG_COLUMN)] for name in ("trowmax", "trowmin")},
+    "tcolmin": [vectors("tcolmin(c, a)", a=LONGS, c=LONG_ROW)],
+    "trowexpand": [vectors("trowexpand(c, a)", a=LONG_COLUMN, c=LONGS)],
+    "tcolexpand": [vectors("tcolexpand(c, a)", a=LONG_ROW, c=LONGS)],
     **{name: [vectors(f"{name}(i, a)", a="'uint32', 8, 64", i="'int32', 1, 64")] for name in POSITIONS},
     "tsel": [
         elements("tcmp(m, a, b)\npto.tsel(c, m, a, b)", "float32", m="'uint8', 8, 32, valid=(8, 32)"),
@@ -155,7 +170,10 @@ KERNELS: dict[str, list[str]] = {
         elements("tsels(c, m, a, 1)", "bfloat16", m=WORDS),
         vectors("tsels(c, m, a, 1)", a=LONGS, c=LONGS, m=LONG_BITS),
     ],
-    "tdivs": [vectors("tdivs(c, a, 3)", a="'int32', 8, 64", c="'int32', 8, 64")],
+    "tdivs": [
+        vectors("tdivs(c, a, 3)", a="'int32', 8, 64", c="'int32', 8, 64"),
+        vectors("tdivs(c, a, 3)", a=LONGS, c=LONGS),
+    ],
     "tcvt": [
         elements("tcvt(c, a, 'floor')", "float32"),
         vectors("tcvt(i, a, 'odd')", a="'float32', 8, 64", i="'int32', 8, 64"),
@@ -163,10 +181,12 @@ KERNELS: dict[str, list[str]] = {
     ],
     "tcolsum": [
         vectors("tcolsum(c, a)", a="'int32', 8, 64", c="'int32', 1, 64"),
+        vectors("tcolsum(c, a)", a=LONGS, c=LONG_ROW),
         vectors("tcolsum(c, a)", a="'float32', 8, 128, valid=(8, 64)", c="'float32', 1, 64"),
     ],
     "tcolmax": [
         vectors("tcolmax(c, a)", a="'int32', 8, 64", c="'int32', 1, 64"),
+        vectors("tcolmax(c, a)", a=LONGS, c=LONG_ROW),
         vectors("tcolmax(c, a)", a="'float32', 8, 128, valid=(8, 64)", c="'float32', 1, 64"),
     ],
     **{name: [row_expansion(name, kind) for kind in ("int8", "uint8", "int64", "bfloat16")] for name in ROWS},

@@ -92,7 +92,8 @@ ON_ONE = {
     },
     "a5": {
         "V": "mgather.row mgather.elem mscatter.row mscatter.elem tscatter.row tscatter.flat tci",
-        "S": "mgather.elem.scalar", "S MTE2": "mgather.l1.row mgather.l1.elem", "V MTE2": "mgather.l1.elem.simt",
+        "S": "mgather.elem.scalar tdivs.integers",
+        "S MTE2": "mgather.l1.row mgather.l1.elem", "V MTE2": "mgather.l1.elem.simt",
         "FIX": "tmov.acc.vec tinsert.acc.vec textract.acc.vec tmov_fp.acc.vec tinsert_fp.acc.vec textract_fp.acc.vec",
         "MTE1": "tmov.mat.vec tmov.mat.scale_left tmov.mat.scale_right "
                 "textract.mat.scale_left textract.mat.scale_right",
@@ -147,7 +148,7 @@ ROUTES: tuple[tuple[str, str, Callable[[], Any]], ...] = (
     ("trowargmin.steps", "trowargmin", lambda: pto.trowargmin(tile_of("int32", 8, 8), tile_of("float32", 8, 72))),
     ("tpows.integers", "tpows", lambda: pto.tpows(tile_of("int16", 8, 16), tile_of("int16", 8, 16), 2)),
     ("tpows", "tpows", lambda: pto.tpows(tile_of("float32", 8, 8), tile_of("float32", 8, 8), 2)),
-    ("tdivs.integers", "tdivs", lambda: pto.tdivs(tile_of("int16", 8, 16), tile_of("int16", 8, 16), 2)),
+    ("tdivs.integers", "tdivs.integers", lambda: pto.tdivs(tile_of("int16", 8, 16), tile_of("int16", 8, 16), 2)),
     ("ttrans", "ttrans", lambda: pto.ttrans(tile_of("float32", 8, 16), tile_of("float32", 16, 8))),
     ("ttrans.elements", "ttrans", lambda: pto.ttrans(tile_of("float32", 8, 8), tile_of("float32", 8, 8))),
     ("trowexpand.rows", "trowexpand",

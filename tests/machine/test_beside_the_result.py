@@ -1,4 +1,4 @@
-"""What the headers of A2/A3 touch beside the result: overwritten sources, whole blocks, workspaces, scalar work.
+"""What the headers touch beside the result: overwritten sources, whole blocks, workspaces, scalar work.
 
 The facts are those of the public headers, which `make witness` shows; each test fails with the plain tables.
 """
@@ -301,7 +301,42 @@ def test_copies_and_sorts_write_whole_blocks(op: Callable[..., None], cols: int,
     assert [len([each for each in found[name] if expected in each]) for name in found] == [1, 0], found
 
 
+def long_rows(x: Any, out: Any, kept: Any) -> None:
+    """Two tiles of 36 columns behind each other; the first one is computed last."""
+    source = pto.Tile("vec", "int64", 4, 36, addr=0x4000)
+    result, behind = (pto.Tile("vec", "int64", 4, 36, addr=place * 4 * 36 * 8) for place in (0, 1))
+    pto.tload(source, x)
+    pto.tload(behind, x)
+    hand("MTE2", "V")
+    pto.tadd(result, source, source)
+    hand("V", "MTE3")
+    pto.tstore(out, result)
+    pto.tstore(kept, behind)
+
+
+def test_rows_of_8_byte_types_end_with_a_whole_step_on_a5() -> None:
+    longs = [np.ones((4, 36), "int64") for _ in range(3)]
+    (lost,) = faults(run(long_rows, *longs, target="a5", mode="manual"))
+    assert f"{(64 - 36) * 8} of 1152 bytes" in lost
+
+
 # --- scalar work
+
+
+def divided(x: Any, out: Any) -> None:
+    kind = pto.dtype(x.dtype)
+    source, result = (pto.Tile("vec", kind, 8, 64, addr=address) for address in (0, 0x4000))
+    pto.tload(source, x)
+    hand("MTE2", "V")
+    pto.tdivs(result, source, 3)
+    hand("V", "MTE3")
+    pto.tstore(out, result)
+
+
+@pytest.mark.parametrize(("kind", "is_loop"), [("int32", True), ("int16", True), ("int64", False), ("float32", False)])
+def test_integers_are_divided_by_a_scalar_loop_on_a5(kind: str, is_loop: bool) -> None:
+    report = run(divided, np.ones((8, 64), kind), np.zeros((8, 64), kind), target="a5", mode="manual")
+    assert not faults(report) and (report.timeline.busy["AIV.S"] > 0.9) == is_loop
 
 
 def stored_after_a_concatenation(x: Any, out: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 DATA = "which bytes are read depends on data that the witness does not compute"
 MASK_ROWS = "the documents give every row of a mask its value (CP-CMP-01); the header writes the bits that it computes"
@@ -12,6 +13,12 @@ RAW = "addresses that the header does not set: what is read there is not used"
 PAIRS = "registers are loaded in pairs (TCmp.hpp:121): no result depends on a second one behind the columns"
 UNUSED = "an index that the page calls unused is loaded (THistogram.hpp:66): no result depends on it"
 ALL_AT_ONCE = "a barrier of all pipes waits for what the table has as flags (SyncAll.hpp)"
+ONE_REGISTER = "rows of 8-byte types: the headers take the first 64 columns only: reported (CP-HDR-01)"
+LOOP = "a scalar loop that no pipe waits for (TDivS.hpp:65); the vendor's test orders it by V (tdivs_kernel.cpp:42)"
+ALL_ROWS = "all rows of the tensor are moved (TStore.hpp:225), which C++ sources are told (TL-03): inside the tile"
+LOADED = "all rows of the tensor are moved, and whole blocks of boxed rows (TLoad.hpp:26, 44): inside the tile"
+UP_TO = "the extent of an opaque instruction covers every call that was seen (docs/witness.md)"
+UNROLLED = "scales are stored twice (TQuant.hpp:597); the vendor's test has room for both (tmov_zz_kernel.cpp:93)"
 FRACTALS = "whole fractals are moved and multiplied, in the padding of boxed tiles: no valid element depends on it"
 ACCEPTED: tuple[tuple[str, str, str], ...] = (
     ("tsel|tprelu|trem|trems", "read (more|less)", "the mask is read through an address that lies in the workspace"),
@@ -20,7 +27,18 @@ ACCEPTED: tuple[tuple[str, str, str], ...] = (
     ("tconcat", "(read|write) less", DATA),
     ("a5:mscatter", "read less", DATA),
     ("syncall", "flags", ALL_AT_ONCE),
-    ("a5:(tmov|tmatmul(_acc|_bias)?)", "(read|write) more", FRACTALS),
+    ("a5:(tmov|tmatmul(_mx)?(_acc|_bias)?)", "(read|write) padding (mat|left|right|acc)", FRACTALS),
+    ("a5:tload", "write padding mat", LOADED),
+    ("a5:tstore", "read padding vec", ALL_ROWS),
+    ("opaque", "(read|write) less", UP_TO),
+    ("a5:tquant", "write more", UNROLLED),
+    (
+        "a5:(t(row|col)(sum|max|min)|t(row|col)expand|t(add|sub|mul|max|min|shl|shr|rem|div)s|tpart(add|max|min)):8",
+        "(read|write) less",
+        ONE_REGISTER,
+    ),
+    ("a5:(tneg|trem|tdiv|tcmps?|tsels?|tgather|ttri):8", "(read|write) less", ONE_REGISTER),
+    ("a5:tdivs", "pipes|flags", LOOP),
     ("a5:tcmps?", "read more", PAIRS),
     ("a5:thistogram", "read more", UNUSED),
     ("ttrans", "read more", RAW),
@@ -28,11 +46,13 @@ ACCEPTED: tuple[tuple[str, str, str], ...] = (
     ("texpands|tands|tors|txors", "(read|write) (more|less)", FILLED),
     ("tsels?", "read less", "the documents give every row of a mask its value (CP-SEL-01); the header reads its bits"),
 )
-"""Instructions, of all families or one, and kinds of difference, as patterns, and the reason."""
+"""Instructions, of all families or one, with the bytes of their widest elements, or all that are opaque; kinds of
+difference, and perhaps a memory; the reason. The first two are patterns. What holds for `more` holds for `padding`."""
 
 
-def reason(family: str, name: str, kind: str) -> str:
+def reason(names: Sequence[str], kind: str, memory: str) -> str:
     """Why a difference stays; empty if it must not."""
-    both = name, f"{family}:{name}"
-    known = ((kinds, why) for names, kinds, why in ACCEPTED if any(re.fullmatch(names, each) for each in both))
-    return next((why for kinds, why in known if re.fullmatch(kinds, kind)), "")
+    kinds = {f"{each}{where}" for each in (kind, kind.replace("padding", "more")) for where in ("", f" {memory}")}
+    fits = ((*row, [re.fullmatch(row[0], name) for name in names], [re.fullmatch(row[1], each) for each in kinds])
+            for row in ACCEPTED)  # fmt: skip
+    return next((why for _, _, why, named, alike in fits if any(named) and any(alike)), "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
@@ -18,6 +18,8 @@ from ptokit.cxx.compile import CompileError
 from ptokit.cxx.record import ArrayArgument, ScalarArgument
 from ptokit.finding import VerifyError
 from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.opaque import opaque_rows
+from ptokit.isa.operand import TileSpec
 from ptokit.isa.spelling import TMP
 from ptokit.lang.recorded import CppKernel, load_entries
 from ptokit.machine.access_checks import AccessChecks
@@ -51,6 +53,12 @@ class Assumed:
     touches: tuple[Touch, ...]
     core: str = ""
     """`AIC` or `AIV`."""
+    width: int = 0
+    """The bytes of an element of its widest tile."""
+    is_opaque: bool = False
+    """Whether its meaning is not known (docs/instructions.md)."""
+    tiles: Mapping[str, Ranges] = field(default_factory=dict[str, Ranges])
+    """By memory: the bytes of its tiles, padding included."""
 
     def bytes_of(self, how: str) -> dict[str, Ranges]:
         """All that it writes, by memory; or reads, but for what it has written before."""
@@ -106,7 +114,11 @@ def watched() -> Iterator[list[Assumed]]:
         known = INSTRUCTIONS.get(executed.instr.name)
         name = (known.variant_of if known else "") or executed.instr.name
         core = next((core for core, _, _ in pipes), "")
-        found.append(Assumed(name, seen, frozenset(own_pairs(executed.call)), tuple(rows), core))
+        tiles = (each for each in executed.call.values.values() if isinstance(each, TileSpec))
+        width = max((tile.dtype.size for tile in tiles), default=0)
+        is_opaque = executed.instr.name in opaque_rows()
+        flags = frozenset(own_pairs(executed.call))
+        found.append(Assumed(name, seen, flags, tuple(rows), core, width, is_opaque, _tiles(executed.call, touches)))
         original(self, executed, site, touches)
 
     AccessChecks.check_bursts = check  # pyright: ignore[reportAttributeAccessIssue]
@@ -116,8 +128,20 @@ def watched() -> Iterator[list[Assumed]]:
         AccessChecks.check_bursts = original  # pyright: ignore[reportAttributeAccessIssue]
 
 
+def _tiles(call: Any, touches: Sequence[Any]) -> dict[str, Ranges]:
+    """The bytes of whole tiles that a call names, by memory."""
+    found: dict[str, Ranges] = {}
+    for touch in touches:
+        tile = call.values.get(touch.operand)
+        if isinstance(tile, TileSpec) and touch.place.name in MEMORIES:
+            memory, start = MEMORIES[touch.place.name], touch.place.start * touch.place.shadow.unit
+            found[memory] = union(found.get(memory, NOTHING), merged([start], tile.nbytes))
+    return found
+
+
 Difference = tuple[str, str]
-"""What differs: `pipes`, `flags`, `read more`, `write less` and so on; and how."""
+"""What differs: `pipes`, `flags`, `read more`, `write less`, `write padding` (more, inside its tiles) and so on; and
+how."""
 
 
 def differences(observed: Observed, assumed: Assumed) -> list[Difference]:
@@ -137,7 +161,12 @@ def differences(observed: Observed, assumed: Assumed) -> list[Difference]:
             known = union(mine, assumed.workspace)
             if how == "read":
                 known = union(_to_steps(mine), assumed.workspace, observed.beside(memory, mine))
-            parts = {"more": without(theirs, known), "less": without(without(mine, theirs), assumed.workspace)}
+            more = without(theirs, known)
+            is_inside = not len(without(more, assumed.tiles.get(memory, NOTHING)))
+            parts = {
+                "padding" if is_inside else "more": more,
+                "less": without(without(mine, theirs), assumed.workspace),
+            }
             found += [(f"{how} {word}", f"{memory} {part.tolist()[:3]}") for word, part in parts.items() if len(part)]
     return found
 
@@ -196,7 +225,9 @@ class Comparison:
         """Compare one call."""
         self.calls[assumed.name] += 1
         all_found = differences(observed, assumed)
-        reasons = [reason(self.family, assumed.name, kind) for kind, _ in all_found]
+        name = f"{self.family}:{assumed.name}"
+        names = [assumed.name, name, f"{name}:{assumed.width}", *(["opaque"] if assumed.is_opaque else [])]
+        reasons = [reason(names, kind, how.partition(" ")[0]) for kind, how in all_found]
         self.accepted.update({(assumed.name, each) for each in reasons if each})
         if found := [f"{kind} {how}" for (kind, how), known in zip(all_found, reasons, strict=True) if not known]:
             self.differ[assumed.name] += 1

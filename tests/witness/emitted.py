@@ -65,6 +65,7 @@ def tiles_of(name: str, kind: str, cols: int, valid: int) -> dict[str, TileText]
         return {"dst": TileText(kind, ROWS, block, (ROWS, 1)), "src": plain, TMP: plain}
     if name in ("tcolsum", "tcolprod", "tcolmax", "tcolmin"):
         return {"dst": row, "src": plain}
+    numbered = "int16" if dtype(kind).size == 1 else "int32"
     special = {
         "tcmp": {"dst": mask, "src0": plain, "src1": plain},
         "tcmps": {"dst": mask, "src": plain},
@@ -76,7 +77,7 @@ def tiles_of(name: str, kind: str, cols: int, valid: int) -> dict[str, TileText]
         "ttrans": {
             "dst": TileText(kind, cols, 32, (valid, ROWS)), "src": plain, TMP: TileText(kind, cols, 32, (cols, 32)),
         },
-        "tgather": {"idx": replace(plain, kind="int32"), TMP: replace(plain, kind="int32")},
+        "tgather": {"idx": replace(plain, kind=numbered), TMP: replace(plain, kind=numbered)},
         "tci": {"dst": row},
         "tconcat": {"dst": TileText(kind, ROWS, 2 * cols, (ROWS, 2 * valid))},
     }  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ptokit.finding import Fix, OpName, Wording
 from ptokit.isa.elementwise import DIV_TYPES, DST
-from ptokit.isa.headers import CLAUSE, SIMULATED, typed_in_headers
+from ptokit.isa.headers import CLAUSE, SIMULATED, first_64, one_register, typed_in_headers
 from ptokit.isa.reduce import A5_TYPES, EXPDIF_TYPES, NO_ZERO, SOURCES, exp_of_difference, position, reduction
 from ptokit.isa.vocabulary import *
 
@@ -28,17 +28,18 @@ REDUCTIONS = (
     OpRow("tcolsum", "Sum every column.",
         "dst[0, j] = src[0, j] + src[1, j] + ...    in this order, in float32, rounded once",
         REDUCE_TYPES, "colsum", in_place=(),
-        cpp=Cpp(headers=(typed_in_headers("src", {"cpu": "f16 bf16 f32"}), ONE_ROUNDING, SAME_COLS),
+        cpp=Cpp(headers=(typed_in_headers("src", {"cpu": "f16 bf16 f32"}), first_64("src"), ONE_ROUNDING, SAME_COLS),
                 ignored=("is_binary",))),
     OpRow("tcolprod", "Multiply the elements of every column.",
         "dst[0, j] = src[0, j] * src[1, j] * ...    in this order, every product rounded; integers wrap",
         by_target(a2a3=B4, a5=B4 | types("u16 u32 bf16")), "colprod", in_place=()),
     OpRow("tcolmax", "The largest element of every column.",
         "dst[0, j] = the largest of src[:, j]    a leading NaN stays, a later one loses", REDUCE_TYPES, "colmax",
-        in_place=(), cpp=Cpp(headers=(typed_in_headers("src", {"cpu": "f16 bf16 f32 i8 u8"}), SAME_COLS))),
+        in_place=(),
+        cpp=Cpp(headers=(typed_in_headers("src", {"cpu": "f16 bf16 f32 i8 u8"}), first_64("src"), SAME_COLS))),
     OpRow("tcolmin", "The smallest element of every column.",
         "dst[0, j] = the smallest of src[:, j]    a leading NaN stays, a later one loses", REDUCE_TYPES, "colmin",
-        in_place=()),
+        in_place=(), cpp=one_register("src")),
 )  # fmt: skip
 
 
@@ -60,8 +61,10 @@ POSITIONS = (
 
 EXPAND_TYPES = by_target(a2a3=UP_TO_32, a5=ALL)
 
-TROWEXPAND = OpRow("trowexpand", "Repeat a column.", "dst[i, j] = src[i, 0]", EXPAND_TYPES, in_place=())
-TCOLEXPAND = OpRow("tcolexpand", "Repeat a row.", "dst[i, j] = src[0, j]", EXPAND_TYPES, in_place=())
+TROWEXPAND = OpRow("trowexpand", "Repeat a column.", "dst[i, j] = src[i, 0]", EXPAND_TYPES, in_place=(),
+                   cpp=one_register())  # fmt: skip
+TCOLEXPAND = OpRow("tcolexpand", "Repeat a row.", "dst[i, j] = src[0, j]", EXPAND_TYPES, in_place=(),
+                   cpp=one_register())  # fmt: skip
 
 ONE_COLUMN = Rule(
     "CP-BRD-01", "src", "of one valid column", lambda c: c.src.valid_cols == 1, on=error("a5"), kind=ByExtent(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ptokit.isa.headers import first_64, one_type
+from ptokit.isa.headers import first_64, one_register, one_type
 from ptokit.isa.vocabulary import *
 
 DST = Param("dst", "write", "destination: a plain Vec tile; its valid region is computed")
@@ -32,16 +32,17 @@ POW_TYPES = by_target(a2a3=(NARROW | SHORT) | types("f32"), a5=NARROW | SHORT | 
 NOT_A2A3 = tuple(target for target in EVERYWHERE if target != "a2a3")
 BY_ZERO = {"zero": Fault("CP-DIV-01", None, "keep zeroes out of an integer divisor: tcmps and tsel replace them")}
 
+ONE_REGISTER = one_register()
 BINARY = (
     OpRow("tadd", "Add two tiles.", "dst = src0 + src1    integers wrap", ADD_TYPES, "add",
         cpp=Cpp(headers=(one_type("dst", "src0", "src1", on=("cpu",)),))),
     OpRow("tsub", "Subtract two tiles.", "dst = src0 - src1    integers wrap", ADD_TYPES, "sub"),
     OpRow("tmul", "Multiply two tiles.", "dst = src0 * src1    integers wrap", MUL_TYPES, "mul"),
     OpRow("tdiv", "Divide two tiles.", "dst = src0 / src1    floats by IEEE, integers towards zero", DIV_TYPES, "div",
-        faults=BY_ZERO),
+        faults=BY_ZERO, cpp=ONE_REGISTER),
     OpRow("trem", "The remainder of two tiles, with the divisor's sign.",
         "dst = src0 - floor(src0 / src1) * src1    0 or of src1's sign", REM_TYPES, "rem", faults=BY_ZERO,
-        in_place=NOT_A2A3),
+        in_place=NOT_A2A3, cpp=ONE_REGISTER),
     OpRow("tfmod", "The remainder of two tiles, with the dividend's sign.",
         "dst = src0 - trunc(src0 / src1) * src1    0 or of src0's sign", FMOD_TYPES, "fmod", faults=BY_ZERO,
         in_place=NOT_A2A3),
@@ -94,7 +95,6 @@ BY_FILLING = Cpp(dynamic=(filled_elsewhere("dst"),))
 BY_FILLING_BOTH = Cpp(dynamic=(filled_elsewhere("dst"), filled_elsewhere(TMP)))
 """The same, and the workspace."""
 
-ONE_REGISTER = Cpp(headers=(first_64("dst"),))
 SCALARS = (
     OpRow("tadds", "Add a scalar to a tile.", "dst = src + scalar    integers wrap", ADD_TYPES, "add",
         cpp=ONE_REGISTER),
@@ -104,7 +104,7 @@ SCALARS = (
         cpp=ONE_REGISTER),
     OpRow("trems", "The remainder by a scalar, with the scalar's sign.",
         "dst = src - floor(src / scalar) * scalar    0 or of scalar's sign", REM_TYPES, "rem", faults=BY_ZERO,
-        in_place=NOT_A2A3),
+        in_place=NOT_A2A3, cpp=ONE_REGISTER),
     OpRow("tfmods", "The remainder by a scalar, with the tile's sign.",
         "dst = src - trunc(src / scalar) * scalar    0 or of src's sign", FMOD_TYPES, "fmod", faults=BY_ZERO,
         in_place=NOT_A2A3),
@@ -133,7 +133,7 @@ SCALARS = (
 UNARY = (
     OpRow("tabs", "The absolute value.", "dst = |src|    the lowest integer stays itself", ABS_TYPES, "abs",
         cpp=Cpp(headers=(one_type("dst", "src", on=("cpu",)),))),
-    OpRow("tneg", "Change the sign.", "dst = -src    integers wrap", MUL_TYPES, "neg"),
+    OpRow("tneg", "Change the sign.", "dst = -src    integers wrap", MUL_TYPES, "neg", cpp=ONE_REGISTER),
     OpRow("texp", "The exponential function.", "dst = e ** src    within 2 ulp", FLOAT_TYPES, "exp"),
     OpRow("tlog", "The natural logarithm.", "dst = ln(src)    within 2 ulp", FLOAT_TYPES, "log"),
     OpRow("tsqrt", "The square root.", "dst = sqrt(src)    correctly rounded", FLOAT_TYPES, "sqrt"),
@@ -183,11 +183,25 @@ IN_PAIRS = frozenset(("tand", "tor", "txor", "tnot"))
 """Instructions that A2/A3 carries out on pairs of bytes (TOr.hpp:42)."""
 
 
+IN_STEPS = frozenset(("tadd", "tsub", "tmul", "tmax", "tmin", "tshl", "tshr"))
+"""Instructions whose rows of 8-byte types A5 goes through in steps of 32 elements (Int64Binary.hpp:244)."""
+
+
+def whole_steps(call: Call) -> tuple[Effect, ...]:
+    """Of rows with more than one step, the last one is written whole: what is left is counted after the mask has
+    used it up (Int64Binary.hpp:251, 271)."""
+    is_cut = call.dst.dtype.size == 8 and call.dst.valid_cols > 32
+    return (Effect("dst", "write", "V", in_ub("dst", 256)),) if is_cut else ()
+
+
 def special_routes(row: OpRow, params: tuple[Param, ...]) -> tuple[SpecialRoute, ...]:
-    """What A2/A3's headers do otherwise than one vector instruction a step does."""
+    """What headers do otherwise than one vector instruction a step does: those of A2/A3, if nothing else is said."""
     own = pipes(params, "V")
+    steps = SpecialRoute("", Table({"a5": None}), RouteKernel(own, besides=whole_steps))
     if row.name in SCALAR_LOOPS:
-        return (on_a2a3(scalar_loop(params, accesses=3)),)
+        return (on_a2a3(scalar_loop(params, accesses=3)), steps)
+    if row.name in IN_STEPS:
+        return (steps,)
     if row.name in IN_PAIRS:
         return (on_a2a3(RouteKernel(own, besides=by_pairs)),)
     if row.op == "pow":  # a loop for integers; floats are corrected one by one (TPow.hpp:208, 170)
@@ -243,11 +257,24 @@ def may_replace_divided(call: Call) -> bool:
 DIVS_CPP = Cpp(
     call=lambda c: "TDIVS(dst, src, scalar)" if c.dividend is Dividend.Tile else "TDIVS(dst, scalar, src)",
     headers=(
+        first_64("dst"),
         Rule("CP-HDR-01", "src", "float: shipping headers divide integers through float, exact to 2^24 (int32) or "
              "2^11 (int16), and destroy src", lambda c: not c.src.dtype.is_integer, on=note("a2a3"),
              found=type_of("src"), fix=Fix(OpName("tcvt"), " to float32 first")),
     ),
 )  # fmt: skip
+
+
+def of_words(call: Call) -> bool:
+    """Calls on integers of at most 4 bytes."""
+    return of_integers(call) and call.dst.dtype.size < 8
+
+
+DIVIDED = Table({"a2a3": of_integers, "a5": of_words})
+"""The calls that are a scalar loop. On A5 no pipe waits for its end (a5/TDivS.hpp:65), but what follows is issued after
+it, and the vendor's test orders that by V."""
+
+
 TDIVS = replace(build(
     OpRow("tdivs", "Divide a tile by a scalar, or a scalar by a tile.",
         "dst = src / scalar, or scalar / src    floats by IEEE, integers towards zero", op="div",
@@ -259,7 +286,7 @@ TDIVS = replace(build(
                         text=Attribute(reverses=Dividend.Scalar), sources=("dividend", "divisor")),),
     cpp="TDIVS(dst, src, scalar) or TDIVS(dst, scalar, src)",
     text=Text(("src", "scalar"), orders=(("scalar", "src"),)),
-    special=(SpecialRoute("integers", INTEGERS, scalar_loop((DST, SRC, SCALAR), accesses=2)),),  # TDivS.hpp:170
+    special=(SpecialRoute("integers", DIVIDED, scalar_loop((DST, SRC, SCALAR), accesses=2)),),  # TDivS.hpp:170
 ), in_place=Table({**dict.fromkeys(EVERYWHERE, True), "a2a3": may_replace_divided}),
    checks_aliases=True)  # fmt: skip
 
@@ -283,7 +310,7 @@ def lower_expands(call: Call) -> tuple[Move | Compute, ...]:
 TEXPANDS = replace(
     build(
         OpRow("texpands", "Fill a tile with a scalar.", "dst = scalar    the valid region; all of a Mat tile",
-            cpp=BY_FILLING),
+            cpp=replace(BY_FILLING, headers=ONE_REGISTER.headers)),
         EXPANDS_PARAMS,
         (
             located("CP-EXP-01", "dst", TileType.Vec, TileType.Mat),

@@ -31,12 +31,18 @@ def typed_in_headers(operand: str, table: Mapping[str, str], when: Case = ALWAYS
 
 
 def first_64(operand: str) -> Rule:
-    """A5 takes one register of a row (Int64Binary.hpp:109, 136, 292, 332, 358)."""
+    """A5 takes one register of a row (Int64Binary.hpp:109, 136, 292, 332, 358; Int64Div.hpp:190; Int64Reduce.hpp:40;
+    Int64Rearrange.hpp:29, 62, 81, 166)."""
     return Rule(
         CLAUSE, operand, "of at most 64 columns of 8 bytes: shipping headers take the first 64 of a row only",
         lambda c: c.values[operand].dtype.size < 8 or c.values[operand].valid_cols <= 64,
         on=note("a5"), fix="take slices of 64 columns",
     )  # fmt: skip
+
+
+def one_register(operand: str = "dst") -> Cpp:
+    """The headers of an instruction that takes 64 columns of 8-byte types."""
+    return Cpp(headers=(first_64(operand),))
 
 
 def _typed_extents(tile: TileSpec) -> tuple[int | None, ...]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ptokit.isa.casts import *
 from ptokit.isa.elementwise import DST, SCALAR
+from ptokit.isa.headers import first_64, one_register
 from ptokit.isa.reduce import SOURCES
 from ptokit.isa.tload import pad_bits
 from ptokit.isa.tmov import ACC, MAT, VEC
@@ -20,13 +21,13 @@ WHERE_BOTH = "where both are valid, else the one that is"
 
 PARTS = (
     OpRow("tpartadd", "Add two tiles, of which one may be smaller.",
-        f"dst = src0 + src1 {WHERE_BOTH}    integers wrap", PART_TYPES, "add", in_place=()),
+        f"dst = src0 + src1 {WHERE_BOTH}    integers wrap", PART_TYPES, "add", in_place=(), cpp=one_register()),
     OpRow("tpartmul", "Multiply two tiles, of which one may be smaller.",
         f"dst = src0 * src1 {WHERE_BOTH}    integers wrap", PART_MUL_TYPES, "mul", in_place=()),
     OpRow("tpartmax", "The larger of two tiles, of which one may be smaller.",
-        f"dst = (src1 if src1 > src0 else src0) {WHERE_BOTH}", PART_TYPES, "max", in_place=()),
+        f"dst = (src1 if src1 > src0 else src0) {WHERE_BOTH}", PART_TYPES, "max", in_place=(), cpp=one_register()),
     OpRow("tpartmin", "The smaller of two tiles, of which one may be smaller.",
-        f"dst = (src1 if src1 < src0 else src0) {WHERE_BOTH}", PART_TYPES, "min", in_place=()),
+        f"dst = (src1 if src1 < src0 else src0) {WHERE_BOTH}", PART_TYPES, "min", in_place=(), cpp=one_register()),
 )  # fmt: skip
 
 
@@ -362,6 +363,7 @@ HALF = Attribute("upperOrLower", number="i32", words=((Triangle.Lower, 0), (Tria
 TRI_CPP = Cpp(
     call="TTRI(dst, diagonal)",
     template=lambda c: (("decltype({dst})", None), (str(c.half.value), None)),
+    headers=(first_64("dst"),),
 )
 
 TTRI = build(

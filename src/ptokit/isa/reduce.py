@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ptokit.finding import Fix, OpName, called
 from ptokit.isa.elementwise import DIV_TYPES, DST
-from ptokit.isa.headers import CLAUSE, SIMULATED, typed_in_headers
+from ptokit.isa.headers import CLAUSE, SIMULATED, first_64, one_register, typed_in_headers
 from ptokit.isa.vocabulary import *
 
 SUM_TYPES = by_target(a2a3=B4, a5=B4 | LONG)
@@ -19,6 +19,7 @@ PROD_TYPES = by_target(a2a3=B4, a5=B4)
 SUM_CPP = Cpp(
     headers=(
         typed_in_headers("src", {"cpu": "i16 i32 f16 bf16 f32"}),
+        first_64("src"),
         Rule(CLAUSE, "dst", lambda c: f"of {c.src.rows} rows, as src: the headers compare storage",
              lambda c: c.dst.rows == c.src.rows, on=hazard("cpu"), found=lambda c: f"{c.dst.rows} rows",
              fix="give dst as many rows as src"),
@@ -34,10 +35,10 @@ REDUCTIONS = (
         PROD_TYPES, "rowprod", in_place=()),
     OpRow("trowmax", "The largest element of every row.",
         "dst[i, 0] = the largest of src[i, :]    a leading NaN stays, a later one loses", BEST_TYPES, "rowmax",
-        in_place=()),
+        in_place=(), cpp=one_register("src")),
     OpRow("trowmin", "The smallest element of every row.",
         "dst[i, 0] = the smallest of src[i, :]    a leading NaN stays, a later one loses", BEST_TYPES, "rowmin",
-        in_place=()),
+        in_place=(), cpp=one_register("src")),
 )  # fmt: skip
 
 
@@ -345,10 +346,19 @@ def lower_gather(call: Call) -> tuple[Move | Compute, ...]:
     return (Move(call.dst.valid, Access("dst", call.dst.layout), Access("src", src.layout), index),)
 
 
+AS_PAIRS = Rule(
+    CLAUSE, "idx", lambda c: f"of {max(c.dst.dtype.size, 2)} bytes for {c.dst.dtype}: shipping headers take indices of "
+    "another width for pairs or halves", lambda c: c.idx.dtype.size == max(c.dst.dtype.size, 2), on=note("a5"),
+    when=Case("data of 1 or 4 bytes", lambda c: c.dst.dtype.size in (1, 4)), found=type_of("idx"),
+    fix=Fix(OpName("tcvt"), " to another type of indices first"),
+)  # fmt: skip
+"""The headers have loops for both widths of indices of 2-byte data only (a5/TGather.hpp:57, 137)."""
+
+
 TGATHER = build(
     OpRow("tgather", "Gather elements of a tile by their numbers.",
         "dst[i, j] = src.element[idx[i, j]]    element r * Cols + c is src[r, c]", in_place=(),
-        cpp=Cpp(headers=(typed_in_headers("idx", {"cpu": "i32 u32"}),)),
+        cpp=Cpp(headers=(typed_in_headers("idx", {"cpu": "i32 u32"}), first_64("dst"), AS_PAIRS)),
         faults={
             "outside": Fault("CP-GAT-03", "H-12", "keep indices inside the source tile"),
             "padding": Fault("CP-GAT-03", "H-12", "the index names the source's padding"),

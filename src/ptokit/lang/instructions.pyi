@@ -1092,7 +1092,7 @@ def tmrgsort2(
         src1: a plain Vec tile of one row: pairs of 8 bytes, of a value and a number (tsort32), sorted in descending
             order
         exhausted: when the merge ends: exhausted if True, else merged
-        tmp: temporary memory, used on a2a3
+        tmp: temporary memory, used on a2a3, a5
         wait: events that earlier calls returned, to wait for
     """
 
@@ -1119,7 +1119,7 @@ def tmrgsort3(
         src2: a plain Vec tile of one row: pairs of 8 bytes, of a value and a number (tsort32), sorted in descending
             order
         exhausted: when the merge ends: exhausted if True, else merged
-        tmp: temporary memory, used on a2a3
+        tmp: temporary memory, used on a2a3, a5
         wait: events that earlier calls returned, to wait for
     """
 
@@ -1149,7 +1149,7 @@ def tmrgsort4(
         src3: a plain Vec tile of one row: pairs of 8 bytes, of a value and a number (tsort32), sorted in descending
             order
         exhausted: when the merge ends: exhausted if True, else merged
-        tmp: temporary memory, used on a2a3
+        tmp: temporary memory, used on a2a3, a5
         wait: events that earlier calls returned, to wait for
     """
 
