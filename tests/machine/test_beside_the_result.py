@@ -360,6 +360,23 @@ def test_a_concatenation_inside_a_block_is_scalar_work() -> None:
 # --- what is left alone
 
 
+def beside_a_window(x: Any, out: Any) -> None:
+    """The right half is loaded again while the left one is copied."""
+    data, part = pto.Tile("vec", "float32", 8, 64, addr=0), pto.Tile("vec", "float32", 8, 32, addr=0x1000)
+    pto.tload(data, x)
+    hand("MTE2", "V")
+    pto.textract(part, data, 0, 0)
+    pto.tload(data[:, 32:64], x[:, 32:64])
+    hand("V", "MTE3")
+    pto.tstore(out, part)
+
+
+@pytest.mark.parametrize("target", ["a2a3", "a5"])
+def test_a_window_is_read_alone(target: str) -> None:
+    arrays = np.ones((8, 64), "float32"), np.zeros((8, 32), "float32")
+    assert not faults(run(beside_a_window, *arrays, target=target, mode="manual"))
+
+
 def in_place(out: Any) -> None:
     tile = pto.Tile("vec", "int8", 8, 64)
     pto.texpands(tile, 1)

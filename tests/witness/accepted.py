@@ -17,6 +17,16 @@ ONE_REGISTER = "rows of 8-byte types: the headers take the first 64 columns only
 LOOP = "a scalar loop that no pipe waits for (TDivS.hpp:65); the vendor's test orders it by V (tdivs_kernel.cpp:42)"
 ALL_ROWS = "all rows of the tensor are moved (TStore.hpp:225), which C++ sources are told (TL-03): inside the tile"
 LOADED = "all rows of the tensor are moved, and whole blocks of boxed rows (TLoad.hpp:26, 44): inside the tile"
+AS_SOURCE = "the loop over a tile and a scalar loads the destination (TExpandS.hpp:51), which `vdup` replaces"
+BEHIND = "ones are not cut at the last column (TTri.hpp:90): how far they go depends on the diagonal, a number"
+MOVED_TWICE = (
+    "load and store move one pointer (TTernOp.hpp:59, 63), so that the result would lie a step behind; the vendor's "
+    "test expects it in its place (tfusedmuladd_kernel.cpp)"
+)
+COMPACT = (
+    "in compact tiles, columns of fractals are as far apart as what is valid (TExtract.hpp:195, 323); here, as in "
+    "whole tiles: producers and consumers agree, and both are inside the tile"
+)
 UP_TO = "the extent of an opaque instruction covers every call that was seen (docs/witness.md)"
 UNROLLED = "scales are stored twice (TQuant.hpp:597); the vendor's test has room for both (tmov_zz_kernel.cpp:93)"
 FRACTALS = "whole fractals are moved and multiplied, in the padding of boxed tiles: no valid element depends on it"
@@ -28,6 +38,8 @@ ACCEPTED: tuple[tuple[str, str, str], ...] = (
     ("a5:mscatter", "read less", DATA),
     ("syncall", "flags", ALL_AT_ONCE),
     ("a5:(tmov|tmatmul(_mx)?(_acc|_bias)?)", "(read|write) padding (mat|left|right|acc)", FRACTALS),
+    ("a5:(textract|tmov|tmatmul|tstore):compact", "(read|write) (less|padding) (mat|left|right|acc)", COMPACT),
+    ("a5:textract", "(read|write) padding (mat|left|right)", FRACTALS),
     ("a5:tload", "write padding mat", LOADED),
     ("a5:tstore", "read padding vec", ALL_ROWS),
     ("opaque", "(read|write) less", UP_TO),
@@ -43,11 +55,15 @@ ACCEPTED: tuple[tuple[str, str, str], ...] = (
     ("a5:thistogram", "read more", UNUSED),
     ("ttrans", "read more", RAW),
     ("trowexpand\\w+", "write more", HIDDEN),
-    ("texpands|tands|tors|txors", "(read|write) (more|less)", FILLED),
+    ("a2a3:(texpands|tands|tors|txors)", "(read|write) (more|less)", FILLED),
+    ("a5:texpands", "read more", AS_SOURCE),
+    ("a5:ttri", "write more", BEHIND),
+    ("a5:tfusedmuladd", "write (more|less)", MOVED_TWICE),
     ("tsels?", "read less", "the documents give every row of a mask its value (CP-SEL-01); the header reads its bits"),
 )
-"""Instructions, of all families or one, with the bytes of their widest elements, or all that are opaque; kinds of
-difference, and perhaps a memory; the reason. The first two are patterns. What holds for `more` holds for `padding`."""
+"""Instructions, of all families or one, with the bytes of their widest elements, or of sources with compact tiles, or
+all that are opaque; kinds of difference, and perhaps a memory; the reason. The first two are patterns. What holds for
+`more` holds for `padding`."""
 
 
 def reason(names: Sequence[str], kind: str, memory: str) -> str:

@@ -18,7 +18,6 @@ from ptokit.cxx.compile import CompileError
 from ptokit.cxx.record import ArrayArgument, ScalarArgument
 from ptokit.finding import VerifyError
 from ptokit.isa.catalog import INSTRUCTIONS
-from ptokit.isa.opaque import opaque_rows
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.spelling import TMP
 from ptokit.lang.recorded import CppKernel, load_entries
@@ -116,7 +115,7 @@ def watched() -> Iterator[list[Assumed]]:
         core = next((core for core, _, _ in pipes), "")
         tiles = (each for each in executed.call.values.values() if isinstance(each, TileSpec))
         width = max((tile.dtype.size for tile in tiles), default=0)
-        is_opaque = executed.instr.name in opaque_rows()
+        is_opaque = bool(executed.instr.form)
         flags = frozenset(own_pairs(executed.call))
         found.append(Assumed(name, seen, flags, tuple(rows), core, width, is_opaque, _tiles(executed.call, touches)))
         original(self, executed, site, touches)
@@ -193,6 +192,8 @@ class Comparison:
     files: Counter[str] = field(default_factory=Counter[str])
     """How many were `compiled`, `refused` by the compiler, `unlike` in their calls."""
     problems: list[str] = field(default_factory=list[str])
+    is_compact: bool = False
+    """Whether the source has compact tiles."""
     unmatched: int = 0
     """How many calls have no call of that name in the same place on the other side."""
     seconds: dict[str, float] = field(default_factory=dict[str, float])
@@ -226,7 +227,8 @@ class Comparison:
         self.calls[assumed.name] += 1
         all_found = differences(observed, assumed)
         name = f"{self.family}:{assumed.name}"
-        names = [assumed.name, name, f"{name}:{assumed.width}", *(["opaque"] if assumed.is_opaque else [])]
+        names = [assumed.name, name, f"{name}:{assumed.width}"]
+        names += [*(["opaque"] if assumed.is_opaque else []), *([f"{name}:compact"] if self.is_compact else [])]
         reasons = [reason(names, kind, how.partition(" ")[0]) for kind, how in all_found]
         self.accepted.update({(assumed.name, each) for each in reasons if each})
         if found := [f"{kind} {how}" for (kind, how), known in zip(all_found, reasons, strict=True) if not known]:
@@ -260,6 +262,7 @@ def compare(witness: Witness, source: Path, target: str, most: int, into: Compar
         into.problems.append(f"{source.name}: {str(problem)[:300]}")
         return
     into.files["compiled"] += 1
+    into.is_compact = "Compact" in source.read_text(encoding="utf-8")
     with build:
         for kernel in kernels:
             observed = _observed(witness, build, kernel)

@@ -318,9 +318,13 @@ def lower_extract(call: Call) -> tuple[Move | Compute, ...]:
     if call.src.loc is ACC and (CONVERTS(call) or FROM_ACC(call)):
         src = call.src.layout.cut(call.row.value, call.col.value)
         return (copied(call, call.dst.valid, call.dst.layout, src, call.col.value),)
-    corner = (("row", call.row.value), ("col", call.col.value))
-    rows, cols = call.row.value + call.dst.valid_rows, call.col.value + call.dst.valid_cols
+    row, col = call.row.value, call.col.value
+    rows, cols = row + call.dst.valid_rows, col + call.dst.valid_cols
     src = Input("src", call.src.layout, (max(call.src.valid_rows, rows), max(call.src.valid_cols, cols)))
+    if not is_unknown(row) and not is_unknown(col) and row % call.src.box[0] == col % call.src.box[1] == 0:
+        # a window that begins at a box has a layout: it alone is read
+        src, row, col = Input("src", call.src.layout.cut(row, col), call.dst.valid), 0, 0
+    corner = (("row", row), ("col", col))
     return (Compute("window", call.dst.valid, Access("dst", call.dst.layout), (src,), corner),)
 
 
