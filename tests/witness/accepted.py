@@ -27,6 +27,7 @@ COMPACT = (
     "in compact tiles, columns of fractals are as far apart as what is valid (TExtract.hpp:195, 323); here, as in "
     "whole tiles: producers and consumers agree, and both are inside the tile"
 )
+PADDED = "the rest of the last block of valid columns is left to the load, which pads it (TFillPad.hpp:171)"
 UP_TO = "the extent of an opaque instruction covers every call that was seen (docs/witness.md)"
 UNROLLED = "scales are stored twice (TQuant.hpp:597); the vendor's test has room for both (tmov_zz_kernel.cpp:93)"
 FRACTALS = "whole fractals are moved and multiplied, in the padding of boxed tiles: no valid element depends on it"
@@ -37,9 +38,10 @@ ACCEPTED: tuple[tuple[str, str, str], ...] = (
     ("tconcat", "(read|write) less", DATA),
     ("a5:mscatter", "read less", DATA),
     ("syncall", "flags", ALL_AT_ONCE),
-    ("a5:(tmov|tmatmul(_mx)?(_acc|_bias)?)", "(read|write) padding (mat|left|right|acc)", FRACTALS),
+    ("a5:(tmov|tmatmul(_mx)?(_acc|_bias)?)", "(read|write) padding (mat|acc|(scale_)?(left|right))", FRACTALS),
     ("a5:(textract|tmov|tmatmul|tstore):compact", "(read|write) (less|padding) (mat|left|right|acc)", COMPACT),
     ("a5:textract", "(read|write) padding (mat|left|right)", FRACTALS),
+    ("a5:tfillpad", "write less mat", PADDED),
     ("a5:tload", "write padding mat", LOADED),
     ("a5:tstore", "read padding vec", ALL_ROWS),
     ("opaque", "(read|write) less", UP_TO),
