@@ -51,7 +51,7 @@ ACCEPTED: tuple[tuple[str, str, str], ...] = (
         "(read|write) less",
         ONE_REGISTER,
     ),
-    ("a5:(tneg|trem|tdiv|tcmps?|tsels?|tgather|ttri):8", "(read|write) less", ONE_REGISTER),
+    ("a5:(tneg|trem|tdiv|tcmps?|tsels?|tgather|ttri|texpands):8", "(read|write) less", ONE_REGISTER),
     ("a5:tdivs", "pipes|flags", LOOP),
     ("a5:tcmps?", "read more", PAIRS),
     ("a5:thistogram", "read more", UNUSED),
