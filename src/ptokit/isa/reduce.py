@@ -347,8 +347,8 @@ def lower_gather(call: Call) -> tuple[Move | Compute, ...]:
 
 
 AS_PAIRS = Rule(
-    CLAUSE, "idx", lambda c: f"of {max(c.dst.dtype.size, 2)} bytes for {c.dst.dtype}: shipping headers take indices of "
-    "another width for pairs or halves", lambda c: c.idx.dtype.size == max(c.dst.dtype.size, 2), on=note("a5"),
+    CLAUSE, "idx", "of the data's width, or of 2 bytes for bytes: shipping headers take other ones for pairs or halves",
+    lambda c: c.idx.dtype.size == max(c.dst.dtype.size, 2), on=note("a5"),
     when=Case("data of 1 or 4 bytes", lambda c: c.dst.dtype.size in (1, 4)), found=type_of("idx"),
     fix=Fix(OpName("tcvt"), " to another type of indices first"),
 )  # fmt: skip
