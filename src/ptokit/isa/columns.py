@@ -67,7 +67,8 @@ TCOLEXPAND = OpRow("tcolexpand", "Repeat a row.", "dst[i, j] = src[0, j]", EXPAN
                    cpp=one_register())  # fmt: skip
 
 ONE_COLUMN = Rule(
-    "CP-BRD-01", "src", "of one valid column", lambda c: c.src.valid_cols == 1, on=error("a5"), kind=ByExtent(),
+    "CP-BRD-01", "src", "of one valid column, or of columns that are known at run time only",
+    lambda c: c.src.dynamic[1] or c.src.valid_cols == 1, on=error("a5"), kind=ByExtent(),  # TRowExpand.hpp:25
     found=valid_of("src"),
     fix=Fix("give it ", Wording("valid=(rows, 1), or take the column: src[:, 0:1]", *["one valid column"] * 2)),
 )  # fmt: skip

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ptokit.isa.casts import *
-from ptokit.isa.elementwise import DST, SCALAR
+from ptokit.isa.elementwise import DST, NOT_A2A3, SCALAR
 from ptokit.isa.headers import first_64, one_register
 from ptokit.isa.reduce import SOURCES
 from ptokit.isa.tload import pad_bits
@@ -210,6 +210,7 @@ def is_joined_inside_a_block(call: Call) -> bool:
     return call.src0.valid_cols * call.dst.dtype.size % 32 != 0
 
 
+BOTH_WIDTHS = "give dst the valid columns of both sources"
 CONCAT_PARAMS = (DST, *(Param(name, "read", "a plain Vec tile of dst's type and valid rows") for name in SOURCES))
 BY_BLOCKS = RouteKernel((*pipes(CONCAT_PARAMS, "V"), Effect("dst", "write", "V", joined_blocks)))
 BY_ELEMENT = RouteKernel(
@@ -243,7 +244,10 @@ TCONCAT = build(
           for name in SOURCES),
         sized("CP-CAT-01", "dst", lambda c: f"of {c.src0.valid_cols} + {c.src1.valid_cols} valid columns",
               lambda c: c.dst.valid_cols == c.src0.valid_cols + c.src1.valid_cols, found=valid_of("dst"),
-              fix="give dst the valid columns of both sources"),
+              on=error(*NOT_A2A3), fix=BOTH_WIDTHS),
+        sized("CP-CAT-01", "dst", lambda c: f"of at least {c.src0.valid_cols} + {c.src1.valid_cols} valid columns",
+              lambda c: c.dst.valid_cols >= c.src0.valid_cols + c.src1.valid_cols, found=valid_of("dst"),
+              on=error("a2a3"), fix=BOTH_WIDTHS),  # TConcat.hpp:95; A5 asserts that they are equal
         *types_alike("CP-CAT", SOURCES, CONCAT_TYPES),
     ),
     lower_concat,

@@ -291,10 +291,16 @@ PATHS = Table({"cpu": A5_PATHS, "a2a3": A2A3_PATHS, "a5": A5_PATHS, "host": A2A3
 """Source and destination memory, and the pipe between them."""
 
 
+ANY_COLUMN = Table({"a5": True})
+"""Where vector code takes windows from any column (TExtract.hpp:901); elsewhere, single elements (textract_common.hpp:505)."""
+
+
 def aligned(call: Call) -> bool:
     """A window of fractals begins at a fractal, one of plain rows at a 32-byte block, one of an accumulator at such a
     block of any row."""
     row, col = call.row.value, call.col.value
+    if (call.src.loc, call.dst.loc) == (VEC, VEC) and (call.here(ANY_COLUMN, False) or call.dst.valid == (1, 1)):
+        return call.src.form == "nd" or col % call.src.dtype.c0 == 0
     if call.src.form == "nd":
         return col * call.src.dtype.size % 32 == 0
     if call.src.fractal == SCALE_FRACTAL:
