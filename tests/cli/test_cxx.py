@@ -172,3 +172,50 @@ def test_a_command_that_is_terminated_leaves_nothing(folder: Path) -> None:
         process.terminate()
         assert process.wait() == 128 + signal.SIGTERM
     assert not [*rest.iterdir()]
+
+
+SCATTER = """\
+#include <pto/pto-inst.hpp>
+using namespace pto;
+
+template <int Rows>
+__global__ AICORE void put(__gm__ float *table, __gm__ float *x, __gm__ int32_t *ids)
+{
+    using Row = Stride<1, 1, 1, 16, 1>;
+    Tile<TileType::Vec, int32_t, 1, 8> index;
+    Tile<TileType::Vec, float, 8, 16> rows;
+    TASSIGN(index, 0x0);
+    TASSIGN(rows, 0x40);
+    GlobalTensor<int32_t, Shape<1, 1, 1, 1, 8>, Stride<1, 1, 1, 8, 1>> from(ids);
+    GlobalTensor<float, Shape<1, 1, 1, 8, 16>, Row> data(x);
+    GlobalTensor<float, Shape<1, 1, 1, Rows, 16>, Row> to(table);
+    TLOAD(index, from);
+    TLOAD(rows, data);
+    pipe_barrier(PIPE_ALL);
+    MSCATTER<Coalesce::Row>(to, rows, index);
+}
+
+template __global__ void put<4>(__gm__ float *table, __gm__ float *x, __gm__ int32_t *ids);
+template __global__ void put<6>(__gm__ float *table, __gm__ float *x, __gm__ int32_t *ids);
+"""
+
+
+def test_what_indices_do_that_ptokit_made_up_is_a_note(tmp_path: Path) -> None:
+    """Eight rows into a table of four or six: an index repeats, whatever it is; those that are given are judged."""
+    file = tmp_path / "put.cpp"
+    file.write_text(SCATTER)
+    printed = said(0, "check", str(file), "--grid", "1")
+    assert "note [" in printed and "ptokit made up the values of ids: give them with --arg" in printed
+    assert "error" not in printed and "hazard" not in printed
+    given = said(1, "check", str(file), "--grid", "1", "--arg", "ids=int32[8]:0..3")
+    assert "error [MS-CONF-02, H-14]" in given and "made up" not in given
+
+
+def test_a_finding_of_several_entries_is_shown_once_with_these(tmp_path: Path) -> None:
+    file = tmp_path / "put.cpp"
+    file.write_text(SCATTER.replace("    pipe_barrier(PIPE_ALL);\n", ""))
+    first, rest = said(1, "check", str(file), "--grid", "1").split("put<6> over 1 block\n")
+    shown, listed = rest.split("findings of several entries, each shown once:\n")
+    assert "KN-13" in first or "H-2" in first
+    assert "error [" not in shown and shown.endswith("; findings as above\n")
+    assert all(line.endswith(" in 2 entries: put<4>, put<6>") for line in listed.splitlines()) and listed

@@ -78,6 +78,14 @@ def values_of(kernel: Launchable, given: Mapping[str, str], outs: Iterable[str] 
     return {**_default_arrays(kernel, values), **values}
 
 
+def made_up(kernel: Launchable, given: Iterable[str]) -> list[str]:
+    """The arrays of a C++ kernel that are not given, and may hold positions: those of whole numbers or of any type."""
+    parameters: Mapping[str, str] = getattr(kernel, "parameters", {})
+    left = [name for name, kind in parameters.items() if kernel.targets and kind == "array" and name not in given]
+    kinds = {name: cast("Any", kernel).dtype(name) for name in left}
+    return [name for name, kind in kinds.items() if kind is None or kind.is_integer]
+
+
 def _default_arrays(kernel: Launchable, values: Mapping[str, Any]) -> dict[str, Any]:
     """The arrays of a C++ kernel that are not given, as large as what it does with larger ones needs."""
     if not kernel.targets:
@@ -109,8 +117,9 @@ def _zero_bytes(kind: DType | None, size: int) -> Array:
 
 
 def _filled(name: str, array: Array, use: ArrayUse | None) -> Array:
-    """The array with values that any data may have, if an instruction reads it: indices 0, 1, 2, ..., whole numbers
-    from 1 to 9, other numbers from 0.5 to 2; the same for every run. Large arrays repeat the first PERIOD numbers."""
+    """The array with values that any data may have, if an instruction reads it: indices 0, 1, 2, ..., other
+    whole numbers 1, 2, 3, ..., which may be positions, and numbers from 0.5 to 2; the same for every run. Large arrays
+    repeat the first PERIOD numbers."""
     if use is None or not use.dtype:
         return array
     try:
@@ -122,8 +131,8 @@ def _filled(name: str, array: Array, use: ArrayUse | None) -> Array:
         content[:] = np.arange(content.size) * use.step % min(use.bound, 1 << 8 * kind.size - 1)
         return array
     first = content[:PERIOD]
-    dice = _dice(name)
-    first[:] = dice.integers(1, 9, first.size, endpoint=True) if kind.is_integer else dice.uniform(0.5, 2.0, first.size)
+    most = min(first.size, (1 << 8 * kind.size - 1) - 1)
+    first[:] = 1 + np.arange(first.size) % most if kind.is_integer else _dice(name).uniform(0.5, 2.0, first.size)
     for start in range(PERIOD, content.size, PERIOD):
         content[start : start + PERIOD] = first[: content.size - start]
     return array

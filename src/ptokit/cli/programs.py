@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ptokit.cli.arguments import pairs, passed, values_of, with_outs, write_array
+from ptokit.cli.arguments import made_up, pairs, passed, values_of, with_outs, write_array
 from ptokit.cli.files import (
     STDIN,
     check_destination,
@@ -132,12 +132,29 @@ def _check_program(request: ProgramRequest, as_json: bool, run: bool, entries: E
             if run:
                 more = {name: _machine_findings(kernel, request, name) for name in report.targets}
                 targets = {name: joined(found, more[name]) for name, found in report.targets.items()}
+                names = made_up(kernel, pairs(request.arg or (), "--arg"))
+                targets = {
+                    name: replace(each, findings=_weighed(each.findings, names)) for name, each in targets.items()
+                }
                 report = replace(report, targets=targets)
     except (TextError, VerifyError, OutOfBoundsError) as error:
         return _refused(request, as_json, error)
     if not as_json:
         show_report(report, entries)
     return status_of(report.findings), check_data(report.grid, report) if as_json else {}
+
+
+OF_VALUES = frozenset(f"H-{number}" for number in range(10, 18))
+"""Hazards of indices: outside of a table, or repeated."""
+
+
+def _weighed(findings: Iterable[Finding], made_up: Sequence[str]) -> tuple[Finding, ...]:
+    """Findings about indices are notes if ptokit made up arrays that may hold these."""
+    why = f"; ptokit made up the values of {', '.join(made_up)}: give them with --arg"
+    return tuple(
+        replace(each, level="note", message=each.message + why) if made_up and each.kind in OF_VALUES else each
+        for each in findings
+    )
 
 
 def _machine_findings(kernel: Launchable, request: ProgramRequest, target: str) -> tuple[Finding, ...]:

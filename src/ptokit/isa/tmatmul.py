@@ -292,7 +292,8 @@ PATHS = Table({"cpu": A5_PATHS, "a2a3": A2A3_PATHS, "a5": A5_PATHS, "host": A2A3
 
 
 ANY_COLUMN = Table({"a5": True})
-"""Where vector code takes windows from any column (TExtract.hpp:901); elsewhere, single elements (textract_common.hpp:505)."""
+"""Where vector code takes windows from any column (TExtract.hpp:901); elsewhere, single elements
+(textract_common.hpp:505)."""
 
 
 def aligned(call: Call) -> bool:
