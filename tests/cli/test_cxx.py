@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import signal
 import subprocess
 import sys
@@ -219,3 +220,37 @@ def test_a_finding_of_several_entries_is_shown_once_with_these(tmp_path: Path) -
     assert "KN-13" in first or "H-2" in first
     assert "error [" not in shown and shown.endswith("; findings as above\n")
     assert all(line.endswith(" in 2 entries: put<4>, put<6>") for line in listed.splitlines()) and listed
+
+
+LEFT_OUT = """\
+#include <pto/pto-inst.hpp>
+using namespace pto;
+
+#define WARMUP(name) extern "C" __global__ AICORE void name(__gm__ float *x) { pipe_barrier(PIPE_ALL); }
+WARMUP(warmup_kernel)
+WARMUP(launched_below)
+
+template <typename T, int N>
+__global__ AICORE void never(__gm__ T *x) { pipe_barrier(PIPE_ALL); }
+
+extern "C" void launch_all(float *x, void *stream) { launched_below<<<1, nullptr, stream>>>(x); }
+
+extern "C" void launch_some(float *x, int n, void *stream)
+{
+    for (int k = 0; k < n; k++) launched_below<<<1, nullptr, stream>>>(x);
+}
+"""
+
+
+def test_what_is_not_judged_is_listed(tmp_path: Path) -> None:
+    file = tmp_path / "left.cpp"
+    file.write_text(LEFT_OUT)
+    listed = [line for line in said(3, "check", str(file)).splitlines() if line.startswith("not judged: ")]
+    assert listed == [
+        "not judged: warmup_kernel: use --entry 'warmup_kernel'",
+        "not judged: launch_some: use --entry 'launch_some' --arg n=...",
+        "not judged: never: nothing instantiates this template",
+    ]
+    assert json.loads(said(3, "check", str(file), "--json"))["left_out"] == [line[12:] for line in listed]
+    assert "not judged" not in said(0, "check", str(file), "--entry", "launch_all")
+    assert "not judged" not in said(0, "check", str(file), "--arg", "n=2")

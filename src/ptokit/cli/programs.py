@@ -25,7 +25,18 @@ from ptokit.cli.files import (
     shown_name,
     write_all,
 )
-from ptokit.cli.problems import FINE, FOUND, MISUSED, WORDS, Misuse, described, print_error, printable, status_of
+from ptokit.cli.problems import (
+    FINE,
+    FOUND,
+    MISUSED,
+    UNMODELLED,
+    WORDS,
+    Misuse,
+    described,
+    print_error,
+    printable,
+    status_of,
+)
 from ptokit.cli.report import (
     Entries,
     check_data,
@@ -40,7 +51,7 @@ from ptokit.cli.report import (
     timeline_file,
 )
 from ptokit.cli.request import ALL, ProgramRequest
-from ptokit.cli.subject import entries_in, find, is_source, named_kernel, stated_target
+from ptokit.cli.subject import entries_in, find, is_source, left_out, named_kernel, stated_target
 from ptokit.finding import WARNINGS, Finding, OutOfBoundsError, VerifyError
 from ptokit.isa.catalog import INSTRUCTIONS
 from ptokit.isa.instruction import Param
@@ -70,6 +81,7 @@ from ptokit.text.memories import is_unshaped
 def check_program(request: ProgramRequest, as_json: bool, run: bool = False) -> int:
     """Print the findings before a run, and on request those of a run on the machine. C++ is run anyway, all entries of
     a source if none is named."""
+    left: list[str] = []
     try:
         requests = [*each_entry(request)]
     except VerifyError as error:
@@ -79,10 +91,13 @@ def check_program(request: ProgramRequest, as_json: bool, run: bool = False) -> 
         found = [_check_program(each, as_json, run or is_source(request.word), entries) for each in requests]
         if not as_json:
             entries.show()
+        left = left_out(request)
     if as_json:
         listed = [data for _, data in found]
-        print_json("check", **(listed[0] if len(listed) == 1 else {"entries": listed}))
-    statuses = {status for status, _ in found}
+        print_json("check", **(listed[0] if len(listed) == 1 else {"entries": listed}), left_out=left)
+    else:
+        print_text(printable("".join(f"not judged: {line}\n" for line in left)))
+    statuses = {*(status for status, _ in found), *([UNMODELLED] if left else [])}
     return FOUND if FOUND in statuses else max(statuses)
 
 

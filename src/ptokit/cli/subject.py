@@ -142,6 +142,24 @@ def entries_in(request: ProgramRequest) -> list[str]:
         return [entry.name for entry in found or [chosen_entry(build, function)]]
 
 
+def left_out(request: ProgramRequest) -> list[str]:
+    """Why kernels and functions of a C++ source are not judged, if neither an entry nor arguments choose them."""
+    from ptokit.lang.cpp_entries import entries_of, kind_of
+
+    if not is_source(request.word) or request.function is not None or request.named_args:
+        return []
+    build = _build(request)
+    judged = entries_of(build)
+    rows: list[str] = []
+    for entry in build.entries:
+        missing = [each.name for each in entry.parameters if kind_of(each) in ("integer", "float")]
+        if entry in judged or (entry.kind == "kernel" and judged[0].kind == "launch" and entry.is_used):
+            continue
+        named = " ".join(f"--arg {name}=..." for name in missing)
+        rows.append(f"{entry.name}: use --entry '{entry.name}'{' ' * bool(named)}{named}")
+    return [*rows, *(f"{name}: nothing instantiates this template" for name in build.unused)]
+
+
 def _build(request: ProgramRequest) -> Build:
     """The source compiled for the target of the command or its database, or the first that can be."""
     named = request.target or ""

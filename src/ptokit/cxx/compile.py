@@ -124,6 +124,8 @@ class Build:
     """Folders of headers that are not the user's."""
     changeable: frozenset[Path] = frozenset()
     """The source and what it includes of its repository, without what is behind links: files that repairs may write."""
+    unused: tuple[str, ...] = ()
+    """Templates of kernels that nothing instantiates."""
 
     def close(self) -> None:
         """Remove the files."""
@@ -265,6 +267,7 @@ class _Compilation:
         more = {name: getattr(options.limits, name) * compiler.patience for name in ("seconds", "still")}
         self.limits = replace(options.limits, **more)
         self.compiler, self.folder, self.kept = compiler, folder, kept
+        self.unused: set[str] = set()
         self.preprocessed: dict[str, str] = {}
         """The text of the source for each core."""
         self.generated = generated_headers()
@@ -291,7 +294,8 @@ class _Compilation:
         texts = shown_texts(self.source, self.options)
         built = tuple(mains), tuple(every.values())
         own = tuple(map(str, (INCLUDE, self.generated, *self.options.headers)))
-        return Build(self.source, self.target, *built, self.folder, texts, copies, own, changeable)
+        unused = tuple(sorted(self.unused))
+        return Build(self.source, self.target, *built, self.folder, texts, copies, own, changeable, unused)
 
     def cores(self) -> tuple[str, ...]:
         """The cores that the source is compiled for."""
@@ -312,6 +316,8 @@ class _Compilation:
             found = {core: find_entries(text, included) for core, text in self.preprocessed.items()}
         except TooManyTokensError as problem:
             raise CompileError(str(problem)) from None
+        self.unused = {each.name for entries in found.values() for each in entries if each.kind == "template"}
+        found = {core: [each for each in entries if each.kind != "template"] for core, entries in found.items()}
         names = {entry.name for entries in found.values() for entry in entries}
         for name in self.options.entries:
             if name not in names:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -159,7 +160,7 @@ def joined(texts: Sequence[str]) -> str:
     return re.sub(r"([,])(?=\S)", r"\1 ", re.sub(r"([>*&])(?=\w)", r"\1 ", text)).strip()
 
 
-EntryKind = Literal["launch", "kernel"]
+EntryKind = Literal["launch", "kernel", "template"]
 ANY_TYPE = "float"
 """What a template of a kernel is instantiated for, if the source names no type."""
 GLOBAL = "__ptokit_global__"
@@ -168,7 +169,8 @@ GLOBAL = "__ptokit_global__"
 
 @dataclass(frozen=True)
 class CppEntry:
-    """A function that can be run: one that launches kernels, or a kernel. `blocks` is a kernel's first argument."""
+    """A function that can be run: one that launches kernels, or a kernel. `blocks` is a kernel's first argument. Beside
+    those, a template of a kernel that nothing instantiates, which cannot."""
 
     name: str
     """With namespaces and template arguments: `ns::launch<float, 64>`."""
@@ -179,6 +181,8 @@ class CppEntry:
     function: str = field(default="", repr=False)
     """The name inside its namespace."""
     result: str = field(default="void", repr=False)
+    is_used: bool = True
+    """Whether its name occurs besides its definition: something may launch it."""
 
     def registration(self, number: int) -> str:
         """C++ that makes the entry known to the library."""
@@ -356,10 +360,26 @@ class _EntryFinder:
     def entries(self) -> list[CppEntry]:
         """The functions that launch or are kernels, once each; without any, the templates of kernels."""
         self._walk()
-        if not (found := self._entries()):
-            self.found += self._instances()
-            found = self._entries()
-        return found
+        if found := self._entries():
+            return [*found, *self._unused_templates()]
+        self.found += self._instances()
+        return self._entries()
+
+    def _unused_templates(self) -> list[CppEntry]:
+        """Templates of kernels that nothing instantiates."""
+        kernels = [function for function in self.found if function.is_kernel and function.is_template]
+        return [
+            CppEntry(each.name, "template", each.parameters, each.line) for each in kernels if not self._is_used(each)
+        ]
+
+    def _is_used(self, function: _Function) -> bool:
+        """Whether a name occurs elsewhere than where functions of that name are defined."""
+        own = sum(each.name == function.name and not each.is_instance for each in self.found)
+        return self._occurrences[function.name] > own
+
+    @cached_property
+    def _occurrences(self) -> Counter[str]:
+        return Counter(self.tokens.texts)
 
     def _instances(self) -> list[_Function]:
         """Templates of kernels over types, for types that the source names in calls of its own templates."""
@@ -389,6 +409,9 @@ class _EntryFinder:
             full = f"{function.space}::{name}" if function.space else name
             kind: EntryKind = "kernel" if is_kernel else "launch"
             types = tuple(Parameter("", parameter.type) for parameter in function.parameters)
-            entry = CppEntry(full, kind, function.parameters, function.line, function.space, name, function.result)
+            entry = CppEntry(
+                full, kind, function.parameters, function.line, function.space, name, function.result,
+                self._is_used(function),
+            )  # fmt: skip
             entries.setdefault((full, types), entry)
         return list(entries.values())
