@@ -488,3 +488,19 @@ def test_a_workspace_of_positions_whose_columns_are_known_at_run_time(op: Any, n
     report = run(body, x, out, n)
     assert report.ok, faults(report)
     assert (out[0, :n] == (x.argmax(axis=0) if op is pto.tcolargmax else x.argmin(axis=0))[:n]).all()
+
+
+@pytest.mark.parametrize("target", ["a2a3", "a5"])
+@pytest.mark.parametrize(("cols", "level"), [(20, "error"), (32, "note")])
+def test_tsort32_uses_its_workspace_for_blocks_that_are_padded(target: str, cols: int, level: str) -> None:
+    with pto.target(target):
+        source = pto.Tile("vec", "float32", 1, 32, valid=(1, cols), addr=0).write(np.arange(cols))
+        numbers = pto.Tile("vec", "uint32", 1, 32, addr=0x400).write(np.arange(32))
+        pairs = pto.Tile("vec", "float32", 1, 64, addr=0x800)
+        apart, over = (pto.Tile("vec", "float32", 1, 32, addr=addr) for addr in (0x2000, 0x800))
+        assert pto.tsort32(pairs, source, numbers, tmp=apart).findings == ()
+        if level == "error":
+            with pytest.raises(pto.VerifyError, match="A-38"):
+                pto.tsort32(pairs, source, numbers, tmp=over)
+        else:
+            assert [each.level for each in pto.tsort32(pairs, source, numbers, tmp=over).findings] == [level]

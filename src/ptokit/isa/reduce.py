@@ -42,7 +42,7 @@ REDUCTIONS = (
 )  # fmt: skip
 
 
-BY_HALVES = Workspace(1, used=Table({"a2a3": True, "a5": True}))
+BY_HALVES = Workspace(1, used=BOTH_USE_WORKSPACE)
 """Sums of pairs of rows: A5 keeps them in the workspace, too."""
 ONE_ROW = "a plain Vec tile of one row or more; row 0 is written"
 THROUGH_FLOAT = Fix(

@@ -94,6 +94,7 @@ GENERAL = Form()
 
 
 USES_WORKSPACE = Table({"a2a3": True})
+BOTH_USE_WORKSPACE = Table({"a2a3": True, "a5": True})
 
 
 @dataclass(frozen=True)

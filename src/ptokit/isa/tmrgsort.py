@@ -95,10 +95,6 @@ EXHAUSTED = Attribute("exhausted", words=((MergeEnd.Merged, False), (MergeEnd.Ex
 END = Modifier("end", MergeEnd, always(MergeEnd.Merged), "when the merge ends", text=EXHAUSTED)
 
 
-MERGED_THERE = Table({"a2a3": True, "a5": True})
-"""Where lists are merged into the workspace, and copied from there (a5/TMrgSort.hpp:121, 125)."""
-
-
 def lists(count: int) -> Instruction:
     """A merge of so many tiles."""
     sources = tuple(f"src{k}" for k in range(count))
@@ -127,8 +123,9 @@ def lists(count: int) -> Instruction:
             cost={"V": INDEXED},
             cpp=f"TMRGSORT<..., exhausted>({arguments})",
             text=Text((*sources, "tmp"), "tmrgsort"),
-            workspace=Workspace(
-                count, lambda c: row_of(c.dst.dtype, sum(c.values[each].cols for each in sources)), used=MERGED_THERE
+            workspace=Workspace(  # lists are merged into it, and copied from there (a5/TMrgSort.hpp:121, 125)
+                count, lambda c: row_of(c.dst.dtype, sum(c.values[each].cols for each in sources)),
+                used=BOTH_USE_WORKSPACE,
             ),
             form=TMRGSORT.form,
         ),

@@ -37,9 +37,14 @@ def lower(call: Call) -> tuple[Compute, ...]:
 
 
 def whole_blocks(call: Call) -> ByteRows:
-    """A2/A3 writes the pairs of a row's last block whole, with those of its padding (TSort32.hpp:137)."""
+    """The pairs of a row's last block are written whole, with those of its padding (a2a3/TSort32.hpp:137, a5 :159)."""
     size, cols = call.dst.dtype.size, -(-call.src.valid_cols // SORTED) * SORTED
     return ByteRows(call.src.valid_rows, cols * PAIR, call.dst.stride * size)
+
+
+def has_whole_blocks(call: Call) -> bool:
+    """Rows without a block that has to be padded: the headers do not use the workspace (a5/TSort32.hpp:221)."""
+    return call.src.valid_cols % SORTED == 0
 
 
 PARAMS = (
@@ -48,6 +53,7 @@ PARAMS = (
     Param("idx", "read", "a plain Vec tile of numbers, one for each element of src"),
 )
 BLOCKS = Effect("dst", "write", "V", whole_blocks)
+ALONE = RouteKernel(pipes(PARAMS, "V"), cost={"V": INDEXED}, uses_workspace=False)
 TSORT32 = build(
     OpRow("tsort32", "Sort every 32 columns of a tile in descending order, with their numbers.",
         "dst = pairs (src[i, j], idx[i, j])    32 at a time: the larger value first, of equal ones the smaller number",
@@ -69,7 +75,10 @@ TSORT32 = build(
     ),
     lower,
     cost={"V": INDEXED},
-    workspace=Workspace(2, padded_row),
-    special=(on_a2a3(RouteKernel((*pipes(PARAMS, "V"), BLOCKS), cost={"V": INDEXED})),),
+    workspace=Workspace(2, padded_row, used=BOTH_USE_WORKSPACE),
+    special=(
+        SpecialRoute("whole", Table(dict.fromkeys(NPU, has_whole_blocks)), ALONE),
+        SpecialRoute("", Table(dict.fromkeys(NPU)), RouteKernel((*pipes(PARAMS, "V"), BLOCKS), cost={"V": INDEXED})),
+    ),
     form=Form(reordered=True),
 )  # fmt: skip

@@ -1689,7 +1689,7 @@ def tsort32(dst: Tile, src: Tile, idx: Tile, *, tmp: Tile | None = None, wait: W
         dst: destination: a plain Vec tile of pairs of 8 bytes: the value, zeroes up to 4 bytes, idx
         src: a plain Vec tile of the destination's type
         idx: a plain Vec tile of numbers, one for each element of src
-        tmp: temporary memory, used on a2a3
+        tmp: temporary memory, used on a2a3, a5
         wait: events that earlier calls returned, to wait for
     """
 
