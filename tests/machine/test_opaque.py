@@ -76,6 +76,39 @@ def test_a_read_of_memory_that_nothing_has_written(tmp_path: Path) -> None:
     assert [(each.operand, each.unwritten) for each in found.findings if each.is_fault] == [("src", "memory")]
 
 
+MORE = [f"%{name} = pto.alloc_tile addr = %a{name} : {TILE}" for name in ("v", "w")]
+PLACES = ["%av = arith.constant 1024 : i64", "%aw = arith.constant 1536 : i64", "%f = arith.constant 1.0 : f32"]
+KEPT = f"pto.tstore ins(%t : {TILE}) outs(%op : {PART})"
+
+
+@pytest.mark.parametrize(("target", "lost"), [("a2a3", True), ("a5", False)])
+def test_sources_that_the_headers_overwrite_are_gone(tmp_path: Path, target: str, lost: bool) -> None:
+    load = LOAD.replace("%t", "%v")
+    added = f"pto.tadddeqrelu ins(%t, %v, %f, %w : {TILE}, {TILE}, f32, {TILE}) outs(%u : {TILE})"
+    lines = [*PLACES, *MORE, LOAD, load, *LOADED, added, *DONE, KEPT]
+    found = [each for each in report(tmp_path, *lines, target=target).findings if each.is_fault]
+    assert [(each.operand, "overwritten" in each.message) for each in found] == [("src", True)] * lost
+
+
+@pytest.mark.parametrize(("target", "partly"), [("a2a3", True), ("a5", False)])
+def test_a_sum_of_pairs_writes_half_of_the_columns(tmp_path: Path, target: str, partly: bool) -> None:
+    summed = f"pto.tpairreducesum ins(%t : {TILE}) outs(%u : {TILE})"
+    found = report(tmp_path, LOAD, *LOADED, summed, *DONE, STORE, target=target).findings
+    assert ["256 of 512 bytes" in each.message for each in found if each.is_fault] == [True] * partly
+
+
+@pytest.mark.parametrize(("target", "races"), [("a2a3", 1), ("a5", 0)])
+def test_indices_of_a_concatenation_are_read_by_the_scalar_pipe(tmp_path: Path, target: str, races: int) -> None:
+    """It waits for a load of them, and for no work of the vector pipe."""
+    joined = f"pto.tconcat ins(%t, %t, %v, %v : {TILE}, {TILE}, {TILE}, {TILE}) outs(%u : {TILE})"
+    made = f"pto.tneg ins(%t : {TILE}) outs(%v : {TILE})"
+    loaded = LOAD.replace("%t", "%v")
+    for index, count in ((made, races), (loaded, 0)):
+        order = [LOAD, index, *LOADED] if index == loaded else [LOAD, *LOADED, index]
+        found = report(tmp_path, *PLACES, *MORE, *order, joined, *DONE, STORE, target=target)
+        assert len([each for each in found.findings if each.level == "error"]) == count, found.findings
+
+
 def test_the_time_of_its_pipe_counts(tmp_path: Path) -> None:
     without = report(tmp_path, LOAD, *LOADED, *DONE)
     found = report(tmp_path, LOAD, *LOADED, OPAQUE, *DONE)

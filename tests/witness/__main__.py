@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import re
 import sys
 import tempfile
 import time
@@ -17,14 +18,16 @@ from pathlib import Path
 
 from ptokit.target import profile
 from ptokit.witness.headers import Checkout
-from tests.witness import emitted
-from tests.witness.compare import Comparison, compare_file
+from tests.witness import emitted, kept
+from tests.witness.compare import Comparison, Source, compare_file
 from tests.witness.judged import TARGET, Judged, judge, vector_instructions
 from tests.witness.page import values_lines, written, written_values
 from tests.witness.values import ValueWitness
 
-OWN_ENTRIES = 100
+OWN_ENTRIES = 1000
 """At most, of a source of our own: all."""
+TASKS = 12
+"""Of a process: launches keep memory, and a new process imports everything."""
 
 
 def main() -> int:
@@ -47,14 +50,14 @@ def family(asked: argparse.Namespace) -> str:
 def of_effects(asked: argparse.Namespace) -> int:
     """Pipes, flags and bytes."""
     checkout, found, start = Checkout.at(asked.path), Comparison(), time.monotonic()
-    with tempfile.TemporaryDirectory() as folder, multiprocessing.get_context("spawn").Pool(maxtasksperchild=4) as pool:
-        files = [*sources(checkout, asked), *own_sources(Path(folder), asked)]
-        for result in pool.imap_unordered(partial(compare_file, checkout.path, asked.target), files):
+    headers, files = kept.headers(checkout), [*own_sources(asked), *sources(checkout, asked)]
+    with multiprocessing.get_context("spawn").Pool(maxtasksperchild=TASKS) as pool:
+        for result in pool.imap_unordered(partial(compare_file, checkout.path, headers, asked.target), files):
             print(f"{result.seconds}: {result.summary}, {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
             for name, examples in result.examples.items():
                 print(f"{name}:", *examples, sep="\n    ", file=sys.stderr, flush=True)
             found.merge(result)
-    print(*found.problems, sep="\n")
+    print(*found.problems, *found.unlike, sep="\n")
     for name, count in sorted(found.calls.items()):
         print(f"{name}: {count} calls, {found.differ[name]} differ", *found.examples.get(name, ()), sep="\n    ")
     print(found.summary)
@@ -83,21 +86,30 @@ def of_values(asked: argparse.Namespace) -> int:
     return int(bool(found.differ or found.uncovered))
 
 
-def sources(checkout: Checkout, asked: argparse.Namespace) -> Iterator[tuple[Path, int]]:
-    """The kernels of the vendor's tests, and how many entries of each."""
+CORES = {"pto_vec_st": "vector", "pto_cube_st": "cube"}
+"""What builds a test for one core only."""
+
+
+def sources(checkout: Checkout, asked: argparse.Namespace) -> Iterator[Source]:
+    """The kernels of the vendor's tests."""
     folder = checkout.path / "tests" / "npu" / family(asked) / "src" / "st" / "testcase"
     known = sorted(path.name for path in folder.iterdir() if path.is_dir())
-    names = [name for name in known if not asked.only or name in asked.only.split(",")]
-    return ((file, asked.entries) for name in names for file in sorted((folder / name).glob("*kernel*.cpp")))
-
-
-def own_sources(folder: Path, asked: argparse.Namespace) -> Iterator[tuple[Path, int]]:
-    """Our own kernels, written to a folder."""
-    for name in emitted.names(family(asked)):
+    for name in known:
         if not asked.only or name in asked.only.split(","):
-            file = folder / f"own_{name}.cpp"
-            file.write_text(emitted.source(name, family(asked)))
-            yield file, OWN_ENTRIES
+            core = core_of(folder / name / "CMakeLists.txt")
+            yield from (Source(file, asked.entries, core) for file in sorted((folder / name).glob("*kernel*.cpp")))
+
+
+def core_of(build: Path) -> str:
+    """The core that a test is built for; empty if for both."""
+    stated = re.search(r"^(pto_\w+)\(", build.read_text("utf-8"), re.MULTILINE) if build.is_file() else None
+    return CORES.get(stated[1], "") if stated else ""
+
+
+def own_sources(asked: argparse.Namespace) -> list[Source]:
+    """Our own kernels."""
+    names = [name for name in emitted.names(family(asked)) if not asked.only or name in asked.only.split(",")]
+    return [Source(file, OWN_ENTRIES) for file in kept.own_sources(names, family(asked))]
 
 
 if __name__ == "__main__":

@@ -31,19 +31,35 @@ PADDED = "the rest of the last block of valid columns is left to the load, which
 UP_TO = "the extent of an opaque instruction covers every call that was seen (docs/witness.md)"
 UNROLLED = "scales are stored twice (TQuant.hpp:597); the vendor's test has room for both (tmov_zz_kernel.cpp:93)"
 FRACTALS = "whole fractals are moved and multiplied, in the padding of boxed tiles: no valid element depends on it"
+PADDING = (
+    "whole fractals are loaded, moved and multiplied (tload_common.hpp:21, textract_common.hpp:23, TMatmul.hpp:52): "
+    "what lies in a tile and outside of its valid region, no valid element depends on"
+)
+WRAPPED = "an index of 0, as all are here, makes the number of repeats wrap to 255 (TConcat.hpp:156)"
+OF_TENSOR = "more valid elements than the tensor has are an error by the documents; the header loads the tensor's"
+MORE_ROWS = "rows of the tensor that are not valid are moved, too (tload_common.hpp:54): reported at the call"
+OFF_PIPES = "known by its effects only: no core of the model has both L1 and MTE3 (TStore.hpp:274)"
+CONVOLUTION = "tiles of convolutions are known by their effects only: pipes depend on shapes (TTrans.hpp:731, 783)"
 ACCEPTED: tuple[tuple[str, str, str], ...] = (
     ("tsel|tprelu|trem|trems", "read (more|less)", "the mask is read through an address that lies in the workspace"),
     ("tgather|tgatherb|tscatter", "read (more|less)", DATA),
     ("tcmps?", "write less", MASK_ROWS),
     ("tconcat", "(read|write) less", DATA),
+    ("a2a3:tconcat:wrr.+", "(read|write) more", WRAPPED),
     ("a5:mscatter", "read less", DATA),
     ("syncall", "flags", ALL_AT_ONCE),
+    ("a2a3:(tload|tmov|tmatmul(_acc|_bias)?)", "(read|write) padding", PADDING),
+    ("a2a3:tload", "refused by TL-02", f"{OF_TENSOR} (tload_common.hpp:21)"),
+    ("a2a3:tload:TL-03", "write more", MORE_ROWS),
+    ("a2a3:tstore:TT-01", "read more", MORE_ROWS),
+    ("a2a3:tstore:-", "read more", OFF_PIPES),
+    ("a2a3:ttrans:wrs", "pipes|flags|write less", CONVOLUTION),
     ("a5:(tmov|tmatmul(_mx)?(_acc|_bias)?)", "(read|write) padding (mat|acc|(scale_)?(left|right))", FRACTALS),
     ("a5:(textract|tmov|tmatmul|tstore):compact", "(read|write) (less|padding) (mat|left|right|acc)", COMPACT),
     ("a5:textract", "(read|write) padding (mat|left|right)", FRACTALS),
     ("a5:tfillpad", "write less mat", PADDED),
     ("a5:tload", "write padding mat", LOADED),
-    ("a5:tstore", "read padding vec", ALL_ROWS),
+    ("a5:tstore:TT-01", "read more vec", ALL_ROWS),
     ("opaque", "(read|write) less", UP_TO),
     ("a5:tquant", "write more", UNROLLED),
     (
@@ -63,9 +79,9 @@ ACCEPTED: tuple[tuple[str, str, str], ...] = (
     ("a5:tfusedmuladd", "write (more|less)", MOVED_TWICE),
     ("tsels?", "read less", "the documents give every row of a mask its value (CP-SEL-01); the header reads its bits"),
 )
-"""Instructions, of all families or one, with the bytes of their widest elements, or of sources with compact tiles, or
-all that are opaque; kinds of difference, and perhaps a memory; the reason. The first two are patterns. What holds for
-`more` holds for `padding`."""
+"""Instructions, of all families or one, with the bytes of their widest elements, in a form or with a finding, or of
+sources with compact tiles, or all that are opaque; kinds of difference, and perhaps a memory; the reason. The first two
+are patterns. What holds for `more` holds for `padding`."""
 
 
 def reason(names: Sequence[str], kind: str, memory: str) -> str:

@@ -5,23 +5,28 @@ from __future__ import annotations
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
-from ptokit.cxx.compile import CompileError
+from ptokit.cxx.compile import Build, CompileError, CompileOptions
 from ptokit.cxx.record import ArrayArgument, ScalarArgument
-from ptokit.finding import VerifyError
+from ptokit.finding import Finding, VerifyError, Where
 from ptokit.isa.catalog import INSTRUCTIONS
+from ptokit.isa.opaque import GRID_BARRIERS
 from ptokit.isa.operand import TileSpec
 from ptokit.isa.spelling import TMP
-from ptokit.lang.recorded import CppKernel, load_entries
+from ptokit.lang.cpp_entries import LIBRARIES, entries_of, source_of
+from ptokit.lang.recorded import CppKernel
 from ptokit.machine.access_checks import AccessChecks
+from ptokit.machine.block_cache import BlockCache
+from ptokit.machine.session import Session
 from ptokit.program.cores import PipeWork, own_pairs
 from ptokit.target import PROFILES, profile
 from ptokit.witness.effects import Observed
@@ -37,6 +42,14 @@ ARRAY, NUMBER = 1 << 20, 64
 """Bytes of each array, and the value of each number, that an entry is run with."""
 OWN = ("getvalue", "setvalue", "second_vector_core")
 """What the machine executes and no instruction of the headers is."""
+STATED = ("TL-03", "TT-01")
+"""Rules by which a report says what a call in C++ moves besides what the machine counts: rows that are not valid."""
+SAME = {"TPUSH": "tstore", "TPOP": "tload"}
+"""Instructions of the headers that are others on the machine: queues between the cores lie in global memory."""
+HOMES = {"vector": "AIV", "cube": "AIC"}
+"""Cores of recordings, and those of the machine."""
+UNBOXED = ("nd", "dn")
+"""Forms of tiles without fractals."""
 SOMEWHERE = {"read": "gather", "write": "scatter"}
 """Accesses to places that depend on data: somewhere in a memory."""
 
@@ -52,12 +65,33 @@ class Assumed:
     touches: tuple[Touch, ...]
     core: str = ""
     """`AIC` or `AIV`."""
+    boxes: tuple[tuple[str, Ranges], ...] = ()
+    """The memories of tiles of fractals, and their bytes, padding too."""
+    form: str = ""
+    """That of an instruction which is known by its effects only, or the rule of a finding."""
+    block: int = 0
+    refused: str = ""
+    """The rule by which nothing was executed."""
+    where: Where | None = None
     width: int = 0
     """The bytes of an element of its widest tile."""
     is_opaque: bool = False
     """Whether its meaning is not known (docs/instructions.md)."""
-    tiles: Mapping[str, Ranges] = field(default_factory=dict[str, Ranges])
-    """By memory: the bytes of its tiles, padding included."""
+
+    def names(self, family: str, *, is_compact: bool) -> list[str]:
+        """What rows of accepted differences call it."""
+        name = f"{family}:{self.name}"
+        more = [*(["opaque"] if self.is_opaque else []), *([f"{name}:compact"] if is_compact else [])]
+        return [self.name, name, f"{name}:{self.width}", f"{name}:{self.form}", *more]
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """The core and the block."""
+        return self.core, self.block
+
+    def fractals(self, memory: str) -> Ranges:
+        """All bytes of tiles of fractals in a memory."""
+        return union(*(ranges for name, ranges in self.boxes if MEMORIES.get(name) == memory))
 
     def bytes_of(self, how: str) -> dict[str, Ranges]:
         """All that it writes, by memory; or reads, but for what it has written before."""
@@ -97,54 +131,79 @@ def union(*parts: Ranges) -> Ranges:
 
 @contextmanager
 def watched() -> Iterator[list[Assumed]]:
-    """All executions on the machine, in order."""
+    """All executions on the machine, in order, and what a rule kept from being executed. Blocks that are like earlier
+    ones are checked, too."""
     found: list[Assumed] = []
-    original = AccessChecks.check_bursts
+    said: list[Finding] = []
+    check_bursts, report, skip = AccessChecks.check_bursts, Session.report, Session.skip
 
     def check(self: Any, executed: Any, site: Any, touches: Sequence[Any]) -> None:
         rows: list[Touch] = []
+        boxes: list[tuple[str, Ranges]] = []
         for touch in touches:
             unit = touch.place.shadow.unit
             ranges = merged(touch.extent.positions(touch.place.start) * unit, unit)
             rows.append(Touch(touch.operand, touch.how, touch.place.name, ranges, touch.is_lost))
+            tile = site.tiles.get(touch.operand)
+            if tile is not None and tile.form not in UNBOXED:
+                boxes.append((touch.place.name, merged([touch.place.start * unit], tile.nbytes)))
         hidden = executed.call.kernel.handshake.seen_as
         pipes = [step.pipe.rpartition(".") for step in executed.steps if isinstance(step, PipeWork)]
         seen = frozenset(hidden.get(pipe, pipe) for _, _, pipe in pipes)
-        known = INSTRUCTIONS.get(executed.instr.name)
-        name = (known.variant_of if known else "") or executed.instr.name
         core = next((core for core, _, _ in pipes), "")
+        flags, form = frozenset(own_pairs(executed.call)), executed.instr.form
+        refused = "" if rows else _rule(site.findings)
         tiles = (each for each in executed.call.values.values() if isinstance(each, TileSpec))
         width = max((tile.dtype.size for tile in tiles), default=0)
-        is_opaque = bool(executed.instr.form)
-        flags = frozenset(own_pairs(executed.call))
-        found.append(Assumed(name, seen, flags, tuple(rows), core, width, is_opaque, _tiles(executed.call, touches)))
-        original(self, executed, site, touches)
+        found.append(Assumed(
+            _name(executed.instr), seen, flags, tuple(rows), core, tuple(boxes), form, executed.block, refused,
+            executed.where, width, bool(form),
+        ))  # fmt: skip
+        check_bursts(self, executed, site, touches)
 
-    AccessChecks.check_bursts = check  # pyright: ignore[reportAttributeAccessIssue]
-    try:
+    def reported(self: Any, findings: Any, *more: Any, **others: Any) -> None:
+        said[:] = findings = list(findings)
+        report(self, findings, *more, **others)
+
+    def skipped(self: Any, instr: Any) -> None:
+        core, nothing = self.cores.scalar.rpartition(".")[0], frozenset[Any]()
+        rule = _rule(said) or "by another rule"
+        block = self.running.number
+        found.append(Assumed(_name(instr), nothing, nothing, (), core, (), instr.form, block, rule))
+        skip(self, instr)
+
+    def never(self: Any, *_: Any) -> bool:
+        self.check_all()
+        return False
+
+    with (
+        patch.object(AccessChecks, "check_bursts", check),
+        patch.object(Session, "report", reported),
+        patch.object(Session, "skip", skipped),
+        patch.object(BlockCache, "repeats", never),
+    ):
         yield found
-    finally:
-        AccessChecks.check_bursts = original  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def _tiles(call: Any, touches: Sequence[Any]) -> dict[str, Ranges]:
-    """The bytes of whole tiles that a call names, by memory."""
-    found: dict[str, Ranges] = {}
-    for touch in touches:
-        tile = call.values.get(touch.operand)
-        if isinstance(tile, TileSpec) and touch.place.name in MEMORIES:
-            memory, start = MEMORIES[touch.place.name], touch.place.start * touch.place.shadow.unit
-            found[memory] = union(found.get(memory, NOTHING), merged([start], tile.nbytes))
-    return found
+def _name(instr: Any) -> str:
+    known = INSTRUCTIONS.get(instr.name)
+    return (known.variant_of if known else "") or instr.name
+
+
+def _rule(findings: Iterable[Finding]) -> str:
+    """The first one that is an error."""
+    return next((finding.rule for finding in findings if finding.level == "error"), "")
 
 
 Difference = tuple[str, str]
-"""What differs: `pipes`, `flags`, `read more`, `write less`, `write padding` (more, inside its tiles) and so on; and
-how."""
+"""What differs, and how: `refused by` a rule, `pipes`, `flags`, `read more`, `write less` and so on. `padding` is more,
+in a tile of fractals."""
 
 
 def differences(observed: Observed, assumed: Assumed) -> list[Difference]:
     """How two views of one call differ: pipes, inner flags, and bytes of on-chip memories."""
+    if assumed.refused:
+        return [(f"refused by {assumed.refused}", "")]
     found: list[Difference] = []
     if observed.pipes != assumed.pipes:
         found.append(("pipes", f"{sorted(observed.pipes)}, not {sorted(assumed.pipes)}"))
@@ -160,12 +219,10 @@ def differences(observed: Observed, assumed: Assumed) -> list[Difference]:
             known = union(mine, assumed.workspace)
             if how == "read":
                 known = union(_to_steps(mine), assumed.workspace, observed.beside(memory, mine))
-            more = without(theirs, known)
-            is_inside = not len(without(more, assumed.tiles.get(memory, NOTHING)))
-            parts = {
-                "padding" if is_inside else "more": more,
-                "less": without(without(mine, theirs), assumed.workspace),
-            }
+            more, boxes = without(theirs, known), assumed.fractals(memory)
+            beside = without(more, boxes)
+            parts = {"more": beside, "less": without(without(mine, theirs), assumed.workspace)}
+            parts["padding"] = without(more, beside)
             found += [(f"{how} {word}", f"{memory} {part.tolist()[:3]}") for word, part in parts.items() if len(part)]
     return found
 
@@ -194,6 +251,8 @@ class Comparison:
     problems: list[str] = field(default_factory=list[str])
     is_compact: bool = False
     """Whether the source has compact tiles."""
+    unlike: list[str] = field(default_factory=list[str])
+    """Kernels whose calls are not the same on both sides, and which those are."""
     unmatched: int = 0
     """How many calls have no call of that name in the same place on the other side."""
     seconds: dict[str, float] = field(default_factory=dict[str, float])
@@ -217,6 +276,7 @@ class Comparison:
             counts.update(more)
         self.unmatched += other.unmatched
         self.problems += other.problems
+        self.unlike += other.unlike
         self.seconds.update(other.seconds)
         for name, examples in other.examples.items():
             kept = self.examples.setdefault(name, [])
@@ -226,24 +286,35 @@ class Comparison:
         """Compare one call."""
         self.calls[assumed.name] += 1
         all_found = differences(observed, assumed)
-        name = f"{self.family}:{assumed.name}"
-        names = [assumed.name, name, f"{name}:{assumed.width}"]
-        names += [*(["opaque"] if assumed.is_opaque else []), *([f"{name}:compact"] if self.is_compact else [])]
+        names = assumed.names(self.family, is_compact=self.is_compact)
         reasons = [reason(names, kind, how.partition(" ")[0]) for kind, how in all_found]
         self.accepted.update({(assumed.name, each) for each in reasons if each})
-        if found := [f"{kind} {how}" for (kind, how), known in zip(all_found, reasons, strict=True) if not known]:
+        if found := [
+            f"{kind} {how}".strip() for (kind, how), known in zip(all_found, reasons, strict=True) if not known
+        ]:
             self.differ[assumed.name] += 1
             examples = self.examples.setdefault(assumed.name, [])
             if len(examples) < EXAMPLES:
                 examples.append(f"{where}: {'; '.join(found)}")
 
 
-def compare_file(root: Path, target: str, source: tuple[Path, int]) -> Comparison:
-    """One source, in a process that ends: launches keep memory."""
-    (file, entries), start, found = source, time.monotonic(), Comparison(profile(target).family)
-    with Witness(Checkout.at(root)) as witness:
+@dataclass(frozen=True)
+class Source:
+    """A C++ source that is compared."""
+
+    file: Path
+    entries: int
+    """At most."""
+    core: str = ""
+    """`vector` or `cube` if it is compiled for that core only."""
+
+
+def compare_file(root: Path, headers: Path, target: str, source: Source) -> Comparison:
+    """One source, in a process that ends: launches keep memory. `headers`: where the changed ones are."""
+    file, start, found = source.file, time.monotonic(), Comparison(profile(target).family)
+    with Witness(Checkout.at(root), headers, LIBRARIES) as witness:
         try:
-            compare(witness, file, target, entries, found)
+            compare(witness, source, target, found)
         except Exception as problem:  # of this file only
             found.problems.append(f"{file.name}: {problem!r}")
             found.files["stopped"] += 1
@@ -251,51 +322,78 @@ def compare_file(root: Path, target: str, source: tuple[Path, int]) -> Compariso
     return found
 
 
-def compare(witness: Witness, source: Path, target: str, most: int, into: Comparison) -> None:
-    """Run up to `most` entries of a source with the headers and on the machine, and compare their calls in order."""
-    family = profile(target).family
+def compare(witness: Witness, source: Source, target: str, into: Comparison) -> None:
+    """Run entries of a source with the headers and on the machine, and compare their calls in order."""
+    family, file, options = profile(target).family, source.file, CompileOptions(core=source.core)
     try:
-        kernels = load_entries(str(source), family)[:most]
-        build = witness.compile(source, family)
+        kernels = _kernels(file, family, options)[: source.entries]
+        build = witness.compile(file, family, options)
     except (CompileError, VerifyError) as problem:
         into.files["refused"] += 1
-        into.problems.append(f"{source.name}: {str(problem)[:300]}")
+        into.problems.append(f"{file.name}: {str(problem)[:300]}")
         return
     into.files["compiled"] += 1
-    into.is_compact = "Compact" in source.read_text(encoding="utf-8")
+    into.is_compact = "Compact" in file.read_text(encoding="utf-8")
     with build:
         for kernel in kernels:
-            observed = _observed(witness, build, kernel)
+            observed, is_whole = _observed(witness, build, kernel)
             assumed = [each for each in _assumed(kernel, target) if each.name not in {*table_of(family), *OWN}]
-            if len({core for core, _ in observed}) > 1:  # blocks of two cores come in any order
+            barriers = {_home(place) for place, call in observed if call.name.lower() in GRID_BARRIERS}
+            assumed = [each for each in assumed if each.name not in GRID_BARRIERS or each.place in barriers]
+            if not is_whole:  # a block that waits for another one does not end on the host
+                ran = {_home(place) for place, _ in observed}
+                assumed = [each for each in assumed if each.place in ran]
+            if len({place for place, _ in observed}) > 1:  # blocks and cores come in any order
                 observed.sort(key=lambda pair: pair[0])
-                assumed.sort(key=lambda each: each.core)
-            observed = [call for _, call in observed]
-            names = [call.name.lower() for call in observed], [call.name for call in assumed]
+                assumed.sort(key=lambda each: each.place)
+            calls = [call for _, call in observed]
+            names = [SAME.get(call.name, call.name.lower()) for call in calls], [call.name for call in assumed]
             if names[0] != names[1]:
                 into.files["unlike"] += 1
-                into.problems.append(f"{source.name} {kernel.entry.name}: {names[0][:6]} and {names[1][:6]}")
+                into.unlike.append(f"{file.name} {kernel.entry.name}: {apart(*names)}")
             alike = SequenceMatcher(None, *names, autojunk=False).get_matching_blocks()
             into.unmatched += max(map(len, names)) - sum(block.size for block in alike)
             for at in alike:
-                for seen, said in zip(observed[at.a :][: at.size], assumed[at.b :][: at.size], strict=True):
+                for seen, said in zip(calls[at.a :][: at.size], assumed[at.b :][: at.size], strict=True):
                     into.add(kernel.entry.name, seen, said)
 
 
-def _observed(witness: Witness, build: Any, kernel: CppKernel) -> list[tuple[str, Observed]]:
-    """The calls of all blocks that touch something, with their cores: `cube` or `vector`."""
+def apart(headers: Sequence[str], machine: Sequence[str]) -> str:
+    """The calls that one side has alone, by name; those of another order if there are none."""
+    own = [Counter(headers) - Counter(machine), Counter(machine) - Counter(headers)]
+    texts = [", ".join(f"{count} {name}" for name, count in sorted(each.items())) for each in own]
+    sides = zip(("the headers", "the machine"), texts, strict=True)
+    return "; ".join(f"{side} alone: {text}" for side, text in sides if text) or "another order"
+
+
+def _home(place: tuple[str, int]) -> tuple[str, int]:
+    """A place of a recording as one of the machine."""
+    return HOMES[place[0]], place[1]
+
+
+def _kernels(file: Path, family: str, options: CompileOptions) -> list[CppKernel]:
+    """The entries of a source."""
+    source, _ = source_of(str(file), family, options)
+    build = source.first_build(family)
+    return [CppKernel(source, entry, build.target) for entry in entries_of(build)]
+
+
+def _observed(witness: Witness, build: Build, kernel: CppKernel) -> tuple[list[tuple[tuple[str, int], Observed]], bool]:
+    """The calls of all blocks that touch something, with their cores, `cube` or `vector`, and blocks; and whether all
+    ran."""
     arguments: list[ArrayArgument | ScalarArgument] = []
     for parameter in kernel.entry.parameters:
         kind = kernel.parameters.get(parameter.name)
-        if kind == "array":
+        if kind == "array" or (kind == "null" and not parameter.is_stream):
             arguments.append(ArrayArgument(parameter.name, np.zeros(ARRAY, "uint8")))
         else:
             value = {"integer": NUMBER, "float": 1.0}.get(kind or "")
             arguments.append(ScalarArgument(parameter.name, "float32" if kind == "float" else "int64", value))
     grid = 1 if kernel.entry.kind == "kernel" else None
-    blocks, _ = witness.run(build, kernel.entry.name, arguments, grid)
-    calls = ((block.core, call) for block in blocks for call in block.calls if call.name)
-    return [(core, call) for core, call in calls if any(event.touches for event in call.events)]
+    blocks, problems = witness.run(build, kernel.entry.name, arguments, grid)
+    calls = (((block.core, block.index), call) for block in blocks for call in block.calls if call.name)
+    seen = [(place, call) for place, call in calls if any(event.touches for event in call.events)]
+    return seen, not any(each.fatal for each in problems)
 
 
 def _assumed(kernel: CppKernel, target: str) -> list[Assumed]:
@@ -306,7 +404,9 @@ def _assumed(kernel: CppKernel, target: str) -> list[Assumed]:
             values[name] = np.zeros(ARRAY, "uint8").view(element.numpy if element else "uint8")
         elif kind != "null":
             values[name] = NUMBER if kind == "integer" else 1.0
+    stated: dict[Where | None, str] = {}
     with watched() as found, warnings.catch_warnings(), suppress(VerifyError):  # what ran before is compared
         warnings.simplefilter("ignore")
-        kernel[1](**values, target=target, engine="machine")
-    return found
+        report: Any = kernel[1](**values, target=target, engine="machine")
+        stated = {each.where: each.rule for each in report.findings if each.rule in STATED and each.level != "note"}
+    return [replace(each, form=each.form or stated.get(each.where, "")) for each in found]

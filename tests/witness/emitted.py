@@ -5,7 +5,7 @@ The vendor's tests do not call every overload. These kernels do; none of them lo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -120,6 +120,7 @@ def names(target: str) -> list[str]:
     return [name for name in TYPES if name in known and types(name, target)]
 
 
-def source(name: str, target: str) -> str:
-    """A C++ source with the kernels of an instruction."""
-    return "#include <pto/pto-inst.hpp>\nusing namespace pto;\n\n" + "\n".join(kernels(name, target))
+def source(names: Sequence[str], target: str) -> str:
+    """A C++ source with the kernels of some instructions."""
+    every = (kernel for name in names for kernel in kernels(name, target))
+    return "#include <pto/pto-inst.hpp>\nusing namespace pto;\n\n" + "\n".join(every)

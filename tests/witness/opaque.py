@@ -126,8 +126,11 @@ def _class(tile: RecordedTile, ranges: np.ndarray | None) -> str:
     if offsets.size and (offsets.max() + 1) * size > spec.nbytes:
         return "tile"
     valid[(offsets.reshape(-1, 1) * size + np.arange(size)).reshape(-1)] = True
+    pairs = np.zeros(spec.nbytes, bool)
+    half = offsets[:, : -(-tile.valid_cols // 2)]
+    pairs[(half.reshape(-1, 1) * size + np.arange(size)).reshape(-1)] = True
     blocks = np.repeat(np.pad(valid, (0, -len(valid) % 32)).reshape(-1, 32).any(1), 32)
-    for name, mask in (("valid", valid), ("blocks", blocks)):
+    for name, mask in (("pairs", pairs), ("valid", valid), ("blocks", blocks)):
         if all(mask[first:last].all() and last <= len(mask) for first, last in ranges):
             return name
     return "tile"

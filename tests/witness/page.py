@@ -48,6 +48,10 @@ def _lines(found: Comparison, target: str, seconds: float) -> list[str]:
         "## Open",
         "",
         *(f"- {line}" for line in open_ones or ["nothing"]),
+        "",
+        "## Without a partner",
+        "",
+        *(f"- {line}" for line in sorted(found.unlike) or ["nothing"]),
     ]
 
 

@@ -1,43 +1,69 @@
-"""Kinds of differences between the machine and the headers, and which of them have a reason."""
+"""What counts as a difference between the headers and the machine, and which reasons apply."""
 
 from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from ptokit.lang.recorded import load_cpp
 from ptokit.witness.effects import Observed, ObservedAccess, ObservedIntrinsic, ObservedMemory
-from ptokit.witness.extents import Ranges
+from tests.witness.__main__ import core_of
 from tests.witness.accepted import reason
-from tests.witness.compare import Assumed, Touch, differences
+from tests.witness.compare import Assumed, Touch, apart, differences, union, watched
+
+MAT = ObservedMemory("mat")
 
 
-def ranges(*pairs: tuple[int, int]) -> Ranges:
-    return np.array(pairs, np.int64).reshape(-1, 2)
+def written(*ranges: tuple[int, int]) -> Observed:
+    """A call that writes to L1."""
+    access = ObservedAccess("write", MAT, np.array(ranges, np.int64))
+    return Observed("TLOAD", [ObservedIntrinsic("copy", "MTE2", (access,))])
 
 
-def seen(*written: tuple[int, int]) -> Observed:
-    access = ObservedAccess("write", ObservedMemory("vec"), ranges(*written))
-    return Observed("TADD", [ObservedIntrinsic("vsts", "V", (access,))])
-
-
-def said(*written: tuple[int, int]) -> Assumed:
-    """A call into a tile of 256 bytes."""
-    touch = Touch("dst", "write", "UB", ranges(*written), False)
-    return Assumed("tadd", frozenset("V"), frozenset(), (touch,), tiles={"vec": ranges((0, 256))})
+def assumed(*boxes: tuple[int, int]) -> Assumed:
+    """The same call on the machine, which writes one range; and tiles of fractals."""
+    ranges = np.array([(0, 64)], np.int64)
+    touches = (Touch("dst", "write", "L1", ranges, False),)
+    tiles = tuple(("L1", np.array([box], np.int64)) for box in boxes)
+    return Assumed("tload", frozenset(("MTE2",)), frozenset(), touches, boxes=tiles)
 
 
 @pytest.mark.parametrize(
-    ("written", "kinds"),
+    ("boxes", "expected"),
     [
-        ([(0, 128)], []),
-        ([(0, 64)], ["write less"]),
-        ([(0, 256)], ["write padding"]),
-        ([(0, 128), (512, 544)], ["write more"]),
-        ([(0, 320)], ["write more"]),
+        ((), ["write more mat [[64, 128]]"]),
+        (((0, 128),), ["write padding mat [[64, 128]]"]),
+        (((0, 96),), ["write more mat [[96, 128]]", "write padding mat [[64, 96]]"]),
     ],
 )
-def test_padding_is_inside_the_tile(written: list[tuple[int, int]], kinds: list[str]) -> None:
-    assert [kind for kind, _ in differences(seen(*written), said((0, 128)))] == kinds
+def test_more_bytes_are_padding_in_a_tile_of_fractals_only(
+    boxes: tuple[tuple[int, int], ...], expected: list[str]
+) -> None:
+    found = differences(written((0, 128)), assumed(*boxes))
+    assert [" ".join(each) for each in found] == expected
+
+
+def test_fewer_bytes_differ() -> None:
+    assert differences(written((0, 32)), assumed((0, 128))) == [("write less", "mat [[32, 64]]")]
+    assert differences(written((0, 64)), assumed()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "form", "is_known"),
+    [
+        ("tload", "write padding", "", True),
+        ("tload", "write more", "", False),
+        ("tconcat", "write more", "wrrrr", True),
+        ("tconcat", "write more", "", False),
+    ],
+)
+def test_a_reason_is_for_a_kind_and_a_form(name: str, kind: str, form: str, is_known: bool) -> None:
+    names = replace(assumed(), name=name, form=form).names("a2a3", is_compact=False)
+    assert bool(reason(names, kind, "mat")) == is_known
 
 
 def test_a_reason_holds_for_its_instructions_kinds_and_memories() -> None:
@@ -48,3 +74,55 @@ def test_a_reason_holds_for_its_instructions_kinds_and_memories() -> None:
     assert not reason(["tneg", "a5:tneg", "a5:tneg:4"], "read less", "vec")
     assert reason(["a2a3:tors"], "write padding", "vec"), "what may be more may be padding"
     assert not reason(["a5:tors"], "write more", "vec")
+
+
+def test_a_refused_call_has_no_other_difference() -> None:
+    refused = replace(assumed(), touches=(), pipes=frozenset(), refused="TL-02")
+    assert differences(written((0, 64)), refused) == [("refused by TL-02", "")]
+    assert reason(["a2a3:tload"], "refused by TL-02", "") and not reason(["a2a3:tload"], "refused by TL-01", "")
+
+
+LOAD_TWICE = """#include <pto/pto-inst.hpp>
+using namespace pto;
+__global__ AICORE void both(__gm__ float* x) {
+  Tile<TileType::Vec, float, 8, 64, BLayout::RowMajor, 8, 64> tile;
+  TASSIGN(tile, 0x0);
+  GlobalTensor<float, Shape<1, 1, 1, 8, 64>, pto::Stride<512, 512, 512, 64, 1>> all(x);
+  GlobalTensor<float, Shape<1, 1, 1, 4, 64>, pto::Stride<256, 256, 256, 64, 1>> half_of_it(x);
+  TLOAD(tile, all);
+  TLOAD(tile, half_of_it);
+}
+extern "C" void launch(float* x, void* stream) { both<<<3, nullptr, stream>>>(x); }
+"""
+
+
+def test_all_blocks_are_watched_and_refused_calls_too(tmp_path: Path) -> None:
+    (tmp_path / "k.cpp").write_text(LOAD_TWICE)
+    kernel = load_cpp(str(tmp_path / "k.cpp"), target="a2a3")
+    with watched() as found, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        kernel[1](np.zeros((8, 64), "float32"), engine="machine", target="a2a3")
+    assert [(each.name, each.block, each.refused) for each in found] == [
+        ("tload", block, rule) for block in range(3) for rule in ("", "TL-02")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "core"), [("# none\npto_vec_st(tadd)\n", "vector"), ("pto_cube_st(tmov)", "cube"), ("pto_mix_st(t)", "")]
+)
+def test_the_core_of_a_test_is_the_one_that_it_is_built_for(tmp_path: Path, text: str, core: str) -> None:
+    (tmp_path / "CMakeLists.txt").write_text(text)
+    assert core_of(tmp_path / "CMakeLists.txt") == core
+    assert core_of(tmp_path / "absent.txt") == ""
+
+
+def test_calls_of_one_side_are_named() -> None:
+    assert apart(["tload", "tadd", "tadd"], ["tload", "tmov"]) == (
+        "the headers alone: 2 tadd; the machine alone: 1 tmov"
+    )
+    assert apart(["tload", "tadd"], ["tadd", "tload"]) == "another order"
+
+
+def test_ranges_are_joined() -> None:
+    parts = [np.array(each, np.int64) for each in ([(0, 4)], [(4, 8), (10, 12)])]
+    assert union(*parts).tolist() == [[0, 8], [10, 12]]

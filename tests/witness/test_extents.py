@@ -64,6 +64,40 @@ def test_a_counter_is_that_of_each_step_of_a_copy(counts: bool) -> None:
     assert found == {"write": of_lanes(0, 4, lanes, 1, 20), "read": of_lanes(UB, 4, lanes, 2, 30)}
 
 
+@pytest.mark.parametrize(("mode", "kept"), [(1, (0, 2)), (2, (1, 3)), (4, (1,)), (7, (0, 1, 2, 3))])
+@pytest.mark.parametrize("count", [0, 70])
+def test_a_pattern_keeps_lanes_of_each_step(mode: int, kept: tuple[int, ...], count: int) -> None:
+    core = CoreRegisters(counts=count > 0, mask=(0, count))
+    lanes = [(step, lane) for step in range(3) for lane in range(count or 128)]
+    found = touched("vreducev2", [0, UB, UB, 3, 1, mode, 10, 0], [2, 2, 2], core)
+    left = sum(lane % 4 in kept for _, lane in lanes)
+    assert found == {"read": of_lanes(UB, 2, lanes, 1, 10), "write": {*range(2 * left)}}
+
+
+def test_a_pattern_of_memory_keeps_an_unknown_number() -> None:
+    found = touched("vreducev2", [0, UB, 2 * UB, 2, 1, 0, 8, 1], [4, 4, 4])
+    assert found["write"] == {*range(512)}
+    assert found["read"] == {*range(UB, UB + 512), *range(2 * UB, 2 * UB + 8), *range(2 * UB + 32, 2 * UB + 40)}
+
+
+@pytest.mark.parametrize(("size", "fractals"), [(1, 2), (2, 1)])
+def test_transposed_squares_of_bytes_are_two_fractals(size: int, fractals: int) -> None:
+    found = touched("load_cbuf_to_cb_transpose", [0, UB, 1, 3, 4, 7, 0, 2], [size, size])
+    read = {UB + (1 + 4 * step) * 512 * fractals + byte for step in range(3) for byte in range(512 * fractals)}
+    places = [8 * step + 3 * fractal for step in range(3) for fractal in range(fractals)]
+    assert found == {"read": read, "write": {512 * place + byte for place in places for byte in range(512)}}
+
+
+@pytest.mark.parametrize(("size", "split", "side"), [(2, 0, 16), (1, 0, 32), (4, 1, 8), (4, 0, 16)])
+def test_results_become_columns_of_fractals_in_l1(size: int, split: int, side: int) -> None:
+    found = touched("copy_matrix_cc_to_cbuf", [0, UB, 0, 32, 20, 64, 48, 0, 0, 0, split, 0], [size, 4])
+    rows = [(column, line) for column in range(2) for line in range(20)]
+    assert found["read"] == {UB + (column * 48 + line) * 64 + byte for column, line in rows for byte in range(64)}
+    rows = [(column, line) for column in range(32 // side) for line in range(20)]
+    written = {column * 64 * 32 + line * side * size + byte for column, line in rows for byte in range(side * size)}
+    assert found["write"] == written
+
+
 def test_accumulation_reads_its_destination() -> None:
     found = touched("vmla", [0, UB, 2 * UB, 1, 1, 1, 1, 8, 8, 8], [4, 4, 4])
     assert {*range(256)} == found["write"] < found["read"]

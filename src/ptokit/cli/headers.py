@@ -91,10 +91,12 @@ def run_kernels(checkout: Checkout, family: str, files: list[Path], jobs: int) -
     if not files:
         return effects, problems
     with (
+        Witness(checkout) as shared,
         multiprocessing.get_context("spawn").Pool(jobs, maxtasksperchild=4) as pool,
         task(f"compare {family}:", len(files), "kernels") as work,
     ):
-        for name, own in work.over(pool.imap_unordered(partial(_run, checkout.path, family), files)):
+        run = partial(_run, checkout.path, shared.folder, family)
+        for name, own in work.over(pool.imap_unordered(run, files)):
             if isinstance(own, str):
                 problems.append(f"{name}: {own}")
             else:
@@ -102,12 +104,12 @@ def run_kernels(checkout: Checkout, family: str, files: list[Path], jobs: int) -
     return effects, sorted(problems)
 
 
-def _run(root: Path, family: str, file: Path) -> tuple[str, dict[str, str] | str]:
-    """One kernel, in a process of its own: launches keep memory."""
+def _run(root: Path, headers: Path, family: str, file: Path) -> tuple[str, dict[str, str] | str]:
+    """One kernel, in a process that ends: launches keep memory."""
     checkout = Checkout.at(root)
     name = file.relative_to(root / TESTS.format(family)).as_posix()
     try:
-        with Witness(checkout) as witness, witness.compile(file, family) as build:
+        with Witness(checkout, headers) as witness, witness.compile(file, family) as build:
             if not (entries := entries_of(build)):
                 return name, "it has no entry"
             entry, grid = entries[0], 1 if entries[0].kind == "kernel" else None
@@ -122,7 +124,7 @@ def _run(root: Path, family: str, file: Path) -> tuple[str, dict[str, str] | str
 def argument(parameter: Parameter) -> ArrayArgument | ScalarArgument:
     """A made-up argument: zeros, or a number."""
     kind = kind_of(parameter)
-    if kind == "array":
+    if kind == "array" or (kind == "null" and not parameter.is_stream):
         return ArrayArgument(parameter.name, np.zeros(BYTES, "uint8"))
     value = {"integer": NUMBER, "float": 1.0}.get(kind)
     return ScalarArgument(parameter.name, "float32" if kind == "float" else "int64", value)

@@ -160,11 +160,26 @@ def quotients(call: Call) -> TileSpec:
     return row_of(call.dst.dtype, -(-(cols + 2 * -(-cols // 64)) // unit) * unit)
 
 
+def mask_behind(call: Call) -> int:
+    """The bytes of its workspace that TREM of A2/A3 writes: a row, and behind it a step of the vector unit, of integers
+    the valid columns. The page names two elements for each 64 columns (TRem.hpp:51, 108)."""
+    valid, size = call.dst.valid_cols, call.dst.dtype.size
+    cols = call.dst.cols if is_unknown(valid) else valid
+    filled = cols * size if call.dst.dtype.is_integer else 256
+    return call.dst.stride * size + max(filled, 8 * -(-cols // 64))
+
+
+def quotients_and_mask(call: Call) -> TileSpec:
+    """The same as a row, padded."""
+    unit = call.dst.dtype.c0
+    return row_of(call.dst.dtype, -(-mask_behind(call) // BLOCK) * unit)
+
+
 WORKSPACES = {
     "txor": Workspace(2, same_as("src0")),
     "txors": Workspace(2, same_as("src")),
     "tprelu": Workspace(2, bits_of),
-    "trem": Workspace(2, quotients),
+    "trem": Workspace(2, quotients_and_mask),
     "trems": Workspace(2, quotients),
     "tpow": Workspace(2, same_as("src0")),
     "tpows": Workspace(2, same_as("src")),
@@ -212,7 +227,9 @@ def special_routes(row: OpRow, params: tuple[Param, ...]) -> tuple[SpecialRoute,
     if row.op == "rem":  # integers become floats where they are, and only the dividend is turned back (TRem.hpp:81)
         sources = [param.name for param in params[1:] if param.kind != "number"]
         kept = (Effect(name, "write", "V", in_ub(name), name == "src1") for name in sources)
-        return (SpecialRoute("integers", INTEGERS, RouteKernel((*own, *kept), cost={"V": SLOW})),)
+        beyond = (Effect(TMP, "write", "V", ahead(mask_behind)),) if row.name == "trem" else ()
+        integers = SpecialRoute("integers", INTEGERS, RouteKernel((*own, *beyond, *kept), cost={"V": SLOW}))
+        return (integers, on_a2a3(RouteKernel((*own, *beyond), cost={"V": SLOW})))
     return ()
 
 

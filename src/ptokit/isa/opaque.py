@@ -22,13 +22,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
 from ptokit.brief import brief
 from ptokit.isa.catalog import variants
+from ptokit.isa.common import in_ub
 from ptokit.isa.dtype import DType
 from ptokit.isa.instruction import EVERYWHERE, NPU, Call, Cpp, Instruction, Param
 from ptokit.isa.kernel import ByteRows, Cost, Effect, Handshake, Pair, RouteKernel
@@ -405,8 +406,9 @@ def is_form(text: object) -> bool:
     return text == NONE or set(text) <= set(ACCESS) or ("@" in text and RECORDED.fullmatch(text) is not None)
 
 
-EXTENTS = ("none", "valid", "blocks", "tile")
-"""How much of a tile a call writes: nothing, the valid region, that in whole blocks of 32 bytes, all or not known."""
+EXTENTS = ("none", "pairs", "valid", "blocks", "tile")
+"""How much of a tile a call writes: nothing, a column for each pair of valid ones, the valid region, that in whole
+blocks of 32 bytes, all or not known."""
 RECORDED_EFFECTS = Path(__file__).parent / "effects.json"
 """What the witness saw written in calls of each form, by family; `python -m tests.witness.opaque` writes it."""
 
@@ -447,7 +449,7 @@ def opaque(name: str, form: str) -> Instruction:
         rules=(),
         lower=_store_element if is_exact and name == "setvalue" else _lowering(params, accesses),
         route=lambda call: f"{name}.{pipe or pipe_of(call)}",
-        kernels=dict.fromkeys(NPU, kernels),
+        kernels={family: kernels if accesses else {**kernels, **_own_kernels(family, name, params)} for family in NPU},
         cpp=Cpp(call=f"{name.upper()}({', '.join(names)})"),
         in_place=Table(dict.fromkeys(EVERYWHERE, True)),
         text_name=row.op if row else name,
@@ -516,6 +518,8 @@ def _output(call: Call, name: str, rows: ByteRows | None, inputs: tuple[Input, .
         shape = spec.extents
     elif written_extent(call, name) == "valid":
         shape = spec.valid
+    elif written_extent(call, name) == "pairs":
+        shape = spec.valid_rows, -(-spec.valid_cols // 2)
     else:
         shape = spec.rows, spec.cols
     return Compute(UNSPECIFIED, shape, Access(name, spec.layout), inputs)
@@ -552,6 +556,22 @@ def _kernels(name: str, pipe: str, params: tuple[Param, ...]) -> Iterator[tuple[
         yield f"{name}.{each}", RouteKernel(effects, handshake=Handshake(before, (unit,)), cost={unit: ESTIMATE})
 
 
+def _own_kernels(family: str, name: str, params: tuple[Param, ...]) -> dict[str, RouteKernel]:
+    """What headers do otherwise than one instruction of the vector unit does. Those of A2/A3 add and scale where the
+    sources are (TAddDeqRelu.hpp:58, 75), and read indices by the scalar pipe (TConcat.hpp:135)."""
+    plain = dict(_kernels(name, "V", params))
+    if (family, name) == ("a2a3", "tadddeqrelu"):
+        lost = (Effect(source, "write", "V", in_ub(source)) for source in ("src0", "src1"))
+        return {route: replace(kernel, effects=(*kernel.effects, *lost)) for route, kernel in plain.items()}
+    if (family, name) == ("a2a3", "tconcat") and any(param.name in INDICES for param in params):
+        effects = (Effect(each.name, each.access, "S" if each.name in INDICES else "V") for each in params)
+        handshake = Handshake((("MTE2", "S"),), ("S", "V"), between=(("S", "V"),))
+        return {f"{name}.V": RouteKernel(tuple(effects), handshake=handshake, cost=dict.fromkeys("SV", ESTIMATE))}
+    return {}
+
+
+INDICES = frozenset(("src0_idx", "src1_idx", "dst_idx"))
+"""Operands of TCONCAT that the scalar pipe reads and writes."""
 UNNAMED_SOURCES, UNNAMED_TARGETS = {"tload": frozenset(("gm",))}, {"tstore": frozenset(("gm",))}
 """Memories that a call uses even if that operand is left out: a pointer in none of the arrays of a launch."""
 

@@ -123,14 +123,28 @@ def mask_rows(call: Call) -> ByteRows:
     return ByteRows(data.valid_rows, -(-data.valid_cols // lanes) * lanes // 8, call.dst.stride * call.dst.dtype.size)
 
 
+def step_bits(call: Call) -> ByteRows:
+    """What A2/A3 stores: the bits of a step of the vector unit (TCmp.hpp:92, TCmps.hpp:88)."""
+    data: TileSpec = call.values[call.instruction.operands[1].name]
+    lanes = 256 // data.dtype.size
+    return ByteRows(data.valid_rows, -(-data.valid_cols // lanes) * lanes // 8, call.dst.stride * call.dst.dtype.size)
+
+
+def inverted(call: Call) -> tuple[Effect, ...]:
+    """`ne` on A2/A3 inverts what equality gave, as many bytes as the rows of the mask have columns (TCmp.hpp:106)."""
+    count = call.dst.valid_rows * call.dst.cols // 2 * 2
+    return (Effect("dst", "write", "V", lambda _: ByteRows(1, count)),) if call.mode is CmpMode.NE else ()
+
+
 def compare(row: OpRow, *data: Param, others: tuple[str, ...]) -> Instruction:
     """One bit per column."""
     names = tuple(param.name for param in data)
     tiles = tuple(name for name in names if name not in others)
     rules, params = masked("CP-CMP", "dst", tiles, row.types), (MASK_DST, *data)
     stored = RouteKernel((*pipes(params, "V"), Effect("dst", "write", "V", mask_rows)))
+    by_steps = RouteKernel((*pipes(params, "V"), Effect("dst", "write", "V", step_bits)), besides=inverted)
     return build(row, params, rules, apply("cmp", *names, mode="mode"), modifiers=(MODE,),
-                 special=(SpecialRoute("", Table({"a5": None}), stored),),
+                 special=(SpecialRoute("", Table({"a5": None}), stored), on_a2a3(by_steps)),
                  cpp=f"{row.name.upper()}(dst, {', '.join(names)}, mode)")  # fmt: skip
 
 

@@ -271,17 +271,21 @@ def broadcast_blocks(call: Issued) -> Iterator[ByteAccess]:
 
 
 def compress(call: Issued) -> Iterator[ByteAccess]:
-    """Elements that a pattern names move together: how many is not known, at most all."""
+    """Elements that a pattern names move together; a counter is that of each step, and does not replace their number
+    (TGather.hpp:130). How many a pattern of memory keeps is not known, at most all."""
     target, source, pattern, repeats, block, mode, repeat, pattern_repeat = call.given[:8]
     size = call.sizes[1]
-    width = REPEAT // size
-    steps, active = (
-        call.core.elements(width, repeats) if call.core.counts else pairs(np.arange(repeats), np.arange(width))
-    )
+    lanes = min(call.core.mask[1], MOST_ELEMENTS) if call.core.counts else REPEAT // size
+    steps, active = pairs(np.arange(repeats), np.arange(lanes))
     yield ByteAccess("read", _of_lanes(source, size, steps, active, block, repeat))
     if mode == 0:
-        yield ByteAccess("read", rows(pattern, repeats, width // 8, pattern_repeat * BLOCK))
-    yield ByteAccess("write", merged([target], len(steps) * size))
+        yield ByteAccess("read", rows(pattern, repeats, -(-lanes // 8), pattern_repeat * BLOCK))
+    kept = len(steps) if mode == 0 else int(np.isin(active % 4, PATTERNS[mode]).sum())
+    yield ByteAccess("write", merged([target], kept * size))
+
+
+PATTERNS = {1: (0, 2), 2: (1, 3), **{3 + lane: (lane,) for lane in range(4)}, 7: (0, 1, 2, 3)}
+"""Of every four lanes, those that a pattern keeps, by its number."""
 
 
 def gather(call: Issued) -> Iterator[ByteAccess]:
@@ -391,6 +395,18 @@ def fractals(call: Issued) -> Iterator[ByteAccess]:
     yield ByteAccess("write", merged(target + places * (1 + target_gap) * FRACTAL, FRACTAL))
 
 
+def transposed_fractals(call: Issued) -> Iterator[ByteAccess]:
+    """Square matrices from L1, of bytes two fractals each: their distances in the destination are the gap between steps
+    and the one inside of a step (textract_common.hpp:44)."""
+    target, source, start, repeats, source_stride, target_gap = call.given[:6]
+    square = FRACTAL * (2 if call.sizes[1] == 1 else 1)
+    within = (1 + call.given[7]) * FRACTAL
+    places = np.arange(repeats)
+    yield ByteAccess("read", merged(source + (start + places * source_stride) * square, square))
+    first = target + places * (1 + target_gap) * FRACTAL
+    yield ByteAccess("write", merged(np.concatenate([first, first + within]) if square > FRACTAL else first, FRACTAL))
+
+
 def accumulator(call: Issued) -> Iterator[ByteAccess]:
     """Results of the cube core: extents and strides are packed in two words, those of matrices in a register."""
     target, source, first, second = call.given[:4]
@@ -410,6 +426,18 @@ def accumulator(call: Issued) -> Iterator[ByteAccess]:
     else:
         unit = 16 * call.sizes[0]
         yield ByteAccess("write", merged(target + columns * stride * BLOCK + lines * unit, unit))
+
+
+def accumulator_to_l1(call: Issued) -> Iterator[ByteAccess]:
+    """The same to fractals of L1, by arguments that are not packed (arch_cce_intrinsic.hpp:325): columns of 16 results
+    become columns of 16, of bytes 32, a stride of blocks apart."""
+    target, source, _, n, m, target_stride, source_stride = call.given[:7]
+    columns, lines = np.arange(-(-n // 16))[:, None], np.arange(m)
+    wide = 16 * call.sizes[1]
+    yield ByteAccess("read", merged(source + (columns * source_stride + lines) * wide, wide))
+    side = 32 if call.sizes[0] == 1 else 8 if call.given[10] else 16
+    columns, unit = np.arange(-(-n // side))[:, None], side * call.sizes[0]
+    yield ByteAccess("write", merged(target + columns * target_stride * BLOCK + lines * unit, unit))
 
 
 def product(call: Issued) -> Iterator[ByteAccess]:

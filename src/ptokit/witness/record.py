@@ -5,13 +5,13 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ptokit.cxx.compile import Build, CompileOptions, compile_source
+from ptokit.cxx.compile import Build, CompileOptions, KeptLibraries, compile_source
 from ptokit.cxx.folders import temporary_prefix
 from ptokit.cxx.names import INCLUDE
 from ptokit.cxx.record import ArrayArgument, ScalarArgument, record
@@ -35,10 +35,17 @@ class ObservedBlock:
 
 
 class Witness:
-    """The headers of a checkout, ready for a host compiler, until `close` or the end of a `with` removes the files."""
+    """The headers of a checkout, ready for a host compiler, until `close` or the end of a `with` removes the files.
 
-    def __init__(self, checkout: Checkout) -> None:
-        self.checkout, self.folder = checkout, Path(tempfile.mkdtemp(prefix=temporary_prefix()))
+    `written` is the folder of another one, which stays; `kept` are libraries that are not compiled again."""
+
+    def __init__(self, checkout: Checkout, written: Path | None = None, kept: KeptLibraries | None = None) -> None:
+        self.checkout, self.kept = checkout, kept
+        self.close: Callable[[], object] = _nothing
+        if written is not None:
+            self.folder = written
+            return
+        self.folder = Path(tempfile.mkdtemp(prefix=temporary_prefix()))
         self.close = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
         checkout.write(self.folder)
         for name, text in prelude().items():
@@ -59,7 +66,7 @@ class Witness:
         of intrinsics does not have."""
         options = options or CompileOptions()
         flags, headers = (*FLAGS, *options.flags), (INCLUDE / "witness", self.folder)
-        return compile_source(source, target, replace(options, flags=flags, headers=headers))
+        return compile_source(source, target, replace(options, flags=flags, headers=headers), kept=self.kept)
 
     def run(
         self, build: Build, entry: str, arguments: Sequence[ArrayArgument | ScalarArgument], grid: int | None = None
@@ -74,3 +81,7 @@ class Witness:
         most = max((len(block.calls) for block in recorded), default=0)
         cut = [RecordingProblem("limit", f"a block calls {most} intrinsics, of which {MOST_CALLS} are read")]
         return blocks, (*recording.problems, *(cut if most > MOST_CALLS else ()))
+
+
+def _nothing() -> None:
+    """The files belong to another witness."""
