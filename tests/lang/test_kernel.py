@@ -1131,7 +1131,7 @@ def test_show_prints_everything_a_kernel_can_say(capsys: pytest.CaptureFixture[s
 
 @pto.kernel
 def vector_and_cube(x):
-    """A2/A3 warns of it, A5 refuses it."""
+    """Both NPUs refuse it."""
     ub = pto.Tile("vec", "float32", 16, 64)
     l1 = pto.Tile("mat", "float32", 16, 64, blayout="col_major", slayout="row_major")
     pto.tload(ub, x)
@@ -1159,11 +1159,11 @@ def test_a_report_of_a_kernel_that_every_target_takes() -> None:
 def test_a_report_says_who_takes_a_kernel_and_who_does_not() -> None:
     report = pto.check(vector_and_cube, floats(16, 64))
     assert (report.accepted, report.ok) == (("cpu",), False)
-    assert [each.verdict for each in report.targets.values()] == ["accepted", "not accepted", "refused"]
+    assert [each.verdict for each in report.targets.values()] == ["accepted", "refused", "refused"]
     line = vector_and_cube.function.__code__.co_firstlineno + 6
-    assert [(f.level, f.rule, f.where.line) for f in report["a2a3"].findings] == [("hazard", "KN-16", line)]
-    assert [(f.level, f.rule, f.where.line) for f in report["a5"].findings] == [("error", "KN-16", line)]
-    assert not (report["a2a3"].accepted or report["a2a3"].refused or report["a2a3"].ok)
+    for target in ("a2a3", "a5"):
+        assert [(f.level, f.rule, f.where.line) for f in report[target].findings] == [("error", "KN-16", line)]
+    assert report["a2a3"].refused and not (report["a2a3"].accepted or report["a2a3"].ok)
     assert set(report["a5"].memory) == {"UB", "L1"}
     assert pto.check(vector_and_cube, floats(16, 64), target="a5").accepted == ()
     assert pto.check(vector_and_cube, floats(16, 64), target="a2a3", strict=True).accepted == ()

@@ -319,15 +319,15 @@ def test_ids_are_changed_in_place(tmp_path: Path) -> None:
         tile = pto.Tile("vec", "float32", 8, 16, addr=i % 2 * 512)
         pto.wait_flag("V", "MTE2", i % 2)
         pto.tload(tile, x[i * 8 : i * 8 + 8])
-        pto.set_flag("MTE2", "V")  # one id
-        pto.wait_flag("MTE2", "V")
+        pto.set_flag("MTE2", "V", i % 2)
+        pto.wait_flag("MTE2", "V", 0)  # one id
         pto.tmuls(tile, tile, 2)
         pto.set_flag("V", "MTE2", i % 2)
     pto.wait_flag("V", "MTE2", 0)
     pto.wait_flag("V", "MTE2", 1)
     """
     after = repaired(tmp_path / "ids.py", kernel(body))
-    assert '        pto.set_flag("MTE2", "V", i % 2)  # one id\n        pto.wait_flag("MTE2", "V", i % 2)\n' in after
+    assert '        pto.set_flag("MTE2", "V", i % 2)\n        pto.wait_flag("MTE2", "V", i % 2)  # one id\n' in after
 
 
 # --- kernels without a file

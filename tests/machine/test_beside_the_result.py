@@ -471,18 +471,6 @@ def test_data_that_the_headers_keep_may_be_read(body: Body, arrays: Any) -> None
     assert faults(run(body, *(each.copy() for each in arrays))) == []
 
 
-def reciprocal(x: Any, out: Any) -> None:
-    tile = pto.Tile("vec", "float32", 8, 64)
-    pto.tload(tile, x)
-    pto.trecip(tile, tile)
-    pto.tstore(out, tile)
-
-
-def test_a_call_in_place_that_is_refused_has_one_finding() -> None:
-    report = run(reciprocal, np.ones((8, 64), "float32"), np.ones((8, 64), "float32"))
-    assert [(each.rule, each.operand) for each in report.hazards] == [("A-38", "src")]
-
-
 def test_a_transpose_into_a_slice_goes_by_the_rows_of_its_tile() -> None:
     """The header takes the stride: squares are moved by vector code, whose results a store waits for on V."""
     whole, source = pto.Tile("vec", "float32", 16, 16).write(0), pto.Tile("vec", "float32", 8, 16).write(1)

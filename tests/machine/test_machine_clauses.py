@@ -296,7 +296,7 @@ def test_an_l1_tile_is_read_back_through_ub_with_a_hand_over_between_the_cores()
         ("a5", True, []),
         ("a5", False, [("KN-16", "error")]),
         ("a2a3", True, [("TV-01", "error")]),
-        ("a2a3", False, [("KN-16", "hazard")]),
+        ("a2a3", False, [("KN-16", "error")]),
     ):
         report = pto.check(read_back, **given(makers), through=through, target=target)
         assert [(f.rule, f.level) for f in report[target].findings if f.level != "note"] == expected, (target, through)

@@ -38,7 +38,7 @@ from ptokit.cli.problems import (
     status_of,
 )
 from ptokit.cli.report import (
-    Entries,
+    FindingsOfEntries,
     check_data,
     joined,
     machine_data,
@@ -87,14 +87,16 @@ def check_program(request: ProgramRequest, as_json: bool, run: bool = False) -> 
     except VerifyError as error:
         found = [_refused(request, as_json, error)]
     else:
-        entries = Entries()
+        entries = FindingsOfEntries()
         found = [_check_program(each, as_json, run or is_source(request.word), entries) for each in requests]
         if not as_json:
             entries.show()
         left = left_out(request)
     if as_json:
         listed = [data for _, data in found]
-        print_json("check", **(listed[0] if len(listed) == 1 else {"entries": listed}), left_out=left)
+        print_json(
+            "check", **(listed[0] if len(listed) == 1 else {"entries": listed}), **({"left_out": left} if left else {})
+        )
     else:
         print_text(printable("".join(f"not judged: {line}\n" for line in left)))
     statuses = {*(status for status, _ in found), *([UNMODELLED] if left else [])}
@@ -114,7 +116,7 @@ def each_entry(request: ProgramRequest) -> Iterator[ProgramRequest]:
 
 def status_of_check(request: ProgramRequest) -> int:
     """The exit status of a check; nothing is printed."""
-    return _check_program(request, as_json=True, run=False, entries=Entries())[0]
+    return _check_program(request, as_json=True, run=False, entries=FindingsOfEntries())[0]
 
 
 def _refused(
@@ -133,7 +135,9 @@ def _refused(
     return status, {}
 
 
-def _check_program(request: ProgramRequest, as_json: bool, run: bool, entries: Entries) -> tuple[int, dict[str, Any]]:
+def _check_program(
+    request: ProgramRequest, as_json: bool, run: bool, entries: FindingsOfEntries
+) -> tuple[int, dict[str, Any]]:
     """The status, and the data of the JSON if that is asked for; else the report is printed."""
     try:
         kernel = find(request)

@@ -45,7 +45,7 @@ FIELDS = ("level", "rule", "kind", "message", "operand", "expected", "found", "f
 """The fields of a finding in the JSON, besides its place."""
 
 
-class Entries:
+class FindingsOfEntries:
     """The entries of a source that have a finding: one of a place, a rule and an operand, whatever its numbers are."""
 
     def __init__(self) -> None:
@@ -80,10 +80,10 @@ def _without_numbers(finding: Finding) -> Finding:
 
 
 MOST_ENTRIES = 4
-"""Entries of a finding that are named."""
+"""FindingsOfEntries of a finding that are named."""
 
 
-def show_report(report: Report, entries: Entries) -> None:
+def show_report(report: Report, entries: FindingsOfEntries) -> None:
     """All findings of all targets that no other entry has, and a line for each target."""
     console = new_console(soft_wrap=True, highlight=False)
     console.print(Text(printable(f"{report.kernel} over {counted(report.grid, 'block')}")))

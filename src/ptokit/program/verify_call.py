@@ -96,7 +96,7 @@ def overlaps(call: Call, _profile: Profile, _options: Options) -> Iterable[Findi
     for (name, tile), (other, against) in combinations(placed, 2):
         is_ignored = TMP in (name, other) and not call.uses_workspace
         is_written, first, second = bool({name, other} & targets), _range(tile), _range(against)
-        may_be_one = (in_place and other != TMP) or not is_written or other in call.repeats
+        may_be_one = (in_place and other != TMP) or not is_written
         if call.instruction.staged and TMP not in (name, other):
             continue
         if (tile.loc, tile.space) != (against.loc, against.space) or (_buffer(tile) == _buffer(against) and may_be_one):
@@ -122,15 +122,14 @@ def _buffer(tile: TileSpec) -> tuple[object, ...]:
 
 
 def _repeated(call: Call) -> Iterable[Finding]:
-    """A tile is not a source of the call that writes it, unless the call works in place.
+    """A tile without an address is not a source of the call that writes it, unless the call works in place.
 
-    Moves that take effect lane by lane, in a known order, report that of a tile without an address when they run
-    (`shared`).
+    Moves that take effect lane by lane, in a known order, report that when they run (`shared`).
     """
+    is_allowed = call.is_in_place or "shared" in call.instruction.faults
     given = {name: tile for name, tile in tiles(call).items() if name != TMP or call.uses_workspace}
-    for name in (name for name in given if name in call.repeats):
-        is_late = "shared" in call.instruction.faults and given[name].addr is None
-        if (call.is_in_place or is_late) and name != TMP:
+    for name in (name for name in given if name in call.repeats and given[name].addr is None):
+        if is_allowed and name != TMP:
             continue
         earlier = [other for other in takewhile(name.__ne__, given) if _storage(given[other]) == _storage(given[name])]
         if name == TMP or set(earlier) <= written(call):

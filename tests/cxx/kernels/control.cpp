@@ -414,7 +414,8 @@ __global__ AICORE void same_event_for_all(__gm__ float *out, __gm__ float *x)
     for (int i = 0; i < 4; ++i) {
         Global xGlobal(x + i * kStep), outGlobal(out + i * kStep);
         TLOAD(a[i], xGlobal);
-        set_flag(PIPE_MTE2, PIPE_MTE3, EVENT_ID0);  // fault: set again where the wait before may not be over
+        set_flag(PIPE_MTE2, PIPE_MTE3, EVENT_ID0);
+        set_flag(PIPE_MTE2, PIPE_MTE3, EVENT_ID0);  // fault: set again, and nothing has waited for it
         wait_flag(PIPE_MTE2, PIPE_MTE3, EVENT_ID0);
         TSTORE(outGlobal, a[i]);
     }
