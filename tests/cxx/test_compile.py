@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ptokit.cxx import compile as compiling
@@ -19,6 +20,7 @@ from ptokit.cxx import processes
 from ptokit.cxx.compile import CompileError, CompileLimits, CompileOptions, compile_source, find_compiler
 from ptokit.cxx.database import DatabaseError, find_database, read_database
 from ptokit.cxx.names import ENUMS, OWN, instructions
+from ptokit.cxx.record import ArrayArgument, record
 from ptokit.isa.catalog import INSTRUCTIONS
 
 try:
@@ -59,12 +61,15 @@ def test_a_source_with_cores_is_compiled_for_each(tmp_path: Path) -> None:
         #ifdef __DAV_VEC__
         extern "C" __global__ AICORE void vector_only(__gm__ Number* p) { }
         #endif
+        extern "C" __global__ AICORE void both(__gm__ Number* p) { }
         """
     (tmp_path / "more").mkdir()
     (tmp_path / "more" / "more.hpp").write_text("using Number = half;\n")
     options = CompileOptions((f"-I{tmp_path / 'more'}", "-DMINE=1", "-std=c++17"))
     with compile_source(written(tmp_path, EMPTY + body), "a5", options) as build:
-        assert [library.core for library in build.libraries] == ["vector", "cube"]
+        assert [(library.core, library.entries) for library in build.libraries] == [
+            ("vector", ("vector_only", "both")), ("cube", ("both",)),
+        ]  # fmt: skip
         folder = build.folder
     assert not folder.exists()
 
@@ -78,6 +83,16 @@ def test_a_source_that_asks_for_its_core_and_is_alike_for_both_is_compiled_once(
         )
         with compile_source(written(tmp_path, text), "a2a3") as build:
             assert [library.core for library in build.libraries] == cores
+
+
+def test_a_kernel_of_one_core_is_run_on_that_one(tmp_path: Path) -> None:
+    """Wholly inside the branch of a core; the older path of the headers, too."""
+    kernel = 'extern "C" __global__ AICORE void one(__gm__ float* p) { pipe_barrier(PIPE_ALL); }'
+    text = f'#include "common/pto_instr.hpp"\n#if defined(__DAV_C220_VEC__)\n{kernel}\n#endif\n'
+    with compile_source(written(tmp_path, text), "a2a3") as build:
+        assert [(library.core, library.entries) for library in build.libraries] == [("vector", ("one",))]
+        recording = record(build, "one", [ArrayArgument("p", np.zeros(8, "float32"))], 1)
+    assert not recording.problems and {block.core for block in recording.launches[0].blocks} == {"vector"}
 
 
 def test_errors_name_the_users_line(tmp_path: Path) -> None:

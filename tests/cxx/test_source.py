@@ -123,6 +123,18 @@ def test_entries_are_found_in_namespaces_templates_and_linkage_blocks() -> None:
     assert "(&a::b::launch<float, (2> 1)>)" in launch.registration(0)
 
 
+def test_functions_of_the_device_with_c_linkage_are_kernels() -> None:
+    text = 'extern "C" [aicore] void k(float *x) { }\n[aicore] void helper(float *x) { }\n'
+    assert [(entry.name, entry.kind, entry.result) for entry in find_entries(text)] == [("k", "kernel", "void")]
+
+
+def test_types_in_the_place_of_those_that_a_compiler_lacks_are_left_out() -> None:
+    text = "typedef struct {\n unsigned char v; } hifloat8_t;\ntypedef struct { char v; } float4_e1m2x2_t; float x;\n"
+    assert rewrite(text).split() == ["float", "x;"] and rewrite(text).count("\n") == text.count("\n")
+    own = "typedef struct { char v; } mine_t;\n"
+    assert rewrite(own) == own
+
+
 @pytest.mark.parametrize(
     "text",
     [

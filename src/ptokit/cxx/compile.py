@@ -106,6 +106,8 @@ class CppLibrary:
     core: str
     """`vector`, `cube`, or `any`: the source does not ask for its core."""
     path: Path
+    entries: tuple[str, ...] = ()
+    """The names of those that it has."""
 
 
 @dataclass(frozen=True)
@@ -278,8 +280,11 @@ class _Compilation:
         copies = write_rewritten(self.files, self.folder)
         entries = self.entries()
         mains = {
-            CppLibrary(core, self.folder / f"{core}.so"): self._main(core, copies.get(self.source), found)
+            CppLibrary(core, self.folder / f"{core}.so", tuple(each.name for each in found)): self._main(
+                core, copies.get(self.source), found
+            )
             for core, found in entries.items()
+            if found or not any(entries.values())
         }
         keys = {library: self._key(library.core, main) for library, main in mains.items()} if self.kept else {}
         missing = {

@@ -56,13 +56,13 @@ def outside_brackets(texts: list[str]) -> Iterator[str]:
 
 
 def without_attributes(texts: list[str]) -> list[str]:
-    """The tokens without `[[...]]`, `__attribute__((...))`, `alignas(...)`."""
+    """The tokens without `[[...]]`, `[aicore]`, `__attribute__((...))`, `alignas(...)`."""
     kept: list[str] = []
     index = 0
     while index < len(texts):
         if texts[index] in ("__attribute__", "alignas", "__declspec") and texts[index + 1 : index + 2] == ["("]:
             index = closing_end(texts, index + 1)
-        elif texts[index : index + 2] == ["[", "["]:
+        elif texts[index : index + 2] in (["[", "["], ["[", DEVICE]):
             index = closing_end(texts, index)
         else:
             kept.append(texts[index])
@@ -163,6 +163,8 @@ def joined(texts: Sequence[str]) -> str:
 EntryKind = Literal["launch", "kernel", "template"]
 ANY_TYPE = "float"
 """What a template of a kernel is instantiated for, if the source names no type."""
+DEVICE = "aicore"
+"""In square brackets: a function of the device, and a kernel if it is `extern "C"`, too."""
 GLOBAL = "__ptokit_global__"
 """What `__global__` becomes in the text that is searched for entries."""
 
@@ -348,11 +350,12 @@ class _EntryFinder:
         if "static" in before or "operator" in before or "?" in self.spaces or "=" in before:
             return
         result = joined([text for text in before if text not in _DROPPED])
+        is_kernel = GLOBAL in before or {"extern", DEVICE} <= {*self.tokens.texts[first:end]}
         self.found.append(
             _Function(
                 head[named], "".join(head[start:named]), arguments, "::".join(space for space in self.spaces if space),
                 result or "void", parameters(head[opened + 1 : closed - 1]), self.lines[self.tokens.line(first) - 1],
-                GLOBAL in before, is_template, is_instance, "<<<" in self.tokens.texts[end:last],
+                is_kernel, is_template, is_instance, "<<<" in self.tokens.texts[end:last],
                 type_parameters(texts[2 : closing_end(texts, 1) - 1]) if is_template else (),
             )
         )  # fmt: skip

@@ -22,11 +22,13 @@ def rewrite(text: str) -> str:
     if "<<<" in text:
         text = rewrite_launches(text)
     text = _ON_CHIP.sub(_on_chip, text) if "buf__" in text else text
-    text = re.sub(r"\[\s*aicore\s*\]", lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+    text = _LEFT_OUT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
     text = _replaced(text, ("asm", "__asm__"), "(", "(void)0") if "asm" in text else text
     return _replaced(text, (SCOPE,), "{", '::ptokit::record("vec_scope");') if SCOPE in text else text
 
 
+_LEFT_OUT = re.compile(r"\[\s*aicore\s*\]|\btypedef\s+struct\s*\{[^{}]*\}\s*(?:hifloat8|float[48]_e\w+)_t\s*;")
+"""An attribute, and types in the place of those that a device compiler lacks, and ptokit has."""
 SCOPE = "__VEC_SCOPE__"
 _ON_CHIP = re.compile(
     r"\breinterpret_cast\s*<\s*(?P<const>(?:\b(?:const|volatile)\s+)*)__(?P<memory>ubuf|cbuf)__\s+"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -269,7 +270,7 @@ def op_pipes() -> dict[str, str]:
 def files() -> dict[str, str]:
     """The generated headers: path under the include folder, and text."""
     forward = f"{HEAD}#include <ptokit/pto.hpp>\n"
-    paths = [*PATHS.split()]
+    paths = [*PATHS.split(), *re.findall(r"\bpto/(common/\S+)", PATHS)]  # include/pto may be a folder of -I
     paths += [f"pto/npu/{target}/{name}.hpp" for target in families_in_cpp() for name in IMPLEMENTATIONS.split()]
     return {
         "own/ptokit/enums.hpp": "\n".join(_enums()) + "\n",

@@ -122,7 +122,7 @@ def record(
     limits = limits or RecordLimits()
     parts: list[Recording] = []
     objects = 0
-    for part, library in enumerate(build.libraries):
+    for part, library in enumerate(each for each in build.libraries if entry in each.entries or not each.entries):
         before = tuple(site for part in parts for site in part.sites)
         run = _RecordingRun(library.path, build, entry, arguments, grid, limits, inform, before, objects, part)
         parts.append(run.run(OF_LIBRARY.get(library.core, cores), subblocks))
