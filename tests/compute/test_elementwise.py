@@ -225,3 +225,18 @@ def test_a2a3_takes_no_bitwise_scalar_in_place() -> None:
             else:
                 with pytest.raises(pto.VerifyError, match="apart from"):
                     pto.tands(here, here, 4)
+
+
+@pytest.mark.parametrize("target", ["cpu", "a2a3", "a5"])
+@pytest.mark.parametrize("engine", ["reference", "native", "machine"])
+def test_a_tile_in_ub_may_be_moved_onto_itself(target: str, engine: str) -> None:
+    @pto.kernel
+    def kernel(x, out):
+        tile = pto.Tile("vec", x.dtype, 8, 16)
+        pto.tload(tile, x)
+        pto.tmov(tile, tile)
+        pto.tstore(out, tile)
+
+    x, out = np.arange(128, dtype="float32").reshape(8, 16), np.zeros((8, 16), "float32")
+    report = kernel[1](x, out, target=target, engine=engine)
+    assert (out == x).all() and not getattr(report, "hazards", ())

@@ -148,6 +148,7 @@ TMOV = Instruction(
     rules=RULES,
     lower=lower,
     route=lambda call: f"tmov.{call.src.loc.text}.{call.dst.loc.text}",
+    in_place=Table(dict.fromkeys(EVERYWHERE, lambda call: is_tile(call.src, VEC) and is_tile(call.dst, VEC))),
     kernels={
         family: {
             f"tmov.{a.text}.{b.text}": RouteKernel(
