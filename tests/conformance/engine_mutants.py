@@ -188,10 +188,12 @@ def operations(changed: Mapping[str, Any]) -> Iterator[None]:
     """Within, some operations compute something else."""
     kept = dict(compute.OPS)
     compute.OPS.update(changed)
+    forget()
     try:
         yield
     finally:
         compute.OPS.update(kept)
+        forget()
 
 
 def operation(name: str, other: str) -> Mutant:

@@ -300,8 +300,9 @@ def aligned(call: Call) -> bool:
     """A window of fractals begins at a fractal, one of plain rows at a 32-byte block, one of an accumulator at such a
     block of any row."""
     row, col = call.row.value, call.col.value
-    if (call.src.loc, call.dst.loc) == (VEC, VEC) and (call.here(ANY_COLUMN, False) or call.dst.valid == (1, 1)):
-        return call.src.form == "nd" or col % call.src.dtype.c0 == 0
+    is_free = call.dst.valid == (1, 1) or (call.src.form == "nd" and call.here(ANY_COLUMN, False))
+    if call.src.loc is call.dst.loc is VEC and is_free:
+        return True
     if call.src.form == "nd":
         return col * call.src.dtype.size % 32 == 0
     if call.src.fractal == SCALE_FRACTAL:
