@@ -50,6 +50,7 @@ class CoreCode:
 
     path: Path
     core: str = "any"
+    entries: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
