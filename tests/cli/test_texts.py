@@ -112,8 +112,24 @@ def test_bytes_that_are_no_text_are_a_finding(text: bytes) -> None:
         assert "<stdin>:" in result.output
 
 
+def test_all_kernels_of_a_text_are_checked(folder: Path) -> None:
+    shown = fine("check", "two.pto")
+    assert [line for line in shown.splitlines() if " over " in line] == ["copy over 1 block", "other over 1 block"]
+    (folder / "both.pto").write_text(copy() + copy("f64", name="wrong"), encoding="utf-8")
+    result = ptokit_("check", "both.pto", "--json")
+    data = json.loads(result.stdout)
+    kernels = [(entry["kernel"], entry["targets"]["a2a3"]["accepted"]) for entry in data["entries"]]
+    assert kernels == [("copy", True), ("wrong", False)] and result.exit_code == 1
+    many = "".join(f"func.func @k{number}() {{ return }}\n" for number in range(66))
+    (folder / "many.pto").write_text(many, encoding="utf-8")
+    result = ptokit_("check", "many.pto")
+    assert "not judged: k64: use --function k64\nnot judged: k65" in result.stdout and result.exit_code == 3
+
+
 def test_one_of_several_functions_is_chosen_by_name() -> None:
-    assert "--function" in ptokit_("check", "two.pto").stdout
+    assert "--function" in ptokit_("show", "two.pto").output
+    assert "--function" in ptokit_("check", "two.pto", "--arg", "n=8").stdout
+    assert "--function" in ptokit_("check", "-", given=copy() + copy(name="other")).stdout
     assert fine("check", "two.pto", "--function", "other").startswith("other over 1 block\n")
     assert ptokit_("check", "two.pto", "--function", "third").exit_code == 1
 

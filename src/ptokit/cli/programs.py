@@ -79,8 +79,8 @@ from ptokit.text.memories import is_unshaped
 
 
 def check_program(request: ProgramRequest, as_json: bool, run: bool = False) -> int:
-    """Print the findings before a run, and on request those of a run on the machine. C++ is run anyway, all entries of
-    a source if none is named."""
+    """Print the findings before a run, and on request those of a run on the machine. C++ is run anyway. If none is
+    named, all entries of a source and all kernels of a text are judged."""
     left: list[str] = []
     try:
         requests = [*each_entry(request)]
@@ -104,11 +104,8 @@ def check_program(request: ProgramRequest, as_json: bool, run: bool = False) -> 
 
 
 def each_entry(request: ProgramRequest) -> Iterator[ProgramRequest]:
-    """The request; for a C++ source, one for each entry that it names, or for all entries."""
-    if not is_source(request.word):
-        yield request
-        return
-    if request.target is None:
+    """A request for each entry of a C++ source that it names, or for all entries; for each kernel of a text."""
+    if is_source(request.word) and request.target is None:
         request = replace(request, target=stated_target(request))
     for name in entries_in(request):
         yield replace(request, function=name)

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -27,6 +27,7 @@ from ptokit.lines import keep
 from ptokit.render.findings import shown_line
 from ptokit.target import compiler_of
 from ptokit.text.errors import TextError
+from ptokit.text.forms import kernels_in
 
 if TYPE_CHECKING:
     from ptokit.cxx.child import RecordLimits
@@ -132,8 +133,15 @@ def cpp_kernel(request: ProgramRequest) -> Launchable:
     return CppKernel(source_of(request), entry, build.target)
 
 
-def entries_in(request: ProgramRequest) -> list[str]:
-    """The names of the entries that are judged: those of a name, else all."""
+MOST_KERNELS = 64
+"""Kernels of a text that are judged if none is named."""
+
+
+def entries_in(request: ProgramRequest) -> list[str | None]:
+    """The names of the entries of a source that are judged: those of a name, else all. Likewise the kernels of a text;
+    None for its only one."""
+    if not is_source(request.word):
+        return [*_kernels_of_text(request)[:MOST_KERNELS]] or [request.function]
     from ptokit.lang.cpp_entries import chosen_entry, entries_named, entries_of
 
     build, function = _build(request), request.function
@@ -143,10 +151,12 @@ def entries_in(request: ProgramRequest) -> list[str]:
 
 
 def left_out(request: ProgramRequest) -> list[str]:
-    """Why kernels and functions of a C++ source are not judged, if neither an entry nor arguments choose them."""
+    """Why kernels and functions of a source or a text are not judged, if neither an entry nor arguments choose them."""
     from ptokit.lang.cpp_entries import entries_of, kind_of
 
-    if not is_source(request.word) or request.function is not None or request.named_args:
+    if not is_source(request.word):
+        return [f"{name}: use --function {name}" for name in _kernels_of_text(request)[MOST_KERNELS:]]
+    if request.function is not None or request.named_args:
         return []
     build = _build(request)
     judged = entries_of(build)
@@ -158,6 +168,18 @@ def left_out(request: ProgramRequest) -> list[str]:
         named = " ".join(f"--arg {name}=..." for name in missing)
         rows.append(f"{entry.name}: use --entry '{entry.name}'{' ' * bool(named)}{named}")
     return [*rows, *(f"{name}: nothing instantiates this template" for name in build.unused)]
+
+
+def _kernels_of_text(request: ProgramRequest) -> list[str]:
+    """The kernels of a text that has several, if none is named; arguments are for one of them."""
+    if request.word == STDIN or request.word.endswith(".py") or request.function is not None or request.named_args:
+        return []
+    if named_kernel(request.word) is not None:
+        return []
+    with suppress(TextError):
+        names = kernels_in(read_text(request.word), shown_name(request.word))
+        return names if len(names) > 1 else []
+    return []
 
 
 def _build(request: ProgramRequest) -> Build:

@@ -15,7 +15,7 @@ from ptokit.program.ir import Program
 from ptokit.progress import task
 from ptokit.text.errors import TextError
 from ptokit.text.lift import Form, lift
-from ptokit.text.lower import lower
+from ptokit.text.lower import kernels, lower
 from ptokit.text.ptoas import format_ptoas, parse_ptoas, print_ptoas
 from ptokit.text.spelling import instructions
 from ptokit.text.tree import Unit
@@ -66,6 +66,13 @@ def read_program(
     unit = read_unit(text, file, arch)
     with task(f"lower {file}"):
         return replace(lower(unit, function), form=form_of(text, file))
+
+
+@without_collection()
+def kernels_in(text: str | bytes, file: str = "<text>") -> list[str]:
+    """The names of the kernels of a text; none if it has errors."""
+    unit = read_unit(text, file)
+    return [] if unit.errors else [function.name for function in kernels(unit)]
 
 
 @without_collection()

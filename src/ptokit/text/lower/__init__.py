@@ -8,6 +8,6 @@
 | `opaque.py` | operations that programs have by their effects only |
 """
 
-from ptokit.text.lower.program import lower, mode_of
+from ptokit.text.lower.program import kernels, lower, mode_of
 
-__all__ = ["lower", "mode_of"]
+__all__ = ["kernels", "lower", "mode_of"]
