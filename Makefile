@@ -24,7 +24,7 @@ EXTRAS   := dev$(if $(COMPILER),,$(comma)cxx)$(if $(CHROMIUM),$(comma)browser)
 # Bytecode is kept, whatever the environment says: tests start ptokit in some hundred processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check generated test-pythons test-extras test-ptx test-gpu sanitize-gpu lint types fuzz fuzz-ray mutants witness bench bench-gpu bench-torch bench-sharded docs pictures screenshots clean
+.PHONY: demo test check generated test-pythons test-extras test-ptx test-gpu sanitize-gpu lint types fuzz fuzz-ray mutants agreement witness bench bench-gpu bench-torch bench-sharded docs pictures screenshots clean
 
 demo: $(READY)
 	$(BIN)/ptokit demo
@@ -119,6 +119,12 @@ MUTANTS ?= -j 2 --count 240
 
 mutants: $(READY)
 	$(BIN)/python tests/mutation $(MUTANTS)
+
+# How many of some such changes the tests of `make check` notice; `make agreement AGREEMENT="-j 8 --part 1/2"`.
+AGREEMENT ?= -j 1 --count 50
+
+agreement: $(READY)
+	$(BIN)/python tests/mutation/agreement.py $(AGREEMENT)
 
 # The tables of instructions beside the vendor's headers: `make witness PTO_ISA=a-checkout`.
 WITNESS ?=

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import ptokit
-from tests.mutation.points import Finder, enums, made
+from tests.mutation.points import Finder, edited, enums, made
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = Path(ptokit.__file__).resolve().parent
@@ -83,6 +83,17 @@ def test_every_change_of_a_file_makes_other_code_that_compiles() -> None:
         changed = made(PACKAGE, mutant)
         assert changed != same, mutant
         compile(changed, "layout.py", "exec")
+
+
+def test_a_change_leaves_the_rest_of_the_file_as_it_is() -> None:
+    source = (PACKAGE / "isa/layout.py").read_text(encoding="utf-8")
+    for mutant in Finder("isa/layout.py", source, enums(PACKAGE)).run()[::5]:
+        changed, lines = edited(PACKAGE, mutant)
+        assert ast.dump(ast.parse(changed)) == ast.dump(ast.parse(made(PACKAGE, mutant))), mutant
+        assert list(lines) == [mutant.line]
+        rest = changed.splitlines()
+        assert source.splitlines()[: mutant.line - 1] == rest[: mutant.line - 1]
+        assert set(rest[mutant.line :]) <= set(source.splitlines())
 
 
 def test_the_same_seed_draws_the_same_mutants_and_no_entry_is_stale() -> None:

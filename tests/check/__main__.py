@@ -1,9 +1,10 @@
 """A quick answer after a change: lint, types of the changed files, and the tests that can notice it.
 
-    python tests/check [--base COMMIT] [--seconds 140] [-j 2] [--list]
+    python tests/check [--base COMMIT] [--change FILE:LINES] [--seconds 140] [-j 2] [--list]
 
-Judged is what is not committed; if nothing is, the last commit; with `--base`, all since a commit. Tests run the
-likeliest first (`related.py`), in some processes, until one fails or time is over. `make test` runs all of them.
+Judged is what is not committed; if nothing is, the last commit; with `--base`, all since a commit; with `--change`,
+some lines of a file, as in `src/ptokit/isa/layout.py:12-14`. Tests run the likeliest first (`related.py`), in some
+processes, until one fails or time is over. `make test` runs all of them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from changes import ROOT, Change, changes
+from changes import ROOT, Change, changes, named
 from related import ranked, words_of
 
 HERE = Path(__file__).resolve().parent
@@ -91,12 +92,13 @@ def tested(changed: Sequence[Change], seconds: float, jobs: int, folder: Path) -
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--base", help="judge all changes since this commit")
+    parser.add_argument("--change", help="judge these lines, as in src/ptokit/isa/layout.py:12-14")
     parser.add_argument("--seconds", type=float, default=140.0, help="when no further test is begun")
     parser.add_argument("-j", "--jobs", type=int, default=2)
     parser.add_argument("--list", action="store_true", help="print the test functions, and run nothing")
     asked = parser.parse_args()
     start = time.monotonic()
-    changed = changes(asked.base)
+    changed = [named(asked.change)] if asked.change else changes(asked.base)
     print(f"changed: {', '.join(each.path for each in changed) or 'nothing'}", flush=True)
     if asked.list:
         print(*(f"{test.file}::{test.name}" for test in ranked(changed)), sep="\n")

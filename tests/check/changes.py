@@ -34,6 +34,13 @@ def changes(base: str | None) -> list[Change]:
     return [Change(path, frozenset(_names(path, numbers))) for path, numbers in sorted(lines.items())]
 
 
+def named(lines: str) -> Change:
+    """The change of some lines, as in `src/ptokit/isa/layout.py:12-14`."""
+    path, _, numbers = lines.rpartition(":")
+    first, _, last = numbers.partition("-")
+    return Change(path, frozenset(_names(path, {*range(int(first), int(last or first) + 1)})))
+
+
 def _changed_lines(base: str) -> dict[str, set[int]]:
     """The changed lines of each file, as they are numbered now; a removed line counts as its neighbours."""
     found: dict[str, set[int]] = defaultdict(set)

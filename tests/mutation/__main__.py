@@ -29,19 +29,16 @@ import ast
 import compileall
 import json
 import os
-import random
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
 from itertools import chain, zip_longest
@@ -50,13 +47,10 @@ from pathlib import Path
 from zlib import crc32
 
 import pytest
-from points import TABLES, Mutant, find, made
+from drawing import HERE, PACKAGE, ROOT, candidates, drawn
+from points import TABLES, Mutant, made
 from terminal import progress
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
-PACKAGE = ROOT / "src" / "ptokit"
-FOLDERS = ("isa", "engine", "target")
 POOL = (
     *("tests/isa", "tests/target", "tests/engine", "tests/compute", "tests/property", "tests/conformance"),
     *("tests/test_ops.py", "tests/test_findings.py", "tests/lang/test_tile.py", "tests/lang/test_slices.py"),
@@ -261,7 +255,7 @@ def _names() -> list[tuple[tuple[str, int], frozenset[str]]]:
 
 def environment(source: Path, **more: str) -> dict[str, str]:
     """What a child process runs with: the copy of the source, and no compiled code from elsewhere."""
-    path = os.pathsep.join((str(source), str(HERE)))
+    path = os.pathsep.join(filter(None, (str(source), str(HERE), os.environ.get("PYTHONPATH"))))
     return {
         **os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "PTOKIT_CACHE": "off", "PTOKIT_THREADS": "2",
         "PTOKIT_MUTANTS": "run", **more,
@@ -419,49 +413,7 @@ def told(outcome: Outcome) -> Outcome:
     return outcome
 
 
-# --- Mutants that mean the same ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Equivalents:
-    """Changes that no test can notice, and why."""
-
-    modules: tuple[dict[str, str], ...]
-    mutants: tuple[dict[str, str], ...]
-
-    @classmethod
-    def read(cls, file: Path = HERE / "equivalent.toml") -> Equivalents:
-        """The listed ones."""
-        listed = tomllib.loads(file.read_text(encoding="utf-8"))
-        return cls(tuple(listed.get("module", ())), tuple(listed.get("mutant", ())))
-
-    def has(self, mutant: Mutant) -> bool:
-        """Whether a mutant is listed."""
-        named = any(_names_module(row, mutant) for row in self.modules)
-        return named or any(_matches(row, mutant) for row in self.mutants)
-
-    def stale(self, mutants: Iterable[Mutant]) -> list[str]:
-        """Entries that fit no mutant."""
-        known = list(mutants)
-        rows = [str(row) for row in self.modules if not any(_names_module(row, m) for m in known)]
-        return rows + [str(row) for row in self.mutants if not any(_matches(row, m) for m in known)]
-
-
-def _names_module(row: dict[str, str], mutant: Mutant) -> bool:
-    return fnmatchcase(mutant.module, row["module"]) and fnmatchcase(mutant.function, row.get("function", "*"))
-
-
-def _matches(row: dict[str, str], mutant: Mutant) -> bool:
-    fields = ("module", "function", "original", "mutation")
-    return all(row[name] in ("*", part) for name, part in zip(fields, mutant.key, strict=True))
-
-
 # --- The command ---------------------------------------------------------------------------------------------
-
-
-def drawn(mutants: list[Mutant], count: int, seed: int) -> list[Mutant]:
-    """Some of the mutants, the same ones in the same order for the same seed."""
-    return random.Random(seed).sample(mutants, min(count, len(mutants)))
 
 
 def report(outcomes: list[Outcome], listed: int, *, tests: bool) -> float:
@@ -502,14 +454,9 @@ def main() -> int:
     parser.add_argument("--tests", action="store_true", help="print the tests that were chosen for each survivor")
     asked = parser.parse_args()
     end = time.monotonic() + asked.seconds
-    every = find(PACKAGE, FOLDERS)
-    equivalents = Equivalents.read()
-    for entry in equivalents.stale(every):
-        print(f"equivalent.toml names what is not there: {entry}")
-    named = [m for m in every if asked.only in str(m)]
-    candidates = [m for m in named if not equivalents.has(m)]
-    mutants, listed = drawn(candidates, asked.count, asked.seed), len(named) - len(candidates)
-    print(f"{len(mutants)} of {len(candidates)} mutants, seed {asked.seed}; {listed} are equivalent", flush=True)
+    found, listed = candidates(asked.only)
+    mutants = drawn(found, asked.count, asked.seed)
+    print(f"{len(mutants)} of {len(found)} mutants, seed {asked.seed}; {listed} are equivalent", flush=True)
     if asked.show:
         print(*mutants, sep="\n")
         return 0

@@ -319,3 +319,28 @@ def made(package: Path, mutant: Mutant) -> str:
     """The source of the mutant's file, with its change."""
     source = (package / mutant.module).read_text(encoding="utf-8")
     return Finder(mutant.module, source, enums(package), mutant.number).mutated()
+
+
+def edited(package: Path, mutant: Mutant) -> tuple[str, range]:
+    """The source of the mutant's file as a person would change it, and the lines that differ: all else is as it was."""
+    source, wanted = (package / mutant.module).read_text(encoding="utf-8"), made(package, mutant)
+    meant = ast.dump(ast.parse(wanted))
+    lines = source.encode().splitlines(keepends=True)
+    for node in ast.walk(ast.parse(source)):
+        at = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+        if isinstance(node, ast.expr) and at == (mutant.line, mutant.column) and ast.unparse(node) == mutant.original:
+            last, end = node.end_lineno or node.lineno, node.end_col_offset or 0
+            before = b"".join(lines[: node.lineno - 1]) + lines[node.lineno - 1][: node.col_offset]
+            after = lines[last - 1][end:] + b"".join(lines[last:])
+            for text in (mutant.mutation, f"({mutant.mutation})"):
+                found = (before + text.encode() + after).decode()
+                if _means(found) == meant:
+                    return found, range(node.lineno, node.lineno + 1)
+    return wanted, range(1, len(wanted.splitlines()) + 1)
+
+
+def _means(source: str) -> str:
+    try:
+        return ast.dump(ast.parse(source))
+    except SyntaxError:
+        return ""
