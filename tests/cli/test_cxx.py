@@ -254,3 +254,8 @@ def test_what_is_not_judged_is_listed(tmp_path: Path) -> None:
     assert json.loads(said(3, "check", str(file), "--json"))["left_out"] == [line[12:] for line in listed]
     assert "not judged" not in said(0, "check", str(file), "--entry", "launch_all")
     assert "not judged" not in said(0, "check", str(file), "--arg", "n=2")
+
+
+def test_blocks_of_a_source_are_chosen_without_run(source: str) -> None:
+    printed = said(0, "check", source, "--entry", "launch<float>", "--blocks", "first,last")
+    assert "launch<float> over 3 blocks" in printed

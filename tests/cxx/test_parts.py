@@ -77,10 +77,16 @@ extern "C" __global__ AICORE void through(__gm__ Window* window, __gm__ float* o
     out[0] = window->data[2][0];
 }
 
-struct Sizes { long rows, cols; };
-void launch_sizes(Sizes sizes, float* x, float* out, void* stream) {
-    even<<<sizes.rows, nullptr, stream>>>(x, out);
+struct Grid { int rows = 1; };
+struct Sizes { long cols; Grid grid; float* x; };
+void launch_sizes(const Sizes& sizes, float* out, void* stream) {
+    even<<<sizes.grid.rows, nullptr, stream>>>(sizes.x, out);
 }
+
+class Hidden {
+    long rows = 1, cols = 1;
+};
+void launch_hidden(Hidden, float* x, float* out, void* stream) { even<<<1, nullptr, stream>>>(x, out); }
 
 // rows at offsets that are no multiples of a row: each overlaps the next one
 extern "C" __global__ AICORE void sliding(__gm__ float* x, __gm__ float* out) {
@@ -235,9 +241,17 @@ def test_a_null_pointer_in_a_structure_says_what_to_write(load: Callable[[str, i
     assert "fills it with its own parameters" in found.fix
 
 
-def test_a_structure_is_no_argument(load: Callable[[str, int], CppKernel]) -> None:
-    found = refusal(load("launch_sizes", 1), sizes=1, **arrays())
-    assert "parameter 1 of launch_sizes is a structure" in found.message
+def test_a_structure_is_given_by_its_members(load: Callable[[str, int], CppKernel]) -> None:
+    kernel = load("launch_sizes", BLOCKS)
+    assert [*kernel.parameters] == ["sizes.cols", "sizes.grid.rows", "sizes.x", "out"]
+    given = arrays()
+    kernel[1](target="a5", **{"sizes.cols": 64, "sizes.grid.rows": BLOCKS, "sizes.x": given["x"]}, out=given["out"])
+    np.testing.assert_array_equal(given["out"], given["x"])
+
+
+def test_a_structure_with_private_members_is_no_argument(load: Callable[[str, int], CppKernel]) -> None:
+    found = refusal(load("launch_hidden", 1), argument0=1, **arrays())
+    assert "parameter 1 of launch_hidden is a structure" in found.message
 
 
 def test_a_function_that_is_defined_nowhere_matters_when_it_is_called(load: Callable[[str, int], CppKernel]) -> None:
@@ -246,3 +260,11 @@ def test_a_function_that_is_defined_nowhere_matters_when_it_is_called(load: Call
     np.testing.assert_array_equal(given["out"], given["x"])
     found = refusal(kernel, **arrays(1), n=2)
     assert found.message == "the kernel calls nowhere, which no source defines"
+
+
+def test_a_launch_without_calls_is_not_accepted(load: Callable[[str, int], CppKernel]) -> None:
+    kernel = load("launch_sizes", BLOCKS)
+    given = {"sizes.cols": 64, "sizes.grid.rows": 0, "sizes.x": arrays()["x"], "out": arrays()["out"]}
+    assert [each for each in pto.check(kernel, target="a5", **given).findings if "makes no call" in each.message]
+    given["sizes.grid.rows"] = 1
+    assert not [each for each in pto.check(kernel, target="a5", **given).findings if "makes no call" in each.message]

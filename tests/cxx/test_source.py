@@ -114,13 +114,14 @@ def test_entries_are_found_in_namespaces_templates_and_linkage_blocks() -> None:
     assert (kernel.kind, kernel.line, [(p.type, p.name) for p in kernel.parameters]) == (
         "kernel", 8, [("float*", "p"), ("unsigned long", "n"), ("int", "argument2")],
     )  # fmt: skip
-    assert [p.type for p in launch.parameters] == ["float*", "const S&", "void*"] and launch.parameters[2].is_stream
+    assert [p.type for p in launch.signature] == ["float*", "const S&", "void*"] and launch.signature[2].is_stream
+    assert [p.name.partition(".")[0] for p in launch.parameters] == [p.name for p in launch.signature]
     assert run.parameters[0].name == "v" and run.result == "int"
     assert kernel.registration(7) == (
         "namespace a { namespace b { namespace v1 { static const ::ptokit::RegisterKernel<static_cast<void (*)(float*, "
         'unsigned long, int)>(&kernel)> ptokit_entry_7("a::b::v1::kernel"); } } }'
     )
-    assert "(&a::b::launch<float, (2> 1)>)" in launch.registration(0)
+    assert "a::b::launch<float, (2> 1)>(p0, p1, p2);" in launch.registration(0)
 
 
 def test_functions_of_the_device_with_c_linkage_are_kernels() -> None:
@@ -218,3 +219,30 @@ def test_lines_that_name_another_file_belong_to_the_source() -> None:
     text = '# 1 "/k.cpp"\nint x;\n# 7 "made_by.in"\nvoid go(void* stream) { }\n# 1 "/h.hpp" 1\n# 9 "made_by.in" 2\n'
     found = find_entries(text + "void more(void* stream) { }\n")
     assert [(entry.name, entry.line) for entry in found] == [("go", 7), ("more", 9)]
+
+
+STRUCTURES = """
+struct Extents { uint32_t rows = 16, cols; };
+# 3 "other.h"
+struct Tiling { Extents extents; __gm__ float *in, *bias; float scale{1}; const int fixed = 3; int more[3];
+  static int count; bool on() const; enum Kind { a, b } kind; int bits : 3; std::string name; };
+struct Hidden { int n; private: int m; };
+struct Made { Made(int n); int n; };
+"""
+
+
+def test_a_structure_is_given_by_its_members() -> None:
+    text = STRUCTURES + f"{GLOBAL} void k(float *out, const Tiling &t, Hidden h, Made m, Index i) {{}}\n"
+    (entry,) = find_entries(text)
+    assert [each.name for each in entry.parameters] == [
+        "out", "t.extents.rows", "t.extents.cols", "t.in", "t.bias", "t.scale", "h", "m", "i"
+    ]  # fmt: skip
+    code = entry.registration(0)
+    assert "Tiling p1{};" in code and "p1.extents.rows = m1;" in code and "k(p0, p1, p2, p3, p4);" in code
+
+
+def test_structures_in_structures_are_bounded() -> None:
+    levels = [f"struct S{n} {{ {' '.join(f'S{n + 1} m{k};' for k in range(100))} }};" for n in range(20)]
+    text = "\n".join([*levels, "struct S20 { int n; };", f"{GLOBAL} void k(S0 s) {{}}"])
+    (entry,) = find_entries(text)
+    assert [each.name for each in entry.parameters] == ["s"]

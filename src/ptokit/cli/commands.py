@@ -138,6 +138,7 @@ def check(
     from ptokit.cli.live import check_launches, is_python
     from ptokit.cli.problems import Misuse
     from ptokit.cli.programs import check_program
+    from ptokit.lang.sources import is_cpp
 
     FAIL_ON.set(FailOn(fail_on).value)
     is_script = module or is_python(program.word)
@@ -152,7 +153,7 @@ def check(
         return fix_program(program, how, as_json)
     if is_script:
         return check_launches(program, rest or (), as_json, is_module=module)
-    if program.machine.given and not run:
+    if program.machine.given and not run and not is_cpp(program.word):
         raise Misuse("--blocks and --costs are for the machine: use --run")
     return check_program(program, as_json, run)
 

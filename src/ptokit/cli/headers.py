@@ -12,7 +12,7 @@ import numpy as np
 from ptokit.cli.files import print_text
 from ptokit.cli.problems import FINE, FOUND, misused, printable
 from ptokit.cli.report import print_json
-from ptokit.cxx.entries import Parameter
+from ptokit.cxx.parameters import Parameter
 from ptokit.cxx.processes import CompileError
 from ptokit.cxx.record import ArrayArgument, ScalarArgument
 from ptokit.lang.cpp_entries import entries_of, kind_of

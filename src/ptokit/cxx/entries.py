@@ -12,23 +12,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
+from ptokit.cxx.parameters import Parameter, Structures
 from ptokit.cxx.source_text import SourceTokens
 
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 _KEYWORDS = frozenset(re.findall(r"\w+", "const int float double char short long unsigned signed bool void auto"))
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A parameter of an entry, as it is written."""
-
-    name: str
-    type: str
-
-    @property
-    def is_stream(self) -> bool:
-        """Whether it is the stream of a launch."""
-        return self.type.replace(" ", "") in ("void*", "aclrtStream", "rtStream_t") and "stream" in self.name.lower()
 
 
 def type_parameters(texts: list[str]) -> tuple[str, ...]:
@@ -185,16 +173,50 @@ class CppEntry:
     result: str = field(default="void", repr=False)
     is_used: bool = True
     """Whether its name occurs besides its definition: something may launch it."""
+    signature: tuple[Parameter, ...] = ()
+    """The parameters of the function, if some are structures: `parameters` has their members, as `tiling.rows`."""
+
+    def with_members(self, structures: Structures) -> CppEntry:
+        """The entry with the members of structures as parameters."""
+        by_name = {each.name: structures.members(each.structure) for each in self.parameters if each.structure}
+        if not any(by_name.values()):
+            return self
+        listed = tuple(
+            Parameter(f"{each.name}.{member.name}" if member is not each else each.name, member.type)
+            for each in self.parameters
+            for member in by_name.get(each.name) or (each,)
+        )
+        return replace(self, parameters=listed, signature=self.parameters)
 
     def registration(self, number: int) -> str:
         """C++ that makes the entry known to the library."""
         types = ", ".join(parameter.type for parameter in self.parameters)
         register = "RegisterKernel" if self.kind == "kernel" else "Register"
-        cast = f"static_cast<{self.result} (*)({types})>(&{self.function})"
-        line = f'static const ::ptokit::{register}<{cast}> ptokit_entry_{number}("{self.name}");'
+        filling, called = f"ptokit_filling_{number}", f"static_cast<{self.result} (*)({types})>(&{self.function})"
+        line = f'static const ::ptokit::{register}<{called}> ptokit_entry_{number}("{self.name}");'
+        if self.signature:
+            line = self._filling(filling) + line.replace(called, f"&{filling}")
         for part in reversed([part for part in self.space.split("::") if part]):
             line = f"namespace {part} {{ {line} }}"
         return line
+
+    def _filling(self, name: str) -> str:
+        """A C++ function that takes the members of structures, fills these, and calls the entry."""
+        taken, filled, passed = list[str](), list[str](), list[str]()
+        for place, each in enumerate(self.signature):
+            own = f"{each.name}."
+            fields = [member.name.removeprefix(own) for member in self.parameters if member.name.startswith(own)]
+            passed.append(f"p{place}")
+            if not fields:
+                taken.append(f"{each.type} p{place}")
+                continue
+            filled.append(f"{each.structure} p{place}{{}};")
+            for member in fields:
+                number = len(taken)
+                taken.append(f"decltype(std::declval<{each.structure}&>().{member}) m{number}")
+                filled.append(f"p{place}.{member} = m{number};")
+        call = f"{self.function}({', '.join(passed)});"
+        return f"static void {name}({', '.join(taken)}) {{ {' '.join((*filled, call))} }} "
 
 
 MOST_TOKENS = 1_000_000
@@ -222,7 +244,8 @@ def find_entries(preprocessed: str, included: Collection[Path] = ()) -> list[Cpp
         if len(tokens.texts) == MOST_TOKENS:
             raise TooManyTokensError(f"the source has {MOST_TOKENS:,} tokens or more without its macros")
         if found := _EntryFinder(tokens, [line for _, line in rows]).entries():
-            return found
+            structures = Structures(preprocessed)
+            return [entry.with_members(structures) for entry in found]
     return []
 
 

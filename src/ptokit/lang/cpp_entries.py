@@ -20,8 +20,9 @@ from ptokit.cxx.compile import (
     shown_texts,
 )
 from ptokit.cxx.database import database_entry
-from ptokit.cxx.entries import CppEntry, Parameter
+from ptokit.cxx.entries import CppEntry
 from ptokit.cxx.names_in_source import SourceTexts
+from ptokit.cxx.parameters import Parameter
 from ptokit.cxx.problems import OWN_CODE, plain_name
 from ptokit.engine.llvm import store
 from ptokit.finding import Finding, VerifyError, Where, suggestion
@@ -33,40 +34,23 @@ if TYPE_CHECKING:
 
 ANY = ("void", "uint8_t", "unsigned char", "char", "int8_t", "GM_ADDR")
 """Types of pointers to elements of any type."""
-WHOLE = {"int": "int32", "unsigned": "uint32", "unsigned int": "uint32", "long": "int64", "size_t": "uint64",
-         "unsigned long": "uint64", "long long": "int64", "short": "int16", "char": "int8"}  # fmt: skip
-"""C++ types of scalars that are not among the spellings of element types."""
 NULLS = ("ffts", "stream")
 """Words in the names of pointers that no array is passed for."""
 
 
-def _plain_type(parameter: Parameter) -> str:
-    words = re.sub(r"\b(?:const|volatile|__gm__|__restrict__|std::)\b|::", " ", parameter.type).replace("*", " ")
-    return " ".join(words.split())
-
-
 def element_of(parameter: Parameter) -> DType | None:
     """The element type of a pointer; None for bytes, which may be of any type."""
-    name = _plain_type(parameter)
-    if name in ANY:
-        return None
-    try:
-        return dtype(WHOLE.get(name, name))
-    except TypeError:
-        return None
+    return None if parameter.plain_type in ANY else parameter.number
 
 
 def scalar_of(parameter: Parameter) -> DType:
     """The type of a number."""
-    try:
-        return dtype(WHOLE.get(_plain_type(parameter), _plain_type(parameter)))
-    except TypeError:
-        return dtype("int64")
+    return parameter.number or dtype("int64")
 
 
 def kind_of(parameter: Parameter) -> str:
     """`array`, `integer`, `float`, or `null` for a pointer that no array is passed for."""
-    if "*" in parameter.type or _plain_type(parameter) == "GM_ADDR" or parameter.is_stream:
+    if "*" in parameter.type or parameter.plain_type == "GM_ADDR" or parameter.is_stream:
         is_null = parameter.is_stream or any(word in parameter.name.lower() for word in NULLS)
         return "null" if is_null else "array"
     return "float" if scalar_of(parameter).is_float else "integer"

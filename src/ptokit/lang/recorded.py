@@ -14,8 +14,9 @@ from typing import Any, cast
 import numpy as np
 
 from ptokit.cxx.compile import CompileError, CompileOptions
-from ptokit.cxx.entries import CppEntry, Parameter
+from ptokit.cxx.entries import CppEntry
 from ptokit.cxx.lines import ElfError
+from ptokit.cxx.parameters import Parameter
 from ptokit.cxx.problems import OWN_CODE, problem_findings
 from ptokit.cxx.program import MOST_UNLIKE, foldable, program_of
 from ptokit.cxx.record import ArrayArgument, ScalarArgument, record
@@ -55,7 +56,7 @@ from ptokit.lang.values import Informer
 from ptokit.machine import MACHINE
 from ptokit.machine.report import MachineReport, Patch, is_enough
 from ptokit.program.clip import clipped
-from ptokit.program.ir import Program, walk
+from ptokit.program.ir import Program, TileDecl, walk
 from ptokit.program.repair import Edit, Unpatchable
 from ptokit.target import compiler_of, families_in_cpp
 
@@ -102,6 +103,11 @@ class RecordedLaunches:
     findings: tuple[Finding, ...]
     is_part: bool = False
     """Whether blocks are left out of a program: it is for checks only."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no block does anything but to place tiles."""
+        return all(isinstance(stmt, TileDecl) for traced in self.traced for stmt in walk(traced.program.body))
 
 
 class CppKernel(ForeignKernel):
@@ -258,7 +264,9 @@ class CppKernel(ForeignKernel):
         """The launches that the entry makes, and what the recording says besides."""
         recorded = self.recorded(arguments, mode, enough=enough)
         made = [(CppLaunch(self, number, recorded), grid) for number, grid in enumerate(recorded.grids)]
-        return Launches(made, recorded.findings, max(recorded.grids) if self.entry.kind == "launch" else None)
+        more = (_idle(self.name).on(mode.profile.name),) if enough and recorded.is_idle else ()
+        own = max(recorded.grids) if self.entry.kind == "launch" else None
+        return Launches(made, (*recorded.findings, *more), own)
 
     def trace(self, arguments: Arguments, mode: Mode) -> Traced:
         """The program of the first launch."""
@@ -369,6 +377,14 @@ class CppLauncher(Launcher):
         if options is None:
             return whole
         return collector.judge(cast("MachineReport", whole), mode.options.strict, options.quiet)
+
+
+def _idle(name: str) -> Finding:
+    """The finding on launches that do nothing."""
+    message = f"{name} makes no call with these arguments: nothing was judged"
+    return Finding(
+        "unmodelled", OPAQUE, message, fix="give the numbers and the arrays that it takes its loops from: --arg"
+    )
 
 
 def _left_out(whole: RecordedLaunch, kept: RecordedLaunch) -> Finding:
