@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -19,7 +20,7 @@ from ptokit.cxx import compile as compiling
 from ptokit.cxx import processes
 from ptokit.cxx.compile import CompileError, CompileLimits, CompileOptions, compile_source, find_compiler
 from ptokit.cxx.database import DatabaseError, find_database, read_database
-from ptokit.cxx.names import ENUMS, OWN, instructions
+from ptokit.cxx.names import ENUMS, OWN, instructions, used_in
 from ptokit.cxx.record import ArrayArgument, record
 from ptokit.isa.catalog import INSTRUCTIONS
 
@@ -72,6 +73,45 @@ def test_a_source_with_cores_is_compiled_for_each(tmp_path: Path) -> None:
         ]  # fmt: skip
         folder = build.folder
     assert not folder.exists()
+
+
+NAMED = """
+    using Row = Tile<TileType::Vec, float, 1, 64>;
+    #define JOINED(a, b) a##b
+    #include BY_MACRO
+    template <typename A> void by_template(A& a) { TSUB_IMPL(a, a, a); }
+    extern "C" __global__ AICORE void named(__gm__ float* p) {
+        Row a;
+        JOINED(TA, DD)(a, a, a);
+        OF_THE_COMMAND(a, a, a);
+        of_the_header(a);
+        by_template(a);
+    }
+    """
+
+
+def test_an_instruction_is_known_however_it_is_named(tmp_path: Path) -> None:
+    """Only the functions that a source names are compiled."""
+    (tmp_path / "header.hpp").write_text("void of_the_header(Row& a) { pto::TMAX(a, a, a); }")
+    options = CompileOptions(("-DOF_THE_COMMAND=TMUL", '-DBY_MACRO="header.hpp"'))
+    with compile_source(written(tmp_path, EMPTY + "using namespace pto;" + NAMED), "a5", options) as build:
+        recording = record(build, "named", [ArrayArgument("p", np.zeros(8, "float32"))], 1)
+    assert recording.problems == ()
+    assert [call.name for call in recording.calls] == ["named", "tadd", "tmul", "tmax", "tsub"]
+
+
+def test_only_the_functions_that_a_source_names_are_compiled() -> None:
+    enums = '# 1 "/p/own/ptokit/enums.hpp" 1\nenum class Op { TDIV, TMUL };\n# 7 "k.cpp"\n'
+    assert used_in([f"{enums}pto::TADD(a, a, a);", "TSUB_IMPL(a); XTMAX; TMAXX;"]) == [
+        "PTOKIT_USED", "PTOKIT_USED_TADD", "PTOKIT_USED_TSUB",
+    ]  # fmt: skip
+
+
+def test_a_name_of_no_instruction_is_compared_with_all(tmp_path: Path) -> None:
+    unknown = 'extern "C" __global__ AICORE void unknown(__gm__ float* p) { pto::TROWSUMM(1); }'
+    with pytest.raises(CompileError, match=r"TROWSUMM") as raised:
+        compile_source(written(tmp_path, f"{EMPTY}{unknown}\n"))
+    assert re.search(r"did you mean .?(pto::)?TROWSUM\b", str(raised.value))
 
 
 def test_a_source_that_asks_for_its_core_and_is_alike_for_both_is_compiled_once(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from ptokit.cxx.database import MOST_CHARACTERS, PATH_OPTIONS, DatabaseEntry, fi
 from ptokit.cxx.entries import GLOBAL, CppEntry, TooManyTokensError, find_entries
 from ptokit.cxx.folders import generated_headers, remove_abandoned, temporary_prefix
 from ptokit.cxx.includes import SourceFiles, SpecialFileError, read_files, write_rewritten
-from ptokit.cxx.names import INCLUDE, OWN, files, macros_of
+from ptokit.cxx.names import INCLUDE, OWN, files, macros_of, used_in
 from ptokit.cxx.names_in_source import SourceTexts
 from ptokit.cxx.processes import CompileError, CompileLimits, run
 from ptokit.cxx.repository import GRANTED, folders_of, is_within, repository_of, system_folders
@@ -53,6 +53,8 @@ OF_CORE = re.compile(r"\binline constexpr bool compiles_(cube|vector) = (true|fa
 """What `pipe.hpp` says of the core that it is compiled for."""
 UNQUOTABLE = re.compile(r'["\\\x00-\x1f\x7f\ud800-\udfff]')
 """Characters of a file's name that an #include cannot state, or that compilers write in another way."""
+UNDECLARED = re.compile("not declared|not been declared|undeclared|not a member|no member")
+"""What compilers say of a name that nothing declares."""
 OLDEST = {"gcc": 11, "clang": 15}
 """The oldest versions whose C++20 suffices."""
 PATIENCE = 8
@@ -272,6 +274,8 @@ class _Compilation:
         self.unused: set[str] = set()
         self.preprocessed: dict[str, str] = {}
         """The text of the source for each core."""
+        self.used = used_in(())
+        """The macros that have only the functions that the source calls."""
         self.generated = generated_headers()
         self.readable = _readable(self.source, options)
         self.files = source_files(self.source, options)
@@ -313,6 +317,7 @@ class _Compilation:
         cores = self.cores()
         commands = [[*self.command(core), f"-D__global__={GLOBAL}", "-E", str(self.source)] for core in cores]
         texts = self._run(commands, keep=True)
+        self.used = used_in((*texts, *self.files.texts.values()))
         if len(cores) > 1 and _without_core(texts[0]) == _without_core(texts[1]):  # it asks, and does not care
             cores, texts = ("any",), texts[:1]
         self.preprocessed = dict(zip(cores, texts, strict=True))
@@ -332,7 +337,7 @@ class _Compilation:
     def command(self, core: str) -> list[str]:
         """The compiler with the options of a core."""
         flags = [flag for flag in self.options.flags if not flag.startswith(("-std=", "--std="))]
-        macros = [f"-D{name}" for name in macros_of(self.target, *CORE_MACROS[core])]
+        macros = [f"-D{name}" for name in (*macros_of(self.target, *CORE_MACROS[core]), *self.used)]
         return [
             *self._own_command(_standard(self.options), *macros), "-include", str(self._builtins()),
             *(_without_precompiled(flags) if self.compiler.family == "clang" else flags), "-I", str(self.generated),
@@ -400,19 +405,29 @@ class _Compilation:
         if not mains:
             return
         objects = {library: main.with_suffix(".o") for library, main in mains.items()}
-        jobs = [
-            [*self.command(library.core), "-c", str(main), "-o", str(objects[library])]
-            for library, main in mains.items()
-        ]
         recorder, runtime = [*self._own_command(STANDARD), "-O2", "-finline"], self.folder / "runtime.o"
         key = self._recorder_key(recorder) if self.kept is not None else None
         is_kept = self._loaded(runtime, key)
-        self._run(jobs if is_kept else [*jobs, [*recorder, "-c", str(RUNTIME), "-o", str(runtime)]])
+        own = [] if is_kept else [[*recorder, "-c", str(RUNTIME), "-o", str(runtime)]]
+        try:
+            self._run([*self._jobs(mains), *own])
+        except CompileError as problem:
+            if UNDECLARED.search(str(problem)):  # the compiler names a function that may be meant, among all
+                self.used = []
+                self._run(self._jobs(mains))
+            raise
         if self.kept is not None and key is not None and not is_kept:
             self.kept.save(key, runtime.read_bytes())
         link = [*self.compiler.command, *LINK]
         links = [[*link, str(path), str(runtime), "-o", str(library.path)] for library, path in objects.items()]
         self._run(links)
+
+    def _jobs(self, mains: dict[CppLibrary, Path]) -> list[list[str]]:
+        """The commands that compile each core's code."""
+        return [
+            [*self.command(library.core), "-c", str(main), "-o", str(main.with_suffix(".o"))]
+            for library, main in mains.items()
+        ]
 
     def _recorder_key(self, command: list[str]) -> str:
         """What the recorder depends on: its text with all that it includes, the options and the compiler. It is the

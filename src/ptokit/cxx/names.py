@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -151,6 +151,11 @@ WRITTEN_BY_HAND = """
 """Functions that other headers define."""
 WITHOUT_DEFINITION = "PTO_PREFETCH"
 """Functions that are no instructions, and recorded as such."""
+
+USED = "PTOKIT_USED"
+"""The macro that leaves out the functions of instructions; with the name of one behind it, that keeps it."""
+_OF_ENUMS = re.compile(r'^# \d+ "[^"]*/own/ptokit/enums\.hpp".*?(?=^# \d+ ")', re.MULTILINE | re.DOTALL)
+"""Lines of a preprocessed text that name all operations."""
 
 INTRINSICS = """
     copy_gm_to_ubuf copy_gm_to_ubuf_align_b8 copy_gm_to_ubuf_align_b16 copy_gm_to_ubuf_align_b32
@@ -331,11 +336,23 @@ def _instructions() -> Iterator[str]:
     yield f"{HEAD}\n#include <ptokit/issue.hpp>\n\nnamespace pto {{"
     for name in instructions():
         like, key = scalar_like(name), value_key(name)
-        yield f'PTOKIT_INSTRUCTION({name}, "{name.lower()}", {like}, "{key}")'
-        yield f'PTOKIT_INSTRUCTION({name}_IMPL, "{name.lower()}", {like}, "{key}")'
-    yield from (
-        "namespace comm {",
-        *(f'PTOKIT_INSTRUCTION({name}, "comm_{name.lower()}", -1, "value")' for name in COLLECTIVES.split()),
-    )
+        yield from _if_used(name, *(f'({each}, "{name.lower()}", {like}, "{key}")' for each in (name, f"{name}_IMPL")))
+    yield "namespace comm {"
+    for name in COLLECTIVES.split():
+        yield from _if_used(name, f'({name}, "comm_{name.lower()}", -1, "value")')
     yield from ("}  // namespace comm", "}  // namespace pto", "")
     yield from (f'PTOKIT_INTRINSIC({name}, "{name}")' for name in INTRINSICS.split())
+
+
+def _if_used(name: str, *rows: str) -> Iterator[str]:
+    """Functions that are defined unless only others are used: to compile all takes longer than most sources."""
+    yield f"#if !defined({USED}) || defined({USED}_{name})"
+    yield from (f"PTOKIT_INSTRUCTION{row}" for row in rows)
+    yield "#endif"
+
+
+def used_in(texts: Iterable[str]) -> list[str]:
+    """The macros that leave out the functions of instructions whose names are in none of some texts."""
+    words = set[str]().union(*(re.findall(r"\b[A-Z]\w+", _OF_ENUMS.sub("", text)) for text in texts))
+    known = dict.fromkeys((*instructions(), *COLLECTIVES.split()))
+    return [USED, *(f"{USED}_{name}" for name in known if name in words or f"{name}_IMPL" in words)]
