@@ -222,6 +222,66 @@ def test_a_finding_of_several_entries_is_shown_once_with_these(tmp_path: Path) -
     assert all(line.endswith(" in 2 entries: put<4>, put<6>") for line in listed.splitlines()) and listed
 
 
+VALUES = """\
+#include <pto/pto-inst.hpp>
+using namespace pto;
+
+__global__ AICORE void values(__gm__ int32_t *out, __gm__ int32_t *x, __gm__ int32_t *ids, __gm__ int32_t *other)
+{
+    Tile<TileType::Vec, int32_t, 8, 16> rows, quotients;
+    Tile<TileType::Vec, int32_t, 1, 8> index, more, counted;
+    TASSIGN(rows, 0x0);
+    TASSIGN(quotients, 0x400);
+    TASSIGN(index, 0x800);
+    TASSIGN(more, 0x900);
+    TASSIGN(counted, 0xa00);
+    GlobalTensor<int32_t, Shape<1, 1, 1, 8, 16>, Stride<1, 1, 1, 16, 1>> data(x), result(out);
+    GlobalTensor<int32_t, Shape<1, 1, 1, 1, 8>, Stride<1, 1, 1, 8, 1>> from(ids), others(other);
+    TLOAD(more, others);
+    TLOAD(index, from);
+    TLOAD(rows, data);
+    TLOAD(quotients, data);
+    pipe_barrier(PIPE_ALL);
+    CODE
+    TSTORE(result, quotients);
+}
+"""
+BY_INDEX = "MGATHER<Coalesce::Row>(rows, data, index);"
+BY_COUNTED = BY_INDEX.replace("index", "counted")
+COUNTED = "TCI<decltype(index), int32_t, 0>(counted, {}); pipe_barrier(PIPE_ALL);" + BY_COUNTED
+DIVIDED = "TSUBS(rows, rows, 3); pipe_barrier(PIPE_ALL); TDIV(quotients, rows, rows);"
+
+
+@pytest.mark.parametrize(
+    ("code", "level", "made"),
+    [
+        (COUNTED.format(6), "error [MG-OOB-04, H-10]", ""),
+        ("TADDS(index, index, 6); pipe_barrier(PIPE_ALL);" + BY_INDEX, "note [MG-OOB-04, H-10]", "ids"),
+        ("TADD(index, index, more); pipe_barrier(PIPE_ALL);" + BY_INDEX, "note [MG-OOB-04, H-10]", "ids, other"),
+        (COUNTED.format("more.GetValue(5)"), "note [MG-OOB-04, H-10]", "other"),
+        (DIVIDED, "note [CP-DIV-01]", "x"),
+        ("TDIVS(rows, rows, 0);", "error [CP-DIV-01]", ""),
+    ],
+)
+def test_what_does_not_depend_on_arrays_that_ptokit_made_up_stays_an_error(
+    tmp_path: Path, code: str, level: str, made: str
+) -> None:
+    file = tmp_path / "values.cpp"
+    file.write_text(VALUES.replace("CODE", code))
+    printed = said(int("error" in level or code is DIVIDED), "check", str(file), "--grid", "1", "--target", "a5")
+    (line,) = [each for each in printed.splitlines() if level in each]
+    assert line.endswith(f"; ptokit made up the values of {made}: give them with --arg") == bool(made), printed
+    assert ("error [KN-13] tstore reads quotients" in printed) == (code is DIVIDED)
+
+
+def test_an_array_that_the_kernel_itself_may_read_is_made_up_too(tmp_path: Path) -> None:
+    file = tmp_path / "values.cpp"
+    without = VALUES.replace("from(ids), others(other);", "from(ids);").replace("    TLOAD(more, others);\n", "")
+    file.write_text(without.replace("CODE", COUNTED.format("6 + other[3]")))
+    printed = said(0, "check", str(file), "--grid", "1", "--target", "a5")
+    assert "note [MG-OOB-04, H-10]" in printed and "made up the values of other:" in printed
+
+
 LEFT_OUT = """\
 #include <pto/pto-inst.hpp>
 using namespace pto;

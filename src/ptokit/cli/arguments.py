@@ -79,19 +79,16 @@ def values_of(kernel: Launchable, given: Mapping[str, str], outs: Iterable[str] 
 
 
 def made_up(kernel: Launchable, given: Iterable[str]) -> list[str]:
-    """The arrays of a C++ kernel that are not given, and may hold positions: those of whole numbers or of any type."""
+    """The arrays of a C++ kernel that are not given."""
     parameters: Mapping[str, str] = getattr(kernel, "parameters", {})
-    left = [name for name, kind in parameters.items() if kernel.targets and kind == "array" and name not in given]
-    kinds = {name: cast("Any", kernel).dtype(name) for name in left}
-    return [name for name, kind in kinds.items() if kind is None or kind.is_integer]
+    return [name for name, kind in parameters.items() if kernel.targets and kind == "array" and name not in given]
 
 
 def _default_arrays(kernel: Launchable, values: Mapping[str, Any]) -> dict[str, Any]:
     """The arrays of a C++ kernel that are not given, as large as what it does with larger ones needs."""
     if not kernel.targets:
         return {}
-    parameters: Mapping[str, str] = getattr(kernel, "parameters", {})
-    left = [name for name, kind in parameters.items() if kind == "array" and name not in values]
+    left = made_up(kernel, values)
     kinds: dict[str, DType | None] = {name: cast("Any", kernel).dtype(name) for name in left}
     sizes = dict.fromkeys(left, DEFAULT_BYTES[0])
     uses: dict[str, ArrayUse] = {}

@@ -67,6 +67,7 @@ from ptokit.machine import MACHINE
 from ptokit.machine.report import MachineOptions, MachineReport
 from ptokit.program.expr import Expr, Var, evaluate, variables
 from ptokit.program.ir import Program
+from ptokit.program.origins import Origins
 from ptokit.program.place import place
 from ptokit.program.verify import verify
 from ptokit.program.verify_call import Options
@@ -148,10 +149,8 @@ def _check_program(
             if run:
                 more = {name: _machine_findings(kernel, request, name) for name in report.targets}
                 targets = {name: joined(found, more[name]) for name, found in report.targets.items()}
-                names = made_up(kernel, pairs(request.arg or (), "--arg"))
-                targets = {
-                    name: replace(each, findings=_weighed(each.findings, names)) for name, each in targets.items()
-                }
+                weighed = {name: _weighed(kernel, request, name, each.findings) for name, each in targets.items()}
+                targets = {name: replace(each, findings=weighed[name]) for name, each in targets.items()}
                 report = replace(report, targets=targets)
     except (TextError, VerifyError, OutOfBoundsError) as error:
         return _refused(request, as_json, error)
@@ -160,17 +159,24 @@ def _check_program(
     return status_of(report.findings), check_data(report.grid, report) if as_json else {}
 
 
-OF_VALUES = frozenset(f"H-{number}" for number in range(10, 18))
-"""Hazards of indices: outside of a table, or repeated."""
-
-
-def _weighed(findings: Iterable[Finding], made_up: Sequence[str]) -> tuple[Finding, ...]:
-    """Findings about indices are notes if ptokit made up arrays that may hold these."""
-    why = f"; ptokit made up the values of {', '.join(made_up)}: give them with --arg"
-    return tuple(
-        replace(each, level="note", message=each.message + why) if made_up and each.kind in OF_VALUES else each
-        for each in findings
-    )
+def _weighed(
+    kernel: Launchable, request: ProgramRequest, target: str, findings: tuple[Finding, ...]
+) -> tuple[Finding, ...]:
+    """Findings about indices and divisors are notes if these may come from arrays that ptokit made up."""
+    names = made_up(kernel, pairs(request.arg or (), "--arg"))
+    if not (names and any(each.is_fault for each in findings)):
+        return findings
+    try:
+        programs = _placed(kernel, replace(request, target=target))
+    except (VerifyError, OutOfBoundsError):  # it was stopped, and has none
+        return findings
+    origins = [Origins(program, names, request.grid) for program in programs]
+    weighed: list[Finding] = []
+    for each in findings:
+        found = dict.fromkeys(array for origin in origins for array in origin.of(each)) if each.is_fault else ()
+        why = f"; ptokit made up the values of {', '.join(found)}: give them with --arg"
+        weighed.append(replace(each, level="note", message=each.message + why) if found else each)
+    return tuple(weighed)
 
 
 def _machine_findings(kernel: Launchable, request: ProgramRequest, target: str) -> tuple[Finding, ...]:
@@ -241,7 +247,10 @@ def show_program(request: ProgramRequest) -> int:
 
 def placed_programs(request: ProgramRequest) -> list[Program]:
     """The programs of a kernel's launches, with the addresses that a target's tiles get."""
-    kernel = find(request)
+    return _placed(find(request), request)
+
+
+def _placed(kernel: Launchable, request: ProgramRequest) -> list[Program]:
     values = _values(kernel, request)
     with library_call():
         target = request.target or (kernel.targets[0] if kernel.targets else None)

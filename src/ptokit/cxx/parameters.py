@@ -96,9 +96,7 @@ def _declarations(texts: list[str]) -> Iterator[list[str]]:
         depth += (text in ("(", "{")) - (text in (")", "}"))
         if text == ";" and depth == 0:
             yield part
-            part = []
-        else:
-            part.append(text)
+        part = [] if depth == 0 and (text == ";" or (text == "}" and "(" in part)) else [*part, text]
 
 
 def _declared(texts: list[str]) -> Iterator[Parameter]:
@@ -106,7 +104,7 @@ def _declared(texts: list[str]) -> Iterator[Parameter]:
     kept = [*_without_values(texts)]
     if _NO_MEMBER & {*kept}:
         return
-    names = [k for k, text in enumerate(kept) if kept[k + 1 : k + 2] in ([], [","])]
+    names = [k for k in range(len(kept)) if kept[k + 1 : k + 2] in ([], [","])]
     for k in names:
         yield Parameter(kept[k], " ".join(kept[: names[0]]))
 

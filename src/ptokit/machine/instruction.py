@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from ptokit.engine.faults import ZeroFault
 from ptokit.engine.frame import CoreState, Frame
 from ptokit.engine.interpreter import Executable, InstructionStep
 from ptokit.engine.kept import remember
-from ptokit.engine.prepared import Prepared
+from ptokit.engine.prepared import Prepared, zero_finding
 from ptokit.engine.reference import IndexedStep, Lanes, Plan, PlanStep, Touched
 from ptokit.engine.storage import Array, Storage, region
 from ptokit.finding import ConflictAccess, Finding, OutOfBoundsError, VerifyError, at_line
@@ -236,7 +237,7 @@ class CheckedExecution:
         in_global = self._global_accesses(storages, touched)
         if here.prepared.stored:
             self._save(plan, storages, in_global)
-        how = plan.run(storages, lanes)
+        how = self._run(plan, storages, lanes)
         number = session.numbers[id(self.instr)]
         done = Executed(
             number, self.instr, here.call, here.steps, plan, storages, lanes, indices, session.running.number
@@ -253,6 +254,15 @@ class CheckedExecution:
             slim = replace(done, storages=(), lanes=(), indices=())
             session.cache.check(key, partial(self._check, slim, fresh, overrun), on_chip, accesses)
         return how
+
+    def _run(self, plan: Plan, storages: Sequence[Storage], lanes: list[Lanes | None]) -> str:
+        """Execute. After a division by zero nothing is written, but its accesses are judged all the same."""
+        try:
+            return plan.run(storages, lanes)
+        except ZeroFault as fault:
+            self.session.report([zero_finding(self.instr.definition, fault)], self.instr)
+            self.session.skipped = True
+            return "at once"
 
     def _key(self, touched: Sequence[Touched], lanes: Sequence[Lanes | None]) -> Hashable:
         """All that the checks of on-chip memory and of order depend on."""
