@@ -210,6 +210,7 @@ NOTED = {
     ("a2a3", "tcmps", "src"): "the headers compare 16-bit integers as float16",
     ("a2a3", "tcolargmax tcolargmin", "src"): "the headers compare unsigned integers as floats",
     ("a2a3", "tcvt", "round"): "the headers round to narrower floats by the mode",
+    ("a2a3", "tload", "dst"): "the headers load whole blocks of 32 bytes into L1",
     ("a5", "tcmp", "src0"): ONE_REGISTER,
     ("a5", "tcmps trowsum trowmax trowmin tcolsum tcolmax tcolmin", "src"): ONE_REGISTER,
     ("a5", "tadds tsubs tmuls tmaxs tmins tshls tshrs trems tdivs tsel tsels", "dst"): ONE_REGISTER,

@@ -101,6 +101,25 @@ def test_a_load_moves_all_rows_of_the_tensor(tmp_path: Path, target: str) -> Non
         assert [each.level for each in found.findings if each.rule == "TL-03"] == levels[target], (shape, valid)
 
 
+LOADS_OF_L1 = """
+extern "C" __global__ AICORE void load{number}(__gm__ float* x) {{
+  Tile<TileType::Mat, float, 8, 64, BLayout::RowMajor, {valid}, SLayout::NoneBox> tile;
+  TASSIGN(tile, 0);
+  GlobalTensor<float, Shape<1, 1, {shape}>, Stride<4096, 4096, 256, 64, 1>> all(x);
+  TLOAD(tile, all);
+}}
+"""
+
+
+@pytest.mark.parametrize("target", ["a2a3", "a5"])
+def test_a_load_to_plain_tiles_of_l1_moves_all_rows_too(tmp_path: Path, target: str) -> None:
+    cases = [("1, 4, 64", "4, 64", []), ("2, 4, 64", "4, 64", ["hazard"]), ("3, 4, 64", "4, 64", ["error"])]
+    texts = (LOADS_OF_L1.format(number=k, shape=shape, valid=valid) for k, (shape, valid, _) in enumerate(cases))
+    for kernel, (shape, _, levels) in zip(kernels_of(tmp_path, target, texts), cases, strict=True):
+        found = pto.check(kernel, np.zeros(4096, "float32"), grid=1, target=target)
+        assert [each.level for each in found.findings if each.rule == "TL-03"] == levels, shape
+
+
 def a_slice(out: object) -> None:
     tile = pto.Tile("vec", "float32", 8, 64)
     pto.texpands(tile, 1)

@@ -50,9 +50,9 @@ def family(asked: argparse.Namespace) -> str:
 def of_effects(asked: argparse.Namespace) -> int:
     """Pipes, flags and bytes."""
     checkout, found, start = Checkout.at(asked.path), Comparison(), time.monotonic()
-    headers, files = kept.headers(checkout), [*own_sources(asked), *sources(checkout, asked)]
+    shared, files = kept.kept(checkout, family(asked)), [*own_sources(asked), *sources(checkout, asked)]
     with multiprocessing.get_context("spawn").Pool(maxtasksperchild=TASKS) as pool:
-        for result in pool.imap_unordered(partial(compare_file, checkout.path, headers, asked.target), files):
+        for result in pool.imap_unordered(partial(compare_file, checkout.path, shared, asked.target), files):
             print(f"{result.seconds}: {result.summary}, {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
             for name, examples in result.examples.items():
                 print(f"{name}:", *examples, sep="\n    ", file=sys.stderr, flush=True)

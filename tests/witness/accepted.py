@@ -37,7 +37,9 @@ PADDING = (
 )
 WRAPPED = "an index of 0, as all are here, makes the number of repeats wrap to 255 (TConcat.hpp:156)"
 OF_TENSOR = "more valid elements than the tensor has are an error by the documents; the header loads the tensor's"
-MORE_ROWS = "rows of the tensor that are not valid are moved, too (tload_common.hpp:54): reported at the call"
+MORE_ROWS = (
+    "rows of the tensor that are not valid are moved, too (tload_common.hpp:54, a5/TLoad.hpp:417): reported at the call"
+)
 OFF_PIPES = "known by its effects only: no core of the model has both L1 and MTE3 (TStore.hpp:274)"
 CONVOLUTION = "tiles of convolutions are known by their effects only: pipes depend on shapes (TTrans.hpp:731, 783)"
 ACCEPTED: tuple[tuple[str, str, str], ...] = (
@@ -59,6 +61,7 @@ ACCEPTED: tuple[tuple[str, str, str], ...] = (
     ("a5:textract", "(read|write) padding (mat|left|right)", FRACTALS),
     ("a5:tfillpad", "write less mat", PADDED),
     ("a5:tload", "write padding mat", LOADED),
+    ("a5:tload:TL-03", "write more mat", MORE_ROWS),
     ("a5:tstore:TT-01", "read more vec", ALL_ROWS),
     ("opaque", "(read|write) less", UP_TO),
     ("a5:tquant", "write more", UNROLLED),

@@ -35,6 +35,7 @@ from ptokit.witness.headers import Checkout
 from ptokit.witness.prelude import table_of
 from ptokit.witness.record import Witness
 from tests.witness.accepted import reason
+from tests.witness.kept import PUBLIC, Kept
 
 MEMORIES = {memory.name: place.text for each in PROFILES.values() for place, memory in each.memories.items()}
 """The machine's names of on-chip memories, and those of recordings."""
@@ -44,6 +45,8 @@ OWN = ("getvalue", "setvalue", "second_vector_core")
 """What the machine executes and no instruction of the headers is."""
 STATED = ("TL-03", "TT-01")
 """Rules by which a report says what a call in C++ moves besides what the machine counts: rows that are not valid."""
+DIVISOR = "CP-DIV-01"
+"""The rule that refuses zeros as divisors."""
 SAME = {"TPUSH": "tstore", "TPOP": "tload"}
 """Instructions of the headers that are others on the machine: queues between the cores lie in global memory."""
 HOMES = {"vector": "AIV", "cube": "AIC"}
@@ -295,7 +298,8 @@ class Comparison:
             self.differ[assumed.name] += 1
             examples = self.examples.setdefault(assumed.name, [])
             if len(examples) < EXAMPLES:
-                examples.append(f"{where}: {'; '.join(found)}")
+                line = f", line {assumed.where.line}" if assumed.where else ""
+                examples.append(f"{where}{line}: {'; '.join(found)}")
 
 
 @dataclass(frozen=True)
@@ -309,12 +313,14 @@ class Source:
     """`vector` or `cube` if it is compiled for that core only."""
 
 
-def compare_file(root: Path, headers: Path, target: str, source: Source) -> Comparison:
-    """One source, in a process that ends: launches keep memory. `headers`: where the changed ones are."""
+def compare_file(root: Path, kept: Kept, target: str, source: Source) -> Comparison:
+    """One source, in a process that ends: launches keep memory."""
     file, start, found = source.file, time.monotonic(), Comparison(profile(target).family)
-    with Witness(Checkout.at(root), headers, LIBRARIES) as witness:
+    with Witness(Checkout.at(root), kept.headers, LIBRARIES) as witness:
+        is_public = PUBLIC in file.read_text(encoding="utf-8")
+        witness.first, own = (kept.first, kept.own) if is_public else ((), ())
         try:
-            compare(witness, source, target, found)
+            compare(witness, source, target, found, own)
         except Exception as problem:  # of this file only
             found.problems.append(f"{file.name}: {problem!r}")
             found.files["stopped"] += 1
@@ -322,11 +328,12 @@ def compare_file(root: Path, headers: Path, target: str, source: Source) -> Comp
     return found
 
 
-def compare(witness: Witness, source: Source, target: str, into: Comparison) -> None:
-    """Run entries of a source with the headers and on the machine, and compare their calls in order."""
+def compare(witness: Witness, source: Source, target: str, into: Comparison, own: tuple[Path, ...] = ()) -> None:
+    """Run entries of a source with the headers and on the machine, and compare their calls in order. `own`: folders of
+    ptokit's headers, precompiled."""
     family, file, options = profile(target).family, source.file, CompileOptions(core=source.core)
     try:
-        kernels = _kernels(file, family, options)[: source.entries]
+        kernels = _kernels(file, family, replace(options, headers=own))[: source.entries]
         build = witness.compile(file, family, options)
     except (CompileError, VerifyError) as problem:
         into.files["refused"] += 1
@@ -396,12 +403,13 @@ def _observed(witness: Witness, build: Build, kernel: CppKernel) -> tuple[list[t
     return seen, not any(each.fatal for each in problems)
 
 
-def _assumed(kernel: CppKernel, target: str) -> list[Assumed]:
+def _assumed(kernel: CppKernel, target: str, fill: int = 0) -> list[Assumed]:
+    """What the machine executes, with arrays of zeros; of ones if it must not divide by zero."""
     values: dict[str, Any] = {}
     for name, kind in kernel.parameters.items():
         if kind == "array":
             element = kernel.dtype(name)
-            values[name] = np.zeros(ARRAY, "uint8").view(element.numpy if element else "uint8")
+            values[name] = np.full(ARRAY, fill, "uint8").view(element.numpy if element else "uint8")
         elif kind != "null":
             values[name] = NUMBER if kind == "integer" else 1.0
     stated: dict[Where | None, str] = {}
@@ -409,4 +417,6 @@ def _assumed(kernel: CppKernel, target: str) -> list[Assumed]:
         warnings.simplefilter("ignore")
         report: Any = kernel[1](**values, target=target, engine="machine")
         stated = {each.where: each.rule for each in report.findings if each.rule in STATED and each.level != "note"}
+    if not fill and any(each.refused == DIVISOR for each in found):
+        return _assumed(kernel, target, 1)
     return [replace(each, form=each.form or stated.get(each.where, "")) for each in found]

@@ -1,6 +1,7 @@
-"""C++ kernels of one call each, for the comparison with headers: vector instructions by element type and shape.
+"""C++ calls for the comparison with headers: vector instructions by element type and shape.
 
-The vendor's tests do not call every overload. These kernels do; none of them loads or stores.
+The vendor's tests do not call every overload. These functions do; none of them loads or stores. A kernel has the calls
+of some types: most of the time to run one goes to the process that it is run in.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ in the first block."""
 APART = 0x8000
 """Bytes between tiles."""
 WORKSPACE = 3
+TOGETHER = 4
+"""Element types whose calls are one kernel: with scalar loops over all of them, a block of more is not read whole."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ def tiles_of(name: str, kind: str, cols: int, valid: int) -> dict[str, TileText]
     block = 32 // dtype(kind).size
     plain = TileText(kind, ROWS, cols, (ROWS, valid))
     mask = TileText("uint8", ROWS, 32, (ROWS, 32))
-    column = TileText(kind, ROWS, 1, (ROWS, 1), by_col=True)
+    column = TileText(kind, max(ROWS, block), 1, (ROWS, 1), by_col=True)
     row = TileText(kind, 1, cols, (1, valid))
     numbers = "int32"
     if name.startswith("trowarg"):
@@ -99,19 +102,27 @@ def call_of(instruction: Instruction) -> tuple[str, list[str]]:
     return function, given.split(", ")
 
 
-def kernels(name: str, target: str) -> Iterator[str]:
-    """A kernel for each element type and shape."""
+def template_of(name: str, function: str, kind: str) -> str:
+    """The function with what cannot be deduced."""
+    if name == "tci":
+        return f"TCI<decltype(dst), {dtype(kind).cpp}, 0>"
+    precise = name in ("tpow", "tpows") and kind == "bfloat16"  # TPow.hpp:626
+    return f"{function}<PowAlgorithm::HIGH_PRECISION>" if precise else function
+
+
+def functions(name: str, kinds: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """A function for each element type and shape, which makes one call: its name and its text."""
     function, given = call_of(INSTRUCTIONS[name])
-    for kind, (cols, valid) in product(types(name, target), SHAPES):
-        if name == "tci":
-            function = f"TCI<decltype(dst), {dtype(kind).cpp}, 0>"
+    for kind, (cols, valid) in product(kinds, SHAPES):
         default = TileText(kind, ROWS, cols, (ROWS, valid))
         special = tiles_of(name, kind, cols, valid)
         places = [each for each in given if each not in ARGUMENTS]
         body = "".join(special.get(each, default).declared(each, APART * number) for number, each in enumerate(places))
         body += f"  {dtype(kind).cpp} scalar = 3;\n" if "scalar" in given or "start" in given else ""
         arguments = ", ".join(ARGUMENTS.get(each, each) for each in given)
-        yield f"__global__ AICORE void {name}_{kind}_{cols}_{valid}() {{\n{body}  {function}({arguments});\n}}\n"
+        own = f"{name}_{kind}_{cols}_{valid}"
+        call = f"{template_of(name, function, kind)}({arguments})"
+        yield own, f"AICORE void {own}() {{\n{body}  {call};\n}}\n"
 
 
 def names(target: str) -> list[str]:
@@ -121,6 +132,13 @@ def names(target: str) -> list[str]:
 
 
 def source(names: Sequence[str], target: str) -> str:
-    """A C++ source with the kernels of some instructions."""
-    every = (kernel for name in names for kernel in kernels(name, target))
-    return "#include <pto/pto-inst.hpp>\nusing namespace pto;\n\n" + "\n".join(every)
+    """A C++ source with kernels that make all calls of some instructions."""
+    text = "#include <pto/pto-inst.hpp>\nusing namespace pto;\n"
+    for name in names:
+        kinds = types(name, target)
+        for first in range(0, len(kinds), TOGETHER):
+            every = list(functions(name, kinds[first : first + TOGETHER]))
+            calls = "".join(f"  {own}();\n" for own, _ in every)
+            text += "".join(f"\n{function}" for _, function in every)
+            text += f"\n__global__ AICORE void {name}_{kinds[first]}() {{\n{calls}}}\n"
+    return text

@@ -1,4 +1,5 @@
-"""What runs of the comparison share: the changed headers and our own sources, in folders that their texts name.
+"""What runs of the comparison share: the changed headers, also precompiled, and our own sources, in folders that their
+texts name.
 
 A library is kept by the texts and the places of what it is made of; places that stay let a later run find it.
 """
@@ -9,12 +10,15 @@ import os
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
 from ptokit.atomic import write_file
+from ptokit.cxx.compile import CORE_MACROS, CompileOptions, _Compilation, _version_text, find_compiler
+from ptokit.cxx.names import INCLUDE
 from ptokit.witness.headers import Checkout
-from ptokit.witness.record import Witness
+from ptokit.witness.record import Witness, options_with
 from tests.witness import emitted
 
 FOLDER = Path(__file__).parents[2] / "build" / "witness"
@@ -23,20 +27,81 @@ TOGETHER = 6
 """Instructions whose kernels are one source: most of the time to compile one goes to the headers."""
 
 
+BUILTINS = "ptokit/builtins.hpp"
+"""What is read before a source."""
+PUBLIC = "#include <pto/pto-inst.hpp>"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Folders that processes share."""
+
+    headers: Path
+    """The changed headers."""
+    first: tuple[Path, ...] = ()
+    """Where those are precompiled; empty with compilers that take no precompiled headers of GCC."""
+    own: tuple[Path, ...] = ()
+    """Where those of ptokit are."""
+
+
+def kept(checkout: Checkout, family: str) -> Kept:
+    """The folders of a target. All files of its tests read the same headers first, for much of the time that it takes
+    to compile them."""
+    place = headers(checkout)
+    if find_compiler().family != "gcc":
+        return Kept(place)
+    first = _precompiled(family, options_with(place, CompileOptions()))
+    return Kept(place, (first,), (_precompiled(family, CompileOptions()),))
+
+
+def _precompiled(family: str, options: CompileOptions) -> Path:
+    """A folder of builtins, and behind them the public headers, as GCC has read them for each core."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    empty = FOLDER / "empty.cpp"
+    empty.touch()
+    compiler = find_compiler()
+    builds = {core: _Compilation(empty, family, options, compiler, FOLDER, None) for core in CORE_MACROS}
+    commands = {core: build.command(core) for core, build in builds.items()}
+    known_by = [_version_text(compiler.command), *commands["any"], _digest(INCLUDE)]
+    place = FOLDER / f"{family}.{sha256(' '.join(known_by).encode()).hexdigest()[:16]}"
+    if not place.exists():
+        own = FOLDER / f"{place.name}.{os.getpid()}"
+        file = own / BUILTINS
+        found = own / f"{BUILTINS}.gch"
+        found.mkdir(parents=True)
+        for core, command in commands.items():
+            at = command.index("-include")
+            builtins = command.pop(at + 1)
+            command.pop(at)
+            file.write_text(f'#include "{builtins}"\n{PUBLIC}\n', encoding="utf-8")
+            builds[core]._run([[*command, "-x", "c++-header", str(file), "-o", str(found / core)]])
+        _moved(own, place)
+    return place
+
+
 def headers(checkout: Checkout) -> Path:
     """The folder of the changed headers."""
     with Witness(checkout) as witness:
-        digest = sha256()
-        for file in sorted(path for path in witness.folder.rglob("*") if path.is_file()):
-            digest.update(file.relative_to(witness.folder).as_posix().encode() + file.read_bytes())
-        place = FOLDER / digest.hexdigest()[:16]
+        place = FOLDER / _digest(witness.folder)[:16]
         if not place.exists():
             own = FOLDER / f"{place.name}.{os.getpid()}"
             shutil.copytree(witness.folder, own)
-            with suppress(OSError):  # another run was faster
-                own.rename(place)
-            shutil.rmtree(own, ignore_errors=True)
+            _moved(own, place)
     return place
+
+
+def _moved(own: Path, place: Path) -> None:
+    with suppress(OSError):  # another run was faster
+        own.rename(place)
+    shutil.rmtree(own, ignore_errors=True)
+
+
+def _digest(folder: Path) -> str:
+    """Of the texts in a folder."""
+    digest = sha256()
+    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+        digest.update(file.relative_to(folder).as_posix().encode() + file.read_bytes())
+    return digest.hexdigest()
 
 
 def own_sources(names: Sequence[str], family: str) -> list[Path]:

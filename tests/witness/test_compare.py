@@ -107,6 +107,35 @@ def test_all_blocks_are_watched_and_refused_calls_too(tmp_path: Path) -> None:
     ]
 
 
+PADDED_LOAD = """#include <pto/pto-inst.hpp>
+using namespace pto;
+__global__ AICORE void k(__gm__ int8_t* x) {{
+  Tile<TileType::Mat, int8_t, {tile}, SLayout::NoneBox, 512{pad}> tile;
+  TASSIGN(tile, 0x0);
+  GlobalTensor<int8_t, Shape<1, 1, 1, {shape}>, pto::Stride<3300, 3300, 3300, {steps}>, Layout::{layout}> all(x);
+  TLOAD(tile, all);
+}}
+"""
+BY_ROWS = {"tile": "4, 128, BLayout::RowMajor, 3, 99", "shape": "3, 99", "steps": "99, 1", "layout": "ND"}
+BY_COLUMNS = {"tile": "128, 4, BLayout::ColMajor, 99, 3", "shape": "99, 3", "steps": "1, 99", "layout": "DN"}
+
+
+@pytest.mark.parametrize("form", [BY_ROWS, BY_COLUMNS])
+@pytest.mark.parametrize(
+    ("target", "pad", "width"), [("a5", "", 128), ("a5", ", PadValue::Max", 128), ("a2a3", "", 99)]
+)
+def test_a5_pads_plain_tiles_of_l1_in_whole_blocks(
+    tmp_path: Path, form: dict[str, str], target: str, pad: str, width: int
+) -> None:
+    (tmp_path / "k.cpp").write_text(PADDED_LOAD.format(**form, pad=pad))
+    kernel = load_cpp(str(tmp_path / "k.cpp"), target=target)
+    with watched() as found, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        kernel[1](np.zeros(4096, "int8"), engine="machine", target=target)
+    rows = [[128 * row, 128 * row + width] for row in range(3)]
+    assert found[0].bytes_of("write")["mat"].tolist() == ([[0, 384]] if width == 128 else rows)
+
+
 @pytest.mark.parametrize(
     ("text", "core"), [("# none\npto_vec_st(tadd)\n", "vector"), ("pto_cube_st(tmov)", "cube"), ("pto_mix_st(t)", "")]
 )

@@ -226,6 +226,13 @@ def test_bursts_in_two_outer_loops(name: str) -> None:
     assert found == ({"read": there, "write": here} if is_load else {"read": here, "write": there})
 
 
+@pytest.mark.parametrize(("name", "end"), [("copy_gm_to_ubuf_align_v2", 32), ("copy_gm_to_cbuf_align_v2", 22)])
+def test_rows_in_ub_are_padded_to_whole_blocks(name: str, end: int) -> None:
+    found = touched(name, [UB, GM, 0, 2, 20, 0, 1, 1, 0, 100, 64], [2, 2])
+    assert found["write"] == {UB + i * 64 + b for i in range(2) for b in range(end)}
+    assert found["read"] == {GM + i * 100 + b for i in range(2) for b in range(20)}
+
+
 @pytest.mark.parametrize("by_columns", [False, True])
 def test_matrices_become_fractals(by_columns: bool) -> None:
     core, (n, d, width) = CoreRegisters(), (5, 20, 2)

@@ -133,8 +133,8 @@ class _MovedRows(NamedTuple):
 
 def moved_in_cpp(clause: str, tensor: str, tile: str, memory: Callable[[Call], TensorSpec]) -> tuple[Rule, ...]:
     """C++ moves all rows of the tensor, whatever is valid of the tile (TL-03; tload_common.hpp:54,
-    tstore_common.hpp:367, a5/TLoad.hpp:44). A2/A3 finds the next row by the valid columns, which must be those of the
-    tensor. Of a ColMajor tile, columns are rows here."""
+    tstore_common.hpp:367, a2a3/TLoad.hpp:115, a5/TLoad.hpp:44, 417). A2/A3 finds the next row by the valid columns,
+    which must be those of the tensor. Of a ColMajor tile, columns are rows here."""
 
     def along(call: Call) -> _MovedRows:
         spec, axis, block = call.values[tile], int(call.values[tile].form == "dn"), memory(call)
@@ -145,7 +145,8 @@ def moved_in_cpp(clause: str, tensor: str, tile: str, memory: Callable[[Call], T
 
     def is_plain(call: Call) -> bool:
         spec = call.values[tile]
-        return spec.loc is TileType.Vec and spec.form in ("nd", "dn") and spec.form == memory(call).layout_kind.text
+        is_in_place = spec.loc in (TileType.Vec, TileType.Mat)
+        return is_in_place and spec.form in ("nd", "dn") and spec.form == memory(call).layout_kind.text
 
     def rule(wanted: str, holds: Callable[[_MovedRows], bool], level: Mapping[str, Level]) -> Rule:
         return Rule(
@@ -154,7 +155,7 @@ def moved_in_cpp(clause: str, tensor: str, tile: str, memory: Callable[[Call], T
             fix="give the tensor the shape of the valid region",
         )  # fmt: skip
 
-    plain = Case("a plain tile in UB", is_plain)
+    plain = Case("a plain tile in UB or L1", is_plain)
     return (
         rule("of no more rows than the tile: C++ moves all of them, and goes on behind the tile",
              lambda r: r.rows <= r.size, error(*DEVICES)),

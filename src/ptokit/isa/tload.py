@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from numpy import array, iinfo, inf, isinf
 
@@ -170,10 +170,24 @@ def lower(call: Call) -> tuple[Move, ...]:
     return (Move(*place, Fill(pad_bits(dst.dtype, dst.pad))), move)
 
 
-def kernel(path: str) -> RouteKernel:
+def whole_blocks(call: Call) -> ByteRows:
+    """Rows, or columns, of plain tiles as blocks of 32 bytes."""
+    size, (rows, cols) = call.dst.dtype.size, call.dst.valid
+    if call.dst.blayout is BLayout.ColMajor:
+        rows, cols = cols, rows
+    return ByteRows(rows, -(-cols * size // 32) * 32, call.dst.stride * size)
+
+
+def zeroed(call: Call) -> tuple[Effect, ...]:
+    """A5 pads plain tiles of L1 without a pad value, too: with zeros (a5/TLoad.hpp:426, 441)."""
+    is_padded = is_unboxed(call.dst) and call.dst.pad is Pad.Null
+    return (Effect("dst", "write", "MTE2", whole_blocks),) if is_padded else ()
+
+
+def kernel(path: str, besides: Callable[[Call], tuple[Effect, ...]] | None = None) -> RouteKernel:
     """One pipe copies the block, at the bandwidth of its path."""
     effects = (Effect("src", "read", "MTE2"), Effect("dst", "write", "MTE2"))
-    return RouteKernel(effects, cost={"MTE2": Cost("block", path)})
+    return RouteKernel(effects, cost={"MTE2": Cost("block", path)}, besides=besides)
 
 
 MOST_ROWS = 4095
@@ -181,6 +195,16 @@ MOST_ROWS = 4095
 CLEARS = Table({"cpu": True})
 """Targets whose load clears all of a tile first, padding and the gaps between the rows of a slice included."""
 plain_in_ub = Case("an ND tile in UB", lambda c: c.dst.loc is TileType.Vec and c.dst.form == "nd")
+plain_in_l1 = Case(
+    "several rows of a plain tile in L1 (a2a3/TLoad.hpp:116, 156)",
+    lambda c: c.dst.loc is TileType.Mat and is_unboxed(c.dst) and 1 not in (c.dst.rows, c.dst.cols),
+)
+
+
+def row_bytes(call: Call) -> int:
+    """The valid bytes of a row; of a column of a ColMajor tile."""
+    return call.dst.valid[call.dst.blayout is BLayout.RowMajor] * call.dst.dtype.size
+
 
 CPP = Cpp(
     call="TLOAD(dst, src)",
@@ -191,6 +215,9 @@ CPP = Cpp(
         whole_block("TL-02", "src", "dst", lambda c: c.src),
         Rule(CLAUSE, "dst", f"of at most {MOST_ROWS} rows for the C++ headers", lambda c: c.dst.rows <= MOST_ROWS,
              on=hazard("a2a3"), when=plain_in_ub, found=lambda c: f"{c.dst.rows} rows", fix="load in two steps"),
+        Rule(CLAUSE, "dst", "of valid rows (or columns, if it is ColMajor) of whole 32-byte blocks for the C++ headers",
+             lambda c: row_bytes(c) % 32 == 0, on=note("a2a3"), when=plain_in_l1, kind=ByExtent(),
+             found=lambda c: f"{row_bytes(c)} bytes", fix="load whole blocks; the headers leave out the rest of a row"),
     ),
     written=moved_in_cpp("TL-03", "src", "dst", lambda c: c.src),
     slices=(
@@ -214,7 +241,13 @@ TLOAD = Instruction(
     lower=lower,
     route=lambda call: f"tload.{call.dst.loc.text}",
     cpp=CPP,
-    kernels={family: {"tload.vec": kernel("GM to UB GB/s"), "tload.mat": kernel("GM to L1 GB/s")} for family in NPU},
+    kernels={
+        family: {
+            "tload.vec": kernel("GM to UB GB/s"),
+            "tload.mat": kernel("GM to L1 GB/s", zeroed if family == "a5" else None),
+        }
+        for family in NPU
+    },
     documents=("TL",),
     form=Form(
         clauses=("pad_mode", "pad_value", "left_padding_num", "init_out_buffer", "right_padding_num", "init_condition")

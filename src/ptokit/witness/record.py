@@ -41,6 +41,7 @@ class Witness:
 
     def __init__(self, checkout: Checkout, written: Path | None = None, kept: KeptLibraries | None = None) -> None:
         self.checkout, self.kept = checkout, kept
+        self.first: Sequence[Path] = ()
         self.close: Callable[[], object] = _nothing
         if written is not None:
             self.folder = written
@@ -64,9 +65,8 @@ class Witness:
     def compile(self, source: Path, target: str, options: CompileOptions | None = None) -> Build:
         """Compile a source with these headers. Raises `CompileError`, which names what the headers call and the table
         of intrinsics does not have."""
-        options = options or CompileOptions()
-        flags, headers = (*FLAGS, *options.flags), (INCLUDE / "witness", self.folder)
-        return compile_source(source, target, replace(options, flags=flags, headers=headers), kept=self.kept)
+        options = options_with(self.folder, options or CompileOptions(), self.first)
+        return compile_source(source, target, options, kept=self.kept)
 
     def run(
         self, build: Build, entry: str, arguments: Sequence[ArrayArgument | ScalarArgument], grid: int | None = None
@@ -81,6 +81,11 @@ class Witness:
         most = max((len(block.calls) for block in recorded), default=0)
         cut = [RecordingProblem("limit", f"a block calls {most} intrinsics, of which {MOST_CALLS} are read")]
         return blocks, (*recording.problems, *(cut if most > MOST_CALLS else ()))
+
+
+def options_with(folder: Path, options: CompileOptions, first: Sequence[Path] = ()) -> CompileOptions:
+    """Options for a source that is compiled with the headers in a folder, and those of folders that come first."""
+    return replace(options, flags=(*FLAGS, *options.flags), headers=(*first, INCLUDE / "witness", folder))
 
 
 def _nothing() -> None:

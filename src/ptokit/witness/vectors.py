@@ -329,13 +329,16 @@ def _loops(call: Issued, way: str) -> tuple[Ranges, Ranges]:
 
 
 def strided_load(way: str) -> Extent:
-    """Bursts from global memory: rows with padding on the left and right, strides in bytes, and two outer loops."""
+    """Bursts from global memory: rows with padding on the left and right, strides in bytes, and two outer loops. Where
+    that is selected, rows in UB are padded to whole blocks (docs/isa/vector/dma-copy.md)."""
 
     def accesses(call: Issued) -> Iterator[ByteAccess]:
-        target, source, _, count, length, left, right, _, _, source_stride, target_stride = call.given[:11]
+        target, source, _, count, length, left, right, selected, _, source_stride, target_stride = call.given[:11]
         (here, there), rows = _loops(call, way), np.arange(count)[:, None]
         yield ByteAccess("read", merged(source + there + rows * source_stride, length))
-        yield ByteAccess("write", merged(target + here + rows * target_stride, length + (left + right) * size(call, 0)))
+        width = length + (left + right) * size(call, 0)
+        width = -(-width // BLOCK) * BLOCK if selected and way == "outtoub" else width
+        yield ByteAccess("write", merged(target + here + rows * target_stride, width))
 
     return accesses
 
