@@ -225,7 +225,7 @@ STRUCTURES = """
 struct Extents { uint32_t rows = 16, cols; };
 # 3 "other.h"
 struct Tiling { Extents extents; __gm__ float *in, *bias; float scale{1}; const int fixed = 3; int more[3];
-  static int count; bool on() const; enum Kind { a, b } kind; int bits : 3; std::string name; };
+  static int count; bool on() const { return scale > 1; } enum Kind { a, b } kind; int bits : 3; std::string name; };
 struct Hidden { int n; private: int m; };
 struct Made { Made(int n); int n; };
 """

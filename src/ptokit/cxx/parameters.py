@@ -94,9 +94,11 @@ def _declarations(texts: list[str]) -> Iterator[list[str]]:
     depth = 0
     for text in texts:
         depth += (text in ("(", "{")) - (text in (")", "}"))
-        if text == ";" and depth == 0:
-            yield part
-        part = [] if depth == 0 and (text == ";" or (text == "}" and "(" in part)) else [*part, text]
+        part.append(text)
+        if depth == 0 and text == ";":
+            yield part[:-1]
+        if depth == 0 and (text == ";" or (text == "}" and "(" in part)):
+            part = []
 
 
 def _declared(texts: list[str]) -> Iterator[Parameter]:
