@@ -319,3 +319,37 @@ def test_what_is_not_judged_is_listed(tmp_path: Path) -> None:
 def test_blocks_of_a_source_are_chosen_without_run(source: str) -> None:
     printed = said(0, "check", source, "--entry", "launch<float>", "--blocks", "first,last")
     assert "launch<float> over 3 blocks" in printed
+
+
+DOUBLED = """\
+#include <pto/pto-inst.hpp>
+using namespace pto;
+extern "C" __global__ AICORE void doubled(__gm__ float *out, __gm__ float *x, int rows)
+{
+    using Rows = GlobalTensor<float, Shape<1, 1, 1, 16, 64>, Stride<1, 1, 1, 64, 1>>;
+    Tile<TileType::Vec, float, 16, 64> part;
+    TASSIGN(part, 0x0);
+    for (int row = 0; row < rows; row += 16) {
+        Rows from(x + row * 64), to(out + row * 64);
+        TLOAD(part, from);
+        set_flag(PIPE_MTE2, PIPE_MTE3, EVENT_ID0);
+        wait_flag(PIPE_MTE2, PIPE_MTE3, EVENT_ID0);
+        TSTORE(to, part);
+        set_flag(PIPE_MTE3, PIPE_MTE2, EVENT_ID0);
+        wait_flag(PIPE_MTE3, PIPE_MTE2, EVENT_ID0);
+    }
+}
+"""
+
+
+def test_calls_beyond_what_numbers_say_are_noted(tmp_path: Path) -> None:
+    file = tmp_path / "doubled.cpp"
+    file.write_text(DOUBLED, encoding="utf-8")
+    whole = said(0, "check", str(file), "--arg", "rows=48")
+    assert "[KN-10]" not in whole
+    assert "not checked: the ends of arrays that are not given, as with --arg out=float32[3072]" in whole
+    beyond = said(0, "check", str(file), "--arg", "rows=50")
+    assert "note [KN-10] calls go up to element 4,096 of x, 896 beyond rows * 64, which is 3,200" in beyond
+    assert "--arg x=float32[3200]" in beyond
+    given = said(1, "check", str(file), "--arg", "rows=50", "--arg", "x=f32[3200]", "--arg", "out=f32[4096]")
+    assert "the array has 3,200" in given and "not checked" not in given

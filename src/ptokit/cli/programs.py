@@ -37,6 +37,7 @@ from ptokit.cli.problems import (
     printable,
     status_of,
 )
+from ptokit.cli.reach import notes_beyond, reaches
 from ptokit.cli.report import (
     FindingsOfEntries,
     check_data,
@@ -139,7 +140,8 @@ def _check_program(
     """The status, and the data of the JSON if that is asked for; else the report is printed."""
     try:
         kernel = find(request)
-        args, keywords = passed(kernel, _values(kernel, request, () if run else None))
+        values = _values(kernel, request, () if run else None)
+        args, keywords = passed(kernel, values)
         with task(f"check {kernel.name}:"):
             with library_call():
                 options = {**request.options, "target": request.target or ALL}
@@ -150,8 +152,14 @@ def _check_program(
                 more = {name: _machine_findings(kernel, request, name) for name in report.targets}
                 targets = {name: joined(found, more[name]) for name, found in report.targets.items()}
                 weighed = {name: _weighed(kernel, request, name, each.findings) for name, each in targets.items()}
-                targets = {name: replace(each, findings=weighed[name]) for name, each in targets.items()}
+                arrays = reaches(kernel, made_up(kernel, pairs(request.arg or (), "--arg")), values)
+                beyond = notes_beyond(arrays, values)
+                targets = {
+                    name: replace(each, findings=(*weighed[name], *(note.on(name) for note in beyond)))
+                    for name, each in targets.items()
+                }
                 report = replace(report, targets=targets)
+                entries.add_arrays(each.example for each in arrays)
     except (TextError, VerifyError, OutOfBoundsError) as error:
         return _refused(request, as_json, error)
     if not as_json:

@@ -50,6 +50,8 @@ class FindingsOfEntries:
 
     def __init__(self) -> None:
         self._found: dict[Finding, dict[str, None]] = {}
+        self.arrays: dict[str, None] = {}
+        """Examples of arrays that were not given, and whose ends are not known."""
 
     def new(self, findings: Iterable[Finding], entry: str) -> list[Finding]:
         """Those that no earlier entry has."""
@@ -59,13 +61,20 @@ class FindingsOfEntries:
             self._found.setdefault(key, {})[entry] = None
         return new
 
+    def add_arrays(self, examples: Iterable[str]) -> None:
+        """An entry has arrays that were not given."""
+        self.arrays.update(dict.fromkeys(examples))
+
     def show(self) -> None:
-        """The findings of several entries that have a place, and these."""
+        """The findings of several entries that have a place, and these; the arrays to give."""
         lines = dict.fromkeys(
             _shared(key, [*entries]) for key, entries in self._found.items() if len(entries) > 1 and key.where
         )
         if lines:
             print_text(printable("\n".join(["findings of several entries, each shown once:", *lines, ""])))
+        if self.arrays:
+            shown = " ".join(f"--arg {example}" for example in [*self.arrays][:MOST_ENTRIES])
+            print_text(printable(f"not checked: the ends of arrays that are not given, as with {shown}\n"))
 
 
 def _shared(finding: Finding, entries: list[str]) -> str:

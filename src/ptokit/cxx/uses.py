@@ -5,7 +5,7 @@ they stay inside.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
@@ -32,6 +32,12 @@ class ArrayUse:
     """Of indices: how far apart distinct ones are; else 0."""
     bound: int = 0
     """Of indices: the least number that is none."""
+    element: str = ""
+    """The type of the elements that reach farthest."""
+    block: int = 0
+    """The most elements that a call takes."""
+    strides: set[int] = field(default_factory=set[int])
+    """Elements between neighbours in any dim."""
 
 
 def array_uses(recording: Recording) -> dict[str, ArrayUse]:
@@ -72,7 +78,10 @@ def _index_of(name: str) -> tuple[int, int, int]:
 def _note(call: RecordedCall, place: int, use: ArrayUse) -> None:
     operand = call.operands[place]
     assert isinstance(operand, RecordedArray)
-    use.end = max(use.end, end_of(operand))
+    if (end := end_of(operand)) > use.end:
+        use.end, use.element = end, operand.dtype
+    use.block = max(use.block, prod(operand.shape))
+    use.strides.update(operand.stride)
     if place and not use.dtype and call.name in INSTRUCTIONS:  # the first argument is written
         use.dtype = operand.dtype
 

@@ -127,6 +127,7 @@ class CppKernel(ForeignKernel):
         """The parameters in order, and their kinds: `array`, `integer`, `float`, or `null` for a pointer that no array
         need be passed for."""
         self._recorded: dict[tuple[Any, ...], RecordedLaunches | VerifyError] = {}
+        self._uses: dict[tuple[Any, ...], dict[str, ArrayUse]] = {}
 
     def _named(self) -> dict[str, Parameter]:
         return {each.name or f"p{number}": each for number, each in enumerate(self.entry.parameters)}
@@ -203,10 +204,15 @@ class CppKernel(ForeignKernel):
     def uses(self, keywords: Mapping[str, object]) -> dict[str, ArrayUse]:
         """How the calls of the entry use each array."""
         arguments = self.bind((), keywords)
-        try:
-            return array_uses(self._recording(arguments, self.target))
-        except VerifyError:
-            return {}
+        key = tuple(_content(arguments))
+        if key not in self._uses:
+            if len(self._uses) >= MOST_RECORDINGS:
+                self._uses.clear()
+            try:
+                self._uses[key] = array_uses(self._recording(arguments, self.target))
+            except VerifyError:
+                self._uses[key] = {}
+        return self._uses[key]
 
     def _recording(self, arguments: Arguments, target: str) -> Recording:
         build = self.source.build(target)

@@ -1,0 +1,83 @@
+"""How far the calls of a C++ entry go in arrays that were not given: their ends are not known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import prod
+from typing import Any, cast
+
+from ptokit.cxx.uses import ArrayUse
+from ptokit.finding import Finding
+from ptokit.isa.dtype import dtype
+from ptokit.lang.launcher import Launchable
+
+LEAST = 16
+"""Numbers below it are no extents of arrays."""
+MOST_NUMBERS, MOST_FACTORS = 8, 3
+"""Numbers of a launch, and factors of a product of them, that may be the extent of an array."""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """An array that was not given."""
+
+    name: str
+    type: str
+    elements: int
+    """Up to the last one that a call takes."""
+    use: ArrayUse
+
+    @property
+    def example(self) -> str:
+        """The array as `--arg` takes it."""
+        return f"{self.name}={self.type}[{self.elements}]"
+
+    def beyond(self, numbers: Mapping[str, int]) -> Finding | None:
+        """A note if the last call goes beyond a product of numbers of the launch, which may be the array's extent."""
+        extents = {extent: word for word, extent in _products(numbers, self.use.strides)}
+        near = [extent for extent in extents if 0 <= self.elements - extent < self.use.block]
+        if not near or max(near) == self.elements:
+            return None
+        extent, word = max(near), extents[max(near)]
+        message = (
+            f"calls go up to element {self.elements:,} of {self.name}, {self.elements - extent:,} beyond {word}, which "
+            f"is {extent:,}"
+        )
+        fix = f"if that is its extent, give it to see the call: --arg {self.name}={self.type}[{extent}]"
+        return Finding("note", "KN-10", message, operand=self.name, fix=fix)
+
+
+def _products(numbers: Mapping[str, int], strides: set[int]) -> Iterator[tuple[str, int]]:
+    """Products of some numbers, and of a stride."""
+    large = [(name, number) for name, number in numbers.items() if number >= LEAST][:MOST_NUMBERS]
+    for count in range(1, MOST_FACTORS + 1):
+        for chosen in combinations(large, count):
+            words, extent = [name for name, _ in chosen], prod(number for _, number in chosen)
+            for stride in sorted({1, *strides}):
+                if stride > 0:
+                    yield " * ".join([*words, str(stride)] if stride > 1 else words), extent * stride
+
+
+def reaches(kernel: Launchable, names: Sequence[str], values: Mapping[str, Any]) -> list[Reach]:
+    """The arrays of these names that calls use."""
+    uses: Mapping[str, ArrayUse] = cast("Any", kernel).uses(values) if names else {}
+    return [
+        Reach(name, use.element, use.end // max(1, dtype(use.element).size), use)
+        for name, use in uses.items()
+        if name in names and use.end and _is_known(use.element)
+    ]
+
+
+def notes_beyond(arrays: Sequence[Reach], values: Mapping[str, Any]) -> list[Finding]:
+    """The notes about arrays that may be shorter than what calls use."""
+    numbers = {name: value for name, value in values.items() if type(value) is int}
+    return [note for array in arrays if (note := array.beyond(numbers)) is not None]
+
+
+def _is_known(kind: str) -> bool:
+    try:
+        return bool(dtype(kind))
+    except TypeError:  # of less than a byte
+        return False
