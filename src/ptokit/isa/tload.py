@@ -215,8 +215,8 @@ TLOAD = Instruction(
     route=lambda call: f"tload.{call.dst.loc.text}",
     cpp=CPP,
     kernels={family: {"tload.vec": kernel("GM to UB GB/s"), "tload.mat": kernel("GM to L1 GB/s")} for family in NPU},
-    documents=("TL",),
-    form=Form(
+    pages=Pages(documents=("TL",)),
+    text=OpText(
         clauses=("pad_mode", "pad_value", "left_padding_num", "init_out_buffer", "right_padding_num", "init_condition")
     ),
     spellings={
